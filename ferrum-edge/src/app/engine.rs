@@ -306,8 +306,8 @@ impl Engine {
         }
         self.telemetry.restart_needed(fixed);
         self.shared.overload.resize(&settings.limits);
-        // A file that a reload can't use has refused it before.
-        drop(self.shared.client_tls.refresh());
+        // What has changed is read again when it is needed: a file that can't be used has refused the reload before.
+        drop(self.shared.client_tls.refresh(|_| false));
         let revision = staged.compiled.snapshot.revision;
         drop(self.publish(staged));
         self.telemetry.reloaded();

@@ -1,6 +1,6 @@
 //! Notices changed certificate files and puts them in use without a reload.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -125,7 +125,8 @@ impl Watch {
             }
         }
         if refresh(&mut self.backend) {
-            let errors = self.engine.shared.client_tls.refresh();
+            let used: HashSet<_> = backend_rules(&snapshot).collect();
+            let errors = self.engine.shared.client_tls.refresh(|rules| used.contains(rules));
             errors.iter().for_each(|error| self.refused(error));
             self.note_expiries(&snapshot);
             self.note_unusable(&snapshot);
@@ -145,7 +146,7 @@ impl Watch {
 fn backend_rules(snapshot: &Snapshot) -> impl Iterator<Item = &BackendTls> {
     let rules = snapshot.tended.iter().filter_map(|(_, route)| route.proxy.backend.tls.as_deref());
     let with_files = rules.filter(|rules| rules.ca_path.is_some() || rules.client_cert.is_some());
-    with_files.collect::<std::collections::HashSet<_>>().into_iter()
+    with_files.collect::<HashSet<_>>().into_iter()
 }
 
 fn stamps(paths: impl Iterator<Item = PathBuf>) -> BTreeMap<PathBuf, Stamp> {

@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use ferrum_edge::store::{Engine, Kind, Location, Store, StoreError};
 
 use crate::place::{Place, options, put, refused, write};
-use crate::servers::{as_nobody, shared, tool};
+use crate::servers::{Server, shared, tool};
 
 /// PgBouncer before a server, ended with the test.
 struct Pooler {
@@ -27,19 +27,20 @@ impl Drop for Pooler {
 }
 
 impl Pooler {
-    fn start(server: u16, mode: &str) -> Self {
+    fn start(server: &Server, mode: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("ferrum-pooler-{}-{mode}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let file = folder.join("pgbouncer.ini");
         let text = format!(
-            "[databases]\n* = host=127.0.0.1 port={server}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
-             unix_socket_dir =\nauth_type = any\npool_mode = {mode}\nignore_startup_parameters = extra_float_digits\n"
+            "[databases]\n* = host=127.0.0.1 port={}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
+             unix_socket_dir =\nauth_type = any\npool_mode = {mode}\nignore_startup_parameters = extra_float_digits\n",
+            server.port
         );
         // Any user there is: with `auth_type=any` all come as the one that the database names.
         fs::write(&file, text.replace("* = ", "* = user=ferrum ")).unwrap();
-        let mut command = as_nobody(Command::new(tool("pgbouncer")));
-        let child = command.arg(&file).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut command = server.as_user(vec![tool("pgbouncer"), file.into()]);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let pooler = Self { child, port, folder };
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             thread::yield_now();
@@ -52,7 +53,7 @@ async fn by_way_of(mode: &str) -> (Place, Store, Pooler) {
     let server = shared(Engine::Postgres);
     let place = Place::within(server).await;
     place.open(options()).migrate().await.unwrap();
-    let pooler = Pooler::start(server.port, mode);
+    let pooler = Pooler::start(server, mode);
     let url = place.url.replace(&format!(":{}/", server.port), &format!(":{}/", pooler.port));
     let options = ferrum_edge::store::Options { connect_timeout: Duration::from_secs(60), ..options() };
     let store = Store::open(Location::parse(Some(&url), None).unwrap(), options);

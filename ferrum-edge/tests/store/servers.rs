@@ -173,7 +173,8 @@ impl Server {
         self.folder.join("data")
     }
 
-    fn as_user(&self, arguments: Vec<OsString>) -> Command {
+    /// A command as the user whom the server runs as.
+    pub(crate) fn as_user(&self, arguments: Vec<OsString>) -> Command {
         let mut all = self.user_prefix();
         all.extend(arguments);
         let mut command = Command::new(all.remove(0));
@@ -224,32 +225,17 @@ fn is_root() -> bool {
 }
 
 fn prepare(engine: Engine) {
-    let wanted = if engine == Engine::Postgres { "initdb" } else { "mariadbd" };
-    if found(wanted).is_none() {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/prepare");
-        let status = Command::new(&script).status().unwrap();
-        assert!(status.success() && found(wanted).is_some(), "{} could not install it", script.display());
-    }
+    tool(if engine == Engine::Postgres { "initdb" } else { "mariadbd" });
 }
 
-/// A program that comes with a server, installed where it is missing.
-#[allow(dead_code, reason = "the tests of database mode need none")]
-pub(crate) fn tool(name: &str) -> PathBuf {
+/// A program that a server or its tests need, installed where it is missing.
+pub(crate) fn tool(name: &str) -> OsString {
     if found(name).is_none() {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/prepare");
-        assert!(Command::new(&script).status().unwrap().success(), "{}", script.display());
+        let status = Command::new(&script).status().unwrap();
+        assert!(status.success() && found(name).is_some(), "{} could not install {name}", script.display());
     }
-    bin(name).into()
-}
-
-/// A command as another user where this one is root, since servers refuse to be.
-#[allow(dead_code, reason = "the tests of database mode need none")]
-pub(crate) fn as_nobody(mut command: Command) -> Command {
-    use std::os::unix::process::CommandExt;
-    if let Some((user, group)) = other_user(Engine::Postgres) {
-        command.uid(user).gid(group);
-    }
-    command
+    bin(name)
 }
 
 fn bin(name: &str) -> OsString {

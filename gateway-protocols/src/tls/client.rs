@@ -1,5 +1,6 @@
 //! How targets are judged, and what is shown to them.
 
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::SystemTime;
@@ -36,8 +37,9 @@ struct Built {
     files: Vec<FileState>,
 }
 
-/// When a file was last written and how long it is; `None` when it can't be seen.
-type FileState = Option<(SystemTime, u64)>;
+/// When a file was last written, how long it is, and its number, by which one put in its place within the same tick of the
+/// clock is told apart; `None` when it can't be seen.
+type FileState = Option<(SystemTime, u64, u64)>;
 
 /// Counts how often files that decide about targets' trust have changed. Part of every encrypted connection's pool key,
 /// so that a connection made under the old files serves nobody new. One for the process: several gateways in one
@@ -55,7 +57,7 @@ fn states(rules: &BackendTls) -> Vec<FileState> {
     files
         .map(|path| {
             let about = std::fs::metadata(path).ok()?;
-            Some((about.modified().ok()?, about.len()))
+            Some((about.modified().ok()?, about.len(), about.ino()))
         })
         .collect()
 }
@@ -86,13 +88,19 @@ impl ClientConfigs {
         Ok(config)
     }
 
-    /// Puts files in use that have changed since they were read. Connections made under those before take no new exchanges.
-    /// Where the new files are of no use, those before stay in use; says why.
-    pub fn refresh(&self) -> Vec<ClientTlsError> {
+    /// Puts files in use that have changed since they were read, and forgets those of rules that nobody uses any more.
+    /// Connections made under those before take no new exchanges. Where new files are of no use, those before stay in use; says
+    /// why.
+    pub fn refresh(&self, is_used: impl Fn(&BackendTls) -> bool) -> Vec<ClientTlsError> {
         let changed = self.built.iter().filter(|built| states(&built.key().0) != built.files);
         let changed: Vec<_> = changed.map(|built| built.key().clone()).collect();
         let (mut errors, mut replaced) = (Vec::new(), false);
         for (rules, http) in changed {
+            if !is_used(&rules) {
+                self.built.remove(&(rules, http));
+                replaced = true;
+                continue;
+            }
             let files = states(&rules);
             match build(&rules, http) {
                 Ok(config) => {

@@ -123,3 +123,22 @@ fn a_watch_that_is_restarted_misses_no_renewal() {
     watch.look();
     assert_ne!(seen(&gateway), first);
 }
+
+#[test]
+fn changed_files_towards_targets_are_used_unless_they_are_of_no_use() {
+    let folder = Folder::new();
+    let ca = folder.0.join("cert.pem");
+    let rules = BackendTls { verify: true, ca_path: Some(ca.clone()), client_cert: None, server_name: None };
+    let configs = tls::client::ClientConfigs::default();
+    let first = configs.of(&rules, None).unwrap();
+    folder.renew();
+    assert!(configs.refresh(|_| true).is_empty());
+    let second = configs.of(&rules, None).unwrap();
+    assert!(!Arc::ptr_eq(&first, &second), "what has changed is in use");
+    folder.put("cert.pem", "-----BEGIN NONSENSE-----\n");
+    assert_eq!(configs.refresh(|_| true).len(), 1);
+    assert!(Arc::ptr_eq(&configs.of(&rules, None).unwrap(), &second), "what is of use stays");
+    // Nobody has to hear of the files of rules that are gone.
+    assert!(configs.refresh(|_| false).is_empty());
+    assert!(configs.of(&rules, None).is_err());
+}

@@ -291,6 +291,19 @@ pub(crate) trait Identified {
     fn bare() -> Self;
 }
 
+/// The files for TLS towards targets that a proxy or an upstream names, each with its key.
+macro_rules! tls_files {
+    ($object:ident) => {
+        [
+            ("backend_tls_client_cert_path", &$object.backend_tls_client_cert_path),
+            ("backend_tls_client_key_path", &$object.backend_tls_client_key_path),
+            ("backend_tls_server_ca_cert_path", &$object.backend_tls_server_ca_cert_path),
+        ]
+        .into_iter()
+        .filter_map(|(key, path)| Some((key.to_owned(), Path::new(path.as_ref()?))))
+    };
+}
+
 macro_rules! identified {
     ($($type:ty $({ $($more:item)* })?),*) => {$(
         impl Identified for $type {
@@ -314,11 +327,7 @@ macro_rules! identified {
 identified!(
     file::Proxy {
         fn files(&self) -> Vec<(String, &Path)> {
-            let tls = named([
-                ("backend_tls_client_cert_path", &self.backend_tls_client_cert_path),
-                ("backend_tls_client_key_path", &self.backend_tls_client_key_path),
-                ("backend_tls_server_ca_cert_path", &self.backend_tls_server_ca_cert_path),
-            ]);
+            let tls = tls_files!(self);
             let socket = self.backend_host.as_deref().and_then(socket);
             tls.chain(socket.map(|path| ("backend_host".to_owned(), path))).collect()
         }
@@ -326,11 +335,7 @@ identified!(
     file::Consumer,
     file::Upstream {
         fn files(&self) -> Vec<(String, &Path)> {
-            let tls = named([
-                ("backend_tls_client_cert_path", &self.backend_tls_client_cert_path),
-                ("backend_tls_client_key_path", &self.backend_tls_client_key_path),
-                ("backend_tls_server_ca_cert_path", &self.backend_tls_server_ca_cert_path),
-            ]);
+            let tls = tls_files!(self);
             let targets = self.targets.iter().enumerate();
             let sockets =
                 targets.filter_map(|(n, target)| Some((format!("targets[{n}].host"), socket(&target.host)?)));
@@ -343,11 +348,6 @@ identified!(
         }
     }
 );
-
-/// The files among these fields.
-fn named<'f>(fields: [(&'static str, &'f Option<String>); 3]) -> impl Iterator<Item = (String, &'f Path)> {
-    fields.into_iter().filter_map(|(key, path)| Some((key.to_owned(), Path::new(path.as_ref()?))))
-}
 
 /// The Unix socket that a host is.
 fn socket(host: &str) -> Option<&Path> {
