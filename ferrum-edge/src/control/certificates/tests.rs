@@ -128,7 +128,7 @@ fn a_watch_that_is_restarted_misses_no_renewal() {
 fn changed_files_towards_targets_are_used_unless_they_are_of_no_use() {
     let folder = Folder::new();
     let ca = folder.0.join("cert.pem");
-    let rules = BackendTls { verify: true, ca_path: Some(ca.clone()), client_cert: None, server_name: None };
+    let rules = BackendTls { verify: true, ca_path: Some(ca), client_cert: None, server_name: None };
     let configs = tls::client::ClientConfigs::default();
     let first = configs.of(&rules, None).unwrap();
     folder.renew();
