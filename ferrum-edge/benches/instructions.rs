@@ -16,7 +16,7 @@ use ferrum_edge::core::http::exchange::{Client, Exchange};
 use ferrum_edge::core::http::pipeline::Pipeline;
 use ferrum_edge::core::limit::overload::Overload;
 use ferrum_edge::core::stream::relay::Tunnel;
-use ferrum_edge::core::upstream::{Answer, Call, Failure, Upstream};
+use ferrum_edge::core::upstream::{Call, Failure, TargetResponse, Upstream};
 use ferrum_edge::export::Telemetry;
 use ferrum_edge::source::file::parse;
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -180,10 +180,15 @@ fn change(count: usize) {
 struct Target;
 
 impl Upstream for Target {
-    async fn send<D: Downstream>(&self, call: &Call<'_>, _: &mut Body, _: &mut D) -> Result<Answer, Failure> {
+    async fn send<D: Downstream>(
+        &self,
+        call: &Call<'_>,
+        _: &mut Body,
+        _: &mut D,
+    ) -> Result<TargetResponse, Failure> {
         black_box((call.path, call.headers));
         let response = Response::new(Body::full("hello"));
-        Ok(Answer { response, first_byte: Duration::ZERO, reused: true, tunnel: None })
+        Ok(TargetResponse { response, first_byte: Duration::ZERO, reused: true, tunnel: None })
     }
 }
 

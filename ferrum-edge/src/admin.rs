@@ -47,10 +47,10 @@ pub use crate::access::{Access, AccessError, Role};
 use crate::app::engine::Engine;
 use crate::export::{open_metrics, prometheus, protobuf};
 use crate::source::database::Reconciler;
-use door::{Door, Visit};
+use door::{AdminSession, Door};
 use listener::Accepted;
 pub(crate) use listener::Listener;
-use request::Gate;
+use request::RoleGate;
 
 /// Bytes of a request's head.
 const MAX_HEAD_BYTES: usize = 16 << 10;
@@ -96,7 +96,7 @@ pub(crate) async fn serve(listener: Arc<Listener>, admin: Admin) -> Result<(), S
     }
 }
 
-async fn connection(accepted: Accepted, service: TowerToHyperService<Router>, visit: Visit) {
+async fn connection(accepted: Accepted, service: TowerToHyperService<Router>, visit: AdminSession) {
     let visit = &visit;
     let shaking = tokio::time::timeout(HEAD_TIMEOUT, accepted.ready());
     let (stream, peer) = match visit.during(shaking).await {
@@ -132,11 +132,11 @@ fn router(admin: Admin) -> Router<()> {
         let route = match endpoint.role {
             None if is_open(&endpoint, &admin) => (endpoint.route)(),
             None => {
-                let gate = Gate { admin: admin.clone(), role: Role::Read };
+                let gate = RoleGate { admin: admin.clone(), role: Role::Read };
                 (endpoint.route)().route_layer(middleware::from_fn_with_state(gate, request::gate_of_running))
             }
             Some(role) => {
-                let gate = Gate { admin: admin.clone(), role };
+                let gate = RoleGate { admin: admin.clone(), role };
                 match endpoint.path {
                     actions::PATH
                     | audit::PATH

@@ -24,7 +24,7 @@ use gateway_core::config::snapshot::Snapshot;
 use gateway_core::http::body::limit_collected;
 use gateway_core::plugin::Registry;
 pub use gateway_protocols::downstream::bind::Inherited;
-use gateway_protocols::worker::{Inbox, Inboxes, Order, Shared, Worker};
+use gateway_protocols::worker::{Inbox, Inboxes, Order, SharedByWorkers, Worker};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{mpsc, watch};
 
@@ -106,7 +106,7 @@ impl Gateway {
         // Nobody would accept what comes to the others.
         drop(inherited);
         let revision = compiled.snapshot.revision;
-        let (shared, inboxes) = Shared::new(compiled.snapshot, workers);
+        let (shared, inboxes) = SharedByWorkers::new(compiled.snapshot, workers);
         if let Some(port) = listeners.http3_port() {
             shared.announce_http3(port);
         }
@@ -251,7 +251,7 @@ type Workers = (Vec<JoinHandle<()>>, Vec<UnboundedSender<Order>>);
 /// Starts a worker for each inbox. The threads end when nobody can give them orders any more.
 fn start_workers(
     mut inboxes: Inboxes,
-    shared: &Arc<Shared>,
+    shared: &Arc<SharedByWorkers>,
     telemetry: &Arc<Telemetry>,
 ) -> Result<Workers, StartError> {
     let (mut threads, mut orders) = (Vec::new(), Vec::new());

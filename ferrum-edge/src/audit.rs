@@ -41,14 +41,14 @@ pub(crate) const OUTCOMES: &[&str] = &["allowed", "refused", "failed"];
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Outcome {
+pub(crate) enum AuditOutcome {
     Allowed,
     Refused,
     /// It was allowed, and could not be done.
     Failed,
 }
 
-impl Outcome {
+impl AuditOutcome {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
@@ -77,7 +77,7 @@ pub(crate) struct Touched {
 
 /// An entry as it is written, read back for filters and for people.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Entry {
+pub(crate) struct AuditEntry {
     /// Counts from 1, without gaps; 0 is an entry that is in no chain, because the database was away.
     pub(crate) seq: u64,
     /// RFC 3339, by the clock of the gateway that wrote it.
@@ -94,7 +94,7 @@ pub(crate) struct Entry {
     pub(crate) peer: Option<String>,
     /// What was asked for, such as `PUT /v1/proxies/shop` or `reload`.
     pub(crate) action: String,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: AuditOutcome,
     /// The HTTP status of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) status: Option<u16>,
@@ -127,7 +127,7 @@ pub(crate) struct Entry {
 pub(crate) struct Draft {
     pub(crate) who: Who,
     pub(crate) action: String,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: AuditOutcome,
     pub(crate) status: Option<u16>,
     pub(crate) reason: Option<String>,
     pub(crate) note: String,
@@ -141,7 +141,7 @@ pub(crate) struct Draft {
 
 /// An entry in its chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Line {
+pub(crate) struct ChainLine {
     pub(crate) seq: u64,
     /// Milliseconds since 1970 UTC.
     pub(crate) at: u64,
@@ -159,7 +159,7 @@ pub(crate) struct Tip {
 }
 
 impl Draft {
-    pub(crate) fn new(who: Who, action: impl Into<String>, outcome: Outcome) -> Self {
+    pub(crate) fn new(who: Who, action: impl Into<String>, outcome: AuditOutcome) -> Self {
         Self {
             who,
             action: action.into(),
@@ -176,19 +176,19 @@ impl Draft {
     }
 
     /// As an entry that follows no other one.
-    pub(crate) fn unchained(&self) -> Line {
+    pub(crate) fn unchained(&self) -> ChainLine {
         self.line(0, String::new(), true)
     }
 
     /// Puts it at the end of a chain.
-    pub(crate) fn chained(&self, tip: &Tip) -> Line {
+    pub(crate) fn chained(&self, tip: &Tip) -> ChainLine {
         self.line(tip.seq + 1, tip.hash.clone(), false)
     }
 
-    fn line(&self, seq: u64, prev: String, unchained: bool) -> Line {
+    fn line(&self, seq: u64, prev: String, unchained: bool) -> ChainLine {
         let time = std::time::UNIX_EPOCH + std::time::Duration::from_millis(self.at);
         let who = &self.who;
-        let entry = Entry {
+        let entry = AuditEntry {
             seq,
             at: Rfc3339(time).to_string(),
             host: host().to_owned(),
@@ -211,17 +211,17 @@ impl Draft {
         };
         // Only maps without text keys fail to be written, and there are none.
         let text = serde_json::to_string(&entry).unwrap_or_default();
-        Line { seq: entry.seq, at: self.at, hash: hash(&text), entry: text }
+        ChainLine { seq: entry.seq, at: self.at, hash: hash(&text), entry: text }
     }
 }
 
-impl Line {
+impl ChainLine {
     pub(crate) fn tip(&self) -> Tip {
         Tip { seq: self.seq, hash: self.hash.clone() }
     }
 
     /// What it says; `None` when somebody made it unreadable.
-    pub(crate) fn read(&self) -> Option<Entry> {
+    pub(crate) fn read(&self) -> Option<AuditEntry> {
         serde_json::from_str(&self.entry).ok()
     }
 
@@ -272,7 +272,7 @@ impl Query {
     }
 
     /// Whether this entry is wanted; one that can't be read is, unless something is asked of it.
-    pub(crate) fn fits(&self, line: &Line) -> bool {
+    pub(crate) fn fits(&self, line: &ChainLine) -> bool {
         let in_time = self.since.is_none_or(|since| line.at >= since)
             && self.until.is_none_or(|until| line.at <= until)
             && self.before.is_none_or(|before| (1..before).contains(&line.seq));
@@ -303,12 +303,12 @@ pub(crate) struct Verified {
     pub(crate) hash: String,
     /// Where the chain is broken first, and how.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) broken: Option<Broken>,
+    pub(crate) broken: Option<ChainBreak>,
 }
 
 /// The first entry that is not as it was written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Broken {
+pub(crate) struct ChainBreak {
     pub(crate) seq: u64,
     pub(crate) why: &'static str,
 }
@@ -322,7 +322,7 @@ pub(crate) struct Verifier {
 
 impl Verifier {
     /// Looks at the next entry.
-    pub(crate) fn add(&mut self, line: &Line) {
+    pub(crate) fn add(&mut self, line: &ChainLine) {
         if self.found.entries == 0 {
             self.found.first = line.seq;
         }
@@ -330,12 +330,12 @@ impl Verifier {
         if self.found.broken.is_none()
             && let Some(why) = self.fault(line)
         {
-            self.found.broken = Some(Broken { seq: line.seq, why });
+            self.found.broken = Some(ChainBreak { seq: line.seq, why });
         }
         self.tip = line.tip();
     }
 
-    fn fault(&self, line: &Line) -> Option<&'static str> {
+    fn fault(&self, line: &ChainLine) -> Option<&'static str> {
         if let Some(why) = line.own_fault() {
             return Some(why);
         }

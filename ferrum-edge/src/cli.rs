@@ -113,7 +113,7 @@ enum Command {
 
 /// How results are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
+enum OutputFormat {
     /// For people
     Text,
     /// For machines

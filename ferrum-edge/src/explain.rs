@@ -70,10 +70,10 @@ impl<'s> Explained<'s> {
         let host = said.or_else(|| question.url.authority().map(Authority::as_str));
         let target = question.url.path_and_query().map_or("/", |target| target.as_str());
         let (way, malformed) = match path::normalise(target, snapshot.settings.merge_slashes) {
-            Ok(clean) => respelled(Way::of(snapshot, question, &clean.text, host), clean.oddities),
-            Err(reply) => (Way::lost(snapshot, question, target, host), Some(reply)),
+            Ok(clean) => respelled(RoutedRequest::of(snapshot, question, &clean.text, host), clean.oddities),
+            Err(reply) => (RoutedRequest::lost(snapshot, question, target, host), Some(reply)),
         };
-        let Way { target, exchange, found, .. } = way;
+        let RoutedRequest { target, exchange, found, .. } = way;
         let path = path_of(&target).to_owned();
         let chosen = found.and_then(|(route, matched)| {
             let Traffic::Http(rules) = &route.proxy.traffic else { return None };
@@ -113,7 +113,7 @@ impl<'s> Explained<'s> {
 }
 
 /// Where a request with a certain spelling goes.
-struct Way<'s> {
+struct RoutedRequest<'s> {
     snapshot: &'s Snapshot,
     question: &'s Question,
     host: Option<&'s str>,
@@ -123,7 +123,7 @@ struct Way<'s> {
     found: Option<(&'s Arc<Route>, usize)>,
 }
 
-impl<'s> Way<'s> {
+impl<'s> RoutedRequest<'s> {
     fn of(snapshot: &'s Snapshot, question: &'s Question, target: &str, host: Option<&'s str>) -> Self {
         let mut way = Self::lost(snapshot, question, target, host);
         let holds = |condition: &Condition| condition.holds(&way.exchange);
@@ -140,7 +140,7 @@ impl<'s> Way<'s> {
 }
 
 /// The way after the proxy's rules for odd paths, as the pipeline goes it, and why it ends there where it does.
-fn respelled(way: Way<'_>, oddities: Oddities) -> (Way<'_>, Option<Box<Reply>>) {
+fn respelled(way: RoutedRequest<'_>, oddities: Oddities) -> (RoutedRequest<'_>, Option<Box<Reply>>) {
     let Some((route, _)) = way.found.filter(|(route, _)| oddities.any() && route.quarantine.is_none()) else {
         return (way, None);
     };
@@ -152,7 +152,7 @@ fn respelled(way: Way<'_>, oddities: Oddities) -> (Way<'_>, Option<Box<Reply>>) 
         Err(reply) => return (way, Some(reply)),
     };
     let query = way.target.split_once('?').map(|(_, query)| format!("?{query}")).unwrap_or_default();
-    let other = Way::of(way.snapshot, way.question, &format!("{spelled}{query}"), way.host);
+    let other = RoutedRequest::of(way.snapshot, way.question, &format!("{spelled}{query}"), way.host);
     match other.found {
         None => (other, None),
         Some((found, _)) if Arc::ptr_eq(found, route) => (other, None),

@@ -18,7 +18,7 @@
 //! ```
 //!
 //! - One row, `ferrum_store`, holds the revision; every writer locks it first, over all gateways on the database. So
-//!   revisions are dense, and what a [`Change`] reads stays true until it commits.
+//!   revisions are dense, and what a [`Transaction`] reads stays true until it commits.
 //! - Readers work on one consistent snapshot and wait for no writer.
 //! - Nothing here waits without end: see [`Options`]. After an error a later call tries with a new connection; the
 //!   store never has to be opened anew.
@@ -48,12 +48,12 @@ use tokio::task::JoinHandle;
 
 pub(crate) use audit::MAX_AUDIT_PAGE;
 pub use author::Author;
-pub use change::Change;
+pub use change::Transaction;
 pub use error::StoreError;
 pub(crate) use gathered::Gathered;
 pub use history::{Changed, Counts, Difference, Followed, MAX_REVISIONS, Mark, RevisionInfo};
 pub use location::{Engine, Location, default_path};
-pub use object::{Kind, MAX_DOCUMENT_BYTES, MAX_ID_BYTES, Object, Op};
+pub use object::{MAX_DOCUMENT_BYTES, MAX_ID_BYTES, Object, ObjectKind, Op};
 pub use options::Options;
 pub use read::{DEFAULT_PAGE, MAX_PAGE, Page, Query};
 pub use schema::Migrated;
@@ -211,7 +211,7 @@ impl Store {
     ///
     /// # Errors
     /// When the database does not answer.
-    pub async fn get(&self, kind: Kind, id: &str) -> Result<Option<Object>, StoreError> {
+    pub async fn get(&self, kind: ObjectKind, id: &str) -> Result<Option<Object>, StoreError> {
         Ok(self.get_many(kind, &[id.to_owned()]).await?.pop())
     }
 
@@ -219,7 +219,7 @@ impl Store {
     ///
     /// # Errors
     /// When the database does not answer.
-    pub async fn get_many(&self, kind: Kind, ids: &[String]) -> Result<Vec<Object>, StoreError> {
+    pub async fn get_many(&self, kind: ObjectKind, ids: &[String]) -> Result<Vec<Object>, StoreError> {
         reading!(self, |link| read::many(link, kind, ids).await)
     }
 
@@ -235,7 +235,7 @@ impl Store {
     ///
     /// # Errors
     /// When the database does not answer.
-    pub async fn count(&self, kind: Kind) -> Result<u64, StoreError> {
+    pub async fn count(&self, kind: ObjectKind) -> Result<u64, StoreError> {
         reading!(self, |link| read::count(link, kind).await)
     }
 
@@ -243,8 +243,8 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Busy`] when another one does not end in time, or when the database does not answer.
-    pub async fn begin(&self, author: Author) -> Result<Change, StoreError> {
-        let begun = Change::begin(self.clone(), author).await;
+    pub async fn begin(&self, author: Author) -> Result<Transaction, StoreError> {
+        let begun = Transaction::begin(self.clone(), author).await;
         if let Err(error) = &begun
             && !matches!(
                 error,
@@ -287,7 +287,7 @@ impl Store {
     /// When the database does not answer.
     pub async fn follow<F>(&self, mark: &Mark, concerned: F) -> Result<Option<Followed>, StoreError>
     where
-        F: FnOnce(&[(Kind, String, Option<Object>)]) -> Vec<String> + Send,
+        F: FnOnce(&[(ObjectKind, String, Option<Object>)]) -> Vec<String> + Send,
     {
         let limit = self.core.options.max_delta;
         reading!(self, |link| {
@@ -300,7 +300,7 @@ impl Store {
             else {
                 return Ok(None);
             };
-            let proxies = read::many(link, Kind::Proxies, &concerned(&objects)).await?;
+            let proxies = read::many(link, ObjectKind::Proxies, &concerned(&objects)).await?;
             Ok(Some(Followed { mark: now, objects, proxies }))
         })
     }
@@ -352,7 +352,7 @@ impl Store {
         })
     }
 
-    /// The steps that lead from the state of now to the one at `revision`; see [`Change::undo_ops`], which knows that
+    /// The steps that lead from the state of now to the one at `revision`; see [`Transaction::undo_ops`], which knows that
     /// nobody else writes meanwhile.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use gateway_core::balance::{Ask, Outcome, Targets};
+use gateway_core::balance::{Ask, AttemptOutcome, Targets};
 use gateway_core::config::file::{self, Origin};
 use gateway_core::config::model::{CircuitBreaker, Upstream};
 use gateway_core::config::problem::Problems;
@@ -52,7 +52,7 @@ fn breaker() -> CircuitBreaker {
 
 /// One exchange: pick, answer, end.
 fn exchange(targets: &Targets, ask: &Ask<'_, '_>) {
-    let answer = Outcome::Response { status: StatusCode::OK, first_byte: Duration::from_micros(300) };
+    let answer = AttemptOutcome::Response { status: StatusCode::OK, first_byte: Duration::from_micros(300) };
     let pick = black_box(targets).pick(ask).expect("every target is open");
     drop(black_box(pick.report(answer, ask.now)));
 }

@@ -27,7 +27,7 @@ pub use affinity::Affinity;
 pub use ask::Ask;
 pub use target::{Target, TargetStatus};
 pub use targets::Targets;
-pub use targets::pick::{Flight, Outcome, Pick, Settled};
+pub use targets::pick::{AttemptOutcome, Flight, Pick, Settled};
 
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ const MAX_NAMES: usize = 1000;
 
 /// The names in a leaf certificate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Names {
+pub struct CertificateNames {
     /// The subject as RFC 4514 writes it, most specific part first: `CN=orders,O=Example`.
     pub subject: String,
     /// The subject's common name, the last of several.
@@ -19,7 +19,7 @@ pub struct Names {
     pub alternative: Vec<String>,
 }
 
-impl Names {
+impl CertificateNames {
     /// Reads the names of a DER certificate; `None` when it can't be read or has more names than are kept.
     pub fn read(der: &[u8]) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
@@ -149,11 +149,11 @@ mod tests {
         params.subject_alt_names.push(SanType::IpAddress([192, 0, 2, 7].into()));
         let key = KeyPair::generate().expect("there is randomness");
         let certificate = params.self_signed(&key).expect("is good");
-        let names = Names::read(certificate.der()).expect("is read");
+        let names = CertificateNames::read(certificate.der()).expect("is read");
         assert_eq!(names.subject, "CN=orders,O=Example\\, Inc.,C=DE");
         assert_eq!(names.common_name.as_deref(), Some("orders"));
         assert_eq!(names.alternative, ["a.example", "spiffe://example/orders", "192.0.2.7"]);
-        assert_eq!(Names::read(b"no certificate"), None);
+        assert_eq!(CertificateNames::read(b"no certificate"), None);
         assert_eq!(ends(certificate.der()), Some(params.not_after.unix_timestamp()));
         assert_eq!(ends(b"no certificate"), None);
     }

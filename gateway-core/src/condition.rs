@@ -1,7 +1,7 @@
 //! The gateway's one matching language: which requests are meant.
 //!
 //! Routes, plugins (`when`), log filters and cache rules all use it. [`written::Condition`] is what users write, a
-//! mapping whose keys all have to hold, with `all`, `any` and `not` to combine more. [`compile`] checks it, with every
+//! mapping whose keys all have to hold, with `all`, `any` and `not` to combine more. [`compile()`] checks it, with every
 //! problem at once, and makes a [`Condition`], which is evaluated without a lock and, for ordinary heads, without an
 //! allocation.
 
@@ -28,11 +28,11 @@ pub const MAX_PARTS: usize = 1024;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition {
     /// All have to hold.
-    parts: Box<[Part]>,
+    parts: Box<[ConditionPart]>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Part {
+enum ConditionPart {
     Methods(Box<[Method]>),
     Path(PathPattern),
     Hosts(Box<[HostPattern]>),
@@ -74,14 +74,15 @@ struct Certificate {
 impl Condition {
     /// What it asks of the listener that a request came to: scheme, port and address; `None` where it asks nothing.
     pub fn of_listener(&self) -> Option<Self> {
-        let parts: Vec<Part> = self.parts.iter().filter(|part| part.is_of_listener()).cloned().collect();
+        let parts: Vec<ConditionPart> =
+            self.parts.iter().filter(|part| part.is_of_listener()).cloned().collect();
         (!parts.is_empty()).then(|| Self { parts: parts.into() })
     }
 
     /// The ports that it asks for; `None` where it holds on any.
     pub fn ports(&self) -> Option<&[u16]> {
         self.parts.iter().find_map(|part| match part {
-            Part::Ports(ports) => Some(&**ports),
+            ConditionPart::Ports(ports) => Some(&**ports),
             _ => None,
         })
     }
@@ -100,9 +101,9 @@ impl Condition {
     /// Whether it asks who the caller is, which is not known before authentication.
     pub fn asks_for_caller(&self) -> bool {
         self.parts.iter().any(|part| match part {
-            Part::Consumers(_) | Part::Groups(_) => true,
-            Part::Any(several) => several.iter().any(Self::asks_for_caller),
-            Part::Not(other) => other.asks_for_caller(),
+            ConditionPart::Consumers(_) | ConditionPart::Groups(_) => true,
+            ConditionPart::Any(several) => several.iter().any(Self::asks_for_caller),
+            ConditionPart::Not(other) => other.asks_for_caller(),
             _ => false,
         })
     }
@@ -111,12 +112,12 @@ impl Condition {
     pub fn names_callers<'c>(&'c self, consumers: &mut Vec<&'c str>, groups: &mut Vec<&'c str>) {
         for part in &self.parts {
             match part {
-                Part::Consumers(names) => consumers.extend(names.iter().map(|name| &**name)),
-                Part::Groups(names) => groups.extend(names.iter().map(|name| &**name)),
-                Part::Any(several) => {
+                ConditionPart::Consumers(names) => consumers.extend(names.iter().map(|name| &**name)),
+                ConditionPart::Groups(names) => groups.extend(names.iter().map(|name| &**name)),
+                ConditionPart::Any(several) => {
                     several.iter().for_each(|other| other.names_callers(consumers, groups));
                 }
-                Part::Not(other) => other.names_callers(consumers, groups),
+                ConditionPart::Not(other) => other.names_callers(consumers, groups),
                 _ => {}
             }
         }
@@ -130,13 +131,13 @@ impl Condition {
     /// Whether it asks for a header of this name, so that answers vary by it.
     pub fn headers(&self) -> impl Iterator<Item = &HeaderName> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Header(name, _) => Some(name),
+            ConditionPart::Header(name, _) => Some(name),
             _ => None,
         })
     }
 }
 
-impl Part {
+impl ConditionPart {
     /// The key that it is written by.
     fn key(&self) -> &'static str {
         match self {

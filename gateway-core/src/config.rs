@@ -1,4 +1,4 @@
-//! Configuration: as written ([`file`]), as meant ([`model`]), and the way from one to the other ([`resolve`]).
+//! Configuration: as written ([`mod@file`]), as meant ([`model`]), and the way from one to the other ([`resolve`]).
 
 pub mod catalog;
 pub mod changes;

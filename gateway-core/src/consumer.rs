@@ -23,15 +23,15 @@ pub struct Identity {
     /// The name logs and upstreams see: the consumer's username, or the external subject.
     pub name: Arc<str>,
     /// What targets are told about it.
-    pub told: Told,
+    pub told: IdentityHeaders,
 }
 
 /// What targets are told about a caller, made when it is first asked for. A copy of an identity may be changed, so it makes
 /// its own.
 #[derive(Debug, Default)]
-pub struct Told(OnceLock<Box<[(HeaderName, HeaderValue)]>>);
+pub struct IdentityHeaders(OnceLock<Box<[(HeaderName, HeaderValue)]>>);
 
-impl Clone for Told {
+impl Clone for IdentityHeaders {
     fn clone(&self) -> Self {
         Self::default()
     }
@@ -53,7 +53,7 @@ impl Identity {
             groups: Arc::default(),
             name: consumer.username.clone(),
             consumer: Some(consumer),
-            told: Told::default(),
+            told: IdentityHeaders::default(),
         }
     }
 
@@ -64,7 +64,7 @@ impl Identity {
             groups: Arc::default(),
             name: name.into(),
             consumer: None,
-            told: Told::default(),
+            told: IdentityHeaders::default(),
         }
     }
 
@@ -139,7 +139,7 @@ struct Fingerprint {
 
 /// What two consumers may not have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Shared {
+pub enum SharedTrait {
     /// The username, or one's username and the other's custom id.
     Name(Arc<str>),
     /// A credential of this type.
@@ -183,14 +183,15 @@ impl Consumers {
     }
 
     /// Another consumer that has something in common with this one which identifies both, and what it is.
-    pub fn collision(&self, consumer: &Consumer) -> Option<(Shared, &Arc<Identity>)> {
+    pub fn collision(&self, consumer: &Consumer) -> Option<(SharedTrait, &Arc<Identity>)> {
         let is_other =
             |found: &&Arc<Identity>| found.consumer.as_ref().is_none_or(|other| other.id != consumer.id);
-        let named = names(consumer)
-            .find_map(|name| Some((Shared::Name(name.clone()), self.by_name.get(name).filter(is_other)?)));
+        let named = names(consumer).find_map(|name| {
+            Some((SharedTrait::Name(name.clone()), self.by_name.get(name).filter(is_other)?))
+        });
         named.or_else(|| {
             fingerprints(consumer).find_map(|print| {
-                Some((Shared::Credential(print.kind), self.by_credential.get(&print).filter(is_other)?))
+                Some((SharedTrait::Credential(print.kind), self.by_credential.get(&print).filter(is_other)?))
             })
         })
     }

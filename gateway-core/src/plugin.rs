@@ -23,7 +23,7 @@ pub use hooks::{
     OnUnrouted,
 };
 pub use needs::{Need, Needs};
-pub use seat::{Attempt, AttemptEnd, Place, Seat};
+pub use seat::{Attempt, AttemptEnd, Seat, SeatNumber};
 pub use step::{Claim, Decision, Finding, Gate, Passage, Refusal, Step, Verdict};
 pub use world::World;
 pub use world::tasks::Starter;

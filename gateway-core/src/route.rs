@@ -18,7 +18,7 @@ pub(crate) use bucket::ties;
 pub use captures::Captures;
 pub use host::host_name;
 pub use path::MAX_SEGMENTS;
-pub use paths::Found;
+pub use paths::RouteMatch;
 pub use pattern::{HostPattern, PathPattern, hosts_overlap};
 pub use rewrite::forward_path;
 pub use table::{Conflict, RouteTable};

@@ -30,11 +30,11 @@ pub const MAX_RENDERED: usize = 8192;
 /// A parsed template.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Template {
-    parts: Box<[Part]>,
+    parts: Box<[TemplatePart]>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Part {
+enum TemplatePart {
     Text(Box<str>),
     Value { variable: Variable, default: Option<Box<str>> },
 }
@@ -70,7 +70,7 @@ impl<'a> Facts<'a> {
 
 /// What the text is going to be part of, which says how values are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum TextContext {
     /// A header's value or a key: values stand as they are.
     Text,
     /// A line of a log: quotes, backslashes, control characters and what is not UTF-8 are escaped with a backslash, as nginx does,
@@ -106,7 +106,7 @@ impl Template {
     pub fn literal(&self) -> Option<&str> {
         match &*self.parts {
             [] => Some(""),
-            [Part::Text(text)] => Some(text),
+            [TemplatePart::Text(text)] => Some(text),
             _ => None,
         }
     }
@@ -114,15 +114,15 @@ impl Template {
     /// The template's own text, piece by piece, defaults included.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Text(text) => Some(&**text),
-            Part::Value { default, .. } => default.as_deref(),
+            TemplatePart::Text(text) => Some(&**text),
+            TemplatePart::Value { default, .. } => default.as_deref(),
         })
     }
 
     /// The names of the route's captures it asks for.
     pub fn captures(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Value { variable: Variable::Capture(name), .. } => Some(&**name),
+            TemplatePart::Value { variable: Variable::Capture(name), .. } => Some(&**name),
             _ => None,
         })
     }
@@ -130,15 +130,15 @@ impl Template {
     /// Whether it asks who the caller is, which is not known before authentication.
     pub fn asks_for_caller(&self) -> bool {
         self.parts.iter().any(|part| match part {
-            Part::Value { variable, .. } => variable.is_of_caller(),
-            Part::Text(_) => false,
+            TemplatePart::Value { variable, .. } => variable.is_of_caller(),
+            TemplatePart::Text(_) => false,
         })
     }
 
     /// The headers of the response that it asks for.
     pub fn response_headers(&self) -> impl Iterator<Item = &HeaderName> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Value { variable: Variable::ResponseHeader(name), .. } => Some(name),
+            TemplatePart::Value { variable: Variable::ResponseHeader(name), .. } => Some(name),
             _ => None,
         })
     }
@@ -150,15 +150,15 @@ impl Template {
     pub fn render(
         &self,
         facts: &Facts<'_>,
-        place: Place,
+        place: TextContext,
         limit: usize,
         out: &mut Vec<u8>,
     ) -> Result<(), Unrenderable> {
         let start = out.len();
         let mut sink = Sink::new(out, place, limit);
         let done = self.parts.iter().try_for_each(|part| match part {
-            Part::Text(text) => sink.literal(text.as_bytes()),
-            Part::Value { variable, default } => {
+            TemplatePart::Text(text) => sink.literal(text.as_bytes()),
+            TemplatePart::Value { variable, default } => {
                 let before = sink.len();
                 variable.write(facts, &mut sink)?;
                 match default {
@@ -179,7 +179,7 @@ impl Template {
     /// Why it can't be made.
     pub fn header(&self, facts: &Facts<'_>, buffer: &mut Vec<u8>) -> Result<HeaderValue, Unrenderable> {
         buffer.clear();
-        self.render(facts, Place::Text, MAX_RENDERED, buffer)?;
+        self.render(facts, TextContext::Text, MAX_RENDERED, buffer)?;
         HeaderValue::from_bytes(buffer.trim_ascii()).map_err(|_| Unrenderable::Control)
     }
 }

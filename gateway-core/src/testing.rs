@@ -37,7 +37,7 @@ use crate::plugin::world::tasks::Tasks;
 use crate::plugin::{Entry, Registry, World};
 use crate::record::{ExchangeRecord, Recorder, SessionRecord};
 use crate::stream::relay::Tunnel;
-use crate::upstream::{Answer, Call, Failure, Upstream};
+use crate::upstream::{Call, Failure, TargetResponse, Upstream};
 pub use streams::{Ended, Streaming};
 
 /// A gateway in front of a target that is a closure.
@@ -51,7 +51,7 @@ pub struct Trial {
 
 /// What a target was asked.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct ReceivedRequest {
     /// The target's `host:port`.
     pub authority: String,
     /// The method.
@@ -64,7 +64,7 @@ pub struct Asked {
     pub body: Bytes,
 }
 
-impl Asked {
+impl ReceivedRequest {
     /// The one value of a header field; empty where there is none.
     pub fn field(&self, name: &str) -> &str {
         text(&self.headers, name)
@@ -128,11 +128,11 @@ pub struct Record {
     pub failure: Option<String>,
 }
 
-type Answering = dyn Fn(&Asked) -> Response<Body> + Send + Sync;
+type Answering = dyn Fn(&ReceivedRequest) -> Response<Body> + Send + Sync;
 
 struct Answers {
     answer: Box<Answering>,
-    asked: Mutex<Vec<Asked>>,
+    asked: Mutex<Vec<ReceivedRequest>>,
 }
 
 #[derive(Default)]
@@ -206,7 +206,10 @@ impl Trial {
 
     /// Has the target answer so.
     #[must_use]
-    pub fn answering(mut self, answer: impl Fn(&Asked) -> Response<Body> + Send + Sync + 'static) -> Self {
+    pub fn answering(
+        mut self,
+        answer: impl Fn(&ReceivedRequest) -> Response<Body> + Send + Sync + 'static,
+    ) -> Self {
         self.pipeline.upstream_mut().answer = Box::new(answer);
         self
     }
@@ -307,7 +310,7 @@ impl Trial {
     }
 
     /// What the target was asked so far.
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<ReceivedRequest> {
         locked(&self.pipeline.upstream().asked).clone()
     }
 
@@ -323,7 +326,7 @@ impl Upstream for Answers {
         call: &Call<'_>,
         body: &mut Body,
         _: &mut D,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<TargetResponse, Failure> {
         let bytes = match body.collect(u64::MAX).await {
             Ok((bytes, _)) => bytes,
             Err(BodyError::Refused(reply)) => return Err(Failure::refused(reply)),
@@ -334,7 +337,7 @@ impl Upstream for Answers {
         let mut headers = call.headers.clone();
         headers.insert("host", call.host.clone());
         headers.extend(call.forwarding.fields().map(|(name, value)| (name.clone(), value.clone())));
-        let asked = Asked {
+        let asked = ReceivedRequest {
             authority: call.target.authority.to_string(),
             method: call.method.clone(),
             path: call.path.to_owned(),
@@ -343,7 +346,7 @@ impl Upstream for Answers {
         };
         let response = (self.answer)(&asked);
         locked(&self.asked).push(asked);
-        Ok(Answer { response, first_byte: Duration::from_millis(1), reused: false, tunnel: None })
+        Ok(TargetResponse { response, first_byte: Duration::from_millis(1), reused: false, tunnel: None })
     }
 }
 

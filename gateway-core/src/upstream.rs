@@ -25,7 +25,7 @@ pub trait Upstream: Send + Sync + 'static {
         call: &Call<'_>,
         body: &mut Body,
         downstream: &mut D,
-    ) -> impl Future<Output = Result<Answer, Failure>> + Send;
+    ) -> impl Future<Output = Result<TargetResponse, Failure>> + Send;
 }
 
 /// One attempt to have a request answered by a target.
@@ -75,7 +75,7 @@ pub struct Phases {
 }
 
 /// A target's answer.
-pub struct Answer {
+pub struct TargetResponse {
     /// The final response; hop-by-hop fields still in it.
     pub response: Response<Body>,
     /// From the start of the attempt to the head of the response.

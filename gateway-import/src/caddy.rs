@@ -22,9 +22,9 @@ use serde_json::{Value, json};
 
 use crate::draft::{Import, set};
 use crate::error::Failure;
-use crate::files::{Files, Reader};
+use crate::files::{Files, IncludeReader};
 use crate::report::At;
-use tokens::{Imports, Line};
+use tokens::{CaddyLine, Imports};
 
 /// Stands for an import that could not be read.
 const UNREAD: &str = "import (not read)";
@@ -87,7 +87,7 @@ pub(crate) fn import(out: &mut Import, name: &str, text: &str, files: &dyn Files
     let file = out.report.file(name);
     let lines = tokens::parse(name, file, text)?;
     let folder = Path::new(name).parent().unwrap_or_else(|| Path::new("")).to_owned();
-    let mut reader = Reader::new(files);
+    let mut reader = IncludeReader::new(files);
     let mut imports = Imports { snippets: HashMap::new(), reader: &mut reader, count: 0 };
     let mut lines = imports.expand(out, lines, &folder, 0)?;
     environment(out, &mut lines);
@@ -136,7 +136,7 @@ pub(crate) fn import_json(out: &mut Import, name: &str, text: &str) -> Result<()
 
 impl Caddy<'_> {
     /// The block of global options.
-    fn global(&mut self, block: &Line) {
+    fn global(&mut self, block: &CaddyLine) {
         for line in block.inner() {
             let first = line.arguments().first().map(String::as_str);
             let port = first.and_then(|port| port.parse::<u16>().ok());
@@ -169,7 +169,7 @@ impl Caddy<'_> {
 
 impl Caddy<'_> {
     /// `order NAME first|last` and `order NAME before|after OTHER`.
-    fn ordered(&mut self, line: &Line) {
+    fn ordered(&mut self, line: &CaddyLine) {
         let (name, way, other) = (line.word(1), line.word(2), line.word(3));
         self.order.retain(|known| known != name);
         let beside = self.order.iter().position(|known| known == other);
@@ -191,7 +191,7 @@ impl Caddy<'_> {
     }
 
     /// The global option `servers`.
-    fn servers(&mut self, line: &Line) {
+    fn servers(&mut self, line: &CaddyLine) {
         for inner in line.inner() {
             let trusted = match inner.arguments() {
                 [kind, ranges @ ..] if kind == "static" && inner.name() == "trusted_proxies" => {
@@ -214,7 +214,7 @@ impl Caddy<'_> {
 }
 
 /// Puts the defaults of `{$NAME:default}` in their places.
-fn environment(out: &mut Import, lines: &mut [Line]) {
+fn environment(out: &mut Import, lines: &mut [CaddyLine]) {
     for line in lines {
         let at: At = line.at;
         for word in &mut line.words {

@@ -47,12 +47,12 @@ pub(crate) enum What {
 
 /// A change, and for which requests it is made, by what the client sent.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Change {
+pub(crate) struct RequestChange {
     pub(crate) when: Cond,
     pub(crate) what: What,
 }
 
-impl Change {
+impl RequestChange {
     /// A change of the requests that a condition means; one that is not known means any.
     pub(crate) fn new(when: Cond, what: What) -> Self {
         Self { when, what }
@@ -148,7 +148,7 @@ impl What {
 
 /// A condition on what is left of a request after these changes, as one on what the client sent; `None` where that is not
 /// known.
-pub(crate) fn seen(cond: Cond, changes: &[Change]) -> Option<Cond> {
+pub(crate) fn seen(cond: Cond, changes: &[RequestChange]) -> Option<Cond> {
     let Cond::Is(value) = &cond else { return Some(cond) };
     if cond.size() > MAX_BYTES {
         return None;

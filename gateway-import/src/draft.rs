@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde_json::{Map, Value, json};
 
 use crate::Options;
-use crate::report::{At, Outcome, Report};
+use crate::report::{At, Conversion, Report};
 
 /// What whoever asks for something that was closed is told.
 pub(crate) const CLOSED: &str = "closed: what guards this was not imported";
@@ -102,22 +102,22 @@ impl Import {
 
     /// Notes what means the same here.
     pub(crate) fn done(&mut self, at: At, what: impl fmt::Display) {
-        self.note(Outcome::Converted, at, what, "", "");
+        self.note(Conversion::Converted, at, what, "", "");
     }
 
     /// Notes what needs no counterpart.
     pub(crate) fn needless(&mut self, at: At, what: impl fmt::Display, why: &str) {
-        self.note(Outcome::Needless, at, what, why, "");
+        self.note(Conversion::Needless, at, what, why, "");
     }
 
     /// Notes what differs for some requests.
     pub(crate) fn partial(&mut self, at: At, what: impl fmt::Display, why: impl fmt::Display, todo: &str) {
-        self.note(Outcome::Partial, at, what, why, todo);
+        self.note(Conversion::Partial, at, what, why, todo);
     }
 
     /// Notes what is not translated.
     pub(crate) fn lost(&mut self, at: At, what: impl fmt::Display, why: impl fmt::Display, todo: &str) {
-        self.note(Outcome::Lost, at, what, why, todo);
+        self.note(Conversion::Lost, at, what, why, todo);
     }
 
     /// Notes something that guards and can't be translated; says whether what it guarded has to be closed.
@@ -128,19 +128,19 @@ impl Import {
         why: impl fmt::Display,
         todo: &str,
     ) -> bool {
-        let outcome = if self.open { Outcome::Opened } else { Outcome::Closed };
+        let outcome = if self.open { Conversion::Opened } else { Conversion::Closed };
         self.note(outcome, at, what, why, todo);
         !self.open
     }
 
     /// Notes what is not translated, or differs, where the importer is.
     pub(crate) fn miss(&mut self, what: impl fmt::Display, why: impl fmt::Display) {
-        self.note(Outcome::Lost, self.here, what, why, "");
+        self.note(Conversion::Lost, self.here, what, why, "");
     }
 
     fn note(
         &mut self,
-        outcome: Outcome,
+        outcome: Conversion,
         at: At,
         what: impl fmt::Display,
         why: impl fmt::Display,
@@ -151,7 +151,7 @@ impl Import {
 
     /// Notes something that is closed whatever is asked for: it leads nowhere that could be opened.
     pub(crate) fn closed(&mut self, at: At, what: impl fmt::Display, why: impl fmt::Display, todo: &str) {
-        self.note(Outcome::Closed, at, what, why, todo);
+        self.note(Conversion::Closed, at, what, why, todo);
     }
 
     /// A plugin config of one proxy.

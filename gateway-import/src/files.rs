@@ -66,13 +66,13 @@ impl Files for Disk {
 }
 
 /// Reads included files, within the limits of one import.
-pub(crate) struct Reader<'f> {
+pub(crate) struct IncludeReader<'f> {
     files: &'f dyn Files,
     count: usize,
     bytes: usize,
 }
 
-impl<'f> Reader<'f> {
+impl<'f> IncludeReader<'f> {
     pub(crate) fn new(files: &'f dyn Files) -> Self {
         Self { files, count: 0, bytes: 0 }
     }

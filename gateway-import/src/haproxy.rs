@@ -16,26 +16,26 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use crate::changed::{Change, seen};
+use crate::changed::{RequestChange, seen};
 use crate::cond::Cond;
 use crate::draft::{Import, To, set};
 use crate::error::Failure;
-use crate::files::{Files, Reader};
+use crate::files::{Files, IncludeReader};
 use crate::ports::{Port, Ports};
-use crate::steps::{Ending, Step, place, walk};
+use crate::steps::{RouteEnd, RouteStep, place, walk};
 use crate::text;
 use acl::{Acls, plain};
 use backend::Left;
-use sections::{Line, Section};
+use sections::{HaproxyLine, Section};
 
 /// An import under way.
 struct Haproxy<'o, 'f> {
     out: &'o mut Import,
-    reader: Reader<'f>,
+    reader: IncludeReader<'f>,
     sections: Vec<Section>,
     backends: HashMap<String, Option<backend::Backend>>,
     /// Stick-tables by the section that has them.
-    tables: HashMap<String, Line>,
+    tables: HashMap<String, HaproxyLine>,
     certificates: Vec<Value>,
     client_ca: Option<(String, bool)>,
 }
@@ -60,7 +60,7 @@ pub(crate) fn import(out: &mut Import, name: &str, text: &str, files: &dyn Files
     });
     let mut haproxy = Haproxy {
         out,
-        reader: Reader::new(files),
+        reader: IncludeReader::new(files),
         tables: tables.collect(),
         sections: Vec::new(),
         backends: HashMap::new(),
@@ -245,7 +245,7 @@ impl Haproxy<'_, '_> {
         let mut steps = Vec::new();
         if let Some(line) = section.first(&["monitor-uri"]) {
             let cond = Cond::path("exact", line.word(1));
-            steps.push(Step::End(cond, Ending::answer(line.at, 200, "")));
+            steps.push(RouteStep::End(cond, RouteEnd::answer(line.at, 200, "")));
         }
         if let Some(line) = section.first(&["stats", "uri"]).or_else(|| section.first(&["stats", "enable"])) {
             let uri = if line.word(1) == "uri" { line.word(2) } else { "/haproxy?stats" };
@@ -256,9 +256,9 @@ impl Haproxy<'_, '_> {
                 "its page answers 503",
                 "see /metrics and /v1/status of the admin port",
             );
-            steps.push(Step::End(
+            steps.push(RouteStep::End(
                 Cond::path("regex", &format!("{}.*", text::literal(path))),
-                Ending::new(line.at, To::Closed),
+                RouteEnd::new(line.at, To::Closed),
             ));
         }
         steps.extend(self.rules(section, &mut acls));
@@ -270,7 +270,7 @@ impl Haproxy<'_, '_> {
             Some(name) => self.backend(&name, &acls.changes),
             None if section.kind == "listen" => {
                 let mut own = section.clone();
-                let is_rule = |line: &Line| {
+                let is_rule = |line: &HaproxyLine| {
                     matches!(line.name(), "http-request" | "http-response" | "tcp-request" | "redirect")
                 };
                 own.lines.retain(|line| !is_rule(line));
@@ -280,7 +280,7 @@ impl Haproxy<'_, '_> {
             None => None,
         };
         steps.extend(
-            last.unwrap_or_else(|| vec![Step::End(Cond::Always, Ending::answer(section.at, 503, ""))]),
+            last.unwrap_or_else(|| vec![RouteStep::End(Cond::Always, RouteEnd::answer(section.at, 503, ""))]),
         );
         self.known(section);
         let mut items = Vec::new();
@@ -290,7 +290,13 @@ impl Haproxy<'_, '_> {
     }
 
     /// `use_backend NAME [if …]`, where the name may come from a map.
-    fn use_backend(&mut self, section: &Section, line: &Line, acls: &Acls, steps: &mut Vec<Step>) {
+    fn use_backend(
+        &mut self,
+        section: &Section,
+        line: &HaproxyLine,
+        acls: &Acls,
+        steps: &mut Vec<RouteStep>,
+    ) {
         let ways = acls.condition(line.words.get(2..).unwrap_or_default(), &mut self.reader);
         let cond = plain(&ways);
         let is_dynamic = line.word(1).contains('%');
@@ -314,10 +320,10 @@ impl Haproxy<'_, '_> {
                     let other = fallback.as_deref().filter(|_| is_dynamic);
                     let changes = &acls.changes;
                     let found = self.backend(&name, changes).or_else(|| self.backend(other?, changes));
-                    let unknown = || vec![Step::End(Cond::Always, Ending::answer(line.at, 503, ""))];
+                    let unknown = || vec![RouteStep::End(Cond::Always, RouteEnd::answer(line.at, 503, ""))];
                     let inner = found.unwrap_or_else(unknown);
                     let cond = cond.clone().and(part);
-                    steps.push(Step::Inner { cond, steps: inner, group: None, ends: true });
+                    steps.push(RouteStep::Inner { cond, steps: inner, group: None, ends: true });
                 }
                 self.out.done(line.at, line.text());
                 return;
@@ -326,11 +332,11 @@ impl Haproxy<'_, '_> {
             (_, Err(why)) => why,
         };
         if self.out.guard(line.at, line.text(), why, "write it with `matches`") {
-            steps.push(Step::End(cond.unwrap_or(Cond::Always), Ending::new(line.at, To::Closed)));
+            steps.push(RouteStep::End(cond.unwrap_or(Cond::Always), RouteEnd::new(line.at, To::Closed)));
         }
     }
 
-    fn backend(&mut self, name: &str, changes: &[Change]) -> Option<Vec<Step>> {
+    fn backend(&mut self, name: &str, changes: &[RequestChange]) -> Option<Vec<RouteStep>> {
         let section = self
             .sections
             .iter()
@@ -356,7 +362,7 @@ impl Haproxy<'_, '_> {
     /// The consumers of a user list, and the group that its users, or those of one of its groups, are in.
     fn users(&mut self, list: &str, group: Option<&str>) -> Option<String> {
         let section = self.sections.iter().find(|it| it.kind == "userlist" && it.name == list)?.clone();
-        let groups_of = |user: &Line| -> Vec<String> {
+        let groups_of = |user: &HaproxyLine| -> Vec<String> {
             let own = user.words.iter().position(|it| it == "groups").and_then(|n| user.words.get(n + 1));
             let mut names: Vec<String> =
                 own.map(|it| it.split(',').map(str::to_owned).collect()).unwrap_or_default();

@@ -30,7 +30,7 @@ struct Ingress<'o> {
     /// Lists of accounts so far.
     accounts: usize,
     /// What canaries have of the requests for a host and path.
-    shares: HashMap<canary::Place, canary::Share>,
+    shares: HashMap<canary::HostPath, canary::Share>,
     /// What main Ingresses say of a host and path.
     mains: HashMap<(String, String), canary::Main>,
     /// The controller's ConfigMaps, and what they say for all Ingresses.

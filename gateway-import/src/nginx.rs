@@ -30,7 +30,7 @@ use serde_json::{Map, Value, json};
 use crate::cond::Cond;
 use crate::draft::{Import, set};
 use crate::error::Failure;
-use crate::files::{Files, Reader};
+use crate::files::{Files, IncludeReader};
 use blocks::Directive;
 
 /// Directives that need no counterpart: the gateway does so anyway, or they are about the process.
@@ -177,7 +177,7 @@ const HANDLED: &[&str] = &[
 /// # Errors
 /// When the text is not made of nginx's blocks and directives.
 pub(crate) fn import(out: &mut Import, name: &str, text: &str, files: &dyn Files) -> Result<(), Failure> {
-    let mut reader = Reader::new(files);
+    let mut reader = IncludeReader::new(files);
     let directives = dump::read(out, name, text, &mut reader)?;
     let folder = match out.report.files.iter().find(|file| file.ends_with("nginx.conf")) {
         Some(main) => Path::new(&**main).parent().unwrap_or_else(|| Path::new("")).to_owned(),
@@ -216,7 +216,7 @@ pub(crate) fn import(out: &mut Import, name: &str, text: &str, files: &dyn Files
 /// An import under way.
 struct Nginx<'f> {
     out: Import,
-    reader: Reader<'f>,
+    reader: IncludeReader<'f>,
     /// Where relative names of files start.
     folder: PathBuf,
     upstreams: HashMap<String, upstream::Upstream>,
@@ -243,7 +243,7 @@ struct Nginx<'f> {
 }
 
 impl<'f> Nginx<'f> {
-    fn new(out: Import, reader: Reader<'f>, folder: PathBuf) -> Self {
+    fn new(out: Import, reader: IncludeReader<'f>, folder: PathBuf) -> Self {
         Self {
             out,
             reader,

@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(out.proxies[1]["backend_port"], 9, "a POST that asks for a key is closed");
         assert_eq!(path(2)["path"], json!({ "template": "/v1/b/{id}" }));
         assert_eq!(path(3)["path"], json!({ "regex": "/v1/c/[^/]+\\.json" }));
-        assert_eq!(out.report.count(crate::Outcome::Closed), 1);
+        assert_eq!(out.report.count(crate::Conversion::Closed), 1);
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(crate) struct At {
 
 /// What became of a construct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Outcome {
+pub enum Conversion {
     /// It means the same here.
     Converted,
     /// It needs no counterpart: the gateway does so anyway, or it is about the other program's process.
@@ -46,7 +46,7 @@ pub enum Severity {
     Danger,
 }
 
-impl Outcome {
+impl Conversion {
     /// How much it matters.
     pub fn severity(self) -> Severity {
         match self {
@@ -100,7 +100,7 @@ impl Severity {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// What became of it.
-    pub outcome: Outcome,
+    pub outcome: Conversion,
     /// The file it is in.
     pub file: Arc<str>,
     /// Its line, 1-based; 0 where it is not known.
@@ -141,21 +141,21 @@ pub struct Report {
     pub(crate) notes: Vec<&'static str>,
 }
 
-const ORDER: [Outcome; 6] = [
-    Outcome::Converted,
-    Outcome::Needless,
-    Outcome::Partial,
-    Outcome::Lost,
-    Outcome::Closed,
-    Outcome::Opened,
+const ORDER: [Conversion; 6] = [
+    Conversion::Converted,
+    Conversion::Needless,
+    Conversion::Partial,
+    Conversion::Lost,
+    Conversion::Closed,
+    Conversion::Opened,
 ];
 
 impl Report {
-    pub(crate) fn add(&mut self, outcome: Outcome, at: At, what: String, why: String, todo: String) {
+    pub(crate) fn add(&mut self, outcome: Conversion, at: At, what: String, why: String, todo: String) {
         let file = self.files.get(usize::from(at.file)).cloned().unwrap_or_else(|| Arc::from(""));
         let todo = if todo.is_empty() { outcome.todo().to_owned() } else { todo };
         let finding = Finding { outcome, file, line: at.line, what, why, todo };
-        if outcome != Outcome::Converted {
+        if outcome != Conversion::Converted {
             self.said.insert(at);
         }
         // One construct is met several times where it holds for several proxies.
@@ -221,7 +221,7 @@ impl Report {
     }
 
     /// How many constructs had this outcome.
-    pub fn count(&self, outcome: Outcome) -> usize {
+    pub fn count(&self, outcome: Conversion) -> usize {
         ORDER
             .iter()
             .position(|known| *known == outcome)
@@ -240,7 +240,7 @@ impl fmt::Display for Report {
     /// The summary, as one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counted =
-            ORDER.iter().filter(|outcome| self.count(**outcome) > 0 || **outcome == Outcome::Converted);
+            ORDER.iter().filter(|outcome| self.count(**outcome) > 0 || **outcome == Conversion::Converted);
         let parts: Vec<String> =
             counted.map(|outcome| format!("{} {}", self.count(*outcome), outcome.name())).collect();
         f.write_str(&parts.join(", "))

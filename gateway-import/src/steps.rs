@@ -12,24 +12,24 @@ const MAX_ITEMS: usize = 2000;
 
 /// A step of a request's way.
 #[derive(Debug, Clone)]
-pub(crate) enum Step {
+pub(crate) enum RouteStep {
     /// Something is done on the way.
     Pass(Cond, Plug),
     /// The way ends.
-    End(Cond, Ending),
+    End(Cond, RouteEnd),
     /// A way within the way.
     Inner { cond: Cond, steps: Vec<Self>, group: Option<String>, ends: bool },
 }
 
 /// Where a way ends.
 #[derive(Debug, Clone)]
-pub(crate) struct Ending {
+pub(crate) struct RouteEnd {
     pub(crate) to: To,
     pub(crate) settings: Map<String, Value>,
     pub(crate) plugins: Vec<Plug>,
 }
 
-impl Ending {
+impl RouteEnd {
     pub(crate) fn new(_: At, to: To) -> Self {
         Self { to, settings: Map::new(), plugins: Vec::new() }
     }
@@ -43,13 +43,13 @@ impl Ending {
 #[derive(Debug, Clone)]
 pub(crate) struct Item {
     pub(crate) cond: Cond,
-    pub(crate) ending: Ending,
+    pub(crate) ending: RouteEnd,
     pub(crate) plugins: Vec<Plug>,
 }
 
 /// Follows steps; says the plugins of those who go on, or `None` when nobody does.
 pub(crate) fn walk(
-    steps: &[Step],
+    steps: &[RouteStep],
     cond: &Cond,
     mut plugins: Vec<Plug>,
     items: &mut Vec<Item>,
@@ -58,19 +58,19 @@ pub(crate) fn walk(
         if items.len() > MAX_ITEMS {
             items.push(Item {
                 cond: cond.clone(),
-                ending: Ending::new(At::default(), To::Closed),
+                ending: RouteEnd::new(At::default(), To::Closed),
                 plugins: Vec::new(),
             });
             return None;
         }
         match step {
-            Step::Pass(Cond::Never, _) => {}
-            Step::Pass(when, plug) => {
+            RouteStep::Pass(Cond::Never, _) => {}
+            RouteStep::Pass(when, plug) => {
                 let mut plug = plug.clone();
                 plug.when = when.clone().and(plug.when.take().map_or(Cond::Always, Cond::Is)).when();
                 plugins.push(plug);
             }
-            Step::End(when, ending) => {
+            RouteStep::End(when, ending) => {
                 let taken = cond.clone().and(when.clone());
                 if taken != Cond::Never {
                     items.push(Item { cond: taken, ending: ending.clone(), plugins: plugins.clone() });
@@ -79,11 +79,11 @@ pub(crate) fn walk(
                     return None;
                 }
             }
-            Step::Inner { cond: when, steps: inner, group, ends } => {
-                let only_passes = inner.iter().all(|step| matches!(step, Step::Pass(..)));
+            RouteStep::Inner { cond: when, steps: inner, group, ends } => {
+                let only_passes = inner.iter().all(|step| matches!(step, RouteStep::Pass(..)));
                 if only_passes && group.is_none() && !ends {
                     for step in inner {
-                        if let Step::Pass(own, plug) = step {
+                        if let RouteStep::Pass(own, plug) = step {
                             let mut plug = plug.clone();
                             plug.when = when
                                 .clone()
@@ -98,12 +98,12 @@ pub(crate) fn walk(
                 let taken = cond.clone().and(when.clone());
                 if taken != Cond::Never {
                     // Those who go on behind it take the way of everybody else, but for other ways of its group.
-                    let is_other = |step: &&Step| !matches!(step, Step::Inner { group: other, .. } if group.is_some() && other == group);
+                    let is_other = |step: &&RouteStep| !matches!(step, RouteStep::Inner { group: other, .. } if group.is_some() && other == group);
                     let behind =
                         steps.iter().skip(n + 1).filter(is_other).take(if *ends { 0 } else { usize::MAX });
-                    let whole: Vec<Step> = inner.iter().chain(behind).cloned().collect();
+                    let whole: Vec<RouteStep> = inner.iter().chain(behind).cloned().collect();
                     if let Some(last) = walk(&whole, &taken, plugins.clone(), items) {
-                        let ending = Ending::answer(At::default(), 200, "");
+                        let ending = RouteEnd::answer(At::default(), 200, "");
                         items.push(Item { cond: taken, ending, plugins: last });
                     }
                 }
@@ -117,11 +117,13 @@ pub(crate) fn walk(
 }
 
 /// Whether nobody goes on behind these steps.
-pub(crate) fn ends(steps: &[Step]) -> bool {
+pub(crate) fn ends(steps: &[RouteStep]) -> bool {
     steps.iter().any(|step| match step {
-        Step::End(when, _) => *when == Cond::Always,
-        Step::Inner { cond, steps, ends: is_end, .. } => *cond == Cond::Always && (*is_end || ends(steps)),
-        Step::Pass(..) => false,
+        RouteStep::End(when, _) => *when == Cond::Always,
+        RouteStep::Inner { cond, steps, ends: is_end, .. } => {
+            *cond == Cond::Always && (*is_end || ends(steps))
+        }
+        RouteStep::Pass(..) => false,
     })
 }
 
@@ -137,7 +139,7 @@ fn settled(out: &mut Import, name: &str, items: Vec<Item>) -> Vec<Item> {
         };
         if made.len() + left.len() > MAX_ITEMS {
             out.closed(At::default(), name, "its rules change requests in too many ways", "write it by hand");
-            item.ending = Ending::new(At::default(), To::Closed);
+            item.ending = RouteEnd::new(At::default(), To::Closed);
             item.plugins.clear();
             made.push(item);
             continue;

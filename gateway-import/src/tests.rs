@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::{Format, Import, NoFiles, Options, Outcome, detect};
+use crate::{Conversion, Format, Import, NoFiles, Options, detect};
 
 fn import(format: Format, text: &str) -> Import {
     crate::import(format, &[("f".to_owned(), text.to_owned())], &NoFiles, Options::default())
@@ -16,7 +16,7 @@ fn targets(made: &Import) -> Value {
     made.upstreams.iter().flat_map(|it| it["targets"].as_array().cloned().unwrap_or_default()).collect()
 }
 
-fn said(made: &Import, outcome: Outcome, words: &str) -> bool {
+fn said(made: &Import, outcome: Conversion, words: &str) -> bool {
     made.report.findings().iter().any(|it| it.outcome == outcome && it.why.contains(words))
 }
 
@@ -36,7 +36,7 @@ fn services_of_nginx() {
     );
     assert_eq!(targets(&made), json!([{ "host": "srv:_http._tcp.shop.test", "priority": 1 }]));
     assert_eq!(made.gateway["dns_servers"], json!(["10.0.0.2", "127.0.0.1:8600"]));
-    assert!(said(&made, Outcome::Partial, "time to live"));
+    assert!(said(&made, Conversion::Partial, "time to live"));
     // A name with a dot is put before the server's as it is.
     let made = nginx("", "server shop.test service=_web._udp resolve;");
     assert_eq!(targets(&made), json!([{ "host": "srv:_web._udp.shop.test" }]));
@@ -68,7 +68,7 @@ fn fields_of_the_way() {
     // The gateway cannot be configured to omit it.
     let made = of("X-Forwarded-For \"\"");
     assert!(made.plugin_configs.is_empty());
-    assert!(said(&made, Outcome::Lost, "the gateway writes it itself"));
+    assert!(said(&made, Conversion::Lost, "the gateway writes it itself"));
     assert!(made.proxies[0]["plugins"].as_array().is_none_or(Vec::is_empty));
 }
 
@@ -96,11 +96,11 @@ fn services_of_haproxy() {
     // A name's addresses are one target.
     let made = haproxy(" server-template web 1-3 shop.test:8080 resolvers dns\n");
     assert_eq!(targets(&made), json!([{ "host": "shop.test", "port": 8080 }]));
-    assert!(said(&made, Outcome::Partial, "one target"));
+    assert!(said(&made, Conversion::Partial, "one target"));
     // Name servers that are not known are said.
     assert!(said(
         &haproxy(" server a _http._tcp.shop.test resolvers gone\n"),
-        Outcome::Partial,
+        Conversion::Partial,
         "resolvers gone"
     ));
 }
@@ -123,14 +123,14 @@ fn services_of_caddy() {
         (&made.proxies[0]["backend_host"], &made.proxies[0]["backend_port"]),
         (&json!("shop.test"), &json!(9000))
     );
-    assert!(said(&made, Outcome::Partial, "one target"));
+    assert!(said(&made, Conversion::Partial, "one target"));
     for bad in [
         "  dynamic srv {http.vars.x}",
         "  dynamic multi {\n   srv _a._tcp.b\n  }",
         "  dynamic srv {\n   service http\n   name x\n  }",
     ] {
         let made = caddy(bad);
-        assert!(made.report.count(Outcome::Closed) > 0 && made.upstreams.is_empty(), "{bad}");
+        assert!(made.report.count(Conversion::Closed) > 0 && made.upstreams.is_empty(), "{bad}");
     }
     let json = |dynamic: &str| {
         let handler = format!("{{\"handler\": \"reverse_proxy\", \"dynamic_upstreams\": {dynamic}}}");
@@ -144,7 +144,7 @@ fn services_of_caddy() {
     let made =
         json("{\"source\": \"srv\", \"service\": \"http\", \"proto\": \"tcp\", \"name\": \"shop.test\"}");
     assert_eq!(targets(&made), json!([{ "host": "srv:_http._tcp.shop.test" }]));
-    assert!(json("{\"source\": \"multi\"}").report.count(Outcome::Closed) > 0);
+    assert!(json("{\"source\": \"multi\"}").report.count(Conversion::Closed) > 0);
 }
 
 #[test]
@@ -166,8 +166,8 @@ fn services_of_kong() {
     // A name without a port may be either.
     let made = kong("shop.test", "host: shop");
     assert_eq!(targets(&made), json!([{ "host": "shop.test", "port": 8000, "weight": 5 }]));
-    assert!(said(&made, Outcome::Partial, "SRV records of the name first"));
-    assert!(!said(&kong("10.0.0.1", "host: shop"), Outcome::Partial, "SRV"));
+    assert!(said(&made, Conversion::Partial, "SRV records of the name first"));
+    assert!(!said(&kong("10.0.0.1", "host: shop"), Conversion::Partial, "SRV"));
     // A service's own host, too.
     let made = kong("10.0.0.1:80", "host: _http._tcp.other.test");
     assert_eq!(targets(&made)[1], json!({ "host": "srv:_http._tcp.other.test" }));
@@ -195,7 +195,7 @@ fn hedging_of_envoy() {
     let made = envoy(hedges, "");
     let hedging = &made.proxies[0]["hedging"];
     assert_eq!((&hedging["delay_ms"], &hedging["max_hedges"]), (&json!(250), &json!(3)), "{hedging}");
-    assert!(said(&made, Outcome::Partial, "sent twice"));
+    assert!(said(&made, Conversion::Partial, "sent twice"));
     for none in [
         ", hedge_policy: {hedge_on_per_try_timeout: true}",
         ", retry_policy: {per_try_timeout: 1s}, hedge_policy: {hedge_on_per_try_timeout: false}",
@@ -204,7 +204,7 @@ fn hedging_of_envoy() {
         let made = envoy(none, "");
         assert!(made.proxies[0].get("hedging").is_none(), "{none}");
     }
-    assert!(said(&envoy(", hedge_policy: {initial_requests: 2}", ""), Outcome::Needless, "does nothing"));
+    assert!(said(&envoy(", hedge_policy: {initial_requests: 2}", ""), Conversion::Needless, "does nothing"));
 }
 
 #[test]
@@ -213,10 +213,10 @@ fn names_of_envoy() {
         "",
         ", type: STRICT_DNS, dns_resolution_config: {resolvers: [{socket_address: {address: 10.0.0.2, port_value: 53}}]}",
     );
-    assert!(said(&made, Outcome::Partial, "one target"));
+    assert!(said(&made, Conversion::Partial, "one target"));
     assert_eq!(made.gateway["dns_servers"], json!(["10.0.0.2:53"]));
     // The first address of a name is what LOGICAL_DNS takes, too.
-    assert!(!said(&envoy("", ", type: LOGICAL_DNS"), Outcome::Partial, "one target"));
+    assert!(!said(&envoy("", ", type: LOGICAL_DNS"), Conversion::Partial, "one target"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::error::Failure;
 use crate::report::At;
-use crate::tree::{Kind, Node};
+use crate::tree::{Node, NodeValue};
 
 /// Reads a text.
 pub(crate) fn read(name: &str, file: u16, text: &str) -> Result<Node, Failure> {
@@ -38,25 +38,25 @@ impl Lines {
             let at = self.at(key.span().start);
             (key.get_ref().to_string(), self.value(value.get_ref(), at))
         });
-        Node::new(at, Kind::Map(entries.collect()))
+        Node::new(at, NodeValue::Map(entries.collect()))
     }
 
     fn value(&self, value: &DeValue<'_>, at: At) -> Node {
         let kind = match value {
-            DeValue::String(text) => Kind::Text(text.to_string()),
+            DeValue::String(text) => NodeValue::Text(text.to_string()),
             DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
-                Ok(number) => Kind::Int(number),
-                Err(_) => Kind::Text(number.to_string()),
+                Ok(number) => NodeValue::Int(number),
+                Err(_) => NodeValue::Text(number.to_string()),
             },
             DeValue::Float(number) => match number.as_str().parse() {
-                Ok(number) => Kind::Float(number),
-                Err(_) => Kind::Text(number.to_string()),
+                Ok(number) => NodeValue::Float(number),
+                Err(_) => NodeValue::Text(number.to_string()),
             },
-            DeValue::Boolean(value) => Kind::Bool(*value),
-            DeValue::Datetime(date) => Kind::Text(date.to_string()),
+            DeValue::Boolean(value) => NodeValue::Bool(*value),
+            DeValue::Datetime(date) => NodeValue::Text(date.to_string()),
             DeValue::Array(items) => {
                 let items = items.iter().map(|item| self.value(item.get_ref(), self.at(item.span().start)));
-                Kind::List(items.collect())
+                NodeValue::List(items.collect())
             }
             DeValue::Table(table) => return self.table(table, at),
         };

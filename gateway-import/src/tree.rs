@@ -20,16 +20,16 @@ const MAX_ALIASED: usize = 100_000;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Node {
     pub(crate) at: At,
-    pub(crate) value: Kind,
-    seen: Seen,
+    pub(crate) value: NodeValue,
+    seen: ReadMark,
 }
 
 /// Whether an importer has asked for a value. Copies of a node share it, so that what is copied into a table and read there
 /// counts as read here.
 #[derive(Debug, Clone, Default)]
-struct Seen(Rc<Cell<bool>>);
+struct ReadMark(Rc<Cell<bool>>);
 
-impl PartialEq for Seen {
+impl PartialEq for ReadMark {
     /// No part of what a node says.
     fn eq(&self, _: &Self) -> bool {
         true
@@ -38,7 +38,7 @@ impl PartialEq for Seen {
 
 /// A value.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum NodeValue {
     #[default]
     Null,
     Bool(bool),
@@ -50,28 +50,28 @@ pub(crate) enum Kind {
 }
 
 impl Node {
-    pub(crate) fn new(at: At, value: Kind) -> Self {
-        Self { at, value, seen: Seen::default() }
+    pub(crate) fn new(at: At, value: NodeValue) -> Self {
+        Self { at, value, seen: ReadMark::default() }
     }
 
     pub(crate) fn text(at: At, text: impl Into<String>) -> Self {
-        Self::new(at, Kind::Text(text.into()))
+        Self::new(at, NodeValue::Text(text.into()))
     }
 
     pub(crate) fn list(at: At, list: Vec<Self>) -> Self {
-        Self::new(at, Kind::List(list))
+        Self::new(at, NodeValue::List(list))
     }
 
     pub(crate) fn map(at: At, entries: Vec<(&str, Self)>) -> Self {
         let entries = entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-        Self::new(at, Kind::Map(entries))
+        Self::new(at, NodeValue::Map(entries))
     }
 
     /// What a key of a map says; `None` also where it says nothing.
     pub(crate) fn get(&self, key: &str) -> Option<&Self> {
         let found = self.all_entries().iter().find(|(name, _)| name == key).map(|(_, value)| value)?;
         found.seen.0.set(true);
-        Some(found).filter(|node| node.value != Kind::Null)
+        Some(found).filter(|node| node.value != NodeValue::Null)
     }
 
     /// Whether a map has a key, also one that says nothing.
@@ -107,7 +107,7 @@ impl Node {
     /// A map's entries, without counting them as read.
     pub(crate) fn all_entries(&self) -> &[(String, Self)] {
         match &self.value {
-            Kind::Map(entries) => entries,
+            NodeValue::Map(entries) => entries,
             _ => &[],
         }
     }
@@ -122,7 +122,7 @@ impl Node {
     /// A list's values, without counting them as read.
     pub(crate) fn all_items(&self) -> &[Self] {
         match &self.value {
-            Kind::List(list) => list,
+            NodeValue::List(list) => list,
             _ => &[],
         }
     }
@@ -134,21 +134,21 @@ impl Node {
 
     pub(crate) fn str(&self) -> Option<&str> {
         match &self.value {
-            Kind::Text(text) => Some(text),
+            NodeValue::Text(text) => Some(text),
             _ => None,
         }
     }
 
     pub(crate) fn bool(&self) -> Option<bool> {
         match &self.value {
-            Kind::Bool(value) => Some(*value),
+            NodeValue::Bool(value) => Some(*value),
             _ => None,
         }
     }
 
     pub(crate) fn int(&self) -> Option<i64> {
         match self.value {
-            Kind::Int(value) => Some(value),
+            NodeValue::Int(value) => Some(value),
             _ => None,
         }
     }
@@ -160,11 +160,11 @@ impl Node {
     /// A scalar as text.
     pub(crate) fn plain(&self) -> Option<String> {
         Some(match &self.value {
-            Kind::Text(text) => text.clone(),
-            Kind::Bool(value) => value.to_string(),
-            Kind::Int(value) => value.to_string(),
-            Kind::Float(value) => value.to_string(),
-            Kind::Null | Kind::List(_) | Kind::Map(_) => return None,
+            NodeValue::Text(text) => text.clone(),
+            NodeValue::Bool(value) => value.to_string(),
+            NodeValue::Int(value) => value.to_string(),
+            NodeValue::Float(value) => value.to_string(),
+            NodeValue::Null | NodeValue::List(_) | NodeValue::Map(_) => return None,
         })
     }
 
@@ -177,7 +177,7 @@ impl Node {
     pub(crate) fn texts(&self, key: &str) -> Vec<String> {
         let Some(node) = self.get(key) else { return Vec::new() };
         match &node.value {
-            Kind::List(_) => node.items().iter().filter_map(Self::plain).collect(),
+            NodeValue::List(_) => node.items().iter().filter_map(Self::plain).collect(),
             _ => node.plain().into_iter().collect(),
         }
     }
@@ -185,18 +185,18 @@ impl Node {
     /// Whether it says nothing: null, or an empty list or map.
     pub(crate) fn is_empty(&self) -> bool {
         match &self.value {
-            Kind::Null => true,
-            Kind::List(list) => list.is_empty(),
-            Kind::Map(entries) => entries.is_empty(),
+            NodeValue::Null => true,
+            NodeValue::List(list) => list.is_empty(),
+            NodeValue::Map(entries) => entries.is_empty(),
             _ => false,
         }
     }
 
     fn size(&self) -> usize {
         1 + match &self.value {
-            Kind::List(list) => list.iter().map(Self::size).sum(),
-            Kind::Map(entries) => entries.iter().map(|(_, node)| 1 + node.size()).sum(),
-            Kind::Text(text) => text.len() / 64,
+            NodeValue::List(list) => list.iter().map(Self::size).sum(),
+            NodeValue::Map(entries) => entries.iter().map(|(_, node)| 1 + node.size()).sum(),
+            NodeValue::Text(text) => text.len() / 64,
             _ => 0,
         }
     }
@@ -259,7 +259,7 @@ impl<'t> Composer<'t> {
                     self.anchors.clear();
                     let (event, at) = self.next()?;
                     let node = self.node(event, at, 0)?;
-                    if node.value != Kind::Null {
+                    if node.value != NodeValue::Null {
                         documents.push(node);
                     }
                 }
@@ -288,9 +288,9 @@ impl<'t> Composer<'t> {
                 scalar(&text, style == ScalarStyle::Plain, tag.as_deref().and_then(Tag::core_suffix)),
                 anchor,
             ),
-            Event::SequenceStart(_, anchor, _) => (Kind::List(self.list(depth)?), anchor),
-            Event::MappingStart(_, anchor, _) => (Kind::Map(self.map(depth)?), anchor),
-            _ => (Kind::Null, 0),
+            Event::SequenceStart(_, anchor, _) => (NodeValue::List(self.list(depth)?), anchor),
+            Event::MappingStart(_, anchor, _) => (NodeValue::Map(self.map(depth)?), anchor),
+            _ => (NodeValue::Null, 0),
         };
         let node = Node::new(at, value);
         if anchor != 0 {
@@ -357,39 +357,39 @@ impl<'t> Composer<'t> {
 /// Adds the entries of a `<<` value (a map, or a list of maps) that aren't there yet.
 fn merge(entries: &mut Vec<(String, Node)>, value: Node) {
     match value.value {
-        Kind::Map(more) => {
+        NodeValue::Map(more) => {
             for (key, node) in more {
                 if entries.iter().all(|(known, _)| *known != key) {
                     entries.push((key, node));
                 }
             }
         }
-        Kind::List(nodes) => nodes.into_iter().for_each(|node| merge(entries, node)),
+        NodeValue::List(nodes) => nodes.into_iter().for_each(|node| merge(entries, node)),
         _ => {}
     }
 }
 
-fn scalar(text: &str, is_plain: bool, tag: Option<&str>) -> Kind {
+fn scalar(text: &str, is_plain: bool, tag: Option<&str>) -> NodeValue {
     if tag == Some("str") || !is_plain && tag.is_none() {
-        return Kind::Text(text.to_owned());
+        return NodeValue::Text(text.to_owned());
     }
     match text {
-        "" | "~" | "null" | "Null" | "NULL" => Kind::Null,
-        "true" | "True" | "TRUE" => Kind::Bool(true),
-        "false" | "False" | "FALSE" => Kind::Bool(false),
-        _ => number(text).unwrap_or_else(|| Kind::Text(text.to_owned())),
+        "" | "~" | "null" | "Null" | "NULL" => NodeValue::Null,
+        "true" | "True" | "TRUE" => NodeValue::Bool(true),
+        "false" | "False" | "FALSE" => NodeValue::Bool(false),
+        _ => number(text).unwrap_or_else(|| NodeValue::Text(text.to_owned())),
     }
 }
 
-fn number(text: &str) -> Option<Kind> {
+fn number(text: &str) -> Option<NodeValue> {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
-        return text.strip_prefix('+').unwrap_or(text).parse().ok().map(Kind::Int);
+        return text.strip_prefix('+').unwrap_or(text).parse().ok().map(NodeValue::Int);
     }
     let is_float = digits.starts_with(|c: char| c.is_ascii_digit() || c == '.')
         && digits.contains(|c: char| c.is_ascii_digit())
         && digits.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-'));
-    if is_float { text.parse().ok().map(Kind::Float) } else { None }
+    if is_float { text.parse().ok().map(NodeValue::Float) } else { None }
 }
 
 fn place(file: u16, span: Span) -> At {

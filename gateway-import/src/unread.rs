@@ -2,7 +2,7 @@
 //! that nothing of an original is dropped without a word.
 
 use crate::draft::Import;
-use crate::tree::{Kind, Node};
+use crate::tree::{Node, NodeValue};
 
 /// Names all keys of a document that nobody asked for. `silent` are keys that say nothing about traffic, each alone (`tags`) or
 /// with those above it (`metadata.labels`).
@@ -21,8 +21,8 @@ struct Walk<'w> {
 impl Walk<'_> {
     fn below(&mut self, node: &Node) {
         match &node.value {
-            Kind::Map(_) => self.map(node),
-            Kind::List(_) => self.list(node),
+            NodeValue::Map(_) => self.map(node),
+            NodeValue::List(_) => self.list(node),
             _ => {}
         }
     }
@@ -81,10 +81,10 @@ impl Walk<'_> {
 /// Whether a value says nothing, as dumps have it for what was not set.
 fn says_nothing(node: &Node) -> bool {
     match &node.value {
-        Kind::Null => true,
-        Kind::Text(text) => text.is_empty(),
-        Kind::List(list) => list.iter().all(says_nothing),
-        Kind::Map(entries) => entries.iter().all(|(_, value)| says_nothing(value)),
+        NodeValue::Null => true,
+        NodeValue::Text(text) => text.is_empty(),
+        NodeValue::List(list) => list.iter().all(says_nothing),
+        NodeValue::Map(entries) => entries.iter().all(|(_, value)| says_nothing(value)),
         _ => false,
     }
 }

@@ -37,19 +37,19 @@ pub(crate) struct AccessControl {
 
 /// Settings in the form in which they take least room: there may be one for each of a million proxies.
 struct Rules {
-    allowed_consumers: Names,
-    disallowed_consumers: Names,
-    allowed_groups: Names,
-    disallowed_groups: Names,
+    allowed_consumers: SortedNames,
+    disallowed_consumers: SortedNames,
+    allowed_groups: SortedNames,
+    disallowed_groups: SortedNames,
     allow_authenticated_identity: bool,
     /// Nobody is named who may pass: everybody may who isn't denied.
     only_denials: bool,
 }
 
 /// Names in order, to be searched.
-struct Names(Box<[Box<str>]>);
+struct SortedNames(Box<[Box<str>]>);
 
-impl Names {
+impl SortedNames {
     fn new(names: HashSet<String>) -> Self {
         let mut names: Vec<Box<str>> = names.into_iter().map(String::into_boxed_str).collect();
         names.sort_unstable();
@@ -79,10 +79,10 @@ impl Plugin for AccessControl {
             return Err(problems);
         }
         let rules = Rules {
-            allowed_consumers: Names::new(rules.allowed_consumers),
-            disallowed_consumers: Names::new(rules.disallowed_consumers),
-            allowed_groups: Names::new(rules.allowed_groups),
-            disallowed_groups: Names::new(rules.disallowed_groups),
+            allowed_consumers: SortedNames::new(rules.allowed_consumers),
+            disallowed_consumers: SortedNames::new(rules.disallowed_consumers),
+            allowed_groups: SortedNames::new(rules.allowed_groups),
+            disallowed_groups: SortedNames::new(rules.disallowed_groups),
             allow_authenticated_identity: rules.allow_authenticated_identity,
             only_denials: !permits,
         };
@@ -108,7 +108,7 @@ impl OnRequest for AccessControl {
 
 impl AccessControl {
     fn admits(&self, identity: &Identity) -> bool {
-        let in_any = |list: &Names| identity.groups().any(|group| list.contains(group));
+        let in_any = |list: &SortedNames| identity.groups().any(|group| list.contains(group));
         let rules = &self.rules;
         if rules.disallowed_consumers.contains(&identity.name) || in_any(&rules.disallowed_groups) {
             return false;

@@ -169,7 +169,7 @@ impl Plugin for BasicAuth {
 }
 
 /// A user and the passwords of which one must be given.
-type Known = (Arc<Identity>, Arc<[Stored]>);
+type StoredUser = (Arc<Identity>, Arc<[Stored]>);
 
 impl Authenticate for BasicAuth {
     fn authenticate<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Claim<'a> {
@@ -214,7 +214,7 @@ impl BasicAuth {
         exchange: &mut Exchange,
         user: String,
         password: Vec<u8>,
-        known: Option<Known>,
+        known: Option<StoredUser>,
         decoy: Option<Arc<Stored>>,
     ) -> Finding {
         let stored = known.as_ref().map(|(_, stored)| stored.clone()).unwrap_or_default();
@@ -248,7 +248,7 @@ impl BasicAuth {
         }
     }
 
-    fn known(&self, user: &str, seat: Seat<'_>) -> Option<Known> {
+    fn known(&self, user: &str, seat: Seat<'_>) -> Option<StoredUser> {
         let consumer = seat.consumers().by_name(user);
         let own: Vec<Stored> = consumer
             .and_then(|identity| identity.consumer.as_ref())

@@ -10,7 +10,7 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::fields;
 use gateway_core::plugin::Hooks;
 use gateway_core::stream::session::Session;
-use gateway_core::template::{Facts, MAX_RENDERED, Moment, Place, Template};
+use gateway_core::template::{Facts, MAX_RENDERED, Moment, Template, TextContext};
 use http::{HeaderMap, HeaderName};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -52,14 +52,14 @@ pub(crate) enum Missing {
 pub(crate) struct KeyBy {
     /// What the setting is called.
     name: &'static str,
-    parts: Box<[Part]>,
+    parts: Box<[KeyPart]>,
     ipv4: u8,
     ipv6: u8,
     missing: Missing,
 }
 
 #[derive(Debug)]
-enum Part {
+enum KeyPart {
     Address,
     Consumer,
     Group,
@@ -133,9 +133,9 @@ impl KeyBy {
 
     /// Tells the chain where it goes by who the caller is.
     pub(crate) fn attend(&self, hooks: &mut Hooks) {
-        let is_of_caller = |part: &Part| match part {
-            Part::Consumer | Part::Group => true,
-            Part::Template(template) => template.asks_for_caller(),
+        let is_of_caller = |part: &KeyPart| match part {
+            KeyPart::Consumer | KeyPart::Group => true,
+            KeyPart::Template(template) => template.asks_for_caller(),
             _ => false,
         };
         if self.parts.iter().any(is_of_caller) {
@@ -190,32 +190,32 @@ impl KeyBy {
         Keyed::Key(hasher.finish())
     }
 
-    fn write(&self, part: &Part, caller: &Caller<'_>, hasher: &mut impl Hasher) -> Result<(), Lacking> {
+    fn write(&self, part: &KeyPart, caller: &Caller<'_>, hasher: &mut impl Hasher) -> Result<(), Lacking> {
         let headers = caller.headers;
         match part {
-            Part::Address => {
+            KeyPart::Address => {
                 self.address(caller.address, hasher);
                 Ok(())
             }
-            Part::Consumer => text(caller.identity.map(|who| who.name.as_bytes()), hasher),
-            Part::Group => {
+            KeyPart::Consumer => text(caller.identity.map(|who| who.name.as_bytes()), hasher),
+            KeyPart::Group => {
                 let group = caller.identity.and_then(|who| who.groups().next());
                 text(group.map(|group| group.as_bytes()), hasher)
             }
-            Part::Route => text(Some(caller.proxy.as_bytes()), hasher),
-            Part::GrpcMethod => {
+            KeyPart::Route => text(Some(caller.proxy.as_bytes()), hasher),
+            KeyPart::GrpcMethod => {
                 let call = caller.exchange.filter(|exchange| exchange.dialect == Dialect::Grpc);
                 text(call.map(|exchange| exchange.path().as_bytes()), hasher)
             }
-            Part::Header(name) => {
+            KeyPart::Header(name) => {
                 let value = headers.and_then(|headers| fields::header(headers, name));
                 text(value.as_deref(), hasher)
             }
-            Part::Cookie(name) => text(headers.and_then(|headers| fields::cookie(headers, name)), hasher),
-            Part::Template(template) => {
+            KeyPart::Cookie(name) => text(headers.and_then(|headers| fields::cookie(headers, name)), hasher),
+            KeyPart::Template(template) => {
                 let facts = Facts { proxy: Some(caller.proxy), ..Facts::of(caller.exchange.ok_or(Lacking)?) };
                 let mut made = Vec::new();
-                let done = template.render(&facts, Place::Text, MAX_RENDERED, &mut made);
+                let done = template.render(&facts, TextContext::Text, MAX_RENDERED, &mut made);
                 text(done.is_ok().then_some(&*made), hasher)
             }
         }
@@ -230,7 +230,7 @@ impl KeyBy {
 }
 
 /// What would have no effect, or be there twice.
-fn check(parts: &[Part], settings: &KeySettings, problems: &mut Problems) {
+fn check(parts: &[KeyPart], settings: &KeySettings, problems: &mut Problems) {
     let texts = match &settings.limit_by {
         OneOrMany::One(_) => &[][..],
         OneOrMany::Many(texts) => texts,
@@ -240,13 +240,13 @@ fn check(parts: &[Part], settings: &KeySettings, problems: &mut Problems) {
             problems.add(format!("config.{}[{n}]", settings.name), format!("`{text}` is there twice"));
         }
     }
-    let is_there = |part: &Part| matches!(part, Part::Address | Part::Route);
+    let is_there = |part: &KeyPart| matches!(part, KeyPart::Address | KeyPart::Route);
     let always_there = parts.iter().all(is_there);
     if always_there && settings.on_missing != Missing::Address {
         let why = format!("has no effect: what `{}` names is never missing", settings.name);
         problems.add("config.on_missing", why);
     }
-    let by_address = parts.iter().any(|part| matches!(part, Part::Address))
+    let by_address = parts.iter().any(|part| matches!(part, KeyPart::Address))
         || (!always_there && settings.on_missing == Missing::Address);
     // 32 and 64 are the defaults.
     for (name, is_set) in
@@ -280,24 +280,24 @@ fn is_cookie_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(is_token)
 }
 
-fn part(text: &str) -> Result<Part, (String, String)> {
+fn part(text: &str) -> Result<KeyPart, (String, String)> {
     let remedy = || {
         "write `address`, `consumer`, `group`, `route`, `grpc_method`, `header:NAME`, `cookie:NAME`, `claim:NAME` or `template:TEXT`"
             .to_owned()
     };
     let template = |text: &str| {
-        Template::parse(text, Moment::Request).map(Part::Template).map_err(|bad| (bad.message, bad.remedy))
+        Template::parse(text, Moment::Request).map(KeyPart::Template).map_err(|bad| (bad.message, bad.remedy))
     };
     match text.split_once(':') {
-        None if text == "address" => Ok(Part::Address),
-        None if text == "consumer" => Ok(Part::Consumer),
-        None if text == "group" => Ok(Part::Group),
-        None if text == "route" => Ok(Part::Route),
-        None if text == "grpc_method" => Ok(Part::GrpcMethod),
+        None if text == "address" => Ok(KeyPart::Address),
+        None if text == "consumer" => Ok(KeyPart::Consumer),
+        None if text == "group" => Ok(KeyPart::Group),
+        None if text == "route" => Ok(KeyPart::Route),
+        None if text == "grpc_method" => Ok(KeyPart::GrpcMethod),
         Some(("header", name)) => HeaderName::from_bytes(name.as_bytes())
-            .map(Part::Header)
+            .map(KeyPart::Header)
             .map_err(|_| (format!("`{name}` is not a valid header name"), remedy())),
-        Some(("cookie", name)) if is_cookie_name(name) => Ok(Part::Cookie(name.into())),
+        Some(("cookie", name)) if is_cookie_name(name) => Ok(KeyPart::Cookie(name.into())),
         Some(("claim", name)) if !name.is_empty() && !name.contains(['}', '$']) && !name.contains(":-") => {
             template(&format!("${{identity.claim.{name}}}"))
         }

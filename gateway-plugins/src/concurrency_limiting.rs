@@ -32,7 +32,7 @@ use tokio::time::Instant;
 
 use crate::caller_key::{KeyBy, Keyed};
 use adaptive::Adaptive;
-use places::{Entering, Limiter, Permit, Places, Refused, Waiting};
+use places::{Entering, LimitReached, Limiter, Permit, PermitTable, PermitWait};
 use settings::Config;
 
 /// The plugin.
@@ -55,7 +55,7 @@ struct Counts {
 }
 
 /// What an exchange keeps to its end.
-struct Held {
+struct ExchangePermit {
     /// Gives the place back when dropped.
     _permit: Permit,
     /// When the place was taken; only where the limit follows the latency.
@@ -91,7 +91,7 @@ impl Plugin for ConcurrencyLimiting {
         let count =
             |outcome| world.meters().counter(REQUESTS, &["plugin_config", "outcome"], &[owner, outcome]);
         let keys = usize::try_from(config.max_keys).unwrap_or(usize::MAX);
-        let places = world.kept(&format!("places for {keys}"), || Places::new(keys));
+        let places = world.kept(&format!("places for {keys}"), || PermitTable::new(keys));
         let limit = checked.adaptive.as_ref().map_or(checked.max_concurrent, |rules| rules.initial);
         let gauge = world.meters().gauge(LIMIT, &["plugin_config"], &[owner]);
         let limiter = Limiter::new(places, limit, checked.max_waiting, gauge);
@@ -156,7 +156,7 @@ impl OnResponse for ConcurrencyLimiting {
         seat: Seat<'a>,
     ) -> Step<'a> {
         let from_target = exchange.is_from_target();
-        let held = exchange.state.of_mut::<Held>(seat);
+        let held = exchange.state.of_mut::<ExchangePermit>(seat);
         let begun = held.and_then(|held| held.begun.take());
         if let (Some(begun), Some(adaptive)) = (begun, &self.adaptive) {
             let failed = !from_target && response.status().is_server_error();
@@ -180,17 +180,17 @@ impl OnConnect for ConcurrencyLimiting {
             return Gate::Open;
         }
         match self.connect(session, seat.proxy().id.as_str()) {
-            Entry::Free => Gate::Open,
-            Entry::Held(permit) => {
+            Admission::Free => Gate::Open,
+            Admission::Held(permit) => {
                 session.state.put(seat, permit);
                 Gate::Open
             }
-            Entry::Line(waiting) => Gate::Wait(Box::pin(async move {
+            Admission::Line(waiting) => Gate::Wait(Box::pin(async move {
                 let permit = self.waited(waiting).await.ok_or(LIMITED)?;
                 session.state.put(seat, permit);
                 Ok(())
             })),
-            Entry::Refused(refusal) => Gate::Refuse(refusal),
+            Admission::Refused(refusal) => Gate::Refuse(refusal),
         }
     }
 }
@@ -199,20 +199,20 @@ const LIMITED: Refusal = Refusal { reason: "too_many_under_way", cause: Cause::T
 
 /// What becomes of a session.
 #[derive(Debug)]
-enum Entry {
+enum Admission {
     Free,
     Held(Permit),
-    Line(Waiting),
+    Line(PermitWait),
     Refused(Refusal),
 }
 
 impl ConcurrencyLimiting {
     fn hold(&self, exchange: &mut Exchange, seat: Seat<'_>, permit: Permit) {
         let begun = self.adaptive.is_some().then(Instant::now);
-        exchange.state.put(seat, Held { _permit: permit, begun });
+        exchange.state.put(seat, ExchangePermit { _permit: permit, begun });
     }
 
-    async fn wait(&self, exchange: &mut Exchange, seat: Seat<'_>, waiting: Waiting) -> Verdict {
+    async fn wait(&self, exchange: &mut Exchange, seat: Seat<'_>, waiting: PermitWait) -> Verdict {
         match self.waited(waiting).await {
             Some(permit) => {
                 self.hold(exchange, seat, permit);
@@ -223,15 +223,15 @@ impl ConcurrencyLimiting {
     }
 
     /// The place that was waited for; `None` when none came in time.
-    async fn waited(&self, waiting: Waiting) -> Option<Permit> {
+    async fn waited(&self, waiting: PermitWait) -> Option<Permit> {
         let permit = tokio::time::timeout(self.max_wait, waiting).await.ok().flatten();
         if permit.is_some() { &self.counts.waited } else { &self.counts.limited }.add(1);
         permit
     }
 
     /// The refusal; `None` in a dry run.
-    fn refuse(&self, why: Refused) -> Option<Reply> {
-        if why == Refused::NoRoom { &self.counts.no_room } else { &self.counts.limited }.add(1);
+    fn refuse(&self, why: LimitReached) -> Option<Reply> {
+        if why == LimitReached::NoRoom { &self.counts.no_room } else { &self.counts.limited }.add(1);
         (!self.dry_run).then(|| self.refusal())
     }
 
@@ -253,10 +253,10 @@ impl ConcurrencyLimiting {
         Step::reply(reply.reason("concurrency_limit_key_missing"))
     }
 
-    fn connect(&self, session: &mut Session, proxy: &str) -> Entry {
+    fn connect(&self, session: &mut Session, proxy: &str) -> Admission {
         let key = match self.key_by.of_session(session, proxy, self.limiter.hasher()) {
             Keyed::Key(key) => key,
-            Keyed::Nobody => return Entry::Free,
+            Keyed::Nobody => return Admission::Free,
             Keyed::Denied => {
                 self.counts.limited.add(1);
                 return self.refused(session, Refusal::new("concurrency_limit_key_missing"));
@@ -265,22 +265,22 @@ impl ConcurrencyLimiting {
         match self.limiter.enter(key, !self.dry_run) {
             Entering::In(permit) => {
                 self.counts.accepted.add(1);
-                Entry::Held(permit)
+                Admission::Held(permit)
             }
-            Entering::Line(waiting) => Entry::Line(waiting),
+            Entering::Line(waiting) => Admission::Line(waiting),
             Entering::Refused(why) => {
-                if why == Refused::NoRoom { &self.counts.no_room } else { &self.counts.limited }.add(1);
+                if why == LimitReached::NoRoom { &self.counts.no_room } else { &self.counts.limited }.add(1);
                 self.refused(session, LIMITED)
             }
         }
     }
 
-    fn refused(&self, session: &mut Session, refusal: Refusal) -> Entry {
+    fn refused(&self, session: &mut Session, refusal: Refusal) -> Admission {
         if self.dry_run {
             session.note("concurrency_limiting.would_limit", true);
-            return Entry::Free;
+            return Admission::Free;
         }
-        Entry::Refused(refusal)
+        Admission::Refused(refusal)
     }
 }
 

@@ -23,7 +23,7 @@ use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{Hooks, Need, Needs, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World};
 use gateway_core::record::Metric;
-use gateway_core::template::{MAX_RENDERED, Place};
+use gateway_core::template::{MAX_RENDERED, TextContext};
 use http::header::{CONTENT_TYPE, SET_COOKIE};
 use http::{HeaderValue, Response};
 
@@ -47,7 +47,7 @@ struct Issue(HeaderValue);
 
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fault {
+enum CsrfRefusal {
     CrossOrigin,
     Missing,
     Invalid,
@@ -116,7 +116,7 @@ impl OnRequest for Csrf {
             return Step::Next;
         }
         if self.origins.as_ref().is_some_and(|origins| !origins.admit(exchange)) {
-            return self.outcome(exchange, Err(Fault::CrossOrigin)).map_or(Step::Next, Step::reply);
+            return self.outcome(exchange, Err(CsrfRefusal::CrossOrigin)).map_or(Step::Next, Step::reply);
         }
         let Some(tokens) = self.tokens.as_ref().filter(|_| !upgrades) else {
             self.passed.add(1);
@@ -163,13 +163,13 @@ fn check(
     exchange: &Exchange,
     sent: Option<&[u8]>,
     bound: &[u8],
-) -> Result<(), Fault> {
+) -> Result<(), CsrfRefusal> {
     let cookie = fields::cookie(&exchange.request.headers, cookie).filter(|cookie| !cookie.is_empty());
     let (Some(cookie), Some(sent)) = (cookie, sent.filter(|sent| !sent.is_empty())) else {
-        return Err(Fault::Missing);
+        return Err(CsrfRefusal::Missing);
     };
     let same = aws_lc_rs::constant_time::verify_slices_are_equal(cookie, sent).is_ok();
-    (same && tokens.age(cookie, bound, now()).is_some()).then_some(()).ok_or(Fault::Invalid)
+    (same && tokens.age(cookie, bound, now()).is_some()).then_some(()).ok_or(CsrfRefusal::Invalid)
 }
 
 impl Csrf {
@@ -178,7 +178,7 @@ impl Csrf {
         let mut bound = Vec::new();
         if let Some(template) = &self.settings.bind_to {
             let facts = crate::shared::facts(exchange, seat);
-            if template.render(&facts, Place::Text, MAX_RENDERED, &mut bound).is_err() {
+            if template.render(&facts, TextContext::Text, MAX_RENDERED, &mut bound).is_err() {
                 bound.clear();
             }
         }
@@ -213,24 +213,26 @@ impl Csrf {
                 };
                 found
             }
-            Err(BodyError::TooLarge { .. }) => Err(Fault::TooLarge),
+            Err(BodyError::TooLarge { .. }) => Err(CsrfRefusal::TooLarge),
             Err(error) => return Verdict::Reply(error.into_reply()),
         };
         self.outcome(exchange, found).map_or(Verdict::Next, Verdict::reply)
     }
 
     /// The refusal, where there is one.
-    fn outcome(&self, exchange: &mut Exchange, found: Result<(), Fault>) -> Option<Reply> {
+    fn outcome(&self, exchange: &mut Exchange, found: Result<(), CsrfRefusal>) -> Option<Reply> {
         let Err(fault) = found else {
             self.passed.add(1);
             return None;
         };
         self.refused.add(1);
         let (reason, detail) = match fault {
-            Fault::CrossOrigin => ("csrf_cross_origin", "requests from other sites are not allowed"),
-            Fault::Missing => ("csrf_token_missing", "the request lacks its CSRF token or the cookie"),
-            Fault::Invalid => ("csrf_token_invalid", "the CSRF token is wrong or has expired"),
-            Fault::TooLarge => ("csrf_form_too_large", "the form is too large to look for its CSRF token"),
+            CsrfRefusal::CrossOrigin => ("csrf_cross_origin", "requests from other sites are not allowed"),
+            CsrfRefusal::Missing => ("csrf_token_missing", "the request lacks its CSRF token or the cookie"),
+            CsrfRefusal::Invalid => ("csrf_token_invalid", "the CSRF token is wrong or has expired"),
+            CsrfRefusal::TooLarge => {
+                ("csrf_form_too_large", "the form is too large to look for its CSRF token")
+            }
         };
         if self.settings.dry_run {
             exchange.note("csrf.would_refuse", reason);

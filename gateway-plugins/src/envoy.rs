@@ -87,7 +87,7 @@ pub(crate) fn fields(headers: &Fields) -> impl Iterator<Item = HeaderValue> {
 
 /// What of a change is not about header fields.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Line {
+pub(crate) struct RequestLine {
     pub(crate) path: Option<String>,
     pub(crate) status: Option<StatusCode>,
 }
@@ -96,8 +96,8 @@ pub(crate) struct Line {
 ///
 /// # Errors
 /// A name or value that can't be written.
-pub(crate) fn apply(mutation: &HeaderMutation, headers: &mut Fields) -> Result<Line, String> {
-    let mut line = Line::default();
+pub(crate) fn apply(mutation: &HeaderMutation, headers: &mut Fields) -> Result<RequestLine, String> {
+    let mut line = RequestLine::default();
     for name in &mutation.remove_headers {
         if let Ok(name) = HeaderName::from_bytes(name.as_bytes())
             && !shared::is_framing(&name)

@@ -10,6 +10,7 @@
 mod body;
 mod change;
 mod protocol;
+mod replace;
 mod session;
 mod settings;
 
@@ -27,15 +28,15 @@ use gateway_core::plugin::world::calls::Client;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World};
 use gateway_core::record::Metric;
-use http::header::{CONTENT_LENGTH, ETAG};
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, Method, Response, StatusCode};
 use tokio::sync::Semaphore;
 
 use crate::shared::{self, oauth};
 use body::{Replaced, Streamed};
-use protocol::{Changes, CommonResponse, HeaderMutation, HttpBody, NewBody, Said, Told};
+use protocol::{Changes, CommonResponse, HeaderMutation, HttpBody, NewBody, ProcessorInput, ProcessorReply};
+use replace::{describe, forget_tag, replace};
 use session::{Failure, Session};
-use settings::{BodyMode, Config, Rest, Rules};
+use settings::{BodyMode, BodyModes, Config, Rules};
 
 /// The plugin.
 pub(crate) struct ExtProc {
@@ -67,25 +68,25 @@ const MAX_STREAM: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The two ways of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Direction {
     Request,
     Response,
 }
 
 /// One exchange's visit to the processor.
-struct Visit {
+struct ProcessorExchange {
     session: Session,
     dialect: Dialect,
 }
 
-impl Visit {
+impl ProcessorExchange {
     fn is_over(&self) -> bool {
         self.session.is_over()
     }
 }
 
 /// What an exchange keeps.
-struct Visiting(Arc<Visit>);
+struct Visiting(Arc<ProcessorExchange>);
 
 impl Plugin for ExtProc {
     const NAME: &'static str = "ext_proc";
@@ -149,7 +150,7 @@ impl OnRequest for ExtProc {
             };
         };
         let session = Session::new(&self.core.client, &self.core.rules, turn);
-        let visit = Arc::new(Visit { session, dialect: exchange.dialect });
+        let visit = Arc::new(ProcessorExchange { session, dialect: exchange.dialect });
         exchange.state.put(seat, Visiting(visit.clone()));
         Step::wait(async move {
             let done = self.core.request(exchange, &visit).await;
@@ -201,13 +202,17 @@ impl Core {
     }
 
     /// Tells the processor something; what it says, where the exchange continues with it.
-    async fn ask(&self, visit: &Visit, told: Told) -> Result<Option<Said>, Box<Reply>> {
+    async fn ask(
+        &self,
+        visit: &ProcessorExchange,
+        told: ProcessorInput,
+    ) -> Result<Option<ProcessorReply>, Box<Reply>> {
         let said = match visit.session.ask(told).await {
             Ok(None) => return Ok(None),
             Ok(Some(said)) => said.said,
             Err(failure) => return self.failed(&failure).map(|()| None),
         };
-        let Some(Said::ImmediateResponse(reply)) = &said else { return Ok(said) };
+        let Some(ProcessorReply::ImmediateResponse(reply)) = &said else { return Ok(said) };
         visit.session.close();
         let reply = match self.rules.replies {
             true => change::reply(reply, visit.dialect),
@@ -225,23 +230,29 @@ impl Core {
     }
 
     /// The same, for what is changed alike.
-    async fn changes(&self, visit: &Visit, told: Told) -> Result<Option<CommonResponse>, Box<Reply>> {
-        let is_fitting = |said: &Said| {
+    async fn changes(
+        &self,
+        visit: &ProcessorExchange,
+        told: ProcessorInput,
+    ) -> Result<Option<CommonResponse>, Box<Reply>> {
+        let is_fitting = |said: &ProcessorReply| {
             matches!(
                 (&told, said),
-                (Told::RequestHeaders(_), Said::RequestHeaders(_))
-                    | (Told::ResponseHeaders(_), Said::ResponseHeaders(_))
-                    | (Told::RequestBody(_), Said::RequestBody(_))
-                    | (Told::ResponseBody(_), Said::ResponseBody(_))
+                (ProcessorInput::RequestHeaders(_), ProcessorReply::RequestHeaders(_))
+                    | (ProcessorInput::ResponseHeaders(_), ProcessorReply::ResponseHeaders(_))
+                    | (ProcessorInput::RequestBody(_), ProcessorReply::RequestBody(_))
+                    | (ProcessorInput::ResponseBody(_), ProcessorReply::ResponseBody(_))
             )
         };
         match self.ask(visit, told.clone()).await? {
             None if visit.is_over() => Ok(None),
             Some(said) if is_fitting(&said) => match said {
-                Said::RequestHeaders(Changes { response })
-                | Said::ResponseHeaders(Changes { response })
-                | Said::RequestBody(Changes { response })
-                | Said::ResponseBody(Changes { response }) => Ok(Some(response.unwrap_or_default())),
+                ProcessorReply::RequestHeaders(Changes { response })
+                | ProcessorReply::ResponseHeaders(Changes { response })
+                | ProcessorReply::RequestBody(Changes { response })
+                | ProcessorReply::ResponseBody(Changes { response }) => {
+                    Ok(Some(response.unwrap_or_default()))
+                }
                 _ => Ok(None),
             },
             _ => self.out_of_turn(visit).map(|()| None),
@@ -249,7 +260,7 @@ impl Core {
     }
 
     /// An answer to something else than what was told.
-    fn out_of_turn(&self, visit: &Visit) -> Result<(), Box<Reply>> {
+    fn out_of_turn(&self, visit: &ProcessorExchange) -> Result<(), Box<Reply>> {
         visit.session.close();
         self.failed(&Failure::Broken("the processor answers something that was not told".to_owned()))
     }
@@ -257,24 +268,25 @@ impl Core {
     /// Changes header fields.
     fn apply(
         &self,
-        visit: &Visit,
+        visit: &ProcessorExchange,
         mutation: Option<&HeaderMutation>,
         headers: &mut HeaderMap,
-    ) -> Result<change::Line, Box<Reply>> {
-        let Some(mutation) = mutation else { return Ok(change::Line::default()) };
+    ) -> Result<change::RequestLine, Box<Reply>> {
+        let Some(mutation) = mutation else { return Ok(change::RequestLine::default()) };
         change::apply(mutation, headers).or_else(|failure| {
             visit.session.close();
-            self.failed(&failure).map(|()| change::Line::default())
+            self.failed(&failure).map(|()| change::RequestLine::default())
         })
     }
 
     async fn request(
         self: &Arc<Self>,
         exchange: &mut Exchange,
-        visit: &Arc<Visit>,
+        visit: &Arc<ProcessorExchange>,
     ) -> Result<(), Box<Reply>> {
         if visit.session.mode().request_headers {
-            let told = Told::RequestHeaders(change::request_head(exchange, exchange.body.is_empty()));
+            let told =
+                ProcessorInput::RequestHeaders(change::request_head(exchange, exchange.body.is_empty()));
             let Some(said) = self.changes(visit, told).await? else { return Ok(()) };
             let line = self.apply(visit, said.header_mutation.as_ref(), &mut exchange.request.headers)?;
             if line.path.is_some() {
@@ -286,9 +298,16 @@ impl Core {
             }
         }
         let rest = visit.session.mode().request;
-        let mut line = change::Line::default();
-        self.rest(visit, Way::Request, rest, &mut exchange.request.headers, &mut exchange.body, &mut line)
-            .await?;
+        let mut line = change::RequestLine::default();
+        self.rest(
+            visit,
+            Direction::Request,
+            rest,
+            &mut exchange.request.headers,
+            &mut exchange.body,
+            &mut line,
+        )
+        .await?;
         if line.path.is_some() {
             exchange.forward_path = line.path;
         }
@@ -299,12 +318,14 @@ impl Core {
         self: &Arc<Self>,
         method: &Method,
         response: &mut Response<Body>,
-        visit: &Arc<Visit>,
+        visit: &Arc<ProcessorExchange>,
     ) -> Result<(), Box<Reply>> {
         let has_body = method != Method::HEAD && !response.body().is_empty();
         if visit.session.mode().response_headers {
             let head = change::response_head(response.status(), response.headers(), !has_body);
-            let Some(said) = self.changes(visit, Told::ResponseHeaders(head)).await? else { return Ok(()) };
+            let Some(said) = self.changes(visit, ProcessorInput::ResponseHeaders(head)).await? else {
+                return Ok(());
+            };
             let line = self.apply(visit, said.header_mutation.as_ref(), response.headers_mut())?;
             if let Some(status) = line.status {
                 *response.status_mut() = status;
@@ -319,9 +340,10 @@ impl Core {
             }
         }
         let mut body = std::mem::take(response.body_mut());
-        let mut line = change::Line::default();
+        let mut line = change::RequestLine::default();
         let rest = visit.session.mode().response;
-        let done = self.rest(visit, Way::Response, rest, response.headers_mut(), &mut body, &mut line).await;
+        let done =
+            self.rest(visit, Direction::Response, rest, response.headers_mut(), &mut body, &mut line).await;
         *response.body_mut() = body;
         done?;
         if let Some(status) = line.status {
@@ -334,12 +356,12 @@ impl Core {
     /// Body and trailers of a message.
     async fn rest(
         self: &Arc<Self>,
-        visit: &Arc<Visit>,
-        way: Way,
-        rest: Rest,
+        visit: &Arc<ProcessorExchange>,
+        way: Direction,
+        rest: BodyModes,
         headers: &mut HeaderMap,
         body: &mut Body,
-        line: &mut change::Line,
+        line: &mut change::RequestLine,
     ) -> Result<(), Box<Reply>> {
         if body.is_empty() || rest.is_nothing() || visit.is_over() {
             return Ok(());
@@ -384,11 +406,11 @@ impl Core {
     /// As much of a large body as is buffered.
     async fn partly(
         &self,
-        visit: &Visit,
-        way: Way,
+        visit: &ProcessorExchange,
+        way: Direction,
         headers: &mut HeaderMap,
         body: &mut Body,
-        line: &mut change::Line,
+        line: &mut change::RequestLine,
     ) -> Result<(), Box<Reply>> {
         let first = body.peek(self.rules.max_body).await.map_err(|error| unread(&error, way))?;
         let changed = self.body(visit, way, first.clone(), false, Some((&mut *headers, line))).await?;
@@ -404,16 +426,16 @@ impl Core {
     /// Tells the processor of a body, or a piece of one; the bytes that go on. The head can still be changed where it is given.
     async fn body(
         &self,
-        visit: &Visit,
-        way: Way,
+        visit: &ProcessorExchange,
+        way: Direction,
         bytes: Bytes,
         end_of_stream: bool,
-        head: Option<(&mut HeaderMap, &mut change::Line)>,
+        head: Option<(&mut HeaderMap, &mut change::RequestLine)>,
     ) -> Result<Bytes, Box<Reply>> {
         let message = HttpBody { body: bytes.clone(), end_of_stream };
         let told = match way {
-            Way::Request => Told::RequestBody(message),
-            Way::Response => Told::ResponseBody(message),
+            Direction::Request => ProcessorInput::RequestBody(message),
+            Direction::Response => ProcessorInput::ResponseBody(message),
         };
         let Some(said) = self.changes(visit, told).await? else { return Ok(bytes) };
         if let Some((headers, line)) = head {
@@ -434,19 +456,19 @@ impl Core {
     /// Tells the processor of trailers; those that go on.
     async fn trailers(
         &self,
-        visit: &Visit,
-        way: Way,
+        visit: &ProcessorExchange,
+        way: Direction,
         mut trailers: HeaderMap,
     ) -> Result<HeaderMap, Box<Reply>> {
         let message = change::trailers(&trailers);
         let told = match way {
-            Way::Request => Told::RequestTrailers(message),
-            Way::Response => Told::ResponseTrailers(message),
+            Direction::Request => ProcessorInput::RequestTrailers(message),
+            Direction::Response => ProcessorInput::ResponseTrailers(message),
         };
         let mutation = match (self.ask(visit, told).await?, way) {
             (None, _) if visit.is_over() => return Ok(trailers),
-            (Some(Said::RequestTrailers(said)), Way::Request)
-            | (Some(Said::ResponseTrailers(said)), Way::Response) => said.header_mutation,
+            (Some(ProcessorReply::RequestTrailers(said)), Direction::Request)
+            | (Some(ProcessorReply::ResponseTrailers(said)), Direction::Response) => said.header_mutation,
             _ => return self.out_of_turn(visit).map(|()| trailers),
         };
         self.apply(visit, mutation.as_ref(), &mut trailers)?;
@@ -457,42 +479,16 @@ impl Core {
 /// `CONTINUE_AND_REPLACE`.
 const REPLACE: i32 = 1;
 
-/// Puts the processor's body in the place of the message's own.
-fn replace(headers: &mut HeaderMap, body: &mut Body, said: CommonResponse) {
-    match said.body_mutation.and_then(|mutation| mutation.mutation) {
-        Some(NewBody::Body(new)) => {
-            describe(headers, &new);
-            *body = Body::full(new);
-        }
-        Some(NewBody::Clear(true)) => {
-            describe(headers, &Bytes::new());
-            *body = Body::empty();
-        }
-        _ => {}
-    }
-}
-
-/// Writes what describes the exact bytes of a body that has changed.
-fn describe(headers: &mut HeaderMap, body: &Bytes) {
-    shared::forget_bytes(headers);
-    forget_tag(headers);
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
-}
-
-fn forget_tag(headers: &mut HeaderMap) {
-    if headers.get(ETAG).is_some_and(|tag| !tag.as_bytes().starts_with(b"W/")) {
-        headers.remove(ETAG);
-    }
-}
-
 /// The answer where a body can't be read.
-fn unread(error: &BodyError, way: Way) -> Box<Reply> {
+fn unread(error: &BodyError, way: Direction) -> Box<Reply> {
     let (cause, reason) = match (error, way) {
-        (BodyError::TooLarge { .. }, Way::Request) => (Cause::BodyTooLarge, "ext_proc_body_too_large"),
-        (BodyError::TooLarge { .. }, Way::Response) => (Cause::UpstreamGarbage, "ext_proc_body_too_large"),
+        (BodyError::TooLarge { .. }, Direction::Request) => (Cause::BodyTooLarge, "ext_proc_body_too_large"),
+        (BodyError::TooLarge { .. }, Direction::Response) => {
+            (Cause::UpstreamGarbage, "ext_proc_body_too_large")
+        }
         (BodyError::NoRoom, _) => (Cause::Overloaded, "overloaded"),
-        (_, Way::Request) => (Cause::BadRequest, "body_incomplete"),
-        (_, Way::Response) => (Cause::UpstreamClosed, "body_incomplete"),
+        (_, Direction::Request) => (Cause::BadRequest, "body_incomplete"),
+        (_, Direction::Response) => (Cause::UpstreamClosed, "body_incomplete"),
     };
     Box::new(Reply::new(cause).reason(reason))
 }

@@ -33,8 +33,8 @@ use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 use crate::shared::turns::Turns;
-use answer::{Answer, Shown};
-use grpc::{CheckResponse, ForResponse, Grpc, NoAnswer, Said};
+use answer::{AuthDecision, Shown};
+use grpc::{CheckResponse, CheckResult, ForResponse, Grpc, NoAnswer};
 use question::Question;
 use settings::Config;
 
@@ -201,12 +201,12 @@ impl ForwardAuth {
         };
         exchange.note("forward_auth.status", u64::from(response.status().as_u16()));
         match answer::judge(self.question.convention, &response, &self.refusal_headers) {
-            Answer::Failed => self.no_answer(exchange, &format!("it answers {}", response.status())),
-            Answer::Refuse(reply) => {
+            AuthDecision::Failed => self.no_answer(exchange, &format!("it answers {}", response.status())),
+            AuthDecision::Refuse(reply) => {
                 self.counts.refused.add(1);
                 Err(reply)
             }
-            Answer::Pass => {
+            AuthDecision::Pass => {
                 self.counts.passed.add(1);
                 Ok(self.passed(exchange, seat, response))
             }
@@ -257,10 +257,10 @@ impl ForwardAuth {
         };
         let done = match answer {
             Ok(CheckResponse { status, said }) => match (status.map_or(0, |status| status.code), said) {
-                (0, Some(Said::Denied(_))) => Err(NoAnswer("it says yes and no".into())),
-                (0, Some(Said::Allowed(allowed))) => allowed.apply(exchange).map(Ok),
+                (0, Some(CheckResult::Denied(_))) => Err(NoAnswer("it says yes and no".into())),
+                (0, Some(CheckResult::Allowed(allowed))) => allowed.apply(exchange).map(Ok),
                 (0, None) => Ok(Ok(Default::default())),
-                (_, Some(Said::Denied(denied))) => denied.reply(exchange.dialect).map(Err),
+                (_, Some(CheckResult::Denied(denied))) => denied.reply(exchange.dialect).map(Err),
                 (..) => Ok(Err(Reply::new(Cause::Forbidden).reason("forward_auth_refused"))),
             },
             Err(none) => Err(none),

@@ -26,7 +26,7 @@ use gateway_core::stream::session::Session;
 use http::HeaderValue;
 
 use database::Databases;
-use settings::{Config, Place, Rules};
+use settings::{Config, GeoLocation, Rules};
 
 /// The plugin.
 pub(crate) struct GeoRestriction {
@@ -141,7 +141,7 @@ impl OnConnect for GeoRestriction {
 
 impl GeoRestriction {
     /// Tells the target where the client is; what a client says of itself is removed.
-    fn tell(&self, exchange: &mut Exchange, place: &Place<'_>) {
+    fn tell(&self, exchange: &mut Exchange, place: &GeoLocation<'_>) {
         let headers = &mut exchange.request.headers;
         let asn = place.asn.map(|asn| asn.to_string());
         let values = [place.country, place.continent, asn.as_deref()];
@@ -171,7 +171,7 @@ impl GeoRestriction {
         self.admits(&databases.place(address))
     }
 
-    fn admits(&self, place: &Place<'_>) -> bool {
+    fn admits(&self, place: &GeoLocation<'_>) -> bool {
         if self.rules.is_unknown(place) {
             self.counts.unknown.add(1);
         }

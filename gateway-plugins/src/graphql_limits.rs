@@ -22,7 +22,7 @@ use gateway_core::plugin::{
     Decision, Hooks, OnMessage, OnRequest, Passage, Plugin, Seat, Step, Verdict, World,
 };
 use gateway_core::record::Metric;
-use gateway_core::stream::session::{Direction, Kind, Message, Session};
+use gateway_core::stream::session::{Direction, Message, MessageKind, Session};
 use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderValue, Method, StatusCode};
 
@@ -38,13 +38,13 @@ pub(crate) struct GraphqlLimits {
 
 /// Why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Fault {
+struct GraphqlRefusal {
     status: StatusCode,
     reason: &'static str,
     message: String,
 }
 
-impl Fault {
+impl GraphqlRefusal {
     /// The request is not GraphQL, or not such as can be read.
     fn bad(reason: &'static str, message: impl Into<String>) -> Self {
         Self { status: StatusCode::BAD_REQUEST, reason, message: message.into() }
@@ -107,7 +107,7 @@ impl OnRequest for GraphqlLimits {
             }
             Method::POST => Step::wait(self.post(exchange)),
             _ => {
-                let fault = Fault {
+                let fault = GraphqlRefusal {
                     status: StatusCode::METHOD_NOT_ALLOWED,
                     reason: "graphql_method",
                     message: "GraphQL takes GET and POST".into(),
@@ -122,23 +122,25 @@ impl OnMessage for GraphqlLimits {
     fn on_message<'a>(&'a self, _session: &'a Session, message: Message<'_>, _seat: Seat<'a>) -> Passage<'a> {
         match (message.direction, message.kind) {
             (Direction::Down, _) => Passage::Forward,
-            (Direction::Up, Kind::Text) if message.payload.len() > LARGE => {
+            (Direction::Up, MessageKind::Text) if message.payload.len() > LARGE => {
                 let payload = std::mem::take(message.payload);
                 Passage::Wait(Box::pin(self.large_message(payload)))
             }
-            (Direction::Up, Kind::Text) => match self.judge(&check_message(&self.limits, message.payload)) {
-                true => Passage::Forward,
-                false => Passage::Close(POLICY),
-            },
-            (Direction::Up, Kind::Binary) => Passage::Close(POLICY),
-            (Direction::Up, Kind::Datagram) => Passage::Drop,
+            (Direction::Up, MessageKind::Text) => {
+                match self.judge(&check_message(&self.limits, message.payload)) {
+                    true => Passage::Forward,
+                    false => Passage::Close(POLICY),
+                }
+            }
+            (Direction::Up, MessageKind::Binary) => Passage::Close(POLICY),
+            (Direction::Up, MessageKind::Datagram) => Passage::Drop,
         }
     }
 }
 
-fn check_message(limits: &Limits, payload: &[u8]) -> Result<(), Fault> {
+fn check_message(limits: &Limits, payload: &[u8]) -> Result<(), GraphqlRefusal> {
     if payload.len() as u64 > limits.max_body_bytes {
-        return Err(Fault::bad("graphql_too_large", "the message is too large"));
+        return Err(GraphqlRefusal::bad("graphql_too_large", "the message is too large"));
     }
     request::of_message(payload)?.map_or(Ok(()), |operation| document::check(limits, &[operation], false))
 }
@@ -154,7 +156,7 @@ impl GraphqlLimits {
             Err(BodyError::TooLarge { limit }) => {
                 let message = format!("the request has more than {limit} bytes");
                 let status = StatusCode::PAYLOAD_TOO_LARGE;
-                let fault = Fault { status, reason: "graphql_too_large", message };
+                let fault = GraphqlRefusal { status, reason: "graphql_too_large", message };
                 return self.verdict(exchange, Err(fault));
             }
             Err(error) => return Verdict::Reply(error.into_reply()),
@@ -189,17 +191,17 @@ impl GraphqlLimits {
     }
 
     /// Whether a message may go on.
-    fn judge(&self, found: &Result<(), Fault>) -> bool {
+    fn judge(&self, found: &Result<(), GraphqlRefusal>) -> bool {
         if found.is_ok() { &self.passed } else { &self.refused }.add(1);
         found.is_ok() || self.limits.dry_run
     }
 
-    fn verdict(&self, exchange: &mut Exchange, found: Result<(), Fault>) -> Verdict {
+    fn verdict(&self, exchange: &mut Exchange, found: Result<(), GraphqlRefusal>) -> Verdict {
         self.outcome(exchange, found).map_or(Verdict::Next, Verdict::reply)
     }
 
     /// The refusal, where there is one.
-    fn outcome(&self, exchange: &mut Exchange, found: Result<(), Fault>) -> Option<Reply> {
+    fn outcome(&self, exchange: &mut Exchange, found: Result<(), GraphqlRefusal>) -> Option<Reply> {
         let Err(fault) = found else {
             self.passed.add(1);
             return None;

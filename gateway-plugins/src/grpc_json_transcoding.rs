@@ -34,8 +34,8 @@ use serde::Deserialize;
 
 use crate::shared;
 use answer::{Status, Streamed, Writing};
-use bind::Reading;
-use service::{Binding, Calls, Found};
+use bind::RequestReading;
+use service::{Binding, Calls, MatchedCall};
 
 /// Bytes of a descriptor set.
 const MAX_SET: u64 = 16 << 20;
@@ -112,7 +112,7 @@ impl Default for Config {
 pub(crate) struct GrpcJsonTranscoding {
     calls: Calls,
     unmatched: Unmatched,
-    reading: Reading,
+    reading: RequestReading,
     writing: Writing,
     streams: Streams,
 }
@@ -170,7 +170,7 @@ impl Plugin for GrpcJsonTranscoding {
         Ok(Self {
             calls: Calls::read(&pool, &config.services, config.auto_mapping)?,
             unmatched: config.unmatched,
-            reading: Reading { ignores_unknown: config.ignore_unknown_fields },
+            reading: RequestReading { ignores_unknown: config.ignore_unknown_fields },
             writing: Writing { options, limit },
             streams: config.streams,
         })
@@ -196,11 +196,11 @@ impl OnRequest for GrpcJsonTranscoding {
         let (path, query) = shared::query::current(exchange);
         let found = self.calls.find(exchange.method(), &path);
         let binding = match found {
-            Found::Call(binding) => binding,
-            Found::OtherMethods(_) | Found::Nothing if self.unmatched == Unmatched::Pass => {
+            MatchedCall::Call(binding) => binding,
+            MatchedCall::OtherMethods(_) | MatchedCall::Nothing if self.unmatched == Unmatched::Pass => {
                 return Step::Next;
             }
-            Found::OtherMethods(methods) => {
+            MatchedCall::OtherMethods(methods) => {
                 let status = Status::new(12, "this path has other methods");
                 let reply = refusal(&status, StatusCode::METHOD_NOT_ALLOWED);
                 return Step::reply(match shared::allow(methods.iter()) {
@@ -208,7 +208,7 @@ impl OnRequest for GrpcJsonTranscoding {
                     None => reply,
                 });
             }
-            Found::Nothing => {
+            MatchedCall::Nothing => {
                 let status = Status::new(5, "there is no call at this path");
                 return Step::reply(refusal(&status, StatusCode::NOT_FOUND));
             }

@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{BufMut, Bytes, BytesMut};
 use gateway_core::config::problem::Problems;
-use gateway_core::http::body::{Body, BodyError, Output, Transform};
+use gateway_core::http::body::{Body, BodyError, Transform, TransformOutput};
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
@@ -141,7 +141,7 @@ struct Decoded {
 }
 
 impl Transform for Decoded {
-    fn data(&mut self, data: Bytes, out: &mut Output) -> Result<(), BodyError> {
+    fn data(&mut self, data: Bytes, out: &mut TransformOutput) -> Result<(), BodyError> {
         let mut decoded = BytesMut::with_capacity(data.len());
         for c in data.iter().filter(|c| !c.is_ascii_whitespace()) {
             self.rest.put_u8(*c);
@@ -155,7 +155,7 @@ impl Transform for Decoded {
         Ok(())
     }
 
-    fn end(&mut self, _out: &mut Output) -> Result<(), BodyError> {
+    fn end(&mut self, _out: &mut TransformOutput) -> Result<(), BodyError> {
         if self.rest.is_empty() { Ok(()) } else { Err(BodyError::Framing("Base64")) }
     }
 }
@@ -172,12 +172,12 @@ impl Encoded {
 }
 
 impl Transform for Encoded {
-    fn data(&mut self, data: Bytes, out: &mut Output) -> Result<(), BodyError> {
+    fn data(&mut self, data: Bytes, out: &mut TransformOutput) -> Result<(), BodyError> {
         out.data(self.written(data));
         Ok(())
     }
 
-    fn trailers(&mut self, trailers: HeaderMap, out: &mut Output) -> Result<(), BodyError> {
+    fn trailers(&mut self, trailers: HeaderMap, out: &mut TransformOutput) -> Result<(), BodyError> {
         out.data(self.written(trailer_frame(&trailers)));
         Ok(())
     }

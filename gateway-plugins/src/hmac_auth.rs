@@ -34,7 +34,7 @@ use serde::Deserialize;
 use crate::credential::{absent, now};
 use authorization::Hash;
 use digest::Digests;
-use fault::Fault;
+use fault::SignatureError;
 use keys::{PublicKey, PublicKeys};
 use message::{Message, covers};
 use nonces::{MAX_NONCES, Nonces, Use};
@@ -208,8 +208,12 @@ impl Authenticate for HmacAuth {
     fn authenticate<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Claim<'a> {
         let (identity, digests) = match self.verify(exchange, seat, now()) {
             Ok(signed) => signed,
-            Err(Fault::Missing) => {
-                return absent(self.config.anonymous.as_deref(), seat, self.challenged(Fault::Missing));
+            Err(SignatureError::Missing) => {
+                return absent(
+                    self.config.anonymous.as_deref(),
+                    seat,
+                    self.challenged(SignatureError::Missing),
+                );
             }
             Err(fault) => return Claim::Refused(self.refusal(fault)),
         };
@@ -239,12 +243,12 @@ impl Authenticate for HmacAuth {
 }
 
 impl HmacAuth {
-    fn refusal(&self, fault: Fault) -> Box<Reply> {
+    fn refusal(&self, fault: SignatureError) -> Box<Reply> {
         self.refused.add(1);
         self.challenged(fault)
     }
 
-    fn challenged(&self, fault: Fault) -> Box<Reply> {
+    fn challenged(&self, fault: SignatureError) -> Box<Reply> {
         let mut reply = fault.reply();
         for scheme in &self.config.schemes {
             let challenge = match scheme {
@@ -265,7 +269,7 @@ impl HmacAuth {
     }
 
     /// Who signed a request, at this second since 1970. All is verified but the body.
-    fn verify(&self, exchange: &Exchange, seat: Seat<'_>, now: u64) -> Result<Signed, Fault> {
+    fn verify(&self, exchange: &Exchange, seat: Seat<'_>, now: u64) -> Result<Signed, SignatureError> {
         let headers = &exchange.request.headers;
         let takes = |scheme| self.config.schemes.contains(&scheme);
         let mut older = headers.get_all(AUTHORIZATION).iter().filter_map(authorization::parameters);
@@ -274,11 +278,11 @@ impl HmacAuth {
             && (headers.contains_key("signature") || headers.contains_key("signature-input"));
         let message = Message::of(exchange);
         match (older, newer) {
-            ((None, _), false) => Err(Fault::Missing),
+            ((None, _), false) => Err(SignatureError::Missing),
             ((Some(parameters), None), false) => self.by_authorization(parameters, &message, seat, now),
             ((None, _), true) => self.by_signature(&message, seat, now),
             // Whichever were taken, somebody else could take the other.
-            _ => Err(Fault::Malformed),
+            _ => Err(SignatureError::Malformed),
         }
     }
 
@@ -288,14 +292,14 @@ impl HmacAuth {
         message: &Message<'_>,
         seat: Seat<'_>,
         now: u64,
-    ) -> Result<Signed, Fault> {
+    ) -> Result<Signed, SignatureError> {
         let signed = authorization::Signed::read(parameters)?;
         if !self.config.algorithms.contains(&signed.hash) {
-            return Err(Fault::Algorithm);
+            return Err(SignatureError::Algorithm);
         }
         let covered = signed.covered();
         require(&covered, &self.config.enforce_headers)?;
-        let second = signed.second(message).ok_or(Fault::Date)?;
+        let second = signed.second(message).ok_or(SignatureError::Date)?;
         self.judge_date(second, now)?;
         let text = signed.text(message)?;
         let identity = keys::shared(
@@ -310,13 +314,18 @@ impl HmacAuth {
         Ok((identity, digests))
     }
 
-    fn by_signature(&self, message: &Message<'_>, seat: Seat<'_>, now: u64) -> Result<Signed, Fault> {
-        let mut fault = Fault::Missing;
+    fn by_signature(
+        &self,
+        message: &Message<'_>,
+        seat: Seat<'_>,
+        now: u64,
+    ) -> Result<Signed, SignatureError> {
+        let mut fault = SignatureError::Missing;
         for signed in signature::all(message.headers, self.config.signature_label.as_deref())? {
             match self.judge(&signed, message, seat, now) {
                 Ok(good) => return Ok(good),
                 // The first says why.
-                Err(why) if fault == Fault::Missing => fault = why,
+                Err(why) if fault == SignatureError::Missing => fault = why,
                 Err(_) => {}
             }
         }
@@ -329,13 +338,13 @@ impl HmacAuth {
         message: &Message<'_>,
         seat: Seat<'_>,
         now: u64,
-    ) -> Result<Signed, Fault> {
+    ) -> Result<Signed, SignatureError> {
         if self.config.tag.is_some() && self.config.tag != signed.tag {
-            return Err(Fault::Uncovered);
+            return Err(SignatureError::Uncovered);
         }
-        self.judge_date(signed.created.ok_or(Fault::Date)?, now)?;
+        self.judge_date(signed.created.ok_or(SignatureError::Date)?, now)?;
         if signed.expires.is_some_and(|expires| now >= expires) {
-            return Err(Fault::Date);
+            return Err(SignatureError::Date);
         }
         let (base, covered) = signed.base(message)?;
         require(&covered, &self.config.required_components)?;
@@ -348,17 +357,22 @@ impl HmacAuth {
         )?;
         let digests = self.digests(message, &covered)?;
         if self.config.replay_protection {
-            let nonce = signed.nonce.as_deref().filter(|nonce| !nonce.is_empty()).ok_or(Fault::Replay)?;
+            let nonce =
+                signed.nonce.as_deref().filter(|nonce| !nonce.is_empty()).ok_or(SignatureError::Replay)?;
             self.use_once(&signed.key_id, nonce.as_bytes(), now)?;
         }
         Ok((identity, digests))
     }
 
-    fn judge_date(&self, second: u64, now: u64) -> Result<(), Fault> {
-        if second.abs_diff(now) > self.config.clock_skew_seconds.0 { Err(Fault::Date) } else { Ok(()) }
+    fn judge_date(&self, second: u64, now: u64) -> Result<(), SignatureError> {
+        if second.abs_diff(now) > self.config.clock_skew_seconds.0 {
+            Err(SignatureError::Date)
+        } else {
+            Ok(())
+        }
     }
 
-    fn digests(&self, message: &Message<'_>, covered: &HashSet<String>) -> Result<Digests, Fault> {
+    fn digests(&self, message: &Message<'_>, covered: &HashSet<String>) -> Result<Digests, SignatureError> {
         if !self.config.validate_request_body {
             return Ok(Vec::new());
         }
@@ -366,21 +380,21 @@ impl HmacAuth {
     }
 
     /// Refuses what was used before. A signature is good for the skew before its date and after it.
-    fn use_once(&self, who: &str, what: &[u8], now: u64) -> Result<(), Fault> {
+    fn use_once(&self, who: &str, what: &[u8], now: u64) -> Result<(), SignatureError> {
         if !self.config.replay_protection {
             return Ok(());
         }
         let window = self.config.clock_skew_seconds.0.saturating_mul(2).saturating_add(1);
         match self.nonces.note(who, what, window, now) {
             Use::First => Ok(()),
-            Use::Again => Err(Fault::Replay),
-            Use::Full => Err(Fault::Busy),
+            Use::Again => Err(SignatureError::Replay),
+            Use::Full => Err(SignatureError::Busy),
         }
     }
 }
 
-fn require(covered: &HashSet<String>, needed: &[String]) -> Result<(), Fault> {
-    if needed.iter().all(|needed| covers(covered, needed)) { Ok(()) } else { Err(Fault::Uncovered) }
+fn require(covered: &HashSet<String>, needed: &[String]) -> Result<(), SignatureError> {
+    if needed.iter().all(|needed| covers(covered, needed)) { Ok(()) } else { Err(SignatureError::Uncovered) }
 }
 
 #[cfg(test)]

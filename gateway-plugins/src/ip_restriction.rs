@@ -32,7 +32,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use networks::{Networks, Parts};
-use remote::{Counts, Found, Remote};
+use remote::{Counts, ListMatch, Remote};
 
 /// Settings of `ip_restriction`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -341,35 +341,35 @@ impl IpRestriction {
             && self.config.allow_files.is_empty()
             && self.config.allow_urls.is_empty();
         let find = |list: &Networks, remotes: &[Arc<Remote>]| match list.contains(address) {
-            true => Found::Yes,
+            true => ListMatch::Yes,
             false => remote::find(remotes, address),
         };
         let allowed = || match find(&lists.allow, &self.remote.0) {
-            Found::Unknown if self.config.on_missing_list == OnMissingList::Allow => Found::Yes,
+            ListMatch::Unknown if self.config.on_missing_list == OnMissingList::Allow => ListMatch::Yes,
             found => found,
         };
         let denied = || match find(&lists.deny, &self.remote.1) {
-            Found::Unknown if self.config.on_missing_list == OnMissingList::Allow => Found::No,
+            ListMatch::Unknown if self.config.on_missing_list == OnMissingList::Allow => ListMatch::No,
             found => found,
         };
         match self.config.mode {
             Mode::DenyFirst => match denied() {
-                Found::Yes => Judgement::Out,
-                denied if only_denials => known(denied == Found::No),
+                ListMatch::Yes => Judgement::Out,
+                denied if only_denials => known(denied == ListMatch::No),
                 denied => match allowed() {
-                    Found::No => Judgement::Out,
-                    allowed => known(denied == Found::No && allowed == Found::Yes),
+                    ListMatch::No => Judgement::Out,
+                    allowed => known(denied == ListMatch::No && allowed == ListMatch::Yes),
                 },
             },
             Mode::AllowFirst => match allowed() {
-                Found::Yes => Judgement::In,
-                Found::Unknown => Judgement::Unknown,
-                Found::No if only_denials => match denied() {
-                    Found::No => Judgement::In,
-                    Found::Yes => Judgement::Out,
-                    Found::Unknown => Judgement::Unknown,
+                ListMatch::Yes => Judgement::In,
+                ListMatch::Unknown => Judgement::Unknown,
+                ListMatch::No if only_denials => match denied() {
+                    ListMatch::No => Judgement::In,
+                    ListMatch::Yes => Judgement::Out,
+                    ListMatch::Unknown => Judgement::Unknown,
                 },
-                Found::No => Judgement::Out,
+                ListMatch::No => Judgement::Out,
             },
         }
     }

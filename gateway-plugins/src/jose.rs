@@ -13,7 +13,7 @@ pub(crate) mod token;
 
 pub(crate) use algorithm::Algorithm;
 pub(crate) use claims::Rules;
-pub(crate) use fault::Fault;
+pub(crate) use fault::TokenError;
 pub(crate) use key::Key;
 pub(crate) use token::Token;
 

@@ -27,12 +27,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::credential::bearer::{Bearer, BearerSettings, SignedSettings};
-use crate::credential::checked::{Checked, Print};
-use crate::credential::place::Found;
+use crate::credential::checked::{CheckCache, Print};
+use crate::credential::place::CredentialLookup;
 use crate::credential::revoked::Revoked;
 use crate::credential::{OneOrMany, is_current, now};
 use crate::jose::jwk::KeySet;
-use crate::jose::{Algorithm, Fault, Token, token};
+use crate::jose::{Algorithm, Token, TokenError, token};
 use provider::Provider;
 use source::Pace;
 
@@ -129,7 +129,7 @@ impl Default for ProviderConfig {
 pub(crate) struct JwksAuth {
     providers: Vec<Provider>,
     bearer: Bearer,
-    verified: Checked<(Arc<Identity>, Arc<KeySet>, usize)>,
+    verified: CheckCache<(Arc<Identity>, Arc<KeySet>, usize)>,
     revoked: Revoked,
     /// Tokens whose signature was good, and tokens that were remembered.
     counts: [Counter; 2],
@@ -184,7 +184,7 @@ impl Plugin for JwksAuth {
         Ok(Self {
             providers,
             bearer: Bearer::read(config.bearer)?,
-            verified: Checked::new(config.signed.cached_tokens),
+            verified: CheckCache::new(config.signed.cached_tokens),
             revoked: config.signed.revoked(world)?,
             counts: ["verified", "cached"].map(|it| world.meters().counter(TOKENS, &["result"], &[it])),
         })
@@ -210,24 +210,28 @@ impl Plugin for JwksAuth {
 impl Authenticate for JwksAuth {
     fn authenticate<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Claim<'a> {
         let token = match self.bearer.find(exchange) {
-            Found::Nothing => return self.bearer.missing(seat),
-            Found::One(token) if token.len() <= token::MAX_TOKEN => token,
-            Found::One(_) | Found::Several => return Claim::Refused(Fault::Malformed.reply()),
+            CredentialLookup::Nothing => return self.bearer.missing(seat),
+            CredentialLookup::One(token) if token.len() <= token::MAX_TOKEN => token,
+            CredentialLookup::One(_) | CredentialLookup::Several => {
+                return Claim::Refused(TokenError::Malformed.reply());
+            }
         };
         match self.identity(&token, seat, now()) {
-            Answer::Known(identity) => Claim::Caller(self.bearer.recognised(exchange, seat, identity)),
-            Answer::Refused(fault) => Claim::Refused(fault.reply()),
-            Answer::KeysNeeded(provider, known) => {
+            TokenVerdict::Known(identity) => Claim::Caller(self.bearer.recognised(exchange, seat, identity)),
+            TokenVerdict::Refused(fault) => Claim::Refused(fault.reply()),
+            TokenVerdict::KeysNeeded(provider, known) => {
                 let token = token.into_owned();
                 Claim::wait(async move {
                     provider.source.ask(known.as_ref()).await;
                     match self.identity(&token, seat, now()) {
-                        Answer::Known(identity) => {
+                        TokenVerdict::Known(identity) => {
                             Finding::Caller(self.bearer.recognised(exchange, seat, identity))
                         }
-                        Answer::Refused(fault) => Finding::Refused(fault.reply()),
-                        Answer::KeysNeeded(_, Some(_)) => Finding::Refused(Fault::Signature.reply()),
-                        Answer::KeysNeeded(_, None) => Finding::Refused(no_keys()),
+                        TokenVerdict::Refused(fault) => Finding::Refused(fault.reply()),
+                        TokenVerdict::KeysNeeded(_, Some(_)) => {
+                            Finding::Refused(TokenError::Signature.reply())
+                        }
+                        TokenVerdict::KeysNeeded(_, None) => Finding::Refused(no_keys()),
                     }
                 })
             }
@@ -253,57 +257,57 @@ fn no_keys() -> Box<Reply> {
     )
 }
 
-enum Answer<'a> {
+enum TokenVerdict<'a> {
     Known(Arc<Identity>),
-    Refused(Fault),
+    Refused(TokenError),
     /// Only newer keys than these can tell.
     KeysNeeded(&'a Provider, Option<Arc<KeySet>>),
 }
 
 impl JwksAuth {
     /// Whose token it is, at this second since 1970, by the keys that are known.
-    fn identity(&self, text: &[u8], seat: Seat<'_>, now: u64) -> Answer<'_> {
+    fn identity(&self, text: &[u8], seat: Seat<'_>, now: u64) -> TokenVerdict<'_> {
         let print = print(text);
         if let Some((identity, keys, n)) = self.verified.get(&print, now)
             && self.providers.get(n).is_some_and(|provider| provider.has(&keys))
             && is_current(&identity, seat)
         {
             if identity.claims.as_ref().is_some_and(|claims| self.revoked.has(claims)) {
-                return Answer::Refused(Fault::Revoked);
+                return TokenVerdict::Refused(TokenError::Revoked);
             }
             self.counts[1].add(1);
-            return Answer::Known(identity);
+            return TokenVerdict::Known(identity);
         }
         let (token, n, until) = match self.judged(text, now) {
             Ok(judged) => judged,
-            Err(fault) => return Answer::Refused(fault),
+            Err(fault) => return TokenVerdict::Refused(fault),
         };
-        let Some(provider) = self.providers.get(n) else { return Answer::Refused(Fault::Issuer) };
-        let Some(keys) = provider.source.keys() else { return Answer::KeysNeeded(provider, None) };
+        let Some(provider) = self.providers.get(n) else { return TokenVerdict::Refused(TokenError::Issuer) };
+        let Some(keys) = provider.source.keys() else { return TokenVerdict::KeysNeeded(provider, None) };
         match keys.verify(&token) {
-            None => return Answer::KeysNeeded(provider, Some(keys)),
-            Some(false) => return Answer::Refused(Fault::Signature),
+            None => return TokenVerdict::KeysNeeded(provider, Some(keys)),
+            Some(false) => return TokenVerdict::Refused(TokenError::Signature),
             Some(true) => {}
         }
         if self.revoked.has(&token.claims) {
-            return Answer::Refused(Fault::Revoked);
+            return TokenVerdict::Refused(TokenError::Revoked);
         }
         match provider.caller(token.claims, seat) {
             Ok(identity) => {
                 self.counts[0].add(1);
                 self.verified.put(print, (identity.clone(), keys, n), until);
-                Answer::Known(identity)
+                TokenVerdict::Known(identity)
             }
-            Err(fault) => Answer::Refused(fault),
+            Err(fault) => TokenVerdict::Refused(fault),
         }
     }
 
     /// The token, its provider and when it expires: all that can be said before its signature is checked.
-    fn judged<'t>(&self, text: &'t [u8], now: u64) -> Result<(Token<'t>, usize, u64), Fault> {
+    fn judged<'t>(&self, text: &'t [u8], now: u64) -> Result<(Token<'t>, usize, u64), TokenError> {
         let token = Token::read(text)?;
-        let issuer = token.claims.get("iss").and_then(serde_json::Value::as_str).ok_or(Fault::Issuer)?;
-        let n = self.providers.iter().position(|it| it.issuer == issuer).ok_or(Fault::Issuer)?;
-        let until = self.providers.get(n).ok_or(Fault::Issuer)?.judge(&token, now)?;
+        let issuer = token.claims.get("iss").and_then(serde_json::Value::as_str).ok_or(TokenError::Issuer)?;
+        let n = self.providers.iter().position(|it| it.issuer == issuer).ok_or(TokenError::Issuer)?;
+        let until = self.providers.get(n).ok_or(TokenError::Issuer)?.judge(&token, now)?;
         Ok((token, n, until))
     }
 }

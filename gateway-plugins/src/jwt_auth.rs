@@ -24,11 +24,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::credential::bearer::{Bearer, BearerSettings, SignedSettings};
-use crate::credential::checked::{Checked, Print};
-use crate::credential::place::Found;
+use crate::credential::checked::{CheckCache, Print};
+use crate::credential::place::CredentialLookup;
 use crate::credential::revoked::Revoked;
 use crate::credential::{OneOrMany, is_current, now, texts};
-use crate::jose::{Algorithm, Fault, Rules, Token, claims, token};
+use crate::jose::{Algorithm, Rules, Token, TokenError, claims, token};
 use keys::Keys;
 
 /// Settings of `jwt_auth`.
@@ -71,7 +71,7 @@ pub(crate) struct JwtAuth {
     algorithms: Vec<Algorithm>,
     rules: Rules,
     keys: Keys,
-    verified: Checked<Arc<Identity>>,
+    verified: CheckCache<Arc<Identity>>,
     revoked: Revoked,
     counts: Counts,
 }
@@ -124,7 +124,7 @@ impl Plugin for JwtAuth {
                 requires_expiry: config.signed.require_exp,
             },
             keys: Keys::default(),
-            verified: Checked::new(config.signed.cached_tokens),
+            verified: CheckCache::new(config.signed.cached_tokens),
             revoked: config.signed.revoked(world)?,
             counts: Counts {
                 verified: count("verified"),
@@ -150,9 +150,11 @@ impl Plugin for JwtAuth {
 impl Authenticate for JwtAuth {
     fn authenticate<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Claim<'a> {
         let token = match self.bearer.find(exchange) {
-            Found::Nothing => return self.bearer.missing(seat),
-            Found::One(token) if token.len() <= token::MAX_TOKEN => token,
-            Found::One(_) | Found::Several => return Claim::Refused(self.refused(Fault::Malformed)),
+            CredentialLookup::Nothing => return self.bearer.missing(seat),
+            CredentialLookup::One(token) if token.len() <= token::MAX_TOKEN => token,
+            CredentialLookup::One(_) | CredentialLookup::Several => {
+                return Claim::Refused(self.refused(TokenError::Malformed));
+            }
         };
         let identity = match self.identity(&token, seat, now()) {
             Ok(identity) => identity,
@@ -174,34 +176,34 @@ impl OnRequest for JwtAuth {
 }
 
 impl JwtAuth {
-    fn refused(&self, fault: Fault) -> Box<Reply> {
+    fn refused(&self, fault: TokenError) -> Box<Reply> {
         self.counts.refused.add(1);
         fault.reply()
     }
 
     /// Whose token it is, at this second since 1970.
-    fn identity(&self, text: &[u8], seat: Seat<'_>, now: u64) -> Result<Arc<Identity>, Fault> {
+    fn identity(&self, text: &[u8], seat: Seat<'_>, now: u64) -> Result<Arc<Identity>, TokenError> {
         let print = print(text);
         if let Some(identity) = self.verified.get(&print, now).filter(|known| is_current(known, seat)) {
             if identity.claims.as_ref().is_some_and(|claims| self.revoked.has(claims)) {
-                return Err(Fault::Revoked);
+                return Err(TokenError::Revoked);
             }
             self.counts.cached.add(1);
             return Ok(identity);
         }
         let token = Token::read(text)?;
         if !self.algorithms.contains(&token.algorithm) {
-            return Err(Fault::Algorithm);
+            return Err(TokenError::Algorithm);
         }
         let name = claims::find(&token.claims, &self.caller_claim).and_then(Value::as_str);
-        let caller = seat.consumers().by_name(name.ok_or(Fault::Claim)?).ok_or(Fault::Caller)?;
-        let consumer = caller.consumer.as_ref().ok_or(Fault::Caller)?;
+        let caller = seat.consumers().by_name(name.ok_or(TokenError::Claim)?).ok_or(TokenError::Caller)?;
+        let consumer = caller.consumer.as_ref().ok_or(TokenError::Caller)?;
         if !self.keys.verify(consumer, &token) {
-            return Err(Fault::Signature);
+            return Err(TokenError::Signature);
         }
         let until = self.rules.judge(&token.claims, now)?;
         if self.revoked.has(&token.claims) {
-            return Err(Fault::Revoked);
+            return Err(TokenError::Revoked);
         }
         self.counts.verified.add(1);
         let identity = Arc::new(Identity { claims: Some(Arc::new(token.claims)), ..Identity::clone(caller) });

@@ -15,7 +15,7 @@ use http::header::WWW_AUTHENTICATE;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::credential::place::{Found, Places};
+use crate::credential::place::{CredentialLocations, CredentialLookup};
 use crate::credential::{OneOrMany, absent};
 
 /// Settings of `key_auth`.
@@ -44,7 +44,7 @@ impl Default for Config {
 
 /// The plugin.
 pub(crate) struct KeyAuth {
-    places: Places,
+    places: CredentialLocations,
     hide: bool,
     anonymous: Option<String>,
 }
@@ -74,7 +74,7 @@ impl Plugin for KeyAuth {
     type Config = Config;
 
     fn build(config: Config, _world: &World) -> Result<Self, Problems> {
-        let places = Places::read(config.key_location.into_vec(), "config.key_location")?;
+        let places = CredentialLocations::read(config.key_location.into_vec(), "config.key_location")?;
         Ok(Self { places, hide: config.hide_credentials, anonymous: config.anonymous })
     }
 
@@ -87,14 +87,14 @@ impl Plugin for KeyAuth {
 impl Authenticate for KeyAuth {
     fn authenticate<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Claim<'a> {
         let owner = match self.places.find(exchange) {
-            Found::Nothing => {
+            CredentialLookup::Nothing => {
                 return absent(self.anonymous.as_deref(), seat, refusal("a key is required"));
             }
-            Found::One(key) if (1..=MAX_KEY).contains(&key.len()) => {
+            CredentialLookup::One(key) if (1..=MAX_KEY).contains(&key.len()) => {
                 seat.consumers().by_credential(&KEY, &key)
             }
             // Two keys: whichever is taken, somebody else may take the other.
-            Found::One(_) | Found::Several => None,
+            CredentialLookup::One(_) | CredentialLookup::Several => None,
         };
         let Some(owner) = owner else {
             return Claim::Refused(refusal("the key is not valid"));

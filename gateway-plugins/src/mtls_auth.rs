@@ -22,9 +22,9 @@ use http::{HeaderName, HeaderValue};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::credential::checked::Checked;
+use crate::credential::checked::CheckCache;
 use crate::credential::{absent, now};
-use certificate::{Certificate, Issuer, Part};
+use certificate::{Certificate, CertificateField, Issuer};
 
 /// Settings of `mtls_auth`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -34,7 +34,7 @@ pub(crate) struct Config {
     /// `san_email`, `subject_cn`. The first that is a consumer's `mtls_auth` credential decides; two names of one part
     /// that are different consumers' are refused. Default all of them.
     #[schemars(length(max = 5))]
-    identify_by: Vec<Part>,
+    identify_by: Vec<CertificateField>,
     /// Issuers whose certificates are accepted, each with the `cn`, `o` or `ou` that its name must have. Default every
     /// issuer that `gateway.tls.client_ca_path` trusts.
     #[schemars(length(max = 100))]
@@ -57,11 +57,11 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             identify_by: vec![
-                Part::FingerprintSha256,
-                Part::SanUri,
-                Part::SanDns,
-                Part::SanEmail,
-                Part::SubjectCn,
+                CertificateField::FingerprintSha256,
+                CertificateField::SanUri,
+                CertificateField::SanDns,
+                CertificateField::SanEmail,
+                CertificateField::SubjectCn,
             ],
             allowed_issuers: Vec::new(),
             require_consumer: true,
@@ -76,7 +76,7 @@ impl Default for Config {
 /// The plugin.
 pub(crate) struct MtlsAuth {
     config: Config,
-    read: Checked<Arc<Certificate>>,
+    read: CheckCache<Arc<Certificate>>,
     accepted: Counter,
     refused: Counter,
 }
@@ -131,7 +131,12 @@ impl Plugin for MtlsAuth {
         }
         problems.into_result(())?;
         let count = |result| world.meters().counter(CERTIFICATES, &["result"], &[result]);
-        Ok(Self { config, read: Checked::new(READ), accepted: count("accepted"), refused: count("refused") })
+        Ok(Self {
+            config,
+            read: CheckCache::new(READ),
+            accepted: count("accepted"),
+            refused: count("refused"),
+        })
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {

@@ -26,11 +26,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::credential::bearer::{Bearer, BearerSettings};
-use crate::credential::checked::{Checked, Print};
+use crate::credential::checked::{CheckCache, Print};
 use crate::credential::grants::Grants;
-use crate::credential::place::Found;
+use crate::credential::place::CredentialLookup;
 use crate::credential::{OneOrMany, is_current, now, texts};
-use crate::jose::{Fault, Rules, json};
+use crate::jose::{Rules, TokenError, json};
 use crate::shared::assertion::KeySettings;
 use crate::shared::oauth::{self, ClientMethod, OauthClient};
 use crate::shared::turns::Turns;
@@ -144,7 +144,7 @@ pub(crate) struct Oauth2Introspection {
     grants: Grants,
     /// Seconds for which good and bad tokens are remembered.
     ttl: (u64, u64),
-    known: Checked<Result<Arc<Identity>, Fault>>,
+    known: CheckCache<Result<Arc<Identity>, TokenError>>,
     counts: Counts,
 }
 
@@ -233,7 +233,7 @@ impl Plugin for Oauth2Introspection {
             rules: Rules { issuers, audiences, leeway: 0, requires_expiry: false },
             grants,
             ttl: (config.cache_ttl.0, config.negative_cache_ttl.0),
-            known: Checked::new(config.cached_tokens),
+            known: CheckCache::new(config.cached_tokens),
             counts: Counts {
                 active: count("active"),
                 inactive: count("inactive"),
@@ -255,13 +255,13 @@ impl Plugin for Oauth2Introspection {
 impl Authenticate for Oauth2Introspection {
     fn authenticate<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Claim<'a> {
         let token = match self.bearer.find(exchange) {
-            Found::Nothing => return self.bearer.missing(seat),
-            Found::One(token) if (1..=MAX_TOKEN).contains(&token.len()) => {
+            CredentialLookup::Nothing => return self.bearer.missing(seat),
+            CredentialLookup::One(token) if (1..=MAX_TOKEN).contains(&token.len()) => {
                 String::from_utf8(token.into_owned()).ok()
             }
-            Found::One(_) | Found::Several => None,
+            CredentialLookup::One(_) | CredentialLookup::Several => None,
         };
-        let Some(token) = token else { return Claim::Refused(Fault::Malformed.reply()) };
+        let Some(token) = token else { return Claim::Refused(TokenError::Malformed.reply()) };
         let print = print(&token);
         match self.known.get(&print, now()) {
             Some(Ok(identity)) if is_current(&identity, seat) => {
@@ -312,7 +312,7 @@ impl Oauth2Introspection {
         token: &str,
         print: Print,
         seat: Seat<'_>,
-    ) -> Result<Result<Arc<Identity>, Fault>, (Box<Reply>, Option<String>)> {
+    ) -> Result<Result<Arc<Identity>, TokenError>, (Box<Reply>, Option<String>)> {
         let turn = self.turns.take().await.map_err(|_| {
             let reply = no_answer("introspection_busy").header(RETRY_AFTER, HeaderValue::from_static("1"));
             (Box::new(reply), None)
@@ -359,9 +359,9 @@ impl Oauth2Introspection {
         answer: Map<String, Value>,
         seat: Seat<'_>,
         now: u64,
-    ) -> Result<(Arc<Identity>, u64), Fault> {
+    ) -> Result<(Arc<Identity>, u64), TokenError> {
         if answer.get("active") != Some(&Value::Bool(true)) {
-            return Err(Fault::Inactive);
+            return Err(TokenError::Inactive);
         }
         let until = self.rules.judge(&answer, now)?;
         Ok((self.grants.caller(answer, seat)?, until))

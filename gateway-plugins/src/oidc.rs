@@ -40,9 +40,9 @@ use crate::shared::privacy::keep_private;
 use cookies::Cookies;
 use provider::{Failure, Provider};
 use seal::Seal;
-use session::{Ended, Known, Open, Refreshes, Session};
+use session::{Ended, OpenSession, Refreshes, Session, SessionCache};
 pub(crate) use settings::Config;
-use visit::Visit;
+use visit::BrowserVisit;
 
 /// The plugin.
 pub(crate) struct Oidc {
@@ -61,7 +61,7 @@ pub(crate) struct Oidc {
     headers: ClaimHeaders,
     token_header: Option<HeaderName>,
     anonymous: Option<String>,
-    known: Known,
+    known: SessionCache,
     ended: Arc<Ended>,
     refreshes: Arc<Refreshes>,
     counts: Counts,
@@ -116,7 +116,7 @@ impl Plugin for Oidc {
 /// What is kept for one exchange.
 #[derive(Default)]
 struct Mine {
-    open: Option<Arc<Open>>,
+    open: Option<Arc<OpenSession>>,
     /// `Set-Cookie` for the response.
     cookies: Vec<HeaderValue>,
 }
@@ -124,7 +124,7 @@ struct Mine {
 impl Authenticate for Oidc {
     fn authenticate<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Claim<'a> {
         if let Some(page) = self.page(exchange.uri().path()) {
-            let visit = Visit::of(exchange);
+            let visit = BrowserVisit::of(exchange);
             return Claim::wait(async move {
                 Finding::Refused(match page {
                     Page::Finish => self.finish(exchange, &visit).await,
@@ -142,7 +142,7 @@ impl Authenticate for Oidc {
                 self.cookies.take_out(&mut exchange.request.headers);
                 return absent(Some(name), seat, forbidden("session_missing", "a login is required"));
             }
-            let visit = Visit::of(exchange);
+            let visit = BrowserVisit::of(exchange);
             return Claim::wait(async move { Finding::Absent(Some(self.stranger(exchange, &visit).await)) });
         };
         if !self.is_due(&open.session, second) {
@@ -232,19 +232,19 @@ impl Oidc {
     }
 
     /// The session of a request, not judged yet.
-    fn open(&self, headers: &HeaderMap) -> Option<(session::Print, Arc<Open>)> {
+    fn open(&self, headers: &HeaderMap) -> Option<(session::Print, Arc<OpenSession>)> {
         let text = self.cookies.read(headers)?;
         let print = session::print(&text);
         if let Some(open) = self.known.get(&print) {
             return Some((print, open));
         }
-        let open = Open::new(self.seal.open(&self.cookies.name, &text)?)?;
+        let open = OpenSession::new(self.seal.open(&self.cookies.name, &text)?)?;
         self.known.put(print, open.clone());
         Some((print, open))
     }
 
     /// Whether a session has neither come to its end nor been ended.
-    fn is_good(&self, open: &Open, second: u64) -> bool {
+    fn is_good(&self, open: &OpenSession, second: u64) -> bool {
         second < open.session.began.saturating_add(self.session_ttl) && !self.ended.has(open)
     }
 
@@ -258,7 +258,7 @@ impl Oidc {
         &self,
         exchange: &mut Exchange,
         seat: Seat<'_>,
-        open: Arc<Open>,
+        open: Arc<OpenSession>,
         cookies: Vec<HeaderValue>,
     ) -> Result<Arc<Identity>, Box<Reply>> {
         let identity = self.grants.caller(open.claims.clone(), seat).map_err(|fault| {
@@ -275,9 +275,9 @@ impl Oidc {
         &self,
         exchange: &mut Exchange,
         seat: Seat<'_>,
-        old: &Arc<Open>,
+        old: &Arc<OpenSession>,
     ) -> Result<Arc<Identity>, Box<Reply>> {
-        let visit = Visit::of(exchange);
+        let visit = BrowserVisit::of(exchange);
         let token = old.session.refresh_token.as_deref().unwrap_or_default();
         let Some(refreshed) = self.refreshes.of(token, now()) else {
             return Err(self.unavailable(exchange, "too many sessions are being refreshed"));
@@ -286,7 +286,7 @@ impl Oidc {
             match self.provider.refresh(&old.session, old.claims.get("sub")).await {
                 Ok(session) => {
                     self.counts.refreshes.add(1);
-                    Ok(Open::new(session))
+                    Ok(OpenSession::new(session))
                 }
                 Err(Failure::Unavailable(why)) => Err(why),
                 Err(Failure::Refused | Failure::Token(_)) => Ok(None),

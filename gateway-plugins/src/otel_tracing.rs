@@ -24,7 +24,7 @@ use gateway_core::http::reply::Reply;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
     Attempt, AttemptEnd, Gate, Hooks, OnAttempt, OnClose, OnConnect, OnEnd, OnRequest, OnResponse,
-    OnUnrouted, Place, Plugin, Seat, Starter, Step, World,
+    OnUnrouted, Plugin, Seat, SeatNumber, Starter, Step, World,
 };
 use gateway_core::record::{ExchangeRecord, Metric, SessionRecord};
 use gateway_core::stream::session::Session;
@@ -337,7 +337,7 @@ impl OnEnd for OtelTracing {
 }
 
 impl OnUnrouted for OtelTracing {
-    fn on_unrouted(&self, exchange: &mut Exchange, reply: &mut Reply, place: Place) {
+    fn on_unrouted(&self, exchange: &mut Exchange, reply: &mut Reply, place: SeatNumber) {
         if self.recorder.is_none() {
             return;
         }
@@ -353,7 +353,7 @@ impl OnUnrouted for OtelTracing {
         exchange.state.put(place, trace);
     }
 
-    fn on_unrouted_end(&self, record: &ExchangeRecord<'_>, place: Place) {
+    fn on_unrouted_end(&self, record: &ExchangeRecord<'_>, place: SeatNumber) {
         let (Some(recorder), Some(trace)) = (&self.recorder, record.exchange.state.of::<Trace>(place)) else {
             return;
         };

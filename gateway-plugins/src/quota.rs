@@ -27,11 +27,11 @@ use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use crate::caller_key::{KeyBy, Keyed};
-use crate::redis_link::{Link, OnError, Sha256};
+use crate::redis_link::{OnError, RedisLink, Sha256};
 use crate::shared::limit_headers::{self, LimitHeaders, Stand};
 use file::File;
 use settings::{Config, Limit, Limits};
-use shared::Shared;
+use shared::SharedQuotas;
 use table::{Ask, Table};
 
 /// The plugin.
@@ -45,7 +45,7 @@ pub(crate) struct Quota {
     /// Held for the next plugin of this config.
     _latest: Arc<Latest>,
     file: Option<Arc<File>>,
-    shared: Option<Arc<Shared>>,
+    shared: Option<Arc<SharedQuotas>>,
     fields: LimitHeaders,
     status: StatusCode,
     dry_run: bool,
@@ -75,8 +75,8 @@ const SHARED: Metric = Metric {
 };
 
 /// What became of a request.
-enum Outcome {
-    Counted(Counted),
+enum QuotaOutcome {
+    Counted(QuotaStanding),
     /// It could not be counted, and passes.
     Passes,
     /// It could not be counted, and does not pass.
@@ -85,7 +85,7 @@ enum Outcome {
 
 /// How a caller stands.
 #[derive(Debug, Clone, Copy)]
-struct Counted {
+struct QuotaStanding {
     passed: bool,
     /// The quota with the least left, or the one that refused.
     tightest: usize,
@@ -126,8 +126,8 @@ impl Plugin for Quota {
         let latest = world.kept("latest", Latest::default);
         let table = table(world, &latest, entries, count(EVICTED), file.as_deref())?;
         let shared = config.redis.take().map(|redis| {
-            Arc::new(Shared {
-                link: Arc::new(Link::new(&redis, world)),
+            Arc::new(SharedQuotas {
+                link: Arc::new(RedisLink::new(&redis, world)),
                 asked: outcome(SHARED, "shared"),
                 local: outcome(SHARED, "local"),
                 allowed: outcome(SHARED, "allowed"),
@@ -242,7 +242,7 @@ impl OnRequest for Quota {
             }),
             None => {
                 let counted = self.admit(&asks, now);
-                self.settle(exchange, seat, Outcome::Counted(counted)).map_or(Step::Next, Step::reply)
+                self.settle(exchange, seat, QuotaOutcome::Counted(counted)).map_or(Step::Next, Step::reply)
             }
         }
     }
@@ -255,7 +255,7 @@ impl OnResponse for Quota {
         response: &'a mut Response<Body>,
         seat: Seat<'a>,
     ) -> Step<'a> {
-        if let Some(counted) = exchange.state.of::<Counted>(seat) {
+        if let Some(counted) = exchange.state.of::<QuotaStanding>(seat) {
             self.say(*counted, response.headers_mut());
         }
         Step::Next
@@ -274,7 +274,7 @@ impl Quota {
     }
 
     /// Takes from every quota of this gateway, or from none.
-    fn admit(&self, asks: &[Ask], now: u64) -> Counted {
+    fn admit(&self, asks: &[Ask], now: u64) -> QuotaStanding {
         let mut used = Vec::with_capacity(asks.len());
         for (n, ask) in asks.iter().enumerate() {
             let (after, fitted) = self.table.take(*ask, self.cost, now);
@@ -289,34 +289,34 @@ impl Quota {
     }
 
     /// Takes with the other gateways, or as `on_error` says.
-    async fn ask(&self, shared: &Shared, key: u64, asks: &[Ask], now: u64) -> Outcome {
+    async fn ask(&self, shared: &SharedQuotas, key: u64, asks: &[Ask], now: u64) -> QuotaOutcome {
         if let Ok((used, refused)) = shared.take(key, asks, self.cost, now).await {
-            return Outcome::Counted(self.counted(asks, &used, refused, now));
+            return QuotaOutcome::Counted(self.counted(asks, &used, refused, now));
         }
         match shared.link.on_error() {
             OnError::Local => {
                 shared.local.add(1);
-                Outcome::Counted(self.admit(asks, now))
+                QuotaOutcome::Counted(self.admit(asks, now))
             }
             OnError::Allow => {
                 shared.allowed.add(1);
-                Outcome::Passes
+                QuotaOutcome::Passes
             }
             OnError::Deny => {
                 shared.denied.add(1);
-                Outcome::Unavailable
+                QuotaOutcome::Unavailable
             }
         }
     }
 
     /// How a caller stands that has used this much.
-    fn counted(&self, asks: &[Ask], used: &[u64], refused: Option<usize>, now: u64) -> Counted {
+    fn counted(&self, asks: &[Ask], used: &[u64], refused: Option<usize>, now: u64) -> QuotaStanding {
         let left = |n: usize| asks[n].limit.saturating_sub(used.get(n).copied().unwrap_or(0));
         let all = || 0..asks.len();
         let tightest = refused.or_else(|| all().min_by_key(|n| left(*n))).unwrap_or(0);
         let wait = |n: usize| asks[n].end.saturating_sub(now);
         let exhausted = all().filter(|n| left(*n) < self.cost);
-        Counted {
+        QuotaStanding {
             passed: refused.is_none(),
             tightest,
             remaining: left(tightest),
@@ -326,13 +326,13 @@ impl Quota {
     }
 
     /// The refusal, where what was counted leaves no room.
-    fn settle(&self, exchange: &mut Exchange, seat: Seat<'_>, outcome: Outcome) -> Option<Reply> {
+    fn settle(&self, exchange: &mut Exchange, seat: Seat<'_>, outcome: QuotaOutcome) -> Option<Reply> {
         let reply = match outcome {
-            Outcome::Passes => None,
-            Outcome::Unavailable => {
+            QuotaOutcome::Passes => None,
+            QuotaOutcome::Unavailable => {
                 Some(Reply::new(Cause::Overloaded).reason("quota_store_away").detail("come back later"))
             }
-            Outcome::Counted(counted) => {
+            QuotaOutcome::Counted(counted) => {
                 exchange.state.put(seat, counted);
                 (!counted.passed).then(|| {
                     let retry = HeaderValue::from(counted.retry_in.max(1));
@@ -359,9 +359,9 @@ impl Quota {
     }
 
     /// Writes headers about the quota with the least left, and about all policies.
-    fn say(&self, counted: Counted, headers: &mut HeaderMap) {
+    fn say(&self, counted: QuotaStanding, headers: &mut HeaderMap) {
         let Some(Limit { name, most, .. }) = self.limits.get(counted.tightest) else { return };
-        let Counted { remaining, reset, .. } = counted;
+        let QuotaStanding { remaining, reset, .. } = counted;
         let stand = Stand { name, limit: *most, remaining, reset };
         limit_headers::write(self.fields, &self.policy, stand, headers);
     }

@@ -33,9 +33,9 @@ use crate::caller_key::{KeyBy, Keyed};
 use crate::rate_table::{Standing, Table};
 use crate::shared::limit_headers::LimitHeaders;
 use crate::shared::statuses::Statuses;
-use answer::Counted;
+use answer::CountedExchange;
 use settings::{Config, Costs, Count, Limit, Limits};
-use together::Known;
+use together::FirstDecision;
 
 /// The plugin.
 pub(crate) struct RateLimiting {
@@ -140,11 +140,15 @@ impl OnRequest for RateLimiting {
         let cost = self.costs.of(exchange);
         let Some(shared) = &self.shared else {
             let counted = self.admit(key, cost, exchange.started);
-            return self.settle(exchange, seat, Outcome::Counted(counted)).map_or(Step::Next, Step::reply);
+            return self
+                .settle(exchange, seat, LimitOutcome::Counted(counted))
+                .map_or(Step::Next, Step::reply);
         };
         match shared.at_once(self, key, cost, exchange.started) {
-            Known::Outcome(outcome) => self.settle(exchange, seat, outcome).map_or(Step::Next, Step::reply),
-            Known::Ask(most) => Step::wait(async move {
+            FirstDecision::Outcome(outcome) => {
+                self.settle(exchange, seat, outcome).map_or(Step::Next, Step::reply)
+            }
+            FirstDecision::Ask(most) => Step::wait(async move {
                 let counted = shared.ask(self, key, cost, most, exchange.started).await;
                 self.settle(exchange, seat, counted).map_or(Verdict::Next, Verdict::reply)
             }),
@@ -153,9 +157,9 @@ impl OnRequest for RateLimiting {
 }
 
 /// What came of counting.
-enum Outcome {
+enum LimitOutcome {
     /// It was counted.
-    Counted(Counted),
+    Counted(CountedExchange),
     /// It could not be counted, and passes.
     Passes,
     /// It could not be counted, and does not pass.
@@ -171,7 +175,7 @@ impl OnResponse for RateLimiting {
     ) -> Step<'a> {
         // What a reply of the gateway's own says is no target's.
         let said = self.costs.said(response.headers_mut()).filter(|_| exchange.is_from_target());
-        let Some(counted) = exchange.state.of_mut::<Counted>(seat) else { return Step::Next };
+        let Some(counted) = exchange.state.of_mut::<CountedExchange>(seat) else { return Step::Next };
         // A refusal of this plugin's own is no failure, or a caller that keeps asking would stay out for ever.
         if self.count == Count::Failures && counted.passed && !counted.charged && self.is_failure(response) {
             counted.charged = true;
@@ -210,13 +214,13 @@ impl OnConnect for RateLimiting {
         Gate::Wait(Box::pin(async move {
             let cost = self.costs.of_session();
             let outcome = match shared.at_once(self, key, cost, session.started) {
-                Known::Outcome(outcome) => outcome,
-                Known::Ask(most) => shared.ask(self, key, cost, most, session.started).await,
+                FirstDecision::Outcome(outcome) => outcome,
+                FirstDecision::Ask(most) => shared.ask(self, key, cost, most, session.started).await,
             };
             let passed = match outcome {
-                Outcome::Counted(counted) => counted.passed,
-                Outcome::Passes => true,
-                Outcome::Unavailable => false,
+                LimitOutcome::Counted(counted) => counted.passed,
+                LimitOutcome::Passes => true,
+                LimitOutcome::Unavailable => false,
             };
             self.connected(session, (!passed).then_some("rate_limited")).map_or(Ok(()), Err)
         }))
@@ -284,16 +288,16 @@ impl RateLimiting {
     }
 
     /// The refusal, where what was counted leaves no room.
-    fn settle(&self, exchange: &mut Exchange, seat: Seat<'_>, outcome: Outcome) -> Option<Reply> {
+    fn settle(&self, exchange: &mut Exchange, seat: Seat<'_>, outcome: LimitOutcome) -> Option<Reply> {
         let reply = match outcome {
-            Outcome::Passes => {
+            LimitOutcome::Passes => {
                 self.accepted.add(1);
                 return None;
             }
-            Outcome::Unavailable => {
+            LimitOutcome::Unavailable => {
                 Reply::new(Cause::Overloaded).reason("rate_limit_store_away").detail("come back later")
             }
-            Outcome::Counted(counted) => {
+            LimitOutcome::Counted(counted) => {
                 let (passed, retry_in) = (counted.passed, counted.retry_in);
                 if self.sees_responses() {
                     exchange.state.put(seat, counted);
@@ -314,7 +318,7 @@ impl RateLimiting {
     }
 
     /// Takes so many from every limit, whatever is left.
-    fn charge(&self, counted: &mut Counted, many: u64) {
+    fn charge(&self, counted: &mut CountedExchange, many: u64) {
         let now = Instant::now();
         if !self.shared.as_ref().is_some_and(|shared| shared.charge(counted.key, many)) {
             self.limits.iter().for_each(|limit| self.table.charge(counted.key, limit.rule, many, now));
@@ -323,7 +327,7 @@ impl RateLimiting {
     }
 
     /// Takes from every limit, or from none.
-    fn admit(&self, key: u64, cost: u64, now: Instant) -> Counted {
+    fn admit(&self, key: u64, cost: u64, now: Instant) -> CountedExchange {
         let mut tightest: Option<(usize, Standing)> = None;
         for (n, limit) in self.limits.iter().enumerate() {
             let standing = match self.count {
@@ -338,7 +342,7 @@ impl RateLimiting {
                         .for_each(|taken| self.table.refund(key, taken.rule, cost, now));
                 }
                 let retry_in = self.longest_wait(key, cost, now).max(standing.retry_in);
-                return Counted {
+                return CountedExchange {
                     key,
                     cost,
                     passed: false,
@@ -352,7 +356,7 @@ impl RateLimiting {
             }
         }
         let tightest = tightest.unwrap_or_else(|| self.tightest(key, now));
-        Counted { key, cost, passed: true, charged: false, tightest, retry_in: tightest.1.retry_in }
+        CountedExchange { key, cost, passed: true, charged: false, tightest, retry_in: tightest.1.retry_in }
     }
 
     /// Until every limit has room.

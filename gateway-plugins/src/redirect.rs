@@ -13,7 +13,7 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::path;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, World};
-use gateway_core::template::{Facts, MAX_RENDERED, Moment, Place, Template};
+use gateway_core::template::{Facts, MAX_RENDERED, Moment, Template, TextContext};
 use http::header::LOCATION;
 use http::{HeaderValue, StatusCode};
 use schemars::JsonSchema;
@@ -248,7 +248,7 @@ fn plain(scheme: &str, authority: &str) -> String {
 
 fn rendered(template: &Template, facts: &Facts<'_>) -> Option<String> {
     let mut out = Vec::new();
-    template.render(facts, Place::Path, MAX_RENDERED, &mut out).ok()?;
+    template.render(facts, TextContext::Path, MAX_RENDERED, &mut out).ok()?;
     String::from_utf8(out).ok()
 }
 

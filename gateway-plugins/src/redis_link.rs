@@ -52,13 +52,13 @@ impl Command {
 }
 
 /// One plugin config's side of a connection.
-pub(crate) struct Link {
+pub(crate) struct RedisLink {
     hub: Arc<Hub>,
     owner: Box<str>,
     on_error: OnError,
 }
 
-impl Link {
+impl RedisLink {
     /// Nothing is connected before [`Self::run`]. Whether the name exists is checked where settings are read.
     pub(crate) fn new(config: &RedisConfig, world: &World) -> Self {
         Self {

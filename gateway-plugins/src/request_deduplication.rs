@@ -37,11 +37,11 @@ use http::{HeaderMap, Response, StatusCode};
 use sfv::{BareItem, Item};
 
 use crate::caller_key::Keyed;
-use crate::redis_link::{Link, Sha256};
+use crate::redis_link::{RedisLink, Sha256};
 use local::{Limits, Meters, Table};
 use saved::Saved;
 use settings::{Config, Rules};
-use shared::Shared;
+use shared::SharedKeys;
 use visit::Ticket;
 
 /// A caller and its key, hashed.
@@ -50,7 +50,7 @@ type Key = [u8; 32];
 type Print = [u8; 32];
 
 /// What is known of a key whose request has ended, or is another one.
-enum Held {
+enum KeyStatus {
     /// The answer.
     Answered(Arc<Saved>),
     /// Whether it was carried out is not known.
@@ -62,7 +62,7 @@ enum Held {
 }
 
 /// What became of a request.
-enum Outcome {
+enum RequestOutcome {
     Answered(Arc<Saved>),
     Unknown,
     Spent,
@@ -74,7 +74,7 @@ enum Outcome {
 pub(crate) struct RequestDeduplication {
     rules: Rules,
     table: Arc<Table>,
-    shared: Option<Arc<Shared>>,
+    shared: Option<Arc<SharedKeys>>,
     counts: Arc<Counts>,
 }
 
@@ -94,7 +94,7 @@ struct Counts {
 
 /// Why a request is refused; the order of [`REFUSALS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Refusal {
+enum DeduplicationRefusal {
     Missing,
     Invalid,
     Scope,
@@ -175,7 +175,7 @@ impl Plugin for RequestDeduplication {
             evicted: world.meters().counter(EVICTED, &["plugin_config"], &[owner]),
         };
         let table = world.kept("table", || Table::new(meters));
-        let shared = redis.map(|redis| Arc::new(Shared::new(Link::new(&redis, world))));
+        let shared = redis.map(|redis| Arc::new(SharedKeys::new(RedisLink::new(&redis, world))));
         Ok(Self { rules, table, shared, counts: Arc::new(Counts::new(world, owner)) })
     }
 
@@ -223,14 +223,14 @@ impl OnRequest for RequestDeduplication {
         let text = match key_text(&exchange.request.headers, &self.rules.header) {
             Ok(Some(text)) => text,
             Ok(None) if !self.rules.required => return Step::Next,
-            Ok(None) => return Step::reply(self.refuse(exchange, Refusal::Missing)),
-            Err(Malformed) => return Step::reply(self.refuse(exchange, Refusal::Invalid)),
+            Ok(None) => return Step::reply(self.refuse(exchange, DeduplicationRefusal::Missing)),
+            Err(Malformed) => return Step::reply(self.refuse(exchange, DeduplicationRefusal::Invalid)),
         };
         let mut hash = Sha256::new();
         match self.rules.scope.of_exchange(exchange, seat.proxy().id.as_str(), &mut hash) {
             Keyed::Key(_) => {}
             Keyed::Nobody => return Step::Next,
-            Keyed::Denied => return Step::reply(self.refuse(exchange, Refusal::Scope)),
+            Keyed::Denied => return Step::reply(self.refuse(exchange, DeduplicationRefusal::Scope)),
         }
         hash.write(text.as_bytes());
         Step::wait(self.arrive(exchange, seat, hash.digest()))
@@ -327,21 +327,21 @@ impl RequestDeduplication {
         Limits { bytes: max_bytes, ttl, on_full }
     }
 
-    fn refuse(&self, exchange: &mut Exchange, why: Refusal) -> Reply {
+    fn refuse(&self, exchange: &mut Exchange, why: DeduplicationRefusal) -> Reply {
         let row = why as usize;
         let (label, status, reason, detail) = REFUSALS[row];
         self.counts.refused[row].add(1);
         exchange.note("request_deduplication.outcome", label);
         let cause = match why {
-            Refusal::Scope => Cause::Forbidden,
-            Refusal::TooLarge => Cause::BodyTooLarge,
-            Refusal::Full | Refusal::Away => Cause::Overloaded,
+            DeduplicationRefusal::Scope => Cause::Forbidden,
+            DeduplicationRefusal::TooLarge => Cause::BodyTooLarge,
+            DeduplicationRefusal::Full | DeduplicationRefusal::Away => Cause::Overloaded,
             _ => Cause::BadRequest,
         };
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
         let reply = Reply::new(cause).status(status).reason(reason).detail(detail);
         match why {
-            Refusal::UnderWay | Refusal::Full | Refusal::Away => {
+            DeduplicationRefusal::UnderWay | DeduplicationRefusal::Full | DeduplicationRefusal::Away => {
                 reply.header(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"))
             }
             _ => reply,

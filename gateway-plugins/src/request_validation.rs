@@ -38,7 +38,7 @@ pub(crate) struct RequestValidation {
 
 /// Why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Fault {
+struct ValidationRefusal {
     status: Option<StatusCode>,
     reason: &'static str,
     detail: String,
@@ -46,7 +46,7 @@ struct Fault {
     allow: Option<HeaderValue>,
 }
 
-impl Fault {
+impl ValidationRefusal {
     /// The request is not as it should be, in these places.
     fn invalid(places: &[String]) -> Self {
         Self { status: None, reason: "request_invalid", detail: places.join("; "), allow: None }
@@ -106,9 +106,10 @@ impl OnRequest for RequestValidation {
 }
 
 /// The media type of a request, in lower case and without parameters.
-fn media_type(exchange: &Exchange) -> Result<Option<String>, Fault> {
-    let unclear =
-        |detail| Fault::with(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content_type_unsupported", detail);
+fn media_type(exchange: &Exchange) -> Result<Option<String>, ValidationRefusal> {
+    let unclear = |detail| {
+        ValidationRefusal::with(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content_type_unsupported", detail)
+    };
     let mut types = exchange.request.headers.get_all(CONTENT_TYPE).iter();
     let (first, second) = (types.next(), types.next());
     if second.is_some() {
@@ -129,15 +130,18 @@ impl RequestValidation {
         let coded = exchange.request.headers.get_all(CONTENT_ENCODING).iter();
         if coded.into_iter().any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
             let detail = "compressed bodies are not read";
-            let fault =
-                Fault::with(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content_encoding_unsupported", detail);
+            let fault = ValidationRefusal::with(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "content_encoding_unsupported",
+                detail,
+            );
             return self.verdict(exchange, Err(fault));
         }
         let (bytes, trailers) = match exchange.body.collect(self.rules.max_body_bytes).await {
             Ok(read) => read,
             Err(BodyError::TooLarge { limit }) => {
                 let detail = format!("bodies of at most {limit} bytes can be checked");
-                let fault = Fault::with(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail);
+                let fault = ValidationRefusal::with(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail);
                 return self.verdict(exchange, Err(fault));
             }
             Err(error) => return Verdict::Reply(error.into_reply()),
@@ -153,7 +157,7 @@ impl RequestValidation {
         }
     }
 
-    async fn judge(&self, rule: BodyRule, bytes: Bytes) -> Result<Result<(), Fault>, Reply> {
+    async fn judge(&self, rule: BodyRule, bytes: Bytes) -> Result<Result<(), ValidationRefusal>, Reply> {
         if bytes.len() <= LARGE {
             return Ok(rule.check(&bytes));
         }
@@ -161,12 +165,12 @@ impl RequestValidation {
         checked.map_err(|_| Reply::new(Cause::Overloaded))
     }
 
-    fn verdict(&self, exchange: &mut Exchange, found: Result<(), Fault>) -> Verdict {
+    fn verdict(&self, exchange: &mut Exchange, found: Result<(), ValidationRefusal>) -> Verdict {
         self.outcome(exchange, found).map_or(Verdict::Next, Verdict::reply)
     }
 
     /// The refusal, where there is one.
-    fn outcome(&self, exchange: &mut Exchange, found: Result<(), Fault>) -> Option<Reply> {
+    fn outcome(&self, exchange: &mut Exchange, found: Result<(), ValidationRefusal>) -> Option<Reply> {
         let Err(fault) = found else {
             self.passed.add(1);
             return None;

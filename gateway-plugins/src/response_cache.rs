@@ -268,7 +268,7 @@ impl OnResponse for ResponseCache {
         response: &'a mut http::Response<gateway_core::http::body::Body>,
         seat: Seat<'a>,
     ) -> Step<'a> {
-        let visit = exchange.state.of_mut::<Option<visit::Visit>>(seat).and_then(Option::take);
+        let visit = exchange.state.of_mut::<Option<visit::CacheVisit>>(seat).and_then(Option::take);
         match visit {
             Some(visit) => self.answered(visit, exchange, response, seat),
             None => Step::Next,

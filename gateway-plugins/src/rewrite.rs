@@ -10,7 +10,7 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::path;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, World};
-use gateway_core::template::{Facts, MAX_RENDERED, Moment, Place, Template};
+use gateway_core::template::{Facts, MAX_RENDERED, Moment, Template, TextContext};
 use http::HeaderValue;
 use http::uri::{Authority, PathAndQuery};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -98,7 +98,7 @@ enum NewPath {
 }
 
 /// Why a request can't be rewritten.
-struct Refused(&'static str);
+struct RewriteRefusal(&'static str);
 
 impl Plugin for Rewrite {
     const NAME: &'static str = "rewrite";
@@ -202,7 +202,7 @@ impl OnRequest for Rewrite {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
         match self.apply(exchange, seat) {
             Ok(()) => Step::Next,
-            Err(Refused(detail)) => {
+            Err(RewriteRefusal(detail)) => {
                 Step::reply(Reply::new(Cause::BadRequest).detail(detail).reason("rewrite_not_possible"))
             }
         }
@@ -214,7 +214,7 @@ impl Rewrite {
         !(self.remove.is_empty() && self.set.is_empty() && self.add.is_empty())
     }
 
-    fn apply(&self, exchange: &mut Exchange, seat: Seat<'_>) -> Result<(), Refused> {
+    fn apply(&self, exchange: &mut Exchange, seat: Seat<'_>) -> Result<(), RewriteRefusal> {
         let (path, old_query) = query::current(exchange);
         let facts = shared::facts(exchange, seat);
         let host = self.host.as_ref().map(|host| new_host(host, &facts)).transpose()?;
@@ -231,13 +231,13 @@ impl Rewrite {
             let all = (!all.is_empty()).then(|| all.join("&"));
             let target = query::join(&checked(new)?, all.as_deref());
             if target.parse::<PathAndQuery>().is_err() {
-                return Err(Refused("the rewritten path is not one"));
+                return Err(RewriteRefusal("the rewritten path is not one"));
             }
             exchange.forward_path = Some(target);
         } else if let Some(query) = &changed
             && !query::replace(exchange, query)
         {
-            return Err(Refused("the rewritten query is not one"));
+            return Err(RewriteRefusal("the rewritten query is not one"));
         }
         if let Some(host) = host {
             exchange.set_forward_host(host);
@@ -245,16 +245,16 @@ impl Rewrite {
         Ok(())
     }
 
-    fn query(&self, old: Option<&str>, facts: &Facts<'_>) -> Result<Query, Refused> {
+    fn query(&self, old: Option<&str>, facts: &Facts<'_>) -> Result<Query, RewriteRefusal> {
         let mut query = Query::of(old);
         for name in &self.remove {
             query.remove(name);
         }
         for (name, value) in &self.set {
-            query.set(name, &rendered(value, facts, Place::Query)?);
+            query.set(name, &rendered(value, facts, TextContext::Query)?);
         }
         for (name, value) in &self.add {
-            query.append(name, &rendered(value, facts, Place::Query)?);
+            query.append(name, &rendered(value, facts, TextContext::Query)?);
         }
         Ok(query)
     }
@@ -262,10 +262,10 @@ impl Rewrite {
 
 impl NewPath {
     /// The new path; `None` where it stays.
-    fn of(&self, path: &str, facts: &Facts<'_>) -> Result<Option<String>, Refused> {
+    fn of(&self, path: &str, facts: &Facts<'_>) -> Result<Option<String>, RewriteRefusal> {
         match self {
             Self::Same => Ok(None),
-            Self::Template(template) => rendered(template, facts, Place::Path).map(Some),
+            Self::Template(template) => rendered(template, facts, TextContext::Path).map(Some),
             Self::Prefix { from, to } => {
                 let rest = path.strip_prefix(from.as_str());
                 let rest = rest.filter(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -282,31 +282,35 @@ impl NewPath {
     }
 }
 
-fn rendered(template: &Template, facts: &Facts<'_>, place: Place) -> Result<String, Refused> {
+fn rendered(template: &Template, facts: &Facts<'_>, place: TextContext) -> Result<String, RewriteRefusal> {
     let mut out = Vec::new();
     let made = template.render(facts, place, MAX_RENDERED, &mut out);
-    made.map_err(|_| Refused("the request has a value that can't be used"))?;
-    String::from_utf8(out).map_err(|_| Refused("the request has a value that can't be used"))
+    made.map_err(|_| RewriteRefusal("the request has a value that can't be used"))?;
+    String::from_utf8(out).map_err(|_| RewriteRefusal("the request has a value that can't be used"))
 }
 
 /// Refuses what a target could take for another path: one that is not the same after its dot segments are resolved.
-fn checked(path: &str) -> Result<String, Refused> {
+fn checked(path: &str) -> Result<String, RewriteRefusal> {
     if !path.starts_with('/') {
-        return Err(Refused("the rewritten path does not begin with a slash"));
+        return Err(RewriteRefusal("the rewritten path does not begin with a slash"));
     }
-    let clean = path::normalise(path, true).map_err(|_| Refused("the rewritten path is malformed"))?;
+    let clean = path::normalise(path, true).map_err(|_| RewriteRefusal("the rewritten path is malformed"))?;
     if clean.oddities.backslash {
-        return Err(Refused("the rewritten path has a backslash"));
+        return Err(RewriteRefusal("the rewritten path has a backslash"));
     }
     let leaves = path.split('/').any(|segment| {
         let plain = percent_encoding::percent_decode_str(segment).collect::<Vec<u8>>();
         plain == b".." || plain == b"."
     });
-    if leaves { Err(Refused("the rewritten path has dot segments")) } else { Ok(clean.text.into_owned()) }
+    if leaves {
+        Err(RewriteRefusal("the rewritten path has dot segments"))
+    } else {
+        Ok(clean.text.into_owned())
+    }
 }
 
-fn new_host(template: &Template, facts: &Facts<'_>) -> Result<HeaderValue, Refused> {
-    let refused = Refused("the request has a value that can't be used in a host");
+fn new_host(template: &Template, facts: &Facts<'_>) -> Result<HeaderValue, RewriteRefusal> {
+    let refused = RewriteRefusal("the request has a value that can't be used in a host");
     let Ok(value) = template.header(facts, &mut Vec::new()) else { return Err(refused) };
     let is_host = value
         .to_str()

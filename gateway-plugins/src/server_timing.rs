@@ -49,7 +49,7 @@ pub(crate) struct ServerTiming {
 }
 
 /// When the target was first asked.
-struct Asked(Instant);
+struct FirstAttempt(Instant);
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 const TIMING_ALLOW_ORIGIN: HeaderName = HeaderName::from_static("timing-allow-origin");
@@ -102,7 +102,7 @@ impl OnAttempt for ServerTiming {
         seat: Seat<'a>,
     ) -> Step<'a> {
         if attempt.number == 1 {
-            exchange.state.put(seat, Asked(Instant::now()));
+            exchange.state.put(seat, FirstAttempt(Instant::now()));
         }
         Step::Next
     }
@@ -116,7 +116,7 @@ impl OnResponse for ServerTiming {
         seat: Seat<'a>,
     ) -> Step<'a> {
         let now = Instant::now();
-        let asked = exchange.state.of::<Asked>(seat).map(|Asked(at)| *at);
+        let asked = exchange.state.of::<FirstAttempt>(seat).map(|FirstAttempt(at)| *at);
         let headers = response.headers_mut();
         if !self.keeps {
             headers.remove(SERVER_TIMING);

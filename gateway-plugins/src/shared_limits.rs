@@ -10,7 +10,7 @@ use redis::Script;
 
 use crate::rate_table::Rule;
 pub(crate) use crate::redis_link::Away;
-use crate::redis_link::{Command, Link, OnError, RedisConfig, Sha256};
+use crate::redis_link::{Command, OnError, RedisConfig, RedisLink, Sha256};
 
 /// Takes from several limits of one key, or from none; `charge` takes from all of them whatever is left, `look` from none. `lease`
 /// takes as many as fit, at most the last argument, and says how many; with less than what is asked for it takes nothing. The state
@@ -64,7 +64,7 @@ pub(crate) enum Mode {
 
 /// What became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct SharedOutcome {
     /// The first limit that has no room.
     pub(crate) refused: Option<usize>,
     /// Until each limit's allowance is whole again.
@@ -73,13 +73,13 @@ pub(crate) struct Answer {
 
 /// The limits that gateways share.
 pub(crate) struct SharedLimits {
-    link: Arc<Link>,
+    link: Arc<RedisLink>,
 }
 
 impl SharedLimits {
     /// Nothing is connected before [`Self::run`].
     pub(crate) fn new(config: &RedisConfig, world: &World) -> Self {
-        Self { link: Arc::new(Link::new(config, world)) }
+        Self { link: Arc::new(RedisLink::new(config, world)) }
     }
 
     pub(crate) fn on_error(&self) -> OnError {
@@ -97,7 +97,13 @@ impl SharedLimits {
     }
 
     /// Asks, and waits for the answer for as long as the settings say.
-    pub(crate) async fn ask(&self, key: u64, rules: &[Rule], mode: Mode, many: u64) -> Result<Answer, Away> {
+    pub(crate) async fn ask(
+        &self,
+        key: u64,
+        rules: &[Rule],
+        mode: Mode,
+        many: u64,
+    ) -> Result<SharedOutcome, Away> {
         let command = self.command(key, rules, mode.word(), many);
         answer(self.link.ask(command).await?, rules).map(|(answer, _)| answer)
     }
@@ -109,7 +115,7 @@ impl SharedLimits {
         rules: &[Rule],
         many: u64,
         most: u64,
-    ) -> Result<(Answer, u64), Away> {
+    ) -> Result<(SharedOutcome, u64), Away> {
         let command = self.command(key, rules, "lease", many);
         let command = command.arg(many.to_string()).arg(most.to_string());
         answer(self.link.ask(command).await?, rules)
@@ -163,7 +169,7 @@ impl Mode {
 }
 
 /// What the script said, and the number behind it.
-fn answer(said: redis::Value, rules: &[Rule]) -> Result<(Answer, u64), Away> {
+fn answer(said: redis::Value, rules: &[Rule]) -> Result<(SharedOutcome, u64), Away> {
     let said: Vec<i64> = redis::from_redis_value(said).map_err(|_| Away)?;
     let mut numbers = said.into_iter().map(|number| u64::try_from(number).unwrap_or(0));
     let refused = numbers.next().and_then(|n| usize::try_from(n).ok()?.checked_sub(1));
@@ -171,7 +177,7 @@ fn answer(said: redis::Value, rules: &[Rule]) -> Result<(Answer, u64), Away> {
     if owed.len() != rules.len() {
         return Err(Away);
     }
-    Ok((Answer { refused, owed }, numbers.next().unwrap_or(0)))
+    Ok((SharedOutcome { refused, owed }, numbers.next().unwrap_or(0)))
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ use tokio::time::Instant;
 
 use answer::Answers;
 use content::Content;
-use find::{File, Found, Wanted};
+use find::{File, Resolved, Wanted};
 use root::{Root, Wait};
 pub(crate) use settings::Config;
 
@@ -54,7 +54,7 @@ const OVERHEAD: u64 = 1536;
 
 /// The plugin.
 pub(crate) struct StaticFiles {
-    shared: Arc<Shared>,
+    shared: Arc<SharedFiles>,
     codings: Vec<Coding>,
     passes: bool,
     /// Other methods than GET and HEAD on what is there, where the rest passes.
@@ -67,15 +67,15 @@ pub(crate) struct StaticFiles {
 }
 
 /// What other threads need as well.
-struct Shared {
+struct SharedFiles {
     root: Root,
-    places: find::Places,
-    memory: Option<Cache<Arc<Wanted>, Arc<Held>, Weigh>>,
+    places: find::FileFinder,
+    memory: Option<Cache<Arc<Wanted>, Arc<FileInMemory>, Weigh>>,
     born: Instant,
 }
 
 /// A file in memory.
-struct Held {
+struct FileInMemory {
     file: File,
     /// Milliseconds after the plugin was made when it was last looked at.
     checked: AtomicU64,
@@ -84,8 +84,8 @@ struct Held {
 #[derive(Clone)]
 struct Weigh;
 
-impl Weighter<Arc<Wanted>, Arc<Held>> for Weigh {
-    fn weight(&self, wanted: &Arc<Wanted>, held: &Arc<Held>) -> u64 {
+impl Weighter<Arc<Wanted>, Arc<FileInMemory>> for Weigh {
+    fn weight(&self, wanted: &Arc<Wanted>, held: &Arc<FileInMemory>) -> u64 {
         let bytes = match &held.file.content {
             Content::Memory(bytes) => bytes.len() as u64,
             Content::File(_) => 0,
@@ -151,7 +151,7 @@ impl Plugin for StaticFiles {
         let items = usize::try_from(read.memory / (16 << 10)).unwrap_or(usize::MAX).max(64);
         let memory = (read.memory > 0).then(|| Cache::with_weighter(items, read.memory, Weigh));
         Ok(Self {
-            shared: Arc::new(Shared { root, places: read.places, memory, born: Instant::now() }),
+            shared: Arc::new(SharedFiles { root, places: read.places, memory, born: Instant::now() }),
             codings: read.codings.clone(),
             passes: read.passes,
             refuses: read.refuses,
@@ -264,7 +264,7 @@ impl StaticFiles {
         &self,
         exchange: &mut Exchange,
         wanted: Wanted,
-        known: Option<Arc<Held>>,
+        known: Option<Arc<FileInMemory>>,
         now: Instant,
     ) -> Verdict {
         let shared = self.shared.clone();
@@ -282,17 +282,19 @@ impl StaticFiles {
     }
 
     /// The answer; `None` leaves the request to the target.
-    fn answer(&self, exchange: &Exchange, found: io::Result<Found>) -> Option<Box<Reply>> {
+    fn answer(&self, exchange: &Exchange, found: io::Result<Resolved>) -> Option<Box<Reply>> {
         match found {
-            Ok(Found::File(file)) if file.is_not_found && self.passes => None,
-            Ok(Found::File(_) | Found::Folder | Found::Listing(_)) if !is_read(exchange.method()) => {
+            Ok(Resolved::File(file)) if file.is_not_found && self.passes => None,
+            Ok(Resolved::File(_) | Resolved::Folder | Resolved::Listing(_))
+                if !is_read(exchange.method()) =>
+            {
                 Some(self.refuse_method())
             }
-            Ok(Found::File(file)) => Some(self.file(exchange, &file, "file")),
-            Ok(Found::Folder) => Some(self.with_slash(exchange)),
-            Ok(Found::Listing(entries)) => Some(self.listing(exchange, &entries)),
-            Ok(Found::Nothing) => self.nothing(),
-            Ok(Found::Forbidden) => {
+            Ok(Resolved::File(file)) => Some(self.file(exchange, &file, "file")),
+            Ok(Resolved::Folder) => Some(self.with_slash(exchange)),
+            Ok(Resolved::Listing(entries)) => Some(self.listing(exchange, &entries)),
+            Ok(Resolved::Nothing) => self.nothing(),
+            Ok(Resolved::Forbidden) => {
                 self.counts.add("refused");
                 Some(Box::new(Reply::new(Cause::Forbidden).reason("file_forbidden")))
             }
@@ -357,7 +359,7 @@ impl StaticFiles {
         Box::new(reply.reason("folder"))
     }
 
-    fn listing(&self, exchange: &Exchange, entries: &[root::Entry]) -> Box<Reply> {
+    fn listing(&self, exchange: &Exchange, entries: &[root::DirectoryEntry]) -> Box<Reply> {
         self.counts.add("listing");
         let as_json = wants(exchange, "application/json") > wants(exchange, "text/html");
         let path = percent_encoding::percent_decode_str(exchange.path()).decode_utf8_lossy();
@@ -369,22 +371,22 @@ impl StaticFiles {
     }
 }
 
-impl Shared {
+impl SharedFiles {
     /// Whether a file in memory needs no look yet.
-    fn is_recent(&self, held: &Held, now: Instant, recheck: Duration) -> bool {
+    fn is_recent(&self, held: &FileInMemory, now: Instant, recheck: Duration) -> bool {
         let age = now.saturating_duration_since(self.born);
         age.saturating_sub(Duration::from_millis(held.checked.load(Relaxed))) < recheck
     }
 
     /// Looks for what answers, and keeps it in memory where it is small.
-    fn find(&self, wanted: &Wanted, known: Option<&File>, now: Instant, wait: Wait) -> io::Result<Found> {
+    fn find(&self, wanted: &Wanted, known: Option<&File>, now: Instant, wait: Wait) -> io::Result<Resolved> {
         let found = self.places.find(&self.root, wanted, known, wait)?;
-        if let (Found::File(file), Some(memory)) = (&found, &self.memory)
+        if let (Resolved::File(file), Some(memory)) = (&found, &self.memory)
             && matches!(file.content, Content::Memory(_))
         {
             let checked = now.saturating_duration_since(self.born).as_millis();
             let checked = AtomicU64::new(u64::try_from(checked).unwrap_or(u64::MAX));
-            memory.insert(Arc::new(wanted.clone()), Arc::new(Held { file: file.clone(), checked }));
+            memory.insert(Arc::new(wanted.clone()), Arc::new(FileInMemory { file: file.clone(), checked }));
         }
         Ok(found)
     }

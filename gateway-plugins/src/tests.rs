@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use gateway_core::http::body::Body;
 use gateway_core::plugin::Registry;
-use gateway_core::testing::{Asked, Trial};
+use gateway_core::testing::{ReceivedRequest, Trial};
 use http::Response;
 use serde_json::json;
 
@@ -171,7 +171,7 @@ async fn the_content_example_of_the_readme_works() {
     std::fs::write(folder.join("assets/numbers.txt"), "1 2 3 ".repeat(100)).unwrap();
     let example = readme_example("Cache, compress, transform, serve files");
     let example = example.replace("root: site,", &format!("root: {},", folder.display()));
-    let answer = |asked: &Asked| {
+    let answer = |asked: &ReceivedRequest| {
         let (status, body) = if asked.path == "/broken" { (500, "a stack trace") } else { (200, "hello") };
         Response::builder().status(status).header("x-powered-by", "x").body(Body::full(body)).unwrap()
     };

@@ -12,7 +12,7 @@ use gateway_core::http::fields;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, World};
 use gateway_core::record::Metric;
-use gateway_core::template::{MAX_RENDERED, Moment, Place, Template};
+use gateway_core::template::{MAX_RENDERED, Moment, Template, TextContext};
 use http::HeaderName;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -182,7 +182,7 @@ impl TrafficSplit {
         let mut text = Vec::new();
         self.sticky
             .as_ref()?
-            .render(&shared::facts(exchange, seat), Place::Text, MAX_RENDERED, &mut text)
+            .render(&shared::facts(exchange, seat), TextContext::Text, MAX_RENDERED, &mut text)
             .ok()?;
         (!text.is_empty()).then(|| hash(self.seed.as_bytes(), &text))
     }

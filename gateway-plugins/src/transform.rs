@@ -8,7 +8,7 @@ use gateway_core::config::units::Bytes;
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::forwarding::is_told;
 use gateway_core::http::reply::{Cause, Reply};
-use gateway_core::template::{Facts, MAX_RENDERED, Moment, Place, Template};
+use gateway_core::template::{Facts, MAX_RENDERED, Moment, Template, TextContext};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use schemars::JsonSchema;
@@ -91,14 +91,14 @@ impl Default for BodyRules {
 
 /// Compiled rules.
 pub(crate) struct Rules {
-    headers: Vec<Change<HeaderName>>,
-    query: Vec<Change<String>>,
-    body: Vec<json::Change>,
+    headers: Vec<NamedChange<HeaderName>>,
+    query: Vec<NamedChange<String>>,
+    body: Vec<json::DocumentChange>,
     body_rules: BodyRules,
 }
 
 /// A change by name.
-struct Change<N> {
+struct NamedChange<N> {
     operation: Operation,
     name: N,
     value: Option<Template>,
@@ -142,7 +142,7 @@ impl Rules {
                     problems.add(format!("{at}.target"), "a response has no query").remedy =
                         Some("write `header` or `body`".into());
                 }
-                Target::Body => this.body.extend(json::Change::read(&at, rule, moment, problems)),
+                Target::Body => this.body.extend(json::DocumentChange::read(&at, rule, moment, problems)),
             }
         }
         this
@@ -153,7 +153,7 @@ impl Rules {
         let headers = self.headers.iter().filter_map(|change| change.value.as_ref());
         let query = self.query.iter().filter_map(|change| change.value.as_ref());
         headers.chain(query).any(Template::asks_for_caller)
-            || self.body.iter().any(json::Change::asks_for_caller)
+            || self.body.iter().any(json::DocumentChange::asks_for_caller)
     }
 
     pub(crate) fn changes_body(&self) -> bool {
@@ -188,7 +188,7 @@ impl Rules {
                 None => String::new(),
                 Some(value) => {
                     let mut out = Vec::new();
-                    value.render(facts, Place::Query, MAX_RENDERED, &mut out).map_err(|_| Unusable)?;
+                    value.render(facts, TextContext::Query, MAX_RENDERED, &mut out).map_err(|_| Unusable)?;
                     String::from_utf8(out).map_err(|_| Unusable)?
                 }
             };
@@ -316,7 +316,7 @@ fn check_parts(at: &str, rule: &Rule, problems: &mut Problems) {
     }
 }
 
-fn header(at: &str, rule: Rule, moment: Moment, problems: &mut Problems) -> Option<Change<HeaderName>> {
+fn header(at: &str, rule: Rule, moment: Moment, problems: &mut Problems) -> Option<NamedChange<HeaderName>> {
     let mut read = |field: &str, name: &str| {
         let name = shared::header_name(&format!("{at}.{field}"), name, problems)?;
         if shared::is_framing(&name) {
@@ -331,15 +331,15 @@ fn header(at: &str, rule: Rule, moment: Moment, problems: &mut Problems) -> Opti
     let name = read("key", &rule.key);
     let new = rule.new_key.as_deref().map(|new| read("new_key", new));
     let value = text_value(at, rule.value.as_ref(), moment, problems);
-    Some(Change { operation: rule.operation, name: name?, value, new: new.flatten() })
+    Some(NamedChange { operation: rule.operation, name: name?, value, new: new.flatten() })
 }
 
-fn parameter(at: &str, rule: Rule, moment: Moment, problems: &mut Problems) -> Option<Change<String>> {
+fn parameter(at: &str, rule: Rule, moment: Moment, problems: &mut Problems) -> Option<NamedChange<String>> {
     if rule.key.is_empty() {
         problems.add(format!("{at}.key"), "is empty");
     }
     let value = text_value(at, rule.value.as_ref(), moment, problems);
-    Some(Change { operation: rule.operation, name: rule.key, value, new: rule.new_key })
+    Some(NamedChange { operation: rule.operation, name: rule.key, value, new: rule.new_key })
 }
 
 /// A template; numbers and truth values are taken as they are written.
@@ -356,7 +356,7 @@ fn text_value(at: &str, value: Option<&Value>, moment: Moment, problems: &mut Pr
     shared::template(&format!("{at}.value"), &text, moment, problems)
 }
 
-fn change_header(change: &Change<HeaderName>, headers: &mut HeaderMap, value: Option<HeaderValue>) {
+fn change_header(change: &NamedChange<HeaderName>, headers: &mut HeaderMap, value: Option<HeaderValue>) {
     let name = &change.name;
     let is_there = headers.contains_key(name);
     match (change.operation, value, &change.new) {

@@ -51,14 +51,14 @@ pub(crate) struct Upload {
 
 /// Why an upload is not stored.
 #[derive(Debug)]
-enum Refused {
+enum UploadRefusal {
     /// The status, a word for the record, and a sentence for the client.
     Status(u16, &'static str, String),
     /// The body ended early, or another plugin refused it.
     Reply(Box<Reply>),
 }
 
-impl Refused {
+impl UploadRefusal {
     fn reply(self) -> Reply {
         match self {
             Self::Status(status, reason, detail) => {
@@ -111,7 +111,7 @@ impl OnRequest for Upload {
         let Some(boundary) = kind.and_then(|kind| multer::parse_boundary(kind).ok()) else {
             self.refused.add(1);
             let why = "only multipart/form-data is taken".to_owned();
-            return Step::reply(Refused::Status(415, "upload_type", why).reply());
+            return Step::reply(UploadRefusal::Status(415, "upload_type", why).reply());
         };
         if exchange.body.exact_length().is_some_and(|length| length > self.limits.body) {
             self.refused.add(1);
@@ -138,7 +138,7 @@ impl Upload {
                 Verdict::Reply(Box::new(answer(&taken)))
             }
             Err(refused) => {
-                let is_ours = matches!(refused, Refused::Status(500.., ..));
+                let is_ours = matches!(refused, UploadRefusal::Status(500.., ..));
                 if is_ours {
                     self.failed.add(1)
                 } else {

@@ -11,7 +11,7 @@ use gateway_core::config::units::Bytes;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{Hooks, OnMessage, Passage, Plugin, Seat, World};
 use gateway_core::record::Metric;
-use gateway_core::stream::session::{Direction, Kind, Message, Session};
+use gateway_core::stream::session::{Direction, Message, MessageKind, Session};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -105,7 +105,7 @@ impl OnMessage for WsMessageSizeLimiting {
 }
 
 impl WsMessageSizeLimiting {
-    fn judge(&self, direction: Direction, kind: Kind, length: usize) -> Passage<'_> {
+    fn judge(&self, direction: Direction, kind: MessageKind, length: usize) -> Passage<'_> {
         let [client, target] = &self.exceeded;
         let (limit, exceeded) = match direction {
             Direction::Up => (self.client, client),
@@ -116,7 +116,7 @@ impl WsMessageSizeLimiting {
         }
         exceeded.add(1);
         match self.close {
-            Some(code) if kind != Kind::Datagram => Passage::Close(code),
+            Some(code) if kind != MessageKind::Datagram => Passage::Close(code),
             _ => Passage::Drop,
         }
     }
@@ -145,22 +145,22 @@ mod tests {
             (Direction::Down, 1024, true),
             (Direction::Down, 1025, false),
         ] {
-            let passage = plugin.judge(direction, Kind::Text, length);
+            let passage = plugin.judge(direction, MessageKind::Text, length);
             assert_eq!(matches!(passage, Passage::Forward), passes, "{direction:?} {length}");
             assert!(passes || matches!(passage, Passage::Close(1009)));
         }
         assert_eq!(plugin.exceeded.each_ref().map(Counter::get), [1, 1]);
         let one = build(json!({ "max_client_bytes": 10 }));
-        assert!(matches!(one.judge(Direction::Down, Kind::Binary, usize::MAX), Passage::Forward));
+        assert!(matches!(one.judge(Direction::Down, MessageKind::Binary, usize::MAX), Passage::Forward));
     }
 
     #[test]
     fn what_becomes_of_large_ones() {
         let coded = build(json!({ "max_client_bytes": 1, "close_code": 4001 }));
-        assert!(matches!(coded.judge(Direction::Up, Kind::Binary, 2), Passage::Close(4001)));
-        assert!(matches!(coded.judge(Direction::Up, Kind::Datagram, 2), Passage::Drop));
+        assert!(matches!(coded.judge(Direction::Up, MessageKind::Binary, 2), Passage::Close(4001)));
+        assert!(matches!(coded.judge(Direction::Up, MessageKind::Datagram, 2), Passage::Drop));
         let dropped = build(json!({ "max_client_bytes": 1, "on_exceeded": "drop" }));
-        assert!(matches!(dropped.judge(Direction::Up, Kind::Text, 2), Passage::Drop));
+        assert!(matches!(dropped.judge(Direction::Up, MessageKind::Text, 2), Passage::Drop));
     }
 
     #[test]

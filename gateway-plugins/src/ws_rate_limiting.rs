@@ -16,7 +16,7 @@ use gateway_core::plugin::{
     Decision, Gate, Hooks, OnConnect, OnMessage, Passage, Plugin, Refusal, Seat, World,
 };
 use gateway_core::record::Metric;
-use gateway_core::stream::session::{Direction, Kind, Message, Session};
+use gateway_core::stream::session::{Direction, Message, MessageKind, Session};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -269,7 +269,7 @@ impl WsRateLimiting {
         self.limited.add(1);
         let (table, rules) = (self.table.clone(), [self.messages, self.bytes]);
         match self.exceeded {
-            _ if message.kind == Kind::Datagram => Passage::Drop,
+            _ if message.kind == MessageKind::Datagram => Passage::Drop,
             Exceeded::Drop => Passage::Drop,
             Exceeded::Wait if wait <= MAX_WAIT => {
                 let (payload, code) = (std::mem::take(message.payload), self.code);

@@ -36,7 +36,7 @@ const MAX_OUTGOING_BYTES: usize = 4 << 10;
 const OUTGOING_BYTES: usize = 512;
 
 #[derive(Default)]
-struct Kept {
+struct BufferPool {
     small: Vec<BytesMut>,
     large: Vec<BytesMut>,
     /// Given back while slices of them were still in use, the oldest first.
@@ -46,7 +46,7 @@ struct Kept {
 }
 
 thread_local! {
-    static KEPT: RefCell<Kept> = RefCell::default();
+    static KEPT: RefCell<BufferPool> = RefCell::default();
     static SCRATCH: RefCell<[u8; SCRATCH_BYTES]> = const { RefCell::new([0; SCRATCH_BYTES]) };
     static OUTGOING: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }

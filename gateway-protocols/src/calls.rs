@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use gateway_core::balance::{Ask, Outcome, Targets};
+use gateway_core::balance::{Ask, AttemptOutcome, Targets};
 use gateway_core::config::model::{Backend, Timeouts};
 use gateway_core::config::problem::Problems;
 use gateway_core::http::body::Body;
@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use crate::tls::client;
 use crate::upstream::Outbound;
-use crate::worker::Shared;
+use crate::worker::SharedByWorkers;
 
 thread_local! {
     static HERE: RefCell<Option<Here>> = const { RefCell::new(None) };
@@ -34,17 +34,17 @@ thread_local! {
 #[derive(Clone)]
 struct Here {
     outbound: Outbound,
-    shared: Weak<Shared>,
+    shared: Weak<SharedByWorkers>,
 }
 
 /// Has plugins' calls on this thread go this way out.
-pub(crate) fn lend(outbound: Outbound, shared: &Arc<Shared>) {
+pub(crate) fn lend(outbound: Outbound, shared: &Arc<SharedByWorkers>) {
     let lent = Here { outbound, shared: Arc::downgrade(shared) };
     HERE.with(|here| *here.borrow_mut() = Some(lent));
 }
 
 /// Has plugins' calls on this thread, which is no worker's, go out with pools of its own.
-pub fn lend_beside(shared: &Arc<Shared>) {
+pub fn lend_beside(shared: &Arc<SharedByWorkers>) {
     lend(Outbound::new(shared.dns.clone(), shared.client_tls.clone()), shared);
 }
 
@@ -85,15 +85,15 @@ struct EndpointCaller {
 
 impl EndpointCaller {
     /// The targets as they are now.
-    fn targets(&self, here: &Here) -> Result<Found<'_>, CallError> {
+    fn targets(&self, here: &Here) -> Result<CallTargets<'_>, CallError> {
         if let Some(own) = &self.own {
-            return Ok(Found::Own(own));
+            return Ok(CallTargets::Own(own));
         }
         let shared = here.shared.upgrade();
         let Server::Upstream(id) = &self.endpoint.server else { return Err(CallError::new(Cause::NoTarget)) };
         let snapshot = shared.map(|shared| shared.snapshot.load_full());
         let named = snapshot.and_then(|snapshot| snapshot.upstreams.get(&**id).cloned());
-        named.map(Found::Named).ok_or_else(|| CallError {
+        named.map(CallTargets::Named).ok_or_else(|| CallError {
             cause: Cause::NoTarget,
             detail: Some(format!("there is no upstream `{id}`")),
         })
@@ -136,7 +136,7 @@ impl EndpointCaller {
             let mut failure = match here.outbound.send(&call, &mut body, &mut Nobody).await {
                 Ok(answer) => {
                     let status = answer.response.status();
-                    let outcome = Outcome::Response { status, first_byte: answer.first_byte };
+                    let outcome = AttemptOutcome::Response { status, first_byte: answer.first_byte };
                     drop(pick.report(outcome, Instant::now()));
                     return Ok(answer.response);
                 }
@@ -148,7 +148,7 @@ impl EndpointCaller {
             });
             if !failure.stale {
                 let is_connect = failure.is_connect();
-                let outcome = if is_connect { Outcome::ConnectFailed } else { Outcome::Broken };
+                let outcome = if is_connect { AttemptOutcome::ConnectFailed } else { AttemptOutcome::Broken };
                 drop(pick.report(outcome, Instant::now()));
             }
             tried.push(index);
@@ -181,12 +181,12 @@ impl EndpointCaller {
 const MAX_STALE: usize = 3;
 
 /// Targets, held for as long as a call needs them.
-enum Found<'c> {
+enum CallTargets<'c> {
     Own(&'c Targets),
     Named(Arc<Targets>),
 }
 
-impl Found<'_> {
+impl CallTargets<'_> {
     fn targets(&self) -> &Targets {
         match self {
             Self::Own(targets) => targets,

@@ -25,7 +25,7 @@ pub struct Dns {
 /// The cache entry of a host name.
 #[derive(Default)]
 struct Name {
-    answer: ArcSwapOption<Answer>,
+    answer: ArcSwapOption<DnsAnswer>,
     /// Held during a lookup; tasks without an answer wait for it, so that only one query is sent. Why the last one failed, and
     /// until when there is no other one.
     lookup: Mutex<Option<(Instant, String)>>,
@@ -33,7 +33,7 @@ struct Name {
 }
 
 #[derive(Debug)]
-struct Answer {
+struct DnsAnswer {
     addresses: Box<[IpAddr]>,
     expires: Instant,
 }
@@ -250,11 +250,11 @@ impl Dns {
         });
     }
 
-    async fn lookup(&self, host: &Arc<str>, ttl: Option<Duration>) -> Result<Answer, DnsError> {
+    async fn lookup(&self, host: &Arc<str>, ttl: Option<Duration>) -> Result<DnsAnswer, DnsError> {
         if &**host == "localhost" || host.ends_with(".localhost") {
             // RFC 6761 §6.3: no query is sent. IPv4 first, where most development servers listen.
             let addresses = Box::new([IpAddr::from([127, 0, 0, 1]), IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1])]);
-            return Ok(Answer { addresses, expires: Instant::now() + MAX_TTL });
+            return Ok(DnsAnswer { addresses, expires: Instant::now() + MAX_TTL });
         }
         let Some(resolver) = &self.resolver else { return Err(DnsError::NoResolver { name: host.clone() }) };
         let found = resolver
@@ -268,11 +268,11 @@ impl Dns {
         }
         let left = found.valid_until().saturating_duration_since(std::time::Instant::now());
         let ttl = ttl.unwrap_or_else(|| left.clamp(MIN_TTL, MAX_TTL));
-        Ok(Answer { addresses: addresses.into(), expires: Instant::now() + ttl })
+        Ok(DnsAnswer { addresses: addresses.into(), expires: Instant::now() + ttl })
     }
 }
 
-impl Answer {
+impl DnsAnswer {
     /// The addresses, rotated by a random offset, so that connections spread over them.
     fn with_port(&self, port: u16) -> Vec<SocketAddr> {
         let count = self.addresses.len();

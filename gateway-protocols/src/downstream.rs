@@ -11,7 +11,7 @@ mod proxied;
 mod registry;
 mod tcp;
 
-pub(crate) use registry::{Entry, Registry};
+pub(crate) use registry::{ConnectionControl, Registry};
 
 use gateway_core::http::body::BodyError;
 use gateway_core::http::reply::Cause;

@@ -78,13 +78,13 @@ impl fmt::Debug for Reason {
 /// What ends a connection (RFC 9113 §5.4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}: {note}")]
-pub(crate) struct Fault {
+pub(crate) struct H2Error {
     pub(crate) reason: Reason,
     /// For whoever debugs the peer; goes out with GOAWAY.
     pub(crate) note: &'static str,
 }
 
-impl Fault {
+impl H2Error {
     pub(crate) fn new(reason: Reason, note: &'static str) -> Self {
         Self { reason, note }
     }

@@ -1,8 +1,8 @@
 //! HTTP/3 (RFC 9114) for both directions, over quinn's streams.
 //!
 //! [`frame::Frames`] and [`crate::qpack`] are the protocol's octets and know no stream. A request's stream has a
-//! [`reader::Reader`] and a [`writer::Writer`], which belong to whoever has the exchange; [`peer::attend`] looks after
-//! the connection's other streams (what they say is [`incoming`]'s), and [`link::Link`] is what all of them share. None of them is a task.
+//! [`reader::MessageReader`] and a [`writer::Writer`], which belong to whoever has the exchange; [`peer::attend`] looks after
+//! the connection's other streams (what they say is [`incoming`]'s), and [`link::H3Link`] is what all of them share. None of them is a task.
 
 pub(crate) mod body;
 pub(crate) mod frame;
@@ -77,13 +77,13 @@ impl fmt::Debug for Code {
 /// What ends a connection (RFC 9114 §8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {note}")]
-pub(crate) struct Fault {
+pub(crate) struct H3Error {
     pub(crate) code: Code,
     /// For whoever debugs the peer; goes out with the close.
     pub(crate) note: &'static str,
 }
 
-impl Fault {
+impl H3Error {
     pub(crate) fn new(code: Code, note: &'static str) -> Self {
         Self { code, note }
     }

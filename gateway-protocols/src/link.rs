@@ -180,7 +180,7 @@ impl Link {
                 (ReadHalf::Tcp(read), WriteHalf::Tcp(write))
             }
             Self::Tls(tls) => {
-                let tls: Shared = Arc::new(AtomicRefCell::new(tls));
+                let tls: SharedTls = Arc::new(AtomicRefCell::new(tls));
                 (ReadHalf::Tls(tls.clone()), WriteHalf::Tls(tls))
             }
         }
@@ -249,7 +249,7 @@ impl AsyncWrite for Link {
 
 /// Both halves of a TLS link need the one session. They live in one task, so the cell is never contended: it checks,
 /// it never waits.
-type Shared = Arc<AtomicRefCell<Box<Tls>>>;
+type SharedTls = Arc<AtomicRefCell<Box<Tls>>>;
 
 /// The half of a link that reads.
 #[derive(Debug)]
@@ -257,7 +257,7 @@ pub enum ReadHalf {
     /// Of a plain link.
     Tcp(OwnedReadHalf),
     /// Of an encrypted one.
-    Tls(Shared),
+    Tls(SharedTls),
 }
 
 /// The half of a link that writes.
@@ -266,7 +266,7 @@ pub enum WriteHalf {
     /// Of a plain link.
     Tcp(OwnedWriteHalf),
     /// Of an encrypted one.
-    Tls(Shared),
+    Tls(SharedTls),
 }
 
 /// Both halves polled at once, from two tasks: never done by this crate, and an error rather than a panic.

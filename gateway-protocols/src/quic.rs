@@ -4,7 +4,7 @@ mod demultiplexer;
 mod suite;
 mod tokens;
 
-pub use demultiplexer::{Demultiplexer, Place};
+pub use demultiplexer::{Demultiplexer, WorkerPort};
 pub(crate) use suite::Handshake;
 
 use std::io;
@@ -130,7 +130,7 @@ fn transport(streams: u32) -> TransportConfig {
 ///
 /// # Errors
 /// When the socket can't be used.
-pub(crate) fn listen(socket: UdpSocket, rules: &ServerRules, place: Place) -> io::Result<Endpoint> {
+pub(crate) fn listen(socket: UdpSocket, rules: &ServerRules, place: WorkerPort) -> io::Result<Endpoint> {
     let mut endpoint = EndpointConfig::default();
     let ids = place.ids();
     endpoint.cid_generator(move || Box::new(ids));

@@ -35,8 +35,8 @@ use crate::worker::Worker;
 use dtls::DtlsRules;
 use port::Port;
 pub(crate) use questions::QUEUE;
-pub use questions::{DatagramId, DatagramSession, Question, Told, Wanted};
-pub(crate) use stray::Known;
+pub use questions::{DatagramId, DatagramSession, PortAnswer, Question, Wanted};
+pub(crate) use stray::SessionOwners;
 
 /// Serves a port until the task is ended.
 ///

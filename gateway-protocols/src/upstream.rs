@@ -22,7 +22,7 @@ use gateway_core::http::body::Body;
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::downstream::Downstream;
 use gateway_core::pool::{Idle, Multiplex};
-use gateway_core::upstream::{Answer, Call, Failure, Upstream};
+use gateway_core::upstream::{Call, Failure, TargetResponse, Upstream};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -48,8 +48,8 @@ pub(crate) struct Inner {
 /// A worker's kept connections. Only its own thread touches them: the cell checks, it never waits.
 #[derive(Default)]
 struct Pools {
-    idle: Idle<Box<h1::Connection>>,
-    multiplex: Multiplex<h2::Connection>,
+    idle: Idle<Box<h1::H1Connection>>,
+    multiplex: Multiplex<h2::H2Connection>,
     /// Which version a target's TLS settled on last, or what it has offered since, by pool key.
     learned: HashMap<u64, Version>,
     /// Rung when a shared connection was made or one of its streams ended, by pool key.
@@ -66,7 +66,7 @@ struct Pools {
 
 /// A kept HTTP/3 connection. It keeps itself alive, so it has to be let go when nobody uses it any more.
 struct Quic {
-    connection: h3::Connection,
+    connection: h3::H3Connection,
     /// Until when it is kept without being used; `None` is for ever.
     until: Option<Instant>,
 }
@@ -140,7 +140,7 @@ impl Upstream for Outbound {
         call: &Call<'_>,
         body: &mut Body,
         downstream: &mut D,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<TargetResponse, Failure> {
         if wanted(call) == BackendHttp::Http3
             && call.dialect != Dialect::Upgrade
             && let Some(connection) = Box::pin(self.inner.quic(call)).await
@@ -172,7 +172,7 @@ fn kept_until(call: &Call<'_>) -> Option<Instant> {
 impl Pools {
     /// What is known about a target and QUIC: a connection, or that it does not answer; `None` is nothing yet, or that
     /// one more is to be made because those there are carry all that the target allows.
-    fn known_quic(&mut self, call: &Call<'_>) -> Option<Option<h3::Connection>> {
+    fn known_quic(&mut self, call: &Call<'_>) -> Option<Option<h3::H3Connection>> {
         let key = key(call);
         let rests = self.no_quic.get(&key).is_some_and(|until| *until > Instant::now());
         if let Some(several) = self.quic.get_mut(&key) {
@@ -251,7 +251,7 @@ impl Inner {
         call: &Call<'_>,
         body: &mut Body,
         downstream: &mut D,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<TargetResponse, Failure> {
         match version {
             Some(Version::Http1) => {
                 if let Some(kept) = self.take(key(call), call.begun) {
@@ -272,7 +272,7 @@ impl Inner {
     }
 
     /// An HTTP/3 connection; `None` when the target does not answer over QUIC, and TLS is to be tried.
-    async fn quic(&self, call: &Call<'_>) -> Option<h3::Connection> {
+    async fn quic(&self, call: &Call<'_>) -> Option<h3::H3Connection> {
         let key = key(call);
         let lock = {
             let mut pools = self.pools.try_borrow_mut().ok()?;
@@ -311,7 +311,7 @@ impl Inner {
     }
 
     /// A kept HTTP/1.1 connection that is still open.
-    fn take(&self, key: u64, now: Instant) -> Option<Box<h1::Connection>> {
+    fn take(&self, key: u64, now: Instant) -> Option<Box<h1::H1Connection>> {
         let mut pools = self.pools.try_borrow_mut().ok()?;
         while let Some(mut kept) = pools.idle.take(key, now) {
             if kept.is_open() {
@@ -323,7 +323,7 @@ impl Inner {
     }
 
     /// Keeps a connection for the next exchange.
-    fn keep(&self, connection: Box<h1::Connection>, key: u64, rules: &PoolRules) {
+    fn keep(&self, connection: Box<h1::H1Connection>, key: u64, rules: &PoolRules) {
         let now = connection.since;
         if connection.is_current(now)
             && let Ok(mut pools) = self.pools.try_borrow_mut()
@@ -338,7 +338,7 @@ impl Inner {
         call: &Call<'_>,
         body: Body,
         downstream: &mut D,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<TargetResponse, Failure> {
         match self.dialler.dial(&Destination::of(call)).await {
             Ok(dialled) => self.send_over(dialled, call, body, downstream).await,
             Err(error) => Err(error.into_failure(body)),
@@ -352,7 +352,7 @@ impl Inner {
         call: &Call<'_>,
         mut body: Body,
         downstream: &mut D,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<TargetResponse, Failure> {
         let phases = Box::new(dialled.phases);
         let sent = if dialled.version == Version::Http2 {
             if let (None | Some(Version::Http1), Ok(mut pools)) =
@@ -365,7 +365,7 @@ impl Inner {
             self.share(call, body, downstream).await
         } else {
             h1::send(
-                Box::new(h1::Connection::new(dialled.link, dialled.resolved)),
+                Box::new(h1::H1Connection::new(dialled.link, dialled.resolved)),
                 self,
                 call,
                 &mut body,
@@ -386,7 +386,7 @@ impl Inner {
         call: &Call<'_>,
         mut body: Body,
         downstream: &mut D,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<TargetResponse, Failure> {
         let lock = match self.pools.try_borrow_mut() {
             Ok(mut pools) => pools.learning.entry(key(call)).or_default().clone(),
             Err(_) => Arc::default(),

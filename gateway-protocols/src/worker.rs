@@ -1,6 +1,6 @@
 //! Workers: one thread, one core, one runtime each, with sockets and pools of their own.
 //!
-//! A request never changes thread and the hot path takes no lock. What workers share is in [`Shared`] and read-only
+//! A request never changes thread and the hot path takes no lock. What workers share is in [`SharedByWorkers`] and read-only
 //! to traffic: the snapshot, certificates, resolved names.
 
 mod serving;
@@ -24,12 +24,12 @@ use crate::recorder::ConnectionRecorder;
 use crate::udp::Question;
 use crate::upstream::Outbound;
 pub use serving::Order;
-pub use shared::{Inbox, Inboxes, Shared};
+pub use shared::{Inbox, Inboxes, SharedByWorkers};
 
 /// One worker.
 pub struct Worker {
     index: usize,
-    shared: Arc<Shared>,
+    shared: Arc<SharedByWorkers>,
     pipeline: Pipeline<Outbound>,
     outbound: Outbound,
     registry: Registry,
@@ -41,7 +41,7 @@ pub struct Worker {
 
 impl Worker {
     /// Worker number `index`.
-    pub fn new<R>(index: usize, shared: Arc<Shared>, recorder: Arc<R>) -> Arc<Self>
+    pub fn new<R>(index: usize, shared: Arc<SharedByWorkers>, recorder: Arc<R>) -> Arc<Self>
     where
         R: Recorder + ConnectionRecorder,
     {
@@ -98,7 +98,7 @@ impl Worker {
     }
 
     /// What the workers share.
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<SharedByWorkers> {
         &self.shared
     }
 

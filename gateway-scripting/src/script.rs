@@ -31,9 +31,9 @@ use rhai::{Dynamic, Engine, FnPtr, Scope};
 use tokio::sync::Semaphore;
 
 use crate::shared_table::SharedTable;
-use engine::{Fault, Parts, Program};
+use engine::{Parts, Program, ScriptFault};
 use settings::{Config, OnError, Rules, Server, Source};
-use view::{Answer, Bodies, ReadBody, Request, View};
+use view::{Bodies, ReadBody, Request, ScriptResponse, View};
 
 /// The plugin.
 pub(crate) struct Script {
@@ -156,7 +156,7 @@ impl OnRequest for Script {
             return Step::Next;
         }
         if !self.rules.read_request_body {
-            let visit = Visit::new(
+            let visit = ScriptCall::new(
                 self,
                 arc_swap::Guard::into_inner(loaded),
                 exchange,
@@ -172,7 +172,7 @@ impl OnRequest for Script {
                 Ok(body) => Bodies { request: Some(body), response: None },
                 Err(refused) => return self.unread(refused),
             };
-            let visit = Visit::new(self, loaded, exchange, None, body, seat);
+            let visit = ScriptCall::new(self, loaded, exchange, None, body, seat);
             visit.run("on_request", exchange, None, seat).await
         })
     }
@@ -191,7 +191,7 @@ impl OnResponse for Script {
         }
         let loaded = arc_swap::Guard::into_inner(loaded);
         if !self.rules.read_response_body {
-            let visit = Visit::new(self, loaded, exchange, Some(response), Bodies::default(), seat);
+            let visit = ScriptCall::new(self, loaded, exchange, Some(response), Bodies::default(), seat);
             return visit.begin("on_response", exchange, Some(response), seat);
         }
         Step::wait(async move {
@@ -199,7 +199,7 @@ impl OnResponse for Script {
                 Ok(body) => Bodies { request: None, response: Some(body) },
                 Err(refused) => return self.unread(refused),
             };
-            let visit = Visit::new(self, loaded, exchange, Some(response), body, seat);
+            let visit = ScriptCall::new(self, loaded, exchange, Some(response), body, seat);
             visit.run("on_response", exchange, Some(response), seat).await
         })
     }
@@ -257,7 +257,7 @@ impl Script {
 }
 
 /// One exchange's visit to one function of a script, with the calls that come of it.
-struct Visit<'a> {
+struct ScriptCall<'a> {
     script: &'a Script,
     loaded: Arc<Loaded>,
     view: View,
@@ -273,10 +273,10 @@ enum Ran {
     /// It returned `false`.
     Refused,
     /// It failed.
-    Failed(Fault),
+    Failed(ScriptFault),
 }
 
-impl<'a> Visit<'a> {
+impl<'a> ScriptCall<'a> {
     fn new(
         script: &'a Script,
         loaded: Arc<Loaded>,
@@ -328,7 +328,7 @@ impl<'a> Visit<'a> {
         while let Ran::Fetch(fetch) = ran {
             self.calls += 1;
             if self.calls > self.script.rules.max_calls {
-                ran = Ran::Failed(Fault::of("it makes more calls than `max_calls`"));
+                ran = Ran::Failed(ScriptFault::of("it makes more calls than `max_calls`"));
                 break;
             }
             let client = &self.script.parts.servers[fetch.server].client;
@@ -345,7 +345,7 @@ impl<'a> Visit<'a> {
         let request = Dynamic::from(Request(self.view.clone()));
         let mut arguments = smallvec::SmallVec::<[Dynamic; 2]>::from_iter([request]);
         if response.is_some() {
-            arguments.push(Dynamic::from(Answer(self.view.clone())));
+            arguments.push(Dynamic::from(ScriptResponse(self.view.clone())));
         }
         self.within(exchange, response, |engine, program| {
             let options = rhai::CallFnOptions::default().eval_ast(false).rewind_scope(false);

@@ -12,25 +12,25 @@ const PARTS: usize = 16;
 /// Values by key; `V` is what one holds.
 #[derive(Debug)]
 pub(crate) struct SharedTable<V> {
-    parts: [Mutex<Slots<V>>; PARTS],
+    parts: [Mutex<TableSlots<V>>; PARTS],
     hasher: foldhash::fast::RandomState,
     /// Entries of one part.
     max: usize,
 }
 
 #[derive(Debug)]
-struct Slot<V> {
+struct TableSlot<V> {
     value: V,
     ends: Option<Instant>,
 }
 
-impl<V> Slot<V> {
+impl<V> TableSlot<V> {
     fn is_over(&self, now: Instant) -> bool {
         self.ends.is_some_and(|ends| ends <= now)
     }
 }
 
-type Slots<V> = HashMap<Box<[u8]>, Slot<V>, foldhash::fast::RandomState>;
+type TableSlots<V> = HashMap<Box<[u8]>, TableSlot<V>, foldhash::fast::RandomState>;
 
 impl<V> SharedTable<V> {
     /// An empty table that takes about `max` entries. A full one forgets entries that are over, else any.
@@ -39,7 +39,7 @@ impl<V> SharedTable<V> {
         Self { parts, hasher: foldhash::fast::RandomState::default(), max: max.div_ceil(PARTS).max(1) }
     }
 
-    fn part(&self, key: &[u8]) -> MutexGuard<'_, Slots<V>> {
+    fn part(&self, key: &[u8]) -> MutexGuard<'_, TableSlots<V>> {
         use std::hash::BuildHasher as _;
         let n = usize::try_from(self.hasher.hash_one(key) >> 60).unwrap_or(0);
         self.parts[n % PARTS].lock().unwrap_or_else(PoisonError::into_inner)
@@ -83,7 +83,7 @@ impl<V> SharedTable<V> {
                 part.remove(&any);
             }
         }
-        part.insert(key.into(), Slot { value, ends });
+        part.insert(key.into(), TableSlot { value, ends });
         result
     }
 

@@ -43,11 +43,11 @@ use http::{HeaderMap, HeaderValue, Response};
 use crate::shared_table::SharedTable;
 use conduit::Conduit;
 use filter::Filter;
-use host::{Context, Directions, Line, Parts, Side, Way};
+use host::{Context, Direction, Directions, HostMessage, Parts, PseudoHeaders};
 use queues::Queues;
 use settings::{Config, Rules};
-use stream::{Opened, Opening, Tap};
-use visit::{Core, Stop, Visit};
+use stream::{Opening, StreamStart, Tap};
+use visit::{Core, GuestContext, Stop};
 use vm::{Template, Vm};
 
 /// The plugin.
@@ -112,8 +112,8 @@ impl Plugin for Wasm {
         let vm = Vm::start(&template, &parts)
             .map_err(|error| at(format!("the module does not start: {error}")))?;
         let sees = Sees {
-            request_bodies: vm.sees_bodies(Way::Request),
-            response_bodies: vm.sees_bodies(Way::Response),
+            request_bodies: vm.sees_bodies(Direction::Request),
+            response_bodies: vm.sees_bodies(Direction::Response),
             // A module without functions for either is called by its timer, beside requests.
             exchanges: vm.sees_exchanges() || !vm.sees_streams(),
             streams: vm.sees_streams(),
@@ -175,7 +175,7 @@ impl OnRequest for Wasm {
         };
         exchange.state.put(seat, Visiting(visit.clone()));
         let body = std::mem::take(&mut exchange.body);
-        let mut filter = Filter::new(visit.clone(), Way::Request, body, sees.request_bodies);
+        let mut filter = Filter::new(visit.clone(), Direction::Request, body, sees.request_bodies);
         if let Err(stop) = filter.head() {
             exchange.body = filter.into_inner();
             return step(stop);
@@ -211,11 +211,11 @@ impl OnResponse for Wasm {
         if visit.is_over() {
             return Step::Next;
         }
-        let line = Line { status: response.status(), ..Line::default() };
+        let line = PseudoHeaders { status: response.status(), ..PseudoHeaders::default() };
         let headers = response.headers().clone();
         let target = seat.target().map(|target| target.authority.to_string());
         let told = visit.context(|context| {
-            context.response = Side { is_there: true, line, headers, ..Side::default() };
+            context.response = HostMessage { is_there: true, line, headers, ..HostMessage::default() };
             if let Some(facts) = &mut context.facts {
                 facts.target = target;
             }
@@ -224,7 +224,7 @@ impl OnResponse for Wasm {
             return step(stop);
         }
         let body = std::mem::take(response.body_mut());
-        let mut filter = Filter::new(visit.clone(), Way::Response, body, sees.response_bodies);
+        let mut filter = Filter::new(visit.clone(), Direction::Response, body, sees.response_bodies);
         if let Err(stop) = filter.head() {
             *response.body_mut() = filter.into_inner();
             return step(stop);
@@ -262,9 +262,9 @@ impl OnConnect for Wasm {
         };
         session.state.put(seat, Visiting(visit.clone()));
         match Opening::begin(visit) {
-            Ok(Opened::GoesOn) => Gate::Open,
-            Ok(Opened::Refused(reason)) => Gate::refuse(reason),
-            Ok(Opened::Waits(opening)) => Gate::Wait(Box::pin(async move {
+            Ok(StreamStart::GoesOn) => Gate::Open,
+            Ok(StreamStart::Refused(reason)) => Gate::refuse(reason),
+            Ok(StreamStart::Waits(opening)) => Gate::Wait(Box::pin(async move {
                 match opening.decided().await {
                     Ok(decided) => decided.map_err(Refusal::new),
                     Err(Stop::Pass) => Ok(()),
@@ -319,7 +319,7 @@ impl OnClose for Wasm {
 }
 
 /// What an exchange or session keeps.
-struct Visiting(Arc<Visit>);
+struct Visiting(Arc<GuestContext>);
 
 /// Waits until the head may pass, and for all of a body that is at hand.
 async fn pass(filter: &mut Filter) -> Result<(), Stop> {
@@ -342,7 +342,7 @@ fn verdict(stop: Stop) -> Verdict {
 }
 
 /// Has the request be what the guest has made of it.
-fn apply_request(exchange: &mut Exchange, visit: &Visit) -> Result<(), Stop> {
+fn apply_request(exchange: &mut Exchange, visit: &GuestContext) -> Result<(), Stop> {
     if visit.is_over() {
         return Ok(());
     }
@@ -365,7 +365,7 @@ fn apply_request(exchange: &mut Exchange, visit: &Visit) -> Result<(), Stop> {
 }
 
 /// Has the response be what the guest has made of it.
-fn apply_response(response: &mut Response<Body>, visit: &Visit) -> Result<(), Stop> {
+fn apply_response(response: &mut Response<Body>, visit: &GuestContext) -> Result<(), Stop> {
     if visit.is_over() {
         return Ok(());
     }
@@ -380,7 +380,7 @@ fn apply_response(response: &mut Response<Body>, visit: &Visit) -> Result<(), St
 }
 
 /// A head that the guest has changed, or whose length it has.
-fn changed(side: &mut Side) -> Option<(Line, HeaderMap)> {
+fn changed(side: &mut HostMessage) -> Option<(PseudoHeaders, HeaderMap)> {
     let is_changed = std::mem::take(&mut side.is_changed) || side.drops_length || side.is_body_changed;
     is_changed.then(|| {
         let mut headers = side.headers.clone();

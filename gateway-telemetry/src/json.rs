@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub const MAX_TEXT: usize = 2048;
 
 /// One object of one line.
-pub struct Line<'b>(&'b mut Vec<u8>);
+pub struct JsonLine<'b>(&'b mut Vec<u8>);
 
-impl<'b> Line<'b> {
+impl<'b> JsonLine<'b> {
     /// An object that begins behind what is in the buffer.
     pub fn begin(buffer: &'b mut Vec<u8>) -> Self {
         buffer.push(b'{');
@@ -221,9 +221,9 @@ fn date(days: u64) -> (u64, u64, u64) {
 mod tests {
     use super::*;
 
-    fn written(write: impl FnOnce(&mut Line<'_>)) -> serde_json::Value {
+    fn written(write: impl FnOnce(&mut JsonLine<'_>)) -> serde_json::Value {
         let mut buffer = Vec::new();
-        let mut line = Line::begin(&mut buffer);
+        let mut line = JsonLine::begin(&mut buffer);
         write(&mut line);
         line.end();
         assert_eq!(buffer.iter().filter(|byte| **byte == b'\n').count(), 1, "one line");

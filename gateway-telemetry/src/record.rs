@@ -17,7 +17,7 @@ use http::HeaderMap;
 use http::Version;
 use http::header::{HeaderName, REFERER, USER_AGENT};
 
-use crate::json::Line;
+use crate::json::JsonLine;
 use crate::otlp::Attributes;
 use crate::redact::{self, Secrets};
 pub use layout::{Layout, Record};
@@ -26,7 +26,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Takes the fields of a record, one by one.
-pub trait Visit {
+pub trait FieldVisitor {
     /// A text; any bytes.
     fn text(&mut self, key: &str, text: impl AsRef<[u8]>);
 
@@ -62,7 +62,7 @@ pub struct Extras {
     pub redact_query: Box<[Box<str>]>,
 }
 
-impl Visit for Line<'_> {
+impl FieldVisitor for JsonLine<'_> {
     fn text(&mut self, key: &str, text: impl AsRef<[u8]>) {
         self.text(key, text);
     }
@@ -94,7 +94,7 @@ impl Visit for Line<'_> {
     }
 }
 
-impl Visit for Attributes<'_, '_, '_> {
+impl FieldVisitor for Attributes<'_, '_, '_> {
     fn text(&mut self, key: &str, text: impl AsRef<[u8]>) {
         self.text(key, text);
     }
@@ -139,7 +139,7 @@ impl<V> Chosen<'_, V> {
     }
 }
 
-impl<V: Visit> Visit for Chosen<'_, V> {
+impl<V: FieldVisitor> FieldVisitor for Chosen<'_, V> {
     fn text(&mut self, key: &str, text: impl AsRef<[u8]>) {
         if self.has(key) {
             self.visit.text(key, text);
@@ -184,7 +184,7 @@ impl<V: Visit> Visit for Chosen<'_, V> {
 }
 
 /// What is said of an exchange.
-pub fn exchange(line: &mut impl Visit, record: &ExchangeRecord<'_>, extras: &Extras) {
+pub fn exchange(line: &mut impl FieldVisitor, record: &ExchangeRecord<'_>, extras: &Extras) {
     let exchange = record.exchange;
     begin(line, "http", record.duration);
     line.text("http.request.method", exchange.method().as_str());
@@ -246,7 +246,7 @@ pub fn exchange(line: &mut impl Visit, record: &ExchangeRecord<'_>, extras: &Ext
 }
 
 /// What is said of a session.
-pub fn session(line: &mut impl Visit, record: &SessionRecord<'_>, extras: &Extras) {
+pub fn session(line: &mut impl FieldVisitor, record: &SessionRecord<'_>, extras: &Extras) {
     begin(line, record.protocol, record.duration);
     line.text("session.end", record.reason);
     line.seconds("session.duration", record.duration);
@@ -280,7 +280,7 @@ pub fn session(line: &mut impl Visit, record: &SessionRecord<'_>, extras: &Extra
     }
 }
 
-fn begin(line: &mut impl Visit, kind: &'static str, lasted: Duration) {
+fn begin(line: &mut impl FieldVisitor, kind: &'static str, lasted: Duration) {
     let now = SystemTime::now();
     // The moment it began, as other parties' logs have it.
     line.time("timestamp", now.checked_sub(lasted).unwrap_or(now));
@@ -288,7 +288,7 @@ fn begin(line: &mut impl Visit, kind: &'static str, lasted: Duration) {
 }
 
 /// The request's target. Of its query, secrets are blanked out; user information in an absolute target is left out.
-fn target(line: &mut impl Visit, exchange: &Exchange, secrets: Secrets<'_>) {
+fn target(line: &mut impl FieldVisitor, exchange: &Exchange, secrets: Secrets<'_>) {
     let uri = exchange.uri();
     line.text("url.scheme", exchange.client.scheme());
     line.text("url.path", uri.path());
@@ -301,7 +301,7 @@ fn target(line: &mut impl Visit, exchange: &Exchange, secrets: Secrets<'_>) {
     }
 }
 
-fn client(line: &mut impl Visit, client: &Client) {
+fn client(line: &mut impl FieldVisitor, client: &Client) {
     line.plain("network.peer.address", client.peer.ip());
     line.number("network.peer.port", u64::from(client.peer.port()));
     if let Some(tls) = &client.tls {
@@ -314,7 +314,7 @@ fn client(line: &mut impl Visit, client: &Client) {
 }
 
 /// Fields that plugins added.
-fn fields(line: &mut impl Visit, fields: &[(&'static str, Field)]) {
+fn fields(line: &mut impl FieldVisitor, fields: &[(&'static str, Field)]) {
     for (name, value) in fields {
         match value {
             Field::Text(text) => line.text(name, &**text),
@@ -326,7 +326,7 @@ fn fields(line: &mut impl Visit, fields: &[(&'static str, Field)]) {
 }
 
 /// The headers that were asked for, without credentials.
-fn asked(line: &mut impl Visit, exchange: &Exchange, extras: &Extras) {
+fn asked(line: &mut impl FieldVisitor, exchange: &Exchange, extras: &Extras) {
     let mut each = |headers: &HeaderMap, wanted: &[(HeaderName, Box<str>)]| {
         for (name, field) in wanted {
             // The referer is among the usual fields.
@@ -342,7 +342,7 @@ fn asked(line: &mut impl Visit, exchange: &Exchange, extras: &Extras) {
 }
 
 /// The few headers that are logged; none that may carry a credential.
-fn headers(line: &mut impl Visit, exchange: &Exchange) {
+fn headers(line: &mut impl FieldVisitor, exchange: &Exchange) {
     let headers = &exchange.request.headers;
     // The id that a plugin gave goes before one that the client sent.
     if let Some(id) = exchange.request_id().or_else(|| headers.get(REQUEST_ID)) {
@@ -362,12 +362,12 @@ fn headers(line: &mut impl Visit, exchange: &Exchange) {
 }
 
 /// Where it is in its trace.
-fn trace(line: &mut impl Visit, context: TraceContext) {
+fn trace(line: &mut impl FieldVisitor, context: TraceContext) {
     line.plain("trace_id", context.trace);
     line.plain("span_id", context.span);
 }
 
-fn proxy(line: &mut impl Visit, route: &ProxyState) {
+fn proxy(line: &mut impl FieldVisitor, route: &ProxyState) {
     line.text("proxy.id", route.proxy.id.as_str());
     line.text("upstream.id", route.proxy.backend.upstream.id.as_str());
     if let Traffic::Http(_) = route.proxy.traffic {

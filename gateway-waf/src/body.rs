@@ -75,7 +75,7 @@ impl Processor {
 
 /// What a body holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ItemKind {
     Argument,
     /// A file: its field's name and its own.
     File,
@@ -88,7 +88,7 @@ pub(crate) enum Kind {
 /// Takes what a reader finds.
 pub(crate) trait Sink {
     /// One value with its name. `false`: there are too many.
-    fn take(&mut self, kind: Kind, name: &[u8], value: &[u8]) -> bool;
+    fn take(&mut self, kind: ItemKind, name: &[u8], value: &[u8]) -> bool;
 
     /// A file of this size was there.
     fn file_size(&mut self, bytes: usize) {
@@ -106,11 +106,11 @@ pub(crate) const TOO_MANY: Unreadable = Unreadable("there are too many arguments
 /// For tests: what was found, as text.
 #[cfg(test)]
 #[derive(Default)]
-pub(crate) struct Collected(pub(crate) Vec<(Kind, String, String)>);
+pub(crate) struct Collected(pub(crate) Vec<(ItemKind, String, String)>);
 
 #[cfg(test)]
 impl Sink for Collected {
-    fn take(&mut self, kind: Kind, name: &[u8], value: &[u8]) -> bool {
+    fn take(&mut self, kind: ItemKind, name: &[u8], value: &[u8]) -> bool {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         self.0.push((kind, text(name), text(value)));
         self.0.len() < 1000

@@ -7,7 +7,7 @@ const MAX_VALUES: usize = 2048;
 /// Longer values are not kept.
 const MAX_BYTES: usize = 256;
 
-struct Known {
+struct CachedVerdict {
     hash: u64,
     value: Box<[u8]>,
     facts: Box<[u64]>,
@@ -19,8 +19,8 @@ struct Known {
 pub(crate) struct Cache {
     /// Which rules the facts are about.
     serial: u64,
-    young: HashTable<Known>,
-    old: HashTable<Known>,
+    young: HashTable<CachedVerdict>,
+    old: HashTable<CachedVerdict>,
     off: bool,
 }
 
@@ -60,7 +60,7 @@ impl Cache {
         if self.young.len() >= MAX_VALUES {
             self.old = std::mem::take(&mut self.young);
         }
-        let known = Known { hash, value: value.into(), facts: facts.into() };
+        let known = CachedVerdict { hash, value: value.into(), facts: facts.into() };
         self.young.insert_unique(hash, known, |it| it.hash);
     }
 }

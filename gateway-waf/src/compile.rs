@@ -13,8 +13,10 @@ use crate::bits;
 use crate::filter::Filter;
 use crate::operator::Operator;
 use crate::pattern::literals::Needs;
-use crate::problem::{Place, Problem, Problems, Severity};
-use crate::rules::{Decision, Flow, Half, Link, Node, Rule, Ruleset, Slots, Summary, Target, Test};
+use crate::problem::{Problem, Problems, RuleLocation, Severity};
+use crate::rules::{
+    Decision, Flow, Node, PhaseRules, Rule, RuleCondition, Ruleset, Summary, Target, Test, TxSlots,
+};
 use crate::transform::Transform;
 use crate::values::Values;
 use crate::variable::Variable;
@@ -55,7 +57,7 @@ pub struct Sources {
 pub(crate) struct Builder<'s> {
     pub(crate) data: &'s HashMap<String, Vec<u8>>,
     pub(crate) nodes: Vec<Node>,
-    pub(crate) slots: Slots,
+    pub(crate) slots: TxSlots,
     pub(crate) problems: Problems,
     /// `@pmFromFile` lists by what they were read from, with their words.
     pub(crate) words: HashMap<String, Vec<Vec<u8>>>,
@@ -72,7 +74,7 @@ pub fn compile(sources: &Sources) -> Result<(Ruleset, Vec<Problem>), Vec<Problem
     let mut builder = Builder {
         data: &sources.data,
         nodes: vec![Node { parent: 0, transform: Transform::Length, triggers: None }],
-        slots: Slots::default(),
+        slots: TxSlots::default(),
         problems,
         words: HashMap::new(),
     };
@@ -158,14 +160,14 @@ fn drop_captures(rules: &mut [Rule]) {
 }
 
 /// Whether what the head asks depends on single values alone, so that what is known of them decides.
-fn asks_values(head: &Link) -> bool {
+fn asks_values(head: &RuleCondition) -> bool {
     let by_value =
         |target: &Target| matches!(target, Target::Values(member) if !member.variable.is_volatile());
     matches!(head.test, Test::Fixed(_)) && !head.targets.is_empty() && head.targets.iter().all(by_value)
 }
 
 /// Builds what finds the rules that a request could match.
-fn finish_half(rules: Vec<Rule>, second: usize, needs: Vec<Needs>) -> Result<Half, String> {
+fn finish_half(rules: Vec<Rule>, second: usize, needs: Vec<Needs>) -> Result<PhaseRules, String> {
     let width = bits::words(rules.len());
     let empty = || vec![0u64; width].into_boxed_slice();
     let (mut always, mut asked, mut filtered, mut plain) = (empty(), empty(), empty(), empty());
@@ -211,11 +213,23 @@ fn finish_half(rules: Vec<Rule>, second: usize, needs: Vec<Needs>) -> Result<Hal
     });
     let filter = Filter::new(&needed, width)?;
     let order = Vec::new();
-    Ok(Half { rules, second, width, filter, always, asked, filtered, lookers, nodes: by_node, order, plain })
+    Ok(PhaseRules {
+        rules,
+        second,
+        width,
+        filter,
+        always,
+        asked,
+        filtered,
+        lookers,
+        nodes: by_node,
+        order,
+        plain,
+    })
 }
 
 /// The transformations that lead to those that heads test; a step has a higher number than the one before it.
-fn set_order(half: &mut Half, nodes: &[Node]) {
+fn set_order(half: &mut PhaseRules, nodes: &[Node]) {
     let mut order = std::collections::BTreeSet::new();
     for (node, _) in &half.nodes {
         let mut node = *node;
@@ -239,7 +253,7 @@ impl Builder<'_> {
         let [mut request, mut response] = halves;
         let active = request.0.len() + response.0.len();
         self.resolve_controls(&mut request.0, &mut response.0, &drafts);
-        let nowhere = Place { file: Arc::from("rules"), line: 0 };
+        let nowhere = RuleLocation { file: Arc::from("rules"), line: 0 };
         if active > MAX_RULES {
             self.problems.error(&nowhere, format!("there are {active} rules; {MAX_RULES} are allowed"));
         }

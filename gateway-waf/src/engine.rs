@@ -7,12 +7,12 @@ mod verdict;
 use std::sync::Arc;
 
 use crate::bits;
-use crate::body::{Kind, Processor, Sink, Unreadable, form, json, multipart, protobuf, text, xml};
+use crate::body::{ItemKind, Processor, Sink, Unreadable, form, json, multipart, protobuf, text, xml};
 use crate::cache::Cache;
 use crate::compile::tail::Exclusion;
 use crate::limits::Limits;
 use crate::request::{RequestHead, ResponseHead};
-use crate::rules::{Allowed, Control, Decision, Half, Member, Ruleset, Selected};
+use crate::rules::{Allowed, Control, Decision, Member, PhaseRules, Ruleset, Selected};
 use crate::seclang::actions::EngineMode;
 use crate::texts::{Fact, TextId, Texts};
 use crate::values::{Intake, Values};
@@ -57,17 +57,17 @@ pub struct Transaction {
     force_body: bool,
     mode: EngineMode,
     excluded: Vec<(Selected, Member)>,
-    outcome: Outcome,
+    outcome: Findings,
     /// Which half's facts the texts have.
     half: usize,
 }
 
 /// What has come of it so far.
 #[derive(Default)]
-struct Outcome {
+struct Findings {
     denied: Option<Denial>,
     allowed: Option<Allowed>,
-    matches: Vec<verdict::Found>,
+    matches: Vec<verdict::KeptMatch>,
     matched_rules: u32,
     body_error: Option<&'static str>,
     over_budget: bool,
@@ -96,7 +96,7 @@ impl Transaction {
             force_body: false,
             mode: EngineMode::On,
             excluded: Vec::new(),
-            outcome: Outcome::default(),
+            outcome: Findings::default(),
             half: 0,
         }
     }
@@ -185,7 +185,7 @@ impl Transaction {
         };
         if read.is_err() {
             // What was not understood is looked at as one argument, besides what was.
-            values.body_sink(texts, intake).take(Kind::Argument, b"", body);
+            values.body_sink(texts, intake).take(ItemKind::Argument, b"", body);
         }
         values.body_taken(texts, limit);
         if let Err(Unreadable(why)) = read {
@@ -208,7 +208,7 @@ impl Transaction {
         let mut sink = values.body_sink(texts, intake);
         // What is beyond the limit is counted by the sink; what was not understood is looked at as one argument, too.
         if text::read(payload, depth, &mut sink).is_err() {
-            sink.take(Kind::Argument, b"message", payload);
+            sink.take(ItemKind::Argument, b"message", payload);
         }
         self.phase(0, true);
     }
@@ -220,7 +220,7 @@ impl Transaction {
         let mut sink = values.body_sink(texts, intake);
         // What is beyond the limit is counted by the sink; what was not understood is looked at as one argument, too.
         if protobuf::read(payload, depth, &mut sink).is_err() {
-            sink.take(Kind::Argument, b"grpc", payload);
+            sink.take(ItemKind::Argument, b"grpc", payload);
         }
         self.phase(0, true);
     }
@@ -308,7 +308,7 @@ impl Transaction {
     }
 
     /// Finds the rules that could match any of the values.
-    fn gather(&mut self, ruleset: &Ruleset, half: &Half, which: usize) {
+    fn gather(&mut self, ruleset: &Ruleset, half: &PhaseRules, which: usize) {
         let Buffers { run, values, texts, caches, .. } = &mut self.buffers;
         run.clear();
         run.extend_from_slice(&half.always);
@@ -353,7 +353,7 @@ impl Transaction {
 }
 
 /// Adds the rules about a variable that could match this value and are not known not to.
-fn add_open(run: &mut [u64], texts: &Texts, text: TextId, half: &Half, lookers: &[u64]) {
+fn add_open(run: &mut [u64], texts: &Texts, text: TextId, half: &PhaseRules, lookers: &[u64]) {
     let width = half.width;
     let candidates = texts.fact(text, Fact::Candidate, width);
     let (asked, matched) = (texts.fact(text, Fact::Asked, width), texts.fact(text, Fact::Matched, width));

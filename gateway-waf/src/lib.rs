@@ -52,7 +52,7 @@ pub use compile::tail::{Exclusion, ExclusionSpec};
 pub use compile::{MAX_RULES, RuleFile, Sources, compile};
 pub use engine::{Buffers, Denial, Match, Report, Transaction};
 pub use limits::Limits;
-pub use problem::{Place, Problem, Severity};
+pub use problem::{Problem, RuleLocation, Severity};
 pub use request::{RequestHead, ResponseHead};
 pub use rules::{Ruleset, Summary};
 pub use seclang::range as id_range;

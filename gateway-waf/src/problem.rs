@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 /// Where something stands in the rule files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct RuleLocation {
     /// The file's name.
     pub file: Arc<str>,
     /// The line, beginning at 1.
     pub line: u32,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for RuleLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)
     }
@@ -31,7 +31,7 @@ pub enum Severity {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// Where it is.
-    pub place: Place,
+    pub place: RuleLocation,
     /// How much it matters.
     pub severity: Severity,
     /// What is wrong, and what would be right where that is known.
@@ -53,11 +53,11 @@ impl fmt::Display for Problem {
 pub(crate) struct Problems(pub(crate) Vec<Problem>);
 
 impl Problems {
-    pub(crate) fn error(&mut self, place: &Place, message: impl Into<String>) {
+    pub(crate) fn error(&mut self, place: &RuleLocation, message: impl Into<String>) {
         self.0.push(Problem { place: place.clone(), severity: Severity::Error, message: message.into() });
     }
 
-    pub(crate) fn note(&mut self, place: &Place, message: impl Into<String>) {
+    pub(crate) fn note(&mut self, place: &RuleLocation, message: impl Into<String>) {
         self.0.push(Problem { place: place.clone(), severity: Severity::Note, message: message.into() });
     }
 }

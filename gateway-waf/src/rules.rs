@@ -9,16 +9,16 @@ use crate::body::Processor;
 use crate::bytes::ByteSet;
 use crate::filter::Filter;
 use crate::operator::{Comparison, Operator};
-use crate::problem::Place;
-use crate::seclang::actions::{Change, EngineMode};
+use crate::problem::RuleLocation;
+use crate::seclang::actions::{EngineMode, VariableChange};
 use crate::transform::Transform;
 use crate::variable::Variable;
 
 /// A rule with the rules chained to it.
 pub(crate) struct Rule {
     pub(crate) id: u64,
-    pub(crate) place: Place,
-    pub(crate) links: Vec<Link>,
+    pub(crate) place: RuleLocation,
+    pub(crate) links: Vec<RuleCondition>,
     pub(crate) flow: Flow,
     pub(crate) meta: Meta,
 }
@@ -56,7 +56,7 @@ pub(crate) struct Meta {
 }
 
 /// One condition of a rule.
-pub(crate) struct Link {
+pub(crate) struct RuleCondition {
     pub(crate) targets: Vec<Target>,
     pub(crate) excluded: Vec<Member>,
     pub(crate) test: Test,
@@ -72,7 +72,7 @@ pub(crate) struct Link {
     pub(crate) controls: Vec<Control>,
 }
 
-impl Link {
+impl RuleCondition {
     /// Whether it reads one of these slots, other than by what it captures itself.
     pub(crate) fn reads(&self, slots: &std::ops::Range<usize>) -> bool {
         let by_target = self.targets.iter().any(|target| match target {
@@ -96,7 +96,7 @@ impl Link {
 impl Text {
     /// Whether one of these slots is in it.
     pub(crate) fn reads(&self, slots: &std::ops::Range<usize>) -> bool {
-        self.0.iter().any(|piece| matches!(piece, Piece::Slot(slot) if slots.contains(slot)))
+        self.0.iter().any(|piece| matches!(piece, TextPiece::Slot(slot) if slots.contains(slot)))
     }
 }
 
@@ -149,10 +149,10 @@ pub(crate) enum TxKey {
 
 /// A text with macros, ready to be put together.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Text(pub(crate) Vec<Piece>);
+pub(crate) struct Text(pub(crate) Vec<TextPiece>);
 
 #[derive(Debug, Clone)]
-pub(crate) enum Piece {
+pub(crate) enum TextPiece {
     Bytes(Box<[u8]>),
     Slot(usize),
     Of(Variable, Option<Box<[u8]>>),
@@ -161,7 +161,7 @@ pub(crate) enum Piece {
 /// `setvar`.
 pub(crate) struct Set {
     pub(crate) name: Name,
-    pub(crate) change: Change,
+    pub(crate) change: VariableChange,
     pub(crate) value: Text,
     /// The number that `value` is, where it is a constant.
     pub(crate) number: Option<i64>,
@@ -196,7 +196,7 @@ pub(crate) struct Node {
 }
 
 /// The rules of the request's phases, or of the response's.
-pub(crate) struct Half {
+pub(crate) struct PhaseRules {
     pub(crate) rules: Vec<Rule>,
     /// Where the second of its phases begins.
     pub(crate) second: usize,
@@ -221,13 +221,13 @@ pub(crate) struct Half {
 
 /// The names of TX that rules mention, and what they begin with.
 #[derive(Default)]
-pub(crate) struct Slots {
+pub(crate) struct TxSlots {
     pub(crate) names: Vec<Box<[u8]>>,
     pub(crate) by_name: HashMap<Box<[u8]>, usize, foldhash::fast::FixedState>,
     pub(crate) initial: Vec<Option<Box<[u8]>>>,
 }
 
-impl Slots {
+impl TxSlots {
     /// The slot of this name, a new one where it has none.
     pub(crate) fn of(&mut self, name: &str) -> usize {
         if let Some(slot) = self.by_name.get(name.as_bytes()) {
@@ -243,9 +243,9 @@ impl Slots {
 
 /// Compiled rules, to be shared.
 pub struct Ruleset {
-    pub(crate) halves: [Half; 2],
+    pub(crate) halves: [PhaseRules; 2],
     pub(crate) nodes: Vec<Node>,
-    pub(crate) slots: Slots,
+    pub(crate) slots: TxSlots,
     /// The slots that hold anomaly scores.
     pub(crate) scores: Vec<usize>,
     pub(crate) summary: Summary,

@@ -1,4 +1,4 @@
-//! Rule files to a syntax tree. Nothing is judged here but the syntax; [`compile`](crate::compile) says what can be used.
+//! Rule files to a syntax tree. Nothing is judged here but the syntax; [`compile`](mod@crate::compile) says what can be used.
 
 pub(crate) mod actions;
 pub(crate) mod lines;
@@ -7,7 +7,7 @@ pub(crate) mod targets;
 
 use std::sync::Arc;
 
-use crate::problem::{Place, Problems};
+use crate::problem::{Problems, RuleLocation};
 use actions::Actions;
 use targets::TargetSource;
 
@@ -16,19 +16,19 @@ use targets::TargetSource;
 pub(crate) enum Directive {
     Rule(RuleSource),
     Marker(String),
-    DefaultAction(Place, Actions),
+    DefaultAction(RuleLocation, Actions),
     RemoveById(Vec<(u64, u64)>),
     RemoveByTag(String),
     RemoveByMsg(String),
     UpdateTargetById(Vec<(u64, u64)>, Vec<TargetSource>),
-    UpdateTargetByTag(Place, String, Vec<TargetSource>),
-    UpdateActionById(Place, Vec<(u64, u64)>, Actions),
+    UpdateTargetByTag(RuleLocation, String, Vec<TargetSource>),
+    UpdateActionById(RuleLocation, Vec<(u64, u64)>, Actions),
 }
 
 /// `SecRule`, or `SecAction` where it has no targets.
 #[derive(Debug, Clone)]
 pub(crate) struct RuleSource {
-    pub(crate) place: Place,
+    pub(crate) place: RuleLocation,
     pub(crate) targets: Vec<TargetSource>,
     pub(crate) operator: OperatorSource,
     pub(crate) actions: Actions,
@@ -92,7 +92,7 @@ pub(crate) fn parse(name: &str, text: &str, problems: &mut Problems) -> Vec<Dire
     let file: Arc<str> = Arc::from(name);
     let mut found = Vec::new();
     for line in lines::logical(text) {
-        let place = Place { file: file.clone(), line: line.number };
+        let place = RuleLocation { file: file.clone(), line: line.number };
         let words = match lines::words(&line.text) {
             Ok(words) => words,
             Err(message) => {
@@ -108,7 +108,12 @@ pub(crate) fn parse(name: &str, text: &str, problems: &mut Problems) -> Vec<Dire
     found
 }
 
-fn directive(place: &Place, name: &str, words: &[String], problems: &mut Problems) -> Option<Directive> {
+fn directive(
+    place: &RuleLocation,
+    name: &str,
+    words: &[String],
+    problems: &mut Problems,
+) -> Option<Directive> {
     let lower = name.to_ascii_lowercase();
     let needs = |count: usize, problems: &mut Problems| {
         if words.len() < count {
@@ -169,7 +174,7 @@ fn directive(place: &Place, name: &str, words: &[String], problems: &mut Problem
     }
 }
 
-fn rule(place: &Place, words: &[String], problems: &mut Problems) -> Option<RuleSource> {
+fn rule(place: &RuleLocation, words: &[String], problems: &mut Problems) -> Option<RuleSource> {
     let targets = parse_targets(place, words.first()?, problems)?;
     let operator = operator(words.get(1)?);
     let actions = match words.get(2) {
@@ -200,7 +205,7 @@ fn operator(text: &str) -> OperatorSource {
     }
 }
 
-fn parse_targets(place: &Place, text: &str, problems: &mut Problems) -> Option<Vec<TargetSource>> {
+fn parse_targets(place: &RuleLocation, text: &str, problems: &mut Problems) -> Option<Vec<TargetSource>> {
     match targets::parse(text) {
         Ok(targets) => Some(targets),
         Err(message) => {
@@ -210,7 +215,7 @@ fn parse_targets(place: &Place, text: &str, problems: &mut Problems) -> Option<V
     }
 }
 
-fn parse_actions(place: &Place, text: &str, problems: &mut Problems) -> Option<Actions> {
+fn parse_actions(place: &RuleLocation, text: &str, problems: &mut Problems) -> Option<Actions> {
     match actions::parse(text) {
         Ok(actions) => Some(actions),
         Err(messages) => {
@@ -222,7 +227,7 @@ fn parse_actions(place: &Place, text: &str, problems: &mut Problems) -> Option<A
     }
 }
 
-fn ranges(place: &Place, words: &[String], problems: &mut Problems) -> Option<Vec<(u64, u64)>> {
+fn ranges(place: &RuleLocation, words: &[String], problems: &mut Problems) -> Option<Vec<(u64, u64)>> {
     let mut found = Vec::new();
     for word in words.iter().flat_map(|word| word.split([' ', ','])).filter(|word| !word.is_empty()) {
         match range(word) {

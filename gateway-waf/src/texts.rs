@@ -9,7 +9,7 @@ use hashbrown::HashTable;
 use crate::bits;
 use crate::bytes::ByteSet;
 use crate::cache::Cache;
-use crate::rules::{Half, Node};
+use crate::rules::{Node, PhaseRules};
 
 /// One seed for the process, which nobody outside knows.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::default);
@@ -21,7 +21,7 @@ const UNKNOWN: u32 = u32::MAX;
 pub(crate) type TextId = u32;
 
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct DistinctText {
     start: u32,
     length: u32,
     hash: u64,
@@ -40,7 +40,7 @@ struct Entry {
 #[derive(Default)]
 pub(crate) struct Texts {
     arena: Vec<u8>,
-    entries: Vec<Entry>,
+    entries: Vec<DistinctText>,
     index: HashTable<TextId>,
     /// For each value with facts: rules that could match, rules that were asked, and of these those that matched.
     facts: Vec<u64>,
@@ -106,7 +106,7 @@ impl Texts {
         let Ok(length) = u32::try_from(text.len()) else { return 0 };
         let id = self.entries.len() as TextId;
         self.arena.extend_from_slice(text);
-        self.entries.push(Entry {
+        self.entries.push(DistinctText {
             start,
             length,
             hash,
@@ -164,7 +164,7 @@ impl Texts {
     }
 
     /// Makes sure that it is known which rules the value could match.
-    pub(crate) fn prepare(&mut self, id: TextId, half: &Half, nodes: &[Node], cache: &mut Cache) {
+    pub(crate) fn prepare(&mut self, id: TextId, half: &PhaseRules, nodes: &[Node], cache: &mut Cache) {
         let width = half.width;
         let from = self.facts.len();
         match self.entries.get_mut(id as usize) {
@@ -191,7 +191,7 @@ impl Texts {
     }
 
     /// Applies every transformation that the heads of rules need; where the results are.
-    fn fill(&mut self, id: TextId, half: &Half, nodes: &[Node]) -> usize {
+    fn fill(&mut self, id: TextId, half: &PhaseRules, nodes: &[Node]) -> usize {
         let from = match self.entries[id as usize].variants {
             UNKNOWN => {
                 let from = self.variants.len();
@@ -217,7 +217,7 @@ impl Texts {
     }
 
     /// Where the rules are whose needs the value meets; read once for each value.
-    fn scan(&mut self, id: TextId, half: &Half) -> usize {
+    fn scan(&mut self, id: TextId, half: &PhaseRules) -> usize {
         let Some(mut entry) = self.entries.get(id as usize).copied() else { return 0 };
         if entry.scan == UNKNOWN
             && let Some(alike) = self.entries.get(entry.alike as usize).copied()
@@ -277,7 +277,7 @@ impl Texts {
     }
 }
 
-fn slice<'a>(arena: &'a [u8], entry: &Entry) -> &'a [u8] {
+fn slice<'a>(arena: &'a [u8], entry: &DistinctText) -> &'a [u8] {
     let from = entry.start as usize;
     arena.get(from..from + entry.length as usize).unwrap_or_default()
 }

@@ -48,7 +48,7 @@ enum Command {
 
 /// All rows could be quoted, or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum ExitStatus {
     Valid,
     Void,
 }
@@ -62,8 +62,8 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     machine::raise_open_files();
     match dispatch(cli.command) {
-        Ok(Ending::Valid) => ExitCode::SUCCESS,
-        Ok(Ending::Void) => ExitCode::from(EXIT_VOID),
+        Ok(ExitStatus::Valid) => ExitCode::SUCCESS,
+        Ok(ExitStatus::Void) => ExitCode::from(EXIT_VOID),
         Err(error) => {
             // Nobody is left to tell if standard error is closed.
             writeln!(std::io::stderr(), "proto_bench: {error}").ok();
@@ -72,7 +72,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn dispatch(command: Command) -> Result<Ending, CommandError> {
+fn dispatch(command: Command) -> Result<ExitStatus, CommandError> {
     match command {
         Command::Run(args) => command::run::run(args),
         Command::Backend(args) => command::backend::run(&args),

@@ -25,19 +25,19 @@ pub trait Driver: Sized + 'static {
     type Lane: Lane;
 
     /// Opens one connection and returns its lanes, as many as the plan has streams a connection.
-    fn connect(&self) -> impl Future<Output = Result<Opened<Self::Lane>, Fault>>;
+    fn connect(&self) -> impl Future<Output = Result<NewConnection<Self::Lane>, Fault>>;
 }
 
 /// Implemented by one place for a request in flight. The engine calls `round_trip` again and again, never twice at
 /// once.
 pub trait Lane: 'static {
     /// Sends one request that carries the stamp and verifies the whole answer.
-    fn round_trip(&mut self, stamp: Stamp) -> impl Future<Output = Result<Answer, Fault>>;
+    fn round_trip(&mut self, stamp: Stamp) -> impl Future<Output = Result<VerifiedAnswer, Fault>>;
 }
 
 /// A freshly opened connection.
 #[derive(Debug)]
-pub struct Opened<L> {
+pub struct NewConnection<L> {
     pub lanes: Vec<L>,
     /// What the handshake agreed on, such as `TLSv1_3 TLS13_AES_256_GCM_SHA384`.
     pub negotiated: Option<String>,
@@ -45,7 +45,7 @@ pub struct Opened<L> {
 
 /// A verified answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Answer {
+pub struct VerifiedAnswer {
     /// The HTTP status; 0 where the protocol has none.
     pub status: u16,
     /// Bytes of the answer's body or message.
@@ -56,7 +56,7 @@ pub struct Answer {
     pub last: bool,
 }
 
-impl Answer {
+impl VerifiedAnswer {
     /// An answer of a protocol without statuses.
     #[must_use]
     pub fn message(body: usize) -> Self {

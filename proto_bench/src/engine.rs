@@ -20,7 +20,7 @@ mod world;
 
 /// Everything a round has to say, before it is judged.
 #[derive(Debug, Clone)]
-pub struct Outcome {
+pub struct RoundOutcome {
     pub tally: Tally,
     pub window: Duration,
     /// CPU time and memory of the watched processes within the window.
@@ -62,7 +62,7 @@ pub enum Progress {
 
 /// What the threads of a round share. Counters of each thread stand apart and are written by that thread alone.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedCounters {
     /// Connections that were opened or given up.
     pub(crate) settled: AtomicU64,
     pub(crate) window: watch::Receiver<Option<Window>>,
@@ -119,7 +119,7 @@ pub type MakeDriver<D> = dyn Fn(&Rc<Plan>) -> Result<D, Fault> + Send + Sync;
 /// # Errors
 /// No runtime or thread could be made, or the plan cannot work at all. A server that fails is no error here: it
 /// shows in the outcome's faults.
-pub fn run(plan: &Plan, watched: &[Watched], tell: &mut dyn FnMut(Progress)) -> Result<Outcome, Fault> {
+pub fn run(plan: &Plan, watched: &[Watched], tell: &mut dyn FnMut(Progress)) -> Result<RoundOutcome, Fault> {
     run_in(plan, Surroundings { watched, tell, stop: None })
 }
 
@@ -127,7 +127,7 @@ pub fn run(plan: &Plan, watched: &[Watched], tell: &mut dyn FnMut(Progress)) -> 
 ///
 /// # Errors
 /// As for [`run`].
-pub fn run_in(plan: &Plan, around: Surroundings<'_>) -> Result<Outcome, Fault> {
+pub fn run_in(plan: &Plan, around: Surroundings<'_>) -> Result<RoundOutcome, Fault> {
     match plan.target.protocol {
         Protocol::Http1 => run_driver(plan, around, Arc::new(driver::h1::H1::new)),
         Protocol::Http2 => run_driver(plan, around, Arc::new(driver::h2::H2::new)),
@@ -148,11 +148,11 @@ pub fn run_driver<D: Driver>(
     plan: &Plan,
     around: Surroundings<'_>,
     make: Arc<MakeDriver<D>>,
-) -> Result<Outcome, Fault> {
+) -> Result<RoundOutcome, Fault> {
     let Surroundings { watched, tell, stop } = around;
     let threads = plan.threads.clamp(1, plan.load.connections.max(1) as usize);
     let (open_window, window) = watch::channel(None);
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(SharedCounters {
         settled: AtomicU64::new(0),
         window,
         completed: (0..threads).map(|_| AtomicU64::new(0)).collect(),
@@ -168,7 +168,7 @@ pub fn run_driver<D: Driver>(
     for worker in workers {
         tally.add(&worker.join().map_err(|_| Fault::protocol("a generator thread panicked"))??);
     }
-    Ok(Outcome { tally, ..sampled })
+    Ok(RoundOutcome { tally, ..sampled })
 }
 
 type Worker = JoinHandle<Result<Tally, Fault>>;
@@ -176,7 +176,7 @@ type Worker = JoinHandle<Result<Tally, Fault>>;
 fn spawn_workers<D: Driver>(
     plan: &Plan,
     threads: usize,
-    shared: &Arc<Shared>,
+    shared: &Arc<SharedCounters>,
     make: &Arc<MakeDriver<D>>,
 ) -> Result<Vec<Worker>, Fault> {
     let total = plan.load.connections as usize;
@@ -193,7 +193,7 @@ fn spawn_workers<D: Driver>(
         .collect()
 }
 
-fn wait_connected(plan: &Plan, shared: &Shared, workers: &[Worker], tell: &mut dyn FnMut(Progress)) {
+fn wait_connected(plan: &Plan, shared: &SharedCounters, workers: &[Worker], tell: &mut dyn FnMut(Progress)) {
     let of = u64::from(plan.load.connections);
     // Connecting ends by itself at its own limit; the margin is for the last handshakes.
     let deadline = Instant::now() + plan.timing.connect + Duration::from_secs(1);
@@ -214,7 +214,12 @@ struct Sampler<'a> {
     peaks: Vec<u64>,
 }
 
-fn sample(window: Window, watched: &[Watched], shared: &Shared, tell: &mut dyn FnMut(Progress)) -> Outcome {
+fn sample(
+    window: Window,
+    watched: &[Watched],
+    shared: &SharedCounters,
+    tell: &mut dyn FnMut(Progress),
+) -> RoundOutcome {
     let of = window.length();
     while let Some(left) = left_until(window.from) {
         tell(Progress::WarmingUp { left });
@@ -238,7 +243,7 @@ fn sample(window: Window, watched: &[Watched], shared: &Shared, tell: &mut dyn F
     let ended = shared.stop.at.get().copied().unwrap_or(window.until).min(window.until);
     let length = ended.saturating_duration_since(window.from).max(Duration::from_millis(1));
     let (own, machine) = (process::own_usage(), process::machine_time());
-    Outcome {
+    RoundOutcome {
         tally: Tally::default(),
         window: length,
         watched: sampler.end(),
@@ -260,7 +265,7 @@ fn sample(window: Window, watched: &[Watched], shared: &Shared, tell: &mut dyn F
 }
 
 /// Sleeps, but not past the early end of a window that can have one.
-fn nap(time: Duration, shared: &Shared) {
+fn nap(time: Duration, shared: &SharedCounters) {
     if !shared.stoppable {
         return thread::sleep(time);
     }

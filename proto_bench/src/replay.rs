@@ -127,7 +127,7 @@ pub struct Row {
     pub send: Option<String>,
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
-    pub answer: Answer,
+    pub answer: ReplayAnswer,
     /// What we do otherwise than the published test, and why.
     #[serde(default)]
     pub differs: Option<String>,
@@ -141,7 +141,7 @@ pub struct Row {
 /// What every answer must be.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Answer {
+pub struct ReplayAnswer {
     #[serde(default = "ok")]
     pub status: u16,
     /// Another status that is right as well.

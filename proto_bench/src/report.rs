@@ -10,4 +10,4 @@ pub mod published;
 pub mod summary;
 pub mod terminal;
 
-pub use model::{Document, Kind, Round, Row};
+pub use model::{Document, ReportKind, Round, Row};

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::driver::Fault;
-use crate::engine::{self, Outcome, Stop, Surroundings};
+use crate::engine::{self, RoundOutcome, Stop, Surroundings};
 use crate::measure::Watched;
 use crate::plan::{ExpectBody, Load, Method, Pace, Plan, Protocol, Target};
 use crate::report::Round;
@@ -106,7 +106,7 @@ fn write_under_load(
     options: &Options,
     numbers: std::ops::Range<u64>,
     watched: &[Watched],
-) -> Result<(writer::Written, Option<Round>), ScaleError> {
+) -> Result<(writer::BatchOutcome, Option<Round>), ScaleError> {
     if numbers.start == 0 {
         return Ok((writer::write(options, numbers)?, None));
     }
@@ -139,7 +139,7 @@ fn load_while_writing(
     watched: &[Watched],
     stop: &Arc<Stop>,
     begun: &AtomicBool,
-) -> Result<(Plan, Outcome), ScaleError> {
+) -> Result<(Plan, RoundOutcome), ScaleError> {
     let plan = plan(options, Duration::ZERO, LONGEST_WRITE);
     let mut tell = |progress| {
         if matches!(progress, engine::Progress::Running { .. }) {
@@ -157,7 +157,7 @@ fn load(
     warm_up: Duration,
     duration: Duration,
     watched: &[Watched],
-) -> Result<(Plan, Outcome), ScaleError> {
+) -> Result<(Plan, RoundOutcome), ScaleError> {
     let plan = plan(options, warm_up, duration);
     let around = Surroundings { watched, tell: &mut |_| {}, stop: None };
     let outcome = engine::run_driver(&plan, around, Arc::new(walker::maker(options, present)))?;

@@ -30,10 +30,10 @@ pub(crate) enum Zone {
 /// A name server at an address of its own, on port 53: that is where a resolver's configuration can send it.
 pub(crate) struct Names {
     at: Ipv4Addr,
-    state: Arc<State>,
+    state: Arc<NameServerState>,
 }
 
-struct State {
+struct NameServerState {
     zone: AtomicU8,
     /// What it says the target's address is.
     address: AtomicU32,
@@ -54,7 +54,7 @@ impl Names {
         mount.args(["-m", "mount", "--bind"]).arg(folder.join("resolv.conf")).arg("/etc/resolv.conf");
         mount.stderr(Stdio::null()).status().ok().filter(std::process::ExitStatus::success)?;
         let address = AtomicU32::new(Ipv4Addr::LOCALHOST.to_bits());
-        let state = Arc::new(State { zone: AtomicU8::new(Zone::Good as u8), address });
+        let state = Arc::new(NameServerState { zone: AtomicU8::new(Zone::Good as u8), address });
         let shared = Arc::downgrade(&state);
         socket.set_read_timeout(Some(Duration::from_millis(200))).ok()?;
         thread::spawn(move || {
@@ -86,7 +86,7 @@ impl Names {
     }
 }
 
-impl State {
+impl NameServerState {
     fn answer(&self, query: &[u8]) -> Option<Vec<u8>> {
         let zone = self.zone.load(Ordering::Relaxed);
         let is = |wanted: Zone| zone == wanted as u8;

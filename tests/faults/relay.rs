@@ -22,10 +22,10 @@ pub(crate) enum Line {
 /// A relay in front of a server.
 pub(crate) struct Relay {
     pub(crate) at: SocketAddr,
-    state: Arc<State>,
+    state: Arc<RelayState>,
 }
 
-struct State {
+struct RelayState {
     line: AtomicU8,
     /// Raised to close every connection there is.
     cut: AtomicU64,
@@ -35,7 +35,7 @@ impl Relay {
     pub(crate) fn start(to: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
-        let state = Arc::new(State { line: AtomicU8::new(Line::Good as u8), cut: AtomicU64::new(0) });
+        let state = Arc::new(RelayState { line: AtomicU8::new(Line::Good as u8), cut: AtomicU64::new(0) });
         let shared = state.clone();
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
@@ -64,7 +64,7 @@ impl Relay {
     }
 }
 
-impl State {
+impl RelayState {
     fn is(&self, line: Line) -> bool {
         self.line.load(Ordering::Relaxed) == line as u8
     }

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::support::edge::Edge;
-use crate::support::talk::{Ask, Client, Kind, Origin, Served, Will};
+use crate::support::talk::{Ask, Client, Origin, Served, Will, WireProtocol};
 use crate::support::wire::Port;
 use crate::support::{h3, soon};
 
@@ -98,7 +98,7 @@ enum Asked {
 
 impl Stand {
     async fn new(protocol: Protocol) -> Self {
-        let kind = if protocol == Grpc { Kind::H2 } else { Kind::H1 };
+        let kind = if protocol == Grpc { WireProtocol::H2 } else { WireProtocol::H1 };
         let (target, backend) = Origin::listen(kind).await;
         let port = Port::listen(None).await;
         let asked_at = port.address.port();
@@ -124,7 +124,7 @@ impl Stand {
             _ => &[],
         };
         let headers = &[headers, more].concat();
-        let kind = if matches!(self.protocol, Http2 | Grpc) { Kind::H2 } else { Kind::H1 };
+        let kind = if matches!(self.protocol, Http2 | Grpc) { WireProtocol::H2 } else { WireProtocol::H1 };
         if self.protocol != Http3 {
             return Asked::Stream(
                 Client::ask(&self.edge, kind, Ask { method, path: "/x", headers, body }).await,

@@ -6,7 +6,7 @@ use http::Method;
 use crate::support::edge::Edge;
 use crate::support::h2 as two;
 use crate::support::standing::Standing;
-use crate::support::talk::{Ask, Client, Kind, Will};
+use crate::support::talk::{Ask, Client, Will, WireProtocol};
 use crate::support::wire::Port;
 
 /// One request, as a line of `curl` says it.
@@ -113,7 +113,7 @@ async fn holds(name: &str, example: &str, origin: &Standing, grpc: u16) {
         let fields: Vec<(&str, &str)> = line.fields.iter().map(|(name, value)| (&**name, &**value)).collect();
         let body = if line.body.is_empty() { Will::Nothing } else { Will::Length(line.body.len()) };
         let ask = Ask { method: line.method.clone(), path: &line.path, headers: &fields, body };
-        let mut client = Client::ask(&edge, Kind::H1, ask).await;
+        let mut client = Client::ask(&edge, WireProtocol::H1, ask).await;
         if !line.body.is_empty() && client.send(line.body.as_bytes()).await.is_ok() {
             drop(client.finish(&[]).await);
         }

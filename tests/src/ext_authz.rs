@@ -12,7 +12,7 @@ use crate::support::h2::{Stream, data, origin, send};
 use crate::support::soon;
 use crate::support::standing::Standing;
 use crate::support::stream::free_port;
-use crate::support::talk::{Ask, Client, Got, Kind, Will};
+use crate::support::talk::{Ask, Client, Got, Will, WireProtocol};
 use crate::support::wire::Port;
 
 // As much of the published messages as these tests need.
@@ -143,7 +143,7 @@ fn spec(origin: &Standing, port: u16, more: &str) -> String {
     )
 }
 
-async fn ask(edge: &Edge, kind: Kind, pass: &str) -> (Got, String) {
+async fn ask(edge: &Edge, kind: WireProtocol, pass: &str) -> (Got, String) {
     let headers = [("x-pass", pass), ("x-user", "forged")];
     let ask = Ask { method: Method::POST, path: "/shop?x=1", headers: &headers, body: Will::Length(3) };
     let mut client = Client::ask(edge, kind, ask).await;
@@ -159,7 +159,7 @@ async fn a_server_over_grpc_decides() {
     let target = Standing::start("o").await;
     let (port, mut asked) = server().await;
     let edge = Edge::start(&spec(&target, port, ", send_body: true"));
-    for kind in [Kind::H1, Kind::H2, Kind::H1Tls] {
+    for kind in [WireProtocol::H1, WireProtocol::H2, WireProtocol::H1Tls] {
         let (got, body) = ask(&edge, kind, "yes").await;
         assert_eq!(got.status, 200, "{kind:?} {body}");
         assert!(body.contains("x-user: ann\n") && !body.contains("forged"), "{kind:?} {body}");
@@ -182,12 +182,12 @@ async fn a_server_that_is_away_lets_nothing_pass_unless_it_may() {
     let port = free_port();
     for (more, status) in [("", 503), (", failure_mode_allow: true", 200)] {
         let edge = Edge::start(&spec(&target, port, more));
-        assert_eq!(ask(&edge, Kind::H1, "yes").await.0.status, status, "{more}");
+        assert_eq!(ask(&edge, WireProtocol::H1, "yes").await.0.status, status, "{more}");
     }
     // A server that takes connections and says nothing.
     let silent = Port::listen(None).await;
     let edge = Edge::start(&spec(&target, silent.address.port(), ", timeout_ms: 50ms"));
-    assert_eq!(ask(&edge, Kind::H1, "yes").await.0.status, 503);
+    assert_eq!(ask(&edge, WireProtocol::H1, "yes").await.0.status, 503);
     assert_eq!(target.served(), 1);
 }
 

@@ -11,11 +11,11 @@ use crate::support::edge::Edge;
 use crate::support::h2::{Stream, data, map, origin, send};
 use crate::support::soon;
 use crate::support::stream::{at, free_port};
-use crate::support::talk::Kind;
+use crate::support::talk::WireProtocol;
 use crate::support::wire::{Port, connect};
 
 /// Both ways of carrying it.
-const KINDS: [Kind; 2] = [Kind::H2, Kind::H2Tls];
+const KINDS: [WireProtocol; 2] = [WireProtocol::H2, WireProtocol::H2Tls];
 
 /// A gateway in front of a scripted server, both spoken to in the same way.
 struct Stand {
@@ -25,12 +25,12 @@ struct Stand {
 }
 
 impl Stand {
-    async fn new(kind: Kind, fields: &str) -> Self {
+    async fn new(kind: WireProtocol, fields: &str) -> Self {
         Self::with("", kind, fields).await
     }
 
     /// With these settings.
-    async fn with(settings: &str, kind: Kind, fields: &str) -> Self {
+    async fn with(settings: &str, kind: WireProtocol, fields: &str) -> Self {
         let port = Port::listen(kind.is_tls().then_some(&["h2"][..])).await;
         let backend = kind.backend(port.address);
         let spec = format!(
@@ -52,7 +52,7 @@ impl Stand {
     }
 }
 
-async fn client(edge: &Edge, kind: Kind) -> SendRequest<Bytes> {
+async fn client(edge: &Edge, kind: WireProtocol) -> SendRequest<Bytes> {
     let io = match kind.is_tls() {
         true => connect(edge.https(), Some(&["h2"])).await,
         false => connect(edge.http(), None).await,
@@ -181,7 +181,7 @@ async fn messages_stream_both_ways_at_once() {
 #[tokio::test]
 async fn a_stream_lasts_while_one_side_speaks() {
     let settings = "  client_timeouts: {body_ms: 2000}";
-    let mut stand = Stand::with(settings, Kind::H2, ", backend_read_timeout_ms: 2000").await;
+    let mut stand = Stand::with(settings, WireProtocol::H2, ", backend_read_timeout_ms: 2000").await;
     let (answer, mut up) = stand.call("Watch", &[]).await;
     let (request, mut respond) = stand.serve().await;
     let mut down = respond.send_response(ok(), false).unwrap();
@@ -293,7 +293,7 @@ async fn a_deadline_is_kept() {
 /// Whoever is turned away at the gateway's limits is told so in gRPC as well.
 #[tokio::test]
 async fn a_gateway_at_its_limits_speaks_grpc() {
-    let mut stand = Stand::with("  limits: {max_requests: 1}", Kind::H2, "").await;
+    let mut stand = Stand::with("  limits: {max_requests: 1}", WireProtocol::H2, "").await;
     let (_held, _up) = stand.call("Held", &[]).await;
     let _serving = stand.serve().await;
     let (answer, _) = stand.call("Refused", &[]).await;
@@ -303,7 +303,7 @@ async fn a_gateway_at_its_limits_speaks_grpc() {
 #[tokio::test]
 async fn refusals_speak_grpc() {
     for kind in KINDS {
-        let backend = Kind::H2.backend(at(free_port()));
+        let backend = WireProtocol::H2.backend(at(free_port()));
         let mut edge = Edge::start(&format!("proxies:\n  - {{id: g, listen_path: /echo.Echo, {backend}}}\n"));
         let mut requests = client(&edge, kind).await;
         for (path, status, reason) in
@@ -423,7 +423,7 @@ async fn a_slow_reader_stalls_nobody_else() {
 /// A deadline of the future's distant kind, and nonsense, do no harm.
 #[tokio::test]
 async fn odd_deadlines_do_no_harm() {
-    let mut stand = Stand::new(Kind::H2, "").await;
+    let mut stand = Stand::new(WireProtocol::H2, "").await;
     for timeout in ["99999999H", "999999999S", "1", "S", "-1S", "1.5S", "", "1x"] {
         let (answer, mut up) = stand.call("Unary", &[("grpc-timeout", timeout)]).await;
         send(&mut up, &message(b"x"), true).await.unwrap();
@@ -518,7 +518,7 @@ async fn calls_of_named_methods_are_tried_again() {
 #[tokio::test]
 async fn a_target_that_ends_calls_at_once_opens_its_breaker() {
     let breaker = ", circuit_breaker: {failure_threshold: 2, timeout_seconds: 3600}";
-    let mut stand = Stand::new(Kind::H2, breaker).await;
+    let mut stand = Stand::new(WireProtocol::H2, breaker).await;
     // Callers' mistakes don't count.
     for status in ["14", "5", "12", "14", "14"] {
         let (answer, mut up) = stand.call("Get", &[]).await;

@@ -4,7 +4,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use http::{Method, Request};
 
 use crate::support::edge::Edge;
-use crate::support::talk::{Ask, Client, Kind, Origin, Will};
+use crate::support::talk::{Ask, Client, Origin, Will, WireProtocol};
 use crate::support::wire::connect;
 use crate::support::{h2 as two, h3, soon, tls};
 
@@ -31,7 +31,7 @@ fn spec(one: &str, two: &str, rules: &str) -> String {
 
 #[tokio::test]
 async fn the_slower_target_is_given_up_over_each_version() {
-    for kind in [Kind::H1, Kind::H1Tls, Kind::H2, Kind::H2Tls] {
+    for kind in [WireProtocol::H1, WireProtocol::H1Tls, WireProtocol::H2, WireProtocol::H2Tls] {
         for slow_first in [true, false] {
             let ((mut one, first), (mut two, second)) =
                 (Origin::listen(kind).await, Origin::listen(kind).await);
@@ -95,7 +95,7 @@ async fn over_http3() {
 #[tokio::test]
 async fn unary_grpc_calls_that_are_named() {
     let ((mut one, first), (mut two, second)) =
-        (Origin::listen(Kind::H2).await, Origin::listen(Kind::H2).await);
+        (Origin::listen(WireProtocol::H2).await, Origin::listen(WireProtocol::H2).await);
     let rules = format!("{RULES}, grpc_methods: [shop.Catalog/Get]}}");
     let mut edge = Edge::start(&spec(&first, &second, &rules));
     let io = connect(edge.http(), None).await;

@@ -7,7 +7,7 @@ use crate::support::edge::Edge;
 use crate::support::redis::Redis;
 use crate::support::standing::Standing;
 use crate::support::stream::free_port;
-use crate::support::talk::{Ask, Client, Got, Kind, Origin, Will};
+use crate::support::talk::{Ask, Client, Got, Origin, Will, WireProtocol};
 
 fn spec(backend: &str, config: &str) -> String {
     format!(
@@ -17,7 +17,7 @@ fn spec(backend: &str, config: &str) -> String {
 }
 
 /// Sends a request with a key and a body.
-async fn send(edge: &Edge, kind: Kind, more: &[(&str, &str)]) -> Client {
+async fn send(edge: &Edge, kind: WireProtocol, more: &[(&str, &str)]) -> Client {
     let headers: Vec<_> = [("idempotency-key", "\"8e03978e\"")].iter().chain(more).copied().collect();
     let ask = Ask { method: Method::POST, path: "/pay", headers: &headers, body: Will::Length(3) };
     let mut client = Client::ask(edge, kind, ask).await;
@@ -34,7 +34,7 @@ async fn whole(mut client: Client) -> (Got, String) {
 
 #[tokio::test]
 async fn a_request_is_carried_out_once_in_every_version() {
-    for kind in [Kind::H1, Kind::H2, Kind::H2Tls] {
+    for kind in [WireProtocol::H1, WireProtocol::H2, WireProtocol::H2Tls] {
         let (mut origin, backend) = Origin::listen(kind).await;
         let mut edge = Edge::start(&spec(&backend, "{}"));
         let client = send(&edge, kind, &[]).await;
@@ -52,7 +52,7 @@ async fn a_request_is_carried_out_once_in_every_version() {
             (201, "made", ""),
             "{kind:?}"
         );
-        for again in [Kind::H1, Kind::H2] {
+        for again in [WireProtocol::H1, WireProtocol::H2] {
             let (got, body) = whole(send(&edge, again, &[]).await).await;
             assert_eq!((got.status, body.as_str()), (201, "made"), "{kind:?}");
             assert_eq!((got.field("x-order"), got.field("idempotent-replayed")), ("7", "true"));
@@ -70,7 +70,12 @@ async fn a_request_is_carried_out_once_in_every_version() {
 
 #[tokio::test]
 async fn the_client_gets_an_answer_while_it_is_stored() {
-    for (kind, limit) in [(Kind::H1, "1MiB"), (Kind::H2, "1MiB"), (Kind::H2Tls, "6"), (Kind::H1, "6")] {
+    for (kind, limit) in [
+        (WireProtocol::H1, "1MiB"),
+        (WireProtocol::H2, "1MiB"),
+        (WireProtocol::H2Tls, "6"),
+        (WireProtocol::H1, "6"),
+    ] {
         let (mut origin, backend) = Origin::listen(kind).await;
         let edge = Edge::start(&spec(&backend, &format!("{{max_response_bytes: {limit}}}")));
         let mut client = send(&edge, kind, &[]).await;
@@ -103,8 +108,8 @@ async fn the_client_gets_an_answer_while_it_is_stored() {
 async fn a_client_that_leaves_gets_the_answer_when_it_asks_again() {
     // More than windows and buffers hold: once it is sent, the gateway reads the answer.
     const SIZE: usize = 16 << 20;
-    for kind in [Kind::H1, Kind::H2] {
-        let (mut origin, backend) = Origin::listen(Kind::H2).await;
+    for kind in [WireProtocol::H1, WireProtocol::H2] {
+        let (mut origin, backend) = Origin::listen(WireProtocol::H2).await;
         let config = "{concurrent: wait, max_response_bytes: 20MiB}";
         let edge = Edge::start(&spec(&backend, config));
         let client = send(&edge, kind, &[]).await;
@@ -128,15 +133,15 @@ async fn a_client_that_leaves_gets_the_answer_when_it_asks_again() {
 
 #[tokio::test]
 async fn a_target_that_breaks_off_leaves_the_outcome_open() {
-    let (mut origin, backend) = Origin::listen(Kind::H2).await;
+    let (mut origin, backend) = Origin::listen(WireProtocol::H2).await;
     let edge = Edge::start(&spec(&backend, "{}"));
-    let client = send(&edge, Kind::H1, &[]).await;
+    let client = send(&edge, WireProtocol::H1, &[]).await;
     let mut served = origin.serve().await;
     served.body().await.unwrap();
     served.break_off();
     let (got, _) = whole(client).await;
     assert_eq!(got.status, 502);
-    let (got, body) = whole(send(&edge, Kind::H1, &[]).await).await;
+    let (got, body) = whole(send(&edge, WireProtocol::H1, &[]).await).await;
     assert_eq!((got.status, body.contains("idempotency_outcome_unknown")), (409, true), "{body}");
 }
 
@@ -148,7 +153,7 @@ async fn a_target_that_was_never_reached_leaves_the_key_free() {
         "{}",
     ));
     for _ in 0..2 {
-        let (got, _) = whole(send(&edge, Kind::H1, &[]).await).await;
+        let (got, _) = whole(send(&edge, WireProtocol::H1, &[]).await).await;
         assert_eq!(got.status, 502, "it was tried");
     }
 }
@@ -164,23 +169,23 @@ async fn gateways_with_one_store_carry_out_a_request_once() {
         let headers = [("idempotency-key", "first")];
         loop {
             let ask = Ask { method: Method::POST, path: "/", headers: &headers, body: Will::Nothing };
-            if whole(Client::ask(edge, Kind::H1, ask).await).await.0.status == 200 {
+            if whole(Client::ask(edge, WireProtocol::H1, ask).await).await.0.status == 200 {
                 break;
             }
         }
     }
     assert_eq!(origin.served(), 1, "the second gateway has the answer of the first");
-    let (got, first) = whole(send(&edges[0], Kind::H1, &[]).await).await;
+    let (got, first) = whole(send(&edges[0], WireProtocol::H1, &[]).await).await;
     assert_eq!((got.status, got.field("idempotent-replayed")), (200, ""));
     loop {
-        let (got, body) = whole(send(&edges[1], Kind::H2, &[]).await).await;
+        let (got, body) = whole(send(&edges[1], WireProtocol::H2, &[]).await).await;
         if got.status != 409 {
             assert_eq!((got.status, got.field("idempotent-replayed"), body), (200, "true", first));
             break;
         }
     }
     drop(redis);
-    let (got, body) = whole(send(&edges[1], Kind::H1, &[]).await).await;
+    let (got, body) = whole(send(&edges[1], WireProtocol::H1, &[]).await).await;
     assert_eq!((got.status, body.contains("idempotency_store_away")), (503, true), "{body}");
     assert_eq!(origin.served(), 2);
 }

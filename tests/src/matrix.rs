@@ -5,18 +5,18 @@ use http::Method;
 
 use crate::support::edge::Edge;
 use crate::support::soon;
-use crate::support::talk::{Ask, Client, Kind, Origin, Served, Will};
+use crate::support::talk::{Ask, Client, Origin, Served, Will, WireProtocol};
 
 /// A gateway between one kind of client and one kind of origin.
 struct Between {
     edge: Edge,
-    down: Kind,
-    up: Kind,
+    down: WireProtocol,
+    up: WireProtocol,
     origin: Origin,
 }
 
 impl Between {
-    async fn new(down: Kind, up: Kind) -> Self {
+    async fn new(down: WireProtocol, up: WireProtocol) -> Self {
         let (origin, backend) = Origin::listen(up).await;
         let edge = Edge::start(&format!(
             "proxies:\n  - {{id: main, listen_path: /, {backend}}}\n  \
@@ -331,7 +331,7 @@ macro_rules! matrix {
     (@ $scenario:ident $($name:ident $down:ident $up:ident),+) => {
         $(#[tokio::test]
         async fn $name() {
-            let it = Between::new(Kind::$down, Kind::$up).await;
+            let it = Between::new(WireProtocol::$down, WireProtocol::$up).await;
             soon(super::$scenario(it)).await;
         })+
     };
@@ -346,7 +346,7 @@ matrix! {
 
 #[tokio::test]
 async fn a_target_is_spoken_to_in_the_clients_version_if_asked_to() {
-    for kind in [Kind::H1, Kind::H2] {
+    for kind in [WireProtocol::H1, WireProtocol::H2] {
         let (mut origin, backend) = Origin::listen(kind).await;
         let place: Vec<&str> = backend.split(", ").filter(|part| !part.contains("http_version")).collect();
         let spec = format!(

@@ -7,7 +7,7 @@ use http::Method;
 use crate::support::edge::Edge;
 use crate::support::redis::Redis;
 use crate::support::standing::Standing;
-use crate::support::talk::{Ask, Client, Kind, Will};
+use crate::support::talk::{Ask, Client, Will, WireProtocol};
 use crate::support::tls;
 
 fn spec(origin: &Standing, config: &str) -> String {
@@ -25,7 +25,7 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-async fn ask(edge: &Edge, kind: Kind, who: &str) -> (u16, String) {
+async fn ask(edge: &Edge, kind: WireProtocol, who: &str) -> (u16, String) {
     let headers = [("x-who", who)];
     let ask = Ask { method: Method::GET, path: "/", headers: &headers, body: Will::Nothing };
     let mut client = Client::ask(edge, kind, ask).await;
@@ -39,15 +39,15 @@ async fn a_quota_counts_all_kinds_of_requests_and_survives_a_restart() {
     let folder = folder("quota");
     let config = format!("limits: [{{limit: 3, per: 3650d}}], save_interval: 100ms, path: {folder:?}");
     let edge = Edge::start(&spec(&origin, &config));
-    for kind in [Kind::H1, Kind::H2, Kind::H2Tls] {
+    for kind in [WireProtocol::H1, WireProtocol::H2, WireProtocol::H2Tls] {
         assert_eq!(ask(&edge, kind, "ann").await.0, 200, "{kind:?}");
     }
-    let (status, retry) = ask(&edge, Kind::H2, "ann").await;
+    let (status, retry) = ask(&edge, WireProtocol::H2, "ann").await;
     assert!(status == 429 && retry.parse::<u64>().unwrap() > 3600, "{status} {retry}");
     let request = "GET /chat HTTP/1.1\r\nhost: a.test\r\nx-who: ann\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
         sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
     assert_eq!(edge.ask(request).await.0.status(), 429, "a WebSocket is a request");
-    assert_eq!(ask(&edge, Kind::H1, "bob").await.0, 200);
+    assert_eq!(ask(&edge, WireProtocol::H1, "bob").await.0, 200);
     // Written once both callers are in it.
     let file = folder.join("p.quota");
     while std::fs::metadata(&file).map_or(0, |about| about.len()) < 16 + 2 * 24 + 32 {
@@ -55,9 +55,9 @@ async fn a_quota_counts_all_kinds_of_requests_and_survives_a_restart() {
     }
     drop(edge);
     let edge = Edge::start(&spec(&origin, &config));
-    assert_eq!(ask(&edge, Kind::H1, "ann").await.0, 429);
+    assert_eq!(ask(&edge, WireProtocol::H1, "ann").await.0, 429);
     for expected in [200, 200, 429] {
-        assert_eq!(ask(&edge, Kind::H1, "bob").await.0, expected);
+        assert_eq!(ask(&edge, WireProtocol::H1, "bob").await.0, expected);
     }
     assert_eq!(origin.served(), 6);
 }
@@ -71,13 +71,13 @@ async fn gateways_share_a_quota() {
     let edges = [(); 2].map(|()| Edge::start_with(&redis.settings("10s"), &spec));
     for edge in &edges {
         // Refused until it is connected.
-        while ask(edge, Kind::H1, "first").await.0 != 200 {}
+        while ask(edge, WireProtocol::H1, "first").await.0 != 200 {}
     }
     let mut got = Vec::new();
     for edge in [&edges[0], &edges[1], &edges[0], &edges[1], &edges[0], &edges[1]] {
-        got.push(ask(edge, Kind::H1, "ann").await.0);
+        got.push(ask(edge, WireProtocol::H1, "ann").await.0);
     }
     assert_eq!(got, [200, 200, 200, 200, 429, 429]);
     drop(redis);
-    assert_eq!(ask(&edges[0], Kind::H1, "bob").await.0, 503, "nobody can count");
+    assert_eq!(ask(&edges[0], WireProtocol::H1, "bob").await.0, 503, "nobody can count");
 }

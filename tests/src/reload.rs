@@ -16,7 +16,7 @@ use tokio_rustls::TlsConnector;
 use crate::support::edge::Edge;
 use crate::support::h1::Talker;
 use crate::support::standing::Standing;
-use crate::support::talk::{Ask, Client, Kind, Origin, Will};
+use crate::support::talk::{Ask, Client, Origin, Will, WireProtocol};
 use crate::support::wire::{Wire, connect};
 use crate::support::{soon, tls};
 
@@ -170,10 +170,10 @@ async fn a_waiting_connection_sees_the_new_configuration() {
 /// A request keeps the configuration it began with.
 #[tokio::test]
 async fn what_is_under_way_ends_as_it_began() {
-    let (mut origin, backend) = Origin::listen(Kind::H1).await;
+    let (mut origin, backend) = Origin::listen(WireProtocol::H1).await;
     let edge = Edge::start(&format!("proxies:\n  - {{id: a, listen_path: /, {backend}}}\n"));
     let ask = Ask { method: Method::GET, path: "/", headers: &[], body: Will::Nothing };
-    let mut client = Client::ask(&edge, Kind::H1, ask).await;
+    let mut client = Client::ask(&edge, WireProtocol::H1, ask).await;
     let mut served = origin.serve().await;
     served.respond(200, &[], Will::Length(4)).await;
     assert_eq!(client.head().await.unwrap().status, 200);
@@ -233,8 +233,8 @@ async fn certificates_are_chosen_by_name_and_replaced_under_handshakes() {
 
 #[tokio::test]
 async fn a_drain_lets_exchanges_end_and_closes_the_rest() {
-    for down in [Kind::H1, Kind::H2] {
-        let (mut origin, backend) = Origin::listen(Kind::H1).await;
+    for down in [WireProtocol::H1, WireProtocol::H2] {
+        let (mut origin, backend) = Origin::listen(WireProtocol::H1).await;
         let edge = Edge::start(&format!("proxies:\n  - {{id: a, listen_path: /, {backend}}}\n"));
         let ask = Ask { method: Method::GET, path: "/", headers: &[], body: Will::Nothing };
         let mut client = Client::ask(&edge, down, ask).await;

@@ -9,7 +9,7 @@ use crate::support::edge::Edge;
 use crate::support::h1::Talker;
 use crate::support::soon;
 use crate::support::standing::Standing;
-use crate::support::talk::{Ask, Client, Kind, Origin, Will};
+use crate::support::talk::{Ask, Client, Origin, Will, WireProtocol};
 use crate::support::tls;
 use crate::support::wire::{Io, Port, Wire};
 
@@ -47,7 +47,7 @@ async fn answer_h1(io: Box<dyn Io>) {
 /// A connection whose exchange was under way when the drain began is closed after it, not at its idle timeout.
 #[tokio::test]
 async fn a_drain_does_not_wait_for_connections_that_have_become_idle() {
-    let (mut origin, backend) = Origin::listen(Kind::H1).await;
+    let (mut origin, backend) = Origin::listen(WireProtocol::H1).await;
     let edge = Edge::start(&one_proxy(&backend));
     let mut talker = edge.talker().await;
     talker.wire.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
@@ -64,7 +64,7 @@ async fn a_drain_does_not_wait_for_connections_that_have_become_idle() {
 /// HTTP/1.0 knows a body's end by the connection's: half of one must not end in order.
 #[tokio::test]
 async fn a_body_cut_off_before_an_old_client_ends_in_a_reset() {
-    let (mut origin, backend) = Origin::listen(Kind::H1).await;
+    let (mut origin, backend) = Origin::listen(WireProtocol::H1).await;
     let edge = Edge::start(&one_proxy(&backend));
     let mut client = edge.wire().await;
     client.send("GET / HTTP/1.0\r\n\r\n").await;
@@ -80,8 +80,8 @@ async fn a_body_cut_off_before_an_old_client_ends_in_a_reset() {
 /// RFC 9110 §8.6: no length with 204, also where a target says one.
 #[tokio::test]
 async fn nothing_has_no_length() {
-    for down in [Kind::H1, Kind::H2] {
-        let (mut origin, backend) = Origin::listen(Kind::H1).await;
+    for down in [WireProtocol::H1, WireProtocol::H2] {
+        let (mut origin, backend) = Origin::listen(WireProtocol::H1).await;
         let edge = Edge::start(&one_proxy(&backend));
         let mut client = Client::ask(&edge, down, GET).await;
         origin.serve().await.respond(204, &[("content-length", "5")], Will::Nothing).await;
@@ -93,8 +93,8 @@ async fn nothing_has_no_length() {
 /// What may not be said in a head may not be said after the body either, whatever the versions.
 #[tokio::test]
 async fn nobody_says_who_they_are_in_a_trailer() {
-    for down in [Kind::H1, Kind::H2] {
-        for up in [Kind::H1, Kind::H2] {
+    for down in [WireProtocol::H1, WireProtocol::H2] {
+        for up in [WireProtocol::H1, WireProtocol::H2] {
             let (mut origin, backend) = Origin::listen(up).await;
             let edge = Edge::start(&one_proxy(&backend));
             let ask = Ask { method: Method::POST, body: Will::Stream, ..GET };

@@ -4,16 +4,22 @@ use http::Method;
 
 use crate::support::edge::Edge;
 use crate::support::standing::Standing;
-use crate::support::talk::{Ask, Client, Got, Kind, Origin, Will};
+use crate::support::talk::{Ask, Client, Got, Origin, Will, WireProtocol};
 
-const KINDS: [Kind; 2] = [Kind::H1, Kind::H2];
+const KINDS: [WireProtocol; 2] = [WireProtocol::H1, WireProtocol::H2];
 
 fn spec(backend: &str) -> String {
     format!("proxies:\n  - {{id: a, listen_path: /, {backend}}}\n")
 }
 
 /// Asks without a body; the answer's head and body.
-async fn ask(edge: &Edge, kind: Kind, method: &str, path: &str, headers: &[(&str, &str)]) -> (Got, String) {
+async fn ask(
+    edge: &Edge,
+    kind: WireProtocol,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> (Got, String) {
     let method: Method = method.parse().unwrap();
     let mut client = Client::ask(edge, kind, Ask { method, path, headers, body: Will::Nothing }).await;
     let got = client.head().await.unwrap();
@@ -25,10 +31,10 @@ async fn ask(edge: &Edge, kind: Kind, method: &str, path: &str, headers: &[(&str
 #[tokio::test]
 async fn a_client_that_takes_trailers_is_announced_as_one() {
     for down in KINDS {
-        let (mut origin, backend) = Origin::listen(Kind::H2).await;
+        let (mut origin, backend) = Origin::listen(WireProtocol::H2).await;
         let edge = Edge::start(&spec(&backend));
         let with: &[(&str, &str)] = match down {
-            Kind::H1 => &[("te", "gzip, trailers"), ("connection", "te")],
+            WireProtocol::H1 => &[("te", "gzip, trailers"), ("connection", "te")],
             _ => &[("te", "trailers")],
         };
         for (headers, expected) in [(with, Some("trailers")), (&[], None)] {

@@ -8,7 +8,7 @@ use http::Method;
 use crate::support::edge::Edge;
 use crate::support::redis::Redis;
 use crate::support::standing::Standing;
-use crate::support::talk::{Ask, Client, Kind, Will};
+use crate::support::talk::{Ask, Client, Will, WireProtocol};
 
 fn spec(origin: &Standing, config: &str) -> String {
     format!(
@@ -18,7 +18,7 @@ fn spec(origin: &Standing, config: &str) -> String {
     )
 }
 
-async fn status(edge: &Edge, kind: Kind, who: &str) -> u16 {
+async fn status(edge: &Edge, kind: WireProtocol, who: &str) -> u16 {
     let headers = [("x-who", who)];
     let ask = Ask { method: Method::GET, path: "/", headers: &headers, body: Will::Nothing };
     Client::ask(edge, kind, ask).await.head().await.expect("an answer").status
@@ -26,7 +26,7 @@ async fn status(edge: &Edge, kind: Kind, who: &str) -> u16 {
 
 /// Comes when this gateway is connected: with `on_error: deny` it answers 503 before.
 async fn connected(edge: &Edge) {
-    while status(edge, Kind::H1, "first").await == 503 {}
+    while status(edge, WireProtocol::H1, "first").await == 503 {}
 }
 
 /// Requests that were counted in this way.
@@ -52,7 +52,7 @@ async fn gateways_with_leases_stay_within_the_limit_and_mostly_do_not_ask() {
     }
     let mut passed = [0_u32; 2];
     for n in 0..100 {
-        passed[n % 2] += u32::from(status(&edges[n % 2], Kind::H2, "ann").await == 200);
+        passed[n % 2] += u32::from(status(&edges[n % 2], WireProtocol::H2, "ann").await == 200);
     }
     assert_eq!(passed.iter().sum::<u32>(), 40, "leases are taken from the limit before they are used");
     assert!(passed.iter().all(|passed| *passed == 16 || *passed == 24), "in eights: {passed:?}");
@@ -69,12 +69,12 @@ async fn no_request_is_lost_while_redis_is_away() {
             format!("limits: [{{rate: 1000, per: 1h}}], redis: {{name: main, on_error: {on_error}}}");
         let edge = Edge::start_with(&redis.settings("10s"), &spec(&origin, &config));
         while count(&edge, "shared") == 0 {
-            status(&edge, Kind::H1, "ann").await;
+            status(&edge, WireProtocol::H1, "ann").await;
         }
         let port = redis.port;
         drop(redis);
         for n in 0..20 {
-            let kind = [Kind::H1, Kind::H2, Kind::H2Tls][n % 3];
+            let kind = [WireProtocol::H1, WireProtocol::H2, WireProtocol::H2Tls][n % 3];
             assert_eq!(status(&edge, kind, "ann").await, without, "{on_error} {n}");
         }
         let outcome = if on_error == "allow" {
@@ -88,7 +88,7 @@ async fn no_request_is_lost_while_redis_is_away() {
         let before = count(&edge, "shared");
         let _again = Redis::start_at(port);
         while count(&edge, "shared") == before {
-            status(&edge, Kind::H1, "ann").await;
+            status(&edge, WireProtocol::H1, "ann").await;
         }
     }
 }
@@ -110,13 +110,13 @@ async fn a_frozen_redis_costs_no_more_than_the_time_for_it() {
     redis.freeze(true);
     let since = Instant::now();
     for _ in 0..40 {
-        assert_eq!(status(&edge, Kind::H1, "ann").await, 200);
+        assert_eq!(status(&edge, WireProtocol::H1, "ann").await, 200);
     }
     // Five wait for 50 ms each, in every second.
     assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
     let ask = Ask { method: Method::GET, path: "/open", headers: &[], body: Will::Nothing };
     assert_eq!(
-        Client::ask(&edge, Kind::H1, ask).await.head().await.unwrap().status,
+        Client::ask(&edge, WireProtocol::H1, ask).await.head().await.unwrap().status,
         200,
         "others are unharmed"
     );

@@ -402,6 +402,66 @@ fn code_uses_the_words_of_the_field() {
     none("code uses the words of the field", found);
 }
 
+/// Names of types that say nothing about what they are, or that several modules would give to different things. One
+/// place each may keep the name; elsewhere it says of what.
+const VAGUE: &[(&str, &str)] = &[
+    ("Answer", ""),
+    ("Arrival", ""),
+    ("Asked", ""),
+    ("Broken", ""),
+    ("Connection", "gateway-protocols/src/h2/connection.rs"),
+    ("Counted", ""),
+    ("Done", ""),
+    ("Ending", ""),
+    ("Entry", "gateway-core/src/plugin/entry.rs"),
+    ("Fault", ""),
+    ("Found", ""),
+    ("Held", ""),
+    ("Kept", ""),
+    ("Kind", ""),
+    ("Known", ""),
+    ("Opened", ""),
+    ("Place", ""),
+    ("Reader", ""),
+    ("Running", ""),
+    ("Said", ""),
+    ("Seen", ""),
+    ("State", ""),
+    ("Told", ""),
+    ("Way", ""),
+    ("Written", ""),
+];
+
+/// The name of the struct, enum or alias that a line defines.
+fn defined(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let line = line.strip_prefix("pub").map_or(line, |rest| {
+        rest.strip_prefix('(')
+            .and_then(|rest| rest.split_once(')'))
+            .map_or(rest, |(_, rest)| rest)
+            .trim_start()
+    });
+    let (keyword, rest) = line.split_once(' ')?;
+    matches!(keyword, "struct" | "enum" | "type")
+        .then(|| rest.split(|c: char| !c.is_alphanumeric()).next())?
+}
+
+#[test]
+fn types_say_what_they_are() {
+    let mut found = Vec::new();
+    for source in
+        sources().iter().filter(|source| !source.is_test() && !source.path.starts_with("proto_bench"))
+    {
+        for (number, line) in source.production().lines().enumerate() {
+            let vague = |name: &str| VAGUE.iter().any(|(word, home)| *word == name && *home != source.path);
+            if let Some(name) = defined(line).filter(|name| vague(name)) {
+                found.push(format!("{}:{}: {name}", source.path, number + 1));
+            }
+        }
+    }
+    none("types say what they are", found);
+}
+
 /// Every field of the resolved configuration is read by what serves traffic or answers about it: a setting that is only
 /// written, checked and kept does nothing.
 #[test]

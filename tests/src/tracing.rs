@@ -6,7 +6,7 @@ use crate::support::collector::Collector;
 use crate::support::edge::Edge;
 use crate::support::standing::Standing;
 use crate::support::stream::{LOOPBACK, free_port, open, tcp_backend};
-use crate::support::talk::{Ask, Client, Kind, Will};
+use crate::support::talk::{Ask, Client, Will, WireProtocol};
 use crate::support::wire::{Port, Wire};
 
 fn spec(origin: &Standing, config: &str) -> String {
@@ -114,7 +114,7 @@ async fn records_have_the_ids_of_the_trace() {
     let mut collector = Collector::http(&[]).await;
     let config = format!("{{exporter: {{endpoint: 'http://{}'}}, {QUEUE}}}", collector.address);
     let mut edge = Edge::start(&spec(&origin, &config));
-    for kind in [Kind::H1, Kind::H1Tls, Kind::H2, Kind::H2Tls] {
+    for kind in [WireProtocol::H1, WireProtocol::H1Tls, WireProtocol::H2, WireProtocol::H2Tls] {
         let ask = Ask { method: Method::GET, path: "/", headers: &[], body: Will::Nothing };
         let mut client = Client::ask(&edge, kind, ask).await;
         assert_eq!(client.head().await.expect("an answer").status, 200);
@@ -181,7 +181,7 @@ async fn what_no_proxy_serves_is_traced_as_long_as_tracing_is_global() {
     assert_eq!(edge.get("/nowhere").await.0.status(), 404);
     assert!(edge.records.next().await.0["trace_id"].is_null(), "only the proxy is traced");
     edge.reload(&all);
-    for kind in [Kind::H1, Kind::H1Tls, Kind::H2, Kind::H2Tls] {
+    for kind in [WireProtocol::H1, WireProtocol::H1Tls, WireProtocol::H2, WireProtocol::H2Tls] {
         let ask = Ask { method: Method::GET, path: "/nowhere", headers: &[], body: Will::Nothing };
         let mut client = Client::ask(&edge, kind, ask).await;
         assert_eq!(client.head().await.expect("an answer").status, 404);

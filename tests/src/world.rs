@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use crate::support::edge::Edge;
 use crate::support::soon;
 use crate::support::standing::Standing;
-use crate::support::talk::{Ask, Client, Kind, Will};
+use crate::support::talk::{Ask, Client, Will, WireProtocol};
 
 /// Does what the request's `x-do` says.
 struct Probe {
@@ -139,7 +139,7 @@ fn spec(origin: &Standing, config: &str) -> String {
 }
 
 /// One request that says what to do; the answer's status, body and trailers.
-async fn asked(edge: &Edge, kind: Kind, what: &str, body: &[u8]) -> (u16, String, HeaderMap) {
+async fn asked(edge: &Edge, kind: WireProtocol, what: &str, body: &[u8]) -> (u16, String, HeaderMap) {
     let will = if body.is_empty() { Will::Nothing } else { Will::Stream };
     let method = if body.is_empty() { Method::GET } else { Method::POST };
     let ask = Ask { method, path: "/", headers: &[("x-do", what)], body: will };
@@ -154,7 +154,8 @@ async fn asked(edge: &Edge, kind: Kind, what: &str, body: &[u8]) -> (u16, String
     (head.status, text, client.trailers().await.unwrap_or_default())
 }
 
-const KINDS: [Kind; 4] = [Kind::H1, Kind::H1Tls, Kind::H2, Kind::H2Tls];
+const KINDS: [WireProtocol; 4] =
+    [WireProtocol::H1, WireProtocol::H1Tls, WireProtocol::H2, WireProtocol::H2Tls];
 
 #[tokio::test]
 async fn a_hook_calls_a_url_or_an_upstream() {
@@ -176,7 +177,7 @@ async fn a_call_that_fails_is_the_plugins_to_answer() {
     let origin = Standing::start("o").await;
     for config in ["{upstream_id: nobody}", "{url: 'http://127.0.0.1:1/'}"] {
         let mut edge = Edge::start_plugged(plugins(), "", &spec(&origin, config));
-        let (status, ..) = asked(&edge, Kind::H1, "call", b"").await;
+        let (status, ..) = asked(&edge, WireProtocol::H1, "call", b"").await;
         assert!(status == 502 || status == 503, "{status} {config}");
         assert_eq!(edge.only_record().await.reason(), "call_failed");
     }
@@ -209,9 +210,9 @@ async fn tasks_begin_after_the_swap_and_end_with_the_plugin_and_state_outlives_s
     let mut ticks = TICKS.subscribe();
     let edge = Edge::start_plugged(plugins(), "", &spec(&origin, &config));
     soon(ticks.wait_for(|count| *count > 0)).await.expect("the task ran");
-    let before: u64 = asked(&edge, Kind::H1, "built", b"").await.1.parse().expect("a number");
+    let before: u64 = asked(&edge, WireProtocol::H1, "built", b"").await.1.parse().expect("a number");
     edge.reload(&spec(&origin, "{upstream_id: u}"));
     soon(ticks.wait_for(|count| *count == u64::MAX)).await.expect("the old plugin's task ended");
-    let after: u64 = asked(&edge, Kind::H1, "built", b"").await.1.parse().expect("a number");
+    let after: u64 = asked(&edge, WireProtocol::H1, "built", b"").await.1.parse().expect("a number");
     assert!(after > before, "{after} {before}: what was kept goes on counting");
 }

@@ -55,12 +55,12 @@ pub(super) async fn act(
     answer(acted.await)
 }
 
-type Running = Vec<(Arc<PluginConfig>, Arc<dyn Built>)>;
+type BuiltPlugins = Vec<(Arc<PluginConfig>, Arc<dyn Built>)>;
 
-fn running(engine: &Engine, name: &str, config: Option<&str>) -> Result<Running, Refused> {
+fn running(engine: &Engine, name: &str, config: Option<&str>) -> Result<BuiltPlugins, Refused> {
     let snapshot = engine.snapshot();
     let members = snapshot.running(name).into_iter();
-    let running: Running =
+    let running: BuiltPlugins =
         members.filter(|(known, _)| config.is_none_or(|id| known.id.as_str() == id)).cloned().collect();
     if running.is_empty() {
         let detail = match config {

@@ -11,7 +11,7 @@ use super::problem::Code;
 use super::query::pairs;
 use crate::access::Caller;
 use crate::audit::recorder::Recorder;
-use crate::audit::{Draft, Outcome, Who};
+use crate::audit::{AuditOutcome, Draft, Who};
 
 /// What callers without a valid token are called.
 const UNKNOWN: &str = "unknown";
@@ -52,7 +52,7 @@ impl Attempt {
 
     /// For the entry that a change writes itself.
     pub(super) fn draft(&self, caller: &Caller) -> Draft {
-        Draft::new(self.who(Some(caller)), self.action.clone(), Outcome::Allowed)
+        Draft::new(self.who(Some(caller)), self.action.clone(), AuditOutcome::Allowed)
     }
 
     /// Records how it ended. A good end of what writes to the database is there already.
@@ -69,9 +69,9 @@ impl Attempt {
             return;
         }
         let outcome = match status.as_u16() {
-            ..400 => Outcome::Allowed,
-            400..500 => Outcome::Refused,
-            _ => Outcome::Failed,
+            ..400 => AuditOutcome::Allowed,
+            400..500 => AuditOutcome::Refused,
+            _ => AuditOutcome::Failed,
         };
         let reason = response.extensions().get::<Code>().map(|code| code.0.to_owned());
         let draft = Draft::new(self.who(caller), self.action.clone(), outcome);

@@ -11,7 +11,7 @@ use super::Admin;
 use super::problem::{Refused, problem, store};
 use super::query::{nothing_else, number, page_size, pairs, value};
 use super::resources::answer;
-use crate::audit::log::{AuditLogError, Checked, page, verify};
+use crate::audit::log::{AuditLogError, CheckedLog, page, verify};
 use crate::audit::{OUTCOMES, Query};
 use crate::store::MAX_AUDIT_PAGE;
 
@@ -54,7 +54,7 @@ pub(super) async fn check(State(admin): State<Admin>, RawQuery(asked): RawQuery)
             Some(reconciler) => {
                 reconciler.store().audit_verified().await.map_err(|error| Box::new(store(&error)))?
             }
-            None => of_log(&admin, |path| verify(&[path]).map(Checked::whole)).await?,
+            None => of_log(&admin, |path| verify(&[path]).map(CheckedLog::whole)).await?,
         };
         Ok(Json(verified).into_response())
     };

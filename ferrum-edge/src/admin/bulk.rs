@@ -5,23 +5,24 @@ use axum::body::Bytes;
 use axum::extract::RawQuery;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use gateway_core::config::catalog::Kind;
+use gateway_core::config::catalog::ObjectKind;
 use gateway_core::config::model::Id;
 use serde_json::{Map, Value, json};
 
 use super::problem::{Refused, problem, refused, store};
 use super::query::{nothing_else, pairs, switch, value};
-use super::request::{Asked, expected, object, own_id, tagged};
+use super::request::{AuthorizedRequest, expected, object, own_id, tagged};
 use super::resources::{REVISION, answer};
 use crate::access::Role;
-use crate::source::database::{Documents, Done, Precondition, Request, Step, Written};
+use crate::source::database::{CommittedWrite, Documents, ObjectOutcome, Precondition, Request, WriteStep};
 
 /// Sections of a document, in the order in which they are exported: the one people think in.
-const SECTIONS: [Kind; 4] = [Kind::Upstreams, Kind::PluginConfigs, Kind::Proxies, Kind::Consumers];
+const SECTIONS: [ObjectKind; 4] =
+    [ObjectKind::Upstreams, ObjectKind::PluginConfigs, ObjectKind::Proxies, ObjectKind::Consumers];
 
 /// `POST /v1/batch`: objects of all kinds, put and deleted; all of it or nothing.
 pub(super) async fn batch(
-    asked: Asked,
+    asked: AuthorizedRequest,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
     body: Bytes,
@@ -41,7 +42,7 @@ pub(super) async fn batch(
 
 /// `POST /v1/import`: a whole configuration. What it doesn't have is deleted, unless `?prune=false`.
 pub(super) async fn import(
-    asked: Asked,
+    asked: AuthorizedRequest,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
     body: Bytes,
@@ -65,7 +66,7 @@ pub(super) async fn import(
         }
         let mut steps = Vec::new();
         puts(document, &mut steps)?;
-        let prune = if keep { Vec::new() } else { Kind::ALL.to_vec() };
+        let prune = if keep { Vec::new() } else { ObjectKind::ALL.to_vec() };
         write(&asked, pairs, &headers, steps, prune).await
     };
     answer(imported.await)
@@ -73,7 +74,7 @@ pub(super) async fn import(
 
 /// `GET /v1/export`: the whole configuration from one moment, as `import` and files take it. For the role admin
 /// consumers come with their credentials as they are stored, hashed or encrypted; for others without.
-pub(super) async fn export(asked: Asked, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn export(asked: AuthorizedRequest, RawQuery(query): RawQuery) -> Response {
     let exported = async {
         nothing_else(&pairs(query.as_deref()))?;
         let whole = asked.is(Role::Admin);
@@ -97,11 +98,11 @@ pub(super) async fn export(asked: Asked, RawQuery(query): RawQuery) -> Response 
 }
 
 async fn write(
-    asked: &Asked,
+    asked: &AuthorizedRequest,
     mut pairs: Vec<(String, String)>,
     headers: &HeaderMap,
-    steps: Vec<(String, Step)>,
-    prune: Vec<Kind>,
+    steps: Vec<(String, WriteStep)>,
+    prune: Vec<ObjectKind>,
 ) -> Result<Response, Refused> {
     let validate_only = switch(&mut pairs, "validate_only")?;
     let details = switch(&mut pairs, "details")?;
@@ -117,8 +118,8 @@ async fn write(
 }
 
 /// What was written, in numbers; with `details` object by object.
-pub(super) fn summary(written: &Written, validate_only: bool, details: bool) -> Value {
-    let unchanged = written.ops.iter().filter(|(done, _)| *done == Done::Unchanged).count();
+pub(super) fn summary(written: &CommittedWrite, validate_only: bool, details: bool) -> Value {
+    let unchanged = written.ops.iter().filter(|(done, _)| *done == ObjectOutcome::Unchanged).count();
     let mut summary = json!({
         "revision": written.revision,
         "created": written.counts.created,
@@ -130,7 +131,7 @@ pub(super) fn summary(written: &Written, validate_only: bool, details: bool) -> 
         summary["valid"] = json!(true);
     }
     if details {
-        let changed = written.ops.iter().filter(|(done, _)| *done != Done::Unchanged);
+        let changed = written.ops.iter().filter(|(done, _)| *done != ObjectOutcome::Unchanged);
         let changes = changed.map(|(done, op)| {
             let (kind, id) = op.key();
             json!({ "kind": kind.as_str(), "id": id, "action": word(*done) })
@@ -140,21 +141,21 @@ pub(super) fn summary(written: &Written, validate_only: bool, details: bool) -> 
     summary
 }
 
-fn word(done: Done) -> &'static str {
+fn word(done: ObjectOutcome) -> &'static str {
     match done {
-        Done::Created => "create",
-        Done::Updated => "update",
-        Done::Unchanged => "keep",
-        Done::Deleted => "delete",
+        ObjectOutcome::Created => "create",
+        ObjectOutcome::Updated => "update",
+        ObjectOutcome::Unchanged => "keep",
+        ObjectOutcome::Deleted => "delete",
     }
 }
 
 /// The sections of a document as steps.
-fn puts(document: Map<String, Value>, steps: &mut Vec<(String, Step)>) -> Result<(), Refused> {
+fn puts(document: Map<String, Value>, steps: &mut Vec<(String, WriteStep)>) -> Result<(), Refused> {
     // What is put and deleted at once would be left to the order in which that is done.
-    let mut seen: Seen = steps.iter().map(|(_, step)| (step.key().0, step.key().1.clone())).collect();
+    let mut seen: NamedObjects = steps.iter().map(|(_, step)| (step.key().0, step.key().1.clone())).collect();
     for (section, list) in document {
-        let Some(kind) = Kind::named(&section) else {
+        let Some(kind) = ObjectKind::named(&section) else {
             return Err(bad(&format!(
                 "`{section}` is not known here; there are upstreams, plugin_configs, proxies and consumers"
             )));
@@ -167,18 +168,18 @@ fn puts(document: Map<String, Value>, steps: &mut Vec<(String, Step)>) -> Result
             let Value::Object(document) = item else { return Err(bad(&format!("{at} is not an object"))) };
             let Some(id) = own_id(&document)? else { return Err(bad(&format!("{at} has no `id`"))) };
             once(&mut seen, kind, &id, &at)?;
-            steps.push((at, Step::Put { kind, id, document, only: Precondition::Any }));
+            steps.push((at, WriteStep::Put { kind, id, document, only: Precondition::Any }));
         }
     }
     Ok(())
 }
 
 /// `{"proxies": ["a", "b"]}` as steps.
-fn deletions(gone: Value, steps: &mut Vec<(String, Step)>) -> Result<(), Refused> {
+fn deletions(gone: Value, steps: &mut Vec<(String, WriteStep)>) -> Result<(), Refused> {
     let Value::Object(sections) = gone else { return Err(bad("`delete` has to hold lists of ids by kind")) };
-    let mut seen = Seen::new();
+    let mut seen = NamedObjects::new();
     for (section, list) in sections {
-        let (Some(kind), Value::Array(list)) = (Kind::named(&section), list) else {
+        let (Some(kind), Value::Array(list)) = (ObjectKind::named(&section), list) else {
             return Err(bad(&format!("`delete.{section}` has to be the list of ids of a kind")));
         };
         for (n, id) in list.into_iter().enumerate() {
@@ -186,17 +187,17 @@ fn deletions(gone: Value, steps: &mut Vec<(String, Step)>) -> Result<(), Refused
             let id = id.as_str().and_then(|id| id.parse::<Id>().ok());
             let Some(id) = id else { return Err(bad(&format!("{at} is not a valid id"))) };
             once(&mut seen, kind, &id, &at)?;
-            steps.push((at, Step::Delete { kind, id, only: Precondition::Present }));
+            steps.push((at, WriteStep::Delete { kind, id, only: Precondition::Present }));
         }
     }
     Ok(())
 }
 
 /// Objects that a request names.
-type Seen = std::collections::HashSet<(Kind, Id)>;
+type NamedObjects = std::collections::HashSet<(ObjectKind, Id)>;
 
 /// Refuses an object that was named already.
-fn once(seen: &mut Seen, kind: Kind, id: &Id, at: &str) -> Result<(), Refused> {
+fn once(seen: &mut NamedObjects, kind: ObjectKind, id: &Id, at: &str) -> Result<(), Refused> {
     match seen.insert((kind, id.clone())) {
         true => Ok(()),
         false => Err(bad(&format!("{at}: the {} `{id}` is listed twice", kind.singular()))),

@@ -52,7 +52,7 @@ struct Visitor {
 }
 
 /// A connection's entry; gone when it is dropped.
-pub(super) struct Visit {
+pub(super) struct AdminSession {
     door: Arc<Door>,
     number: u64,
     visitor: Arc<Visitor>,
@@ -109,7 +109,7 @@ impl Door {
     }
 
     /// Lets a connection in; the oldest one that waits goes for it when there are too many.
-    pub(super) fn enter(self: &Arc<Self>) -> Visit {
+    pub(super) fn enter(self: &Arc<Self>) -> AdminSession {
         let visitor = Arc::new(Visitor::default());
         let mut visitors = lock(&self.visitors);
         if visitors.open.len() >= MAX_CONNECTIONS {
@@ -123,11 +123,11 @@ impl Door {
         let number = visitors.next;
         visitors.next += 1;
         visitors.open.insert(number, visitor.clone());
-        Visit { door: self.clone(), number, visitor }
+        AdminSession { door: self.clone(), number, visitor }
     }
 }
 
-impl Visit {
+impl AdminSession {
     /// Serves the connection to its end, or until it has to go for another one.
     pub(super) async fn during<T>(&self, serving: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
@@ -150,7 +150,7 @@ impl Visit {
     }
 }
 
-impl Drop for Visit {
+impl Drop for AdminSession {
     fn drop(&mut self) {
         lock(&self.door.visitors).open.remove(&self.number);
     }
@@ -196,7 +196,8 @@ mod tests {
         let visits: Vec<_> = (0..MAX_CONNECTIONS).map(|_| door.enter()).collect();
         let served = visits[0].serve(false).await;
         let new = door.enter();
-        let stays = |visit: &Visit| visit.during(std::future::pending::<()>()).now_or_never().is_none();
+        let stays =
+            |visit: &AdminSession| visit.during(std::future::pending::<()>()).now_or_never().is_none();
         assert!(stays(&visits[0]) && !stays(&visits[1]) && stays(&visits[2]) && stays(&new));
         drop(served);
         drop(visits);

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use gateway_core::config::catalog::Kind;
+use gateway_core::config::catalog::ObjectKind;
 use gateway_core::config::model::{
     Algorithm, AuthMode, BackendHttp, Hedging, HostPattern, LoadPriority, Parameters, PathPolicy, Retry,
     Scope, Traffic,
@@ -15,13 +15,13 @@ use gateway_core::config::snapshot::Route;
 use serde_json::{Value, json};
 
 use super::problem::problem;
-use super::request::Asked;
+use super::request::AuthorizedRequest;
 use super::status;
 use crate::source::database::Documents;
 use crate::store::Object;
 
 /// `GET /v1/proxies/{id}/effective`.
-pub(super) async fn effective(asked: Asked, Path(id): Path<String>) -> Response {
+pub(super) async fn effective(asked: AuthorizedRequest, Path(id): Path<String>) -> Response {
     let snapshot = asked.reconciler.engine().snapshot();
     if let Some(route) = snapshot.by_id.get(id.as_str()) {
         let mut answer = document(route, &written(&asked, route).await);
@@ -34,13 +34,13 @@ pub(super) async fn effective(asked: Asked, Path(id): Path<String>) -> Response 
 
 /// The settings of a proxy's plugins as they are stored, by the id of the plugin config. What is served has values in it that
 /// references such as `${env:X}` stand for, and nobody who may read configurations may read those.
-async fn written(asked: &Asked, route: &Route) -> HashMap<String, Value> {
+async fn written(asked: &AuthorizedRequest, route: &Route) -> HashMap<String, Value> {
     let store = asked.reconciler.store();
     if store.away().is_some() {
         return HashMap::new();
     }
     let ids: Vec<String> = route.chain.members().map(|(config, _)| config.id.to_string()).collect();
-    let found = store.get_many(Kind::PluginConfigs, &ids).await.unwrap_or_default();
+    let found = store.get_many(ObjectKind::PluginConfigs, &ids).await.unwrap_or_default();
     let settings = |object: Object| {
         let config = Documents::shown(object.kind, &object.document)["config"].take();
         (object.id, config)

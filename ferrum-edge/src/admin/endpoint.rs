@@ -22,7 +22,7 @@ pub(super) struct Endpoint {
     /// The status of a good answer.
     pub(super) status: u16,
     /// What a good answer holds.
-    pub(super) answer: Answer,
+    pub(super) answer: ResponseContent,
     pub(super) route: fn() -> MethodRouter<Admin>,
 }
 
@@ -55,7 +55,7 @@ pub(super) enum Type {
 
 /// What a good answer holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum ResponseContent {
     /// Text: the checks.
     Health,
     /// Text, as Prometheus reads it.

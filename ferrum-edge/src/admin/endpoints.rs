@@ -3,7 +3,7 @@
 use axum::http::Method;
 use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
-use super::endpoint::{Answer, Body, Endpoint, Param, Type, param};
+use super::endpoint::{Body, Endpoint, Param, ResponseContent, Type, param};
 use super::{
     Admin, actions, audit, bulk, effective, explain, health, history, metrics, openapi, records, resources,
     sessions, status, targets, traffic,
@@ -85,7 +85,7 @@ fn asked(
     summary: &'static str,
     role: Option<Role>,
     query: &'static [Param],
-    answer: Answer,
+    answer: ResponseContent,
     route: fn() -> MethodRouter<Admin>,
 ) -> Endpoint {
     Endpoint { method, path, summary, role, query, body: None, status: 200, answer, route }
@@ -99,7 +99,7 @@ fn sent(body: Body, status: u16, endpoint: Endpoint) -> Endpoint {
 /// Every endpoint.
 #[rustfmt::skip]
 pub(super) fn all() -> Vec<Endpoint> {
-    use {Answer as A, Method as M};
+    use {ResponseContent as A, Method as M};
     let (open, read, write, admin) = (None, Some(Role::Read), Some(Role::Write), Some(Role::Admin));
     vec![
         asked(M::GET, "/livez", "Whether the process answers.", open, VERBOSE, A::Health, || get(health::live)),

@@ -25,7 +25,7 @@ const MAX_HEADERS: usize = 200;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct ExplainRequest {
     #[serde(default)]
     method: Option<String>,
     url: String,
@@ -49,7 +49,8 @@ pub(super) async fn ask(State(engine): State<Arc<Engine>>, body: Bytes) -> Respo
 }
 
 fn question(body: &Bytes) -> Result<Question, Refused> {
-    let asked: Asked = serde_json::from_value(Value::Object(object(body)?)).map_err(|error| bad(&error))?;
+    let asked: ExplainRequest =
+        serde_json::from_value(Value::Object(object(body)?)).map_err(|error| bad(&error))?;
     if asked.headers.len() > MAX_HEADERS {
         return Err(bad(&format_args!("there are more than {MAX_HEADERS} header fields")));
     }

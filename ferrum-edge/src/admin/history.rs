@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::bulk::summary;
 use super::problem::{Refused, problem, refused, store};
 use super::query::{nothing_else, number, page_size, pairs, switch, value};
-use super::request::{Asked, expected, tagged};
+use super::request::{AuthorizedRequest, expected, tagged};
 use super::resources::{REVISION, answer, time};
 use crate::source::database::{Documents, Request, Rollback};
 use crate::store::{Difference, MAX_REVISIONS, RevisionInfo};
@@ -33,7 +33,7 @@ fn shown(info: &RevisionInfo) -> Value {
 }
 
 /// `GET /v1/revisions`: the newest first.
-pub(super) async fn list(asked: Asked, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn list(asked: AuthorizedRequest, RawQuery(query): RawQuery) -> Response {
     let listed = async {
         let mut pairs = pairs(query.as_deref());
         let before = number(&mut pairs, "before")?;
@@ -49,7 +49,7 @@ pub(super) async fn list(asked: Asked, RawQuery(query): RawQuery) -> Response {
 }
 
 /// `GET /v1/revisions/{revision}`: with what it changed.
-pub(super) async fn get(asked: Asked, Path(revision): Path<String>) -> Response {
+pub(super) async fn get(asked: AuthorizedRequest, Path(revision): Path<String>) -> Response {
     let got = async {
         let revision = parsed(&revision)?;
         let info = asked.reconciler.store().revision_info(revision).await;
@@ -67,7 +67,7 @@ pub(super) async fn get(asked: Asked, Path(revision): Path<String>) -> Response 
 }
 
 /// `GET /v1/diff?from=&to=`: what is different between two revisions; `to` is the newest unless it is said.
-pub(super) async fn diff(asked: Asked, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn diff(asked: AuthorizedRequest, RawQuery(query): RawQuery) -> Response {
     let compared = async {
         let mut pairs = pairs(query.as_deref());
         let Some(from) = number(&mut pairs, "from")? else {
@@ -89,7 +89,7 @@ pub(super) async fn diff(asked: Asked, RawQuery(query): RawQuery) -> Response {
 
 /// `POST /v1/revisions/{revision}/rollback`: makes the configuration what it was then, as a new revision.
 pub(super) async fn rollback(
-    asked: Asked,
+    asked: AuthorizedRequest,
     Path(revision): Path<String>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,

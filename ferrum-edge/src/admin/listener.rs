@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use gateway_core::certificate::Names;
+use gateway_core::certificate::CertificateNames;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -89,7 +89,8 @@ impl Accepted {
             Self::Tcp(tcp, Some(config)) => {
                 let tls = TlsAcceptor::from(config).accept(tcp).await?;
                 let shown = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-                let certificate = shown.and_then(|leaf| Names::read(leaf)).map(|names| names.subject);
+                let certificate =
+                    shown.and_then(|leaf| CertificateNames::read(leaf)).map(|names| names.subject);
                 (Box::new(tls), Peer { address, certificate })
             }
             Self::Unix(unix) => (Box::new(unix), Peer { address, certificate: None }),

@@ -7,10 +7,10 @@ use std::sync::OnceLock;
 use axum::http::Method;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use gateway_core::config::catalog::Kind;
+use gateway_core::config::catalog::ObjectKind;
 use serde_json::{Map, Value, json};
 
-use super::endpoint::{Answer, Body, Endpoint, Param, Type};
+use super::endpoint::{Body, Endpoint, Param, ResponseContent, Type};
 
 /// `GET /v1/openapi.json`: the description of `all` endpoints, made once.
 pub(super) async fn document(all: fn() -> Vec<Endpoint>) -> Response {
@@ -24,7 +24,8 @@ fn openapi(all: Vec<Endpoint>) -> Value {
     let mut paths: Map<String, Value> = Map::new();
     for endpoint in all {
         // Objects of each kind have types of their own.
-        let kinds = if endpoint.path.contains("{kind}") { Kind::ALL.map(Some).to_vec() } else { vec![None] };
+        let kinds =
+            if endpoint.path.contains("{kind}") { ObjectKind::ALL.map(Some).to_vec() } else { vec![None] };
         for kind in kinds {
             let path = kind.map_or_else(
                 || endpoint.path.to_owned(),
@@ -104,16 +105,16 @@ fn reference(schema: &str) -> Value {
 }
 
 /// What the schemas call an object of a kind.
-fn type_of(kind: Kind) -> &'static str {
+fn type_of(kind: ObjectKind) -> &'static str {
     match kind {
-        Kind::Upstreams => "Upstream",
-        Kind::PluginConfigs => "PluginConfig",
-        Kind::Proxies => "Proxy",
-        Kind::Consumers => "Consumer",
+        ObjectKind::Upstreams => "Upstream",
+        ObjectKind::PluginConfigs => "PluginConfig",
+        ObjectKind::Proxies => "Proxy",
+        ObjectKind::Consumers => "Consumer",
     }
 }
 
-fn operation(endpoint: &Endpoint, tag: &str, kind: Option<Kind>, id: &str) -> Value {
+fn operation(endpoint: &Endpoint, tag: &str, kind: Option<ObjectKind>, id: &str) -> Value {
     let mut operation = json!({
         "operationId": id,
         "tags": [tag],
@@ -175,7 +176,7 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
         }));
     };
     let is_write = endpoint.method != Method::GET;
-    if !is_write && endpoint.answer == Answer::Object && endpoint.path == "/v1/{kind}/{id}" {
+    if !is_write && endpoint.answer == ResponseContent::Object && endpoint.path == "/v1/{kind}/{id}" {
         header("If-None-Match", ".*", "ETags; 304 when the object's is one of them.");
     }
     if is_write && endpoint.path == "/v1/{kind}/{id}" {
@@ -185,7 +186,7 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
             "The ETag the object must have, or `*`; 412 when somebody changed it meanwhile.",
         );
         header("If-None-Match", "^\\*$", "`*`: creates the object, and never replaces one (412).");
-    } else if is_write && endpoint.answer == Answer::Summary {
+    } else if is_write && endpoint.answer == ResponseContent::Summary {
         header(
             "If-Match",
             ETAG,
@@ -196,40 +197,44 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
 }
 
 /// Every status there is an answer for; all others are errors.
-fn responses(endpoint: &Endpoint, kind: Option<Kind>) -> Value {
+fn responses(endpoint: &Endpoint, kind: Option<ObjectKind>) -> Value {
     let json_of = |schema: Value| json!({ "application/json": { "schema": schema } });
     let good = match endpoint.answer {
-        Answer::Health | Answer::Metrics => json!({ "text/plain": { "schema": { "type": "string" } } }),
-        Answer::Records => json!({ "application/x-ndjson": { "schema": { "type": "string" } } }),
-        Answer::Nothing => Value::Null,
-        Answer::Object => json_of(
+        ResponseContent::Health | ResponseContent::Metrics => {
+            json!({ "text/plain": { "schema": { "type": "string" } } })
+        }
+        ResponseContent::Records => json!({ "application/x-ndjson": { "schema": { "type": "string" } } }),
+        ResponseContent::Nothing => Value::Null,
+        ResponseContent::Object => json_of(
             kind.map_or(json!({ "type": "object" }), |kind| reference(&format!("Stored{}", type_of(kind)))),
         ),
-        Answer::Page => json_of(reference(
+        ResponseContent::Page => json_of(reference(
             &kind.map_or_else(|| "Targets".to_owned(), |kind| format!("{}Page", type_of(kind))),
         )),
-        Answer::Export => json_of(reference("Export")),
-        Answer::Upstream => json_of(reference("StoredUpstream")),
-        Answer::Summary => json_of(reference("Summary")),
-        Answer::Revisions => json_of(reference("RevisionPage")),
-        Answer::Revision => json_of(reference("RevisionWithChanges")),
-        Answer::Diff => json_of(reference("Diff")),
-        Answer::Sessions => json_of(reference("SessionPage")),
-        Answer::Audit => json_of(reference("AuditPage")),
-        Answer::AuditCheck => json_of(reference("AuditCheck")),
-        Answer::Traffic => json_of(reference("Traffic")),
-        Answer::Document => json_of(json!({ "type": "object" })),
+        ResponseContent::Export => json_of(reference("Export")),
+        ResponseContent::Upstream => json_of(reference("StoredUpstream")),
+        ResponseContent::Summary => json_of(reference("Summary")),
+        ResponseContent::Revisions => json_of(reference("RevisionPage")),
+        ResponseContent::Revision => json_of(reference("RevisionWithChanges")),
+        ResponseContent::Diff => json_of(reference("Diff")),
+        ResponseContent::Sessions => json_of(reference("SessionPage")),
+        ResponseContent::Audit => json_of(reference("AuditPage")),
+        ResponseContent::AuditCheck => json_of(reference("AuditCheck")),
+        ResponseContent::Traffic => json_of(reference("Traffic")),
+        ResponseContent::Document => json_of(json!({ "type": "object" })),
     };
     let with = |description: &str| match &good {
         Value::Null => json!({ "description": description }),
         content => json!({ "description": description, "content": content }),
     };
     let mut responses = json!({ endpoint.status.to_string(): with("Done.") });
-    if endpoint.answer == Answer::Health {
+    if endpoint.answer == ResponseContent::Health {
         responses["503"] = with("Not so; each check says why.");
     }
-    if matches!(endpoint.answer, Answer::Object | Answer::Nothing | Answer::Upstream)
-        && endpoint.method != Method::GET
+    if matches!(
+        endpoint.answer,
+        ResponseContent::Object | ResponseContent::Nothing | ResponseContent::Upstream
+    ) && endpoint.method != Method::GET
     {
         let checked = json!({ "description": "`validate_only`: it would be taken.", "content": json_of(reference("Checked")) });
         match (endpoint.status, endpoint.method == Method::PUT) {
@@ -239,14 +244,14 @@ fn responses(endpoint: &Endpoint, kind: Option<Kind>) -> Value {
             _ => {}
         }
     }
-    if endpoint.answer == Answer::Object && endpoint.method == Method::GET {
+    if endpoint.answer == ResponseContent::Object && endpoint.method == Method::GET {
         responses["304"] = json!({ "description": "It has not changed." });
     }
     responses["default"] = json!({ "$ref": "#/components/responses/Problem" });
     responses
 }
 
-fn sent(body: Body, kind: Option<Kind>) -> Value {
+fn sent(body: Body, kind: Option<ObjectKind>) -> Value {
     let list = |name: &str| json!({ "type": "array", "items": reference(name) });
     match body {
         Body::Object => kind.map_or(json!({ "type": "object" }), |kind| reference(type_of(kind))),

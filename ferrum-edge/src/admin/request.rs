@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
-use gateway_core::config::catalog::Kind;
+use gateway_core::config::catalog::ObjectKind;
 use gateway_core::config::model::Id;
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::store::Author;
 
 /// Somebody who may do what the table says of this endpoint, and the configuration it is about.
 #[derive(Clone)]
-pub(super) struct Asked {
+pub(super) struct AuthorizedRequest {
     pub(super) caller: Caller,
     pub(super) reconciler: Arc<Reconciler>,
     attempt: Attempt,
@@ -34,15 +34,15 @@ pub(super) struct Asked {
 
 /// What an endpoint of the table asks of its callers; it runs before a byte of the body is read.
 #[derive(Clone)]
-pub(super) struct Gate {
+pub(super) struct RoleGate {
     pub(super) admin: Admin,
     pub(super) role: Role,
 }
 
 /// Lets callers through who may.
-pub(super) async fn gate(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
+pub(super) async fn gate(State(gate): State<RoleGate>, mut request: Request, next: Next) -> Response {
     let attempt = Attempt::of(&request);
-    let (caller, response) = match Asked::of(request.headers(), &gate.admin, &attempt) {
+    let (caller, response) = match AuthorizedRequest::of(request.headers(), &gate.admin, &attempt) {
         Ok(asked) => {
             let caller = asked.caller.clone();
             let response = match may(&caller, gate.role) {
@@ -68,7 +68,7 @@ pub(super) async fn gate(State(gate): State<Gate>, mut request: Request, next: N
 
 /// Lets callers through who may have the running gateway do something, also where its configuration comes from a file:
 /// then by the tokens of the environment.
-pub(super) async fn gate_of_running(State(gate): State<Gate>, request: Request, next: Next) -> Response {
+pub(super) async fn gate_of_running(State(gate): State<RoleGate>, request: Request, next: Next) -> Response {
     let caller = match &gate.admin.reconciler {
         Some(reconciler) => reconciler.access().caller(request.headers()),
         None => match access_given() {
@@ -103,7 +103,7 @@ fn may(caller: &Caller, role: Role) -> Result<(), Refused> {
     Err(Box::new(problem(StatusCode::FORBIDDEN, "forbidden", &detail)))
 }
 
-impl Asked {
+impl AuthorizedRequest {
     fn of(headers: &HeaderMap, admin: &Admin, attempt: &Attempt) -> Result<Self, Refused> {
         let Some(reconciler) = admin.reconciler.clone() else {
             let detail = "The configuration comes from a file; change the file and run `ferrum-edge reload`";
@@ -132,7 +132,7 @@ impl Asked {
     }
 }
 
-impl FromRequestParts<Admin> for Asked {
+impl FromRequestParts<Admin> for AuthorizedRequest {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, _: &Admin) -> Result<Self, Response> {
@@ -149,8 +149,8 @@ fn unauthorized(why: &str) -> Response {
 }
 
 /// `/v1/{kind}`.
-pub(super) fn kind(text: &str) -> Result<Kind, Refused> {
-    Kind::named(text).ok_or_else(|| {
+pub(super) fn kind(text: &str) -> Result<ObjectKind, Refused> {
+    ObjectKind::named(text).ok_or_else(|| {
         let detail =
             format!("There is no /v1/{text}; there are proxies, consumers, upstreams and plugin_configs");
         Box::new(problem(StatusCode::NOT_FOUND, "not_found", &detail))
@@ -158,7 +158,7 @@ pub(super) fn kind(text: &str) -> Result<Kind, Refused> {
 }
 
 /// `/v1/{kind}/{id}`.
-pub(super) fn key(Path((of, id)): &Path<(String, String)>) -> Result<(Kind, Id), Refused> {
+pub(super) fn key(Path((of, id)): &Path<(String, String)>) -> Result<(ObjectKind, Id), Refused> {
     let of = kind(of)?;
     Ok((of, id.parse::<Id>().map_err(|problems| Box::new(invalid(&problems)))?))
 }

@@ -8,15 +8,15 @@ use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use gateway_core::config::catalog::Kind;
+use gateway_core::config::catalog::ObjectKind;
 use gateway_core::config::model::Id;
 use serde_json::{Map, Value, json};
 
 use super::Admin;
 use super::problem::{Refused, problem, refused, store};
 use super::query::{nothing_else, page_size, pairs, switch, value};
-use super::request::{Asked, is_known, key, kind, object, own_id, precondition, tagged};
-use crate::source::database::{Documents, Done, Precondition, Request, Step};
+use super::request::{AuthorizedRequest, is_known, key, kind, object, own_id, precondition, tagged};
+use crate::source::database::{Documents, ObjectOutcome, Precondition, Request, WriteStep};
 use crate::store::{DEFAULT_PAGE, MAX_PAGE, Object, Query};
 use gateway_telemetry::json::Rfc3339;
 
@@ -38,18 +38,22 @@ pub(super) fn time(millis: u64) -> Value {
 }
 
 /// `GET /v1/{kind}`: a page, in the order of ids.
-pub(super) async fn list(asked: Asked, Path(of): Path<String>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn list(
+    asked: AuthorizedRequest,
+    Path(of): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Response {
     answer(listed(&asked, &of, query).await)
 }
 
-async fn listed(asked: &Asked, of: &str, query: Option<String>) -> Result<Response, Refused> {
+async fn listed(asked: &AuthorizedRequest, of: &str, query: Option<String>) -> Result<Response, Refused> {
     let kind = kind(of)?;
     let mut pairs = pairs(query.as_deref());
     let after = value(&mut pairs, "after");
     let limit = page_size(&mut pairs, DEFAULT_PAGE, MAX_PAGE)?;
     // Who may see no credentials may not try whether they are these either.
     let about_secrets = |key: &str| key.split('.').next() == Some("credentials");
-    if kind == Kind::Consumers && pairs.iter().any(|(key, _)| about_secrets(key)) {
+    if kind == ObjectKind::Consumers && pairs.iter().any(|(key, _)| about_secrets(key)) {
         let detail = "Consumers can't be searched by their credentials";
         return Err(Box::new(problem(StatusCode::BAD_REQUEST, "bad_query", detail)));
     }
@@ -60,11 +64,19 @@ async fn listed(asked: &Asked, of: &str, query: Option<String>) -> Result<Respon
 }
 
 /// `GET /v1/{kind}/{id}`.
-pub(super) async fn get(asked: Asked, path: Path<(String, String)>, headers: HeaderMap) -> Response {
+pub(super) async fn get(
+    asked: AuthorizedRequest,
+    path: Path<(String, String)>,
+    headers: HeaderMap,
+) -> Response {
     answer(got(&asked, &path, &headers).await)
 }
 
-async fn got(asked: &Asked, path: &Path<(String, String)>, headers: &HeaderMap) -> Result<Response, Refused> {
+async fn got(
+    asked: &AuthorizedRequest,
+    path: &Path<(String, String)>,
+    headers: &HeaderMap,
+) -> Result<Response, Refused> {
     let (kind, id) = key(path)?;
     let object = found(asked, kind, &id).await?;
     if is_known(headers, object.revision) {
@@ -75,7 +87,7 @@ async fn got(asked: &Asked, path: &Path<(String, String)>, headers: &HeaderMap) 
 }
 
 /// One object, as it is stored.
-pub(super) async fn found(asked: &Asked, kind: Kind, id: &Id) -> Result<Object, Refused> {
+pub(super) async fn found(asked: &AuthorizedRequest, kind: ObjectKind, id: &Id) -> Result<Object, Refused> {
     match asked.reconciler.store().get(kind, id.as_str()).await {
         Ok(Some(object)) => Ok(object),
         Ok(None) => {
@@ -88,7 +100,7 @@ pub(super) async fn found(asked: &Asked, kind: Kind, id: &Id) -> Result<Object, 
 
 /// `POST /v1/{kind}`: creates; without an id it is given one.
 pub(super) async fn create(
-    asked: Asked,
+    asked: AuthorizedRequest,
     Path(of): Path<String>,
     RawQuery(query): RawQuery,
     body: Bytes,
@@ -99,21 +111,21 @@ pub(super) async fn create(
             Some(id) => id,
             None => fresh_id(),
         };
-        let step = Step::Put { kind, id, document, only: Precondition::Absent };
+        let step = WriteStep::Put { kind, id, document, only: Precondition::Absent };
         one(&asked, query.as_deref(), step).await
     };
     answer(created.await)
 }
 
 /// `PUT /v1/{kind}/{id}`: creates or replaces.
-pub(super) async fn put(asked: Asked, named: Named, body: Bytes) -> Response {
-    let put = |(kind, id), document, only| Step::Put { kind, id, document, only };
+pub(super) async fn put(asked: AuthorizedRequest, named: Named, body: Bytes) -> Response {
+    let put = |(kind, id), document, only| WriteStep::Put { kind, id, document, only };
     answer(changed(&asked, named, &body, Precondition::Any, put).await)
 }
 
 /// `PATCH /v1/{kind}/{id}`: a merge patch (RFC 7396).
-pub(super) async fn patch(asked: Asked, named: Named, body: Bytes) -> Response {
-    let merge = |(kind, id), patch, only| Step::Merge { kind, id, patch, only };
+pub(super) async fn patch(asked: AuthorizedRequest, named: Named, body: Bytes) -> Response {
+    let merge = |(kind, id), patch, only| WriteStep::Merge { kind, id, patch, only };
     if is_json_patch(&named.headers) {
         return no_json_patch();
     }
@@ -136,22 +148,22 @@ fn no_json_patch() -> Response {
 }
 
 /// `DELETE /v1/{kind}/{id}`.
-pub(super) async fn delete(asked: Asked, Named { path, query, headers }: Named) -> Response {
+pub(super) async fn delete(asked: AuthorizedRequest, Named { path, query, headers }: Named) -> Response {
     let deleted = async {
         let (kind, id) = key(&path)?;
         let only = precondition(&headers, Precondition::Present)?;
-        one(&asked, query.as_deref(), Step::Delete { kind, id, only }).await
+        one(&asked, query.as_deref(), WriteStep::Delete { kind, id, only }).await
     };
     answer(deleted.await)
 }
 
 /// Does with the object of a path what a body says; `otherwise` has to hold when the request makes no condition.
 async fn changed(
-    asked: &Asked,
+    asked: &AuthorizedRequest,
     Named { path, query, headers }: Named,
     body: &Bytes,
     otherwise: Precondition,
-    step: impl FnOnce((Kind, Id), Map<String, Value>, Precondition) -> Step,
+    step: impl FnOnce((ObjectKind, Id), Map<String, Value>, Precondition) -> WriteStep,
 ) -> Result<Response, Refused> {
     let (kind, id) = key(&path)?;
     let document = object(body)?;
@@ -177,7 +189,11 @@ impl FromRequestParts<Admin> for Named {
 }
 
 /// Does one thing, and answers with what the object is now.
-pub(super) async fn one(asked: &Asked, query: Option<&str>, step: Step) -> Result<Response, Refused> {
+pub(super) async fn one(
+    asked: &AuthorizedRequest,
+    query: Option<&str>,
+    step: WriteStep,
+) -> Result<Response, Refused> {
     let mut pairs = pairs(query);
     let validate_only = switch(&mut pairs, "validate_only")?;
     let note = value(&mut pairs, "note").unwrap_or_default();
@@ -195,7 +211,7 @@ pub(super) async fn one(asked: &Asked, query: Option<&str>, step: Step) -> Resul
     let written = written.map_err(|error| Box::new(refused(&error)))?;
     let done = written.ops.first().map(|(done, _)| *done);
     let revision = HeaderValue::from(written.revision);
-    let mut response = if done == Some(Done::Deleted) {
+    let mut response = if done == Some(ObjectOutcome::Deleted) {
         StatusCode::NO_CONTENT.into_response()
     } else if validate_only {
         Json(json!({ "valid": true, "revision": written.revision })).into_response()
@@ -204,7 +220,7 @@ pub(super) async fn one(asked: &Asked, query: Option<&str>, step: Step) -> Resul
             Some(object) => object,
             None => found(asked, kind, &id).await?,
         };
-        let status = if done == Some(Done::Created) { StatusCode::CREATED } else { StatusCode::OK };
+        let status = if done == Some(ObjectOutcome::Created) { StatusCode::CREATED } else { StatusCode::OK };
         let body = (status, Json(shown(&object))).into_response();
         tagged(body, object.revision)
     };

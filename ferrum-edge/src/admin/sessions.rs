@@ -8,7 +8,7 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use gateway_core::stream::sessions::About;
-use gateway_protocols::udp::{DatagramId, Question, Told, Wanted};
+use gateway_protocols::udp::{DatagramId, PortAnswer, Question, Wanted};
 use gateway_protocols::worker::Order;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -110,7 +110,7 @@ async fn listed(engine: &Engine, query: Option<&str>) -> Result<Response, Refuse
 }
 
 /// What all UDP ports of all workers say. One that takes too long is left out.
-async fn ask(engine: &Engine, wanted: Wanted, filter: Arc<Filter>) -> Vec<Told> {
+async fn ask(engine: &Engine, wanted: Wanted, filter: Arc<Filter>) -> Vec<PortAnswer> {
     let (answers, mut told) = mpsc::unbounded_channel();
     let filter: Arc<dyn Fn(&About) -> bool + Send + Sync> = Arc::new(move |about| filter.matches(about));
     engine.tell(|| Order::Ask(Question { wanted, filter: filter.clone(), answers: answers.clone() }));

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use axum::Json;
 use axum::extract::State;
 use gateway_core::balance::Target;
-use gateway_core::config::catalog::{Closes, Kind};
+use gateway_core::config::catalog::{Closes, ObjectKind};
 use gateway_core::config::snapshot::Snapshot;
 use gateway_core::config::warning::{self, Expiry};
 use gateway_protocols::supervise::Tasks;
@@ -114,7 +114,7 @@ async fn database(reconciler: &Reconciler) -> Value {
     let broken = catalog.broken().iter().take(MAX_BROKEN).map(|(kind, id, object)| {
         let problems: Vec<_> = object.problems.0.iter().take(MAX_PROBLEMS).map(ToString::to_string).collect();
         let mut told = json!({ "kind": kind.as_str(), "id": id, "problems": problems });
-        if kind == Kind::PluginConfigs {
+        if kind == ObjectKind::PluginConfigs {
             told["closes"] = match catalog.closes(id, object) {
                 Closes::Nothing => json!("nothing"),
                 Closes::Proxy(proxy) => json!({ "proxy": proxy.as_str() }),

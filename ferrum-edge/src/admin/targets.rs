@@ -6,18 +6,18 @@ use axum::body::Bytes;
 use axum::extract::{Path, RawQuery};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use gateway_core::config::catalog::Kind;
+use gateway_core::config::catalog::ObjectKind;
 use gateway_core::config::model::Id;
 use gateway_core::config::problem::Problems;
 use serde_json::{Map, Value, json};
 
 use super::problem::{Refused, invalid, problem};
-use super::request::{Asked, object};
+use super::request::{AuthorizedRequest, object};
 use super::resources::{answer, found, one};
-use crate::source::database::{Precondition, Step};
+use crate::source::database::{Precondition, WriteStep};
 
 /// `GET /v1/upstreams/{id}/targets`.
-pub(super) async fn list(asked: Asked, Path(id): Path<String>) -> Response {
+pub(super) async fn list(asked: AuthorizedRequest, Path(id): Path<String>) -> Response {
     let listed = async {
         let (targets, _) = targets(&asked, &parsed(&id)?).await?;
         Ok(Json(json!({ "items": targets, "next": null })).into_response())
@@ -27,7 +27,7 @@ pub(super) async fn list(asked: Asked, Path(id): Path<String>) -> Response {
 
 /// `PUT /v1/upstreams/{id}/targets/{target}`: adds the target, or changes what the body says of it.
 pub(super) async fn put(
-    asked: Asked,
+    asked: AuthorizedRequest,
     Path((id, name)): Path<(String, String)>,
     RawQuery(query): RawQuery,
     body: Bytes,
@@ -54,7 +54,7 @@ pub(super) async fn put(
 
 /// `DELETE /v1/upstreams/{id}/targets/{target}`. The last one can't go: an upstream has at least one.
 pub(super) async fn delete(
-    asked: Asked,
+    asked: AuthorizedRequest,
     Path((id, name)): Path<(String, String)>,
     RawQuery(query): RawQuery,
 ) -> Response {
@@ -78,17 +78,17 @@ fn parsed(id: &str) -> Result<Id, Refused> {
 }
 
 /// The targets as they are stored, and the upstream's revision.
-async fn targets(asked: &Asked, id: &Id) -> Result<(Vec<Value>, u64), Refused> {
-    let object = found(asked, Kind::Upstreams, id).await?;
+async fn targets(asked: &AuthorizedRequest, id: &Id) -> Result<(Vec<Value>, u64), Refused> {
+    let object = found(asked, ObjectKind::Upstreams, id).await?;
     let document: Value = serde_json::from_str(&object.document).unwrap_or_default();
     let targets = document.get("targets").and_then(Value::as_array).cloned().unwrap_or_default();
     Ok((targets, object.revision))
 }
 
 /// Somebody else's change in between is not overwritten.
-fn step(id: Id, targets: Vec<Value>, revision: u64) -> Step {
+fn step(id: Id, targets: Vec<Value>, revision: u64) -> WriteStep {
     let patch = Map::from_iter([("targets".to_owned(), Value::Array(targets))]);
-    Step::Merge { kind: Kind::Upstreams, id, patch, only: Precondition::Revision(revision) }
+    WriteStep::Merge { kind: ObjectKind::Upstreams, id, patch, only: Precondition::Revision(revision) }
 }
 
 /// A body that names another target than the path would change two things at a time, or neither.

@@ -15,7 +15,7 @@ use gateway_core::http::body::limit_collected;
 use gateway_core::plugin::world::meters::Meters;
 use gateway_core::plugin::world::tasks::TaskHandle;
 use gateway_protocols::downstream::bind::Inherited;
-use gateway_protocols::worker::{Order, Shared};
+use gateway_protocols::worker::{Order, SharedByWorkers};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{oneshot, watch};
 
@@ -34,7 +34,7 @@ use crate::export::{Telemetry, prometheus};
 pub(crate) struct Engine {
     pub(crate) tasks: PluginTasks,
     pub(crate) meters: Meters,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SharedByWorkers>,
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) audit: Arc<Recorder>,
     /// Metrics are pushed for as long as these are kept.

@@ -1,11 +1,11 @@
 //! What a reload of the configuration file changes.
 
-use gateway_core::config::catalog::Kind;
+use gateway_core::config::catalog::ObjectKind;
 use gateway_core::config::file::{self, Origin};
 use serde_json::{Map, Value, json};
 
-use super::recorder::{Known, Recorder};
-use super::{Draft, Outcome, Who};
+use super::recorder::{FileObjects, Recorder};
+use super::{AuditOutcome, Draft, Who};
 use crate::source::database::Documents;
 use crate::source::file::{Spec, read_text};
 use crate::store::Gathered;
@@ -15,7 +15,7 @@ use crate::store::seal::plugin::redact_settings;
 const HIDDEN: &str = "***";
 
 /// Reads a file's objects. What can't be read has none; who loads the file says why.
-pub(crate) fn known(spec: &Spec) -> Known {
+pub(crate) fn known(spec: &Spec) -> FileObjects {
     let (text, origin) = match spec {
         Spec::Text { name, text } => {
             (Some(text.clone()), Origin { name: (*name).to_owned(), ..Origin::default() })
@@ -23,9 +23,9 @@ pub(crate) fn known(spec: &Spec) -> Known {
         Spec::File(path) => (read_text(path).ok(), Origin::file(path)),
     };
     let document = text.and_then(|text| file::foreign(&text, &origin).ok());
-    let Some(Value::Object(mut document)) = document else { return Known::new() };
-    let mut known = Known::new();
-    for kind in Kind::ALL {
+    let Some(Value::Object(mut document)) = document else { return FileObjects::new() };
+    let mut known = FileObjects::new();
+    for kind in ObjectKind::ALL {
         let Some(Value::Array(objects)) = document.shift_remove(kind.as_str()) else { continue };
         for (n, object) in objects.into_iter().enumerate() {
             let id = object.get("id").and_then(Value::as_str).map_or_else(|| format!("#{n}"), str::to_owned);
@@ -40,7 +40,7 @@ pub(crate) fn known(spec: &Spec) -> Known {
     known
 }
 
-fn shown(kind: Kind, object: Value, id: &str) -> Value {
+fn shown(kind: ObjectKind, object: Value, id: &str) -> Value {
     let object = match object {
         Value::Object(mut fields) => {
             fields.entry("id").or_insert_with(|| json!(id));
@@ -50,8 +50,8 @@ fn shown(kind: Kind, object: Value, id: &str) -> Value {
     };
     // Plugins may also be written within a proxy.
     match kind {
-        Kind::Proxies | Kind::Upstreams => redact_settings(object),
-        Kind::Consumers | Kind::PluginConfigs => Documents::shown(kind, &object.to_string()),
+        ObjectKind::Proxies | ObjectKind::Upstreams => redact_settings(object),
+        ObjectKind::Consumers | ObjectKind::PluginConfigs => Documents::shown(kind, &object.to_string()),
     }
 }
 
@@ -76,7 +76,7 @@ fn hide(headers: &mut Map<String, Value>) {
 }
 
 /// Adds to a draft what is different between two files.
-pub(crate) fn compare(draft: &mut Draft, before: &Known, after: &Known) {
+pub(crate) fn compare(draft: &mut Draft, before: &FileObjects, after: &FileObjects) {
     let mut all = Gathered::default();
     let keys: std::collections::BTreeSet<_> = before.keys().chain(after.keys()).collect();
     for key in keys {
@@ -99,7 +99,7 @@ pub(crate) fn started(recorder: &Recorder, spec: &Spec) {
 /// Records a reload: the revision that came of it, or why it was refused.
 pub(crate) fn reloaded(recorder: &Recorder, spec: &Spec, result: Result<u64, String>) {
     let who = Who { actor: "SIGHUP".to_owned(), role: None, source: "file", ..Who::default() };
-    let mut draft = Draft::new(who, format!("reload {spec}"), Outcome::Allowed);
+    let mut draft = Draft::new(who, format!("reload {spec}"), AuditOutcome::Allowed);
     match result {
         Ok(revision) => {
             draft.revision = Some(revision);
@@ -112,7 +112,7 @@ pub(crate) fn reloaded(recorder: &Recorder, spec: &Spec, result: Result<u64, Str
                 }
             }
         }
-        Err(why) => (draft.outcome, draft.reason) = (Outcome::Refused, Some(why)),
+        Err(why) => (draft.outcome, draft.reason) = (AuditOutcome::Refused, Some(why)),
     }
     recorder.record(draft);
 }
@@ -121,7 +121,7 @@ pub(crate) fn reloaded(recorder: &Recorder, spec: &Spec, result: Result<u64, Str
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Known {
+    fn of(text: &str) -> FileObjects {
         known(&Spec::Text { name: "test", text: text.to_owned() })
     }
 
@@ -139,7 +139,7 @@ proxies: [{ id: shop, listen_path: /, backend_host: b }, { id: new, listen_path:
 consumers: [{ id: ann, username: ann, credentials: { key_auth: { key: s3cret-three } } }]
 plugin_configs: [{ id: p, plugin_name: x, config: { client_secret: s3cret-four, a: '${env:HOME}' } }]
 ");
-        let mut draft = Draft::new(Who::default(), "reload", Outcome::Allowed);
+        let mut draft = Draft::new(Who::default(), "reload", AuditOutcome::Allowed);
         compare(&mut draft, &before, &after);
         let did: Vec<_> =
             draft.changes.iter().map(|it| format!("{} {}/{}", it.action, it.kind, it.id)).collect();
@@ -158,7 +158,7 @@ plugin_configs: [{ id: p, plugin_name: x, config: { client_secret: s3cret-four, 
         assert!(!text.contains("s3cret"), "{text}");
         assert!(text.contains("${env:HOME}") && text.contains("fingerprint"), "{text}");
         assert_eq!(draft.changes[5].after.as_ref().unwrap()["backend_host"], "b");
-        let mut none = Draft::new(Who::default(), "reload", Outcome::Allowed);
+        let mut none = Draft::new(Who::default(), "reload", AuditOutcome::Allowed);
         compare(&mut none, &after, &after);
         assert!(none.changes.is_empty());
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::{Broken, Line, Query, Tip, Verified};
+use super::{ChainBreak, ChainLine, Query, Tip, Verified};
 
 /// Bytes of a line that is read.
 const MAX_LINE: u64 = 16 << 20;
@@ -50,7 +50,7 @@ impl Log {
     }
 
     /// Writes an entry and waits until the file has it.
-    pub(crate) fn write(&mut self, line: &Line) -> io::Result<()> {
+    pub(crate) fn write(&mut self, line: &ChainLine) -> io::Result<()> {
         let text = format!("{}\n", line.with_hash());
         match &mut self.file {
             Some(file) => {
@@ -81,10 +81,10 @@ fn last(file: &mut File) -> io::Result<Tip> {
     Ok(found.map(|line| line.tip()).unwrap_or_default())
 }
 
-/// A line as [`Line::with_hash`] writes it.
-fn parse(text: &str) -> Option<Line> {
+/// A line as [`ChainLine::with_hash`] writes it.
+fn parse(text: &str) -> Option<ChainLine> {
     let (body, hash) = text.trim_end().strip_suffix("\"}")?.rsplit_once(",\"hash\":\"")?;
-    let mut line = Line { seq: 0, at: 0, entry: format!("{body}}}"), hash: hash.to_owned() };
+    let mut line = ChainLine { seq: 0, at: 0, entry: format!("{body}}}"), hash: hash.to_owned() };
     let entry = line.read()?;
     line.seq = entry.seq;
     line.at = gateway_telemetry::json::millis_of(&entry.at)?;
@@ -92,7 +92,7 @@ fn parse(text: &str) -> Option<Line> {
 }
 
 /// Hands each line of a file to `each`, oldest first; `None` is a line that is not an entry.
-fn lines(path: &Path, mut each: impl FnMut(Option<Line>)) -> Result<(), AuditLogError> {
+fn lines(path: &Path, mut each: impl FnMut(Option<ChainLine>)) -> Result<(), AuditLogError> {
     let failed = |source| AuditLogError { path: path.to_owned(), source };
     let mut reader = BufReader::new(File::open(path).map_err(failed)?);
     loop {
@@ -108,7 +108,7 @@ fn lines(path: &Path, mut each: impl FnMut(Option<Line>)) -> Result<(), AuditLog
 ///
 /// # Errors
 /// When the file can't be read.
-pub(crate) fn page(path: &Path, query: &Query) -> Result<Vec<Line>, AuditLogError> {
+pub(crate) fn page(path: &Path, query: &Query) -> Result<Vec<ChainLine>, AuditLogError> {
     let mut found = std::collections::VecDeque::new();
     lines(path, |line| {
         if let Some(line) = line.filter(|line| query.fits(line)) {
@@ -122,7 +122,7 @@ pub(crate) fn page(path: &Path, query: &Query) -> Result<Vec<Line>, AuditLogErro
 /// What looking through the chain in files found. Gaps are counted apart: each of several gateways on one database logs what
 /// went through it, and the chain is the database's.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Checked {
+pub(crate) struct CheckedLog {
     #[serde(flatten)]
     pub(crate) verified: Verified,
     /// Entries between those that are there.
@@ -136,18 +136,18 @@ pub(crate) struct Checked {
     gap: Option<u64>,
 }
 
-impl Checked {
+impl CheckedLog {
     /// For a chain of which all has to be there.
     pub(crate) fn whole(mut self) -> Verified {
         if let (None, Some(seq)) = (&self.verified.broken, self.gap) {
-            self.verified.broken = Some(Broken { seq, why: "entries before it are missing" });
+            self.verified.broken = Some(ChainBreak { seq, why: "entries before it are missing" });
             self.verified.valid = false;
         }
         self.verified
     }
 
     /// Looks at the next entry, in the order of their numbers.
-    fn add(&mut self, link: Link) {
+    fn add(&mut self, link: ChainLink) {
         let (found, seq) = (&mut self.verified, link.seq);
         let is_first = found.entries == 0;
         // A file that was copied before it was rotated away has the same entries.
@@ -168,7 +168,7 @@ impl Checked {
             None
         };
         if let (None, Some(why)) = (&found.broken, fault) {
-            found.broken = Some(Broken { seq, why });
+            found.broken = Some(ChainBreak { seq, why });
         }
         if is_first {
             found.first = seq;
@@ -181,15 +181,15 @@ impl Checked {
 const FOLLOWS: &str = "it does not follow the entry before it";
 
 /// What of an entry makes it part of the chain.
-struct Link {
+struct ChainLink {
     seq: u64,
     hash: String,
     prev: String,
     fault: Option<&'static str>,
 }
 
-impl Link {
-    fn of(line: Line) -> Self {
+impl ChainLink {
+    fn of(line: ChainLine) -> Self {
         let fault = line.own_fault();
         let prev = line.read().map(|entry| entry.prev).unwrap_or_default();
         Self { seq: line.seq, hash: line.hash, prev, fault }
@@ -200,15 +200,15 @@ impl Link {
 ///
 /// # Errors
 /// When a file can't be read.
-pub(crate) fn verify<P: AsRef<Path>>(paths: &[P]) -> Result<Checked, AuditLogError> {
-    let (mut checked, mut links) = (Checked::default(), Vec::new());
+pub(crate) fn verify<P: AsRef<Path>>(paths: &[P]) -> Result<CheckedLog, AuditLogError> {
+    let (mut checked, mut links) = (CheckedLog::default(), Vec::new());
     let mut broken = None;
     for path in paths {
         lines(path.as_ref(), |line| match line {
-            Some(line) if line.seq > 0 => links.push(Link::of(line)),
+            Some(line) if line.seq > 0 => links.push(ChainLink::of(line)),
             Some(line) => {
                 checked.unchained += 1;
-                broken = broken.take().or_else(|| line.own_fault().map(|why| Broken { seq: 0, why }));
+                broken = broken.take().or_else(|| line.own_fault().map(|why| ChainBreak { seq: 0, why }));
             }
             None => checked.foreign += 1,
         })?;
@@ -222,7 +222,7 @@ pub(crate) fn verify<P: AsRef<Path>>(paths: &[P]) -> Result<Checked, AuditLogErr
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Draft, Outcome, Who};
+    use super::super::{AuditOutcome, Draft, Who};
     use super::*;
 
     struct Folder(PathBuf);
@@ -243,7 +243,7 @@ mod tests {
         Draft::new(
             Who { actor: "ann".to_owned(), source: "file", ..Who::default() },
             action,
-            Outcome::Allowed,
+            AuditOutcome::Allowed,
         )
     }
 

@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::log::{AuditLogError, Log};
-use super::{Draft, Line, Outcome, Tip};
+use super::{AuditOutcome, ChainLine, Draft, Tip};
 #[cfg(feature = "database")]
 use crate::store::Store;
 
@@ -36,11 +36,11 @@ const LAST_ENTRIES: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// The objects of a file by kind and id, as they were written, without secrets and with references unanswered.
-pub(crate) type Known = BTreeMap<(String, String), Value>;
+pub(crate) type FileObjects = BTreeMap<(String, String), Value>;
 
 /// The audit of one gateway.
 pub(crate) struct Recorder {
-    state: Mutex<State>,
+    state: Mutex<RecorderState>,
     limits: [(Bucket, BucketState); 2],
     /// Refused attempts without an entry since the entry before.
     left_out: AtomicU64,
@@ -62,12 +62,12 @@ pub(crate) struct Counts {
 }
 
 #[derive(Default)]
-struct State {
+struct RecorderState {
     log: Option<Log>,
     /// Where the chain ends that this process makes, where no database has one.
     tip: Tip,
     /// The objects of the configuration file, to compare the next one with.
-    known: Option<Known>,
+    known: Option<FileObjects>,
 }
 
 impl Recorder {
@@ -138,7 +138,7 @@ impl Recorder {
     /// Records what is no change of the database's configuration: refused attempts, what plugins and sessions were told
     /// to do, reloads. Waits for nothing but the log's file.
     pub(crate) fn record(&self, mut draft: Draft) {
-        if draft.outcome != Outcome::Allowed && !self.passes(&draft) {
+        if draft.outcome != AuditOutcome::Allowed && !self.passes(&draft) {
             self.left_out.fetch_add(1, Relaxed);
             self.counts.suppressed.fetch_add(1, Relaxed);
             return;
@@ -165,16 +165,16 @@ impl Recorder {
     }
 
     /// An entry is in the database.
-    pub(crate) fn kept(&self, draft: &Draft, line: &Line) {
+    pub(crate) fn kept(&self, draft: &Draft, line: &ChainLine) {
         let mut state = self.state();
         self.write(&mut state, draft, line);
     }
 
-    fn write(&self, state: &mut State, draft: &Draft, line: &Line) {
+    fn write(&self, state: &mut RecorderState, draft: &Draft, line: &ChainLine) {
         let count = match draft.outcome {
-            Outcome::Allowed => &self.counts.allowed,
-            Outcome::Refused => &self.counts.refused,
-            Outcome::Failed => &self.counts.failed,
+            AuditOutcome::Allowed => &self.counts.allowed,
+            AuditOutcome::Refused => &self.counts.refused,
+            AuditOutcome::Failed => &self.counts.failed,
         };
         count.fetch_add(1, Relaxed);
         say(draft, line);
@@ -203,7 +203,7 @@ impl Recorder {
     }
 
     /// Keeps the objects of the configuration file; says what they were before.
-    pub(super) fn knows(&self, next: Known) -> Option<Known> {
+    pub(super) fn knows(&self, next: FileObjects) -> Option<FileObjects> {
         self.state().known.replace(next)
     }
 
@@ -220,7 +220,7 @@ impl Recorder {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RecorderState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -245,7 +245,7 @@ async fn keep(recorder: std::sync::Weak<Recorder>, store: Store, mut queue: mpsc
 }
 
 /// A line for the program log.
-fn say(draft: &Draft, line: &Line) {
+fn say(draft: &Draft, line: &ChainLine) {
     let Draft { who, action, outcome, status, revision, reason, .. } = draft;
     let (seq, hash) = (line.seq, line.hash.as_str());
     let (actor, source, peer, outcome) = (&who.actor, who.source, who.peer.as_deref(), outcome.as_str());
@@ -258,7 +258,7 @@ mod tests {
     use super::super::Who;
     use super::*;
 
-    fn draft(role: Option<&'static str>, outcome: Outcome) -> Draft {
+    fn draft(role: Option<&'static str>, outcome: AuditOutcome) -> Draft {
         let who = Who { actor: "ann".to_owned(), role, source: "admin-api", ..Who::default() };
         Draft::new(who, "PUT /v1/proxies/shop", outcome)
     }
@@ -275,9 +275,9 @@ mod tests {
         let path = folder.join("audit.log");
         let recorder = Recorder::new(Arc::default());
         recorder.log_to(Some(&path)).unwrap();
-        recorder.record(draft(Some("write"), Outcome::Allowed));
-        recorder.lose(&[draft(Some("write"), Outcome::Failed)], "it is away");
-        recorder.record(draft(Some("write"), Outcome::Allowed));
+        recorder.record(draft(Some("write"), AuditOutcome::Allowed));
+        recorder.lose(&[draft(Some("write"), AuditOutcome::Failed)], "it is away");
+        recorder.record(draft(Some("write"), AuditOutcome::Allowed));
         let found = super::super::log::verify(&[&path]).unwrap();
         assert_eq!((found.verified.entries, found.unchained, found.missing), (2, 1, 0));
         assert!(found.whole().valid);
@@ -298,20 +298,20 @@ mod tests {
         let recorder = Recorder::new(Arc::default());
         recorder.log_to(Some(&path)).unwrap();
         for _ in 0..100 {
-            recorder.record(draft(None, Outcome::Refused));
+            recorder.record(draft(None, AuditOutcome::Refused));
         }
         assert_eq!((count(&recorder.counts.refused), count(&recorder.counts.suppressed)), (30, 70));
         // Known callers and what was allowed are not held up by unknown ones.
-        recorder.record(draft(Some("read"), Outcome::Refused));
+        recorder.record(draft(Some("read"), AuditOutcome::Refused));
         for _ in 0..300 {
-            recorder.record(draft(Some("write"), Outcome::Allowed));
+            recorder.record(draft(Some("write"), AuditOutcome::Allowed));
         }
         assert_eq!((count(&recorder.counts.refused), count(&recorder.counts.allowed)), (31, 300));
         tokio::time::advance(Duration::from_secs(1)).await;
-        recorder.record(draft(None, Outcome::Refused));
+        recorder.record(draft(None, AuditOutcome::Refused));
         let entries =
             super::super::log::page(&path, &super::super::Query { limit: 1000, ..Default::default() });
-        let entries: Vec<_> = entries.unwrap().iter().filter_map(Line::read).collect();
+        let entries: Vec<_> = entries.unwrap().iter().filter_map(ChainLine::read).collect();
         assert_eq!(entries.len(), 332);
         assert_eq!(entries.iter().map(|entry| entry.suppressed).sum::<u64>(), 70);
         assert_eq!(entries[301].seq, 31);

@@ -6,10 +6,10 @@ use super::*;
 
 fn draft(actor: &str) -> Draft {
     let who = Who { actor: actor.to_owned(), source: "admin-api", ..Who::default() };
-    Draft::new(who, "PUT /v1/proxies/shop", Outcome::Allowed)
+    Draft::new(who, "PUT /v1/proxies/shop", AuditOutcome::Allowed)
 }
 
-fn chain(count: usize) -> Vec<Line> {
+fn chain(count: usize) -> Vec<ChainLine> {
     let mut tip = Tip::default();
     let mut lines = Vec::new();
     for n in 0..count {
@@ -20,7 +20,7 @@ fn chain(count: usize) -> Vec<Line> {
     lines
 }
 
-fn verified(lines: &[Line]) -> Verified {
+fn verified(lines: &[ChainLine]) -> Verified {
     let mut verifier = Verifier::default();
     lines.iter().for_each(|line| verifier.add(line));
     verifier.finish()
@@ -35,15 +35,15 @@ fn a_chain_holds_until_somebody_touches_it() {
     // Old entries are pruned from the front, and the rest still holds.
     assert!(verified(&lines[2..]).valid);
     assert!(verified(&[]).valid);
-    let broken = |change: fn(&mut Vec<Line>)| {
+    let broken = |change: fn(&mut Vec<ChainLine>)| {
         let mut lines = chain(5);
         change(&mut lines);
         verified(&lines).broken.map(|broken| broken.seq)
     };
-    let changed = |lines: &mut Vec<Line>| lines[2].entry = lines[2].entry.replace("shop", "door");
+    let changed = |lines: &mut Vec<ChainLine>| lines[2].entry = lines[2].entry.replace("shop", "door");
     assert_eq!(broken(changed), Some(3));
     // With a hash that fits it is the next one that does not.
-    let rehashed = |lines: &mut Vec<Line>| {
+    let rehashed = |lines: &mut Vec<ChainLine>| {
         lines[2].entry = lines[2].entry.replace("shop", "door");
         lines[2].hash = hash(&lines[2].entry);
     };
@@ -51,9 +51,9 @@ fn a_chain_holds_until_somebody_touches_it() {
     assert_eq!(broken(|lines| drop(lines.remove(2))), Some(4));
     assert_eq!(broken(|lines| lines.swap(1, 2)), Some(3));
     assert_eq!(broken(|lines| lines[3].seq = 9), Some(9));
-    let cut_front = |lines: &mut Vec<Line>| {
+    let cut_front = |lines: &mut Vec<ChainLine>| {
         let moved =
-            Draft::new(Who::default(), "x", Outcome::Allowed).chained(&Tip { seq: 0, hash: "f".into() });
+            Draft::new(Who::default(), "x", AuditOutcome::Allowed).chained(&Tip { seq: 0, hash: "f".into() });
         lines[0] = moved;
     };
     assert_eq!(broken(cut_front), Some(1));

@@ -98,7 +98,7 @@ impl AdminAddress {
     ///
     /// # Errors
     /// When nobody answers, or the certificate is not trusted.
-    pub(super) fn connect(&self, answer_timeout: Duration) -> io::Result<Connection> {
+    pub(super) fn connect(&self, answer_timeout: Duration) -> io::Result<AdminConnection> {
         let (host, port, is_tls) = match self {
             Self::Unix(path) => {
                 let unix = UnixStream::connect(path)?;
@@ -124,14 +124,14 @@ impl AdminAddress {
 }
 
 /// A connection to an admin listener.
-pub(super) type Connection = Box<dyn Stream>;
+pub(super) type AdminConnection = Box<dyn Stream>;
 
 /// Read from and written to.
 pub(super) trait Stream: Read + Write {}
 
 impl<T: Read + Write> Stream for T {}
 
-fn encrypted(tcp: TcpStream, host: &str) -> io::Result<Connection> {
+fn encrypted(tcp: TcpStream, host: &str) -> io::Result<AdminConnection> {
     let path = |name: &str| {
         let value = variable(name).map_err(|problem| io::Error::other(problem.to_string()))?;
         Ok::<_, io::Error>(value.map(PathBuf::from))

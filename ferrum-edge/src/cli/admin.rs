@@ -48,7 +48,7 @@ pub(super) struct Admin {
 }
 
 /// An answer.
-pub(super) struct Answer {
+pub(super) struct AdminResponse {
     pub(super) status: u16,
     /// The document; `Null` when there is none.
     pub(super) body: Value,
@@ -57,7 +57,7 @@ pub(super) struct Answer {
 /// Why nothing is followed.
 pub(super) enum Unfollowed {
     Away(io::Error),
-    Refused(Answer),
+    Refused(AdminResponse),
 }
 
 const OTHER_GATEWAY: &str = "Say where one does: --admin ADDRESS";
@@ -149,7 +149,7 @@ impl Admin {
     /// Asks; when the answer is not a good one, tells why and hands out the exit code.
     pub(super) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, u8> {
         match self.exchange(method, path, body) {
-            Ok(Answer { status: 200..300, body }) => Ok(body),
+            Ok(AdminResponse { status: 200..300, body }) => Ok(body),
             Ok(answer) => {
                 tell(&answer);
                 Err(FAILED)
@@ -221,7 +221,7 @@ impl Admin {
             let mut body = Vec::new();
             lines.take(MAX_LINE_BYTES).read_to_end(&mut body).map_err(failed)?;
             let body = serde_json::from_slice(&body).unwrap_or_default();
-            return Err(Unfollowed::Refused(Answer { status, body }));
+            return Err(Unfollowed::Refused(AdminResponse { status, body }));
         }
         loop {
             let mut line = Vec::new();
@@ -249,7 +249,12 @@ impl Admin {
     }
 
     /// Asks, whatever the answer is.
-    pub(super) fn exchange(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<Answer> {
+    pub(super) fn exchange(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> io::Result<AdminResponse> {
         let mut stream = self.address.connect(ANSWER_TIMEOUT)?;
         let body = body.map(Value::to_string).unwrap_or_default();
         let head = self.head(method, path, body.len());
@@ -270,7 +275,7 @@ impl Admin {
         let status = status
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "this is not an admin listener"))?;
         let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(body)? };
-        Ok(Answer { status, body })
+        Ok(AdminResponse { status, body })
     }
 }
 
@@ -281,7 +286,7 @@ fn token() -> Result<Option<String>, Problem> {
 }
 
 /// Tells a person what an error document says.
-pub(super) fn tell(Answer { status, body }: &Answer) {
+pub(super) fn tell(AdminResponse { status, body }: &AdminResponse) {
     let text =
         |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     print::error(format_args!("{} ({status})", text(body, "detail")));

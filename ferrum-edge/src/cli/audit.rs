@@ -10,9 +10,9 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::admin::AdminArgs;
-use super::{FAILED, Output, print};
+use super::{FAILED, OutputFormat, print};
 use crate::audit::log::{page, verify};
-use crate::audit::{Line, Query, Tip};
+use crate::audit::{ChainLine, Query, Tip};
 use gateway_telemetry::json::Rfc3339;
 
 /// Arguments of `audit`.
@@ -38,7 +38,7 @@ pub(super) struct AuditArgs {
     admin: AdminArgs,
     /// How entries are printed
     #[arg(long, value_enum, default_value = "text")]
-    output: Output,
+    output: OutputFormat,
 }
 
 /// `SEQ:HASH`.
@@ -154,14 +154,14 @@ fn verify_files(args: &AuditArgs) -> Result<u8, u8> {
     let verified = serde_json::to_value(&checked).map_err(failed)?;
     let found = args.expect.as_ref().map(|expect| {
         let query = Query { before: Some(expect.seq.saturating_add(1)), limit: 1, ..Query::default() };
-        newest(&args.file, &query).map(|lines| lines.first().map(Line::tip))
+        newest(&args.file, &query).map(|lines| lines.first().map(ChainLine::tip))
     });
     let code = told(args, &verified, found.transpose()?.flatten())?;
     Ok(if checked.missing > 0 && !args.partial { FAILED } else { code })
 }
 
 /// The newest entries of files that fit, the newest first.
-fn newest(paths: &[PathBuf], query: &Query) -> Result<Vec<Line>, u8> {
+fn newest(paths: &[PathBuf], query: &Query) -> Result<Vec<ChainLine>, u8> {
     let mut found = Vec::new();
     for path in paths {
         found.extend(page(path, query).map_err(failed)?);
@@ -185,8 +185,8 @@ fn told(args: &AuditArgs, verified: &Value, found: Option<Tip>) -> Result<u8, u8
     let is_expected = args.expect.as_ref().is_none_or(|expect| found.as_ref() == Some(&expect.as_tip()));
     let is_good = verified["valid"] == true && is_expected;
     match args.output {
-        Output::Json => print::line(verified),
-        Output::Text => {
+        OutputFormat::Json => print::line(verified),
+        OutputFormat::Text => {
             print::line(format_args!("{} entries, {} to {newest}", number("entries"), number("first")));
         }
     }
@@ -249,16 +249,16 @@ fn of_files(args: &AuditArgs) -> Result<u8, u8> {
         ..Query::default()
     };
     for line in newest(&args.file, &query)? {
-        let entry = serde_json::from_str(&Line::with_hash(&line)).map_err(failed)?;
+        let entry = serde_json::from_str(&ChainLine::with_hash(&line)).map_err(failed)?;
         show(&entry, args.output);
     }
     Ok(0)
 }
 
-fn show(entry: &Value, output: Output) {
+fn show(entry: &Value, output: OutputFormat) {
     match output {
-        Output::Json => print::line(entry),
-        Output::Text => print::line(text(entry)),
+        OutputFormat::Json => print::line(entry),
+        OutputFormat::Text => print::line(text(entry)),
     }
 }
 

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::admin::GatewayArgs;
-use super::{Output, print};
+use super::{OutputFormat, print};
 
 /// Arguments of `cache`.
 #[derive(Debug, Args)]
@@ -41,7 +41,7 @@ struct Common {
     admin: GatewayArgs,
     /// How the result is printed
     #[arg(long, value_enum, default_value = "text")]
-    output: Output,
+    output: OutputFormat,
 }
 
 /// Arguments of `cache purge`.
@@ -59,7 +59,7 @@ struct PurgeArgs {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct Which {
-    /// The response of exactly this URL, such as https://example.com/a?b=c; the scheme makes no difference
+    /// The response of exactly this URL, such as `https://example.com/a?b=c`; the scheme makes no difference
     #[arg(long)]
     url: Option<String>,
     /// The responses whose URLs begin with this one
@@ -119,8 +119,8 @@ fn act(args: &Common, action: &str, input: &Value, say: impl Fn(&Value) -> Strin
         Err(code) => return code,
     };
     match args.output {
-        Output::Json => print::line(&answer),
-        Output::Text => {
+        OutputFormat::Json => print::line(&answer),
+        OutputFormat::Text => {
             for each in answer["results"].as_array().into_iter().flatten() {
                 let config = each["plugin_config"].as_str().unwrap_or_default();
                 print::line(format_args!("{config}: {}", say(&each["result"])));

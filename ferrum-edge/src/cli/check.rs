@@ -8,7 +8,7 @@ use gateway_core::plugin::Registry;
 use serde_json::json;
 
 use super::run::Mode;
-use super::{BAD_CONFIG, MISUSED, Output, SpecArgs, Verbosity, logs, print};
+use super::{BAD_CONFIG, MISUSED, OutputFormat, SpecArgs, Verbosity, logs, print};
 use crate::source::warnings;
 
 /// Arguments of `check`.
@@ -27,7 +27,7 @@ pub(super) struct CheckArgs {
     deny_warnings: bool,
     /// How to print the result
     #[arg(long, value_enum, default_value = "text")]
-    output: Output,
+    output: OutputFormat,
 }
 
 /// Checks and says so.
@@ -50,13 +50,13 @@ pub(super) fn check(args: &CheckArgs, registry: &Registry) -> u8 {
         Err(Problems(problems)) => (BAD_CONFIG, &problems[..]),
     };
     match (args.output, &result) {
-        (Output::Json, _) => {
+        (OutputFormat::Json, _) => {
             let problems: Vec<_> = problems.iter().map(document).collect();
             print::line(
                 json!({ "valid": code == 0, "problems": problems, "warnings": warnings.iter().map(warnings::document).collect::<Vec<_>>() }),
             );
         }
-        (Output::Text, Ok(model)) => {
+        (OutputFormat::Text, Ok(model)) => {
             for warning in &warnings {
                 print::line(format_args!("warning: {warning}"));
             }
@@ -74,7 +74,7 @@ pub(super) fn check(args: &CheckArgs, registry: &Registry) -> u8 {
                 counts.map(|(count, one, many)| format!("{count} {}", if count == 1 { one } else { many }));
             print::line(format_args!("{}: good ({})", source.spec, counts.join(", ")));
         }
-        (Output::Text, Err(problems)) => {
+        (OutputFormat::Text, Err(problems)) => {
             print::line(problems);
             let count = problems.count();
             print::line(format_args!("{count} {}", if count == 1 { "problem" } else { "problems" }));

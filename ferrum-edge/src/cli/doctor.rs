@@ -18,7 +18,7 @@ use serde_json::json;
 
 use super::database::DatabaseArgs;
 use super::run::Mode;
-use super::{BAD_CONFIG, FAILED, MISUSED, Output, SpecArgs, Verbosity, logs, print};
+use super::{BAD_CONFIG, FAILED, MISUSED, OutputFormat, SpecArgs, Verbosity, logs, print};
 use crate::access::Access;
 use crate::app::Gateway;
 use crate::source::database::Database;
@@ -49,7 +49,7 @@ pub(super) struct DoctorArgs {
     json: bool,
     /// How findings are printed
     #[arg(long, value_enum, default_value = "text")]
-    output: Output,
+    output: OutputFormat,
 }
 
 /// How bad something is.
@@ -255,7 +255,7 @@ fn shown(args: &DoctorArgs, findings: &Findings) -> u8 {
         (0, 1..) if args.deny_warnings => FAILED,
         _ => 0,
     };
-    if args.json || matches!(args.output, Output::Json) {
+    if args.json || matches!(args.output, OutputFormat::Json) {
         print::line(
             json!({ "healthy": code == 0, "errors": errors, "warnings": warnings, "findings": findings.0 }),
         );

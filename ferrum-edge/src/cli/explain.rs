@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::address::AdminAddress;
 use super::admin::Admin;
-use super::{BAD_CONFIG, FAILED, MISUSED, Output, SpecArgs, Verbosity, logs, print};
+use super::{BAD_CONFIG, FAILED, MISUSED, OutputFormat, SpecArgs, Verbosity, logs, print};
 use crate::explain::{self, Question};
 
 /// Arguments of `explain`.
@@ -42,7 +42,7 @@ pub(super) struct ExplainArgs {
     spec: SpecArgs,
     /// How to print the result
     #[arg(long, value_enum, default_value = "text")]
-    output: Output,
+    output: OutputFormat,
 }
 
 /// The size of a body: only that, and the header fields, decide which way a request takes.
@@ -103,8 +103,8 @@ pub(super) fn explain(args: &ExplainArgs, registry: Registry) -> u8 {
         Err(code) => return code,
     };
     match args.output {
-        Output::Json => print::line(&document),
-        Output::Text => tell(&document),
+        OutputFormat::Json => print::line(&document),
+        OutputFormat::Text => tell(&document),
     }
     if document["refusal"].is_null() { 0 } else { FAILED }
 }

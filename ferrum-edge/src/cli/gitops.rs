@@ -213,7 +213,7 @@ fn located(body: &Value, path: &Path) -> Option<gateway_core::config::problem::P
         Some(problem)
     });
     let problems = Problems(problems.collect::<Option<Vec<_>>>()?);
-    Some(file::Places::of(&text, &Origin::file(path)).locate(problems))
+    Some(file::Positions::of(&text, &Origin::file(path)).locate(problems))
 }
 
 /// `/proxies/2/hosts/0` as `proxies[2].hosts[0]`.

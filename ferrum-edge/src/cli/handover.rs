@@ -28,7 +28,7 @@ use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
 
 use super::pid_file::beside;
-use super::process::Running;
+use super::process::GatewayProcess;
 use crate::app::engine::Engine;
 use crate::app::unix_socket::{self, SocketFile};
 
@@ -83,7 +83,7 @@ impl Turn {
 
 /// The gateway that is replaced.
 pub(super) struct Predecessor {
-    running: Running,
+    running: GatewayProcess,
     stream: UnixStream,
 }
 
@@ -92,7 +92,7 @@ impl Predecessor {
     ///
     /// # Errors
     /// When it is another process that answers, or none.
-    pub(super) fn ask(pid_file: &Path, running: Running) -> Result<(Self, Inherited), HandoverError> {
+    pub(super) fn ask(pid_file: &Path, running: GatewayProcess) -> Result<(Self, Inherited), HandoverError> {
         let (pid, path) = (running.pid(), beside(pid_file, ".sock"));
         let shown = || path.display().to_string();
         let silent = |source| HandoverError::Silent { pid, path: shown(), source };

@@ -6,7 +6,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 /// What a service manager is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum ServiceState {
     /// Start or reload is complete.
     Ready,
     /// A reload began.
@@ -16,7 +16,7 @@ pub(super) enum State {
 }
 
 /// Tells it, if `NOTIFY_SOCKET` names a socket. A failure is logged: the gateway works without.
-pub(super) fn tell(state: State) {
+pub(super) fn tell(state: ServiceState) {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let address = match name.as_bytes() {
         [b'@', rest @ ..] => SocketAddr::from_abstract_name(rest),
@@ -29,13 +29,13 @@ pub(super) fn tell(state: State) {
     }
 }
 
-fn message(state: State) -> String {
+fn message(state: ServiceState) -> String {
     match state {
         // The id, because this process may have taken the place of the one that systemd started.
-        State::Ready => format!("READY=1\nMAINPID={}\n", std::process::id()),
-        State::Stopping => "STOPPING=1\n".to_owned(),
+        ServiceState::Ready => format!("READY=1\nMAINPID={}\n", std::process::id()),
+        ServiceState::Stopping => "STOPPING=1\n".to_owned(),
         // Type=notify-reload wants the moment, so that it can tell this reload from an older one.
-        State::Reloading => {
+        ServiceState::Reloading => {
             let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
             let micros = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1000;
             format!("RELOADING=1\nMONOTONIC_USEC={micros}\n")
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn a_reload_carries_its_moment() {
-        let text = message(State::Reloading);
+        let text = message(ServiceState::Reloading);
         let micros = text.trim().strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap();
         assert!(micros.parse::<u64>().unwrap() > 0);
     }

@@ -5,7 +5,7 @@ use std::{fs, io};
 
 use rustix::process::Pid;
 
-use super::process::{self, NotSignalled, Running};
+use super::process::{self, GatewayProcess, NotSignalled};
 
 /// Why a pid file can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -94,7 +94,7 @@ pub(super) fn read(path: &Path) -> Result<i32, PidFileError> {
 ///
 /// # Errors
 /// A file that can't be read, and a process that is not a running gateway.
-pub(super) fn running(path: &Path) -> Result<Option<Running>, PidFileError> {
+pub(super) fn running(path: &Path) -> Result<Option<GatewayProcess>, PidFileError> {
     let pid = match read(path) {
         Err(PidFileError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
             return Ok(None);

@@ -24,12 +24,12 @@ pub(super) enum NotSignalled {
 }
 
 /// A process that was found to be a running gateway. It is held, so that its id can't pass to another.
-pub(super) struct Running {
+pub(super) struct GatewayProcess {
     number: i32,
     held: OwnedFd,
 }
 
-impl Running {
+impl GatewayProcess {
     /// The process id.
     pub(super) fn pid(&self) -> i32 {
         self.number
@@ -47,7 +47,7 @@ pub(super) fn hang_up(pid: Pid) -> Result<(), NotSignalled> {
 }
 
 /// Looks whether this process is a running gateway.
-pub(super) fn find(pid: Pid) -> Result<Running, NotSignalled> {
+pub(super) fn find(pid: Pid) -> Result<GatewayProcess, NotSignalled> {
     let number = pid.as_raw_nonzero().get();
     let held = pidfd_open(pid, PidfdFlags::empty()).map_err(|error| match error {
         rustix::io::Errno::SRCH => NotSignalled::Gone(number),
@@ -62,7 +62,7 @@ pub(super) fn find(pid: Pid) -> Result<Running, NotSignalled> {
     if !waits_for_hup(&fs::read_to_string(process.join("status")).map_err(unknown)?) {
         return Err(NotSignalled::NotWaiting(number));
     }
-    Ok(Running { number, held })
+    Ok(GatewayProcess { number, held })
 }
 
 /// Whether a process runs this program's file, or one of its name: another version, or one that was replaced since.

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::source::file;
 use crate::source::variables::VARIABLES;
 
-use super::{Output, print};
+use super::{OutputFormat, print};
 
 /// Arguments of `plugins`.
 #[derive(Debug, Args)]
@@ -18,7 +18,7 @@ pub(super) struct PluginsArgs {
     name: Option<String>,
     /// How to print the result
     #[arg(long, value_enum, default_value = "text")]
-    output: Output,
+    output: OutputFormat,
 }
 
 /// Arguments of `version`.
@@ -43,7 +43,7 @@ pub(super) fn plugins(args: &PluginsArgs, registry: &Registry) -> u8 {
         print::error("There is no plugin of this name; `ferrum-edge plugins` lists them.");
         return super::MISUSED;
     }
-    if args.output == Output::Json {
+    if args.output == OutputFormat::Json {
         let list: Vec<_> = entries
             .iter()
             .map(|entry| {

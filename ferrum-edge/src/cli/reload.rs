@@ -10,7 +10,7 @@ use rustix::process::Pid;
 use serde_json::Value;
 
 use super::address::AdminAddress;
-use super::admin::{Admin, Answer};
+use super::admin::{Admin, AdminResponse};
 use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, pid_file, print, process};
 use crate::source::file::{Source, Spec};
 use crate::source::warnings::restart_needed;
@@ -63,7 +63,7 @@ pub(super) fn reload(args: &ReloadArgs, registry: &Registry) -> u8 {
         return FAILED;
     }
     match before {
-        Ok(before) => wait(&admin, &address, &State::of(&before)),
+        Ok(before) => wait(&admin, &address, &ConfigurationState::of(&before)),
         Err(error) => {
             print::error(format_args!(
                 "Told the process, but nobody answers at {address} ({error}); its log says whether it reloaded."
@@ -75,14 +75,14 @@ pub(super) fn reload(args: &ReloadArgs, registry: &Registry) -> u8 {
 
 /// What a status says about configurations.
 #[derive(PartialEq, Eq)]
-struct State {
+struct ConfigurationState {
     revision: u64,
     /// In database mode the revision is the database's, and stays; a gateway of an earlier version does not tell.
     reloads: Option<u64>,
     refused: u64,
 }
 
-impl State {
+impl ConfigurationState {
     fn of(status: &Value) -> Self {
         let number = |name: &str| status["config"][name].as_u64().unwrap_or_default();
         let reloads = status["config"]["reloads"].as_u64();
@@ -98,7 +98,7 @@ impl State {
 }
 
 /// Looks until the status shows what became of the reload.
-fn wait(admin: &Admin, address: &AdminAddress, before: &State) -> u8 {
+fn wait(admin: &Admin, address: &AdminAddress, before: &ConfigurationState) -> u8 {
     let deadline = Instant::now() + TIMEOUT;
     loop {
         let status = match status(admin) {
@@ -108,7 +108,7 @@ fn wait(admin: &Admin, address: &AdminAddress, before: &State) -> u8 {
                 return FAILED;
             }
         };
-        let now = State::of(&status);
+        let now = ConfigurationState::of(&status);
         if now.is_reloaded(before) {
             print::line(format_args!("Revision {} is in use.", now.revision));
             let fixed = status["config"]["restart_needed"].as_array();
@@ -155,8 +155,8 @@ fn configured_admin(spec: &SpecArgs, registry: &Registry) -> AdminAddress {
 /// Asks for the status document.
 fn status(admin: &Admin) -> io::Result<Value> {
     match admin.exchange("GET", "/v1/status", None)? {
-        Answer { status: 200, body } => Ok(body),
-        Answer { status: 401 | 403, .. } => {
+        AdminResponse { status: 200, body } => Ok(body),
+        AdminResponse { status: 401 | 403, .. } => {
             let needed = "it shows its status only with a token; set FERRUM_ADMIN_TOKEN";
             Err(io::Error::new(io::ErrorKind::PermissionDenied, needed))
         }

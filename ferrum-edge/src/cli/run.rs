@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::database::DatabaseArgs;
 use super::handover::{HandoverError, Offer, Predecessor, Turn};
-use super::notify::{self, State};
+use super::notify::{self, ServiceState};
 use super::pid_file::{self, PidFile};
 use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, Verbosity, logs, print};
 use crate::access::environment::access_given;
@@ -234,7 +234,7 @@ struct Signals {
     user1: Signal,
 }
 
-enum Told {
+enum SignalAction {
     Reload,
     Reopen,
     Stop(&'static str),
@@ -262,20 +262,20 @@ impl Signals {
     async fn stopped(&mut self, missed: &mut Missed) -> &'static str {
         loop {
             match self.next().await {
-                Told::Stop(signal) => return signal,
-                Told::Reload => missed.reload = true,
-                Told::Reopen => missed.reopen = true,
+                SignalAction::Stop(signal) => return signal,
+                SignalAction::Reload => missed.reload = true,
+                SignalAction::Reopen => missed.reopen = true,
             }
         }
     }
 
-    async fn next(&mut self) -> Told {
+    async fn next(&mut self) -> SignalAction {
         tokio::select! {
-            _ = self.hangup.recv() => Told::Reload,
-            _ = self.user1.recv() => Told::Reopen,
-            _ = self.terminate.recv() => Told::Stop("SIGTERM"),
-            _ = self.interrupt.recv() => Told::Stop("SIGINT"),
-            _ = self.quit.recv() => Told::Stop("SIGQUIT"),
+            _ = self.hangup.recv() => SignalAction::Reload,
+            _ = self.user1.recv() => SignalAction::Reopen,
+            _ = self.terminate.recv() => SignalAction::Stop("SIGTERM"),
+            _ = self.interrupt.recv() => SignalAction::Stop("SIGINT"),
+            _ = self.quit.recv() => SignalAction::Stop("SIGQUIT"),
         }
     }
 }
@@ -329,7 +329,7 @@ impl<'s> Process<'s> {
         let offer = offer.and_then(|path| Offer::start(gateway.engine(), path));
         audit::started(&gateway.engine().audit, &source.spec);
         say_started(&gateway, source, admin);
-        notify::tell(State::Ready);
+        notify::tell(ServiceState::Ready);
         if let Some(replaced) = replaced {
             replaced.end();
         }
@@ -340,14 +340,14 @@ impl<'s> Process<'s> {
     async fn run(self, mut signals: Signals) -> u8 {
         loop {
             match signals.next().await {
-                Told::Reload => {
+                SignalAction::Reload => {
                     if let Some(signal) = self.reload_while(&mut signals).await {
                         tracing::warn!("a reload is given up: the gateway stops");
                         return self.stop(signal, signals).await;
                     }
                 }
-                Told::Reopen => self.reopen_logs(),
-                Told::Stop(signal) => return self.stop(signal, signals).await,
+                SignalAction::Reopen => self.reopen_logs(),
+                SignalAction::Stop(signal) => return self.stop(signal, signals).await,
             }
         }
     }
@@ -381,7 +381,7 @@ impl<'s> Process<'s> {
     }
 
     async fn reload(&self) {
-        notify::tell(State::Reloading);
+        notify::tell(ServiceState::Reloading);
         let result = self.reloaded().await;
         self.audit(&result).await;
         match result {
@@ -392,7 +392,7 @@ impl<'s> Process<'s> {
             }
             Err(error) => say_refused(&error.to_string()),
         }
-        notify::tell(State::Ready);
+        notify::tell(ServiceState::Ready);
     }
 
     /// Records a reload in the audit, on a thread of its own as well.
@@ -436,7 +436,7 @@ impl<'s> Process<'s> {
 
     /// Lets exchanges end; a second signal ends them.
     async fn drain(self, mut signals: Signals) -> u8 {
-        notify::tell(State::Stopping);
+        notify::tell(ServiceState::Stopping);
         self.gateway.begin_drain();
         let deadline = Instant::now() + self.gateway.snapshot().settings.drain_timeout;
         let mut looks = tokio::time::interval(DRAIN_STEP);
@@ -450,7 +450,7 @@ impl<'s> Process<'s> {
                     tracing::warn!(connections = self.gateway.connections(), "the drain's time is over");
                     break;
                 }
-                told = signals.next() => if let Told::Stop(signal) = told {
+                told = signals.next() => if let SignalAction::Stop(signal) = told {
                     tracing::warn!(signal, connections = self.gateway.connections(), "stopping at once");
                     break;
                 }

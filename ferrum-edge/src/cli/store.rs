@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::admin::AdminArgs;
 use super::database::DatabaseArgs;
-use super::{FAILED, MISUSED, Output, print};
-use crate::audit::{Draft, Outcome, Who};
+use super::{FAILED, MISUSED, OutputFormat, print};
+use crate::audit::{AuditOutcome, Draft, Who};
 use crate::store::{Options, Store, StoreError};
 
 /// Arguments of `migrate`.
@@ -27,7 +27,7 @@ pub(super) struct StatusArgs {
     admin: AdminArgs,
     /// How it is printed
     #[arg(long, value_enum, default_value = "text")]
-    output: Output,
+    output: OutputFormat,
 }
 
 /// Brings a database's schema to this program's.
@@ -56,7 +56,7 @@ pub(super) fn migrate(args: &MigrateArgs) -> u8 {
             let migrated = store.migrate().await.map_err(told)?;
             if !pending.is_empty() || migrated.from != migrated.to {
                 let who = Who { actor: super::user(), source: "command-line", ..Who::default() };
-                let mut draft = Draft::new(who, "migrate", Outcome::Allowed);
+                let mut draft = Draft::new(who, "migrate", AuditOutcome::Allowed);
                 draft.note = format!("schema {} to {}", migrated.from, migrated.to);
                 store.audit(&[draft]).await.map_err(told)?;
             }
@@ -88,8 +88,8 @@ pub(super) fn status(args: &StatusArgs, registry: Registry) -> u8 {
             Err(code) => return code,
         };
     match args.output {
-        Output::Json => print::line(&status),
-        Output::Text => text(&status, !args.admin.is_database()),
+        OutputFormat::Json => print::line(&status),
+        OutputFormat::Text => text(&status, !args.admin.is_database()),
     }
     0
 }

@@ -6,7 +6,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::admin::GatewayArgs;
-use super::{Output, print};
+use super::{OutputFormat, print};
 
 /// Arguments of `logs`.
 #[derive(Debug, Args)]
@@ -26,7 +26,7 @@ pub(super) struct LogsArgs {
     admin: GatewayArgs,
     /// How records are printed
     #[arg(long, value_enum, default_value = "text")]
-    output: Output,
+    output: OutputFormat,
 }
 
 #[derive(Debug, Args)]
@@ -74,8 +74,8 @@ fn path(args: &LogsArgs) -> String {
     format!("/v1/access-log?{}", query.join("&"))
 }
 
-fn show(line: &str, output: Output) {
-    let (Output::Text, Ok(record)) = (output, serde_json::from_str::<Value>(line)) else {
+fn show(line: &str, output: OutputFormat) {
+    let (OutputFormat::Text, Ok(record)) = (output, serde_json::from_str::<Value>(line)) else {
         return print::line(line.trim_end());
     };
     if record["kind"] == "lost" {

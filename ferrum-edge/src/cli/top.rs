@@ -14,10 +14,10 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use serde_json::{Value, json};
 
-use super::admin::{Admin, Answer, GatewayArgs};
+use super::admin::{Admin, AdminResponse, GatewayArgs};
 use super::{FAILED, MISUSED, print, tail};
 use board::{Board, Look, View};
-use screen::{Asked, Screen};
+use screen::{KeyAction, Screen};
 
 /// Arguments of `top`.
 #[derive(Debug, Args)]
@@ -96,8 +96,8 @@ pub(super) fn top(args: &TopArgs) -> u8 {
 /// Another look.
 fn look(admin: &Admin) -> Result<Look, String> {
     match admin.exchange("GET", PATH, None) {
-        Ok(Answer { status: 200, body }) => Look::read(body),
-        Ok(Answer { status, body }) => {
+        Ok(AdminResponse { status: 200, body }) => Look::read(body),
+        Ok(AdminResponse { status, body }) => {
             Err(format!("{} ({status})", body["detail"].as_str().unwrap_or("the gateway refuses")))
         }
         Err(error) => Err(format!("no gateway answers: {error}")),
@@ -158,7 +158,7 @@ fn watch(
         if event::poll(next.saturating_duration_since(Instant::now())).map_err(failed)?
             && let Event::Key(key) = event::read().map_err(failed)?
             && key.kind == KeyEventKind::Press
-            && screen.key(key) == Asked::Quit
+            && screen.key(key) == KeyAction::Quit
         {
             return Ok(());
         }

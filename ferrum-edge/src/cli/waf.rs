@@ -12,7 +12,7 @@ use gateway_waf::{
 };
 use serde_json::{Value, json};
 
-use super::{BAD_CONFIG, FAILED, MISUSED, Output, print};
+use super::{BAD_CONFIG, FAILED, MISUSED, OutputFormat, print};
 
 /// Arguments of `waf`.
 #[derive(Debug, Args)]
@@ -38,7 +38,7 @@ struct CheckArgs {
     paranoia_level: u8,
     /// How to print the result
     #[arg(long, value_enum, default_value = "text")]
-    output: Output,
+    output: OutputFormat,
 }
 
 #[derive(Debug, Args)]
@@ -65,7 +65,7 @@ struct ExplainArgs {
     client: IpAddr,
     /// How to print the result
     #[arg(long, value_enum, default_value = "text")]
-    output: Output,
+    output: OutputFormat,
 }
 
 /// Does what the arguments say.
@@ -137,7 +137,7 @@ fn check(args: &CheckArgs) -> u8 {
     problems
         .sort_by(|one, other| (&one.place.file, one.place.line).cmp(&(&other.place.file, other.place.line)));
     let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
-    if args.output == Output::Json {
+    if args.output == OutputFormat::Json {
         let problems: Vec<Value> = problems.iter().map(document).collect();
         let rules = summary.as_ref().map(|it| json!({"written": it.written, "active": it.active}));
         print::line(json!({ "valid": summary.is_some(), "rules": rules, "problems": problems }));
@@ -231,8 +231,8 @@ fn explain(args: &ExplainArgs) -> u8 {
     transaction.request_body(args.data.as_deref().unwrap_or_default().as_bytes());
     let report = transaction.report();
     match args.output {
-        Output::Json => print::line(explained(&report)),
-        Output::Text => print_report(&report),
+        OutputFormat::Json => print::line(explained(&report)),
+        OutputFormat::Text => print_report(&report),
     }
     0
 }

@@ -27,13 +27,13 @@ const STAGED_STEP: Duration = Duration::from_millis(20);
 const FIRST_ANSWERS: Duration = Duration::from_secs(3);
 
 /// The records of a name and their TTL.
-type Answer = Result<(Arc<[Service]>, Duration), DnsError>;
+type SrvAnswer = Result<(Arc<[Service]>, Duration), DnsError>;
 
 /// The names of the configuration in use, and the lookups under way.
 #[derive(Default)]
 struct Lookups {
     names: HashMap<Arc<str>, Schedule>,
-    running: JoinSet<(Arc<str>, Answer)>,
+    running: JoinSet<(Arc<str>, SrvAnswer)>,
 }
 
 /// When a name is looked up next.
@@ -96,7 +96,7 @@ impl Lookups {
     /// Starts the lookups that are due.
     fn start<F>(&mut self, lookup: impl Fn(Arc<str>) -> F)
     where
-        F: Future<Output = Answer> + Send + 'static,
+        F: Future<Output = SrvAnswer> + Send + 'static,
     {
         let now = Instant::now();
         for (name, schedule) in self.names.iter_mut().filter(|(_, it)| !it.is_running && it.at <= now) {
@@ -117,7 +117,7 @@ impl Lookups {
     }
 
     /// Says when to look the name up again. `false` when the configuration does not have it any more.
-    fn reschedule(&mut self, name: &str, answer: &Answer) -> bool {
+    fn reschedule(&mut self, name: &str, answer: &SrvAnswer) -> bool {
         let Some(schedule) = self.names.get_mut(name) else { return false };
         schedule.is_running = false;
         match answer {
@@ -139,7 +139,7 @@ impl Lookups {
 }
 
 /// Puts an answer in use. An error keeps the targets of the last one.
-async fn publish(engine: &Engine, name: Arc<str>, answer: Answer) {
+async fn publish(engine: &Engine, name: Arc<str>, answer: SrvAnswer) {
     let control = &engine.telemetry.control;
     match answer {
         Ok((services, _)) => {
@@ -205,7 +205,7 @@ fn of_snapshot(snapshot: &Snapshot) -> BTreeSet<Arc<str>> {
 mod tests {
     use super::*;
 
-    async fn broken() -> Answer {
+    async fn broken() -> SrvAnswer {
         panic!("a defect of the resolver")
     }
 

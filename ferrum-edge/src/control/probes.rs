@@ -39,12 +39,12 @@ impl PartialEq for Job {
 /// A target's own number, which no other of any upstream has and which it keeps over reloads.
 type Key = u64;
 
-struct Running {
+struct RunningProbe {
     job: Job,
     task: JoinHandle<()>,
 }
 
-impl Drop for Running {
+impl Drop for RunningProbe {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -68,7 +68,7 @@ struct Probes {
     places: Arc<Semaphore>,
     telemetry: Arc<Telemetry>,
     tasks: Arc<Tasks>,
-    running: HashMap<Key, Running>,
+    running: HashMap<Key, RunningProbe>,
 }
 
 impl Probes {
@@ -92,7 +92,7 @@ impl Probes {
                 let (telemetry, asked) = (self.telemetry.clone(), job.clone());
                 let start = move || ask(prober.clone(), places.clone(), telemetry.clone(), asked.clone());
                 let task = tokio::spawn(self.tasks.clone().supervise("health_probe", start));
-                place.insert(Running { job, task });
+                place.insert(RunningProbe { job, task });
             }
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use gateway_core::plugin::world::tasks::{Run, Task, TaskControl, TaskName, Tasks};
-use gateway_protocols::worker::Shared;
+use gateway_protocols::worker::SharedByWorkers;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -22,14 +22,14 @@ const MAX_SHOWN: usize = 200;
 
 /// The plugins' tasks of one gateway. Its thread starts with the first task.
 pub(crate) struct PluginTasks {
-    shared: Arc<Shared>,
+    shared: Arc<SharedByWorkers>,
     runtime: OnceLock<Option<Handle>>,
     drain: watch::Sender<bool>,
-    known: Arc<Known>,
+    known: Arc<TaskList>,
 }
 
 #[derive(Default)]
-struct Known(Mutex<Table>);
+struct TaskList(Mutex<Table>);
 
 #[derive(Default)]
 struct Table {
@@ -44,7 +44,7 @@ struct Status {
     last_failure: Option<String>,
 }
 
-impl Known {
+impl TaskList {
     fn with<T>(&self, see: impl FnOnce(&mut Table) -> T) -> T {
         see(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -52,7 +52,7 @@ impl Known {
 
 impl PluginTasks {
     /// No task yet.
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<SharedByWorkers>) -> Self {
         let (drain, _) = watch::channel(false);
         Self { shared, runtime: OnceLock::new(), drain, known: Arc::default() }
     }
@@ -128,7 +128,7 @@ impl Tasks for PluginTasks {
 }
 
 /// Runs a task again after each failure, until it is over or has to end.
-async fn supervise(name: &TaskName, mut task: Task, mut control: TaskControl, known: &Known, number: u64) {
+async fn supervise(name: &TaskName, mut task: Task, mut control: TaskControl, known: &TaskList, number: u64) {
     let mut pause = PAUSE;
     loop {
         let begun = tokio::time::Instant::now();
@@ -157,7 +157,7 @@ async fn once(run: Run) -> Result<(), String> {
 }
 
 /// Starts the thread; it ends some time after the drain has begun.
-fn start(shared: Arc<Shared>, mut drain: watch::Receiver<bool>) -> std::io::Result<Handle> {
+fn start(shared: Arc<SharedByWorkers>, mut drain: watch::Receiver<bool>) -> std::io::Result<Handle> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
     thread::Builder::new().name("plugin-tasks".to_owned()).spawn(move || {
@@ -202,7 +202,7 @@ mod tests {
             })
         });
         let (_handle, control) = TaskControl::new();
-        supervise(&name(), task, control, &Known::default(), 1).await;
+        supervise(&name(), task, control, &TaskList::default(), 1).await;
         assert_eq!(runs.load(Relaxed), 3);
     }
 
@@ -216,6 +216,6 @@ mod tests {
             })
         });
         drop(handle);
-        supervise(&name(), task, control, &Known::default(), 1).await;
+        supervise(&name(), task, control, &TaskList::default(), 1).await;
     }
 }

@@ -21,7 +21,7 @@ use gateway_telemetry::record::{self, Extras};
 /// The log of one gateway.
 pub(crate) struct AccessLog {
     shares: Vec<Arc<Share>>,
-    state: Arc<State>,
+    state: Arc<WriterState>,
     /// Closed when the writer has ended.
     ended: Mutex<Option<mpsc::Receiver<()>>>,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Share {
     waiting: Mutex<Batch>,
     /// Records that may wait here.
     limit: usize,
-    state: Arc<State>,
+    state: Arc<WriterState>,
 }
 
 /// Lines that wait to be written.
@@ -42,7 +42,7 @@ struct Batch {
 }
 
 #[derive(Default)]
-struct State {
+struct WriterState {
     writer: OnceLock<Thread>,
     /// The writer found nothing and waits to be woken.
     asleep: AtomicBool,
@@ -74,9 +74,9 @@ impl AccessLog {
     /// Opens the file and starts the writer.
     pub(crate) fn start(rules: &Rules, workers: usize) -> Result<Self, AccessLogError> {
         let failed = |source| AccessLogError { path: rules.path.clone(), source };
-        let mut output = Output::new(&rules.path);
+        let mut output = LogOutput::new(&rules.path);
         output.open().map_err(failed)?;
-        let state = Arc::new(State::default());
+        let state = Arc::new(WriterState::default());
         let limit = (rules.queue / workers.max(1)).max(1);
         let shares: Vec<_> = (0..workers)
             .map(|_| Arc::new(Share { waiting: Mutex::default(), limit, state: state.clone() }))
@@ -133,7 +133,7 @@ impl Drop for AccessLog {
     }
 }
 
-impl State {
+impl WriterState {
     fn wake(&self) {
         if let Some(writer) = self.writer.get() {
             writer.unpark();
@@ -150,7 +150,7 @@ impl Share {
         self.append(|lines| record::session(lines, record, &Extras::default()));
     }
 
-    fn append(&self, write: impl FnOnce(&mut json::Line<'_>)) {
+    fn append(&self, write: impl FnOnce(&mut json::JsonLine<'_>)) {
         let mut waiting = lock(&self.waiting);
         if waiting.records >= self.limit {
             drop(waiting);
@@ -159,7 +159,7 @@ impl Share {
         }
         waiting.records += 1;
         let first = waiting.records == 1;
-        let mut line = json::Line::begin(&mut waiting.lines);
+        let mut line = json::JsonLine::begin(&mut waiting.lines);
         write(&mut line);
         line.end();
         drop(waiting);
@@ -176,7 +176,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The writer's loop: take what waits, write it, sleep when nothing does.
-fn write(mut output: Output, shares: &[Arc<Share>], state: &State) {
+fn write(mut output: LogOutput, shares: &[Arc<Share>], state: &WriterState) {
     let mut batch = Batch::default();
     loop {
         // Read before the last round, so that whatever was appended before the stop is still written.
@@ -217,14 +217,14 @@ fn write(mut output: Output, shares: &[Arc<Share>], state: &State) {
 }
 
 /// Where lines go.
-struct Output {
+struct LogOutput {
     path: PathBuf,
     file: Option<File>,
     /// The last write failed, and it was said.
     failing: bool,
 }
 
-impl Output {
+impl LogOutput {
     fn new(path: &Path) -> Self {
         Self { path: path.to_owned(), file: None, failing: false }
     }

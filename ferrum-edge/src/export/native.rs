@@ -38,11 +38,11 @@ const fn mantissa(number: f64) -> u64 {
 
 /// Where a duration is counted: 0 is for what is too short, then come the buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place(usize);
+pub(super) struct BucketIndex(usize);
 
 /// The place of a duration.
-pub(super) fn place(duration: Duration) -> Place {
-    Place(index_of(duration))
+pub(super) fn place(duration: Duration) -> BucketIndex {
+    BucketIndex(index_of(duration))
 }
 
 fn index_of(duration: Duration) -> usize {
@@ -69,7 +69,7 @@ impl Default for Native {
 }
 
 impl Native {
-    pub(super) fn count(&self, Place(place): Place) {
+    pub(super) fn count(&self, BucketIndex(place): BucketIndex) {
         if let Some(count) = self.0.get(place) {
             count.add(1);
         }
@@ -85,7 +85,7 @@ const PART: usize = 32;
 pub(crate) struct Sparse([OnceLock<Box<[Count; PART]>>; BUCKETS / PART]);
 
 impl Sparse {
-    pub(super) fn count(&self, Place(place): Place) {
+    pub(super) fn count(&self, BucketIndex(place): BucketIndex) {
         if let Some(part) = self.0.get(place / PART) {
             part.get_or_init(Box::default)[place % PART].add(1);
         }

@@ -29,10 +29,10 @@ static LOG: OnceLock<ProgramLog> = OnceLock::new();
 
 /// A handle of the log.
 #[derive(Clone, Default)]
-pub(crate) struct ProgramLog(Arc<Shared>);
+pub(crate) struct ProgramLog(Arc<SharedLog>);
 
 #[derive(Default)]
-struct Shared {
+struct SharedLog {
     queue: Mutex<Queue>,
     /// A line came, or the writer has written everything.
     changed: Condvar,

@@ -11,7 +11,7 @@ use super::exemplars::Exemplar;
 use super::labels::{CLASSES, VERSIONS, request_labels};
 use super::native::{MergedNative, SCHEMA, ZERO};
 use super::open_metrics::{self, quality};
-use super::push::families::{self, Family, Kind, Point};
+use super::push::families::{self, Family, MetricKind, Point};
 
 /// What is served as `Content-Type`.
 pub(crate) const CONTENT_TYPE: &str =
@@ -37,9 +37,9 @@ pub(crate) fn of(text: &str, telemetry: &Telemetry) -> Vec<u8> {
         message.number(
             3,
             match family.kind {
-                Kind::Counter => 0,
-                Kind::Gauge => 1,
-                Kind::Histogram => 4,
+                MetricKind::Counter => 0,
+                MetricKind::Gauge => 1,
+                MetricKind::Histogram => 4,
             },
         );
         for point in &family.points {
@@ -99,9 +99,9 @@ fn one(
         });
     }
     match family.kind {
-        Kind::Gauge => it.message(2, |it| it.double(1, point.value)),
-        Kind::Counter => it.message(3, |it| it.double(1, point.value)),
-        Kind::Histogram => it.message(7, |it| {
+        MetricKind::Gauge => it.message(2, |it| it.double(1, point.value)),
+        MetricKind::Counter => it.message(3, |it| it.double(1, point.value)),
+        MetricKind::Histogram => it.message(7, |it| {
             // A worker may count between the two readings: what the native one says is at least as new.
             it.number(1, native.map_or_else(|| point.count(), MergedNative::count));
             it.double(2, point.value);

@@ -21,7 +21,7 @@ use super::access_log::Share;
 use super::exemplars::Exemplars;
 use super::histogram::{Count, Histogram, Merged};
 use super::labels::{CLASSES, SESSIONS, VERSIONS, class_of, version_of};
-use super::native::{self, Native, Place, Sparse};
+use super::native::{self, BucketIndex, Native, Sparse};
 use super::sinks::Sinks;
 
 /// Proxies with a series of their own; the others share one.
@@ -67,7 +67,7 @@ pub struct WorkerTelemetry {
     pub(super) timings: TimingTable,
     pub(super) exemplars: Exemplars,
     pub(super) sessions: [SessionCounts; SESSIONS.len()],
-    pub(super) ends: Ends,
+    pub(super) ends: SessionEnds,
     /// Records that were not written, because anybody could have had too many written.
     pub(super) withheld: Count,
     unproven: Unproven,
@@ -128,18 +128,18 @@ impl Reasons {
 }
 
 /// Ended sessions by protocol and reason. A place is taken by what first happens; all beyond share the last.
-pub(super) struct Ends(Box<[(OnceLock<End>, Count); MAX_ENDS]>);
+pub(super) struct SessionEnds(Box<[(OnceLock<SessionEnd>, Count); MAX_ENDS]>);
 
 /// The place of a protocol in [`SESSIONS`], and why its sessions ended.
-type End = (usize, &'static str);
+type SessionEnd = (usize, &'static str);
 
-impl Default for Ends {
+impl Default for SessionEnds {
     fn default() -> Self {
         Self(Box::new(std::array::from_fn(|_| Default::default())))
     }
 }
 
-impl Ends {
+impl SessionEnds {
     fn count(&self, protocol: usize, reason: &'static str) {
         let found = self.0[..MAX_ENDS - 1].iter().find(|(end, _)| {
             let end = end.get_or_init(|| (protocol, reason));
@@ -156,7 +156,7 @@ impl Ends {
     }
 
     /// What has happened so far.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (End, u64)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (SessionEnd, u64)> {
         self.0.iter().filter_map(|(end, count)| Some((*end.get()?, count.value())))
     }
 }
@@ -234,7 +234,7 @@ pub(super) struct Durations {
 }
 
 impl Durations {
-    fn observe(&self, duration: Duration, place: Place) {
+    fn observe(&self, duration: Duration, place: BucketIndex) {
         self.classic.observe(duration);
         self.native.count(place);
     }
@@ -256,12 +256,12 @@ impl Timing {
 }
 
 /// Where an exchange's durations are counted, found once for all histograms.
-struct Places {
-    total: Place,
-    first_byte: Option<(Duration, Place)>,
+struct PhaseBuckets {
+    total: BucketIndex,
+    first_byte: Option<(Duration, BucketIndex)>,
 }
 
-impl Places {
+impl PhaseBuckets {
     fn of(record: &ExchangeRecord<'_>) -> Self {
         let first_byte = record.first_byte.map(|took| (took, native::place(took)));
         Self { total: native::place(record.duration), first_byte }
@@ -278,7 +278,7 @@ impl Default for TimingTable {
 }
 
 impl TimingTable {
-    fn observe(&self, slot: usize, record: &ExchangeRecord<'_>, places: &Places) {
+    fn observe(&self, slot: usize, record: &ExchangeRecord<'_>, places: &PhaseBuckets) {
         let Some(timing) = self.0.get(slot) else { return };
         let timing = timing.get_or_init(Box::default);
         timing.total.observe(record.duration, places.total);
@@ -313,7 +313,7 @@ impl Recorder for WorkerTelemetry {
         let class = class_of(record.status);
         let version = version_of(record.exchange.version());
         self.durations[version][class].observe(record.duration);
-        let places = Places::of(record);
+        let places = PhaseBuckets::of(record);
         self.natives[version][class].count(places.total);
         self.exemplars.observe(record, version, class);
         let proxy = match record.route {

@@ -51,7 +51,7 @@ pub(crate) struct Sinks {
 
 /// What sends a sink's records.
 #[derive(Default)]
-struct Running {
+struct RunningSink {
     handle: Option<TaskHandle>,
     thread: Option<JoinHandle<()>>,
 }
@@ -59,14 +59,14 @@ struct Running {
 /// One sink.
 pub(crate) struct Sink {
     rules: Arc<LogSink>,
-    running: Mutex<Running>,
+    running: Mutex<RunningSink>,
     layout: Layout,
     envelope: Envelope,
     has_sessions: bool,
     batches: Arc<Batches>,
     queue_full: Counter,
     counts: Counts,
-    way: Way,
+    way: Transport,
 }
 
 /// What is around a line.
@@ -82,7 +82,7 @@ enum Envelope {
 }
 
 /// How lines leave.
-enum Way {
+enum Transport {
     File(Arc<file::FileWriter>),
     Stdout(Arc<file::StdoutWriter>),
     Udp(Arc<udp::UdpSender>),
@@ -171,7 +171,7 @@ impl Sinks {
     /// Opens files anew, after the old ones were moved away.
     pub(crate) fn reopen(&self) {
         for sink in self.list.load().iter() {
-            if let Way::File(writer) = &sink.way {
+            if let Transport::File(writer) = &sink.way {
                 writer.reopen.store(true, Ordering::Release);
             }
         }
@@ -231,7 +231,7 @@ impl Sink {
         })
     }
 
-    fn running(&self) -> MutexGuard<'_, Running> {
+    fn running(&self) -> MutexGuard<'_, RunningSink> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -297,14 +297,14 @@ impl Sink {
     fn start(&self, tasks: &dyn Tasks) -> io::Result<()> {
         let running = &mut *self.running();
         match &self.way {
-            Way::File(writer) => self.thread(writer.clone(), running)?,
-            Way::Stdout(writer) => self.thread(writer.clone(), running)?,
-            Way::Udp(sender) => self.task(sender.clone(), tasks, running),
-            Way::Stream(sender) => self.task(sender.clone(), tasks, running),
-            Way::Post(sender) => self.task(sender.clone(), tasks, running),
+            Transport::File(writer) => self.thread(writer.clone(), running)?,
+            Transport::Stdout(writer) => self.thread(writer.clone(), running)?,
+            Transport::Udp(sender) => self.task(sender.clone(), tasks, running),
+            Transport::Stream(sender) => self.task(sender.clone(), tasks, running),
+            Transport::Post(sender) => self.task(sender.clone(), tasks, running),
             #[cfg(feature = "kafka")]
-            Way::Kafka(sender) => self.task(sender.clone(), tasks, running),
-            Way::Otlp(exporter) => self.task(exporter.clone(), tasks, running),
+            Transport::Kafka(sender) => self.task(sender.clone(), tasks, running),
+            Transport::Otlp(exporter) => self.task(exporter.clone(), tasks, running),
         }
         Ok(())
     }
@@ -318,7 +318,7 @@ impl Sink {
     }
 
     /// Sends on a thread of its own.
-    fn thread<D: Deliver>(&self, to: Arc<D>, running: &mut Running) -> io::Result<()> {
+    fn thread<D: Deliver>(&self, to: Arc<D>, running: &mut RunningSink) -> io::Result<()> {
         let (handle, control) = TaskControl::new();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let sending =
@@ -327,12 +327,12 @@ impl Sink {
             // It comes to nothing else.
             drop(runtime.block_on(sending));
         })?;
-        *running = Running { handle: Some(handle), thread: Some(thread) };
+        *running = RunningSink { handle: Some(handle), thread: Some(thread) };
         Ok(())
     }
 
     /// Sends in a task beside the plugins'.
-    fn task<D: Deliver>(&self, to: Arc<D>, tasks: &dyn Tasks, running: &mut Running) {
+    fn task<D: Deliver>(&self, to: Arc<D>, tasks: &dyn Tasks, running: &mut RunningSink) {
         let (handle, control) = TaskControl::new();
         running.handle = Some(handle);
         let Ok(config) = self.rules.name.parse::<Id>() else { return };
@@ -351,44 +351,44 @@ const ERROR: u16 = 3;
 const INFORMATIONAL: u16 = 6;
 
 /// How a sink's lines leave, what is around each, and what stands between them.
-fn way(rules: &LogSink, world: &World) -> Result<(Way, Envelope, Option<u8>), String> {
+fn way(rules: &LogSink, world: &World) -> Result<(Transport, Envelope, Option<u8>), String> {
     let line = Some(b'\n');
     Ok(match &rules.destination {
-        LogDestination::Stdout => (Way::Stdout(Arc::default()), Envelope::Line, line),
+        LogDestination::Stdout => (Transport::Stdout(Arc::default()), Envelope::Line, line),
         LogDestination::File(file) => {
             let writer = file::FileWriter::open(file.clone())
                 .map_err(|error| format!("{} can't be opened: {error}", file.path.display()))?;
-            (Way::File(Arc::new(writer)), Envelope::Line, line)
+            (Transport::File(Arc::new(writer)), Envelope::Line, line)
         }
         LogDestination::Syslog { server, facility, app_name } => {
             let head = format!("{} {app_name} {} access - ", host_name(), std::process::id());
             let is_udp = server.transport == LogTransport::Udp;
             let envelope = Envelope::Syslog { facility: *facility, head, counted: !is_udp };
             match is_udp {
-                true => (Way::Udp(Arc::new(udp::UdpSender::new(server))), envelope, line),
+                true => (Transport::Udp(Arc::new(udp::UdpSender::new(server))), envelope, line),
                 false => {
                     let sender = stream::StreamSender::new(open(server, world)?, false);
-                    (Way::Stream(Arc::new(sender)), envelope, None)
+                    (Transport::Stream(Arc::new(sender)), envelope, None)
                 }
             }
         }
         LogDestination::Lines(server) => {
             let sender = stream::StreamSender::new(open(server, world)?, true);
-            (Way::Stream(Arc::new(sender)), Envelope::Line, line)
+            (Transport::Stream(Arc::new(sender)), Envelope::Line, line)
         }
         LogDestination::Http(post) => {
             let sender = post::PostSender::new(post, post::Body::Lines, world)?;
-            (Way::Post(Arc::new(sender)), Envelope::Line, line)
+            (Transport::Post(Arc::new(sender)), Envelope::Line, line)
         }
         LogDestination::Loki { post, labels } => {
             let sender = post::PostSender::new(post, post::Body::loki(labels), world)?;
-            (Way::Post(Arc::new(sender)), Envelope::Loki, Some(b','))
+            (Transport::Post(Arc::new(sender)), Envelope::Loki, Some(b','))
         }
         LogDestination::Kafka(settings) => kafka(settings, world)?,
         LogDestination::Otlp(settings) => {
             let exporter = otlp(settings, &rules.name, world).map_err(|problems| problems.to_string())?;
             let (encoding, separator) = (exporter.encoding(), exporter.separator());
-            (Way::Otlp(Arc::new(exporter)), Envelope::Otlp(encoding), separator)
+            (Transport::Otlp(Arc::new(exporter)), Envelope::Otlp(encoding), separator)
         }
     })
 }
@@ -397,16 +397,16 @@ fn way(rules: &LogSink, world: &World) -> Result<(Way, Envelope, Option<u8>), St
 fn kafka(
     settings: &gateway_core::config::model::LogKafka,
     world: &World,
-) -> Result<(Way, Envelope, Option<u8>), String> {
+) -> Result<(Transport, Envelope, Option<u8>), String> {
     let sender = kafka::KafkaSender::new(settings, world)?;
-    Ok((Way::Kafka(Arc::new(sender)), Envelope::Line, Some(b'\n')))
+    Ok((Transport::Kafka(Arc::new(sender)), Envelope::Line, Some(b'\n')))
 }
 
 #[cfg(not(feature = "kafka"))]
 fn kafka(
     _settings: &gateway_core::config::model::LogKafka,
     _world: &World,
-) -> Result<(Way, Envelope, Option<u8>), String> {
+) -> Result<(Transport, Envelope, Option<u8>), String> {
     Err("this build has no `kafka`: build it with the cargo feature of that name".to_owned())
 }
 

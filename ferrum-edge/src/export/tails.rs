@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gateway_core::condition::Condition;
 use gateway_telemetry::batch::{Batches, Limits};
-use gateway_telemetry::json::Line;
+use gateway_telemetry::json::JsonLine;
 use gateway_telemetry::record::{self, Extras, Record};
 use serde_json::Value;
 
@@ -86,7 +86,7 @@ impl Tails {
         let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
         for tail in list.iter().filter(|tail| tail.filter.wants(record)) {
             tail.batches.push(|out| {
-                let mut line = Line::begin(out);
+                let mut line = JsonLine::begin(out);
                 match record {
                     Record::Exchange(record) => record::exchange(&mut line, record, &Extras::default()),
                     Record::Session(record) => record::session(&mut line, record, &Extras::default()),

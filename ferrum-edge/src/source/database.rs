@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
-use gateway_core::config::catalog::{Against, Catalog, Edit, Kind, Put, Refusal};
+use gateway_core::config::catalog::{Against, Catalog, Edit, ObjectKind, OnRefusal, Put};
 use gateway_core::config::changes::Changes;
 use gateway_core::config::file;
 use gateway_core::config::model::{Id, Settings};
@@ -44,7 +44,9 @@ pub(crate) use load::Loaded;
 use load::load;
 use mirror::{Mirror, MirrorStanding};
 pub use references::Permitted;
-pub(crate) use write::{Done, Precondition, Request, Rollback, Step, WriteError, Written};
+pub(crate) use write::{
+    CommittedWrite, ObjectOutcome, Precondition, Request, Rollback, WriteError, WriteStep,
+};
 
 /// A database and how it is used.
 pub struct Database {
@@ -63,7 +65,7 @@ pub struct Database {
 }
 
 /// A database that answered.
-pub(crate) struct Opened {
+pub(crate) struct OpenedDatabase {
     store: Store,
     documents: Documents,
     registry: Registry,
@@ -82,7 +84,7 @@ impl Database {
         self,
         settings: Arc<Settings>,
         registry: Registry,
-    ) -> Result<(Opened, Loaded), LoadError> {
+    ) -> Result<(OpenedDatabase, Loaded), LoadError> {
         let store = Store::open(self.location, self.options);
         if store.location().engine() == crate::store::Engine::Sqlite {
             store.migrate().await?;
@@ -104,7 +106,7 @@ impl Database {
         }
         follow::say_broken(&loaded.catalog);
         let away = loaded.stale.clone().map(|cause| (SystemTime::now(), cause));
-        Ok((Opened { store, documents, registry, mirror, access: self.access, away }, loaded))
+        Ok((OpenedDatabase { store, documents, registry, mirror, access: self.access, away }, loaded))
     }
 }
 
@@ -143,8 +145,13 @@ struct Live {
 
 impl Reconciler {
     /// Takes over what was loaded, and follows the store from now on. Has to be called on the control runtime.
-    pub(crate) fn start(engine: Arc<Engine>, opened: Opened, catalog: Catalog, mark: Mark) -> Arc<Self> {
-        let Opened { store, documents, registry, mirror, access, away } = opened;
+    pub(crate) fn start(
+        engine: Arc<Engine>,
+        opened: OpenedDatabase,
+        catalog: Catalog,
+        mark: Mark,
+    ) -> Arc<Self> {
+        let OpenedDatabase { store, documents, registry, mirror, access, away } = opened;
         let broken = catalog.broken().len();
         engine.telemetry.control.broken.store(broken as u64, Ordering::Relaxed);
         engine.telemetry.control.database_away.store(away.is_some(), Ordering::Relaxed);
@@ -222,7 +229,7 @@ impl Reconciler {
         catalog: &Catalog,
         edit: Edit,
         affected: Vec<Put<file::Proxy>>,
-        refusal: Refusal,
+        refusal: OnRefusal,
     ) -> Result<(Catalog, Changes), Problems> {
         let mut trial = catalog.clone();
         let previous = self.engine.snapshot();
@@ -234,7 +241,7 @@ impl Reconciler {
 
     /// The proxies an edit concerns, as they are stored.
     fn as_stored(&self, objects: Vec<Object>) -> Vec<Put<file::Proxy>> {
-        let place = |object: &Object| format!("{}.{}", Kind::Proxies, object.id);
+        let place = |object: &Object| format!("{}.{}", ObjectKind::Proxies, object.id);
         objects.into_iter().map(|object| self.documents.stored(place(&object), &object)).collect()
     }
 }

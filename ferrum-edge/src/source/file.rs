@@ -5,7 +5,7 @@ mod text;
 use std::path::{Path, PathBuf};
 use std::{env, fmt, io};
 
-use gateway_core::config::file::{self, Document, Gateway, Origin, Places, References};
+use gateway_core::config::file::{self, Document, Gateway, Origin, Positions, References};
 use gateway_core::config::model::{Model, Settings};
 use gateway_core::config::problem::{Problem, Problems};
 use gateway_core::config::resolve;
@@ -101,7 +101,7 @@ impl Source {
             ..Gateway::default()
         };
         let _ignored = self.lay_over(&mut written);
-        resolve::settings(&written, resolve::Place { at: "gateway", folder: &origin.folder }).ok()
+        resolve::settings(&written, resolve::ObjectPlace { at: "gateway", folder: &origin.folder }).ok()
     }
 
     fn read(&self, registry: &Registry, demand: impl FnOnce(&mut Document)) -> Result<Model, Problems> {
@@ -191,7 +191,7 @@ pub fn parse(text: &str, name: &str, registry: &Registry) -> Result<Model, Probl
 
 /// The model, when the files it names are of use, too.
 fn with_files(model: Model, text: &str, origin: &Origin) -> Result<Model, Problems> {
-    Places::of(text, origin).locate(certificates::check(&model)).into_result(model)
+    Positions::of(text, origin).locate(certificates::check(&model)).into_result(model)
 }
 
 /// What `${env:…}` and `${file:…}` refer to.

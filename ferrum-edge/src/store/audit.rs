@@ -3,14 +3,14 @@
 use serde_json::Value;
 
 use super::author::Author;
-use super::change::Change;
+use super::change::Transaction;
 use super::gathered::Gathered;
 use super::link::failure::Failure;
-use super::link::{Cells, Link};
+use super::link::{Cells, StoreConnection};
 use super::location::Engine;
 use super::options::Options;
 use super::{END, Store, StoreError};
-use crate::audit::{Draft, Line, Query, Tip, Touched, Verified, Verifier};
+use crate::audit::{ChainLine, Draft, Query, Tip, Touched, Verified, Verifier};
 
 /// Entries that are pruned with each one that is added, at most.
 const PRUNED: u64 = 64;
@@ -19,12 +19,12 @@ const ROWS: u64 = 256;
 /// Entries of a page.
 pub(crate) const MAX_AUDIT_PAGE: usize = 1000;
 
-impl Change {
+impl Transaction {
     /// Adds an entry to the audit, which is there when this change is.
     ///
     /// # Errors
     /// When the database does not answer.
-    pub(crate) async fn audit(&mut self, draft: &Draft) -> Result<Line, StoreError> {
+    pub(crate) async fn audit(&mut self, draft: &Draft) -> Result<ChainLine, StoreError> {
         let options = self.store.core.options.clone();
         let mut lease = self.take()?;
         let added = match lease.link() {
@@ -40,7 +40,7 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::begin`]; nothing was added.
-    pub(crate) async fn audit(&self, drafts: &[Draft]) -> Result<Vec<Line>, StoreError> {
+    pub(crate) async fn audit(&self, drafts: &[Draft]) -> Result<Vec<ChainLine>, StoreError> {
         let mut change = self.begin(Author::default()).await?;
         let mut lines = Vec::with_capacity(drafts.len());
         for draft in drafts {
@@ -54,7 +54,7 @@ impl Store {
     ///
     /// # Errors
     /// When the database does not answer.
-    pub(crate) async fn audit_page(&self, query: &Query) -> Result<Vec<Line>, StoreError> {
+    pub(crate) async fn audit_page(&self, query: &Query) -> Result<Vec<ChainLine>, StoreError> {
         let mut lease = self.core.reading().await?;
         let found = match lease.link() {
             Ok(link) => page(link, query).await,
@@ -77,7 +77,7 @@ impl Store {
     }
 }
 
-async fn append(link: &mut Link, draft: &Draft, options: &Options) -> Result<Line, Failure> {
+async fn append(link: &mut StoreConnection, draft: &Draft, options: &Options) -> Result<ChainLine, Failure> {
     let newest = "SELECT seq, hash FROM ferrum_audit ORDER BY seq DESC LIMIT 1";
     let tip = match link.row(newest, Vec::new()).await? {
         None => Tip::default(),
@@ -92,7 +92,7 @@ async fn append(link: &mut Link, draft: &Draft, options: &Options) -> Result<Lin
 
 /// Removes the oldest entries as far as they are too old or too many. The newest stays, whatever its age: the chain goes
 /// on from it.
-async fn prune(link: &mut Link, newest: &Line, options: &Options) -> Result<(), Failure> {
+async fn prune(link: &mut StoreConnection, newest: &ChainLine, options: &Options) -> Result<(), Failure> {
     let age = u64::try_from(options.keep_audit_for.as_millis()).unwrap_or(u64::MAX);
     let oldest_time = newest.at.saturating_sub(age);
     let mut gone = None;
@@ -109,11 +109,11 @@ async fn prune(link: &mut Link, newest: &Line, options: &Options) -> Result<(), 
     link.run("DELETE FROM ferrum_audit WHERE seq <= ?", vec![gone.into()]).await.map(drop)
 }
 
-fn line(row: &Cells) -> Result<Line, Failure> {
-    Ok(Line { seq: row.int(0)?, at: row.int(1)?, entry: row.text(2)?, hash: row.text(3)? })
+fn line(row: &Cells) -> Result<ChainLine, Failure> {
+    Ok(ChainLine { seq: row.int(0)?, at: row.int(1)?, entry: row.text(2)?, hash: row.text(3)? })
 }
 
-async fn page(link: &mut Link, query: &Query) -> Result<Vec<Line>, Failure> {
+async fn page(link: &mut StoreConnection, query: &Query) -> Result<Vec<ChainLine>, Failure> {
     let limit = query.limit.clamp(1, MAX_AUDIT_PAGE);
     let find = if link.engine() == Engine::Postgres { "strpos" } else { "instr" };
     let mut sql =
@@ -151,7 +151,7 @@ async fn page(link: &mut Link, query: &Query) -> Result<Vec<Line>, Failure> {
     }
 }
 
-async fn verified(link: &mut Link) -> Result<Verified, Failure> {
+async fn verified(link: &mut StoreConnection) -> Result<Verified, Failure> {
     let mut verifier = Verifier::default();
     let sql = "SELECT seq, at, entry, hash FROM ferrum_audit ORDER BY seq";
     link.rows(sql, Vec::new(), |row| {

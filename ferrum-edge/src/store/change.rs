@@ -15,9 +15,9 @@ use super::author::Author;
 use super::gathered::Gathered;
 use super::history::Counts;
 use super::link::failure::Failure;
-use super::link::{Link, Value, tuples};
+use super::link::{StoreConnection, Value, tuples};
 use super::location::Engine;
-use super::object::{Kind, MAX_DOCUMENT_BYTES, MAX_ID_BYTES, Object, Op};
+use super::object::{MAX_DOCUMENT_BYTES, MAX_ID_BYTES, Object, ObjectKind, Op};
 use super::pool::Lease;
 use super::read::{self, Head, Page, Query};
 use super::{Mark, Store, StoreError, history, schema};
@@ -36,7 +36,7 @@ const IDLE_MILLIS: u32 = 60_000;
 const PRUNED: u64 = 2000;
 
 /// A change that has begun; dropping it takes everything back.
-pub struct Change {
+pub struct Transaction {
     pub(super) store: Store,
     lease: Option<Lease>,
     head: Head,
@@ -52,13 +52,13 @@ pub struct Change {
 
 /// A row to be written.
 struct Row {
-    kind: Kind,
+    kind: ObjectKind,
     id: String,
     was: Option<String>,
     document: Option<String>,
 }
 
-impl Change {
+impl Transaction {
     pub(super) async fn begin(store: Store, author: Author) -> Result<Self, StoreError> {
         let core = &store.core;
         let busy = core.options.busy_timeout;
@@ -130,7 +130,7 @@ impl Change {
     ///
     /// # Errors
     /// When the database does not answer.
-    pub async fn get(&mut self, kind: Kind, id: &str) -> Result<Option<Object>, StoreError> {
+    pub async fn get(&mut self, kind: ObjectKind, id: &str) -> Result<Option<Object>, StoreError> {
         Ok(self.get_many(kind, &[id.to_owned()]).await?.pop())
     }
 
@@ -138,7 +138,7 @@ impl Change {
     ///
     /// # Errors
     /// When the database does not answer.
-    pub async fn get_many(&mut self, kind: Kind, ids: &[String]) -> Result<Vec<Object>, StoreError> {
+    pub async fn get_many(&mut self, kind: ObjectKind, ids: &[String]) -> Result<Vec<Object>, StoreError> {
         let mut lease = self.take()?;
         let found = match lease.link() {
             Ok(link) => read::many(link, kind, ids).await,
@@ -226,9 +226,9 @@ impl Change {
         self.head.revision + 1
     }
 
-    async fn write(&mut self, link: &mut Link, ops: Vec<Op>) -> Result<Counts, Failure> {
+    async fn write(&mut self, link: &mut StoreConnection, ops: Vec<Op>) -> Result<Counts, Failure> {
         // The last step of each object, in the order of the table, which is how it is written fastest.
-        let mut last: BTreeMap<(Kind, String), Option<String>> = BTreeMap::new();
+        let mut last: BTreeMap<(ObjectKind, String), Option<String>> = BTreeMap::new();
         for op in ops {
             match op {
                 Op::Put { kind, id, document } => last.insert((kind, id), Some(document)),
@@ -256,7 +256,7 @@ impl Change {
     /// Writes rows of one kind.
     async fn write_batch(
         &mut self,
-        link: &mut Link,
+        link: &mut StoreConnection,
         mut batch: Vec<Row>,
         counts: &mut Counts,
     ) -> Result<(), Failure> {
@@ -293,7 +293,7 @@ impl Change {
         in_parts::<2>(link, gone, sql).await
     }
 
-    async fn write_history(&self, link: &mut Link, batch: &mut [Row]) -> Result<(), Failure> {
+    async fn write_history(&self, link: &mut StoreConnection, batch: &mut [Row]) -> Result<(), Failure> {
         let revision = self.revision();
         // What was there before this change counts, not what was there before this step of it.
         let kept = match link.engine() {
@@ -313,7 +313,7 @@ impl Change {
         .await
     }
 
-    async fn write_objects(&self, link: &mut Link, puts: Vec<Row>) -> Result<(), Failure> {
+    async fn write_objects(&self, link: &mut StoreConnection, puts: Vec<Row>) -> Result<(), Failure> {
         let replaced = match link.engine() {
             Engine::MySql => {
                 "ON DUPLICATE KEY UPDATE document = VALUES(document), updated_at = VALUES(updated_at), \
@@ -353,7 +353,7 @@ impl Change {
 /// Writes `rows` in parts of the few lengths there are, none of them too long for a server; `sql` is the statement for
 /// so many.
 async fn in_parts<const COLUMNS: usize>(
-    link: &mut Link,
+    link: &mut StoreConnection,
     rows: Vec<[Value; COLUMNS]>,
     sql: impl Fn(usize) -> String + Send,
 ) -> Result<(), Failure> {
@@ -373,7 +373,7 @@ fn is_short<const COLUMNS: usize>(rows: &[[Value; COLUMNS]]) -> bool {
     rows.iter().flatten().map(bytes).sum::<usize>() <= STATEMENT_BYTES
 }
 
-impl Drop for Change {
+impl Drop for Transaction {
     fn drop(&mut self) {
         let Some(lease) = self.lease.take() else { return };
         // Outside of a runtime the connection is closed, which takes the change back as well.

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::object::{Kind, MAX_DOCUMENT_BYTES, MAX_ID_BYTES};
+use super::object::{MAX_DOCUMENT_BYTES, MAX_ID_BYTES, ObjectKind};
 
 /// How long something lasted, where that is known.
 fn lasting(word: &str, time: Duration) -> String {
@@ -135,7 +135,7 @@ pub enum StoreError {
     #[error("an id among {kind} does not have 1 to {MAX_ID_BYTES} bytes, or holds a NUL")]
     Id {
         /// Of what.
-        kind: Kind,
+        kind: ObjectKind,
     },
     /// The document of an object is too long, or holds a NUL.
     #[error(
@@ -143,7 +143,7 @@ pub enum StoreError {
     )]
     Document {
         /// Of what.
-        kind: Kind,
+        kind: ObjectKind,
         /// Of which.
         id: String,
         /// How many it has.

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use super::StoreError;
 use super::author::Author;
 use super::link::failure::Failure;
-use super::link::{Cells, Link};
-use super::object::{Kind, Object, Op};
+use super::link::{Cells, StoreConnection};
+use super::object::{Object, ObjectKind, Op};
 use super::read::Head;
 
 /// Revisions a list may have.
@@ -60,7 +60,7 @@ pub struct Mark {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Difference {
     /// Of what.
-    pub kind: Kind,
+    pub kind: ObjectKind,
     /// Which.
     pub id: String,
     /// Its document in the first state; `None`: it was not there.
@@ -84,7 +84,7 @@ pub enum Changed {
         /// The state of now, which is the revision to ask with next time.
         revision: u64,
         /// Each object as it is now; `None`: it is gone.
-        objects: Vec<(Kind, String, Option<Object>)>,
+        objects: Vec<(ObjectKind, String, Option<Object>)>,
     },
     /// Load anew: history does not reach back that far, or there are more than
     /// [`max_delta`](super::Options::max_delta), or the revision is none of this database's.
@@ -97,13 +97,13 @@ pub struct Followed {
     /// The state of now.
     pub mark: Mark,
     /// Each changed object as it is now, in the order of kinds and ids; `None`: it is gone.
-    pub objects: Vec<(Kind, String, Option<Object>)>,
+    pub objects: Vec<(ObjectKind, String, Option<Object>)>,
     /// The proxies that were asked for, as they are now.
     pub proxies: Vec<Object>,
 }
 
 /// The mark of a revision; without a token when nothing is known of it.
-pub(super) async fn mark(link: &mut Link, revision: u64) -> Result<Mark, Failure> {
+pub(super) async fn mark(link: &mut StoreConnection, revision: u64) -> Result<Mark, Failure> {
     let sql = "SELECT token FROM ferrum_revisions WHERE revision = ?";
     let row = link.row(sql, vec![revision.into()]).await?;
     let token = row.map_or_else(|| Ok(String::new()), |row| row.text(0))?;
@@ -111,7 +111,7 @@ pub(super) async fn mark(link: &mut Link, revision: u64) -> Result<Mark, Failure
 }
 
 /// How many objects all revisions up to `revision` changed; `None` when nothing is known of it.
-async fn changes_at(link: &mut Link, head: Head, revision: u64) -> Result<Option<u64>, Failure> {
+async fn changes_at(link: &mut StoreConnection, head: Head, revision: u64) -> Result<Option<u64>, Failure> {
     match revision {
         _ if revision == head.revision => Ok(Some(head.changes)),
         _ if revision == head.oldest => Ok(Some(head.oldest_changes)),
@@ -124,14 +124,14 @@ async fn changes_at(link: &mut Link, head: Head, revision: u64) -> Result<Option
     }
 }
 
-fn key(row: &Cells) -> Result<(Kind, String), Failure> {
+fn key(row: &Cells) -> Result<(ObjectKind, String), Failure> {
     let kind = row.text(0)?;
-    let kind = Kind::named(&kind).ok_or_else(|| Failure::Row(format!("the kind `{kind}`")))?;
+    let kind = ObjectKind::named(&kind).ok_or_else(|| Failure::Row(format!("the kind `{kind}`")))?;
     Ok((kind, row.text(1)?))
 }
 
 pub(super) async fn since(
-    link: &mut Link,
+    link: &mut StoreConnection,
     head: Head,
     revision: u64,
     limit: u64,
@@ -179,7 +179,7 @@ fn info(row: &Cells) -> Result<RevisionInfo, Failure> {
 }
 
 pub(super) async fn revisions(
-    link: &mut Link,
+    link: &mut StoreConnection,
     head: Head,
     before: Option<u64>,
     limit: usize,
@@ -197,7 +197,7 @@ pub(super) async fn revisions(
 }
 
 pub(super) async fn revision(
-    link: &mut Link,
+    link: &mut StoreConnection,
     head: Head,
     revision: u64,
 ) -> Result<Option<RevisionInfo>, Failure> {
@@ -210,7 +210,7 @@ pub(super) async fn revision(
 
 /// What became of each object between two states, in the order of kinds and ids.
 pub(super) async fn diff(
-    link: &mut Link,
+    link: &mut StoreConnection,
     head: Head,
     from: u64,
     to: u64,
@@ -227,7 +227,7 @@ pub(super) async fn diff(
         return Err(StoreError::TooMany { objects, limit }.into());
     }
     // What stands before the first change after a state is that state.
-    let mut found: HashMap<(Kind, String), Difference> = HashMap::new();
+    let mut found: HashMap<(ObjectKind, String), Difference> = HashMap::new();
     let sql = "SELECT c.kind, c.id, c.was, o.document FROM ferrum_changes c JOIN \
                (SELECT kind, id, MIN(revision) AS first FROM ferrum_changes \
                WHERE revision > ? AND revision <= ? GROUP BY kind, id) m \
@@ -264,7 +264,12 @@ pub(super) async fn diff(
 }
 
 /// The steps that lead from the state of now back to the one at `revision`.
-pub(super) async fn undo(link: &mut Link, head: Head, revision: u64, limit: u64) -> Result<Vec<Op>, Failure> {
+pub(super) async fn undo(
+    link: &mut StoreConnection,
+    head: Head,
+    revision: u64,
+    limit: u64,
+) -> Result<Vec<Op>, Failure> {
     let differences = diff(link, head, head.revision, revision, limit).await?;
     let (puts, deletes): (Vec<_>, Vec<_>) = differences.into_iter().partition(|it| it.after.is_some());
     let puts = puts.into_iter().map(|it| Op::Put {

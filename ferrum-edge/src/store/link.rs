@@ -22,7 +22,7 @@ use super::{Options, StoreError};
 use failure::Failure;
 
 /// A connection.
-pub(super) struct Link {
+pub(super) struct StoreConnection {
     wire: Wire,
     /// For one statement, or for one row of its answer.
     wait_limit: Duration,
@@ -135,7 +135,7 @@ macro_rules! bound {
     }};
 }
 
-impl Link {
+impl StoreConnection {
     /// Connects, within the time that is given for it.
     pub(super) async fn connect(location: &Location, options: &Options) -> Result<Self, Failure> {
         let opening = async {

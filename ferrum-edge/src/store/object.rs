@@ -7,13 +7,13 @@ pub const MAX_DOCUMENT_BYTES: usize = 1 << 20;
 /// Bytes an id may have.
 pub const MAX_ID_BYTES: usize = 254;
 
-pub use gateway_core::config::catalog::Kind;
+pub use gateway_core::config::catalog::ObjectKind;
 
 /// One object as it is now.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Object {
     /// What it is.
-    pub kind: Kind,
+    pub kind: ObjectKind,
     /// Unique within its kind.
     pub id: String,
     /// JSON text, byte for byte as it was put. Whoever edits the database by hand may leave something else here.
@@ -43,7 +43,7 @@ pub enum Op {
     /// Creates the object, or replaces its document.
     Put {
         /// What it is.
-        kind: Kind,
+        kind: ObjectKind,
         /// 1 to [`MAX_ID_BYTES`] bytes without NUL.
         id: String,
         /// At most [`MAX_DOCUMENT_BYTES`] bytes without NUL.
@@ -52,7 +52,7 @@ pub enum Op {
     /// Removes the object; nothing happens when there is none.
     Delete {
         /// What it is.
-        kind: Kind,
+        kind: ObjectKind,
         /// Which one.
         id: String,
     },
@@ -67,7 +67,7 @@ impl fmt::Debug for Op {
 
 impl Op {
     /// What it is about.
-    pub fn key(&self) -> (Kind, &str) {
+    pub fn key(&self) -> (ObjectKind, &str) {
         match self {
             Self::Put { kind, id, .. } | Self::Delete { kind, id } => (*kind, id),
         }

@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::link::failure::Failure;
-use super::link::{Link, sqlite};
+use super::link::{StoreConnection, sqlite};
 use super::location::Location;
 use super::{Options, StoreError, schema};
 
@@ -18,19 +18,19 @@ pub(super) struct Pool {
     pub(super) location: Location,
     pub(super) options: Options,
     permits: Arc<Semaphore>,
-    idle: Mutex<Vec<Kept>>,
+    idle: Mutex<Vec<IdleConnection>>,
     /// Whether the file was looked through for damage.
     examined: AtomicBool,
 }
 
-struct Kept {
-    link: Link,
+struct IdleConnection {
+    link: StoreConnection,
     file: Option<(u64, u64)>,
 }
 
 /// A connection in use.
 pub(super) struct Lease {
-    kept: Option<Kept>,
+    kept: Option<IdleConnection>,
     pool: Arc<Pool>,
     _permit: OwnedSemaphorePermit,
 }
@@ -68,7 +68,7 @@ impl Pool {
             }
         }
         let file = self.location.path().and_then(sqlite::identity);
-        let mut link = Link::connect(&self.location, &self.options).await?;
+        let mut link = StoreConnection::connect(&self.location, &self.options).await?;
         if !self.examined.load(Ordering::Acquire) {
             link.check_session(&self.location).await?;
         }
@@ -78,12 +78,12 @@ impl Pool {
             self.examined.store(true, Ordering::Release);
         }
         carry_out(&mut link, opening).await?;
-        lease.kept = Some(Kept { link, file });
+        lease.kept = Some(IdleConnection { link, file });
         Ok(lease)
     }
 
     /// A kept connection; to the file that is there now, not to one that it has replaced.
-    fn kept(&self) -> Option<Kept> {
+    fn kept(&self) -> Option<IdleConnection> {
         let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
         match self.location.path() {
             Some(path) if kept.file.is_none() || kept.file != sqlite::identity(path) => {
@@ -100,7 +100,7 @@ impl Pool {
     }
 }
 
-async fn carry_out(link: &mut Link, opening: &[String]) -> Result<(), Failure> {
+async fn carry_out(link: &mut StoreConnection, opening: &[String]) -> Result<(), Failure> {
     for sql in opening {
         link.script(sql).await?;
     }
@@ -109,7 +109,7 @@ async fn carry_out(link: &mut Link, opening: &[String]) -> Result<(), Failure> {
 
 impl Lease {
     /// The connection. There always is one until the lease ends.
-    pub(super) fn link(&mut self) -> Result<&mut Link, Failure> {
+    pub(super) fn link(&mut self) -> Result<&mut StoreConnection, Failure> {
         self.kept.as_mut().map(|kept| &mut kept.link).ok_or(Failure::Said(StoreError::Broken))
     }
 

@@ -3,9 +3,9 @@
 use serde_json::Value as Json;
 
 use super::link::failure::Failure;
-use super::link::{Cells, Link, Value, marks};
+use super::link::{Cells, StoreConnection, Value, marks};
 use super::location::Engine;
-use super::object::{Kind, Object};
+use super::object::{Object, ObjectKind};
 
 /// Ids asked for in one statement.
 const IDS: usize = 256;
@@ -22,7 +22,7 @@ const OBJECT: &str = "id, document, created_at, updated_at, revision";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
     /// Of what.
-    pub kind: Kind,
+    pub kind: ObjectKind,
     /// Only ids after this one: the `next` of the page before.
     pub after: Option<String>,
     /// At most so many; 1 to [`MAX_PAGE`]. Default: [`DEFAULT_PAGE`].
@@ -34,7 +34,7 @@ pub struct Query {
 
 impl Query {
     /// Everything of this kind, in pages.
-    pub const fn all(kind: Kind) -> Self {
+    pub const fn all(kind: ObjectKind) -> Self {
         Self { kind, after: None, limit: DEFAULT_PAGE, filters: Vec::new() }
     }
 }
@@ -60,13 +60,13 @@ pub(super) struct Head {
 pub(super) const HEAD: &str =
     "SELECT revision, changes, oldest, oldest_changes FROM ferrum_store WHERE id = 1";
 
-pub(super) async fn head(link: &mut Link, sql: &str) -> Result<Head, Failure> {
+pub(super) async fn head(link: &mut StoreConnection, sql: &str) -> Result<Head, Failure> {
     let row = link.row(sql, Vec::new()).await?;
     let row = row.ok_or_else(|| Failure::Row("ferrum_store is empty".to_owned()))?;
     Ok(Head { revision: row.int(0)?, changes: row.int(1)?, oldest: row.int(2)?, oldest_changes: row.int(3)? })
 }
 
-fn object(kind: Kind, row: &Cells) -> Result<Object, Failure> {
+fn object(kind: ObjectKind, row: &Cells) -> Result<Object, Failure> {
     Ok(Object {
         kind,
         id: row.text(0)?,
@@ -77,12 +77,12 @@ fn object(kind: Kind, row: &Cells) -> Result<Object, Failure> {
     })
 }
 
-pub(super) async fn all<F>(link: &mut Link, mut each: F) -> Result<(), Failure>
+pub(super) async fn all<F>(link: &mut StoreConnection, mut each: F) -> Result<(), Failure>
 where
     F: FnMut(Object) + Send,
 {
     let sql = format!("SELECT {OBJECT} FROM ferrum_objects WHERE kind = ? ORDER BY id");
-    for kind in Kind::ALL {
+    for kind in ObjectKind::ALL {
         link.rows(&sql, vec![kind.as_str().into()], |row| {
             each(object(kind, &row)?);
             Ok(())
@@ -92,7 +92,11 @@ where
     Ok(())
 }
 
-pub(super) async fn many(link: &mut Link, kind: Kind, ids: &[String]) -> Result<Vec<Object>, Failure> {
+pub(super) async fn many(
+    link: &mut StoreConnection,
+    kind: ObjectKind,
+    ids: &[String],
+) -> Result<Vec<Object>, Failure> {
     let mut found = Vec::with_capacity(ids.len());
     for part in ids.chunks(IDS) {
         // Two lengths of statement, so that the database keeps their plans: the last id stands for those that miss.
@@ -113,12 +117,12 @@ pub(super) async fn many(link: &mut Link, kind: Kind, ids: &[String]) -> Result<
     Ok(found)
 }
 
-pub(super) async fn count(link: &mut Link, kind: Kind) -> Result<u64, Failure> {
+pub(super) async fn count(link: &mut StoreConnection, kind: ObjectKind) -> Result<u64, Failure> {
     let sql = "SELECT COUNT(*) FROM ferrum_objects WHERE kind = ?";
     link.row(sql, vec![kind.as_str().into()]).await?.map_or(Ok(0), |row| row.int(0))
 }
 
-pub(super) async fn list(link: &mut Link, query: &Query) -> Result<Page, Failure> {
+pub(super) async fn list(link: &mut StoreConnection, query: &Query) -> Result<Page, Failure> {
     let limit = query.limit.clamp(1, MAX_PAGE);
     // The database only sorts out what can't fit; what fits is decided below, the same for every engine.
     let find = if link.engine() == Engine::Postgres { "strpos" } else { "instr" };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 use super::StoreError;
-use super::link::Link;
+use super::link::StoreConnection;
 use super::link::failure::Failure;
 use super::link::sqlite;
 use super::location::{Engine, Location};
@@ -25,7 +25,7 @@ pub struct Migrated {
 }
 
 /// The version of the schema that is there; 0 when there is none.
-async fn found(link: &mut Link) -> Result<u32, Failure> {
+async fn found(link: &mut StoreConnection) -> Result<u32, Failure> {
     let there = match link.engine() {
         Engine::Sqlite => "SELECT COUNT(*) FROM sqlite_schema WHERE name = 'ferrum_migrations'",
         Engine::Postgres => {
@@ -44,19 +44,19 @@ async fn found(link: &mut Link) -> Result<u32, Failure> {
 }
 
 /// The version of a schema that is there.
-async fn version(link: &mut Link) -> Result<u32, Failure> {
+async fn version(link: &mut StoreConnection) -> Result<u32, Failure> {
     let row = link.row("SELECT COALESCE(MAX(version), 0) FROM ferrum_migrations", Vec::new()).await?;
     let version = row.map_or(Ok(0), |row| row.int(0))?;
     u32::try_from(version).map_err(|_| Failure::Row("the schema's version".to_owned()))
 }
 
 /// Refuses a database whose schema is not this program's.
-pub(super) async fn check(link: &mut Link, location: &Location) -> Result<(), Failure> {
+pub(super) async fn check(link: &mut StoreConnection, location: &Location) -> Result<(), Failure> {
     is_known(found(link).await?, location)
 }
 
 /// The same for a database that had this program's schema when it was connected to.
-pub(super) async fn check_version(link: &mut Link, location: &Location) -> Result<(), Failure> {
+pub(super) async fn check_version(link: &mut StoreConnection, location: &Location) -> Result<(), Failure> {
     is_known(version(link).await?, location)
 }
 
@@ -71,7 +71,7 @@ fn is_known(found: u32, location: &Location) -> Result<(), Failure> {
 
 /// The steps that are missing, by name.
 pub(super) async fn pending(location: &Location, options: &Options) -> Result<Vec<&'static str>, Failure> {
-    let found = match Link::connect(location, options).await {
+    let found = match StoreConnection::connect(location, options).await {
         Ok(mut link) => found(&mut link).await?,
         Err(Failure::File(_, error)) if error.kind() == std::io::ErrorKind::NotFound => 0,
         Err(other) => return Err(other),
@@ -88,7 +88,7 @@ pub(super) async fn migrate(location: &Location, options: &Options) -> Result<Mi
     if let Some(path) = location.path() {
         sqlite::create(path).map_err(|error| Failure::File(path.to_owned(), error))?;
     }
-    let mut link = Link::connect(location, options).await?;
+    let mut link = StoreConnection::connect(location, options).await?;
     let busy = options.busy_timeout;
     match link.engine() {
         Engine::Sqlite => {
@@ -138,7 +138,7 @@ pub(super) async fn migrate(location: &Location, options: &Options) -> Result<Mi
 
 /// Switches SQLite's file to a write-ahead log. SQLite does not wait for other connections there, whatever its busy
 /// timeout is, because two that switch at once could wait for each other; so the waiting is done here.
-async fn write_ahead(link: &mut Link, location: &Location, busy: Duration) -> Result<(), Failure> {
+async fn write_ahead(link: &mut StoreConnection, location: &Location, busy: Duration) -> Result<(), Failure> {
     let deadline = Instant::now() + busy;
     loop {
         let mode = match link.row("PRAGMA journal_mode = WAL", Vec::new()).await {
@@ -168,7 +168,7 @@ const SWITCH_AGAIN: Duration = Duration::from_millis(5);
 const LOCK: u32 = 0x6665_7272;
 
 /// Looks through a small SQLite file for damage.
-pub(super) async fn examine(link: &mut Link, location: &Location) -> Result<(), Failure> {
+pub(super) async fn examine(link: &mut StoreConnection, location: &Location) -> Result<(), Failure> {
     let Some(path) = location.path() else { return Ok(()) };
     if std::fs::metadata(path).map_or(0, |found| found.len()) > CHECKED_BYTES {
         return Ok(());

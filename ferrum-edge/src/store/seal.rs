@@ -136,7 +136,7 @@ pub fn seal(document: &str, types: &CredentialTypes, keys: &Keys) -> Result<Stri
                 fields
             }
             AtRest::Sealed(_) => {
-                let place = Place { consumer: &id, name: canonical(kind, name) };
+                let place = SealContext { consumer: &id, name: canonical(kind, name) };
                 let fields = if is_sealed(&fields) { opened(&fields, place, keys)? } else { fields };
                 let text = Value::Object(fields).to_string();
                 let bytes = keys.seal(text.as_bytes(), &place.bytes());
@@ -170,7 +170,7 @@ pub fn unseal<'a>(
         if let Value::Object(fields) = credential
             && is_sealed(fields)
         {
-            let place = Place { consumer: &id, name: canonical(types.find(name), name) };
+            let place = SealContext { consumer: &id, name: canonical(types.find(name), name) };
             *fields = opened(fields, place, keys)?;
         }
         Ok(())
@@ -273,12 +273,12 @@ impl Consumer {
 
 /// What a sealed credential is bound to.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct SealContext<'a> {
     consumer: &'a str,
     name: &'a str,
 }
 
-impl Place<'_> {
+impl SealContext<'_> {
     fn bytes(self) -> Vec<u8> {
         // Neither part can hold a NUL, so no two places are the same bytes.
         [VERSION.as_bytes(), b"\0", self.consumer.as_bytes(), b"\0", self.name.as_bytes()].concat()
@@ -317,7 +317,7 @@ pub(crate) fn is_sealed(fields: &Map<String, Value>) -> bool {
 
 fn opened(
     fields: &Map<String, Value>,
-    place: Place<'_>,
+    place: SealContext<'_>,
     keys: &Keys,
 ) -> Result<Map<String, Value>, SealError> {
     let shut =
@@ -340,14 +340,14 @@ fn opened(
 
 /// A secret of a plugin config, opened.
 fn open_value(fields: &Map<String, Value>, id: &str, place: &str, keys: &Keys) -> Result<Value, SealError> {
-    let fields = opened(fields, Place { consumer: id, name: place }, keys)?;
+    let fields = opened(fields, SealContext { consumer: id, name: place }, keys)?;
     fields.get(PLAIN).cloned().ok_or(SealError::Document("what was sealed has another form"))
 }
 
 /// A secret of a plugin config, sealed to its id and place.
 fn seal_value(plain: &Value, id: &str, place: &str, keys: &Keys) -> Result<Map<String, Value>, SealError> {
     let text = json!({ PLAIN: plain }).to_string();
-    let bytes = keys.seal(text.as_bytes(), &Place { consumer: id, name: place }.bytes());
+    let bytes = keys.seal(text.as_bytes(), &SealContext { consumer: id, name: place }.bytes());
     let (key, bytes) = bytes.ok_or_else(|| SealError::NoKey(place.to_owned()))?;
     let sealed = format!("{VERSION}:{key}:{}", STANDARD.encode(bytes));
     Ok(Map::from_iter([(SEALED.to_owned(), Value::String(sealed))]))

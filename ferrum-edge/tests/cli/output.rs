@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::process::Stdio;
 
-use super::process::{Folder, Gateway, Reader, ferrum_edge, get, spec, until};
+use super::process::{Folder, Gateway, LogReader, ferrum_edge, get, spec, until};
 
 /// A configuration with so many problems that their lines fill any small pipe.
 fn bad() -> String {
@@ -12,7 +12,7 @@ fn bad() -> String {
 }
 
 /// A gateway whose log can't be written goes on serving, reloading and answering, and stops when it is told to.
-fn lives_without_its_log(reader: Reader) {
+fn lives_without_its_log(reader: LogReader) {
     let folder = Folder::new();
     folder.write("ferrum.yaml", &spec(2, "one"));
     let mut gateway = Gateway::start_with(&folder, reader, |_| {});
@@ -34,13 +34,13 @@ fn lives_without_its_log(reader: Reader) {
         line.trim().parse::<u64>().unwrap_or_else(|_| panic!("{name}: {metrics}"))
     };
     match reader {
-        Reader::Leaves => {
+        LogReader::Leaves => {
             assert!(
                 of("ferrum_log_write_errors_total") > 0 && of("ferrum_log_lines_total{result=\"lost\"}") > 0
             );
         }
-        Reader::Stalls => assert!(of("ferrum_log_lines_total{result=\"left_out\"}") > 0),
-        Reader::Reads => assert_eq!(of("ferrum_log_lines_total{result=\"lost\"}"), 0),
+        LogReader::Stalls => assert!(of("ferrum_log_lines_total{result=\"left_out\"}") > 0),
+        LogReader::Reads => assert_eq!(of("ferrum_log_lines_total{result=\"lost\"}"), 0),
     }
     gateway.signal("TERM");
     assert_eq!(gateway.wait(), Some(0));
@@ -48,12 +48,12 @@ fn lives_without_its_log(reader: Reader) {
 
 #[test]
 fn a_reader_of_the_log_that_goes_away_ends_nothing() {
-    lives_without_its_log(Reader::Leaves);
+    lives_without_its_log(LogReader::Leaves);
 }
 
 #[test]
 fn a_reader_of_the_log_that_stops_reading_holds_nothing_up() {
-    lives_without_its_log(Reader::Stalls);
+    lives_without_its_log(LogReader::Stalls);
 }
 
 #[test]

@@ -87,7 +87,7 @@ plugin_configs:
 
 /// What the reader of a gateway's log does once the gateway serves.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reader {
+pub(crate) enum LogReader {
     /// Reads on.
     Reads,
     /// Closes the pipe.
@@ -109,17 +109,17 @@ pub(crate) struct Gateway {
 impl Gateway {
     /// Runs `ferrum.yaml` and waits until it says where it listens.
     pub(crate) fn start(folder: &Folder, adjust: impl FnOnce(&mut Command)) -> Self {
-        Self::start_with(folder, Reader::Reads, adjust)
+        Self::start_with(folder, LogReader::Reads, adjust)
     }
 
     /// As [`Gateway::start`], with another reader of its log.
-    pub(crate) fn start_with(folder: &Folder, reader: Reader, adjust: impl FnOnce(&mut Command)) -> Self {
+    pub(crate) fn start_with(folder: &Folder, reader: LogReader, adjust: impl FnOnce(&mut Command)) -> Self {
         let mut command = ferrum_edge(folder);
         command.args(["run", "-v"]).stdout(Stdio::null()).stderr(Stdio::piped());
         adjust(&mut command);
         let mut child = command.spawn().unwrap();
         let pipe = child.stderr.take().unwrap();
-        if reader == Reader::Stalls {
+        if reader == LogReader::Stalls {
             // As small as it gets, so that it is soon full.
             rustix::pipe::fcntl_setpipe_size(&pipe, 4096).unwrap();
         }
@@ -135,10 +135,10 @@ impl Gateway {
                 {
                     started.send(record).unwrap();
                     match reader {
-                        Reader::Reads => {}
-                        Reader::Leaves => return,
+                        LogReader::Reads => {}
+                        LogReader::Leaves => return,
                         // Until the test's process ends; the pipe stays open.
-                        Reader::Stalls => return std::mem::forget(lines),
+                        LogReader::Stalls => return std::mem::forget(lines),
                     }
                 }
             }

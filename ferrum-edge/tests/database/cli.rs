@@ -9,16 +9,16 @@ use crate::place::{ADMIN, READ};
 use crate::process::{Folder, Gateway, ferrum_edge};
 
 /// What a command said, and how it ended.
-struct Said {
+struct CommandOutput {
     code: i32,
     out: String,
     err: String,
 }
 
-fn run(command: &mut Command) -> Said {
+fn run(command: &mut Command) -> CommandOutput {
     let output = command.env("FERRUM_ADMIN_TOKEN", ADMIN).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    Said { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
+    CommandOutput { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
 }
 
 /// Whom the commands ask.
@@ -26,7 +26,7 @@ fn run(command: &mut Command) -> Said {
 struct Whom(Vec<String>);
 
 impl Whom {
-    fn says(&self, folder: &Folder, arguments: &[&str]) -> Said {
+    fn says(&self, folder: &Folder, arguments: &[&str]) -> CommandOutput {
         run(ferrum_edge(folder).args(arguments).args(&self.0))
     }
 

@@ -123,7 +123,7 @@ fn a_damaged_copy_is_made_anew_and_status_tells_of_it() {
     until("the change is copied", || is_at(&running, 2));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let store = Store::open(Location::sqlite(&copy), Options::default());
-    assert_eq!(runtime.block_on(store.count(ferrum_edge::store::Kind::Proxies)).unwrap(), 2);
+    assert_eq!(runtime.block_on(store.count(ferrum_edge::store::ObjectKind::Proxies)).unwrap(), 2);
 }
 
 #[test]

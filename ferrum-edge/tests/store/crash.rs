@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use ferrum_edge::store::{Engine, Kind, Location, Store};
+use ferrum_edge::store::{Engine, Location, ObjectKind, Store};
 
 use crate::place::{Place, all, ann, options, put};
 
@@ -19,8 +19,8 @@ async fn victim() {
     loop {
         let mut change = store.begin(ann()).await.unwrap();
         let next = change.base() + 1;
-        let steps = (0..BATCH).map(|n| put(Kind::Proxies, &n.to_string(), next.to_string()));
-        let added = put(Kind::Consumers, &format!("{next:08}"), "{}");
+        let steps = (0..BATCH).map(|n| put(ObjectKind::Proxies, &n.to_string(), next.to_string()));
+        let added = put(ObjectKind::Consumers, &format!("{next:08}"), "{}");
         change.put(steps.chain([added]).collect()).await.unwrap();
         eprintln!("acknowledged {}", change.commit("").await.unwrap());
     }
@@ -50,7 +50,7 @@ pub(crate) async fn a_killed_writer_leaves_whole_batches(engine: Engine) {
         change.rollback().await;
         let objects = all(&store).await;
         let (proxies, consumers): (Vec<_>, Vec<_>) =
-            objects.into_iter().partition(|it| it.kind == Kind::Proxies);
+            objects.into_iter().partition(|it| it.kind == ObjectKind::Proxies);
         assert_eq!((proxies.len() as u64, consumers.len() as u64), (BATCH, revision));
         assert!(proxies.iter().all(|it| it.document == revision.to_string() && it.revision == revision));
         assert_eq!(store.revisions(None, 1000).await.unwrap().len() as u64, revision);

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ferrum_edge::store::{Engine, Kind, Location, Options, Store, StoreError};
+use ferrum_edge::store::{Engine, Location, ObjectKind, Options, Store, StoreError};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor};
 
@@ -18,7 +18,7 @@ fn file(place: &Place) -> PathBuf {
 #[tokio::test]
 async fn only_this_user_may_read_it() {
     let (place, store) = Place::new(Engine::Sqlite).await;
-    write(&store, vec![put(Kind::Proxies, "p", "{}")]).await;
+    write(&store, vec![put(ObjectKind::Proxies, "p", "{}")]).await;
     let path = file(&place);
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(path.parent().unwrap()), mode(&path)), (0o700, 0o600));
@@ -54,7 +54,7 @@ async fn settled(place: &Place) -> PathBuf {
 #[tokio::test]
 async fn a_damaged_file_is_noticed_when_it_is_opened() {
     let (place, store) = Place::new(Engine::Sqlite).await;
-    let steps = (0..2000).map(|n| put(Kind::Proxies, &n.to_string(), "x".repeat(300)));
+    let steps = (0..2000).map(|n| put(ObjectKind::Proxies, &n.to_string(), "x".repeat(300)));
     write(&store, steps.collect()).await;
     let whole = settled(&place).await;
     assert_eq!(all(&Store::open(Location::sqlite(&whole), options())).await.len(), 2000);
@@ -82,9 +82,9 @@ async fn a_damaged_file_is_noticed_when_it_is_opened() {
 #[tokio::test]
 async fn a_file_that_is_gone_or_another_is_noticed() {
     let (place, store) = Place::new(Engine::Sqlite).await;
-    write(&store, vec![put(Kind::Proxies, "p", "1")]).await;
+    write(&store, vec![put(ObjectKind::Proxies, "p", "1")]).await;
     let copy = settled(&place).await;
-    write(&store, vec![put(Kind::Proxies, "p", "2")]).await;
+    write(&store, vec![put(ObjectKind::Proxies, "p", "2")]).await;
     let path = file(&place);
     fs::rename(&path, path.with_extension("gone")).unwrap();
     for error in [store.revision().await.unwrap_err(), refused(store.begin(ann()).await)] {
@@ -96,14 +96,14 @@ async fn a_file_that_is_gone_or_another_is_noticed() {
     }
     fs::rename(copy, &path).unwrap();
     assert_eq!(store.revision().await.unwrap(), 1);
-    assert_eq!(write(&store, vec![put(Kind::Proxies, "p", "3")]).await, 2);
-    assert_eq!(store.get(Kind::Proxies, "p").await.unwrap().unwrap().document, "3");
+    assert_eq!(write(&store, vec![put(ObjectKind::Proxies, "p", "3")]).await, 2);
+    assert_eq!(store.get(ObjectKind::Proxies, "p").await.unwrap().unwrap().document, "3");
 }
 
 #[tokio::test]
 async fn a_file_others_hold_is_busy_until_they_let_go() {
     let (place, store) = Place::new(Engine::Sqlite).await;
-    write(&store, vec![put(Kind::Proxies, "p", "1")]).await;
+    write(&store, vec![put(ObjectKind::Proxies, "p", "1")]).await;
     let impatient = place.open(Options { busy_timeout: Duration::from_millis(200), ..options() });
     let mut other = place.url.parse::<SqliteConnectOptions>().unwrap().connect().await.unwrap();
     other.execute("BEGIN IMMEDIATE").await.unwrap();
@@ -134,9 +134,10 @@ async fn a_file_others_hold_is_busy_until_they_let_go() {
 #[tokio::test]
 async fn a_full_disk_loses_nothing() {
     let (place, store) = Place::new(Engine::Sqlite).await;
-    write(&store, vec![put(Kind::Proxies, "p", "1")]).await;
+    write(&store, vec![put(ObjectKind::Proxies, "p", "1")]).await;
     let small = place.open(Options { max_bytes: Some(200 << 10), ..options() });
-    let batch = |n: u64| (0..50).map(move |id| put(Kind::Consumers, &format!("{n}-{id}"), "x".repeat(500)));
+    let batch =
+        |n: u64| (0..50).map(move |id| put(ObjectKind::Consumers, &format!("{n}-{id}"), "x".repeat(500)));
     let mut last = 1;
     let error = loop {
         let mut change = small.begin(ann()).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ferrum_edge::store::{Changed, Engine, Kind, Options};
+use ferrum_edge::store::{Changed, Engine, ObjectKind, Options};
 use tokio::time::timeout;
 
 use crate::place::{Place, delete, options, put, write};
@@ -12,14 +12,18 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) async fn what_has_changed_can_be_asked_for(engine: Engine) {
     let (place, store) = Place::new(engine).await;
-    write(&store, vec![put(Kind::Proxies, "a", "1"), put(Kind::Proxies, "b", "1")]).await;
-    write(&store, vec![put(Kind::Consumers, "c", "2"), put(Kind::Proxies, "a", "2")]).await;
+    write(&store, vec![put(ObjectKind::Proxies, "a", "1"), put(ObjectKind::Proxies, "b", "1")]).await;
+    write(&store, vec![put(ObjectKind::Consumers, "c", "2"), put(ObjectKind::Proxies, "a", "2")]).await;
     write(
         &store,
-        vec![delete(Kind::Proxies, "a"), put(Kind::Upstreams, "u", "3"), put(Kind::Upstreams, "v", "3")],
+        vec![
+            delete(ObjectKind::Proxies, "a"),
+            put(ObjectKind::Upstreams, "u", "3"),
+            put(ObjectKind::Upstreams, "v", "3"),
+        ],
     )
     .await;
-    write(&store, vec![delete(Kind::Upstreams, "v")]).await;
+    write(&store, vec![delete(ObjectKind::Upstreams, "v")]).await;
     let other = place.open(options());
     let Changed::Objects { revision, objects } = other.changed_since(1).await.unwrap() else { panic!() };
     let brief: Vec<_> = objects
@@ -29,10 +33,10 @@ pub(crate) async fn what_has_changed_can_be_asked_for(engine: Engine) {
         })
         .collect();
     let expected = [
-        (Kind::Upstreams, "u", Some(("3", 3))),
-        (Kind::Upstreams, "v", None),
-        (Kind::Proxies, "a", None),
-        (Kind::Consumers, "c", Some(("2", 2))),
+        (ObjectKind::Upstreams, "u", Some(("3", 3))),
+        (ObjectKind::Upstreams, "v", None),
+        (ObjectKind::Proxies, "a", None),
+        (ObjectKind::Consumers, "c", Some(("2", 2))),
     ];
     assert_eq!((revision, brief.as_slice()), (4, expected.as_slice()));
     assert_eq!(other.changed_since(4).await.unwrap(), Changed::Objects { revision: 4, objects: vec![] });
@@ -53,11 +57,11 @@ pub(crate) async fn another_store_s_revision_is_told(engine: Engine) {
         |revision| move |it: &ferrum_edge::store::Signal| it.revision == Some(revision) && it.away.is_none();
     timeout(TIMEOUT, signal.wait_for(seen(0))).await.unwrap().unwrap();
     for revision in 1..=5 {
-        assert_eq!(write(&store, vec![put(Kind::Proxies, "p", revision.to_string())]).await, revision);
+        assert_eq!(write(&store, vec![put(ObjectKind::Proxies, "p", revision.to_string())]).await, revision);
         timeout(TIMEOUT, signal.wait_for(seen(revision))).await.unwrap().unwrap();
     }
     // One's own are told at once.
-    let revision = write(&follower, vec![put(Kind::Proxies, "p", "own")]).await;
+    let revision = write(&follower, vec![put(ObjectKind::Proxies, "p", "own")]).await;
     assert_eq!(signal.borrow_and_update().revision, Some(revision));
     // The task ends with the store.
     drop(follower);

@@ -1,6 +1,6 @@
 //! Revisions, differences, and the way back.
 
-use ferrum_edge::store::{Author, Changed, Counts, Engine, Kind, Op, Options, Store, StoreError};
+use ferrum_edge::store::{Author, Changed, Counts, Engine, ObjectKind, Op, Options, Store, StoreError};
 
 use crate::place::{Place, all, ann, brief, delete, options, put, write};
 
@@ -10,10 +10,10 @@ pub(crate) async fn revisions_say_who_when_and_why(engine: Engine) {
     let long = Author { name: "é".repeat(300), source: "admin\0".to_owned() };
     for (n, author) in [ann(), long].into_iter().enumerate() {
         let mut change = store.begin(author).await.unwrap();
-        change.put(vec![put(Kind::Proxies, "p", n.to_string())]).await.unwrap();
+        change.put(vec![put(ObjectKind::Proxies, "p", n.to_string())]).await.unwrap();
         change.commit(&"why ".repeat(2000)).await.unwrap();
     }
-    write(&store, vec![delete(Kind::Proxies, "p"), put(Kind::Consumers, "c", "{}")]).await;
+    write(&store, vec![delete(ObjectKind::Proxies, "p"), put(ObjectKind::Consumers, "c", "{}")]).await;
     let revisions = store.revisions(None, 10).await.unwrap();
     assert_eq!(revisions.iter().map(|it| it.revision).collect::<Vec<_>>(), [3, 2, 1]);
     assert_eq!(revisions[0].counts, Counts { created: 1, updated: 0, deleted: 1 });
@@ -32,27 +32,38 @@ pub(crate) async fn revisions_say_who_when_and_why(engine: Engine) {
 async fn five_states(store: &Store) {
     write(
         store,
-        vec![put(Kind::Proxies, "a", "1"), put(Kind::Proxies, "b", "1"), put(Kind::Upstreams, "u", "1")],
+        vec![
+            put(ObjectKind::Proxies, "a", "1"),
+            put(ObjectKind::Proxies, "b", "1"),
+            put(ObjectKind::Upstreams, "u", "1"),
+        ],
     )
     .await;
-    write(store, vec![put(Kind::Proxies, "a", "2"), delete(Kind::Proxies, "b")]).await;
-    write(store, vec![put(Kind::Proxies, "b", "3"), put(Kind::Consumers, "c", "3")]).await;
-    write(store, vec![put(Kind::Proxies, "a", "1"), delete(Kind::Consumers, "c")]).await;
-    write(store, vec![delete(Kind::Proxies, "a"), delete(Kind::Proxies, "b"), delete(Kind::Upstreams, "u")])
-        .await;
+    write(store, vec![put(ObjectKind::Proxies, "a", "2"), delete(ObjectKind::Proxies, "b")]).await;
+    write(store, vec![put(ObjectKind::Proxies, "b", "3"), put(ObjectKind::Consumers, "c", "3")]).await;
+    write(store, vec![put(ObjectKind::Proxies, "a", "1"), delete(ObjectKind::Consumers, "c")]).await;
+    write(
+        store,
+        vec![
+            delete(ObjectKind::Proxies, "a"),
+            delete(ObjectKind::Proxies, "b"),
+            delete(ObjectKind::Upstreams, "u"),
+        ],
+    )
+    .await;
 }
 
-const STATES: [&[(Kind, &str, &str)]; 6] = [
+const STATES: [&[(ObjectKind, &str, &str)]; 6] = [
     &[],
-    &[(Kind::Upstreams, "u", "1"), (Kind::Proxies, "a", "1"), (Kind::Proxies, "b", "1")],
-    &[(Kind::Upstreams, "u", "1"), (Kind::Proxies, "a", "2")],
+    &[(ObjectKind::Upstreams, "u", "1"), (ObjectKind::Proxies, "a", "1"), (ObjectKind::Proxies, "b", "1")],
+    &[(ObjectKind::Upstreams, "u", "1"), (ObjectKind::Proxies, "a", "2")],
     &[
-        (Kind::Upstreams, "u", "1"),
-        (Kind::Proxies, "a", "2"),
-        (Kind::Proxies, "b", "3"),
-        (Kind::Consumers, "c", "3"),
+        (ObjectKind::Upstreams, "u", "1"),
+        (ObjectKind::Proxies, "a", "2"),
+        (ObjectKind::Proxies, "b", "3"),
+        (ObjectKind::Consumers, "c", "3"),
     ],
-    &[(Kind::Upstreams, "u", "1"), (Kind::Proxies, "a", "1"), (Kind::Proxies, "b", "3")],
+    &[(ObjectKind::Upstreams, "u", "1"), (ObjectKind::Proxies, "a", "1"), (ObjectKind::Proxies, "b", "3")],
     &[],
 ];
 
@@ -105,7 +116,7 @@ pub(crate) async fn history_is_kept_for_so_many_revisions(engine: Engine) {
     let (place, _) = Place::new(engine).await;
     let store = place.open(Options { keep_revisions: 3, ..options() });
     for n in 1..=10 {
-        write(&store, vec![put(Kind::Proxies, "p", n.to_string())]).await;
+        write(&store, vec![put(ObjectKind::Proxies, "p", n.to_string())]).await;
     }
     let revisions = store.revisions(None, 100).await.unwrap();
     assert_eq!(revisions.iter().map(|it| it.revision).collect::<Vec<_>>(), [10, 9, 8]);
@@ -114,9 +125,9 @@ pub(crate) async fn history_is_kept_for_so_many_revisions(engine: Engine) {
     assert!(matches!(gone, StoreError::NoHistory { asked: 6, oldest: 7, newest: 10 }), "{gone}");
     assert_eq!(store.changed_since(6).await.unwrap(), Changed::TooOld);
     assert!(matches!(store.changed_since(7).await.unwrap(), Changed::Objects { revision: 10, .. }));
-    assert_eq!(store.undo_ops(7).await.unwrap(), [put(Kind::Proxies, "p", "7")]);
+    assert_eq!(store.undo_ops(7).await.unwrap(), [put(ObjectKind::Proxies, "p", "7")]);
     // Another store with another option takes nothing away.
-    write(&place.open(options()), vec![put(Kind::Proxies, "p", "11")]).await;
+    write(&place.open(options()), vec![put(ObjectKind::Proxies, "p", "11")]).await;
     assert_eq!(store.revisions(None, 100).await.unwrap().len(), 4);
 }
 
@@ -124,7 +135,7 @@ pub(crate) async fn history_is_kept_for_so_many_changes(engine: Engine) {
     let (place, _) = Place::new(engine).await;
     let store = place.open(Options { keep_changes: 250, ..options() });
     let batch =
-        |text: &str, size: usize| (0..size).map(|n| put(Kind::Proxies, &n.to_string(), text)).collect();
+        |text: &str, size: usize| (0..size).map(|n| put(ObjectKind::Proxies, &n.to_string(), text)).collect();
     for text in ["1", "2", "3", "4"] {
         write(&store, batch(text, 100)).await;
     }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ferrum_edge::store::{Engine, Kind, Location, Options, Store, StoreError};
+use ferrum_edge::store::{Engine, Location, ObjectKind, Options, Store, StoreError};
 use sqlx::{Connection, Executor};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -19,15 +19,15 @@ async fn a_server_that_is_killed_and_started_again(engine: Engine) {
     let place = Place::within(&server).await;
     let store = place.open(Options { poll_interval: Some(Duration::from_millis(50)), ..options() });
     store.migrate().await.unwrap();
-    assert_eq!(write(&store, vec![put(Kind::Proxies, "p", "1")]).await, 1);
+    assert_eq!(write(&store, vec![put(ObjectKind::Proxies, "p", "1")]).await, 1);
     let mut signal = store.watch();
     timeout(TIMEOUT, signal.wait_for(|it| it.revision == Some(1))).await.unwrap().unwrap();
     for round in 2..=3 {
         let mut change = store.begin(ann()).await.unwrap();
-        change.put(vec![put(Kind::Proxies, "lost", "x")]).await.unwrap();
+        change.put(vec![put(ObjectKind::Proxies, "lost", "x")]).await.unwrap();
         server.kill();
         // In the middle of a change, before one, and while reading.
-        let error = change.put(vec![put(Kind::Proxies, "lost", "y")]).await.unwrap_err();
+        let error = change.put(vec![put(ObjectKind::Proxies, "lost", "y")]).await.unwrap_err();
         assert!(matches!(error, StoreError::Unreachable { .. }), "{error}");
         assert!(matches!(change.commit("").await, Err(StoreError::Broken)));
         for error in [refused(store.begin(ann()).await), store.revision().await.unwrap_err()] {
@@ -41,8 +41,8 @@ async fn a_server_that_is_killed_and_started_again(engine: Engine) {
         timeout(TIMEOUT, signal.wait_for(|it| it.away.is_none())).await.unwrap().unwrap();
         // The same store works on, and what was acknowledged is there.
         assert_eq!(store.revision().await.unwrap(), round - 1);
-        assert_eq!(write(&store, vec![put(Kind::Proxies, "p", round.to_string())]).await, round);
-        assert_eq!(store.get(Kind::Proxies, "lost").await.unwrap(), None);
+        assert_eq!(write(&store, vec![put(ObjectKind::Proxies, "p", round.to_string())]).await, round);
+        assert_eq!(store.get(ObjectKind::Proxies, "lost").await.unwrap(), None);
         timeout(TIMEOUT, signal.wait_for(|it| it.revision == Some(round))).await.unwrap().unwrap();
     }
 }
@@ -72,7 +72,7 @@ async fn a_commit_waits_for_other_databases_commits_on_the_server() {
     admin.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'").await.unwrap();
     admin.sql("SELECT pg_reload_conf()").await.unwrap();
     let held = timeout(TIMEOUT, admin.held(&server)).await.unwrap();
-    let writing = tokio::spawn(async move { write(&store, vec![put(Kind::Proxies, "p", "1")]).await });
+    let writing = tokio::spawn(async move { write(&store, vec![put(ObjectKind::Proxies, "p", "1")]).await });
     timeout(TIMEOUT, admin.waits("Lock")).await.unwrap();
     // Long past the writers' timeout.
     timeout(TIMEOUT, admin.waits_for("Lock", busy_timeout * 3)).await.unwrap();
@@ -229,31 +229,31 @@ async fn far(engine: Engine, options: Options) -> (Place, Store, Network) {
 
 async fn a_commit_that_did_not_arrive(engine: Engine) {
     let (_place, store, network) = far(engine, options()).await;
-    write(&store, vec![put(Kind::Proxies, "p", "1")]).await;
+    write(&store, vec![put(ObjectKind::Proxies, "p", "1")]).await;
     let mut change = store.begin(ann()).await.unwrap();
-    change.put(vec![put(Kind::Proxies, "p", "2")]).await.unwrap();
+    change.put(vec![put(ObjectKind::Proxies, "p", "2")]).await.unwrap();
     network.becomes(Weather::BeforeCommit);
     let error = change.commit("").await.unwrap_err();
     assert!(matches!(error, StoreError::Unreachable { .. }), "{error}");
     assert_eq!(store.revision().await.unwrap(), 1);
-    assert_eq!(write(&store, vec![put(Kind::Proxies, "p", "3")]).await, 2);
+    assert_eq!(write(&store, vec![put(ObjectKind::Proxies, "p", "3")]).await, 2);
 }
 
 async fn a_commit_whose_answer_did_not_arrive(engine: Engine) {
     let (_place, store, network) = far(engine, options()).await;
     let mut change = store.begin(ann()).await.unwrap();
-    change.put(vec![put(Kind::Proxies, "p", "1")]).await.unwrap();
+    change.put(vec![put(ObjectKind::Proxies, "p", "1")]).await.unwrap();
     network.becomes(Weather::AfterCommit(&Weather::Fine));
     assert_eq!(change.commit("").await.unwrap(), 1);
     assert_eq!(network.is(), Weather::Fine);
-    assert_eq!(store.get(Kind::Proxies, "p").await.unwrap().unwrap().document, "1");
+    assert_eq!(store.get(ObjectKind::Proxies, "p").await.unwrap().unwrap().document, "1");
 }
 
 async fn a_commit_nobody_knows_about(engine: Engine) {
     let short = Options { settle_timeout: Duration::from_millis(300), ..options() };
     let (place, store, network) = far(engine, short).await;
     let mut change = store.begin(ann()).await.unwrap();
-    change.put(vec![put(Kind::Proxies, "p", "1")]).await.unwrap();
+    change.put(vec![put(ObjectKind::Proxies, "p", "1")]).await.unwrap();
     network.becomes(Weather::AfterCommit(&Weather::Cut));
     let error = change.commit("").await.unwrap_err();
     assert!(matches!(error, StoreError::Unknown { revision: 1, .. }), "{error}");
@@ -269,10 +269,10 @@ async fn a_network_that_swallows_everything(engine: Engine) {
     let short =
         Options { statement_timeout: short, connect_timeout: short, busy_timeout: short, ..options() };
     let (_place, store, network) = far(engine, short).await;
-    write(&store, vec![put(Kind::Proxies, "p", "1")]).await;
+    write(&store, vec![put(ObjectKind::Proxies, "p", "1")]).await;
     let mut change = store.begin(ann()).await.unwrap();
     network.becomes(Weather::Silent);
-    let mut errors = vec![change.put(vec![put(Kind::Proxies, "p", "2")]).await.unwrap_err()];
+    let mut errors = vec![change.put(vec![put(ObjectKind::Proxies, "p", "2")]).await.unwrap_err()];
     drop(change);
     for _ in 0..2 {
         errors.push(store.revision().await.unwrap_err());

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use ferrum_edge::store::{Author, Change, Engine, Kind, Location, Object, Op, Options, Store, StoreError};
+use ferrum_edge::store::{
+    Author, Engine, Location, Object, ObjectKind, Op, Options, Store, StoreError, Transaction,
+};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
 
 use crate::servers::{Server, shared};
@@ -109,11 +111,11 @@ pub(crate) fn ann() -> Author {
     Author { name: "ann".to_owned(), source: "test".to_owned() }
 }
 
-pub(crate) fn put(kind: Kind, id: &str, document: impl Into<String>) -> Op {
+pub(crate) fn put(kind: ObjectKind, id: &str, document: impl Into<String>) -> Op {
     Op::Put { kind, id: id.to_owned(), document: document.into() }
 }
 
-pub(crate) fn delete(kind: Kind, id: &str) -> Op {
+pub(crate) fn delete(kind: ObjectKind, id: &str) -> Op {
     Op::Delete { kind, id: id.to_owned() }
 }
 
@@ -132,11 +134,11 @@ pub(crate) async fn all(store: &Store) -> Vec<Object> {
 }
 
 /// Kind, id and document of each.
-pub(crate) fn brief(objects: &[Object]) -> Vec<(Kind, &str, &str)> {
+pub(crate) fn brief(objects: &[Object]) -> Vec<(ObjectKind, &str, &str)> {
     objects.iter().map(|it| (it.kind, it.id.as_str(), it.document.as_str())).collect()
 }
 
 /// Why a change can't begin.
-pub(crate) fn refused(begun: Result<Change, StoreError>) -> StoreError {
+pub(crate) fn refused(begun: Result<Transaction, StoreError>) -> StoreError {
     begun.err().expect("an error")
 }

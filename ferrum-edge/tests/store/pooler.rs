@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use ferrum_edge::store::{Engine, Kind, Location, Store, StoreError};
+use ferrum_edge::store::{Engine, Location, ObjectKind, Store, StoreError};
 
 use crate::place::{Place, options, put, refused, write};
 use crate::servers::{Server, shared, tool};
@@ -72,6 +72,6 @@ async fn a_pooler_that_hands_out_transactions_is_refused() {
 #[tokio::test]
 async fn a_pooler_that_keeps_sessions_is_as_good_as_the_server() {
     let (_place, store, _pooler) = by_way_of("session").await;
-    assert_eq!(write(&store, vec![put(Kind::Proxies, "p", "1")]).await, 1);
+    assert_eq!(write(&store, vec![put(ObjectKind::Proxies, "p", "1")]).await, 1);
     assert_eq!(store.revision().await.unwrap(), 1);
 }

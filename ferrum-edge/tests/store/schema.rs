@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ferrum_edge::store::{Engine, Kind, Migrated, Options, StoreError};
+use ferrum_edge::store::{Engine, Migrated, ObjectKind, Options, StoreError};
 use sqlx::{ConnectOptions, Executor};
 
 use crate::place::{Place, ann, options, put, refused, write};
@@ -16,9 +16,9 @@ pub(crate) async fn migrating_twice_and_at_once_is_migrating(engine: Engine) {
     from.sort_unstable();
     assert_eq!(from, [0, 2, 2]);
     assert_eq!(stores[0].pending_migrations().await.unwrap(), [""; 0]);
-    write(&stores[0], vec![put(Kind::Proxies, "p", "{}")]).await;
+    write(&stores[0], vec![put(ObjectKind::Proxies, "p", "{}")]).await;
     assert_eq!(stores[1].migrate().await.unwrap(), Migrated { from: 2, to: 2 });
-    assert_eq!(stores[2].count(Kind::Proxies).await.unwrap(), 1);
+    assert_eq!(stores[2].count(ObjectKind::Proxies).await.unwrap(), 1);
 }
 
 /// While somebody holds a fresh file, SQLite refuses the switch to its log at once; it is waited for all the same.

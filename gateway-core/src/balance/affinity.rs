@@ -17,12 +17,12 @@ pub struct Affinity {
     /// What follows the value in `Set-Cookie`.
     attributes: Box<str>,
     /// The values that name a target; `None` where the value is random and gets hashed.
-    names: Option<Names>,
+    names: Option<CookieNames>,
 }
 
 /// What the targets are called in cookies. Neither their addresses nor their number show.
 #[derive(Debug)]
-struct Names {
+struct CookieNames {
     of: Box<[Box<str>]>,
     by: HashMap<Box<str>, usize>,
 }
@@ -36,7 +36,7 @@ impl Affinity {
         let names = names_target.then(|| {
             let of: Box<[Box<str>]> = targets.iter().map(|target| name(upstream, target)).collect();
             let by = of.iter().enumerate().map(|(index, name)| (name.clone(), index)).collect();
-            Names { of, by }
+            CookieNames { of, by }
         });
         Some(Box::new(Self { name: cookie.clone(), attributes: written(attributes).into(), names }))
     }

@@ -14,9 +14,9 @@ pub(super) struct Queue {
 }
 
 /// A place in the queue, given back when dropped.
-pub(super) struct Place<'q>(&'q Queue);
+pub(super) struct QueueSlot<'q>(&'q Queue);
 
-impl Drop for Place<'_> {
+impl Drop for QueueSlot<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, SeqCst);
     }
@@ -32,10 +32,10 @@ impl Queue {
         }
     }
 
-    pub(super) fn enter(&self, most: u32) -> Option<Place<'_>> {
+    pub(super) fn enter(&self, most: u32) -> Option<QueueSlot<'_>> {
         let entered =
             self.waiting.fetch_update(SeqCst, SeqCst, |waiting| (waiting < most).then_some(waiting + 1));
-        entered.is_ok().then(|| Place(self))
+        entered.is_ok().then(|| QueueSlot(self))
     }
 
     /// How many wait.
@@ -46,7 +46,7 @@ impl Queue {
 
 /// How many may wait, and for how long.
 #[derive(Debug, Clone)]
-pub(super) struct Waiting {
+pub(super) struct QueueLimits {
     pub(super) queue: Arc<Queue>,
     pub(super) most: u32,
     pub(super) time: Duration,

@@ -14,13 +14,13 @@ use super::algorithm;
 use super::ask::Ask;
 use super::field::{Cursor, Field, Round};
 use super::policy::Policy;
-use super::queue::Waiting;
+use super::queue::QueueLimits;
 use super::target::{Health, Target};
 use crate::config::model::{Algorithm, HashOn, Sharing, TargetRules, Upstream};
 use crate::health::breaker::Permit;
 use crate::health::{Breakers, HealthChange};
 use crate::limit::epoch::Epoch;
-use pick::{Counted, Pick};
+use pick::{BorrowedFlight, Pick};
 
 /// How often a round asks its algorithm again when a half-open slot was taken by somebody else meanwhile.
 const ADMIT_TRIES: usize = 3;
@@ -39,7 +39,7 @@ pub struct Targets {
     /// Milliseconds until a cold target is warm.
     slow_start: Option<u64>,
     panic_threshold_percent: usize,
-    waiting: Option<Box<Waiting>>,
+    waiting: Option<Box<QueueLimits>>,
     affinity: Option<Box<Affinity>>,
     watched: bool,
     counts: bool,
@@ -52,7 +52,7 @@ impl Targets {
         let epoch = previous.map_or_else(|| Epoch::starting(now), |old| old.epoch);
         let health =
             Health { active: upstream.active_health.as_deref(), passive: upstream.passive_health.as_deref() };
-        let mut known = Known::of(previous);
+        let mut known = PreviousTargets::of(previous);
         let list: Box<[_]> = upstream
             .targets
             .iter()
@@ -113,7 +113,7 @@ impl Targets {
         self.waiting.as_ref().map_or(0, |waiting| waiting.queue.waiting())
     }
 
-    pub(super) fn waiting(&self) -> Option<&Waiting> {
+    pub(super) fn waiting(&self) -> Option<&QueueLimits> {
         self.waiting.as_deref()
     }
 
@@ -210,7 +210,7 @@ impl Targets {
     /// Takes a place at the target, unless its breaker refuses or somebody else took the last one.
     fn take<'t>(&'t self, index: usize, degraded: bool, ask: &Ask<'t, '_>) -> Option<Pick<'t>> {
         let target = self.list.get(index)?;
-        let flight = Counted::begin(target, self.counts)?;
+        let flight = BorrowedFlight::begin(target, self.counts)?;
         let permit = admit(ask, index)?;
         Some(Pick {
             target,
@@ -233,13 +233,13 @@ fn priorities(list: &[Arc<Target>]) -> Box<[Option<u8>]> {
 }
 
 /// The queue stays across reloads, with those who wait in it.
-fn waiting(sharing: Sharing, list: &[Arc<Target>]) -> Option<Box<Waiting>> {
+fn waiting(sharing: Sharing, list: &[Arc<Target>]) -> Option<Box<QueueLimits>> {
     if sharing.max_waiting == 0 {
         return None;
     }
     let queue = list.iter().find_map(|target| target.queue().cloned()).unwrap_or_default();
     list.iter().for_each(|target| target.wakes(&queue));
-    Some(Box::new(Waiting { queue, most: sharing.max_waiting, time: sharing.wait }))
+    Some(Box::new(QueueLimits { queue, most: sharing.max_waiting, time: sharing.wait }))
 }
 
 /// Asks the target's breaker: `None` is a refusal, `Some(None)` no breaker at all.
@@ -256,9 +256,9 @@ fn counts(algorithm: Algorithm) -> bool {
 }
 
 /// The targets before a reload, by host and port. One listed twice is handed out twice, in order.
-struct Known<'t>(foldhash::HashMap<(&'t str, u16), VecDeque<&'t Arc<Target>>>);
+struct PreviousTargets<'t>(foldhash::HashMap<(&'t str, u16), VecDeque<&'t Arc<Target>>>);
 
-impl<'t> Known<'t> {
+impl<'t> PreviousTargets<'t> {
     fn of(previous: Option<&'t Targets>) -> Self {
         let mut known = foldhash::HashMap::<_, VecDeque<_>>::default();
         for target in previous.into_iter().flat_map(Targets::list) {

@@ -87,8 +87,11 @@ fn ask<'t, 'a>(now: Instant) -> Ask<'t, 'a> {
     Ask { hash_key: Some(b"key"), ..Ask::any(now) }
 }
 
-fn response(status: u16) -> Outcome {
-    Outcome::Response { status: StatusCode::from_u16(status).unwrap(), first_byte: Duration::from_millis(1) }
+fn response(status: u16) -> AttemptOutcome {
+    AttemptOutcome::Response {
+        status: StatusCode::from_u16(status).unwrap(),
+        first_byte: Duration::from_millis(1),
+    }
 }
 
 #[test]
@@ -195,7 +198,7 @@ fn open_breakers_are_obeyed_and_all_open_picks_nothing() {
         let ask = Ask { breakers: Some(&breakers), ..ask(now) };
         let first = targets.pick(&ask).unwrap();
         let broken = first.index;
-        first.report(Outcome::ConnectFailed, now);
+        first.report(AttemptOutcome::ConnectFailed, now);
         for _ in 0..20 {
             assert_ne!(targets.pick(&ask).unwrap().index, broken, "{algorithm:?}");
         }
@@ -212,7 +215,7 @@ fn a_half_open_target_gets_its_probes_and_no_more() {
             let targets = Targets::build(&upstream(algorithm, &vec![1; count]), None, now);
             let breakers = Breakers::build(&breaker(1), targets.list(), None, now);
             let trip = Ask { breakers: Some(&breakers), ..ask(now) };
-            (0..count).for_each(|_| drop(targets.pick(&trip).unwrap().report(Outcome::Broken, now)));
+            (0..count).for_each(|_| drop(targets.pick(&trip).unwrap().report(AttemptOutcome::Broken, now)));
             let later = Ask { now: now + Duration::from_secs(31), ..trip };
             let probes: Vec<_> = (0..count).map(|_| targets.pick(&later).unwrap()).collect();
             assert!(probes.iter().all(Pick::is_probe), "{algorithm:?}");
@@ -249,7 +252,7 @@ fn a_success_in_need_brings_a_target_back() {
         Upstream { passive_health: Some(Box::new(passive(1))), ..upstream(Algorithm::RoundRobin, &[1]) };
     let targets = Targets::build(&rules, None, now);
     let straggler = targets.pick(&ask(now)).unwrap();
-    let settled = targets.pick(&ask(now)).unwrap().report(Outcome::TimedOut, now);
+    let settled = targets.pick(&ask(now)).unwrap().report(AttemptOutcome::TimedOut, now);
     assert_eq!(settled.health, Some(HealthChange::Failed));
     assert_eq!(straggler.report(response(200), now).health, None, "it was let through before the failure");
     let needed = targets.pick(&ask(now)).unwrap();
@@ -294,7 +297,7 @@ fn threads_leave_no_count_and_no_slot_behind() {
                     };
                     match fastrand::u8(..4) {
                         0 => drop(pick),
-                        1 => drop(pick.report(Outcome::Broken, now)),
+                        1 => drop(pick.report(AttemptOutcome::Broken, now)),
                         _ => drop(pick.report(response(200), now)),
                     }
                 }

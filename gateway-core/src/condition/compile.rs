@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 use super::text::Text;
 use super::written::{self, PathMatch, StatusMatch, TextMatch};
-use super::{Certificate, Condition, MAX_DEPTH, MAX_PARTS, MediaType, Part};
+use super::{Certificate, Condition, ConditionPart, MAX_DEPTH, MAX_PARTS, MediaType};
 use crate::config::patterns;
 use crate::config::problem::{Problem, Problems};
 use crate::route::HostPattern;
@@ -76,7 +76,7 @@ impl Compiler {
         Condition { parts: parts.into() }
     }
 
-    fn head(&mut self, written: &written::Condition, at: &str, parts: &mut Vec<Part>) {
+    fn head(&mut self, written: &written::Condition, at: &str, parts: &mut Vec<ConditionPart>) {
         let mut methods = self.each(&written.methods, at, "methods", |text| {
             Method::from_bytes(text.to_ascii_uppercase().as_bytes())
                 .map_err(|_| (format!("`{text}` is not a method"), Some("such as GET".to_owned())))
@@ -86,14 +86,14 @@ impl Compiler {
             methods.push(Method::HEAD);
         }
         if !methods.is_empty() {
-            parts.push(Part::Methods(methods.into()));
+            parts.push(ConditionPart::Methods(methods.into()));
         }
         if let Some(path) = &written.path {
-            parts.extend(self.path(path, &below(at, "path")).map(Part::Path));
+            parts.extend(self.path(path, &below(at, "path")).map(ConditionPart::Path));
         }
         let hosts = self.hosts(&written.hosts, at, "hosts");
         if !hosts.is_empty() {
-            parts.push(Part::Hosts(hosts.into()));
+            parts.push(ConditionPart::Hosts(hosts.into()));
         }
         for (name, text) in &written.headers {
             let at = below(&below(at, "headers"), name);
@@ -102,27 +102,27 @@ impl Compiler {
                     self.add(&at, "", "the host may also come as `:authority`").remedy =
                         Some("write `hosts`, or `authority` for it as it was sent".to_owned());
                 }
-                Ok(name) => parts.extend(self.text(text, &at).map(|text| Part::Header(name, text))),
+                Ok(name) => parts.extend(self.text(text, &at).map(|text| ConditionPart::Header(name, text))),
                 Err(_) => {
                     self.add(&at, "", format!("`{name}` is not a header's name"));
                 }
             }
         }
-        self.named(&written.query, at, "query", Part::Query, parts);
+        self.named(&written.query, at, "query", ConditionPart::Query, parts);
         if let Some(text) = &written.query_string {
-            parts.extend(self.text(text, &below(at, "query_string")).map(Part::QueryString));
+            parts.extend(self.text(text, &below(at, "query_string")).map(ConditionPart::QueryString));
         }
         if let Some(text) = &written.authority {
-            parts.extend(self.text(text, &below(at, "authority")).map(Part::Authority));
+            parts.extend(self.text(text, &below(at, "authority")).map(ConditionPart::Authority));
         }
-        self.named(&written.cookies, at, "cookies", Part::Cookie, parts);
+        self.named(&written.cookies, at, "cookies", ConditionPart::Cookie, parts);
         if let Some(grpc) = &written.grpc {
             let part = |text: &Option<String>| text.as_deref().map(Box::from);
-            parts.push(Part::Grpc { service: part(&grpc.service), method: part(&grpc.method) });
+            parts.push(ConditionPart::Grpc { service: part(&grpc.service), method: part(&grpc.method) });
         }
         let types = self.each(&written.content_types, at, "content_types", media_type);
         if !types.is_empty() {
-            parts.push(Part::ContentTypes(types.into()));
+            parts.push(ConditionPart::ContentTypes(types.into()));
         }
     }
 
@@ -131,8 +131,8 @@ impl Compiler {
         all: &BTreeMap<String, TextMatch>,
         at: &str,
         key: &str,
-        part: fn(Box<str>, Text) -> Part,
-        parts: &mut Vec<Part>,
+        part: fn(Box<str>, Text) -> ConditionPart,
+        parts: &mut Vec<ConditionPart>,
     ) {
         for (name, text) in all {
             let at = below(&below(at, key), name);
@@ -174,9 +174,9 @@ impl Compiler {
         })
     }
 
-    fn connection(&mut self, written: &written::Condition, at: &str, parts: &mut Vec<Part>) {
+    fn connection(&mut self, written: &written::Condition, at: &str, parts: &mut Vec<ConditionPart>) {
         if let Some(scheme) = written.scheme {
-            parts.push(Part::Encrypted(scheme == written::Scheme::Https));
+            parts.push(ConditionPart::Encrypted(scheme == written::Scheme::Https));
         }
         let ports = self.each(&written.ports, at, "ports", |port| match port {
             0 => {
@@ -185,31 +185,31 @@ impl Compiler {
             port => Ok(*port),
         });
         if !ports.is_empty() {
-            parts.push(Part::Ports(ports.into()));
+            parts.push(ConditionPart::Ports(ports.into()));
         }
         let addresses = self.each(&written.addresses, at, "addresses", block);
         if !addresses.is_empty() {
-            parts.push(Part::Addresses(addresses.into()));
+            parts.push(ConditionPart::Addresses(addresses.into()));
         }
         let clients = self.each(&written.clients, at, "clients", block);
         if !clients.is_empty() {
-            parts.push(Part::Clients(clients.into()));
+            parts.push(ConditionPart::Clients(clients.into()));
         }
         let Some(tls) = &written.tls else { return };
         let at = below(at, "tls");
         let names = self.hosts(&tls.server_names, &at, "server_names");
         if !names.is_empty() {
-            parts.push(Part::ServerNames(names.into()));
+            parts.push(ConditionPart::ServerNames(names.into()));
         }
         if let Some(certificate) = &tls.client_certificate {
             parts.extend(self.certificate(certificate, &below(&at, "client_certificate")));
         }
         if tls.server_names.is_empty() && tls.client_certificate.is_none() {
-            parts.push(Part::Encrypted(true));
+            parts.push(ConditionPart::Encrypted(true));
         }
     }
 
-    fn certificate(&mut self, written: &written::CertificateMatch, at: &str) -> Option<Part> {
+    fn certificate(&mut self, written: &written::CertificateMatch, at: &str) -> Option<ConditionPart> {
         let mut name = |text: &Option<TextMatch>, key: &str| {
             text.as_ref().and_then(|text| self.text(text, &below(at, key)))
         };
@@ -225,10 +225,10 @@ impl Compiler {
             self.add(at, "present", "a certificate that is not there has no names").remedy =
                 Some("remove it, or the names".to_owned());
         }
-        Some(Part::Certificate(Box::new(certificate)))
+        Some(ConditionPart::Certificate(Box::new(certificate)))
     }
 
-    fn caller(&mut self, written: &written::Condition, at: &str, parts: &mut Vec<Part>) {
+    fn caller(&mut self, written: &written::Condition, at: &str, parts: &mut Vec<ConditionPart>) {
         for (key, names) in [("consumers", &written.consumers), ("groups", &written.groups)] {
             if names.is_empty() {
                 continue;
@@ -238,7 +238,11 @@ impl Compiler {
                     Some("write it as the `when` of a plugin that runs after authentication".to_owned());
             }
             let names = names.iter().map(|name| name.as_str().into()).collect();
-            parts.push(if key == "groups" { Part::Groups(names) } else { Part::Consumers(names) });
+            parts.push(if key == "groups" {
+                ConditionPart::Groups(names)
+            } else {
+                ConditionPart::Consumers(names)
+            });
         }
         if written.statuses.is_empty() {
             return;
@@ -251,10 +255,16 @@ impl Compiler {
                 ("this is not a status".to_owned(), Some("such as 404, 5xx or 500-504".to_owned()))
             })
         });
-        parts.push(Part::Statuses(statuses.into()));
+        parts.push(ConditionPart::Statuses(statuses.into()));
     }
 
-    fn combined(&mut self, written: &written::Condition, at: &str, depth: usize, parts: &mut Vec<Part>) {
+    fn combined(
+        &mut self,
+        written: &written::Condition,
+        at: &str,
+        depth: usize,
+        parts: &mut Vec<ConditionPart>,
+    ) {
         for (n, one) in written.all.iter().enumerate() {
             let one = self.condition(one, &below(at, &format!("all[{n}]")), depth + 1);
             parts.extend(one.parts);
@@ -262,10 +272,10 @@ impl Compiler {
         if !written.any.is_empty() {
             let any = written.any.iter().enumerate();
             let any = any.map(|(n, one)| self.condition(one, &below(at, &format!("any[{n}]")), depth + 1));
-            parts.push(Part::Any(any.collect()));
+            parts.push(ConditionPart::Any(any.collect()));
         }
         if let Some(not) = &written.not {
-            parts.push(Part::Not(self.condition(not, &below(at, "not"), depth + 1)));
+            parts.push(ConditionPart::Not(self.condition(not, &below(at, "not"), depth + 1)));
         }
     }
 

@@ -2,8 +2,8 @@
 
 use http::header::CONTENT_TYPE;
 
-use super::{Certificate, Condition, MediaType, Part};
-use crate::certificate::Names;
+use super::{Certificate, Condition, ConditionPart, MediaType};
+use crate::certificate::CertificateNames;
 use crate::http::dialect::Dialect;
 use crate::http::exchange::{ClientTls, Exchange, canonical};
 use crate::http::fields;
@@ -35,11 +35,11 @@ impl Condition {
     /// What does not hold for a request, as it is written: `methods`, `headers.x-version`.
     pub fn failing(&self, exchange: &Exchange) -> Vec<String> {
         let facts = Facts { exchange, status: None };
-        self.parts.iter().filter(|part| !part.holds(facts)).map(Part::place).collect()
+        self.parts.iter().filter(|part| !part.holds(facts)).map(ConditionPart::place).collect()
     }
 }
 
-impl Part {
+impl ConditionPart {
     fn holds(&self, facts: Facts<'_>) -> bool {
         let exchange = facts.exchange;
         let head = &exchange.request;
@@ -127,7 +127,7 @@ impl Certificate {
         exchange.client.certificate_names().is_some_and(|names| self.names(names))
     }
 
-    fn names(&self, names: &Names) -> bool {
+    fn names(&self, names: &CertificateNames) -> bool {
         let common = names.common_name.as_deref().map(str::as_bytes);
         self.subject.as_ref().is_none_or(|text| text.fits(Some(names.subject.as_bytes())))
             && self.common_name.as_ref().is_none_or(|text| text.fits(common))

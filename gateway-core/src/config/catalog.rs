@@ -18,15 +18,15 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-pub use broken::{Broken, BrokenObject, Closes};
-pub use edit::{Edit, Kind, Put};
+pub use broken::{BrokenObject, BrokenObjects, Closes};
+pub use edit::{Edit, ObjectKind, Put};
 
 use super::changes::Changes;
 use super::file;
 use super::index::Index;
 use super::model::{Consumer, Id, Proxy, Scope, Settings};
 use super::problem::{Problem, Problems};
-use super::resolve::{self, Known, Place, PluginCheck};
+use super::resolve::{self, NamedObjects, ObjectPlace, PluginCheck};
 use super::snapshot::Snapshot;
 use crate::consumer::Consumers;
 use taken::Taken;
@@ -34,13 +34,13 @@ use taken::Taken;
 /// Everything configured, as far as objects refer to each other or exclude each other.
 #[derive(Clone, Default)]
 pub struct Catalog {
-    known: Known,
+    known: NamedObjects,
     taken: Taken,
     /// What each proxy names beside its own plugin configs; absent for those that name nothing.
     references: Index<Id, Arc<[Reference]>>,
     /// The other way round.
     users: Index<Reference, Index<Id, ()>>,
-    broken: Broken,
+    broken: BrokenObjects,
     /// Proxies without a place, and who has it: they are tried again when those leave.
     waiting: Arc<BTreeMap<Id, Vec<Id>>>,
 }
@@ -74,7 +74,7 @@ pub struct Against<'a> {
 
 /// What is done about an object that can't be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum OnRefusal {
     /// The whole edit is refused.
     Edit,
     /// That object alone is broken; while an older version of it is known, that one goes on.
@@ -94,12 +94,13 @@ impl Catalog {
         let mut references = Vec::new();
         let gone = |kind| edit.gone.iter().filter(move |(of, _)| *of == kind).map(|(_, id)| id.as_str());
         let upstreams = edit.upstreams.iter().filter_map(|put| put.object.id.as_deref());
-        references.extend(upstreams.chain(gone(Kind::Upstreams)).map(|id| Reference::Upstream(id.into())));
+        references
+            .extend(upstreams.chain(gone(ObjectKind::Upstreams)).map(|id| Reference::Upstream(id.into())));
         for put in &edit.plugin_configs {
             concerns(resolve::scope_of(&put.object));
         }
         let configs = edit.plugin_configs.iter().filter_map(|put| put.object.id.as_deref());
-        for id in configs.chain(gone(Kind::PluginConfigs)) {
+        for id in configs.chain(gone(ObjectKind::PluginConfigs)) {
             concerns(self.known.plugin(id).map(|known| known.config.scope.clone()));
             // Nobody could tell which proxies it closed, so all of them find out.
             concerns(
@@ -119,7 +120,7 @@ impl Catalog {
             .proxies
             .iter()
             .filter_map(|put| put.object.id.as_deref())
-            .chain(gone(Kind::Proxies))
+            .chain(gone(ObjectKind::Proxies))
             .collect();
         if !own.is_empty() {
             // Whoever is put or goes may leave a place that others wait for.
@@ -138,7 +139,7 @@ impl Catalog {
 
     /// A proxy is well, or gone.
     fn mended_proxy(&mut self, id: &str) {
-        self.broken.mended(Kind::Proxies, id);
+        self.broken.mended(ObjectKind::Proxies, id);
         if self.waiting.contains_key(id) {
             Arc::make_mut(&mut self.waiting).remove(id);
         }
@@ -155,12 +156,12 @@ impl Catalog {
     }
 
     /// The ids of every object of a kind, given the configuration as it is compiled; broken ones among them.
-    pub fn ids(&self, kind: Kind, snapshot: &Snapshot) -> BTreeSet<String> {
+    pub fn ids(&self, kind: ObjectKind, snapshot: &Snapshot) -> BTreeSet<String> {
         let mut ids: BTreeSet<String> = match kind {
-            Kind::Upstreams => self.known.upstream_ids().map(str::to_owned).collect(),
-            Kind::PluginConfigs => self.known.plugin_ids().map(str::to_owned).collect(),
-            Kind::Proxies => snapshot.by_id.iter().map(|(id, _)| id.to_string()).collect(),
-            Kind::Consumers => snapshot.consumers.iter().map(|(id, _)| id.to_string()).collect(),
+            ObjectKind::Upstreams => self.known.upstream_ids().map(str::to_owned).collect(),
+            ObjectKind::PluginConfigs => self.known.plugin_ids().map(str::to_owned).collect(),
+            ObjectKind::Proxies => snapshot.by_id.iter().map(|(id, _)| id.to_string()).collect(),
+            ObjectKind::Consumers => snapshot.consumers.iter().map(|(id, _)| id.to_string()).collect(),
         };
         let broken = self.broken.iter().filter(|(of, ..)| *of == kind);
         ids.extend(broken.map(|(_, id, _)| id.to_owned()));
@@ -168,10 +169,12 @@ impl Catalog {
     }
 
     /// An object is gone: it is broken no more. For those whose ids are none, which no [`Edit`] can name.
-    pub fn forget_broken(&mut self, kind: Kind, id: &str) {
+    pub fn forget_broken(&mut self, kind: ObjectKind, id: &str) {
         match kind {
-            Kind::Proxies => self.mended_proxy(id),
-            Kind::Upstreams | Kind::PluginConfigs | Kind::Consumers => self.broken.mended(kind, id),
+            ObjectKind::Proxies => self.mended_proxy(id),
+            ObjectKind::Upstreams | ObjectKind::PluginConfigs | ObjectKind::Consumers => {
+                self.broken.mended(kind, id)
+            }
         }
     }
 
@@ -198,7 +201,7 @@ impl Catalog {
     }
 
     /// What was found in the database and can't be used.
-    pub fn broken(&self) -> &Broken {
+    pub fn broken(&self) -> &BrokenObjects {
         &self.broken
     }
 
@@ -206,13 +209,13 @@ impl Catalog {
     /// After an error the catalog is of no use any more: work on a clone.
     ///
     /// # Errors
-    /// Every problem of the edit. With [`Refusal::Object`] there is none.
+    /// Every problem of the edit. With [`OnRefusal::Object`] there is none.
     pub fn apply(
         &mut self,
         edit: Edit,
         affected: Vec<Put<file::Proxy>>,
         against: Against<'_>,
-        refusal: Refusal,
+        refusal: OnRefusal,
     ) -> Result<Changes, Problems> {
         let mut trial = Trial {
             catalog: self,
@@ -269,7 +272,7 @@ impl Catalog {
 struct Trial<'a, 'c> {
     catalog: &'c mut Catalog,
     against: Against<'a>,
-    refusal: Refusal,
+    refusal: OnRefusal,
     /// Who has which names and credentials, so far.
     consumers: Consumers,
     changes: Changes,
@@ -282,21 +285,21 @@ impl Trial<'_, '_> {
         for (kind, id) in &edit.gone {
             self.catalog.forget_broken(*kind, id.as_str());
             match kind {
-                Kind::Upstreams => {
+                ObjectKind::Upstreams => {
                     self.catalog.known.remove_upstream(id.as_str());
                     drop(self.catalog.taken.upstream_gone(id));
                     self.changes.upstreams.gone.push(id.clone());
                 }
-                Kind::PluginConfigs => {
+                ObjectKind::PluginConfigs => {
                     self.catalog.known.remove_plugin(id.as_str());
                     self.changes.plugin_configs_gone.push(id.clone());
                 }
-                Kind::Proxies => {
+                ObjectKind::Proxies => {
                     self.release_proxy(id);
                     self.catalog.forget_references(id);
                     self.changes.proxies.gone.push(id.clone());
                 }
-                Kind::Consumers => {
+                ObjectKind::Consumers => {
                     self.consumers.remove(id);
                     self.changes.consumers.gone.push(id.clone());
                 }
@@ -313,10 +316,10 @@ impl Trial<'_, '_> {
     fn upstreams(&mut self, puts: &[Put<file::Upstream>]) {
         let mut resolved = Vec::with_capacity(puts.len());
         for put @ Put { at, object, .. } in puts {
-            let place = Place { at, folder: self.against.folder };
+            let place = ObjectPlace { at, folder: self.against.folder };
             match put.resolved(|object| resolve::upstream(object, place)) {
                 Ok(group) => resolved.push((at, group)),
-                Err(problems) => self.refuse(Kind::Upstreams, object.id.as_deref(), None, problems),
+                Err(problems) => self.refuse(ObjectKind::Upstreams, object.id.as_deref(), None, problems),
             }
         }
         // All give their names back before any takes a new one.
@@ -326,12 +329,12 @@ impl Trial<'_, '_> {
             let id = group.upstream.id.clone();
             match self.catalog.taken.upstream(&id, group.upstream.name.as_ref(), at) {
                 Ok(()) => {
-                    self.catalog.broken.mended(Kind::Upstreams, id.as_str());
+                    self.catalog.broken.mended(ObjectKind::Upstreams, id.as_str());
                     self.changes.upstreams.put.push(group.upstream.clone());
                     self.catalog.known.add_upstream(group);
                 }
                 Err(problems) => {
-                    self.refuse(Kind::Upstreams, Some(id.as_str()), None, problems);
+                    self.refuse(ObjectKind::Upstreams, Some(id.as_str()), None, problems);
                     // The version before goes on, with the name it had, unless that is another's by now.
                     drop(self.catalog.taken.upstream(&id, before.as_ref(), at));
                 }
@@ -345,7 +348,7 @@ impl Trial<'_, '_> {
             match put.resolved(|object| resolve::plugin_config(object, at, plugins, redis)) {
                 Ok(configured) => {
                     let id = &configured.config.id;
-                    self.catalog.broken.mended(Kind::PluginConfigs, id.as_str());
+                    self.catalog.broken.mended(ObjectKind::PluginConfigs, id.as_str());
                     let is_shared = configured.enabled && !matches!(configured.config.scope, Scope::Proxy(_));
                     if !is_shared {
                         self.changes.plugin_configs_gone.push(id.clone());
@@ -354,7 +357,7 @@ impl Trial<'_, '_> {
                 }
                 Err(problems) => {
                     let scope = resolve::scope_of(object);
-                    self.refuse(Kind::PluginConfigs, object.id.as_deref(), scope, problems);
+                    self.refuse(ObjectKind::PluginConfigs, object.id.as_deref(), scope, problems);
                 }
             }
         }
@@ -366,7 +369,7 @@ impl Trial<'_, '_> {
         for put @ Put { at, object, .. } in puts {
             match put.resolved(|object| resolve::consumer(object, at, types.as_ref())) {
                 Ok(consumer) => resolved.push((at, Arc::new(consumer))),
-                Err(problems) => self.refuse(Kind::Consumers, object.id.as_deref(), None, problems),
+                Err(problems) => self.refuse(ObjectKind::Consumers, object.id.as_deref(), None, problems),
             }
         }
         for (_, consumer) in &resolved {
@@ -375,11 +378,11 @@ impl Trial<'_, '_> {
         for (at, consumer) in resolved {
             match taken::consumer(&mut self.consumers, &consumer, at) {
                 Ok(()) => {
-                    self.catalog.broken.mended(Kind::Consumers, consumer.id.as_str());
+                    self.catalog.broken.mended(ObjectKind::Consumers, consumer.id.as_str());
                     self.changes.consumers.put.push(consumer);
                 }
                 Err(problems) => {
-                    self.refuse(Kind::Consumers, Some(consumer.id.as_str()), None, problems);
+                    self.refuse(ObjectKind::Consumers, Some(consumer.id.as_str()), None, problems);
                     // The version before goes on, with what it had.
                     let before = self.against.previous.consumers.by_id(consumer.id.as_str());
                     if let Some(before) = before.and_then(|identity| identity.consumer.as_ref())
@@ -394,10 +397,10 @@ impl Trial<'_, '_> {
     }
 
     /// An object can't be used: the edit is refused, or the object noted as broken.
-    fn refuse(&mut self, kind: Kind, id: Option<&str>, scope: Option<Scope>, problems: Problems) {
+    fn refuse(&mut self, kind: ObjectKind, id: Option<&str>, scope: Option<Scope>, problems: Problems) {
         match (self.refusal, id) {
-            (Refusal::Object, Some(id)) => self.catalog.broken.note(kind, id, scope, problems),
-            (Refusal::Edit, _) | (Refusal::Object, None) => self.problems.extend(problems.0),
+            (OnRefusal::Object, Some(id)) => self.catalog.broken.note(kind, id, scope, problems),
+            (OnRefusal::Edit, _) | (OnRefusal::Object, None) => self.problems.extend(problems.0),
         }
     }
 }

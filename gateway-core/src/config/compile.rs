@@ -29,7 +29,7 @@ use crate::pool::{Identity, Interner, KeyCache};
 pub struct Compiler {
     registry: Registry,
     interner: Interner,
-    slots: Slots,
+    slots: ProxyNumbers,
     /// For the many proxies that retry nothing.
     no_budget: Arc<RetryBudget>,
     /// For the many proxies that limit no sessions.
@@ -70,12 +70,12 @@ impl Compiled {
 
 /// Small numbers for proxies, the lowest free one first, so that tables of counters stay dense.
 #[derive(Default)]
-struct Slots {
+struct ProxyNumbers {
     free: BinaryHeap<Reverse<u32>>,
     next: u32,
 }
 
-impl Slots {
+impl ProxyNumbers {
     fn take(&mut self) -> u32 {
         self.free.pop().map_or_else(
             || {
@@ -96,7 +96,7 @@ impl Compiler {
         Self {
             registry,
             interner: Interner::default(),
-            slots: Slots::default(),
+            slots: ProxyNumbers::default(),
             no_budget: Arc::new(RetryBudget::new(0, Instant::now())),
             no_sessions: Concurrency::new(0),
             retired: 0,

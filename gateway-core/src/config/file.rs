@@ -40,7 +40,7 @@ pub use log::{
     FileSink, HttpSink, KafkaAcks, KafkaMechanism, KafkaSasl, KafkaSink, LogFormat, LogSink, LokiSink,
     Metrics, MetricsOtlp, MetricsStatsd, StdoutSink, SyslogSink, TcpSink,
 };
-pub use places::Places;
+pub use places::Positions;
 pub use plugin::{PluginConfig, Scope};
 pub use proxy::{
     AuthMode, BackendHttpVersion, Backoff, BodyMode, CircuitBreaker, ExponentialBackoff, FixedBackoff,
@@ -92,7 +92,7 @@ pub(super) fn setting(path: &str, value: Vec<String>, is_list: bool) -> Result<G
         first => Node { line: 0, value: Value::List(first.into_iter().chain(texts).collect()) },
     };
     let mut node = path.rsplit('.').fold(leaf, |value, key| {
-        let entry = tree::Entry { key: key.to_owned(), line: 0, value };
+        let entry = tree::MapEntry { key: key.to_owned(), line: 0, value };
         Node { line: 0, value: Value::Map(vec![entry]) }
     });
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| schema_for!(Gateway));
@@ -176,7 +176,7 @@ pub struct Document {
     /// Problems so far, with their lines.
     pub problems: Problems,
     /// Where everything stands, for the problems still to be found.
-    pub places: Places,
+    pub places: Positions,
 }
 
 impl Document {
@@ -246,7 +246,7 @@ pub fn parse(text: &str, origin: &Origin, references: &dyn References) -> Docume
         None => Document { problems, ..Document::default() },
     };
     document.problems = named(document.problems, origin);
-    document.places = Places::new(&origin.name, text, format);
+    document.places = Positions::new(&origin.name, text, format);
     document
 }
 

@@ -145,7 +145,7 @@ impl<K: Eq + Clone, V: Clone> Index<K, V> {
         if let Some(old) = self.get_mut_hashed(hash, |k| *k == key) {
             return Some(std::mem::replace(old, value));
         }
-        self.root.insert(Entry { hash, key, value }, FIRST_BIT);
+        self.root.insert(IndexEntry { hash, key, value }, FIRST_BIT);
         self.len += 1;
         None
     }
@@ -198,7 +198,7 @@ impl<'a, K, V> IntoIterator for &'a Index<K, V> {
 
 /// The entries of an [`Index`], in no order.
 pub struct Iter<'a, K, V> {
-    leaf: Option<std::slice::Iter<'a, Entry<K, V>>>,
+    leaf: Option<std::slice::Iter<'a, IndexEntry<K, V>>>,
     pending: Vec<&'a Node<K, V>>,
 }
 
@@ -227,14 +227,14 @@ impl<'a, K, V> Iterator for Iter<'a, K, V> {
 }
 
 #[derive(Clone)]
-struct Entry<K, V> {
+struct IndexEntry<K, V> {
     hash: u64,
     key: K,
     value: V,
 }
 
 enum Node<K, V> {
-    Leaf(Arc<Vec<Entry<K, V>>>),
+    Leaf(Arc<Vec<IndexEntry<K, V>>>),
     Branch(Arc<[Self; FANOUT]>),
 }
 
@@ -255,7 +255,7 @@ impl<K, V> Node<K, V> {
 
 impl<K: Clone, V: Clone> Node<K, V> {
     /// Adds an entry whose key is known to be absent.
-    fn insert(&mut self, entry: Entry<K, V>, bit: u32) {
+    fn insert(&mut self, entry: IndexEntry<K, V>, bit: u32) {
         match self {
             Self::Branch(children) => {
                 Arc::make_mut(children)[slot(entry.hash, bit)].insert(entry, bit + BITS);
@@ -275,7 +275,7 @@ impl<K: Clone, V: Clone> Node<K, V> {
                 *entries = Arc::new(grown);
             }
             Self::Leaf(entries) => {
-                let mut children: [Vec<Entry<K, V>>; FANOUT] = std::array::from_fn(|_| Vec::new());
+                let mut children: [Vec<IndexEntry<K, V>>; FANOUT] = std::array::from_fn(|_| Vec::new());
                 for e in entries.iter() {
                     children[slot(e.hash, bit)].push(e.clone());
                 }
@@ -315,7 +315,7 @@ impl<K: Clone, V: Clone> Node<K, V> {
 }
 
 /// The children's entries in one leaf, when all are leaves and hold [`MERGE`] entries or fewer.
-fn merged<K: Clone, V: Clone>(children: &[Node<K, V>; FANOUT]) -> Option<Vec<Entry<K, V>>> {
+fn merged<K: Clone, V: Clone>(children: &[Node<K, V>; FANOUT]) -> Option<Vec<IndexEntry<K, V>>> {
     let mut total = 0;
     for child in children {
         match child {
@@ -338,7 +338,7 @@ fn merged<K: Clone, V: Clone>(children: &[Node<K, V>; FANOUT]) -> Option<Vec<Ent
 
 /// Where the first entry stands whose hash is not smaller.
 #[inline]
-fn first<K, V>(entries: &[Entry<K, V>], hash: u64) -> usize {
+fn first<K, V>(entries: &[IndexEntry<K, V>], hash: u64) -> usize {
     // The upper half of the hash as a share of all there are.
     let mut at = (((hash >> 32) * entries.len() as u64) >> 32) as usize;
     while at < entries.len() && entries[at].hash < hash {
@@ -352,7 +352,7 @@ fn first<K, V>(entries: &[Entry<K, V>], hash: u64) -> usize {
 
 /// Where the entry stands whose key hashes to `hash` and pleases `is_key`.
 #[inline]
-fn find<K, V>(entries: &[Entry<K, V>], hash: u64, is_key: &mut impl FnMut(&K) -> bool) -> Option<usize> {
+fn find<K, V>(entries: &[IndexEntry<K, V>], hash: u64, is_key: &mut impl FnMut(&K) -> bool) -> Option<usize> {
     let from = first(entries, hash);
     let same = entries[from..].iter().take_while(|entry| entry.hash == hash);
     same.zip(from..).find(|(entry, _)| is_key(&entry.key)).map(|(_, at)| at)

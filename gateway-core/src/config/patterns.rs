@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use regex::{Regex, RegexBuilder};
 
-use super::problem::Fault;
+use super::problem::ValueProblem;
 use crate::condition::written::PathMatch;
 use crate::condition::{not_a_regex, whole};
 use crate::route::{HostPattern, MAX_SEGMENTS, PathPattern, PathTemplate};
@@ -12,9 +12,9 @@ use crate::route::{HostPattern, MAX_SEGMENTS, PathPattern, PathTemplate};
 /// Bytes a compiled regex may take, so that one pattern cannot eat the machine.
 const MAX_REGEX_BYTES: usize = 1 << 20;
 
-pub(crate) fn host_pattern(text: &str) -> Result<HostPattern, Fault> {
+pub(crate) fn host_pattern(text: &str) -> Result<HostPattern, ValueProblem> {
     let lower = text.trim_end_matches('.').to_ascii_lowercase();
-    let bad = |remedy: String| Fault::new(format!("`{text}` is not a host")).remedy(remedy);
+    let bad = |remedy: String| ValueProblem::new(format!("`{text}` is not a host")).remedy(remedy);
     if lower == "*" {
         return Err(bad("leave `hosts` out to take any host".to_owned()));
     }
@@ -55,7 +55,7 @@ pub(super) fn bare(text: &str) -> &str {
 }
 
 /// A prefix, a path with names, or a regex.
-pub(super) fn listen_path(text: &str) -> Result<PathPattern, Fault> {
+pub(super) fn listen_path(text: &str) -> Result<PathPattern, ValueProblem> {
     if text.starts_with('/') && text.contains(['{', '}']) {
         return template(text);
     }
@@ -65,57 +65,55 @@ pub(super) fn listen_path(text: &str) -> Result<PathPattern, Fault> {
     prefix(text)
 }
 
-fn prefix(text: &str) -> Result<PathPattern, Fault> {
+fn prefix(text: &str) -> Result<PathPattern, ValueProblem> {
     if text.is_empty() {
-        return Err(
-            Fault::new("this is empty").remedy("write `/` for every path, or leave it out and give `hosts`")
-        );
+        return Err(ValueProblem::new("this is empty")
+            .remedy("write `/` for every path, or leave it out and give `hosts`"));
     }
     if let Some(exact) = text.strip_prefix("= ") {
-        return Err(Fault::new(format!("`{text}` doesn't begin with `/`"))
+        return Err(ValueProblem::new(format!("`{text}` doesn't begin with `/`"))
             .remedy(format!("write `matches: [{{path: {{exact: {exact}}}}}]` for one path")));
     }
     if !text.starts_with('/') {
-        return Err(Fault::new(format!("`{text}` doesn't begin with `/`"))
+        return Err(ValueProblem::new(format!("`{text}` doesn't begin with `/`"))
             .remedy(format!("write `/{text}`, or `~{text}` if it is a regex")));
     }
     if let Some(prefix) = text.strip_suffix("/*").or_else(|| text.strip_suffix("/**")) {
         let prefix = if prefix.is_empty() { "/" } else { prefix };
-        return Err(Fault::new("`*` means nothing in a path")
+        return Err(ValueProblem::new("`*` means nothing in a path")
             .remedy(format!("write `{prefix}`, which takes all below")));
     }
     if text.split('/').any(|segment| matches!(segment, "*" | "**")) {
-        return Err(Fault::new("`*` means nothing in a path")
+        return Err(ValueProblem::new("`*` means nothing in a path")
             .remedy("write `{name}` for any one segment, such as `/users/{id}/posts`"));
     }
     if text.contains(['?', '#']) || text.contains(char::is_whitespace) || text.contains(char::is_control) {
-        return Err(
-            Fault::new(format!("`{text}` can't be a path")).remedy("a path has no query, fragment or spaces")
-        );
+        return Err(ValueProblem::new(format!("`{text}` can't be a path"))
+            .remedy("a path has no query, fragment or spaces"));
     }
     let prefix = if text == "/" { text } else { text.strip_suffix('/').unwrap_or(text) };
     if prefix != "/" && prefix.split('/').skip(1).any(|segment| matches!(segment, "" | "." | "..")) {
-        return Err(Fault::new(format!("`{text}` has an empty, `.` or `..` segment"))
+        return Err(ValueProblem::new(format!("`{text}` has an empty, `.` or `..` segment"))
             .remedy("requests' paths have none when they are matched"));
     }
     if prefix.matches('/').count() > MAX_SEGMENTS {
-        return Err(Fault::new(format!("this has more than {MAX_SEGMENTS} segments")));
+        return Err(ValueProblem::new(format!("this has more than {MAX_SEGMENTS} segments")));
     }
     Ok(PathPattern::Prefix(prefix.into()))
 }
 
 /// The path of a condition; a problem comes with the key it stands under.
-pub(crate) fn path_match(written: &PathMatch) -> Result<PathPattern, (&'static str, Fault)> {
+pub(crate) fn path_match(written: &PathMatch) -> Result<PathPattern, (&'static str, ValueProblem)> {
     let named = match written {
         PathMatch::Text(text) => return listen_path(text).map_err(|fault| ("", fault)),
         PathMatch::Named(named) => named,
     };
-    let several = || Fault::new("this names more than one way to match").remedy("keep one of them");
+    let several = || ValueProblem::new("this names more than one way to match").remedy("keep one of them");
     match (&named.exact, &named.prefix, &named.template, &named.regex) {
         (Some(text), None, None, None) => exact(text).map_err(|fault| ("exact", fault)),
         (None, Some(text), None, None) if text.starts_with('~') => Err((
             "prefix",
-            Fault::new(format!("`{text}` doesn't begin with `/`")).remedy("write `regex` instead"),
+            ValueProblem::new(format!("`{text}` doesn't begin with `/`")).remedy("write `regex` instead"),
         )),
         (None, Some(text), None, None) => prefix(text).map_err(|fault| ("prefix", fault)),
         (None, None, Some(text), None) => template(text).map_err(|fault| ("template", fault)),
@@ -125,38 +123,42 @@ pub(crate) fn path_match(written: &PathMatch) -> Result<PathPattern, (&'static s
         }
         (None, None, None, None) => Err((
             "",
-            Fault::new("this says nothing about the path").remedy("one of: exact, prefix, template, regex"),
+            ValueProblem::new("this says nothing about the path")
+                .remedy("one of: exact, prefix, template, regex"),
         )),
         _ => Err(("", several())),
     }
 }
 
 /// One path, as requests have it when they are matched.
-fn exact(text: &str) -> Result<PathPattern, Fault> {
+fn exact(text: &str) -> Result<PathPattern, ValueProblem> {
     if text == "*" {
         return Ok(PathPattern::Exact(text.into()));
     }
     let without_slash = text.strip_suffix('/').filter(|cut| !cut.is_empty()).unwrap_or(text);
     if text.starts_with('~') {
-        return Err(Fault::new(format!("`{text}` doesn't begin with `/`")).remedy("write `regex` instead"));
+        return Err(
+            ValueProblem::new(format!("`{text}` doesn't begin with `/`")).remedy("write `regex` instead")
+        );
     }
     prefix(without_slash)?;
     Ok(PathPattern::Exact(text.into()))
 }
 
-fn template(text: &str) -> Result<PathPattern, Fault> {
+fn template(text: &str) -> Result<PathPattern, ValueProblem> {
     if text.contains(['?', '#']) || text.contains(char::is_whitespace) || text.contains(char::is_control) {
-        return Err(
-            Fault::new(format!("`{text}` can't be a path")).remedy("a path has no query, fragment or spaces")
-        );
+        return Err(ValueProblem::new(format!("`{text}` can't be a path"))
+            .remedy("a path has no query, fragment or spaces"));
     }
     match PathTemplate::parse(text) {
         Ok(template) => Ok(PathPattern::Template(Arc::new(template))),
-        Err(error) => Err(Fault::new(format!("`{text}`: {error}")).remedy("such as `/users/{id}/{rest...}`")),
+        Err(error) => {
+            Err(ValueProblem::new(format!("`{text}`: {error}")).remedy("such as `/users/{id}/{rest...}`"))
+        }
     }
 }
 
-fn path_regex(pattern: &str) -> Result<Regex, Fault> {
+fn path_regex(pattern: &str) -> Result<Regex, ValueProblem> {
     RegexBuilder::new(&whole(pattern)).size_limit(MAX_REGEX_BYTES).build().map_err(|error| {
         // nginx writes `~* regex`.
         let remedy = match pattern
@@ -166,6 +168,6 @@ fn path_regex(pattern: &str) -> Result<Regex, Fault> {
             Some(regex) => format!("write `~(?i).*{regex}`: it is the whole path that has to match"),
             None => "see docs.rs/regex for the syntax; a plain prefix has no `~`".to_owned(),
         };
-        Fault::new(not_a_regex(pattern, &error)).remedy(remedy)
+        ValueProblem::new(not_a_regex(pattern, &error)).remedy(remedy)
     })
 }

@@ -184,12 +184,12 @@ impl fmt::Display for Problems {
 
 /// What is wrong with a value, before its place is known.
 #[derive(Debug)]
-pub(crate) struct Fault {
+pub(crate) struct ValueProblem {
     pub(crate) message: String,
     pub(crate) remedy: Option<String>,
 }
 
-impl Fault {
+impl ValueProblem {
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), remedy: None }
     }

@@ -1,7 +1,7 @@
 //! From what was written to what is meant: every rule that a single value's type cannot say.
 //!
-//! One object at a time ([`proxy`], [`upstream`], [`consumer`], [`plugin_config`], [`settings`]), against what it may
-//! refer to ([`Known`]), so that a database can apply one change without reading everything again. What only shows
+//! One object at a time ([`proxy()`], [`upstream()`], [`consumer()`], [`plugin_config()`], [`settings()`]), against what it may
+//! refer to ([`NamedObjects`]), so that a database can apply one change without reading everything again. What only shows
 //! between objects (ids, names, ports and paths used twice) is [`document`]'s, for a whole file.
 
 mod backend;
@@ -24,10 +24,10 @@ use std::sync::Arc;
 pub use consumer::consumer;
 pub use gateway::settings;
 pub(super) use gateway::values;
-pub use known::{Group, Known};
+pub use known::{Group, NamedObjects};
 pub(crate) use plugin::idle;
 pub(super) use plugin::scope_of;
-pub use plugin::{Checked, Configured, PluginCheck, plugin_config};
+pub use plugin::{CheckedPlugin, Configured, PluginCheck, plugin_config};
 pub(super) use proxy::closed_proxy;
 pub use proxy::proxy;
 pub(super) use redis::named as redis_of;
@@ -36,7 +36,7 @@ pub use upstream::upstream;
 
 use super::file::{self, Document, Items};
 use super::model::{Id, Model};
-use super::problem::{Fault, Problem, Problems};
+use super::problem::{Problem, Problems, ValueProblem};
 
 impl std::str::FromStr for Id {
     type Err = Problems;
@@ -51,7 +51,7 @@ impl std::str::FromStr for Id {
 
 /// Where an object stands and where its relative paths start.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct ObjectPlace<'a> {
     /// The object's path in the document, such as `proxies[2]`; its problems' paths begin with it.
     pub at: &'a str,
     /// Relative file paths start here.
@@ -64,12 +64,12 @@ pub struct Place<'a> {
 /// Every problem of the document, also those found while reading it, in the order of its lines.
 pub fn document(document: &Document, folder: &Path, plugins: &dyn PluginCheck) -> Result<Model, Problems> {
     let mut problems = Problems::default();
-    let settings = settings(&document.gateway, Place { at: "gateway", folder });
+    let settings = settings(&document.gateway, ObjectPlace { at: "gateway", folder });
     let settings = taken(settings, "gateway", Some(&document.gateway_damage), &mut problems);
-    let mut known = Known::default();
+    let mut known = NamedObjects::default();
 
     let upstreams = each(&document.upstreams, "upstreams", &mut problems, |written, at| {
-        upstream(written, Place { at, folder })
+        upstream(written, ObjectPlace { at, folder })
     });
     for (_, group) in &upstreams {
         known.add_upstream(group.clone());
@@ -85,7 +85,7 @@ pub fn document(document: &Document, folder: &Path, plugins: &dyn PluginCheck) -
     }
     known.add_broken(document);
     let proxies = each(&document.proxies, "proxies", &mut problems, |written, at| {
-        proxy(written, Place { at, folder }, &known)
+        proxy(written, ObjectPlace { at, folder }, &known)
     });
     let types = plugins.credential_types();
     let consumers = each(&document.consumers, "consumers", &mut problems, |written, at| {
@@ -192,10 +192,10 @@ impl<'a> Notes<'a> {
     }
 
     /// The value, or nothing with a problem noted at `key`.
-    fn value<T>(&mut self, key: &str, result: Result<T, Fault>) -> Option<T> {
+    fn value<T>(&mut self, key: &str, result: Result<T, ValueProblem>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
-            Err(Fault { message, remedy }) => {
+            Err(ValueProblem { message, remedy }) => {
                 self.add(key, message).remedy = remedy;
                 None
             }

@@ -177,7 +177,7 @@ fn unknown(name: &str, also: &[&str], warnings: &mut Problems) {
 
 /// What one value changes.
 #[derive(Debug)]
-enum Change {
+enum SettingChange {
     Merge(Box<Gateway>),
     Port(&'static str, u32),
     Address(&'static [&'static str], String),
@@ -186,14 +186,14 @@ enum Change {
 
 impl Setting {
     /// The change a text stands for, judged by itself, so that a problem carries this variable's name.
-    fn read(&self, text: &str, folder: &Path) -> Result<Change, Problems> {
+    fn read(&self, text: &str, folder: &Path) -> Result<SettingChange, Problems> {
         let text = text.trim();
         let values = match self.how {
             How::Value => vec![text.to_owned()],
             How::Path if text == "-" => vec![text.to_owned()],
             How::Path | How::Certificate | How::Key => vec![folder.join(text).display().to_string()],
             How::Switch => vec![self.switch(text)?.to_string()],
-            How::Via => return self.switch(text).map(Change::Via),
+            How::Via => return self.switch(text).map(SettingChange::Via),
             How::List => {
                 text.split(',').map(|one| one.trim().to_owned()).filter(|one| !one.is_empty()).collect()
             }
@@ -202,12 +202,12 @@ impl Setting {
                 let port = text.parse::<u16>().map_err(|_| {
                     self.problem(format!("`{text}` is not a port"), "0 to 65535; 0 switches it off")
                 })?;
-                return Ok(Change::Port(self.key, port.into()));
+                return Ok(SettingChange::Port(self.key, port.into()));
             }
             How::Address(listeners) => {
                 let address = Gateway { stream_address: Some(text.to_owned()), ..Gateway::default() };
                 self.named(resolve::values(&address))?;
-                return Ok(Change::Address(listeners, text.to_owned()));
+                return Ok(SettingChange::Address(listeners, text.to_owned()));
             }
         };
         let change = file::setting(self.key, values, matches!(self.how, How::List));
@@ -216,7 +216,7 @@ impl Setting {
             Ok::<_, Problems>(Gateway::default())
         })?;
         self.named(resolve::values(&change))?;
-        Ok(Change::Merge(Box::new(change)))
+        Ok(SettingChange::Merge(Box::new(change)))
     }
 
     fn switch(&self, text: &str) -> Result<bool, Problems> {
@@ -250,7 +250,7 @@ impl Setting {
     }
 }
 
-impl Change {
+impl SettingChange {
     fn lay_over(self, gateway: &mut Gateway) {
         match self {
             Self::Merge(change) => merge(gateway, *change),

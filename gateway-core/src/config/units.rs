@@ -195,9 +195,9 @@ fn split(text: &str, fits: impl Fn(char) -> bool) -> (&str, &str) {
 }
 
 /// Reads a number or a text with a unit.
-struct Reader(Unit);
+struct UnitVisitor(Unit);
 
-impl Visitor<'_> for Reader {
+impl Visitor<'_> for UnitVisitor {
     type Value = u64;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -230,7 +230,7 @@ macro_rules! value {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                from.deserialize_any(Reader($unit)).map(Self)
+                from.deserialize_any(UnitVisitor($unit)).map(Self)
             }
         }
 

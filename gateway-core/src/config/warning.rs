@@ -42,7 +42,7 @@ impl fmt::Display for Warning {
 
 /// Everything odd in a configuration that is not silenced. Files are not looked into.
 pub fn warnings(model: &Model) -> Vec<Warning> {
-    let mut found = Found(Vec::new());
+    let mut found = WarningList(Vec::new());
     found.settings(model);
     found.shadowed(&model.proxies.iter().map(|proxy| &**proxy).collect::<Vec<_>>());
     found.unused(model);
@@ -63,9 +63,9 @@ pub fn silenced(mut warnings: Vec<Warning>, model: &Model) -> Vec<Warning> {
     warnings
 }
 
-struct Found(Vec<Warning>);
+struct WarningList(Vec<Warning>);
 
-impl Found {
+impl WarningList {
     fn add(
         &mut self,
         code: &'static str,
@@ -451,7 +451,7 @@ pub fn expiring(certificates: impl IntoIterator<Item = (String, Expiry)>) -> Vec
     for (path, expiry) in certificates {
         known.entry(expiry.file.clone()).or_insert((path, expiry));
     }
-    let mut found = Found(Vec::new());
+    let mut found = WarningList(Vec::new());
     for (path, expiry) in known.into_values() {
         let (file, days) = (expiry.file.display(), expiry.seconds.div_euclid(24 * 3600));
         let message = match expiry.seconds {

@@ -24,7 +24,7 @@ use crate::limit::epoch::Epoch;
 
 mod word;
 
-use word::{MAX_COUNT, State, Word};
+use word::{BreakerState, MAX_COUNT, Word};
 
 /// The breakers of one proxy, by the index of its targets.
 #[derive(Debug)]
@@ -128,9 +128,9 @@ impl Breakers {
     pub fn admits(&self, index: usize, now: Instant) -> bool {
         let Some(cell) = self.cell(index) else { return true };
         match Word::unpack(cell.load(Relaxed)).state {
-            State::Closed { .. } => true,
-            State::Open { until_ms } => self.epoch.millis(now) >= until_ms,
-            State::HalfOpen { probes, .. } => probes < self.rules.probes,
+            BreakerState::Closed { .. } => true,
+            BreakerState::Open { until_ms } => self.epoch.millis(now) >= until_ms,
+            BreakerState::HalfOpen { probes, .. } => probes < self.rules.probes,
         }
     }
 
@@ -143,12 +143,12 @@ impl Breakers {
             let raw = cell.load(Relaxed);
             let word = Word::unpack(raw);
             let next = match word.state {
-                State::Closed { .. } => return Some(self.permit(cell, word.generation, false)),
-                State::Open { until_ms } if self.epoch.millis(now) < until_ms => return None,
-                State::Open { .. } => word.next(State::HalfOpen { probes: 1, successes: 0 }),
-                State::HalfOpen { probes, .. } if probes >= self.rules.probes => return None,
-                State::HalfOpen { probes, successes } => {
-                    word.with(State::HalfOpen { probes: probes + 1, successes })
+                BreakerState::Closed { .. } => return Some(self.permit(cell, word.generation, false)),
+                BreakerState::Open { until_ms } if self.epoch.millis(now) < until_ms => return None,
+                BreakerState::Open { .. } => word.next(BreakerState::HalfOpen { probes: 1, successes: 0 }),
+                BreakerState::HalfOpen { probes, .. } if probes >= self.rules.probes => return None,
+                BreakerState::HalfOpen { probes, successes } => {
+                    word.with(BreakerState::HalfOpen { probes: probes + 1, successes })
                 }
             };
             if cell.compare_exchange_weak(raw, next.pack(), Relaxed, Relaxed).is_ok() {
@@ -160,12 +160,12 @@ impl Breakers {
     /// One breaker at this moment; `None` for an index that has none.
     pub fn status(&self, index: usize, now: Instant) -> Option<BreakerStatus> {
         Some(match Word::unpack(self.cell(index)?.load(Relaxed)).state {
-            State::Closed { failures } => BreakerStatus::Closed { failures },
-            State::Open { until_ms } => {
+            BreakerState::Closed { failures } => BreakerStatus::Closed { failures },
+            BreakerState::Open { until_ms } => {
                 let left = until_ms.saturating_sub(self.epoch.millis(now));
                 BreakerStatus::Open { remaining: Duration::from_millis(left) }
             }
-            State::HalfOpen { probes, successes } => BreakerStatus::HalfOpen { probes, successes },
+            BreakerState::HalfOpen { probes, successes } => BreakerStatus::HalfOpen { probes, successes },
         })
     }
 
@@ -181,28 +181,30 @@ impl Breakers {
     fn after(&self, word: Word, verdict: Verdict, now: Instant) -> Option<Word> {
         let open = || {
             let until_ms = self.epoch.millis(now).saturating_add(self.rules.open_for_ms);
-            word.next(State::Open { until_ms: until_ms.min(word::MAX_MILLIS) })
+            word.next(BreakerState::Open { until_ms: until_ms.min(word::MAX_MILLIS) })
         };
         match (word.state, verdict) {
-            (State::Closed { failures: 0 }, Verdict::Success) => None,
-            (State::Closed { .. }, Verdict::Success) => Some(word.with(State::Closed { failures: 0 })),
-            (State::Closed { failures }, Verdict::Failure) if failures + 1 >= self.rules.failures => {
+            (BreakerState::Closed { failures: 0 }, Verdict::Success) => None,
+            (BreakerState::Closed { .. }, Verdict::Success) => {
+                Some(word.with(BreakerState::Closed { failures: 0 }))
+            }
+            (BreakerState::Closed { failures }, Verdict::Failure) if failures + 1 >= self.rules.failures => {
                 Some(open())
             }
-            (State::Closed { failures }, Verdict::Failure) => {
-                Some(word.with(State::Closed { failures: failures + 1 }))
+            (BreakerState::Closed { failures }, Verdict::Failure) => {
+                Some(word.with(BreakerState::Closed { failures: failures + 1 }))
             }
-            (State::HalfOpen { .. }, Verdict::Failure) => Some(open()),
-            (State::HalfOpen { successes, .. }, Verdict::Success)
+            (BreakerState::HalfOpen { .. }, Verdict::Failure) => Some(open()),
+            (BreakerState::HalfOpen { successes, .. }, Verdict::Success)
                 if successes + 1 >= self.rules.successes =>
             {
-                Some(word.next(State::Closed { failures: 0 }))
+                Some(word.next(BreakerState::Closed { failures: 0 }))
             }
-            (State::HalfOpen { probes, successes }, verdict) => {
+            (BreakerState::HalfOpen { probes, successes }, verdict) => {
                 let successes = successes + u32::from(verdict == Verdict::Success);
-                Some(word.with(State::HalfOpen { probes: probes.saturating_sub(1), successes }))
+                Some(word.with(BreakerState::HalfOpen { probes: probes.saturating_sub(1), successes }))
             }
-            (State::Closed { .. }, Verdict::Neutral) | (State::Open { .. }, _) => None,
+            (BreakerState::Closed { .. }, Verdict::Neutral) | (BreakerState::Open { .. }, _) => None,
         }
     }
 }
@@ -244,8 +246,8 @@ impl Permit<'_> {
             let next = breakers.after(word, verdict, now)?;
             if cell.compare_exchange_weak(raw, next.pack(), Relaxed, Relaxed).is_ok() {
                 return match next.state {
-                    State::Open { .. } => Some(BreakerChange::Opened),
-                    State::Closed { .. } if self.probe => Some(BreakerChange::Closed),
+                    BreakerState::Open { .. } => Some(BreakerChange::Opened),
+                    BreakerState::Closed { .. } if self.probe => Some(BreakerChange::Closed),
                     _ => None,
                 };
             }

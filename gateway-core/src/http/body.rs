@@ -18,7 +18,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 
 pub use ceiling::{MAX_COLLECTED, collected, limit_collected};
 pub use grpc::{GrpcMessage, GrpcMessages, GrpcPrefix};
-pub use transform::{Output, Transform};
+pub use transform::{Transform, TransformOutput};
 
 use super::names::strip_trailers;
 use super::reply::{Cause, Reply};
@@ -26,7 +26,7 @@ use crate::config::model::Underscores;
 
 /// A message body with a limit and a count of what has passed.
 pub struct Body {
-    kind: Kind,
+    kind: BodyKind,
     /// Bytes that may pass in all; `u64::MAX` is no limit.
     allowed: u64,
     passed: Meter,
@@ -70,7 +70,7 @@ impl Meter {
     }
 }
 
-enum Kind {
+enum BodyKind {
     Empty,
     Full(Bytes),
     Stream(Pin<Box<dyn HttpBody<Data = Bytes, Error = BodyError> + Send>>),
@@ -127,23 +127,23 @@ impl BodyError {
 impl Body {
     /// No body at all.
     pub const fn empty() -> Self {
-        Self::of(Kind::Empty)
+        Self::of(BodyKind::Empty)
     }
 
     /// These bytes.
     pub fn full(bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
-        if bytes.is_empty() { Self::empty() } else { Self::of(Kind::Full(bytes)) }
+        if bytes.is_empty() { Self::empty() } else { Self::of(BodyKind::Full(bytes)) }
     }
 
     /// Whatever `stream` yields.
     pub fn stream(stream: impl HttpBody<Data = Bytes, Error = BodyError> + Send + 'static) -> Self {
-        let mut body = Self::of(Kind::Stream(Box::pin(stream)));
+        let mut body = Self::of(BodyKind::Stream(Box::pin(stream)));
         body.passed = Meter(Some(Arc::new(AtomicU64::new(0))), 0);
         body
     }
 
-    const fn of(kind: Kind) -> Self {
+    const fn of(kind: BodyKind) -> Self {
         Self { kind, allowed: u64::MAX, passed: Meter(None, 0), trailers: None }
     }
 
@@ -165,42 +165,42 @@ impl Body {
     /// counts as passed from the start.
     pub fn meter(&self) -> Meter {
         match &self.kind {
-            Kind::Full(bytes) => Meter(None, bytes.len() as u64),
-            Kind::Empty | Kind::Stream(_) => self.passed.clone(),
+            BodyKind::Full(bytes) => Meter(None, bytes.len() as u64),
+            BodyKind::Empty | BodyKind::Stream(_) => self.passed.clone(),
         }
     }
 
     /// The length still to come, where it is known.
     pub fn exact_length(&self) -> Option<u64> {
         match &self.kind {
-            Kind::Empty => Some(0),
-            Kind::Full(bytes) => Some(bytes.len() as u64),
-            Kind::Stream(stream) => stream.size_hint().exact(),
+            BodyKind::Empty => Some(0),
+            BodyKind::Full(bytes) => Some(bytes.len() as u64),
+            BodyKind::Stream(stream) => stream.size_hint().exact(),
         }
     }
 
     /// Whether nothing is left, so that no framing is needed.
     pub fn is_empty(&self) -> bool {
         match &self.kind {
-            Kind::Empty => true,
-            Kind::Full(_) => false,
-            Kind::Stream(stream) => stream.is_end_stream(),
+            BodyKind::Empty => true,
+            BodyKind::Full(_) => false,
+            BodyKind::Stream(stream) => stream.is_end_stream(),
         }
     }
 
     /// Whether the body can be sent a second time: nothing has been pulled from a stream.
     pub fn replay(&self) -> Option<Self> {
         match &self.kind {
-            Kind::Empty => Some(Self::empty()),
-            Kind::Full(bytes) => Some(Self { allowed: self.allowed, ..Self::full(bytes.clone()) }),
-            Kind::Stream(_) => None,
+            BodyKind::Empty => Some(Self::empty()),
+            BodyKind::Full(bytes) => Some(Self { allowed: self.allowed, ..Self::full(bytes.clone()) }),
+            BodyKind::Stream(_) => None,
         }
     }
 
     /// The bytes, when all of them are at hand; the body is empty afterwards.
     pub fn take_full(&mut self) -> Option<Bytes> {
-        match std::mem::replace(&mut self.kind, Kind::Empty) {
-            Kind::Full(bytes) if bytes.len() as u64 <= self.allowed => {
+        match std::mem::replace(&mut self.kind, BodyKind::Empty) {
+            BodyKind::Full(bytes) if bytes.len() as u64 <= self.allowed => {
                 self.passed.add(bytes.len());
                 Some(bytes)
             }
@@ -222,24 +222,24 @@ impl Body {
     /// As [`Body::frame`], for those who poll.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let mut polled = match &mut self.kind {
-            Kind::Empty => return Poll::Ready(None),
-            Kind::Full(bytes) => {
+            BodyKind::Empty => return Poll::Ready(None),
+            BodyKind::Full(bytes) => {
                 let bytes = std::mem::take(bytes);
-                self.kind = Kind::Empty;
+                self.kind = BodyKind::Empty;
                 Poll::Ready(Some(Ok(Frame::data(bytes))))
             }
-            Kind::Stream(stream) => stream.as_mut().poll_frame(cx),
+            BodyKind::Stream(stream) => stream.as_mut().poll_frame(cx),
         };
         if let Poll::Ready(Some(Ok(frame))) = &mut polled {
             if let (Some(underscores), Some(trailers)) = (self.trailers, frame.trailers_mut())
                 && let Err(detail) = strip_trailers(trailers, underscores)
             {
-                self.kind = Kind::Empty;
+                self.kind = BodyKind::Empty;
                 return Poll::Ready(Some(Err(BodyError::Framing(detail))));
             }
             let passed = self.passed.add(frame.data_ref().map_or(0, Bytes::len));
             if passed > self.allowed {
-                self.kind = Kind::Empty;
+                self.kind = BodyKind::Empty;
                 return Poll::Ready(Some(Err(BodyError::TooLarge { limit: self.allowed })));
             }
         }
@@ -288,9 +288,9 @@ impl From<&'static str> for Body {
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
-            Kind::Empty => "empty",
-            Kind::Full(_) => "full",
-            Kind::Stream(_) => "stream",
+            BodyKind::Empty => "empty",
+            BodyKind::Full(_) => "full",
+            BodyKind::Stream(_) => "stream",
         };
         write!(f, "Body({kind}, {} passed)", self.passed.bytes())
     }

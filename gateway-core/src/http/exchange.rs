@@ -24,10 +24,10 @@ use super::reply::Reply;
 use crate::condition::Condition;
 use crate::config::model::{TargetRules, Traffic};
 use crate::consumer::Identity;
-use crate::plugin::{Place, Seat};
+use crate::plugin::{Seat, SeatNumber};
 use crate::route::{Captures, forward_path};
 use crate::trace::{MAX_WAITS, TraceContext, Waited};
-use crate::upstream::{Answer, Phases};
+use crate::upstream::{Phases, TargetResponse};
 pub use client::{Client, ClientTls, canonical};
 pub use field::{Field, MAX_FIELD_BYTES, MAX_FIELDS};
 pub use fork::Fork;
@@ -67,7 +67,7 @@ pub struct Exchange {
     /// The trace it belongs to, where a plugin traces it.
     pub trace: Option<TraceContext>,
     /// What plugins remember between their hooks.
-    pub state: State,
+    pub state: PluginState,
     pub(crate) is_from_target: bool,
     /// How much of the path the route took.
     pub(crate) path_bytes: usize,
@@ -122,7 +122,7 @@ impl Exchange {
             early: false,
             captures: None,
             trace: None,
-            state: State::default(),
+            state: PluginState::default(),
             is_from_target: false,
             path_bytes: 0,
             host: None,
@@ -275,7 +275,7 @@ impl Exchange {
             early: self.early,
             captures: self.captures.clone(),
             trace: self.trace,
-            state: State::default(),
+            state: PluginState::default(),
             is_from_target: false,
             path_bytes: self.path_bytes,
             host: self.host.clone(),
@@ -342,12 +342,12 @@ impl Exchange {
     /// When an answer to an attempt that began then was there. Notes how long the steps to its connection took, where it
     /// came over a new one.
     #[inline]
-    pub(crate) fn answered_at(&mut self, begun: Instant, answer: &mut Answer) -> Instant {
+    pub(crate) fn answered_at(&mut self, begun: Instant, answer: &mut TargetResponse) -> Instant {
         if answer.reused { begun + answer.first_byte } else { self.note_phases(answer) }
     }
 
     #[cold]
-    fn note_phases(&mut self, answer: &mut Answer) -> Instant {
+    fn note_phases(&mut self, answer: &mut TargetResponse) -> Instant {
         if let Some(phases) = answer.response.extensions_mut().remove::<Phases>() {
             self.rare().phases = Some(phases);
         }
@@ -436,13 +436,13 @@ impl Exchange {
 
 /// Values that plugins keep, each in its own seat: two configs of one plugin don't see each other's.
 #[derive(Default)]
-pub struct State(SmallVec<[(u16, Box<dyn Any + Send + Sync>); 2]>);
+pub struct PluginState(SmallVec<[(u16, Box<dyn Any + Send + Sync>); 2]>);
 
-impl State {
+impl PluginState {
     /// Keeps `value` for this seat, replacing an earlier one.
-    pub fn put<T: Any + Send + Sync>(&mut self, seat: impl Into<Place>, value: T) {
+    pub fn put<T: Any + Send + Sync>(&mut self, seat: impl Into<SeatNumber>, value: T) {
         let boxed: Box<dyn Any + Send + Sync> = Box::new(value);
-        let Place(own) = seat.into();
+        let SeatNumber(own) = seat.into();
         match self.0.iter_mut().find(|(place, _)| *place == own) {
             Some(slot) => slot.1 = boxed,
             None => self.0.push((own, boxed)),
@@ -450,20 +450,20 @@ impl State {
     }
 
     /// The value this seat keeps, if it keeps one of this type.
-    pub fn of<T: Any + Send + Sync>(&self, seat: impl Into<Place>) -> Option<&T> {
-        let Place(own) = seat.into();
+    pub fn of<T: Any + Send + Sync>(&self, seat: impl Into<SeatNumber>) -> Option<&T> {
+        let SeatNumber(own) = seat.into();
         self.0.iter().find(|(place, _)| *place == own).and_then(|(_, value)| value.downcast_ref())
     }
 
     /// The value this seat keeps, to be changed.
-    pub fn of_mut<T: Any + Send + Sync>(&mut self, seat: impl Into<Place>) -> Option<&mut T> {
-        let Place(own) = seat.into();
+    pub fn of_mut<T: Any + Send + Sync>(&mut self, seat: impl Into<SeatNumber>) -> Option<&mut T> {
+        let SeatNumber(own) = seat.into();
         let slot = self.0.iter_mut().find(|(place, _)| *place == own);
         slot.and_then(|(_, value)| value.downcast_mut())
     }
 }
 
-impl std::fmt::Debug for State {
+impl std::fmt::Debug for PluginState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "State({} values)", self.0.len())
     }

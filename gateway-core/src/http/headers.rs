@@ -29,7 +29,7 @@ pub struct Stripped {
 
 /// Which side a message comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum MessageSource {
     /// A request from a client.
     Request {
         /// Whether the client is a trusted proxy.
@@ -45,7 +45,7 @@ pub enum Side {
 /// From requests it also removes what a client may not say: identity headers, which only this gateway may set, certificates
 /// of its own, which only a trusted proxy may pass on, and names with underscores, which CGI and WSGI take for names with
 /// hyphens.
-pub fn strip(headers: &mut HeaderMap, side: Side) -> Stripped {
+pub fn strip(headers: &mut HeaderMap, side: MessageSource) -> Stripped {
     let mut removed: SmallVec<[HeaderName; 8]> = SmallVec::new();
     let mut early = false;
     for name in headers.keys() {
@@ -86,12 +86,12 @@ fn takes_trailers(headers: &HeaderMap) -> bool {
 
 /// What a client may not say of itself, and what a target says of its own address: RFC 7838 speaks of the origin a client
 /// asked for, which is the gateway.
-fn is_of_the_side(name: &HeaderName, side: Side) -> bool {
+fn is_of_the_side(name: &HeaderName, side: MessageSource) -> bool {
     match side {
-        Side::Request { trusted, underscores } => {
+        MessageSource::Request { trusted, underscores } => {
             may_be_claim(name.as_str().as_bytes()) && is_claim(name, trusted, underscores)
         }
-        Side::Response => *name == ALT_SVC,
+        MessageSource::Response => *name == ALT_SVC,
     }
 }
 

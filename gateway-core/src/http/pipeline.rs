@@ -2,7 +2,7 @@
 //!
 //! Nothing here knows which HTTP version the client or the target speaks: the client's side comes in as a
 //! [`Downstream`], the target's as an [`Upstream`]. Whatever happens, also when the client goes away and the future
-//! is dropped half-way, an exchange ends in exactly one record: [`Ending`] sees to that.
+//! is dropped half-way, an exchange ends in exactly one record: [`ExchangeEnding`] sees to that.
 
 mod again;
 mod delivery;
@@ -29,11 +29,11 @@ use super::downstream::{Delivery, Downstream};
 use super::early;
 use super::exchange::Exchange;
 use super::guard;
-use super::headers::{self, Side};
+use super::headers::{self, MessageSource};
 use super::path;
 use super::reply::{Cause, Reply};
 use super::retry::MAX_HELD;
-use crate::balance::Outcome;
+use crate::balance::AttemptOutcome;
 use crate::config::model::Traffic;
 use crate::config::snapshot::Snapshot;
 use crate::limit::overload::Overload;
@@ -51,7 +51,7 @@ use crate::upstream::Upstream;
 use delivery::Until;
 use destination::Destination;
 pub use detached::Aside;
-use ending::{Ending, answered, failed, judged, outcome_of, until};
+use ending::{ExchangeEnding, answered, failed, judged, outcome_of, until};
 use matched::Matched;
 use spelling::{normalise, respell};
 
@@ -118,7 +118,7 @@ impl<U: Upstream> Pipeline<U> {
         exchange: Box<Exchange>,
         downstream: &mut D,
     ) -> Delivery {
-        let mut end = Ending::new(self.recorder.as_ref(), &self.drain, exchange, Some(snapshot));
+        let mut end = ExchangeEnding::new(self.recorder.as_ref(), &self.drain, exchange, Some(snapshot));
         let mut reached = Reached::NONE;
         let answered = {
             let answering = pin!(self.answer(snapshot, &mut end, &mut reached, downstream));
@@ -164,7 +164,7 @@ impl<U: Upstream> Pipeline<U> {
         reply: Reply,
         downstream: &mut D,
     ) -> Delivery {
-        let mut end = Ending::new(self.recorder.as_ref(), &self.drain, exchange, Some(snapshot));
+        let mut end = ExchangeEnding::new(self.recorder.as_ref(), &self.drain, exchange, Some(snapshot));
         let response = end.reply(reply);
         end.status = Some(response.status());
         end.delivered(downstream.respond(response).await)
@@ -172,12 +172,12 @@ impl<U: Upstream> Pipeline<U> {
 
     /// Records a request nobody waits for any more.
     pub fn abandon(&self, exchange: Box<Exchange>, cause: Cause) {
-        let mut end = Ending::new(self.recorder.as_ref(), &self.drain, exchange, None);
+        let mut end = ExchangeEnding::new(self.recorder.as_ref(), &self.drain, exchange, None);
         end.cause = Some(cause);
     }
 
     /// A hook or an engine panicked: that costs this exchange only.
-    fn panicked(&self, end: &mut Ending<'_>) -> Response<Body> {
+    fn panicked(&self, end: &mut ExchangeEnding<'_>) -> Response<Body> {
         self.recorder.panicked();
         end.reply(Reply::new(Cause::Internal))
     }
@@ -186,7 +186,7 @@ impl<U: Upstream> Pipeline<U> {
     #[inline(never)]
     async fn attend_response(
         &self,
-        end: &mut Ending<'_>,
+        end: &mut ExchangeEnding<'_>,
         chain: &Chain,
         around: Around<'_>,
         reached: Reached,
@@ -217,7 +217,7 @@ impl<U: Upstream> Pipeline<U> {
     async fn switch<D: Downstream>(
         &self,
         snapshot: &Snapshot,
-        mut end: Ending<'_>,
+        mut end: ExchangeEnding<'_>,
         Switching { response, mut target }: Switching,
         downstream: &mut D,
     ) -> Delivery {
@@ -270,7 +270,7 @@ impl<U: Upstream> Pipeline<U> {
     async fn answer<'s, D: Downstream>(
         &'s self,
         snapshot: &'s Snapshot,
-        end: &mut Ending<'s>,
+        end: &mut ExchangeEnding<'s>,
         reached: &mut Reached,
         downstream: &mut D,
     ) -> Result<(), Box<Reply>> {
@@ -295,7 +295,7 @@ impl<U: Upstream> Pipeline<U> {
         &'s self,
         snapshot: &'s Snapshot,
         matched: &Matched<'s>,
-        end: &mut Ending<'s>,
+        end: &mut ExchangeEnding<'s>,
         reached: &mut Reached,
         downstream: &mut D,
     ) -> Result<(), Box<Reply>> {
@@ -323,7 +323,7 @@ impl<U: Upstream> Pipeline<U> {
         &'s self,
         snapshot: &'s Snapshot,
         matched: &Matched<'s>,
-        end: &mut Ending<'s>,
+        end: &mut ExchangeEnding<'s>,
         downstream: &mut D,
     ) -> Result<(), Box<Reply>> {
         let route = matched.route;
@@ -360,7 +360,7 @@ impl<U: Upstream> Pipeline<U> {
                 Ok(mut answer) => {
                     let (status, first_byte) = (judged(&end.exchange, &answer), answer.first_byte);
                     route.chain.attempted(&mut end.exchange, attempt, answered(&answer), around);
-                    let outcome = Outcome::Response { status, first_byte };
+                    let outcome = AttemptOutcome::Response { status, first_byte };
                     let now = end.exchange.answered_at(begun, &mut answer);
                     end.settle(pick.report(outcome, now));
                     end.first_byte = Some(first_byte);
@@ -398,7 +398,7 @@ impl<U: Upstream> Pipeline<U> {
 }
 
 /// The switch to another protocol, where the target agreed to one. One without the target's connection is refused.
-fn switching(end: &mut Ending<'_>, logged: &[HeaderName]) -> Option<Switching> {
+fn switching(end: &mut ExchangeEnding<'_>, logged: &[HeaderName]) -> Option<Switching> {
     if end.answer.as_ref()?.status() != StatusCode::SWITCHING_PROTOCOLS {
         return None;
     }
@@ -415,7 +415,7 @@ fn switching(end: &mut Ending<'_>, logged: &[HeaderName]) -> Option<Switching> {
 }
 
 /// Finds the proxy of a request and makes sure that it may be tried at all.
-fn admit<'s>(snapshot: &'s Snapshot, end: &mut Ending<'s>) -> Result<Matched<'s>, Box<Reply>> {
+fn admit<'s>(snapshot: &'s Snapshot, end: &mut ExchangeEnding<'s>) -> Result<Matched<'s>, Box<Reply>> {
     let settings = &*snapshot.settings;
     let exchange = &mut end.exchange;
     let timeout = exchange.dialect.timeout(&exchange.request.headers);
@@ -425,8 +425,10 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut Ending<'s>) -> Result<Matched<'s>
     guard::options(exchange)?;
     exchange.client_address = headers::client_address(exchange, &settings.trusted_proxies);
     headers::check_names(&exchange.request.headers, settings.underscores_in_headers)?;
-    let side =
-        Side::Request { trusted: exchange.client.trusted, underscores: settings.underscores_in_headers };
+    let side = MessageSource::Request {
+        trusted: exchange.client.trusted,
+        underscores: settings.underscores_in_headers,
+    };
     let stripped = headers::strip(&mut exchange.request.headers, side);
     exchange.trailers = stripped.trailers;
     let (mut route, mut path_bytes) = matched::find(snapshot, exchange)?;
@@ -474,7 +476,7 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut Ending<'s>) -> Result<Matched<'s>
 
 /// Takes from a target's response what belonged to its hop.
 fn from_target(response: &mut Response<Body>) {
-    headers::strip(response.headers_mut(), Side::Response);
+    headers::strip(response.headers_mut(), MessageSource::Response);
     if response.status() == StatusCode::NO_CONTENT {
         // RFC 9110 §8.6: a length here would have some clients wait for a body, and others take the next answer for it.
         response.headers_mut().remove(http::header::CONTENT_LENGTH);

@@ -28,7 +28,7 @@ use crate::http::exchange::Exchange;
 use crate::http::reply::{Cause, Reply};
 use crate::record::{ExchangeRecord, SessionRecord};
 use crate::stream::cut::{Cut, Stream};
-use crate::stream::session::{Direction, Kind, Message, Session};
+use crate::stream::session::{Direction, Message, MessageKind, Session};
 pub(crate) use verdict::{Panicked, guarded};
 use verdict::{timed, verdict};
 
@@ -301,7 +301,7 @@ impl Chain {
         &'a self,
         session: &'a Session,
         direction: Direction,
-        kind: Kind,
+        kind: MessageKind,
         payload: &mut Bytes,
         around: Around<'a>,
         from: usize,
@@ -380,7 +380,7 @@ impl Chain {
 pub(crate) enum Decided<'a> {
     Forward,
     Drop,
-    Answer(Vec<(Kind, Bytes)>),
+    Answer(Vec<(MessageKind, Bytes)>),
     Close(u16),
     /// Not decided yet; the plugins from this one on are still to be asked.
     Wait(Wait<'a, Decision>, usize),

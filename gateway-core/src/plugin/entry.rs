@@ -17,7 +17,7 @@ use crate::config::credential::{CredentialType, CredentialTypes};
 use crate::config::file::settings_problems;
 use crate::config::model::{BuiltPlugin, Id};
 use crate::config::problem::{Problem, Problems};
-use crate::config::resolve::{Checked, PluginCheck};
+use crate::config::resolve::{CheckedPlugin, PluginCheck};
 
 /// A built plugin. It can take its seats any number of times (a group shares one).
 pub trait Built: Send + Sync {
@@ -177,7 +177,7 @@ fn known_of(plugin: Arc<dyn Built>) -> BuiltPlugin {
 
 /// Builds plugins to check them; what was built is what runs.
 impl PluginCheck for Registry {
-    fn check(&self, plugin_name: &str, id: Option<&Id>, config: &Value) -> Result<Checked, Problems> {
+    fn check(&self, plugin_name: &str, id: Option<&Id>, config: &Value) -> Result<CheckedPlugin, Problems> {
         let built = self.build(plugin_name, id, config);
         built.map(|plugin| Some(known_of(plugin))).map_err(|mut problems| {
             for problem in &mut problems.0 {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::Response;
 
 use super::hook_set::HookSet;
-use super::seat::{Attempt, AttemptEnd, Place, Seat};
+use super::seat::{Attempt, AttemptEnd, Seat, SeatNumber};
 use super::step::{Claim, Gate, Passage, Step};
 use crate::condition::Condition;
 use crate::http::body::Body;
@@ -79,10 +79,10 @@ pub trait OnEnd: Send + Sync {
 pub trait OnUnrouted: Send + Sync {
     /// Called at most once an exchange, before the gateway's reply is written; may add headers to it. The request may be
     /// malformed.
-    fn on_unrouted(&self, exchange: &mut Exchange, reply: &mut Reply, place: Place);
+    fn on_unrouted(&self, exchange: &mut Exchange, reply: &mut Reply, place: SeatNumber);
 
     /// Called exactly once for each such exchange, with its record, also where the client went before there was a reply.
-    fn on_unrouted_end(&self, record: &ExchangeRecord<'_>, place: Place);
+    fn on_unrouted_end(&self, record: &ExchangeRecord<'_>, place: SeatNumber);
 }
 
 /// Sees a new session: a stream before a target is picked, a WebSocket before the client gets its 101.

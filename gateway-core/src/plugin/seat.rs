@@ -28,9 +28,9 @@ pub(crate) struct Around<'a> {
 
 /// A plugin's place in a chain, beginning at 1, under which its state is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place(pub(crate) u16);
+pub struct SeatNumber(pub(crate) u16);
 
-impl From<Seat<'_>> for Place {
+impl From<Seat<'_>> for SeatNumber {
     fn from(seat: Seat<'_>) -> Self {
         Self(seat.place)
     }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::consumer::Identity;
 use crate::http::reply::{Cause, Reply};
-use crate::stream::session::Kind;
+use crate::stream::session::MessageKind;
 
 /// A decision that takes a while.
 pub type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -121,7 +121,7 @@ pub enum Passage<'a> {
     /// It is dropped.
     Drop,
     /// It is dropped, and its sender gets these messages instead.
-    Answer(Vec<(Kind, Bytes)>),
+    Answer(Vec<(MessageKind, Bytes)>),
     /// The session ends; a WebSocket with this close code (RFC 6455 §7.4), such as 1008.
     Close(u16),
     /// The decision takes a while, bounded as [`Step::Wait`]; `Some` is the message as it goes on.
@@ -135,7 +135,7 @@ pub enum Decision {
     /// It is dropped.
     Drop,
     /// It is dropped, and its sender gets these messages instead.
-    Answer(Vec<(Kind, Bytes)>),
+    Answer(Vec<(MessageKind, Bytes)>),
     /// The session ends; a WebSocket with this close code.
     Close(u16),
 }

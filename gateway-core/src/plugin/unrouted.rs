@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::chain::{Member, Panics, order};
 use super::entry::Registry;
 use super::hooks::{Hooks, OnUnrouted, Seated};
-use super::seat::Place;
+use super::seat::SeatNumber;
 use crate::config::model::Scope;
 use crate::http::exchange::Exchange;
 use crate::http::reply::Reply;
@@ -37,7 +37,7 @@ impl Unrouted {
         for seat in &*self.0 {
             panics.guard(|| {
                 if seat.runs(exchange) {
-                    seat.plugin.on_unrouted(exchange, reply, Place(seat.place));
+                    seat.plugin.on_unrouted(exchange, reply, SeatNumber(seat.place));
                 }
             });
         }
@@ -51,7 +51,7 @@ impl Unrouted {
             if when.as_ref().is_some_and(|when| !record.exchange.decided(*place, when)) {
                 continue;
             }
-            panics.guard(|| plugin.on_unrouted_end(record, Place(*place)));
+            panics.guard(|| plugin.on_unrouted_end(record, SeatNumber(*place)));
         }
         panics
     }

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use blocking::{Blocking, Busy};
 use calls::{Calls, Client, Endpoint};
 use files::Files;
-use kept::Kept;
+use kept::KeptStates;
 use meters::Meters;
 
 use crate::config::model::{Id, RedisServers};
@@ -30,7 +30,7 @@ use crate::config::problem::Problems;
 #[derive(Clone)]
 pub struct World {
     reach: Arc<Reach>,
-    kept: Arc<Kept>,
+    kept: Arc<KeptStates>,
     redis: Arc<watch::Sender<RedisServers>>,
     owner: Option<Owner>,
 }

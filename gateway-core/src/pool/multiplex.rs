@@ -82,12 +82,12 @@ pub enum Choice<'m, C> {
 
 #[derive(Debug)]
 struct Group<C> {
-    connections: SmallVec<[Shared<C>; 2]>,
+    connections: SmallVec<[SharedConnection<C>; 2]>,
     dialling: Arc<AtomicUsize>,
 }
 
 #[derive(Debug)]
-struct Shared<C> {
+struct SharedConnection<C> {
     serial: u64,
     connection: C,
     streams: Arc<AtomicUsize>,
@@ -122,7 +122,7 @@ impl<C> Multiplex<C> {
     /// [`SPREAD_AT`] streams or half of what they may.
     pub fn choose(&mut self, key: u64, rules: &PoolRules) -> Choice<'_, C> {
         let group = self.groups.entry(key).or_default();
-        self.total -= group.drop_where(Shared::is_finished);
+        self.total -= group.drop_where(SharedConnection::is_finished);
         let best = group.least_busy();
         let dialling = group.dialling.load(Relaxed);
         let wanted = group.in_service() + dialling < rules.http2_connections.max(1);
@@ -175,7 +175,7 @@ impl<C> Multiplex<C> {
         let id = ConnectionId { key, serial: self.next_serial };
         self.next_serial += 1;
         self.total += 1;
-        self.groups.entry(key).or_default().connections.push(Shared {
+        self.groups.entry(key).or_default().connections.push(SharedConnection {
             serial: id.serial,
             connection,
             streams: Arc::default(),
@@ -213,7 +213,7 @@ impl<C> Multiplex<C> {
     pub fn forget(&mut self, key: u64) {
         if let Some(group) = self.groups.get_mut(&key) {
             group.connections.iter_mut().for_each(|shared| shared.retired = true);
-            self.total -= group.drop_where(Shared::is_finished);
+            self.total -= group.drop_where(SharedConnection::is_finished);
         }
     }
 
@@ -241,7 +241,7 @@ impl<C> Multiplex<C> {
     /// Streams open on the connections of this key.
     pub fn streams(&self, key: u64) -> usize {
         let group = self.groups.get(&key).into_iter();
-        group.flat_map(|group| &group.connections).map(Shared::streams).sum()
+        group.flat_map(|group| &group.connections).map(SharedConnection::streams).sum()
     }
 
     /// Connections kept over all keys.
@@ -254,7 +254,7 @@ impl<C> Multiplex<C> {
         self.total == 0
     }
 
-    fn find(&mut self, id: ConnectionId) -> Option<&mut Shared<C>> {
+    fn find(&mut self, id: ConnectionId) -> Option<&mut SharedConnection<C>> {
         self.groups.get_mut(&id.key)?.connections.iter_mut().find(|shared| shared.serial == id.serial)
     }
 }
@@ -269,14 +269,14 @@ impl<C> Group<C> {
         self.connections.iter().filter(|shared| !shared.retired).count()
     }
 
-    fn drop_where(&mut self, mut gone: impl FnMut(&mut Shared<C>) -> bool) -> usize {
+    fn drop_where(&mut self, mut gone: impl FnMut(&mut SharedConnection<C>) -> bool) -> usize {
         let before = self.connections.len();
         self.connections.retain(|shared| !gone(shared));
         before - self.connections.len()
     }
 }
 
-impl<C> Shared<C> {
+impl<C> SharedConnection<C> {
     fn streams(&self) -> usize {
         self.streams.load(Relaxed)
     }

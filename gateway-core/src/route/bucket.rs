@@ -14,12 +14,12 @@ pub(super) enum Bucket<R> {
     /// One without conditions and priority, which is the rule.
     One(R),
     /// The first whose condition holds is taken: by priority, then by the number of conditions.
-    Many(Arc<[Entry<R>]>),
+    Many(Arc<[ConditionalRoute<R>]>),
 }
 
 /// One route among several, or one with conditions.
 #[derive(Clone)]
-pub(super) struct Entry<R> {
+pub(super) struct ConditionalRoute<R> {
     pub(super) route: R,
     pub(super) priority: i32,
     pub(super) condition: Option<Arc<Condition>>,
@@ -36,7 +36,7 @@ pub(super) struct Candidate<'t, R> {
     pub(super) template: Option<&'t PathTemplate>,
 }
 
-impl<R> Entry<R> {
+impl<R> ConditionalRoute<R> {
     fn rank(&self) -> (Reverse<i32>, Reverse<usize>) {
         (Reverse(self.priority), Reverse(weight(self.condition.as_deref())))
     }
@@ -81,7 +81,7 @@ impl<R: Clone> Bucket<R> {
     pub(super) fn add(&mut self, rule: &Match, priority: i32, route: R) {
         let mut all = self.entries();
         all.push(entry(rule, priority, route));
-        all.sort_by_key(Entry::rank);
+        all.sort_by_key(ConditionalRoute::rank);
         *self = Self::Many(all.into());
     }
 
@@ -92,16 +92,18 @@ impl<R: Clone> Bucket<R> {
         let taken = all.remove(at).route;
         let is_empty = all.is_empty();
         *self = match all.as_slice() {
-            [Entry { route, priority: 0, condition: None, template: None }] => Self::One(route.clone()),
+            [ConditionalRoute { route, priority: 0, condition: None, template: None }] => {
+                Self::One(route.clone())
+            }
             _ => Self::Many(all.into()),
         };
         Some((taken, is_empty))
     }
 
-    fn entries(&self) -> Vec<Entry<R>> {
+    fn entries(&self) -> Vec<ConditionalRoute<R>> {
         match self {
             Self::One(route) => {
-                vec![Entry { route: route.clone(), priority: 0, condition: None, template: None }]
+                vec![ConditionalRoute { route: route.clone(), priority: 0, condition: None, template: None }]
             }
             Self::Many(all) => all.to_vec(),
         }
@@ -126,10 +128,10 @@ impl<R> Bucket<R> {
     }
 }
 
-fn entry<R>(rule: &Match, priority: i32, route: R) -> Entry<R> {
+fn entry<R>(rule: &Match, priority: i32, route: R) -> ConditionalRoute<R> {
     let template = match &rule.path {
         PathPattern::Template(template) => Some(template.clone()),
         _ => None,
     };
-    Entry { route, priority, condition: rule.condition.clone(), template }
+    ConditionalRoute { route, priority, condition: rule.condition.clone(), template }
 }

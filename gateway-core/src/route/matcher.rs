@@ -108,7 +108,7 @@ struct Claim<O> {
 
 /// The claims on one path at one host.
 #[derive(Debug, Clone)]
-enum Held<O> {
+enum PathClaims<O> {
     /// One without conditions and priority, which is the rule.
     One(O),
     Many(Arc<[Claim<O>]>),
@@ -117,9 +117,9 @@ enum Held<O> {
 /// The claims on one path.
 #[derive(Debug, Clone)]
 struct Hosts<O> {
-    any: Option<Held<O>>,
+    any: Option<PathClaims<O>>,
     /// Absent while nobody claims the path at a host of its own, as with most of a million paths.
-    named: Option<Arc<Index<HostPattern, Held<O>>>>,
+    named: Option<Arc<Index<HostPattern, PathClaims<O>>>>,
 }
 
 impl<O> Default for Hosts<O> {
@@ -128,7 +128,7 @@ impl<O> Default for Hosts<O> {
     }
 }
 
-impl<O: Clone + Eq> Held<O> {
+impl<O: Clone + Eq> PathClaims<O> {
     fn tie(&self, rule: &Match, priority: i32, owner: &O) -> Option<O> {
         let new = rule.condition.as_deref();
         match self {
@@ -181,12 +181,12 @@ impl<O: Clone + Eq> Hosts<O> {
 
     fn add(&mut self, hosts: &[HostPattern], claim: &Claim<O>) {
         if hosts.is_empty() {
-            self.any = Held::with(self.any.as_ref(), claim);
+            self.any = PathClaims::with(self.any.as_ref(), claim);
             return;
         }
         let named = Arc::make_mut(self.named.get_or_insert_default());
         for host in hosts {
-            if let Some(held) = Held::with(named.get(host), claim) {
+            if let Some(held) = PathClaims::with(named.get(host), claim) {
                 named.insert(host.clone(), held);
             }
         }

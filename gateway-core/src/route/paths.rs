@@ -19,7 +19,7 @@ use crate::config::model::Match;
 
 /// What [`super::RouteTable::find`] found.
 #[derive(Debug)]
-pub struct Found<'t, R> {
+pub struct RouteMatch<'t, R> {
     /// The route.
     pub route: &'t R,
     /// Bytes at the start of the path that the listen path took; 0 for `/` and for routes without a path.
@@ -35,7 +35,7 @@ enum Named<'t> {
     Regex(&'t Regex),
 }
 
-impl<R> Found<'_, R> {
+impl<R> RouteMatch<'_, R> {
     /// What the names in the route's path stand for, in the path it was found by; `None` where it has none.
     #[inline]
     pub fn captures(&self, path: &str) -> Option<Box<Captures>> {
@@ -112,12 +112,12 @@ impl<R: Clone> Paths<R> {
         hash: PathHash,
         path: &str,
         mut holds: impl FnMut(&Condition) -> bool,
-    ) -> Option<Found<'_, R>> {
+    ) -> Option<RouteMatch<'_, R>> {
         let mut is_meant = move |candidate: &Candidate<'_, R>| candidate.condition.is_none_or(&mut holds);
         if self.special.as_ref().is_none_or(|special| special.prioritised == 0) {
             return self.each(hash, path, |candidate, found| is_meant(&candidate).then_some(found));
         }
-        let mut all = SmallVec::<[(Candidate<'_, R>, Found<'_, R>); 8]>::new();
+        let mut all = SmallVec::<[(Candidate<'_, R>, RouteMatch<'_, R>); 8]>::new();
         let none: Option<()> = self.each(hash, path, |candidate, found| {
             all.push((candidate, found));
             None
@@ -134,7 +134,7 @@ impl<R: Clone> Paths<R> {
         &'t self,
         hash: PathHash,
         path: &str,
-        mut choose: impl FnMut(Candidate<'t, R>, Found<'t, R>) -> Option<T>,
+        mut choose: impl FnMut(Candidate<'t, R>, RouteMatch<'t, R>) -> Option<T>,
     ) -> Option<T> {
         if let Some(special) = &self.special
             && let Some(chosen) = special.each(hash, path, &mut choose)
@@ -143,7 +143,7 @@ impl<R: Clone> Paths<R> {
         }
         let mut choose = |candidate: Candidate<'t, R>, matched, named| {
             let route = candidate.route;
-            choose(candidate, Found { route, matched, named })
+            choose(candidate, RouteMatch { route, matched, named })
         };
         let by_prefix = self.prefixes.longest(hash, path, |bucket, matched| {
             bucket.each(|candidate| choose(candidate, matched, Named::Nothing))
@@ -328,14 +328,14 @@ impl<R: Clone> Special<R> {
         &'t self,
         hash: PathHash,
         path: &str,
-        choose: &mut impl FnMut(Candidate<'t, R>, Found<'t, R>) -> Option<T>,
+        choose: &mut impl FnMut(Candidate<'t, R>, RouteMatch<'t, R>) -> Option<T>,
     ) -> Option<T> {
         if !self.exact.is_empty()
             && let Some(bucket) = self.exact.get_hashed(hash.host(path.as_bytes()), |key| **key == *path)
         {
             let chosen = bucket.each(|candidate| {
                 let route = candidate.route;
-                choose(candidate, Found { route, matched: path.len(), named: Named::Nothing })
+                choose(candidate, RouteMatch { route, matched: path.len(), named: Named::Nothing })
             });
             if chosen.is_some() {
                 return chosen;
@@ -348,7 +348,7 @@ impl<R: Clone> Special<R> {
             bucket.each(|candidate| {
                 let (route, template) = (candidate.route, candidate.template);
                 let named = template.map_or(Named::Nothing, Named::Template);
-                choose(candidate, Found { route, matched: path.len(), named })
+                choose(candidate, RouteMatch { route, matched: path.len(), named })
             })
         })
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 /// The request target for the upstream.
 ///
-/// `path_and_query` is the client's, beginning with `/`; `matched` is [`super::Found::matched`]. `backend_path`
+/// `path_and_query` is the client's, beginning with `/`; `matched` is [`super::RouteMatch::matched`]. `backend_path`
 /// may end with `/` or not. The result always begins with `/`, and the query follows byte for byte.
 /// Nothing is allocated when the target stays as it is or only loses a prefix that ends before a `/`.
 pub fn forward_path<'a>(

@@ -13,7 +13,7 @@ use crate::config::index::Index;
 
 /// What the segments of a template are, in the order in which one template goes before another: letter for letter,
 /// a text before a name before a rest.
-type Shape = Box<[u8]>;
+type TemplateShape = Box<[u8]>;
 
 const TEXT: u8 = b't';
 const NAME: u8 = b'u';
@@ -23,7 +23,7 @@ const REST: u8 = b'v';
 #[derive(Clone)]
 pub(super) struct TemplateMap<V> {
     /// Each shape in use with the number of its templates.
-    shapes: Vec<(Shape, usize)>,
+    shapes: Vec<(TemplateShape, usize)>,
     entries: Index<Arc<str>, V>,
 }
 
@@ -96,14 +96,14 @@ impl<V: Clone> TemplateMap<V> {
 }
 
 /// The shape of a template and its key: the shape, then each text with a slash before it.
-fn key(template: &PathTemplate) -> (Shape, String) {
+fn key(template: &PathTemplate) -> (TemplateShape, String) {
     let segments = template.segments();
     let kind = |segment: &Segment| match segment {
         Segment::Literal(_) => TEXT,
         Segment::Name => NAME,
         Segment::Rest => REST,
     };
-    let shape: Shape = segments.iter().map(kind).collect();
+    let shape: TemplateShape = segments.iter().map(kind).collect();
     let mut key = String::from_utf8_lossy(&shape).into_owned();
     for segment in segments {
         if let Segment::Literal(text) = segment {

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::host::clean_host;
 use super::path::{MAX_SEGMENTS, PathHash};
-use super::paths::{Found, Paths};
+use super::paths::{Paths, RouteMatch};
 use super::pattern::{HostPattern, PathPattern};
 use crate::condition::Condition;
 use crate::config::index::Index;
@@ -89,7 +89,7 @@ impl<R: Clone> RouteTable<R> {
         host: Option<&str>,
         path: &str,
         mut holds: impl FnMut(&Condition) -> bool,
-    ) -> Option<Found<'_, R>> {
+    ) -> Option<RouteMatch<'_, R>> {
         if self.exact.is_empty() && self.suffix.is_empty() {
             return self.any.find(self.hash, path, holds);
         }

@@ -11,10 +11,10 @@ use tokio::sync::futures::Notified;
 
 /// Begins once and is heard by everybody who watches.
 #[derive(Debug, Clone, Default)]
-pub struct Drain(Arc<State>);
+pub struct Drain(Arc<DrainState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct DrainState {
     begun: AtomicBool,
     over: AtomicBool,
     told: Notify,

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::pipeline::{Opener, open};
-use super::relay::{Carried, End};
-use super::session::{Direction, Kind, Session};
+use super::relay::{Carried, RelayOutcome};
+use super::session::{Direction, MessageKind, Session};
 use crate::balance::{Flight, Target};
 use crate::config::snapshot::Route;
 use crate::consumer::Consumers;
@@ -113,14 +113,14 @@ impl Flow {
         let mut payload = Bytes::copy_from_slice(payload);
         let mut from = 0;
         loop {
-            match chain.message(&self.session, direction, Kind::Datagram, &mut payload, around, from) {
+            match chain.message(&self.session, direction, MessageKind::Datagram, &mut payload, around, from) {
                 Decided::Forward => {
                     forward(&payload);
                     return Ok(Vec::new());
                 }
                 Decided::Drop => return Ok(Vec::new()),
                 Decided::Answer(answers) => return Ok(answers.into_iter().map(|(_, bytes)| bytes).collect()),
-                Decided::Close(_) => return Err(End::Refused.reason()),
+                Decided::Close(_) => return Err(RelayOutcome::Refused.reason()),
                 Decided::Wait(mut decision, next) => {
                     // One loop serves all sessions of a port: nothing may wait in it.
                     match decision.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -128,7 +128,7 @@ impl Flow {
                         Poll::Ready(Decision::Answer(answers)) => {
                             return Ok(answers.into_iter().map(|(_, bytes)| bytes).collect());
                         }
-                        Poll::Ready(Decision::Close(_)) => return Err(End::Refused.reason()),
+                        Poll::Ready(Decision::Close(_)) => return Err(RelayOutcome::Refused.reason()),
                         Poll::Ready(Decision::Drop) | Poll::Pending => return Ok(Vec::new()),
                     }
                 }

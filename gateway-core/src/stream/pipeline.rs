@@ -13,12 +13,12 @@ use tokio::time::Instant;
 use super::between::Between;
 use super::cut::Cut;
 use super::drain::Drain;
-use super::relay::{Carried, End, RelayTimeouts, Switched};
+use super::relay::{Carried, RelayOutcome, RelayTimeouts, Switched};
 use super::revocation::{Beside, Current, revoked};
 use super::session::Session;
 use super::sessions::About;
 use super::websocket;
-use crate::balance::{Ask, Flight, Outcome, Target};
+use crate::balance::{Ask, AttemptOutcome, Flight, Target};
 use crate::config::model::Traffic;
 use crate::config::snapshot::{ProxyState, Route};
 use crate::consumer::Consumers;
@@ -57,7 +57,7 @@ pub trait Carrier: Opener {
         target: &mut Self::Target,
         between: Option<&Between<'_>>,
         carried: &mut Carried,
-    ) -> impl Future<Output = End> + Send;
+    ) -> impl Future<Output = RelayOutcome> + Send;
 }
 
 /// What a session is served by.
@@ -82,7 +82,7 @@ pub async fn serve<C: Carrier>(
 ) {
     let Serving { route, consumers, protocol, current } = serving;
     let around = Around { state: route, consumers, target: None };
-    let mut ending = Ending::new(recorder, Some((&route.chain, around)), protocol, session);
+    let mut ending = SessionEnding::new(recorder, Some((&route.chain, around)), protocol, session);
     if route.quarantine.is_some() {
         ending.reason = Cause::Quarantined.reason();
         return;
@@ -146,7 +146,7 @@ pub(crate) struct Tunnelled<'r> {
 /// Carries an exchange that switched protocols to its end, as a session.
 pub(crate) async fn tunnel<'r>(tunnelled: Tunnelled<'r>, session: Session, ends: Switched<'_>) {
     let Tunnelled { recorder, drain, current, chain, around, flight } = tunnelled;
-    let mut ending = Ending::new(recorder, Some((chain, around)), "websocket", session);
+    let mut ending = SessionEnding::new(recorder, Some((chain, around)), "websocket", session);
     ending.target = around.target;
     ending.flight = flight;
     let Traffic::Http(http) = &around.state.proxy.traffic else { return };
@@ -190,11 +190,11 @@ pub(crate) fn make_readable(route: &Route, headers: &mut HeaderMap) {
 
 /// Records a session that ended before a proxy was found for it.
 pub fn refuse(recorder: &dyn Recorder, protocol: &'static str, session: Session, reason: &'static str) {
-    Ending::new(recorder, None, protocol, session).reason = reason;
+    SessionEnding::new(recorder, None, protocol, session).reason = reason;
 }
 
 /// A target that took the session.
-pub struct Opened<'r, T> {
+pub struct OpenedTarget<'r, T> {
     /// The target's end.
     pub end: T,
     /// Which target it is.
@@ -220,7 +220,7 @@ pub async fn open<'r, O: Opener>(
     opener: &O,
     route: &'r Route,
     session: &Session,
-) -> Result<Opened<'r, O::Target>, Failed<'r>> {
+) -> Result<OpenedTarget<'r, O::Target>, Failed<'r>> {
     let mut tried: SmallVec<[usize; 4]> = SmallVec::new();
     let address = session.client_address.to_string();
     let hash_key = route.targets.hash_on().map(|_| address.as_bytes());
@@ -244,14 +244,14 @@ pub async fn open<'r, O: Opener>(
         match opened {
             Ok(end) => {
                 let outcome = match O::CONNECTS {
-                    true => Outcome::Connected { took: now - started },
-                    false => Outcome::Cancelled,
+                    true => AttemptOutcome::Connected { took: now - started },
+                    false => AttemptOutcome::Cancelled,
                 };
                 let settled = pick.report(outcome, now);
-                return Ok(Opened { end, picked, flight: settled.flight });
+                return Ok(OpenedTarget { end, picked, flight: settled.flight });
             }
             Err(cause) => {
-                drop(pick.report(Outcome::ConnectFailed, now));
+                drop(pick.report(AttemptOutcome::ConnectFailed, now));
                 failed = Failed { cause, picked: Some(picked) };
                 tried.push(index);
                 if tried.len() >= route.targets.list().len() {
@@ -263,7 +263,7 @@ pub async fn open<'r, O: Opener>(
 }
 
 /// What is known of a session so far; writes its record when it goes, however it goes.
-struct Ending<'r> {
+struct SessionEnding<'r> {
     recorder: &'r dyn Recorder,
     session: Session,
     plugins: Option<(&'r Chain, Around<'r>)>,
@@ -274,7 +274,7 @@ struct Ending<'r> {
     flight: Flight,
 }
 
-impl<'r> Ending<'r> {
+impl<'r> SessionEnding<'r> {
     fn new(
         recorder: &'r dyn Recorder,
         plugins: Option<(&'r Chain, Around<'r>)>,
@@ -288,14 +288,14 @@ impl<'r> Ending<'r> {
             target: None,
             protocol,
             // What it is called when the future is dropped: the worker ended it.
-            reason: End::Drained.reason(),
+            reason: RelayOutcome::Drained.reason(),
             carried: Carried::default(),
             flight: Flight::default(),
         }
     }
 }
 
-impl Drop for Ending<'_> {
+impl Drop for SessionEnding<'_> {
     fn drop(&mut self) {
         let duration: Duration = self.session.started.elapsed();
         let record = SessionRecord {

@@ -40,7 +40,7 @@ pub struct RelayTimeouts {
 
 /// How a relay ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum RelayOutcome {
     /// Both ends closed.
     Closed,
     /// The client's end failed.
@@ -61,7 +61,7 @@ pub enum End {
     TooLarge,
 }
 
-impl End {
+impl RelayOutcome {
     /// A stable word for logs and metrics.
     pub fn reason(self) -> &'static str {
         match self {
@@ -89,7 +89,7 @@ pub struct Carried {
 
 /// Which of a direction's ends failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum RelayEnd {
     /// The one bytes come from.
     Reader,
     /// The one they go to.
@@ -117,7 +117,7 @@ pub trait Shortcut<R, W> {
         reader: &mut R,
         writer: &mut W,
         carried: &mut u64,
-    ) -> Poll<Result<Shortened, Side>>;
+    ) -> Poll<Result<Shortened, RelayEnd>>;
 }
 
 /// No shortcut.
@@ -130,7 +130,7 @@ impl<R, W> Shortcut<R, W> for () {
         _reader: &mut R,
         _writer: &mut W,
         _carried: &mut u64,
-    ) -> Poll<Result<Shortened, Side>> {
+    ) -> Poll<Result<Shortened, RelayEnd>> {
         Poll::Ready(Ok(Shortened::Over))
     }
 }
@@ -141,7 +141,7 @@ pub async fn relay<C: Duplex, T: Duplex>(
     target: &mut T,
     timeouts: RelayTimeouts,
     carried: &mut Carried,
-) -> End {
+) -> RelayOutcome {
     relay_by(client, target, (), (), timeouts, carried).await
 }
 
@@ -153,7 +153,7 @@ pub async fn relay_by<C: Duplex, T: Duplex>(
     mut down_short: impl Shortcut<T, C>,
     timeouts: RelayTimeouts,
     carried: &mut Carried,
-) -> End {
+) -> RelayOutcome {
     let mut up = Direction::<()>::default();
     let mut down = Direction::<()>::default();
     let mut clock = Clock::new(timeouts);
@@ -170,11 +170,18 @@ pub async fn relay_by<C: Duplex, T: Duplex>(
 }
 
 /// How a relay ended, if it did.
-pub(super) fn outcome(up: Poll<Result<(), Side>>, down: Poll<Result<(), Side>>) -> Option<End> {
+pub(super) fn outcome(
+    up: Poll<Result<(), RelayEnd>>,
+    down: Poll<Result<(), RelayEnd>>,
+) -> Option<RelayOutcome> {
     match (up, down) {
-        (Poll::Ready(Err(Side::Reader)), _) | (_, Poll::Ready(Err(Side::Writer))) => Some(End::ClientReset),
-        (Poll::Ready(Err(Side::Writer)), _) | (_, Poll::Ready(Err(Side::Reader))) => Some(End::TargetReset),
-        (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => Some(End::Closed),
+        (Poll::Ready(Err(RelayEnd::Reader)), _) | (_, Poll::Ready(Err(RelayEnd::Writer))) => {
+            Some(RelayOutcome::ClientReset)
+        }
+        (Poll::Ready(Err(RelayEnd::Writer)), _) | (_, Poll::Ready(Err(RelayEnd::Reader))) => {
+            Some(RelayOutcome::TargetReset)
+        }
+        (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => Some(RelayOutcome::Closed),
         _ => None,
     }
 }

@@ -8,7 +8,7 @@ use http::request::Parts;
 use tokio::time::Instant;
 
 use crate::consumer::Identity;
-use crate::http::exchange::{Client, Exchange, Field, MAX_FIELDS, State, canonical};
+use crate::http::exchange::{Client, Exchange, Field, MAX_FIELDS, PluginState, canonical};
 use crate::trace::TraceContext;
 
 /// One stream: a TCP connection, a UDP session, or a WebSocket after its handshake.
@@ -29,7 +29,7 @@ pub struct Session {
     /// The trace it belongs to, where a plugin traces it.
     pub trace: Option<TraceContext>,
     /// What plugins remember between their hooks; a WebSocket goes on with that of its exchange.
-    pub state: State,
+    pub state: PluginState,
     /// The head of the request that a WebSocket began with.
     pub head: Option<Box<Parts>>,
     /// Fields of plugins' own for the record.
@@ -51,7 +51,7 @@ impl Session {
             started: Instant::now(),
             unproven: false,
             trace: None,
-            state: State::default(),
+            state: PluginState::default(),
             head: None,
             fields: Vec::new(),
             decided: Vec::new(),
@@ -111,7 +111,7 @@ pub enum Direction {
 
 /// What a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MessageKind {
     /// A WebSocket message that is UTF-8, and must be when it goes on.
     Text,
     /// A WebSocket message that is bytes.
@@ -126,7 +126,7 @@ pub struct Message<'a> {
     /// Which way it goes.
     pub direction: Direction,
     /// What it is.
-    pub kind: Kind,
+    pub kind: MessageKind,
     /// What it says; may be changed.
     pub payload: &'a mut Bytes,
 }

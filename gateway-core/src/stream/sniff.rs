@@ -78,7 +78,7 @@ const MAX_RECORD: usize = (16 << 10) + 256;
 
 /// The server name of a whole ClientHello; `None` when it is malformed.
 fn name(message: &[u8]) -> Option<Option<String>> {
-    let mut hello = Reader(message.get(4..)?);
+    let mut hello = HelloReader(message.get(4..)?);
     hello.take(2 + 32)?;
     let session = hello.u8()?;
     hello.take(session.into())?;
@@ -95,7 +95,7 @@ fn name(message: &[u8]) -> Option<Option<String>> {
 
 /// The server name among a ClientHello's extensions, given without their length; `None` when they are malformed.
 pub fn server_name(extensions: &[u8]) -> Option<Option<String>> {
-    let mut extensions = Reader(extensions);
+    let mut extensions = HelloReader(extensions);
     while !extensions.0.is_empty() {
         let kind = extensions.u16()?;
         let length = extensions.u16()?;
@@ -108,9 +108,9 @@ pub fn server_name(extensions: &[u8]) -> Option<Option<String>> {
 }
 
 fn host_name(body: &[u8]) -> Option<String> {
-    let mut list = Reader(body);
+    let mut list = HelloReader(body);
     let length = list.u16()?;
-    let mut list = Reader(list.take(length.into())?);
+    let mut list = HelloReader(list.take(length.into())?);
     while !list.0.is_empty() {
         let kind = list.u8()?;
         let length = list.u16()?;
@@ -124,9 +124,9 @@ fn host_name(body: &[u8]) -> Option<String> {
     None
 }
 
-struct Reader<'a>(&'a [u8]);
+struct HelloReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> HelloReader<'a> {
     fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;

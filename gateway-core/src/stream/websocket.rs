@@ -11,7 +11,7 @@ use http::HeaderMap;
 use http::header::SEC_WEBSOCKET_EXTENSIONS;
 
 use super::drain::Drain;
-use super::relay::{Carried, End, RelayTimeouts, Switched};
+use super::relay::{Carried, RelayOutcome, RelayTimeouts, Switched};
 use super::session::Session;
 use crate::plugin::Chain;
 use crate::plugin::seat::Around;
@@ -64,7 +64,7 @@ pub(super) async fn carry(
     session: &Session,
     rules: Rules<'_>,
     carried: &mut Carried,
-) -> End {
+) -> RelayOutcome {
     if rules.chain.reads_messages() {
         inspect::carry(ends, session, rules, carried).await
     } else {

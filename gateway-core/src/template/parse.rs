@@ -3,7 +3,7 @@
 use http::HeaderName;
 
 use super::variable::{FAMILIES, KNOWN, Moment, Variable};
-use super::{MAX_TEMPLATE, Part, Template};
+use super::{MAX_TEMPLATE, Template, TemplatePart};
 use crate::config::file::nearest;
 
 /// Why a text is no template.
@@ -46,19 +46,19 @@ pub(super) fn parse(text: &str, moment: Moment) -> Result<Template, BadTemplate>
             return bad("a value has no end", "close it with `}`");
         };
         if !literal.is_empty() {
-            parts.push(Part::Text(std::mem::take(&mut literal).into()));
+            parts.push(TemplatePart::Text(std::mem::take(&mut literal).into()));
         }
         parts.push(value(inside, moment)?);
         rest = after;
     }
     literal.push_str(rest);
     if !literal.is_empty() {
-        parts.push(Part::Text(literal.into()));
+        parts.push(TemplatePart::Text(literal.into()));
     }
     Ok(Template { parts: parts.into() })
 }
 
-fn value(inside: &str, moment: Moment) -> Result<Part, BadTemplate> {
+fn value(inside: &str, moment: Moment) -> Result<TemplatePart, BadTemplate> {
     let (name, default) = match inside.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
         None => (inside, None),
@@ -76,7 +76,7 @@ fn value(inside: &str, moment: Moment) -> Result<Part, BadTemplate> {
         };
         return bad(format!("`{name}` is not known here: {when}"), "remove it");
     }
-    Ok(Part::Value { variable, default: default.map(Into::into) })
+    Ok(TemplatePart::Value { variable, default: default.map(Into::into) })
 }
 
 fn variable(name: &str) -> Result<(Variable, Moment), BadTemplate> {

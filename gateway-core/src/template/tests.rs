@@ -45,7 +45,7 @@ fn exchange() -> Exchange {
     exchange
 }
 
-fn render(text: &str, place: Place) -> Result<String, Unrenderable> {
+fn render(text: &str, place: TextContext) -> Result<String, Unrenderable> {
     let template = Template::parse(text, Moment::Request).expect("the test's template is good");
     let exchange = exchange();
     let mut out = Vec::new();
@@ -80,20 +80,20 @@ fn every_value() {
         ("[${consumer.custom_id:-none}]", "[none]"),
     ];
     for (text, expected) in cases {
-        assert_eq!(render(text, Place::Text).as_deref(), Ok(expected), "{text}");
+        assert_eq!(render(text, TextContext::Text).as_deref(), Ok(expected), "{text}");
     }
 }
 
 #[test]
 fn values_are_encoded_for_their_place() {
     let cases = [
-        ("/v2/${capture.rest}", Place::Path, "/v2/a%20b"),
-        ("/v2/${request.query.q}", Place::Path, "/v2/x%20y"),
-        ("a${request.query.amp}", Place::Query, "a1%262"),
-        ("${request.query}", Place::Query, "q=x%20y&amp=1%262"),
-        ("a b&c=d#e%20\u{e9}", Place::Query, "a%20b%26c%3Dd%23e%2520%C3%A9"),
-        ("${request.header.none:-a b&c}", Place::Query, "a%20b%26c"),
-        ("/a b", Place::Path, "/a b"),
+        ("/v2/${capture.rest}", TextContext::Path, "/v2/a%20b"),
+        ("/v2/${request.query.q}", TextContext::Path, "/v2/x%20y"),
+        ("a${request.query.amp}", TextContext::Query, "a1%262"),
+        ("${request.query}", TextContext::Query, "q=x%20y&amp=1%262"),
+        ("a b&c=d#e%20\u{e9}", TextContext::Query, "a%20b%26c%3Dd%23e%2520%C3%A9"),
+        ("${request.header.none:-a b&c}", TextContext::Query, "a%20b%26c"),
+        ("/a b", TextContext::Path, "/a b"),
     ];
     for (text, place, expected) in cases {
         assert_eq!(render(text, place).as_deref(), Ok(expected), "{text}");
@@ -132,9 +132,9 @@ fn limits_leave_the_buffer_as_it_was() {
     let exchange = exchange();
     let template = Template::parse("${request.path}${request.path}", Moment::Request).expect("is good");
     let mut out = b"before".to_vec();
-    let limited = template.render(&Facts::of(&exchange), Place::Text, 20, &mut out);
+    let limited = template.render(&Facts::of(&exchange), TextContext::Text, 20, &mut out);
     assert_eq!((limited, &*out), (Err(Unrenderable::TooLong(20)), &b"before"[..]));
-    let limited = template.render(&Facts::of(&exchange), Place::Text, 28, &mut out);
+    let limited = template.render(&Facts::of(&exchange), TextContext::Text, 28, &mut out);
     assert_eq!((limited, out.len()), (Ok(()), 6 + 28));
 }
 
@@ -162,7 +162,7 @@ proptest! {
         identity.claims = json!({"v": value}).as_object().cloned().map(Arc::new);
         exchange.identity = Some(Arc::new(identity));
         let template = Template::parse("${identity.claim.v}", Moment::Request).expect("is good");
-        let place = if path { Place::Path } else { Place::Query };
+        let place = if path { TextContext::Path } else { TextContext::Query };
         let mut out = Vec::new();
         match template.header(&Facts::of(&exchange), &mut out) {
             Ok(header) => prop_assert!(!header.as_bytes().iter().any(|b| matches!(b, b'\r' | b'\n' | 0))),

@@ -27,7 +27,7 @@ pub enum Moment {
 /// One value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Variable {
-    Known(Known),
+    Known(NamedVariable),
     RequestHeader(HeaderName),
     RequestQuery(Box<str>),
     RequestCookie(Box<str>),
@@ -51,13 +51,13 @@ macro_rules! known {
     ($($name:literal $moment:ident $variant:ident,)+) => {
         /// A value with a fixed name.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub(super) enum Known {
+        pub(super) enum NamedVariable {
             $($variant,)+
         }
 
         /// Every fixed name, and from when on its value is known.
-        pub(super) const KNOWN: &[(&str, Moment, Known)] =
-            &[$(($name, Moment::$moment, Known::$variant),)+];
+        pub(super) const KNOWN: &[(&str, Moment, NamedVariable)] =
+            &[$(($name, Moment::$moment, NamedVariable::$variant),)+];
     };
 }
 
@@ -101,7 +101,7 @@ known! {
     "cause" End Cause,
 }
 
-type Written = Result<(), Unrenderable>;
+type RenderResult = Result<(), Unrenderable>;
 
 impl Variable {
     /// Whether authentication makes it known.
@@ -110,18 +110,18 @@ impl Variable {
             Self::Claim(_) => true,
             Self::Known(known) => matches!(
                 known,
-                Known::ConsumerId
-                    | Known::ConsumerUsername
-                    | Known::ConsumerCustomId
-                    | Known::ConsumerGroup
-                    | Known::IdentityName
+                NamedVariable::ConsumerId
+                    | NamedVariable::ConsumerUsername
+                    | NamedVariable::ConsumerCustomId
+                    | NamedVariable::ConsumerGroup
+                    | NamedVariable::IdentityName
             ),
             _ => false,
         }
     }
 
     /// Writes the value, or nothing where there is none.
-    pub(super) fn write(&self, facts: &Facts<'_>, sink: &mut Sink<'_>) -> Written {
+    pub(super) fn write(&self, facts: &Facts<'_>, sink: &mut Sink<'_>) -> RenderResult {
         let head = &facts.exchange.request;
         match self {
             Self::Known(known) => known.write(facts, sink),
@@ -146,8 +146,8 @@ impl Variable {
     }
 }
 
-impl Known {
-    fn write(self, facts: &Facts<'_>, sink: &mut Sink<'_>) -> Written {
+impl NamedVariable {
+    fn write(self, facts: &Facts<'_>, sink: &mut Sink<'_>) -> RenderResult {
         let exchange = facts.exchange;
         let head = &exchange.request;
         match self {
@@ -203,7 +203,7 @@ impl Known {
         }
     }
 
-    fn write_caller(self, caller: &Identity, sink: &mut Sink<'_>) -> Written {
+    fn write_caller(self, caller: &Identity, sink: &mut Sink<'_>) -> RenderResult {
         let consumer = caller.consumer.as_deref();
         match self {
             Self::ConsumerId => sink.some(consumer.map(|consumer| consumer.id.as_str().as_bytes())),
@@ -225,7 +225,7 @@ impl Known {
         }
     }
 
-    fn write_tls(self, tls: &ClientTls, facts: &Facts<'_>, sink: &mut Sink<'_>) -> Written {
+    fn write_tls(self, tls: &ClientTls, facts: &Facts<'_>, sink: &mut Sink<'_>) -> RenderResult {
         let names = || facts.exchange.client.certificate_names();
         match self {
             Self::TlsVersion => sink.text(tls.version),
@@ -241,7 +241,7 @@ impl Known {
         }
     }
 
-    fn write_end(self, facts: &Facts<'_>, sink: &mut Sink<'_>) -> Written {
+    fn write_end(self, facts: &Facts<'_>, sink: &mut Sink<'_>) -> RenderResult {
         let Some(record) = facts.record else { return Ok(()) };
         match self {
             Self::RequestBytes => sink.number(record.request_bytes),
@@ -268,7 +268,7 @@ fn claim<'i>(caller: &'i Identity, way: &[Box<str>]) -> Option<&'i serde_json::V
 }
 
 /// Texts, numbers and truth values as they are; the items of a list with commas between; nothing of a map.
-fn write_claim(value: &serde_json::Value, sink: &mut Sink<'_>) -> Written {
+fn write_claim(value: &serde_json::Value, sink: &mut Sink<'_>) -> RenderResult {
     use serde_json::Value;
     match value {
         Value::String(text) => sink.text(text),

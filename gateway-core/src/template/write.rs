@@ -2,19 +2,19 @@
 
 use std::fmt::{self, Write as _};
 
-use super::{Place, Unrenderable};
+use super::{TextContext, Unrenderable};
 
 /// The text being made.
 pub(super) struct Sink<'o> {
     out: &'o mut Vec<u8>,
-    place: Place,
+    place: TextContext,
     limit: usize,
     /// The length that may not be exceeded.
     end: usize,
 }
 
 impl<'o> Sink<'o> {
-    pub(super) fn new(out: &'o mut Vec<u8>, place: Place, limit: usize) -> Self {
+    pub(super) fn new(out: &'o mut Vec<u8>, place: TextContext, limit: usize) -> Self {
         let end = out.len().saturating_add(limit);
         Self { out, place, limit, end }
     }
@@ -26,8 +26,8 @@ impl<'o> Sink<'o> {
     /// Text of the template itself, which was looked at when it was parsed. In a query it is part of a value like any other.
     pub(super) fn literal(&mut self, text: &[u8]) -> Result<(), Unrenderable> {
         match self.place {
-            Place::Query => self.value(text, false),
-            Place::Text | Place::Log | Place::Path => self.raw(text),
+            TextContext::Query => self.value(text, false),
+            TextContext::Text | TextContext::Log | TextContext::Path => self.raw(text),
         }
     }
 
@@ -68,14 +68,14 @@ impl<'o> Sink<'o> {
     }
 
     fn value(&mut self, value: &[u8], is_encoded: bool) -> Result<(), Unrenderable> {
-        if self.place == Place::Text {
+        if self.place == TextContext::Text {
             // What a header may not have (RFC 9110 §5.5), and what would begin a new line of a log.
             if value.iter().any(|b| (*b < b' ' && *b != b'\t') || *b == 0x7f) {
                 return Err(Unrenderable::Control);
             }
             return self.raw(value);
         }
-        if self.place == Place::Log {
+        if self.place == TextContext::Log {
             return self.logged(value);
         }
         for &byte in value {
@@ -120,12 +120,12 @@ impl Sink<'_> {
 }
 
 /// Whether a byte may stand as it is (RFC 3986 §3.3, §3.4).
-fn stays(byte: u8, place: Place, is_encoded: bool) -> bool {
+fn stays(byte: u8, place: TextContext, is_encoded: bool) -> bool {
     match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' | b':' | b'@' => true,
         b'!' | b'$' | b'\'' | b'(' | b')' | b'*' | b',' | b';' => true,
         b'%' => is_encoded,
-        b'&' | b'=' | b'+' => place == Place::Path || is_encoded,
+        b'&' | b'=' | b'+' => place == TextContext::Path || is_encoded,
         b'?' => is_encoded,
         _ => false,
     }

@@ -13,7 +13,7 @@ use crate::http::reply::Cause;
 use crate::record::{ExchangeRecord, Recorder, SessionRecord};
 use crate::stream::between::Between;
 use crate::stream::pipeline::{self, Carrier, Opener};
-use crate::stream::relay::{Carried, End, RelayTimeouts, relay};
+use crate::stream::relay::{Carried, RelayOutcome, RelayTimeouts, relay};
 use crate::stream::session::Session;
 
 /// Bytes that a side of a pipe holds.
@@ -53,7 +53,7 @@ impl Trial {
         let (target, outbound) = duplex(PIPE);
         let ended = Arc::<Mutex<Option<Ended>>>::default();
         let (route, consumers) = (route.clone(), self.snapshot.consumers.clone());
-        let (session, record) = (Session::new(self.client.clone()), Kept(ended.clone()));
+        let (session, record) = (Session::new(self.client.clone()), KeptRecord(ended.clone()));
         let carrier = Pipes(Mutex::new(Some(outbound)));
         let serving = Box::pin(async move {
             let serving =
@@ -90,7 +90,7 @@ impl Carrier for Pipes {
         target: &mut DuplexStream,
         between: Option<&Between<'_>>,
         carried: &mut Carried,
-    ) -> End {
+    ) -> RelayOutcome {
         let timeouts = RelayTimeouts { idle: std::time::Duration::ZERO, lifetime: std::time::Duration::ZERO };
         match between {
             None => relay(client, target, timeouts, carried).await,
@@ -100,9 +100,9 @@ impl Carrier for Pipes {
 }
 
 /// Keeps the record of the only session.
-struct Kept(Arc<Mutex<Option<Ended>>>);
+struct KeptRecord(Arc<Mutex<Option<Ended>>>);
 
-impl Recorder for Kept {
+impl Recorder for KeptRecord {
     fn began(&self) {}
 
     fn panicked(&self) {}

@@ -3,13 +3,13 @@
 use serde_json::json;
 
 use super::sites::Scope;
-use super::tokens::Line;
+use super::tokens::CaddyLine;
 use super::{Caddy, matchers};
 use crate::cond::Cond;
 
 impl Caddy<'_> {
     /// A directive's matcher and its other arguments; `None` when the matcher can't be translated.
-    pub(super) fn matched(&self, line: &Line, scope: &Scope) -> (Option<Cond>, Vec<String>) {
+    pub(super) fn matched(&self, line: &CaddyLine, scope: &Scope) -> (Option<Cond>, Vec<String>) {
         let arguments = line.arguments();
         let Some(first) = arguments.first() else { return (Some(Cond::Always), Vec::new()) };
         let rest = || arguments.get(1..).unwrap_or_default().to_vec();
@@ -28,16 +28,16 @@ impl Caddy<'_> {
     }
 
     /// `@name …` or `@name { … }`: all lines have to hold, of several lines of one kind any.
-    fn matcher_set(&self, line: &Line) -> Option<Cond> {
+    fn matcher_set(&self, line: &CaddyLine) -> Option<Cond> {
         if line.block.is_none() || line.words.len() > 1 {
             let words = line.arguments().to_vec();
-            return self.matcher(&Line { words, at: line.at, block: line.block.clone() });
+            return self.matcher(&CaddyLine { words, at: line.at, block: line.block.clone() });
         }
         self.each_matcher(line.inner())
     }
 
     /// All of these, of those that ask for the same header any.
-    fn each_matcher(&self, lines: &[Line]) -> Option<Cond> {
+    fn each_matcher(&self, lines: &[CaddyLine]) -> Option<Cond> {
         let mut all: Vec<(String, Cond)> = Vec::new();
         let effective = lines.iter().enumerate().filter(|(n, line)| !is_replaced(line, &lines[n + 1..]));
         for (_, line) in effective {
@@ -55,7 +55,7 @@ impl Caddy<'_> {
         Some(Cond::all(all.into_iter().map(|(_, cond)| cond)))
     }
 
-    fn matcher(&self, line: &Line) -> Option<Cond> {
+    fn matcher(&self, line: &CaddyLine) -> Option<Cond> {
         let arguments = line.arguments();
         if line.block.is_some() && line.name() != "not" {
             return None;
@@ -94,7 +94,7 @@ impl Caddy<'_> {
             },
             "not" if line.block.is_some() => Some(self.each_matcher(line.inner())?.negate()),
             "not" => {
-                let inner = Line { words: arguments.to_vec(), at: line.at, block: None };
+                let inner = CaddyLine { words: arguments.to_vec(), at: line.at, block: None };
                 Some(self.matcher(&inner)?.negate())
             }
             _ => None,
@@ -103,14 +103,14 @@ impl Caddy<'_> {
 }
 
 /// The header that a line of a matcher asks for.
-fn field(line: &Line) -> String {
+fn field(line: &CaddyLine) -> String {
     line.word(1).trim_start_matches('!').to_ascii_lowercase()
 }
 
 /// Whether a line behind it takes the place of what a line asks of a header: that a header is missing and that it has a value
 /// can't be asked together.
-fn is_replaced(line: &Line, behind: &[Line]) -> bool {
-    let is_absence = |line: &Line| line.word(1).starts_with('!');
+fn is_replaced(line: &CaddyLine, behind: &[CaddyLine]) -> bool {
+    let is_absence = |line: &CaddyLine| line.word(1).starts_with('!');
     let mut same = behind.iter().filter(|other| other.name() == "header" && field(other) == field(line));
     line.name() == "header" && same.any(|other| is_absence(other) || is_absence(line))
 }

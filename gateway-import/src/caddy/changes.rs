@@ -4,14 +4,14 @@ use serde_json::{Value, json};
 
 use super::headers::{header_lines, header_rule};
 use super::sites::Scope;
-use super::tokens::Line;
+use super::tokens::CaddyLine;
 use super::{Caddy, matchers};
 use crate::changed::What;
 use crate::tree::Node;
 
 impl Caddy<'_> {
     /// Notes placeholders of what directives before changed: they stand for what the client sent.
-    pub(super) fn told(&mut self, line: &Line, scope: &Scope) {
+    pub(super) fn told(&mut self, line: &CaddyLine, scope: &Scope) {
         let texts = spelled(line);
         let is_changed = |text: &String| {
             let made = matchers::template(text);
@@ -29,13 +29,13 @@ impl Caddy<'_> {
 }
 
 /// All words of a line and of its block.
-fn spelled(line: &Line) -> Vec<String> {
+fn spelled(line: &CaddyLine) -> Vec<String> {
     let inner = line.inner().iter().filter(|_| !matches!(line.name(), "handle" | "handle_path" | "route"));
     line.words.iter().cloned().chain(inner.flat_map(spelled)).collect()
 }
 
 /// What `request_header` changes; nothing where it is another directive.
-pub(super) fn changed_headers(line: &Line, words: &[&str]) -> Vec<What> {
+pub(super) fn changed_headers(line: &CaddyLine, words: &[&str]) -> Vec<What> {
     if line.name() != "request_header" {
         return Vec::new();
     }

@@ -5,12 +5,12 @@ use serde_json::{Map, Value, json};
 use super::changes::{changed_by_tries, changed_headers, changed_target, prepended};
 use super::responses::{encode, fixed, header_rules};
 use super::sites::{Scope, strip};
-use super::tokens::Line;
+use super::tokens::CaddyLine;
 use super::{Caddy, matchers};
-use crate::changed::{Change, What};
+use crate::changed::{RequestChange, What};
 use crate::cond::Cond;
 use crate::draft::{Plug, To, set};
-use crate::steps::{Ending, Step};
+use crate::steps::{RouteEnd, RouteStep};
 use crate::text;
 
 const TODO: &str = "use a plugin (see `ferrum-edge plugins`), then remove `request_termination`";
@@ -18,11 +18,11 @@ const TODO: &str = "use a plugin (see `ferrum-edge plugins`), then remove `reque
 impl Caddy<'_> {
     pub(super) fn handler(
         &mut self,
-        line: &Line,
+        line: &CaddyLine,
         cond: Cond,
         words: &[&str],
         scope: &mut Scope,
-        steps: &mut Vec<Step>,
+        steps: &mut Vec<RouteStep>,
     ) {
         let at = line.at;
         let what = line.text();
@@ -39,62 +39,64 @@ impl Caddy<'_> {
             ),
             "encode" | "header" | "request_header" | "request_body" => {
                 let changed = changed_headers(line, words).into_iter();
-                scope.changes.extend(changed.map(|what| Change::new(cond.clone(), what)));
-                steps.extend(self.passing(line, words).map(|plug| Step::Pass(cond, plug)));
+                scope.changes.extend(changed.map(|what| RequestChange::new(cond.clone(), what)));
+                steps.extend(self.passing(line, words).map(|plug| RouteStep::Pass(cond, plug)));
             }
             "redir" => {
                 let ending = self.redir(line, words);
-                steps.push(Step::End(cond, ending));
+                steps.push(RouteStep::End(cond, ending));
             }
             "respond" | "error" => {
                 let ending = self.respond(line, words);
-                steps.push(Step::End(cond, ending));
+                steps.push(RouteStep::End(cond, ending));
             }
             "abort" => {
                 self.out.partial(at, what, "the connection is not cut off: it answers 403", "");
-                steps.push(Step::End(cond, Ending::answer(at, 403, "")));
+                steps.push(RouteStep::End(cond, RouteEnd::answer(at, 403, "")));
             }
             "rewrite" | "uri" => self.rewrites(line, cond, words, scope, steps),
             "try_files" => {
-                scope.changes.push(Change::new(cond, changed_by_tries(words)));
+                scope.changes.push(RequestChange::new(cond, changed_by_tries(words)));
                 scope.tries = Some(words.iter().map(|it| (*it).to_owned()).collect());
             }
             "basicauth" | "basic_auth" => self.passwords(line, cond, steps),
             "forward_auth" => self.forward_auth(line, cond, words, scope, steps),
             "reverse_proxy" => {
                 let ending = self.reverse_proxy(line, words, scope);
-                steps.push(Step::End(cond, ending));
+                steps.push(RouteStep::End(cond, ending));
             }
             "file_server" => {
                 let ending = self.file_server(line, words, scope);
-                steps.push(Step::End(cond, ending));
+                steps.push(RouteStep::End(cond, ending));
             }
-            "handle_errors" => steps.extend(self.errors(line, words).map(|plug| Step::Pass(cond, plug))),
+            "handle_errors" => steps.extend(self.errors(line, words).map(|plug| RouteStep::Pass(cond, plug))),
             "php_fastcgi" => {
                 let why = "the gateway speaks HTTP to servers; it answers 503";
                 self.out.lost(at, what, why, "put an HTTP server in front of PHP");
-                steps.push(Step::End(cond, Ending::new(at, To::Closed)));
+                steps.push(RouteStep::End(cond, RouteEnd::new(at, To::Closed)));
             }
             "metrics" | "acme_server" | "templates" | "map" | "vars" | "method" | "invoke" | "fs"
             | "intercept" => {
                 self.out.lost(at, what, "the gateway does not support this", "");
                 if let ("method", Some(to)) = (line.name(), words.first()) {
-                    scope.changes.push(Change::new(cond.clone(), What::Method(to.to_ascii_uppercase())));
+                    scope
+                        .changes
+                        .push(RequestChange::new(cond.clone(), What::Method(to.to_ascii_uppercase())));
                 }
                 if matches!(line.name(), "metrics" | "acme_server" | "invoke") {
-                    steps.push(Step::End(cond, Ending::new(at, To::Closed)));
+                    steps.push(RouteStep::End(cond, RouteEnd::new(at, To::Closed)));
                 }
             }
             _ => {
                 if self.out.guard(at, what, "this directive is not known, and may guard", TODO) {
-                    steps.push(Step::End(cond, Ending::new(at, To::Closed)));
+                    steps.push(RouteStep::End(cond, RouteEnd::new(at, To::Closed)));
                 }
             }
         }
     }
 
     /// What changes a request or a response that passes: the plugin for it.
-    fn passing(&mut self, line: &Line, words: &[&str]) -> Option<Plug> {
+    fn passing(&mut self, line: &CaddyLine, words: &[&str]) -> Option<Plug> {
         let (at, what) = (line.at, line.text());
         match line.name() {
             "encode" => {
@@ -126,7 +128,7 @@ impl Caddy<'_> {
     }
 
     /// `redir TO [CODE]`.
-    fn redir(&mut self, line: &Line, words: &[&str]) -> Ending {
+    fn redir(&mut self, line: &CaddyLine, words: &[&str]) -> RouteEnd {
         let status = match words.get(1).copied() {
             None | Some("temporary") => Some(302),
             Some("permanent") => Some(301),
@@ -140,7 +142,7 @@ impl Caddy<'_> {
         match (status.filter(|status| matches!(status, 301 | 302 | 303 | 307 | 308)), to.filter(good)) {
             (Some(status), Some(to)) => {
                 self.out.done(line.at, line.text());
-                Ending::new(
+                RouteEnd::new(
                     line.at,
                     To::Redirect(json!({ "status_code": status, "location": to, "query": "drop" })),
                 )
@@ -152,13 +154,13 @@ impl Caddy<'_> {
                     "this redirect can't be translated",
                     "use the plugin `redirect`",
                 );
-                Ending::new(line.at, To::Closed)
+                RouteEnd::new(line.at, To::Closed)
             }
         }
     }
 
     /// `respond [BODY] [STATUS]` and `error [MESSAGE] [STATUS]`.
-    fn respond(&mut self, line: &Line, words: &[&str]) -> Ending {
+    fn respond(&mut self, line: &CaddyLine, words: &[&str]) -> RouteEnd {
         let inner = |name: &str| {
             line.inner()
                 .iter()
@@ -185,18 +187,18 @@ impl Caddy<'_> {
         if (200..600).contains(&status) {
             fixed(line.at, status, body)
         } else {
-            Ending::new(line.at, To::Closed)
+            RouteEnd::new(line.at, To::Closed)
         }
     }
 
     /// `rewrite TO` and `uri OPERATION …`.
     fn rewrites(
         &mut self,
-        line: &Line,
+        line: &CaddyLine,
         cond: Cond,
         words: &[&str],
         scope: &mut Scope,
-        steps: &mut Vec<Step>,
+        steps: &mut Vec<RouteStep>,
     ) {
         let made = match (line.name(), words) {
             ("rewrite", [to]) => {
@@ -239,25 +241,25 @@ impl Caddy<'_> {
             Some(plug) => {
                 self.out.done(line.at, line.text());
                 let changes = changed_target(line.name(), words).into_iter();
-                scope.changes.extend(changes.map(|what| Change::new(cond.clone(), what)));
-                steps.push(Step::Pass(cond, plug));
+                scope.changes.extend(changes.map(|what| RequestChange::new(cond.clone(), what)));
+                steps.push(RouteStep::Pass(cond, plug));
             }
             None => {
-                scope.changes.push(Change::new(cond.clone(), What::AnyPath));
+                scope.changes.push(RequestChange::new(cond.clone(), What::AnyPath));
                 if self.out.guard(
                     line.at,
                     line.text(),
                     "this rewrite can't be translated",
                     "use the plugin `rewrite`",
                 ) {
-                    steps.push(Step::End(cond, Ending::new(line.at, To::Closed)));
+                    steps.push(RouteStep::End(cond, RouteEnd::new(line.at, To::Closed)));
                 }
             }
         }
     }
 
     /// `basic_auth [HASH [REALM]] { NAME HASH }`: consumers, and a group that may come in here.
-    fn passwords(&mut self, line: &Line, cond: Cond, steps: &mut Vec<Step>) {
+    fn passwords(&mut self, line: &CaddyLine, cond: Cond, steps: &mut Vec<RouteStep>) {
         self.accounts += 1;
         let group = format!("caddy-{}", self.accounts);
         let mut is_good = !line.inner().is_empty();
@@ -273,7 +275,7 @@ impl Caddy<'_> {
         if !is_good {
             let why = "its accounts can't be translated: hashes have to be bcrypt or argon2id, and one name has one password";
             if self.out.guard(line.at, line.text(), why, TODO) {
-                steps.push(Step::End(cond, Ending::new(line.at, To::Closed)));
+                steps.push(RouteStep::End(cond, RouteEnd::new(line.at, To::Closed)));
             }
             return;
         }
@@ -281,11 +283,11 @@ impl Caddy<'_> {
         let realm =
             line.arguments().iter().rev().find(|it| !it.starts_with(['/', '@', '*']) && *it != "bcrypt");
         let realm = realm.map_or("restricted", String::as_str);
-        steps.push(Step::Pass(
+        steps.push(RouteStep::Pass(
             cond.clone(),
             Plug::new("basic_auth", json!({ "realm": realm, "hide_credentials": false })),
         ));
-        steps.push(Step::Pass(cond, Plug::new("access_control", json!({ "allowed_groups": [group] }))));
+        steps.push(RouteStep::Pass(cond, Plug::new("access_control", json!({ "allowed_groups": [group] }))));
     }
 
     /// A consumer with a password; false when the name has another one already.
@@ -310,11 +312,11 @@ impl Caddy<'_> {
     /// `forward_auth TARGET { uri U; copy_headers … }`.
     fn forward_auth(
         &mut self,
-        line: &Line,
+        line: &CaddyLine,
         cond: Cond,
         words: &[&str],
         scope: &mut Scope,
-        steps: &mut Vec<Step>,
+        steps: &mut Vec<RouteStep>,
     ) {
         let mut uri = "/".to_owned();
         let mut headers: Vec<Value> = Vec::new();
@@ -348,26 +350,26 @@ impl Caddy<'_> {
                 }
                 // What the server says under these names is not known before.
                 let told = headers.iter().filter_map(Value::as_str);
-                let told =
-                    told.map(|name| Change::new(cond.clone(), What::AnyHeader(name.to_ascii_lowercase())));
+                let told = told
+                    .map(|name| RequestChange::new(cond.clone(), What::AnyHeader(name.to_ascii_lowercase())));
                 scope.changes.extend(told);
                 self.out.done(line.at, line.text());
-                steps.push(Step::Pass(cond, Plug::new("forward_auth", config)));
+                steps.push(RouteStep::Pass(cond, Plug::new("forward_auth", config)));
             }
             None => {
                 let why = "only one server, `uri` and `copy_headers` of plain names can be translated";
                 if self.out.guard(line.at, line.text(), why, "use the plugin `forward_auth`") {
-                    steps.push(Step::End(cond, Ending::new(line.at, To::Closed)));
+                    steps.push(RouteStep::End(cond, RouteEnd::new(line.at, To::Closed)));
                 }
             }
         }
     }
 
-    fn reverse_proxy(&mut self, line: &Line, words: &[&str], scope: &Scope) -> Ending {
+    fn reverse_proxy(&mut self, line: &CaddyLine, words: &[&str], scope: &Scope) -> RouteEnd {
         let why = "which path it passes on depends on files, by the `try_files` before it";
         let todo = "use `static_files` with `passthrough`";
         if scope.tries.is_some() && self.out.guard(line.at, line.text(), why, todo) {
-            return Ending::new(line.at, To::Closed);
+            return RouteEnd::new(line.at, To::Closed);
         }
         let mut proxy = super::proxy::Proxying::default();
         for word in words {
@@ -379,7 +381,7 @@ impl Caddy<'_> {
         self.proxied(line.at, &line.text(), proxy)
     }
 
-    fn file_server(&mut self, line: &Line, words: &[&str], scope: &Scope) -> Ending {
+    fn file_server(&mut self, line: &CaddyLine, words: &[&str], scope: &Scope) -> RouteEnd {
         let inner = |name: &str| line.inner().iter().find(|it| it.name() == name);
         let root =
             inner("root").and_then(|it| it.arguments().first().cloned()).or_else(|| scope.root.clone());
@@ -390,7 +392,7 @@ impl Caddy<'_> {
                 "its root is not known; it answers 503",
                 "use the plugin `static_files`",
             );
-            return Ending::new(line.at, To::Closed);
+            return RouteEnd::new(line.at, To::Closed);
         };
         if inner("hide").is_some()
             || inner("pass_thru").is_some()
@@ -399,7 +401,7 @@ impl Caddy<'_> {
         {
             let why = "`hide`, `pass_thru` and files by a rewritten path can't be translated; it answers 503";
             self.out.closed(line.at, line.text(), why, "use the plugin `static_files`");
-            return Ending::new(line.at, To::Closed);
+            return RouteEnd::new(line.at, To::Closed);
         }
         let mut config =
             Map::from_iter([("root".to_owned(), json!(root)), ("dotfiles".to_owned(), json!(true))]);
@@ -424,7 +426,7 @@ impl Caddy<'_> {
                     "its `try_files` can't be translated; it answers 503",
                     "",
                 );
-                return Ending::new(line.at, To::Closed);
+                return RouteEnd::new(line.at, To::Closed);
             }
             let mut plain = plain;
             if plain.last().is_some_and(|last| !last.contains("{path}"))
@@ -441,7 +443,7 @@ impl Caddy<'_> {
             set(&mut config, "try_files", plain);
         }
         self.out.done(line.at, line.text());
-        let mut ending = Ending::new(line.at, To::Files(Value::Object(config)));
+        let mut ending = RouteEnd::new(line.at, To::Files(Value::Object(config)));
         if !scope.stripped.is_empty() {
             // Files are looked for by what a prefix leaves.
             self.out.partial(line.at, line.text(), "the prefix has to be written in this case", "");

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::matchers;
-use super::tokens::Line;
+use super::tokens::CaddyLine;
 
 /// The changes of headers of a line or its block.
-pub(super) fn header_lines<'l>(line: &'l Line, words: &[&'l str]) -> Vec<Vec<&'l str>> {
+pub(super) fn header_lines<'l>(line: &'l CaddyLine, words: &[&'l str]) -> Vec<Vec<&'l str>> {
     let mut all: Vec<Vec<&str>> = Vec::new();
     if !words.is_empty() {
         all.push(words.to_vec());

@@ -5,16 +5,16 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 
 use super::changes::{changed_by_headers, changed_by_rewrite, prepended};
-use super::proxy::Found;
+use super::proxy::DynamicUpstream;
 use super::proxy::Proxying;
 use super::responses::fixed;
 use super::{Caddy, matchers, sets};
-use crate::changed::{Change, seen};
+use crate::changed::{RequestChange, seen};
 use crate::cond::Cond;
 use crate::draft::{Plug, To, set};
 use crate::error::Failure;
 use crate::ports::{Port, Ports};
-use crate::steps::{Ending, Item, Step, ends, place, walk};
+use crate::steps::{Item, RouteEnd, RouteStep, ends, place, walk};
 use crate::text;
 use crate::tree::Node;
 
@@ -84,26 +84,26 @@ impl Caddy<'_> {
         let steps = self.routes(server.each("routes"), 0, &mut Vec::new());
         let mut items = Vec::new();
         if let Some(plugins) = walk(&steps, &Cond::Always, Vec::new(), &mut items) {
-            items.push(Item { cond: Cond::Always, ending: Ending::answer(server.at, 200, ""), plugins });
+            items.push(Item { cond: Cond::Always, ending: RouteEnd::answer(server.at, 200, ""), plugins });
         }
         self.out.done(server.at, &what);
         place(self.out, called, &facets, items, 0);
     }
 
     /// Routes as steps; `changes` is what was changed about their requests before, and behind them.
-    fn routes(&mut self, routes: &[Node], depth: usize, changes: &mut Vec<Change>) -> Vec<Step> {
+    fn routes(&mut self, routes: &[Node], depth: usize, changes: &mut Vec<RequestChange>) -> Vec<RouteStep> {
         let mut steps = Vec::new();
         // Of the routes of one group, a request passes one.
-        let mut taken: HashMap<&str, (Cond, Vec<Change>)> = HashMap::new();
+        let mut taken: HashMap<&str, (Cond, Vec<RequestChange>)> = HashMap::new();
         for route in routes {
             let of_group = route.text_of("group").and_then(|group| taken.get(group)).map(|(_, made)| made);
-            let others: Vec<Change> =
+            let others: Vec<RequestChange> =
                 changes.iter().filter(|it| of_group.is_none_or(|made| !made.contains(it))).cloned().collect();
             let cond = self.matched_sets(route).and_then(|cond| seen(cond, &others));
             let Some(cond) = cond.filter(|_| depth < 16) else {
                 let why = "its matcher can't be translated; all that gets here is closed";
                 if self.out.guard(route.at, "route", why, "write it with `matches`") {
-                    steps.push(Step::End(Cond::Always, Ending::new(route.at, To::Closed)));
+                    steps.push(RouteStep::End(Cond::Always, RouteEnd::new(route.at, To::Closed)));
                     return steps;
                 }
                 continue;
@@ -124,15 +124,15 @@ impl Caddy<'_> {
             // Those who go on behind it are changed.
             if !is_end && !ends(&inner) {
                 let more = inner_changes.split_off(changes.len()).into_iter();
-                let more: Vec<Change> =
-                    more.map(|it| Change::new(own.clone().and(it.when), it.what)).collect();
+                let more: Vec<RequestChange> =
+                    more.map(|it| RequestChange::new(own.clone().and(it.when), it.what)).collect();
                 if let Some((_, made)) = &mut group {
                     made.extend(more.iter().cloned());
                 }
                 changes.extend(more);
             }
             let group = route.text_of("group").map(str::to_owned);
-            steps.push(Step::Inner { cond, steps: inner, group, ends: is_end });
+            steps.push(RouteStep::Inner { cond, steps: inner, group, ends: is_end });
         }
         steps
     }
@@ -149,42 +149,42 @@ impl Caddy<'_> {
     fn json_handler(
         &mut self,
         handler: &Node,
-        steps: &mut Vec<Step>,
+        steps: &mut Vec<RouteStep>,
         depth: usize,
-        changes: &mut Vec<Change>,
+        changes: &mut Vec<RequestChange>,
     ) {
         let name = handler.text_of("handler").unwrap_or_default().to_owned();
         let what = format!("handler {name}");
         match name.as_str() {
             "subroute" => {
                 let inner = self.routes(handler.each("routes"), depth + 1, changes);
-                steps.push(Step::Inner { cond: Cond::Always, steps: inner, group: None, ends: false });
+                steps.push(RouteStep::Inner { cond: Cond::Always, steps: inner, group: None, ends: false });
                 // A way within that does not end goes on behind it.
-                if let Some(Step::Inner { steps: inner, .. }) = steps.pop() {
+                if let Some(RouteStep::Inner { steps: inner, .. }) = steps.pop() {
                     steps.extend(inner);
                 }
                 self.out.done(handler.at, what);
             }
             "static_response" => {
                 let ending = self.static_response(handler, &what);
-                steps.push(Step::End(Cond::Always, ending));
+                steps.push(RouteStep::End(Cond::Always, ending));
             }
             "reverse_proxy" => {
                 let ending = self.json_proxy(handler, &what);
-                steps.push(Step::End(Cond::Always, ending));
+                steps.push(RouteStep::End(Cond::Always, ending));
             }
             "encode" | "headers" => {
                 let changed = handler.get("request").map_or_else(Vec::new, changed_by_headers);
-                changes.extend(changed.into_iter().map(|it| Change::new(Cond::Always, it)));
+                changes.extend(changed.into_iter().map(|it| RequestChange::new(Cond::Always, it)));
                 self.json_plugin(handler, &name, &what, steps);
             }
             "rewrite" => {
                 let changed = changed_by_rewrite(handler).into_iter();
-                changes.extend(changed.map(|it| Change::new(Cond::Always, it)));
+                changes.extend(changed.map(|it| RequestChange::new(Cond::Always, it)));
                 match rewritten(handler) {
                     Some(config) => {
                         self.out.done(handler.at, what);
-                        steps.push(Step::Pass(Cond::Always, Plug::new("rewrite", config)));
+                        steps.push(RouteStep::Pass(Cond::Always, Plug::new("rewrite", config)));
                     }
                     None => self.closed(handler, &what, "this rewrite can't be translated", steps),
                 }
@@ -192,7 +192,7 @@ impl Caddy<'_> {
             "authentication" => self.authentication(handler, &what, steps),
             "request_body" => match handler.get("max_size").and_then(Node::uint).filter(|it| *it > 0) {
                 Some(bytes) => {
-                    steps.push(Step::Pass(
+                    steps.push(RouteStep::Pass(
                         Cond::Always,
                         Plug::new("request_size_limiting", json!({ "max_bytes": bytes })),
                     ));
@@ -205,7 +205,7 @@ impl Caddy<'_> {
             }
             "file_server" => {
                 let to = self.json_files(handler, &what);
-                steps.push(Step::End(Cond::Always, Ending::new(handler.at, to)));
+                steps.push(RouteStep::End(Cond::Always, RouteEnd::new(handler.at, to)));
             }
             "error" => {
                 let status = handler
@@ -214,15 +214,15 @@ impl Caddy<'_> {
                     .and_then(|it| it.parse().ok())
                     .unwrap_or(500);
                 self.out.done(handler.at, what);
-                steps.push(Step::End(Cond::Always, Ending::answer(handler.at, status, "")));
+                steps.push(RouteStep::End(Cond::Always, RouteEnd::answer(handler.at, status, "")));
             }
             _ => self.closed(handler, &what, "this handler is not known, and may guard", steps),
         }
     }
 
     /// `encode` and `headers`.
-    fn json_plugin(&mut self, handler: &Node, name: &str, what: &str, steps: &mut Vec<Step>) {
-        let mut pass = |plug: Plug| steps.push(Step::Pass(Cond::Always, plug));
+    fn json_plugin(&mut self, handler: &Node, name: &str, what: &str, steps: &mut Vec<RouteStep>) {
+        let mut pass = |plug: Plug| steps.push(RouteStep::Pass(Cond::Always, plug));
         if name == "encode" {
             let encodings = handler.get("encodings").map_or(&[][..], Node::entries);
             let names: Vec<&str> = encodings.iter().map(|(name, _)| name.as_str()).collect();
@@ -259,13 +259,13 @@ impl Caddy<'_> {
         }
     }
 
-    fn closed(&mut self, handler: &Node, what: &str, why: &str, steps: &mut Vec<Step>) {
+    fn closed(&mut self, handler: &Node, what: &str, why: &str, steps: &mut Vec<RouteStep>) {
         if self.out.guard(handler.at, what, why, "") {
-            steps.push(Step::End(Cond::Always, Ending::new(handler.at, To::Closed)));
+            steps.push(RouteStep::End(Cond::Always, RouteEnd::new(handler.at, To::Closed)));
         }
     }
 
-    fn static_response(&mut self, handler: &Node, what: &str) -> Ending {
+    fn static_response(&mut self, handler: &Node, what: &str) -> RouteEnd {
         let status: u16 =
             handler.get("status_code").and_then(Node::plain).and_then(|it| it.parse().ok()).unwrap_or(200);
         let location =
@@ -277,7 +277,7 @@ impl Caddy<'_> {
             return match to.filter(|_| matches!(status, 301 | 302 | 303 | 307 | 308)) {
                 Some(to) => {
                     self.out.done(handler.at, what);
-                    Ending::new(
+                    RouteEnd::new(
                         handler.at,
                         To::Redirect(json!({ "status_code": status, "location": to, "query": "drop" })),
                     )
@@ -289,7 +289,7 @@ impl Caddy<'_> {
                         "this redirect can't be translated",
                         "use the plugin `redirect`",
                     );
-                    Ending::new(handler.at, To::Closed)
+                    RouteEnd::new(handler.at, To::Closed)
                 }
             };
         }
@@ -302,11 +302,11 @@ impl Caddy<'_> {
         if (200..600).contains(&status) {
             fixed(handler.at, status, handler.text_of("body").unwrap_or_default())
         } else {
-            Ending::new(handler.at, To::Closed)
+            RouteEnd::new(handler.at, To::Closed)
         }
     }
 
-    fn authentication(&mut self, handler: &Node, what: &str, steps: &mut Vec<Step>) {
+    fn authentication(&mut self, handler: &Node, what: &str, steps: &mut Vec<RouteStep>) {
         self.accounts += 1;
         let group = format!("caddy-{}", self.accounts);
         let basic = handler.path(&["providers", "http_basic"]);
@@ -329,14 +329,14 @@ impl Caddy<'_> {
         }
         self.out.done(handler.at, what);
         let config = json!({ "realm": "restricted", "hide_credentials": false });
-        steps.push(Step::Pass(Cond::Always, Plug::new("basic_auth", config)));
-        steps.push(Step::Pass(
+        steps.push(RouteStep::Pass(Cond::Always, Plug::new("basic_auth", config)));
+        steps.push(RouteStep::Pass(
             Cond::Always,
             Plug::new("access_control", json!({ "allowed_groups": [group] })),
         ));
     }
 
-    fn json_proxy(&mut self, handler: &Node, what: &str) -> Ending {
+    fn json_proxy(&mut self, handler: &Node, what: &str) -> RouteEnd {
         let mut proxy = Proxying::default();
         for upstream in handler.each("upstreams") {
             proxy.to.extend(upstream.text_of("dial").map(str::to_owned));
@@ -388,7 +388,7 @@ impl Caddy<'_> {
         }
         if let Some(dynamic) = handler.get("dynamic_upstreams") {
             let one = |key: &str| dynamic.get(key).and_then(Node::plain).unwrap_or_default();
-            let found = Found {
+            let found = DynamicUpstream {
                 service: one("service"),
                 proto: one("proto"),
                 name: one("name"),

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::tokens::Line;
+use super::tokens::CaddyLine;
 
 /// What Caddy sorts directives by.
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +27,7 @@ impl Rank {
 
 /// Sorts as Caddy does: neighbours change places until none is before the other. The order does not hold among three, so
 /// that the way of sorting counts.
-pub(super) fn sort(lines: &mut [(Rank, &Line)]) {
+pub(super) fn sort(lines: &mut [(Rank, &CaddyLine)]) {
     for n in 1..lines.len() {
         let mut at = n;
         while at > 0 && lines[at].0.is_before(lines[at - 1].0) {
@@ -51,13 +51,17 @@ pub(super) struct Neighbours {
 }
 
 impl Neighbours {
-    pub(super) fn new(lines: &[&Line]) -> Self {
-        let several = |is: &dyn Fn(&Line) -> bool| lines.iter().filter(|line| is(line)).count() > 1;
+    pub(super) fn new(lines: &[&CaddyLine]) -> Self {
+        let several = |is: &dyn Fn(&CaddyLine) -> bool| lines.iter().filter(|line| is(line)).count() > 1;
         Self { has_handles: several(&is_block), has_roots: several(&|line| line.name() == "root") }
     }
 
     /// What a line is compared by; nothing where Caddy makes other routes of it.
-    pub(super) fn neighbour(&self, line: &Line, named: &HashMap<String, Line>) -> Option<Neighbour> {
+    pub(super) fn neighbour(
+        &self,
+        line: &CaddyLine,
+        named: &HashMap<String, CaddyLine>,
+    ) -> Option<Neighbour> {
         let group = match line.name() {
             "try_files" | "php_fastcgi" | "acme_server" => return None,
             "rewrite" => "rewrite",
@@ -76,7 +80,7 @@ impl Neighbours {
 }
 
 /// What a named matcher asks, however it is written.
-fn asked(set: &Line) -> Vec<String> {
+fn asked(set: &CaddyLine) -> Vec<String> {
     if set.words.len() > 1 {
         return vec![spelled(set.arguments(), set.inner())];
     }
@@ -85,7 +89,7 @@ fn asked(set: &Line) -> Vec<String> {
     lines
 }
 
-fn spelled(words: &[String], inner: &[Line]) -> String {
+fn spelled(words: &[String], inner: &[CaddyLine]) -> String {
     let mut made = words.join(" ");
     for line in inner {
         made.push('\n');
@@ -95,7 +99,7 @@ fn spelled(words: &[String], inner: &[Line]) -> String {
 }
 
 /// Whether it is a `handle`, or a `handle_path`, which Caddy treats alike.
-pub(super) fn is_block(line: &Line) -> bool {
+pub(super) fn is_block(line: &CaddyLine) -> bool {
     matches!(line.name(), "handle" | "handle_path")
 }
 

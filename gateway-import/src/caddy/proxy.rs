@@ -3,11 +3,11 @@
 use serde_json::{Map, Value, json};
 
 use super::headers::header_rule;
-use super::tokens::Line;
+use super::tokens::CaddyLine;
 use super::{Caddy, matchers};
 use crate::draft::{Plug, To, is_service, set, target};
 use crate::report::At;
-use crate::steps::Ending;
+use crate::steps::RouteEnd;
 use crate::text;
 
 /// What a `reverse_proxy` says.
@@ -29,7 +29,7 @@ pub(super) struct Proxying {
 
 /// What is looked up to find targets.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct DynamicUpstream {
     pub(super) service: String,
     pub(super) proto: String,
     pub(super) name: String,
@@ -37,7 +37,7 @@ pub(super) struct Found {
     pub(super) resolvers: Vec<String>,
 }
 
-impl Found {
+impl DynamicUpstream {
     /// The target that stands for all of them, as `to` names targets.
     fn target(&self, source: &str) -> Option<String> {
         let Self { service, proto, name, port, .. } = self;
@@ -54,7 +54,7 @@ impl Found {
 }
 
 impl Caddy<'_> {
-    pub(super) fn proxy_line(&mut self, whole: &Line, line: &Line, proxy: &mut Proxying) {
+    pub(super) fn proxy_line(&mut self, whole: &CaddyLine, line: &CaddyLine, proxy: &mut Proxying) {
         let what = format!("{}: {}", whole.text(), line.text());
         let first = line.arguments().first().map(String::as_str);
         match line.name() {
@@ -96,8 +96,8 @@ impl Caddy<'_> {
     }
 
     /// `dynamic srv …` and `dynamic a …`: targets that are found by DNS.
-    fn dynamic_line(&mut self, what: &str, line: &Line, proxy: &mut Proxying) {
-        let mut found = Found::default();
+    fn dynamic_line(&mut self, what: &str, line: &CaddyLine, proxy: &mut Proxying) {
+        let mut found = DynamicUpstream::default();
         let words = line.arguments();
         let source = words.first().map_or("", String::as_str);
         match (source, words.get(1..).unwrap_or_default()) {
@@ -125,7 +125,14 @@ impl Caddy<'_> {
     }
 
     /// Targets that are found by DNS.
-    pub(super) fn found(&mut self, at: At, what: &str, source: &str, found: &Found, proxy: &mut Proxying) {
+    pub(super) fn found(
+        &mut self,
+        at: At,
+        what: &str,
+        source: &str,
+        found: &DynamicUpstream,
+        proxy: &mut Proxying,
+    ) {
         if source == "srv" && !found.resolvers.is_empty() {
             self.out.name_servers(found.resolvers.iter().map(String::as_str));
             self.out.partial(at, what, "the gateway looks up all names there", "see gateway.dns_servers");
@@ -147,7 +154,7 @@ impl Caddy<'_> {
     }
 
     /// `header_up Host …`.
-    fn host_up(&mut self, what: &str, line: &Line, proxy: &mut Proxying) {
+    fn host_up(&mut self, what: &str, line: &CaddyLine, proxy: &mut Proxying) {
         match line.arguments().get(1).map(String::as_str) {
             Some("{host}" | "{hostport}" | "{http.request.host}" | "{http.request.hostport}") => {}
             Some("{upstream_hostport}" | "{http.reverse_proxy.upstream.hostport}") => {
@@ -161,7 +168,7 @@ impl Caddy<'_> {
         }
     }
 
-    fn header_line(&mut self, what: &str, line: &Line, proxy: &mut Proxying) {
+    fn header_line(&mut self, what: &str, line: &CaddyLine, proxy: &mut Proxying) {
         let is_up = line.name() == "header_up";
         let words: Vec<&str> = line.arguments().iter().map(String::as_str).collect();
         let own = words.first().is_some_and(|name| {
@@ -185,7 +192,7 @@ impl Caddy<'_> {
     }
 
     /// Active and passive health checks.
-    fn health_line(&mut self, what: &str, line: &Line, proxy: &mut Proxying) {
+    fn health_line(&mut self, what: &str, line: &CaddyLine, proxy: &mut Proxying) {
         let first = line.arguments().first().map(String::as_str);
         let millis = first.and_then(|time| text::millis(time, 1_000));
         match line.name() {
@@ -209,7 +216,7 @@ impl Caddy<'_> {
         }
     }
 
-    fn transport(&mut self, whole: &Line, line: &Line, proxy: &mut Proxying) {
+    fn transport(&mut self, whole: &CaddyLine, line: &CaddyLine, proxy: &mut Proxying) {
         if line.arguments().first().map(String::as_str) != Some("http") {
             self.out.lost(
                 line.at,
@@ -278,13 +285,13 @@ impl Caddy<'_> {
     }
 
     /// The end of a way that passes to targets.
-    pub(super) fn proxied(&mut self, at: At, what: &str, proxy: Proxying) -> Ending {
+    pub(super) fn proxied(&mut self, at: At, what: &str, proxy: Proxying) -> RouteEnd {
         let targets: Option<Vec<_>> = proxy.to.iter().map(|target| dialed(target)).collect();
         let Some(targets) = targets.filter(|targets| !targets.is_empty() && !proxy.is_closed) else {
             if !proxy.is_closed {
                 self.out.lost(at, what, "its targets are not known beforehand; it answers 503", "name them");
             }
-            return Ending::new(at, To::Closed);
+            return RouteEnd::new(at, To::Closed);
         };
         let is_tls = proxy.is_tls || targets.iter().any(|it| it.2);
         let is_h2 = proxy.is_h2 || targets.iter().any(|it| it.3);
@@ -346,7 +353,7 @@ impl Caddy<'_> {
             }
         };
         self.out.done(at, what);
-        Ending { to, settings, plugins }
+        RouteEnd { to, settings, plugins }
     }
 
     fn balancing(&mut self, at: At, what: &str, policy: &[String], made: &mut Map<String, Value>) {

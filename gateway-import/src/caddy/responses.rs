@@ -3,15 +3,15 @@
 use serde_json::{Value, json};
 
 use super::headers::{header_lines, header_rule};
-use super::tokens::Line;
+use super::tokens::CaddyLine;
 use super::{Caddy, matchers};
 use crate::draft::{Plug, To};
 use crate::report::At;
-use crate::steps::Ending;
+use crate::steps::RouteEnd;
 
 impl Caddy<'_> {
     /// `handle_errors [STATUS…] { respond BODY }`: a page for errors. Anything else in it guards nothing, and is left out.
-    pub(super) fn errors(&mut self, line: &Line, words: &[&str]) -> Option<Plug> {
+    pub(super) fn errors(&mut self, line: &CaddyLine, words: &[&str]) -> Option<Plug> {
         let body = match line.inner() {
             [one] if one.name() == "respond" && one.block.is_none() => match one.arguments() {
                 [body] if !body.starts_with(['/', '@', '*']) && body.parse::<u16>().is_err() => page(body),
@@ -61,7 +61,7 @@ pub(super) fn encode(words: &[&str]) -> Plug {
 }
 
 /// `header [+-?]NAME [VALUE]`, in one line or a block, as rules; says how many have no counterpart.
-pub(super) fn header_rules(line: &Line, words: &[&str], is_request: bool) -> (Vec<Value>, usize) {
+pub(super) fn header_rules(line: &CaddyLine, words: &[&str], is_request: bool) -> (Vec<Value>, usize) {
     let all = header_lines(line, words);
     let (mut rules, mut bad) = (Vec::new(), 0);
     for words in all {
@@ -75,12 +75,12 @@ pub(super) fn header_rules(line: &Line, words: &[&str], is_request: bool) -> (Ve
 }
 
 /// An answer with a body, whose media type Caddy takes from what it looks like.
-pub(super) fn fixed(at: At, status: u16, body: &str) -> Ending {
+pub(super) fn fixed(at: At, status: u16, body: &str) -> RouteEnd {
     let text = body.trim();
     let wrapped =
         text.starts_with('{') && text.ends_with('}') || text.starts_with('[') && text.ends_with(']');
     if wrapped && serde_json::from_str::<Value>(text).is_ok() {
-        return Ending::new(at, To::Answer(status, "application/json".to_owned(), body.to_owned()));
+        return RouteEnd::new(at, To::Answer(status, "application/json".to_owned(), body.to_owned()));
     }
-    Ending::answer(at, status, body)
+    RouteEnd::answer(at, status, body)
 }

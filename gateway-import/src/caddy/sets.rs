@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::matchers;
 use crate::cond::Cond;
-use crate::tree::{Kind, Node};
+use crate::tree::{Node, NodeValue};
 
 /// All parts of a matcher set; `None` when one of them is not known here.
 pub(super) fn matcher_set(set: &Node) -> Option<Cond> {
@@ -18,7 +18,7 @@ pub(super) fn matcher_set(set: &Node) -> Option<Cond> {
             "method" => Cond::methods(&list.iter().map(String::as_str).collect::<Vec<_>>()),
             "header" => {
                 let fields = value.entries().iter().map(|(name, values)| {
-                    let is_absent = values.value == Kind::Null;
+                    let is_absent = values.value == NodeValue::Null;
                     let values: Vec<String> = values.items().iter().filter_map(Node::plain).collect();
                     matchers::header(&if is_absent { format!("!{name}") } else { name.clone() }, &values)
                 });

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::order::{Neighbour, Neighbours, Rank, is_block, is_harmless, sort};
-use super::tokens::Line;
+use super::tokens::CaddyLine;
 use super::{Caddy, matchers};
-use crate::changed::{Change, What, seen};
+use crate::changed::{RequestChange, What, seen};
 use crate::cond::Cond;
 use crate::draft::{Plug, To, with_facet};
 use crate::ports::{Port, Ports};
-use crate::steps::{Ending, Step, ends, place, walk};
+use crate::steps::{RouteEnd, RouteStep, ends, place, walk};
 use crate::text;
 
 /// Directives in the order in which they run, wherever they are written.
@@ -68,7 +68,7 @@ pub(super) struct Address {
 
 /// A site with its addresses.
 pub(super) struct Site {
-    pub(super) line: Line,
+    pub(super) line: CaddyLine,
     pub(super) addresses: Vec<Address>,
 }
 
@@ -92,18 +92,18 @@ impl Site {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Scope {
     /// Matchers by name, as they are written: what they ask is asked of the request as it is where they are used.
-    pub(super) named: HashMap<String, Line>,
+    pub(super) named: HashMap<String, CaddyLine>,
     /// The prefix that `handle_path` took away.
     pub(super) stripped: String,
     /// What directives before changed about the request.
-    pub(super) changes: Vec<Change>,
+    pub(super) changes: Vec<RequestChange>,
     pub(super) root: Option<String>,
     pub(super) tries: Option<Vec<String>>,
 }
 
 /// A `handle`, `handle_path` or `route`.
 struct Block<'a> {
-    line: &'a Line,
+    line: &'a CaddyLine,
     /// Whether it runs for the same requests as the one before it.
     joins: bool,
     cond: Cond,
@@ -197,7 +197,7 @@ impl Caddy<'_> {
             let steps = self.directives(site.line.inner(), &mut scope);
             let mut items = Vec::new();
             if let Some(plugins) = walk(&steps, &Cond::Always, Vec::new(), &mut items) {
-                let ending = Ending::answer(site.line.at, 200, "");
+                let ending = RouteEnd::answer(site.line.at, 200, "");
                 items.push(crate::steps::Item { cond: Cond::Always, ending, plugins });
             }
             self.out.done(site.line.at, site.line.text());
@@ -244,7 +244,7 @@ impl Caddy<'_> {
     }
 
     /// Directives as steps, in the order in which Caddy runs them.
-    pub(super) fn directives(&mut self, lines: &[Line], scope: &mut Scope) -> Vec<Step> {
+    pub(super) fn directives(&mut self, lines: &[CaddyLine], scope: &mut Scope) -> Vec<RouteStep> {
         for line in lines.iter().filter(|line| line.name().starts_with('@')) {
             scope.named.insert(line.name().to_owned(), line.clone());
         }
@@ -255,7 +255,7 @@ impl Caddy<'_> {
             let inner = set.inner().iter().find(|line| is_set && line.name() == "path");
             own.or_else(|| inner.map(|line| line.word(1).to_owned()))
         };
-        let rank = |line: &Line| {
+        let rank = |line: &CaddyLine| {
             // `handle_path` is a `handle`.
             let name = if line.name() == "handle_path" { "handle" } else { line.name() };
             let position = self.order.iter().position(|known| known == name).unwrap_or(self.order.len());
@@ -266,19 +266,24 @@ impl Caddy<'_> {
                 |path: String| path.trim_end_matches('*').len() * 2 + usize::from(!path.ends_with('*'));
             Rank { position, has_matcher: matcher.is_some(), length: path.map_or(0, length) }
         };
-        let mut ranked: Vec<(Rank, &Line)> = lines
+        let mut ranked: Vec<(Rank, &CaddyLine)> = lines
             .iter()
             .filter(|line| !line.name().starts_with('@'))
             .map(|line| (rank(line), line))
             .collect();
         sort(&mut ranked);
-        let lines: Vec<&Line> = ranked.into_iter().map(|(_, line)| line).collect();
+        let lines: Vec<&CaddyLine> = ranked.into_iter().map(|(_, line)| line).collect();
         self.in_order(&lines, scope, true)
     }
 
     /// Directives as steps, as they are written. Where Caddy sorts them, only the first `rewrite` that fits is used, and
     /// neighbours with the same matcher are one route: it is asked once, before the first of them.
-    pub(super) fn in_order(&mut self, lines: &[&Line], scope: &mut Scope, is_sorted: bool) -> Vec<Step> {
+    pub(super) fn in_order(
+        &mut self,
+        lines: &[&CaddyLine],
+        scope: &mut Scope,
+        is_sorted: bool,
+    ) -> Vec<RouteStep> {
         let mut steps = Vec::new();
         self.groups += 1;
         let group = is_sorted.then(|| self.groups.to_string());
@@ -316,7 +321,7 @@ impl Caddy<'_> {
                 let todo = "write its matcher with `matches`, then remove `request_termination`";
                 let why = "its matcher can't be translated; all that gets here is closed";
                 if self.out.guard(line.at, line.text(), why, todo) {
-                    steps.push(Step::End(Cond::Always, Ending::new(line.at, To::Closed)));
+                    steps.push(RouteStep::End(Cond::Always, RouteEnd::new(line.at, To::Closed)));
                     return steps;
                 }
                 continue;
@@ -333,11 +338,11 @@ impl Caddy<'_> {
 
     fn directive(
         &mut self,
-        line: &Line,
+        line: &CaddyLine,
         cond: Cond,
         arguments: &[String],
         scope: &mut Scope,
-        steps: &mut Vec<Step>,
+        steps: &mut Vec<RouteStep>,
     ) {
         let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
         match line.name() {
@@ -351,23 +356,23 @@ impl Caddy<'_> {
     }
 
     /// `handle`, `handle_path` and `route`. One that joins the one before it runs for the same requests, after it.
-    fn block(&mut self, block: Block<'_>, scope: &mut Scope, taken: &mut Cond, steps: &mut Vec<Step>) {
+    fn block(&mut self, block: Block<'_>, scope: &mut Scope, taken: &mut Cond, steps: &mut Vec<RouteStep>) {
         let Block { line, joins, cond, group } = block;
         let mut inner_scope = scope.clone();
         let mut inner = Vec::new();
         if line.name() == "handle_path" {
             let prefix = line.arguments().first().map_or("", |it| it.trim_end_matches('*'));
             let prefix = prefix.trim_end_matches('/').to_owned();
-            inner.push(Step::Pass(Cond::Always, strip(&prefix)));
+            inner.push(RouteStep::Pass(Cond::Always, strip(&prefix)));
             inner_scope.stripped = format!("{}{prefix}", scope.stripped);
             let what = What::Strip { prefix, sure: true };
-            inner_scope.changes.push(Change::new(Cond::Always, what));
+            inner_scope.changes.push(RequestChange::new(Cond::Always, what));
         }
         if line.name() == "route" {
             for named in line.inner().iter().filter(|line| line.name().starts_with('@')) {
                 inner_scope.named.insert(named.name().to_owned(), named.clone());
             }
-            let lines: Vec<&Line> =
+            let lines: Vec<&CaddyLine> =
                 line.inner().iter().filter(|line| !line.name().starts_with('@')).collect();
             inner.extend(self.in_order(&lines, &mut inner_scope, false));
         } else {
@@ -382,20 +387,20 @@ impl Caddy<'_> {
         // Those who go on behind it are changed.
         if !ends(&inner) {
             for change in inner_scope.changes.drain(scope.changes.len()..).collect::<Vec<_>>() {
-                scope.changes.push(Change::new(own.clone().and(change.when), change.what));
+                scope.changes.push(RequestChange::new(own.clone().and(change.when), change.what));
             }
         }
         self.out.done(line.at, line.text());
-        if let (true, Some(Step::Inner { steps: before, .. })) = (joins, steps.last_mut()) {
-            before.push(Step::Inner { cond: Cond::Always, steps: inner, group: None, ends: false });
+        if let (true, Some(RouteStep::Inner { steps: before, .. })) = (joins, steps.last_mut()) {
+            before.push(RouteStep::Inner { cond: Cond::Always, steps: inner, group: None, ends: false });
             return;
         }
         let group = group.filter(|_| !is_route).map(str::to_owned);
-        steps.push(Step::Inner { cond, steps: inner, group, ends: false });
+        steps.push(RouteStep::Inner { cond, steps: inner, group, ends: false });
     }
 
     /// `tls CERT KEY`; everything else is Caddy's own way to certificates.
-    fn tls(&mut self, line: &Line) {
+    fn tls(&mut self, line: &CaddyLine) {
         match line.arguments() {
             [certificate, key] => {
                 self.certificates.push(json!({ "cert_path": certificate, "key_path": key }));

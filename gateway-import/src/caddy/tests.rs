@@ -1,6 +1,6 @@
 //! Texts that no server would take.
 
-use crate::{Failure, Format, Import, NoFiles, Options, Outcome};
+use crate::{Conversion, Failure, Format, Import, NoFiles, Options};
 
 fn import(format: Format, text: &str) -> Result<Import, Failure> {
     crate::import(format, &[("Caddyfile".to_owned(), text.to_owned())], &NoFiles, Options::default())
@@ -44,7 +44,7 @@ fn what_can_not_be_read_closes_the_site() {
         import(Format::Caddyfile, "http://a.test {\n import gone.caddy\n reverse_proxy 10.0.0.1:1\n}\n")
             .expect("an import");
     assert_eq!(made.proxies[0]["backend_port"], 9);
-    assert_eq!(made.report.count(Outcome::Closed), 1);
+    assert_eq!(made.report.count(Conversion::Closed), 1);
 }
 
 #[test]
@@ -74,8 +74,8 @@ fn pages_for_errors_close_nothing() {
     for errors in ["rewrite * /{err.status_code}.html\nfile_server", "respond @a \"x\"", "respond \"x\" 404"]
     {
         let made = import(Format::Caddyfile, &site(errors)).expect("an import");
-        assert_eq!(made.report.count(Outcome::Closed), 0, "{errors}");
-        assert_eq!(made.report.count(Outcome::Lost), 1, "{errors}");
+        assert_eq!(made.report.count(Conversion::Closed), 0, "{errors}");
+        assert_eq!(made.report.count(Conversion::Lost), 1, "{errors}");
         assert!(
             made.proxies.iter().any(|proxy| proxy.get("upstream_id").is_some() || proxy["backend_port"] == 1)
         );
@@ -86,7 +86,7 @@ fn pages_for_errors_close_nothing() {
 fn paths_that_depend_on_files_are_not_passed_on() {
     let site = "http://a.test {\n root * /www\n try_files {path} /x\n reverse_proxy 10.0.0.1:1\n}\n";
     let made = import(Format::Caddyfile, site).expect("an import");
-    assert_eq!(made.report.count(Outcome::Closed), 1);
+    assert_eq!(made.report.count(Conversion::Closed), 1);
     assert_eq!(made.proxies[0]["backend_port"], 9);
 }
 
@@ -97,5 +97,5 @@ fn fields_of_the_connection_are_left_out() {
     let made = import(Format::Caddyfile, site).expect("an import");
     assert_eq!(made.plugin_configs, Vec::<serde_json::Value>::new());
     assert_eq!(made.report.losses().count(), 0, "the gateway writes them itself");
-    assert_eq!(made.report.count(Outcome::Needless), 4);
+    assert_eq!(made.report.count(Conversion::Needless), 4);
 }

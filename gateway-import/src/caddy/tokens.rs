@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::MAX_INCLUDES;
 use crate::draft::Import;
 use crate::error::Failure;
-use crate::files::Reader;
+use crate::files::IncludeReader;
 use crate::report::At;
 
 /// Blocks within blocks.
@@ -16,13 +16,13 @@ const MAX_LINES: usize = 200_000;
 
 /// A line, with the block that it opens.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct CaddyLine {
     pub(super) at: At,
     pub(super) words: Vec<String>,
     pub(super) block: Option<Vec<Self>>,
 }
 
-impl Line {
+impl CaddyLine {
     pub(super) fn name(&self) -> &str {
         self.words.first().map_or("", String::as_str)
     }
@@ -53,8 +53,8 @@ enum Token {
     NewLine,
 }
 
-/// Reads a text; its imports are followed by [`expand`].
-pub(super) fn parse(name: &str, file: u16, text: &str) -> Result<Vec<Line>, Failure> {
+/// Reads a text; its imports are followed by [`Imports::expand`].
+pub(super) fn parse(name: &str, file: u16, text: &str) -> Result<Vec<CaddyLine>, Failure> {
     let tokens = scan(name, text)?;
     let mut at = 0;
     let lines = block(name, file, &tokens, &mut at, 0)?;
@@ -67,12 +67,12 @@ fn block(
     tokens: &[Token],
     at: &mut usize,
     depth: usize,
-) -> Result<Vec<Line>, Failure> {
+) -> Result<Vec<CaddyLine>, Failure> {
     if depth > MAX_DEPTH {
         return Err(Failure::new(name, 0, format!("more than {MAX_DEPTH} blocks in one another")));
     }
     let mut lines = Vec::new();
-    let mut line = Line::default();
+    let mut line = CaddyLine::default();
     while let Some(token) = tokens.get(*at) {
         *at += 1;
         match token {
@@ -200,8 +200,8 @@ fn heredoc(
 
 /// What imports need: snippets by name, and the files that may be read.
 pub(super) struct Imports<'r, 'f> {
-    pub(super) snippets: HashMap<String, Vec<Line>>,
-    pub(super) reader: &'r mut Reader<'f>,
+    pub(super) snippets: HashMap<String, Vec<CaddyLine>>,
+    pub(super) reader: &'r mut IncludeReader<'f>,
     pub(super) count: usize,
 }
 
@@ -210,10 +210,10 @@ impl Imports<'_, '_> {
     pub(super) fn expand(
         &mut self,
         out: &mut Import,
-        lines: Vec<Line>,
+        lines: Vec<CaddyLine>,
         folder: &Path,
         depth: usize,
-    ) -> Result<Vec<Line>, Failure> {
+    ) -> Result<Vec<CaddyLine>, Failure> {
         let mut made = Vec::new();
         for mut line in lines {
             self.count += 1;
@@ -252,7 +252,7 @@ impl Imports<'_, '_> {
                     for (text, path) in files {
                         let name = path.display().to_string();
                         let file = out.report.file(&name);
-                        let lines: Vec<Line> =
+                        let lines: Vec<CaddyLine> =
                             parse(&name, file, &text)?.into_iter().map(|line| filled(line, values)).collect();
                         let folder = path.parent().unwrap_or(folder).to_owned();
                         made.extend(self.expand(out, lines, &folder, depth + 1)?);
@@ -261,7 +261,7 @@ impl Imports<'_, '_> {
                 // What it says may guard; see `UNREAD`.
                 Err(why) => {
                     out.lost(line.at, line.text(), why, "run it where the file is");
-                    made.push(Line { words: vec![super::UNREAD.to_owned(), what.clone()], ..line });
+                    made.push(CaddyLine { words: vec![super::UNREAD.to_owned(), what.clone()], ..line });
                 }
             }
         }
@@ -270,7 +270,7 @@ impl Imports<'_, '_> {
 }
 
 /// A snippet's line with `{args[0]}` and `{args.0}` filled in.
-fn filled(mut line: Line, values: &[String]) -> Line {
+fn filled(mut line: CaddyLine, values: &[String]) -> CaddyLine {
     for word in &mut line.words {
         if word.contains("{args") {
             for (n, value) in values.iter().enumerate() {

@@ -2,18 +2,18 @@
 
 use serde_json::json;
 
-use super::{Change, What, seen};
+use super::{RequestChange, What, seen};
 use crate::cond::Cond;
 
 fn path(regex: &str) -> Cond {
     Cond::path("regex", regex)
 }
 
-fn always(what: What) -> Change {
-    Change::new(Cond::Always, what)
+fn always(what: What) -> RequestChange {
+    RequestChange::new(Cond::Always, what)
 }
 
-fn strip(prefix: &str) -> Change {
+fn strip(prefix: &str) -> RequestChange {
     always(What::Strip { prefix: prefix.to_owned(), sure: true })
 }
 
@@ -45,7 +45,7 @@ fn what_is_fixed_is_known() {
     let changes = [always(What::Path("/admin/x".to_owned()))];
     assert_eq!(seen(path("/admin/.*"), &changes), Some(Cond::Always));
     assert_eq!(seen(path("/other"), &changes), Some(Cond::Never));
-    let some = [Change::new(path("/pub/.*"), What::Path("/admin/x".to_owned()))];
+    let some = [RequestChange::new(path("/pub/.*"), What::Path("/admin/x".to_owned()))];
     let expected = path("/pub/.*").or(path("/pub/.*").negate().and(path("/admin/.*")));
     assert_eq!(seen(path("/admin/.*"), &some), Some(expected));
     let asks = |how| Cond::is(json!({ "headers": { "x-a": how } }));
@@ -83,8 +83,13 @@ fn what_is_not_known_is_said_to_be() {
     }
     assert_eq!(seen(path("/x"), &[always(What::Fallback(vec!["/app.html".to_owned()]))]), Some(path("/x")));
     // What grows with each change is cut off.
-    let many: Vec<Change> = (0..40)
-        .map(|n| Change::new(path(&format!("/{n}/.*")), What::Strip { prefix: "/a".to_owned(), sure: false }))
+    let many: Vec<RequestChange> = (0..40)
+        .map(|n| {
+            RequestChange::new(
+                path(&format!("/{n}/.*")),
+                What::Strip { prefix: "/a".to_owned(), sure: false },
+            )
+        })
         .collect();
     assert_eq!(seen(path("/x"), &many), None);
 }

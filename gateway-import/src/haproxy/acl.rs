@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::fetch::{cuts_port, ending, split};
 use super::fields::Field;
-use super::sections::Line;
-use crate::changed::{Change, What, seen};
+use super::sections::HaproxyLine;
+use crate::changed::{RequestChange, What, seen};
 use crate::cond::Cond;
-use crate::files::Reader;
+use crate::files::IncludeReader;
 use crate::text;
 
 /// Values one ACL may have, with those of its files.
@@ -46,12 +46,12 @@ pub(super) type Ways = Vec<Vec<(bool, Term)>>;
 pub(super) struct Acls {
     named: HashMap<String, Vec<Term>>,
     /// What rules before changed about the request.
-    pub(super) changes: Vec<Change>,
+    pub(super) changes: Vec<RequestChange>,
 }
 
 impl Acls {
     /// `acl NAME FETCH [FLAGS] VALUES`.
-    pub(super) fn add(&mut self, line: &Line, reader: &mut Reader<'_>) {
+    pub(super) fn add(&mut self, line: &HaproxyLine, reader: &mut IncludeReader<'_>) {
         let words: Vec<&str> = line.arguments().iter().map(String::as_str).collect();
         let Some((name, rest)) = words.split_first() else { return };
         let term = self.asked(rest, reader);
@@ -61,13 +61,13 @@ impl Acls {
     /// Notes what a rule changes for the requests that its condition means; one that is not known may mean any.
     pub(super) fn change(&mut self, cond: Option<&Cond>, what: What) {
         match cond {
-            Some(cond) => self.changes.push(Change::new(cond.clone(), what)),
-            None => self.changes.push(Change::new(Cond::Always, what.unknown())),
+            Some(cond) => self.changes.push(RequestChange::new(cond.clone(), what)),
+            None => self.changes.push(RequestChange::new(Cond::Always, what.unknown())),
         }
     }
 
     /// The ways in which `if …` or `unless …` hold, by what the client sent.
-    pub(super) fn condition(&self, words: &[String], reader: &mut Reader<'_>) -> Ways {
+    pub(super) fn condition(&self, words: &[String], reader: &mut IncludeReader<'_>) -> Ways {
         let Some((first, rest)) = words.split_first() else { return vec![Vec::new()] };
         let mut ways = self.ways(rest, reader);
         for (_, term) in ways.iter_mut().flatten() {
@@ -82,7 +82,7 @@ impl Acls {
         }
     }
 
-    fn ways(&self, words: &[String], reader: &mut Reader<'_>) -> Ways {
+    fn ways(&self, words: &[String], reader: &mut IncludeReader<'_>) -> Ways {
         let mut ways: Ways = vec![Vec::new()];
         let mut at = 0;
         let mut alternatives: Ways = Vec::new();
@@ -160,7 +160,7 @@ impl Acls {
     }
 
     /// `FETCH [FLAGS] VALUES`.
-    fn asked(&self, words: &[&str], reader: &mut Reader<'_>) -> Term {
+    fn asked(&self, words: &[&str], reader: &mut IncludeReader<'_>) -> Term {
         let Some((fetch, rest)) = words.split_first() else { return Term::Unknown };
         let Some(mut test) = Test::read(rest, reader) else { return Term::Unknown };
         let parts = split(fetch);
@@ -250,7 +250,7 @@ impl Test {
         Self { values: vec![value.to_owned()], ignores_case, how: Some(how.to_owned()), cuts_port }
     }
 
-    fn read(words: &[&str], reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(words: &[&str], reader: &mut IncludeReader<'_>) -> Option<Self> {
         let mut made = Self { values: Vec::new(), ignores_case: false, how: None, cuts_port: false };
         let mut rest = words.iter();
         let mut flags = true;

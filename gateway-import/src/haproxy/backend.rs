@@ -3,11 +3,11 @@
 use serde_json::{Map, Value, json};
 
 use super::Haproxy;
-use super::sections::{Line, Section};
-use crate::changed::Change;
+use super::sections::{HaproxyLine, Section};
+use crate::changed::RequestChange;
 use crate::cond::Cond;
 use crate::draft::{Plug, To, is_service, set, target};
-use crate::steps::{Ending, Step};
+use crate::steps::{RouteEnd, RouteStep};
 use crate::text;
 
 /// A section's servers as an upstream.
@@ -19,24 +19,24 @@ pub(super) struct Backend {
 
 impl Haproxy<'_, '_> {
     /// The way of a backend's requests, which a frontend changed before: its rules, and its servers.
-    pub(super) fn backend_steps(&mut self, section: &Section, changes: &[Change]) -> Vec<Step> {
+    pub(super) fn backend_steps(&mut self, section: &Section, changes: &[RequestChange]) -> Vec<RouteStep> {
         let mut acls = self.acls(section);
         acls.changes = changes.to_vec();
         let mut steps = self.rules(section, &mut acls);
         let mut ending = match self.servers(section) {
             Some(backend) => {
-                let mut ending = Ending::new(section.at, backend.to);
+                let mut ending = RouteEnd::new(section.at, backend.to);
                 ending.settings = backend.settings;
                 ending
             }
-            None => Ending::answer(section.at, 503, ""),
+            None => RouteEnd::answer(section.at, 503, ""),
         };
         if section.first(&["compression", "algo"]).is_some() {
             ending.plugins.push(Plug::new("compression", json!({ "algorithms": ["gzip"] })));
         }
         set(&mut ending.settings, "preserve_host_header", true);
         set(&mut ending.settings, "strip_listen_path", false);
-        steps.push(Step::End(Cond::Always, ending));
+        steps.push(RouteStep::End(Cond::Always, ending));
         self.known(section);
         steps
     }
@@ -99,7 +99,7 @@ impl Haproxy<'_, '_> {
     fn server(
         &mut self,
         section: &Section,
-        line: &Line,
+        line: &HaproxyLine,
         server: &Server<'_>,
         settings: &mut Map<String, Value>,
     ) -> Option<Value> {
@@ -152,7 +152,7 @@ impl Haproxy<'_, '_> {
     }
 
     /// Where a service's servers are looked up: here for the gateway as a whole.
-    fn name_servers(&mut self, line: &Line, server: &Server<'_>) {
+    fn name_servers(&mut self, line: &HaproxyLine, server: &Server<'_>) {
         let Some(called) = server.value("resolvers") else { return };
         let found = self.sections.iter().find(|it| it.kind == "resolvers" && it.name == called);
         let lines = found.map_or(&[][..], |section| section.lines.as_slice());
@@ -423,7 +423,7 @@ pub(super) enum Left {
 }
 
 /// Says that of a line.
-pub(super) fn left(line: &Line) -> Left {
+pub(super) fn left(line: &HaproxyLine) -> Left {
     let name = line.name();
     if READ.contains(&name) {
         return Left::Read;

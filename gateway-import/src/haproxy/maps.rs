@@ -5,7 +5,7 @@ use std::path::Path;
 use super::acl::Test;
 use super::fetch::{cuts_port, split};
 use crate::cond::Cond;
-use crate::files::Reader;
+use crate::files::IncludeReader;
 
 /// Entries of one map.
 const MAX_ENTRIES: usize = 10_000;
@@ -19,7 +19,7 @@ pub(super) struct Mapped {
 }
 
 /// Reads an expression and its map; says why where that is not possible.
-pub(super) fn mapped(expression: &str, reader: &mut Reader<'_>) -> Result<Mapped, String> {
+pub(super) fn mapped(expression: &str, reader: &mut IncludeReader<'_>) -> Result<Mapped, String> {
     let inner = expression.strip_prefix("%[").and_then(|it| it.strip_suffix(']'));
     let inner = inner.ok_or_else(|| "only `%[FETCH,map(FILE)]` is known".to_owned())?;
     let parts = split(inner);

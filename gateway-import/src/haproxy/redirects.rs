@@ -4,15 +4,21 @@ use serde_json::{Value, json};
 
 use super::Haproxy;
 use super::acl::{Acls, plain};
-use super::sections::Line;
+use super::sections::HaproxyLine;
 use super::templates::template;
 use crate::cond::Cond;
 use crate::draft::To;
-use crate::steps::{Ending, Step};
+use crate::steps::{RouteEnd, RouteStep};
 
 impl Haproxy<'_, '_> {
     /// `redirect scheme|location|prefix TO [code N] [drop-query] [append-slash]`.
-    pub(super) fn redirect(&mut self, line: &Line, words: &[String], acls: &Acls, steps: &mut Vec<Step>) {
+    pub(super) fn redirect(
+        &mut self,
+        line: &HaproxyLine,
+        words: &[String],
+        acls: &Acls,
+        steps: &mut Vec<RouteStep>,
+    ) {
         let (words, ways) = self.split(words, acls);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let after =
@@ -52,16 +58,16 @@ impl Haproxy<'_, '_> {
                 };
                 if let Some(slashed) = with_slash(&config, &words) {
                     let open = cond.clone().and(Cond::path("regex", ".*[^/]"));
-                    steps.push(Step::End(open, Ending::new(line.at, To::Redirect(slashed))));
+                    steps.push(RouteStep::End(open, RouteEnd::new(line.at, To::Redirect(slashed))));
                 }
-                steps.push(Step::End(cond, Ending::new(line.at, To::Redirect(config))));
+                steps.push(RouteStep::End(cond, RouteEnd::new(line.at, To::Redirect(config))));
             }
             _ => self.closed(line, "this redirect can't be translated", steps),
         }
     }
 
     /// Notes a rule whose text is made of the request as the client sent it.
-    pub(super) fn told(&mut self, line: &Line, text: &str, acls: &Acls) {
+    pub(super) fn told(&mut self, line: &HaproxyLine, text: &str, acls: &Acls) {
         if acls.changes.iter().any(|change| change.what.is_in(text)) {
             let why = "rules before it change what its text names; here it is what the client sent";
             self.out.partial(line.at, line.text(), why, "");

@@ -5,12 +5,12 @@ use serde_json::json;
 use super::Haproxy;
 use super::acl::{Acls, Term, Ways, plain};
 use super::changes::{changed_header, changed_target, put_before};
-use super::sections::{Line, Section, rate_period};
+use super::sections::{HaproxyLine, Section, rate_period};
 use super::templates::{groups, template};
 use crate::changed::What;
 use crate::cond::Cond;
 use crate::draft::{Plug, To};
-use crate::steps::{Ending, Step};
+use crate::steps::{RouteEnd, RouteStep};
 use crate::text;
 
 const TODO: &str = "write it with `matches` and plugins, then remove `request_termination`";
@@ -51,7 +51,7 @@ const HARMLESS: &[&str] = &[
 
 impl Haproxy<'_, '_> {
     /// The rules of a section as steps, in the order in which HAProxy takes them.
-    pub(super) fn rules(&mut self, section: &Section, acls: &mut Acls) -> Vec<Step> {
+    pub(super) fn rules(&mut self, section: &Section, acls: &mut Acls) -> Vec<RouteStep> {
         let mut steps = Vec::new();
         // What requests are counted, for how long.
         let tracked =
@@ -86,19 +86,19 @@ impl Haproxy<'_, '_> {
         (before, acls.condition(after, &mut self.reader))
     }
 
-    pub(super) fn closed(&mut self, line: &Line, why: &str, steps: &mut Vec<Step>) {
+    pub(super) fn closed(&mut self, line: &HaproxyLine, why: &str, steps: &mut Vec<RouteStep>) {
         if self.out.guard(line.at, line.text(), why, TODO) {
-            steps.push(Step::End(Cond::Always, Ending::new(line.at, To::Closed)));
+            steps.push(RouteStep::End(Cond::Always, RouteEnd::new(line.at, To::Closed)));
         }
     }
 
-    fn tcp_request(&mut self, line: &Line, acls: &Acls, steps: &mut Vec<Step>) {
+    fn tcp_request(&mut self, line: &HaproxyLine, acls: &Acls, steps: &mut Vec<RouteStep>) {
         let (words, ways) = self.split(line.arguments(), acls);
         let action = words.get(1).map_or("", String::as_str);
         match (action, plain(&ways)) {
             ("reject" | "silent-drop", Some(cond)) => {
                 self.out.partial(line.at, line.text(), "the connection stays: requests get 403", "");
-                steps.push(Step::End(cond, Ending::answer(line.at, 403, "")));
+                steps.push(RouteStep::End(cond, RouteEnd::answer(line.at, 403, "")));
             }
             ("reject" | "silent-drop", None) => self.closed(line, "its condition can't be translated", steps),
             (
@@ -114,7 +114,13 @@ impl Haproxy<'_, '_> {
         }
     }
 
-    fn http_request(&mut self, line: &Line, acls: &mut Acls, period: Option<&str>, steps: &mut Vec<Step>) {
+    fn http_request(
+        &mut self,
+        line: &HaproxyLine,
+        acls: &mut Acls,
+        period: Option<&str>,
+        steps: &mut Vec<RouteStep>,
+    ) {
         let (words, ways) = self.split(line.arguments(), acls);
         let Some((action, rest)) = words.split_first() else { return };
         let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
@@ -165,7 +171,7 @@ impl Haproxy<'_, '_> {
             }
             "use-service" => {
                 self.out.lost(line.at, line.text(), "it answers 503", "see /metrics of the admin port");
-                steps.push(Step::End(cond.unwrap_or(Cond::Always), Ending::new(line.at, To::Closed)));
+                steps.push(RouteStep::End(cond.unwrap_or(Cond::Always), RouteEnd::new(line.at, To::Closed)));
             }
             name if name.starts_with("track-sc") => {
                 self.out.needless(line.at, line.text(), "limits count by themselves")
@@ -178,7 +184,13 @@ impl Haproxy<'_, '_> {
     }
 
     /// `http-request return`.
-    fn returned(&mut self, line: &Line, words: &[&str], cond: Option<Cond>, steps: &mut Vec<Step>) {
+    fn returned(
+        &mut self,
+        line: &HaproxyLine,
+        words: &[&str],
+        cond: Option<Cond>,
+        steps: &mut Vec<RouteStep>,
+    ) {
         let Some(cond) = cond else {
             return self.closed(line, "its condition can't be translated", steps);
         };
@@ -193,22 +205,22 @@ impl Haproxy<'_, '_> {
             self.out.done(line.at, line.text());
         }
         let status = if (200..600).contains(&status) { status } else { 503 };
-        steps.push(Step::End(cond, Ending::new(line.at, To::Answer(status, kind, body))));
+        steps.push(RouteStep::End(cond, RouteEnd::new(line.at, To::Answer(status, kind, body))));
     }
 
     fn deny(
         &mut self,
-        line: &Line,
+        line: &HaproxyLine,
         ways: &Ways,
         cond: Option<Cond>,
         status: u16,
         period: Option<&str>,
-        steps: &mut Vec<Step>,
+        steps: &mut Vec<RouteStep>,
     ) {
         if let Some(cond) = cond {
             self.out.done(line.at, line.text());
             let status = if (200..600).contains(&status) { status } else { 403 };
-            steps.push(Step::End(cond, Ending::answer(line.at, status, "")));
+            steps.push(RouteStep::End(cond, RouteEnd::answer(line.at, status, "")));
             return;
         }
         // Whoever comes too often.
@@ -226,7 +238,7 @@ impl Haproxy<'_, '_> {
                             "headers": "none", "status_code": status,
                         });
                         self.out.done(line.at, line.text());
-                        steps.push(Step::Pass(cond, Plug::new("rate_limiting", config)));
+                        steps.push(RouteStep::Pass(cond, Plug::new("rate_limiting", config)));
                     }
                     _ => self.out.lost(
                         line.at,
@@ -247,7 +259,7 @@ impl Haproxy<'_, '_> {
     }
 
     /// `auth … unless { http_auth(LIST) }`.
-    fn auth(&mut self, line: &Line, ways: &Ways, realm: Option<&str>, steps: &mut Vec<Step>) {
+    fn auth(&mut self, line: &HaproxyLine, ways: &Ways, realm: Option<&str>, steps: &mut Vec<RouteStep>) {
         let mut asked = Vec::new();
         for way in ways {
             let who: Vec<&Term> = way
@@ -274,19 +286,22 @@ impl Haproxy<'_, '_> {
             };
             self.out.done(line.at, line.text());
             let config = json!({ "realm": realm.unwrap_or("haproxy"), "hide_credentials": false });
-            steps.push(Step::Pass(cond.clone(), Plug::new("basic_auth", config)));
-            steps.push(Step::Pass(cond, Plug::new("access_control", json!({ "allowed_groups": [group] }))));
+            steps.push(RouteStep::Pass(cond.clone(), Plug::new("basic_auth", config)));
+            steps.push(RouteStep::Pass(
+                cond,
+                Plug::new("access_control", json!({ "allowed_groups": [group] })),
+            ));
         }
     }
 
     fn rewrite(
         &mut self,
-        line: &Line,
+        line: &HaproxyLine,
         action: &str,
         words: &[&str],
         cond: Option<Cond>,
         acls: &Acls,
-        steps: &mut Vec<Step>,
+        steps: &mut Vec<RouteStep>,
     ) {
         let made = match (action, words) {
             // A template would have the path that the client sent.
@@ -318,7 +333,7 @@ impl Haproxy<'_, '_> {
                     let todo = "remove its parameters with `rewrite.query`";
                     self.out.partial(line.at, line.text(), "the query of the request stays", todo);
                 }
-                steps.push(Step::Pass(cond, Plug::new("rewrite", config)));
+                steps.push(RouteStep::Pass(cond, Plug::new("rewrite", config)));
             }
             _ => self.closed(line, "this rewrite can't be translated", steps),
         }
@@ -326,12 +341,12 @@ impl Haproxy<'_, '_> {
 
     fn header(
         &mut self,
-        line: &Line,
+        line: &HaproxyLine,
         words: &[String],
         cond: Option<Cond>,
         plugin: &'static str,
         acls: &Acls,
-        steps: &mut Vec<Step>,
+        steps: &mut Vec<RouteStep>,
     ) {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let Some((&action, words)) = words.split_first() else { return };
@@ -358,11 +373,11 @@ impl Haproxy<'_, '_> {
             {
                 self.told(line, rule["value"].as_str().unwrap_or_default(), acls);
                 let host = words.get(1).and_then(|host| template(host)).unwrap_or_default();
-                steps.push(Step::Pass(cond, Plug::new("rewrite", json!({ "host": host }))));
+                steps.push(RouteStep::Pass(cond, Plug::new("rewrite", json!({ "host": host }))));
             }
             (Some(rule), Some(cond)) => {
                 self.told(line, rule["value"].as_str().unwrap_or_default(), acls);
-                steps.push(Step::Pass(cond, Plug::new(plugin, json!({ "rules": [rule] }))));
+                steps.push(RouteStep::Pass(cond, Plug::new(plugin, json!({ "rules": [rule] }))));
             }
             _ if is_request && !name.is_empty() && action == "set-header" => {
                 // What a client sends under this name does not pass for what HAProxy would have said.
@@ -373,7 +388,7 @@ impl Haproxy<'_, '_> {
                     "its value or condition has no counterpart; the field is removed",
                     "",
                 );
-                steps.push(Step::Pass(Cond::Always, Plug::new(plugin, json!({ "rules": [rule] }))));
+                steps.push(RouteStep::Pass(Cond::Always, Plug::new(plugin, json!({ "rules": [rule] }))));
             }
             _ => self.out.lost(
                 line.at,
@@ -384,7 +399,7 @@ impl Haproxy<'_, '_> {
         }
     }
 
-    fn http_response(&mut self, line: &Line, acls: &Acls, steps: &mut Vec<Step>) {
+    fn http_response(&mut self, line: &HaproxyLine, acls: &Acls, steps: &mut Vec<RouteStep>) {
         let (words, ways) = self.split(line.arguments(), acls);
         let Some(action) = words.first() else { return };
         let cond = plain(&ways);

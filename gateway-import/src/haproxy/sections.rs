@@ -11,12 +11,12 @@ const MAX_LINES: usize = 500_000;
 
 /// A line as words.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct HaproxyLine {
     pub(super) at: At,
     pub(super) words: Vec<String>,
 }
 
-impl Line {
+impl HaproxyLine {
     pub(super) fn name(&self) -> &str {
         self.words.first().map_or("", String::as_str)
     }
@@ -42,26 +42,26 @@ pub(super) struct Section {
     /// `frontend`, `backend`, `listen`, …
     pub(super) kind: String,
     pub(super) name: String,
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<HaproxyLine>,
     /// What the `defaults` before it say.
-    pub(super) defaults: Vec<Line>,
+    pub(super) defaults: Vec<HaproxyLine>,
 }
 
 impl Section {
     /// The lines that begin so, its own or else those of its defaults.
-    pub(super) fn said<'s>(&'s self, words: &[&str]) -> Vec<&'s Line> {
-        let fits = |line: &&Line| words.iter().enumerate().all(|(n, word)| line.word(n) == *word);
-        let own: Vec<&Line> = self.lines.iter().filter(fits).collect();
+    pub(super) fn said<'s>(&'s self, words: &[&str]) -> Vec<&'s HaproxyLine> {
+        let fits = |line: &&HaproxyLine| words.iter().enumerate().all(|(n, word)| line.word(n) == *word);
+        let own: Vec<&HaproxyLine> = self.lines.iter().filter(fits).collect();
         if own.is_empty() { self.defaults.iter().filter(fits).collect() } else { own }
     }
 
     /// The first of those.
-    pub(super) fn first<'s>(&'s self, words: &[&str]) -> Option<&'s Line> {
+    pub(super) fn first<'s>(&'s self, words: &[&str]) -> Option<&'s HaproxyLine> {
         self.said(words).first().copied()
     }
 
     /// The rules of these kinds: those of its defaults, and then its own.
-    pub(super) fn rules<'s>(&'s self, kinds: &'s [&str]) -> impl Iterator<Item = &'s Line> {
+    pub(super) fn rules<'s>(&'s self, kinds: &'s [&str]) -> impl Iterator<Item = &'s HaproxyLine> {
         self.defaults.iter().chain(&self.lines).filter(move |line| kinds.contains(&line.name()))
     }
 
@@ -94,9 +94,9 @@ const KINDS: &[&str] = &[
 /// Reads a text.
 pub(super) fn parse(name: &str, file: u16, source: &str) -> Result<Vec<Section>, Failure> {
     let mut sections: Vec<Section> = Vec::new();
-    let mut defaults: Vec<Line> = Vec::new();
+    let mut defaults: Vec<HaproxyLine> = Vec::new();
     // Those that sections name with `from`.
-    let mut named: HashMap<String, Vec<Line>> = HashMap::new();
+    let mut named: HashMap<String, Vec<HaproxyLine>> = HashMap::new();
     for (n, line) in source.lines().enumerate() {
         let number = u32::try_from(n + 1).unwrap_or(0);
         if n > MAX_LINES {
@@ -131,7 +131,7 @@ pub(super) fn parse(name: &str, file: u16, source: &str) -> Result<Vec<Section>,
                 "directives such as `.if` are not evaluated; import the result",
             ));
         }
-        let line = Line { at, words };
+        let line = HaproxyLine { at, words };
         if section.kind == "defaults" {
             defaults.push(line.clone());
             named.entry(section.name.clone()).or_default().push(line.clone());
@@ -193,7 +193,7 @@ fn words(line: &str) -> Option<Vec<String>> {
 }
 
 /// The time over which a stick-table counts requests.
-pub(super) fn rate_period(line: &Line) -> Option<String> {
+pub(super) fn rate_period(line: &HaproxyLine) -> Option<String> {
     let store = line
         .words
         .iter()

@@ -1,6 +1,6 @@
 //! Texts that no server would take.
 
-use crate::{Failure, Format, Import, NoFiles, Options, Outcome};
+use crate::{Conversion, Failure, Format, Import, NoFiles, Options};
 
 fn import(text: &str) -> Result<Import, Failure> {
     crate::import(
@@ -38,7 +38,7 @@ fn conditions_that_multiply_are_closed() {
     ))
     .expect("an import");
     assert_eq!(made.proxies[0]["backend_port"], 9);
-    assert_eq!(made.report.count(Outcome::Closed), 1);
+    assert_eq!(made.report.count(Conversion::Closed), 1);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn what_is_not_known_closes_what_follows() {
         let made =
             import(&format!("frontend f\n mode http\n bind :80\n {rule}\n default_backend web\n{WEB}"))
                 .expect("an import");
-        assert_eq!(made.report.count(Outcome::Closed), 1, "{rule}");
+        assert_eq!(made.report.count(Conversion::Closed), 1, "{rule}");
         assert_eq!(made.proxies[0]["backend_port"], 9, "{rule}");
     }
     let stream = "frontend f\n mode tcp\n bind :5432\n tcp-request connection reject if { src_conn_rate gt 5 }\n default_backend web\n";

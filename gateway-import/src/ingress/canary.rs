@@ -20,7 +20,7 @@ pub(super) struct Main {
 }
 
 /// A host and path of a namespace.
-pub(super) type Place = (String, String, String);
+pub(super) type HostPath = (String, String, String);
 
 /// A canary's share of a place's requests.
 #[derive(Debug, Clone)]
@@ -45,7 +45,7 @@ impl Share {
 
 impl Ingress<'_> {
     /// The shares of all canaries by weight.
-    pub(super) fn shares(&mut self, ingresses: &[((String, String), Node)]) -> HashMap<Place, Share> {
+    pub(super) fn shares(&mut self, ingresses: &[((String, String), Node)]) -> HashMap<HostPath, Share> {
         let mut made = HashMap::new();
         for ((namespace, name), ingress) in ingresses {
             let number = |key: &str| get(ingress, key).and_then(|it| it.parse::<u64>().ok());

@@ -85,7 +85,7 @@ fn a_canary_has_the_guards_of_its_main_ingress() {
     // Without its main Ingress, or where that is closed, the guards of a canary are not known.
     let lone = import(&manifest("canary", &canary)).expect("an import");
     assert_eq!(plugins(&lone, "127.0.0.1")[0].1["config"]["status_code"], 503);
-    assert!(lone.report.losses().any(|it| it.outcome == crate::Outcome::Closed));
+    assert!(lone.report.losses().any(|it| it.outcome == crate::Conversion::Closed));
     let odd = said("auth-type", "digest");
     let closed = import(&(manifest("main", &odd) + &manifest("canary", &canary))).expect("an import");
     assert!(closed.proxies.iter().all(|proxy| proxy["backend_port"] == 9), "{:#}", closed.document());
@@ -127,7 +127,7 @@ fn the_controllers_own_guards_hold_for_all() {
     ] {
         let made = import(&(manifest("a", "") + &map(data))).expect("an import");
         assert_eq!(made.proxies[0]["backend_port"], 9, "{data}");
-        assert_eq!(made.report.count(crate::Outcome::Closed), 1, "{data}");
+        assert_eq!(made.report.count(crate::Conversion::Closed), 1, "{data}");
     }
     // The ConfigMap is not in the files.
     let made = import(&manifest("a", &said("enable-global-auth", "true"))).expect("an import");

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{text, texts};
 use crate::draft::{Import, set};
-use crate::tree::{Kind, Node};
+use crate::tree::{Node, NodeValue};
 
 /// Our plugin's name and settings; `None` when there is none like it, or none that keeps out whom this one does.
 pub(super) fn settings(
@@ -13,7 +13,7 @@ pub(super) fn settings(
     theirs: &str,
     config: &Node,
 ) -> Option<(&'static str, Map<String, Value>)> {
-    let reader = &mut Reader { out, place, config, made: Map::new() };
+    let reader = &mut SettingsReader { out, place, config, made: Map::new() };
     let ours = match theirs {
         "key-auth" => reader.key_auth(),
         "basic-auth" => reader.basic_auth(),
@@ -44,14 +44,14 @@ pub(super) fn settings(
 pub(super) const WHEN: &str = "__when";
 
 /// Reads the settings of one plugin.
-pub(super) struct Reader<'r> {
+pub(super) struct SettingsReader<'r> {
     pub(super) out: &'r mut Import,
     place: &'r str,
     pub(super) config: &'r Node,
     made: Map<String, Value>,
 }
 
-impl Reader<'_> {
+impl SettingsReader<'_> {
     pub(super) fn flag(&self, key: &str, default: bool) -> bool {
         self.config.get(key).and_then(Node::bool).unwrap_or(default)
     }
@@ -71,9 +71,9 @@ impl Reader<'_> {
     /// Whether a key says something.
     pub(super) fn says(&self, key: &str) -> bool {
         match self.config.get(key).map(|node| &node.value) {
-            None | Some(Kind::Null | Kind::Bool(false)) => false,
-            Some(Kind::List(list)) => !list.is_empty(),
-            Some(Kind::Text(text)) => !text.is_empty(),
+            None | Some(NodeValue::Null | NodeValue::Bool(false)) => false,
+            Some(NodeValue::List(list)) => !list.is_empty(),
+            Some(NodeValue::Text(text)) => !text.is_empty(),
             Some(_) => true,
         }
     }

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::counterparts::Reader;
+use super::counterparts::SettingsReader;
 use super::{text, texts};
 use crate::tree::Node;
 
@@ -55,7 +55,7 @@ const OPENID: &[&str] = &[
     "session_storage",
 ];
 
-impl Reader<'_> {
+impl SettingsReader<'_> {
     /// Whether a key says something that is neither of these nor common.
     fn says_more_than(&self, known: &[&str]) -> bool {
         let keys = self.config.all_entries().iter().map(|(key, _)| key.as_str());

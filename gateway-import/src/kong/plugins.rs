@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{is_off, list, name, text};
 use crate::draft::{CLOSED, Import, set};
 use crate::report::At;
-use crate::tree::{Kind, Node};
+use crate::tree::{Node, NodeValue};
 
 /// Where a plugin runs.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +30,7 @@ pub(super) fn plugin(out: &mut Import, place: &str, plugin: &Node, at: Where<'_>
     if theirs == "prometheus" {
         return out.needless(plugin.at, place, "metrics are at /metrics of the admin port");
     }
-    let nothing = Node::new(plugin.at, Kind::Null);
+    let nothing = Node::new(plugin.at, NodeValue::Null);
     let config = plugin.get("config").unwrap_or(&nothing);
     let Some((ours, mut settings)) = super::counterparts::settings(out, &place, &theirs, config) else {
         unknown(out, &place, &theirs, plugin.at, at);

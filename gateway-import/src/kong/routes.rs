@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{Kong, list, name, ours, plugins, reference, texts};
 use crate::draft::set;
 use crate::text;
-use crate::tree::{Kind, Node};
+use crate::tree::{Node, NodeValue};
 
 impl Kong {
     pub(super) fn lone_route(&mut self, route: &Node) {
@@ -92,8 +92,9 @@ impl Kong {
     /// Whether a route asks for something that is not translated: without it, it would take requests that are not its own.
     /// Such a route is left out.
     fn is_narrower(&mut self, place: &str, route: &Node, keys: &[&str]) -> bool {
-        let asks =
-            |key: &&&str| route.get(key).is_some_and(|value| value.value != Kind::Null && !is_empty(value));
+        let asks = |key: &&&str| {
+            route.get(key).is_some_and(|value| value.value != NodeValue::Null && !is_empty(value))
+        };
         let Some(key) = keys.iter().find(asks) else { return false };
         let why = "which requests are meant can't be translated; the route is left out";
         self.out.closed(route.at, format_args!("{place}.{key}"), why, "write it with `matches`");

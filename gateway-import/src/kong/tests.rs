@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{Format, Import, NoFiles, Options, Outcome};
+use crate::{Conversion, Format, Import, NoFiles, Options};
 
 /// What becomes of a service's routes, with `--open` as well.
 fn routes(url: &str, routes: &str) -> [Import; 2] {
@@ -27,7 +27,7 @@ fn narrower_routes_are_left_out() {
     ] {
         for made in routes("http://10.0.0.1:80", route) {
             assert_eq!(made.proxies, Vec::<Value>::new(), "{route}");
-            assert_eq!(made.report.count(Outcome::Closed), 1, "{route}");
+            assert_eq!(made.report.count(Conversion::Closed), 1, "{route}");
         }
     }
     let [made, _] = routes(
@@ -58,7 +58,7 @@ fn streams_are_for_their_sources() {
     ] {
         let made = stream(more);
         assert_eq!(made.proxies, Vec::<Value>::new(), "{more}");
-        assert_eq!(made.report.count(Outcome::Closed), 1, "{more}");
+        assert_eq!(made.report.count(Conversion::Closed), 1, "{more}");
     }
     assert_eq!(stream("sources: []").plugin_configs, Vec::<Value>::new());
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::blocks::{Directive, parse};
 use crate::draft::Import;
 use crate::error::Failure;
-use crate::files::{Reader, glob};
+use crate::files::{IncludeReader, glob};
 use crate::{MAX_INCLUDES, MAX_TOTAL_BYTES};
 
 /// What stands before each file in a dump.
@@ -18,7 +18,7 @@ pub(super) fn read(
     out: &mut Import,
     name: &str,
     text: &str,
-    reader: &mut Reader<'_>,
+    reader: &mut IncludeReader<'_>,
 ) -> Result<Vec<Directive>, Failure> {
     let files = split(text);
     let mut included =
@@ -62,7 +62,7 @@ fn split(text: &str) -> Vec<(&str, &str)> {
 }
 
 struct Included<'r, 'f> {
-    reader: &'r mut Reader<'f>,
+    reader: &'r mut IncludeReader<'f>,
     /// The files of a dump.
     parsed: Vec<(String, Vec<Directive>)>,
     /// Where relative names start.

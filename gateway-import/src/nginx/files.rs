@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::asked::Test;
 use super::blocks::Directive;
 use super::item::{self, Rewritten};
-use super::location::{Location, Way};
+use super::location::{Location, LocationKind};
 use super::serve::Passed;
 use super::site::Site;
 use super::{Nginx, first, innermost};
@@ -20,7 +20,7 @@ impl<'d> Nginx<'_> {
         site: &Site<'d>,
         place: &str,
         levels: &[&'d Directive],
-        way: &Way,
+        way: &LocationKind,
         rewritten: &Rewritten,
     ) -> Passed {
         let answer =
@@ -52,7 +52,7 @@ impl<'d> Nginx<'_> {
         };
         let what = format!("{place}: {}", root.map(ToString::to_string).unwrap_or_default());
         let path = self.folder.join(folder);
-        let is_prefix = matches!(way, Way::Prefix(_));
+        let is_prefix = matches!(way, LocationKind::Prefix(_));
         if folder.contains('$')
             || *rewritten != Rewritten::No
             || alias.is_some() && !is_prefix
@@ -160,7 +160,8 @@ impl<'d> Nginx<'_> {
         let what = format!("{place}: {tried}");
         let last = tried.arguments.last()?;
         if last.starts_with('@') {
-            let location = site.locations.iter().find(|it| it.way == Way::Named(last.clone())).cloned();
+            let location =
+                site.locations.iter().find(|it| it.way == LocationKind::Named(last.clone())).cloned();
             let plain = location.filter(|it| {
                 !it.directive.block.iter().any(|it| {
                     matches!(it.name.as_str(), "rewrite" | "if" | "return" | "try_files")
@@ -206,7 +207,7 @@ impl<'d> Nginx<'_> {
         }
         // A last file that only falls back to a location by its ending is that location's.
         let is_handled = site.locations.iter().any(|location| match &location.way {
-            Way::Regex(regex, ignores) => Test::Regex(regex, *ignores).fits_text(file),
+            LocationKind::Regex(regex, ignores) => Test::Regex(regex, *ignores).fits_text(file),
             _ => false,
         });
         match known {
@@ -229,10 +230,10 @@ impl<'d> Site<'d> {
         let takes = |location: &&Location<'d>| {
             is_guarded(location)
                 && match &location.way {
-                    Way::Exact(own) => own == path,
-                    Way::Prefix(own) => path.starts_with(own.as_str()),
-                    Way::Regex(regex, ignores) => Test::Regex(regex, *ignores).fits_text(path),
-                    Way::Named(_) => false,
+                    LocationKind::Exact(own) => own == path,
+                    LocationKind::Prefix(own) => path.starts_with(own.as_str()),
+                    LocationKind::Regex(regex, ignores) => Test::Regex(regex, *ignores).fits_text(path),
+                    LocationKind::Named(_) => false,
                 }
         };
         match self.led_to(path, true) {
@@ -245,15 +246,15 @@ impl<'d> Site<'d> {
     fn guards_index(&self, name: &str) -> bool {
         self.all_locations().into_iter().filter(|location| is_guarded(location)).any(|location| {
             match &location.way {
-                Way::Exact(own) => own.rsplit('/').next() == Some(name),
-                Way::Prefix(own) => {
+                LocationKind::Exact(own) => own.rsplit('/').next() == Some(name),
+                LocationKind::Prefix(own) => {
                     own.rsplit('/').next().is_some_and(|last| !last.is_empty() && name.starts_with(last))
                 }
-                Way::Regex(regex, ignores) => {
+                LocationKind::Regex(regex, ignores) => {
                     let test = Test::Regex(regex, *ignores);
                     test.fits_text(&format!("/{name}")) || test.fits_text(&format!("/x/{name}"))
                 }
-                Way::Named(_) => false,
+                LocationKind::Named(_) => false,
             }
         })
     }

@@ -13,7 +13,7 @@ const MAX_LOCATIONS: usize = 5000;
 
 /// How a location names paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum LocationKind {
     Exact(String),
     Prefix(String),
     /// As it is written, and whether case does not matter.
@@ -24,7 +24,7 @@ pub(super) enum Way {
 /// A location with those within it.
 #[derive(Debug, Clone)]
 pub(super) struct Location<'d> {
-    pub(super) way: Way,
+    pub(super) way: LocationKind,
     /// `^~`.
     pub(super) before_regexes: bool,
     pub(super) directive: &'d Directive,
@@ -64,7 +64,7 @@ pub(super) struct Turn<'d> {
     pub(super) base: Base,
     /// From the outermost location to this one.
     pub(super) levels: Vec<&'d Directive>,
-    pub(super) way: Way,
+    pub(super) way: LocationKind,
 }
 
 impl<'d> Nginx<'_> {
@@ -84,31 +84,34 @@ impl<'d> Nginx<'_> {
             }
             let arguments: Vec<&str> = directive.arguments.iter().map(String::as_str).collect();
             let (way, before_regexes) = match arguments.as_slice() {
-                ["=", path] => (Way::Exact((*path).to_owned()), false),
-                ["~", regex] => (Way::Regex((*regex).to_owned(), false), false),
-                ["~*", regex] => (Way::Regex((*regex).to_owned(), true), false),
-                ["^~", path] => (Way::Prefix((*path).to_owned()), true),
-                [name] if name.starts_with('@') => (Way::Named((*name).to_owned()), false),
+                ["=", path] => (LocationKind::Exact((*path).to_owned()), false),
+                ["~", regex] => (LocationKind::Regex((*regex).to_owned(), false), false),
+                ["~*", regex] => (LocationKind::Regex((*regex).to_owned(), true), false),
+                ["^~", path] => (LocationKind::Prefix((*path).to_owned()), true),
+                [name] if name.starts_with('@') => (LocationKind::Named((*name).to_owned()), false),
                 // Signs may stand together with what follows.
                 [one] if one.starts_with("~*") => {
-                    (Way::Regex(one.trim_start_matches("~*").to_owned(), true), false)
+                    (LocationKind::Regex(one.trim_start_matches("~*").to_owned(), true), false)
                 }
                 [one] if one.starts_with('~') => {
-                    (Way::Regex(one.trim_start_matches('~').to_owned(), false), false)
+                    (LocationKind::Regex(one.trim_start_matches('~').to_owned(), false), false)
                 }
                 [one] if one.starts_with("^~") => {
-                    (Way::Prefix(one.trim_start_matches("^~").to_owned()), true)
+                    (LocationKind::Prefix(one.trim_start_matches("^~").to_owned()), true)
                 }
-                [one] if one.starts_with('=') => (Way::Exact(one.trim_start_matches('=').to_owned()), false),
-                [path] => (Way::Prefix((*path).to_owned()), false),
+                [one] if one.starts_with('=') => {
+                    (LocationKind::Exact(one.trim_start_matches('=').to_owned()), false)
+                }
+                [path] => (LocationKind::Prefix((*path).to_owned()), false),
                 _ => {
                     self.out.lost(directive.at, directive, "this path is not understood", "");
                     continue;
                 }
             };
-            if let Way::Exact(path) | Way::Prefix(path) = &way
+            if let LocationKind::Exact(path) | LocationKind::Prefix(path) = &way
                 && (is_never(path)
-                    || matches!(way, Way::Exact(_)) && (path.ends_with("/.") || path.ends_with("/..")))
+                    || matches!(way, LocationKind::Exact(_))
+                        && (path.ends_with("/.") || path.ends_with("/..")))
             {
                 let why = "no path is like this once slashes in a row and dot segments are resolved";
                 self.out.needless(directive.at, directive, why);
@@ -133,12 +136,12 @@ impl<'d> Nginx<'_> {
         let mut prefixes: Vec<(&str, &Location<'d>)> = Vec::new();
         for location in locations {
             match &location.way {
-                Way::Exact(path) => {
+                LocationKind::Exact(path) => {
                     let base = Base { paths: vec![json!({ "exact": path })], cond: Cond::Always };
                     decided.push(Turn { base, levels: vec![location.directive], way: location.way.clone() });
                 }
-                Way::Prefix(path) => prefixes.push((path, location)),
-                Way::Regex(..) | Way::Named(_) => {}
+                LocationKind::Prefix(path) => prefixes.push((path, location)),
+                LocationKind::Regex(..) | LocationKind::Named(_) => {}
             }
         }
         prefixes.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
@@ -173,7 +176,7 @@ impl<'d> Nginx<'_> {
             }
         }
         for location in locations {
-            let Way::Regex(regex, ignores) = &location.way else { continue };
+            let LocationKind::Regex(regex, ignores) = &location.way else { continue };
             let Some(whole) = flagged(regex, *ignores) else {
                 let why = "this regex is none here: it looks around, refers back, or is too large";
                 let what = format!("location {}", location.directive.arguments.join(" "));

@@ -6,7 +6,7 @@ use super::asked::{Test, flagged};
 use super::blocks::{Directive, HANDLERS};
 use super::guards::other_methods;
 use super::item::{Item, Rewritten, place};
-use super::location::{Base, Location, Way};
+use super::location::{Base, Location, LocationKind};
 use super::site::Site;
 use super::{Nginx, first};
 use crate::cond::Cond;
@@ -216,7 +216,7 @@ impl<'d> Nginx<'_> {
         let in_location = levels.last().is_some_and(|level| level.name == "location" || level.name == "if");
         if flag == "break" && in_location {
             self.out.done(directive.at, what);
-            let way = Way::Regex(from.to_owned(), ignores);
+            let way = LocationKind::Regex(from.to_owned(), ignores);
             self.serve(site, &taken, levels, &way, &Rewritten::Break(path), items);
             return;
         }
@@ -332,7 +332,7 @@ impl<'d> Nginx<'_> {
             .iter()
             .any(|it| !matches!(it.name.as_str(), "set" | "rewrite" | "return" | "break" | "if"));
         if goes_on && serves {
-            self.serve(site, &taken, &inner, &Way::Prefix("/".to_owned()), &Rewritten::No, items);
+            self.serve(site, &taken, &inner, &LocationKind::Prefix("/".to_owned()), &Rewritten::No, items);
         } else if goes_on && others {
             self.left_out(&place, directive, &taken, items);
         }

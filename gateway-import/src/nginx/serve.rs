@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::Nginx;
 use super::blocks::{Directive, HANDLERS};
 use super::item::{Item, Rewritten, place};
-use super::location::{Base, Turn, Way};
+use super::location::{Base, LocationKind, Turn};
 use super::site::Site;
 use crate::cond::Cond;
 use crate::draft::{Plug, Route, To, set, with_facet};
@@ -29,7 +29,7 @@ impl<'d> Nginx<'_> {
     pub(super) fn turn(&mut self, site: &Site<'d>, turn: &Turn<'d>, items: &mut Vec<Item>) {
         let mut levels = vec![site.http, site.directive];
         levels.extend(turn.levels.iter().copied());
-        if turn.levels.is_empty() && turn.way != Way::Prefix("/".to_owned()) {
+        if turn.levels.is_empty() && turn.way != LocationKind::Prefix("/".to_owned()) {
             // A regex that is none here: all that it may take.
             items.push(Item::new(&turn.base, To::Closed, "regex"));
             return;
@@ -57,7 +57,7 @@ impl<'d> Nginx<'_> {
         if goes_on {
             self.untried(site, turn, &levels, items);
             self.serve(site, &turn.base, &levels, &turn.way, &Rewritten::No, items);
-            if let Way::Exact(path) | Way::Prefix(path) = &turn.way {
+            if let LocationKind::Exact(path) | LocationKind::Prefix(path) = &turn.way {
                 let to = To::Redirect(json!({ "status_code": 301, "location": path }));
                 self.without_slash(site, turn, &levels, to, items);
             }
@@ -74,14 +74,14 @@ impl<'d> Nginx<'_> {
         to: To,
         items: &[Item],
     ) {
-        let (Way::Exact(path) | Way::Prefix(path)) = &turn.way else { return };
+        let (LocationKind::Exact(path) | LocationKind::Prefix(path)) = &turn.way else { return };
         let Some(trimmed) = path.strip_suffix('/').filter(|path| !path.is_empty()) else { return };
         let passes =
             levels.last().is_some_and(|level| level.block.iter().any(|it| it.name.ends_with("_pass")));
         let exact = |item: &Item| item.base.paths.contains(&json!({ "exact": trimmed }));
         let is_taken = site.locations.iter().any(|other| match &other.way {
-            Way::Exact(own) | Way::Prefix(own) => own == trimmed,
-            Way::Regex(..) | Way::Named(_) => false,
+            LocationKind::Exact(own) | LocationKind::Prefix(own) => own == trimmed,
+            LocationKind::Regex(..) | LocationKind::Named(_) => false,
         });
         if passes && !is_taken && !items.iter().chain(&self.slashes).any(exact) {
             let base = Base { paths: vec![json!({ "exact": trimmed })], cond: Cond::Always };
@@ -111,7 +111,7 @@ impl<'d> Nginx<'_> {
         site: &Site<'d>,
         base: &Base,
         levels: &[&'d Directive],
-        way: &Way,
+        way: &LocationKind,
         rewritten: &Rewritten,
         items: &mut Vec<Item>,
     ) {
@@ -161,7 +161,7 @@ impl<'d> Nginx<'_> {
         site: &Site<'d>,
         place: &str,
         levels: &[&'d Directive],
-        way: &Way,
+        way: &LocationKind,
         rewritten: &Rewritten,
     ) -> Vec<Passed> {
         let own = levels.iter().rev().take_while(|level| matches!(level.name.as_str(), "location" | "if"));
@@ -281,8 +281,8 @@ impl<'d> Nginx<'_> {
             return (settings, as_written(path, tail, rewritten));
         }
         let own = match way {
-            Way::Exact(own) | Way::Prefix(own) => Some(own.as_str()),
-            Way::Regex(..) | Way::Named(_) => None,
+            LocationKind::Exact(own) | LocationKind::Prefix(own) => Some(own.as_str()),
+            LocationKind::Regex(..) | LocationKind::Named(_) => None,
         };
         match (rewritten, own) {
             (Rewritten::Break(new), _) => return (settings, Some(json!({ "path": new }))),
@@ -301,7 +301,7 @@ impl<'d> Nginx<'_> {
             self.out.partial(handler.at, what, why, "");
             return (settings, None);
         };
-        if matches!(way, Way::Exact(_)) {
+        if matches!(way, LocationKind::Exact(_)) {
             return (settings, Some(json!({ "path": path })));
         }
         if own == path {
@@ -358,7 +358,7 @@ const QUERY: &str = "remove its parameters with `rewrite.query`";
 /// What a target is sent of a request's path.
 #[derive(Clone, Copy)]
 struct Sent<'a> {
-    way: &'a Way,
+    way: &'a LocationKind,
     rewritten: &'a Rewritten,
     /// Of a `proxy_pass` with variables, which of [`TAILS`] it ends with, or nothing.
     tail: Option<&'a str>,
@@ -399,11 +399,11 @@ fn join_rewrite(plugins: &mut Vec<Plug>, config: Value) {
 }
 
 /// What a location's proxies are called.
-fn label(way: &Way) -> String {
+fn label(way: &LocationKind) -> String {
     match way {
-        Way::Exact(path) | Way::Prefix(path) if path == "/" => "root".to_owned(),
-        Way::Exact(path) | Way::Prefix(path) => path.trim_matches('/').to_owned(),
-        Way::Regex(regex, _) => format!("regex-{regex}"),
-        Way::Named(name) => name.clone(),
+        LocationKind::Exact(path) | LocationKind::Prefix(path) if path == "/" => "root".to_owned(),
+        LocationKind::Exact(path) | LocationKind::Prefix(path) => path.trim_matches('/').to_owned(),
+        LocationKind::Regex(regex, _) => format!("regex-{regex}"),
+        LocationKind::Named(name) => name.clone(),
     }
 }

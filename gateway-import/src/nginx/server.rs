@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::blocks::Directive;
 use super::item::Item;
-use super::location::{Turn, Way};
+use super::location::{LocationKind, Turn};
 use super::site::Site;
 use super::{Nginx, first, said};
 use crate::draft::{set, with_facet};
@@ -210,8 +210,11 @@ impl<'d> Nginx<'_> {
 
     /// What no location of a server takes: files of its root, or nothing.
     fn bare(&mut self, site: &Site<'d>, items: &mut Vec<Item>) {
-        let rest =
-            Turn { base: super::location::Base::all(), levels: Vec::new(), way: Way::Prefix("/".to_owned()) };
+        let rest = Turn {
+            base: super::location::Base::all(),
+            levels: Vec::new(),
+            way: LocationKind::Prefix("/".to_owned()),
+        };
         let levels = [site.http, site.directive];
         if !said(&levels, "root").is_empty() || !said(&levels, "try_files").is_empty() {
             self.turn(site, &rest, items);

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::asked::Test;
 use super::blocks::Directive;
-use super::location::{Location, Way};
+use super::location::{Location, LocationKind};
 
 /// A server of `http`.
 pub(super) struct Site<'d> {
@@ -22,34 +22,34 @@ impl<'d> Site<'d> {
     /// Where a path that begins so goes, for a rewrite that looks for another location. `None` when more than one may take it.
     pub(super) fn led_to(&self, path: &str, is_whole: bool) -> Option<&Location<'d>> {
         let fits = |location: &&&Location<'d>| match &location.way {
-            Way::Exact(own) => is_whole && own == path,
-            Way::Prefix(own) => path.starts_with(own.as_str()),
+            LocationKind::Exact(own) => is_whole && own == path,
+            LocationKind::Prefix(own) => path.starts_with(own.as_str()),
             _ => false,
         };
         let all: Vec<&Location<'d>> = self.locations.iter().collect();
-        let exact = all.iter().filter(fits).find(|it| matches!(it.way, Way::Exact(_)));
+        let exact = all.iter().filter(fits).find(|it| matches!(it.way, LocationKind::Exact(_)));
         if let Some(exact) = exact {
             return Some(exact);
         }
         let length = |location: &Location<'d>| match &location.way {
-            Way::Prefix(own) => own.len(),
+            LocationKind::Prefix(own) => own.len(),
             _ => 0,
         };
         let best = *all.iter().filter(fits).max_by_key(|location| length(location))?;
         // A path that goes on may be a longer location's, or a regex's.
         let may_be_other = all.iter().any(|other| match &other.way {
-            Way::Exact(own) | Way::Prefix(own) => {
+            LocationKind::Exact(own) | LocationKind::Prefix(own) => {
                 !is_whole && own.len() > path.len() && own.starts_with(path)
             }
-            Way::Regex(regex, ignores) if is_whole => Test::Regex(regex, *ignores).fits_text(path),
-            Way::Regex(..) => true,
-            Way::Named(_) => false,
+            LocationKind::Regex(regex, ignores) if is_whole => Test::Regex(regex, *ignores).fits_text(path),
+            LocationKind::Regex(..) => true,
+            LocationKind::Named(_) => false,
         });
-        let has_regexes = all.iter().any(|it| matches!(it.way, Way::Regex(..)));
+        let has_regexes = all.iter().any(|it| matches!(it.way, LocationKind::Regex(..)));
         let is_sure = !may_be_other
             || best.before_regexes && has_regexes && {
                 !all.iter().any(|other| {
-                    matches!(&other.way, Way::Exact(own) | Way::Prefix(own)
+                    matches!(&other.way, LocationKind::Exact(own) | LocationKind::Prefix(own)
                 if !is_whole && own.len() > path.len() && own.starts_with(path))
                 })
             };

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::{Failure, Files, Format, Import, NoFiles, Options, Outcome};
+use crate::{Conversion, Failure, Files, Format, Import, NoFiles, Options};
 
 /// Files in memory.
 struct Memory(HashMap<String, String>);
@@ -64,7 +64,7 @@ fn includes_are_followed_with_limits() {
     assert_eq!(good.proxies.len(), 1);
     assert!(!good.report.has_loss());
     let looped = import(&format!("http {{ include loop.conf; {server} }}"), &files).expect("an import");
-    assert_eq!(looped.report.count(Outcome::Closed), 1, "what it would say may guard");
+    assert_eq!(looped.report.count(Conversion::Closed), 1, "what it would say may guard");
     assert_eq!(looped.proxies[0]["backend_port"], 9);
     let missing = import(&format!("http {{ include gone.conf; {server} }}"), &files).expect("an import");
     assert_eq!(missing.proxies[0]["backend_port"], 9);
@@ -100,7 +100,7 @@ fn large_ones_end() {
     let cycle = "http { map $a $b { default $c; } map $b $c { default $b; } server { listen 80; location / { if ($c) { return 403; } proxy_pass http://10.0.0.1:1; } } }";
     assert_eq!(import(cycle, &NoFiles).expect("an import").proxies[0]["backend_port"], 9);
     let jumps = "server { listen 80; location /a/ { rewrite ^/a/(.*)$ /b/$1 last; } location /b/ { rewrite ^/b/(.*)$ /a/$1 last; } }";
-    assert!(import(jumps, &NoFiles).expect("an import").report.count(Outcome::Closed) > 0);
+    assert!(import(jumps, &NoFiles).expect("an import").report.count(Conversion::Closed) > 0);
     let huge = "#".repeat(crate::MAX_FILE_BYTES + 1);
     assert!(import(&huge, &NoFiles).is_err());
 }

@@ -158,8 +158,8 @@ impl Variables {
         let mut made = vec![(Cond::Always, String::new())];
         for piece in pieces(text) {
             let options = match piece {
-                Piece::Text(text) => vec![(Cond::Always, text.to_owned())],
-                Piece::Variable(name) => match self.0.get(name) {
+                ValuePiece::Text(text) => vec![(Cond::Always, text.to_owned())],
+                ValuePiece::Variable(name) => match self.0.get(name) {
                     Some(None) => return None,
                     Some(Some(Cases(cases))) => {
                         let mut all = Vec::new();
@@ -380,19 +380,19 @@ fn lone(text: &str) -> Option<&str> {
     (!name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')).then_some(name)
 }
 
-enum Piece<'t> {
+enum ValuePiece<'t> {
     Text(&'t str),
     Variable(&'t str),
 }
 
 /// A text cut at its variables.
-fn pieces(text: &str) -> Vec<Piece<'_>> {
+fn pieces(text: &str) -> Vec<ValuePiece<'_>> {
     let mut made = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find('$') {
         let (before, after) = rest.split_at(at);
         if !before.is_empty() {
-            made.push(Piece::Text(before));
+            made.push(ValuePiece::Text(before));
         }
         let after = after.get(1..).unwrap_or_default();
         let braced = after.strip_prefix('{').and_then(|inner| inner.split_once('}'));
@@ -405,11 +405,11 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
                 after.split_at(if group { 1 } else { end })
             }
         };
-        made.push(Piece::Variable(name));
+        made.push(ValuePiece::Variable(name));
         rest = tail;
     }
     if !rest.is_empty() || made.is_empty() {
-        made.push(Piece::Text(rest));
+        made.push(ValuePiece::Text(rest));
     }
     made
 }

@@ -3,7 +3,7 @@
 use super::labels::{Exposed, dynamic, put};
 use crate::draft::Import;
 use crate::report::At;
-use crate::tree::{Kind, Node};
+use crate::tree::{Node, NodeValue};
 
 /// Flags of one configuration.
 const MAX_FLAGS: usize = 5000;
@@ -108,7 +108,7 @@ fn of_service(out: &mut Import, name: &str, service: &Node, has_file: bool) -> (
             "write its TRAEFIK_* under `environment`",
         );
     }
-    let mut made = Node::new(service.at, Kind::Map(Vec::new()));
+    let mut made = Node::new(service.at, NodeValue::Map(Vec::new()));
     for (keys, value, at) in settings {
         let keys: Vec<&str> = keys.iter().map(|key| spelled(key.split('[').next().unwrap_or(key))).collect();
         let value = valued(&made, &keys, &value, at);
@@ -184,8 +184,8 @@ fn valued(made: &Node, keys: &[&str], value: &str, at: At) -> Node {
         return Node::list(at, before.chain(more).collect());
     }
     match value.to_ascii_lowercase().as_str() {
-        "true" => Node::new(at, Kind::Bool(true)),
-        "false" => Node::new(at, Kind::Bool(false)),
+        "true" => Node::new(at, NodeValue::Bool(true)),
+        "false" => Node::new(at, NodeValue::Bool(false)),
         _ => Node::text(at, value),
     }
 }

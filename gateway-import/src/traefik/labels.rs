@@ -2,7 +2,7 @@
 
 use crate::draft::Import;
 use crate::report::At;
-use crate::tree::{Kind, Node};
+use crate::tree::{Node, NodeValue};
 
 /// Labels of one configuration.
 const MAX_LABELS: usize = 50_000;
@@ -20,7 +20,7 @@ pub(super) enum Exposed {
 
 /// The dynamic configuration that the labels of a Compose file's services make.
 pub(super) fn dynamic(out: &mut Import, document: &Node, exposed: Exposed) -> Node {
-    let mut made = Node::new(document.at, Kind::Map(Vec::new()));
+    let mut made = Node::new(document.at, NodeValue::Map(Vec::new()));
     let mut count = 0;
     for (name, service) in document.get("services").map_or(&[][..], Node::entries) {
         let labels = labels(service);
@@ -178,10 +178,10 @@ fn labels(service: &Node) -> Vec<(String, String, At)> {
 /// Puts a value at the end of a way of keys.
 pub(super) fn put(root: &mut Node, keys: &[&str], value: Node) {
     let Some((first, rest)) = keys.split_first() else { return };
-    let Kind::Map(entries) = &mut root.value else { return };
+    let NodeValue::Map(entries) = &mut root.value else { return };
     let position = entries.iter().position(|(key, _)| key == first);
     let at = position.unwrap_or_else(|| {
-        entries.push(((*first).to_owned(), Node::new(value.at, Kind::Map(Vec::new()))));
+        entries.push(((*first).to_owned(), Node::new(value.at, NodeValue::Map(Vec::new()))));
         entries.len() - 1
     });
     let Some((_, node)) = entries.get_mut(at) else { return };

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{Backend, Traefik};
 use crate::draft::{To, set};
 use crate::text;
-use crate::tree::{Kind, Node};
+use crate::tree::{Node, NodeValue};
 
 impl Traefik<'_> {
     /// Where a service's requests go; `None` when it is not known.
@@ -169,7 +169,7 @@ fn active(check: &Node) -> Value {
 }
 
 fn sticky(balancer: &Node) -> Option<Value> {
-    let plain = || balancer.get("sticky").filter(|it| matches!(it.value, Kind::Map(_)));
+    let plain = || balancer.get("sticky").filter(|it| matches!(it.value, NodeValue::Map(_)));
     let cookie = balancer.path(&["sticky", "cookie"]).or_else(plain)?;
     let flag = |key: &str| cookie.get(key).and_then(Node::plain).as_deref() == Some("true");
     let config = json!({ "ttl_seconds": 0, "http_only": flag("httpOnly"), "secure": flag("secure") });

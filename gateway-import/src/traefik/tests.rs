@@ -157,7 +157,7 @@ fn a_static_file_that_is_not_there_closes_all() {
     ] {
         let made = compose(traefik);
         assert!(made.proxies.iter().all(|proxy| proxy["backend_port"] == 9), "{traefik}");
-        assert!(made.report.losses().any(|it| it.outcome == crate::Outcome::Closed), "{traefik}");
+        assert!(made.report.losses().any(|it| it.outcome == crate::Conversion::Closed), "{traefik}");
     }
     let made = compose(
         "    command: [--log.level=INFO, --entrypoints.web.transport.respondingtimeouts.readtimeout=5]\n",

@@ -19,12 +19,12 @@ const MAX_BCRYPT_COST: u32 = 16;
 /// A password or its hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stored {
-    kind: Kind,
+    kind: PasswordFormat,
     text: Box<str>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum PasswordFormat {
     Plain,
     Argon2id,
     Bcrypt,
@@ -34,7 +34,7 @@ enum Kind {
 impl Stored {
     /// A password in clear.
     pub(super) fn plain(text: &str) -> Self {
-        Self { kind: Kind::Plain, text: text.into() }
+        Self { kind: PasswordFormat::Plain, text: text.into() }
     }
 
     /// A hash by argon2id, bcrypt or apr1.
@@ -44,16 +44,16 @@ impl Stored {
     pub(super) fn hash(text: &str) -> Result<Self, &'static str> {
         let kind = if text.starts_with("$argon2id$") {
             argon2id(text)?;
-            Kind::Argon2id
+            PasswordFormat::Argon2id
         } else if ["$2a$", "$2b$", "$2y$"].iter().any(|prefix| text.starts_with(prefix)) {
             let parts: HashParts = text.parse().map_err(|_| "this bcrypt hash can't be read")?;
             if parts.get_cost() > MAX_BCRYPT_COST {
                 return Err("this bcrypt hash has a cost above 16");
             }
-            Kind::Bcrypt
+            PasswordFormat::Bcrypt
         } else if text.starts_with(apr1::PREFIX) {
             apr1::parts(text).ok_or("this apr1 hash can't be read")?;
-            Kind::Apr1
+            PasswordFormat::Apr1
         } else if text.starts_with("{SHA}") {
             return Err("{SHA} has no salt and is too quick to guess; use bcrypt (`htpasswd -B`)");
         } else {
@@ -65,20 +65,20 @@ impl Stored {
     /// Whether this is the password. Takes as long for a wrong one.
     pub(super) fn verify(&self, password: &[u8]) -> bool {
         match self.kind {
-            Kind::Plain => {
+            PasswordFormat::Plain => {
                 let (known, given) = (digest(&SHA256, self.text.as_bytes()), digest(&SHA256, password));
                 verify_slices_are_equal(known.as_ref(), given.as_ref()).is_ok()
             }
-            Kind::Argon2id => PasswordHash::new(&self.text)
+            PasswordFormat::Argon2id => PasswordHash::new(&self.text)
                 .is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok()),
-            Kind::Bcrypt => bcrypt::verify(password, &self.text).unwrap_or(false),
-            Kind::Apr1 => apr1::verify(&self.text, password),
+            PasswordFormat::Bcrypt => bcrypt::verify(password, &self.text).unwrap_or(false),
+            PasswordFormat::Apr1 => apr1::verify(&self.text, password),
         }
     }
 
     /// Whether a check takes so long that a worker must not do it.
     pub(super) fn is_slow(&self) -> bool {
-        self.kind != Kind::Plain
+        self.kind != PasswordFormat::Plain
     }
 
     pub(super) fn text(&self) -> &str {
@@ -88,10 +88,10 @@ impl Stored {
     /// Two hashes with the same take equally long.
     pub(super) fn cost(&self) -> &str {
         let end = match self.kind {
-            Kind::Plain => None,
-            Kind::Apr1 => Some(apr1::PREFIX.len()),
-            Kind::Bcrypt => self.text.match_indices('$').nth(2).map(|(at, _)| at),
-            Kind::Argon2id => self.text.match_indices('$').nth(3).map(|(at, _)| at),
+            PasswordFormat::Plain => None,
+            PasswordFormat::Apr1 => Some(apr1::PREFIX.len()),
+            PasswordFormat::Bcrypt => self.text.match_indices('$').nth(2).map(|(at, _)| at),
+            PasswordFormat::Argon2id => self.text.match_indices('$').nth(3).map(|(at, _)| at),
         };
         self.text.get(..end.unwrap_or(0)).unwrap_or_default()
     }

@@ -188,7 +188,7 @@ fn pieces(coding: Coding, flushes: bool) -> Vec<usize> {
     let mut encoder = Encoder::new(coding, 4, flushes).unwrap();
     let mut body = Vec::new();
     for _ in 0..3 {
-        let mut out = gateway_core::http::body::Output::default();
+        let mut out = gateway_core::http::body::TransformOutput::default();
         gateway_core::http::body::Transform::data(&mut encoder, "data: x\n\n".into(), &mut out).unwrap();
         body.push(format!("{out:?}").matches("Data").count());
     }

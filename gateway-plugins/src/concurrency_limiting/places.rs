@@ -28,7 +28,7 @@ struct Set([AtomicU64; WAYS]);
 type Lines = HashMap<u64, VecDeque<Sender<Permit>>>;
 
 /// All places. They outlive a change of settings.
-pub(super) struct Places {
+pub(super) struct PermitTable {
     sets: Box<[Set]>,
     hasher: RandomState,
     lines: Mutex<Lines>,
@@ -47,7 +47,7 @@ enum Taken {
     NoRoom,
 }
 
-impl Places {
+impl PermitTable {
     /// For this many keys; 16 bytes for each of them.
     pub(super) fn new(keys: usize) -> Self {
         let sets = keys.saturating_mul(SPARE).div_ceil(WAYS).max(1);
@@ -138,7 +138,7 @@ fn is_of(entry: u64, key: u64) -> bool {
 
 /// The places, with how many each key may have.
 pub(super) struct Limiter {
-    places: Arc<Places>,
+    places: Arc<PermitTable>,
     limit: AtomicU64,
     /// The most that a key had since the limit was set.
     peak: AtomicU64,
@@ -152,14 +152,14 @@ pub(super) enum Entering {
     /// It is there.
     In(Permit),
     /// It has to be waited for.
-    Line(Waiting),
+    Line(PermitWait),
     /// There is none.
-    Refused(Refused),
+    Refused(LimitReached),
 }
 
 /// Why there is no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum LimitReached {
     /// The key has as many as it may, and as many wait as may wait.
     Full,
     /// There are too many keys.
@@ -167,7 +167,7 @@ pub(super) enum Refused {
 }
 
 impl Limiter {
-    pub(super) fn new(places: Arc<Places>, limit: u64, max_waiting: usize, gauge: Gauge) -> Self {
+    pub(super) fn new(places: Arc<PermitTable>, limit: u64, max_waiting: usize, gauge: Gauge) -> Self {
         let limiter = Self { places, limit: AtomicU64::new(0), peak: AtomicU64::new(0), max_waiting, gauge };
         limiter.set_limit(limit);
         limiter
@@ -198,14 +198,14 @@ impl Limiter {
         if !(may_wait && is_awaited) {
             match self.try_enter(key) {
                 Ok(permit) => return Entering::In(permit),
-                Err(Refused::Full) if may_wait => {}
+                Err(LimitReached::Full) if may_wait => {}
                 Err(why) => return Entering::Refused(why),
             }
         }
-        self.join(key).map_or(Entering::Refused(Refused::Full), Entering::Line)
+        self.join(key).map_or(Entering::Refused(LimitReached::Full), Entering::Line)
     }
 
-    fn try_enter(self: &Arc<Self>, key: u64) -> Result<Permit, Refused> {
+    fn try_enter(self: &Arc<Self>, key: u64) -> Result<Permit, LimitReached> {
         match self.places.take(key, self.limit.load(SeqCst)) {
             Taken::Place(entry, now) => {
                 if now > self.peak.load(SeqCst) {
@@ -213,13 +213,13 @@ impl Limiter {
                 }
                 Ok(Permit { limiter: Some(self.clone()), key, entry })
             }
-            Taken::Full => Err(Refused::Full),
-            Taken::NoRoom => Err(Refused::NoRoom),
+            Taken::Full => Err(LimitReached::Full),
+            Taken::NoRoom => Err(LimitReached::NoRoom),
         }
     }
 
     /// A place in the line; `None` when it is as long as it may be.
-    fn join(self: &Arc<Self>, key: u64) -> Option<Waiting> {
+    fn join(self: &Arc<Self>, key: u64) -> Option<PermitWait> {
         let (sender, receiver) = oneshot::channel();
         {
             let mut lines = self.places.lines();
@@ -231,7 +231,7 @@ impl Limiter {
         }
         // A place may have come back before whoever gave it back saw that somebody waits.
         self.wake(key);
-        Some(Waiting { limiter: self.clone(), key, receiver })
+        Some(PermitWait { limiter: self.clone(), key, receiver })
     }
 
     /// Hands free places to those who wait for them.
@@ -281,13 +281,13 @@ impl std::fmt::Debug for Permit {
 }
 
 /// A wait for a place; leaves the line when dropped.
-pub(super) struct Waiting {
+pub(super) struct PermitWait {
     limiter: Arc<Limiter>,
     key: u64,
     receiver: Receiver<Permit>,
 }
 
-impl Future for Waiting {
+impl Future for PermitWait {
     type Output = Option<Permit>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -295,7 +295,7 @@ impl Future for Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for PermitWait {
     fn drop(&mut self) {
         self.receiver.close();
         // What was handed over at the last moment goes to the next.
@@ -305,7 +305,7 @@ impl Drop for Waiting {
     }
 }
 
-impl std::fmt::Debug for Waiting {
+impl std::fmt::Debug for PermitWait {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Waiting({:x})", self.key)
     }
@@ -319,7 +319,7 @@ mod tests {
     use super::*;
 
     fn limiter(keys: usize, limit: u64, max_waiting: usize) -> Arc<Limiter> {
-        Arc::new(Limiter::new(Arc::new(Places::new(keys)), limit, max_waiting, Gauge::default()))
+        Arc::new(Limiter::new(Arc::new(PermitTable::new(keys)), limit, max_waiting, Gauge::default()))
     }
 
     fn key(n: u64) -> u64 {
@@ -330,7 +330,7 @@ mod tests {
     fn a_key_has_its_places_and_no_more() {
         let limiter = limiter(100, 2, 0);
         let held = [limiter.try_enter(key(1)).unwrap(), limiter.try_enter(key(1)).unwrap()];
-        assert_eq!(limiter.try_enter(key(1)).unwrap_err(), Refused::Full);
+        assert_eq!(limiter.try_enter(key(1)).unwrap_err(), LimitReached::Full);
         let other = limiter.try_enter(key(2)).unwrap();
         assert_eq!((limiter.places.used(), limiter.peak()), (3, 2));
         drop((held, other));
@@ -342,7 +342,7 @@ mod tests {
     fn more_keys_than_there_is_room_for_are_refused_and_a_free_entry_is_used_again() {
         let limiter = limiter(4, 1, 0);
         let held: Vec<_> = (0..8).map(|n| limiter.try_enter(n).unwrap()).collect();
-        assert_eq!(limiter.try_enter(8).unwrap_err(), Refused::NoRoom);
+        assert_eq!(limiter.try_enter(8).unwrap_err(), LimitReached::NoRoom);
         drop(held);
         (0..100).for_each(|n| drop(limiter.try_enter(n).unwrap()));
     }
@@ -377,7 +377,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let (first, second) = (line(&limiter), line(&limiter));
-        assert!(matches!(limiter.enter(key(1), true), Entering::Refused(Refused::Full)));
+        assert!(matches!(limiter.enter(key(1), true), Entering::Refused(LimitReached::Full)));
         assert!(matches!(limiter.enter(key(2), true), Entering::In(_)), "others do not wait");
         drop(held);
         let held = first.await.expect("the first");

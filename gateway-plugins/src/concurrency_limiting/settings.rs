@@ -124,7 +124,7 @@ impl Default for AdaptiveConfig {
 }
 
 /// Settings, checked.
-pub(super) struct Checked {
+pub(super) struct CheckedSettings {
     pub(super) max_concurrent: u64,
     pub(super) max_waiting: usize,
     pub(super) key_by: KeyBy,
@@ -132,7 +132,7 @@ pub(super) struct Checked {
 }
 
 /// Checks settings; all that is wrong with them goes to `problems`.
-pub(super) fn read(config: &Config, problems: &mut Problems) -> Checked {
+pub(super) fn read(config: &Config, problems: &mut Problems) -> CheckedSettings {
     if config.max_concurrent == 0 {
         problems.add("config.max_concurrent", "no limit is given").remedy = Some("such as 100".into());
     }
@@ -151,7 +151,7 @@ pub(super) fn read(config: &Config, problems: &mut Problems) -> Checked {
         on_missing: config.on_missing,
     };
     let max_concurrent = config.max_concurrent.min(MAX_CONCURRENT);
-    Checked {
+    CheckedSettings {
         max_concurrent,
         max_waiting: usize::try_from(config.max_waiting).unwrap_or(usize::MAX),
         key_by: KeyBy::new(settings, problems),

@@ -268,15 +268,15 @@ async fn streams_hold_places_too() {
         let client = Client::new(([192, 0, 2, 1], 1).into(), ([127, 0, 0, 1], 1).into(), false, None);
         Session::new(Arc::new(client))
     };
-    let Entry::Held(permit) = plugin.connect(&mut session(), "a") else { panic!("no place") };
-    let Entry::Line(waiting) = plugin.connect(&mut session(), "a") else { panic!("no line") };
-    assert!(matches!(plugin.connect(&mut session(), "a"), Entry::Refused(LIMITED)));
+    let Admission::Held(permit) = plugin.connect(&mut session(), "a") else { panic!("no place") };
+    let Admission::Line(waiting) = plugin.connect(&mut session(), "a") else { panic!("no line") };
+    assert!(matches!(plugin.connect(&mut session(), "a"), Admission::Refused(LIMITED)));
     drop(permit);
     assert!(plugin.waited(waiting).await.is_some());
     let dry = build(json!({ "max_concurrent": 1, "dry_run": true }));
     let _held = dry.connect(&mut session(), "a");
     let mut second = session();
-    assert!(matches!(dry.connect(&mut second, "a"), Entry::Free));
+    assert!(matches!(dry.connect(&mut second, "a"), Admission::Free));
     assert_eq!(second.fields, [("concurrency_limiting.would_limit", true.into())]);
 }
 

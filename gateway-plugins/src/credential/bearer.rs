@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::headers::ClaimHeaders;
-use super::place::{Found, Places};
+use super::place::{CredentialLocations, CredentialLookup};
 use super::revoked::Revoked;
 use super::{OneOrMany, absent};
 use crate::jose::fault;
@@ -95,7 +95,7 @@ impl SignedSettings {
 /// Tokens in requests, by checked settings.
 #[derive(Debug)]
 pub(crate) struct Bearer {
-    places: Places,
+    places: CredentialLocations,
     headers: ClaimHeaders,
     hide: bool,
     anonymous: Option<String>,
@@ -108,7 +108,7 @@ impl Bearer {
     /// Checks settings.
     pub(crate) fn read(settings: BearerSettings) -> Result<Self, Problems> {
         let mut problems = Problems::default();
-        let places = Places::read(settings.token_lookup.into_vec(), "config.token_lookup");
+        let places = CredentialLocations::read(settings.token_lookup.into_vec(), "config.token_lookup");
         let headers = ClaimHeaders::read(settings.claims_to_headers, "config.claims_to_headers");
         match (places, headers) {
             (Ok(places), Ok(headers)) => {
@@ -132,7 +132,7 @@ impl Bearer {
     }
 
     /// The token of a request.
-    pub(crate) fn find<'e>(&self, exchange: &'e Exchange) -> Found<'e> {
+    pub(crate) fn find<'e>(&self, exchange: &'e Exchange) -> CredentialLookup<'e> {
         self.places.find(exchange)
     }
 

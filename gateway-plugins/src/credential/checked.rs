@@ -10,7 +10,7 @@ pub(crate) type Print = [u8; 32];
 
 /// What checks came to, for each worker its own, in bounded room and without a sweep: when one half is full, the older
 /// half is dropped.
-pub(crate) struct Checked<T: Send> {
+pub(crate) struct CheckCache<T: Send> {
     workers: PerWorker<Halves<T>>,
     half: usize,
 }
@@ -19,7 +19,7 @@ pub(crate) struct Checked<T: Send> {
 /// what is kept is worth nothing elsewhere, and the secret can't be had from it.
 pub(crate) struct Secrets<T: Send> {
     key: hmac::Key,
-    pub(crate) checked: Checked<T>,
+    pub(crate) checked: CheckCache<T>,
 }
 
 impl<T: Send + Clone> Secrets<T> {
@@ -28,7 +28,7 @@ impl<T: Send + Clone> Secrets<T> {
         let mut random = [0; 32];
         // Without randomness nothing is remembered: a key that could be known is none.
         let size = if rand::fill(&mut random).is_ok() { size } else { 0 };
-        Self { key: hmac::Key::new(hmac::HMAC_SHA256, &random), checked: Checked::new(size) }
+        Self { key: hmac::Key::new(hmac::HMAC_SHA256, &random), checked: CheckCache::new(size) }
     }
 
     /// What the check of these parts is kept under.
@@ -47,7 +47,7 @@ struct Halves<T> {
     old: HashMap<Print, (u64, T)>,
 }
 
-impl<T: Send + Clone> Checked<T> {
+impl<T: Send + Clone> CheckCache<T> {
     /// Room for so many on each worker; 0 keeps nothing.
     pub(crate) fn new(size: u32) -> Self {
         Self { workers: PerWorker::new(), half: usize::try_from(size.div_ceil(2)).unwrap_or(usize::MAX) }
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_longer_than_its_time() {
-        let checked = Checked::new(10);
+        let checked = CheckCache::new(10);
         checked.put([1; 32], "a", 100);
         assert_eq!(checked.get(&[1; 32], 99), Some("a"));
         assert_eq!(checked.get(&[1; 32], 100), None);
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn the_room_is_bounded_and_what_is_used_stays() {
-        let checked = Checked::new(10);
+        let checked = CheckCache::new(10);
         for n in 0..100 {
             checked.put([n; 32], n, 1000);
             assert_eq!(checked.get(&[0; 32], 1), Some(0), "after {n}");
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn no_room_keeps_nothing() {
-        let checked = Checked::new(0);
+        let checked = CheckCache::new(0);
         checked.put([1; 32], "a", 100);
         assert_eq!(checked.get(&[1; 32], 1), None);
     }

@@ -7,7 +7,7 @@ use gateway_core::consumer::Identity;
 use gateway_core::plugin::Seat;
 use serde_json::{Map, Value};
 
-use crate::jose::Fault;
+use crate::jose::TokenError;
 use crate::jose::claims::find;
 
 /// What is asked of claims, and where in them the caller is named.
@@ -45,20 +45,24 @@ impl Grants {
     }
 
     /// The caller of verified claims, if they grant what is needed.
-    pub(crate) fn caller(&self, all: Map<String, Value>, seat: Seat<'_>) -> Result<Arc<Identity>, Fault> {
+    pub(crate) fn caller(
+        &self,
+        all: Map<String, Value>,
+        seat: Seat<'_>,
+    ) -> Result<Arc<Identity>, TokenError> {
         let scopes = words(find(&all, &self.scopes.0));
         let roles = words(find(&all, &self.roles.0));
         let has_scopes = self.scopes.1.iter().all(|needed| scopes.contains(needed));
         let has_role = self.roles.1.is_empty() || self.roles.1.iter().any(|role| roles.contains(role));
         let named = self.caller_claims.iter().find_map(|claim| find(&all, claim));
-        let name = named.and_then(Value::as_str).ok_or(Fault::Claim)?;
+        let name = named.and_then(Value::as_str).ok_or(TokenError::Claim)?;
         let identity = match seat.consumers().by_name(name) {
             Some(consumer) => Identity::clone(consumer),
-            None if self.requires_consumer => return Err(Fault::Caller),
+            None if self.requires_consumer => return Err(TokenError::Caller),
             None => Identity::external(name),
         };
         if !has_scopes || !has_role {
-            return Err(Fault::Scope);
+            return Err(TokenError::Scope);
         }
         let groups = roles.into_iter().map(Arc::from).collect();
         Ok(Arc::new(Identity { claims: Some(Arc::new(all)), groups, ..identity }))

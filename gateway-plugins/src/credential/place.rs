@@ -13,7 +13,7 @@ use crate::shared::is_framing;
 
 /// A place where credentials may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum CredentialLocation {
     /// `Authorization: Bearer …`.
     Bearer,
     /// The whole value of a header.
@@ -24,7 +24,7 @@ pub(crate) enum Place {
 
 /// What is at a place, or at several.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found<'e> {
+pub(crate) enum CredentialLookup<'e> {
     Nothing,
     /// As it is in the request; only what is encoded in a query is copied.
     One(Cow<'e, [u8]>),
@@ -34,9 +34,9 @@ pub(crate) enum Found<'e> {
 
 /// Every place that is looked at.
 #[derive(Debug)]
-pub(crate) struct Places(Vec<Place>);
+pub(crate) struct CredentialLocations(Vec<CredentialLocation>);
 
-impl Place {
+impl CredentialLocation {
     /// `header:NAME`, `query:NAME` or `cookie:NAME`. `header:Authorization` is that of a Bearer token.
     pub(crate) fn named(text: &str) -> Option<Self> {
         let (kind, name) = text.split_once(':')?;
@@ -52,7 +52,7 @@ impl Place {
         }
     }
 
-    fn find<'e>(&self, exchange: &'e Exchange) -> Found<'e> {
+    fn find<'e>(&self, exchange: &'e Exchange) -> CredentialLookup<'e> {
         let headers = &exchange.request.headers;
         match self {
             Self::Bearer => only(headers.get_all(AUTHORIZATION).iter().filter_map(bearer).map(Cow::Borrowed)),
@@ -75,18 +75,18 @@ impl Place {
         match self {
             // Another scheme than Bearer is no credential of this plugin, and stays.
             Self::Bearer => {
-                if self.find(exchange) != Found::Nothing {
+                if self.find(exchange) != CredentialLookup::Nothing {
                     exchange.request.headers.remove(AUTHORIZATION);
                 }
             }
             Self::Header(name) => drop(exchange.request.headers.remove(name)),
             Self::Query(name) => {
-                if self.find(exchange) != Found::Nothing {
+                if self.find(exchange) != CredentialLookup::Nothing {
                     take_out_of_query(&mut exchange.request.uri, name);
                 }
             }
             Self::Cookie(name) => {
-                if self.find(exchange) != Found::Nothing {
+                if self.find(exchange) != CredentialLookup::Nothing {
                     take_out_of_cookies(&mut exchange.request.headers, name);
                 }
             }
@@ -99,11 +99,11 @@ fn is_plain(c: u8) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.' | b'~')
 }
 
-fn only<'e>(mut values: impl Iterator<Item = Cow<'e, [u8]>>) -> Found<'e> {
+fn only<'e>(mut values: impl Iterator<Item = Cow<'e, [u8]>>) -> CredentialLookup<'e> {
     match (values.next(), values.next()) {
-        (None, _) => Found::Nothing,
-        (Some(value), None) => Found::One(value),
-        _ => Found::Several,
+        (None, _) => CredentialLookup::Nothing,
+        (Some(value), None) => CredentialLookup::One(value),
+        _ => CredentialLookup::Several,
     }
 }
 
@@ -171,18 +171,18 @@ pub(crate) fn take_out_of_cookies(headers: &mut HeaderMap, name: &str) {
     }
 }
 
-impl Places {
+impl CredentialLocations {
     /// Reads the places written at `path`; there must be one.
     pub(crate) fn read(written: Vec<String>, path: &str) -> Result<Self, Problems> {
         let mut problems = Problems::default();
         let mut places = Vec::new();
         for text in written {
-            match Place::named(&text) {
-                Some(Place::Header(name)) if name == COOKIE => {
+            match CredentialLocation::named(&text) {
+                Some(CredentialLocation::Header(name)) if name == COOKIE => {
                     problems.add(path, "the header has all cookies together").remedy =
                         Some("write `cookie:NAME`".into());
                 }
-                Some(Place::Header(name)) if is_framing(&name) => {
+                Some(CredentialLocation::Header(name)) if is_framing(&name) => {
                     problems.add(path, format!("`{name}` frames messages and can't be a credential"));
                 }
                 // A credential there would count as two.
@@ -205,23 +205,23 @@ impl Places {
     /// Says which query parameters hold credentials, so that logs don't show them.
     pub(crate) fn hide(&self, hooks: &mut Hooks) {
         for place in &self.0 {
-            if let Place::Query(name) = place {
+            if let CredentialLocation::Query(name) = place {
                 hooks.hides_query(name);
             }
         }
     }
 
     /// What is at all of them together.
-    pub(crate) fn find<'e>(&self, exchange: &'e Exchange) -> Found<'e> {
+    pub(crate) fn find<'e>(&self, exchange: &'e Exchange) -> CredentialLookup<'e> {
         if let [only] = &*self.0 {
             return only.find(exchange);
         }
-        let mut found = Found::Nothing;
+        let mut found = CredentialLookup::Nothing;
         for place in &self.0 {
             match (&found, place.find(exchange)) {
-                (_, Found::Nothing) => {}
-                (Found::Nothing, here) => found = here,
-                _ => return Found::Several,
+                (_, CredentialLookup::Nothing) => {}
+                (CredentialLookup::Nothing, here) => found = here,
+                _ => return CredentialLookup::Several,
             }
         }
         found

@@ -1,7 +1,7 @@
 //! A page: text with values in it, each escaped for the page's type.
 
 use gateway_core::config::problem::Problems;
-use gateway_core::template::{Facts, MAX_RENDERED, Moment, Place, Template};
+use gateway_core::template::{Facts, MAX_RENDERED, Moment, Template, TextContext};
 
 use crate::shared;
 
@@ -10,11 +10,11 @@ const MAX_PAGE: usize = 256 << 10;
 
 /// A parsed page.
 pub(super) struct Page {
-    parts: Vec<Part>,
+    parts: Vec<PagePart>,
     escape: Escape,
 }
 
-enum Part {
+enum PagePart {
     Text(String),
     Value(Template),
 }
@@ -55,12 +55,12 @@ impl Page {
                 continue;
             };
             let value = shared::template(at, &format!("${{{inside}}}"), Moment::Response, problems)?;
-            parts.push(Part::Text(std::mem::take(&mut literal)));
-            parts.push(Part::Value(value));
+            parts.push(PagePart::Text(std::mem::take(&mut literal)));
+            parts.push(PagePart::Value(value));
             rest = after;
         }
         literal.push_str(rest);
-        parts.push(Part::Text(literal));
+        parts.push(PagePart::Text(literal));
         Some(Self { parts, escape })
     }
 
@@ -69,10 +69,10 @@ impl Page {
         let mut out = String::new();
         for part in &self.parts {
             match part {
-                Part::Text(text) => out.push_str(text),
-                Part::Value(value) => {
+                PagePart::Text(text) => out.push_str(text),
+                PagePart::Value(value) => {
                     let mut bytes = Vec::new();
-                    if value.render(facts, Place::Text, MAX_RENDERED, &mut bytes).is_ok() {
+                    if value.render(facts, TextContext::Text, MAX_RENDERED, &mut bytes).is_ok() {
                         self.escape.write(&String::from_utf8_lossy(&bytes), &mut out);
                     }
                 }

@@ -6,12 +6,12 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use gateway_core::http::body::{Body, BodyError, Output, Transform};
+use gateway_core::http::body::{Body, BodyError, Transform, TransformOutput};
 use gateway_core::http::reply::Reply;
 use http::HeaderMap;
 use http_body::{Body as HttpBody, Frame};
 
-use super::{Core, Visit, Way};
+use super::{Core, Direction, ProcessorExchange};
 
 /// Bytes of a piece.
 const MAX_PIECE: usize = 64 << 10;
@@ -20,8 +20,8 @@ const MAX_PIECE: usize = 64 << 10;
 pub(super) struct Streamed {
     pub(super) inner: Body,
     pub(super) core: Arc<Core>,
-    pub(super) visit: Arc<Visit>,
-    pub(super) way: Way,
+    pub(super) visit: Arc<ProcessorExchange>,
+    pub(super) way: Direction,
     pub(super) pieces: bool,
     pub(super) trailers: bool,
     step: Option<BoxFuture<'static, Stepped>>,
@@ -37,8 +37,8 @@ impl Streamed {
     pub(super) fn new(
         inner: Body,
         core: Arc<Core>,
-        visit: Arc<Visit>,
-        way: Way,
+        visit: Arc<ProcessorExchange>,
+        way: Direction,
         pieces: bool,
         trailers: bool,
     ) -> Self {
@@ -123,7 +123,7 @@ pub(super) struct Replaced {
 }
 
 impl Transform for Replaced {
-    fn data(&mut self, mut data: Bytes, out: &mut Output) -> Result<(), BodyError> {
+    fn data(&mut self, mut data: Bytes, out: &mut TransformOutput) -> Result<(), BodyError> {
         if let Some(first) = self.first.take() {
             out.data(first);
         }
@@ -133,7 +133,7 @@ impl Transform for Replaced {
         Ok(())
     }
 
-    fn end(&mut self, out: &mut Output) -> Result<(), BodyError> {
+    fn end(&mut self, out: &mut TransformOutput) -> Result<(), BodyError> {
         if let Some(first) = self.first.take() {
             out.data(first);
         }

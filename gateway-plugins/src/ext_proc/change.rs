@@ -8,7 +8,7 @@ use http::{HeaderMap, Response, StatusCode};
 
 use super::protocol::{self, HeaderMutation, HttpHeaders, ImmediateResponse};
 use super::session::Failure;
-pub(super) use crate::envoy::Line;
+pub(super) use crate::envoy::RequestLine;
 use crate::envoy::{self, field, fields};
 use crate::shared;
 
@@ -48,7 +48,7 @@ pub(super) fn trailers(trailers: &HeaderMap) -> protocol::HttpTrailers {
 ///
 /// # Errors
 /// A name or value that can't be written.
-pub(super) fn apply(mutation: &HeaderMutation, headers: &mut HeaderMap) -> Result<Line, Failure> {
+pub(super) fn apply(mutation: &HeaderMutation, headers: &mut HeaderMap) -> Result<RequestLine, Failure> {
     envoy::apply(mutation, headers).map_err(Failure::Broken)
 }
 

@@ -13,12 +13,12 @@ pub(super) const PATH: &str = "/envoy.service.ext_proc.v3.ExternalProcessor/Proc
 /// What a processor is told.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct ProcessingRequest {
-    #[prost(oneof = "Told", tags = "2, 3, 4, 5, 6, 7")]
-    pub(super) told: Option<Told>,
+    #[prost(oneof = "ProcessorInput", tags = "2, 3, 4, 5, 6, 7")]
+    pub(super) told: Option<ProcessorInput>,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub(super) enum Told {
+pub(super) enum ProcessorInput {
     #[prost(message, tag = "2")]
     RequestHeaders(HttpHeaders),
     #[prost(message, tag = "3")]
@@ -36,8 +36,8 @@ pub(super) enum Told {
 /// What a processor says.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct ProcessingResponse {
-    #[prost(oneof = "Said", tags = "1, 2, 3, 4, 5, 6, 7")]
-    pub(super) said: Option<Said>,
+    #[prost(oneof = "ProcessorReply", tags = "1, 2, 3, 4, 5, 6, 7")]
+    pub(super) said: Option<ProcessorReply>,
     #[prost(message, optional, tag = "9")]
     pub(super) mode_override: Option<ProcessingMode>,
     #[prost(message, optional, tag = "10")]
@@ -45,7 +45,7 @@ pub(super) struct ProcessingResponse {
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub(super) enum Said {
+pub(super) enum ProcessorReply {
     #[prost(message, tag = "1")]
     RequestHeaders(Changes),
     #[prost(message, tag = "2")]

@@ -15,24 +15,24 @@ use prost::Message as _;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, timeout_at};
 
-use super::protocol::{PATH, ProcessingRequest, ProcessingResponse, Told};
+use super::protocol::{PATH, ProcessingRequest, ProcessingResponse, ProcessorInput};
 use super::settings::{Mode, Rules};
 
 /// The stream.
 pub(super) struct Session {
     rules: Arc<Rules>,
-    link: Mutex<Link>,
-    state: Cell<State>,
+    link: Mutex<ProcessorStream>,
+    state: Cell<SessionState>,
     _turn: OwnedSemaphorePermit,
 }
 
-struct State {
+struct SessionState {
     mode: Mode,
     is_over: bool,
 }
 
 /// Its two directions.
-struct Link {
+struct ProcessorStream {
     out: mpsc::Sender<Bytes>,
     opening: Option<BoxFuture<'static, Result<Response<Body>, CallError>>>,
     answers: Body,
@@ -59,16 +59,17 @@ impl Session {
         request.headers_mut().insert(TE, HeaderValue::from_static("trailers"));
         let client = client.clone();
         let opening: BoxFuture<'static, _> = Box::pin(async move { client.send(request).await });
-        let link = Link { out, opening: Some(opening), answers: Body::empty(), read: BytesMut::new() };
+        let link =
+            ProcessorStream { out, opening: Some(opening), answers: Body::empty(), read: BytesMut::new() };
         Self {
             rules: rules.clone(),
             link: Mutex::new(link),
-            state: Cell::new(State { mode: rules.mode, is_over: false }),
+            state: Cell::new(SessionState { mode: rules.mode, is_over: false }),
             _turn: turn,
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SessionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -91,7 +92,7 @@ impl Session {
     ///
     /// # Errors
     /// Why there is no answer. Nothing more is told then.
-    pub(super) async fn ask(&self, told: Told) -> Result<Option<ProcessingResponse>, Failure> {
+    pub(super) async fn ask(&self, told: ProcessorInput) -> Result<Option<ProcessingResponse>, Failure> {
         if self.is_over() {
             return Ok(None);
         }
@@ -107,7 +108,7 @@ impl Session {
         asked
     }
 
-    async fn exchange(&self, told: Told) -> Result<Option<ProcessingResponse>, Failure> {
+    async fn exchange(&self, told: ProcessorInput) -> Result<Option<ProcessingResponse>, Failure> {
         let mut deadline = Instant::now() + self.rules.timeout;
         let late = |_| Failure::Timeout;
         // One question at a time: bodies of both directions may want to ask.
@@ -133,7 +134,7 @@ impl Session {
     }
 }
 
-impl Link {
+impl ProcessorStream {
     /// The next message; `None` at a good end.
     async fn next(&mut self, max: usize) -> Result<Option<ProcessingResponse>, Failure> {
         if let Some(opening) = &mut self.opening {

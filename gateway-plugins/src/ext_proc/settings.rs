@@ -124,19 +124,19 @@ impl Default for Config {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mode {
     pub(super) request_headers: bool,
-    pub(super) request: Rest,
+    pub(super) request: BodyModes,
     pub(super) response_headers: bool,
-    pub(super) response: Rest,
+    pub(super) response: BodyModes,
 }
 
 /// What it gets of a message besides its head.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Rest {
+pub(super) struct BodyModes {
     pub(super) body: BodyMode,
     pub(super) trailers: bool,
 }
 
-impl Rest {
+impl BodyModes {
     pub(super) fn is_nothing(self) -> bool {
         self.body == BodyMode::None && !self.trailers
     }
@@ -158,7 +158,7 @@ pub(super) struct Rules {
 
 impl Rules {
     pub(super) fn of(config: &Config) -> Self {
-        let rest = |body, trailers| Rest { body, trailers: trailers == Skip::Send };
+        let rest = |body, trailers| BodyModes { body, trailers: trailers == Skip::Send };
         Self {
             mode: Mode {
                 request_headers: config.request_headers == Send::Send,
@@ -199,12 +199,12 @@ impl Mode {
         };
         Ok(Self {
             request_headers: self.request_headers,
-            request: Rest {
+            request: BodyModes {
                 body: body(by.request_body_mode)?,
                 trailers: sent(self.request.trailers, by.request_trailer_mode)?,
             },
             response_headers: sent(self.response_headers, by.response_header_mode)?,
-            response: Rest {
+            response: BodyModes {
                 body: body(by.response_body_mode)?,
                 trailers: sent(self.response.trailers, by.response_trailer_mode)?,
             },

@@ -31,17 +31,17 @@ pub(super) enum Act {
     Silence,
 }
 
-type Acting = dyn Fn(&Told) -> Act + Send + Sync;
+type Acting = dyn Fn(&ProcessorInput) -> Act + Send + Sync;
 
 /// A processor, and what it was told.
 #[derive(Clone)]
 pub(super) struct Processor {
     acting: Arc<Acting>,
-    pub(super) told: Arc<Mutex<Vec<Told>>>,
+    pub(super) told: Arc<Mutex<Vec<ProcessorInput>>>,
 }
 
 impl Processor {
-    pub(super) fn new(acting: impl Fn(&Told) -> Act + Send + Sync + 'static) -> Self {
+    pub(super) fn new(acting: impl Fn(&ProcessorInput) -> Act + Send + Sync + 'static) -> Self {
         Self { acting: Arc::new(acting), told: Arc::default() }
     }
 
@@ -66,7 +66,7 @@ impl Processor {
         Trial::of_spec(&[gateway_core::plugin::entry::<ExtProc>()], &spec.to_string(), &world)
     }
 
-    pub(super) fn told(&self) -> Vec<Told> {
+    pub(super) fn told(&self) -> Vec<ProcessorInput> {
         self.told.lock().unwrap().clone()
     }
 }
@@ -164,24 +164,24 @@ impl HttpBody for Stream {
 }
 
 /// The answer that changes nothing.
-pub(super) fn nothing(told: &Told) -> Act {
+pub(super) fn nothing(told: &ProcessorInput) -> Act {
     changed(told, CommonResponse::default())
 }
 
 /// The answer with these changes.
-pub(super) fn changed(told: &Told, response: CommonResponse) -> Act {
+pub(super) fn changed(told: &ProcessorInput, response: CommonResponse) -> Act {
     let changes = Changes { response: Some(response) };
     say(match told {
-        Told::RequestHeaders(_) => Said::RequestHeaders(changes),
-        Told::ResponseHeaders(_) => Said::ResponseHeaders(changes),
-        Told::RequestBody(_) => Said::RequestBody(changes),
-        Told::ResponseBody(_) => Said::ResponseBody(changes),
-        Told::RequestTrailers(_) => Said::RequestTrailers(TrailersResponse::default()),
-        Told::ResponseTrailers(_) => Said::ResponseTrailers(TrailersResponse::default()),
+        ProcessorInput::RequestHeaders(_) => ProcessorReply::RequestHeaders(changes),
+        ProcessorInput::ResponseHeaders(_) => ProcessorReply::ResponseHeaders(changes),
+        ProcessorInput::RequestBody(_) => ProcessorReply::RequestBody(changes),
+        ProcessorInput::ResponseBody(_) => ProcessorReply::ResponseBody(changes),
+        ProcessorInput::RequestTrailers(_) => ProcessorReply::RequestTrailers(TrailersResponse::default()),
+        ProcessorInput::ResponseTrailers(_) => ProcessorReply::ResponseTrailers(TrailersResponse::default()),
     })
 }
 
-pub(super) fn say(said: Said) -> Act {
+pub(super) fn say(said: ProcessorReply) -> Act {
     Act::Say(ProcessingResponse { said: Some(said), ..ProcessingResponse::default() })
 }
 
@@ -220,11 +220,11 @@ fn settings_that_mean_nothing_are_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn a_processor_that_fails_closes_the_exchange_unless_it_is_allowed_to() {
-    type Acting = fn(&Told) -> Act;
+    type Acting = fn(&ProcessorInput) -> Act;
     let cases: [(Acting, u16); 5] = [
         (|_| Act::End("13"), 500),
         (|_| Act::Silence, 504),
-        (|_| say(Said::ResponseBody(Changes::default())), 500),
+        (|_| say(ProcessorReply::ResponseBody(Changes::default())), 500),
         (|told| changed(told, mutation(vec![set("x-a", "1\r\nx-b: 2")], &[])), 500),
         (|_| Act::Say(ProcessingResponse::default()), 500),
     ];

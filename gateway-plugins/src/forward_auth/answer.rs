@@ -13,7 +13,7 @@ use super::question::Convention;
 use crate::shared;
 
 /// Whether a request may pass.
-pub(super) enum Answer {
+pub(super) enum AuthDecision {
     Pass,
     /// The client gets this.
     Refuse(Box<Reply>),
@@ -24,30 +24,30 @@ pub(super) enum Answer {
 /// Which of a refusal's fields the client gets; `None` is all.
 pub(super) type Shown = Option<Vec<HeaderName>>;
 
-pub(super) fn judge(convention: Convention, response: &Response<Bytes>, shown: &Shown) -> Answer {
+pub(super) fn judge(convention: Convention, response: &Response<Bytes>, shown: &Shown) -> AuthDecision {
     let status = response.status();
     match convention {
-        Convention::Traefik if status.is_success() => Answer::Pass,
-        Convention::Traefik if status.is_server_error() || status.is_informational() => Answer::Failed,
-        Convention::Traefik => Answer::Refuse(refusal(response, shown)),
-        Convention::Nginx if status.is_success() => Answer::Pass,
+        Convention::Traefik if status.is_success() => AuthDecision::Pass,
+        Convention::Traefik if status.is_server_error() || status.is_informational() => AuthDecision::Failed,
+        Convention::Traefik => AuthDecision::Refuse(refusal(response, shown)),
+        Convention::Nginx if status.is_success() => AuthDecision::Pass,
         Convention::Nginx => match status {
             StatusCode::UNAUTHORIZED => {
                 let mut reply = Reply::new(Cause::Unauthenticated).reason("forward_auth_refused");
                 for challenge in response.headers().get_all(WWW_AUTHENTICATE) {
                     reply = reply.header(WWW_AUTHENTICATE, challenge.clone());
                 }
-                Answer::Refuse(Box::new(reply))
+                AuthDecision::Refuse(Box::new(reply))
             }
             StatusCode::FORBIDDEN => {
-                Answer::Refuse(Box::new(Reply::new(Cause::Forbidden).reason("forward_auth_refused")))
+                AuthDecision::Refuse(Box::new(Reply::new(Cause::Forbidden).reason("forward_auth_refused")))
             }
-            _ => Answer::Failed,
+            _ => AuthDecision::Failed,
         },
-        Convention::EnvoyGrpc => Answer::Failed,
-        Convention::Envoy if status == StatusCode::OK => Answer::Pass,
-        Convention::Envoy if status.is_server_error() || status.is_informational() => Answer::Failed,
-        Convention::Envoy => Answer::Refuse(refusal(response, shown)),
+        Convention::EnvoyGrpc => AuthDecision::Failed,
+        Convention::Envoy if status == StatusCode::OK => AuthDecision::Pass,
+        Convention::Envoy if status.is_server_error() || status.is_informational() => AuthDecision::Failed,
+        Convention::Envoy => AuthDecision::Refuse(refusal(response, shown)),
     }
 }
 

@@ -112,8 +112,8 @@ pub(super) struct HttpRequest {
 pub(super) struct CheckResponse {
     #[prost(message, optional, tag = "1")]
     pub(super) status: Option<Status>,
-    #[prost(oneof = "Said", tags = "2, 3")]
-    pub(super) said: Option<Said>,
+    #[prost(oneof = "CheckResult", tags = "2, 3")]
+    pub(super) said: Option<CheckResult>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -124,7 +124,7 @@ pub(super) struct Status {
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub(super) enum Said {
+pub(super) enum CheckResult {
     #[prost(message, tag = "2")]
     Denied(Denied),
     #[prost(message, tag = "3")]

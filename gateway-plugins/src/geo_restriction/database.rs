@@ -9,7 +9,7 @@ use gateway_core::plugin::World;
 use maxminddb::Reader;
 use serde::Deserialize;
 
-use super::settings::{Place, Rules};
+use super::settings::{GeoLocation, Rules};
 
 /// Bytes one database may have.
 const MAX_DATABASE: u64 = 1 << 30;
@@ -73,12 +73,12 @@ impl Databases {
     }
 
     /// Where an address is. What a database does not know, or can't say because it is broken, is unknown.
-    pub(super) fn place(&self, address: IpAddr) -> Place<'_> {
+    pub(super) fn place(&self, address: IpAddr) -> GeoLocation<'_> {
         let located =
             self.countries.as_ref().and_then(|it| it.lookup(address).ok()?.decode::<Located<'_>>().ok()?);
         let system = self.asns.as_ref().and_then(|it| it.lookup(address).ok()?.decode::<System>().ok()?);
         let located = located.unwrap_or(Located { country: None, continent: None });
-        Place {
+        GeoLocation {
             country: located.country.and_then(|country| country.iso_code),
             continent: located.continent.and_then(|continent| continent.code),
             asn: system.and_then(|system| system.autonomous_system_number),

@@ -99,7 +99,7 @@ pub(super) struct Rules {
 
 /// Where an address is.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(super) struct Place<'d> {
+pub(super) struct GeoLocation<'d> {
     pub(super) country: Option<&'d str>,
     pub(super) continent: Option<&'d str>,
     pub(super) asn: Option<u32>,
@@ -118,7 +118,7 @@ impl Lists {
         self.countries.is_empty() && self.continents.is_empty() && self.asns.is_empty()
     }
 
-    fn has(&self, place: &Place<'_>) -> bool {
+    fn has(&self, place: &GeoLocation<'_>) -> bool {
         let is_in = |list: &[String], code: Option<&str>| {
             code.is_some_and(|code| list.binary_search_by(|known| known.as_str().cmp(code)).is_ok())
         };
@@ -134,13 +134,13 @@ impl Lists {
 
 impl Rules {
     /// Whether something that is decided by is not known of this place.
-    pub(super) fn is_unknown(&self, place: &Place<'_>) -> bool {
+    pub(super) fn is_unknown(&self, place: &GeoLocation<'_>) -> bool {
         let by_place = self.allow.by_place() || self.deny.by_place();
         let by_asn = !(self.allow.asns.is_empty() && self.deny.asns.is_empty());
         (by_place && place.country.is_none() && place.continent.is_none()) || (by_asn && place.asn.is_none())
     }
 
-    pub(super) fn admit(&self, place: &Place<'_>) -> bool {
+    pub(super) fn admit(&self, place: &GeoLocation<'_>) -> bool {
         if self.deny.has(place) {
             return false;
         }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use apollo_parser::Parser;
 use apollo_parser::cst::{self, CstNode, Definition, Selection, Value};
 
-use super::Fault;
+use super::GraphqlRefusal;
 use super::request::Operation;
 use super::settings::{Limits, OperationType};
 
@@ -24,27 +24,32 @@ struct Sum {
 
 /// Checks a document against every limit.
 /// Checks the operations of a request.
-pub(super) fn check(limits: &Limits, operations: &[Operation], by_get: bool) -> Result<(), Fault> {
+pub(super) fn check(limits: &Limits, operations: &[Operation], by_get: bool) -> Result<(), GraphqlRefusal> {
     operations.iter().try_for_each(|operation| match &operation.query {
         Some(query) => check_one(limits, query, operation, by_get),
         None if limits.persisted => Ok(()),
-        None => Err(Fault::denied("graphql_persisted", "persisted queries are not allowed")),
+        None => Err(GraphqlRefusal::denied("graphql_persisted", "persisted queries are not allowed")),
     })
 }
 
-fn check_one(limits: &Limits, query: &str, operation: &Operation, by_get: bool) -> Result<(), Fault> {
+fn check_one(
+    limits: &Limits,
+    query: &str,
+    operation: &Operation,
+    by_get: bool,
+) -> Result<(), GraphqlRefusal> {
     let tree = Parser::new(query).recursion_limit(MAX_NESTING).token_limit(limits.max_tokens).parse();
     if tree.token_limit().high > limits.max_tokens {
-        return Err(Fault::bad(
+        return Err(GraphqlRefusal::bad(
             "graphql_tokens",
             format!("a document may have {} tokens", limits.max_tokens),
         ));
     }
     if tree.recursion_limit().high > MAX_NESTING {
-        return Err(Fault::bad("graphql_depth", "the document is nested too deeply"));
+        return Err(GraphqlRefusal::bad("graphql_depth", "the document is nested too deeply"));
     }
     if let Some(error) = tree.errors().next() {
-        return Err(Fault::bad("graphql_syntax", format!("syntax error at byte {}", error.index())));
+        return Err(GraphqlRefusal::bad("graphql_syntax", format!("syntax error at byte {}", error.index())));
     }
     let mut fragments = HashMap::new();
     let mut operations = Vec::new();
@@ -55,20 +60,23 @@ fn check_one(limits: &Limits, query: &str, operation: &Operation, by_get: bool) 
                 let name = fragment.fragment_name().and_then(|name| name.name());
                 let name = name.map(|name| name.text().to_string()).unwrap_or_default();
                 if fragments.insert(name, fragment).is_some() {
-                    return Err(Fault::bad("graphql_syntax", "a fragment is defined twice"));
+                    return Err(GraphqlRefusal::bad("graphql_syntax", "a fragment is defined twice"));
                 }
             }
-            _ => return Err(Fault::bad("graphql_syntax", "a request may not define types")),
+            _ => return Err(GraphqlRefusal::bad("graphql_syntax", "a request may not define types")),
         }
     }
     if operations.is_empty() {
-        return Err(Fault::bad("graphql_syntax", "there is no operation"));
+        return Err(GraphqlRefusal::bad("graphql_syntax", "there is no operation"));
     }
     let directives =
         tree.document().syntax().descendants().filter(|node| cst::Directive::can_cast(node.kind()));
     if directives.count() as u64 > limits.max_directives {
         let most = limits.max_directives;
-        return Err(Fault::bad("graphql_directives", format!("a document may have {most} directives")));
+        return Err(GraphqlRefusal::bad(
+            "graphql_directives",
+            format!("a document may have {most} directives"),
+        ));
     }
     operations.iter().try_for_each(|definition| {
         let defaults = defaults(definition);
@@ -108,7 +116,7 @@ struct Count<'l> {
 }
 
 impl Count<'_> {
-    fn check(mut self, definition: &cst::OperationDefinition, by_get: bool) -> Result<(), Fault> {
+    fn check(mut self, definition: &cst::OperationDefinition, by_get: bool) -> Result<(), GraphqlRefusal> {
         let limits = self.limits;
         let kind = match definition.operation_type() {
             Some(kind) if kind.mutation_token().is_some() => OperationType::Mutation,
@@ -116,14 +124,14 @@ impl Count<'_> {
             _ => OperationType::Query,
         };
         if !limits.types.contains(&kind) || (by_get && kind == OperationType::Mutation) {
-            return Err(Fault::denied(
+            return Err(GraphqlRefusal::denied(
                 "graphql_operation_type",
                 "operations of this type are not allowed here",
             ));
         }
         let name = definition.name().map(|name| name.text().to_string());
         if !limits.names.is_empty() && !name.is_some_and(|name| limits.names.contains(&name)) {
-            return Err(Fault::denied("graphql_operation_name", "this operation is not allowed"));
+            return Err(GraphqlRefusal::denied("graphql_operation_name", "this operation is not allowed"));
         }
         let sum = self.set(definition.selection_set().as_ref(), 0)?;
         let counts = [
@@ -135,20 +143,20 @@ impl Count<'_> {
         for (reason, what, count, most) in counts {
             if count > most {
                 let message = format!("an operation may have {most} {what}, this has {count}");
-                return Err(Fault::bad(reason, message));
+                return Err(GraphqlRefusal::bad(reason, message));
             }
         }
         if sum.introspects && !limits.introspection {
-            return Err(Fault::denied("graphql_introspection", "introspection is not allowed"));
+            return Err(GraphqlRefusal::denied("graphql_introspection", "introspection is not allowed"));
         }
         Ok(())
     }
 
     /// What a set of selections comes to, fragments included. `within` fragments and fields around it.
-    fn set(&mut self, set: Option<&cst::SelectionSet>, within: usize) -> Result<Sum, Fault> {
+    fn set(&mut self, set: Option<&cst::SelectionSet>, within: usize) -> Result<Sum, GraphqlRefusal> {
         let mut sum = Sum::default();
         if within > MAX_NESTING {
-            return Err(Fault::bad("graphql_depth", "the document is nested too deeply"));
+            return Err(GraphqlRefusal::bad("graphql_depth", "the document is nested too deeply"));
         }
         for selection in set.into_iter().flat_map(cst::SelectionSet::selections) {
             let one = match selection {
@@ -167,7 +175,7 @@ impl Count<'_> {
         Ok(sum)
     }
 
-    fn field(&mut self, field: &cst::Field, within: usize) -> Result<Sum, Fault> {
+    fn field(&mut self, field: &cst::Field, within: usize) -> Result<Sum, GraphqlRefusal> {
         let name = field.name().map(|name| name.text().to_string()).unwrap_or_default();
         let inner = self.set(field.selection_set().as_ref(), within + 1)?;
         let own = self.limits.field_costs.get(&name).copied().unwrap_or(1);
@@ -181,16 +189,16 @@ impl Count<'_> {
         })
     }
 
-    fn spread(&mut self, spread: &cst::FragmentSpread, within: usize) -> Result<Sum, Fault> {
+    fn spread(&mut self, spread: &cst::FragmentSpread, within: usize) -> Result<Sum, GraphqlRefusal> {
         let name = spread.fragment_name().and_then(|name| name.name());
         let name = name.map(|name| name.text().to_string()).unwrap_or_default();
         match self.known.get(&name) {
             Some(Some(sum)) => return Ok(*sum),
-            Some(None) => return Err(Fault::bad("graphql_syntax", "a fragment is within itself")),
+            Some(None) => return Err(GraphqlRefusal::bad("graphql_syntax", "a fragment is within itself")),
             None => {}
         }
         let Some(fragment) = self.fragments.get(&name) else {
-            return Err(Fault::bad("graphql_syntax", "a fragment is not defined"));
+            return Err(GraphqlRefusal::bad("graphql_syntax", "a fragment is not defined"));
         };
         self.known.insert(name.clone(), None);
         let sum = self.set(fragment.selection_set().as_ref(), within + 1)?;

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::Fault;
+use super::GraphqlRefusal;
 
 /// One operation.
 #[derive(Debug, Deserialize)]
@@ -27,7 +27,7 @@ pub(super) struct Operation {
 
 /// How a body is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Written {
+pub(super) enum BodyFormat {
     /// JSON, as GraphQL over HTTP has it.
     Json,
     /// The document alone.
@@ -36,13 +36,13 @@ pub(super) enum Written {
 
 const KEYS: [&str; 4] = ["query", "operationName", "variables", "extensions"];
 
-fn malformed(message: impl Into<String>) -> Fault {
-    Fault::bad("graphql_malformed", message)
+fn malformed(message: impl Into<String>) -> GraphqlRefusal {
+    GraphqlRefusal::bad("graphql_malformed", message)
 }
 
 /// How the body of a request is written.
-pub(super) fn kind(exchange: &Exchange) -> Result<Written, Fault> {
-    let unsupported = |message: &str| Fault {
+pub(super) fn kind(exchange: &Exchange) -> Result<BodyFormat, GraphqlRefusal> {
+    let unsupported = |message: &str| GraphqlRefusal {
         status: http::StatusCode::UNSUPPORTED_MEDIA_TYPE,
         reason: "graphql_unsupported",
         message: message.into(),
@@ -70,15 +70,19 @@ pub(super) fn kind(exchange: &Exchange) -> Result<Written, Fault> {
         return Err(unsupported("requests are read as UTF-8 only"));
     }
     match kind.trim().to_ascii_lowercase().as_str() {
-        "application/json" | "application/graphql+json" => Ok(Written::Json),
-        "application/graphql" => Ok(Written::Document),
+        "application/json" | "application/graphql+json" => Ok(BodyFormat::Json),
+        "application/graphql" => Ok(BodyFormat::Document),
         _ => Err(unsupported("requests are read as application/json or application/graphql")),
     }
 }
 
 /// The operations of a body.
-pub(super) fn of_body(written: Written, body: &[u8], max_batch: usize) -> Result<Vec<Operation>, Fault> {
-    if written == Written::Document {
+pub(super) fn of_body(
+    written: BodyFormat,
+    body: &[u8],
+    max_batch: usize,
+) -> Result<Vec<Operation>, GraphqlRefusal> {
+    if written == BodyFormat::Document {
         let query = std::str::from_utf8(body).map_err(|_| malformed("the document is not UTF-8"))?;
         return Ok(vec![Operation {
             query: Some(query.to_owned()),
@@ -91,7 +95,10 @@ pub(super) fn of_body(written: Written, body: &[u8], max_batch: usize) -> Result
     let operations = if body.trim_ascii_start().first() == Some(&b'[') {
         let operations: Vec<Operation> = json(body)?;
         if operations.len() > max_batch || max_batch == 1 {
-            return Err(Fault::bad("graphql_batch", format!("a batch may have {max_batch} operations")));
+            return Err(GraphqlRefusal::bad(
+                "graphql_batch",
+                format!("a batch may have {max_batch} operations"),
+            ));
         }
         operations
     } else {
@@ -102,7 +109,7 @@ pub(super) fn of_body(written: Written, body: &[u8], max_batch: usize) -> Result
 }
 
 /// The operation of a GET.
-pub(super) fn of_query(query: &str) -> Result<Operation, Fault> {
+pub(super) fn of_query(query: &str) -> Result<Operation, GraphqlRefusal> {
     let mut values = BTreeMap::new();
     for pair in query.split('&') {
         let name = pair.split('=').next().unwrap_or_default();
@@ -126,7 +133,7 @@ pub(super) fn of_query(query: &str) -> Result<Operation, Fault> {
 
 /// A message of a WebSocket.
 #[derive(Deserialize)]
-struct Said {
+struct SocketMessage {
     #[serde(rename = "type")]
     kind: String,
     #[serde(default)]
@@ -136,8 +143,8 @@ struct Said {
 }
 
 /// The operation of a message; `None` where it has none.
-pub(super) fn of_message(payload: &[u8]) -> Result<Option<Operation>, Fault> {
-    let said: Said = json(payload)?;
+pub(super) fn of_message(payload: &[u8]) -> Result<Option<Operation>, GraphqlRefusal> {
+    let said: SocketMessage = json(payload)?;
     if !matches!(said.kind.as_str(), "subscribe" | "start") {
         return Ok(None);
     }
@@ -146,7 +153,7 @@ pub(super) fn of_message(payload: &[u8]) -> Result<Option<Operation>, Fault> {
     Ok(Some(operation))
 }
 
-fn json<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, Fault> {
+fn json<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, GraphqlRefusal> {
     serde_json::from_slice(bytes).map_err(|error| {
         // What is wrong, without a piece of what was sent.
         let at = format!("line {}, column {}", error.line(), error.column());
@@ -156,7 +163,7 @@ fn json<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, Fault> {
 
 impl Operation {
     /// Servers that read keys without regard to case would take another query than this.
-    fn check(&self) -> Result<(), Fault> {
+    fn check(&self) -> Result<(), GraphqlRefusal> {
         let is_alike = |other: &String| KEYS.iter().any(|key| key.eq_ignore_ascii_case(other));
         match self.others.keys().any(is_alike) {
             true => Err(malformed("a key is given twice, in upper and lower case")),

@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use bytes::{Buf, Bytes, BytesMut};
-use gateway_core::http::body::{BodyError, GrpcPrefix, Output, Transform};
+use gateway_core::http::body::{BodyError, GrpcPrefix, Transform, TransformOutput};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use percent_encoding::percent_decode;
 use prost::Message as _;
@@ -170,7 +170,7 @@ pub(super) struct Streamed {
 }
 
 impl Streamed {
-    fn put(&mut self, item: &[u8], out: &mut Output) {
+    fn put(&mut self, item: &[u8], out: &mut TransformOutput) {
         let (before, after): (&[u8], &[u8]) = match (self.lines, self.has_begun) {
             (true, _) => (b"", b"\n"),
             (false, false) => (b"[", b""),
@@ -182,7 +182,7 @@ impl Streamed {
 }
 
 impl Transform for Streamed {
-    fn data(&mut self, data: Bytes, out: &mut Output) -> Result<(), BodyError> {
+    fn data(&mut self, data: Bytes, out: &mut TransformOutput) -> Result<(), BodyError> {
         self.rest.extend_from_slice(&data);
         while let Some(message) = next(&mut self.rest, self.writing.limit)? {
             let item = written(&message, &self.about, self.field.as_ref(), &self.writing)?;
@@ -191,12 +191,12 @@ impl Transform for Streamed {
         Ok(())
     }
 
-    fn trailers(&mut self, trailers: HeaderMap, _out: &mut Output) -> Result<(), BodyError> {
+    fn trailers(&mut self, trailers: HeaderMap, _out: &mut TransformOutput) -> Result<(), BodyError> {
         self.status = Status::of(&trailers, &self.about);
         Ok(())
     }
 
-    fn end(&mut self, out: &mut Output) -> Result<(), BodyError> {
+    fn end(&mut self, out: &mut TransformOutput) -> Result<(), BodyError> {
         if !self.rest.is_empty() {
             return Err(BodyError::Framing("a gRPC message is cut off"));
         }

@@ -17,7 +17,7 @@ const MAX_PARAMETERS: usize = 1000;
 
 /// How requests are read.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reading {
+pub(super) struct RequestReading {
     /// Unknown query parameters and fields of bodies are left out, not refused.
     pub(super) ignores_unknown: bool,
 }
@@ -31,7 +31,7 @@ pub(super) fn message(
     path: &str,
     query: Option<&str>,
     body: &[u8],
-    reading: Reading,
+    reading: RequestReading,
 ) -> Result<DynamicMessage, String> {
     let mut message = match &binding.body {
         BodyTo::Nothing if body.iter().any(|byte| !byte.is_ascii_whitespace()) => {
@@ -52,7 +52,11 @@ pub(super) fn message(
     Ok(message)
 }
 
-fn of_json(about: &MessageDescriptor, body: &[u8], reading: Reading) -> Result<DynamicMessage, String> {
+fn of_json(
+    about: &MessageDescriptor,
+    body: &[u8],
+    reading: RequestReading,
+) -> Result<DynamicMessage, String> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(DynamicMessage::new(about.clone()));
     }
@@ -69,7 +73,7 @@ fn of_field(
     about: &MessageDescriptor,
     field: &FieldDescriptor,
     body: &[u8],
-    reading: Reading,
+    reading: RequestReading,
 ) -> Result<DynamicMessage, String> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(DynamicMessage::new(about.clone()));
@@ -84,7 +88,7 @@ fn of_query(
     query: &str,
     binding: &Binding,
     from_path: &[&str],
-    reading: Reading,
+    reading: RequestReading,
 ) -> Result<(), String> {
     for (n, pair) in query.split('&').filter(|pair| !pair.is_empty()).enumerate() {
         if n >= MAX_PARAMETERS {

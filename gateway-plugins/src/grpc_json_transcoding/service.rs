@@ -48,12 +48,12 @@ pub(super) struct Calls {
 
 impl Calls {
     /// The call of a request; or the methods that the path has.
-    pub(super) fn find(&self, method: &Method, path: &str) -> Found<'_> {
+    pub(super) fn find(&self, method: &Method, path: &str) -> MatchedCall<'_> {
         let of = |method: &Method| self.by_method.get(method).and_then(|table| table.find(path));
         // What GET asks for, HEAD asks about (RFC 9110 §9.3.2).
         let here = of(method).or_else(|| of(&Method::GET).filter(|_| *method == Method::HEAD));
         if let Some(binding) = here.and_then(|number| self.bindings.get(number)) {
-            return Found::Call(binding);
+            return MatchedCall::Call(binding);
         }
         let others: Vec<Method> = self
             .by_method
@@ -61,7 +61,7 @@ impl Calls {
             .filter(|(_, table)| table.find(path).is_some())
             .map(|(method, _)| method.clone())
             .collect();
-        if others.is_empty() { Found::Nothing } else { Found::OtherMethods(others) }
+        if others.is_empty() { MatchedCall::Nothing } else { MatchedCall::OtherMethods(others) }
     }
 
     /// The calls of these services, or of all of them; with `auto`, those without a rule are offered at their own path.
@@ -160,7 +160,7 @@ impl Calls {
 }
 
 /// What a request is.
-pub(super) enum Found<'c> {
+pub(super) enum MatchedCall<'c> {
     Call(&'c Binding),
     /// Only with these methods.
     OtherMethods(Vec<Method>),

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use gateway_core::plugin::{Entry, entry};
-use gateway_core::testing::{Asked, Got, Trial};
+use gateway_core::testing::{Got, ReceivedRequest, Trial};
 use http::HeaderMap;
 use prost_reflect::{DynamicMessage, ReflectMessage};
 use protox::Compiler;
@@ -51,7 +51,7 @@ fn frame(message: &DynamicMessage) -> Vec<u8> {
 }
 
 /// What a target was called with, as JSON.
-fn called(asked: &Asked, name: &str) -> Value {
+fn called(asked: &ReceivedRequest, name: &str) -> Value {
     let about = POOL.get_message_by_name(name).unwrap();
     serde_json::to_value(DynamicMessage::decode(about, &asked.body[5..]).unwrap()).unwrap()
 }
@@ -79,13 +79,17 @@ fn grpc(bytes: Vec<u8>, trailers: &[(&'static str, &str)]) -> Response<Body> {
 struct WithTrailers(Option<HeaderMap>);
 
 impl gateway_core::http::body::Transform for WithTrailers {
-    fn data(&mut self, data: Bytes, out: &mut gateway_core::http::body::Output) -> Result<(), BodyError> {
+    fn data(
+        &mut self,
+        data: Bytes,
+        out: &mut gateway_core::http::body::TransformOutput,
+    ) -> Result<(), BodyError> {
         // In small pieces, as a network may bring it.
         data.chunks(3).for_each(|piece| out.data(piece.to_vec()));
         Ok(())
     }
 
-    fn end(&mut self, out: &mut gateway_core::http::body::Output) -> Result<(), BodyError> {
+    fn end(&mut self, out: &mut gateway_core::http::body::TransformOutput) -> Result<(), BodyError> {
         out.trailers(self.0.take().unwrap_or_default());
         Ok(())
     }

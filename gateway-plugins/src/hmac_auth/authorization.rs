@@ -10,7 +10,7 @@ use http::HeaderValue;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::fault::Fault;
+use super::fault::SignatureError;
 use super::message::Message;
 
 /// Header fields that one signature may cover.
@@ -64,52 +64,52 @@ pub(super) struct Signed {
 }
 
 impl Signed {
-    pub(super) fn read(parameters: &str) -> Result<Self, Fault> {
+    pub(super) fn read(parameters: &str) -> Result<Self, SignatureError> {
         let (mut username, mut hash, mut names, mut signature) = (None, None, None, None);
         let mut rest = parameters.trim();
         while !rest.is_empty() {
-            let (name, value, after) = parameter(rest).ok_or(Fault::Malformed)?;
+            let (name, value, after) = parameter(rest).ok_or(SignatureError::Malformed)?;
             rest = after;
             let place = match name {
                 "username" => &mut username,
                 "algorithm" => &mut hash,
                 "headers" => &mut names,
                 "signature" => &mut signature,
-                _ => return Err(Fault::Malformed),
+                _ => return Err(SignatureError::Malformed),
             };
             if place.replace(value).is_some() {
-                return Err(Fault::Malformed);
+                return Err(SignatureError::Malformed);
             }
         }
         let (Some(username), Some(hash), Some(signature)) = (username, hash, signature) else {
-            return Err(Fault::Malformed);
+            return Err(SignatureError::Malformed);
         };
         let names: Vec<String> =
             names.unwrap_or("date").split_ascii_whitespace().map(str::to_ascii_lowercase).collect();
         if username.is_empty() || names.is_empty() || names.len() > MAX_FIELDS {
-            return Err(Fault::Malformed);
+            return Err(SignatureError::Malformed);
         }
         Ok(Self {
             username: username.to_owned(),
-            hash: Hash::named(hash).ok_or(Fault::Algorithm)?,
-            signature: STANDARD.decode(signature).map_err(|_| Fault::Malformed)?,
+            hash: Hash::named(hash).ok_or(SignatureError::Algorithm)?,
+            signature: STANDARD.decode(signature).map_err(|_| SignatureError::Malformed)?,
             names,
         })
     }
 
     /// What is signed.
-    pub(super) fn text(&self, message: &Message<'_>) -> Result<String, Fault> {
+    pub(super) fn text(&self, message: &Message<'_>) -> Result<String, SignatureError> {
         let line = |name: &String| match name.as_str() {
             "request-line" => Ok(message.line()),
             "@request-target" | "(request-target)" => {
                 Ok(format!("{name}: {} {}", message.method.to_ascii_lowercase(), message.target()))
             }
             name => {
-                let value = message.field(name).ok_or(Fault::Uncovered)?;
+                let value = message.field(name).ok_or(SignatureError::Uncovered)?;
                 Ok(format!("{name}: {value}"))
             }
         };
-        let lines: Result<Vec<String>, Fault> = self.names.iter().map(line).collect();
+        let lines: Result<Vec<String>, SignatureError> = self.names.iter().map(line).collect();
         Ok(lines?.join("\n"))
     }
 

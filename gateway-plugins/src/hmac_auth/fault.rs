@@ -3,7 +3,7 @@
 use gateway_core::http::reply::{Cause, Reply};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum SignatureError {
     /// No signature.
     Missing,
     /// One that can't be read, or several.
@@ -26,7 +26,7 @@ pub(super) enum Fault {
     Busy,
 }
 
-impl Fault {
+impl SignatureError {
     /// The refusal, without a challenge.
     pub(super) fn reply(self) -> Reply {
         let (cause, reason, detail) = match self {

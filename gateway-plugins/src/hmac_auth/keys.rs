@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::fault::Fault;
+use super::fault::SignatureError;
 use crate::jose::{Algorithm, Key};
 
 /// What requests are signed with.
@@ -95,25 +95,25 @@ impl PublicKeys {
         message: &[u8],
         signature: &[u8],
         seat: Seat<'_>,
-    ) -> Result<Arc<Identity>, Fault> {
+    ) -> Result<Arc<Identity>, SignatureError> {
         let Some((key, consumer)) = self.0.get(key_id) else {
             return match named {
                 None | Some(Method::HmacSha256) => {
                     shared(key_id, hmac::HMAC_SHA256, message, signature, seat)
                 }
-                Some(Method::Public(_)) => Err(Fault::Signature),
+                Some(Method::Public(_)) => Err(SignatureError::Signature),
             };
         };
         let algorithm = match named {
             Some(Method::Public(algorithm)) => algorithm,
-            Some(Method::HmacSha256) => return Err(Fault::Algorithm),
-            None => only_algorithm(key).ok_or(Fault::Algorithm)?,
+            Some(Method::HmacSha256) => return Err(SignatureError::Algorithm),
+            None => only_algorithm(key).ok_or(SignatureError::Algorithm)?,
         };
         if !key.verifies(algorithm, message, signature) {
-            return Err(Fault::Signature);
+            return Err(SignatureError::Signature);
         }
         match consumer {
-            Some(name) => seat.consumers().by_name(name).cloned().ok_or(Fault::Signature),
+            Some(name) => seat.consumers().by_name(name).cloned().ok_or(SignatureError::Signature),
             None => Ok(Arc::new(Identity::external(key_id))),
         }
     }
@@ -136,7 +136,7 @@ pub(super) fn shared(
     message: &[u8],
     signature: &[u8],
     seat: Seat<'_>,
-) -> Result<Arc<Identity>, Fault> {
+) -> Result<Arc<Identity>, SignatureError> {
     let is_by = |secret: &[u8]| hmac::verify(&hmac::Key::new(hash, secret), message, signature).is_ok();
     let owner = seat.consumers().by_name(name);
     let consumer = owner.and_then(|owner| owner.consumer.as_ref());
@@ -147,10 +147,10 @@ pub(super) fn shared(
         .peekable();
     if secrets.peek().is_none() {
         std::hint::black_box(is_by(b"nobody's"));
-        return Err(Fault::Signature);
+        return Err(SignatureError::Signature);
     }
     match owner.filter(|_| secrets.any(|secret| is_by(secret.as_bytes()))) {
         Some(owner) => Ok(owner.clone()),
-        None => Err(Fault::Signature),
+        None => Err(SignatureError::Signature),
     }
 }

@@ -43,7 +43,7 @@ pub(super) struct Remote {
 
 /// What a list's URLs say together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum ListMatch {
     Yes,
     No,
     /// Not on any that is known, and one has not been fetched yet.
@@ -176,11 +176,11 @@ impl Remote {
     }
 
     /// What it says of an address.
-    pub(super) fn find(&self, address: std::net::IpAddr) -> Found {
+    pub(super) fn find(&self, address: std::net::IpAddr) -> ListMatch {
         match &*self.fetched.networks.load() {
-            Some(networks) if networks.contains(address) => Found::Yes,
-            Some(_) => Found::No,
-            None => Found::Unknown,
+            Some(networks) if networks.contains(address) => ListMatch::Yes,
+            Some(_) => ListMatch::No,
+            None => ListMatch::Unknown,
         }
     }
 }
@@ -192,13 +192,13 @@ fn parse(bytes: &[u8]) -> Result<Networks, String> {
 }
 
 /// What several say together.
-pub(super) fn find(remotes: &[Arc<Remote>], address: std::net::IpAddr) -> Found {
-    let mut found = Found::No;
+pub(super) fn find(remotes: &[Arc<Remote>], address: std::net::IpAddr) -> ListMatch {
+    let mut found = ListMatch::No;
     for remote in remotes {
         match remote.find(address) {
-            Found::Yes => return Found::Yes,
-            Found::Unknown => found = Found::Unknown,
-            Found::No => {}
+            ListMatch::Yes => return ListMatch::Yes,
+            ListMatch::Unknown => found = ListMatch::Unknown,
+            ListMatch::No => {}
         }
     }
     found

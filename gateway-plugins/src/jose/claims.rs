@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::Fault;
+use super::TokenError;
 
 /// What is asked of a token.
 #[derive(Debug, Default)]
@@ -22,28 +22,28 @@ pub(crate) const NEVER: u64 = u64::MAX;
 
 impl Rules {
     /// Judges the claims at this second since 1970; says from which second on the token is worth nothing.
-    pub(crate) fn judge(&self, claims: &Map<String, Value>, now: u64) -> Result<u64, Fault> {
+    pub(crate) fn judge(&self, claims: &Map<String, Value>, now: u64) -> Result<u64, TokenError> {
         let until = match claims.get("exp") {
-            None if self.requires_expiry => return Err(Fault::Claim),
+            None if self.requires_expiry => return Err(TokenError::Claim),
             None => NEVER,
             Some(expiry) => second(expiry)?.saturating_add(self.leeway),
         };
         if now >= until {
-            return Err(Fault::Expired);
+            return Err(TokenError::Expired);
         }
         if let Some(start) = claims.get("nbf")
             && second(start)? > now.saturating_add(self.leeway)
         {
-            return Err(Fault::NotYetValid);
+            return Err(TokenError::NotYetValid);
         }
         if !self.issuers.is_empty() {
-            let issuer = claims.get("iss").and_then(Value::as_str).ok_or(Fault::Issuer)?;
+            let issuer = claims.get("iss").and_then(Value::as_str).ok_or(TokenError::Issuer)?;
             if !self.issuers.iter().any(|known| known == issuer) {
-                return Err(Fault::Issuer);
+                return Err(TokenError::Issuer);
             }
         }
         if !self.audiences.is_empty() && !self.is_audience(claims.get("aud")) {
-            return Err(Fault::Audience);
+            return Err(TokenError::Audience);
         }
         Ok(until)
     }
@@ -64,13 +64,13 @@ impl Rules {
     clippy::cast_sign_loss,
     reason = "the cast saturates, as it should"
 )]
-fn second(date: &Value) -> Result<u64, Fault> {
+fn second(date: &Value) -> Result<u64, TokenError> {
     match date {
         Value::Number(number) => {
             let fraction = || number.as_f64().map(|date| date as u64);
-            number.as_u64().or_else(fraction).ok_or(Fault::Malformed)
+            number.as_u64().or_else(fraction).ok_or(TokenError::Malformed)
         }
-        _ => Err(Fault::Malformed),
+        _ => Err(TokenError::Malformed),
     }
 }
 

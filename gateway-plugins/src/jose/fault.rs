@@ -5,7 +5,7 @@ use http::HeaderValue;
 use http::header::WWW_AUTHENTICATE;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum TokenError {
     /// More than one token, or one that is not the three parts of a JWS.
     Malformed,
     /// An algorithm that is unknown, not allowed, or not one of the key's.
@@ -28,7 +28,7 @@ pub(crate) enum Fault {
     Scope,
 }
 
-impl Fault {
+impl TokenError {
     /// The reason for logs, and the sentence for the client.
     pub(crate) fn words(self) -> (&'static str, &'static str) {
         match self {

@@ -13,7 +13,7 @@ use crate::credential::bearer::SignedSettings;
 use crate::credential::grants::Grants;
 use crate::credential::texts;
 use crate::jose::jwk::KeySet;
-use crate::jose::{Algorithm, Fault, Rules, Token};
+use crate::jose::{Algorithm, Rules, Token, TokenError};
 
 pub(super) struct Provider {
     pub(super) issuer: String,
@@ -93,15 +93,19 @@ impl Provider {
     }
 
     /// Judges what a token says, all but its signature; says when it expires.
-    pub(super) fn judge(&self, token: &Token<'_>, now: u64) -> Result<u64, Fault> {
+    pub(super) fn judge(&self, token: &Token<'_>, now: u64) -> Result<u64, TokenError> {
         if !self.algorithms.contains(&token.algorithm) {
-            return Err(Fault::Algorithm);
+            return Err(TokenError::Algorithm);
         }
         self.rules.judge(&token.claims, now)
     }
 
     /// The caller of a verified token, if it grants what is needed.
-    pub(super) fn caller(&self, all: Map<String, Value>, seat: Seat<'_>) -> Result<Arc<Identity>, Fault> {
+    pub(super) fn caller(
+        &self,
+        all: Map<String, Value>,
+        seat: Seat<'_>,
+    ) -> Result<Arc<Identity>, TokenError> {
         self.grants.caller(all, seat)
     }
 }

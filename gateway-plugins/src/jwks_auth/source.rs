@@ -45,14 +45,14 @@ pub(crate) struct Source {
     pace: Pace,
     first: (Client, Uri),
     is_discovery: bool,
-    held: Arc<Held>,
+    held: Arc<IssuerState>,
     fetched: Counter,
     failed: Counter,
 }
 
 /// What is known of an issuer; outlives a change of settings.
 #[derive(Default)]
-struct Held {
+struct IssuerState {
     keys: ArcSwapOption<(Instant, Arc<KeySet>)>,
     /// The discovery document that named them.
     about: ArcSwapOption<Map<String, Value>>,
@@ -87,7 +87,7 @@ impl Source {
             pace,
             first,
             is_discovery,
-            held: world.kept(&format!("{issuer} {url}"), Held::default),
+            held: world.kept(&format!("{issuer} {url}"), IssuerState::default),
             fetched: count("ok"),
             failed: count("failed"),
             world: world.clone(),

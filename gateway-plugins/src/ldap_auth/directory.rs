@@ -159,7 +159,7 @@ impl Directory {
         let (search, found) = match &self.users {
             Users::Named(template) => {
                 let name = user.to_ascii_lowercase();
-                (None, Found { dn: bind_name(template, user), name, groups: Vec::new() })
+                (None, UserEntry { dn: bind_name(template, user), name, groups: Vec::new() })
             }
             Users::Searched(search) => {
                 search.bind(connection).await?;
@@ -177,7 +177,7 @@ impl Directory {
         if !bind(connection, &found.dn, password).await? {
             return Ok(None);
         }
-        let Found { dn, name, mut groups } = found;
+        let UserEntry { dn, name, mut groups } = found;
         if let Some(wanted) = &self.groups {
             if let Some(search) = search {
                 search.bind(connection).await?;
@@ -189,7 +189,7 @@ impl Directory {
 }
 
 /// A user's entry.
-struct Found {
+struct UserEntry {
     dn: String,
     name: String,
     groups: Vec<String>,
@@ -219,7 +219,7 @@ impl Search {
         }
     }
 
-    async fn find(&self, connection: &mut Ldap, user: &str) -> Result<Option<Found>, String> {
+    async fn find(&self, connection: &mut Ldap, user: &str) -> Result<Option<UserEntry>, String> {
         let attributes: Vec<&str> = match (&self.group_attribute, &self.name_attribute) {
             // No attributes at all (RFC 4511 §4.5.1.8).
             (None, None) => vec!["1.1"],
@@ -241,7 +241,7 @@ impl Search {
         };
         let groups = self.group_attribute.iter().flat_map(|attribute| values(entry, attribute));
         let groups = groups.map(|group| first_part(group)).collect();
-        Ok(Some(Found { dn: entry.dn.clone(), name, groups }))
+        Ok(Some(UserEntry { dn: entry.dn.clone(), name, groups }))
     }
 }
 

@@ -22,7 +22,7 @@ const MAX_NAMES: usize = 1000;
 /// A part of a certificate that may identify its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Part {
+pub(crate) enum CertificateField {
     /// The SHA-256 of the certificate, 64 hexadecimal digits in lower case.
     FingerprintSha256,
     /// A URI among the alternative names, such as a SPIFFE id.
@@ -51,7 +51,7 @@ pub(crate) struct Issuer {
 #[derive(Debug)]
 pub(super) struct Certificate {
     /// Names by which part they are, in the certificate's order.
-    names: Vec<(Part, String)>,
+    names: Vec<(CertificateField, String)>,
     issuer: [Vec<String>; 3],
     /// Seconds since 1970 of its first and its last second.
     valid: (u64, u64),
@@ -85,7 +85,7 @@ impl Certificate {
         if !rest.is_empty() {
             return None;
         }
-        let mut names = vec![(Part::FingerprintSha256, hex(fingerprint))];
+        let mut names = vec![(CertificateField::FingerprintSha256, hex(fingerprint))];
         if let Some(extension) = parsed.subject_alternative_name().ok()? {
             let all = &extension.value.general_names;
             if all.len() > MAX_NAMES {
@@ -93,7 +93,9 @@ impl Certificate {
             }
             names.extend(all.iter().filter_map(alternative));
         }
-        names.extend(texts(parsed.subject().iter_common_name()).map(|name| (Part::SubjectCn, name)));
+        names.extend(
+            texts(parsed.subject().iter_common_name()).map(|name| (CertificateField::SubjectCn, name)),
+        );
         let second = |time: x509_parser::time::ASN1Time| u64::try_from(time.timestamp()).unwrap_or(0);
         let issuer: &X509Name<'_> = parsed.issuer();
         Some(Arc::new(Self {
@@ -109,7 +111,7 @@ impl Certificate {
     }
 
     /// The names that are this part.
-    pub(super) fn names(&self, part: Part) -> impl Iterator<Item = &str> {
+    pub(super) fn names(&self, part: CertificateField) -> impl Iterator<Item = &str> {
         self.names.iter().filter(move |(known, _)| *known == part).map(|(_, name)| name.as_str())
     }
 
@@ -131,11 +133,11 @@ fn texts<'c>(parts: impl Iterator<Item = &'c AttributeTypeAndValue<'c>>) -> impl
     parts.filter_map(|part| part.as_str().ok()).filter(|text| is_plain(text)).map(str::to_owned)
 }
 
-fn alternative(name: &GeneralName<'_>) -> Option<(Part, String)> {
+fn alternative(name: &GeneralName<'_>) -> Option<(CertificateField, String)> {
     let (part, text) = match name {
-        GeneralName::URI(text) => (Part::SanUri, (*text).to_owned()),
-        GeneralName::DNSName(text) => (Part::SanDns, text.to_ascii_lowercase()),
-        GeneralName::RFC822Name(text) => (Part::SanEmail, (*text).to_owned()),
+        GeneralName::URI(text) => (CertificateField::SanUri, (*text).to_owned()),
+        GeneralName::DNSName(text) => (CertificateField::SanDns, text.to_ascii_lowercase()),
+        GeneralName::RFC822Name(text) => (CertificateField::SanEmail, (*text).to_owned()),
         _ => return None,
     };
     is_plain(&text).then_some((part, text))

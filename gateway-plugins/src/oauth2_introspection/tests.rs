@@ -196,7 +196,7 @@ fn nothing_is_remembered_beyond_its_expiry() {
     let config = serde_json::from_value(settings(&json!({}))).expect("settings");
     let plugin =
         Oauth2Introspection::build(config, &World::default()).unwrap_or_else(|problems| panic!("{problems}"));
-    plugin.known.put([1; 32], Err(Fault::Inactive), 100);
+    plugin.known.put([1; 32], Err(TokenError::Inactive), 100);
     assert!(plugin.known.get(&[1; 32], 99).is_some() && plugin.known.get(&[1; 32], 100).is_none());
     assert_eq!(plugin.ttl, (60, 10));
 }

@@ -10,7 +10,7 @@ use http::Uri;
 use super::cookies::Cookies;
 use super::provider::Provider;
 use super::seal::Seal;
-use super::session::{Ended, Known, Refreshes};
+use super::session::{Ended, Refreshes, SessionCache};
 use super::settings::Config;
 use super::{Counts, Oidc, Paths, SESSIONS};
 use crate::credential::grants::Grants;
@@ -218,7 +218,7 @@ pub(super) fn build(config: Config, world: &World) -> Result<Oidc, Problems> {
         headers: ClaimHeaders::read(config.claims_to_headers, "config.claims_to_headers")?,
         token_header,
         anonymous: config.anonymous,
-        known: Known::default(),
+        known: SessionCache::default(),
         ended: world.kept("ended", Ended::default),
         refreshes: world.kept("refreshes", Refreshes::default),
         counts: Counts {

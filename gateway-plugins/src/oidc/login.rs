@@ -14,7 +14,7 @@ use super::cookies::Cookies;
 use super::provider::Failure;
 use super::seal::random;
 use super::session::Session;
-use super::visit::Visit;
+use super::visit::BrowserVisit;
 use crate::credential::now;
 use crate::shared::oauth::form;
 
@@ -65,7 +65,7 @@ impl Oidc {
     }
 
     /// What somebody gets who is not logged in: the way to the login, or a refusal where that would lead nowhere.
-    pub(super) async fn stranger(&self, exchange: &mut Exchange, visit: &Visit) -> Box<Reply> {
+    pub(super) async fn stranger(&self, exchange: &mut Exchange, visit: &BrowserVisit) -> Box<Reply> {
         if visit.is_navigation {
             return self.begin(exchange, visit, visit.target.clone()).await;
         }
@@ -78,7 +78,7 @@ impl Oidc {
 
     /// What somebody gets whose session the provider does not refresh. It may be that another gateway has refreshed it, and
     /// that the browser has the new one already: only a page, which leads to a login, takes the cookies away.
-    pub(super) async fn expired(&self, exchange: &mut Exchange, visit: &Visit) -> Box<Reply> {
+    pub(super) async fn expired(&self, exchange: &mut Exchange, visit: &BrowserVisit) -> Box<Reply> {
         match visit.is_navigation {
             true => self.begin(exchange, visit, visit.target.clone()).await,
             false => Box::new(Self::refusal()),
@@ -93,7 +93,12 @@ impl Oidc {
     }
 
     /// Sends the browser to the provider; it comes back to `target`.
-    pub(super) async fn begin(&self, exchange: &mut Exchange, visit: &Visit, target: String) -> Box<Reply> {
+    pub(super) async fn begin(
+        &self,
+        exchange: &mut Exchange,
+        visit: &BrowserVisit,
+        target: String,
+    ) -> Box<Reply> {
         let endpoint = match self.provider.needed("authorization_endpoint").await {
             Ok(endpoint) => endpoint,
             Err(failure) => return self.unavailable(exchange, &failure.to_string()),
@@ -102,7 +107,7 @@ impl Oidc {
         reply.map_or_else(|| Box::new(Reply::new(Cause::Internal)), Box::new)
     }
 
-    fn begun(&self, visit: &Visit, endpoint: &str, target: String) -> Option<Reply> {
+    fn begun(&self, visit: &BrowserVisit, endpoint: &str, target: String) -> Option<Reply> {
         let (state, nonce, verifier) = (random()?, random()?, random()?);
         let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, verifier.as_bytes()));
         let redirect_uri = self.redirect_uri(visit);
@@ -133,12 +138,12 @@ impl Oidc {
         Some(reply.reason("oidc_login"))
     }
 
-    fn redirect_uri(&self, visit: &Visit) -> String {
+    fn redirect_uri(&self, visit: &BrowserVisit) -> String {
         self.redirect_uri.clone().unwrap_or_else(|| visit.url(&self.paths.redirect))
     }
 
     /// The end of a login: the browser comes back from the provider.
-    pub(super) async fn finish(&self, exchange: &mut Exchange, visit: &Visit) -> Box<Reply> {
+    pub(super) async fn finish(&self, exchange: &mut Exchange, visit: &BrowserVisit) -> Box<Reply> {
         let query = super::parameters(&visit.query);
         let field = |name: &str| query.get(name).map(String::as_str);
         let invalid = || bad("oidc_state", "this login was not begun in this browser, or took too long");
@@ -179,7 +184,7 @@ impl Oidc {
     }
 
     /// A reply that removes the cookie of a login.
-    fn forgetting(&self, reply: Reply, visit: &Visit, name: &str) -> Reply {
+    fn forgetting(&self, reply: Reply, visit: &BrowserVisit, name: &str) -> Reply {
         let secure = visit.is_secure();
         match self.cookies.set(name, "", 0, secure) {
             Some(line) => reply.header(SET_COOKIE, line),
@@ -187,7 +192,7 @@ impl Oidc {
         }
     }
 
-    fn landed(&self, visit: &Visit, session: &Session, name: &str, target: &str) -> Box<Reply> {
+    fn landed(&self, visit: &BrowserVisit, session: &Session, name: &str, target: &str) -> Box<Reply> {
         let Some(lines) = self.session_cookies(visit, session) else {
             let reply = Reply::new(Cause::Internal).reason("oidc_session_too_large");
             return Box::new(reply.detail("the provider's tokens are too large for cookies"));
@@ -202,7 +207,11 @@ impl Oidc {
     }
 
     /// `Set-Cookie` for a session; `None` when it is too large.
-    pub(super) fn session_cookies(&self, visit: &Visit, session: &Session) -> Option<Vec<HeaderValue>> {
+    pub(super) fn session_cookies(
+        &self,
+        visit: &BrowserVisit,
+        session: &Session,
+    ) -> Option<Vec<HeaderValue>> {
         let left = session.began.saturating_add(self.session_ttl).saturating_sub(now());
         let secure = visit.is_secure();
         let text = self.seal.close(&self.cookies.name, session)?;

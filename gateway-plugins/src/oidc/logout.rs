@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::Oidc;
 use super::login::{bad, redirect};
 use super::provider::Failure;
-use super::session::Open;
-use super::visit::Visit;
+use super::session::OpenSession;
+use super::visit::BrowserVisit;
 use crate::credential::now;
 use crate::jose::Token;
 use crate::shared::oauth::form;
@@ -24,7 +24,7 @@ const EVENT: &str = "http://schemas.openid.net/event/backchannel-logout";
 
 impl Oidc {
     /// Ends the session, and sends the browser to the provider to end it there.
-    pub(super) async fn log_out(&self, visit: &Visit) -> Box<Reply> {
+    pub(super) async fn log_out(&self, visit: &BrowserVisit) -> Box<Reply> {
         let headers = &visit.headers;
         let open = self.open(headers).map(|(_, open)| open);
         if let Some(open) = &open {
@@ -56,7 +56,7 @@ impl Oidc {
     }
 
     /// Notes that a session is over, so that copies of its cookies are worth nothing. Without room for more only the cookies go.
-    fn end(&self, open: &Open) {
+    fn end(&self, open: &OpenSession) {
         let until = open.session.began.saturating_add(self.session_ttl);
         if now() < until {
             let _noted = self.ended.note("id", &open.session.id, now(), until);
@@ -65,7 +65,7 @@ impl Oidc {
 
     /// The provider's logout page says, in a frame, that this browser has logged out. Whoever else makes a browser load this can
     /// only end the session that the browser has, and has to know which one that is.
-    pub(super) fn front_channel(&self, visit: &Visit) -> Box<Reply> {
+    pub(super) fn front_channel(&self, visit: &BrowserVisit) -> Box<Reply> {
         let asked = super::parameters(&visit.query);
         let mut reply =
             Reply::fixed(StatusCode::OK, "").header(CACHE_CONTROL, HeaderValue::from_static("no-store"));

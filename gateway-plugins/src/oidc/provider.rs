@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::session::Session;
 use crate::credential::now;
-use crate::jose::{Algorithm, Fault, Rules, Token, json};
+use crate::jose::{Algorithm, Rules, Token, TokenError, json};
 use crate::jwks_auth::source::Source;
 use crate::shared::oauth::{self, OauthClient};
 use crate::shared::turns::Turns;
@@ -47,7 +47,7 @@ pub(super) enum Failure {
     /// It can't be reached, or its answer can't be used: why.
     Unavailable(String),
     /// The ID token is not good.
-    Token(Fault),
+    Token(TokenError),
 }
 
 impl std::fmt::Display for Failure {
@@ -149,7 +149,7 @@ impl Provider {
         let id_token = tokens.id_token.ok_or_else(none)?;
         let claims = self.verify(&id_token).await?;
         if claims.get("nonce").and_then(Value::as_str) != Some(nonce) {
-            return Err(Failure::Token(Fault::Claim));
+            return Err(Failure::Token(TokenError::Claim));
         }
         Ok(Session {
             id_token,
@@ -169,7 +169,7 @@ impl Provider {
             Some(id_token) => {
                 let claims = self.verify(&id_token).await?;
                 if claims.get("sub") != subject {
-                    return Err(Failure::Token(Fault::Caller));
+                    return Err(Failure::Token(TokenError::Caller));
                 }
                 id_token
             }
@@ -193,10 +193,10 @@ impl Provider {
         let several = claims.get("aud").and_then(Value::as_array).is_some_and(|all| all.len() > 1);
         let party = claims.get("azp").and_then(Value::as_str);
         if party.is_some_and(|party| party != self.oauth.id) || (several && party.is_none()) {
-            return Err(Failure::Token(Fault::Audience));
+            return Err(Failure::Token(TokenError::Audience));
         }
         if claims.get("sub").and_then(Value::as_str).is_none_or(str::is_empty) {
-            return Err(Failure::Token(Fault::Claim));
+            return Err(Failure::Token(TokenError::Claim));
         }
         Ok(claims)
     }
@@ -204,7 +204,7 @@ impl Provider {
     /// Whether a token is the provider's, for this client, and valid now.
     pub(super) async fn check(&self, token: &Token<'_>) -> Result<(), Failure> {
         if !self.algorithms.contains(&token.algorithm) {
-            return Err(Failure::Token(Fault::Algorithm));
+            return Err(Failure::Token(TokenError::Algorithm));
         }
         self.rules.judge(&token.claims, now()).map_err(Failure::Token)?;
         let known = self.source.keys();
@@ -219,6 +219,6 @@ impl Provider {
                 keys.verify(token).unwrap_or(false)
             }
         };
-        if verified { Ok(()) } else { Err(Failure::Token(Fault::Signature)) }
+        if verified { Ok(()) } else { Err(Failure::Token(TokenError::Signature)) }
     }
 }

@@ -35,12 +35,12 @@ pub(super) struct Session {
 
 /// A session with what its ID token says.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenSession {
     pub(super) session: Session,
     pub(super) claims: Map<String, Value>,
 }
 
-impl Open {
+impl OpenSession {
     pub(super) fn new(session: Session) -> Option<Arc<Self>> {
         let claims = Token::read(session.id_token.as_bytes()).ok()?.claims;
         Some(Arc::new(Self { session, claims }))
@@ -83,7 +83,7 @@ impl Ended {
         true
     }
 
-    pub(super) fn has(&self, open: &Open) -> bool {
+    pub(super) fn has(&self, open: &OpenSession) -> bool {
         if !self.any.load(Relaxed) {
             return false;
         }
@@ -97,7 +97,7 @@ impl Ended {
 }
 
 /// What refreshing a session came to; `None` when the provider refuses.
-pub(super) type Refreshed = Arc<OnceCell<Option<Arc<Open>>>>;
+pub(super) type Refreshed = Arc<OnceCell<Option<Arc<OpenSession>>>>;
 
 /// Refreshes under way, and those of the last minute: a refresh token is often good once, and a browser sends several
 /// requests at a time.
@@ -131,17 +131,17 @@ impl Refreshes {
 
 /// Sessions that each worker keeps decrypted.
 #[derive(Default)]
-pub(super) struct Known(PerWorker<HashMap<Print, Arc<Open>>>);
+pub(super) struct SessionCache(PerWorker<HashMap<Print, Arc<OpenSession>>>);
 
 /// At so many it begins again.
 const MAX_KNOWN: usize = 1000;
 
-impl Known {
-    pub(super) fn get(&self, print: &Print) -> Option<Arc<Open>> {
+impl SessionCache {
+    pub(super) fn get(&self, print: &Print) -> Option<Arc<OpenSession>> {
         self.0.get_or(HashMap::new)?.get(print).cloned()
     }
 
-    pub(super) fn put(&self, print: Print, open: Arc<Open>) {
+    pub(super) fn put(&self, print: Print, open: Arc<OpenSession>) {
         if let Some(mut known) = self.0.get_or(HashMap::new) {
             if known.len() >= MAX_KNOWN {
                 known.clear();

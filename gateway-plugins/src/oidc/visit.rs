@@ -7,7 +7,7 @@ use http::{HeaderMap, Method};
 use crate::shared;
 
 /// A browser's visit.
-pub(super) struct Visit {
+pub(super) struct BrowserVisit {
     pub(super) headers: HeaderMap,
     scheme: &'static str,
     host: String,
@@ -18,7 +18,7 @@ pub(super) struct Visit {
     pub(super) is_navigation: bool,
 }
 
-impl Visit {
+impl BrowserVisit {
     pub(super) fn of(exchange: &Exchange) -> Self {
         let uri = exchange.uri();
         let target = uri.path_and_query().map_or("/", |target| target.as_str());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
-use gateway_core::http::body::{Body, BodyError, Output, Transform};
+use gateway_core::http::body::{Body, BodyError, Transform, TransformOutput};
 use http::{HeaderMap, Response};
 
 /// Nothing has come yet.
@@ -50,12 +50,12 @@ pub(super) fn is_failure(code: u32) -> bool {
 struct Trailers(GrpcStatus);
 
 impl Transform for Trailers {
-    fn data(&mut self, data: Bytes, out: &mut Output) -> Result<(), BodyError> {
+    fn data(&mut self, data: Bytes, out: &mut TransformOutput) -> Result<(), BodyError> {
         out.data(data);
         Ok(())
     }
 
-    fn trailers(&mut self, trailers: HeaderMap, out: &mut Output) -> Result<(), BodyError> {
+    fn trailers(&mut self, trailers: HeaderMap, out: &mut TransformOutput) -> Result<(), BodyError> {
         self.0.read(&trailers);
         out.trailers(trailers);
         Ok(())

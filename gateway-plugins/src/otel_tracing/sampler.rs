@@ -12,7 +12,7 @@ use serde::Deserialize;
 /// The samplers of OpenTelemetry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Kind {
+pub(crate) enum SamplerKind {
     /// Every trace.
     AlwaysOn,
     /// None.
@@ -31,7 +31,7 @@ pub(crate) enum Kind {
     ParentbasedTraceIdRatio,
 }
 
-impl Kind {
+impl SamplerKind {
     /// The sampler of this name, as in `OTEL_TRACES_SAMPLER`.
     pub(super) fn named(name: &str) -> Option<Self> {
         Some(match name {
@@ -56,7 +56,7 @@ impl Kind {
 
 /// Decides.
 pub(super) struct Sampler {
-    kind: Kind,
+    kind: SamplerKind,
     /// Ids whose last 63 bits are below this are recorded.
     below: u64,
     errors: bool,
@@ -64,7 +64,7 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    pub(super) fn new(kind: Kind, ratio: f64, errors: bool, slower: Option<Millis>) -> Self {
+    pub(super) fn new(kind: SamplerKind, ratio: f64, errors: bool, slower: Option<Millis>) -> Self {
         Self { kind, below: below(ratio), errors, slower_than: slower.map(Millis::duration) }
     }
 
@@ -74,9 +74,9 @@ impl Sampler {
             return decided;
         }
         match self.kind {
-            Kind::AlwaysOn | Kind::ParentbasedAlwaysOn => true,
-            Kind::AlwaysOff | Kind::ParentbasedAlwaysOff => false,
-            Kind::TraceIdRatio | Kind::ParentbasedTraceIdRatio => number(trace) < self.below,
+            SamplerKind::AlwaysOn | SamplerKind::ParentbasedAlwaysOn => true,
+            SamplerKind::AlwaysOff | SamplerKind::ParentbasedAlwaysOff => false,
+            SamplerKind::TraceIdRatio | SamplerKind::ParentbasedTraceIdRatio => number(trace) < self.below,
         }
     }
 
@@ -125,7 +125,7 @@ fn below(ratio: f64) -> u64 {
 mod tests {
     use super::*;
 
-    fn decided(kind: Kind, ratio: f64, parent: Option<bool>) -> f64 {
+    fn decided(kind: SamplerKind, ratio: f64, parent: Option<bool>) -> f64 {
         let sampler = Sampler::new(kind, ratio, false, None);
         let of = 20_000;
         let taken = (0..of).filter(|_| sampler.decide(TraceId::random(), parent)).count();
@@ -135,20 +135,20 @@ mod tests {
     #[test]
     fn a_sampler_follows_its_parent_or_its_share() {
         for (kind, alone, under_on, under_off) in [
-            (Kind::AlwaysOn, 1.0, 1.0, 1.0),
-            (Kind::AlwaysOff, 0.0, 0.0, 0.0),
-            (Kind::ParentbasedAlwaysOn, 1.0, 1.0, 0.0),
-            (Kind::ParentbasedAlwaysOff, 0.0, 1.0, 0.0),
+            (SamplerKind::AlwaysOn, 1.0, 1.0, 1.0),
+            (SamplerKind::AlwaysOff, 0.0, 0.0, 0.0),
+            (SamplerKind::ParentbasedAlwaysOn, 1.0, 1.0, 0.0),
+            (SamplerKind::ParentbasedAlwaysOff, 0.0, 1.0, 0.0),
         ] {
             assert_eq!(decided(kind, 1.0, None), alone, "{kind:?}");
             assert_eq!(decided(kind, 1.0, Some(true)), under_on, "{kind:?}");
             assert_eq!(decided(kind, 1.0, Some(false)), under_off, "{kind:?}");
         }
         for ratio in [0.0, 0.1, 0.5, 1.0] {
-            let share = decided(Kind::TraceIdRatio, ratio, Some(true));
+            let share = decided(SamplerKind::TraceIdRatio, ratio, Some(true));
             assert!((share - ratio).abs() < 0.02, "{share} of {ratio}");
-            assert_eq!(decided(Kind::ParentbasedTraceIdRatio, ratio, Some(true)), 1.0);
-            let share = decided(Kind::ParentbasedTraceIdRatio, ratio, None);
+            assert_eq!(decided(SamplerKind::ParentbasedTraceIdRatio, ratio, Some(true)), 1.0);
+            let share = decided(SamplerKind::ParentbasedTraceIdRatio, ratio, None);
             assert!((share - ratio).abs() < 0.02, "{share} of {ratio}");
         }
     }
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn a_trace_is_decided_alike_everywhere() {
         let trace = TraceId([0, 0, 0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0, 0]);
-        let at = |ratio| Sampler::new(Kind::TraceIdRatio, ratio, false, None).decide(trace, None);
+        let at = |ratio| Sampler::new(SamplerKind::TraceIdRatio, ratio, false, None).decide(trace, None);
         assert!(at(0.13) && !at(0.12), "an eighth of the range");
     }
 }

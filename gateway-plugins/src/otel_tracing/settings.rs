@@ -14,7 +14,7 @@ use http::HeaderName;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::sampler::{Kind, Sampler};
+use super::sampler::{Sampler, SamplerKind};
 use crate::shared;
 
 /// Settings of `otel_tracing`. What is not set comes from OpenTelemetry's `OTEL_*` variables where it has one.
@@ -35,7 +35,7 @@ pub(crate) struct Config {
     /// sent in the formats above is removed. Default true.
     pub(super) accept_context: bool,
     /// Which traces are recorded from the beginning. Default `OTEL_TRACES_SAMPLER`, else `parentbased_always_on`.
-    pub(super) sampler: Option<Kind>,
+    pub(super) sampler: Option<SamplerKind>,
     /// The share of traces that a sampler with `traceidratio` records, 0 to 1. Default `OTEL_TRACES_SAMPLER_ARG`, else 1.
     #[schemars(range(min = 0, max = 1))]
     pub(super) sample_ratio: Option<f64>,
@@ -153,13 +153,13 @@ impl Config {
         const ARGUMENT: &str = "OTEL_TRACES_SAMPLER_ARG";
         let kind = self.sampler.or_else(|| {
             let text = world.variable(NAME)?;
-            let known = Kind::named(text);
+            let known = SamplerKind::named(text);
             if known.is_none() {
                 problems.add(NAME, format!("`{text}` is not supported"));
             }
             known
         });
-        let kind = kind.unwrap_or(Kind::ParentbasedAlwaysOn);
+        let kind = kind.unwrap_or(SamplerKind::ParentbasedAlwaysOn);
         if self.sample_ratio.is_some() && !kind.has_ratio() {
             problems.add("config.sample_ratio", "needs a sampler with `traceidratio`");
         }

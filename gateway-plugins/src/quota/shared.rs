@@ -6,7 +6,7 @@ use gateway_core::plugin::world::meters::Counter;
 use redis::Script;
 
 use super::table::Ask;
-use crate::redis_link::{Away, Command, Link};
+use crate::redis_link::{Away, Command, RedisLink};
 
 /// Takes from several quotas of one caller, or from none.
 static TAKE: LazyLock<Script> = LazyLock::new(|| {
@@ -34,15 +34,15 @@ return answer
 const SPARE: u64 = 60;
 
 /// The quotas of plugin configs with one id.
-pub(super) struct Shared {
-    pub(super) link: Arc<Link>,
+pub(super) struct SharedQuotas {
+    pub(super) link: Arc<RedisLink>,
     pub(super) asked: Counter,
     pub(super) local: Counter,
     pub(super) allowed: Counter,
     pub(super) denied: Counter,
 }
 
-impl Shared {
+impl SharedQuotas {
     /// Takes so many from all of them, or from none: how much of each is used then, and the first that has no room.
     pub(super) async fn take(
         &self,

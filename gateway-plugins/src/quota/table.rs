@@ -21,7 +21,7 @@ const MAGIC: &[u8; 16] = b"ferrum quota 1\n\0";
 
 /// A key under one period; all zeros is a free one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Entry {
+struct QuotaSlot {
     id: u64,
     /// Seconds since 1970.
     end: u64,
@@ -39,7 +39,7 @@ pub(super) struct Ask {
 
 /// What all callers have used.
 pub(super) struct Table {
-    sets: Box<[Mutex<[Entry; WAYS]>]>,
+    sets: Box<[Mutex<[QuotaSlot; WAYS]>]>,
     changed: AtomicBool,
     evicted: Counter,
 }
@@ -67,7 +67,7 @@ impl Table {
         (MAGIC.len() + SHA256.output_len()) as u64 + (entries as u64).saturating_mul(ROW as u64)
     }
 
-    fn set(&self, id: u64) -> MutexGuard<'_, [Entry; WAYS]> {
+    fn set(&self, id: u64) -> MutexGuard<'_, [QuotaSlot; WAYS]> {
         let place = (u128::from(id) * self.sets.len() as u128) >> 64;
         let set = &self.sets[usize::try_from(place).unwrap_or(0)];
         set.lock().unwrap_or_else(PoisonError::into_inner)
@@ -95,7 +95,7 @@ impl Table {
             }
             place
         });
-        set[place] = Entry { id: ask.id, end: ask.end, used: after };
+        set[place] = QuotaSlot { id: ask.id, end: ask.end, used: after };
         self.changed.store(true, Relaxed);
         (after, true)
     }
@@ -117,7 +117,7 @@ impl Table {
         }
     }
 
-    fn put(&self, entry: Entry, now: u64) {
+    fn put(&self, entry: QuotaSlot, now: u64) {
         if entry.id == 0 || entry.end <= now {
             return;
         }
@@ -138,7 +138,7 @@ impl Table {
         let mut bytes = MAGIC.to_vec();
         for set in &self.sets {
             let entries = *set.lock().unwrap_or_else(PoisonError::into_inner);
-            for Entry { id, end, used } in
+            for QuotaSlot { id, end, used } in
                 entries.into_iter().filter(|entry| entry.id != 0 && entry.end > now)
             {
                 [id, end, used].iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
@@ -173,15 +173,15 @@ impl Table {
                 let bytes = row.get(from..from + 8).and_then(|bytes| bytes.first_chunk());
                 bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
             };
-            self.put(Entry { id: number(0), end: number(8), used: number(16) }, now);
+            self.put(QuotaSlot { id: number(0), end: number(8), used: number(16) }, now);
         }
         Ok(())
     }
 }
 
 /// The entry that is given away first: a free one, one whose period is over, or the least used one.
-fn least(set: &[Entry; WAYS], now: u64) -> (usize, Entry) {
-    let worth = |entry: &Entry| if entry.id == 0 || entry.end <= now { 0 } else { entry.used };
+fn least(set: &[QuotaSlot; WAYS], now: u64) -> (usize, QuotaSlot) {
+    let worth = |entry: &QuotaSlot| if entry.id == 0 || entry.end <= now { 0 } else { entry.used };
     let least = set.iter().enumerate().min_by_key(|(_, entry)| worth(entry));
     least.map_or((0, set[0]), |(place, entry)| (place, *entry))
 }

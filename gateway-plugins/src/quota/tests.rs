@@ -251,13 +251,13 @@ async fn many_callers_share_a_fixed_table() {
 }
 
 /// One gateway's side of shared quotas, running.
-async fn gateway(port: u16) -> (Shared, gateway_core::plugin::world::tasks::TaskHandle) {
+async fn gateway(port: u16) -> (SharedQuotas, gateway_core::plugin::world::tasks::TaskHandle) {
     let link = Arc::new(link(port));
     let (handle, control) = TaskControl::new();
     tokio::spawn(link.clone().run(control));
     link.becomes(true).await;
     let counter = Counter::default;
-    (Shared { link, asked: counter(), local: counter(), allowed: counter(), denied: counter() }, handle)
+    (SharedQuotas { link, asked: counter(), local: counter(), allowed: counter(), denied: counter() }, handle)
 }
 
 #[tokio::test]

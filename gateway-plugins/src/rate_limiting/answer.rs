@@ -12,7 +12,7 @@ use crate::shared::limit_headers::{self, LimitHeaders, Stand};
 
 /// What an exchange counted for.
 #[derive(Debug)]
-pub(super) struct Counted {
+pub(super) struct CountedExchange {
     pub(super) key: u64,
     /// What it took, or takes as a failure.
     pub(super) cost: u64,

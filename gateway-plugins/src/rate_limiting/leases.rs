@@ -21,23 +21,23 @@ const WAYS: usize = 8;
 const GIVE_UP: Duration = Duration::from_secs(10);
 
 /// What the store said of a caller: the number of the tightest limit, and how the caller stands with it.
-pub(super) type Said = (usize, Standing);
+pub(super) type LimitStanding = (usize, Standing);
 
 /// What is known of one caller. Times are nanoseconds from the epoch.
 #[derive(Debug, Clone, Copy, Default)]
-struct Slot {
+struct LeaseSlot {
     /// 0 is free.
     key: u64,
     left: u64,
     until: u64,
     /// What the store said, and when.
-    said: Said,
+    said: LimitStanding,
     at: u64,
-    state: State,
+    state: LeaseState,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum State {
+enum LeaseState {
     /// Somebody asks for a lease.
     #[default]
     Asking,
@@ -49,18 +49,18 @@ enum State {
 
 /// What becomes of a request without asking.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Held {
+pub(super) enum LeaseDecision {
     /// It passes.
-    Passes(Said),
+    Passes(LimitStanding),
     /// It does not.
-    Refused(Said),
+    Refused(LimitStanding),
     /// The store has to be asked for this much.
     Ask(u64),
 }
 
 /// The leases.
 pub(super) struct Leases {
-    sets: Box<[Mutex<[Slot; WAYS]>]>,
+    sets: Box<[Mutex<[LeaseSlot; WAYS]>]>,
     epoch: Epoch,
     size: u64,
     lifetime: Duration,
@@ -74,60 +74,60 @@ impl Leases {
     }
 
     /// Takes from the caller's lease, if it has one.
-    pub(super) fn take(&self, key: u64, cost: u64, now: Instant) -> Held {
+    pub(super) fn take(&self, key: u64, cost: u64, now: Instant) -> LeaseDecision {
         let key = key.max(1);
         let (mut set, now) = (self.set(key), self.epoch.nanos(now));
         let is_large = cost >= self.size;
         let Some(slot) = set.iter_mut().find(|slot| slot.key == key && now < slot.until) else {
             if is_large {
-                return Held::Ask(cost);
+                return LeaseDecision::Ask(cost);
             }
             let until = now.saturating_add(nanos(GIVE_UP));
-            claim(&mut set, Slot { key, until, ..Slot::default() });
-            return Held::Ask(self.size);
+            claim(&mut set, LeaseSlot { key, until, ..LeaseSlot::default() });
+            return LeaseDecision::Ask(self.size);
         };
         match slot.state {
-            State::Leased if slot.left >= cost => {
+            LeaseState::Leased if slot.left >= cost => {
                 slot.left -= cost;
-                Held::Passes(slot.standing(now))
+                LeaseDecision::Passes(slot.standing(now))
             }
-            State::Refused(least) if cost >= least => Held::Refused(slot.standing(now)),
+            LeaseState::Refused(least) if cost >= least => LeaseDecision::Refused(slot.standing(now)),
             // What is left stays with who asks for less, and whoever comes while somebody asks only asks for itself: a caller
             // never has more than one lease.
-            State::Leased if slot.left > 0 || is_large => Held::Ask(cost),
-            State::Leased => {
-                slot.state = State::Asking;
+            LeaseState::Leased if slot.left > 0 || is_large => LeaseDecision::Ask(cost),
+            LeaseState::Leased => {
+                slot.state = LeaseState::Asking;
                 slot.until = now.saturating_add(nanos(GIVE_UP));
-                Held::Ask(self.size)
+                LeaseDecision::Ask(self.size)
             }
-            State::Asking | State::Refused(_) => Held::Ask(cost),
+            LeaseState::Asking | LeaseState::Refused(_) => LeaseDecision::Ask(cost),
         }
     }
 
     /// The store has granted what a request with this cost asked for, and more. `said` is how the caller stands.
-    pub(super) fn granted(&self, key: u64, extra: u64, said: Said, now: Instant) {
+    pub(super) fn granted(&self, key: u64, extra: u64, said: LimitStanding, now: Instant) {
         let now = self.epoch.nanos(now);
         self.know(key, now, |slot| {
             slot.left = extra;
             slot.until = now.saturating_add(nanos(self.lifetime));
             slot.said = said;
             slot.at = now;
-            slot.state = State::Leased;
+            slot.state = LeaseState::Leased;
         });
     }
 
     /// The store has no room for a request with this cost.
-    pub(super) fn refused(&self, key: u64, cost: u64, said: Said, now: Instant) {
+    pub(super) fn refused(&self, key: u64, cost: u64, said: LimitStanding, now: Instant) {
         let now = self.epoch.nanos(now);
         self.know(key, now, |slot| {
-            if slot.state == State::Leased && slot.left > 0 {
+            if slot.state == LeaseState::Leased && slot.left > 0 {
                 return;
             }
             slot.left = 0;
             slot.until = now.saturating_add(nanos(said.1.retry_in.min(self.lifetime)));
             slot.said = said;
             slot.at = now;
-            slot.state = State::Refused(cost);
+            slot.state = LeaseState::Refused(cost);
         });
     }
 
@@ -136,7 +136,7 @@ impl Leases {
         self.know(key, self.epoch.nanos(now), |slot| slot.until = 0);
     }
 
-    fn know(&self, key: u64, now: u64, change: impl FnOnce(&mut Slot)) {
+    fn know(&self, key: u64, now: u64, change: impl FnOnce(&mut LeaseSlot)) {
         let key = key.max(1);
         let mut set = self.set(key);
         if let Some(slot) = set.iter_mut().find(|slot| slot.key == key && now < slot.until) {
@@ -144,21 +144,21 @@ impl Leases {
         }
     }
 
-    fn set(&self, key: u64) -> MutexGuard<'_, [Slot; WAYS]> {
+    fn set(&self, key: u64) -> MutexGuard<'_, [LeaseSlot; WAYS]> {
         let place = (u128::from(key) * self.sets.len() as u128) >> 64;
         self.sets[usize::try_from(place).unwrap_or(0)].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Gives a slot to a new caller: its own that has ended, or the one that ends first.
-fn claim(set: &mut [Slot; WAYS], slot: Slot) {
+fn claim(set: &mut [LeaseSlot; WAYS], slot: LeaseSlot) {
     let own = set.iter().position(|known| known.key == slot.key);
     let first = || set.iter().enumerate().min_by_key(|(_, known)| known.until).map_or(0, |(n, _)| n);
     let place = own.unwrap_or_else(first);
     set[place] = slot;
 }
 
-impl Slot {
+impl LeaseSlot {
     /// How the caller stands now.
     fn standing(&self, now: u64) -> (usize, Standing) {
         let since = Duration::from_nanos(now.saturating_sub(self.at));
@@ -192,35 +192,37 @@ mod tests {
     fn a_caller_has_one_lease_for_its_lifetime() {
         let start = Instant::now();
         let leases = Leases::new(100, 4, LIFETIME, start);
-        assert_eq!(leases.take(7, 1, start), Held::Ask(4));
-        assert_eq!(leases.take(7, 1, start), Held::Ask(1), "somebody else has asked for the lease");
+        assert_eq!(leases.take(7, 1, start), LeaseDecision::Ask(4));
+        assert_eq!(leases.take(7, 1, start), LeaseDecision::Ask(1), "somebody else has asked for the lease");
         leases.granted(7, 3, standing(true, 90, 0), start);
         for left in [92, 91, 90] {
-            let Held::Passes((0, told)) = leases.take(7, 1, start) else { panic!("{left}") };
+            let LeaseDecision::Passes((0, told)) = leases.take(7, 1, start) else { panic!("{left}") };
             assert_eq!(told.remaining, left, "what is leased counts as remaining");
         }
-        assert_eq!(leases.take(7, 1, start), Held::Ask(4), "it is used up");
+        assert_eq!(leases.take(7, 1, start), LeaseDecision::Ask(4), "it is used up");
         leases.granted(7, 3, standing(true, 80, 0), start);
-        assert_eq!(leases.take(7, 5, start), Held::Ask(5), "not what is left, and no second lease");
-        assert!(matches!(leases.take(7, 1, start + LIFETIME / 2), Held::Passes(_)));
-        assert_eq!(leases.take(7, 1, start + LIFETIME), Held::Ask(4), "it has ended");
-        assert_eq!(leases.take(8, 1, start), Held::Ask(4), "another caller");
+        assert_eq!(leases.take(7, 5, start), LeaseDecision::Ask(5), "not what is left, and no second lease");
+        assert!(matches!(leases.take(7, 1, start + LIFETIME / 2), LeaseDecision::Passes(_)));
+        assert_eq!(leases.take(7, 1, start + LIFETIME), LeaseDecision::Ask(4), "it has ended");
+        assert_eq!(leases.take(8, 1, start), LeaseDecision::Ask(4), "another caller");
     }
 
     #[test]
     fn a_refusal_is_remembered_until_there_is_room() {
         let start = Instant::now();
         let leases = Leases::new(100, 4, Duration::from_secs(60), start);
-        assert_eq!(leases.take(7, 2, start), Held::Ask(4));
+        assert_eq!(leases.take(7, 2, start), LeaseDecision::Ask(4));
         leases.refused(7, 2, standing(false, 1, 3), start);
-        let Held::Refused((0, told)) = leases.take(7, 2, start + LIFETIME) else { panic!("it is known") };
+        let LeaseDecision::Refused((0, told)) = leases.take(7, 2, start + LIFETIME) else {
+            panic!("it is known")
+        };
         assert_eq!(told.retry_in, Duration::from_secs(2));
-        assert_eq!(leases.take(7, 1, start), Held::Ask(1), "what costs less may fit");
-        assert_eq!(leases.take(7, 2, start + 3 * LIFETIME), Held::Ask(4));
+        assert_eq!(leases.take(7, 1, start), LeaseDecision::Ask(1), "what costs less may fit");
+        assert_eq!(leases.take(7, 2, start + 3 * LIFETIME), LeaseDecision::Ask(4));
         leases.unanswered(7, start + 3 * LIFETIME);
-        assert_eq!(leases.take(7, 2, start + 3 * LIFETIME), Held::Ask(4), "nobody asks any more");
+        assert_eq!(leases.take(7, 2, start + 3 * LIFETIME), LeaseDecision::Ask(4), "nobody asks any more");
         let later = start + 3 * LIFETIME + GIVE_UP;
-        assert_eq!(leases.take(7, 2, later), Held::Ask(4), "whoever asked is gone");
+        assert_eq!(leases.take(7, 2, later), LeaseDecision::Ask(4), "whoever asked is gone");
     }
 
     #[test]
@@ -228,10 +230,10 @@ mod tests {
         let start = Instant::now();
         let leases = Leases::new(WAYS, 4, LIFETIME, start);
         for key in 1..100_000_u64 {
-            assert_eq!(leases.take(key << 40, 1, start), Held::Ask(4));
+            assert_eq!(leases.take(key << 40, 1, start), LeaseDecision::Ask(4));
             leases.granted(key << 40, 3, standing(true, 1, 0), start);
         }
         assert_eq!(leases.sets.len(), 1);
-        assert!(size_of::<Slot>() <= 112, "{}", size_of::<Slot>());
+        assert!(size_of::<LeaseSlot>() <= 112, "{}", size_of::<LeaseSlot>());
     }
 }

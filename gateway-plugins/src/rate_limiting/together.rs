@@ -8,10 +8,10 @@ use gateway_core::plugin::world::meters::Counter;
 use gateway_core::record::Metric;
 use tokio::time::Instant;
 
-use super::answer::Counted;
-use super::leases::{Held, Leases};
+use super::answer::CountedExchange;
+use super::leases::{LeaseDecision, Leases};
 use super::settings::{Count, Lease, Limit};
-use super::{Outcome, RateLimiting};
+use super::{LimitOutcome, RateLimiting};
 use crate::rate_table::{Rule, Standing};
 use crate::redis_link::{OnError, RedisConfig};
 use crate::shared_limits::{Mode, SharedLimits};
@@ -35,9 +35,9 @@ const SHARED: Metric = Metric {
 };
 
 /// What is known of a request at once.
-pub(super) enum Known {
+pub(super) enum FirstDecision {
     /// What becomes of it.
-    Outcome(Outcome),
+    Outcome(LimitOutcome),
     /// The store has to be asked, for at most so much.
     Ask(u64),
 }
@@ -69,23 +69,30 @@ impl Together {
     }
 
     /// What is known without asking: by a lease, or because the store can't be asked.
-    pub(super) fn at_once(&self, plugin: &RateLimiting, key: u64, cost: u64, now: Instant) -> Known {
+    pub(super) fn at_once(&self, plugin: &RateLimiting, key: u64, cost: u64, now: Instant) -> FirstDecision {
         let held = self.leases.as_ref().map(|leases| leases.take(key, cost, now));
         let (passed, tightest) = match held {
-            Some(Held::Passes(standing)) => (true, standing),
-            Some(Held::Refused(standing)) => (false, standing),
-            Some(Held::Ask(most)) if self.limits.is_up() => return Known::Ask(most),
-            None if self.limits.is_up() => return Known::Ask(cost),
-            Some(Held::Ask(_)) | None => {
+            Some(LeaseDecision::Passes(standing)) => (true, standing),
+            Some(LeaseDecision::Refused(standing)) => (false, standing),
+            Some(LeaseDecision::Ask(most)) if self.limits.is_up() => return FirstDecision::Ask(most),
+            None if self.limits.is_up() => return FirstDecision::Ask(cost),
+            Some(LeaseDecision::Ask(_)) | None => {
                 if let Some(leases) = &self.leases {
                     leases.unanswered(key, now);
                 }
-                return Known::Outcome(self.without(plugin, key, cost, now));
+                return FirstDecision::Outcome(self.without(plugin, key, cost, now));
             }
         };
         self.leased.add(1);
         let retry_in = tightest.1.retry_in;
-        Known::Outcome(Outcome::Counted(Counted { key, cost, passed, charged: false, tightest, retry_in }))
+        FirstDecision::Outcome(LimitOutcome::Counted(CountedExchange {
+            key,
+            cost,
+            passed,
+            charged: false,
+            tightest,
+            retry_in,
+        }))
     }
 
     /// Counts with the other gateways, or as `on_error` says.
@@ -96,7 +103,7 @@ impl Together {
         cost: u64,
         most: u64,
         now: Instant,
-    ) -> Outcome {
+    ) -> LimitOutcome {
         let answered = match &self.leases {
             Some(_) => self.limits.lease(key, &self.rules, cost, most).await,
             None => {
@@ -134,23 +141,23 @@ impl Together {
                 }
             }
         }
-        Outcome::Counted(Counted { key, cost, passed, charged: false, tightest, retry_in })
+        LimitOutcome::Counted(CountedExchange { key, cost, passed, charged: false, tightest, retry_in })
     }
 
     /// What `on_error` says.
-    pub(super) fn without(&self, plugin: &RateLimiting, key: u64, cost: u64, now: Instant) -> Outcome {
+    pub(super) fn without(&self, plugin: &RateLimiting, key: u64, cost: u64, now: Instant) -> LimitOutcome {
         match self.limits.on_error() {
             OnError::Local => {
                 self.local.add(1);
-                Outcome::Counted(plugin.admit(key, cost, now))
+                LimitOutcome::Counted(plugin.admit(key, cost, now))
             }
             OnError::Allow => {
                 self.allowed.add(1);
-                Outcome::Passes
+                LimitOutcome::Passes
             }
             OnError::Deny => {
                 self.denied.add(1);
-                Outcome::Unavailable
+                LimitOutcome::Unavailable
             }
         }
     }

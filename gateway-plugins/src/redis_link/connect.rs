@@ -19,12 +19,12 @@ const MAX_FILE: u64 = 4 << 20;
 
 /// A connection; a clone is the same one.
 #[derive(Clone)]
-pub(super) enum Connection {
+pub(super) enum RedisConnection {
     One(MultiplexedConnection),
     Cluster(ClusterConnection),
 }
 
-impl Connection {
+impl RedisConnection {
     /// Whether it has several nodes, of which one that is away does not end it: it connects to each again by itself.
     pub(super) fn has_nodes(&self) -> bool {
         matches!(self, Self::Cluster(_))
@@ -39,7 +39,7 @@ impl Connection {
 }
 
 /// Connects, within the time for it.
-pub(super) async fn connect(server: &RedisServer, files: &Arc<dyn Files>) -> Result<Connection, String> {
+pub(super) async fn connect(server: &RedisServer, files: &Arc<dyn Files>) -> Result<RedisConnection, String> {
     if server.is_encrypted {
         // The one TLS provider of the process; where it is known already, that is the same one.
         drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
@@ -82,7 +82,7 @@ impl Dial<'_> {
         self.server.urls.iter().map(|url| (&**url).into_connection_info()).collect()
     }
 
-    async fn single(self) -> RedisResult<Connection> {
+    async fn single(self) -> RedisResult<RedisConnection> {
         let node = self.nodes()?.into_iter().next().ok_or_else(no_node)?;
         let mut settings = node.redis_settings().clone().set_db(self.server.database.into());
         if let Some(login) = &self.server.login {
@@ -97,10 +97,10 @@ impl Dial<'_> {
             true => Client::build_with_tls(node, self.certificates)?,
             false => Client::open(node)?,
         };
-        client.get_multiplexed_async_connection_with_config(&config).await.map(Connection::One)
+        client.get_multiplexed_async_connection_with_config(&config).await.map(RedisConnection::One)
     }
 
-    async fn cluster(self) -> RedisResult<Connection> {
+    async fn cluster(self) -> RedisResult<RedisConnection> {
         let mut builder = ClusterClientBuilder::new(self.nodes()?)
             .connection_timeout(self.server.connect_timeout)
             .response_timeout(self.server.timeout * GIVE_UP)
@@ -117,10 +117,10 @@ impl Dial<'_> {
         if self.server.is_encrypted {
             builder = builder.tls(TlsMode::Secure).certs(self.certificates);
         }
-        builder.build()?.get_async_connection().await.map(Connection::Cluster)
+        builder.build()?.get_async_connection().await.map(RedisConnection::Cluster)
     }
 
-    async fn sentinel(self, master: &str) -> RedisResult<Connection> {
+    async fn sentinel(self, master: &str) -> RedisResult<RedisConnection> {
         let nodes = self.nodes()?;
         let sentinels = nodes.iter().map(|node| node.addr().clone());
         let mut builder = SentinelClientBuilder::new(sentinels, master, SentinelServerType::Master)?
@@ -146,7 +146,7 @@ impl Dial<'_> {
                 .set_client_to_sentinel_certificates(self.certificates);
         }
         let mut client = builder.build()?;
-        client.get_async_connection_with_config(&config).await.map(Connection::One)
+        client.get_async_connection_with_config(&config).await.map(RedisConnection::One)
     }
 
     fn config(&self) -> AsyncConnectionConfig {

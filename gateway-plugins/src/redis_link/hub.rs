@@ -18,7 +18,7 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::sync::{Mutex, oneshot, watch};
 use tokio::time::Instant;
 
-use super::connect::{Connection, GIVE_UP, connect};
+use super::connect::{GIVE_UP, RedisConnection, connect};
 use super::{Away, Command, MAX_LATE, MAX_QUEUED};
 
 /// Commands of a cluster that fail in a row before it is connected to anew.
@@ -56,10 +56,10 @@ struct Question {
 }
 
 /// What whoever holds the connection has.
-struct Held {
+struct Holder {
     receiver: Receiver<Question>,
     /// The connection that the holder before left, and to what.
-    left: Option<(Arc<RedisServer>, Connection)>,
+    left: Option<(Arc<RedisServer>, RedisConnection)>,
     failures: u32,
     /// What was logged in this outage.
     reasons: Vec<String>,
@@ -75,7 +75,7 @@ pub(super) struct Hub {
     files: Arc<dyn Files>,
     servers: watch::Receiver<RedisServers>,
     sender: Sender<Question>,
-    held: Mutex<Held>,
+    held: Mutex<Holder>,
     up: watch::Sender<bool>,
     epoch: Epoch,
     late: AtomicU64,
@@ -88,7 +88,7 @@ pub(super) struct Hub {
 }
 
 /// Why a connection is served no more.
-enum End {
+enum ServiceEnd {
     Lost(String),
     Changed,
     Over,
@@ -106,7 +106,7 @@ impl Hub {
                 files: world.files().clone(),
                 servers: world.redis(),
                 sender,
-                held: Mutex::new(Held {
+                held: Mutex::new(Holder {
                     receiver,
                     left: None,
                     failures: 0,
@@ -188,16 +188,16 @@ impl Hub {
             let server = servers.borrow_and_update().get(&*self.name).cloned();
             let end = match server {
                 Some(server) => self.serve(&mut held, &server, &mut servers, &mut control).await,
-                None => End::Changed,
+                None => ServiceEnd::Changed,
             };
             self.set_up(false);
-            if matches!(end, End::Over) {
+            if matches!(end, ServiceEnd::Over) {
                 return;
             }
             // Callers that wait get their failure now.
             while held.receiver.try_recv().is_ok() {}
             let pause = match end {
-                End::Lost(why) => {
+                ServiceEnd::Lost(why) => {
                     // One line for each outage and reason; the metric shows how long it lasts.
                     if !held.reasons.contains(&why) && held.reasons.len() < MAX_REASONS {
                         tracing::warn!(connection = %self.name, error = %why, "no connection to Redis");
@@ -207,8 +207,8 @@ impl Hub {
                     PAUSES.1.min(PAUSES.0 * (1 << held.failures.min(5)) / 2)
                 }
                 // It goes on when there is something new.
-                End::Changed | End::Over if self.server().is_none() => Duration::MAX,
-                End::Changed | End::Over => Duration::ZERO,
+                ServiceEnd::Changed | ServiceEnd::Over if self.server().is_none() => Duration::MAX,
+                ServiceEnd::Changed | ServiceEnd::Over => Duration::ZERO,
             };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
@@ -223,21 +223,21 @@ impl Hub {
     /// Connects, and sends what is asked until the connection is lost or something else is to be done.
     async fn serve(
         &self,
-        held: &mut Held,
+        held: &mut Holder,
         server: &Arc<RedisServer>,
         servers: &mut watch::Receiver<RedisServers>,
         control: &mut TaskControl,
-    ) -> End {
+    ) -> ServiceEnd {
         let left = held.left.take().filter(|(to, _)| to == server);
         let connection = match left {
             Some((_, connection)) => connection,
             None => tokio::select! {
                 connected = connect(server, &self.files) => match connected {
                     Ok(connection) => connection,
-                    Err(why) => return End::Lost(why),
+                    Err(why) => return ServiceEnd::Lost(why),
                 },
-                () = changed(servers, &self.name, server) => return End::Changed,
-                () = control.ended() => return End::Over,
+                () = changed(servers, &self.name, server) => return ServiceEnd::Changed,
+                () = control.ended() => return ServiceEnd::Over,
             },
         };
         self.set_up(true);
@@ -247,17 +247,17 @@ impl Hub {
             let has_room = sent.len() < MAX_SENT;
             tokio::select! {
                 question = held.receiver.recv(), if has_room => {
-                    let Some(question) = question else { break End::Over };
+                    let Some(question) = question else { break ServiceEnd::Over };
                     sent.push(send(connection.clone(), question, server.timeout * (GIVE_UP + 1)));
                 }
                 Some(done) = sent.next() => if let Some(why) = self.done(held, done) {
-                    break End::Lost(why);
+                    break ServiceEnd::Lost(why);
                 },
-                () = changed(servers, &self.name, server) => break End::Changed,
-                () = control.ended() => break End::Over,
+                () = changed(servers, &self.name, server) => break ServiceEnd::Changed,
+                () = control.ended() => break ServiceEnd::Over,
             }
         };
-        if !matches!(end, End::Lost(_)) {
+        if !matches!(end, ServiceEnd::Lost(_)) {
             // What is sent is still answered.
             let rest = async { while sent.next().await.is_some() {} };
             let _in_time = tokio::time::timeout(server.timeout, rest).await;
@@ -267,9 +267,9 @@ impl Hub {
     }
 
     /// Notes what became of a command; why the connection is lost, if it is.
-    fn done(&self, held: &mut Held, done: Done) -> Option<String> {
+    fn done(&self, held: &mut Holder, done: CommandOutcome) -> Option<String> {
         match done {
-            Done::Answered => {
+            CommandOutcome::Answered => {
                 // Only now is it sure that an outage is over: a server may take connections and refuse everything.
                 if std::mem::take(&mut held.failures) > 0 {
                     tracing::info!(connection = %self.name, "connected to Redis again");
@@ -278,11 +278,11 @@ impl Hub {
                 held.failed = 0;
                 self.gauge.set(1);
             }
-            Done::Refused(why) => {
+            CommandOutcome::Refused(why) => {
                 self.gauge.set(0);
                 self.say(held, why.clone(), &why, "Redis refuses what it is asked");
             }
-            Done::Failed(why) => {
+            CommandOutcome::Failed(why) => {
                 held.failed += 1;
                 if held.failed >= MAX_FAILED {
                     return Some(why);
@@ -290,13 +290,13 @@ impl Hub {
                 // Each slot has words of its own.
                 self.say(held, String::new(), &why, "a node of the Redis cluster does not answer");
             }
-            Done::Lost(why) => return Some(why),
+            CommandOutcome::Lost(why) => return Some(why),
         }
         None
     }
 
     /// Logs why commands fail, unless the log has been told so in the last minute.
-    fn say(&self, held: &mut Held, about: String, why: &str, what: &'static str) {
+    fn say(&self, held: &mut Holder, about: String, why: &str, what: &'static str) {
         held.said.retain(|(_, at)| at.elapsed() < SAID_AGAIN);
         if held.said.len() < MAX_REASONS && !held.said.iter().any(|(said, _)| *said == about) {
             tracing::warn!(connection = %self.name, error = %why, "{what}");
@@ -330,7 +330,7 @@ async fn changed(servers: &mut watch::Receiver<RedisServers>, name: &str, server
 const STAYS: [&str; 4] = ["OOM", "NOPERM", "WRONGTYPE", "BUSY"];
 
 /// What became of a command.
-enum Done {
+enum CommandOutcome {
     Answered,
     /// The server answers, and does not carry it out: why.
     Refused(String),
@@ -340,7 +340,7 @@ enum Done {
     Lost(String),
 }
 
-async fn send(mut connection: Connection, question: Question, limit: Duration) -> Done {
+async fn send(mut connection: RedisConnection, question: Question, limit: Duration) -> CommandOutcome {
     let Question { command, answer } = question;
     let mut call = command.script.prepare_invoke();
     command.keys.iter().for_each(|key| _ = call.key(key));
@@ -348,19 +348,19 @@ async fn send(mut connection: Connection, question: Question, limit: Duration) -
     let has_nodes = connection.has_nodes();
     let result = match tokio::time::timeout(limit, connection.invoke(&call)).await {
         Ok(result) => result,
-        Err(_) if has_nodes => return Done::Failed("no answer in time".into()),
-        Err(_) => return Done::Lost("no answer in time".into()),
+        Err(_) if has_nodes => return CommandOutcome::Failed("no answer in time".into()),
+        Err(_) => return CommandOutcome::Lost("no answer in time".into()),
     };
     match result {
         // Whoever asked may have gone.
         Ok(value) => {
             drop(answer.send(value));
-            Done::Answered
+            CommandOutcome::Answered
         }
         Err(error) if error.code().is_some_and(|code| STAYS.contains(&code)) => {
-            Done::Refused(error.to_string())
+            CommandOutcome::Refused(error.to_string())
         }
-        Err(error) if has_nodes => Done::Failed(error.to_string()),
-        Err(error) => Done::Lost(error.to_string()),
+        Err(error) if has_nodes => CommandOutcome::Failed(error.to_string()),
+        Err(error) => CommandOutcome::Lost(error.to_string()),
     }
 }

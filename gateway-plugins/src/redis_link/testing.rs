@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use gateway_core::config::file::Gateway;
 use gateway_core::config::model::RedisServers;
-use gateway_core::config::resolve::{Place, settings};
+use gateway_core::config::resolve::{ObjectPlace, settings};
 use gateway_core::plugin::World;
 use serde_json::{Value, json};
 
-use super::{Link, RedisConfig};
+use super::{RedisConfig, RedisLink};
 
 /// The connection `main` of `gateway.redis` with these settings.
 pub(crate) fn servers(settings_of_main: &Value) -> RedisServers {
     let gateway: Gateway = serde_json::from_value(json!({ "redis": { "main": settings_of_main } })).unwrap();
-    settings(&gateway, Place { at: "gateway", folder: Path::new("") })
+    settings(&gateway, ObjectPlace { at: "gateway", folder: Path::new("") })
         .unwrap_or_else(|p| panic!("{p}"))
         .redis
         .unwrap()
@@ -34,10 +34,10 @@ pub(crate) fn main_connection() -> RedisConfig {
 }
 
 /// A plugin's side of the connection to a server on this port.
-pub(crate) fn link(port: u16) -> Link {
+pub(crate) fn link(port: u16) -> RedisLink {
     let world = World::default();
     world.use_redis(Some(&servers(&at(port))));
-    Link::new(&main_connection(), &world)
+    RedisLink::new(&main_connection(), &world)
 }
 
 /// A server, ended and its folder removed when dropped.

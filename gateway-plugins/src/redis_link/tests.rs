@@ -16,16 +16,16 @@ use crate::testing::{metric, until_async};
 /// Counts.
 static COUNT: LazyLock<Script> = LazyLock::new(|| Script::new("return redis.call('INCR', KEYS[1])"));
 
-async fn count(link: &Link, key: &str) -> Result<i64, Away> {
+async fn count(link: &RedisLink, key: &str) -> Result<i64, Away> {
     let counted = link.ask(Command::new(&COUNT, vec![key.to_owned()])).await?;
     redis::from_redis_value(counted).map_err(|_| Away)
 }
 
 /// A plugin's side of this connection, running.
-fn running(settings: &serde_json::Value) -> (Arc<Link>, World, TaskHandle) {
+fn running(settings: &serde_json::Value) -> (Arc<RedisLink>, World, TaskHandle) {
     let world = World::default();
     world.use_redis(Some(&servers(settings)));
-    let link = Arc::new(Link::new(&main_connection(), &world));
+    let link = Arc::new(RedisLink::new(&main_connection(), &world));
     let (handle, control) = TaskControl::new();
     tokio::spawn(link.clone().run(control));
     (link, world, handle)

@@ -31,7 +31,11 @@ fn encoded(coding: &str, plain: &[u8]) -> Vec<u8> {
     }
 }
 
-async fn send(config: Value, coding: &str, body: Vec<u8>) -> (u16, Option<gateway_core::testing::Asked>) {
+async fn send(
+    config: Value,
+    coding: &str,
+    body: Vec<u8>,
+) -> (u16, Option<gateway_core::testing::ReceivedRequest>) {
     let trial = Trial::new(PLUGINS, "request_decompression", config);
     let fields = [("content-encoding", coding), ("content-length", "1")];
     let got = trial.request("POST", "/", &fields, body).await;

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::saved::Saved;
 use super::settings::OnFull;
-use super::{Held, Key, Outcome, Print};
+use super::{Key, KeyStatus, Print, RequestOutcome};
 
 /// Bytes of memory a key takes, about.
 const ENTRY: u64 = 256;
@@ -42,7 +42,7 @@ pub(super) struct Table {
 
 #[derive(Default)]
 struct Inner {
-    entries: HashMap<Key, Entry>,
+    entries: HashMap<Key, LocalEntry>,
     /// Ended requests: when their key expires, and which it is.
     ended: VecDeque<(Instant, Key, u64)>,
     bytes: u64,
@@ -50,14 +50,14 @@ struct Inner {
     serial: u64,
 }
 
-struct Entry {
+struct LocalEntry {
     print: Print,
     serial: u64,
     weight: u64,
-    state: State,
+    state: RequestState,
 }
 
-enum State {
+enum RequestState {
     /// Under way; the channel closes when it has ended.
     Pending(watch::Receiver<()>),
     Answered(Arc<Saved>),
@@ -76,12 +76,12 @@ pub(super) struct Claim {
 }
 
 /// What was found for a request.
-pub(super) enum Found {
+pub(super) enum LocalClaim {
     /// It is the first.
     First(Claim),
     /// The first is under way; the channel closes when it has ended.
     Pending(watch::Receiver<()>),
-    Held(Held),
+    Held(KeyStatus),
     /// There is no room.
     Full,
 }
@@ -103,32 +103,34 @@ impl Table {
         limits: Limits,
         retries: bool,
         now: Instant,
-    ) -> Found {
+    ) -> LocalClaim {
         let mut inner = self.lock();
         inner.expire(now);
         if let Some(entry) = inner.entries.get(&key) {
             if entry.print != print {
-                return Found::Held(Held::Other);
+                return LocalClaim::Held(KeyStatus::Other);
             }
             match &entry.state {
-                State::Pending(ended) => return Found::Pending(ended.clone()),
-                State::Answered(saved) => return Found::Held(Held::Answered(saved.clone())),
-                State::Spent => return Found::Held(Held::Spent),
-                State::Unknown if !retries => return Found::Held(Held::Unknown),
-                State::Unknown => _ = inner.remove(&key),
+                RequestState::Pending(ended) => return LocalClaim::Pending(ended.clone()),
+                RequestState::Answered(saved) => return LocalClaim::Held(KeyStatus::Answered(saved.clone())),
+                RequestState::Spent => return LocalClaim::Held(KeyStatus::Spent),
+                RequestState::Unknown if !retries => return LocalClaim::Held(KeyStatus::Unknown),
+                RequestState::Unknown => _ = inner.remove(&key),
             }
         }
         if !self.make_room(&mut inner, ENTRY, limits) {
-            return Found::Full;
+            return LocalClaim::Full;
         }
         inner.serial += 1;
         let serial = inner.serial;
         let (waiting, ended) = watch::channel(());
         inner.bytes += ENTRY;
-        inner.entries.insert(key, Entry { print, serial, weight: ENTRY, state: State::Pending(ended) });
+        inner
+            .entries
+            .insert(key, LocalEntry { print, serial, weight: ENTRY, state: RequestState::Pending(ended) });
         self.show(&inner);
         drop(inner);
-        Found::First(Claim { table: self.clone(), limits, key, serial, _waiting: waiting })
+        LocalClaim::First(Claim { table: self.clone(), limits, key, serial, _waiting: waiting })
     }
 
     /// Makes room for so many bytes. False where there is none.
@@ -153,7 +155,7 @@ impl Table {
 }
 
 impl Inner {
-    fn remove(&mut self, key: &Key) -> Option<Entry> {
+    fn remove(&mut self, key: &Key) -> Option<LocalEntry> {
         let entry = self.entries.remove(key)?;
         self.bytes = self.bytes.saturating_sub(entry.weight);
         Some(entry)
@@ -180,7 +182,7 @@ impl Inner {
 
 impl Claim {
     /// The request has ended; those that wait look again when this is dropped.
-    pub(super) fn settle(self, outcome: Outcome, now: Instant) {
+    pub(super) fn settle(self, outcome: RequestOutcome, now: Instant) {
         let table = &self.table;
         let mut inner = table.lock();
         inner.expire(now);
@@ -190,22 +192,22 @@ impl Claim {
         let print = entry.print;
         inner.remove(&self.key);
         let (state, weight) = match outcome {
-            Outcome::Free => {
+            RequestOutcome::Free => {
                 table.show(&inner);
                 return;
             }
-            Outcome::Unknown => (State::Unknown, ENTRY),
-            Outcome::Spent => (State::Spent, ENTRY),
-            Outcome::Answered(saved) => {
+            RequestOutcome::Unknown => (RequestState::Unknown, ENTRY),
+            RequestOutcome::Spent => (RequestState::Spent, ENTRY),
+            RequestOutcome::Answered(saved) => {
                 let weight = ENTRY + saved.weight();
                 match table.make_room(&mut inner, weight, self.limits) {
-                    true => (State::Answered(saved), weight),
-                    false => (State::Spent, ENTRY),
+                    true => (RequestState::Answered(saved), weight),
+                    false => (RequestState::Spent, ENTRY),
                 }
             }
         };
         inner.bytes += weight;
-        inner.entries.insert(self.key, Entry { print, serial: self.serial, weight, state });
+        inner.entries.insert(self.key, LocalEntry { print, serial: self.serial, weight, state });
         inner.ended.push_back((now + self.limits.ttl, self.key, self.serial));
         inner.tidy();
         table.show(&inner);

@@ -15,7 +15,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// What the task tells the client's side. There are never more bytes in it than may be stored.
-enum Piece {
+enum RecordedPiece {
     Data(Bytes),
     End(Option<HeaderMap>),
     /// All of it from the beginning, whatever was read of it.
@@ -23,9 +23,9 @@ enum Piece {
 }
 
 /// The side of the task that reads.
-pub(super) struct Reading {
+pub(super) struct RecordingReader {
     body: Body,
-    pieces: UnboundedSender<Piece>,
+    pieces: UnboundedSender<RecordedPiece>,
     is_over: Arc<AtomicBool>,
 }
 
@@ -40,7 +40,7 @@ pub(super) enum Read {
 }
 
 /// Two sides of a body: the one that reads, and the one for the client.
-pub(super) fn split(body: Body) -> (Reading, Body) {
+pub(super) fn split(body: Body) -> (RecordingReader, Body) {
     let (pieces, received) = unbounded_channel();
     let is_over = Arc::new(AtomicBool::new(false));
     let left = body.exact_length();
@@ -48,24 +48,24 @@ pub(super) fn split(body: Body) -> (Reading, Body) {
     let body = body.tee(move |piece| {
         if let Some(piece) = piece.filter(|_| !silent.load(Relaxed)) {
             // The client may be gone.
-            drop(teller.send(Piece::Data(piece.clone())));
+            drop(teller.send(RecordedPiece::Data(piece.clone())));
         }
     });
     let client = Following { received, got: 0, left, again: None, has_ended: false };
-    (Reading { body, pieces, is_over }, Body::stream(client))
+    (RecordingReader { body, pieces, is_over }, Body::stream(client))
 }
 
-impl Reading {
+impl RecordingReader {
     /// Reads at most so many bytes.
     pub(super) async fn read(mut self, limit: u64) -> Read {
         match self.body.collect(limit).await {
             Ok((bytes, trailers)) => {
-                drop(self.pieces.send(Piece::End(trailers.clone())));
+                drop(self.pieces.send(RecordedPiece::End(trailers.clone())));
                 Read::Whole(bytes, trailers)
             }
             Err(BodyError::TooLarge { .. } | BodyError::NoRoom) => {
                 self.is_over.store(true, Relaxed);
-                drop(self.pieces.send(Piece::Again(self.body)));
+                drop(self.pieces.send(RecordedPiece::Again(self.body)));
                 Read::TooLong
             }
             Err(_) => Read::CutOff,
@@ -75,7 +75,7 @@ impl Reading {
 
 /// The client's side.
 struct Following {
-    received: UnboundedReceiver<Piece>,
+    received: UnboundedReceiver<RecordedPiece>,
     /// Bytes the client has got of what was read.
     got: usize,
     /// Bytes to come, where that is known.
@@ -119,15 +119,15 @@ impl HttpBody for Following {
                 return Poll::Ready(None);
             }
             match ready!(this.received.poll_recv(cx)) {
-                Some(Piece::Data(data)) => {
+                Some(RecordedPiece::Data(data)) => {
                     this.got += data.len();
                     return this.data(data);
                 }
-                Some(Piece::End(trailers)) => {
+                Some(RecordedPiece::End(trailers)) => {
                     this.has_ended = true;
                     return Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))));
                 }
-                Some(Piece::Again(body)) => this.again = Some(body),
+                Some(RecordedPiece::Again(body)) => this.again = Some(body),
                 None => return Poll::Ready(Some(Err(BodyError::Incomplete))),
             }
         }

@@ -12,8 +12,8 @@ use redis::{Script, Value};
 use tokio::time::Instant;
 
 use super::saved::Saved;
-use super::{Held, Key, Outcome, Print};
-use crate::redis_link::{Away, Command, Link};
+use super::{Key, KeyStatus, Print, RequestOutcome};
+use crate::redis_link::{Away, Command, RedisLink};
 
 /// Bytes of answers that may be on their way to the store.
 const MAX_UNDER_WAY: usize = 64 << 20;
@@ -63,15 +63,15 @@ return 1
 });
 
 /// The keys of plugin configs with one id.
-pub(super) struct Shared {
-    pub(super) link: Arc<Link>,
+pub(super) struct SharedKeys {
+    pub(super) link: Arc<RedisLink>,
     under_way: AtomicUsize,
     loose: AtomicUsize,
 }
 
 /// What the first request with a key holds on to.
 pub(super) struct Claim {
-    shared: Arc<Shared>,
+    shared: Arc<SharedKeys>,
     name: String,
     print: Print,
     token: [u8; 16],
@@ -86,22 +86,22 @@ struct Asking(Option<Claim>);
 impl Drop for Asking {
     fn drop(&mut self) {
         if let Some(claim) = self.0.take() {
-            claim.settle(&Outcome::Free);
+            claim.settle(&RequestOutcome::Free);
         }
     }
 }
 
 /// What was found for a request.
-pub(super) enum Found {
+pub(super) enum SharedClaim {
     /// It is the first.
     First(Claim),
     /// The first is under way.
     Pending,
-    Held(Held),
+    Held(KeyStatus),
 }
 
-impl Shared {
-    pub(super) fn new(link: Link) -> Self {
+impl SharedKeys {
+    pub(super) fn new(link: RedisLink) -> Self {
         Self { link: Arc::new(link), under_way: AtomicUsize::new(0), loose: AtomicUsize::new(0) }
     }
 
@@ -116,7 +116,7 @@ impl Shared {
         within: Duration,
         ttl: Duration,
         retries: bool,
-    ) -> Result<Found, Option<Claim>> {
+    ) -> Result<SharedClaim, Option<Claim>> {
         let name = format!("{}:{{{}}}", self.link.prefix(), hex(&key));
         let mut token = [0; 16];
         aws_lc_rs::rand::fill(&mut token).map_err(|_| None)?;
@@ -138,22 +138,22 @@ impl Shared {
         let held = match held.first() {
             Some(b'n') => {
                 let claim = claim.map(|claim| Claim { is_loose: false, ..claim });
-                return claim.map(Found::First).ok_or(None);
+                return claim.map(SharedClaim::First).ok_or(None);
             }
-            Some(b'p') => return Ok(Found::Pending),
-            Some(b'm') => Held::Other,
-            Some(b's') => Held::Spent,
+            Some(b'p') => return Ok(SharedClaim::Pending),
+            Some(b'm') => KeyStatus::Other,
+            Some(b's') => KeyStatus::Spent,
             Some(b'd') => match held.get(33..).and_then(Saved::decode) {
-                Some(saved) => Held::Answered(Arc::new(saved)),
-                None => Held::Spent,
+                Some(saved) => KeyStatus::Answered(Arc::new(saved)),
+                None => KeyStatus::Spent,
             },
-            _ => Held::Unknown,
+            _ => KeyStatus::Unknown,
         };
-        Ok(Found::Held(held))
+        Ok(SharedClaim::Held(held))
     }
 }
 
-impl Shared {
+impl SharedKeys {
     /// Says what became of a claim of which nothing was heard, until the store has it or the key would be forgotten anyway. A claim
     /// that stood would have the key's requests refused, though nothing was sent.
     async fn settle_loose(&self, command: Command, ttl: Duration) {
@@ -178,13 +178,13 @@ impl Shared {
 impl Claim {
     /// The request has ended. Where this can't be said, the key is not known from the moment on at which the request must have
     /// ended.
-    pub(super) fn settle(self, outcome: &Outcome) {
+    pub(super) fn settle(self, outcome: &RequestOutcome) {
         let shared = self.shared.clone();
         let (state, bytes) = match outcome {
-            Outcome::Free => ("f", Vec::new()),
-            Outcome::Unknown => ("u", Vec::new()),
-            Outcome::Spent => ("s", Vec::new()),
-            Outcome::Answered(saved) => {
+            RequestOutcome::Free => ("f", Vec::new()),
+            RequestOutcome::Unknown => ("u", Vec::new()),
+            RequestOutcome::Spent => ("s", Vec::new()),
+            RequestOutcome::Answered(saved) => {
                 let weight = usize::try_from(saved.weight()).unwrap_or(usize::MAX);
                 match shared.under_way.load(Relaxed).saturating_add(weight) > MAX_UNDER_WAY {
                     true => ("s", Vec::new()),

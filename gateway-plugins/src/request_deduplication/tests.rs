@@ -89,7 +89,9 @@ fn later() -> (oneshot::Sender<&'static str>, Body) {
 }
 
 /// Answers with these bodies, one after the other.
-fn answers(bodies: Vec<Body>) -> impl Fn(&gateway_core::testing::Asked) -> Response<Body> + Send + Sync {
+fn answers(
+    bodies: Vec<Body>,
+) -> impl Fn(&gateway_core::testing::ReceivedRequest) -> Response<Body> + Send + Sync {
     let bodies = Mutex::new(bodies.into_iter());
     move |_| Response::new(bodies.lock().unwrap().next().unwrap_or_else(|| "more".into()))
 }
@@ -358,7 +360,7 @@ async fn keys_are_forgotten_after_a_while() {
 async fn memory_is_bounded() {
     let world = World::default();
     let small = json!({ "max_bytes": "64KiB", "max_response_bytes": "30KiB" });
-    let large = |_: &gateway_core::testing::Asked| Response::new(Body::full(vec![b'x'; 25 << 10]));
+    let large = |_: &gateway_core::testing::ReceivedRequest| Response::new(Body::full(vec![b'x'; 25 << 10]));
     let trial = trial_in(small.clone(), &world).answering(large);
     for key in ["1", "2", "3"] {
         post(&trial, "/", key, "").await;

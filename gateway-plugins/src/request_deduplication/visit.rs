@@ -17,9 +17,11 @@ use http::{HeaderMap, Response};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::recording::{self, Read, Reading};
+use super::recording::{self, Read, RecordingReader};
 use super::saved::Saved;
-use super::{Counts, Held, Key, Outcome, Print, Refusal, RequestDeduplication, local, shared};
+use super::{
+    Counts, DeduplicationRefusal, Key, KeyStatus, Print, RequestDeduplication, RequestOutcome, local, shared,
+};
 use crate::redis_link::{OnError, Sha256};
 
 /// The longest a request may take where its proxy sets no limit.
@@ -43,13 +45,13 @@ enum Claim {
 }
 
 impl Ticket {
-    fn settle(&mut self, outcome: Outcome) {
+    fn settle(&mut self, outcome: RequestOutcome) {
         let Some(claim) = self.claim.take() else { return };
         match &outcome {
-            Outcome::Answered(_) => &self.counts.stored,
-            Outcome::Unknown => &self.counts.unknown,
-            Outcome::Spent => &self.counts.spent,
-            Outcome::Free => &self.counts.free,
+            RequestOutcome::Answered(_) => &self.counts.stored,
+            RequestOutcome::Unknown => &self.counts.unknown,
+            RequestOutcome::Spent => &self.counts.spent,
+            RequestOutcome::Free => &self.counts.free,
         }
         .add(1);
         match claim {
@@ -65,7 +67,7 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        let outcome = if self.sent == 0 { Outcome::Free } else { Outcome::Unknown };
+        let outcome = if self.sent == 0 { RequestOutcome::Free } else { RequestOutcome::Unknown };
         self.settle(outcome);
     }
 }
@@ -78,16 +80,16 @@ const X_AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 /// Nothing is sent for a claim of which nothing was heard.
 fn give_back(claim: Option<shared::Claim>) {
     if let Some(claim) = claim {
-        claim.settle(&Outcome::Free);
+        claim.settle(&RequestOutcome::Free);
     }
 }
 
 /// What was found for a request.
-enum Found {
+enum ClaimOutcome {
     First(Claim),
     /// The first is under way; with the channel that closes when it has ended, where it is this gateway's.
     Pending(Option<watch::Receiver<()>>),
-    Held(Held),
+    Held(KeyStatus),
     Full,
     /// The store can't be asked, and the request passes.
     Passes,
@@ -99,7 +101,7 @@ impl RequestDeduplication {
         let (bytes, trailers) = match exchange.body.collect(self.rules.max_body).await {
             Ok(read) => read,
             Err(BodyError::TooLarge { .. }) => {
-                return Verdict::reply(self.refuse(exchange, Refusal::TooLarge));
+                return Verdict::reply(self.refuse(exchange, DeduplicationRefusal::TooLarge));
             }
             Err(error) => return Verdict::Reply(error.into_reply()),
         };
@@ -113,34 +115,44 @@ impl RequestDeduplication {
         let mut pause = PAUSES.0;
         loop {
             match self.claim(key, print, within).await {
-                Found::First(claim) => {
+                ClaimOutcome::First(claim) => {
                     self.counts.first.add(1);
                     let ticket = Ticket { claim: Some(claim), sent: 0, counts: self.counts.clone() };
                     exchange.state.put(seat, Some(ticket));
                     exchange.note("request_deduplication.outcome", "first");
                     return Verdict::Next;
                 }
-                Found::Pending(ended) => {
+                ClaimOutcome::Pending(ended) => {
                     if self.rules.wait.is_none() || Instant::now() >= deadline {
-                        return Verdict::reply(self.refuse(exchange, Refusal::UnderWay));
+                        return Verdict::reply(self.refuse(exchange, DeduplicationRefusal::UnderWay));
                     }
                     wait(ended, pause, deadline).await;
                     pause = (pause * 2).min(PAUSES.1);
                 }
-                Found::Held(Held::Answered(saved)) => return Verdict::reply(self.replay(exchange, &saved)),
-                Found::Held(Held::Unknown) => {
-                    return Verdict::reply(self.refuse(exchange, Refusal::Unknown));
+                ClaimOutcome::Held(KeyStatus::Answered(saved)) => {
+                    return Verdict::reply(self.replay(exchange, &saved));
                 }
-                Found::Held(Held::Spent) => return Verdict::reply(self.refuse(exchange, Refusal::Spent)),
-                Found::Held(Held::Other) => return Verdict::reply(self.refuse(exchange, Refusal::Other)),
-                Found::Full => return Verdict::reply(self.refuse(exchange, Refusal::Full)),
-                Found::Away => return Verdict::reply(self.refuse(exchange, Refusal::Away)),
-                Found::Passes => return Verdict::Next,
+                ClaimOutcome::Held(KeyStatus::Unknown) => {
+                    return Verdict::reply(self.refuse(exchange, DeduplicationRefusal::Unknown));
+                }
+                ClaimOutcome::Held(KeyStatus::Spent) => {
+                    return Verdict::reply(self.refuse(exchange, DeduplicationRefusal::Spent));
+                }
+                ClaimOutcome::Held(KeyStatus::Other) => {
+                    return Verdict::reply(self.refuse(exchange, DeduplicationRefusal::Other));
+                }
+                ClaimOutcome::Full => {
+                    return Verdict::reply(self.refuse(exchange, DeduplicationRefusal::Full));
+                }
+                ClaimOutcome::Away => {
+                    return Verdict::reply(self.refuse(exchange, DeduplicationRefusal::Away));
+                }
+                ClaimOutcome::Passes => return Verdict::Next,
             }
         }
     }
 
-    async fn claim(&self, key: Key, print: Print, within: Duration) -> Found {
+    async fn claim(&self, key: Key, print: Print, within: Duration) -> ClaimOutcome {
         let retries = self.rules.retries_unknown;
         let mut loose = None;
         if let Some(shared) = &self.shared {
@@ -149,18 +161,20 @@ impl RequestDeduplication {
                 false => Err(None),
             };
             match (asked, shared.link.on_error()) {
-                (Ok(shared::Found::First(claim)), _) => return Found::First(Claim::Shared(claim)),
-                (Ok(shared::Found::Pending), _) => return Found::Pending(None),
-                (Ok(shared::Found::Held(held)), _) => return Found::Held(held),
+                (Ok(shared::SharedClaim::First(claim)), _) => {
+                    return ClaimOutcome::First(Claim::Shared(claim));
+                }
+                (Ok(shared::SharedClaim::Pending), _) => return ClaimOutcome::Pending(None),
+                (Ok(shared::SharedClaim::Held(held)), _) => return ClaimOutcome::Held(held),
                 (Err(claim), OnError::Allow) => {
                     give_back(claim);
                     self.counts.allowed.add(1);
-                    return Found::Passes;
+                    return ClaimOutcome::Passes;
                 }
                 (Err(claim), OnError::Deny) => {
                     give_back(claim);
                     self.counts.denied.add(1);
-                    return Found::Away;
+                    return ClaimOutcome::Away;
                 }
                 (Err(claim), OnError::Local) => {
                     self.counts.local.add(1);
@@ -170,13 +184,13 @@ impl RequestDeduplication {
         }
         let found = self.table.claim(key, print, self.limits(), retries, Instant::now());
         let found = match (found, &mut loose) {
-            (local::Found::First(claim), loose) => match loose.take() {
-                Some(shared) => Found::First(Claim::Both(claim, shared)),
-                None => Found::First(Claim::Local(claim)),
+            (local::LocalClaim::First(claim), loose) => match loose.take() {
+                Some(shared) => ClaimOutcome::First(Claim::Both(claim, shared)),
+                None => ClaimOutcome::First(Claim::Local(claim)),
             },
-            (local::Found::Pending(ended), _) => Found::Pending(Some(ended)),
-            (local::Found::Held(held), _) => Found::Held(held),
-            (local::Found::Full, _) => Found::Full,
+            (local::LocalClaim::Pending(ended), _) => ClaimOutcome::Pending(Some(ended)),
+            (local::LocalClaim::Held(held), _) => ClaimOutcome::Held(held),
+            (local::LocalClaim::Full, _) => ClaimOutcome::Full,
         };
         give_back(loose);
         found
@@ -199,13 +213,13 @@ impl RequestDeduplication {
     ) -> Step<'a> {
         let status = response.status();
         if self.rules.unstored.has(meaning(response.headers()).unwrap_or(status.as_u16())) {
-            ticket.settle(Outcome::Free);
+            ticket.settle(RequestOutcome::Free);
             return Step::Next;
         }
         let limit = self.rules.max_response;
         let is_long = response.body().exact_length().is_some_and(|length| length > limit);
         if is_long || is_event_stream(response.headers()) {
-            ticket.settle(Outcome::Spent);
+            ticket.settle(RequestOutcome::Spent);
             return Step::Next;
         }
         let unstored = UNAVAILABLE.map(|(grpc, status)| (grpc, self.rules.unstored.has(status)));
@@ -235,7 +249,7 @@ async fn store(
     mut ticket: Ticket,
     status: http::StatusCode,
     headers: HeaderMap,
-    reading: Reading,
+    reading: RecordingReader,
     limit: u64,
     within: Duration,
     unstored: [(u8, bool); 4],
@@ -244,19 +258,19 @@ async fn store(
         Ok(Read::Whole(bytes, trailers)) => {
             let code = trailers.as_ref().and_then(grpc_status);
             if code.is_some_and(|code| unstored.contains(&(code, true))) {
-                ticket.settle(Outcome::Free);
+                ticket.settle(RequestOutcome::Free);
             } else {
                 let saved = Saved::new(status, headers, bytes, trailers);
-                ticket.settle(Outcome::Answered(Arc::new(saved)));
+                ticket.settle(RequestOutcome::Answered(Arc::new(saved)));
             }
             true
         }
         Ok(Read::TooLong) => {
-            ticket.settle(Outcome::Spent);
+            ticket.settle(RequestOutcome::Spent);
             true
         }
         Ok(Read::CutOff) | Err(_) => {
-            ticket.settle(Outcome::Unknown);
+            ticket.settle(RequestOutcome::Unknown);
             false
         }
     }

@@ -1,7 +1,7 @@
 //! What a target gets of a transformed request.
 
 use gateway_core::plugin::{Entry, entry};
-use gateway_core::testing::{Asked, Trial};
+use gateway_core::testing::{ReceivedRequest, Trial};
 use serde_json::{Value, json};
 
 use super::RequestTransformer;
@@ -13,7 +13,7 @@ fn trial(rules: Value) -> Trial {
     Trial::new(PLUGINS, "request_transformer", json!({ "rules": rules }))
 }
 
-async fn asked(rules: Value, path: &str, fields: &[(&str, &str)], body: &str) -> Asked {
+async fn asked(rules: Value, path: &str, fields: &[(&str, &str)], body: &str) -> ReceivedRequest {
     let trial = trial(rules);
     let got = trial.request("POST", path, fields, body.to_owned()).await;
     trial.asked().pop().unwrap_or_else(|| panic!("{} {}", got.status, got.text()))

@@ -6,15 +6,15 @@ use gateway_core::http::exchange::Exchange;
 use http::StatusCode;
 use serde_json::Value;
 
-use super::schema::{Schema, Written};
-use super::values::{self, Shape};
-use super::{Fault, media_type};
+use super::schema::{Schema, SchemaDialect};
+use super::values::{self, ValueShape};
+use super::{ValidationRefusal, media_type};
 use crate::jose::json;
 
 /// The schema of an object that is made of texts.
 pub(super) struct ObjectSchema {
     pub(super) schema: Schema,
-    pub(super) properties: Vec<(String, Shape)>,
+    pub(super) properties: Vec<(String, ValueShape)>,
 }
 
 /// What bodies may be.
@@ -36,7 +36,7 @@ impl ObjectSchema {
         root: &Value,
         schema: &Value,
         components: Option<&Value>,
-        written: Written,
+        written: SchemaDialect,
     ) -> Result<Self, String> {
         let properties = values::properties(root, schema);
         Ok(Self { schema: Schema::compile(schema, components, written)?, properties })
@@ -63,14 +63,14 @@ fn rank(pattern: &str, media_type: &str) -> u8 {
 }
 
 impl BodyRule {
-    pub(super) fn new(content: Arc<BodyContent>, exchange: &Exchange) -> Result<Self, Fault> {
+    pub(super) fn new(content: Arc<BodyContent>, exchange: &Exchange) -> Result<Self, ValidationRefusal> {
         let rule = Self { media_type: None, content };
         if rule.is_nothing() {
             return Ok(rule);
         }
         if exchange.body.is_empty() {
             return match rule.content.required {
-                true => Err(Fault::invalid(&["body: it is required".to_owned()])),
+                true => Err(ValidationRefusal::invalid(&["body: it is required".to_owned()])),
                 false => Ok(Self { content: Arc::default(), media_type: None }),
             };
         }
@@ -85,7 +85,11 @@ impl BodyRule {
             let known: Vec<&str> =
                 rule.content.types.iter().map(|(pattern, _)| pattern.as_str()).take(10).collect();
             let detail = format!("the content type is not one of {}", known.join(", "));
-            return Err(Fault::with(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content_type_unsupported", detail));
+            return Err(ValidationRefusal::with(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "content_type_unsupported",
+                detail,
+            ));
         }
         let rule = Self { media_type, ..rule };
         // A type without a schema is all that is asked for.
@@ -108,10 +112,10 @@ impl BodyRule {
     }
 
     /// Checks a whole body.
-    pub(super) fn check(&self, bytes: &[u8]) -> Result<(), Fault> {
+    pub(super) fn check(&self, bytes: &[u8]) -> Result<(), ValidationRefusal> {
         if bytes.is_empty() {
             return match self.content.required {
-                true => Err(Fault::invalid(&["body: it is required".to_owned()])),
+                true => Err(ValidationRefusal::invalid(&["body: it is required".to_owned()])),
                 false => Ok(()),
             };
         }
@@ -127,13 +131,13 @@ impl BodyRule {
             }
             _ => {
                 let detail = "bodies of this content type can't be checked";
-                return Err(Fault::with(
+                return Err(ValidationRefusal::with(
                     StatusCode::UNSUPPORTED_MEDIA_TYPE,
                     "content_type_unsupported",
                     detail,
                 ));
             }
         }
-        if faults.is_empty() { Ok(()) } else { Err(Fault::invalid(&faults)) }
+        if faults.is_empty() { Ok(()) } else { Err(ValidationRefusal::invalid(&faults)) }
     }
 }

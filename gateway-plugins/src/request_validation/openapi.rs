@@ -14,10 +14,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Fault;
+use super::ValidationRefusal;
 use super::content::{BodyContent, ObjectSchema};
-use super::schema::{Schema, Written};
-use super::values::{self, Shape};
+use super::schema::{Schema, SchemaDialect};
+use super::values::{self, ValueShape};
 use crate::shared;
 
 /// Bytes a document may have.
@@ -75,7 +75,7 @@ struct Operation {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ParameterLocation {
     Path,
     Query,
     Header,
@@ -83,10 +83,10 @@ enum Place {
 }
 
 struct Parameter {
-    place: Place,
+    place: ParameterLocation,
     name: String,
     required: bool,
-    shape: Shape,
+    shape: ValueShape,
     /// How a list is written; `None` repeats the name.
     separator: Option<char>,
     /// The text is JSON.
@@ -95,13 +95,13 @@ struct Parameter {
 }
 
 /// What the names of a path stand for.
-type Names<'n> = &'n [(&'n str, String)];
+type PathValues<'n> = &'n [(&'n str, String)];
 /// The parameters of a query.
 type Pairs<'q> = &'q [(String, String)];
 
-struct Reading<'d> {
+struct DocumentReader<'d> {
     root: &'d Value,
-    written: Written,
+    written: SchemaDialect,
     problems: &'d mut Problems,
 }
 
@@ -122,21 +122,21 @@ impl OpenApi {
             }
         };
         let written = match root.get("openapi").and_then(Value::as_str) {
-            Some(version) if version.starts_with("3.1") => Written::Standard,
-            Some(version) if version.starts_with("3.0") => Written::OpenApi30,
+            Some(version) if version.starts_with("3.1") => SchemaDialect::Standard,
+            Some(version) if version.starts_with("3.0") => SchemaDialect::OpenApi30,
             _ => {
                 problems.add("config.openapi", "this is not an OpenAPI document of version 3.0 or 3.1");
                 return None;
             }
         };
         let base = base.map_or_else(|| server_path(&root), str::to_owned);
-        let mut reading = Reading { root: &root, written, problems };
+        let mut reading = DocumentReader { root: &root, written, problems };
         let paths = reading.paths();
         Some(Self { base: base.trim_end_matches('/').to_owned(), paths, unknown })
     }
 
     /// Checks a request's path, method and parameters; says what its body may be.
-    pub(super) fn check(&self, exchange: &Exchange) -> Result<Option<Arc<BodyContent>>, Fault> {
+    pub(super) fn check(&self, exchange: &Exchange) -> Result<Option<Arc<BodyContent>>, ValidationRefusal> {
         let path = exchange.path();
         let inner = path.strip_prefix(&self.base).filter(|inner| inner.is_empty() || inner.starts_with('/'));
         let found = inner.and_then(|inner| {
@@ -154,24 +154,24 @@ impl OpenApi {
             let detail = "the document does not have this method for the path";
             let refused = self.unknown(StatusCode::METHOD_NOT_ALLOWED, "method_unknown", detail);
             let methods = rule.operations.iter().map(|(known, _)| known);
-            return refused.map_err(|fault| Fault { allow: shared::allow(methods), ..fault });
+            return refused.map_err(|fault| ValidationRefusal { allow: shared::allow(methods), ..fault });
         };
         let mut faults = Vec::new();
         let Some(query) = values::pairs(exchange.request.uri.query().unwrap_or_default()) else {
-            return Err(Fault::invalid(&["query: it is not UTF-8".to_owned()]));
+            return Err(ValidationRefusal::invalid(&["query: it is not UTF-8".to_owned()]));
         };
         for parameter in &operation.parameters {
             parameter.check(exchange, &names, &query, &mut faults);
         }
         if self.unknown.query == Unknown::Deny {
             let is_known = |name: &str| {
-                operation.parameters.iter().any(|it| it.place == Place::Query && it.name == name)
+                operation.parameters.iter().any(|it| it.place == ParameterLocation::Query && it.name == name)
             };
             if query.iter().any(|(name, _)| !is_known(name)) {
                 faults.push("query: a parameter is not known".into());
             }
         }
-        if faults.is_empty() { Ok(operation.body.clone()) } else { Err(Fault::invalid(&faults)) }
+        if faults.is_empty() { Ok(operation.body.clone()) } else { Err(ValidationRefusal::invalid(&faults)) }
     }
 
     fn unknown(
@@ -179,10 +179,10 @@ impl OpenApi {
         status: StatusCode,
         reason: &'static str,
         detail: &str,
-    ) -> Result<Option<Arc<BodyContent>>, Fault> {
+    ) -> Result<Option<Arc<BodyContent>>, ValidationRefusal> {
         match self.unknown.path {
             Unknown::Allow => Ok(None),
-            Unknown::Deny => Err(Fault::with(status, reason, detail)),
+            Unknown::Deny => Err(ValidationRefusal::with(status, reason, detail)),
         }
     }
 }
@@ -204,7 +204,7 @@ fn server_path(root: &Value) -> String {
     if path.starts_with('/') && !path.contains('{') { path.to_owned() } else { String::new() }
 }
 
-impl Reading<'_> {
+impl DocumentReader<'_> {
     fn wrong(&mut self, pointer: &str, message: impl std::fmt::Display) {
         self.problems.add("config.openapi", format!("#{pointer}: {message}"));
     }
@@ -276,17 +276,17 @@ impl Reading<'_> {
     fn parameter(&mut self, at: &str, written: &Value) -> Option<Parameter> {
         let text = |key| written.get(key).and_then(Value::as_str);
         let place = match text("in") {
-            Some("path") => Place::Path,
-            Some("query") => Place::Query,
-            Some("header") => Place::Header,
-            Some("cookie") => Place::Cookie,
+            Some("path") => ParameterLocation::Path,
+            Some("query") => ParameterLocation::Query,
+            Some("header") => ParameterLocation::Header,
+            Some("cookie") => ParameterLocation::Cookie,
             _ => {
                 self.wrong(at, "`in` is not path, query, header or cookie");
                 return None;
             }
         };
         let name = text("name").unwrap_or_default().to_owned();
-        let is_header = place == Place::Header;
+        let is_header = place == ParameterLocation::Header;
         if name.is_empty() || (is_header && HeaderName::from_bytes(name.as_bytes()).is_err()) {
             self.wrong(at, "`name` is missing or malformed");
             return None;
@@ -299,15 +299,17 @@ impl Reading<'_> {
         }
         let content = written.pointer("/content/application~1json/schema");
         let schema = content.or_else(|| written.get("schema"));
-        let style = text("style").unwrap_or(if matches!(place, Place::Path | Place::Header) {
-            "simple"
-        } else {
-            "form"
-        });
+        let style = text("style").unwrap_or(
+            if matches!(place, ParameterLocation::Path | ParameterLocation::Header) {
+                "simple"
+            } else {
+                "form"
+            },
+        );
         let explode = written.get("explode").and_then(Value::as_bool).unwrap_or(style == "form");
         let separator = match style {
             "simple" => Some(','),
-            "form" if explode && place == Place::Query => None,
+            "form" if explode && place == ParameterLocation::Query => None,
             "form" => Some(','),
             "spaceDelimited" => Some(' '),
             "pipeDelimited" => Some('|'),
@@ -316,7 +318,7 @@ impl Reading<'_> {
                 return None;
             }
         };
-        let shape = schema.map_or_else(Shape::text, |schema| Shape::of(self.root, schema));
+        let shape = schema.map_or_else(ValueShape::text, |schema| ValueShape::of(self.root, schema));
         let is_object = schema.and_then(|schema| values::resolved(self.root, schema)?.get("type"))
             == Some(&"object".into());
         if is_object && content.is_none() {
@@ -324,7 +326,8 @@ impl Reading<'_> {
             return None;
         }
         let schema = schema.and_then(|schema| self.compile(at, schema));
-        let required = place == Place::Path || written.get("required") == Some(&Value::Bool(true));
+        let required =
+            place == ParameterLocation::Path || written.get("required") == Some(&Value::Bool(true));
         Some(Parameter { place, name, required, shape, separator, is_json: content.is_some(), schema })
     }
 
@@ -400,32 +403,32 @@ impl PathRule {
 }
 
 impl Parameter {
-    fn check(&self, exchange: &Exchange, names: Names<'_>, query: Pairs<'_>, faults: &mut Vec<String>) {
+    fn check(&self, exchange: &Exchange, names: PathValues<'_>, query: Pairs<'_>, faults: &mut Vec<String>) {
         let headers = &exchange.request.headers;
         let texts: Vec<String> = match self.place {
-            Place::Path => {
+            ParameterLocation::Path => {
                 names.iter().filter(|(name, _)| *name == self.name).map(|(_, it)| it.clone()).collect()
             }
-            Place::Query => {
+            ParameterLocation::Query => {
                 query.iter().filter(|(name, _)| *name == self.name).map(|(_, it)| it.clone()).collect()
             }
-            Place::Header => HeaderName::from_bytes(self.name.as_bytes())
+            ParameterLocation::Header => HeaderName::from_bytes(self.name.as_bytes())
                 .ok()
                 .and_then(|name| {
                     fields::header(headers, &name).map(|it| String::from_utf8_lossy(&it).into_owned())
                 })
                 .into_iter()
                 .collect(),
-            Place::Cookie => {
+            ParameterLocation::Cookie => {
                 let all = fields::cookies(headers, &self.name);
                 all.map(|it| String::from_utf8_lossy(it).into_owned()).collect()
             }
         };
         let place = match self.place {
-            Place::Path => "path",
-            Place::Query => "query",
-            Place::Header => "header",
-            Place::Cookie => "cookie",
+            ParameterLocation::Path => "path",
+            ParameterLocation::Query => "query",
+            ParameterLocation::Header => "header",
+            ParameterLocation::Cookie => "cookie",
         };
         let what = format!("{place} `{}`", self.name);
         if texts.is_empty() {
@@ -435,7 +438,7 @@ impl Parameter {
             return;
         }
         // Of two cookies of one name, some targets take the first and some the last.
-        if self.place == Place::Cookie && texts.len() > 1 {
+        if self.place == ParameterLocation::Cookie && texts.len() > 1 {
             return faults.push(format!("{what}: it is given more than once"));
         }
         let Some(schema) = &self.schema else { return };

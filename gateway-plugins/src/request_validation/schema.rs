@@ -15,7 +15,7 @@ pub(super) struct Schema(Validator);
 
 /// Which dialect a schema is written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Written {
+pub(super) enum SchemaDialect {
     /// What its `$schema` says, else JSON Schema 2020-12, as in OpenAPI 3.1.
     Standard,
     /// That of OpenAPI 3.0.
@@ -27,7 +27,7 @@ impl Schema {
     pub(super) fn compile(
         schema: &Value,
         components: Option<&Value>,
-        written: Written,
+        written: SchemaDialect,
     ) -> Result<Self, String> {
         let mut root = match (schema, components) {
             (Value::Object(map), None) => Value::Object(map.clone()),
@@ -35,7 +35,7 @@ impl Schema {
             (_, Some(components)) => serde_json::json!({ "allOf": [schema], "components": components }),
             _ => return Err("a schema is an object or a boolean".into()),
         };
-        if written == Written::OpenApi30 {
+        if written == SchemaDialect::OpenApi30 {
             normalise(&mut root);
         }
         without_read_only(&mut root);
@@ -44,7 +44,7 @@ impl Schema {
             .should_validate_formats(true)
             .should_ignore_unknown_formats(true)
             .with_pattern_options(PatternOptions::fancy_regex().backtrack_limit(BACKTRACKS));
-        if written == Written::OpenApi30 {
+        if written == SchemaDialect::OpenApi30 {
             options = options.with_draft(Draft::Draft4);
         } else if root.get("$schema").is_none() {
             options = options.with_draft(Draft::Draft202012);

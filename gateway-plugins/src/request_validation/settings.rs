@@ -13,10 +13,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::Fault;
+use super::ValidationRefusal;
 use super::content::{BodyContent, BodyRule, ObjectSchema};
 use super::openapi::{OnUnknown, OpenApi, Unknown};
-use super::schema::Written;
+use super::schema::SchemaDialect;
 use super::values;
 
 /// Settings of `request_validation`.
@@ -114,7 +114,7 @@ pub(super) fn read(config: Config, world: &World, problems: &mut Problems) -> Ru
     }
     let mut object = |name: &str, schema: Option<Map<String, Value>>| {
         let schema = Value::Object(schema?);
-        match ObjectSchema::compile(&schema, &schema, None, Written::Standard) {
+        match ObjectSchema::compile(&schema, &schema, None, SchemaDialect::Standard) {
             Ok(compiled) => Some(compiled),
             Err(why) => {
                 problems.add(format!("config.{name}"), why);
@@ -183,7 +183,7 @@ fn content(
 
 impl Rules {
     /// Checks what is known before the body; says how the body is to be checked.
-    pub(super) fn check_head(&self, exchange: &Exchange) -> Result<BodyRule, Fault> {
+    pub(super) fn check_head(&self, exchange: &Exchange) -> Result<BodyRule, ValidationRefusal> {
         if let Some(openapi) = &self.openapi {
             let content = openapi.check(exchange)?;
             return BodyRule::new(content.unwrap_or_default(), exchange);
@@ -203,7 +203,7 @@ impl Rules {
             schema.check("headers", Some(pairs.collect()), &mut faults);
         }
         if !faults.is_empty() {
-            return Err(Fault::invalid(&faults));
+            return Err(ValidationRefusal::invalid(&faults));
         }
         BodyRule::new(self.body.clone(), exchange)
     }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 /// What texts are read as, from a schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum ValueShape {
     /// The first of these that the text is.
     Scalar { number: bool, boolean: bool },
     /// A list of these.
@@ -25,7 +25,7 @@ pub(super) fn resolved<'d>(root: &'d Value, mut value: &'d Value) -> Option<&'d 
     None
 }
 
-impl Shape {
+impl ValueShape {
     /// What texts of this schema are read as.
     pub(super) fn of(root: &Value, schema: &Value) -> Self {
         let Some(schema) = resolved(root, schema) else { return Self::text() };
@@ -105,7 +105,10 @@ pub(super) fn pairs(text: &str) -> Option<Vec<(String, String)>> {
 ///
 /// # Errors
 /// A property that is no list is given more than once.
-pub(super) fn object(pairs: Vec<(String, String)>, properties: &[(String, Shape)]) -> Result<Value, String> {
+pub(super) fn object(
+    pairs: Vec<(String, String)>,
+    properties: &[(String, ValueShape)],
+) -> Result<Value, String> {
     let mut texts: Vec<(String, Vec<String>)> = Vec::new();
     for (name, value) in pairs {
         match texts.iter_mut().find(|(known, _)| *known == name) {
@@ -128,9 +131,9 @@ pub(super) fn object(pairs: Vec<(String, String)>, properties: &[(String, Shape)
 }
 
 /// What the properties of a schema are read as.
-pub(super) fn properties(root: &Value, schema: &Value) -> Vec<(String, Shape)> {
+pub(super) fn properties(root: &Value, schema: &Value) -> Vec<(String, ValueShape)> {
     let Some(Value::Object(map)) = resolved(root, schema).and_then(|schema| schema.get("properties")) else {
         return Vec::new();
     };
-    map.iter().map(|(name, schema)| (name.clone(), Shape::of(root, schema))).collect()
+    map.iter().map(|(name, schema)| (name.clone(), ValueShape::of(root, schema))).collect()
 }

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::fill::Fill;
 use super::stored::{Head, Stored};
 use super::tier::Tier;
-use crate::shared::conditional::{self, Outcome, Validators};
+use crate::shared::conditional::{self, Precondition, Validators};
 use crate::shared::range::{self, Ranges};
 
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
@@ -226,7 +226,7 @@ pub(super) fn response(
 pub(super) fn conditional_is_met(head: &Head, method: &Method, request: &HeaderMap) -> bool {
     let asks = request.contains_key(IF_NONE_MATCH) || request.contains_key(IF_MODIFIED_SINCE);
     asks && head.status == StatusCode::OK
-        && conditional::evaluate(request, method, Validators::of(&head.headers)) == Outcome::NotModified
+        && conditional::evaluate(request, method, Validators::of(&head.headers)) == Precondition::NotModified
 }
 
 /// Makes a 304 of a response.

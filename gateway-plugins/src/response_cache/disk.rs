@@ -63,18 +63,18 @@ pub(super) struct Disk {
     queue: Mutex<Queue>,
     work: Notify,
     /// Held by the task that writes.
-    held: tokio::sync::Mutex<Held>,
+    held: tokio::sync::Mutex<FolderLock>,
     next: AtomicU64,
     meters: TierMeters,
 }
 
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<PendingWrite>,
     bytes: u64,
 }
 
-struct Waiting {
+struct PendingWrite {
     number: Number,
     head: Vec<u8>,
     stored: Arc<Stored>,
@@ -82,7 +82,7 @@ struct Waiting {
 
 /// What the task that writes has.
 #[derive(Default)]
-struct Held {
+struct FolderLock {
     /// Keeps the folder from other gateways.
     lock: Option<File>,
 }
@@ -197,7 +197,7 @@ impl Disk {
             }
             let mut queue = locked(&self.queue);
             queue.bytes += size;
-            queue.waiting.push_back(Waiting { number, head, stored });
+            queue.waiting.push_back(PendingWrite { number, head, stored });
         }
         self.measure(&index);
         drop(index);
@@ -341,19 +341,19 @@ impl Disk {
     /// Removes and writes some files; says whether there was anything to do.
     async fn write_some(&self) -> Result<bool, String> {
         let doomed = locked(&self.index).take_doomed();
-        let waiting: Vec<Waiting> = {
+        let waiting: Vec<PendingWrite> = {
             let mut queue = locked(&self.queue);
             let most = queue.waiting.len().min(CHUNK / 8);
-            let waiting: Vec<Waiting> = queue.waiting.drain(..most).collect();
-            queue.bytes -= waiting.iter().map(Waiting::size).sum::<u64>();
+            let waiting: Vec<PendingWrite> = queue.waiting.drain(..most).collect();
+            queue.bytes -= waiting.iter().map(PendingWrite::size).sum::<u64>();
             waiting
         };
         if doomed.is_empty() && waiting.is_empty() {
             return Ok(false);
         }
-        let wanted: Vec<(Waiting, u64)> = {
+        let wanted: Vec<(PendingWrite, u64)> = {
             let index = locked(&self.index);
-            let stale = |waiting: Waiting| Some((index.get(waiting.number)?.stale_since, waiting));
+            let stale = |waiting: PendingWrite| Some((index.get(waiting.number)?.stale_since, waiting));
             waiting.into_iter().filter_map(stale).map(|(stale, waiting)| (waiting, stale)).collect()
         };
         let folder = self.folder.clone();
@@ -361,7 +361,7 @@ impl Disk {
         let numbers: Vec<Number> = wanted.iter().map(|(waiting, _)| waiting.number).collect();
         let work = self.world.run_blocking(move || {
             remove_files(&folder, &doomed);
-            let write = |(waiting, stale): (Waiting, u64)| {
+            let write = |(waiting, stale): (PendingWrite, u64)| {
                 let path = path_of(&folder, waiting.number);
                 let written = file::write(&path, &waiting.head, &waiting.stored.body, stale);
                 (waiting.number, stale, written)
@@ -422,7 +422,7 @@ impl Disk {
     }
 }
 
-impl Waiting {
+impl PendingWrite {
     fn size(&self) -> u64 {
         file::size_of(self.head.len(), self.stored.body.len())
     }

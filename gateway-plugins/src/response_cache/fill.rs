@@ -36,12 +36,12 @@ pub(super) struct Fill {
 struct SoFar {
     pieces: Vec<Bytes>,
     trailers: Option<HeaderMap>,
-    end: Option<End>,
+    end: Option<FillEnd>,
     waiting: Vec<Waker>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum FillEnd {
     Complete,
     Failed,
     /// The rest is with the first client.
@@ -65,7 +65,7 @@ impl Fill {
 
     /// The body for one more client; only where the length is known.
     pub(super) fn body(self: &Arc<Self>) -> Body {
-        Body::stream(Reader { fill: self.clone(), at: 0, rest: None, raw: None })
+        Body::stream(FillReader { fill: self.clone(), at: 0, rest: None, raw: None })
     }
 }
 
@@ -130,7 +130,7 @@ pub(super) fn begin(head: Arc<Head>, mut body: Body, plan: Plan) -> Result<Body,
             }
         }));
     }
-    Ok(Body::stream(Reader { fill, at: 0, rest: Some(theirs), raw: None }))
+    Ok(Body::stream(FillReader { fill, at: 0, rest: Some(theirs), raw: None }))
 }
 
 /// How long a response may be on its way.
@@ -153,8 +153,8 @@ impl Filling {
     async fn run(&mut self, body: &mut Body) {
         while self.fill.lock().end.is_none() {
             match body.frame().await {
-                None => self.fill.change(|so_far| so_far.end = Some(End::Complete)),
-                Some(Err(_)) => self.fill.change(|so_far| so_far.end = Some(End::Failed)),
+                None => self.fill.change(|so_far| so_far.end = Some(FillEnd::Complete)),
+                Some(Err(_)) => self.fill.change(|so_far| so_far.end = Some(FillEnd::Failed)),
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => self.take(data),
                     Err(frame) => self.fill.change(|so_far| so_far.trailers = frame.into_trailers().ok()),
@@ -170,7 +170,7 @@ impl Filling {
         self.fill.change(|so_far| {
             so_far.pieces.push(data);
             if is_over {
-                so_far.end = Some(End::HandedOver);
+                so_far.end = Some(FillEnd::HandedOver);
             }
         });
     }
@@ -180,10 +180,10 @@ impl Filling {
         self.has_ended = true;
         let (end, stored) = {
             let so_far = self.fill.lock();
-            let whole = so_far.end == Some(End::Complete) && so_far.trailers.is_none();
+            let whole = so_far.end == Some(FillEnd::Complete) && so_far.trailers.is_none();
             (so_far.end, whole.then(|| joined(&so_far.pieces, self.size)))
         };
-        if end == Some(End::HandedOver)
+        if end == Some(FillEnd::HandedOver)
             && let Some(rest) = self.rest.take()
         {
             // A client that is gone wants no more of it.
@@ -212,7 +212,7 @@ impl Plan {
 impl Drop for Filling {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.fill.change(|so_far| so_far.end = Some(End::Failed));
+            self.fill.change(|so_far| so_far.end = Some(FillEnd::Failed));
         }
     }
 }
@@ -225,14 +225,14 @@ fn joined(pieces: &[Bytes], size: u64) -> Bytes {
 }
 
 /// One client's way through a fill.
-struct Reader {
+struct FillReader {
     fill: Arc<Fill>,
     at: usize,
     rest: Option<oneshot::Receiver<Body>>,
     raw: Option<Body>,
 }
 
-impl HttpBody for Reader {
+impl HttpBody for FillReader {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -256,13 +256,13 @@ impl HttpBody for Reader {
                 }
                 Poll::Pending
             }
-            Some(End::Complete) if this.at == so_far.pieces.len() => {
+            Some(FillEnd::Complete) if this.at == so_far.pieces.len() => {
                 this.at += 1;
                 Poll::Ready(so_far.trailers.clone().map(|trailers| Ok(Frame::trailers(trailers))))
             }
-            Some(End::Complete) => Poll::Ready(None),
-            Some(End::Failed) => Poll::Ready(Some(Err(BodyError::Incomplete))),
-            Some(End::HandedOver) => {
+            Some(FillEnd::Complete) => Poll::Ready(None),
+            Some(FillEnd::Failed) => Poll::Ready(Some(Err(BodyError::Incomplete))),
+            Some(FillEnd::HandedOver) => {
                 drop(so_far);
                 let Some(rest) = &mut this.rest else {
                     return Poll::Ready(Some(Err(BodyError::Incomplete)));
@@ -280,7 +280,7 @@ impl HttpBody for Reader {
             return raw.is_empty();
         }
         let so_far = self.fill.lock();
-        so_far.end == Some(End::Complete) && self.at >= so_far.pieces.len() && so_far.trailers.is_none()
+        so_far.end == Some(FillEnd::Complete) && self.at >= so_far.pieces.len() && so_far.trailers.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -35,7 +35,7 @@ pub(super) struct Lead<F> {
 }
 
 /// Who one is among those that ask for the same.
-pub(super) enum Place<F> {
+pub(super) enum FlightRole<F> {
     /// The first.
     Lead(Lead<F>),
     /// Another one has asked.
@@ -44,15 +44,15 @@ pub(super) enum Place<F> {
 
 impl<F> Flights<F> {
     /// Takes the first place, or one behind it.
-    pub(super) fn join(self: &Arc<Self>, key: Arc<[u8]>) -> Place<F> {
+    pub(super) fn join(self: &Arc<Self>, key: Arc<[u8]>) -> FlightRole<F> {
         let mut flights = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // One that has no sender any more is about to be removed.
         if let Some(ahead) = flights.get(&key).filter(|ahead| ahead.has_changed().is_ok()) {
-            return Place::Behind(ahead.clone());
+            return FlightRole::Behind(ahead.clone());
         }
         let (phase, seen) = watch::channel(Phase::Asked);
         flights.insert(key.clone(), seen);
-        Place::Lead(Lead { flights: self.clone(), key, phase })
+        FlightRole::Lead(Lead { flights: self.clone(), key, phase })
     }
 }
 

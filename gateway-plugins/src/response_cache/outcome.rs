@@ -19,13 +19,13 @@ use super::key::{Chooser, Key};
 use super::policy::{self, Use};
 use super::purge;
 use super::stored::{Head, Stored};
-use super::visit::{Fetch, Role, TAKEN, Visit, put_back};
+use super::visit::{CacheVisit, Fetch, Role, TAKEN, put_back};
 
 impl ResponseCache {
     /// A response came.
     pub(super) fn answered<'a>(
         &'a self,
-        visit: Visit,
+        visit: CacheVisit,
         exchange: &'a mut Exchange,
         response: &'a mut Response<Body>,
         seat: Seat<'a>,

@@ -43,7 +43,7 @@ pub(super) enum What {
 /// A purge as it is written: exactly one of the four.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Written {
+struct PurgeRequest {
     url: Option<String>,
     prefix: Option<String>,
     tag: Option<String>,
@@ -57,7 +57,8 @@ impl Purge {
     /// # Errors
     /// What is wrong with it.
     pub(super) fn read(input: &Value) -> Result<Self, Problems> {
-        let written = Written::deserialize(input).map_err(|error| Problems::one("", error.to_string()))?;
+        let written =
+            PurgeRequest::deserialize(input).map_err(|error| Problems::one("", error.to_string()))?;
         let given = [written.url.is_some(), written.prefix.is_some(), written.tag.is_some(), written.all];
         if given.iter().filter(|it| **it).count() != 1 {
             let problem = Problem::new("", "a purge names exactly one of `url`, `prefix`, `tag` and `all`");

@@ -29,7 +29,7 @@ use super::purge::Purge;
 use super::stored::Stored;
 use super::tier::{Address, Mark, TierMeters};
 use super::wire::{self, Label};
-use crate::redis_link::{Away, Command, Link, RedisConfig};
+use crate::redis_link::{Away, Command, RedisConfig, RedisLink};
 use scripts::{FIND, INVALIDATE, PURGES, PUT};
 
 /// Responses that wait to be sent, and their bytes.
@@ -55,11 +55,11 @@ pub(super) struct Since {
 
 /// The responses in Redis of plugin configs with one id.
 pub(super) struct Remote {
-    link: Arc<Link>,
+    link: Arc<RedisLink>,
     /// Bytes of a body.
     limit: u64,
     variants: usize,
-    state: Mutex<State>,
+    state: Mutex<PurgeHistory>,
     queue: Mutex<Queue>,
     work: Notify,
     held: tokio::sync::Mutex<()>,
@@ -69,7 +69,7 @@ pub(super) struct Remote {
 }
 
 #[derive(Default)]
-struct State {
+struct PurgeHistory {
     /// What is known of the history; `None` before it was read.
     mark: Option<Mark>,
     purges: VecDeque<(u64, Purge)>,
@@ -93,7 +93,7 @@ impl Remote {
     /// Nothing is connected before [`Self::run`].
     pub(super) fn new(name: &str, limit: u64, variants: usize, world: &World, meters: TierMeters) -> Self {
         Self {
-            link: Arc::new(Link::new(&RedisConfig::named(name), world)),
+            link: Arc::new(RedisLink::new(&RedisConfig::named(name), world)),
             limit,
             variants,
             state: Mutex::default(),
@@ -175,7 +175,7 @@ impl Remote {
         (stored, Some(Since { place: Some(found.place), ..since }))
     }
 
-    async fn ask(&self, address: &Address, variant: &Variant) -> Result<scripts::Found, Away> {
+    async fn ask(&self, address: &Address, variant: &Variant) -> Result<scripts::RemoteEntry, Away> {
         let (key, place) = self.keys(address);
         let command = Command::new(&FIND, vec![key, place]).arg(wire::digest_of(variant));
         scripts::found(self.link.ask(command).await?).ok_or(Away)

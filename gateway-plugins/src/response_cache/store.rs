@@ -29,13 +29,13 @@ const PASS: Duration = Duration::from_secs(10);
 
 /// What is known of a key.
 #[derive(Debug)]
-struct Entry {
-    kind: Kind,
+struct CacheEntry {
+    kind: CacheEntryKind,
     weight: u64,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum CacheEntryKind {
     /// Responses, the latest first, each for other requests.
     Responses { url: Box<str>, variants: Box<[Arc<Stored>]> },
     /// Responses of this place are found by this number.
@@ -46,7 +46,7 @@ enum Kind {
 
 /// What was found for a request.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum Lookup {
     /// A response.
     Response(Arc<Stored>),
     /// Responses, none of which is for such a request; what the latest was chosen by.
@@ -67,7 +67,7 @@ pub(super) struct Start {
     pub(super) since: Option<Since>,
 }
 
-type Map = Cache<Box<[u8]>, Arc<Entry>, Weigh, foldhash::quality::RandomState, Count>;
+type Map = Cache<Box<[u8]>, Arc<CacheEntry>, Weigh, foldhash::quality::RandomState, Count>;
 
 /// The stored responses of one plugin config.
 pub(super) struct Store {
@@ -106,8 +106,8 @@ pub(super) struct Meters {
 #[derive(Clone)]
 struct Weigh;
 
-impl Weighter<Box<[u8]>, Arc<Entry>> for Weigh {
-    fn weight(&self, key: &Box<[u8]>, entry: &Arc<Entry>) -> u64 {
+impl Weighter<Box<[u8]>, Arc<CacheEntry>> for Weigh {
+    fn weight(&self, key: &Box<[u8]>, entry: &Arc<CacheEntry>) -> u64 {
         key.len() as u64 + entry.weight
     }
 }
@@ -118,13 +118,13 @@ struct Count(Counter);
 
 /// What one insertion evicted.
 #[derive(Default)]
-struct Evicted(Vec<Arc<Entry>>);
+struct Evicted(Vec<Arc<CacheEntry>>);
 
-impl Lifecycle<Box<[u8]>, Arc<Entry>> for Count {
+impl Lifecycle<Box<[u8]>, Arc<CacheEntry>> for Count {
     type RequestState = Evicted;
 
-    fn on_evict(&self, state: &mut Evicted, _key: Box<[u8]>, entry: Arc<Entry>) {
-        if matches!(entry.kind, Kind::Responses { .. }) {
+    fn on_evict(&self, state: &mut Evicted, _key: Box<[u8]>, entry: Arc<CacheEntry>) {
+        if matches!(entry.kind, CacheEntryKind::Responses { .. }) {
             self.0.add(1);
         }
         state.0.push(entry);
@@ -165,27 +165,27 @@ impl Store {
         self.rules
     }
 
-    fn get(&self, key: &Key) -> Option<Arc<Entry>> {
+    fn get(&self, key: &Key) -> Option<Arc<CacheEntry>> {
         if key.parts.is_empty() {
             return self.map.get(&key.place[..]);
         }
         match self.map.get(&key.anchor()[..])?.kind {
-            Kind::Anchor(epoch) => self.map.get(&key.within(epoch)[..]),
-            Kind::Responses { .. } | Kind::Pass(_) => None,
+            CacheEntryKind::Anchor(epoch) => self.map.get(&key.within(epoch)[..]),
+            CacheEntryKind::Responses { .. } | CacheEntryKind::Pass(_) => None,
         }
     }
 
     /// What is stored for a request.
-    pub(super) fn find(&self, key: &Key, chooser: &Chooser<'_>, now: Instant) -> Found {
-        let Some(entry) = self.get(key) else { return Found::Nothing };
+    pub(super) fn find(&self, key: &Key, chooser: &Chooser<'_>, now: Instant) -> Lookup {
+        let Some(entry) = self.get(key) else { return Lookup::Nothing };
         match &entry.kind {
-            Kind::Anchor(_) => Found::Nothing,
-            Kind::Pass(until) if *until > now => Found::Pass,
-            Kind::Pass(_) => Found::Nothing,
-            Kind::Responses { variants, .. } => {
+            CacheEntryKind::Anchor(_) => Lookup::Nothing,
+            CacheEntryKind::Pass(until) if *until > now => Lookup::Pass,
+            CacheEntryKind::Pass(_) => Lookup::Nothing,
+            CacheEntryKind::Responses { variants, .. } => {
                 match variants.iter().find(|stored| chooser.fits(&stored.head.variant)) {
-                    Some(stored) => Found::Response(stored.clone()),
-                    None => variants.first().map_or(Found::Nothing, |first| Found::Others(first.clone())),
+                    Some(stored) => Lookup::Response(stored.clone()),
+                    None => variants.first().map_or(Lookup::Nothing, |first| Lookup::Others(first.clone())),
                 }
             }
         }
@@ -237,7 +237,7 @@ impl Store {
         let full = self.full_key(key);
         let mut variants = vec![stored.clone()];
         if let Some(entry) = self.map.peek(&full[..])
-            && let Kind::Responses { variants: known, .. } = &entry.kind
+            && let CacheEntryKind::Responses { variants: known, .. } = &entry.kind
         {
             let others = known.iter().filter(|other| other.head.variant != stored.head.variant);
             variants.extend(others.take(self.rules.variants - 1).cloned());
@@ -249,14 +249,20 @@ impl Store {
         }
         let url: Box<str> = key.url().into();
         let weight = variants.iter().map(|it| it.weight()).sum::<u64>() + url.len() as u64;
-        self.insert(full, Entry { kind: Kind::Responses { url, variants: variants.into() }, weight });
+        self.insert(
+            full,
+            CacheEntry { kind: CacheEntryKind::Responses { url, variants: variants.into() }, weight },
+        );
         true
     }
 
     /// Notes that responses of this key can't be stored. What is stored of it goes.
     pub(super) fn pass(&self, key: &Key, now: Instant) {
         let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.insert(self.full_key(key), Entry { kind: Kind::Pass(now + PASS), weight: OVERHEAD });
+        self.insert(
+            self.full_key(key),
+            CacheEntry { kind: CacheEntryKind::Pass(now + PASS), weight: OVERHEAD },
+        );
     }
 
     /// The key that an entry is found by; makes the anchor where there is none.
@@ -265,18 +271,21 @@ impl Store {
             return key.place[..].into();
         }
         let known = self.map.get(&key.anchor()[..]).and_then(|entry| match entry.kind {
-            Kind::Anchor(epoch) => Some(epoch),
-            Kind::Responses { .. } | Kind::Pass(_) => None,
+            CacheEntryKind::Anchor(epoch) => Some(epoch),
+            CacheEntryKind::Responses { .. } | CacheEntryKind::Pass(_) => None,
         });
         let epoch = known.unwrap_or_else(|| {
             let epoch = self.epochs.fetch_add(1, Relaxed);
-            self.insert(key.anchor()[..].into(), Entry { kind: Kind::Anchor(epoch), weight: OVERHEAD });
+            self.insert(
+                key.anchor()[..].into(),
+                CacheEntry { kind: CacheEntryKind::Anchor(epoch), weight: OVERHEAD },
+            );
             epoch
         });
         key.within(epoch)[..].into()
     }
 
-    fn insert(&self, key: Box<[u8]>, entry: Entry) {
+    fn insert(&self, key: Box<[u8]>, entry: CacheEntry) {
         let mut evicted = Evicted::default();
         self.map.insert_with_lifecycle(key, Arc::new(entry), &mut evicted);
         self.measure();
@@ -315,7 +324,7 @@ impl Store {
         }
         let count = AtomicU64::new(0);
         self.map.retain(|_, entry| {
-            let Kind::Responses { url, variants } = &entry.kind else { return true };
+            let CacheEntryKind::Responses { url, variants } = &entry.kind else { return true };
             let covered = variants.iter().filter(|stored| purge.covers(url, &stored.head.tags));
             let mut any = false;
             for stored in covered {

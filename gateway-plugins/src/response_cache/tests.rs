@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use gateway_core::http::body::Body;
 use gateway_core::plugin::{Entry, entry};
-use gateway_core::testing::{Asked, Got, Trial};
+use gateway_core::testing::{Got, ReceivedRequest, Trial};
 use http::Response;
 use serde_json::{Value, json};
 
@@ -32,7 +32,10 @@ fn trial(config: Value, fields: &'static [(&'static str, &'static str)]) -> Tria
     })
 }
 
-fn answering(config: Value, answer: impl Fn(&Asked, u32) -> Response<Body> + Send + Sync + 'static) -> Trial {
+fn answering(
+    config: Value,
+    answer: impl Fn(&ReceivedRequest, u32) -> Response<Body> + Send + Sync + 'static,
+) -> Trial {
     let count = AtomicU32::new(0);
     Trial::new(PLUGINS, "response_cache", config)
         .answering(move |asked| answer(asked, count.fetch_add(1, Relaxed) + 1))

@@ -19,10 +19,10 @@ use super::ResponseCache;
 use super::answer::{self, Content, How};
 use super::control::RequestControl;
 use super::fill::Fill;
-use super::flights::{Lead, Phase, Place};
+use super::flights::{FlightRole, Lead, Phase};
 use super::key::{self, Chooser, Key};
 use super::policy::{Asker, Use};
-use super::store::{Found, Start};
+use super::store::{Lookup, Start};
 use super::stored::Stored;
 use super::tier::Tier;
 
@@ -30,7 +30,7 @@ use super::tier::Tier;
 pub(super) const TAKEN: [http::HeaderName; 3] = [ACCEPT_ENCODING, IF_NONE_MATCH, IF_MODIFIED_SINCE];
 
 /// What the response hook has to know of a request.
-pub(super) struct Visit {
+pub(super) struct CacheVisit {
     pub(super) key: Key,
     pub(super) role: Role,
 }
@@ -120,11 +120,11 @@ impl ResponseCache {
             return Step::Next;
         }
         match self.flights.join(self.flight(&wanted, exchange, known.as_ref())) {
-            Place::Lead(lead) => {
+            FlightRole::Lead(lead) => {
                 self.fetch(exchange, seat, wanted, (known, why, Some(lead), None));
                 Step::Next
             }
-            Place::Behind(phase) => Step::wait(self.follow(exchange, seat, wanted, phase)),
+            FlightRole::Behind(phase) => Step::wait(self.follow(exchange, seat, wanted, phase)),
         }
     }
 
@@ -150,8 +150,8 @@ impl ResponseCache {
         let mut lead = None;
         if let Course::Fetch(known, _, true) = &course {
             match self.flights.join(self.flight(&wanted, exchange, known.as_ref())) {
-                Place::Lead(it) => lead = Some(it),
-                Place::Behind(phase) => return self.follow(exchange, seat, wanted, phase).await,
+                FlightRole::Lead(it) => lead = Some(it),
+                FlightRole::Behind(phase) => return self.follow(exchange, seat, wanted, phase).await,
             }
         }
         let mut start = self.store.start(&wanted.key);
@@ -185,7 +185,7 @@ impl ResponseCache {
             _ if wanted.asked.only_if_cached => Verdict::Reply(Box::new(self.not_cached(exchange))),
             Course::Bypass(why, detail) => {
                 let role = Role::Bypass(why, detail);
-                exchange.state.put(seat, Some(Visit { key: wanted.key, role }));
+                exchange.state.put(seat, Some(CacheVisit { key: wanted.key, role }));
                 Verdict::Next
             }
             Course::Fetch(known, why, waits) => {
@@ -199,7 +199,7 @@ impl ResponseCache {
     fn course(&self, wanted: &Wanted, exchange: &mut Exchange, seat: Seat<'_>, now: Instant) -> Course {
         let found = self.store.find(&wanted.key, &wanted.chooser(exchange), now);
         let (known, why) = match found {
-            Found::Response(stored) => {
+            Lookup::Response(stored) => {
                 let (age, stale) = (stored.head.age(now), stored.stale_for(now));
                 let how = match stored.head.policy.allows(age, stale, &wanted.asked) {
                     Use::Fresh => {
@@ -223,9 +223,9 @@ impl ResponseCache {
                     stored.head.policy.allows(age, stale, &RequestControl::default()) == Use::Fresh;
                 (Some(stored), if is_fresh { "request" } else { "stale" })
             }
-            Found::Others(_) => (None, "vary-miss"),
-            Found::Pass => (None, "miss"),
-            Found::Nothing => (None, "uri-miss"),
+            Lookup::Others(_) => (None, "vary-miss"),
+            Lookup::Pass => (None, "miss"),
+            Lookup::Nothing => (None, "uri-miss"),
         };
         let headers = &exchange.request.headers;
         let detail = match () {
@@ -247,7 +247,7 @@ impl ResponseCache {
     fn flight(&self, wanted: &Wanted, exchange: &Exchange, known: Option<&Arc<Stored>>) -> Arc<[u8]> {
         let chooser = wanted.chooser(exchange);
         let variant = match (known.cloned(), self.store.find(&wanted.key, &chooser, exchange.started)) {
-            (Some(stored), _) | (None, Found::Others(stored)) => Some(stored.head.variant.clone()),
+            (Some(stored), _) | (None, Lookup::Others(stored)) => Some(stored.head.variant.clone()),
             _ => None,
         };
         chooser.flight(&wanted.key, variant.as_ref())
@@ -305,14 +305,14 @@ impl ResponseCache {
         why: &'static str,
         detail: &'static str,
     ) -> Step<'a> {
-        exchange.state.put(seat, Some(Visit { key, role: Role::Bypass(why, detail) }));
+        exchange.state.put(seat, Some(CacheVisit { key, role: Role::Bypass(why, detail) }));
         Step::Next
     }
 
     /// A request that may change what is stored.
     pub(super) fn watch(&self, exchange: &mut Exchange, seat: Seat<'_>) {
         if let Some(key) = self.recipe.place(exchange, seat) {
-            exchange.state.put(seat, Some(Visit { key, role: Role::Unsafe }));
+            exchange.state.put(seat, Some(CacheVisit { key, role: Role::Unsafe }));
         }
     }
 
@@ -341,7 +341,7 @@ impl ResponseCache {
         let start = start.unwrap_or_else(|| self.store.start(&wanted.key));
         let accept_encoding = wanted.accept_encoding;
         let fetch = Fetch { lead, known, asks_again, start, why, asker, accept_encoding, taken };
-        exchange.state.put(seat, Some(Visit { key: wanted.key, role: Role::Fetch(Box::new(fetch)) }));
+        exchange.state.put(seat, Some(CacheVisit { key: wanted.key, role: Role::Fetch(Box::new(fetch)) }));
     }
 
     /// The target's 304 is not about what is stored: that goes, and the target is asked for all of it.
@@ -357,7 +357,7 @@ impl ResponseCache {
     fn refresh(&self, wanted: &Wanted, exchange: &mut Exchange, seat: Seat<'_>, stored: &Arc<Stored>) {
         let chooser = wanted.chooser(exchange);
         let flight = chooser.flight(&wanted.key, Some(&stored.head.variant));
-        let Place::Lead(lead) = self.flights.join(flight) else { return };
+        let FlightRole::Lead(lead) = self.flights.join(flight) else { return };
         let Some(mut fork) = exchange.fork(seat) else { return };
         fork.exchange.request.method = Method::GET;
         for name in [RANGE, IF_RANGE] {
@@ -412,8 +412,8 @@ impl ResponseCache {
                     }
                     Course::Fetch(known, why, true) if matches!(over, Next::Gone) => {
                         match self.flights.join(self.flight(&wanted, exchange, known.as_ref())) {
-                            Place::Behind(another) => phase = another,
-                            Place::Lead(lead) => {
+                            FlightRole::Behind(another) => phase = another,
+                            FlightRole::Lead(lead) => {
                                 self.fetch(exchange, seat, wanted, (known, why, Some(lead), None));
                                 return Verdict::Next;
                             }

@@ -147,7 +147,7 @@ pub(super) struct Warmer {
 /// The URLs of one action.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Written {
+struct WarmRequest {
     urls: Option<Vec<String>>,
 }
 
@@ -185,7 +185,8 @@ impl Warmer {
     /// # Errors
     /// What is wrong with them.
     pub(super) fn add(&self, input: &Value) -> Result<usize, Problems> {
-        let written = Written::deserialize(input).map_err(|error| Problems::one("", error.to_string()))?;
+        let written =
+            WarmRequest::deserialize(input).map_err(|error| Problems::one("", error.to_string()))?;
         if !self.is_ready() {
             let problem = Problem::new("", "there is no listener to fetch through");
             return Err(Problems(vec![problem.remedy("set `warm_up.through` of the plugin config")]));

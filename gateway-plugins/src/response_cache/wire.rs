@@ -34,7 +34,7 @@ pub(super) struct Label {
 
 /// A response as it was written, without its body.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(super) struct StoredHead {
     pub(super) label: Label,
     pub(super) head: Head,
     /// When it was received, in milliseconds since 1970.
@@ -85,7 +85,7 @@ pub(super) fn write(label: &Label, head: &Head, now: Instant) -> Option<Vec<u8>>
 }
 
 /// Reads what [`write()`] wrote. `None` where it is not that, whole.
-pub(super) fn read(bytes: &[u8], now: Instant) -> Option<Written> {
+pub(super) fn read(bytes: &[u8], now: Instant) -> Option<StoredHead> {
     let mut rest = In(bytes);
     if rest.byte()? != VERSION {
         return None;
@@ -130,7 +130,7 @@ pub(super) fn read(bytes: &[u8], now: Instant) -> Option<Written> {
         now
     });
     let head = Head { status, headers, policy, received: at, variant: variant.into(), tags: tags.into() };
-    Some(Written { label: Label { address, url, mark }, head, received })
+    Some(StoredHead { label: Label { address, url, mark }, head, received })
 }
 
 /// How long ago that was; `None` for a moment that is to come.
@@ -139,7 +139,7 @@ fn since(received: u64) -> Option<Duration> {
     (received <= now.saturating_add(MAX_SKEW)).then(|| Duration::from_millis(now.saturating_sub(received)))
 }
 
-impl Written {
+impl StoredHead {
     /// The response, with its body, and the moment a purge marked it stale (milliseconds since 1970; 0 is not at all).
     pub(super) fn with(self, body: Bytes, stale_since: u64) -> Arc<Stored> {
         let stored = Stored::new(Arc::new(self.head), body);

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use bytes::Bytes;
-use gateway_core::http::body::{BodyError, Output, Transform};
+use gateway_core::http::body::{BodyError, Transform, TransformOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -111,12 +111,12 @@ impl Encoder {
 }
 
 impl Transform for Encoder {
-    fn data(&mut self, data: Bytes, out: &mut Output) -> Result<(), BodyError> {
+    fn data(&mut self, data: Bytes, out: &mut TransformOutput) -> Result<(), BodyError> {
         out.data(self.write(&data)?);
         Ok(())
     }
 
-    fn end(&mut self, out: &mut Output) -> Result<(), BodyError> {
+    fn end(&mut self, out: &mut TransformOutput) -> Result<(), BodyError> {
         out.data(self.finish()?);
         Ok(())
     }
@@ -210,7 +210,7 @@ impl Decoder {
 }
 
 impl Transform for Decoder {
-    fn data(&mut self, data: Bytes, out: &mut Output) -> Result<(), BodyError> {
+    fn data(&mut self, data: Bytes, out: &mut TransformOutput) -> Result<(), BodyError> {
         self.is_empty &= data.is_empty();
         let done = match &mut self.kind {
             Decoding::Gzip(decoder) => decoder.write_all(&data).and_then(|()| decoder.flush()),
@@ -223,7 +223,7 @@ impl Transform for Decoder {
         Ok(())
     }
 
-    fn end(&mut self, out: &mut Output) -> Result<(), BodyError> {
+    fn end(&mut self, out: &mut TransformOutput) -> Result<(), BodyError> {
         if self.is_empty {
             return Ok(());
         }

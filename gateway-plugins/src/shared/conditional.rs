@@ -18,7 +18,7 @@ pub(crate) struct Validators<'a> {
 
 /// What the preconditions of a request come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum Precondition {
     /// The request is carried out.
     Proceed,
     /// 304: the client has it already.
@@ -38,28 +38,28 @@ impl<'a> Validators<'a> {
 }
 
 /// Evaluates the preconditions in the order of RFC 9110 §13.2.2. Dates that can't be read count as absent.
-pub(crate) fn evaluate(headers: &HeaderMap, method: &Method, have: Validators<'_>) -> Outcome {
+pub(crate) fn evaluate(headers: &HeaderMap, method: &Method, have: Validators<'_>) -> Precondition {
     let is_read = *method == Method::GET || *method == Method::HEAD;
     if headers.contains_key(IF_MATCH) {
         if !any_tag(headers, IF_MATCH, have.etag, strong) {
-            return Outcome::Failed;
+            return Precondition::Failed;
         }
     } else if let Some(since) = headers.get(IF_UNMODIFIED_SINCE).and_then(date)
         && have.modified.is_none_or(|modified| modified > since)
     {
-        return Outcome::Failed;
+        return Precondition::Failed;
     }
     if headers.contains_key(IF_NONE_MATCH) {
         return match any_tag(headers, IF_NONE_MATCH, have.etag, weak) {
-            true if is_read => Outcome::NotModified,
-            true => Outcome::Failed,
-            false => Outcome::Proceed,
+            true if is_read => Precondition::NotModified,
+            true => Precondition::Failed,
+            false => Precondition::Proceed,
         };
     }
     let since = headers.get(IF_MODIFIED_SINCE).filter(|_| is_read).and_then(date);
     match (since, have.modified) {
-        (Some(since), Some(modified)) if modified <= since => Outcome::NotModified,
-        _ => Outcome::Proceed,
+        (Some(since), Some(modified)) if modified <= since => Precondition::NotModified,
+        _ => Precondition::Proceed,
     }
 }
 
@@ -145,7 +145,7 @@ mod tests {
         fields: &[(&'static str, &'static str)],
         etag: &str,
         modified: &str,
-    ) -> Outcome {
+    ) -> Precondition {
         let mut headers = HeaderMap::new();
         for (name, value) in fields {
             headers.append(*name, HeaderValue::from_static(value));
@@ -157,9 +157,9 @@ mod tests {
 
     #[test]
     fn preconditions_in_their_order() {
-        use Outcome::{Failed, NotModified, Proceed};
+        use Precondition::{Failed, NotModified, Proceed};
         let get = Method::GET;
-        let cases: &[(&Method, Fields, Outcome)] = &[
+        let cases: &[(&Method, Fields, Precondition)] = &[
             (&get, &[], Proceed),
             (&get, &[("if-none-match", "\"a\"")], NotModified),
             (&get, &[("if-none-match", "W/\"a\"")], NotModified),

@@ -16,7 +16,7 @@ use super::content::{self, Segment};
 use super::find::File;
 use super::mime;
 use super::settings::{Pattern, Tags};
-use crate::shared::conditional::{self, Outcome, Validators};
+use crate::shared::conditional::{self, Precondition, Validators};
 use crate::shared::range::{self, Ranges};
 
 /// What answers say about files.
@@ -55,15 +55,15 @@ impl Answers {
         let etag = etag.as_ref().map(HeaderValue::as_bytes);
         let have = Validators { etag, modified: Some(file.stamp.modified_second()) };
         match conditional::evaluate(request, method, have) {
-            Outcome::Proceed => {}
-            Outcome::NotModified => {
+            Precondition::Proceed => {}
+            Precondition::NotModified => {
                 *response.status_mut() = StatusCode::NOT_MODIFIED;
                 for name in [CONTENT_TYPE, CONTENT_ENCODING, ACCEPT_RANGES] {
                     response.headers_mut().remove(name);
                 }
                 return response;
             }
-            Outcome::Failed => {
+            Precondition::Failed => {
                 let mut response = Response::new(Body::empty());
                 *response.status_mut() = StatusCode::PRECONDITION_FAILED;
                 return response;

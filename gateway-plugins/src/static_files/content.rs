@@ -93,7 +93,7 @@ pub(super) fn body(content: &Content, segments: Vec<Segment>, world: &World) -> 
                 Body::full(all)
             }
         },
-        Content::File(file) => Body::stream(Reader {
+        Content::File(file) => Body::stream(FileReader {
             file: file.clone(),
             segments: segments.into(),
             left: length,
@@ -117,18 +117,18 @@ fn slice(bytes: &Bytes, from: u64, to: u64) -> Bytes {
     bytes.slice(at(from)..at(to).max(at(from)))
 }
 
-type Reading = Pin<Box<dyn Future<Output = io::Result<Bytes>> + Send>>;
+type PendingRead = Pin<Box<dyn Future<Output = io::Result<Bytes>> + Send>>;
 
 /// Reads a file while its client takes it: at once what the kernel has, the rest on another thread.
-struct Reader {
+struct FileReader {
     file: Arc<OwnedFd>,
     segments: VecDeque<Segment>,
     left: u64,
     world: World,
-    reading: Option<Reading>,
+    reading: Option<PendingRead>,
 }
 
-impl Reader {
+impl FileReader {
     /// Takes what was read off the segment under way.
     fn took(&mut self, bytes: &Bytes) -> Result<(), BodyError> {
         let n = bytes.len() as u64;
@@ -177,7 +177,7 @@ impl Reader {
     }
 }
 
-impl HttpBody for Reader {
+impl HttpBody for FileReader {
     type Data = Bytes;
     type Error = BodyError;
 

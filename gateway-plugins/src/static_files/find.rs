@@ -8,7 +8,7 @@ use http::HeaderMap;
 
 use super::content::{self, Content};
 use super::listing;
-use super::root::{self, Entry, Node, Root, Stamp, Wait};
+use super::root::{self, DirectoryEntry, Node, Root, Stamp, Wait};
 use crate::shared::coding::Coding;
 
 /// How often a file is read anew that is changed while it is read.
@@ -16,7 +16,7 @@ const TRIES: usize = 3;
 
 /// How requests lead to files.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(super) struct FileFinder {
     pub(super) index: Vec<String>,
     /// Beginnings and endings around the path.
     pub(super) candidates: Vec<(String, String)>,
@@ -45,12 +45,12 @@ pub(super) struct File {
 
 /// What a request comes to.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum Resolved {
     File(File),
     /// It is a folder's, whose path ends with a slash.
     Folder,
     /// What is in a folder that is listed.
-    Listing(Vec<Entry>),
+    Listing(Vec<DirectoryEntry>),
     Nothing,
     /// It is there, and the system does not let it be read.
     Forbidden,
@@ -68,7 +68,7 @@ pub(super) struct Wanted {
     pub(super) takes_page: bool,
 }
 
-impl Places {
+impl FileFinder {
     /// Looks for what answers. `known` is what was found before, whose bytes are not read again if nothing has changed.
     ///
     /// # Errors
@@ -79,17 +79,17 @@ impl Places {
         wanted: &Wanted,
         known: Option<&File>,
         wait: Wait,
-    ) -> io::Result<Found> {
+    ) -> io::Result<Resolved> {
         let looking = Looking { places: self, root, codings: &wanted.codings, known, wait };
         match looking.wanted(wanted) {
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(Found::Forbidden),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(Resolved::Forbidden),
             other => other,
         }
     }
 }
 
 struct Looking<'a> {
-    places: &'a Places,
+    places: &'a FileFinder,
     root: &'a Root,
     codings: &'a [Coding],
     known: Option<&'a File>,
@@ -97,7 +97,7 @@ struct Looking<'a> {
 }
 
 impl Looking<'_> {
-    fn wanted(&self, wanted: &Wanted) -> io::Result<Found> {
+    fn wanted(&self, wanted: &Wanted) -> io::Result<Resolved> {
         for (before, behind) in wanted.path.iter().flat_map(|_| &self.places.candidates) {
             let path = format!("{before}{}{behind}", wanted.path.as_deref().unwrap_or_default());
             if let Some(found) =
@@ -109,23 +109,23 @@ impl Looking<'_> {
         if let Some(page) = self.places.fallback.as_deref().filter(|_| wanted.takes_page)
             && let Some(file) = self.file(page)?
         {
-            return Ok(Found::File(file));
+            return Ok(Resolved::File(file));
         }
         if let Some(page) = &self.places.not_found
             && let Some(file) = self.file(page)?
         {
-            return Ok(Found::File(File { is_not_found: true, ..file }));
+            return Ok(Resolved::File(File { is_not_found: true, ..file }));
         }
-        Ok(Found::Nothing)
+        Ok(Resolved::Nothing)
     }
 
     /// A file, or a folder with its index.
-    fn candidate(&self, path: &str, has_slash: bool) -> io::Result<Option<Found>> {
+    fn candidate(&self, path: &str, has_slash: bool) -> io::Result<Option<Resolved>> {
         match self.node(path)? {
             None => Ok(None),
             // A file has nothing beneath it.
             Some(Node::File(..)) if has_slash && !path.is_empty() => Ok(None),
-            Some(Node::File(file, stamp)) => Ok(Some(Found::File(self.loaded(path, file, stamp)?))),
+            Some(Node::File(file, stamp)) => Ok(Some(Resolved::File(self.loaded(path, file, stamp)?))),
             Some(Node::Folder(folder)) => {
                 let mut index = None;
                 for name in &self.places.index {
@@ -136,15 +136,17 @@ impl Looking<'_> {
                     }
                 }
                 Ok(match index {
-                    Some(_) if !has_slash => Some(Found::Folder),
-                    Some(file) => Some(Found::File(file)),
+                    Some(_) if !has_slash => Some(Resolved::Folder),
+                    Some(file) => Some(Resolved::File(file)),
                     None if !self.places.lists => None,
-                    None if !has_slash => Some(Found::Folder),
+                    None if !has_slash => Some(Resolved::Folder),
                     // Thousands of files are looked at: no work for a worker.
                     None if self.wait == Wait::Never => return Err(ErrorKind::WouldBlock.into()),
-                    None => {
-                        Some(Found::Listing(root::list(&folder, self.places.hidden, listing::MAX_ENTRIES)?))
-                    }
+                    None => Some(Resolved::Listing(root::list(
+                        &folder,
+                        self.places.hidden,
+                        listing::MAX_ENTRIES,
+                    )?)),
                 })
             }
         }

@@ -6,7 +6,7 @@ use std::time::UNIX_EPOCH;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
-use super::root::Entry;
+use super::root::DirectoryEntry;
 use crate::shared::conditional;
 
 /// Files and folders of one list; further ones are left out, and the list says so.
@@ -15,7 +15,7 @@ pub(super) const MAX_ENTRIES: usize = 10_000;
 const LINK: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The list as JSON.
-pub(super) fn as_json(entries: &[Entry]) -> String {
+pub(super) fn as_json(entries: &[DirectoryEntry]) -> String {
     let list: Vec<_> = entries
         .iter()
         .map(|entry| {
@@ -32,7 +32,7 @@ pub(super) fn as_json(entries: &[Entry]) -> String {
 }
 
 /// The list as a page. Names are texts, never markup.
-pub(super) fn as_html(path: &str, entries: &[Entry], is_root: bool) -> String {
+pub(super) fn as_html(path: &str, entries: &[DirectoryEntry], is_root: bool) -> String {
     let title = escaped(path);
     let mut page = format!(
         "<!doctype html>\n<html><head><meta charset=\"utf-8\"><title>{title}</title></head>\n<body><h1>{title}</h1>\n<table>\n"

@@ -184,7 +184,7 @@ pub(super) fn stamp(file: &OwnedFd) -> io::Result<Stamp> {
 
 /// One entry of a folder.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Entry {
+pub(super) struct DirectoryEntry {
     /// Folders first.
     pub(super) is_file: bool,
     pub(super) name: String,
@@ -197,7 +197,7 @@ pub(super) struct Entry {
 ///
 /// # Errors
 /// What the system says.
-pub(super) fn list(folder: &OwnedFd, hidden: bool, limit: usize) -> io::Result<Vec<Entry>> {
+pub(super) fn list(folder: &OwnedFd, hidden: bool, limit: usize) -> io::Result<Vec<DirectoryEntry>> {
     let mut entries = Vec::new();
     for entry in Dir::read_from(folder)? {
         let entry = entry?;
@@ -216,7 +216,7 @@ pub(super) fn list(folder: &OwnedFd, hidden: bool, limit: usize) -> io::Result<V
         }
         let stamp = Stamp::of(&stat);
         let modified = stamp.modified_second();
-        entries.push(Entry { is_file, name: name.to_owned(), size: stamp.size, modified });
+        entries.push(DirectoryEntry { is_file, name: name.to_owned(), size: stamp.size, modified });
     }
     entries.sort();
     Ok(entries)

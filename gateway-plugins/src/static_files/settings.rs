@@ -10,7 +10,7 @@ use http::HeaderValue;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::find::Places;
+use super::find::FileFinder;
 use super::path;
 use crate::shared::coding::Coding;
 
@@ -121,7 +121,7 @@ impl Default for Config {
 #[derive(Debug)]
 pub(super) struct Read {
     pub(super) root: PathBuf,
-    pub(super) places: Places,
+    pub(super) places: FileFinder,
     pub(super) codings: Vec<Coding>,
     pub(super) passes: bool,
     pub(super) refuses: bool,
@@ -184,7 +184,7 @@ impl Config {
         let (Some(default_type), true) = (default_type, problems.is_empty()) else { return Err(problems) };
         Ok(Read {
             root: self.root,
-            places: Places {
+            places: FileFinder {
                 index,
                 candidates,
                 fallback,

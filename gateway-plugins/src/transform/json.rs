@@ -1,7 +1,7 @@
 //! Changes to JSON documents by JSON Pointer (RFC 6901).
 
 use gateway_core::config::problem::Problems;
-use gateway_core::template::{Facts, MAX_RENDERED, Moment, Place, Template};
+use gateway_core::template::{Facts, MAX_RENDERED, Moment, Template, TextContext};
 use serde_json::Value;
 
 use super::{Operation, Rule, Unusable};
@@ -15,7 +15,7 @@ const MAX_STEPS: usize = 64;
 pub(super) struct Pointer(Vec<String>);
 
 /// A change of a document.
-pub(super) struct Change {
+pub(super) struct DocumentChange {
     operation: Operation,
     at: Pointer,
     value: Option<Made>,
@@ -41,7 +41,7 @@ impl Made {
     }
 }
 
-impl Change {
+impl DocumentChange {
     /// Whether its value is made of who the caller is.
     pub(super) fn asks_for_caller(&self) -> bool {
         self.value.as_ref().is_some_and(Made::asks_for_caller)
@@ -135,7 +135,7 @@ fn index(step: &str) -> Option<usize> {
     if is_index { step.parse().ok() } else { None }
 }
 
-impl Change {
+impl DocumentChange {
     pub(super) fn read(at: &str, rule: Rule, moment: Moment, problems: &mut Problems) -> Option<Self> {
         let mut pointer = |field: &str, text: &str| match Pointer::read(text) {
             Ok(pointer) => Some(pointer),
@@ -210,7 +210,7 @@ impl Made {
             Self::Is(value) => value.clone(),
             Self::Text(template) => {
                 let mut out = Vec::new();
-                template.render(facts, Place::Text, MAX_RENDERED, &mut out).map_err(|_| Unusable)?;
+                template.render(facts, TextContext::Text, MAX_RENDERED, &mut out).map_err(|_| Unusable)?;
                 Value::String(String::from_utf8_lossy(&out).into_owned())
             }
             Self::List(items) => {

@@ -13,7 +13,7 @@ use gateway_core::plugin::World;
 use http_body::Frame;
 use multer::{Field, Multipart};
 
-use super::Refused;
+use super::UploadRefusal;
 use super::kind::{self, LOOKED_AT};
 use super::settings::Limits;
 use super::write::{self, Hidden};
@@ -55,22 +55,22 @@ pub(super) struct Form {
     failure: Failure,
 }
 
-fn too_large(what: &str) -> Refused {
-    Refused::Status(413, "upload_too_large", format!("{what} than is taken"))
+fn too_large(what: &str) -> UploadRefusal {
+    UploadRefusal::Status(413, "upload_too_large", format!("{what} than is taken"))
 }
 
-fn bad(why: &str) -> Refused {
-    Refused::Status(400, "upload_malformed", why.to_owned())
+fn bad(why: &str) -> UploadRefusal {
+    UploadRefusal::Status(400, "upload_malformed", why.to_owned())
 }
 
 /// The system said no.
-fn failed(error: &std::io::Error) -> Refused {
+fn failed(error: &std::io::Error) -> UploadRefusal {
     tracing::error!(%error, "an upload can't be stored");
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            Refused::Status(507, "upload_no_space", "there is no space left".into())
+            UploadRefusal::Status(507, "upload_no_space", "there is no space left".into())
         }
-        _ => Refused::Status(500, "upload_failed", "the upload can't be stored".into()),
+        _ => UploadRefusal::Status(500, "upload_failed", "the upload can't be stored".into()),
     }
 }
 
@@ -90,7 +90,7 @@ impl Form {
     ///
     /// # Errors
     /// Why it is not taken. Nothing of it is left then.
-    pub(super) async fn take(mut self, body: Body, boundary: String) -> Result<Taken, Refused> {
+    pub(super) async fn take(mut self, body: Body, boundary: String) -> Result<Taken, UploadRefusal> {
         let (folder, wanted) = (self.limits.folder.clone(), self.limits.free);
         let expected = body.exact_length().unwrap_or(0);
         self.beside(move || {
@@ -118,7 +118,7 @@ impl Form {
         self.show().await
     }
 
-    async fn part(&mut self, part: Field<'static>) -> Result<(), Refused> {
+    async fn part(&mut self, part: Field<'static>) -> Result<(), UploadRefusal> {
         let name = shortened(part.name().unwrap_or_default());
         match part.file_name().map(shortened) {
             // A form with a file that was not chosen.
@@ -129,26 +129,26 @@ impl Form {
     }
 
     /// What a form that can't be read is answered with.
-    fn unreadable(&self) -> Refused {
+    fn unreadable(&self) -> UploadRefusal {
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
-        failure.map_or_else(|| bad("the form is malformed"), |error| Refused::Reply(error.into_reply()))
+        failure.map_or_else(|| bad("the form is malformed"), |error| UploadRefusal::Reply(error.into_reply()))
     }
 
     /// The next bytes of a part.
-    async fn chunk(&self, part: &mut Field<'static>) -> Result<Option<Bytes>, Refused> {
+    async fn chunk(&self, part: &mut Field<'static>) -> Result<Option<Bytes>, UploadRefusal> {
         let chunk = part.chunk().await.map_err(|_| self.unreadable())?;
         self.ahead.store(0, Relaxed);
         Ok(chunk)
     }
 
-    async fn empty(&self, mut part: Field<'static>) -> Result<(), Refused> {
+    async fn empty(&self, mut part: Field<'static>) -> Result<(), UploadRefusal> {
         match self.chunk(&mut part).await? {
             Some(chunk) if !chunk.is_empty() => Err(bad("a file has no name")),
             _ => Ok(()),
         }
     }
 
-    async fn field(&mut self, mut part: Field<'static>, name: String) -> Result<(), Refused> {
+    async fn field(&mut self, mut part: Field<'static>, name: String) -> Result<(), UploadRefusal> {
         if self.taken.fields.len() >= self.limits.fields {
             return Err(too_large("the form has more fields"));
         }
@@ -169,7 +169,7 @@ impl Form {
         mut part: Field<'static>,
         field: String,
         filename: String,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), UploadRefusal> {
         if self.taken.files.len() >= self.limits.files {
             return Err(too_large("the form has more files"));
         }
@@ -201,7 +201,7 @@ impl Form {
                     let (found, ending) = kind::of(&piece[..piece.len().min(LOOKED_AT)], is_over);
                     if !self.limits.takes(found) {
                         let why = format!("files of the type {found} are not taken");
-                        return Err(Refused::Status(415, "upload_type", why));
+                        return Err(UploadRefusal::Status(415, "upload_type", why));
                     }
                     kind = found;
                     ending
@@ -224,7 +224,7 @@ impl Form {
         hidden: Option<Hidden>,
         ending: &'static str,
         piece: Bytes,
-    ) -> Result<Hidden, Refused> {
+    ) -> Result<Hidden, UploadRefusal> {
         let folder = self.limits.folder.clone();
         self.beside(move || {
             let mut hidden = match hidden {
@@ -238,7 +238,7 @@ impl Form {
     }
 
     /// Gives all files their names; where one can't have it, none stays.
-    async fn show(mut self) -> Result<Taken, Refused> {
+    async fn show(mut self) -> Result<Taken, UploadRefusal> {
         let mut hidden = std::mem::take(&mut self.hidden);
         let folder = self.limits.folder.clone();
         self.beside(move || {
@@ -253,10 +253,10 @@ impl Form {
     async fn beside<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
-    ) -> Result<T, Refused> {
+    ) -> Result<T, UploadRefusal> {
         match self.world.run_blocking(work).await {
             Ok(done) => done.map_err(|error| failed(&error)),
-            Err(_) => Err(Refused::Status(503, "upload_busy", "too much is being written".into())),
+            Err(_) => Err(UploadRefusal::Status(503, "upload_busy", "too much is being written".into())),
         }
     }
 }

@@ -13,7 +13,7 @@ use super::policy::Policy;
 /// The request.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Asked {
+struct ExplainRequest {
     method: String,
     target: String,
     headers: BTreeMap<String, String>,
@@ -21,7 +21,7 @@ struct Asked {
     client: IpAddr,
 }
 
-impl Default for Asked {
+impl Default for ExplainRequest {
     fn default() -> Self {
         Self {
             method: "GET".into(),
@@ -38,7 +38,7 @@ const MAX_BYTES: usize = 1 << 20;
 
 /// What the rules say of a request. Exclusions with `when` are left out of account: there is no such request.
 pub(super) fn explain(policy: &Policy, input: &Value) -> Result<Value, Problems> {
-    let asked: Asked = serde_json::from_value(input.clone())
+    let asked: ExplainRequest = serde_json::from_value(input.clone())
         .map_err(|error| Problems::one("", format!("the input must be like {{\"method\", \"target\", \"headers\", \"body\", \"client\"}}: {error}")))?;
     if asked.body.len() + asked.target.len() > MAX_BYTES {
         return Err(Problems::one("body", format!("the request has more than {MAX_BYTES} bytes")));

@@ -100,20 +100,20 @@ impl Firewall {
         let (read, limit) = (message.slice(GrpcPrefix::BYTES..), self.policy.body.max_bytes);
         let ran = self.world.run_blocking(move || {
             let opened = match coding {
-                None => Opened::Whole(read.to_vec()),
+                None => Decompressed::Whole(read.to_vec()),
                 Some(coding) => open(&read, coding, limit),
             };
-            if let Opened::Whole(payload) = &opened {
+            if let Decompressed::Whole(payload) = &opened {
                 transaction.grpc_message(payload);
             }
             (transaction, opened)
         });
         match ran.await {
-            Ok((transaction, Opened::Whole(_))) => self.judge(transaction)?,
-            Ok((_, Opened::TooLarge)) => {
+            Ok((transaction, Decompressed::Whole(_))) => self.judge(transaction)?,
+            Ok((_, Decompressed::TooLarge)) => {
                 self.uninspected(self.policy.body.over_limit, Cause::BodyTooLarge)?;
             }
-            Ok((_, Opened::Not)) => self.uninspected(self.policy.body.encoded, Cause::BadRequest)?,
+            Ok((_, Decompressed::Not)) => self.uninspected(self.policy.body.encoded, Cause::BadRequest)?,
             // With every thread busy it can't be looked at, and does not go on.
             Err(_) => self.uninspected(OnTrouble::Reject, Cause::Overloaded)?,
         }
@@ -122,23 +122,23 @@ impl Firewall {
 }
 
 /// A message without its compression.
-enum Opened {
+enum Decompressed {
     Whole(Vec<u8>),
     TooLarge,
     Not,
 }
 
-fn open(message: &[u8], coding: Coding, limit: u64) -> Opened {
+fn open(message: &[u8], coding: Coding, limit: u64) -> Decompressed {
     let mut out = Vec::new();
     let read = match coding {
         Coding::Gzip => flate2::read::MultiGzDecoder::new(message).take(limit + 1).read_to_end(&mut out),
         Coding::Deflate => flate2::read::ZlibDecoder::new(message).take(limit + 1).read_to_end(&mut out),
-        Coding::Unknown => return Opened::Not,
+        Coding::Unknown => return Decompressed::Not,
     };
     match read {
-        Ok(_) if out.len() as u64 > limit => Opened::TooLarge,
-        Ok(_) => Opened::Whole(out),
-        Err(_) => Opened::Not,
+        Ok(_) if out.len() as u64 > limit => Decompressed::TooLarge,
+        Ok(_) => Decompressed::Whole(out),
+        Err(_) => Decompressed::Not,
     }
 }
 

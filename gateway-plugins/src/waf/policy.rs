@@ -199,12 +199,12 @@ fn load(settings: &RuleSettings, at: &str, world: &World, problems: &mut Problem
 }
 
 /// Rules that are in use, by what they were made of.
-type Known = Vec<([u8; 32], Weak<Ruleset>)>;
+type RulesetCache = Vec<([u8; 32], Weak<Ruleset>)>;
 
 /// The rules made of these sources. Every plugin config with the same ones shares them, also with those of the configuration
 /// before: compiling takes a quarter of a second.
 fn compiled(sources: &Sources) -> Result<Arc<Ruleset>, Vec<gateway_waf::Problem>> {
-    static KNOWN: Mutex<Known> = Mutex::new(Vec::new());
+    static KNOWN: Mutex<RulesetCache> = Mutex::new(Vec::new());
     let key = digest_of(sources);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     known.retain(|(_, rules)| rules.strong_count() > 0);

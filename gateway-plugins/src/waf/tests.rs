@@ -275,7 +275,7 @@ async fn a_folder_of_rules_is_used_with_its_settings() {
 async fn responses_are_inspected_where_wanted() {
     let machine = machine();
     let answer = |kind: &'static str, leaks: bool| {
-        move |_: &gateway_core::testing::Asked| {
+        move |_: &gateway_core::testing::ReceivedRequest| {
             let mut response = Response::builder().header("content-type", kind);
             if leaks {
                 response = response.header("x-leak", "1");

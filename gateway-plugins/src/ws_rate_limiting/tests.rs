@@ -12,13 +12,19 @@ fn build(config: Value) -> WsRateLimiting {
     WsRateLimiting::build(config, &World::default()).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-fn say(plugin: &WsRateLimiting, key: u64, direction: Direction, kind: Kind, text: &str) -> Passage<'static> {
+fn say(
+    plugin: &WsRateLimiting,
+    key: u64,
+    direction: Direction,
+    kind: MessageKind,
+    text: &str,
+) -> Passage<'static> {
     let mut payload = Payload::copy_from_slice(text.as_bytes());
     plugin.judge(key, Message { direction, kind, payload: &mut payload }, Instant::now())
 }
 
 fn passes(plugin: &WsRateLimiting, key: u64, text: &str) -> bool {
-    matches!(say(plugin, key, UP, Kind::Text, text), Passage::Forward)
+    matches!(say(plugin, key, UP, MessageKind::Text, text), Passage::Forward)
 }
 
 const UP: Direction = Direction::Up;
@@ -32,7 +38,7 @@ async fn messages_in_a_second() {
     tokio::time::advance(Duration::from_millis(100)).await;
     assert_eq!([(); 2].map(|()| passes(&plugin, 1, "a")), [true, false]);
     assert_eq!(plugin.limited.get(), 2);
-    assert!(matches!(say(&plugin, 1, UP, Kind::Text, "a"), Passage::Close(1008)));
+    assert!(matches!(say(&plugin, 1, UP, MessageKind::Text, "a"), Passage::Close(1008)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -54,12 +60,12 @@ async fn whose_messages_count() {
         let plugin = build(json!({ "messages_per_second": 1, "from": from }));
         for direction in [UP, DOWN] {
             assert!(matches!(
-                say(&plugin, 1 + direction as u64, direction, Kind::Text, ""),
+                say(&plugin, 1 + direction as u64, direction, MessageKind::Text, ""),
                 Passage::Forward
             ));
         }
-        let passes =
-            [UP, DOWN].map(|it| matches!(say(&plugin, 1 + it as u64, it, Kind::Text, ""), Passage::Forward));
+        let passes = [UP, DOWN]
+            .map(|it| matches!(say(&plugin, 1 + it as u64, it, MessageKind::Text, ""), Passage::Forward));
         assert_eq!(passes, [up, down], "{from}");
     }
 }
@@ -68,14 +74,16 @@ async fn whose_messages_count() {
 async fn what_becomes_of_too_many() {
     let closes = build(json!({ "messages_per_second": 1, "close_code": 4029 }));
     assert!(passes(&closes, 1, "a"));
-    assert!(matches!(say(&closes, 1, UP, Kind::Text, "a"), Passage::Close(4029)));
-    assert!(matches!(say(&closes, 1, Direction::Up, Kind::Datagram, "a"), Passage::Drop));
+    assert!(matches!(say(&closes, 1, UP, MessageKind::Text, "a"), Passage::Close(4029)));
+    assert!(matches!(say(&closes, 1, Direction::Up, MessageKind::Datagram, "a"), Passage::Drop));
     let drops = build(json!({ "messages_per_second": 1, "on_exceeded": "drop" }));
     assert!(passes(&drops, 1, "a"));
-    assert!(matches!(say(&drops, 1, UP, Kind::Text, "a"), Passage::Drop));
+    assert!(matches!(say(&drops, 1, UP, MessageKind::Text, "a"), Passage::Drop));
     let waits = build(json!({ "messages_per_second": 2, "message_burst": 1, "on_exceeded": "wait" }));
     assert!(passes(&waits, 1, "a"));
-    let Passage::Wait(waiting) = say(&waits, 1, UP, Kind::Text, "late") else { panic!("does not wait") };
+    let Passage::Wait(waiting) = say(&waits, 1, UP, MessageKind::Text, "late") else {
+        panic!("does not wait")
+    };
     let begun = Instant::now();
     assert!(matches!(waiting.await, Decision::Forward(payload) if *payload == *b"late"));
     assert_eq!(begun.elapsed().as_millis(), 500);
@@ -84,12 +92,12 @@ async fn what_becomes_of_too_many() {
 #[tokio::test(start_paused = true)]
 async fn a_message_that_never_fits_does_not_wait() {
     let plugin = build(json!({ "bytes_per_second": 1, "byte_burst": 10, "on_exceeded": "wait" }));
-    assert!(matches!(say(&plugin, 1, UP, Kind::Text, &"x".repeat(1000)), Passage::Close(1008)));
+    assert!(matches!(say(&plugin, 1, UP, MessageKind::Text, &"x".repeat(1000)), Passage::Close(1008)));
     assert!(passes(&plugin, 1, &"x".repeat(10)));
     // A hundred wait for one place: who would wait too long ends.
     let many = build(json!({ "messages_per_second": 1, "on_exceeded": "wait" }));
     let waiting: Vec<_> = (0..100)
-        .filter_map(|_| match say(&many, 1, UP, Kind::Text, "a") {
+        .filter_map(|_| match say(&many, 1, UP, MessageKind::Text, "a") {
             Passage::Wait(waiting) => Some(waiting),
             _ => None,
         })

@@ -21,8 +21,8 @@ use tokio_rustls::{TlsAcceptor, TlsStream};
 use super::client_tls::facts;
 pub use super::entrance::Entrance;
 use super::entrance::{Listening, UNIX_ADDRESS};
-use super::proxied::Ends;
-use super::{Entry, h1, h2};
+use super::proxied::Addresses;
+use super::{ConnectionControl, h1, h2};
 use crate::buffer::HEAD_BYTES;
 use crate::link::{Link, Rewound};
 use crate::timer::deadline;
@@ -68,7 +68,7 @@ pub(crate) async fn serve(
     mut tcp: TcpStream,
     peer: SocketAddr,
     entrance: Entrance,
-    entry: Arc<Entry>,
+    entry: Arc<ConnectionControl>,
 ) {
     let local = match tcp.local_addr() {
         Ok(local) if tcp.set_nodelay(true).is_ok() => local,
@@ -78,7 +78,7 @@ pub(crate) async fn serve(
         Err(_) => return,
     };
     let settings = worker.snapshot().settings.clone();
-    let mut ends = Ends::new(peer, local, &settings);
+    let mut ends = Addresses::new(peer, local, &settings);
     if settings.accept_proxy_protocol
         && entrance.stream_port().is_none()
         && !Box::pin(announced(&worker, &mut tcp, &mut ends, &settings)).await
@@ -118,7 +118,7 @@ pub(crate) async fn serve(
 }
 
 /// Reads the PROXY protocol header of an HTTP connection; one without it is recorded and false.
-async fn announced(worker: &Worker, tcp: &mut TcpStream, ends: &mut Ends, settings: &Settings) -> bool {
+async fn announced(worker: &Worker, tcp: &mut TcpStream, ends: &mut Addresses, settings: &Settings) -> bool {
     let (accepted, deadline) = (Instant::now(), deadline(settings.client_timeouts.handshake));
     let reading = tokio::time::timeout_at(deadline, ends.read_header(tcp, settings));
     let Err(reason) = reading.await.unwrap_or(Err("handshake_timeout")) else { return true };
@@ -127,7 +127,7 @@ async fn announced(worker: &Worker, tcp: &mut TcpStream, ends: &mut Ends, settin
 }
 
 /// Records a connection that never came to a request.
-fn refused(worker: &Worker, ends: Ends, reason: &'static str, accepted: Instant) {
+fn refused(worker: &Worker, ends: Addresses, reason: &'static str, accepted: Instant) {
     let client = Arc::new(Client::new(ends.peer, ends.local, ends.trusted, None));
     let mut session = Session::new(client);
     session.started = accepted;
@@ -135,7 +135,7 @@ fn refused(worker: &Worker, ends: Ends, reason: &'static str, accepted: Instant)
 }
 
 /// Records a failed TLS handshake. A client that only connects and leaves, as health checks do, is no failure.
-fn failed(worker: &Worker, ends: Ends, error: &io::Error, accepted: Instant) {
+fn failed(worker: &Worker, ends: Addresses, error: &io::Error, accepted: Instant) {
     tracing::debug!(peer = %ends.peer, %error, "TLS handshake failed");
     if let Some(reason) = handshake_failure(error) {
         refused(worker, ends, reason, accepted);
@@ -148,8 +148,8 @@ async fn serve_early(
     tcp: TcpStream,
     config: Arc<ServerConfig>,
     timeout: Duration,
-    ends: Ends,
-    entry: &Entry,
+    ends: Addresses,
+    entry: &ConnectionControl,
 ) {
     let (accepted, deadline) = (Instant::now(), deadline(timeout));
     let early = match tokio::time::timeout_at(deadline, EarlyStream::accept(tcp, config)).await {
@@ -199,7 +199,7 @@ enum Version {
 }
 
 /// Looks at the first bytes: HTTP/2 with prior knowledge begins with its preface, everything else is HTTP/1.
-async fn by_preface(worker: &Arc<Worker>, mut link: Link, client: Arc<Client>, entry: &Entry) {
+async fn by_preface(worker: &Arc<Worker>, mut link: Link, client: Arc<Client>, entry: &ConnectionControl) {
     let mut buffer = BytesMut::new();
     let timeout = worker.snapshot().settings.client_timeouts.header;
     let sniffing = async {

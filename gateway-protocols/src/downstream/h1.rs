@@ -22,7 +22,7 @@ use gateway_core::http::reply::{Cause, Reply};
 use http::{Method, Version};
 use tokio::sync::oneshot;
 
-use super::Entry;
+use super::ConnectionControl;
 use crate::buffer::{self, HEAD_BYTES};
 use crate::h1::body::Decoder;
 use crate::h1::head::{self, Framing, HeadError, HeadLimits, RequestHead};
@@ -35,7 +35,7 @@ use reply::Responder;
 
 /// The reading side of a connection: its half of the link and what was read ahead.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct ConnectionReader {
     half: ReadHalf,
     buffer: BytesMut,
     /// Whether a byte of the next head has arrived.
@@ -92,9 +92,15 @@ enum After {
 
 /// Serves a connection until it ends. What is large and short-lived (an exchange, a refusal) is on the heap while it
 /// lasts: most connections are idle most of the time, and should cost little. `buffer` holds what was read to find out the version.
-pub(super) async fn serve(worker: &Worker, link: Link, client: Arc<Client>, entry: &Entry, buffer: BytesMut) {
+pub(super) async fn serve(
+    worker: &Worker,
+    link: Link,
+    client: Arc<Client>,
+    entry: &ConnectionControl,
+    buffer: BytesMut,
+) {
     let (read, write) = link.into_split();
-    let mut reader = Reader { half: read, begun: false, leaving: false, room: HEAD_BYTES, buffer };
+    let mut reader = ConnectionReader { half: read, begun: false, leaving: false, room: HEAD_BYTES, buffer };
     let alt_svc = client.tls.as_ref().and_then(|_| worker.alt_svc().cloned());
     let mut responder = Responder::new(write, alt_svc, entry);
     let mut timer = Timer::default();
@@ -176,10 +182,10 @@ impl HeadRules {
 /// Reads until a head is complete, broken, or too late.
 fn poll_head(
     cx: &mut Context<'_>,
-    reader: &mut Reader,
+    reader: &mut ConnectionReader,
     timer: &mut Timer,
     rules: &HeadRules,
-    entry: &Entry,
+    entry: &ConnectionControl,
     client: &Arc<Client>,
 ) -> Poll<Incoming> {
     loop {
@@ -226,7 +232,7 @@ fn poll_head(
 }
 
 /// Whether a request arrived while a busy worker had no time to see it: nothing that the kernel has taken is closed on.
-async fn asked_late(reader: &mut Reader) -> bool {
+async fn asked_late(reader: &mut ConnectionReader) -> bool {
     // The task runs again after the worker has asked the kernel what is new.
     tokio::task::yield_now().await;
     let room = reader.room;
@@ -251,9 +257,9 @@ async fn exchange(
     snapshot: &Snapshot,
     mut exchange: Box<Exchange>,
     info: MessageInfo,
-    mut reader: Reader,
+    mut reader: ConnectionReader,
     responder: &mut Responder<'_>,
-) -> (After, Option<Reader>) {
+) -> (After, Option<ConnectionReader>) {
     let MessageInfo { framing, expects, expects_continue, .. } = info;
     // RFC 9110 §10.1.1: HTTP/1.0 knows no expectations.
     let unexpected = expects && !expects_continue && exchange.request.version == Version::HTTP_11;
@@ -322,7 +328,7 @@ async fn after(
     mut returned: Returned,
     responder: &mut Responder<'_>,
     timeout: Duration,
-) -> (After, Option<Reader>) {
+) -> (After, Option<ConnectionReader>) {
     if delivery.cut.is_some() && delivery.status.is_none() {
         responder.abort();
         return (After::Close, None);
@@ -346,10 +352,10 @@ enum Reading {
 }
 
 /// A reader that the responder may take.
-type Lent = Arc<AtomicRefCell<Option<Reader>>>;
+type Lent = Arc<AtomicRefCell<Option<ConnectionReader>>>;
 
 fn request_body(
-    mut reader: Reader,
+    mut reader: ConnectionReader,
     framing: Framing,
     go_ahead: Option<Continue>,
     responder: &mut Responder<'_>,
@@ -390,7 +396,7 @@ impl Reading {
     }
 }
 
-impl Reader {
+impl ConnectionReader {
     /// Ready when the client has closed; keeps what it sends ahead.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while self.buffer.len() < MAX_AHEAD {
@@ -417,7 +423,7 @@ async fn refuse(
 }
 
 /// Closes without a reset, which could destroy the response before the client has read it (RFC 9112 §9.6).
-async fn linger(mut reader: Reader, mut responder: Responder<'_>) {
+async fn linger(mut reader: ConnectionReader, mut responder: Responder<'_>) {
     let lingering = async {
         if responder.shutdown().await.is_err() {
             return;

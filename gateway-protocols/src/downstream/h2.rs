@@ -20,10 +20,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::coop::has_budget_remaining;
 use tokio::time::Instant;
 
-use super::Entry;
+use super::ConnectionControl;
 use crate::h2::Role;
 use crate::h2::body;
-use crate::h2::connection::{Arrival, Connection, Rules};
+use crate::h2::connection::{Connection, NewRequest, Rules};
 use crate::h2::handle::{Cell, Handle};
 use crate::h2::head::{RequestHead, Unreadable};
 use crate::h2::settings::Settings as Told;
@@ -51,10 +51,10 @@ const MAX_READS: usize = 32;
 struct Server<'w, T> {
     worker: &'w Arc<Worker>,
     client: Arc<Client>,
-    entry: &'w Entry,
+    entry: &'w ConnectionControl,
     cell: Cell,
     wire: Wire<T>,
-    slots: Slots<'w, Arrival>,
+    slots: Slots<'w, NewRequest>,
     alarm: Timer,
     idle: Idle,
 }
@@ -88,7 +88,7 @@ fn rules(settings: &Settings) -> Rules {
 }
 
 /// Serves a connection until it ends.
-pub(super) async fn serve<T>(worker: &Arc<Worker>, io: T, client: Arc<Client>, entry: &Entry)
+pub(super) async fn serve<T>(worker: &Arc<Worker>, io: T, client: Arc<Client>, entry: &ConnectionControl)
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
@@ -268,10 +268,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Server<'_, T> {
 }
 
 /// Serves one exchange after the other.
-async fn work(worker: &Worker, cell: Cell, client: Arc<Client>, job_slot: Arc<JobSlot<Arrival>>) {
+async fn work(worker: &Worker, cell: Cell, client: Arc<Client>, job_slot: Arc<JobSlot<NewRequest>>) {
     let mut snapshots = worker.snapshots();
     loop {
-        let Arrival { stream, head } = job_slot.job().await;
+        let NewRequest { stream, head } = job_slot.job().await;
         let stream = stream.map(|(key, _)| Handle::adopt(&cell, key));
         let snapshot: &Snapshot = snapshots.load();
         match (head, stream) {

@@ -20,20 +20,20 @@ use gateway_core::stream::session::Session;
 use quinn::ConnectionError;
 use tokio::task::coop::has_budget_remaining;
 
-use super::Entry;
+use super::ConnectionControl;
 use super::accept::before_and_after;
 use super::h2::slots::Slots;
-use super::proxied::Ends;
+use super::proxied::Addresses;
 use crate::h2::Role;
 use crate::h3::frame::MAX_VARINT;
-use crate::h3::link::Link;
+use crate::h3::link::H3Link;
 use crate::h3::settings::Settings;
 use crate::h3::{Code, peer};
-use crate::quic::{self, Place, ServerRules};
+use crate::quic::{self, ServerRules, WorkerPort};
 use crate::timer::{Timer, deadline};
 use crate::worker::Worker;
 use aside::Aside;
-use exchange::{Arrival, work};
+use exchange::{NewStream, work};
 
 /// With more connections than this, a new client proves its address by a round trip first.
 const VALIDATE_BEYOND: usize = 1000;
@@ -47,7 +47,7 @@ const MAX_TURNS: usize = 32;
 const GOAWAY_ROUND_TRIPS: u32 = 2;
 
 /// Serves QUIC clients on a socket until the task is ended.
-pub(crate) async fn serve(worker: Arc<Worker>, socket: UdpSocket, rules: ServerRules, place: Place) {
+pub(crate) async fn serve(worker: Arc<Worker>, socket: UdpSocket, rules: ServerRules, place: WorkerPort) {
     let local = socket.local_addr();
     let endpoint = match quic::listen(socket, &rules, place) {
         Ok(endpoint) => endpoint,
@@ -89,7 +89,7 @@ async fn connection(
     incoming: quinn::Incoming,
     rules: Arc<quinn::ServerConfig>,
     port: u16,
-    entry: Arc<Entry>,
+    entry: Arc<ConnectionControl>,
 ) {
     let settings = worker.snapshot().settings.clone();
     let deadline = deadline(settings.client_timeouts.handshake);
@@ -103,14 +103,14 @@ async fn connection(
         // Whoever says no more may never have been there.
         Err(_) => return,
     };
-    let Ends { peer, local, trusted } = ends(quic.remote_address(), quic.local_ip(), port, &settings);
+    let Addresses { peer, local, trusted } = ends(quic.remote_address(), quic.local_ip(), port, &settings);
     let mut client = Client::new(peer, local, trusted, Some(facts(&quic)));
     client.handshake = shaking.as_ref().map(|shaking| shaking.handshake.clone());
     let handshake = client.handshake.clone();
     let client = Arc::new(client);
     let most = settings.limits.max_header_bytes;
     let told = Settings { max_field_section: Some(most as u64), connect_protocol: true };
-    let link = Link::new(quic, Role::Server, most);
+    let link = H3Link::new(quic, Role::Server, most);
     let timeout = settings.client_timeouts.keep_alive;
     drop(settings);
     let server = Server {
@@ -118,7 +118,7 @@ async fn connection(
         entry: &entry,
         client,
         link: link.clone(),
-        end: End::new(timeout),
+        end: IdleEnd::new(timeout),
         next: 0,
         shaking,
     };
@@ -138,13 +138,13 @@ async fn connection(
 }
 
 /// Whose connection it is. The address of ours is not known on every system.
-fn ends(peer: SocketAddr, local: Option<IpAddr>, port: u16, settings: &Global) -> Ends {
+fn ends(peer: SocketAddr, local: Option<IpAddr>, port: u16, settings: &Global) -> Addresses {
     let local = SocketAddr::new(local.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), port);
-    Ends::new(peer, local, settings)
+    Addresses::new(peer, local, settings)
 }
 
 /// Records a failed handshake. Its client's address is not proved.
-fn failed(worker: &Worker, ends: &Ends, error: &ConnectionError) {
+fn failed(worker: &Worker, ends: &Addresses, error: &ConnectionError) {
     tracing::debug!(peer = %ends.peer, %error, "QUIC handshake failed");
     let Some(reason) = quic::handshake_failure(error) else { return };
     let mut session = Session::new(Arc::new(Client::new(ends.peer, ends.local, ends.trusted, None)));
@@ -193,10 +193,10 @@ fn facts(quic: &quinn::Connection) -> ClientTls {
 /// One connection.
 struct Server<'w> {
     worker: &'w Arc<Worker>,
-    entry: &'w Entry,
+    entry: &'w ConnectionControl,
     client: Arc<Client>,
-    link: Arc<Link>,
-    end: End,
+    link: Arc<H3Link>,
+    end: IdleEnd,
     /// The number after the last request's stream.
     next: u64,
     /// Until the handshake is over.
@@ -217,7 +217,7 @@ enum Leaving {
 }
 
 /// Ends a connection that is drained, or has no requests for a while.
-struct End {
+struct IdleEnd {
     leaving: Leaving,
     timer: Timer,
     timeout: Duration,
@@ -226,7 +226,7 @@ struct End {
     resting: bool,
 }
 
-impl End {
+impl IdleEnd {
     fn new(timeout: Duration) -> Self {
         let (timer, rest) = (Timer::default(), Timer::default());
         Self { leaving: Leaving::No, timer, timeout, rest, resting: false }
@@ -313,7 +313,7 @@ impl Server<'_> {
     }
 
     /// A request's stream, if it is looked at.
-    fn accept(&mut self, mut send: quinn::SendStream, mut recv: quinn::RecvStream) -> Option<Arrival> {
+    fn accept(&mut self, mut send: quinn::SendStream, mut recv: quinn::RecvStream) -> Option<NewStream> {
         if self.end.leaving == Leaving::Final {
             // RFC 9114 §5.2: it may be sent again elsewhere.
             drop(send.reset(Code::REQUEST_REJECTED.into()));
@@ -329,7 +329,7 @@ impl Server<'_> {
             client.handshake.clone_from(&self.client.handshake);
             self.client = Arc::new(client);
         }
-        Some(Arrival { send, recv, client: self.client.clone() })
+        Some(NewStream { send, recv, client: self.client.clone() })
     }
 
     /// Drains and silence. Ready with true when the connection is over, with false when it has come nearer to that.

@@ -14,14 +14,14 @@ const LOOK: usize = 1 << 10;
 
 /// Who is at the ends of a connection.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ends {
+pub(super) struct Addresses {
     pub(super) peer: SocketAddr,
     pub(super) local: SocketAddr,
     /// Whether the peer is a trusted proxy.
     pub(super) trusted: bool,
 }
 
-impl Ends {
+impl Addresses {
     pub(super) fn new(peer: SocketAddr, local: SocketAddr, settings: &Settings) -> Self {
         let trusted = settings.trusted_proxies.iter().any(|net| net.contains(&peer.ip().to_canonical()));
         Self { peer, local, trusted }

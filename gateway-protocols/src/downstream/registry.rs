@@ -10,7 +10,7 @@ use tokio::task::AbortHandle;
 
 /// What a connection and its worker share.
 #[derive(Debug, Default)]
-pub(crate) struct Entry {
+pub(crate) struct ConnectionControl {
     draining: AtomicBool,
     /// The connection should end if it is idle.
     shedding: AtomicBool,
@@ -18,7 +18,7 @@ pub(crate) struct Entry {
     waker: AtomicWaker,
 }
 
-impl Entry {
+impl ConnectionControl {
     /// Whether the connection should end when it can.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
@@ -45,32 +45,32 @@ impl Entry {
 /// The open connections of one worker; touched by its own thread only.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
-    open: AtomicRefCell<Open>,
+    open: AtomicRefCell<OpenConnections>,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenConnections {
     next: u64,
-    connections: HashMap<u64, Connection>,
+    connections: HashMap<u64, RegisteredConnection>,
     draining: bool,
 }
 
 #[derive(Debug)]
-struct Connection {
-    entry: Arc<Entry>,
+struct RegisteredConnection {
+    entry: Arc<ConnectionControl>,
     task: Option<AbortHandle>,
 }
 
 impl Registry {
     /// Takes a connection in; the number takes it out again.
-    pub(crate) fn add(&self, entry: Arc<Entry>) -> u64 {
+    pub(crate) fn add(&self, entry: Arc<ConnectionControl>) -> u64 {
         let Ok(mut open) = self.open.try_borrow_mut() else { return 0 };
         if open.draining {
             entry.draining.store(true, Ordering::Relaxed);
         }
         open.next += 1;
         let number = open.next;
-        open.connections.insert(number, Connection { entry, task: None });
+        open.connections.insert(number, RegisteredConnection { entry, task: None });
         number
     }
 
@@ -99,7 +99,7 @@ impl Registry {
     pub(crate) fn drain(&self) {
         let Ok(mut open) = self.open.try_borrow_mut() else { return };
         open.draining = true;
-        for Connection { entry, .. } in open.connections.values() {
+        for RegisteredConnection { entry, .. } in open.connections.values() {
             entry.draining.store(true, Ordering::Relaxed);
             entry.waker.wake();
         }
@@ -108,7 +108,7 @@ impl Registry {
     /// Asks idle connections to end.
     pub(crate) fn shed_idle(&self) {
         let Ok(open) = self.open.try_borrow() else { return };
-        for Connection { entry, .. } in open.connections.values() {
+        for RegisteredConnection { entry, .. } in open.connections.values() {
             entry.shedding.store(true, Ordering::Relaxed);
             entry.waker.wake();
         }

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
 use super::client_tls::facts;
-use super::proxied::Ends;
+use super::proxied::Addresses;
 use crate::link::{Link, Rewound};
 use crate::timer::deadline;
 use crate::tls::handshake_failure;
@@ -25,33 +25,34 @@ use crate::upstream::Inbound;
 use crate::worker::Worker;
 
 /// A connection whose proxy is not known yet.
-struct Arrival {
+struct NewConnection {
     tcp: TcpStream,
     ahead: BytesMut,
-    ends: Ends,
+    ends: Addresses,
     /// The server name it asks for, where that was looked at.
     name: Option<String>,
     accepted: Instant,
 }
 
 /// Why a connection ends before it has a proxy; a stable word for its record.
-type Refusal = &'static str;
+type RefusalReason = &'static str;
 
 /// Serves a connection on a stream port from its first byte to its last.
 pub(super) async fn serve(
     worker: &Worker,
     tcp: TcpStream,
-    ends: Ends,
+    ends: Addresses,
     port: u16,
     tls: Arc<ArcSwap<ServerConfig>>,
 ) {
     let snapshot = worker.snapshot();
-    let mut arrival = Arrival { tcp, ahead: BytesMut::new(), ends, name: None, accepted: Instant::now() };
+    let mut arrival =
+        NewConnection { tcp, ahead: BytesMut::new(), ends, name: None, accepted: Instant::now() };
     let timeout = snapshot.settings.client_timeouts.handshake;
     let arriving = arrive(&mut arrival, &snapshot, port);
     let chosen =
         tokio::time::timeout_at(deadline(timeout), arriving).await.unwrap_or(Err("handshake_timeout"));
-    let Arrival { tcp, ahead, ends, name, accepted } = arrival;
+    let NewConnection { tcp, ahead, ends, name, accepted } = arrival;
     let client = |tls| Arc::new(Client::new(ends.peer, ends.local, ends.trusted, tls));
     let asked: Option<Arc<str>> = name.map(Arc::from);
     let refuse = |reason| {
@@ -96,7 +97,11 @@ pub(super) async fn serve(
 }
 
 /// Reads as much as it takes to choose a proxy.
-async fn arrive(arrival: &mut Arrival, snapshot: &Snapshot, port: u16) -> Result<Arc<Route>, Refusal> {
+async fn arrive(
+    arrival: &mut NewConnection,
+    snapshot: &Snapshot,
+    port: u16,
+) -> Result<Arc<Route>, RefusalReason> {
     let routes = snapshot.streams.on(Transport::Tcp, port);
     if routes.iter().filter_map(|route| rules(route)).any(|rules| rules.accept_proxy_protocol) {
         arrival.ends.read_header(&mut arrival.tcp, &snapshot.settings).await?;
@@ -107,8 +112,8 @@ async fn arrive(arrival: &mut Arrival, snapshot: &Snapshot, port: u16) -> Result
     snapshot.streams.find(Transport::Tcp, port, arrival.name.as_deref()).cloned().ok_or("no_route")
 }
 
-impl Arrival {
-    async fn fill(&mut self) -> Result<(), Refusal> {
+impl NewConnection {
+    async fn fill(&mut self) -> Result<(), RefusalReason> {
         let (tcp, ahead) = (&mut self.tcp, &mut self.ahead);
         let read = tokio::io::AsyncReadExt::read_buf(tcp, ahead).await;
         match read {
@@ -119,7 +124,7 @@ impl Arrival {
     }
 
     /// The server name of a TLS client; `None` for a client that names none or speaks something else.
-    async fn server_name(&mut self) -> Result<Option<String>, Refusal> {
+    async fn server_name(&mut self) -> Result<Option<String>, RefusalReason> {
         loop {
             match sniff::client_hello(&self.ahead) {
                 Hello::Name(name) => return Ok(name),

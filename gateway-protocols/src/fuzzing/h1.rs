@@ -5,7 +5,7 @@ use http::Method;
 
 use super::oracle::{self, Message};
 use super::pieces;
-use crate::h1::body::{Decoder, Step};
+use crate::h1::body::{BodyStep, Decoder};
 use crate::h1::head::{self, HeadLimits};
 
 const LIMITS: HeadLimits = HeadLimits { bytes: 32 << 10, fields: 100, target: 8 << 10 };
@@ -47,14 +47,14 @@ impl<'d> Wire<'d> {
     fn body(&mut self, mut decoder: Decoder, message: &mut Message) -> Result<bool, ()> {
         loop {
             match decoder.next(&mut self.buffer).map_err(drop)? {
-                Step::Data(data) => message.body.extend_from_slice(&data),
-                Step::Trailers(trailers) => {
+                BodyStep::Data(data) => message.body.extend_from_slice(&data),
+                BodyStep::Trailers(trailers) => {
                     message.trailers(&trailers);
                     return Ok(true);
                 }
-                Step::End => return Ok(true),
-                Step::More if self.fill() => {}
-                Step::More => return Ok(decoder.end_of_stream().is_ok()),
+                BodyStep::End => return Ok(true),
+                BodyStep::More if self.fill() => {}
+                BodyStep::More => return Ok(decoder.end_of_stream().is_ok()),
             }
         }
     }

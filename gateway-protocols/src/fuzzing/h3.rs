@@ -7,10 +7,10 @@ use bytes::{Bytes, BytesMut};
 use super::pieces;
 use crate::h2::Role;
 use crate::h2::head::Fields;
-use crate::h3::frame::{Event, Frames, MAX_VARINT, Place, put_varint, varint};
-use crate::h3::incoming::{Incoming, Listener, Seen};
+use crate::h3::frame::{Event, Frames, MAX_VARINT, StreamKind, put_varint, varint};
+use crate::h3::incoming::{Incoming, Listener, OpenedStreams};
 use crate::h3::settings::Settings;
-use crate::h3::{Code, Fault};
+use crate::h3::{Code, H3Error};
 use crate::hpack::integer;
 use crate::qpack;
 
@@ -18,7 +18,7 @@ use crate::qpack;
 const LIMIT: usize = 4096;
 
 /// What a stream says, without what depends on the pieces it came in.
-fn events(place: Place, role: Role, data: &[u8], step: usize) -> (Vec<Event>, Result<bool, Fault>) {
+fn events(place: StreamKind, role: Role, data: &[u8], step: usize) -> (Vec<Event>, Result<bool, H3Error>) {
     let mut frames = Frames::new(place, role, LIMIT);
     let mut said: Vec<Event> = Vec::new();
     for piece in data.chunks(step.min(data.len()).max(1)) {
@@ -54,7 +54,7 @@ fn note(said: &mut Vec<Event>, event: Event) {
 /// A request's stream, read by either side.
 pub(super) fn request(data: &[u8]) {
     for role in [Role::Server, Role::Client] {
-        let (said, _) = pieces::whole(data, |data, step| events(Place::Request, role, data, step));
+        let (said, _) = pieces::whole(data, |data, step| events(StreamKind::Request, role, data, step));
         for event in said {
             if let Event::Headers(section) = event {
                 message(role, &section);
@@ -104,10 +104,10 @@ impl Listener for Heard {
         self.role
     }
 
-    fn settle(&self, settings: Settings) -> Result<(), Fault> {
+    fn settle(&self, settings: Settings) -> Result<(), H3Error> {
         match self.settings.replace(Some(settings)) {
             None => Ok(()),
-            Some(_) => Err(Fault::new(Code::FRAME_UNEXPECTED, "twice")),
+            Some(_) => Err(H3Error::new(Code::FRAME_UNEXPECTED, "twice")),
         }
     }
 
@@ -115,26 +115,26 @@ impl Listener for Heard {
         self.settings.get().is_some()
     }
 
-    fn heard_goaway(&self, id: u64) -> Result<(), Fault> {
+    fn heard_goaway(&self, id: u64) -> Result<(), H3Error> {
         self.said.borrow_mut().push(("goaway", id));
         Ok(())
     }
 
-    fn heard_max_push(&self, id: u64) -> Result<(), Fault> {
+    fn heard_max_push(&self, id: u64) -> Result<(), H3Error> {
         self.said.borrow_mut().push(("max push", id));
         Ok(())
     }
 
-    fn idle_frame(&self) -> Result<(), Fault> {
+    fn idle_frame(&self) -> Result<(), H3Error> {
         Ok(())
     }
 }
 
 /// The streams a peer opens by itself, one after the other: the first octet of `data` says how many octets the first
 /// has, and so on. How each ended: it may go on, nobody knows what it is for, or it ended the connection.
-fn streams(role: Role, mut data: &[u8], step: usize) -> (Heard, Vec<Result<bool, Fault>>) {
+fn streams(role: Role, mut data: &[u8], step: usize) -> (Heard, Vec<Result<bool, H3Error>>) {
     let heard = Heard { role, settings: Cell::default(), said: RefCell::default() };
-    let (mut seen, mut ends) = (Seen::default(), Vec::new());
+    let (mut seen, mut ends) = (OpenedStreams::default(), Vec::new());
     while let Some((&octets, rest)) = data.split_first() {
         let (stream, later) = rest.split_at(usize::from(octets).min(rest.len()));
         data = later;
@@ -157,7 +157,7 @@ fn streams(role: Role, mut data: &[u8], step: usize) -> (Heard, Vec<Result<bool,
 /// What a peer says on streams of its own, and the same octets as a control stream, SETTINGS and numbers.
 pub(super) fn control(data: &[u8]) {
     for role in [Role::Server, Role::Client] {
-        let (said, _) = pieces::whole(data, |data, step| events(Place::Control, role, data, step));
+        let (said, _) = pieces::whole(data, |data, step| events(StreamKind::Control, role, data, step));
         for event in &said {
             if let Event::Settings(payload) = event {
                 settings(payload);
@@ -196,7 +196,7 @@ fn numbers(mut data: &[u8]) {
 fn instructions(data: &[u8]) {
     const DECODER: u8 = 3;
     let heard = Heard { role: Role::Server, settings: Cell::default(), said: RefCell::default() };
-    let (mut incoming, mut seen) = (Incoming::default(), Seen::default());
+    let (mut incoming, mut seen) = (Incoming::default(), OpenedStreams::default());
     let mut take = |octet: u8| incoming.take(&heard, &mut seen, Bytes::from(vec![octet])).is_ok();
     assert!(take(DECODER), "there is one");
     let taken = data.iter().take_while(|octet| take(**octet)).count();

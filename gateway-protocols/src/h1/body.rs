@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use gateway_core::http::body::BodyError;
 use http::HeaderMap;
 
-use super::chunked::{Chunked, Piece};
+use super::chunked::{ChunkPiece, Chunked};
 use super::head::Framing;
 
 /// What is left to read of a body.
@@ -22,7 +22,7 @@ pub enum Decoder {
 
 /// One step of reading.
 #[derive(Debug)]
-pub enum Step {
+pub enum BodyStep {
     /// Bytes of the body.
     Data(Bytes),
     /// Trailers; nothing follows.
@@ -76,29 +76,29 @@ impl Decoder {
     ///
     /// # Errors
     /// Broken framing.
-    pub fn next(&mut self, buffer: &mut BytesMut) -> Result<Step, BodyError> {
+    pub fn next(&mut self, buffer: &mut BytesMut) -> Result<BodyStep, BodyError> {
         match self {
             Self::Done | Self::Length(0) => {
                 *self = Self::Done;
-                Ok(Step::End)
+                Ok(BodyStep::End)
             }
             Self::Length(left) => {
                 if buffer.is_empty() {
-                    return Ok(Step::More);
+                    return Ok(BodyStep::More);
                 }
                 let take = usize::try_from(*left).unwrap_or(usize::MAX).min(buffer.len());
                 *left -= take as u64;
-                Ok(Step::Data(buffer.split_to(take).freeze()))
+                Ok(BodyStep::Data(buffer.split_to(take).freeze()))
             }
-            Self::UntilClose if buffer.is_empty() => Ok(Step::More),
-            Self::UntilClose => Ok(Step::Data(buffer.split().freeze())),
+            Self::UntilClose if buffer.is_empty() => Ok(BodyStep::More),
+            Self::UntilClose => Ok(BodyStep::Data(buffer.split().freeze())),
             Self::Chunked(chunked) => {
                 match chunked.next(buffer).map_err(|error| BodyError::Framing(error.0))? {
-                    Piece::Data(data) => Ok(Step::Data(data)),
-                    Piece::More => Ok(Step::More),
-                    Piece::End(trailers) => {
+                    ChunkPiece::Data(data) => Ok(BodyStep::Data(data)),
+                    ChunkPiece::More => Ok(BodyStep::More),
+                    ChunkPiece::End(trailers) => {
                         *self = Self::Done;
-                        Ok(trailers.map_or(Step::End, Step::Trailers))
+                        Ok(trailers.map_or(BodyStep::End, BodyStep::Trailers))
                     }
                 }
             }

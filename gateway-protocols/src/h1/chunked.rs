@@ -8,11 +8,11 @@ use smallvec::SmallVec;
 /// Reads chunks off the front of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunked {
-    state: State,
+    state: ChunkState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ChunkState {
     /// Before a chunk's size line.
     Size,
     /// Within a chunk; so many bytes of it are left.
@@ -28,7 +28,7 @@ enum State {
 
 /// One step of reading.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Piece {
+pub enum ChunkPiece {
     /// Bytes of the body.
     Data(Bytes),
     /// The end, with trailers if any came.
@@ -51,70 +51,70 @@ const MAX_TRAILER_FIELDS: usize = 32;
 
 impl Default for Chunked {
     fn default() -> Self {
-        Self { state: State::Size }
+        Self { state: ChunkState::Size }
     }
 }
 
 impl Chunked {
     /// Whether the last chunk has been read.
     pub fn is_done(&self) -> bool {
-        self.state == State::Done
+        self.state == ChunkState::Done
     }
 
     /// Takes the next piece off `buffer`.
     ///
     /// # Errors
     /// When no two readers would agree on what the bytes mean.
-    pub fn next(&mut self, buffer: &mut BytesMut) -> Result<Piece, ChunkError> {
+    pub fn next(&mut self, buffer: &mut BytesMut) -> Result<ChunkPiece, ChunkError> {
         let piece = self.step(buffer);
         if piece.is_err() {
-            self.state = State::Broken;
+            self.state = ChunkState::Broken;
         }
         piece
     }
 
-    fn step(&mut self, buffer: &mut BytesMut) -> Result<Piece, ChunkError> {
+    fn step(&mut self, buffer: &mut BytesMut) -> Result<ChunkPiece, ChunkError> {
         loop {
             match self.state {
-                State::Size => {
-                    let Some(line) = take_line(buffer, MAX_SIZE_LINE)? else { return Ok(Piece::More) };
+                ChunkState::Size => {
+                    let Some(line) = take_line(buffer, MAX_SIZE_LINE)? else { return Ok(ChunkPiece::More) };
                     self.state = match size(&line)? {
-                        0 => State::Trailers,
-                        bytes => State::Data(bytes),
+                        0 => ChunkState::Trailers,
+                        bytes => ChunkState::Data(bytes),
                     };
                 }
-                State::Data(left) => {
+                ChunkState::Data(left) => {
                     if buffer.is_empty() {
-                        return Ok(Piece::More);
+                        return Ok(ChunkPiece::More);
                     }
                     let take = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
                     let left = left - take as u64;
-                    self.state = if left == 0 { State::DataEnd } else { State::Data(left) };
-                    return Ok(Piece::Data(buffer.split_to(take).freeze()));
+                    self.state = if left == 0 { ChunkState::DataEnd } else { ChunkState::Data(left) };
+                    return Ok(ChunkPiece::Data(buffer.split_to(take).freeze()));
                 }
-                State::DataEnd => match buffer.get(..2) {
+                ChunkState::DataEnd => match buffer.get(..2) {
                     Some(b"\r\n") => {
                         let _end = buffer.split_to(2);
-                        self.state = State::Size;
+                        self.state = ChunkState::Size;
                     }
                     Some(_) => return Err(ChunkError("data does not end in CR LF")),
                     None if buffer.first().is_some_and(|c| *c != b'\r') => {
                         return Err(ChunkError("data does not end in CR LF"));
                     }
-                    None => return Ok(Piece::More),
+                    None => return Ok(ChunkPiece::More),
                 },
-                State::Trailers => return self.trailers(buffer),
-                State::Done => return Ok(Piece::End(None)),
-                State::Broken => return Err(ChunkError("broken before")),
+                ChunkState::Trailers => return self.trailers(buffer),
+                ChunkState::Done => return Ok(ChunkPiece::End(None)),
+                ChunkState::Broken => return Err(ChunkError("broken before")),
             }
         }
     }
 
-    fn trailers(&mut self, buffer: &mut BytesMut) -> Result<Piece, ChunkError> {
+    fn trailers(&mut self, buffer: &mut BytesMut) -> Result<ChunkPiece, ChunkError> {
         if buffer.starts_with(b"\r\n") {
             let _end = buffer.split_to(2);
-            self.state = State::Done;
-            return Ok(Piece::End(None));
+            self.state = ChunkState::Done;
+            return Ok(ChunkPiece::End(None));
         }
         let Some(end) = memchr::memmem::find(buffer, b"\r\n\r\n") else {
             if has_bare_line_feed(buffer) {
@@ -124,7 +124,7 @@ impl Chunked {
             return if buffer.len() >= MAX_TRAILERS + b"\r\n\r\n".len() {
                 Err(ChunkError("trailers too large"))
             } else {
-                Ok(Piece::More)
+                Ok(ChunkPiece::More)
             };
         };
         if end > MAX_TRAILERS {
@@ -134,8 +134,8 @@ impl Chunked {
         if has_bare_line_feed(&section) {
             return Err(ChunkError("bare line feed in trailers"));
         }
-        self.state = State::Done;
-        Ok(Piece::End(Some(fields(&section)?)))
+        self.state = ChunkState::Done;
+        Ok(ChunkPiece::End(Some(fields(&section)?)))
     }
 }
 
@@ -265,9 +265,9 @@ mod tests {
         let mut body = Vec::new();
         loop {
             match chunked.next(&mut buffer)? {
-                Piece::Data(data) => body.extend_from_slice(&data),
-                Piece::End(trailers) => return Ok((body, trailers, buffer.len() + bytes.len())),
-                Piece::More => {
+                ChunkPiece::Data(data) => body.extend_from_slice(&data),
+                ChunkPiece::End(trailers) => return Ok((body, trailers, buffer.len() + bytes.len())),
+                ChunkPiece::More => {
                     assert!(!bytes.is_empty(), "wants more than there is");
                     let (now, later) = bytes.split_at(step.min(bytes.len()));
                     buffer.extend_from_slice(now);

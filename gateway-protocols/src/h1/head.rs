@@ -219,10 +219,10 @@ impl Lines {
 
     /// The fields as a map whose values share the head's bytes, without those that say nothing to anybody but this
     /// connection: they would be stripped later.
-    fn fields(&self, head: &Bytes) -> Result<(HeaderMap, Seen), HeadError> {
+    fn fields(&self, head: &Bytes) -> Result<(HeaderMap, FramingFields), HeadError> {
         // Room for what the gateway adds, so that the map doesn't grow on the way.
         let mut map = HeaderMap::with_capacity(self.ends.len() - 1 + ADDED_FIELDS);
-        let mut seen = Seen::default();
+        let mut seen = FramingFields::default();
         for line in self.ends.windows(2) {
             let (name, value) = field(head, line[0] as usize + 2, line[1] as usize)?;
             if seen.note(&name, &value)? {
@@ -273,15 +273,15 @@ fn uri(method: &Method, target: Bytes) -> Result<Uri, HeadError> {
 
 /// What the fields that describe the message itself say, noted as they pass: none of them is looked up again.
 #[derive(Debug, Default)]
-struct Seen {
+struct FramingFields {
     length: Option<u64>,
     chunked: bool,
-    connection: Connection,
+    connection: ConnectionOptions,
     upgrade: bool,
     expect: bool,
 }
 
-impl Seen {
+impl FramingFields {
     /// Whether anybody else has to see the field.
     fn note(&mut self, name: &HeaderName, value: &HeaderValue) -> Result<bool, HeadError> {
         if *name == CONTENT_LENGTH {
@@ -325,7 +325,7 @@ const BAD_CODING: HeadError = HeadError::Malformed("transfer-encoding");
 /// Fields plugins and the gateway add on the way.
 const ADDED_FIELDS: usize = 2;
 
-fn describe_request(request: Request<()>, seen: &Seen) -> Result<RequestHead, HeadError> {
+fn describe_request(request: Request<()>, seen: &FramingFields) -> Result<RequestHead, HeadError> {
     let old = request.version() == Version::HTTP_10;
     let framing = match (seen.length, seen.chunked) {
         (Some(_), true) => return Err(HeadError::Malformed("content-length next to transfer-encoding")),
@@ -344,7 +344,11 @@ fn describe_request(request: Request<()>, seen: &Seen) -> Result<RequestHead, He
     Ok(RequestHead { request, framing, keep_alive, expects: seen.expect, expects_continue, upgrade })
 }
 
-fn describe_response(response: Response<()>, seen: &Seen, to: &Method) -> Result<ResponseHead, HeadError> {
+fn describe_response(
+    response: Response<()>,
+    seen: &FramingFields,
+    to: &Method,
+) -> Result<ResponseHead, HeadError> {
     let old = response.version() == Version::HTTP_10;
     let status = response.status();
     let bodiless = status.is_informational()
@@ -380,13 +384,13 @@ fn content_length(digits: &[u8]) -> Result<u64, HeadError> {
 
 /// What `Connection` asks for.
 #[derive(Debug, Default)]
-struct Connection {
+struct ConnectionOptions {
     close: bool,
     keep_alive: bool,
     upgrade: bool,
 }
 
-impl Connection {
+impl ConnectionOptions {
     /// Whether it names any field, which then is hop-by-hop too.
     fn note(&mut self, value: &[u8]) -> bool {
         let mut names = false;

@@ -46,14 +46,14 @@ struct Table {
 /// A name with what its text is compared by.
 struct Usual {
     name: HeaderName,
-    ends: Ends,
+    ends: NameEnds,
     /// The bit that tells upper from lower case, where there is a letter.
-    cases: Ends,
+    cases: NameEnds,
 }
 
 /// The first and last bytes of a name of at least two, as numbers; they overlap in short ones.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Ends(u64, u64);
+struct NameEnds(u64, u64);
 
 /// The bit that tells upper from lower case, in each byte.
 const CASE: u64 = 0x2020_2020_2020_2020;
@@ -62,7 +62,7 @@ const WHOLE: usize = 16;
 
 static TABLE: LazyLock<Table> = LazyLock::new(Table::new);
 
-impl Ends {
+impl NameEnds {
     #[inline]
     fn of(text: &[u8]) -> Option<Self> {
         if let (Some(first), Some(last)) = (text.first_chunk(), text.last_chunk()) {
@@ -111,7 +111,7 @@ impl Table {
 
     #[inline]
     fn find(&self, text: &[u8]) -> Option<&HeaderName> {
-        let ends = Ends::of(text)?;
+        let ends = NameEnds::of(text)?;
         let number = self.slots[ends.slot(text.len(), self.factor)];
         let usual = self.usual.get(usize::from(number).checked_sub(1)?)?;
         let known = usual.name.as_str();
@@ -128,7 +128,7 @@ impl Usual {
         let text = name.as_str().as_bytes();
         let case = |c: &u8| if c.is_ascii_lowercase() { c ^ c.to_ascii_uppercase() } else { 0 };
         let cases: Vec<u8> = text.iter().map(case).collect();
-        let (ends, cases) = (Ends::of(text)?, Ends::of(&cases)?);
+        let (ends, cases) = (NameEnds::of(text)?, NameEnds::of(&cases)?);
         Some(Self { name, ends, cases })
     }
 }

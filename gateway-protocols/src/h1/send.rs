@@ -23,14 +23,14 @@ pub(crate) struct Sender {
     frame: Frame,
     /// Bytes of a body with a length that are still to come.
     left: u64,
-    stage: Stage,
+    stage: SendStage,
     /// Body bytes taken from the body.
     pub(crate) sent: u64,
     moved: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum SendStage {
     Sending,
     /// Everything is written; TLS may hold some of it.
     Flushing,
@@ -52,21 +52,21 @@ const COPY_BYTES: usize = 2 << 10;
 impl Sender {
     /// `head` is sent first, then `body` in `frame`.
     pub(crate) fn new(mut head: Vec<u8>, mut body: Body, frame: Frame) -> Self {
-        let (mut left, mut stage) = (0, Stage::Sending);
+        let (mut left, mut stage) = (0, SendStage::Sending);
         let (mut data, mut sent) = (Bytes::new(), 0);
         match frame {
-            Frame::Bare => stage = Stage::Flushing,
+            Frame::Bare => stage = SendStage::Flushing,
             Frame::Length(length) => {
                 left = length;
                 if let Some(bytes) = body.take_full() {
                     sent = bytes.len() as u64;
-                    stage = Stage::Flushing;
+                    stage = SendStage::Flushing;
                     match bytes.len() <= COPY_BYTES {
                         true => head.extend_from_slice(&bytes),
                         false => data = bytes,
                     }
                 } else if left == 0 {
-                    stage = Stage::Flushing;
+                    stage = SendStage::Flushing;
                 }
             }
             Frame::Chunked | Frame::UntilClose => {}
@@ -81,13 +81,13 @@ impl Sender {
 
     /// Whether everything is on its way.
     pub(crate) fn is_done(&self) -> bool {
-        self.stage == Stage::Done
+        self.stage == SendStage::Done
     }
 
     /// Whether framed bytes wait for the peer to take them.
     pub(crate) fn is_blocked(&self) -> bool {
         !(self.written == self.head.len() && self.data.is_empty() && self.tail.is_empty())
-            || self.stage == Stage::Flushing
+            || self.stage == SendStage::Flushing
     }
 
     /// Whether bytes moved since last asked.
@@ -104,7 +104,7 @@ impl Sender {
         loop {
             // The head waits for the first piece of the body where that is at hand: one write for both.
             let mut starved = false;
-            if self.stage == Stage::Sending && self.data.is_empty() && self.tail.is_empty() {
+            if self.stage == SendStage::Sending && self.data.is_empty() && self.tail.is_empty() {
                 match self.body.poll_next(cx) {
                     Poll::Ready(frame) => {
                         self.take(frame.transpose().map_err(Stopped::Body)?).map_err(Stopped::Body)?;
@@ -114,18 +114,18 @@ impl Sender {
             }
             ready!(self.poll_write(cx, sink)).map_err(Stopped::Peer)?;
             match self.stage {
-                Stage::Done => return Poll::Ready(Ok(())),
-                Stage::Flushing => {
+                SendStage::Done => return Poll::Ready(Ok(())),
+                SendStage::Flushing => {
                     ready!(sink.poll_flush(cx)).map_err(Stopped::Peer)?;
-                    self.stage = Stage::Done;
+                    self.stage = SendStage::Done;
                     buffer::sent(std::mem::take(&mut self.head));
                 }
-                Stage::Sending if starved => {
+                SendStage::Sending if starved => {
                     // What was written must not wait in TLS while the body is slow.
                     let _flushed = sink.poll_flush(cx).map_err(Stopped::Peer)?;
                     return Poll::Pending;
                 }
-                Stage::Sending => {}
+                SendStage::Sending => {}
             }
         }
     }
@@ -171,7 +171,7 @@ impl Sender {
             Some(Err(frame)) => frame.into_trailers().ok(),
             None => None,
         };
-        self.stage = Stage::Flushing;
+        self.stage = SendStage::Flushing;
         match self.frame {
             Frame::Chunked => write::last_chunk(&mut self.head, trailers.as_ref()),
             Frame::Length(_) if self.left > 0 => return Err(BodyError::Incomplete),
@@ -201,9 +201,9 @@ impl Sender {
             match self.frame {
                 Frame::Chunked => {
                     self.tail = b"\r\n0\r\n\r\n";
-                    self.stage = Stage::Flushing;
+                    self.stage = SendStage::Flushing;
                 }
-                Frame::Length(_) if self.left == 0 => self.stage = Stage::Flushing,
+                Frame::Length(_) if self.left == 0 => self.stage = SendStage::Flushing,
                 _ => {}
             }
         }

@@ -14,12 +14,14 @@ use tokio::time::Instant;
 
 use super::flood::Floods;
 use super::flow::Inflow;
-use super::frame::{self, HEAD_BYTES, Head, INITIAL_WINDOW, Kind, MAX_MAX_FRAME, MIN_MAX_FRAME, PREFACE};
+use super::frame::{
+    self, FrameType, HEAD_BYTES, Head, INITIAL_WINDOW, MAX_MAX_FRAME, MIN_MAX_FRAME, PREFACE,
+};
 use super::head::{RequestHead, Unreadable};
-use super::output::Output;
+use super::output::FrameOutput;
 use super::settings::Settings;
 use super::stream::{StreamError, Streams, register};
-use super::{Fault, Reason, Role};
+use super::{H2Error, Reason, Role};
 use crate::hpack::{Decoder, Encoder};
 
 pub(crate) use sending::{Extra, RequestLine};
@@ -53,7 +55,7 @@ pub(crate) struct Rules {
 
 /// A request that has come.
 #[derive(Debug)]
-pub(crate) struct Arrival {
+pub(crate) struct NewRequest {
     /// Its stream, where there is still one.
     pub(crate) stream: Option<(usize, u32)>,
     pub(crate) head: Result<RequestHead, Unreadable>,
@@ -96,7 +98,7 @@ pub(crate) struct Connection {
     decoder: Decoder,
     encoder: Encoder,
     streams: Streams,
-    out: Output,
+    out: FrameOutput,
     inflow: Inflow,
     window: i64,
     phase: Phase,
@@ -106,8 +108,8 @@ pub(crate) struct Connection {
     leaving: Leaving,
     /// The peer opens no more streams, or takes no more.
     peer_leaves: bool,
-    end: Option<Fault>,
-    arrivals: VecDeque<Arrival>,
+    end: Option<H2Error>,
+    arrivals: VecDeque<NewRequest>,
     /// Streams that wait for the connection's window, or for what is queued to be written.
     senders: VecDeque<usize>,
     /// Those who wait to open a stream.
@@ -150,7 +152,7 @@ impl Connection {
         let mut rules = rules;
         rules.settings.max_frame_size = rules.settings.max_frame_size.clamp(MIN_MAX_FRAME, MAX_MAX_FRAME);
         rules.settings.initial_window_size = rules.settings.initial_window_size.min(frame::MAX_WINDOW as u32);
-        let mut out = Output::default();
+        let mut out = FrameOutput::default();
         if rules.role == Role::Client {
             out.buffer().extend_from_slice(PREFACE);
         }
@@ -200,7 +202,7 @@ impl Connection {
         }
     }
 
-    fn parse(&mut self, buffer: &mut BytesMut) -> Result<(), Fault> {
+    fn parse(&mut self, buffer: &mut BytesMut) -> Result<(), H2Error> {
         if self.phase == Phase::Preface && !self.preface(buffer)? {
             return Ok(());
         }
@@ -212,7 +214,7 @@ impl Connection {
                 break;
             }
             match head.kind {
-                Kind::Data | Kind::Headers | Kind::Continuation => {
+                FrameType::Data | FrameType::Headers | FrameType::Continuation => {
                     let mut payload = buffer.split_to(length).freeze();
                     payload.advance(HEAD_BYTES);
                     self.bulky(head, payload)?;
@@ -227,10 +229,10 @@ impl Connection {
     }
 
     /// Takes a client's preface; false while it is not all there.
-    fn preface(&mut self, buffer: &mut BytesMut) -> Result<bool, Fault> {
+    fn preface(&mut self, buffer: &mut BytesMut) -> Result<bool, H2Error> {
         let common = buffer.len().min(PREFACE.len());
         if buffer[..common] != PREFACE[..common] {
-            return Err(Fault::protocol("no preface"));
+            return Err(H2Error::protocol("no preface"));
         }
         if common < PREFACE.len() {
             return Ok(false);
@@ -241,30 +243,30 @@ impl Connection {
     }
 
     /// Checks what can be checked before a frame's payload is there.
-    fn expects(&mut self, head: &Head) -> Result<(), Fault> {
+    fn expects(&mut self, head: &Head) -> Result<(), H2Error> {
         if head.length > self.rules.settings.max_frame_size as usize {
-            return Err(Fault::new(Reason::FRAME_SIZE_ERROR, "a frame is too large"));
+            return Err(H2Error::new(Reason::FRAME_SIZE_ERROR, "a frame is too large"));
         }
         if self.phase == Phase::FirstSettings {
-            if head.kind != Kind::Settings || head.has(frame::flag::ACK) {
-                return Err(Fault::protocol("the first frame is not SETTINGS"));
+            if head.kind != FrameType::Settings || head.has(frame::flag::ACK) {
+                return Err(H2Error::protocol("the first frame is not SETTINGS"));
             }
             self.phase = Phase::Open;
             self.clock.greeted();
         }
         match &self.block {
-            Some(block) if head.kind != Kind::Continuation || head.stream != block.stream => {
-                Err(Fault::protocol("a header block was interrupted"))
+            Some(block) if head.kind != FrameType::Continuation || head.stream != block.stream => {
+                Err(H2Error::protocol("a header block was interrupted"))
             }
-            None if head.kind == Kind::Continuation => Err(Fault::protocol("CONTINUATION of nothing")),
+            None if head.kind == FrameType::Continuation => Err(H2Error::protocol("CONTINUATION of nothing")),
             _ => Ok(()),
         }
     }
 
-    fn bulky(&mut self, head: Head, payload: Bytes) -> Result<(), Fault> {
+    fn bulky(&mut self, head: Head, payload: Bytes) -> Result<(), H2Error> {
         match head.kind {
-            Kind::Data => self.data(&head, payload),
-            Kind::Headers => self.headers(&head, payload),
+            FrameType::Data => self.data(&head, payload),
+            FrameType::Headers => self.headers(&head, payload),
             _ => self.continuation(&head, &payload),
         }
     }
@@ -280,7 +282,7 @@ impl Connection {
     }
 
     /// What waits to be written.
-    pub(crate) fn output(&mut self) -> &mut Output {
+    pub(crate) fn output(&mut self) -> &mut FrameOutput {
         &mut self.out
     }
 
@@ -293,7 +295,7 @@ impl Connection {
     }
 
     /// The next request.
-    pub(crate) fn next_arrival(&mut self) -> Option<Arrival> {
+    pub(crate) fn next_arrival(&mut self) -> Option<NewRequest> {
         self.arrivals.pop_front()
     }
 
@@ -313,7 +315,7 @@ impl Connection {
     }
 
     /// What ended the connection.
-    pub(crate) fn end(&self) -> Option<Fault> {
+    pub(crate) fn end(&self) -> Option<H2Error> {
         self.end
     }
 
@@ -357,7 +359,7 @@ impl Connection {
     }
 
     /// Ends the connection because of what the peer did.
-    pub(crate) fn fail(&mut self, fault: Fault) {
+    pub(crate) fn fail(&mut self, fault: H2Error) {
         if self.end.is_some() {
             return;
         }
@@ -367,13 +369,13 @@ impl Connection {
     }
 
     /// The connection is gone, whatever the reason; nothing more is said, not even what waits to be.
-    pub(crate) fn lose(&mut self, fault: Fault) {
-        self.out = Output::default();
+    pub(crate) fn lose(&mut self, fault: H2Error) {
+        self.out = FrameOutput::default();
         self.cut(fault);
     }
 
     /// Ends all streams.
-    fn cut(&mut self, fault: Fault) {
+    fn cut(&mut self, fault: H2Error) {
         if self.end.is_some() {
             return;
         }

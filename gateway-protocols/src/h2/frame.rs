@@ -17,7 +17,7 @@ pub(crate) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FrameType {
     Data,
     Headers,
     Priority,
@@ -51,7 +51,7 @@ pub(crate) mod flag {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) length: usize,
-    pub(crate) kind: Kind,
+    pub(crate) kind: FrameType,
     pub(crate) flags: u8,
     pub(crate) stream: u32,
 }
@@ -61,17 +61,17 @@ impl Head {
     pub(crate) fn parse(octets: &[u8]) -> Option<Self> {
         let [a, b, c, kind, flags, d, e, f, g] = *octets.first_chunk::<HEAD_BYTES>()?;
         let kind = match kind {
-            0 => Kind::Data,
-            1 => Kind::Headers,
-            2 => Kind::Priority,
-            3 => Kind::RstStream,
-            4 => Kind::Settings,
-            5 => Kind::PushPromise,
-            6 => Kind::Ping,
-            7 => Kind::GoAway,
-            8 => Kind::WindowUpdate,
-            9 => Kind::Continuation,
-            _ => Kind::Unknown,
+            0 => FrameType::Data,
+            1 => FrameType::Headers,
+            2 => FrameType::Priority,
+            3 => FrameType::RstStream,
+            4 => FrameType::Settings,
+            5 => FrameType::PushPromise,
+            6 => FrameType::Ping,
+            7 => FrameType::GoAway,
+            8 => FrameType::WindowUpdate,
+            9 => FrameType::Continuation,
+            _ => FrameType::Unknown,
         };
         let length = u32::from_be_bytes([0, a, b, c]) as usize;
         // The reserved bit is ignored (RFC 9113 §4.1).
@@ -86,7 +86,7 @@ impl Head {
 }
 
 /// The nine octets of a frame.
-pub(crate) fn head(length: usize, kind: Kind, flags: u8, stream: u32) -> [u8; HEAD_BYTES] {
+pub(crate) fn head(length: usize, kind: FrameType, flags: u8, stream: u32) -> [u8; HEAD_BYTES] {
     // Whoever writes frames keeps to the peer's largest, which has 24 bits.
     let [_, a, b, c] = (length as u32).to_be_bytes();
     let [d, e, f, g] = stream.to_be_bytes();
@@ -104,7 +104,7 @@ pub(crate) fn unpad(head: &Head, payload: &[u8]) -> Result<(usize, usize), Reaso
         padding = usize::from(*payload.first().ok_or(Reason::FRAME_SIZE_ERROR)?);
         skip = 1;
     }
-    if head.kind == Kind::Headers && head.has(flag::PRIORITY) {
+    if head.kind == FrameType::Headers && head.has(flag::PRIORITY) {
         skip += 5;
     }
     if skip > payload.len() {
@@ -123,7 +123,7 @@ pub(crate) fn number(payload: &[u8]) -> Option<u32> {
 
 /// Appends a SETTINGS frame.
 pub(crate) fn settings(out: &mut Vec<u8>, entries: &[(u16, u32)]) {
-    out.extend_from_slice(&head(entries.len() * 6, Kind::Settings, 0, 0));
+    out.extend_from_slice(&head(entries.len() * 6, FrameType::Settings, 0, 0));
     for (id, value) in entries {
         out.extend_from_slice(&id.to_be_bytes());
         out.extend_from_slice(&value.to_be_bytes());
@@ -132,30 +132,30 @@ pub(crate) fn settings(out: &mut Vec<u8>, entries: &[(u16, u32)]) {
 
 /// Appends the answer to a SETTINGS frame.
 pub(crate) fn settings_ack(out: &mut Vec<u8>) {
-    out.extend_from_slice(&head(0, Kind::Settings, flag::ACK, 0));
+    out.extend_from_slice(&head(0, FrameType::Settings, flag::ACK, 0));
 }
 
 /// Appends a PING frame.
 pub(crate) fn ping(out: &mut Vec<u8>, ack: bool, payload: [u8; 8]) {
-    out.extend_from_slice(&head(8, Kind::Ping, if ack { flag::ACK } else { 0 }, 0));
+    out.extend_from_slice(&head(8, FrameType::Ping, if ack { flag::ACK } else { 0 }, 0));
     out.extend_from_slice(&payload);
 }
 
 /// Appends a WINDOW_UPDATE frame; stream zero is the connection.
 pub(crate) fn window_update(out: &mut Vec<u8>, stream: u32, increment: u32) {
-    out.extend_from_slice(&head(4, Kind::WindowUpdate, 0, stream));
+    out.extend_from_slice(&head(4, FrameType::WindowUpdate, 0, stream));
     out.extend_from_slice(&increment.to_be_bytes());
 }
 
 /// Appends a RST_STREAM frame.
 pub(crate) fn rst_stream(out: &mut Vec<u8>, stream: u32, reason: Reason) {
-    out.extend_from_slice(&head(4, Kind::RstStream, 0, stream));
+    out.extend_from_slice(&head(4, FrameType::RstStream, 0, stream));
     out.extend_from_slice(&reason.0.to_be_bytes());
 }
 
 /// Appends a GOAWAY frame; `note` is for whoever debugs the peer.
 pub(crate) fn goaway(out: &mut Vec<u8>, last: u32, reason: Reason, note: &str) {
-    out.extend_from_slice(&head(8 + note.len(), Kind::GoAway, 0, 0));
+    out.extend_from_slice(&head(8 + note.len(), FrameType::GoAway, 0, 0));
     out.extend_from_slice(&last.to_be_bytes());
     out.extend_from_slice(&reason.0.to_be_bytes());
     out.extend_from_slice(note.as_bytes());
@@ -168,17 +168,17 @@ mod tests {
     #[test]
     fn heads_come_back() {
         let kinds = [
-            Kind::Data,
-            Kind::Headers,
-            Kind::Priority,
-            Kind::RstStream,
-            Kind::Settings,
-            Kind::PushPromise,
-            Kind::Ping,
-            Kind::GoAway,
-            Kind::WindowUpdate,
-            Kind::Continuation,
-            Kind::Unknown,
+            FrameType::Data,
+            FrameType::Headers,
+            FrameType::Priority,
+            FrameType::RstStream,
+            FrameType::Settings,
+            FrameType::PushPromise,
+            FrameType::Ping,
+            FrameType::GoAway,
+            FrameType::WindowUpdate,
+            FrameType::Continuation,
+            FrameType::Unknown,
         ];
         for kind in kinds {
             let octets = head(0x12_3456, kind, 0xa5, 0x7fff_fffe);
@@ -194,15 +194,15 @@ mod tests {
         let padded = |kind, flags, payload: &[u8]| {
             unpad(&Head { length: payload.len(), kind, flags, stream: 1 }, payload)
         };
-        assert_eq!(padded(Kind::Data, 0, b"abc"), Ok((0, 0)));
-        assert_eq!(padded(Kind::Data, flag::PADDED, &[2, b'a', 0, 0]), Ok((1, 2)));
-        assert_eq!(padded(Kind::Data, flag::PADDED, &[2, 0, 0]), Ok((1, 2)));
-        assert_eq!(padded(Kind::Data, flag::PADDED, &[3, 0, 0]), Err(Reason::PROTOCOL_ERROR));
-        assert_eq!(padded(Kind::Data, flag::PADDED, &[]), Err(Reason::FRAME_SIZE_ERROR));
-        assert_eq!(padded(Kind::Headers, flag::PRIORITY, &[0; 5]), Ok((5, 0)));
-        assert_eq!(padded(Kind::Headers, flag::PRIORITY, &[0; 4]), Err(Reason::FRAME_SIZE_ERROR));
+        assert_eq!(padded(FrameType::Data, 0, b"abc"), Ok((0, 0)));
+        assert_eq!(padded(FrameType::Data, flag::PADDED, &[2, b'a', 0, 0]), Ok((1, 2)));
+        assert_eq!(padded(FrameType::Data, flag::PADDED, &[2, 0, 0]), Ok((1, 2)));
+        assert_eq!(padded(FrameType::Data, flag::PADDED, &[3, 0, 0]), Err(Reason::PROTOCOL_ERROR));
+        assert_eq!(padded(FrameType::Data, flag::PADDED, &[]), Err(Reason::FRAME_SIZE_ERROR));
+        assert_eq!(padded(FrameType::Headers, flag::PRIORITY, &[0; 5]), Ok((5, 0)));
+        assert_eq!(padded(FrameType::Headers, flag::PRIORITY, &[0; 4]), Err(Reason::FRAME_SIZE_ERROR));
         let both = flag::PRIORITY | flag::PADDED;
-        assert_eq!(padded(Kind::Headers, both, &[1, 0, 0, 0, 0, 0, 9]), Ok((6, 1)));
-        assert_eq!(padded(Kind::Headers, both, &[1, 0, 0, 0, 0, 0]), Err(Reason::PROTOCOL_ERROR));
+        assert_eq!(padded(FrameType::Headers, both, &[1, 0, 0, 0, 0, 0, 9]), Ok((6, 1)));
+        assert_eq!(padded(FrameType::Headers, both, &[1, 0, 0, 0, 0, 0]), Err(Reason::PROTOCOL_ERROR));
     }
 }

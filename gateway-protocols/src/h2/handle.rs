@@ -25,7 +25,7 @@ pub(crate) struct Handle {
 
 /// What a target said.
 #[derive(Debug)]
-pub(crate) enum Said {
+pub(crate) enum ResponseHead {
     Interim(Response<()>),
     Final(Response<()>),
 }
@@ -49,14 +49,14 @@ impl Handle {
         &self,
         cx: &Context<'_>,
         until: impl FnOnce() -> Option<Instant>,
-    ) -> Poll<Result<Said, StreamError>> {
+    ) -> Poll<Result<ResponseHead, StreamError>> {
         let said = self.with(|connection, key| {
             let Some(stream) = connection.stream(key) else { return Poll::Ready(Err(CONTENDED)) };
             if let Some(interim) = stream.interims.pop_front() {
-                return Poll::Ready(Ok(Said::Interim(interim)));
+                return Poll::Ready(Ok(ResponseHead::Interim(interim)));
             }
             if let Some(head) = stream.head.take() {
-                return Poll::Ready(Ok(Said::Final(head)));
+                return Poll::Ready(Ok(ResponseHead::Final(head)));
             }
             if let Some(fate) = stream.fate {
                 return Poll::Ready(Err(fate));

@@ -15,7 +15,7 @@ const KEEP_BYTES: usize = 32 << 10;
 
 /// Frames on their way out.
 #[derive(Debug, Default)]
-pub(crate) struct Output {
+pub(crate) struct FrameOutput {
     small: Vec<u8>,
     /// Bytes of `small` that are written.
     done: usize,
@@ -24,7 +24,7 @@ pub(crate) struct Output {
     large_bytes: usize,
 }
 
-impl Output {
+impl FrameOutput {
     /// Bytes that wait.
     pub(crate) fn len(&self) -> usize {
         self.small.len() - self.done + self.large_bytes
@@ -117,7 +117,7 @@ impl Output {
 mod tests {
     use super::*;
 
-    fn written(output: &mut Output, step: usize) -> Vec<u8> {
+    fn written(output: &mut FrameOutput, step: usize) -> Vec<u8> {
         let mut all = Vec::new();
         while !output.is_empty() {
             let before = all.len();
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn order_is_kept_however_it_is_written() {
         for step in [1, 7, 1000, 5000, usize::MAX] {
-            let mut output = Output::default();
+            let mut output = FrameOutput::default();
             let mut expected = Vec::new();
             for number in 0..60_usize {
                 let length = if number % 3 == 0 { 3000 } else { number };
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_forgotten_though_more_comes() {
-        let mut output = Output::default();
+        let mut output = FrameOutput::default();
         for _ in 0..1000 {
             output.payload(Bytes::from_static(&[b'x'; 1000]));
             output.payload(Bytes::from_static(&[b'y'; 3000]));

@@ -1,7 +1,7 @@
 //! What each side tells the other to keep to (RFC 9113 §6.5).
 
 use super::frame::{self, INITIAL_WINDOW, MAX_MAX_FRAME, MAX_WINDOW, MIN_MAX_FRAME};
-use super::{Fault, Reason};
+use super::{H2Error, Reason};
 
 const HEADER_TABLE_SIZE: u16 = 1;
 const ENABLE_PUSH: u16 = 2;
@@ -73,7 +73,7 @@ impl Settings {
     ///
     /// # Errors
     /// Values nobody may send.
-    pub(crate) fn apply(&mut self, payload: &[u8], from_server: bool) -> Result<(), Fault> {
+    pub(crate) fn apply(&mut self, payload: &[u8], from_server: bool) -> Result<(), H2Error> {
         if self.max_concurrent_streams.is_none() {
             self.max_concurrent_streams = Some(u32::MAX);
         }
@@ -86,15 +86,15 @@ impl Settings {
                     // RFC 9113 §6.5.2: a server must not offer it.
                     0 => self.enable_push = false,
                     1 if !from_server => self.enable_push = true,
-                    _ => return Err(Fault::new(Reason::PROTOCOL_ERROR, "ENABLE_PUSH is neither 0 nor 1")),
+                    _ => return Err(H2Error::new(Reason::PROTOCOL_ERROR, "ENABLE_PUSH is neither 0 nor 1")),
                 },
                 MAX_CONCURRENT_STREAMS => self.max_concurrent_streams = Some(value),
                 INITIAL_WINDOW_SIZE if i64::from(value) > MAX_WINDOW => {
-                    return Err(Fault::new(Reason::FLOW_CONTROL_ERROR, "the initial window is too large"));
+                    return Err(H2Error::new(Reason::FLOW_CONTROL_ERROR, "the initial window is too large"));
                 }
                 INITIAL_WINDOW_SIZE => self.initial_window_size = value,
                 MAX_FRAME_SIZE if !(MIN_MAX_FRAME..=MAX_MAX_FRAME).contains(&value) => {
-                    return Err(Fault::new(Reason::PROTOCOL_ERROR, "the frame size is out of range"));
+                    return Err(H2Error::new(Reason::PROTOCOL_ERROR, "the frame size is out of range"));
                 }
                 MAX_FRAME_SIZE => self.max_frame_size = value,
                 MAX_HEADER_LIST_SIZE => self.max_header_list_size = Some(value),
@@ -102,7 +102,9 @@ impl Settings {
                     (1, _) => self.enable_connect_protocol = true,
                     (0, false) => {}
                     // RFC 8441 §3: it can't be taken back.
-                    _ => return Err(Fault::new(Reason::PROTOCOL_ERROR, "ENABLE_CONNECT_PROTOCOL is wrong")),
+                    _ => {
+                        return Err(H2Error::new(Reason::PROTOCOL_ERROR, "ENABLE_CONNECT_PROTOCOL is wrong"));
+                    }
                 },
                 _ => {}
             }

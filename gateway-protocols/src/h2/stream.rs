@@ -60,8 +60,8 @@ pub(crate) struct Stream {
     pub(crate) bodiless: bool,
     pub(crate) inflow: Inflow,
     pub(crate) window: i64,
-    pub(crate) reader: Slot,
-    pub(crate) writer: Slot,
+    pub(crate) reader: StreamWaiter,
+    pub(crate) writer: StreamWaiter,
     /// Whoever wants to know of its end, besides.
     pub(crate) watcher: Option<Waker>,
     /// Those who hold it.
@@ -74,7 +74,7 @@ pub(crate) struct Stream {
 
 /// One who waits for a stream, and until when.
 #[derive(Debug, Default)]
-pub(crate) struct Slot {
+pub(crate) struct StreamWaiter {
     waker: Option<Waker>,
     pub(crate) until: Option<Instant>,
     /// How long it waits where the other direction counts as well; zero where it does not.
@@ -83,7 +83,7 @@ pub(crate) struct Slot {
     pub(crate) late: bool,
 }
 
-impl Slot {
+impl StreamWaiter {
     /// Wants to be woken.
     pub(crate) fn register(&mut self, cx: &Context<'_>) {
         register(&mut self.waker, cx);
@@ -133,8 +133,8 @@ impl Stream {
             bodiless: false,
             inflow,
             window,
-            reader: Slot::default(),
-            writer: Slot::default(),
+            reader: StreamWaiter::default(),
+            writer: StreamWaiter::default(),
             watcher: None,
             handles: 1,
             queued: false,

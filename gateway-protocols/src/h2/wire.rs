@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
 
 use super::handle::Cell;
-use super::{Fault, Reason};
+use super::{H2Error, Reason};
 use crate::buffer;
 
 /// A connection's stream of octets.
@@ -116,9 +116,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
 }
 
 /// The fault of a stream of octets that ended.
-pub(crate) fn ended(result: io::Result<bool>) -> Fault {
+pub(crate) fn ended(result: io::Result<bool>) -> H2Error {
     if let Err(error) = result {
         tracing::debug!(%error, "an HTTP/2 connection broke");
     }
-    Fault::new(Reason::NO_ERROR, "the stream of octets ended")
+    H2Error::new(Reason::NO_ERROR, "the stream of octets ended")
 }

@@ -11,7 +11,7 @@ use gateway_core::http::dialect::grpc_status;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
 use super::StreamError;
-use super::reader::Reader;
+use super::reader::MessageReader;
 use super::writer::Writer;
 use crate::h1::chunked::keep_trailing;
 
@@ -23,7 +23,7 @@ const MAX_AHEAD: usize = 2;
 /// Pulls data and trailers. QUIC's windows open as fast as they are taken: what nobody takes is not asked for.
 #[derive(Debug)]
 pub(crate) struct RecvBody {
-    reader: Reader,
+    reader: MessageReader,
     ahead: VecDeque<Bytes>,
     /// What is left of a declared length.
     length: Option<u64>,
@@ -32,35 +32,40 @@ pub(crate) struct RecvBody {
 }
 
 /// The rest of a message.
-pub(crate) enum Rest {
+pub(crate) enum MessageRest {
     /// All of it is at hand.
     Whole(Body),
     /// It is pulled.
     Pulled(Body),
 }
 
-impl From<Rest> for Body {
-    fn from(rest: Rest) -> Self {
+impl From<MessageRest> for Body {
+    fn from(rest: MessageRest) -> Self {
         match rest {
-            Rest::Whole(body) | Rest::Pulled(body) => body,
+            MessageRest::Whole(body) | MessageRest::Pulled(body) => body,
         }
     }
 }
 
 /// The rest of a message, after its head.
-pub(crate) fn rest(mut reader: Reader, length: Option<u64>, idle: Duration, cx: &mut Context<'_>) -> Rest {
+pub(crate) fn rest(
+    mut reader: MessageReader,
+    length: Option<u64>,
+    idle: Duration,
+    cx: &mut Context<'_>,
+) -> MessageRest {
     let mut ahead = VecDeque::new();
     while ahead.len() < MAX_AHEAD {
         match reader.poll_data(cx, idle) {
             Poll::Ready(Some(Ok(data))) => ahead.push_back(data),
             Poll::Ready(None) if ahead.len() < MAX_AHEAD && reader.is_done() => {
-                return Rest::Whole(ahead.pop_front().map_or(Body::empty(), Body::full));
+                return MessageRest::Whole(ahead.pop_front().map_or(Body::empty(), Body::full));
             }
             // An error is the reader's fate and comes again when the body is pulled.
             Poll::Ready(_) | Poll::Pending => break,
         }
     }
-    Rest::Pulled(Body::stream(RecvBody { reader, ahead, length, idle, data_done: false }))
+    MessageRest::Pulled(Body::stream(RecvBody { reader, ahead, length, idle, data_done: false }))
 }
 
 /// A body error from a stream's.

@@ -2,7 +2,7 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use super::{Code, Fault};
+use super::{Code, H3Error};
 use crate::h2::Role;
 
 /// Types of frames (RFC 9114 §7.2).
@@ -50,7 +50,7 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, value: u64) {
 
 /// What kind of stream frames come on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum StreamKind {
     Request,
     Control,
 }
@@ -73,7 +73,7 @@ pub(crate) enum Event {
 }
 
 #[derive(Debug)]
-enum State {
+enum FrameState {
     Head,
     Data(u64),
     Whole { kind: u64, left: usize, had: BytesMut },
@@ -81,7 +81,7 @@ enum State {
 }
 
 /// What is to be done with a frame.
-enum Way {
+enum FrameHandling {
     Whole,
     Pieces,
     Skip,
@@ -91,59 +91,59 @@ enum Way {
 /// Reads frames of one stream.
 #[derive(Debug)]
 pub(crate) struct Frames {
-    place: Place,
+    place: StreamKind,
     role: Role,
     /// Octets of a field section.
     limit: u64,
     head: [u8; MAX_HEAD],
     have: usize,
-    state: State,
+    state: FrameState,
 }
 
 impl Frames {
     /// Frames we get on such a stream in this role; field sections of up to `limit` octets are kept.
-    pub(crate) fn new(place: Place, role: Role, limit: usize) -> Self {
+    pub(crate) fn new(place: StreamKind, role: Role, limit: usize) -> Self {
         let limit = (limit as u64).saturating_add(MAX_BLOCK_EXCESS);
-        Self { place, role, limit, head: [0; MAX_HEAD], have: 0, state: State::Head }
+        Self { place, role, limit, head: [0; MAX_HEAD], have: 0, state: FrameState::Head }
     }
 
     /// Whether the stream may end here (RFC 9114 §7.1).
     pub(crate) fn is_between(&self) -> bool {
-        matches!(self.state, State::Head) && self.have == 0
+        matches!(self.state, FrameState::Head) && self.have == 0
     }
 
     /// The next thing in `input`, which it is taken from; `None` when all of that is taken.
     ///
     /// # Errors
     /// What ends the connection.
-    pub(crate) fn next(&mut self, input: &mut Bytes) -> Result<Option<Event>, Fault> {
+    pub(crate) fn next(&mut self, input: &mut Bytes) -> Result<Option<Event>, H3Error> {
         loop {
             match &mut self.state {
-                State::Head => {
+                FrameState::Head => {
                     let Some((kind, length)) = self.head(input) else { return Ok(None) };
                     if let Some(event) = self.begin(kind, length)? {
                         return Ok(Some(event));
                     }
                 }
-                State::Data(left) | State::Skip(left) if input.is_empty() => {
+                FrameState::Data(left) | FrameState::Skip(left) if input.is_empty() => {
                     debug_assert!(*left > 0, "an empty frame is over when it begins");
                     return Ok(None);
                 }
-                State::Data(left) => {
+                FrameState::Data(left) => {
                     let piece = take(left, input);
                     if *left == 0 {
-                        self.state = State::Head;
+                        self.state = FrameState::Head;
                     }
                     return Ok(Some(Event::Data(piece)));
                 }
-                State::Skip(left) => {
+                FrameState::Skip(left) => {
                     take(left, input);
                     if *left == 0 {
-                        self.state = State::Head;
+                        self.state = FrameState::Head;
                     }
                     return Ok(Some(Event::Nothing));
                 }
-                State::Whole { kind, left, had } => {
+                FrameState::Whole { kind, left, had } => {
                     let kind = *kind;
                     let payload = if had.is_empty() && input.len() >= *left {
                         input.split_to(*left)
@@ -156,7 +156,7 @@ impl Frames {
                         }
                         std::mem::take(had).freeze()
                     };
-                    self.state = State::Head;
+                    self.state = FrameState::Head;
                     return whole(kind, payload).map(Some);
                 }
             }
@@ -180,16 +180,16 @@ impl Frames {
         None
     }
 
-    fn begin(&mut self, kind: u64, length: u64) -> Result<Option<Event>, Fault> {
+    fn begin(&mut self, kind: u64, length: u64) -> Result<Option<Event>, H3Error> {
         let (state, event) = match self.way(kind, length)? {
-            Way::Pieces if length == 0 => (State::Head, Some(Event::Nothing)),
-            Way::Pieces => (State::Data(length), None),
-            Way::Skip if length == 0 => (State::Head, Some(Event::Nothing)),
-            Way::Skip => (State::Skip(length), None),
-            Way::TooLarge => (State::Skip(length), Some(Event::TooLarge)),
-            Way::Whole => {
+            FrameHandling::Pieces if length == 0 => (FrameState::Head, Some(Event::Nothing)),
+            FrameHandling::Pieces => (FrameState::Data(length), None),
+            FrameHandling::Skip if length == 0 => (FrameState::Head, Some(Event::Nothing)),
+            FrameHandling::Skip => (FrameState::Skip(length), None),
+            FrameHandling::TooLarge => (FrameState::Skip(length), Some(Event::TooLarge)),
+            FrameHandling::Whole => {
                 let left = usize::try_from(length).unwrap_or(usize::MAX);
-                (State::Whole { kind, left, had: BytesMut::new() }, None)
+                (FrameState::Whole { kind, left, had: BytesMut::new() }, None)
             }
         };
         self.state = state;
@@ -197,36 +197,36 @@ impl Frames {
     }
 
     /// RFC 9114 §7.2: which frames may stand where.
-    fn way(&self, kind: u64, length: u64) -> Result<Way, Fault> {
-        let unexpected = |note| Err(Fault::new(Code::FRAME_UNEXPECTED, note));
+    fn way(&self, kind: u64, length: u64) -> Result<FrameHandling, H3Error> {
+        let unexpected = |note| Err(H3Error::new(Code::FRAME_UNEXPECTED, note));
         let number = |wanted: bool| match wanted {
-            true if length > MAX_NUMBER => Err(Fault::new(Code::FRAME_ERROR, "a number that is too long")),
-            true => Ok(Way::Whole),
+            true if length > MAX_NUMBER => Err(H3Error::new(Code::FRAME_ERROR, "a number that is too long")),
+            true => Ok(FrameHandling::Whole),
             false => unexpected("a frame on the wrong stream"),
         };
-        let control = self.place == Place::Control;
+        let control = self.place == StreamKind::Control;
         match kind {
             kind::DATA if control => unexpected("DATA on a control stream"),
-            kind::DATA => Ok(Way::Pieces),
+            kind::DATA => Ok(FrameHandling::Pieces),
             kind::HEADERS if control => unexpected("HEADERS on a control stream"),
-            kind::HEADERS if length > self.limit => Ok(Way::TooLarge),
-            kind::HEADERS => Ok(Way::Whole),
+            kind::HEADERS if length > self.limit => Ok(FrameHandling::TooLarge),
+            kind::HEADERS => Ok(FrameHandling::Whole),
             kind::SETTINGS if !control => unexpected("SETTINGS on a request's stream"),
             kind::SETTINGS if length > MAX_SETTINGS => {
-                Err(Fault::new(Code::EXCESSIVE_LOAD, "SETTINGS without end"))
+                Err(H3Error::new(Code::EXCESSIVE_LOAD, "SETTINGS without end"))
             }
-            kind::SETTINGS => Ok(Way::Whole),
+            kind::SETTINGS => Ok(FrameHandling::Whole),
             kind::CANCEL_PUSH | kind::GOAWAY => number(control),
             // Only clients say how much may be pushed.
             kind::MAX_PUSH_ID => number(control && self.role == Role::Server),
             // We never leave anybody to push anything.
             kind::PUSH_PROMISE if !control && self.role == Role::Client => {
-                Err(Fault::new(Code::ID_ERROR, "a push that was not allowed"))
+                Err(H3Error::new(Code::ID_ERROR, "a push that was not allowed"))
             }
             kind::PUSH_PROMISE => unexpected("PUSH_PROMISE from a client"),
             // RFC 9114 §7.2.8: these mean something in HTTP/2.
             0x2 | 0x6 | 0x8 | 0x9 => unexpected("a frame of HTTP/2"),
-            _ => Ok(Way::Skip),
+            _ => Ok(FrameHandling::Skip),
         }
     }
 }
@@ -239,7 +239,7 @@ fn take(left: &mut u64, input: &mut Bytes) -> Bytes {
 }
 
 /// What a frame that is read whole says.
-fn whole(kind: u64, payload: Bytes) -> Result<Event, Fault> {
+fn whole(kind: u64, payload: Bytes) -> Result<Event, H3Error> {
     if kind == kind::HEADERS {
         return Ok(Event::Headers(payload));
     }
@@ -253,7 +253,7 @@ fn whole(kind: u64, payload: Bytes) -> Result<Event, Fault> {
             kind::MAX_PUSH_ID => Event::MaxPushId(number),
             _ => Event::CancelPush(number),
         }),
-        _ => Err(Fault::new(Code::FRAME_ERROR, "a frame of the wrong length")),
+        _ => Err(H3Error::new(Code::FRAME_ERROR, "a frame of the wrong length")),
     }
 }
 

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
-use super::frame::{Event, Frames, Place, varint};
+use super::frame::{Event, Frames, StreamKind, varint};
 use super::settings::Settings;
-use super::{Code, Fault};
+use super::{Code, H3Error};
 use crate::h2::Role;
 
 /// Types of streams.
@@ -21,19 +21,19 @@ pub(crate) trait Listener {
     /// Which end we are.
     fn role(&self) -> Role;
     /// The peer's settings.
-    fn settle(&self, settings: Settings) -> Result<(), Fault>;
+    fn settle(&self, settings: Settings) -> Result<(), H3Error>;
     /// Whether they were told.
     fn is_settled(&self) -> bool;
     /// The peer goes.
-    fn heard_goaway(&self, id: u64) -> Result<(), Fault>;
+    fn heard_goaway(&self, id: u64) -> Result<(), H3Error>;
     /// The peer lets us push so many.
-    fn heard_max_push(&self, id: u64) -> Result<(), Fault>;
+    fn heard_max_push(&self, id: u64) -> Result<(), H3Error>;
     /// The peer sent something that brings nothing.
-    fn idle_frame(&self) -> Result<(), Fault>;
+    fn idle_frame(&self) -> Result<(), H3Error>;
 }
 
 /// Which of the streams there is one of have been opened, by type.
-pub(crate) type Seen = [bool; 4];
+pub(crate) type OpenedStreams = [bool; 4];
 
 /// One stream.
 pub(crate) enum Incoming {
@@ -64,9 +64,9 @@ impl Incoming {
     pub(crate) fn take(
         &mut self,
         link: &impl Listener,
-        seen: &mut Seen,
+        seen: &mut OpenedStreams,
         mut input: Bytes,
-    ) -> Result<bool, Fault> {
+    ) -> Result<bool, H3Error> {
         loop {
             match self {
                 Self::New(had) => {
@@ -90,7 +90,7 @@ impl Incoming {
                     return match input.iter().all(|octet| *octet == 0x20) {
                         true => link.idle_frame().map(|()| true),
                         false => {
-                            Err(Fault::new(Code::QPACK_ENCODER_STREAM, "a dynamic table we did not allow"))
+                            Err(H3Error::new(Code::QPACK_ENCODER_STREAM, "a dynamic table we did not allow"))
                         }
                     };
                 }
@@ -106,13 +106,13 @@ impl Incoming {
 }
 
 /// What a stream of this type is for; `None` is nothing we know.
-fn kind(number: u64, link: &impl Listener, seen: &mut Seen) -> Result<Option<Incoming>, Fault> {
+fn kind(number: u64, link: &impl Listener, seen: &mut OpenedStreams) -> Result<Option<Incoming>, H3Error> {
     let kind = match number {
-        CONTROL => Incoming::Control(Frames::new(Place::Control, link.role(), 0)),
+        CONTROL => Incoming::Control(Frames::new(StreamKind::Control, link.role(), 0)),
         PUSH if link.role() == Role::Server => {
-            return Err(Fault::new(Code::STREAM_CREATION_ERROR, "a push from a client"));
+            return Err(H3Error::new(Code::STREAM_CREATION_ERROR, "a push from a client"));
         }
-        PUSH => return Err(Fault::new(Code::ID_ERROR, "a push that was not allowed")),
+        PUSH => return Err(H3Error::new(Code::ID_ERROR, "a push that was not allowed")),
         QPACK_ENCODER => Incoming::Encoder,
         QPACK_DECODER => Incoming::Decoder(None),
         _ => return Ok(None),
@@ -121,13 +121,15 @@ fn kind(number: u64, link: &impl Listener, seen: &mut Seen) -> Result<Option<Inc
     let place = usize::try_from(number).ok().and_then(|at| seen.get_mut(at));
     match place.map(|seen| std::mem::replace(seen, true)) {
         Some(false) => Ok(Some(kind)),
-        _ => Err(Fault::new(Code::STREAM_CREATION_ERROR, "a second stream of a kind of which there is one")),
+        _ => {
+            Err(H3Error::new(Code::STREAM_CREATION_ERROR, "a second stream of a kind of which there is one"))
+        }
     }
 }
 
 /// RFC 9204 §4.4: only that a stream was given up can be said about blocks that use no dynamic table.
-fn instruction(within: Option<u8>, octet: u8) -> Result<Option<u8>, Fault> {
-    let wrong = Fault::new(Code::QPACK_DECODER_STREAM, "an acknowledgement of nothing");
+fn instruction(within: Option<u8>, octet: u8) -> Result<Option<u8>, H3Error> {
+    let wrong = H3Error::new(Code::QPACK_DECODER_STREAM, "an acknowledgement of nothing");
     match within {
         None => match octet {
             0x7f => Ok(Some(0)),
@@ -139,19 +141,22 @@ fn instruction(within: Option<u8>, octet: u8) -> Result<Option<u8>, Fault> {
     }
 }
 
-fn heard(link: &impl Listener, event: Event) -> Result<(), Fault> {
+fn heard(link: &impl Listener, event: Event) -> Result<(), H3Error> {
     if let Event::Settings(payload) = event {
         return link.settle(Settings::read(&payload)?);
     }
     if !link.is_settled() {
-        return Err(Fault::new(Code::MISSING_SETTINGS, "a control stream that does not begin with SETTINGS"));
+        return Err(H3Error::new(
+            Code::MISSING_SETTINGS,
+            "a control stream that does not begin with SETTINGS",
+        ));
     }
     link.idle_frame()?;
     match event {
         Event::Goaway(id) => link.heard_goaway(id),
         Event::MaxPushId(id) => link.heard_max_push(id),
         // Nothing was ever promised by either side.
-        Event::CancelPush(_) => Err(Fault::new(Code::ID_ERROR, "a push that nobody promised")),
+        Event::CancelPush(_) => Err(H3Error::new(Code::ID_ERROR, "a push that nobody promised")),
         _ => Ok(()),
     }
 }

@@ -11,24 +11,24 @@ use tokio::time::Instant;
 
 use super::frame::{self, kind, put_varint};
 use super::settings::Settings;
-use super::{Code, Fault, StreamError};
+use super::{Code, H3Error, StreamError};
 use crate::h2::Role;
 use crate::h2::flood::Floods;
 
 /// One end of a connection. It belongs to one worker: the cell checks, it never waits.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct H3Link {
     pub(crate) quic: Connection,
     pub(crate) role: Role,
     /// Octets of a field section we take, counted by RFC 9114 §4.2.2.
     pub(crate) max_fields: usize,
     /// Rung at each GOAWAY of the peer.
     pub(crate) leaving: Notify,
-    state: AtomicRefCell<State>,
+    state: AtomicRefCell<LinkState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LinkState {
     peer: Option<Settings>,
     /// The peer's GOAWAY.
     goaway: Option<u64>,
@@ -40,19 +40,19 @@ struct State {
 }
 
 /// Whoever is done with a connection closes it; one that was closed before stays as it is.
-impl Drop for Link {
+impl Drop for H3Link {
     fn drop(&mut self) {
         self.close(Code::NO_ERROR, "");
     }
 }
 
-impl Link {
+impl H3Link {
     pub(crate) fn new(quic: Connection, role: Role, max_fields: usize) -> Arc<Self> {
         Arc::new(Self { quic, role, max_fields, leaving: Notify::new(), state: AtomicRefCell::default() })
     }
 
     /// Ends the connection because of what the peer did.
-    pub(crate) fn fail(&self, fault: Fault) -> StreamError {
+    pub(crate) fn fail(&self, fault: H3Error) -> StreamError {
         tracing::debug!(%fault, role = ?self.role, "an HTTP/3 connection failed");
         self.close(fault.code, fault.note);
         StreamError::Lost(fault.code)
@@ -95,10 +95,10 @@ impl Link {
         self.state.try_borrow().ok()?.goaway
     }
 
-    pub(super) fn settle(&self, settings: Settings) -> Result<(), Fault> {
+    pub(super) fn settle(&self, settings: Settings) -> Result<(), H3Error> {
         match self.state.try_borrow_mut() {
             Ok(mut state) if state.peer.is_none() => state.peer = Some(settings),
-            _ => return Err(Fault::new(Code::FRAME_UNEXPECTED, "SETTINGS twice")),
+            _ => return Err(H3Error::new(Code::FRAME_UNEXPECTED, "SETTINGS twice")),
         }
         Ok(())
     }
@@ -113,34 +113,34 @@ impl Link {
     }
 
     /// The peer goes.
-    pub(super) fn heard_goaway(&self, id: u64) -> Result<(), Fault> {
+    pub(super) fn heard_goaway(&self, id: u64) -> Result<(), H3Error> {
         let Ok(mut state) = self.state.try_borrow_mut() else { return Ok(()) };
         // RFC 9114 §7.2.6: to a client it names one of its requests, and it never grows.
         let wrong = self.role == Role::Client && !id.is_multiple_of(4);
         if wrong || state.goaway.is_some_and(|before| id > before) {
-            return Err(Fault::new(Code::ID_ERROR, "a GOAWAY that goes nowhere"));
+            return Err(H3Error::new(Code::ID_ERROR, "a GOAWAY that goes nowhere"));
         }
         state.goaway = Some(id);
         self.leaving.notify_waiters();
         Ok(())
     }
 
-    pub(super) fn heard_max_push(&self, id: u64) -> Result<(), Fault> {
+    pub(super) fn heard_max_push(&self, id: u64) -> Result<(), H3Error> {
         let Ok(mut state) = self.state.try_borrow_mut() else { return Ok(()) };
         if state.max_push.is_some_and(|before| id < before) {
-            return Err(Fault::new(Code::ID_ERROR, "a MAX_PUSH_ID that shrinks"));
+            return Err(H3Error::new(Code::ID_ERROR, "a MAX_PUSH_ID that shrinks"));
         }
         state.max_push = Some(id);
         Ok(())
     }
 
     /// The peer sent something that brings nothing.
-    pub(crate) fn idle_frame(&self) -> Result<(), Fault> {
+    pub(crate) fn idle_frame(&self) -> Result<(), H3Error> {
         self.count(|floods, now| floods.idle_frame(now))
     }
 
     /// A stream ended before it was answered, or was none.
-    pub(crate) fn wasted(&self) -> Result<(), Fault> {
+    pub(crate) fn wasted(&self) -> Result<(), H3Error> {
         self.count(|floods, now| floods.reset(now))
     }
 
@@ -151,16 +151,16 @@ impl Link {
         }
     }
 
-    fn count(&self, take: impl FnOnce(&mut Floods, Instant) -> bool) -> Result<(), Fault> {
+    fn count(&self, take: impl FnOnce(&mut Floods, Instant) -> bool) -> Result<(), H3Error> {
         let Ok(mut state) = self.state.try_borrow_mut() else { return Ok(()) };
         match take(&mut state.floods, Instant::now()) {
             true => Ok(()),
-            false => Err(Fault::new(Code::EXCESSIVE_LOAD, "too much of what brings nothing")),
+            false => Err(H3Error::new(Code::EXCESSIVE_LOAD, "too much of what brings nothing")),
         }
     }
 }
 
-impl State {
+impl LinkState {
     /// Writes what can be written now; a peer that leaves no room for that little gets it with the next thing said.
     fn flush(&mut self) {
         let Some(control) = &mut self.control else { return };

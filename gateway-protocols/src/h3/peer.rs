@@ -7,10 +7,10 @@ use std::task::{Context, Poll};
 
 use quinn::{ReadError, RecvStream};
 
-use super::incoming::{CONTROL, Incoming, Listener, Seen};
-use super::link::Link;
+use super::incoming::{CONTROL, Incoming, Listener, OpenedStreams};
+use super::link::H3Link;
 use super::settings::Settings;
-use super::{Code, Fault};
+use super::{Code, H3Error};
 use crate::h2::Role;
 
 /// Octets read at a time.
@@ -18,7 +18,7 @@ const READ: usize = 16 << 10;
 
 /// Tells the peer about us, and hears what it says about itself and the connection, until the connection is over;
 /// what breaks the rules ends it.
-pub(crate) async fn attend(link: Arc<Link>, told: Settings) {
+pub(crate) async fn attend(link: Arc<H3Link>, told: Settings) {
     link.say(|out| {
         out.push(CONTROL as u8);
         told.write(out);
@@ -27,7 +27,7 @@ pub(crate) async fn attend(link: Arc<Link>, told: Settings) {
     let mut accepting = pin!(link.quic.accept_uni());
     let mut opened = false;
     let mut streams = Vec::new();
-    let mut seen = Seen::default();
+    let mut seen = OpenedStreams::default();
     let ended = poll_fn(|cx| {
         if !opened && let Poll::Ready(control) = opening.as_mut().poll(cx) {
             opened = true;
@@ -64,7 +64,12 @@ struct Stream {
 
 impl Stream {
     /// Takes in what has come; ready when the stream is of no interest any more.
-    fn poll(&mut self, link: &Link, seen: &mut Seen, cx: &mut Context<'_>) -> Result<Poll<()>, Fault> {
+    fn poll(
+        &mut self,
+        link: &H3Link,
+        seen: &mut OpenedStreams,
+        cx: &mut Context<'_>,
+    ) -> Result<Poll<()>, H3Error> {
         loop {
             let chunk = match pin!(self.stream.read_chunk(READ, true)).poll(cx) {
                 Poll::Pending => return Ok(Poll::Pending),
@@ -74,7 +79,7 @@ impl Stream {
                 Poll::Ready(Ok(None) | Err(_)) => {
                     return match self.said.must_stay() {
                         false => link.wasted().map(Poll::Ready),
-                        true => Err(Fault::new(
+                        true => Err(H3Error::new(
                             Code::CLOSED_CRITICAL_STREAM,
                             "a stream that must stay was closed",
                         )),
@@ -89,12 +94,12 @@ impl Stream {
     }
 }
 
-impl Listener for Link {
+impl Listener for H3Link {
     fn role(&self) -> Role {
         self.role
     }
 
-    fn settle(&self, settings: Settings) -> Result<(), Fault> {
+    fn settle(&self, settings: Settings) -> Result<(), H3Error> {
         self.settle(settings)
     }
 
@@ -102,15 +107,15 @@ impl Listener for Link {
         self.is_settled()
     }
 
-    fn heard_goaway(&self, id: u64) -> Result<(), Fault> {
+    fn heard_goaway(&self, id: u64) -> Result<(), H3Error> {
         self.heard_goaway(id)
     }
 
-    fn heard_max_push(&self, id: u64) -> Result<(), Fault> {
+    fn heard_max_push(&self, id: u64) -> Result<(), H3Error> {
         self.heard_max_push(id)
     }
 
-    fn idle_frame(&self) -> Result<(), Fault> {
+    fn idle_frame(&self) -> Result<(), H3Error> {
         self.idle_frame()
     }
 }

@@ -12,10 +12,10 @@ use http::{HeaderMap, Response, Version};
 use quinn::{ReadError, RecvStream};
 use tokio::time::Instant;
 
-use super::frame::{Event, Frames, Place};
-use super::link::{Link, lost};
+use super::frame::{Event, Frames, StreamKind};
+use super::link::{H3Link, lost};
 use super::writer::Writer;
-use super::{Code, Fault, StreamError};
+use super::{Code, H3Error, StreamError};
 use crate::h2::Role;
 use crate::h2::head::{Fields, RequestHead, Unreadable};
 use crate::qpack::{self, Listed};
@@ -26,7 +26,7 @@ const READ: usize = 64 << 10;
 
 /// How far the message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum MessageStage {
     Head,
     Body,
     /// Whatever octets, and nothing else (RFC 9114 §4.4).
@@ -37,12 +37,12 @@ enum Stage {
 
 /// Reads one message, or what is in a tunnel.
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub(crate) struct MessageReader {
     stream: RecvStream,
-    link: Arc<Link>,
+    link: Arc<H3Link>,
     frames: Frames,
     input: Bytes,
-    stage: Stage,
+    stage: MessageStage,
     /// Octets the content-length still promises.
     left: Option<u64>,
     trailers: Option<HeaderMap>,
@@ -56,7 +56,7 @@ pub(crate) struct Reader {
 
 /// What a target said.
 #[derive(Debug)]
-pub(crate) enum Said {
+pub(crate) enum ResponseHead {
     Interim(Response<()>),
     Final(Response<()>, Option<u64>),
 }
@@ -76,15 +76,15 @@ impl From<StreamError> for NoRequest {
     }
 }
 
-impl Reader {
-    pub(crate) fn new(stream: RecvStream, link: Arc<Link>) -> Self {
-        let frames = Frames::new(Place::Request, link.role, link.max_fields);
+impl MessageReader {
+    pub(crate) fn new(stream: RecvStream, link: Arc<H3Link>) -> Self {
+        let frames = Frames::new(StreamKind::Request, link.role, link.max_fields);
         Self {
             stream,
             link,
             frames,
             input: Bytes::new(),
-            stage: Stage::Head,
+            stage: MessageStage::Head,
             left: None,
             trailers: None,
             ahead: None,
@@ -118,7 +118,7 @@ impl Reader {
         Poll::Ready(match fields.take_request() {
             Ok(mut head) => {
                 *head.request.version_mut() = Version::HTTP_3;
-                self.stage = Stage::Body;
+                self.stage = MessageStage::Body;
                 self.left = head.length;
                 Ok(head)
             }
@@ -137,7 +137,7 @@ impl Reader {
         cx: &mut Context<'_>,
         timeout: Duration,
         bodiless: bool,
-    ) -> Poll<Result<Said, StreamError>> {
+    ) -> Poll<Result<ResponseHead, StreamError>> {
         let mut fields = Fields::new(Role::Client);
         match ready!(self.poll_event(cx, timeout))? {
             Some(Event::Headers(section)) if self.decode(&section, &mut fields)? => {}
@@ -156,12 +156,12 @@ impl Reader {
         };
         *response.version_mut() = Version::HTTP_3;
         if response.status().is_informational() {
-            return Poll::Ready(Ok(Said::Interim(response)));
+            return Poll::Ready(Ok(ResponseHead::Interim(response)));
         }
-        self.stage = Stage::Body;
+        self.stage = MessageStage::Body;
         let length = length.filter(|_| !bodiless && response.status() != http::StatusCode::NOT_MODIFIED);
         self.left = length;
-        Poll::Ready(Ok(Said::Final(response, length)))
+        Poll::Ready(Ok(ResponseHead::Final(response, length)))
     }
 
     /// The stream's number.
@@ -170,13 +170,13 @@ impl Reader {
     }
 
     /// The connection it is on.
-    pub(crate) fn link(&self) -> &Arc<Link> {
+    pub(crate) fn link(&self) -> &Arc<H3Link> {
         &self.link
     }
 
     /// From now on the stream is a tunnel.
     pub(crate) fn tunnel(&mut self) {
-        self.stage = Stage::Tunnel;
+        self.stage = MessageStage::Tunnel;
         self.left = None;
     }
 
@@ -202,7 +202,7 @@ impl Reader {
         if let Some(data) = self.ahead.take() {
             return Poll::Ready(Some(Ok(data)));
         }
-        if self.stage == Stage::Done {
+        if self.stage == MessageStage::Done {
             return Poll::Ready(None);
         }
         loop {
@@ -211,19 +211,21 @@ impl Reader {
                 Err(error) => return Poll::Ready(Some(Err(error))),
             };
             let failed = match (event, self.stage) {
-                (Some(Event::Data(data)), Stage::Body | Stage::Tunnel) => match self.charge(data.len()) {
-                    true => return Poll::Ready(Some(Ok(data))),
-                    false => self.refuse(Code::MESSAGE_ERROR),
-                },
-                (Some(Event::Headers(section)), Stage::Body) => match self.take_trailers(&section) {
+                (Some(Event::Data(data)), MessageStage::Body | MessageStage::Tunnel) => {
+                    match self.charge(data.len()) {
+                        true => return Poll::Ready(Some(Ok(data))),
+                        false => self.refuse(Code::MESSAGE_ERROR),
+                    }
+                }
+                (Some(Event::Headers(section)), MessageStage::Body) => match self.take_trailers(&section) {
                     Ok(()) => continue,
                     Err(error) => error,
                 },
-                (Some(Event::TooLarge), Stage::Body) => self.refuse(Code::EXCESSIVE_LOAD),
+                (Some(Event::TooLarge), MessageStage::Body) => self.refuse(Code::EXCESSIVE_LOAD),
                 (Some(_), _) => self.unexpected("a frame after the end of its message"),
                 (None, _) if self.left.is_some_and(|left| left > 0) => self.refuse(Code::MESSAGE_ERROR),
                 (None, _) => {
-                    self.stage = Stage::Done;
+                    self.stage = MessageStage::Done;
                     return Poll::Ready(None);
                 }
             };
@@ -238,7 +240,7 @@ impl Reader {
 
     /// Whether nothing more comes.
     pub(crate) fn is_done(&self) -> bool {
-        self.stage == Stage::Done && self.trailers.is_none() && self.ahead.is_none()
+        self.stage == MessageStage::Done && self.trailers.is_none() && self.ahead.is_none()
     }
 
     /// Reads no more of it, and says why.
@@ -249,10 +251,10 @@ impl Reader {
     }
 
     fn unexpected(&mut self, note: &'static str) -> StreamError {
-        self.fail(Fault::new(Code::FRAME_UNEXPECTED, note))
+        self.fail(H3Error::new(Code::FRAME_UNEXPECTED, note))
     }
 
-    fn fail(&mut self, fault: Fault) -> StreamError {
+    fn fail(&mut self, fault: H3Error) -> StreamError {
         let error = self.link.fail(fault);
         *self.fate.insert(error)
     }
@@ -277,7 +279,7 @@ impl Reader {
         match fields.take_trailers() {
             Ok(trailers) => {
                 self.trailers = Some(trailers).filter(|trailers| !trailers.is_empty());
-                self.stage = Stage::Trailers;
+                self.stage = MessageStage::Trailers;
                 Ok(())
             }
             Err(why) => {
@@ -293,7 +295,7 @@ impl Reader {
             Ok(listed) => Ok(listed == Listed::Whole && !fields.overflow),
             Err(error) => {
                 tracing::debug!(%error, "a field section can't be read");
-                Err(self.fail(Fault::new(Code::QPACK_DECOMPRESSION_FAILED, "a field section is broken")))
+                Err(self.fail(H3Error::new(Code::QPACK_DECOMPRESSION_FAILED, "a field section is broken")))
             }
         }
     }
@@ -327,7 +329,9 @@ impl Reader {
                 Poll::Ready(Ok(Some(chunk))) => self.input = chunk.bytes,
                 Poll::Ready(Ok(None)) if self.frames.is_between() => return Poll::Ready(Ok(None)),
                 Poll::Ready(Ok(None)) => {
-                    return Poll::Ready(Err(self.fail(Fault::new(Code::FRAME_ERROR, "a frame is cut off"))));
+                    return Poll::Ready(
+                        Err(self.fail(H3Error::new(Code::FRAME_ERROR, "a frame is cut off"))),
+                    );
                 }
                 Poll::Ready(Err(error)) => {
                     let error = match error {
@@ -345,7 +349,7 @@ impl Reader {
                         ready!(self.timer.poll_elapsed(cx));
                         // A stream on which one side sends and the other one is silent is not idle.
                         let opposite = self.opposite.as_ref().and_then(LastActivity::get);
-                        let opposite = opposite.filter(|_| self.stage == Stage::Body);
+                        let opposite = opposite.filter(|_| self.stage == MessageStage::Body);
                         let until = opposite.map(|moved| moved + timeout);
                         if until.is_none_or(|until| until <= Instant::now()) {
                             return Poll::Ready(Err(StreamError::Late));
@@ -358,9 +362,9 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for MessageReader {
     fn drop(&mut self) {
-        if self.stage != Stage::Done && self.fate.is_none() {
+        if self.stage != MessageStage::Done && self.fate.is_none() {
             // RFC 9114 §4.1: what is left of a request that has its answer is of no interest, which is no error.
             let code = if self.link.role == Role::Server { Code::NO_ERROR } else { Code::REQUEST_CANCELLED };
             drop(self.stream.stop(code.into()));

@@ -1,7 +1,7 @@
 //! SETTINGS (RFC 9114 §7.2.4).
 
 use super::frame::{kind, put_varint, varint};
-use super::{Code, Fault};
+use super::{Code, H3Error};
 
 const MAX_FIELD_SECTION_SIZE: u64 = 0x6;
 /// RFC 9220.
@@ -23,27 +23,27 @@ impl Settings {
     ///
     /// # Errors
     /// When it is cut off, or says something twice or what it must not.
-    pub(crate) fn read(payload: &[u8]) -> Result<Self, Fault> {
+    pub(crate) fn read(payload: &[u8]) -> Result<Self, H3Error> {
         let mut input = payload;
         let mut said: Vec<u64> = Vec::new();
         let mut settings = Self::default();
         while !input.is_empty() {
             let pair = varint(&mut input).and_then(|name| Some((name, varint(&mut input)?)));
             let Some((name, value)) = pair else {
-                return Err(Fault::new(Code::FRAME_ERROR, "SETTINGS that are cut off"));
+                return Err(H3Error::new(Code::FRAME_ERROR, "SETTINGS that are cut off"));
             };
             if said.contains(&name) {
-                return Err(Fault::new(Code::SETTINGS_ERROR, "a setting twice"));
+                return Err(H3Error::new(Code::SETTINGS_ERROR, "a setting twice"));
             }
             said.push(name);
             match name {
                 MAX_FIELD_SECTION_SIZE => settings.max_field_section = Some(value),
                 ENABLE_CONNECT_PROTOCOL if value > 1 => {
-                    return Err(Fault::new(Code::SETTINGS_ERROR, "neither yes nor no to extended CONNECT"));
+                    return Err(H3Error::new(Code::SETTINGS_ERROR, "neither yes nor no to extended CONNECT"));
                 }
                 ENABLE_CONNECT_PROTOCOL => settings.connect_protocol = value == 1,
                 // RFC 9114 §7.2.4.1: these mean something in HTTP/2.
-                0x2..=0x5 => return Err(Fault::new(Code::SETTINGS_ERROR, "a setting of HTTP/2")),
+                0x2..=0x5 => return Err(H3Error::new(Code::SETTINGS_ERROR, "a setting of HTTP/2")),
                 _ => {}
             }
         }

@@ -14,7 +14,7 @@ use quinn::{SendStream, WriteError};
 use smallvec::SmallVec;
 
 use super::frame::{kind, put_varint};
-use super::link::{Link, lost};
+use super::link::{H3Link, lost};
 use super::{Code, StreamError};
 use crate::h2::connection::{Extra, RequestLine};
 use crate::h2::head::{is_of_connection, is_secret};
@@ -31,7 +31,7 @@ const FIRST: usize = 512;
 #[derive(Debug)]
 pub(crate) struct Writer {
     stream: SendStream,
-    link: Arc<Link>,
+    link: Arc<H3Link>,
     /// Frames under construction.
     frames: Vec<u8>,
     /// Frames that wait, from `at` on.
@@ -50,7 +50,7 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// Says `code` when the message does not come to its end.
-    pub(crate) fn new(stream: SendStream, link: Arc<Link>, code: Code) -> Self {
+    pub(crate) fn new(stream: SendStream, link: Arc<H3Link>, code: Code) -> Self {
         Self {
             stream,
             link,

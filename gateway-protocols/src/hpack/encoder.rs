@@ -22,7 +22,7 @@ const MAX_INDEXED: usize = TABLE_BYTES / 4;
 #[derive(Debug)]
 pub(crate) struct Encoder {
     /// Newest first, as the indexes count.
-    entries: VecDeque<Entry>,
+    entries: VecDeque<DynamicEntry>,
     /// Entries put in so far, also those that are gone again: an entry's number is how many there were with it.
     inserted: u32,
     /// By hash: the number of the entry put in last. One that was overwritten is not found, and put in again.
@@ -36,13 +36,13 @@ pub(crate) struct Encoder {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct DynamicEntry {
     /// Name and value, one after the other.
     text: Box<[u8]>,
     name: usize,
 }
 
-impl Entry {
+impl DynamicEntry {
     fn is(&self, name: &[u8], value: &[u8]) -> bool {
         self.name == name.len() && &self.text[..self.name] == name && &self.text[self.name..] == value
     }
@@ -113,7 +113,7 @@ impl Encoder {
         self.size += size;
         self.inserted = self.inserted.wrapping_add(1);
         self.places[place] = self.inserted;
-        self.entries.push_front(Entry { text: [name, value].concat().into(), name: name.len() });
+        self.entries.push_front(DynamicEntry { text: [name, value].concat().into(), name: name.len() });
     }
 
     /// Adds a field that stands in the static table under this index.

@@ -12,10 +12,10 @@ use gateway_core::config::model::Http2Rules;
 
 use super::ProbeError;
 use crate::h2::connection::{Extra, RequestLine};
-use crate::h2::handle::Said;
+use crate::h2::handle::ResponseHead;
 use crate::h2::stream::StreamError;
 use crate::link::Link;
-use crate::upstream::h2::Connection;
+use crate::upstream::h2::H2Connection;
 
 /// Bytes of the answer; a good one has seven.
 const MAX_ANSWER_BYTES: usize = 4096;
@@ -30,7 +30,7 @@ pub(super) async fn check(
     service: &str,
 ) -> Result<(), ProbeError> {
     // The connection ends with this call: nothing else will be asked on it.
-    let connection = Connection::open_on(link, &Http2Rules::default(), Arc::default());
+    let connection = H2Connection::open_on(link, &Http2Rules::default(), Arc::default());
     let headers: HeaderMap = [
         (CONTENT_TYPE, HeaderValue::from_static("application/grpc")),
         (USER_AGENT, HeaderValue::from_static("ferrum-edge-probe")),
@@ -45,8 +45,8 @@ pub(super) async fn check(
     stream.send_data(question(service), true).map_err(broken)?;
     let head = loop {
         match poll_fn(|cx| stream.poll_said(cx, || None)).await.map_err(broken)? {
-            Said::Interim(_) => {}
-            Said::Final(head) => break head,
+            ResponseHead::Interim(_) => {}
+            ResponseHead::Final(head) => break head,
         }
     };
     if head.status() != StatusCode::OK {

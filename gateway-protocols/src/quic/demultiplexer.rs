@@ -33,15 +33,15 @@ pub struct Demultiplexer {
 }
 
 /// One worker's place on a port.
-pub struct Place {
+pub struct WorkerPort {
     worker: u8,
     ways: Arc<[mpsc::Sender<Stray>]>,
     end: mpsc::Receiver<Stray>,
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for WorkerPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Place({} of {})", self.worker, self.ways.len())
+        write!(f, "WorkerPort({} of {})", self.worker, self.ways.len())
     }
 }
 
@@ -53,13 +53,13 @@ impl Demultiplexer {
     }
 
     /// The place of a worker, once.
-    pub fn place(&mut self, worker: usize) -> Option<Place> {
+    pub fn place(&mut self, worker: usize) -> Option<WorkerPort> {
         let end = self.ends.get_mut(worker)?.take()?;
-        Some(Place { worker: u8::try_from(worker).ok()?, ways: self.ways.clone(), end })
+        Some(WorkerPort { worker: u8::try_from(worker).ok()?, ways: self.ways.clone(), end })
     }
 }
 
-impl Place {
+impl WorkerPort {
     /// Makes connection ids that lead back to this worker.
     pub(super) fn ids(&self) -> Ids {
         Ids { worker: self.worker }

@@ -13,13 +13,13 @@ use gateway_core::stream::pipeline;
 use gateway_core::stream::session::Session as Seen;
 use gateway_core::stream::table::{Transport, rules};
 
-use super::connections::Found;
+use super::connections::SessionLookup;
 use super::hello::Hello;
-use super::initial::{Asked, Opening, is_short};
+use super::initial::{Opening, RequestedName, is_short};
 use super::leg::Leg;
 use super::port::Port;
 use super::questions::slot_of;
-use super::session::{Session, Stage};
+use super::session::{Session, SessionStage};
 use super::stray::AddressPair;
 use super::stray::Stray;
 
@@ -34,34 +34,34 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Clients whose proxy is not known yet.
 #[derive(Default)]
-pub(super) struct Arrivals(HashMap<AddressPair, Arrival>);
+pub(super) struct NewSenders(HashMap<AddressPair, NewSender>);
 
-struct Arrival {
+struct NewSender {
     opening: Opening,
     datagrams: Vec<Vec<u8>>,
     since: Instant,
 }
 
-impl Arrivals {
+impl NewSenders {
     /// What a client asks for; its datagrams are kept for as long as that takes.
-    fn ask(&mut self, pair: AddressPair, datagram: &[u8], now: Instant) -> Asked {
+    fn ask(&mut self, pair: AddressPair, datagram: &[u8], now: Instant) -> RequestedName {
         if let Some(hello) = Hello::read(datagram) {
-            return hello.server_name().map_or(Asked::Unknown, Asked::Name);
+            return hello.server_name().map_or(RequestedName::Unknown, RequestedName::Name);
         }
         if let Some(arrival) = self.0.get_mut(&pair) {
             if arrival.datagrams.len() >= MAX_FIRST_WORDS {
-                return Asked::More;
+                return RequestedName::More;
             }
             let asked = arrival.opening.take(datagram);
-            if asked == Asked::More {
+            if asked == RequestedName::More {
                 arrival.datagrams.push(datagram.to_vec());
             }
             return asked;
         }
         let mut opening = Opening::default();
         let asked = opening.take(datagram);
-        if asked == Asked::More && self.0.len() < MAX_ARRIVALS {
-            self.0.insert(pair, Arrival { opening, datagrams: vec![datagram.to_vec()], since: now });
+        if asked == RequestedName::More && self.0.len() < MAX_ARRIVALS {
+            self.0.insert(pair, NewSender { opening, datagrams: vec![datagram.to_vec()], since: now });
         }
         asked
     }
@@ -87,9 +87,9 @@ impl Port {
                 return;
             }
             match self.arrivals.ask(pair, datagram, now) {
-                Asked::Name(asked) => name = asked,
-                Asked::Unknown => {}
-                Asked::More => return,
+                RequestedName::Name(asked) => name = asked,
+                RequestedName::Unknown => {}
+                RequestedName::More => return,
             }
         }
         let waited = self.arrivals.take(pair);
@@ -172,7 +172,7 @@ impl Port {
             if !self.is_current(key) {
                 return true;
             }
-            if matches!(self.sessions[slot_of(key)].stage, Stage::Greeting(_)) {
+            if matches!(self.sessions[slot_of(key)].stage, SessionStage::Greeting(_)) {
                 self.end(key, "handshake_displaced");
                 return true;
             }
@@ -185,9 +185,11 @@ impl Port {
     /// worker's. False when nobody knows it.
     fn moved(&mut self, pair: AddressPair, datagram: &[u8], now: Instant) -> bool {
         match self.connections.find(datagram) {
-            Some(Found::Here(key)) => self.follow(key, pair, datagram, now),
+            Some(SessionLookup::Here(key)) => self.follow(key, pair, datagram, now),
             // A full queue loses the datagram, as UDP may.
-            Some(Found::There(way)) => way.try_send(Stray { pair, datagram: datagram.into() }).is_ok(),
+            Some(SessionLookup::There(way)) => {
+                way.try_send(Stray { pair, datagram: datagram.into() }).is_ok()
+            }
             None => false,
         }
     }
@@ -209,7 +211,7 @@ impl Port {
 
     /// Takes what reached another worker though its session is here.
     pub(super) fn take_stray(&mut self, stray: &Stray) {
-        if let Some(Found::Here(key)) = self.connections.find(&stray.datagram) {
+        if let Some(SessionLookup::Here(key)) = self.connections.find(&stray.datagram) {
             self.follow(key, stray.pair, &stray.datagram, Instant::now());
         }
     }

@@ -5,15 +5,15 @@ use gateway_core::stream::sessions::About;
 use tokio::time::Instant;
 
 use super::port::Port;
-use super::questions::{DatagramId, DatagramSession, Question, Told, Wanted};
-use super::session::{Session, Stage};
+use super::questions::{DatagramId, DatagramSession, PortAnswer, Question, Wanted};
+use super::session::{Session, SessionStage};
 
 /// Why a session ended that somebody ended.
 const ENDED: &str = "ended";
 
 impl Port {
     pub(super) fn answer(&mut self, question: &Question) {
-        let mut told = Told { open: self.sessions.len(), ..Told::default() };
+        let mut told = PortAnswer { open: self.sessions.len(), ..PortAnswer::default() };
         match question.wanted {
             Wanted::List(after, limit) => {
                 let sessions = self.sessions.iter().map(|(slot, session)| (self.id(slot), session));
@@ -54,9 +54,9 @@ impl Port {
 /// What is known of a session; `None` in the moment in which its target is looked for.
 fn about(session: &Session) -> Option<(About, Instant)> {
     let flow = match &session.stage {
-        Stage::Greeting(flow) => flow,
-        Stage::Open(open) => &open.flow,
-        Stage::Opening(..) => return None,
+        SessionStage::Greeting(flow) => flow,
+        SessionStage::Open(open) => &open.flow,
+        SessionStage::Opening(..) => return None,
     };
     let seen = flow.seen();
     let about = About {

@@ -11,7 +11,7 @@ use dimpl::crypto::{
 };
 use rustls_pki_types::CertificateDer;
 
-use super::hello::{HANDSHAKE, Reader, three};
+use super::hello::{ByteReader, HANDSHAKE, three};
 use super::transcript::Transcript;
 
 const CERTIFICATE: usize = 11;
@@ -58,7 +58,7 @@ impl CertificateList {
 
     /// Whether this is the body of the message as the engine believes it.
     fn is_believed(&self, body: &[u8]) -> bool {
-        let mut reader = Reader(body);
+        let mut reader = ByteReader(body);
         reader.vector(1).is_some_and(<[u8]>::is_empty)
             && reader.number(3) == Some(self.believed.len() + 5)
             && reader.vector(3) == Some(&self.believed)
@@ -66,7 +66,7 @@ impl CertificateList {
 
     /// Where the length of the first entry stands in a transcript; `None` where there is no such message in it.
     fn place(&self, transcript: &[u8]) -> Option<usize> {
-        let mut reader = Reader(transcript);
+        let mut reader = ByteReader(transcript);
         loop {
             let kind = reader.number(1)?;
             let body = reader.vector(3)?;
@@ -93,7 +93,7 @@ impl CertificateList {
             return;
         }
         let Some((head, body)) = fragment.split_at_mut_checked(FRAGMENT) else { return };
-        let mut reader = Reader(head);
+        let mut reader = ByteReader(head);
         let read = (reader.number(1), reader.number(3), reader.take(2), reader.number(3));
         let (Some(CERTIFICATE), Some(length), _, Some(offset)) = read else { return };
         if length != self.length() {

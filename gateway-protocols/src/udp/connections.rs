@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use super::initial::{Id, Long, is_short};
-use super::stray::{Known, Stray};
+use super::stray::{SessionOwners, Stray};
 
 /// Ids kept of a session.
 const MAX_IDS: usize = 8;
@@ -24,7 +24,7 @@ pub(super) struct Connections {
     here: HashMap<Id, u64>,
     /// How many ids there are of each length, since a short header doesn't say where its id ends.
     lengths: [usize; 21],
-    known: Arc<Known>,
+    known: Arc<SessionOwners>,
     way: mpsc::Sender<Stray>,
 }
 
@@ -33,31 +33,31 @@ pub(super) struct Connections {
 pub(super) struct Ids(Vec<Id>);
 
 /// Where a session is.
-pub(super) enum Found {
+pub(super) enum SessionLookup {
     Here(u64),
     There(mpsc::Sender<Stray>),
 }
 
 impl Connections {
     /// No sessions yet, and where those of others' datagrams arrive that belong here.
-    pub(super) fn new(port: u16, known: Arc<Known>) -> (Self, mpsc::Receiver<Stray>) {
+    pub(super) fn new(port: u16, known: Arc<SessionOwners>) -> (Self, mpsc::Receiver<Stray>) {
         let (way, strays) = mpsc::channel(QUEUE);
         (Self { port, here: HashMap::new(), lengths: [0; 21], known, way }, strays)
     }
 
     /// The session of a datagram with a short header.
-    pub(super) fn find(&self, datagram: &[u8]) -> Option<Found> {
+    pub(super) fn find(&self, datagram: &[u8]) -> Option<SessionLookup> {
         let id = |length: usize| datagram.get(1..=length);
         let here = LENGTHS.rev().filter(|length| self.lengths[*length] > 0);
         if let Some(key) = here.filter_map(|length| self.here.get(id(length)?)).next() {
-            return Some(Found::Here(*key));
+            return Some(SessionLookup::Here(*key));
         }
         if self.known.0.is_empty() {
             return None;
         }
         LENGTHS.rev().find_map(|length| {
             let found = self.known.0.get(&(self.port, Id::from_slice(id(length)?)))?;
-            Some(Found::There(found.1.clone()))
+            Some(SessionLookup::There(found.1.clone()))
         })
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustls_pki_types::CertificateDer;
 
-use super::hello::{HANDSHAKE, Hello, Reader, extension, extensions, handshake, record, short, three};
+use super::hello::{ByteReader, HANDSHAKE, Hello, extension, extensions, handshake, record, short, three};
 
 const SERVER_HELLO: usize = 2;
 const CERTIFICATE: usize = 11;
@@ -53,7 +53,7 @@ impl Flight {
         if said.get(3..5)? != [0, 0] {
             return None;
         }
-        let (mut all, mut current, mut rest) = (Vec::new(), Vec::new(), Reader(said));
+        let (mut all, mut current, mut rest) = (Vec::new(), Vec::new(), ByteReader(said));
         while !rest.0.is_empty() {
             let whole = rest.0;
             let kind = *rest.take(1)?.first()?;
@@ -104,7 +104,7 @@ impl Flight {
         if self.renegotiation {
             return Some(body.to_vec());
         }
-        let mut reader = Reader(body);
+        let mut reader = ByteReader(body);
         reader.take(34)?;
         reader.vector(1)?;
         reader.take(3)?;
@@ -166,7 +166,7 @@ impl<'d> Message<'d> {
     }
 
     fn read_first(bytes: &'d [u8]) -> Option<Self> {
-        let mut reader = Reader(bytes);
+        let mut reader = ByteReader(bytes);
         let (kind, length) = (reader.number(1)?, reader.number(3)?);
         let (number, offset) = (reader.take(2)?, reader.number(3)?);
         Some(Self { kind, length, number, offset, body: reader.vector(3)? })

@@ -4,7 +4,7 @@ use rustls::Side;
 use rustls::quic::{Keys, Version};
 
 use super::hello::Hello;
-use super::initial::{Asked, Long, Opening, is_short};
+use super::initial::{Long, Opening, RequestedName, is_short};
 
 /// Octets of a client's first datagrams.
 const DATAGRAM: usize = 1200;
@@ -31,7 +31,7 @@ pub(crate) fn quic_initial(data: &[u8]) {
             assert_eq!(packet.len(), DATAGRAM);
             let asked = opening.take(&packet);
             opening.check();
-            if asked == Asked::Unknown {
+            if asked == RequestedName::Unknown {
                 break;
             }
         }

@@ -36,9 +36,9 @@ pub(super) const COOKIE: u16 = 44;
 pub(super) const KEY_SHARE: u16 = 51;
 
 /// Takes bytes from the front.
-pub(super) struct Reader<'d>(pub(super) &'d [u8]);
+pub(super) struct ByteReader<'d>(pub(super) &'d [u8]);
 
-impl<'d> Reader<'d> {
+impl<'d> ByteReader<'d> {
     pub(super) fn take(&mut self, length: usize) -> Option<&'d [u8]> {
         let (taken, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
@@ -59,7 +59,7 @@ impl<'d> Reader<'d> {
 
 /// Each with its kind, until the bytes end.
 pub(super) fn extensions(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    let mut reader = Reader(bytes);
+    let mut reader = ByteReader(bytes);
     std::iter::from_fn(move || {
         let kind = u16::try_from(reader.number(2)?).ok()?;
         Some((kind, reader.vector(2)?))
@@ -71,7 +71,7 @@ impl<'d> Hello<'d> {
     /// keeping them (RFC 9147 §5.1).
     pub(super) fn read(datagram: &'d [u8]) -> Option<Self> {
         let record = datagram.get(1..11)?;
-        let mut reader = Reader(datagram);
+        let mut reader = ByteReader(datagram);
         // Type, version and epoch: a handshake record before there are keys.
         if reader.number(1)? != usize::from(HANDSHAKE) || reader.take(2)?.first() != Some(&0xFE) {
             return None;
@@ -80,7 +80,7 @@ impl<'d> Hello<'d> {
             return None;
         }
         reader.take(6)?;
-        let mut message = Reader(reader.vector(2)?);
+        let mut message = ByteReader(reader.vector(2)?);
         if message.number(1)? != usize::from(CLIENT_HELLO) {
             return None;
         }
@@ -90,7 +90,7 @@ impl<'d> Hello<'d> {
             return None;
         }
         let body = message.take(length)?;
-        let mut reader = Reader(body);
+        let mut reader = ByteReader(body);
         reader.take(2)?;
         let random = reader.take(32)?.first_chunk()?;
         let session = reader.vector(1)?;
@@ -109,7 +109,7 @@ impl<'d> Hello<'d> {
             return Some(self.legacy_cookie);
         }
         let (_, data) = self.extensions().find(|(kind, _)| *kind == COOKIE)?;
-        Reader(data).vector(2)
+        ByteReader(data).vector(2)
     }
 
     /// Bytes of padding, if it has that extension.
@@ -130,14 +130,14 @@ impl<'d> Hello<'d> {
 
     /// Whether it offers a cipher suite.
     pub(super) fn offers(&self, suite: u16) -> bool {
-        let suites = Reader(self.choices).vector(2).unwrap_or_default();
+        let suites = ByteReader(self.choices).vector(2).unwrap_or_default();
         suites.chunks_exact(2).any(|offered| offered == suite.to_be_bytes())
     }
 
     /// Whether it offers DTLS 1.3, which is then what the engine speaks.
     pub(super) fn offers_13(&self) -> bool {
         let versions = self.extensions().find(|(kind, _)| *kind == SUPPORTED_VERSIONS);
-        let versions = versions.and_then(|(_, data)| Reader(data).vector(1)).unwrap_or_default();
+        let versions = versions.and_then(|(_, data)| ByteReader(data).vector(1)).unwrap_or_default();
         versions.chunks_exact(2).any(|version| version == DTLS_1_3)
     }
 

@@ -26,7 +26,7 @@ pub(super) struct Long<'d> {
 impl<'d> Long<'d> {
     /// Reads what all versions have in common; `None` for a short header, or something else altogether.
     pub(super) fn read(datagram: &'d [u8]) -> Option<Self> {
-        let mut reader = Reader { bytes: datagram, at: 0 };
+        let mut reader = QuicReader { bytes: datagram, at: 0 };
         if reader.take(1)?.first()? & 0x80 == 0 {
             return None;
         }
@@ -42,12 +42,12 @@ pub(super) fn is_short(datagram: &[u8]) -> bool {
     datagram.first().is_some_and(|first| first & 0x80 == 0)
 }
 
-struct Reader<'d> {
+struct QuicReader<'d> {
     bytes: &'d [u8],
     at: usize,
 }
 
-impl<'d> Reader<'d> {
+impl<'d> QuicReader<'d> {
     fn take(&mut self, length: usize) -> Option<&'d [u8]> {
         let taken = self.bytes.get(self.at..self.at.checked_add(length)?)?;
         self.at += length;
@@ -72,7 +72,7 @@ impl<'d> Reader<'d> {
 
 /// What a client's first datagrams tell.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum RequestedName {
     /// The name it asks for, if it asks for one.
     Name(Option<String>),
     /// More datagrams are needed.
@@ -96,9 +96,9 @@ const MAX_PIECES: usize = 32;
 
 impl Opening {
     /// Takes a datagram of the client.
-    pub(super) fn take(&mut self, datagram: &[u8]) -> Asked {
+    pub(super) fn take(&mut self, datagram: &[u8]) -> RequestedName {
         if datagram.len() < MIN_INITIAL {
-            return Asked::Unknown;
+            return RequestedName::Unknown;
         }
         let mut rest = datagram;
         let mut read = false;
@@ -106,21 +106,21 @@ impl Opening {
         while let Some((length, frames)) = self.open(rest) {
             read = true;
             if self.frames(&frames).is_none() {
-                return Asked::Unknown;
+                return RequestedName::Unknown;
             }
             rest = rest.get(length..).unwrap_or_default();
         }
         if !read {
-            return Asked::Unknown;
+            return RequestedName::Unknown;
         }
         let whole = match self.known.first() {
             Some((0, end)) => self.crypto.get(..*end).unwrap_or_default(),
             _ => &[],
         };
         match sniff::client_hello_message(whole) {
-            Hello::Name(name) => Asked::Name(name),
-            Hello::More => Asked::More,
-            Hello::NotTls => Asked::Unknown,
+            Hello::Name(name) => RequestedName::Name(name),
+            Hello::More => RequestedName::More,
+            Hello::NotTls => RequestedName::Unknown,
         }
     }
 
@@ -143,7 +143,7 @@ impl Opening {
         if self.destination.is_empty() {
             self.destination = Id::from_slice(long.destination);
         }
-        let mut reader = Reader { bytes: datagram, at: long.size };
+        let mut reader = QuicReader { bytes: datagram, at: long.size };
         let token = reader.varint()?;
         reader.take(token)?;
         let length = reader.varint()?;
@@ -165,7 +165,7 @@ impl Opening {
 
     /// Gathers the handshake from the frames of a packet; `None` when they are not such as an Initial may have.
     fn frames(&mut self, frames: &[u8]) -> Option<()> {
-        let mut reader = Reader { bytes: frames, at: 0 };
+        let mut reader = QuicReader { bytes: frames, at: 0 };
         while reader.at < frames.len() {
             match reader.varint()? {
                 // PADDING, PING

@@ -17,12 +17,12 @@ const MAX_HELLOS: usize = 4;
 pub(super) struct Offer {
     /// The extension's content; `None` where the target is known by its address.
     name: Option<Vec<u8>>,
-    said: Mutex<Vec<Said>>,
+    said: Mutex<Vec<HelloBody>>,
 }
 
 /// A hello's body.
 #[derive(Debug)]
-struct Said {
+struct HelloBody {
     engine: Vec<u8>,
     target: Vec<u8>,
 }
@@ -44,7 +44,7 @@ impl Offer {
         let (datagram, target) = hello.offering(USE_SRTP, name);
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if said.len() < MAX_HELLOS && !said.iter().any(|said| said.engine == hello.body()) {
-            said.push(Said { engine: hello.body().to_vec(), target });
+            said.push(HelloBody { engine: hello.body().to_vec(), target });
         }
         Some(datagram)
     }
@@ -61,7 +61,7 @@ fn host_name(name: &str) -> Vec<u8> {
     [&short(name.len() + 3)[..], &[0], &short(name.len()), name.as_bytes()].concat()
 }
 
-impl Said {
+impl HelloBody {
     fn in_place(&self, transcript: &[u8]) -> Option<Vec<u8>> {
         let at = transcript.windows(self.engine.len()).position(|part| part == self.engine)?;
         let (before, rest) = (transcript.get(..at)?, transcript.get(at + self.engine.len()..)?);

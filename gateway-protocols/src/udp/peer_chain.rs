@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use rustls_pki_types::CertificateDer;
 
-use super::hello::Reader;
+use super::hello::ByteReader;
 
 const CERTIFICATE: usize = 11;
 
@@ -56,7 +56,7 @@ impl PeerChain {
 }
 
 /// A message of DTLS 1.2: its kind and its body (RFC 6347 §4.2.2). One that says that it is a fragment is none.
-fn message_of_12<'d>(reader: &mut Reader<'d>) -> Option<(usize, &'d [u8])> {
+fn message_of_12<'d>(reader: &mut ByteReader<'d>) -> Option<(usize, &'d [u8])> {
     let (kind, length) = (reader.number(1)?, reader.number(3)?);
     let (_number, offset, body) = (reader.take(2)?, reader.number(3)?, reader.vector(3)?);
     (offset == 0 && body.len() == length).then_some((kind, body))
@@ -64,31 +64,31 @@ fn message_of_12<'d>(reader: &mut Reader<'d>) -> Option<(usize, &'d [u8])> {
 
 /// Whether a transcript is one of DTLS 1.2. In one of 1.3, six bytes of a hello's random would have to say so.
 fn is_of_12(transcript: &[u8]) -> bool {
-    message_of_12(&mut Reader(transcript)).is_some()
+    message_of_12(&mut ByteReader(transcript)).is_some()
 }
 
 /// The lists of a transcript of DTLS 1.2.
 fn lists_of_12(transcript: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut reader = Reader(transcript);
+    let mut reader = ByteReader(transcript);
     let messages = std::iter::from_fn(move || message_of_12(&mut reader));
     let lists = messages.filter(|(kind, _)| *kind == CERTIFICATE);
-    lists.map_while(|(_, body)| Reader(body).vector(3))
+    lists.map_while(|(_, body)| ByteReader(body).vector(3))
 }
 
 /// Those of a transcript of DTLS 1.3 (RFC 9147 §5.2, RFC 8446 §4.4.2).
 fn lists_of_13(transcript: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut reader = Reader(transcript);
+    let mut reader = ByteReader(transcript);
     let messages = std::iter::from_fn(move || Some((reader.number(1)?, reader.vector(3)?)));
     let lists = messages.filter(|(kind, _)| *kind == CERTIFICATE);
     lists.map_while(|(_, body)| {
-        let mut body = Reader(body);
+        let mut body = ByteReader(body);
         let _context = body.vector(1)?;
         body.vector(3)
     })
 }
 
 fn entries(list: &[u8], has_extensions: bool) -> Option<Vec<CertificateDer<'static>>> {
-    let (mut reader, mut certificates) = (Reader(list), Vec::new());
+    let (mut reader, mut certificates) = (ByteReader(list), Vec::new());
     while !reader.0.is_empty() {
         certificates.push(CertificateDer::from(reader.vector(3)?.to_vec()));
         if has_extensions {

@@ -16,13 +16,13 @@ use slab::Slab;
 use tokio::io::Interest;
 use tokio::sync::{mpsc, oneshot};
 
-use super::arrive::Arrivals;
+use super::arrive::NewSenders;
 use super::connections::Connections;
 use super::dtls::DtlsRules;
 use super::leg::{Dead, Leg};
 use super::questions::{Question, slot_of};
 use super::ready::ReadySet;
-use super::session::{Outlet, OutletOpener, REFUSED, Session, Stage};
+use super::session::{Outlet, OutletOpener, REFUSED, Session, SessionStage};
 use super::stray::AddressPair;
 use super::stray::Stray;
 use crate::worker::Worker;
@@ -37,7 +37,7 @@ pub(super) struct Port {
     pub(super) by_client: HashMap<AddressPair, u64>,
     /// Handshakes from the addresses of sessions, whose clients may have begun anew.
     pub(super) beside: HashMap<AddressPair, u64>,
-    pub(super) arrivals: Arrivals,
+    pub(super) arrivals: NewSenders,
     pub(super) connections: Connections,
     strays: mpsc::Receiver<Stray>,
     questions: mpsc::Receiver<Question>,
@@ -117,7 +117,7 @@ impl Port {
             sessions: Slab::new(),
             by_client: HashMap::new(),
             beside: HashMap::new(),
-            arrivals: Arrivals::default(),
+            arrivals: NewSenders::default(),
             connections,
             strays,
             questions,
@@ -248,9 +248,9 @@ impl Port {
     pub(super) fn open(&mut self, key: u64) {
         let Some(session) = self.sessions.get_mut(slot_of(key)) else { return };
         let (looking, mut stop) = oneshot::channel();
-        let early = Stage::Opening(std::mem::take(&mut session.early), looking);
+        let early = SessionStage::Opening(std::mem::take(&mut session.early), looking);
         let stage = std::mem::replace(&mut session.stage, early);
-        let Stage::Greeting(flow) = stage else {
+        let SessionStage::Greeting(flow) = stage else {
             session.stage = stage;
             return;
         };
@@ -320,7 +320,7 @@ impl Port {
         let session = &mut self.sessions[slot_of(key)];
         let (wire, pair) = (&self.wire, session.pair);
         for _ in 0..turns {
-            let Stage::Open(open) = &session.stage else { return };
+            let SessionStage::Open(open) = &session.stage else { return };
             let received = open.socket.recv(&mut self.scratch.target);
             let result = match received {
                 Ok(length) => {

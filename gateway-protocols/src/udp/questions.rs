@@ -48,12 +48,12 @@ pub struct Question {
     /// Which sessions are meant.
     pub filter: Arc<dyn Fn(&About) -> bool + Send + Sync>,
     /// Where the answers go.
-    pub answers: mpsc::UnboundedSender<Told>,
+    pub answers: mpsc::UnboundedSender<PortAnswer>,
 }
 
 /// A port's answer.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct PortAnswer {
     /// Sessions that are open there.
     pub open: usize,
     /// Those that were wanted.

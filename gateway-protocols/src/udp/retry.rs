@@ -6,7 +6,7 @@
 use dimpl::crypto::{Buf, HashAlgorithm, aws_lc_rs};
 
 use super::cookie::Claim;
-use super::hello::{self, CLIENT_HELLO, COOKIE, KEY_SHARE, Reader, extension, short};
+use super::hello::{self, ByteReader, CLIENT_HELLO, COOKIE, KEY_SHARE, extension, short};
 use super::transcript::Beginnings;
 
 const SERVER_HELLO: u8 = 2;
@@ -35,9 +35,9 @@ impl<'d> Retry<'d> {
     /// Reads the engine's datagram; `None` when it is anything else.
     pub(super) fn read(datagram: &'d [u8]) -> Option<Self> {
         let record = datagram.get(1..11)?;
-        let mut reader = Reader(datagram);
+        let mut reader = ByteReader(datagram);
         reader.take(11)?;
-        let mut message = Reader(reader.vector(2)?);
+        let mut message = ByteReader(reader.vector(2)?);
         if message.number(1)? != usize::from(SERVER_HELLO) {
             return None;
         }
@@ -45,7 +45,7 @@ impl<'d> Retry<'d> {
         let number = message.take(2)?;
         message.take(6)?;
         let body = message.take(length)?;
-        let mut reader = Reader(body);
+        let mut reader = ByteReader(body);
         reader.take(2)?;
         if reader.take(32)? != RETRY {
             return None;

@@ -29,7 +29,7 @@ use crate::tls::client::server_name;
 pub(super) struct Session {
     pub(super) pair: AddressPair,
     pub(super) client: Leg,
-    pub(super) stage: Stage,
+    pub(super) stage: SessionStage,
     pub(super) last: Instant,
     pub(super) idle: Duration,
     /// Replies together may be this many times as large as the requests so far.
@@ -44,16 +44,16 @@ pub(super) struct Session {
 }
 
 /// How far a session is.
-pub(super) enum Stage {
+pub(super) enum SessionStage {
     /// The client's handshake; no target has been asked yet.
     Greeting(Box<Flow>),
     /// A target is being found; first datagrams wait. Whoever looks for it can be told why to stop.
     Opening(Vec<Vec<u8>>, oneshot::Sender<Dead>),
-    Open(Box<Open>),
+    Open(Box<OpenSession>),
 }
 
 /// A session with its target.
-pub(super) struct Open {
+pub(super) struct OpenSession {
     pub(super) flow: Flow,
     pub(super) socket: UdpSocket,
     pub(super) target: Leg,
@@ -78,7 +78,7 @@ impl Session {
         let idle = rules.and_then(|rules| rules.idle_timeout).unwrap_or(MAX_IDLE);
         let amplification = rules.and_then(|rules| rules.max_response_amplification);
         let ids = rules.is_some_and(|rules| rules.passthrough).then(Box::default);
-        let (stage, early) = (Stage::Greeting(Box::new(flow)), Vec::new());
+        let (stage, early) = (SessionStage::Greeting(Box::new(flow)), Vec::new());
         Self { pair, client, stage, last: now, idle, amplification, taken: 0, given: 0, ids, early }
     }
 
@@ -100,17 +100,17 @@ impl Session {
                 heard = true;
                 match stage {
                     // The handshake was done a moment ago; the target is asked for once this datagram is read.
-                    Stage::Greeting(_) => {
+                    SessionStage::Greeting(_) => {
                         if early.len() < MAX_WAITING {
                             early.push(payload.to_vec());
                         }
                     }
-                    Stage::Opening(waiting, _) => {
+                    SessionStage::Opening(waiting, _) => {
                         if waiting.len() < MAX_WAITING {
                             waiting.push(payload.to_vec());
                         }
                     }
-                    Stage::Open(open) => match open.forward(payload) {
+                    SessionStage::Open(open) => match open.forward(payload) {
                         Ok(more) => answers.extend(more),
                         Err(error) if dead.is_ok() => dead = Err(error),
                         Err(_) => {}
@@ -134,8 +134,8 @@ impl Session {
 
     /// A datagram came from the target.
     pub(super) fn take_reply(&mut self, datagram: &[u8], reply: &mut dyn FnMut(&[u8])) -> Result<(), Dead> {
-        let Stage::Open(open) = &mut self.stage else { return Ok(()) };
-        let Open { flow, socket, target } = &mut **open;
+        let SessionStage::Open(open) = &mut self.stage else { return Ok(()) };
+        let OpenSession { flow, socket, target } = &mut **open;
         let (client, given) = (&mut self.client, &mut self.given);
         let most = self.amplification.map(|factor| factor * self.taken as f64);
         let (mut dead, mut answers) = (Ok(()), Vec::new());
@@ -177,12 +177,12 @@ impl Session {
 
     /// The target was found; what waited goes out.
     pub(super) fn opened(&mut self, flow: Flow, outlet: Outlet) -> Result<(), Dead> {
-        let open = Open { flow, socket: outlet.socket, target: outlet.leg };
-        let stage = std::mem::replace(&mut self.stage, Stage::Open(Box::new(open)));
+        let open = OpenSession { flow, socket: outlet.socket, target: outlet.leg };
+        let stage = std::mem::replace(&mut self.stage, SessionStage::Open(Box::new(open)));
         // From here on the session has its account, so that whatever fails now is in its record.
-        let Stage::Open(open) = &mut self.stage else { return Ok(()) };
+        let SessionStage::Open(open) = &mut self.stage else { return Ok(()) };
         open.tick(Instant::now())?;
-        if let Stage::Opening(waiting, _) = stage {
+        if let SessionStage::Opening(waiting, _) = stage {
             for payload in waiting {
                 open.forward(&payload)?;
             }
@@ -198,16 +198,16 @@ impl Session {
             }
         })?;
         match &mut self.stage {
-            Stage::Open(open) => open.tick(now),
-            Stage::Greeting(_) | Stage::Opening(..) => Ok(()),
+            SessionStage::Open(open) => open.tick(now),
+            SessionStage::Greeting(_) | SessionStage::Opening(..) => Ok(()),
         }
     }
 
     /// When a handshake wants to be called, if one does.
     pub(super) fn wake(&self) -> Option<Instant> {
         let target = match &self.stage {
-            Stage::Open(open) => open.target.wake(),
-            Stage::Greeting(_) | Stage::Opening(..) => None,
+            SessionStage::Open(open) => open.target.wake(),
+            SessionStage::Greeting(_) | SessionStage::Opening(..) => None,
         };
         [self.client.wake(), target].into_iter().flatten().min()
     }
@@ -220,11 +220,11 @@ impl Session {
             }
         });
         match self.stage {
-            Stage::Greeting(mut flow) => flow.reason = reason,
+            SessionStage::Greeting(mut flow) => flow.reason = reason,
             // The account is with whoever looks for a target. One that has just been found is not waited for.
-            Stage::Opening(_, looking) => drop(looking.send(reason)),
-            Stage::Open(mut open) => {
-                let Open { flow, socket, target } = &mut *open;
+            SessionStage::Opening(_, looking) => drop(looking.send(reason)),
+            SessionStage::Open(mut open) => {
+                let OpenSession { flow, socket, target } = &mut *open;
                 flow.reason = reason;
                 if reason == REFUSED {
                     flow.target_failed();
@@ -239,7 +239,7 @@ impl Session {
     }
 }
 
-impl Open {
+impl OpenSession {
     /// What it returns is to be sent back to the client.
     fn forward(&mut self, payload: &[u8]) -> Result<Vec<Bytes>, Dead> {
         let Self { flow, socket, target } = self;

@@ -22,4 +22,4 @@ pub(super) struct Stray {
 
 /// Whose session an id belongs to, by port and id.
 #[derive(Default)]
-pub(crate) struct Known(pub(super) DashMap<(u16, Id), (u64, mpsc::Sender<Stray>)>);
+pub(crate) struct SessionOwners(pub(super) DashMap<(u16, Id), (u64, mpsc::Sender<Stray>)>);

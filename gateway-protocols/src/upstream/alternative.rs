@@ -14,7 +14,7 @@ use std::time::Duration;
 use gateway_core::http::body::Body;
 use gateway_core::http::downstream::Downstream;
 use gateway_core::http::reply::Cause;
-use gateway_core::upstream::{Answer, Call, Failure};
+use gateway_core::upstream::{Call, Failure, TargetResponse};
 use http::header::{AGE, ALT_SVC};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tokio::time::Instant;
@@ -48,10 +48,10 @@ struct Alternative {
     until: Instant,
     /// Failures since something went well.
     failures: u32,
-    state: State,
+    state: AlternativeState,
 }
 
-enum State {
+enum AlternativeState {
     Untried,
     Dialling,
     /// In use; and the version in which the target is spoken to otherwise, where that is known.
@@ -81,19 +81,19 @@ impl Pools {
         let learned = &mut self.learned;
         self.alternatives.known.retain(|key, alternative| {
             let holds = alternative.until > now;
-            if let State::Open(quic, _) = &alternative.state
+            if let AlternativeState::Open(quic, _) = &alternative.state
                 && !(holds && quic.is_kept(now))
             {
-                alternative.leave(*key, learned, State::Untried);
+                alternative.leave(*key, learned, AlternativeState::Untried);
             }
-            holds || matches!(alternative.state, State::Dialling)
+            holds || matches!(alternative.state, AlternativeState::Dialling)
         });
     }
 
     /// What a target turned out to speak over TCP.
     pub(super) fn learn(&mut self, key: u64, version: Version) {
         match self.alternatives.known.get_mut(&key) {
-            Some(Alternative { state: State::Open(_, below), .. }) => *below = Some(version),
+            Some(Alternative { state: AlternativeState::Open(_, below), .. }) => *below = Some(version),
             _ => drop(self.learned.insert(key, version)),
         }
     }
@@ -101,22 +101,22 @@ impl Pools {
     /// What is known of what a target speaks over TCP.
     pub(super) fn over_tcp(&self, key: u64) -> Option<Version> {
         match self.alternatives.known.get(&key) {
-            Some(Alternative { state: State::Open(_, below), .. }) => *below,
+            Some(Alternative { state: AlternativeState::Open(_, below), .. }) => *below,
             _ => self.learned.get(&key).copied(),
         }
     }
 
     /// The connection over which the target is spoken to; when there is none any more, it is spoken to as before.
-    fn open_alternative(&mut self, call: &Call<'_>) -> Option<h3::Connection> {
+    fn open_alternative(&mut self, call: &Call<'_>) -> Option<h3::H3Connection> {
         let (key, now) = (key(call), Instant::now());
         if let Some(alternative) = self.alternatives.known.get_mut(&key)
-            && let State::Open(quic, _) = &mut alternative.state
+            && let AlternativeState::Open(quic, _) = &mut alternative.state
         {
             if alternative.until > now && quic.connection.is_open() {
                 quic.until = kept_until(call);
                 return Some(quic.connection.clone());
             }
-            alternative.leave(key, &mut self.learned, State::Untried);
+            alternative.leave(key, &mut self.learned, AlternativeState::Untried);
         }
         if self.learned.get(&key) == Some(&Version::Http3) {
             self.learned.remove(&key);
@@ -133,7 +133,7 @@ impl Pools {
         }
         let rest = REST * (1 << alternative.failures.min(MAX_DOUBLINGS));
         alternative.failures += 1;
-        alternative.leave(key, &mut self.learned, State::Resting(Instant::now() + rest));
+        alternative.leave(key, &mut self.learned, AlternativeState::Resting(Instant::now() + rest));
     }
 
     /// Takes in what a target says; where to connect, if that is to be tried now.
@@ -165,18 +165,24 @@ impl Pools {
         if self.alternatives.known.len() >= MAX_LEARNED && !self.alternatives.known.contains_key(&key) {
             return None;
         }
-        let fresh_one =
-            || Alternative { said: said.clone(), port, fresh, until, failures: 0, state: State::Untried };
+        let fresh_one = || Alternative {
+            said: said.clone(),
+            port,
+            fresh,
+            until,
+            failures: 0,
+            state: AlternativeState::Untried,
+        };
         let alternative = self.alternatives.known.entry(key).or_insert_with(fresh_one);
         (alternative.until, alternative.fresh) = (until, fresh);
         if alternative.said != said {
             alternative.said.clone_from(said);
         }
         let is_due = match &mut alternative.state {
-            State::Untried => true,
-            State::Resting(until) => *until <= now,
-            State::Dialling => false,
-            State::Open(_, below) => {
+            AlternativeState::Untried => true,
+            AlternativeState::Resting(until) => *until <= now,
+            AlternativeState::Dialling => false,
+            AlternativeState::Open(_, below) => {
                 // All versions may have been forgotten in the meantime, as there were too many.
                 let before = self.learned.insert(key, Version::Http3);
                 if before != Some(Version::Http3) {
@@ -188,23 +194,28 @@ impl Pools {
         if !is_due || self.alternatives.dialling >= MAX_DIALLING {
             return None;
         }
-        alternative.state = State::Dialling;
+        alternative.state = AlternativeState::Dialling;
         self.alternatives.dialling += 1;
         Some(Destination::of(call).at(port))
     }
 
     /// What came of trying.
-    fn tried(&mut self, to: &Destination, kept: Option<Instant>, dialled: Result<h3::Connection, DialError>) {
+    fn tried(
+        &mut self,
+        to: &Destination,
+        kept: Option<Instant>,
+        dialled: Result<h3::H3Connection, DialError>,
+    ) {
         self.alternatives.dialling = self.alternatives.dialling.saturating_sub(1);
         let Some(alternative) = self.alternatives.known.get_mut(&to.key) else { return };
-        if !matches!(alternative.state, State::Dialling) || alternative.port != to.port {
+        if !matches!(alternative.state, AlternativeState::Dialling) || alternative.port != to.port {
             return;
         }
         match dialled {
             Ok(connection) => {
                 tracing::info!(target = %to.host, port = to.port, "the target is spoken to over HTTP/3 from now on");
                 let below = self.learned.insert(to.key, Version::Http3);
-                alternative.state = State::Open(Quic { connection, until: kept }, below);
+                alternative.state = AlternativeState::Open(Quic { connection, until: kept }, below);
             }
             Err(error) => {
                 tracing::info!(%error, target = %to.host, "no HTTP/3, though the target offers it; TCP goes on");
@@ -215,10 +226,10 @@ impl Pools {
 
     fn forget_alternative(&mut self, key: u64) {
         if let Some(mut alternative) = self.alternatives.known.remove(&key) {
-            if matches!(alternative.state, State::Dialling) {
+            if matches!(alternative.state, AlternativeState::Dialling) {
                 self.alternatives.dialling = self.alternatives.dialling.saturating_sub(1);
             }
-            alternative.leave(key, &mut self.learned, State::Untried);
+            alternative.leave(key, &mut self.learned, AlternativeState::Untried);
         }
     }
 }
@@ -230,8 +241,8 @@ fn server_name<'c>(call: &Call<'c>) -> Option<&'c str> {
 
 impl Alternative {
     /// The target is spoken to as before it was spoken to over QUIC.
-    fn leave(&mut self, key: u64, learned: &mut HashMap<u64, Version>, next: State) {
-        if let State::Open(_, below) = std::mem::replace(&mut self.state, next)
+    fn leave(&mut self, key: u64, learned: &mut HashMap<u64, Version>, next: AlternativeState) {
+        if let AlternativeState::Open(_, below) = std::mem::replace(&mut self.state, next)
             && learned.get(&key) == Some(&Version::Http3)
         {
             match below {
@@ -244,7 +255,7 @@ impl Alternative {
 
 impl Inner {
     /// Looks whether an answer says where else its target is.
-    pub(super) fn note_alt_svc(self: &Arc<Self>, call: &Call<'_>, answer: &Answer) {
+    pub(super) fn note_alt_svc(self: &Arc<Self>, call: &Call<'_>, answer: &TargetResponse) {
         let headers = answer.response.headers();
         let Some(said) = headers.get(ALT_SVC) else { return };
         let to = match self.pools.try_borrow_mut() {
@@ -267,7 +278,7 @@ impl Inner {
         call: &Call<'_>,
         mut body: Body,
         downstream: &mut D,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<TargetResponse, Failure> {
         let key = key(call);
         let open = self.pools.try_borrow_mut().ok().and_then(|mut pools| pools.open_alternative(call));
         let over_tcp = || self.pools.try_borrow().ok().and_then(|pools| pools.over_tcp(key));

@@ -143,7 +143,7 @@ impl Dialler {
     }
 
     /// Resolves and connects over QUIC, within half of the connect timeout: the other half is for TLS.
-    pub(crate) async fn dial_quic(&self, to: &Destination) -> Result<h3::Connection, DialError> {
+    pub(crate) async fn dial_quic(&self, to: &Destination) -> Result<h3::H3Connection, DialError> {
         let connecting = async {
             let mut phases = Phases::default();
             let rules = to.tls.as_ref().ok_or(DialError::NoHttp2)?;
@@ -152,7 +152,7 @@ impl Dialler {
             config.alpn_protocols = vec![b"h3".to_vec()];
             let name = rules.server_name.as_deref().unwrap_or(&to.host);
             let begun = Instant::now();
-            let opened = h3::Connection::open(&addresses, name, Arc::new(config), to.alt_used()).await?;
+            let opened = h3::H3Connection::open(&addresses, name, Arc::new(config), to.alt_used()).await?;
             let resolved = self.resolved(to, opened.peer());
             let connection = opened.at(resolved);
             phases.connect = Some(begun.elapsed());

@@ -16,10 +16,10 @@ use bytes::BytesMut;
 use gateway_core::config::model::PoolRules;
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::downstream::Downstream;
-use gateway_core::http::headers::{self, Side};
+use gateway_core::http::headers::{self, MessageSource};
 use gateway_core::http::reply::Cause;
 use gateway_core::stream::relay::Tunnel;
-use gateway_core::upstream::{Answer, Call, Failure};
+use gateway_core::upstream::{Call, Failure, TargetResponse};
 use http::{Response, StatusCode};
 use tokio::time::Instant;
 
@@ -36,7 +36,7 @@ use answer::AnswerBody;
 
 /// A connection to a target. It lives in a box, since it moves from the pool to its exchange and back each time.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct H1Connection {
     link: Link,
     buffer: BytesMut,
     /// The room to read the next response into.
@@ -55,7 +55,7 @@ const LIMITS: HeadLimits = HeadLimits { bytes: 64 << 10, fields: 256, target: 0 
 /// Informational responses passed on before a target counts as broken.
 const MAX_INTERIM: u32 = 16;
 
-impl Connection {
+impl H1Connection {
     pub(crate) fn new(link: Link, resolved: Option<Arc<ResolvedAddress>>) -> Self {
         let (buffer, room, since) = (BytesMut::new(), HEAD_BYTES, Instant::now());
         Self { link, buffer, room, timer: Timer::default(), since, used: false, resolved }
@@ -73,7 +73,7 @@ impl Connection {
 }
 
 /// Why an exchange failed before the response's head.
-enum Broken {
+enum ExchangeFailure {
     Body(BodyError),
     Io(io::Error),
     Head(HeadError),
@@ -83,7 +83,7 @@ enum Broken {
 
 /// An exchange under way.
 struct Exchange {
-    connection: Box<Connection>,
+    connection: Box<H1Connection>,
     upload: Sender,
     /// The target no longer takes the request; its answer may still come.
     deaf: bool,
@@ -93,12 +93,12 @@ struct Exchange {
 
 /// Sends a request over `connection` and waits for the response's head.
 pub(crate) async fn send<D: Downstream>(
-    mut connection: Box<Connection>,
+    mut connection: Box<H1Connection>,
     home: &Arc<Inner>,
     call: &Call<'_>,
     body: &mut Body,
     downstream: &mut D,
-) -> Result<Answer, Failure> {
+) -> Result<TargetResponse, Failure> {
     let started = connection.since;
     let reused = connection.used;
     connection.used = true;
@@ -115,9 +115,14 @@ pub(crate) async fn send<D: Downstream>(
                     return Err(Failure::sent(Cause::UpstreamGarbage).source("a switch nobody asked for"));
                 }
                 let response = head.response.map(|()| Body::empty());
-                let Connection { link, buffer, .. } = *exchange.connection;
+                let H1Connection { link, buffer, .. } = *exchange.connection;
                 let tunnel: Tunnel = Box::new(Rewound::new(buffer, link));
-                return Ok(Answer { response, first_byte: started.elapsed(), reused, tunnel: Some(tunnel) });
+                return Ok(TargetResponse {
+                    response,
+                    first_byte: started.elapsed(),
+                    reused,
+                    tunnel: Some(tunnel),
+                });
             }
             Ok(head) if head.response.status().is_informational() => {
                 // Rare: the head would be room in every exchange's future.
@@ -128,7 +133,7 @@ pub(crate) async fn send<D: Downstream>(
                 let first_byte = exchange.connection.since.duration_since(started);
                 let (parts, ()) = head.response.into_parts();
                 let body = exchange.into_body(head.framing.into(), head.keep_alive, home, call);
-                return Ok(Answer {
+                return Ok(TargetResponse {
                     response: Response::from_parts(parts, body),
                     first_byte,
                     reused,
@@ -143,7 +148,7 @@ pub(crate) async fn send<D: Downstream>(
 
 /// Passes an informational response on.
 async fn pass_on<D: Downstream>(mut interim: Response<()>, downstream: &mut D) {
-    headers::strip(interim.headers_mut(), Side::Response);
+    headers::strip(interim.headers_mut(), MessageSource::Response);
     downstream.interim(interim.status(), interim.headers()).await;
 }
 
@@ -169,18 +174,20 @@ fn expects_body(method: &http::Method) -> bool {
     *method == http::Method::POST || *method == http::Method::PUT || *method == http::Method::PATCH
 }
 
-fn failure(broken: Broken, reused: bool, exchange: &Exchange) -> Failure {
+fn failure(broken: ExchangeFailure, reused: bool, exchange: &Exchange) -> Failure {
     match broken {
-        Broken::Body(BodyError::TooLarge { .. }) => Failure::sent(Cause::BodyTooLarge),
-        Broken::Body(BodyError::Refused(reply)) => Failure::refused(reply),
-        Broken::Body(BodyError::NoRoom) => Failure::sent(Cause::Overloaded),
-        Broken::Body(BodyError::Idle) => Failure::sent(Cause::RequestTimeout),
-        Broken::Body(BodyError::Framing(what)) => Failure::sent(Cause::BadRequest).source(what),
-        Broken::Body(error) => Failure::sent(Cause::ClientGone).source(error.to_string()),
-        Broken::Stalled => Failure::sent(Cause::UpstreamTimeout),
-        Broken::Head(error) => Failure::sent(Cause::UpstreamGarbage).source(error),
-        Broken::Io(error) => stale(Failure::sent(Cause::UpstreamClosed).source(error), reused, exchange),
-        Broken::Closed => stale(Failure::sent(Cause::UpstreamClosed), reused, exchange),
+        ExchangeFailure::Body(BodyError::TooLarge { .. }) => Failure::sent(Cause::BodyTooLarge),
+        ExchangeFailure::Body(BodyError::Refused(reply)) => Failure::refused(reply),
+        ExchangeFailure::Body(BodyError::NoRoom) => Failure::sent(Cause::Overloaded),
+        ExchangeFailure::Body(BodyError::Idle) => Failure::sent(Cause::RequestTimeout),
+        ExchangeFailure::Body(BodyError::Framing(what)) => Failure::sent(Cause::BadRequest).source(what),
+        ExchangeFailure::Body(error) => Failure::sent(Cause::ClientGone).source(error.to_string()),
+        ExchangeFailure::Stalled => Failure::sent(Cause::UpstreamTimeout),
+        ExchangeFailure::Head(error) => Failure::sent(Cause::UpstreamGarbage).source(error),
+        ExchangeFailure::Io(error) => {
+            stale(Failure::sent(Cause::UpstreamClosed).source(error), reused, exchange)
+        }
+        ExchangeFailure::Closed => stale(Failure::sent(Cause::UpstreamClosed), reused, exchange),
     }
 }
 
@@ -191,7 +198,11 @@ fn stale(failure: Failure, reused: bool, exchange: &Exchange) -> Failure {
 
 impl Exchange {
     /// Sends what can be sent and reads until a head is complete.
-    fn poll_head(&mut self, cx: &mut Context<'_>, call: &Call<'_>) -> Poll<Result<ResponseHead, Broken>> {
+    fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        call: &Call<'_>,
+    ) -> Poll<Result<ResponseHead, ExchangeFailure>> {
         let timeouts = &call.timeouts;
         if let Poll::Ready(Err(error)) = self.poll_upload(cx) {
             return Poll::Ready(Err(error));
@@ -202,13 +213,13 @@ impl Exchange {
                 match head::response(&mut connection.buffer, &LIMITS, call.method) {
                     Ok(Some(head)) => return Poll::Ready(Ok(head)),
                     Ok(None) => {}
-                    Err(error) => return Poll::Ready(Err(Broken::Head(error))),
+                    Err(error) => return Poll::Ready(Err(ExchangeFailure::Head(error))),
                 }
             }
             match connection.link.poll_fill(cx, &mut connection.buffer, connection.room) {
-                Poll::Ready(Ok(0)) => return Poll::Ready(Err(Broken::Closed)),
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(ExchangeFailure::Closed)),
                 Poll::Ready(Ok(_)) => {}
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(Broken::Io(error))),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(ExchangeFailure::Io(error))),
                 Poll::Pending => break,
             }
         }
@@ -220,11 +231,11 @@ impl Exchange {
                 false => timer.set_from(self.connection.since, waits_for),
             }
         }
-        timer.poll_elapsed(cx).map(|()| Err(Broken::Stalled))
+        timer.poll_elapsed(cx).map(|()| Err(ExchangeFailure::Stalled))
     }
 
     /// Sends what can be sent of the request.
-    fn poll_upload(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+    fn poll_upload(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ExchangeFailure>> {
         if self.deaf || self.upload.is_done() {
             return Poll::Ready(Ok(()));
         }
@@ -238,7 +249,7 @@ impl Exchange {
                 self.connection.timer.clear();
                 Poll::Ready(Ok(()))
             }
-            Poll::Ready(Err(Stopped::Body(error))) => Poll::Ready(Err(Broken::Body(error))),
+            Poll::Ready(Err(Stopped::Body(error))) => Poll::Ready(Err(ExchangeFailure::Body(error))),
             // A target may refuse a request half-way: it answers and closes. Read on to learn which.
             Poll::Ready(Err(Stopped::Peer(error))) => {
                 tracing::debug!(%error, "the target stopped taking the request");

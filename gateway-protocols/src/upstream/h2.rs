@@ -12,11 +12,11 @@ use bytes::Bytes;
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::downstream::Downstream;
-use gateway_core::http::headers::{self, Side};
+use gateway_core::http::headers::{self, MessageSource};
 use gateway_core::http::reply::Cause;
 use gateway_core::pool::Lease;
 use gateway_core::pool::multiplex::ConnectionId;
-use gateway_core::upstream::{Answer, Call, Failure};
+use gateway_core::upstream::{Call, Failure, TargetResponse};
 use http::header::CONTENT_LENGTH;
 use http::{Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -27,10 +27,10 @@ use super::dial_error::DialError;
 use crate::h2::Reason;
 use crate::h2::body::{self, RecvBody};
 use crate::h2::connection::{Extra, RequestLine};
-use crate::h2::handle::{Handle, Said};
+use crate::h2::handle::{Handle, ResponseHead};
 use crate::h2::send::{SendBody, SendError};
 use crate::h2::stream::StreamError;
-pub(crate) use drive::Connection;
+pub(crate) use drive::H2Connection;
 
 /// A stream's share of a connection: counted until dropped, then whoever waits for room is told.
 #[derive(Debug)]
@@ -67,12 +67,12 @@ fn limit(time: Duration) -> Duration {
 
 /// Sends a request on a stream of `connection` and waits for the response's head.
 pub(crate) async fn send<D: Downstream>(
-    connection: Connection,
+    connection: H2Connection,
     stream: Stream,
     call: &Call<'_>,
     body: Body,
     downstream: &mut D,
-) -> Result<Answer, Failure> {
+) -> Result<TargetResponse, Failure> {
     // Not when the attempt began: finding a connection has a timeout of its own, and takes nothing of the answer's.
     let started = Instant::now();
     let timeouts = &call.timeouts;
@@ -113,21 +113,21 @@ pub(crate) async fn send<D: Downstream>(
     for _ in 0..MAX_INTERIM {
         match poll_fn(|cx| exchange.poll_said(cx, call)).await? {
             // RFC 9113 §8.6: there is nothing to switch to.
-            Said::Interim(head) if head.status() == StatusCode::SWITCHING_PROTOCOLS => {
+            ResponseHead::Interim(head) if head.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 return Err(Failure::sent(Cause::UpstreamGarbage).source("a switch nobody asked for"));
             }
-            Said::Interim(mut head) => {
-                headers::strip(head.headers_mut(), Side::Response);
+            ResponseHead::Interim(mut head) => {
+                headers::strip(head.headers_mut(), MessageSource::Response);
                 downstream.interim(head.status(), head.headers()).await;
             }
-            Said::Final(head) => {
+            ResponseHead::Final(head) => {
                 // What follows may be here as well, and malformed: nothing has gone out yet (RFC 9113 §8.1.1).
                 if let Some(error @ StreamError::Refused(_)) = exchange.handle.fate() {
                     return Err(stream_failure(error));
                 }
                 let first_byte = started.elapsed();
                 let response = exchange.into_response(head, call);
-                return Ok(Answer { response, first_byte, reused: true, tunnel: None });
+                return Ok(TargetResponse { response, first_byte, reused: true, tunnel: None });
             }
         }
     }
@@ -142,7 +142,7 @@ struct Exchange {
 }
 
 impl Exchange {
-    fn poll_said(&mut self, cx: &mut Context<'_>, call: &Call<'_>) -> Poll<Result<Said, Failure>> {
+    fn poll_said(&mut self, cx: &mut Context<'_>, call: &Call<'_>) -> Poll<Result<ResponseHead, Failure>> {
         match poll_upload(&mut self.upload, &self.handle, cx) {
             Poll::Ready(Err(SendError::Body(error))) => return Poll::Ready(Err(body_failure(error))),
             // A target may answer before it has read everything; read on to learn whether it did.

@@ -10,9 +10,9 @@ use atomic_refcell::AtomicRefCell;
 use bytes::Bytes;
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::downstream::Downstream;
-use gateway_core::http::headers::{self, Side};
+use gateway_core::http::headers::{self, MessageSource};
 use gateway_core::http::reply::Cause;
-use gateway_core::upstream::{Answer, Call, Failure};
+use gateway_core::upstream::{Call, Failure, TargetResponse};
 use http::{Method, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Instant;
@@ -22,9 +22,9 @@ use super::h2::body_failure;
 use crate::dns::ResolvedAddress;
 use crate::h2::Role;
 use crate::h2::connection::{Extra, RequestLine};
-use crate::h3::body::{Rest, SendBody, SendError, rest};
-use crate::h3::link::Link;
-use crate::h3::reader::{Reader, Said};
+use crate::h3::body::{MessageRest, SendBody, SendError, rest};
+use crate::h3::link::H3Link;
+use crate::h3::reader::{MessageReader, ResponseHead};
 use crate::h3::settings::Settings;
 use crate::h3::writer::{Writer, request_size};
 use crate::h3::{Code, StreamError, peer};
@@ -32,10 +32,10 @@ use crate::quic;
 
 /// A connection to a target, shared by many exchanges. It is closed when nobody has it any more.
 #[derive(Clone)]
-pub(crate) struct Connection(Arc<Owned>);
+pub(crate) struct H3Connection(Arc<Owned>);
 
 struct Owned {
-    link: Arc<Link>,
+    link: Arc<H3Link>,
     /// Said with each request.
     alt_used: Option<String>,
     /// Where it leads, if the target was found by its name.
@@ -56,32 +56,32 @@ const MAX_INTERIM: u32 = 16;
 const MAX_FIELDS: usize = 64 << 10;
 
 /// A connection that was just made.
-pub(crate) struct Opened {
-    link: Arc<Link>,
+pub(crate) struct NewConnection {
+    link: Arc<H3Link>,
     alt_used: Option<String>,
 }
 
-impl Opened {
+impl NewConnection {
     /// The address it was made to.
     pub(crate) fn peer(&self) -> std::net::SocketAddr {
         self.link.quic.remote_address()
     }
 
     /// The connection, which leads there.
-    pub(crate) fn at(self, resolved: Option<Arc<ResolvedAddress>>) -> Connection {
+    pub(crate) fn at(self, resolved: Option<Arc<ResolvedAddress>>) -> H3Connection {
         let Self { link, alt_used } = self;
-        Connection(Arc::new(Owned { link, alt_used, resolved, spare: AtomicRefCell::default() }))
+        H3Connection(Arc::new(Owned { link, alt_used, resolved, spare: AtomicRefCell::default() }))
     }
 }
 
-impl Connection {
+impl H3Connection {
     /// Connects to the first address that answers.
     pub(crate) async fn open(
         addresses: &[std::net::SocketAddr],
         name: &str,
         tls: Arc<rustls::ClientConfig>,
         alt_used: Option<String>,
-    ) -> Result<Opened, QuicError> {
+    ) -> Result<NewConnection, QuicError> {
         let config = quic::client_config(tls).map_err(QuicError::Config)?;
         let mut last = QuicError::Config("the name has no address".into());
         for address in addresses {
@@ -94,15 +94,15 @@ impl Connection {
         Err(last)
     }
 
-    fn begin(quic: quinn::Connection, alt_used: Option<String>) -> Opened {
-        let link = Link::new(quic, Role::Client, MAX_FIELDS);
+    fn begin(quic: quinn::Connection, alt_used: Option<String>) -> NewConnection {
+        let link = H3Link::new(quic, Role::Client, MAX_FIELDS);
         let told = Settings { max_field_section: Some(MAX_FIELDS as u64), connect_protocol: false };
         let attending = peer::attend(link.clone(), told);
         tokio::spawn(async move {
             attending.await;
             tracing::debug!("an HTTP/3 connection to a target ended");
         });
-        Opened { link, alt_used }
+        NewConnection { link, alt_used }
     }
 
     /// Whether its target's name still leads where it leads.
@@ -146,48 +146,48 @@ impl Connection {
     }
 
     /// Opens a stream; waits for the target's leave no longer than `timeouts`, where that is not zero.
-    async fn stream(&self, timeouts: Duration) -> Result<(Reader, Writer), Refusal> {
+    async fn stream(&self, timeouts: Duration) -> Result<(MessageReader, Writer), NoStream> {
         let link = &self.0.link;
         if self.0.alt_used.is_some() && !self.has_room() {
             // There is another way to the target, which needs no waiting.
-            return Err(Refusal::Full);
+            return Err(NoStream::Full);
         }
         let spare = self.0.spare.try_borrow_mut().ok().and_then(|mut spare| spare.take());
         let opened = match (spare, link.quic.open_bi()) {
             (Some(spare), _) => Ok(spare),
             (None, opening) if timeouts.is_zero() => opening.await,
-            (None, opening) => tokio::time::timeout(timeouts, opening).await.map_err(|_| Refusal::Full)?,
+            (None, opening) => tokio::time::timeout(timeouts, opening).await.map_err(|_| NoStream::Full)?,
         };
-        let (send, recv) = opened.map_err(Refusal::Lost)?;
+        let (send, recv) = opened.map_err(NoStream::Lost)?;
         let writer = Writer::new(send, link.clone(), Code::REQUEST_CANCELLED);
         if link.peer_leaves().is_some() {
             // The target went away while its leave was awaited; nothing has been sent.
-            return Err(Refusal::Lost(quinn::ConnectionError::LocallyClosed));
+            return Err(NoStream::Lost(quinn::ConnectionError::LocallyClosed));
         }
-        Ok((Reader::new(recv, link.clone()), writer))
+        Ok((MessageReader::new(recv, link.clone()), writer))
     }
 }
 
 /// Why there is no stream.
-enum Refusal {
+enum NoStream {
     Full,
     Lost(quinn::ConnectionError),
 }
 
 /// Sends a request on a stream of `connection` and waits for the response's head.
 pub(crate) async fn send<D: Downstream>(
-    connection: Connection,
+    connection: H3Connection,
     call: &Call<'_>,
     body: Body,
     downstream: &mut D,
-) -> Result<Answer, Failure> {
+) -> Result<TargetResponse, Failure> {
     // Not when the attempt began: finding a connection has a timeout of its own, and takes nothing of the answer's.
     let started = Instant::now();
     let timeouts = &call.timeouts;
     let (mut reader, mut writer) = match connection.stream(timeouts.connect).await {
         Ok(stream) => stream,
-        Err(Refusal::Full) => return Err(DialError::Full.into_failure(body)),
-        Err(Refusal::Lost(error)) => {
+        Err(NoStream::Full) => return Err(DialError::Full.into_failure(body)),
+        Err(NoStream::Lost(error)) => {
             let failure = Failure::unsent(Cause::UpstreamClosed, body);
             return Err(Failure { stale: true, ..failure }.source(error));
         }
@@ -240,17 +240,17 @@ pub(crate) async fn send<D: Downstream>(
         }
         match said? {
             // RFC 9114 §4.5: there is nothing to switch to.
-            Said::Interim(head) if head.status() == StatusCode::SWITCHING_PROTOCOLS => {
+            ResponseHead::Interim(head) if head.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 return Err(Failure::sent(Cause::UpstreamGarbage).source("a switch nobody asked for"));
             }
-            Said::Interim(mut head) => {
-                headers::strip(head.headers_mut(), Side::Response);
+            ResponseHead::Interim(mut head) => {
+                headers::strip(head.headers_mut(), MessageSource::Response);
                 downstream.interim(head.status(), head.headers()).await;
             }
-            Said::Final(head, length) => {
+            ResponseHead::Final(head, length) => {
                 let first_byte = started.elapsed();
                 let response = exchange.into_response(head, length, timeouts.idle).await;
-                return Ok(Answer { response, first_byte, reused: true, tunnel: None });
+                return Ok(TargetResponse { response, first_byte, reused: true, tunnel: None });
             }
         }
     }
@@ -270,15 +270,15 @@ impl Upload {
 }
 
 struct Exchange {
-    reader: Reader,
+    reader: MessageReader,
     /// Until all of it is sent.
     upload: Option<Upload>,
-    connection: Connection,
+    connection: H3Connection,
 }
 
 impl Exchange {
     /// The next head, while the request goes out beside it.
-    fn poll_said(&mut self, cx: &mut Context<'_>, call: &Call<'_>) -> Poll<Result<Said, Failure>> {
+    fn poll_said(&mut self, cx: &mut Context<'_>, call: &Call<'_>) -> Poll<Result<ResponseHead, Failure>> {
         match self.upload.as_mut().map_or(Poll::Pending, |upload| upload.poll(cx)) {
             Poll::Ready(Err(SendError::Body(error))) => return Poll::Ready(Err(body_failure(error))),
             // A target may answer before it has read everything; read on to learn whether it did.
@@ -319,7 +319,7 @@ impl Exchange {
         let rest =
             poll_fn(|cx| Poll::Ready(reader.take().map(|reader| rest(reader, length, idle, cx)))).await;
         let body = match rest {
-            Some(Rest::Whole(body)) if upload.is_none() => body,
+            Some(MessageRest::Whole(body)) if upload.is_none() => body,
             Some(rest) => Body::stream(AnswerBody { recv: rest.into(), upload, _connection: connection }),
             None => Body::empty(),
         };
@@ -343,7 +343,7 @@ fn is_garbage(code: Code) -> bool {
 struct AnswerBody {
     recv: Body,
     upload: Option<Upload>,
-    _connection: Connection,
+    _connection: H3Connection,
 }
 
 impl HttpBody for AnswerBody {

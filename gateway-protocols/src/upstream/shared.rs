@@ -8,7 +8,7 @@ use gateway_core::http::downstream::Downstream;
 use gateway_core::http::reply::Cause;
 use gateway_core::pool::Choice;
 use gateway_core::pool::multiplex::{ConnectionId, Dial};
-use gateway_core::upstream::{Answer, Call, Failure};
+use gateway_core::upstream::{Call, Failure, TargetResponse};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -18,7 +18,7 @@ use super::{Inner, Version, h2, key, wanted};
 
 /// What to do about a shared connection, decided without waiting.
 enum Plan {
-    Use(h2::Connection, h2::Stream, Option<Dial>),
+    Use(h2::H2Connection, h2::Stream, Option<Dial>),
     Dial(Dial),
     Wait,
 }
@@ -39,7 +39,7 @@ impl Inner {
         call: &Call<'_>,
         body: Body,
         downstream: &mut D,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<TargetResponse, Failure> {
         match self.room(call).await {
             Ok((connection, stream)) => {
                 let id = stream.connection();
@@ -61,7 +61,7 @@ impl Inner {
     }
 
     /// A connection with room for one more stream; waits for one no longer than a dial may take.
-    async fn room(self: &Arc<Self>, call: &Call<'_>) -> Result<(h2::Connection, h2::Stream), DialError> {
+    async fn room(self: &Arc<Self>, call: &Call<'_>) -> Result<(h2::H2Connection, h2::Stream), DialError> {
         let timeout = call.timeouts.connect;
         let deadline = (!timeout.is_zero()).then(|| Instant::now() + timeout);
         loop {
@@ -133,7 +133,7 @@ impl Inner {
         let made = match self.dialler.dial(to).await {
             Ok(dialled) if dialled.version == Version::Http1 => Err(DialError::NoHttp2),
             Ok(Dialled { link, resolved, .. }) => {
-                let opened = h2::Connection::open_on(link, &to.rules.http2, self.waiters(to.key));
+                let opened = h2::H2Connection::open_on(link, &to.rules.http2, self.waiters(to.key));
                 Ok(opened.at(resolved))
             }
             Err(error) => Err(error),
@@ -148,7 +148,7 @@ impl Inner {
     }
 
     /// Keeps to the number of streams a target allows at a time, also when it changes its mind.
-    fn follow_limit(self: &Arc<Self>, connection: &h2::Connection, id: ConnectionId) {
+    fn follow_limit(self: &Arc<Self>, connection: &h2::H2Connection, id: ConnectionId) {
         let inner = Arc::downgrade(self);
         connection.watch_limit(move |streams| {
             let Some(inner) = inner.upgrade() else { return };
@@ -164,7 +164,7 @@ impl Inner {
     pub(super) fn adopt(self: &Arc<Self>, dialled: Dialled, call: &Call<'_>) {
         let rules = &call.backend.pool;
         let Dialled { link, resolved, .. } = dialled;
-        let connection = h2::Connection::open_on(link, &rules.http2, self.waiters(key(call))).at(resolved);
+        let connection = h2::H2Connection::open_on(link, &rules.http2, self.waiters(key(call))).at(resolved);
         if let Ok(mut pools) = self.pools.try_borrow_mut() {
             let (room, watched) = (connection.max_streams(), connection.clone());
             // Refused where the pool is full of others; then this one simply closes.

@@ -10,7 +10,7 @@ use gateway_core::http::reply::Cause;
 use gateway_core::stream::between::Between;
 use gateway_core::stream::pipeline::{Carrier, Opener};
 use gateway_core::stream::proxy_protocol;
-use gateway_core::stream::relay::{Carried, End, RelayTimeouts, relay, relay_by};
+use gateway_core::stream::relay::{Carried, RelayOutcome, RelayTimeouts, relay, relay_by};
 use gateway_core::stream::session::Session;
 use gateway_core::stream::table::rules;
 use tokio::io::AsyncWriteExt;
@@ -72,11 +72,11 @@ impl Carrier for Outbound {
         target: &mut Link,
         between: Option<&Between<'_>>,
         carried: &mut Carried,
-    ) -> End {
+    ) -> RelayOutcome {
         if !client.ahead.is_empty() && between.is_none() {
             let ahead = std::mem::take(&mut client.ahead);
             if target.write_all(&ahead).await.is_err() || target.flush().await.is_err() {
-                return End::TargetReset;
+                return RelayOutcome::TargetReset;
             }
             carried.up += ahead.len() as u64;
         }
@@ -95,15 +95,15 @@ impl Carrier for Outbound {
         };
         // What was cut off must not look whole: whoever is left sees a reset too, never an orderly end.
         let left = match end {
-            End::ClientReset => target,
-            End::TargetReset => &mut client.link,
-            End::Closed
-            | End::Idle
-            | End::Lifetime
-            | End::Drained
-            | End::Refused
-            | End::Violated
-            | End::TooLarge => {
+            RelayOutcome::ClientReset => target,
+            RelayOutcome::TargetReset => &mut client.link,
+            RelayOutcome::Closed
+            | RelayOutcome::Idle
+            | RelayOutcome::Lifetime
+            | RelayOutcome::Drained
+            | RelayOutcome::Refused
+            | RelayOutcome::Violated
+            | RelayOutcome::TooLarge => {
                 return end;
             }
         };

@@ -16,9 +16,9 @@ use super::Worker;
 use super::shared::Inbox;
 use crate::downstream::accept::{accept, serve};
 use crate::downstream::entrance::{Accepted, Entrance, Listening, UNIX_ADDRESS};
-use crate::downstream::{Entry, h3};
+use crate::downstream::{ConnectionControl, h3};
 use crate::load::Load;
-use crate::quic::{Place, ServerRules};
+use crate::quic::{ServerRules, WorkerPort};
 use crate::udp::Question;
 use crate::udp::dtls::DtlsRules;
 
@@ -39,7 +39,7 @@ pub enum Order {
     /// Serve plain HTTP on this Unix socket, which other workers listen on as well.
     ListenUnix(std::os::unix::net::UnixListener),
     /// Serve HTTP/3 on this socket.
-    Quic(std::net::UdpSocket, ServerRules, Place),
+    Quic(std::net::UdpSocket, ServerRules, WorkerPort),
     /// Serve datagrams on this socket.
     Datagrams(std::net::UdpSocket, u16, Arc<DtlsRules>),
     /// Take no more datagrams on this port; its sessions end.
@@ -215,9 +215,9 @@ impl Worker {
         permit: Permit,
         load: Load,
     ) {
-        let entry = Arc::new(Entry::default());
+        let entry = Arc::new(ConnectionControl::default());
         let number = self.registry.add(entry.clone());
-        let open = Open { worker: self.clone(), number, _permit: permit, _load: load };
+        let open = OpenConnection { worker: self.clone(), number, _permit: permit, _load: load };
         let task = tokio::spawn(async move {
             let worker = open.worker.clone();
             worker.guarded(serve(worker.clone(), tcp, peer, entrance, entry)).await;
@@ -232,16 +232,19 @@ impl Worker {
     }
 
     /// Serves a connection that came by another way than a TCP listener.
-    pub(crate) fn spawn_counted<F>(self: &Arc<Self>, permit: Permit, serving: impl FnOnce(Arc<Entry>) -> F)
-    where
+    pub(crate) fn spawn_counted<F>(
+        self: &Arc<Self>,
+        permit: Permit,
+        serving: impl FnOnce(Arc<ConnectionControl>) -> F,
+    ) where
         F: Future<Output = ()> + Send + 'static,
     {
         self.recorder.accepted();
-        let entry = Arc::new(Entry::default());
+        let entry = Arc::new(ConnectionControl::default());
         let number = self.registry.add(entry.clone());
         let serving = serving(entry);
         let load = self.shared.load(self.index);
-        let open = Open { worker: self.clone(), number, _permit: permit, _load: load };
+        let open = OpenConnection { worker: self.clone(), number, _permit: permit, _load: load };
         let task = tokio::spawn(async move {
             let worker = open.worker.clone();
             worker.guarded(serving).await;
@@ -287,14 +290,14 @@ fn end<P: Copy>(tasks: &mut Vec<(P, tokio::task::JoinHandle<()>)>, is_meant: imp
 }
 
 /// A connection that counts as open.
-struct Open {
+struct OpenConnection {
     worker: Arc<Worker>,
     number: u64,
     _permit: Permit,
     _load: Load,
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.worker.registry.remove(self.number);
         self.worker.recorder.closed();

@@ -21,7 +21,7 @@ use crate::tls::client::ClientConfigs;
 const QUEUE: usize = 1024;
 
 /// What the workers of one gateway share.
-pub struct Shared {
+pub struct SharedByWorkers {
     /// The configuration in use.
     pub snapshot: ArcSwap<Snapshot>,
     /// Ceilings on connections and exchanges.
@@ -35,7 +35,7 @@ pub struct Shared {
     /// Tasks that must keep running, such as accept loops.
     pub tasks: Arc<Tasks>,
     /// Which worker has which session of QUIC passed through.
-    pub(crate) known: Arc<crate::udp::Known>,
+    pub(crate) known: Arc<crate::udp::SessionOwners>,
     /// Set once HTTP/3 is served.
     pub(super) alt_svc: OnceLock<HeaderValue>,
     /// Open connections of each worker, so that an accepted one goes to the idlest.
@@ -45,7 +45,7 @@ pub struct Shared {
     drained: AtomicUsize,
 }
 
-impl Current for Shared {
+impl Current for SharedByWorkers {
     fn snapshot(&self) -> Arc<Snapshot> {
         self.snapshot.load_full()
     }
@@ -58,7 +58,7 @@ impl Current for Shared {
 /// The workers' ends of their queues.
 pub struct Inboxes(Vec<mpsc::Receiver<Accepted>>);
 
-impl Shared {
+impl SharedByWorkers {
     /// Shared state for `workers` workers.
     pub fn new(snapshot: Snapshot, workers: usize) -> (Self, Inboxes) {
         let (inboxes, receivers): (Vec<_>, Vec<_>) = (0..workers).map(|_| mpsc::channel(QUEUE)).unzip();
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_drain_is_over_when_every_worker_accepts_nothing_more_and_nothing_is_open() {
-        let (shared, _inboxes) = Shared::new(Snapshot::empty(Arc::default()), 2);
+        let (shared, _inboxes) = SharedByWorkers::new(Snapshot::empty(Arc::default()), 2);
         let shared = Arc::new(shared);
         assert!(!shared.is_drained(), "both still accept");
         shared.worker_drained();

@@ -11,7 +11,7 @@ use rhai::{
     NativeCallContext, Position, Shared,
 };
 
-use super::failure::{Done, error};
+use super::failure::{ScriptResult, error};
 
 /// Values within values that are written as text.
 const MAX_DEPTH: usize = 64;
@@ -76,7 +76,7 @@ fn replacing(module: &mut Module) {
     });
 }
 
-fn replace(engine: &Engine, text: &mut ImmutableString, find: &str, with: &str) -> Done<()> {
+fn replace(engine: &Engine, text: &mut ImmutableString, find: &str, with: &str) -> ScriptResult<()> {
     if text.is_empty() {
         return Ok(());
     }
@@ -100,7 +100,7 @@ fn padding(module: &mut Module) {
 }
 
 /// Appends characters of `with` until there are `to`. Rhai's own would never come to an end with an empty text.
-fn pad(engine: &Engine, text: &mut ImmutableString, to: i64, with: &str) -> Done<()> {
+fn pad(engine: &Engine, text: &mut ImmutableString, to: i64, with: &str) -> ScriptResult<()> {
     let missing = usize::try_from(to).unwrap_or(0).saturating_sub(text.chars().count());
     if missing == 0 {
         return Ok(());
@@ -157,7 +157,13 @@ fn splitting(module: &mut Module) {
     });
 }
 
-fn split(engine: &Engine, text: &ImmutableString, at: &str, most: i64, from_end: bool) -> Done<Array> {
+fn split(
+    engine: &Engine,
+    text: &ImmutableString,
+    at: &str,
+    most: i64,
+    from_end: bool,
+) -> ScriptResult<Array> {
     if most <= 1 || text.is_empty() {
         return Ok(vec![text.clone().into()]);
     }
@@ -166,7 +172,7 @@ fn split(engine: &Engine, text: &ImmutableString, at: &str, most: i64, from_end:
 }
 
 /// An array of these, if they are not too many.
-fn list<T: Into<Dynamic>>(engine: &Engine, all: impl Iterator<Item = T>) -> Done<Array> {
+fn list<T: Into<Dynamic>>(engine: &Engine, all: impl Iterator<Item = T>) -> ScriptResult<Array> {
     let most = engine.max_array_size();
     let found: Array = all.take(most.saturating_add(1)).map(Into::into).collect();
     if found.len() > most { Err(too_large(ARRAY)) } else { Ok(found) }
@@ -187,12 +193,12 @@ fn writing(module: &mut Module) {
         )*};
     }
     written!("print", "debug", "to_string", "to_debug");
-    bounded!(module, "to_json", |ctx: NativeCallContext<'_>, it: &mut Map| -> Done<String> {
+    bounded!(module, "to_json", |ctx: NativeCallContext<'_>, it: &mut Map| -> ScriptResult<String> {
         check(ctx.engine(), it.values())?;
         Ok(rhai::format_map_as_json(it))
     });
-    bounded!(module, "sleep", |_: i64| -> Done<()> { error("a script can't sleep") });
-    bounded!(module, "sleep", |_: f64| -> Done<()> { error("a script can't sleep") });
+    bounded!(module, "sleep", |_: i64| -> ScriptResult<()> { error("a script can't sleep") });
+    bounded!(module, "sleep", |_: f64| -> ScriptResult<()> { error("a script can't sleep") });
 }
 
 fn written(is_good: bool, write: impl FnOnce() -> String) -> Option<String> {
@@ -207,7 +213,7 @@ fn written(is_good: bool, write: impl FnOnce() -> String) -> Option<String> {
 ///
 /// # Errors
 /// They are too large for the engine's limits, or too deep.
-pub(super) fn check<'a>(engine: &Engine, within: impl Iterator<Item = &'a Dynamic>) -> Done<()> {
+pub(super) fn check<'a>(engine: &Engine, within: impl Iterator<Item = &'a Dynamic>) -> ScriptResult<()> {
     let mut left = Left {
         text: engine.max_string_size(),
         values: engine.max_array_size().saturating_add(engine.max_map_size()),
@@ -223,7 +229,7 @@ struct Left {
 }
 
 impl Left {
-    fn take(&mut self, value: &Dynamic, depth: usize) -> Done<()> {
+    fn take(&mut self, value: &Dynamic, depth: usize) -> ScriptResult<()> {
         if depth > MAX_DEPTH {
             return error("there are too many values within values");
         }
@@ -246,7 +252,7 @@ impl Left {
         Ok(())
     }
 
-    fn text(&mut self, length: usize) -> Done<()> {
+    fn text(&mut self, length: usize) -> ScriptResult<()> {
         self.text = self.text.checked_sub(length).ok_or_else(too_long)?;
         Ok(())
     }

@@ -6,14 +6,14 @@ use percent_encoding::percent_decode_str;
 use rhai::{Dynamic, Map};
 use serde_json::Value;
 
-use super::failure::{Done, error};
-use super::view::{Seen, text};
+use super::failure::{ScriptResult, error};
+use super::view::{MessageView, text};
 
 /// Values within values.
 const MAX_DEPTH: usize = 64;
 
 /// A string, number or truth value as text.
-pub(super) fn to_text(value: &Dynamic) -> Done<String> {
+pub(super) fn to_text(value: &Dynamic) -> ScriptResult<String> {
     if let Ok(text) = value.as_immutable_string_ref() {
         return Ok(text.as_str().to_owned());
     }
@@ -24,7 +24,7 @@ pub(super) fn to_text(value: &Dynamic) -> Done<String> {
 }
 
 /// A string or a blob.
-pub(super) fn to_bytes(value: Dynamic) -> Done<Bytes> {
+pub(super) fn to_bytes(value: Dynamic) -> ScriptResult<Bytes> {
     if value.is_blob() {
         return Ok(value.into_blob().map(Bytes::from).unwrap_or_default());
     }
@@ -32,7 +32,7 @@ pub(super) fn to_bytes(value: Dynamic) -> Done<Bytes> {
 }
 
 /// A value without closures.
-pub(super) fn plain(value: Dynamic) -> Done<Dynamic> {
+pub(super) fn plain(value: Dynamic) -> ScriptResult<Dynamic> {
     let value = value.flatten();
     let is_plain = value.is_unit()
         || value.is_int()
@@ -71,7 +71,7 @@ pub(super) fn from_object(map: &serde_json::Map<String, Value>) -> Dynamic {
 }
 
 /// A script's value as JSON.
-pub(super) fn to_json(value: &Dynamic, depth: usize) -> Done<Value> {
+pub(super) fn to_json(value: &Dynamic, depth: usize) -> ScriptResult<Value> {
     if depth > MAX_DEPTH {
         return error("there are too many values within values");
     }
@@ -88,19 +88,19 @@ pub(super) fn to_json(value: &Dynamic, depth: usize) -> Done<Value> {
         return Ok(fraction.into());
     }
     if let Ok(list) = value.as_array_ref() {
-        let list: Done<Vec<Value>> = list.iter().map(|value| to_json(value, depth + 1)).collect();
+        let list: ScriptResult<Vec<Value>> = list.iter().map(|value| to_json(value, depth + 1)).collect();
         return list.map(Value::Array);
     }
     if let Ok(map) = value.as_map_ref() {
         let pairs = map.iter().map(|(name, value)| Ok((name.to_string(), to_json(value, depth + 1)?)));
-        let map: Done<serde_json::Map<String, Value>> = pairs.collect();
+        let map: ScriptResult<serde_json::Map<String, Value>> = pairs.collect();
         return map.map(Value::Object);
     }
     to_text(value).map(Value::String)
 }
 
 /// Who the caller is.
-pub(super) fn identity(seen: &Seen) -> Dynamic {
+pub(super) fn identity(seen: &MessageView) -> Dynamic {
     let Some(identity) = &seen.identity else { return Dynamic::UNIT };
     let groups: rhai::Array = identity.groups().map(|group| (&**group).into()).collect();
     let consumer = identity.consumer.as_ref();
@@ -115,7 +115,7 @@ pub(super) fn identity(seen: &Seen) -> Dynamic {
 }
 
 /// What the handshake told.
-pub(super) fn tls(seen: &Seen) -> Dynamic {
+pub(super) fn tls(seen: &MessageView) -> Dynamic {
     let Some(tls) = &seen.client.tls else { return Dynamic::UNIT };
     let mut map = Map::from_iter([
         ("version".into(), tls.version.into()),

@@ -10,7 +10,7 @@ use rhai::{AST, Dynamic, Engine, EvalAltResult, Module, ParseError, Position, Sc
 
 use super::bounded;
 use super::convert;
-use super::failure::{Done, error};
+use super::failure::{ScriptResult, error};
 use super::functions;
 use super::settings::{Limits, Server};
 use super::tools;
@@ -20,7 +20,7 @@ use crate::shared_table::{MAX_KEY, SharedTable};
 /// What the functions of one plugin config work with.
 #[derive(Clone)]
 pub(super) struct Parts {
-    pub(super) shared: Arc<SharedTable<Kept>>,
+    pub(super) shared: Arc<SharedTable<SharedValue>>,
     pub(super) counters: Arc<[(String, Counter)]>,
     pub(super) servers: Arc<[Server]>,
     pub(super) fields: Arc<[(Box<str>, &'static str)]>,
@@ -29,7 +29,7 @@ pub(super) struct Parts {
 
 /// A value that all requests share.
 #[derive(Debug, Clone)]
-pub(super) enum Kept {
+pub(super) enum SharedValue {
     Number(i64),
     Text(Box<str>),
 }
@@ -57,7 +57,11 @@ thread_local! {
 ///
 /// # Errors
 /// Those of what is run, and that it went beyond a limit.
-pub(super) fn within<T>(time: Duration, view: Option<View>, run: impl FnOnce() -> Done<T>) -> Done<T> {
+pub(super) fn within<T>(
+    time: Duration,
+    view: Option<View>,
+    run: impl FnOnce() -> ScriptResult<T>,
+) -> ScriptResult<T> {
     DEADLINE.set(Instant::now().checked_add(time));
     VIEW.set(view);
     let result = run();
@@ -77,7 +81,7 @@ fn engine(limits: &Limits, parts: Parts) -> Engine {
     engine.register_global_module(tools::TOOLS.clone());
     engine.register_global_module(functions::MESSAGES.clone());
     engine.register_type_with_name::<Request>("request");
-    engine.register_type_with_name::<super::view::Answer>("response");
+    engine.register_type_with_name::<super::view::ScriptResponse>("response");
     engine
         .set_max_operations(limits.operations)
         .set_max_call_levels(limits.depth)
@@ -98,7 +102,7 @@ fn engine(limits: &Limits, parts: Parts) -> Engine {
     shared(&mut engine, parts.shared);
     of_request(&mut engine, parts.servers, parts.fields, parts.upstreams);
     let counters = parts.counters;
-    engine.register_fn("count", move |name: &str| -> Done<()> {
+    engine.register_fn("count", move |name: &str| -> ScriptResult<()> {
         match counters.iter().find(|(known, _)| known == name) {
             Some((_, counter)) => counter.add(1),
             None => return error(format_args!("`{name}` is not one of `counters`")),
@@ -108,7 +112,7 @@ fn engine(limits: &Limits, parts: Parts) -> Engine {
     engine
 }
 
-fn shared(engine: &mut Engine, table: Arc<SharedTable<Kept>>) {
+fn shared(engine: &mut Engine, table: Arc<SharedTable<SharedValue>>) {
     let key_of = |key: &str| match key.len() {
         0..=MAX_KEY => Ok(()),
         _ => error(format_args!("a shared key has at most {MAX_KEY} bytes")),
@@ -116,35 +120,35 @@ fn shared(engine: &mut Engine, table: Arc<SharedTable<Kept>>) {
     let ttl = |seconds: i64| u64::try_from(seconds).ok().filter(|it| *it > 0).map(Duration::from_secs);
     let known = table.clone();
     engine.register_fn("shared_get", move |key: &str| -> Dynamic {
-        let value = known.get(key.as_bytes(), Kept::clone);
+        let value = known.get(key.as_bytes(), SharedValue::clone);
         value.map_or(Dynamic::UNIT, |value| match value {
-            Kept::Number(number) => number.into(),
-            Kept::Text(text) => (&*text).into(),
+            SharedValue::Number(number) => number.into(),
+            SharedValue::Text(text) => (&*text).into(),
         })
     });
     let known = table.clone();
-    engine.register_fn("shared_set", move |key: &str, value: Dynamic, seconds: i64| -> Done<()> {
+    engine.register_fn("shared_set", move |key: &str, value: Dynamic, seconds: i64| -> ScriptResult<()> {
         key_of(key)?;
         let value = match value.as_int() {
-            Ok(number) => Kept::Number(number),
-            Err(_) => Kept::Text(convert::to_text(&value)?.into()),
+            Ok(number) => SharedValue::Number(number),
+            Err(_) => SharedValue::Text(convert::to_text(&value)?.into()),
         };
-        if matches!(&value, Kept::Text(text) if text.len() > MAX_SHARED_TEXT) {
+        if matches!(&value, SharedValue::Text(text) if text.len() > MAX_SHARED_TEXT) {
             return error(format_args!("a shared text has at most {MAX_SHARED_TEXT} bytes"));
         }
         known.change(key.as_bytes(), ttl(seconds), true, |_| (Some(value), ()));
         Ok(())
     });
     let known = table.clone();
-    engine.register_fn("shared_add", move |key: &str, amount: i64, seconds: i64| -> Done<i64> {
+    engine.register_fn("shared_add", move |key: &str, amount: i64, seconds: i64| -> ScriptResult<i64> {
         key_of(key)?;
         known.change(key.as_bytes(), ttl(seconds), false, |known| match known {
-            Some(Kept::Text(_)) => (None, error(format_args!("the shared value `{key}` is a string"))),
-            Some(Kept::Number(sum)) => {
+            Some(SharedValue::Text(_)) => (None, error(format_args!("the shared value `{key}` is a string"))),
+            Some(SharedValue::Number(sum)) => {
                 let sum = sum.saturating_add(amount);
-                (Some(Kept::Number(sum)), Ok(sum))
+                (Some(SharedValue::Number(sum)), Ok(sum))
             }
-            None => (Some(Kept::Number(amount)), Ok(amount)),
+            None => (Some(SharedValue::Number(amount)), Ok(amount)),
         })
     });
     engine.register_fn("shared_remove", move |key: &str| table.remove(key.as_bytes()));
@@ -156,7 +160,7 @@ fn of_request(
     fields: Arc<[(Box<str>, &'static str)]>,
     upstreams: Arc<[Arc<str>]>,
 ) {
-    engine.register_fn("note", move |it: &mut Request, name: &str, value: Dynamic| -> Done<()> {
+    engine.register_fn("note", move |it: &mut Request, name: &str, value: Dynamic| -> ScriptResult<()> {
         let Some((_, full)) = fields.iter().find(|(known, _)| **known == *name) else {
             return error(format_args!("`{name}` is not one of `record_fields`"));
         };
@@ -166,7 +170,7 @@ fn of_request(
         notes.push((full, value));
         Ok(())
     });
-    engine.register_set("upstream", move |it: &mut Request, id: &str| -> Done<()> {
+    engine.register_set("upstream", move |it: &mut Request, id: &str| -> ScriptResult<()> {
         let Some(upstream) = upstreams.iter().find(|known| ***known == *id) else {
             return error(format_args!("`{id}` is not one of `upstreams`"));
         };
@@ -177,7 +181,7 @@ fn of_request(
         seen.did.upstream = Some(upstream.clone());
         Ok(())
     });
-    engine.register_fn("send_once", |it: &mut Request| -> Done<()> {
+    engine.register_fn("send_once", |it: &mut Request| -> ScriptResult<()> {
         let mut seen = it.0.see();
         if seen.response.is_some() {
             return error("the request has been sent");
@@ -185,21 +189,24 @@ fn of_request(
         seen.did.send_once = true;
         Ok(())
     });
-    engine.register_fn("fetch", move |name: &str, options: rhai::Map, then: rhai::FnPtr| -> Done<()> {
-        let Some(server) = servers.iter().position(|server| server.name == name) else {
-            return error(format_args!("`{name}` is not one of `calls`"));
-        };
-        let request = super::fetch::request(&servers[server].uri, options)?;
-        let Some(view) = VIEW.with_borrow(Clone::clone) else {
-            return error("calls are made in functions only");
-        };
-        let did = &mut view.see().did;
-        if did.fetch.is_some() {
-            return error("one call at a time; fetch the next one in the callback");
-        }
-        did.fetch = Some(Box::new(Fetch { server, request, then }));
-        Ok(())
-    });
+    engine.register_fn(
+        "fetch",
+        move |name: &str, options: rhai::Map, then: rhai::FnPtr| -> ScriptResult<()> {
+            let Some(server) = servers.iter().position(|server| server.name == name) else {
+                return error(format_args!("`{name}` is not one of `calls`"));
+            };
+            let request = super::fetch::request(&servers[server].uri, options)?;
+            let Some(view) = VIEW.with_borrow(Clone::clone) else {
+                return error("calls are made in functions only");
+            };
+            let did = &mut view.see().did;
+            if did.fetch.is_some() {
+                return error("one call at a time; fetch the next one in the callback");
+            }
+            did.fetch = Some(Box::new(Fetch { server, request, then }));
+            Ok(())
+        },
+    );
 }
 
 /// A script, ready to run.
@@ -214,7 +221,7 @@ pub(super) struct Program {
 /// What is wrong with a script, and where.
 #[derive(Debug, thiserror::Error)]
 #[error("{}{message}", place(*position))]
-pub(super) struct Fault {
+pub(super) struct ScriptFault {
     position: Position,
     message: String,
 }
@@ -227,13 +234,13 @@ fn place(position: Position) -> String {
     }
 }
 
-impl From<ParseError> for Fault {
+impl From<ParseError> for ScriptFault {
     fn from(error: ParseError) -> Self {
         Self { position: error.1, message: error.0.to_string() }
     }
 }
 
-impl From<Box<EvalAltResult>> for Fault {
+impl From<Box<EvalAltResult>> for ScriptFault {
     fn from(mut error: Box<EvalAltResult>) -> Self {
         let inner = error.unwrap_inner();
         let position = if inner.position().is_none() { error.position() } else { inner.position() };
@@ -262,7 +269,7 @@ impl Program {
         settings: &serde_json::Map<String, serde_json::Value>,
         limits: &Limits,
         parts: Parts,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, ScriptFault> {
         let mut engine = engine(limits, parts);
         let mut scope = Scope::new();
         scope.push_constant_dynamic("settings", convert::from_object(settings));
@@ -283,12 +290,12 @@ impl Program {
         engine.register_global_module(Shared::new(module));
         engine.set_strict_variables(true);
         let ast = engine.compile_with_scope(&known, source)?.clone_functions_only();
-        let has = |name: &str, parameters: usize| -> Result<bool, Fault> {
+        let has = |name: &str, parameters: usize| -> Result<bool, ScriptFault> {
             let mut named = ast.iter_functions().filter(|function| function.name == name);
             match named.next() {
                 None => Ok(false),
                 Some(function) if function.params.len() == parameters && named.next().is_none() => Ok(true),
-                Some(_) => Err(Fault {
+                Some(_) => Err(ScriptFault {
                     position: Position::NONE,
                     message: match parameters {
                         1 => format!("`{name}` takes one parameter: the request"),
@@ -301,7 +308,7 @@ impl Program {
         if !on_request && !on_response {
             let message =
                 "there is neither a function `on_request(request)` nor `on_response(request, response)`";
-            return Err(Fault { position: Position::NONE, message: message.to_owned() });
+            return Err(ScriptFault { position: Position::NONE, message: message.to_owned() });
         }
         Ok(Self { engine, ast, on_request, on_response })
     }
@@ -314,7 +321,7 @@ impl Program {
 /// Time that a script may take while it is loaded.
 const LOAD_TIME: Duration = Duration::from_millis(500);
 
-impl Fault {
+impl ScriptFault {
     /// A fault of the whole script.
     pub(super) fn of(message: &str) -> Self {
         Self { position: Position::NONE, message: message.to_owned() }

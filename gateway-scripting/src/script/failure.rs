@@ -3,9 +3,9 @@
 use rhai::EvalAltResult;
 
 /// What a function of ours comes to; the engine adds the line and column.
-pub(super) type Done<T> = Result<T, Box<EvalAltResult>>;
+pub(super) type ScriptResult<T> = Result<T, Box<EvalAltResult>>;
 
 /// An error with this message.
-pub(super) fn error<T>(message: impl std::fmt::Display) -> Done<T> {
+pub(super) fn error<T>(message: impl std::fmt::Display) -> ScriptResult<T> {
     Err(message.to_string().into())
 }

@@ -9,12 +9,12 @@ use rhai::{Dynamic, Map};
 use tokio::sync::Semaphore;
 
 use super::convert;
-use super::failure::{Done, error};
+use super::failure::{ScriptResult, error};
 use super::view::text;
 use crate::message;
 
 /// The request for a call with these options.
-pub(super) fn request(url: &Uri, mut options: Map) -> Done<Request<Bytes>> {
+pub(super) fn request(url: &Uri, mut options: Map) -> ScriptResult<Request<Bytes>> {
     let method = options.remove("method").map_or(Ok("GET".to_owned()), |method| convert::to_text(&method))?;
     let Ok(method) = Method::from_bytes(method.as_bytes()) else {
         return error(format_args!("`{method}` is not a method"));
@@ -39,7 +39,7 @@ pub(super) fn request(url: &Uri, mut options: Map) -> Done<Request<Bytes>> {
 }
 
 /// The URL's path with the script's behind it.
-fn target(url: &Uri, path: &str) -> Done<Uri> {
+fn target(url: &Uri, path: &str) -> ScriptResult<Uri> {
     let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
     let all = match path {
         "" => url.path().to_owned(),

@@ -9,8 +9,8 @@ use rhai::{Array, Blob, Dynamic, FuncRegistration, ImmutableString, Map, Module,
 
 use super::bounded;
 use super::convert;
-use super::failure::{Done, error};
-use super::view::{Answer, OwnReply, Request, Seen, View, text};
+use super::failure::{ScriptResult, error};
+use super::view::{MessageView, OwnReply, Request, ScriptResponse, View, text};
 use crate::message;
 
 /// The methods of `request` and `response`, the same for every script.
@@ -20,7 +20,7 @@ pub(super) static MESSAGES: LazyLock<Shared<Module>> = LazyLock::new(|| {
     target(&mut module);
     answers(&mut module);
     message_of::<Request>(&mut module);
-    message_of::<Answer>(&mut module);
+    message_of::<ScriptResponse>(&mut module);
     module.build_index();
     Shared::new(module)
 });
@@ -56,7 +56,7 @@ impl Handle for Request {
     }
 }
 
-impl Handle for Answer {
+impl Handle for ScriptResponse {
     const IS_RESPONSE: bool = true;
 
     fn view(&self) -> &View {
@@ -65,7 +65,7 @@ impl Handle for Answer {
 }
 
 /// Does something with the header fields of a message.
-fn headers<H: Handle, T>(of: &H, with: impl FnOnce(&mut HeaderMap) -> T) -> Done<T> {
+fn headers<H: Handle, T>(of: &H, with: impl FnOnce(&mut HeaderMap) -> T) -> ScriptResult<T> {
     match of.view().see().message(H::IS_RESPONSE) {
         Some(message) => Ok(with(&mut message.headers)),
         None => error("there is no response yet"),
@@ -79,7 +79,7 @@ fn shown(value: &http::HeaderValue) -> Dynamic {
     }
 }
 
-fn write<H: Handle>(of: &H, name: &str, value: &Dynamic, keeps_others: bool) -> Done<()> {
+fn write<H: Handle>(of: &H, name: &str, value: &Dynamic, keeps_others: bool) -> ScriptResult<()> {
     let value = convert::to_text(value)?;
     let written =
         headers(of, |fields| message::write(fields, name.as_bytes(), value.as_bytes(), keeps_others))?;
@@ -87,40 +87,40 @@ fn write<H: Handle>(of: &H, name: &str, value: &Dynamic, keeps_others: bool) -> 
 }
 
 fn message_of<H: Handle>(module: &mut Module) {
-    method!(module, "header", |of: &mut H, name: &str| -> Done<Dynamic> {
+    method!(module, "header", |of: &mut H, name: &str| -> ScriptResult<Dynamic> {
         headers(of, |fields| fields.get(name).map_or(Dynamic::UNIT, shown))
     });
-    method!(module, "headers", |of: &mut H, name: &str| -> Done<Array> {
+    method!(module, "headers", |of: &mut H, name: &str| -> ScriptResult<Array> {
         headers(of, |fields| fields.get_all(name).iter().map(shown).collect())
     });
-    method!(module, "header_names", |of: &mut H| -> Done<Array> {
+    method!(module, "header_names", |of: &mut H| -> ScriptResult<Array> {
         headers(of, |fields| fields.keys().map(|name| name.as_str().into()).collect())
     });
-    method!(module, "set_header", |of: &mut H, name: &str, value: Dynamic| -> Done<()> {
+    method!(module, "set_header", |of: &mut H, name: &str, value: Dynamic| -> ScriptResult<()> {
         write(of, name, &value, false)
     });
-    method!(module, "add_header", |of: &mut H, name: &str, value: Dynamic| -> Done<()> {
+    method!(module, "add_header", |of: &mut H, name: &str, value: Dynamic| -> ScriptResult<()> {
         write(of, name, &value, true)
     });
-    method!(module, "remove_header", |of: &mut H, name: &str| -> Done<()> {
+    method!(module, "remove_header", |of: &mut H, name: &str| -> ScriptResult<()> {
         match message::writable(name.as_bytes()) {
             Ok(name) => headers(of, |fields| drop(fields.remove(name))),
             Err(why) => error(format_args!("{name}: {why}")),
         }
     });
-    getter!(module, "body", |of: &mut H| -> Done<ImmutableString> {
+    getter!(module, "body", |of: &mut H| -> ScriptResult<ImmutableString> {
         let body = body(of)?;
         match std::str::from_utf8(&body) {
             Ok(text) => Ok(text.into()),
             Err(_) => error("the body is not UTF-8; read `body_bytes`"),
         }
     });
-    getter!(module, "body_bytes", |of: &mut H| -> Done<Blob> { Ok(body(of)?.to_vec()) });
-    setter!(module, "body", |of: &mut H, new: Dynamic| -> Done<()> { replace(of, new) });
-    setter!(module, "body_bytes", |of: &mut H, new: Dynamic| -> Done<()> { replace(of, new) });
+    getter!(module, "body_bytes", |of: &mut H| -> ScriptResult<Blob> { Ok(body(of)?.to_vec()) });
+    setter!(module, "body", |of: &mut H, new: Dynamic| -> ScriptResult<()> { replace(of, new) });
+    setter!(module, "body_bytes", |of: &mut H, new: Dynamic| -> ScriptResult<()> { replace(of, new) });
 }
 
-fn body<H: Handle>(of: &H) -> Done<Bytes> {
+fn body<H: Handle>(of: &H) -> ScriptResult<Bytes> {
     let mut seen = of.view().see();
     match seen.message(H::IS_RESPONSE).and_then(|message| message.body().cloned()) {
         Some(body) => Ok(body),
@@ -131,7 +131,7 @@ fn body<H: Handle>(of: &H) -> Done<Bytes> {
     }
 }
 
-fn replace<H: Handle>(of: &H, new: Dynamic) -> Done<()> {
+fn replace<H: Handle>(of: &H, new: Dynamic) -> ScriptResult<()> {
     let bytes = convert::to_bytes(new)?;
     let mut seen = of.view().see();
     if !H::IS_RESPONSE && seen.response.is_some() {
@@ -178,7 +178,7 @@ fn facts(module: &mut Module) {
                             it: &mut Request,
                             name: &str,
                             value: Dynamic|
-     -> Done<()> {
+     -> ScriptResult<()> {
         bounded::check(ctx.engine(), std::iter::once(&value))?;
         let values = &mut it.0.see().did.values;
         if values.len() >= MAX_VALUES && !values.contains_key(name) {
@@ -194,21 +194,21 @@ fn facts(module: &mut Module) {
 const MAX_VALUES: usize = 64;
 
 /// Changes something that has no effect any more once the request was sent.
-fn unsent<T>(seen: &mut Seen, change: impl FnOnce(&mut Seen) -> T) -> Done<T> {
+fn unsent<T>(seen: &mut MessageView, change: impl FnOnce(&mut MessageView) -> T) -> ScriptResult<T> {
     if seen.response.is_some() { error("the request has been sent") } else { Ok(change(seen)) }
 }
 
 /// What the target will see.
 fn target(module: &mut Module) {
     getter!(module, "path", |it: &mut Request| -> ImmutableString { it.0.see().path().into() });
-    setter!(module, "path", |it: &mut Request, path: &str| -> Done<()> {
+    setter!(module, "path", |it: &mut Request, path: &str| -> ScriptResult<()> {
         if !message::is_path(path) {
             return error("a path begins with `/`, is percent-encoded, and has no dot segments");
         }
         unsent(&mut it.0.see(), |seen| seen.did.path = Some(path.to_owned()))
     });
     getter!(module, "query", |it: &mut Request| -> ImmutableString { it.0.see().query().into() });
-    setter!(module, "query", |it: &mut Request, query: &str| -> Done<()> {
+    setter!(module, "query", |it: &mut Request, query: &str| -> ScriptResult<()> {
         if !message::is_query(query) {
             return error("a query is percent-encoded");
         }
@@ -218,29 +218,31 @@ fn target(module: &mut Module) {
 
 /// What the client gets.
 fn answers(module: &mut Module) {
-    method!(module, "reply", |it: &mut Request, status: i64| -> Done<()> {
+    method!(module, "reply", |it: &mut Request, status: i64| -> ScriptResult<()> {
         reply(it, status, Dynamic::UNIT, Map::new())
     });
-    method!(module, "reply", |it: &mut Request, status: i64, body: Dynamic| -> Done<()> {
+    method!(module, "reply", |it: &mut Request, status: i64, body: Dynamic| -> ScriptResult<()> {
         reply(it, status, body, Map::new())
     });
-    method!(module, "reply", |it: &mut Request, status: i64, body: Dynamic, headers: Map| -> Done<()> {
-        reply(it, status, body, headers)
-    });
-    getter!(module, "status", |it: &mut Answer| -> i64 {
+    method!(module, "reply", |it: &mut Request,
+                              status: i64,
+                              body: Dynamic,
+                              headers: Map|
+     -> ScriptResult<()> { reply(it, status, body, headers) });
+    getter!(module, "status", |it: &mut ScriptResponse| -> i64 {
         it.0.see().response.as_ref().map_or(0, |(status, _)| i64::from(status.as_u16()))
     });
-    setter!(module, "status", |it: &mut Answer, status: i64| -> Done<()> {
+    setter!(module, "status", |it: &mut ScriptResponse, status: i64| -> ScriptResult<()> {
         let status = final_status(status)?;
         if let Some((old, _)) = &mut it.0.see().response {
             *old = status;
         }
         Ok(())
     });
-    getter!(module, "from_target", |it: &mut Answer| -> bool { it.0.see().from_target });
+    getter!(module, "from_target", |it: &mut ScriptResponse| -> bool { it.0.see().from_target });
 }
 
-fn final_status(status: i64) -> Done<StatusCode> {
+fn final_status(status: i64) -> ScriptResult<StatusCode> {
     let read = u16::try_from(status).ok().filter(|status| (200..=599).contains(status));
     match read.and_then(|status| StatusCode::from_u16(status).ok()) {
         Some(status) => Ok(status),
@@ -248,7 +250,7 @@ fn final_status(status: i64) -> Done<StatusCode> {
     }
 }
 
-fn reply(it: &Request, status: i64, body: Dynamic, fields: Map) -> Done<()> {
+fn reply(it: &Request, status: i64, body: Dynamic, fields: Map) -> ScriptResult<()> {
     let status = final_status(status)?;
     let body = if body.is_unit() { None } else { Some(convert::to_bytes(body)?) };
     let is_text = body.as_ref().is_some_and(|body| std::str::from_utf8(body).is_ok());
@@ -271,7 +273,7 @@ fn reply(it: &Request, status: i64, body: Dynamic, fields: Map) -> Done<()> {
 }
 
 /// A value for the access record.
-pub(super) fn field(value: &Dynamic) -> Done<Field> {
+pub(super) fn field(value: &Dynamic) -> ScriptResult<Field> {
     if let Ok(number) = value.as_int() {
         return Ok(u64::try_from(number).map_or_else(|_| Field::from(&*number.to_string()), Field::from));
     }

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::bounded;
 use super::convert;
-use super::failure::{Done, error};
+use super::failure::{ScriptResult, error};
 
 /// What `url_encode` leaves as it is: RFC 3986's unreserved characters.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -26,41 +26,43 @@ pub(super) static TOOLS: LazyLock<Shared<Module>> = LazyLock::new(|| {
             FuncRegistration::new($name).in_global_namespace().set_into_module(&mut module, $tool);
         };
     }
-    tool!("json_decode", |text: &str| -> Done<Dynamic> {
+    tool!("json_decode", |text: &str| -> ScriptResult<Dynamic> {
         match serde_json::from_str(text) {
             Ok(value) => Ok(convert::from_json(&value)),
             Err(why) => error(format_args!("this is not JSON: {why}")),
         }
     });
-    tool!("json_encode", |ctx: NativeCallContext<'_>, value: Dynamic| -> Done<String> {
+    tool!("json_encode", |ctx: NativeCallContext<'_>, value: Dynamic| -> ScriptResult<String> {
         let value = value.flatten();
         bounded::check(ctx.engine(), std::iter::once(&value))?;
         convert::to_json(&value, 0).map(|value| value.to_string())
     });
-    tool!("base64_encode", |value: Dynamic| -> Done<String> {
+    tool!("base64_encode", |value: Dynamic| -> ScriptResult<String> {
         Ok(BASE64_STANDARD.encode(convert::to_bytes(value)?))
     });
-    tool!("base64_decode", |text: &str| -> Done<Blob> {
+    tool!("base64_decode", |text: &str| -> ScriptResult<Blob> {
         BASE64_STANDARD.decode(text).map_err(|why| format!("this is not base64: {why}").into())
     });
     tool!("url_encode", |text: &str| -> String { utf8_percent_encode(text, UNRESERVED).to_string() });
-    tool!("url_decode", |text: &str| -> Done<String> {
+    tool!("url_decode", |text: &str| -> ScriptResult<String> {
         match percent_decode_str(text).decode_utf8() {
             Ok(text) => Ok(text.into_owned()),
             Err(_) => error("this is not UTF-8 when it is decoded"),
         }
     });
-    tool!("sha256", |value: Dynamic| -> Done<String> { Ok(hex(&Sha256::digest(convert::to_bytes(value)?))) });
-    tool!("hmac_sha256", |key: Dynamic, value: Dynamic| -> Done<String> {
+    tool!("sha256", |value: Dynamic| -> ScriptResult<String> {
+        Ok(hex(&Sha256::digest(convert::to_bytes(value)?)))
+    });
+    tool!("hmac_sha256", |key: Dynamic, value: Dynamic| -> ScriptResult<String> {
         Ok(hex(&hmac(&convert::to_bytes(key)?, &convert::to_bytes(value)?)))
     });
-    tool!("equal", |a: Dynamic, b: Dynamic| -> Done<bool> {
+    tool!("equal", |a: Dynamic, b: Dynamic| -> ScriptResult<bool> {
         // Digests take the same time however much is equal.
         let digest = |value| convert::to_bytes(value).map(Sha256::digest);
         let (a, b) = (digest(a)?, digest(b)?);
         Ok(a.iter().zip(b.iter()).fold(0, |all, (a, b)| all | (a ^ b)) == 0)
     });
-    tool!("random", |limit: i64| -> Done<i64> {
+    tool!("random", |limit: i64| -> ScriptResult<i64> {
         if limit < 1 {
             error("the limit is at least 1")
         } else {

@@ -23,15 +23,15 @@ pub(super) struct Request(pub(super) View);
 
 /// A script's `response`.
 #[derive(Debug, Clone)]
-pub(super) struct Answer(pub(super) View);
+pub(super) struct ScriptResponse(pub(super) View);
 
 /// An exchange as a script sees it.
 #[derive(Debug, Clone)]
-pub(super) struct View(Arc<AtomicRefCell<Seen>>);
+pub(super) struct View(Arc<AtomicRefCell<MessageView>>);
 
 /// What is seen, and what was changed.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct MessageView {
     pub(super) method: Method,
     pub(super) uri: Uri,
     /// Path and query as another plugin has set them for the target.
@@ -120,7 +120,7 @@ impl View {
     ) -> Self {
         let values = exchange.state.of_mut::<Values>(seat).map(|values| std::mem::take(&mut values.0));
         let response = response.map(|response| (response.status(), Message::new(bodies.response)));
-        Self(Arc::new(AtomicRefCell::new(Seen {
+        Self(Arc::new(AtomicRefCell::new(MessageView {
             method: exchange.request.method.clone(),
             uri: exchange.request.uri.clone(),
             forward_path: exchange.forward_path.clone(),
@@ -139,7 +139,7 @@ impl View {
     }
 
     /// What is seen. Never held while a script runs.
-    pub(super) fn see(&self) -> AtomicRefMut<'_, Seen> {
+    pub(super) fn see(&self) -> AtomicRefMut<'_, MessageView> {
         self.0.borrow_mut()
     }
 
@@ -225,7 +225,7 @@ fn retarget(exchange: &mut Exchange, path: Option<String>, query: Option<String>
     }
 }
 
-impl Seen {
+impl MessageView {
     /// The path that the target will see unless the proxy strips some of it.
     pub(super) fn path(&self) -> &str {
         let forwarded = || self.forward_path.as_deref().map(|it| it.split('?').next().unwrap_or(it));

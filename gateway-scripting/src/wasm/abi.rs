@@ -39,10 +39,10 @@ impl From<Error> for Fail {
 }
 
 /// What a function of the host comes to.
-pub(super) type Done<T = ()> = Result<T, Fail>;
+pub(super) type HostResult<T = ()> = Result<T, Fail>;
 
 /// As the guest is told.
-fn told(done: Done) -> Result<u32, Error> {
+fn told(done: HostResult) -> Result<u32, Error> {
     match done {
         Ok(()) => Ok(0),
         Err(Fail::Status(status)) => Ok(status),
@@ -50,7 +50,7 @@ fn told(done: Done) -> Result<u32, Error> {
     }
 }
 
-fn memory(guest: &mut Guest<'_>) -> Done<wasmtime::Memory> {
+fn memory(guest: &mut Guest<'_>) -> HostResult<wasmtime::Memory> {
     if let Some(memory) = guest.data().memory {
         return Ok(memory);
     }
@@ -66,7 +66,7 @@ fn range(at: u32, length: usize) -> Option<std::ops::Range<usize>> {
 }
 
 /// Bytes of the guest's memory.
-pub(super) fn read(guest: &mut Guest<'_>, at: u32, length: u32) -> Done<Vec<u8>> {
+pub(super) fn read(guest: &mut Guest<'_>, at: u32, length: u32) -> HostResult<Vec<u8>> {
     if length == 0 {
         return Ok(Vec::new());
     }
@@ -77,23 +77,23 @@ pub(super) fn read(guest: &mut Guest<'_>, at: u32, length: u32) -> Done<Vec<u8>>
 }
 
 /// Writes into the guest's memory.
-pub(super) fn write(guest: &mut Guest<'_>, at: u32, bytes: &[u8]) -> Done {
+pub(super) fn write(guest: &mut Guest<'_>, at: u32, bytes: &[u8]) -> HostResult {
     let memory = memory(guest)?;
     let place = range(at, bytes.len()).and_then(|range| memory.data_mut(&mut *guest).get_mut(range));
     place.ok_or(Fail::Status(INVALID_MEMORY))?.copy_from_slice(bytes);
     Ok(())
 }
 
-pub(super) fn write_u32(guest: &mut Guest<'_>, at: u32, value: u32) -> Done {
+pub(super) fn write_u32(guest: &mut Guest<'_>, at: u32, value: u32) -> HostResult {
     write(guest, at, &value.to_le_bytes())
 }
 
-pub(super) fn write_u64(guest: &mut Guest<'_>, at: u32, value: u64) -> Done {
+pub(super) fn write_u64(guest: &mut Guest<'_>, at: u32, value: u64) -> HostResult {
     write(guest, at, &value.to_le_bytes())
 }
 
 /// Hands bytes over in memory that the guest makes room in: its place is written to `data`, its length to `size`.
-pub(super) fn give(guest: &mut Guest<'_>, bytes: &[u8], data: u32, size: u32) -> Done {
+pub(super) fn give(guest: &mut Guest<'_>, bytes: &[u8], data: u32, size: u32) -> HostResult {
     let length = u32::try_from(bytes.len()).map_err(|_| Fail::Status(BAD_ARGUMENT))?;
     let at = match length {
         0 => 0,

@@ -38,17 +38,17 @@ pub(super) fn clockwork() -> Result<&'static Clockwork, &'static str> {
 }
 
 /// One run of a guest; the clock ticks while there is any.
-pub(super) struct Running(&'static Clockwork);
+pub(super) struct GuestRun(&'static Clockwork);
 
 impl Clockwork {
     /// A guest begins to run.
-    pub(super) fn begin(&'static self) -> Running {
+    pub(super) fn begin(&'static self) -> GuestRun {
         self.begun.fetch_add(1, Ordering::Relaxed);
         // The clock's thread looks at this after its token, and `unpark` leaves it one: no beginning is missed.
         if self.running.fetch_add(1, Ordering::SeqCst) == 0 {
             self.clock().unpark();
         }
-        Running(self)
+        GuestRun(self)
     }
 
     fn clock(&'static self) -> &'static Thread {
@@ -77,7 +77,7 @@ impl Clockwork {
     }
 }
 
-impl Drop for Running {
+impl Drop for GuestRun {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Ordering::SeqCst);
     }

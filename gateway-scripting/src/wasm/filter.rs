@@ -13,13 +13,13 @@ use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::reply::{Cause, Reply};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-use super::host::Way;
-use super::visit::{Made, Stop, Visit};
+use super::host::Direction;
+use super::visit::{GuestContext, Made, Stop};
 
 /// A message's body with the guest in between.
 pub(super) struct Filter {
-    visit: Arc<Visit>,
-    way: Way,
+    visit: Arc<GuestContext>,
+    way: Direction,
     inner: Body,
     calls: FuturesUnordered<BoxFuture<'static, Made>>,
     out: VecDeque<Frame<Bytes>>,
@@ -43,7 +43,7 @@ impl Unpin for Filter {}
 
 impl Filter {
     /// The body of a message whose head the guest is about to see.
-    pub(super) fn new(visit: Arc<Visit>, way: Way, inner: Body, sees_body: bool) -> Self {
+    pub(super) fn new(visit: Arc<GuestContext>, way: Direction, inner: Body, sees_body: bool) -> Self {
         Self {
             visit,
             way,
@@ -116,9 +116,9 @@ impl Filter {
     fn answered_with(&self, stop: Stop) -> Stop {
         let cause = match (&stop, self.way) {
             (Stop::Reply(_) | Stop::Pass | Stop::Body(BodyError::Refused(_)), _) => return stop.into_reply(),
-            (Stop::Body(BodyError::TooLarge { .. }), Way::Request) => Cause::BodyTooLarge,
-            (Stop::Body(_), Way::Request) => Cause::BadRequest,
-            (Stop::Body(_), Way::Response) => Cause::UpstreamClosed,
+            (Stop::Body(BodyError::TooLarge { .. }), Direction::Request) => Cause::BodyTooLarge,
+            (Stop::Body(_), Direction::Request) => Cause::BadRequest,
+            (Stop::Body(_), Direction::Response) => Cause::UpstreamClosed,
         };
         Stop::Reply(Box::new(Reply::new(cause).reason("body_incomplete")))
     }
@@ -308,7 +308,7 @@ impl Filter {
             body.len()
         })?;
         if self.is_paused && held > limit {
-            let cause = if way == Way::Request { Cause::BodyTooLarge } else { Cause::UpstreamGarbage };
+            let cause = if way == Direction::Request { Cause::BodyTooLarge } else { Cause::UpstreamGarbage };
             return Err(Stop::Reply(Box::new(Reply::new(cause).reason("wasm_body_too_large"))));
         }
         self.held = held - data.len();

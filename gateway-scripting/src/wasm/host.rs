@@ -135,7 +135,7 @@ pub(super) struct Directions {
 
 /// The two ways of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Direction {
     Request,
     Response,
 }
@@ -146,8 +146,8 @@ pub(super) struct Context {
     pub(super) facts: Option<Facts>,
     /// A byte stream instead: `request` is what its client sends, `response` what its target sends.
     pub(super) is_stream: bool,
-    pub(super) request: Side,
-    pub(super) response: Side,
+    pub(super) request: HostMessage,
+    pub(super) response: HostMessage,
     pub(super) local: Option<LocalReply>,
     pub(super) properties: HashMap<Box<[u8]>, Bytes>,
     /// Who waits for the guest to go on.
@@ -158,10 +158,10 @@ pub(super) struct Context {
 
 /// One message of an exchange.
 #[derive(Default)]
-pub(super) struct Side {
+pub(super) struct HostMessage {
     /// Whether there is such a message yet.
     pub(super) is_there: bool,
-    pub(super) line: Line,
+    pub(super) line: PseudoHeaders,
     pub(super) headers: HeaderMap,
     pub(super) trailers: Option<HeaderMap>,
     /// What of the body the guest can see now.
@@ -179,7 +179,7 @@ pub(super) struct Side {
 
 /// What is not a header field, but looks like one to guests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct PseudoHeaders {
     pub(super) method: Method,
     pub(super) path: String,
     pub(super) authority: String,
@@ -217,7 +217,7 @@ pub(super) fn target_of(exchange: &Exchange) -> String {
 impl Context {
     /// The context of an exchange whose request has come.
     pub(super) fn of(exchange: &Exchange, seat: Seat<'_>) -> Self {
-        let line = Line {
+        let line = PseudoHeaders {
             method: exchange.request.method.clone(),
             path: target_of(exchange),
             authority: exchange.authority().unwrap_or_default().to_owned(),
@@ -236,7 +236,7 @@ impl Context {
             began: std::time::SystemTime::now(),
         };
         let headers = exchange.request.headers.clone();
-        let request = Side { is_there: true, line, headers, ..Side::default() };
+        let request = HostMessage { is_there: true, line, headers, ..HostMessage::default() };
         Self { facts: Some(facts), request, ..Self::default() }
     }
 
@@ -256,10 +256,10 @@ impl Context {
         Self { facts: Some(facts), is_stream: true, ..Self::default() }
     }
 
-    pub(super) fn side(&mut self, way: Way) -> &mut Side {
+    pub(super) fn side(&mut self, way: Direction) -> &mut HostMessage {
         match way {
-            Way::Request => &mut self.request,
-            Way::Response => &mut self.response,
+            Direction::Request => &mut self.request,
+            Direction::Response => &mut self.response,
         }
     }
 

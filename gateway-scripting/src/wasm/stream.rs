@@ -11,8 +11,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use gateway_core::stream::cut::{Cut, Stream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::host::{Directions, Way};
-use super::visit::{Made, Stop, Visit};
+use super::host::{Direction, Directions};
+use super::visit::{GuestContext, Made, Stop};
 
 /// Bytes that the guest is shown at a time.
 const PIECE: usize = 16 << 10;
@@ -24,7 +24,7 @@ const TOO_MUCH: &str = "wasm_body_too_large";
 
 /// The guest's calls, and what it has decided.
 struct Guest {
-    visit: Arc<Visit>,
+    visit: Arc<GuestContext>,
     calls: FuturesUnordered<BoxFuture<'static, Made>>,
 }
 
@@ -36,7 +36,7 @@ struct Resumed {
 }
 
 impl Guest {
-    fn new(visit: Arc<Visit>) -> Self {
+    fn new(visit: Arc<GuestContext>) -> Self {
         Self { visit, calls: FuturesUnordered::new() }
     }
 
@@ -72,7 +72,7 @@ impl Guest {
 pub(super) struct Opening(Guest);
 
 /// What became of a connection.
-pub(super) enum Opened {
+pub(super) enum StreamStart {
     GoesOn,
     Waits(Opening),
     Refused(&'static str),
@@ -83,15 +83,15 @@ impl Opening {
     ///
     /// # Errors
     /// When the guest fails.
-    pub(super) fn begin(visit: Arc<Visit>) -> Result<Opened, Stop> {
+    pub(super) fn begin(visit: Arc<GuestContext>) -> Result<StreamStart, Stop> {
         let id = visit.id;
         let action = visit.with(|vm| vm.run(|all| all.on_new_connection.clone(), id, (id,)))?;
         let guest = Guest::new(visit);
         let decided = guest.decided()?;
         Ok(match decided {
-            Err(reason) => Opened::Refused(reason),
-            Ok(resumed) if action.unwrap_or(0) == 0 || resumed.up => Opened::GoesOn,
-            Ok(_) => Opened::Waits(Self(guest)),
+            Err(reason) => StreamStart::Refused(reason),
+            Ok(resumed) if action.unwrap_or(0) == 0 || resumed.up => StreamStart::GoesOn,
+            Ok(_) => StreamStart::Waits(Self(guest)),
         })
     }
 
@@ -139,7 +139,7 @@ pub(super) struct Tap<'a> {
 
 impl<'a> Tap<'a> {
     /// `sees` says which directions the guest looks at.
-    pub(super) fn new(client: Stream<'a>, visit: Arc<Visit>, sees: Directions, cut: &'a Cut) -> Self {
+    pub(super) fn new(client: Stream<'a>, visit: Arc<GuestContext>, sees: Directions, cut: &'a Cut) -> Self {
         let pass = |is_seen| Pass { is_seen, ..Pass::default() };
         let (up, down) = (pass(sees.up), pass(sees.down));
         Self { client, cut, guest: Guest::new(visit), up, down, passes: false, is_cut: false }
@@ -169,7 +169,7 @@ impl<'a> Tap<'a> {
             Ok(Err(reason)) => return Err(self.cut(reason)),
             Err(stop) => return self.stopped(&stop),
         };
-        for (way, is_resumed) in [(Way::Request, resumed.up), (Way::Response, resumed.down)] {
+        for (way, is_resumed) in [(Direction::Request, resumed.up), (Direction::Response, resumed.down)] {
             self.pass(way).is_paused &= !is_resumed;
             if self.pass(way).is_paused {
                 continue;
@@ -186,10 +186,10 @@ impl<'a> Tap<'a> {
         Ok(())
     }
 
-    fn pass(&mut self, way: Way) -> &mut Pass {
+    fn pass(&mut self, way: Direction) -> &mut Pass {
         match way {
-            Way::Request => &mut self.up,
-            Way::Response => &mut self.down,
+            Direction::Request => &mut self.up,
+            Direction::Response => &mut self.down,
         }
     }
 
@@ -208,7 +208,7 @@ impl<'a> Tap<'a> {
     }
 
     /// Tells the guest of more bytes of a direction, or of its end.
-    fn piece(&mut self, way: Way, data: &[u8], is_end: bool) -> io::Result<()> {
+    fn piece(&mut self, way: Direction, data: &[u8], is_end: bool) -> io::Result<()> {
         let (visit, limit) = (self.guest.visit.clone(), self.guest.visit.core.parts.rules.max_body);
         let pass = self.pass(way);
         pass.ended |= is_end;
@@ -276,7 +276,7 @@ impl AsyncRead for Tap<'_> {
             let mut read = ReadBuf::new(&mut room);
             ready!(Pin::new(&mut this.client).poll_read(cx, &mut read))?;
             let is_end = read.filled().is_empty();
-            this.piece(Way::Request, read.filled(), is_end)?;
+            this.piece(Direction::Request, read.filled(), is_end)?;
         }
     }
 }
@@ -291,7 +291,7 @@ impl AsyncWrite for Tap<'_> {
             return Pin::new(&mut this.client).poll_write(cx, data);
         }
         let piece = data.get(..PIECE).unwrap_or(data);
-        this.piece(Way::Response, piece, false)?;
+        this.piece(Direction::Response, piece, false)?;
         match this.poll_out(cx) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             _ => Poll::Ready(Ok(piece.len())),
@@ -311,7 +311,7 @@ impl AsyncWrite for Tap<'_> {
         let this = self.get_mut();
         this.drive(cx)?;
         if !this.passes && !this.down.ended {
-            this.piece(Way::Response, &[], true)?;
+            this.piece(Direction::Response, &[], true)?;
         }
         ready!(this.poll_out(cx))?;
         if this.down.is_paused && !this.passes {

@@ -29,7 +29,7 @@ pub(super) struct Core {
 }
 
 /// An exchange or byte stream with its context in an instance of this worker.
-pub(super) struct Visit {
+pub(super) struct GuestContext {
     pub(super) core: Arc<Core>,
     generation: u64,
     pub(super) id: u32,
@@ -61,12 +61,12 @@ impl Core {
     ///
     /// # Errors
     /// What becomes of the exchange that the guest failed for.
-    pub(super) fn visit(self: &Arc<Self>, context: Context) -> Result<Arc<Visit>, Stop> {
+    pub(super) fn visit(self: &Arc<Self>, context: Context) -> Result<Arc<GuestContext>, Stop> {
         let begun = self.begin(context);
         begun.map_err(|error| self.failed(&error))
     }
 
-    fn begin(self: &Arc<Self>, context: Context) -> Result<Arc<Visit>, String> {
+    fn begin(self: &Arc<Self>, context: Context) -> Result<Arc<GuestContext>, String> {
         let mut pool = self.pools.get_or(Pool::default).ok_or("the instance is in use")?;
         let (vm, is_new) = pool.current(&self.template, &self.parts)?;
         if is_new {
@@ -76,9 +76,12 @@ impl Core {
         let begun = vm.begin(context);
         self.tend(vm);
         match begun {
-            Ok(id) => {
-                Ok(Arc::new(Visit { core: self.clone(), generation, id, is_over: AtomicBool::new(false) }))
-            }
+            Ok(id) => Ok(Arc::new(GuestContext {
+                core: self.clone(),
+                generation,
+                id,
+                is_over: AtomicBool::new(false),
+            })),
             Err(error) => {
                 pool.retire(generation);
                 Err(error)
@@ -196,7 +199,7 @@ fn of_grpc(mut answer: Answered) -> Answered {
     answer
 }
 
-impl Visit {
+impl GuestContext {
     /// Does something with the instance.
     ///
     /// # Errors
@@ -286,7 +289,7 @@ impl Visit {
     }
 }
 
-impl Drop for Visit {
+impl Drop for GuestContext {
     fn drop(&mut self) {
         self.end();
     }

@@ -9,7 +9,7 @@ use wasmtime::{Engine, Instance, InstancePre, Linker, Module, Store, StoreLimits
 use wasmtime::{WasmParams, WasmResults};
 
 use super::engine::{clockwork, ticks};
-use super::host::{Answered, Context, Directions, Host, Parts, ROOT, Way};
+use super::host::{Answered, Context, Direction, Directions, Host, Parts, ROOT};
 use super::{abi, wasi};
 
 /// Elements of a guest's table of functions.
@@ -259,46 +259,51 @@ impl Vm {
     }
 
     /// Tells the guest of a message's head.
-    pub(super) fn headers(&mut self, way: Way, id: u32, is_end: bool) -> Result<Option<u32>, String> {
+    pub(super) fn headers(&mut self, way: Direction, id: u32, is_end: bool) -> Result<Option<u32>, String> {
         let Some(context) = self.host().contexts.get_mut(&id) else { return Ok(None) };
         let count = context.side(way).headers.len() + 1;
         let parameters = (id, u32::try_from(count).unwrap_or(u32::MAX), u32::from(is_end));
         match way {
-            Way::Request => self.run(|all| all.on_request_headers.clone(), id, parameters),
-            Way::Response => self.run(|all| all.on_response_headers.clone(), id, parameters),
+            Direction::Request => self.run(|all| all.on_request_headers.clone(), id, parameters),
+            Direction::Response => self.run(|all| all.on_response_headers.clone(), id, parameters),
         }
     }
 
     /// Tells the guest of what there is of a body.
-    pub(super) fn body(&mut self, way: Way, id: u32, is_end: bool) -> Result<Option<u32>, String> {
+    pub(super) fn body(&mut self, way: Direction, id: u32, is_end: bool) -> Result<Option<u32>, String> {
         let Some(context) = self.host().contexts.get_mut(&id) else { return Ok(None) };
         let size = context.side(way).body.as_ref().map_or(0, bytes::BytesMut::len);
         let parameters = (id, u32::try_from(size).unwrap_or(u32::MAX), u32::from(is_end));
         match way {
-            Way::Request => self.run(|all| all.on_request_body.clone(), id, parameters),
-            Way::Response => self.run(|all| all.on_response_body.clone(), id, parameters),
+            Direction::Request => self.run(|all| all.on_request_body.clone(), id, parameters),
+            Direction::Response => self.run(|all| all.on_response_body.clone(), id, parameters),
         }
     }
 
     /// Tells the guest of trailers.
-    pub(super) fn trailers(&mut self, way: Way, id: u32) -> Result<Option<u32>, String> {
+    pub(super) fn trailers(&mut self, way: Direction, id: u32) -> Result<Option<u32>, String> {
         let Some(context) = self.host().contexts.get_mut(&id) else { return Ok(None) };
         let count = context.side(way).trailers.as_ref().map_or(0, http::HeaderMap::len);
         let parameters = (id, u32::try_from(count).unwrap_or(u32::MAX));
         match way {
-            Way::Request => self.run(|all| all.on_request_trailers.clone(), id, parameters),
-            Way::Response => self.run(|all| all.on_response_trailers.clone(), id, parameters),
+            Direction::Request => self.run(|all| all.on_request_trailers.clone(), id, parameters),
+            Direction::Response => self.run(|all| all.on_response_trailers.clone(), id, parameters),
         }
     }
 
-    /// Tells the guest of what there is of a stream's direction: `Way::Request` is what the client sends.
-    pub(super) fn stream_data(&mut self, way: Way, id: u32, is_end: bool) -> Result<Option<u32>, String> {
+    /// Tells the guest of what there is of a stream's direction: `Direction::Request` is what the client sends.
+    pub(super) fn stream_data(
+        &mut self,
+        way: Direction,
+        id: u32,
+        is_end: bool,
+    ) -> Result<Option<u32>, String> {
         let Some(context) = self.host().contexts.get_mut(&id) else { return Ok(None) };
         let size = context.side(way).body.as_ref().map_or(0, bytes::BytesMut::len);
         let parameters = (id, u32::try_from(size).unwrap_or(u32::MAX), u32::from(is_end));
         match way {
-            Way::Request => self.run(|all| all.on_downstream_data.clone(), id, parameters),
-            Way::Response => self.run(|all| all.on_upstream_data.clone(), id, parameters),
+            Direction::Request => self.run(|all| all.on_downstream_data.clone(), id, parameters),
+            Direction::Response => self.run(|all| all.on_upstream_data.clone(), id, parameters),
         }
     }
 
@@ -340,16 +345,16 @@ impl Vm {
     pub(super) fn sees_exchanges(&self) -> bool {
         let all = &self.exports;
         let heads = all.on_request_headers.is_some() || all.on_response_headers.is_some();
-        heads || self.sees_bodies(Way::Request) || self.sees_bodies(Way::Response)
+        heads || self.sees_bodies(Direction::Request) || self.sees_bodies(Direction::Response)
     }
 
     /// Whether the guest looks at bodies that go this way.
-    pub(super) fn sees_bodies(&self, way: Way) -> bool {
+    pub(super) fn sees_bodies(&self, way: Direction) -> bool {
         match way {
-            Way::Request => {
+            Direction::Request => {
                 self.exports.on_request_body.is_some() || self.exports.on_request_trailers.is_some()
             }
-            Way::Response => {
+            Direction::Response => {
                 self.exports.on_response_body.is_some() || self.exports.on_response_trailers.is_some()
             }
         }

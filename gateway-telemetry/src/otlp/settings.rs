@@ -26,13 +26,13 @@ pub fn build_exporter(
     path: &str,
     world: &World,
 ) -> Result<Exporter, Problems> {
-    Written(settings).build(signal, path, world)
+    SettingsWithDefaults(settings).build(signal, path, world)
 }
 
 /// What was written, with defaults from the environment.
-struct Written<'s>(&'s ExporterSettings);
+struct SettingsWithDefaults<'s>(&'s ExporterSettings);
 
-impl Deref for Written<'_> {
+impl Deref for SettingsWithDefaults<'_> {
     type Target = ExporterSettings;
 
     fn deref(&self) -> &ExporterSettings {
@@ -40,7 +40,7 @@ impl Deref for Written<'_> {
     }
 }
 
-impl Written<'_> {
+impl SettingsWithDefaults<'_> {
     fn build(&self, signal: Signal, path: &str, world: &World) -> Result<Exporter, Problems> {
         let mut problems = Problems::default();
         let defaults = Variables { world, signal };

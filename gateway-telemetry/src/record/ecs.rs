@@ -3,17 +3,17 @@
 use std::fmt::Display;
 use std::time::{Duration, SystemTime};
 
-use super::Visit;
-use crate::json::Line;
+use super::FieldVisitor;
+use crate::json::JsonLine;
 
 /// A line that is being written.
 pub struct Ecs<'l, 'b> {
-    line: &'l mut Line<'b>,
+    line: &'l mut JsonLine<'b>,
 }
 
 impl<'l, 'b> Ecs<'l, 'b> {
     /// Writes into this line.
-    pub fn new(line: &'l mut Line<'b>) -> Self {
+    pub fn new(line: &'l mut JsonLine<'b>) -> Self {
         line.text("ecs.version", "8.11.0");
         line.text("event.kind", "event");
         line.text("event.dataset", "ferrum-edge.access");
@@ -47,7 +47,7 @@ fn name(key: &str) -> &str {
     }
 }
 
-impl Visit for Ecs<'_, '_> {
+impl FieldVisitor for Ecs<'_, '_> {
     fn text(&mut self, key: &str, text: impl AsRef<[u8]>) {
         self.line.text(name(key), text);
     }

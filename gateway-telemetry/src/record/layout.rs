@@ -4,13 +4,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use gateway_core::config::model::{LogDestination, LogLayout, LogSink};
 use gateway_core::record::{ExchangeRecord, SessionRecord};
-use gateway_core::template::{Facts, Place};
+use gateway_core::template::{Facts, TextContext};
 use gateway_core::trace::TraceContext;
 
 use super::ecs::Ecs;
 use super::logfmt::Logfmt;
-use super::{Chosen, Extras, Visit, combined};
-use crate::json::Line;
+use super::{Chosen, Extras, FieldVisitor, combined};
+use crate::json::JsonLine;
 use crate::otlp::{Encoder, Encoding, Field, Signal};
 use crate::redact::Secrets;
 
@@ -58,12 +58,12 @@ impl Layout {
     pub fn write(&self, out: &mut Vec<u8>, record: Record<'_>) {
         match &self.layout {
             LogLayout::Json => {
-                let mut line = Line::begin(out);
+                let mut line = JsonLine::begin(out);
                 self.fields(&mut line, record);
                 line.close();
             }
             LogLayout::Ecs => {
-                let mut line = Line::begin(out);
+                let mut line = JsonLine::begin(out);
                 self.fields(&mut Ecs::new(&mut line), record);
                 line.close();
             }
@@ -79,7 +79,7 @@ impl Layout {
             LogLayout::Template(template) => {
                 if let Record::Exchange(record) = record {
                     let before = out.len();
-                    let rendered = template.render(&Facts::ended(record), Place::Log, MAX_LINE, out);
+                    let rendered = template.render(&Facts::ended(record), TextContext::Log, MAX_LINE, out);
                     // What is too long with all its values is not written; its line is still there.
                     if rendered.is_err() {
                         out.truncate(before);
@@ -90,7 +90,7 @@ impl Layout {
         }
     }
 
-    fn fields(&self, visit: &mut impl Visit, record: Record<'_>) {
+    fn fields(&self, visit: &mut impl FieldVisitor, record: Record<'_>) {
         match &self.fields {
             Some(fields) => each(&mut Chosen { fields, visit }, record, &self.extras),
             None => each(visit, record, &self.extras),
@@ -131,7 +131,7 @@ impl Layout {
     }
 }
 
-fn each(visit: &mut impl Visit, record: Record<'_>, extras: &Extras) {
+fn each(visit: &mut impl FieldVisitor, record: Record<'_>, extras: &Extras) {
     match record {
         Record::Exchange(record) => super::exchange(visit, record, extras),
         Record::Session(record) => super::session(visit, record, extras),

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::time::{Duration, SystemTime};
 
-use super::Visit;
+use super::FieldVisitor;
 use crate::json::{Rfc3339, escape};
 
 /// A line that is being written.
@@ -28,7 +28,7 @@ impl<'b> Logfmt<'b> {
     }
 }
 
-impl Visit for Logfmt<'_> {
+impl FieldVisitor for Logfmt<'_> {
     fn text(&mut self, key: &str, text: impl AsRef<[u8]>) {
         self.key(key);
         let text = text.as_ref();

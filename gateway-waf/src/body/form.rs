@@ -1,6 +1,6 @@
 //! Forms and queries: `a=1&b=2`.
 
-use super::{Kind, Sink, TOO_MANY, Unreadable};
+use super::{ItemKind, Sink, TOO_MANY, Unreadable};
 use crate::transform::decode_form;
 
 /// Reads pairs. `%` that is not followed by two digits stays as it is.
@@ -16,7 +16,7 @@ pub(crate) fn read(text: &[u8], sink: &mut dyn Sink) -> Result<(), Unreadable> {
         value.clear();
         decode_form(raw_name, &mut name);
         decode_form(raw_value, &mut value);
-        if !sink.take(Kind::Argument, &name, &value) {
+        if !sink.take(ItemKind::Argument, &name, &value) {
             return Err(TOO_MANY);
         }
     }

@@ -1,6 +1,6 @@
 //! The strings within a GraphQL document, without its escapes (GraphQL, "String Value").
 
-use super::{Kind, Sink};
+use super::{ItemKind, Sink};
 use crate::bytes::hex;
 
 /// Whether a text is a document that may have strings; any other is no document for us.
@@ -31,7 +31,7 @@ pub(crate) fn strings(text: &[u8], sink: &mut dyn Sink) -> bool {
                     Some(inner) => at + 3 + block(inner, &mut value),
                     None => at + 1 + plain(&text[at + 1..], &mut value),
                 };
-                if !sink.take(Kind::Argument, &[b"graphql.", name].concat(), &value) {
+                if !sink.take(ItemKind::Argument, &[b"graphql.", name].concat(), &value) {
                     return false;
                 }
             }

@@ -1,19 +1,19 @@
 //! JSON to values called `json.a.0.b`, without a tree: one pass over the bytes.
 
-use super::{Kind, Sink, TOO_MANY, Unreadable};
+use super::{ItemKind, Sink, TOO_MANY, Unreadable};
 use crate::bytes::hex;
 
 const SYNTAX: Unreadable = Unreadable("the body is not JSON");
 pub(crate) const DEEP: Unreadable = Unreadable("the JSON is nested too deeply");
 
 /// An array or object that is open.
-enum Open {
+enum OpenContainer {
     /// How long the path was before it, and which element comes.
     Array(usize, u32),
     Object(usize),
 }
 
-struct Reader<'a> {
+struct JsonReader<'a> {
     text: &'a [u8],
     at: usize,
     path: Vec<u8>,
@@ -23,8 +23,8 @@ struct Reader<'a> {
 /// Reads one document. Keys and strings are decoded; other values are given as they are written.
 pub(crate) fn read(text: &[u8], depth: usize, sink: &mut dyn Sink) -> Result<(), Unreadable> {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-    let mut reader = Reader { text, at: 0, path: b"json".to_vec(), scratch: Vec::new() };
-    let mut open: Vec<Open> = Vec::new();
+    let mut reader = JsonReader { text, at: 0, path: b"json".to_vec(), scratch: Vec::new() };
+    let mut open: Vec<OpenContainer> = Vec::new();
     loop {
         reader.skip_space();
         // A value, or the end of an empty array or object.
@@ -40,14 +40,14 @@ pub(crate) fn read(text: &[u8], depth: usize, sink: &mut dyn Sink) -> Result<(),
                     if reader.next_if(b']') {
                         reader.close(&mut open)?;
                     } else {
-                        open.push(Open::Array(before, 0));
+                        open.push(OpenContainer::Array(before, 0));
                         reader.path.extend_from_slice(b".0");
                         continue;
                     }
                 } else if reader.next_if(b'}') {
                     reader.close(&mut open)?;
                 } else {
-                    open.push(Open::Object(before));
+                    open.push(OpenContainer::Object(before));
                     reader.key(before)?;
                     continue;
                 }
@@ -64,7 +64,7 @@ pub(crate) fn read(text: &[u8], depth: usize, sink: &mut dyn Sink) -> Result<(),
     }
 }
 
-impl Reader<'_> {
+impl JsonReader<'_> {
     fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
@@ -82,11 +82,11 @@ impl Reader<'_> {
     }
 
     /// Behind a value: the comma before the next one, or the ends of what it was the last of.
-    fn close(&mut self, open: &mut Vec<Open>) -> Result<(), Unreadable> {
+    fn close(&mut self, open: &mut Vec<OpenContainer>) -> Result<(), Unreadable> {
         while let Some(last) = open.last_mut() {
             self.skip_space();
             match last {
-                Open::Array(before, element) => {
+                OpenContainer::Array(before, element) => {
                     self.path.truncate(*before);
                     if self.next_if(b',') {
                         *element += 1;
@@ -98,7 +98,7 @@ impl Reader<'_> {
                         return Err(SYNTAX);
                     }
                 }
-                Open::Object(before) => {
+                OpenContainer::Object(before) => {
                     let before = *before;
                     self.path.truncate(before);
                     if self.next_if(b',') {
@@ -128,7 +128,7 @@ impl Reader<'_> {
     fn scalar(&mut self, sink: &mut dyn Sink) -> Result<(), Unreadable> {
         let taken = if self.peek() == Some(b'"') {
             self.string()?;
-            sink.take(Kind::Argument, &self.path, &self.scratch)
+            sink.take(ItemKind::Argument, &self.path, &self.scratch)
         } else {
             let rest = self.text.get(self.at..).unwrap_or_default();
             let length = rest
@@ -140,11 +140,13 @@ impl Reader<'_> {
             match word {
                 b"true" | b"false" => {}
                 // As an argument without a value.
-                b"null" => return sink.take(Kind::Argument, &self.path, b"").then_some(()).ok_or(TOO_MANY),
+                b"null" => {
+                    return sink.take(ItemKind::Argument, &self.path, b"").then_some(()).ok_or(TOO_MANY);
+                }
                 word if is_number(word) => {}
                 _ => return Err(SYNTAX),
             }
-            sink.take(Kind::Argument, &self.path, word)
+            sink.take(ItemKind::Argument, &self.path, word)
         };
         taken.then_some(()).ok_or(TOO_MANY)
     }

@@ -1,6 +1,6 @@
 //! `multipart/form-data` (RFC 7578), read strictly: what two readers could split at different places is refused.
 
-use super::{Kind, Sink, TOO_MANY, Unreadable};
+use super::{ItemKind, Sink, TOO_MANY, Unreadable};
 
 /// Lines of one part's head.
 const MAX_LINES: usize = 32;
@@ -170,13 +170,13 @@ fn part(text: &[u8], sink: &mut dyn Sink) -> Result<(), Unreadable> {
     }
     let disposition = disposition(&lines)?;
     let name = disposition.name.unwrap_or_default();
-    let mut taken = lines.iter().all(|line| sink.take(Kind::PartHeader, &name, line));
+    let mut taken = lines.iter().all(|line| sink.take(ItemKind::PartHeader, &name, line));
     for file in &disposition.files {
-        taken = taken && sink.take(Kind::File, &name, file);
+        taken = taken && sink.take(ItemKind::File, &name, file);
     }
     // Some readers take a part whose file has no name for an ordinary field, and PHP one with `filename*` alone.
     if !disposition.has_filename || disposition.files.iter().any(Vec::is_empty) {
-        taken = taken && sink.take(Kind::Argument, &name, content);
+        taken = taken && sink.take(ItemKind::Argument, &name, content);
     } else {
         sink.file_size(content.len());
     }

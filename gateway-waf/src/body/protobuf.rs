@@ -3,7 +3,7 @@
 //! Without the description a field of bytes may be a text, a message or anything. What is a message is read as one, and what is
 //! UTF-8 is a text besides, unless it is a message with control characters. Of other bytes the longer runs of UTF-8 are taken.
 
-use super::{Kind, Sink, TOO_MANY, Unreadable, text};
+use super::{ItemKind, Sink, TOO_MANY, Unreadable, text};
 use crate::transform::Transform;
 
 /// Messages within each other that are read; each level reads its bytes once more.
@@ -82,7 +82,7 @@ fn field(value: &[u8], path: &mut Vec<u8>, depth: usize, sink: &mut dyn Sink) ->
     }
     match (is_text, &inner) {
         (true, Some(_)) if has_controls => true,
-        (true, _) => sink.take(Kind::Argument, path, value),
+        (true, _) => sink.take(ItemKind::Argument, path, value),
         (false, Some(_)) => true,
         (false, None) => runs(value, path, sink),
     }
@@ -91,7 +91,7 @@ fn field(value: &[u8], path: &mut Vec<u8>, depth: usize, sink: &mut dyn Sink) ->
 /// Takes the longer pieces of UTF-8.
 fn runs(value: &[u8], path: &[u8], sink: &mut dyn Sink) -> bool {
     let mut pieces = value.utf8_chunks().map(|chunk| chunk.valid()).filter(|piece| piece.len() >= RUN);
-    pieces.all(|piece| sink.take(Kind::Argument, path, piece.as_bytes()))
+    pieces.all(|piece| sink.take(ItemKind::Argument, path, piece.as_bytes()))
 }
 
 /// The fields of bytes of a message with their numbers; `None` if it is none. An empty one is a message without fields.

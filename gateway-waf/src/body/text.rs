@@ -1,6 +1,6 @@
 //! Bodies whose kind is not known, and messages: JSON by its leaves where it is JSON, else one argument.
 
-use super::{Kind, Sink, TOO_MANY, Unreadable, json};
+use super::{ItemKind, Sink, TOO_MANY, Unreadable, json};
 
 /// The name of a text that is taken as a whole.
 const NAME: &[u8] = b"message";
@@ -9,7 +9,7 @@ const NAME: &[u8] = b"message";
 pub(crate) fn read(text: &[u8], depth: usize, sink: &mut dyn Sink) -> Result<(), Unreadable> {
     match leaves(text, depth, sink) {
         Some(read) => read,
-        None => sink.take(Kind::Argument, NAME, text).then_some(()).ok_or(TOO_MANY),
+        None => sink.take(ItemKind::Argument, NAME, text).then_some(()).ok_or(TOO_MANY),
     }
 }
 

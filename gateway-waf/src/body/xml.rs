@@ -1,6 +1,6 @@
 //! XML to texts and attribute values. Only well-formed nesting is checked; documents with a document type are refused.
 
-use super::{Kind, Sink, TOO_MANY, Unreadable};
+use super::{ItemKind, Sink, TOO_MANY, Unreadable};
 
 const SYNTAX: Unreadable = Unreadable("the body is not well-formed XML");
 const DEEP: Unreadable = Unreadable("the XML is nested too deeply");
@@ -98,7 +98,7 @@ fn tag_end(text: &[u8]) -> Result<usize, Unreadable> {
 }
 
 fn flush(run: &mut Vec<u8>, name: &[u8], sink: &mut dyn Sink) -> Result<(), Unreadable> {
-    let taken = run.iter().all(u8::is_ascii_whitespace) || sink.take(Kind::Text, name, run);
+    let taken = run.iter().all(u8::is_ascii_whitespace) || sink.take(ItemKind::Text, name, run);
     run.clear();
     taken.then_some(()).ok_or(TOO_MANY)
 }
@@ -130,7 +130,7 @@ fn tag<'t>(inner: &'t [u8], open: &mut Vec<&'t [u8]>, sink: &mut dyn Sink) -> Re
         let length = memchr::memchr(*quote, behind).ok_or(SYNTAX)?;
         value.clear();
         unescape(&behind[..length], &mut value);
-        if !sink.take(Kind::Attribute, attribute, &value) {
+        if !sink.take(ItemKind::Attribute, attribute, &value) {
             return Err(TOO_MANY);
         }
         rest = &behind[length + 1..];
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
     use crate::body::Collected;
 
-    fn found(text: &str) -> Result<Vec<(Kind, String, String)>, Unreadable> {
+    fn found(text: &str) -> Result<Vec<(ItemKind, String, String)>, Unreadable> {
         let mut found = Collected::default();
         read(text.as_bytes(), 8, &mut found)?;
         Ok(found.0)

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use regex::Regex;
 
 use super::{RuleFile, Sources, decision};
-use crate::problem::{Place, Problems};
+use crate::problem::{Problems, RuleLocation};
 use crate::rules::Decision;
 use crate::seclang::actions::{Actions, Disruptive};
 use crate::seclang::{self, Directive, RuleSource};
@@ -17,7 +17,7 @@ pub(super) struct Draft {
     pub(super) position: usize,
     pub(super) id: u64,
     pub(super) phase: u8,
-    pub(super) place: Place,
+    pub(super) place: RuleLocation,
     pub(super) links: Vec<RuleSource>,
     pub(super) decision: Decision,
     /// Rules of the phase up to this position are skipped when it matches.
@@ -43,7 +43,7 @@ impl Draft {
 type Markers = HashMap<String, usize>;
 
 #[derive(Default)]
-struct Reader {
+struct DraftReader {
     drafts: Vec<Draft>,
     markers: Markers,
     defaults: HashMap<u8, Actions>,
@@ -59,9 +59,9 @@ struct Reader {
 
 /// Reads every file. Says also how many rules are written.
 pub(super) fn read(sources: &Sources, problems: &mut Problems) -> (Vec<Draft>, usize) {
-    let mut reader = Reader { removed_ids: sources.removed_ids.clone(), ..Reader::default() };
+    let mut reader = DraftReader { removed_ids: sources.removed_ids.clone(), ..DraftReader::default() };
     for tag in &sources.removed_tags {
-        let place = Place { file: "settings".into(), line: 0 };
+        let place = RuleLocation { file: "settings".into(), line: 0 };
         reader.removed_tags.extend(pattern(&place, tag, problems));
     }
     let setup_end = sources.files.iter().rposition(|file| file.setup).map_or(0, |at| at + 1);
@@ -90,7 +90,7 @@ fn variables_file(variables: &[(String, String)]) -> Option<RuleFile> {
     Some(RuleFile { name: "settings".into(), text, setup: true })
 }
 
-fn pattern(place: &Place, text: &str, problems: &mut Problems) -> Option<Regex> {
+fn pattern(place: &RuleLocation, text: &str, problems: &mut Problems) -> Option<Regex> {
     match Regex::new(text) {
         Ok(pattern) => Some(pattern),
         Err(_) => {
@@ -100,9 +100,9 @@ fn pattern(place: &Place, text: &str, problems: &mut Problems) -> Option<Regex> 
     }
 }
 
-impl Reader {
+impl DraftReader {
     fn take(&mut self, directive: Directive, problems: &mut Problems) {
-        let nowhere = Place { file: "rules".into(), line: 0 };
+        let nowhere = RuleLocation { file: "rules".into(), line: 0 };
         match directive {
             Directive::Rule(rule) => self.rule(rule, problems),
             Directive::Marker(name) => drop(self.markers.insert(name, self.position)),

@@ -7,8 +7,8 @@ use super::draft::Draft;
 use crate::bytes::number;
 use crate::operator::Comparison;
 use crate::rules::Decision;
-use crate::seclang::actions::{Change, Ctl};
-use crate::seclang::macros::{Piece, Template};
+use crate::seclang::actions::{Ctl, VariableChange};
+use crate::seclang::macros::{MacroPiece, Template};
 use crate::seclang::targets::KeySource;
 use crate::seclang::{OperatorSource, RuleSource};
 use crate::variable::Variable;
@@ -36,9 +36,9 @@ impl Dynamic {
 
     fn template(&self, template: &Template) -> bool {
         template.0.iter().any(|piece| match piece {
-            Piece::Text(_) => false,
-            Piece::Tx(name) => self.has(name),
-            Piece::Of(..) => true,
+            MacroPiece::Text(_) => false,
+            MacroPiece::Tx(name) => self.has(name),
+            MacroPiece::Of(..) => true,
         })
     }
 
@@ -75,7 +75,7 @@ impl Dynamic {
                 }
                 None => {
                     let prefix = match set.name.0.first() {
-                        Some(Piece::Text(text)) => String::from_utf8_lossy(text).into_owned(),
+                        Some(MacroPiece::Text(text)) => String::from_utf8_lossy(text).into_owned(),
                         _ => String::new(),
                     };
                     news |= self.prefixes.insert(prefix);
@@ -211,7 +211,7 @@ impl Folder {
             let argument = crate::seclang::macros::parse(&link.operator.argument).unwrap_or_default();
             let values = link.actions.sets.iter().map(|set| &set.value);
             for piece in values.chain([&argument]).flat_map(|template| &template.0) {
-                if let Piece::Tx(name) = piece {
+                if let MacroPiece::Tx(name) = piece {
                     self.touched.names.insert(name.clone());
                 }
             }
@@ -239,16 +239,16 @@ impl Folder {
         }
     }
 
-    fn change(&mut self, name: String, change: Change, value: Vec<u8>) {
+    fn change(&mut self, name: String, change: VariableChange, value: Vec<u8>) {
         let before = self.state.get(&name).map_or(0, |before| number(before));
         match change {
-            Change::Set => drop(self.state.insert(name, value)),
-            Change::Unset => drop(self.state.remove(&name)),
-            Change::Add => {
+            VariableChange::Set => drop(self.state.insert(name, value)),
+            VariableChange::Unset => drop(self.state.remove(&name)),
+            VariableChange::Add => {
                 let sum = before.saturating_add(number(&value));
                 drop(self.state.insert(name, sum.to_string().into_bytes()));
             }
-            Change::Subtract => {
+            VariableChange::Subtract => {
                 let rest = before.saturating_sub(number(&value));
                 drop(self.state.insert(name, rest.to_string().into_bytes()));
             }
@@ -260,8 +260,8 @@ impl Folder {
         let mut out = Vec::new();
         for piece in &template.0 {
             match piece {
-                Piece::Text(text) => out.extend_from_slice(text),
-                Piece::Tx(name) if !self.dynamic.has(name) => {
+                MacroPiece::Text(text) => out.extend_from_slice(text),
+                MacroPiece::Tx(name) if !self.dynamic.has(name) => {
                     out.extend_from_slice(self.state.get(name).map_or(&[], Vec::as_slice));
                 }
                 _ => return None,
@@ -288,16 +288,16 @@ impl Folder {
     }
 
     fn fill(&self, template: &mut Template) {
-        let mut pieces: Vec<Piece> = Vec::new();
+        let mut pieces: Vec<MacroPiece> = Vec::new();
         for piece in template.0.drain(..) {
             let piece = match &piece {
-                Piece::Tx(name) if !self.dynamic.has(name) => {
-                    Piece::Text(self.state.get(name).cloned().unwrap_or_default())
+                MacroPiece::Tx(name) if !self.dynamic.has(name) => {
+                    MacroPiece::Text(self.state.get(name).cloned().unwrap_or_default())
                 }
                 _ => piece,
             };
             match (pieces.last_mut(), &piece) {
-                (Some(Piece::Text(before)), Piece::Text(more)) => before.extend_from_slice(more),
+                (Some(MacroPiece::Text(before)), MacroPiece::Text(more)) => before.extend_from_slice(more),
                 _ => pieces.push(piece),
             }
         }

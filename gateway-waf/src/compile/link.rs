@@ -11,9 +11,9 @@ use crate::bytes::number;
 use crate::operator::{Comparison, Operator};
 use crate::pattern;
 use crate::pattern::literals::Needs;
-use crate::problem::Place;
-use crate::rules::{Key, Link, Member, Meta, Name, Piece, Set, Target, Test, Text, TxKey};
-use crate::seclang::actions::{Change, SetSource};
+use crate::problem::RuleLocation;
+use crate::rules::{Key, Member, Meta, Name, RuleCondition, Set, Target, Test, Text, TextPiece, TxKey};
+use crate::seclang::actions::{SetSource, VariableChange};
 use crate::seclang::macros::{self, Template};
 use crate::seclang::targets::{KeySource, TargetSource};
 use crate::seclang::{OperatorSource, RuleSource};
@@ -24,7 +24,12 @@ const MAX_WORDS: usize = 100_000;
 
 impl Builder<'_> {
     /// A link of a rule, and what values must contain to match it.
-    pub(super) fn link(&mut self, draft: &Draft, source: &RuleSource, level: usize) -> (Link, Needs) {
+    pub(super) fn link(
+        &mut self,
+        draft: &Draft,
+        source: &RuleSource,
+        level: usize,
+    ) -> (RuleCondition, Needs) {
         let place = &source.place;
         for message in &source.actions.unsupported {
             self.problems.error(place, message.clone());
@@ -46,7 +51,7 @@ impl Builder<'_> {
         let needs = if source.operator.negated || level > 0 { Needs::Nothing } else { needs };
         let (targets, excluded) = self.targets(draft, source);
         let sets = source.actions.sets.iter().filter_map(|set| self.set(place, set)).collect();
-        let link = Link {
+        let link = RuleCondition {
             targets,
             excluded,
             test,
@@ -86,7 +91,7 @@ impl Builder<'_> {
     }
 
     /// The members that a target names.
-    pub(super) fn member(&mut self, place: &Place, target: &TargetSource) -> Option<Member> {
+    pub(super) fn member(&mut self, place: &RuleLocation, target: &TargetSource) -> Option<Member> {
         let key = match &target.key {
             KeySource::All => Key::All,
             KeySource::Name(name) => Key::Name(Arc::from(name.as_bytes())),
@@ -95,7 +100,7 @@ impl Builder<'_> {
         Some(Member { variable: target.variable, key })
     }
 
-    fn key_pattern(&mut self, place: &Place, text: &str) -> Option<Regex> {
+    fn key_pattern(&mut self, place: &RuleLocation, text: &str) -> Option<Regex> {
         // Names are compared without regard to case.
         match pattern::compile(&format!("(?i){}", text.replace("\\/", "/"))) {
             Ok(pattern) => Some(pattern.regex),
@@ -106,7 +111,7 @@ impl Builder<'_> {
         }
     }
 
-    fn tx(&mut self, place: &Place, target: &TargetSource) -> Option<Target> {
+    fn tx(&mut self, place: &RuleLocation, target: &TargetSource) -> Option<Target> {
         let key = match &target.key {
             KeySource::Name(name) => TxKey::Slot(self.slots.of(name)),
             // Slots are looked up once all are known.
@@ -119,7 +124,7 @@ impl Builder<'_> {
         Some(Target::Tx(key, target.counted))
     }
 
-    fn test(&mut self, place: &Place, source: &OperatorSource) -> (Test, Needs) {
+    fn test(&mut self, place: &RuleLocation, source: &OperatorSource) -> (Test, Needs) {
         match self.operator(place, source) {
             Ok(found) => found,
             Err(message) => {
@@ -129,7 +134,7 @@ impl Builder<'_> {
         }
     }
 
-    fn operator(&mut self, place: &Place, source: &OperatorSource) -> Result<(Test, Needs), String> {
+    fn operator(&mut self, place: &RuleLocation, source: &OperatorSource) -> Result<(Test, Needs), String> {
         let argument = source.argument.as_str();
         let (mut pattern_needs, mut words) = (None, None);
         let operator = match source.name.as_str() {
@@ -174,7 +179,12 @@ impl Builder<'_> {
         Ok((Test::Fixed(operator), needs))
     }
 
-    fn comparison(&mut self, place: &Place, name: &str, argument: &str) -> Result<(Test, Needs), String> {
+    fn comparison(
+        &mut self,
+        place: &RuleLocation,
+        name: &str,
+        argument: &str,
+    ) -> Result<(Test, Needs), String> {
         let comparison = Comparison::named(name).ok_or("the operator is not supported")?;
         let template = macros::parse(argument)?;
         if let Some(text) = template.constant() {
@@ -214,7 +224,7 @@ impl Builder<'_> {
         Ok(all)
     }
 
-    fn set(&mut self, place: &Place, source: &SetSource) -> Option<Set> {
+    fn set(&mut self, place: &RuleLocation, source: &SetSource) -> Option<Set> {
         let name = match source.name.constant() {
             Some(b"") => {
                 self.problems.error(place, "`setvar` needs a name");
@@ -224,27 +234,29 @@ impl Builder<'_> {
             None => Name::Made(self.text(place, &source.name)),
         };
         let number = match (source.value.constant(), source.change) {
-            (Some(text), Change::Add | Change::Subtract) => Some(number(text)),
+            (Some(text), VariableChange::Add | VariableChange::Subtract) => Some(number(text)),
             // A number stays one, if it is written as numbers are.
-            (Some(text), Change::Set) => Some(number(text)).filter(|it| it.to_string().as_bytes() == text),
+            (Some(text), VariableChange::Set) => {
+                Some(number(text)).filter(|it| it.to_string().as_bytes() == text)
+            }
             _ => None,
         };
         Some(Set { name, change: source.change, value: self.text(place, &source.value), number })
     }
 
     /// A text with macros, with slots in the place of names.
-    fn text(&mut self, place: &Place, template: &Template) -> Text {
+    fn text(&mut self, place: &RuleLocation, template: &Template) -> Text {
         let mut pieces = Vec::new();
         for piece in &template.0 {
             pieces.push(match piece {
-                macros::Piece::Text(text) => Piece::Bytes(text.as_slice().into()),
-                macros::Piece::Tx(name) => Piece::Slot(self.slots.of(name)),
-                macros::Piece::Of(variable, member) => {
+                macros::MacroPiece::Text(text) => TextPiece::Bytes(text.as_slice().into()),
+                macros::MacroPiece::Tx(name) => TextPiece::Slot(self.slots.of(name)),
+                macros::MacroPiece::Of(variable, member) => {
                     if variable.has_members() && member.is_none() && !variable.is_volatile() {
                         let message = format!("`%{{{}}}` needs a name", variable.name());
                         self.problems.error(place, message);
                     }
-                    Piece::Of(*variable, member.as_ref().map(|it| it.as_bytes().into()))
+                    TextPiece::Of(*variable, member.as_ref().map(|it| it.as_bytes().into()))
                 }
             });
         }

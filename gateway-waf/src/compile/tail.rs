@@ -8,7 +8,7 @@ use super::Builder;
 use super::draft::Draft;
 use crate::bits;
 use crate::body::Processor;
-use crate::problem::{Place, Problem, Problems};
+use crate::problem::{Problem, Problems, RuleLocation};
 use crate::rules::{Control, Rule, Ruleset, Target, TxKey};
 use crate::seclang::actions::Ctl;
 use crate::seclang::{range, targets};
@@ -26,7 +26,7 @@ impl Which<'_> {
             Self::Ids(from, to) => (*from..=*to).contains(&rule.id),
             Self::Tag(tag) => rule.meta.tags.iter().any(|own| tag.is_match(own)),
             Self::Msg(msg) => rule.meta.msg.as_ref().is_some_and(|own| match own.0.as_slice() {
-                [crate::rules::Piece::Bytes(text)] => msg.is_match(&String::from_utf8_lossy(text)),
+                [crate::rules::TextPiece::Bytes(text)] => msg.is_match(&String::from_utf8_lossy(text)),
                 _ => false,
             }),
         }
@@ -79,7 +79,7 @@ impl Builder<'_> {
         }
     }
 
-    fn control(&mut self, place: &Place, ctl: &Ctl, halves: [&[Rule]; 2]) -> Option<Control> {
+    fn control(&mut self, place: &RuleLocation, ctl: &Ctl, halves: [&[Rule]; 2]) -> Option<Control> {
         Some(match ctl {
             Ctl::RemoveById(from, to) => Control::Remove(Arc::new(Which::Ids(*from, *to).select(halves))),
             Ctl::RemoveByTag(tag) => {
@@ -110,7 +110,7 @@ impl Builder<'_> {
         })
     }
 
-    fn tag(&mut self, place: &Place, text: &str) -> Option<Regex> {
+    fn tag(&mut self, place: &RuleLocation, text: &str) -> Option<Regex> {
         let found = Regex::new(text).ok();
         if found.is_none() {
             self.problems.error(place, format!("`{text}` is not a pattern for tags or messages"));
@@ -175,7 +175,7 @@ impl Exclusion {
 
 fn members(texts: &[String]) -> Result<Vec<crate::rules::Member>, String> {
     let data = std::collections::HashMap::new();
-    let place = Place { file: "settings".into(), line: 0 };
+    let place = RuleLocation { file: "settings".into(), line: 0 };
     let mut builder = Builder {
         data: &data,
         nodes: Vec::new(),

@@ -1,12 +1,14 @@
 //! One rule with what is chained to it.
 
-use super::state::{Hit, Place, TxValue};
-use super::verdict::Found;
+use super::state::{Hit, TxValue, VariableSlot};
+use super::verdict::KeptMatch;
 use super::{Buffers, Transaction};
 use crate::bits;
 use crate::operator::{Captured, Operator};
-use crate::rules::{Half, Key, Link, Member, Name, Piece, Ruleset, Set, Target, Test, Text, TxKey};
-use crate::seclang::actions::Change;
+use crate::rules::{
+    Key, Member, Name, PhaseRules, RuleCondition, Ruleset, Set, Target, Test, Text, TextPiece, TxKey,
+};
+use crate::seclang::actions::VariableChange;
 use crate::texts::{Fact, TextId};
 use crate::variable::Variable;
 
@@ -17,14 +19,14 @@ const MAX_HITS: usize = 1024;
 #[derive(Clone, Copy)]
 pub(super) struct Spot<'r> {
     pub(super) ruleset: &'r Ruleset,
-    pub(super) half: &'r Half,
+    pub(super) half: &'r PhaseRules,
     pub(super) rule: usize,
     pub(super) is_head: bool,
 }
 
 impl Transaction {
     /// Runs a rule; whether the whole chain matched.
-    pub(super) fn rule(&mut self, ruleset: &Ruleset, half: &Half, n: usize) -> bool {
+    pub(super) fn rule(&mut self, ruleset: &Ruleset, half: &PhaseRules, n: usize) -> bool {
         let rule = &half.rules[n];
         self.buffers.hits.clear();
         let before = self.score();
@@ -44,14 +46,14 @@ impl Transaction {
         true
     }
 
-    fn found(&self, n: usize, before: i64, rule: &crate::rules::Rule) -> Found {
+    fn found(&self, n: usize, before: i64, rule: &crate::rules::Rule) -> KeptMatch {
         let message = rule.meta.msg.as_ref().map(|msg| self.expand(msg)).unwrap_or_default();
         let hit = self.buffers.hits.last().copied();
-        Found { half: self.half, rule: n, hit, message, score: self.score() - before }
+        KeptMatch { half: self.half, rule: n, hit, message, score: self.score() - before }
     }
 
     /// Runs one condition; whether it matched any value.
-    fn link(&mut self, spot: Spot<'_>, link: &Link) -> bool {
+    fn link(&mut self, spot: Spot<'_>, link: &RuleCondition) -> bool {
         if link.targets.is_empty() {
             self.act(spot, link, None);
             return true;
@@ -72,7 +74,7 @@ impl Transaction {
         matched
     }
 
-    fn values_of(&mut self, spot: Spot<'_>, link: &Link, member: &Member) -> bool {
+    fn values_of(&mut self, spot: Spot<'_>, link: &RuleCondition, member: &Member) -> bool {
         let (width, rule) = (spot.half.width, spot.rule);
         let is_known = spot.is_head && matches!(link.test, Test::Fixed(_));
         let is_filtered = is_known && bits::has(&spot.half.filtered, rule);
@@ -105,7 +107,7 @@ impl Transaction {
         matched
     }
 
-    fn is_excluded(&self, spot: Spot<'_>, link: &Link, variable: Variable, name: TextId) -> bool {
+    fn is_excluded(&self, spot: Spot<'_>, link: &RuleCondition, variable: Variable, name: TextId) -> bool {
         if link.excluded.is_empty() && self.excluded.is_empty() {
             return false;
         }
@@ -126,7 +128,7 @@ impl Transaction {
                 .any(|(rules, member)| bits::has(&rules[self.half], spot.rule) && covers(member))
     }
 
-    fn count(&self, spot: Spot<'_>, link: &Link, member: &Member) -> usize {
+    fn count(&self, spot: Spot<'_>, link: &RuleCondition, member: &Member) -> usize {
         let texts = &self.buffers.texts;
         match member.variable {
             Variable::MatchedVars | Variable::MatchedVarsNames => self.buffers.hits.len(),
@@ -140,7 +142,7 @@ impl Transaction {
     }
 
     /// Tests what earlier links have matched.
-    fn matched(&mut self, spot: Spot<'_>, link: &Link, member: &Member) -> bool {
+    fn matched(&mut self, spot: Spot<'_>, link: &RuleCondition, member: &Member) -> bool {
         let names = matches!(member.variable, Variable::MatchedVarName | Variable::MatchedVarsNames);
         let all = matches!(member.variable, Variable::MatchedVars | Variable::MatchedVarsNames);
         let count = self.buffers.hits.len();
@@ -158,17 +160,17 @@ impl Transaction {
         matched
     }
 
-    fn tx(&mut self, spot: Spot<'_>, link: &Link, key: &TxKey, counted: bool) -> bool {
-        let places: Vec<Place> = match key {
-            TxKey::Slot(slot) => vec![Place::Slot(*slot)],
+    fn tx(&mut self, spot: Spot<'_>, link: &RuleCondition, key: &TxKey, counted: bool) -> bool {
+        let places: Vec<VariableSlot> = match key {
+            TxKey::Slot(slot) => vec![VariableSlot::Slot(*slot)],
             TxKey::Pattern(pattern, slots) => {
                 let made = self.buffers.tx.made.iter().enumerate();
                 let texts = &self.buffers.texts;
                 let made = made.filter(|(_, (name, _))| pattern.is_match(texts.get(*name)));
                 slots
                     .iter()
-                    .map(|slot| Place::Slot(*slot))
-                    .chain(made.map(|(at, _)| Place::Made(at)))
+                    .map(|slot| VariableSlot::Slot(*slot))
+                    .chain(made.map(|(at, _)| VariableSlot::Made(at)))
                     .collect()
             }
         };
@@ -181,8 +183,8 @@ impl Transaction {
                 continue;
             }
             let name = match place {
-                Place::Slot(slot) => texts.keep(&spot.ruleset.slots.names[slot]),
-                Place::Made(at) => tx.made.get(at).map_or(0, |(name, _)| *name),
+                VariableSlot::Slot(slot) => texts.keep(&spot.ruleset.slots.names[slot]),
+                VariableSlot::Made(at) => tx.made.get(at).map_or(0, |(name, _)| *name),
             };
             matched |= self.test(spot, link, Hit { variable: Variable::Tx, name, text });
         }
@@ -194,7 +196,7 @@ impl Transaction {
     }
 
     /// Tests one value, and acts on each match.
-    fn test(&mut self, spot: Spot<'_>, link: &Link, hit: Hit) -> bool {
+    fn test(&mut self, spot: Spot<'_>, link: &RuleCondition, hit: Hit) -> bool {
         let nodes = &spot.ruleset.nodes;
         if link.steps.is_empty() {
             let text = self.buffers.texts.variant(hit.text, link.node, nodes);
@@ -211,7 +213,7 @@ impl Transaction {
         matched
     }
 
-    fn test_text(&mut self, spot: Spot<'_>, link: &Link, hit: Hit) -> bool {
+    fn test_text(&mut self, spot: Spot<'_>, link: &RuleCondition, hit: Hit) -> bool {
         let mut captured = Captured { groups: link.groups, spans: Vec::new() };
         let holds = match &link.test {
             Test::Fixed(operator) => {
@@ -255,12 +257,12 @@ impl Transaction {
                 }
                 None => TxValue::Unset,
             };
-            tx.set(Place::Slot(slot), value);
+            tx.set(VariableSlot::Slot(slot), value);
         }
     }
 
     /// What a match sets and controls.
-    fn act(&mut self, spot: Spot<'_>, link: &Link, hit: Option<Hit>) {
+    fn act(&mut self, spot: Spot<'_>, link: &RuleCondition, hit: Option<Hit>) {
         let hits = &mut self.buffers.hits;
         if let Some(hit) = hit.filter(|hit| hits.len() < MAX_HITS && !hits.contains(hit)) {
             hits.push(hit);
@@ -275,7 +277,7 @@ impl Transaction {
 
     fn set(&mut self, ruleset: &Ruleset, set: &Set) {
         let place = match &set.name {
-            Name::Slot(slot) => Some(Place::Slot(*slot)),
+            Name::Slot(slot) => Some(VariableSlot::Slot(*slot)),
             Name::Made(name) => {
                 let mut name = self.expand(name);
                 name.make_ascii_lowercase();
@@ -289,21 +291,23 @@ impl Transaction {
             return;
         };
         let value = match (set.change, set.number, set.value.0.as_slice()) {
-            (Change::Unset, ..) => TxValue::Unset,
-            (Change::Set, Some(number), _) => TxValue::Number(number),
-            (Change::Set, None, [Piece::Slot(slot)]) => self.buffers.tx.get(Place::Slot(*slot)),
-            (Change::Set, None, _) => {
+            (VariableChange::Unset, ..) => TxValue::Unset,
+            (VariableChange::Set, Some(number), _) => TxValue::Number(number),
+            (VariableChange::Set, None, [TextPiece::Slot(slot)]) => {
+                self.buffers.tx.get(VariableSlot::Slot(*slot))
+            }
+            (VariableChange::Set, None, _) => {
                 let text = self.expand(&set.value);
                 TxValue::Text(self.buffers.texts.keep(&text))
             }
-            (Change::Add | Change::Subtract, number, _) => {
+            (VariableChange::Add | VariableChange::Subtract, number, _) => {
                 let change = match number {
                     Some(number) => number,
                     None => crate::bytes::number(&self.expand(&set.value)),
                 };
                 let before = self.buffers.tx.get(place).number(&self.buffers.texts);
                 TxValue::Number(match set.change {
-                    Change::Add => before.saturating_add(change),
+                    VariableChange::Add => before.saturating_add(change),
                     _ => before.saturating_sub(change),
                 })
             }
@@ -317,21 +321,21 @@ impl Transaction {
         let texts = &self.buffers.texts;
         for piece in &text.0 {
             match piece {
-                Piece::Bytes(bytes) => out.extend_from_slice(bytes),
-                Piece::Slot(slot) => match self.buffers.tx.get(Place::Slot(*slot)) {
+                TextPiece::Bytes(bytes) => out.extend_from_slice(bytes),
+                TextPiece::Slot(slot) => match self.buffers.tx.get(VariableSlot::Slot(*slot)) {
                     TxValue::Unset => {}
                     TxValue::Number(number) => out.extend_from_slice(number.to_string().as_bytes()),
                     TxValue::Text(text) => out.extend_from_slice(texts.get(text)),
                 },
-                Piece::Of(Variable::MatchedVar | Variable::MatchedVars, _) => {
+                TextPiece::Of(Variable::MatchedVar | Variable::MatchedVars, _) => {
                     out.extend_from_slice(self.buffers.hits.last().map_or(&[], |hit| texts.get(hit.text)));
                 }
-                Piece::Of(Variable::MatchedVarName | Variable::MatchedVarsNames, _) => {
+                TextPiece::Of(Variable::MatchedVarName | Variable::MatchedVarsNames, _) => {
                     if let Some(hit) = self.buffers.hits.last() {
                         hit.write_name(texts, &mut out);
                     }
                 }
-                Piece::Of(variable, name) => {
+                TextPiece::Of(variable, name) => {
                     let mut values = self.buffers.values.of(*variable);
                     let named = |it: &crate::values::Value| {
                         name.as_ref().is_none_or(|name| texts.get(it.name).eq_ignore_ascii_case(name))

@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 
 use crate::bytes::number;
-use crate::rules::Slots;
+use crate::rules::TxSlots;
 use crate::texts::{TextId, Texts};
 use crate::variable::Variable;
 
@@ -44,13 +44,13 @@ pub(super) struct Tx {
 
 /// Where a variable is.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum VariableSlot {
     Slot(usize),
     Made(usize),
 }
 
 impl Tx {
-    pub(super) fn begin(&mut self, slots: &Slots, texts: &mut Texts) {
+    pub(super) fn begin(&mut self, slots: &TxSlots, texts: &mut Texts) {
         self.made.clear();
         self.by_name.clear();
         self.slots.clear();
@@ -66,21 +66,21 @@ impl Tx {
         }));
     }
 
-    pub(super) fn get(&self, place: Place) -> TxValue {
+    pub(super) fn get(&self, place: VariableSlot) -> TxValue {
         match place {
-            Place::Slot(slot) => self.slots.get(slot).copied().unwrap_or(TxValue::Unset),
-            Place::Made(at) => self.made.get(at).map_or(TxValue::Unset, |(_, value)| *value),
+            VariableSlot::Slot(slot) => self.slots.get(slot).copied().unwrap_or(TxValue::Unset),
+            VariableSlot::Made(at) => self.made.get(at).map_or(TxValue::Unset, |(_, value)| *value),
         }
     }
 
-    pub(super) fn set(&mut self, place: Place, value: TxValue) {
+    pub(super) fn set(&mut self, place: VariableSlot, value: TxValue) {
         match place {
-            Place::Slot(slot) => {
+            VariableSlot::Slot(slot) => {
                 if let Some(own) = self.slots.get_mut(slot) {
                     *own = value;
                 }
             }
-            Place::Made(at) => {
+            VariableSlot::Made(at) => {
                 if let Some((_, own)) = self.made.get_mut(at) {
                     *own = value;
                 }
@@ -92,23 +92,23 @@ impl Tx {
     pub(super) fn place(
         &mut self,
         name: &[u8],
-        slots: &Slots,
+        slots: &TxSlots,
         texts: &mut Texts,
         limit: usize,
-    ) -> Option<Place> {
+    ) -> Option<VariableSlot> {
         if let Some(slot) = slots.by_name.get(name) {
-            return Some(Place::Slot(*slot));
+            return Some(VariableSlot::Slot(*slot));
         }
         let name = texts.keep(name);
         if let Some(at) = self.by_name.get(&name) {
-            return Some(Place::Made(*at));
+            return Some(VariableSlot::Made(*at));
         }
         if self.made.len() >= limit {
             return None;
         }
         self.by_name.insert(name, self.made.len());
         self.made.push((name, TxValue::Unset));
-        Some(Place::Made(self.made.len() - 1))
+        Some(VariableSlot::Made(self.made.len() - 1))
     }
 }
 

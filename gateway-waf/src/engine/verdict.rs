@@ -1,6 +1,6 @@
 //! What came of an inspection, and what may be said about it.
 
-use super::state::{Hit, Place, TxValue};
+use super::state::{Hit, TxValue, VariableSlot};
 use super::{Buffers, KEPT_BYTES, Transaction};
 use crate::seclang::actions::EngineMode;
 
@@ -14,7 +14,7 @@ pub struct Denial {
 }
 
 /// A match that is kept.
-pub(super) struct Found {
+pub(super) struct KeptMatch {
     pub(super) half: usize,
     pub(super) rule: usize,
     pub(super) hit: Option<Hit>,
@@ -94,7 +94,7 @@ impl Transaction {
     /// The sum of the anomaly scores so far.
     pub fn score(&self) -> i64 {
         let slots = self.ruleset.scores.iter();
-        slots.map(|slot| self.buffers.tx.get(Place::Slot(*slot)).number(&self.buffers.texts)).sum()
+        slots.map(|slot| self.buffers.tx.get(VariableSlot::Slot(*slot)).number(&self.buffers.texts)).sum()
     }
 
     /// The rule that refused the request, if one has.
@@ -130,7 +130,7 @@ impl Transaction {
     /// The number that a variable of TX holds.
     pub fn variable(&self, name: &str) -> Option<i64> {
         let slot = self.ruleset.slots.by_name.get(name.as_bytes())?;
-        match self.buffers.tx.get(Place::Slot(*slot)) {
+        match self.buffers.tx.get(VariableSlot::Slot(*slot)) {
             TxValue::Unset => None,
             value => Some(value.number(&self.buffers.texts)),
         }
@@ -154,7 +154,7 @@ impl Transaction {
         self.outcome.matches.iter().map(|found| self.ruleset.halves[found.half].rules[found.rule].id)
     }
 
-    fn describe(&self, found: &Found) -> Match {
+    fn describe(&self, found: &KeptMatch) -> Match {
         let rule = &self.ruleset.halves[found.half].rules[found.rule];
         let texts = &self.buffers.texts;
         let mut name = Vec::new();

@@ -1,8 +1,8 @@
 //! Readers of bodies: what they make of any bytes is bounded, and the same as other readers make of them.
 
 use crate::body::{
-    Kind, Sink, TOO_MANY, Unreadable, form as forms, graphql as documents, json as jsons, multipart as parts,
-    protobuf, text as texts, xml as xmls,
+    ItemKind, Sink, TOO_MANY, Unreadable, form as forms, graphql as documents, json as jsons,
+    multipart as parts, protobuf, text as texts, xml as xmls,
 };
 use crate::transform::Transform;
 
@@ -12,13 +12,13 @@ const DEPTH: usize = 64;
 
 /// What a reader found.
 #[derive(Default, Debug, PartialEq, Eq)]
-struct Found {
-    values: Vec<(Kind, Vec<u8>, Vec<u8>)>,
+struct ReadItems {
+    values: Vec<(ItemKind, Vec<u8>, Vec<u8>)>,
     file_bytes: usize,
 }
 
-impl Sink for Found {
-    fn take(&mut self, kind: Kind, name: &[u8], value: &[u8]) -> bool {
+impl Sink for ReadItems {
+    fn take(&mut self, kind: ItemKind, name: &[u8], value: &[u8]) -> bool {
         self.values.push((kind, name.to_vec(), value.to_vec()));
         self.values.len() < MAX_VALUES
     }
@@ -28,7 +28,7 @@ impl Sink for Found {
     }
 }
 
-impl Found {
+impl ReadItems {
     fn by(read: impl FnOnce(&mut Self) -> Result<(), Unreadable>) -> (Self, Result<(), Unreadable>) {
         let mut found = Self::default();
         let read = read(&mut found);
@@ -43,7 +43,7 @@ impl Found {
 }
 
 pub(super) fn form(data: &[u8]) {
-    let (found, read) = Found::by(|found| forms::read(data, found));
+    let (found, read) = ReadItems::by(|found| forms::read(data, found));
     assert!(found.bytes() <= data.len(), "a form grows");
     let pairs = data.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()).count();
     assert_eq!(found.values.len(), pairs.min(MAX_VALUES), "a pair is lost");
@@ -56,12 +56,12 @@ pub(super) fn form(data: &[u8]) {
                 again.push(mark);
             }
         }
-        assert_eq!(Found::by(|found| forms::read(&again, found)), (found, Ok(())));
+        assert_eq!(ReadItems::by(|found| forms::read(&again, found)), (found, Ok(())));
     }
 }
 
 pub(super) fn json(data: &[u8]) {
-    let (found, read) = Found::by(|found| jsons::read(data, DEPTH, found));
+    let (found, read) = ReadItems::by(|found| jsons::read(data, DEPTH, found));
     // `\u00ff` takes six bytes; an unpaired half of a character becomes one of three.
     assert!(found.bytes() <= data.len(), "JSON grows");
     let plain = data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(data);
@@ -109,7 +109,7 @@ pub(super) fn multipart(data: &[u8]) {
     };
     let Ok(boundary) = parts::boundary(kind) else { return };
     assert!((1..=70).contains(&boundary.len()));
-    let (found, read) = Found::by(|found| parts::read(body, &boundary, 100, found));
+    let (found, read) = ReadItems::by(|found| parts::read(body, &boundary, 100, found));
     // A name is repeated with each line of a part's head.
     assert!(found.bytes() + found.file_bytes <= body.len() * 2, "a body grows");
     if read.is_err() {
@@ -119,12 +119,14 @@ pub(super) fn multipart(data: &[u8]) {
     for (kind, _, value) in &found.values {
         let ends = [&b"\n"[..], b"\r"].map(|end| [end, &mark].concat());
         let hidden = ends.iter().any(|end| memchr::memmem::find(value, end).is_some());
-        assert!(*kind != Kind::Argument || !hidden, "a part is hidden in another");
+        assert!(*kind != ItemKind::Argument || !hidden, "a part is hidden in another");
     }
     // What was understood is understood again with another boundary and plain heads.
     let mut again = Vec::new();
     let texts = found.values.iter().filter(|(kind, name, value)| {
-        *kind == Kind::Argument && !name.iter().any(|byte| b"\"\\\r\n".contains(byte)) && !has(value, b"--Z")
+        *kind == ItemKind::Argument
+            && !name.iter().any(|byte| b"\"\\\r\n".contains(byte))
+            && !has(value, b"--Z")
     });
     let mut expected = Vec::new();
     for (_, name, value) in texts.take(50) {
@@ -136,9 +138,9 @@ pub(super) fn multipart(data: &[u8]) {
         expected.push((name, value));
     }
     again.extend_from_slice(b"--Z--");
-    let (got, read) = Found::by(|found| parts::read(&again, b"Z", 100, found));
+    let (got, read) = ReadItems::by(|found| parts::read(&again, b"Z", 100, found));
     assert_eq!(read, Ok(()), "{again:?}");
-    let got = got.values.iter().filter(|it| it.0 == Kind::Argument).map(|(_, name, value)| (name, value));
+    let got = got.values.iter().filter(|it| it.0 == ItemKind::Argument).map(|(_, name, value)| (name, value));
     assert_eq!(got.collect::<Vec<_>>(), expected);
 }
 
@@ -147,21 +149,21 @@ fn has(text: &[u8], needle: &[u8]) -> bool {
 }
 
 pub(super) fn xml(data: &[u8]) {
-    let (found, read) = Found::by(|found| xmls::read(data, DEPTH, found));
+    let (found, read) = ReadItems::by(|found| xmls::read(data, DEPTH, found));
     // A number that is no character becomes one of three bytes, and is written in at least four.
     assert!(found.bytes() <= data.len(), "XML grows");
     if read.is_ok() {
         // Spaces around a document change nothing.
         let plain = data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(data);
         let spaced = [b" \n", plain, b"\n "].concat();
-        let (again, read) = Found::by(|found| xmls::read(&spaced, DEPTH, found));
+        let (again, read) = ReadItems::by(|found| xmls::read(&spaced, DEPTH, found));
         assert_eq!(read, Ok(()));
         assert_eq!(again.values, found.values);
     }
     // A tree written from what was found, escaped, gives the same texts.
     let mut document = b"<r>".to_vec();
     let mut expected = Vec::new();
-    for (_, _, value) in found.values.iter().filter(|it| it.0 == Kind::Text).take(100) {
+    for (_, _, value) in found.values.iter().filter(|it| it.0 == ItemKind::Text).take(100) {
         document.extend_from_slice(b"<t>");
         let escaped = value.iter().flat_map(|byte| match byte {
             b'<' => b"&lt;".to_vec(),
@@ -173,18 +175,18 @@ pub(super) fn xml(data: &[u8]) {
         expected.push(value.clone());
     }
     document.extend_from_slice(b"</r>");
-    let (got, read) = Found::by(|found| xmls::read(&document, DEPTH, found));
+    let (got, read) = ReadItems::by(|found| xmls::read(&document, DEPTH, found));
     assert_eq!(read, Ok(()));
     assert_eq!(got.values.into_iter().map(|it| it.2).collect::<Vec<_>>(), expected);
 }
 
 pub(super) fn text(data: &[u8]) {
-    let (found, read) = Found::by(|found| texts::read(data, DEPTH, found));
-    let (guessed, _) = Found::by(|found| texts::guess(data, DEPTH, found));
+    let (found, read) = ReadItems::by(|found| texts::read(data, DEPTH, found));
+    let (guessed, _) = ReadItems::by(|found| texts::guess(data, DEPTH, found));
     assert!(guessed.values.len() <= found.values.len());
     // Whatever is no JSON is there as it is.
     let whole = found.values.last().is_some_and(|(_, _, value)| value == data);
-    let is_json = Found::by(|found| jsons::read(data, DEPTH, found)).1.is_ok();
+    let is_json = ReadItems::by(|found| jsons::read(data, DEPTH, found)).1.is_ok();
     assert!(read.is_err() || is_json || whole, "{data:?} is not looked at");
     assert!(found.bytes() <= data.len() * 2);
     // An escape less never makes a text longer.
@@ -194,7 +196,7 @@ pub(super) fn text(data: &[u8]) {
 }
 
 pub(super) fn graphql(data: &[u8]) {
-    let (found, _) = Found::by(|found| documents::strings(data, found).then_some(()).ok_or(TOO_MANY));
+    let (found, _) = ReadItems::by(|found| documents::strings(data, found).then_some(()).ok_or(TOO_MANY));
     // An unpaired half of a character in six bytes becomes one of three.
     assert!(found.bytes() <= data.len(), "a document grows");
     if memchr::memchr(b'"', data).is_none() {
@@ -203,7 +205,7 @@ pub(super) fn graphql(data: &[u8]) {
 }
 
 pub(super) fn grpc(data: &[u8]) {
-    let (found, _) = Found::by(|found| protobuf::read(data, DEPTH, found));
+    let (found, _) = ReadItems::by(|found| protobuf::read(data, DEPTH, found));
     // Each level of messages may be a text besides.
     assert!(found.bytes() <= data.len() * 17, "a message grows");
     let field = |text: &[u8]| {
@@ -220,7 +222,7 @@ pub(super) fn grpc(data: &[u8]) {
     // A text in a field is seen, whatever else it could be.
     let text: String =
         String::from_utf8_lossy(data).chars().filter(|it| !it.is_control()).take(500).collect();
-    let (found, _) = Found::by(|found| protobuf::read(&field(text.as_bytes()), DEPTH, found));
+    let (found, _) = ReadItems::by(|found| protobuf::read(&field(text.as_bytes()), DEPTH, found));
     let is_seen = found.values.iter().any(|(_, _, value)| value == text.as_bytes());
     assert!(text.is_empty() || is_seen || found.values.len() >= MAX_VALUES, "{text:?} is not seen");
 }

@@ -28,7 +28,7 @@ const WIDEST_CLASS: usize = 12;
 const MOST_BYTES: u32 = 80;
 
 /// What is known of a part of a pattern.
-struct Part {
+struct PatternPart {
     /// Everything it can stand for, where that is little.
     exact: Option<Strings>,
     /// One of these is in each of its matches.
@@ -93,7 +93,7 @@ fn better(a: Option<Strings>, b: Option<Strings>) -> Option<Strings> {
     .filter(is_useful)
 }
 
-impl Part {
+impl PatternPart {
     fn unknown() -> Self {
         Self { exact: None, best: None }
     }
@@ -108,11 +108,11 @@ impl Part {
     }
 }
 
-fn part(hir: &Hir) -> Part {
+fn part(hir: &Hir) -> PatternPart {
     match hir.kind() {
-        HirKind::Empty | HirKind::Look(_) => Part::exactly(Strings::from([Vec::new()])),
+        HirKind::Empty | HirKind::Look(_) => PatternPart::exactly(Strings::from([Vec::new()])),
         HirKind::Literal(literal) => {
-            Part::exactly(Strings::from([literal.0.iter().map(u8::to_ascii_lowercase).collect()]))
+            PatternPart::exactly(Strings::from([literal.0.iter().map(u8::to_ascii_lowercase).collect()]))
         }
         HirKind::Class(class) => of_class(class),
         HirKind::Capture(capture) => part(&capture.sub),
@@ -124,11 +124,11 @@ fn part(hir: &Hir) -> Part {
                         exact.insert(Vec::new());
                         exact
                     });
-                    Part { exact, best: None }
+                    PatternPart { exact, best: None }
                 }
-                (0, _) => Part::unknown(),
+                (0, _) => PatternPart::unknown(),
                 (1, Some(1)) => sub,
-                _ => Part { exact: None, best: sub.any() },
+                _ => PatternPart { exact: None, best: sub.any() },
             }
         }
         HirKind::Concat(parts) => of_row(parts),
@@ -136,7 +136,7 @@ fn part(hir: &Hir) -> Part {
     }
 }
 
-fn of_class(class: &Class) -> Part {
+fn of_class(class: &Class) -> PatternPart {
     let mut bytes = Strings::new();
     let mut count = 0;
     match class {
@@ -144,7 +144,7 @@ fn of_class(class: &Class) -> Part {
             for range in class.ranges() {
                 count += usize::from(range.end() - range.start()) + 1;
                 if count > 256 - WIDEST_CLASS {
-                    return Part::unknown();
+                    return PatternPart::unknown();
                 }
                 bytes.extend((range.start()..=range.end()).map(|byte| vec![byte.to_ascii_lowercase()]));
             }
@@ -152,23 +152,23 @@ fn of_class(class: &Class) -> Part {
         Class::Unicode(class) => {
             for range in class.ranges() {
                 let (Ok(from), Ok(to)) = (u8::try_from(range.start()), u8::try_from(range.end())) else {
-                    return Part::unknown();
+                    return PatternPart::unknown();
                 };
                 if !to.is_ascii() {
-                    return Part::unknown();
+                    return PatternPart::unknown();
                 }
                 bytes.extend((from..=to).map(|byte| vec![byte.to_ascii_lowercase()]));
             }
         }
     }
     if bytes.len() <= WIDEST_CLASS {
-        return Part::exactly(bytes);
+        return PatternPart::exactly(bytes);
     }
-    Part { exact: None, best: (bytes.len() <= MOST_BYTES as usize).then_some(bytes) }
+    PatternPart { exact: None, best: (bytes.len() <= MOST_BYTES as usize).then_some(bytes) }
 }
 
 /// One part after the other: what must be in any of them must be in the whole.
-fn of_row(parts: &[Hir]) -> Part {
+fn of_row(parts: &[Hir]) -> PatternPart {
     let mut best = None;
     let mut open = Some(Strings::from([Vec::new()]));
     let mut is_exact = true;
@@ -189,9 +189,9 @@ fn of_row(parts: &[Hir]) -> Part {
         open = next.exact.or_else(|| Some(Strings::from([Vec::new()])));
     }
     if is_exact {
-        return Part { exact: open, best: None };
+        return PatternPart { exact: open, best: None };
     }
-    Part { exact: None, best: better(best, open) }
+    PatternPart { exact: None, best: better(best, open) }
 }
 
 fn joined(open: &Strings, exact: &Strings) -> Option<Strings> {
@@ -202,26 +202,26 @@ fn joined(open: &Strings, exact: &Strings) -> Option<Strings> {
 }
 
 /// One part or another: each must have something.
-fn of_choice(parts: &[Hir]) -> Part {
-    let parts: Vec<Part> = parts.iter().map(part).collect();
+fn of_choice(parts: &[Hir]) -> PatternPart {
+    let parts: Vec<PatternPart> = parts.iter().map(part).collect();
     let exact = parts.iter().try_fold(Strings::new(), |mut all, part| {
         all.extend(part.exact.as_ref()?.iter().cloned());
         (all.len() <= MOST).then_some(all)
     });
     if exact.is_some() {
-        return Part { exact, best: None };
+        return PatternPart { exact, best: None };
     }
     let mut all = Strings::new();
     for part in parts {
         match part.any() {
             Some(strings) => all.extend(strings),
-            None => return Part::unknown(),
+            None => return PatternPart::unknown(),
         }
         if all.len() > MOST * 4 {
-            return Part::unknown();
+            return PatternPart::unknown();
         }
     }
-    Part { exact: None, best: Some(all) }
+    PatternPart { exact: None, best: Some(all) }
 }
 
 #[cfg(test)]

@@ -48,13 +48,13 @@ pub(crate) enum Disruptive {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SetSource {
     pub(crate) name: Template,
-    pub(crate) change: Change,
+    pub(crate) change: VariableChange,
     pub(crate) value: Template,
 }
 
 /// How `setvar` changes a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum VariableChange {
     Set,
     Add,
     Subtract,
@@ -197,13 +197,13 @@ impl Actions {
             return Ok(());
         }
         let (change, given) = match given {
-            None if unset => (Change::Unset, ""),
+            None if unset => (VariableChange::Unset, ""),
             // `setvar:tx.flag` sets it to 1.
-            None => (Change::Set, "1"),
+            None => (VariableChange::Set, "1"),
             Some(given) => match (given.strip_prefix('+'), given.strip_prefix('-')) {
-                (Some(more), _) => (Change::Add, more),
-                (_, Some(less)) => (Change::Subtract, less),
-                _ => (Change::Set, given),
+                (Some(more), _) => (VariableChange::Add, more),
+                (_, Some(less)) => (VariableChange::Subtract, less),
+                _ => (VariableChange::Set, given),
             },
         };
         let name = macros::parse(&name.to_ascii_lowercase())?;
@@ -305,8 +305,8 @@ mod tests {
         assert_eq!((got.id, got.phase, got.status), (Some(12), Some(2), Some(403)));
         assert_eq!(got.disruptive, Some(Disruptive::Deny));
         assert_eq!(got.msg.unwrap().constant(), Some(&b"a, 'b'"[..]));
-        assert_eq!(got.sets[0].change, Change::Add);
-        assert_eq!(got.sets[1].change, Change::Unset);
+        assert_eq!(got.sets[0].change, VariableChange::Add);
+        assert_eq!(got.sets[1].change, VariableChange::Unset);
         assert_eq!(got.sets[2].value.constant(), Some(&b"1"[..]));
         assert_eq!(got.ctls, [Ctl::RemoveById(1, 9)]);
         assert_eq!((got.severity, got.log), (Some(2), Some(false)));

@@ -2,16 +2,16 @@
 
 /// A line with what continues it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Line {
+pub(crate) struct LogicalLine {
     /// Where it begins, from 1.
     pub(crate) number: u32,
     pub(crate) text: String,
 }
 
 /// The lines of a file that are not empty and not comments.
-pub(crate) fn logical(text: &str) -> Vec<Line> {
+pub(crate) fn logical(text: &str) -> Vec<LogicalLine> {
     let mut found = Vec::new();
-    let mut open: Option<Line> = None;
+    let mut open: Option<LogicalLine> = None;
     for (number, raw) in (1u32..).zip(text.lines()) {
         let raw = raw.trim_end();
         let is_comment = raw.trim_start().starts_with('#');
@@ -23,7 +23,7 @@ pub(crate) fn logical(text: &str) -> Vec<Line> {
             Some(part) => (part, true),
             None => (raw, false),
         };
-        let line = open.get_or_insert_with(|| Line { number, text: String::new() });
+        let line = open.get_or_insert_with(|| LogicalLine { number, text: String::new() });
         let part = if line.text.is_empty() { part.trim_start() } else { part };
         line.text.push_str(part);
         if !goes_on {

@@ -4,7 +4,7 @@ use crate::variable::Variable;
 
 /// A piece of a text with macros.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Piece {
+pub(crate) enum MacroPiece {
     Text(Vec<u8>),
     /// `%{tx.name}`, in lower case.
     Tx(String),
@@ -14,14 +14,14 @@ pub(crate) enum Piece {
 
 /// A text with macros.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Template(pub(crate) Vec<Piece>);
+pub(crate) struct Template(pub(crate) Vec<MacroPiece>);
 
 impl Template {
     /// The text, where nothing in it depends on the request.
     pub(crate) fn constant(&self) -> Option<&[u8]> {
         match self.0.as_slice() {
             [] => Some(b""),
-            [Piece::Text(text)] => Some(text),
+            [MacroPiece::Text(text)] => Some(text),
             _ => None,
         }
     }
@@ -33,7 +33,7 @@ pub(crate) fn parse(text: &str) -> Result<Template, String> {
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("%{") {
         if !before.is_empty() {
-            pieces.push(Piece::Text(before.as_bytes().to_vec()));
+            pieces.push(MacroPiece::Text(before.as_bytes().to_vec()));
         }
         let Some((name, behind)) = after.split_once('}') else {
             return Err(format!("`%{{` in `{text}` is never closed"));
@@ -42,26 +42,26 @@ pub(crate) fn parse(text: &str) -> Result<Template, String> {
         rest = behind;
     }
     if !rest.is_empty() {
-        pieces.push(Piece::Text(rest.as_bytes().to_vec()));
+        pieces.push(MacroPiece::Text(rest.as_bytes().to_vec()));
     }
     Ok(Template(pieces))
 }
 
-fn piece(name: &str) -> Result<Piece, String> {
+fn piece(name: &str) -> Result<MacroPiece, String> {
     let (variable, member) = match name.split_once(['.', ':']) {
         Some((variable, member)) => (variable, Some(member.to_ascii_lowercase())),
         None => (name, None),
     };
     // What rule sets write in messages alone; they say nothing here.
     if ["rule", "unique_id"].iter().any(|known| variable.eq_ignore_ascii_case(known)) && member.is_some() {
-        return Ok(Piece::Text(Vec::new()));
+        return Ok(MacroPiece::Text(Vec::new()));
     }
     let known =
         Variable::named(variable).ok_or_else(|| format!("the variable in `%{{{name}}}` is not supported"))?;
     match (known, member) {
-        (Variable::Tx, Some(member)) => Ok(Piece::Tx(member)),
+        (Variable::Tx, Some(member)) => Ok(MacroPiece::Tx(member)),
         (Variable::Tx, None) => Err("`%{TX}` needs a name, as in `%{TX.name}`".into()),
-        (known, member) => Ok(Piece::Of(known, member)),
+        (known, member) => Ok(MacroPiece::Of(known, member)),
     }
 }
 
@@ -75,11 +75,11 @@ mod tests {
         assert_eq!(
             got.0,
             [
-                Piece::Text(b"a".to_vec()),
-                Piece::Tx("score".into()),
-                Piece::Text(b"b".to_vec()),
-                Piece::Of(Variable::Headers, Some("host".into())),
-                Piece::Of(Variable::MatchedVar, None),
+                MacroPiece::Text(b"a".to_vec()),
+                MacroPiece::Tx("score".into()),
+                MacroPiece::Text(b"b".to_vec()),
+                MacroPiece::Of(Variable::Headers, Some("host".into())),
+                MacroPiece::Of(Variable::MatchedVar, None),
             ]
         );
         assert!(parse("%{GEO.COUNTRY}").unwrap_err().contains("not supported"));

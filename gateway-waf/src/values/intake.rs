@@ -1,7 +1,7 @@
 //! Takes what readers of bodies and queries find, as much of it as may be.
 
 use super::Values;
-use crate::body::{Kind, Sink, graphql, json};
+use crate::body::{ItemKind, Sink, graphql, json};
 use crate::texts::Texts;
 use crate::variable::Variable;
 
@@ -71,7 +71,7 @@ impl<'s> Intaker<'s> {
 }
 
 impl Sink for Intaker<'_> {
-    fn take(&mut self, kind: Kind, name: &[u8], value: &[u8]) -> bool {
+    fn take(&mut self, kind: ItemKind, name: &[u8], value: &[u8]) -> bool {
         if self.values.arguments >= self.intake.arguments || self.texts.size() > self.intake.arena_bytes {
             self.values.not_inspected += 1;
             return false;
@@ -83,19 +83,19 @@ impl Sink for Intaker<'_> {
         let bytes = kept_name.len() + size;
         let (id, text) = (self.texts.keep(kept_name), self.texts.keep(kept));
         match kind {
-            Kind::Argument => {
+            ItemKind::Argument => {
                 self.values.argument_bytes += bytes;
                 self.values.push(self.names[0], id, text);
                 self.values.push(self.names[1], id, id);
                 return self.take_nested(name, value) && self.take_graphql(name, value);
             }
-            Kind::File => {
+            ItemKind::File => {
                 self.values.push(Variable::Files, id, text);
                 self.values.push(Variable::FilesNames, id, id);
             }
-            Kind::PartHeader => self.values.push(Variable::PartHeaders, id, text),
-            Kind::Text => self.values.push(Variable::Xml, id, text),
-            Kind::Attribute => self.values.push(Variable::XmlAttributes, id, text),
+            ItemKind::PartHeader => self.values.push(Variable::PartHeaders, id, text),
+            ItemKind::Text => self.values.push(Variable::Xml, id, text),
+            ItemKind::Attribute => self.values.push(Variable::XmlAttributes, id, text),
         }
         true
     }
@@ -113,7 +113,7 @@ struct Nested<'i, 's> {
 }
 
 impl Sink for Nested<'_, '_> {
-    fn take(&mut self, kind: Kind, name: &[u8], value: &[u8]) -> bool {
+    fn take(&mut self, kind: ItemKind, name: &[u8], value: &[u8]) -> bool {
         let length = self.name.len();
         self.name.push(b'.');
         self.name.extend_from_slice(name);

@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 /// The parts of a request that decide its answer.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct RequestParts<'a> {
     pub post: bool,
     pub path: &'a str,
     /// Value of `x-consumer-username`, empty where there is none.
@@ -29,7 +29,7 @@ const FIXED: &[u8; 64] = b"sixty-four bytes, give or take none, from proto_bench
 
 /// The body of the answer; nothing when the request's own body is it.
 #[must_use]
-pub fn body(asked: Asked<'_>) -> Option<Cow<'static, [u8]>> {
+pub fn body(asked: RequestParts<'_>) -> Option<Cow<'static, [u8]>> {
     if let Some((_, size)) = asked.path.split_once("/size/") {
         let size = size.split(['?', '/']).next().unwrap_or_default().parse::<usize>().unwrap_or(0);
         return Some(Cow::Owned(sized(size.min(LARGEST))));
@@ -107,7 +107,7 @@ pub fn json(size: usize) -> Vec<u8> {
 
 /// What an answer says of its body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Said<'a> {
+pub struct BodyHeaders<'a> {
     pub content_type: &'a str,
     /// Seconds that caches may keep it.
     pub max_age: Option<u32>,
@@ -115,9 +115,9 @@ pub struct Said<'a> {
 
 /// What the answer to a path says of its body.
 #[must_use]
-pub fn said(path: &str) -> Said<'_> {
+pub fn said(path: &str) -> BodyHeaders<'_> {
     let known = if path.contains("/json/") { "application/json" } else { "application/octet-stream" };
-    let mut said = Said { content_type: known, max_age: None };
+    let mut said = BodyHeaders { content_type: known, max_age: None };
     let Some((_, query)) = path.split_once('?') else { return said };
     for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
         match name {
@@ -144,18 +144,18 @@ mod tests {
 
     #[test]
     fn the_path_decides() {
-        let size = |post, path| body(Asked { post, path, consumer: "" }).map(|body| body.len());
+        let size = |post, path| body(RequestParts { post, path, consumer: "" }).map(|body| body.len());
         assert_eq!(size(true, "/echo"), None);
         assert_eq!(size(false, "/"), Some(64));
         assert_eq!(size(false, "/size/65536"), Some(65_536));
         assert_eq!(size(false, "/size/nonsense"), Some(0));
-        assert_eq!(said("/json/9"), Said { content_type: "application/json", max_age: None });
+        assert_eq!(said("/json/9"), BodyHeaders { content_type: "application/json", max_age: None });
         assert_eq!(
             said("/size/9?type=text/css&max-age=60"),
-            Said { content_type: "text/css", max_age: Some(60) }
+            BodyHeaders { content_type: "text/css", max_age: Some(60) }
         );
         assert_eq!(said("/size/9?type=a%0d%0ab").content_type, "application/octet-stream");
-        let who = body(Asked { post: false, path: "/whoami/7", consumer: "user-7" });
+        let who = body(RequestParts { post: false, path: "/whoami/7", consumer: "user-7" });
         for size in [0, 1, 5, 25, 26, 200, 10_240] {
             let body = json(size);
             assert_eq!(body.len(), size);

@@ -4,7 +4,7 @@ use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::answer::{self, Asked};
+use super::answer::{self, RequestParts};
 use super::ws;
 
 mod request;
@@ -102,7 +102,7 @@ fn waiting(request: &Request<'_>, rest: &[u8]) -> Step {
 }
 
 fn write_answer(request: &Request<'_>, body: &[u8], out: &mut Vec<u8>) {
-    let asked = Asked { post: request.post, path: request.path, consumer: request.consumer };
+    let asked = RequestParts { post: request.post, path: request.path, consumer: request.consumer };
     let own = answer::body(asked);
     let body = own.as_deref().unwrap_or(body);
     let said = answer::said(request.path);

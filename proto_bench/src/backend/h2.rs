@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::spawn_local;
 
-use super::answer::{self, Asked, CONSUMER_HEADER, STAMP_HEADER};
+use super::answer::{self, CONSUMER_HEADER, RequestParts, STAMP_HEADER};
 
 /// Serves one connection to its end.
 pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(stream: S) -> Result<(), h2::Error> {
@@ -56,7 +56,7 @@ pub(super) fn answer_to(head: &http::request::Parts) -> (Response<()>, Option<By
     let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("");
     let post = matches!(head.method, Method::POST | Method::PUT | Method::PATCH);
     let path = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-    let own = answer::body(Asked { post, path, consumer: text(CONSUMER_HEADER) });
+    let own = answer::body(RequestParts { post, path, consumer: text(CONSUMER_HEADER) });
     let mut answer = Response::new(());
     let said = answer::said(path);
     let kind = HeaderValue::from_str(said.content_type);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::{CommandError, output};
 use crate::backend::{Backend, Options, Service};
-use crate::cli::Ending;
+use crate::cli::ExitStatus;
 use crate::tls::Identity;
 
 /// Arguments of `backend`.
@@ -36,7 +36,7 @@ pub struct Args {
 ///
 /// # Errors
 /// A port that is taken.
-pub fn run(args: &Args) -> Result<Ending, CommandError> {
+pub fn run(args: &Args) -> Result<ExitStatus, CommandError> {
     let defaults = Options::default();
     let options = Options {
         services: if args.services.is_empty() { defaults.services } else { args.services.clone() },
@@ -58,5 +58,5 @@ pub fn run(args: &Args) -> Result<Ending, CommandError> {
     } else {
         backend.wait();
     }
-    Ok(Ending::Valid)
+    Ok(ExitStatus::Valid)
 }

@@ -3,9 +3,9 @@
 use super::measure::{Console, row};
 use super::run::{note_limits, watched};
 use super::{CommandError, output};
-use crate::cli::{Ending, LoadArgs, OutputArgs};
+use crate::cli::{ExitStatus, LoadArgs, OutputArgs};
 use crate::plan::Target;
-use crate::report::{Document, Kind};
+use crate::report::{Document, ReportKind};
 
 /// Arguments of `clients`.
 #[derive(Debug, clap::Args)]
@@ -28,7 +28,7 @@ pub struct Args {
 ///
 /// # Errors
 /// A target that cannot be read, or a result that cannot be written.
-pub fn run(args: &Args) -> Result<Ending, CommandError> {
+pub fn run(args: &Args) -> Result<ExitStatus, CommandError> {
     let target = Target::parse(&args.target)?;
     args.load.suits(&target)?;
     if args.load.connections.is_some() {
@@ -36,7 +36,7 @@ pub fn run(args: &Args) -> Result<Ending, CommandError> {
             "the numbers of connections are those of --steps, not -c".to_owned(),
         ));
     }
-    let mut document = Document::begin(Kind::Clients);
+    let mut document = Document::begin(ReportKind::Clients);
     let mut console = Console::new(args.output.quiet).repeating(args.load.repeat_disturbed);
     let plans: Vec<_> = args
         .steps

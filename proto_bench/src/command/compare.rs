@@ -7,14 +7,14 @@ use super::matrix::entry;
 use super::measure::Console;
 use super::process::{BackendProcess, Server, find, pin_self};
 use super::run::note_limits;
-use super::stand::{Place, Stand, probe};
+use super::stand::{ProxyPlacement, Stand, probe};
 use super::{CommandError, output};
-use crate::cli::{Ending, LoadArgs, OutputArgs};
+use crate::cli::{ExitStatus, LoadArgs, OutputArgs};
 use crate::measure::{Role, Watched, counters, machine};
 use crate::peers::{self, Peer, Test};
 use crate::plan::Plan;
 use crate::report::model::{Row, Verdict};
-use crate::report::{Document, Kind};
+use crate::report::{Document, ReportKind};
 
 mod callgrind;
 mod check;
@@ -87,7 +87,7 @@ const STREAMS: u32 = 10;
 ///
 /// # Errors
 /// A core that is not there, a backend that cannot be started, or a result that cannot be written.
-pub fn run(args: &Args) -> Result<Ending, CommandError> {
+pub fn run(args: &Args) -> Result<ExitStatus, CommandError> {
     let core = args.generator_core;
     pin_self(&[core]).map_err(|source| CommandError::Pin { core, source })?;
     let stand = Stand::new()?;
@@ -125,7 +125,7 @@ fn can_count(document: &mut Document) -> bool {
 impl Bench<'_> {
     fn begin(&self) -> Document {
         let (args, load) = (self.args, &self.load);
-        let mut document = Document::begin(Kind::Compare);
+        let mut document = Document::begin(ReportKind::Compare);
         document.versions.extend(peers::versions(&self.found));
         for checker in &args.check_with {
             let (name, version) = checker.version_command();
@@ -205,7 +205,7 @@ impl Bench<'_> {
         let streams = if self.load.streams > 1 { self.load.streams } else { STREAMS };
         test.shape(&mut plan, self.args.multiplexed_connections, streams);
         let core = Some(self.args.server_core);
-        let place = Place { backend: &self.backend.ports, listen, workers: 1, core };
+        let place = ProxyPlacement { backend: &self.backend.ports, listen, workers: 1, core };
         let started = self.stand.start(peer, test, program, place);
         match started.and_then(|started| probe(&plan).map(|()| started)) {
             Ok((server, setup)) => {

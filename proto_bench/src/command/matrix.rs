@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use super::measure::{Console, row};
 use super::process::BackendProcess;
 use super::run::note_limits;
-use super::stand::{Place, Stand, StandError, probe};
+use super::stand::{ProxyPlacement, Stand, StandError, probe};
 use super::{CommandError, output};
-use crate::cli::{Ending, LoadArgs, OutputArgs};
+use crate::cli::{ExitStatus, LoadArgs, OutputArgs};
 use crate::measure::{Role, Watched};
 use crate::peers::{self, Peer, Test};
 use crate::plan::Plan;
 use crate::report::model::{Row, Verdict};
-use crate::report::{Document, Kind};
+use crate::report::{Document, ReportKind};
 
 /// Arguments of `matrix`.
 #[derive(Debug, clap::Args)]
@@ -39,7 +39,7 @@ pub struct Args {
 ///
 /// # Errors
 /// The backend cannot be started, or a result cannot be written.
-pub fn run(args: &Args) -> Result<Ending, CommandError> {
+pub fn run(args: &Args) -> Result<ExitStatus, CommandError> {
     let stand = Stand::new()?;
     let certificates = stand.directory.to_string_lossy().into_owned();
     let backend = BackendProcess::start(&["--write-certificate", &certificates], &[])?;
@@ -68,7 +68,7 @@ pub fn run(args: &Args) -> Result<Ending, CommandError> {
 }
 
 fn begin(args: &Args, program: Option<&Path>) -> Document {
-    let mut document = Document::begin(Kind::Matrix);
+    let mut document = Document::begin(ReportKind::Matrix);
     if let Some(program) = program {
         document.versions.extend(peers::versions(&[(Peer::Gateway, program.to_owned())]));
     }
@@ -142,7 +142,7 @@ fn gateway_round(
             Peer::Gateway,
             test,
             program,
-            Place { backend: &backend.ports, listen, workers, core: None },
+            ProxyPlacement { backend: &backend.ports, listen, workers, core: None },
         ),
     };
     let started = started.and_then(|(server, setup)| probe(&plan).map(|()| (server, setup)));

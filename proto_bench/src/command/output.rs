@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use super::CommandError;
-use crate::cli::{Ending, OutputArgs};
+use crate::cli::{ExitStatus, OutputArgs};
 use crate::report::model::write_file;
 use crate::report::{Document, Row, html, markdown, terminal};
 
@@ -12,7 +12,7 @@ use crate::report::{Document, Row, html, markdown, terminal};
 ///
 /// # Errors
 /// A file that cannot be written.
-pub fn deliver(mut document: Document, output: &OutputArgs) -> Result<Ending, CommandError> {
+pub fn deliver(mut document: Document, output: &OutputArgs) -> Result<ExitStatus, CommandError> {
     document.finish();
     let to_stdout = output.json.as_deref() == Some(Path::new("-"));
     if to_stdout {
@@ -24,7 +24,7 @@ pub fn deliver(mut document: Document, output: &OutputArgs) -> Result<Ending, Co
         }
     }
     write_pages(&document, output)?;
-    Ok(if document.has_void() { Ending::Void } else { Ending::Valid })
+    Ok(if document.has_void() { ExitStatus::Void } else { ExitStatus::Valid })
 }
 
 /// Writes the files of a document that is not finished, so that what was measured is there if the rest is not.

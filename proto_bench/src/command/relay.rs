@@ -9,7 +9,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::CommandError;
-use crate::cli::Ending;
+use crate::cli::ExitStatus;
 
 /// Arguments of `relay`.
 #[derive(Debug, clap::Args)]
@@ -31,11 +31,11 @@ const LISTENER: u64 = u64::MAX;
 ///
 /// # Errors
 /// The port is taken, or the kernel has no epoll for us.
-pub fn run(args: &Args) -> Result<Ending, CommandError> {
+pub fn run(args: &Args) -> Result<ExitStatus, CommandError> {
     relay(args).map_err(CommandError::Relay)
 }
 
-fn relay(args: &Args) -> io::Result<Ending> {
+fn relay(args: &Args) -> io::Result<ExitStatus> {
     let listener = TcpListener::bind(args.listen)?;
     listener.set_nonblocking(true)?;
     let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;

@@ -7,13 +7,13 @@ use super::measure::Console;
 use super::process::{BackendProcess, find, pin_self};
 use super::stand::Stand;
 use super::{CommandError, output};
-use crate::cli::{Ending, OutputArgs, parse_duration};
+use crate::cli::{ExitStatus, OutputArgs, parse_duration};
 use crate::measure::machine;
 use crate::peers::{Peer, gateway};
 use crate::replay::tokens::Tokens;
 use crate::replay::{self, Program, Row, Seed, Subject, Table, content};
 use crate::report::model::Replay;
-use crate::report::{self, Document, Kind};
+use crate::report::{self, Document, ReportKind};
 
 mod bench;
 mod show;
@@ -75,17 +75,17 @@ const UNOPTIMISED: &str = "The gateway's program is in a folder `debug`: an unop
 ///
 /// # Errors
 /// A name that is not in the table, cores that are not there, or a result that cannot be written.
-pub fn run(args: &Args) -> Result<Ending, CommandError> {
+pub fn run(args: &Args) -> Result<ExitStatus, CommandError> {
     let table = args.seed.table()?;
     let rows = chosen_rows(args, &table)?;
     let subjects = chosen_subjects(args, &table)?;
     if args.list {
         output::print(&show::list(&rows))?;
-        return Ok(Ending::Valid);
+        return Ok(ExitStatus::Valid);
     }
     if args.dry_run {
         output::print(&show::configurations(&table, &rows, &subjects))?;
-        return Ok(Ending::Valid);
+        return Ok(ExitStatus::Valid);
     }
     let (server_cores, generator_cores) = cores(args);
     pin_self(&generator_cores).map_err(|source| CommandError::Pin {
@@ -148,7 +148,7 @@ fn begin(
     server_cores: &[usize],
     generator_cores: &[usize],
 ) -> Document {
-    let mut document = Document::begin(Kind::Replay);
+    let mut document = Document::begin(ReportKind::Replay);
     let mut seen = Vec::new();
     for kind in subjects.iter().map(|subject| subject.program) {
         if seen.contains(&kind) {

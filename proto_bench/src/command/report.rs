@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::{CommandError, output};
-use crate::cli::Ending;
+use crate::cli::ExitStatus;
 use crate::report::model::write_file;
 use crate::report::{Document, html, markdown, terminal};
 
@@ -25,7 +25,7 @@ pub struct Args {
 ///
 /// # Errors
 /// A file that cannot be read or written.
-pub fn run(args: &Args) -> Result<Ending, CommandError> {
+pub fn run(args: &Args) -> Result<ExitStatus, CommandError> {
     let documents = args.results.iter().map(|path| Document::read(path)).collect::<Result<Vec<_>, _>>()?;
     if let Some(path) = &args.html {
         write_file(path, &html::render(&documents))?;
@@ -39,5 +39,5 @@ pub fn run(args: &Args) -> Result<Ending, CommandError> {
             output::print(&terminal::render(document))?;
         }
     }
-    Ok(if documents.iter().any(Document::has_void) { Ending::Void } else { Ending::Valid })
+    Ok(if documents.iter().any(Document::has_void) { ExitStatus::Void } else { ExitStatus::Valid })
 }

@@ -2,11 +2,11 @@
 
 use super::measure::{Console, row};
 use super::{CommandError, output};
-use crate::cli::{Ending, LoadArgs, OutputArgs};
+use crate::cli::{ExitStatus, LoadArgs, OutputArgs};
 use crate::measure::{Role, Watched};
 use crate::plan::{Plan, Protocol, Target};
 use crate::report::judge;
-use crate::report::{Document, Kind};
+use crate::report::{Document, ReportKind};
 
 /// Arguments of `run`.
 #[derive(Debug, clap::Args)]
@@ -32,7 +32,7 @@ pub struct Args {
 ///
 /// # Errors
 /// A target that cannot be read, or a result that cannot be written.
-pub fn run(args: Args) -> Result<Ending, CommandError> {
+pub fn run(args: Args) -> Result<ExitStatus, CommandError> {
     let mut target = Target::parse(&args.target)?;
     if args.h2 && target.protocol == Protocol::Http1 {
         target.protocol = Protocol::Http2;
@@ -42,7 +42,7 @@ pub fn run(args: Args) -> Result<Ending, CommandError> {
     }
     args.load.suits(&target)?;
     let plan = args.load.plan(target);
-    let mut document = Document::begin(Kind::Run);
+    let mut document = Document::begin(ReportKind::Run);
     document.notes = judge::limits_of(&plan);
     let mut console = Console::new(args.output.quiet).repeating(args.load.repeat_disturbed);
     console.label(plan.target.url());

@@ -8,10 +8,10 @@ use super::measure::Console;
 use super::process::{BackendProcess, Server};
 use super::stand::Stand;
 use super::{CommandError, output};
-use crate::cli::{Ending, OutputArgs, parse_duration};
+use crate::cli::{ExitStatus, OutputArgs, parse_duration};
 use crate::measure::{Role, Watched};
 use crate::peers::{self, Peer, gateway};
-use crate::report::{Document, Kind};
+use crate::report::{Document, ReportKind};
 use crate::scale::{self, Options};
 
 /// Arguments of `scale`.
@@ -68,10 +68,10 @@ const VISIBLE_LIMIT: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// No gateway, or one whose admin API refuses.
-pub fn run(args: &Args) -> Result<Ending, CommandError> {
+pub fn run(args: &Args) -> Result<ExitStatus, CommandError> {
     let stand = Stand::new()?;
     let backend = BackendProcess::start(&["-p", "http"], &[])?;
-    let mut document = Document::begin(Kind::Scale);
+    let mut document = Document::begin(ReportKind::Scale);
     let gateway = find_or_start(args, &stand, &mut document)?;
     let backend_address =
         backend.ports.http.ok_or_else(|| CommandError::Usage("the backend has no HTTP port".to_owned()))?;

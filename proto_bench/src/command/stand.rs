@@ -37,7 +37,7 @@ pub enum StandError {
 
 /// Where a proxy runs, and what is behind it.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct ProxyPlacement<'a> {
     /// The ports of the backend.
     pub backend: &'a Ports,
     /// Where the proxy listens.
@@ -97,7 +97,7 @@ impl Stand {
         peer: Peer,
         test: Test,
         program: &Path,
-        place: Place<'_>,
+        place: ProxyPlacement<'_>,
     ) -> Result<(Server, Setup), StandError> {
         self.start_under(peer, test, program, place, None)
     }
@@ -111,10 +111,10 @@ impl Stand {
         peer: Peer,
         test: Test,
         program: &Path,
-        place: Place<'_>,
+        place: ProxyPlacement<'_>,
         under: Option<&[String]>,
     ) -> Result<(Server, Setup), StandError> {
-        let Place { backend, listen, workers, core } = place;
+        let ProxyPlacement { backend, listen, workers, core } = place;
         let admin = self.port()?;
         let site = Site { listen, backend, directory: &self.directory, workers, admin };
         let Some(setup) = peer.setup(test, program, &site) else {

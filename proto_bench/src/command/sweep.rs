@@ -3,9 +3,9 @@
 use super::measure::{Console, row};
 use super::run::{note_limits, watched};
 use super::{CommandError, output};
-use crate::cli::{Ending, LoadArgs, OutputArgs};
+use crate::cli::{ExitStatus, LoadArgs, OutputArgs};
 use crate::plan::{Pace, Target};
-use crate::report::{Document, Kind};
+use crate::report::{Document, ReportKind};
 
 /// Arguments of `sweep`.
 #[derive(Debug, clap::Args)]
@@ -28,9 +28,9 @@ pub struct Args {
 ///
 /// # Errors
 /// A target that cannot be read, or a result that cannot be written.
-pub fn run(args: &Args) -> Result<Ending, CommandError> {
+pub fn run(args: &Args) -> Result<ExitStatus, CommandError> {
     let target = Target::parse(&args.target)?;
-    let mut document = Document::begin(Kind::Sweep);
+    let mut document = Document::begin(ReportKind::Sweep);
     let mut console = Console::new(args.output.quiet).repeating(args.load.repeat_disturbed);
     args.load.suits(&target)?;
     let mut plan = args.load.plan(target);

@@ -12,7 +12,7 @@ use webrtc_dtls::config::{Config, ExtendedMasterSecretType};
 use webrtc_dtls::conn::DTLSConn;
 
 use super::udp::connected_socket;
-use super::{Answer, Driver, Fault, Lane, Opened, Pattern, Stamp};
+use super::{Driver, Fault, Lane, NewConnection, Pattern, Stamp, VerifiedAnswer};
 use crate::plan::Plan;
 use crate::tls;
 
@@ -63,7 +63,7 @@ impl Dtls {
 impl Driver for Dtls {
     type Lane = Association;
 
-    async fn connect(&self) -> Result<Opened<Association>, Fault> {
+    async fn connect(&self) -> Result<NewConnection<Association>, Fault> {
         let socket = Arc::new(connected_socket(self.address).await?);
         let gate = Arc::new(Gate::new(Arc::clone(&socket), Vec::new()));
         let config = Config { insecure_skip_verify: true, server_name: self.host.clone(), ..common_config() };
@@ -80,7 +80,7 @@ impl Driver for Dtls {
             sent: Vec::with_capacity(size + record::OVERHEAD),
             received: vec![0; LARGEST + record::OVERHEAD],
         };
-        Ok(Opened { lanes: vec![lane], negotiated: Some(record::NEGOTIATED.to_owned()) })
+        Ok(NewConnection { lanes: vec![lane], negotiated: Some(record::NEGOTIATED.to_owned()) })
     }
 }
 
@@ -97,7 +97,7 @@ pub fn common_config() -> Config {
 }
 
 impl Lane for Association {
-    async fn round_trip(&mut self, stamp: Stamp) -> Result<Answer, Fault> {
+    async fn round_trip(&mut self, stamp: Stamp) -> Result<VerifiedAnswer, Fault> {
         self.pattern.write(stamp, &mut self.payload);
         self.records.seal(Content::Application, &self.payload, &mut self.sent)?;
         self.socket.send(&self.sent).await?;
@@ -106,7 +106,7 @@ impl Lane for Association {
             match self.records.open(&mut self.received[..count])? {
                 Some((Content::Application, payload)) => {
                     self.pattern.check(stamp, payload)?;
-                    return Ok(Answer::message(payload.len()));
+                    return Ok(VerifiedAnswer::message(payload.len()));
                 }
                 Some((Content::Alert, _)) => return Err(Fault::Closed),
                 // A flight of the handshake that was sent twice.

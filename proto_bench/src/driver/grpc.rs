@@ -9,7 +9,7 @@ use http::header::{CONTENT_TYPE, TE};
 
 use super::h2::{self as http2, Head};
 use super::link::Linker;
-use super::{Answer, Driver, Fault, Lane, Opened, Pattern, Stamp};
+use super::{Driver, Fault, Lane, NewConnection, Pattern, Stamp, VerifiedAnswer};
 use crate::plan::Plan;
 
 pub mod message;
@@ -17,11 +17,11 @@ pub mod message;
 /// Opens gRPC channels.
 pub struct Grpc {
     linker: Linker,
-    shape: Rc<Shape>,
+    shape: Rc<GrpcPlan>,
     streams: u32,
 }
 
-struct Shape {
+struct GrpcPlan {
     head: Head,
     pattern: Pattern,
 }
@@ -29,7 +29,7 @@ struct Shape {
 /// One place for a call in flight on a channel.
 pub struct Call {
     sender: SendRequest<Bytes>,
-    shape: Rc<Shape>,
+    shape: Rc<GrpcPlan>,
     payload: Vec<u8>,
     body: Vec<u8>,
 }
@@ -41,7 +41,7 @@ impl Grpc {
     /// What makes every connection impossible, such as an unreadable root certificate.
     pub fn new(plan: &Rc<Plan>) -> Result<Self, Fault> {
         let head = Head::new(plan)?.with(CONTENT_TYPE, "application/grpc").with(TE, "trailers");
-        let shape = Shape { head, pattern: Pattern::new(plan.message.payload) };
+        let shape = GrpcPlan { head, pattern: Pattern::new(plan.message.payload) };
         Ok(Self { linker: Linker::new(plan)?, shape: Rc::new(shape), streams: plan.load.streams.max(1) })
     }
 }
@@ -49,7 +49,7 @@ impl Grpc {
 impl Driver for Grpc {
     type Lane = Call;
 
-    async fn connect(&self) -> Result<Opened<Call>, Fault> {
+    async fn connect(&self) -> Result<NewConnection<Call>, Fault> {
         let (sender, negotiated) = http2::open(&self.linker).await?;
         let lane = || Call {
             sender: sender.clone(),
@@ -57,12 +57,12 @@ impl Driver for Grpc {
             payload: vec![0; self.shape.pattern.size()],
             body: Vec::new(),
         };
-        Ok(Opened { lanes: (0..self.streams).map(|_| lane()).collect(), negotiated })
+        Ok(NewConnection { lanes: (0..self.streams).map(|_| lane()).collect(), negotiated })
     }
 }
 
 impl Lane for Call {
-    async fn round_trip(&mut self, stamp: Stamp) -> Result<Answer, Fault> {
+    async fn round_trip(&mut self, stamp: Stamp) -> Result<VerifiedAnswer, Fault> {
         self.shape.pattern.write(stamp, &mut self.payload);
         let message = message::encode(&self.payload);
         let request = self.shape.head.request(stamp);
@@ -77,7 +77,7 @@ impl Lane for Call {
         // A refusal may come as headers alone (trailers-only), so both places are looked at.
         check_status(trailers.as_ref().unwrap_or(&head.headers))?;
         self.shape.pattern.check(stamp, message::decode(&self.body)?)?;
-        Ok(Answer { status, body: self.shape.pattern.size(), stamped: true, last: false })
+        Ok(VerifiedAnswer { status, body: self.shape.pattern.size(), stamped: true, last: false })
     }
 }
 

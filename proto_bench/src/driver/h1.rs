@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::fault::compare;
 use super::link::Linker;
-use super::{Answer, Driver, Fault, Lane, Opened, Pattern, Stamp};
+use super::{Driver, Fault, Lane, NewConnection, Pattern, Stamp, VerifiedAnswer};
 use crate::plan::{Expect, ExpectBody, Method, Plan};
 
 mod coded;
@@ -23,11 +23,11 @@ use wire::Wire;
 /// Opens HTTP/1.1 connections.
 pub struct H1 {
     linker: Linker,
-    shape: Rc<Shape>,
+    shape: Rc<H1Plan>,
 }
 
 /// What all requests of a plan have in common.
-struct Shape {
+struct H1Plan {
     template: Template,
     pattern: Pattern,
     expect: Expect,
@@ -38,7 +38,7 @@ struct Shape {
 /// One keep-alive connection.
 pub struct Connection {
     wire: Wire,
-    shape: Rc<Shape>,
+    shape: Rc<H1Plan>,
     request: Vec<u8>,
 }
 
@@ -50,7 +50,7 @@ impl H1 {
     pub fn new(plan: &Rc<Plan>) -> Result<Self, Fault> {
         let stamped = plan.message.method == Method::Post && plan.message.body.is_none();
         let payload = if stamped { plan.message.payload } else { 0 };
-        let shape = Shape {
+        let shape = H1Plan {
             template: Template::new(plan, payload),
             pattern: Pattern::new(payload),
             expect: plan.expect,
@@ -64,31 +64,31 @@ impl H1 {
 impl Driver for H1 {
     type Lane = Connection;
 
-    async fn connect(&self) -> Result<Opened<Connection>, Fault> {
+    async fn connect(&self) -> Result<NewConnection<Connection>, Fault> {
         let (link, negotiated) = self.linker.open().await?;
         let connection = Connection {
             wire: Wire::new(link),
             request: self.shape.template.bytes().to_vec(),
             shape: Rc::clone(&self.shape),
         };
-        Ok(Opened { lanes: vec![connection], negotiated })
+        Ok(NewConnection { lanes: vec![connection], negotiated })
     }
 }
 
 impl Lane for Connection {
-    async fn round_trip(&mut self, stamp: Stamp) -> Result<Answer, Fault> {
+    async fn round_trip(&mut self, stamp: Stamp) -> Result<VerifiedAnswer, Fault> {
         self.shape.template.patch(&mut self.request, stamp, &self.shape.pattern);
         let (head, body) = self.wire.exchange(&self.request).await?;
         self.shape.verify(&head, stamp, self.wire.body(body))
     }
 }
 
-impl Shape {
-    fn verify(&self, head: &Head, stamp: Stamp, got: &[u8]) -> Result<Answer, Fault> {
+impl H1Plan {
+    fn verify(&self, head: &Head, stamp: Stamp, got: &[u8]) -> Result<VerifiedAnswer, Fault> {
         let expect = self.expect;
         if expect.refused == Some(head.status) {
             let stamped = head.stamp.is_none_or(|echoed| echoed == stamp);
-            return Ok(Answer { status: head.status, body: got.len(), stamped, last: head.last });
+            return Ok(VerifiedAnswer { status: head.status, body: got.len(), stamped, last: head.last });
         }
         if head.status != expect.status {
             return Err(Fault::Status { got: head.status, expected: expect.status });
@@ -113,6 +113,6 @@ impl Shape {
             }
             ExpectBody::Size(_) | ExpectBody::Unverified => {}
         }
-        Ok(Answer { status: head.status, body: got.len(), stamped, last: head.last })
+        Ok(VerifiedAnswer { status: head.status, body: got.len(), stamped, last: head.last })
     }
 }

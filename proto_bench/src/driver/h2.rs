@@ -11,18 +11,18 @@ use tokio::task::spawn_local;
 
 use super::fault::compare;
 use super::link::Linker;
-use super::{Answer, Driver, Fault, Lane, Opened, Pattern, Stamp};
+use super::{Driver, Fault, Lane, NewConnection, Pattern, Stamp, VerifiedAnswer};
 use crate::plan::{Expect, ExpectBody, Method, Plan};
 
 /// Opens HTTP/2 connections.
 pub struct H2 {
     linker: Linker,
-    shape: Rc<Shape>,
+    shape: Rc<H2Plan>,
     streams: u32,
 }
 
 /// What all requests of a plan have in common.
-pub(super) struct Shape {
+pub(super) struct H2Plan {
     pub(super) head: Head,
     pub(super) pattern: Pattern,
     pub(super) expect: Expect,
@@ -39,7 +39,7 @@ pub(super) struct Head {
 /// One place for a request in flight on a connection.
 pub struct Stream {
     sender: SendRequest<Bytes>,
-    shape: Rc<Shape>,
+    shape: Rc<H2Plan>,
     body: Vec<u8>,
 }
 
@@ -56,7 +56,7 @@ impl H2 {
     /// What makes every connection impossible, such as an unreadable root certificate.
     pub fn new(plan: &Rc<Plan>) -> Result<Self, Fault> {
         let payload = if plan.message.method == Method::Get { 0 } else { plan.message.payload };
-        let shape = Shape {
+        let shape = H2Plan {
             head: Head::new(plan)?,
             pattern: Pattern::new(payload),
             expect: plan.expect,
@@ -69,10 +69,10 @@ impl H2 {
 impl Driver for H2 {
     type Lane = Stream;
 
-    async fn connect(&self) -> Result<Opened<Stream>, Fault> {
+    async fn connect(&self) -> Result<NewConnection<Stream>, Fault> {
         let (sender, negotiated) = open(&self.linker).await?;
         let lane = || Stream { sender: sender.clone(), shape: Rc::clone(&self.shape), body: Vec::new() };
-        Ok(Opened { lanes: (0..self.streams).map(|_| lane()).collect(), negotiated })
+        Ok(NewConnection { lanes: (0..self.streams).map(|_| lane()).collect(), negotiated })
     }
 }
 
@@ -92,7 +92,7 @@ pub(super) async fn open(linker: &Linker) -> Result<(SendRequest<Bytes>, Option<
 }
 
 impl Lane for Stream {
-    async fn round_trip(&mut self, stamp: Stamp) -> Result<Answer, Fault> {
+    async fn round_trip(&mut self, stamp: Stamp) -> Result<VerifiedAnswer, Fault> {
         let shape = Rc::clone(&self.shape);
         let mut request = shape.head.request(stamp);
         if shape.pattern.size() > 0 {
@@ -137,11 +137,11 @@ pub(super) async fn collect(body: &mut RecvStream, into: &mut Vec<u8>) -> Result
 
 /// Checks an answer with a plain body.
 pub(super) fn verify(
-    shape: &Shape,
+    shape: &H2Plan,
     head: &http::response::Parts,
     stamp: Stamp,
     body: &[u8],
-) -> Result<Answer, Fault> {
+) -> Result<VerifiedAnswer, Fault> {
     let status = head.status.as_u16();
     if status != shape.expect.status {
         return Err(Fault::Status { got: status, expected: shape.expect.status });
@@ -164,7 +164,7 @@ pub(super) fn verify(
         }
         ExpectBody::Size(_) | ExpectBody::Unverified => {}
     }
-    Ok(Answer { status, body: body.len(), stamped, last: false })
+    Ok(VerifiedAnswer { status, body: body.len(), stamped, last: false })
 }
 
 /// Bytes of an answer's body at most.

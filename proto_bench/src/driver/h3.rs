@@ -15,8 +15,8 @@ use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Endpoint, TransportConfig, VarInt};
 use tokio::task::spawn_local;
 
-use super::h2::{Head, LARGEST_BODY, Shape, verify};
-use super::{Answer, Driver, Fault, Lane, Opened, Pattern, Stamp};
+use super::h2::{H2Plan, Head, LARGEST_BODY, verify};
+use super::{Driver, Fault, Lane, NewConnection, Pattern, Stamp, VerifiedAnswer};
 use crate::plan::{Method, Plan};
 use crate::tls;
 
@@ -25,14 +25,14 @@ pub struct H3 {
     address: SocketAddr,
     host: String,
     config: ClientConfig,
-    shape: Rc<Shape>,
+    shape: Rc<H2Plan>,
     streams: u32,
 }
 
 /// One place for a request in flight on a connection.
 pub struct Stream {
     sender: SendRequest<OpenStreams, Bytes>,
-    shape: Rc<Shape>,
+    shape: Rc<H2Plan>,
     body: Vec<u8>,
     _endpoint: Endpoint,
 }
@@ -44,7 +44,7 @@ impl H3 {
     /// What makes every connection impossible, such as an unreadable root certificate.
     pub fn new(plan: &Rc<Plan>) -> Result<Self, Fault> {
         let payload = if plan.message.method == Method::Get { 0 } else { plan.message.payload };
-        let shape = Shape {
+        let shape = H2Plan {
             head: Head::new(plan)?,
             pattern: Pattern::new(payload),
             expect: plan.expect,
@@ -63,7 +63,7 @@ impl H3 {
 impl Driver for H3 {
     type Lane = Stream;
 
-    async fn connect(&self) -> Result<Opened<Stream>, Fault> {
+    async fn connect(&self) -> Result<NewConnection<Stream>, Fault> {
         let any: SocketAddr = match self.address {
             SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
             SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -85,7 +85,7 @@ impl Driver for H3 {
             _endpoint: endpoint.clone(),
         };
         let negotiated = Some("QUIC v1, TLSv1_3".to_owned());
-        Ok(Opened { lanes: (0..self.streams).map(|_| lane()).collect(), negotiated })
+        Ok(NewConnection { lanes: (0..self.streams).map(|_| lane()).collect(), negotiated })
     }
 }
 
@@ -101,7 +101,7 @@ fn client_config(plan: &Plan) -> Result<ClientConfig, Fault> {
 }
 
 impl Lane for Stream {
-    async fn round_trip(&mut self, stamp: Stamp) -> Result<Answer, Fault> {
+    async fn round_trip(&mut self, stamp: Stamp) -> Result<VerifiedAnswer, Fault> {
         let size = self.shape.pattern.size();
         let mut request = self.shape.head.request(stamp);
         *request.version_mut() = http::Version::HTTP_3;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::link::{Link, Linker};
-use super::{Answer, Driver, Fault, Lane, Opened, Pattern, Stamp};
+use super::{Driver, Fault, Lane, NewConnection, Pattern, Stamp, VerifiedAnswer};
 use crate::plan::Plan;
 
 /// Opens byte streams.
@@ -35,7 +35,7 @@ impl Tcp {
 impl Driver for Tcp {
     type Lane = Stream;
 
-    async fn connect(&self) -> Result<Opened<Stream>, Fault> {
+    async fn connect(&self) -> Result<NewConnection<Stream>, Fault> {
         let (link, negotiated) = self.linker.open().await?;
         let size = self.pattern.size();
         let stream = Stream {
@@ -45,7 +45,7 @@ impl Driver for Tcp {
             // One byte more than is due, so that a server that sends too much is seen.
             received: vec![0; size + 1],
         };
-        Ok(Opened { lanes: vec![stream], negotiated })
+        Ok(NewConnection { lanes: vec![stream], negotiated })
     }
 }
 
@@ -54,7 +54,7 @@ impl Driver for Tcp {
 const WHOLE: usize = 64 * 1024;
 
 impl Lane for Stream {
-    async fn round_trip(&mut self, stamp: Stamp) -> Result<Answer, Fault> {
+    async fn round_trip(&mut self, stamp: Stamp) -> Result<VerifiedAnswer, Fault> {
         self.pattern.write(stamp, &mut self.sent);
         let filled = if self.sent.len() <= WHOLE {
             self.link.write_all(&self.sent).await?;
@@ -69,7 +69,7 @@ impl Lane for Stream {
             return Err(Fault::protocol("bytes after the answer"));
         }
         self.pattern.check(stamp, &self.received[..filled])?;
-        Ok(Answer::message(filled))
+        Ok(VerifiedAnswer::message(filled))
     }
 }
 

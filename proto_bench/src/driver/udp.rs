@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use tokio::net::UdpSocket;
 
-use super::{Answer, Driver, Fault, Lane, Opened, Pattern, Stamp};
+use super::{Driver, Fault, Lane, NewConnection, Pattern, Stamp, VerifiedAnswer};
 use crate::plan::Plan;
 
 /// Opens connected datagram sockets.
@@ -41,7 +41,7 @@ impl Udp {
 impl Driver for Udp {
     type Lane = Socket;
 
-    async fn connect(&self) -> Result<Opened<Socket>, Fault> {
+    async fn connect(&self) -> Result<NewConnection<Socket>, Fault> {
         let socket = connected_socket(self.address).await?;
         let size = self.pattern.size();
         let lane = Socket {
@@ -50,7 +50,7 @@ impl Driver for Udp {
             sent: vec![0; size],
             received: vec![0; size + 1],
         };
-        Ok(Opened { lanes: vec![lane], negotiated: None })
+        Ok(NewConnection { lanes: vec![lane], negotiated: None })
     }
 }
 
@@ -66,11 +66,11 @@ pub(super) async fn connected_socket(address: SocketAddr) -> Result<UdpSocket, F
 }
 
 impl Lane for Socket {
-    async fn round_trip(&mut self, stamp: Stamp) -> Result<Answer, Fault> {
+    async fn round_trip(&mut self, stamp: Stamp) -> Result<VerifiedAnswer, Fault> {
         self.pattern.write(stamp, &mut self.sent);
         self.socket.send(&self.sent).await?;
         let count = self.socket.recv(&mut self.received).await?;
         self.pattern.check(stamp, &self.received[..count])?;
-        Ok(Answer::message(count))
+        Ok(VerifiedAnswer::message(count))
     }
 }

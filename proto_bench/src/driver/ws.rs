@@ -6,7 +6,7 @@ use aws_lc_rs::digest;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::link::{Link, Linker};
-use super::{Answer, Driver, Fault, Lane, Opened, Pattern, Stamp};
+use super::{Driver, Fault, Lane, NewConnection, Pattern, Stamp, VerifiedAnswer};
 use crate::plan::Plan;
 
 pub mod frame;
@@ -55,7 +55,7 @@ impl WebSocket {
 impl Driver for WebSocket {
     type Lane = Socket;
 
-    async fn connect(&self) -> Result<Opened<Socket>, Fault> {
+    async fn connect(&self) -> Result<NewConnection<Socket>, Fault> {
         let (link, negotiated) = self.linker.open().await?;
         let size = self.pattern.size();
         let mut socket = Socket {
@@ -68,12 +68,12 @@ impl Driver for WebSocket {
             filled: 0,
         };
         socket.upgrade(self).await?;
-        Ok(Opened { lanes: vec![socket], negotiated })
+        Ok(NewConnection { lanes: vec![socket], negotiated })
     }
 }
 
 impl Lane for Socket {
-    async fn round_trip(&mut self, stamp: Stamp) -> Result<Answer, Fault> {
+    async fn round_trip(&mut self, stamp: Stamp) -> Result<VerifiedAnswer, Fault> {
         self.pattern.write(stamp, &mut self.payload);
         self.send(Opcode::Binary).await?;
         let mut message = 0..0;
@@ -106,7 +106,7 @@ impl Lane for Socket {
         }
         self.filled = 0;
         self.pattern.check(stamp, &self.buffer[message.clone()])?;
-        Ok(Answer::message(message.len()))
+        Ok(VerifiedAnswer::message(message.len()))
     }
 }
 

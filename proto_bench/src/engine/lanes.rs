@@ -7,7 +7,7 @@ use std::time::Instant;
 use tokio::task::spawn_local;
 
 use super::world::{Stage, World};
-use crate::driver::{Answer, Driver, Fault, Lane, Opened, Stamp};
+use crate::driver::{Driver, Fault, Lane, NewConnection, Stamp, VerifiedAnswer};
 use crate::pace::Timeout;
 
 /// How a lane, or a whole connection, ended.
@@ -25,7 +25,7 @@ pub(super) enum LaneEnd {
 pub(super) async fn drive_all<D: Driver>(
     world: &Rc<World<D>>,
     stage: &Stage,
-    opened: Opened<D::Lane>,
+    opened: NewConnection<D::Lane>,
     connection: u32,
 ) -> LaneEnd {
     let mut lanes = opened.lanes;
@@ -115,7 +115,7 @@ pub(super) async fn drive_fresh<D: Driver>(world: &World<D>, stage: &Stage, conn
 async fn connect_and_ask<D: Driver>(
     world: &World<D>,
     stamp: Stamp,
-) -> Result<(Answer, Option<String>), Fault> {
+) -> Result<(VerifiedAnswer, Option<String>), Fault> {
     let mut opened = world.driver.connect().await?;
     let lane = opened.lanes.first_mut().ok_or(Fault::Closed)?;
     Ok((lane.round_trip(stamp).await?, opened.negotiated))

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::lanes::{self, LaneEnd};
 use super::world::World;
-use super::{MakeDriver, Seat, Shared};
+use super::{MakeDriver, Seat, SharedCounters};
 use crate::driver::{Driver, Fault};
 use crate::measure::Tally;
 use crate::plan::Plan;
@@ -20,7 +20,7 @@ use crate::plan::Plan;
 pub(super) fn run<D: Driver>(
     plan: Plan,
     seat: &Seat,
-    shared: &Arc<Shared>,
+    shared: &Arc<SharedCounters>,
     make: &MakeDriver<D>,
 ) -> Result<Tally, Fault> {
     let runtime = Builder::new_current_thread()

@@ -9,8 +9,8 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout_at};
 
-use super::{Seat, Shared};
-use crate::driver::{Driver, Fault, Opened};
+use super::{Seat, SharedCounters};
+use crate::driver::{Driver, Fault, NewConnection};
 use crate::measure::{Recorder, Tally};
 use crate::pace::{OpenSchedule, Pacer, Window};
 use crate::plan::{Pace, Plan};
@@ -23,7 +23,7 @@ const FAILURES_UNTIL_GIVEN_UP: u64 = 5;
 pub(super) struct World<D> {
     pub(super) plan: Rc<Plan>,
     pub(super) driver: D,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SharedCounters>,
     pub(super) seat: Seat,
     /// Handshakes at a time: more would overflow the server's accept queue and measure that instead.
     permits: Semaphore,
@@ -51,7 +51,7 @@ impl Stage {
 
 impl<D: Driver> World<D> {
     /// Before the window is known.
-    pub(super) fn new(driver: D, plan: Rc<Plan>, shared: &Arc<Shared>, seat: &Seat) -> Self {
+    pub(super) fn new(driver: D, plan: Rc<Plan>, shared: &Arc<SharedCounters>, seat: &Seat) -> Self {
         Self {
             plan,
             driver,
@@ -65,7 +65,7 @@ impl<D: Driver> World<D> {
 
     /// Opens a connection before the window; tries again until the deadline, because servers may still be starting
     /// to accept, but each failure counts.
-    pub(super) async fn open_until(&self, deadline: Instant) -> Option<Opened<D::Lane>> {
+    pub(super) async fn open_until(&self, deadline: Instant) -> Option<NewConnection<D::Lane>> {
         let permit = self.permits.acquire().await;
         loop {
             let begun = Instant::now();
@@ -87,7 +87,7 @@ impl<D: Driver> World<D> {
         }
     }
 
-    pub(super) async fn reopen(&self, stage: &Stage) -> Option<Opened<D::Lane>> {
+    pub(super) async fn reopen(&self, stage: &Stage) -> Option<NewConnection<D::Lane>> {
         match timeout_at(stage.window.until.into(), self.driver.connect()).await {
             Ok(Ok(opened)) => {
                 stage.recorder.borrow_mut().reopened();

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use hdrhistogram::Histogram;
 
-use crate::driver::{Answer, Fault, FaultKind};
+use crate::driver::{Fault, FaultKind, VerifiedAnswer};
 use crate::pace::{OpenSchedule, Turn, Window};
 
 /// Records answers as they come. One a thread, so nothing here is shared.
@@ -60,7 +60,7 @@ impl Recorder {
     }
 
     /// A verified answer came.
-    pub fn answer(&mut self, turn: Turn, now: Instant, answer: Answer) {
+    pub fn answer(&mut self, turn: Turn, now: Instant, answer: VerifiedAnswer) {
         let in_time = self.window.counts(now);
         if in_time {
             self.tally.completed += 1;

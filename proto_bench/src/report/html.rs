@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::markdown::{self, ids, subjects};
-use super::model::{Document, Kind, Round, Row};
+use super::model::{Document, ReportKind, Round, Row};
 use super::numbers::thousands;
 
 mod chart;
@@ -30,15 +30,15 @@ pub fn escape(text: &str) -> String {
 fn section(out: &mut String, document: &Document) {
     writeln!(out, "<section><h2>{}</h2>", escape(markdown::title(document.kind))).ok();
     page::circumstances(out, document);
-    if document.kind != Kind::Replay {
+    if document.kind != ReportKind::Replay {
         page::table(out, &markdown::tables(document));
     }
     match document.kind {
-        Kind::Replay => replay(out, document),
-        Kind::Matrix | Kind::Compare => by_subject(out, document),
-        Kind::Run => details(out, document),
-        Kind::Clients | Kind::Sweep => ladder(out, document),
-        Kind::Scale => scale(out, document),
+        ReportKind::Replay => replay(out, document),
+        ReportKind::Matrix | ReportKind::Compare => by_subject(out, document),
+        ReportKind::Run => details(out, document),
+        ReportKind::Clients | ReportKind::Sweep => ladder(out, document),
+        ReportKind::Scale => scale(out, document),
     }
     page::table(out, &super::published::beside(document));
     if !document.notes.is_empty() {
@@ -198,7 +198,7 @@ fn ladder(out: &mut String, document: &Document) {
         colour: 0,
         points: valid.iter().filter_map(|row| Some((step(row), value(row)?))).collect(),
     };
-    let axis = if document.kind == Kind::Sweep { "requests a second, asked" } else { "connections" };
+    let axis = if document.kind == ReportKind::Sweep { "requests a second, asked" } else { "connections" };
     let latencies = [
         line("p50", &|row| Some(row.summary.as_ref()?.p50_us.median)),
         line("p99", &|row| Some(row.summary.as_ref()?.p99_us.median)),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::marks;
 use super::model::Round;
-use crate::engine::Outcome;
+use crate::engine::RoundOutcome;
 use crate::plan::{ExpectBody, Pace, Plan};
 
 /// The generator, or a backend, used this share of its cores: then it was the limit, not the subject.
@@ -15,12 +15,12 @@ const NO_IDLE: f64 = 0.1;
 const DISTURBED: f64 = 0.15;
 
 /// Fills in a round's void reasons and marks.
-pub fn judge(plan: &Plan, outcome: &Outcome, round: &mut Round) {
+pub fn judge(plan: &Plan, outcome: &RoundOutcome, round: &mut Round) {
     round.void = void_reasons(plan, outcome, round);
     round.marks = reservations(plan, round);
 }
 
-fn void_reasons(plan: &Plan, outcome: &Outcome, round: &Round) -> Vec<String> {
+fn void_reasons(plan: &Plan, outcome: &RoundOutcome, round: &Round) -> Vec<String> {
     let mut reasons: Vec<String> = round
         .faults
         .iter()

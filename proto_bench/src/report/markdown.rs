@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::model::{Document, Kind, Row, Spread, Verdict};
+use super::model::{Document, ReportKind, Row, Spread, Verdict};
 use super::numbers::{mebibytes, thousands};
 use super::published;
 
@@ -33,11 +33,11 @@ pub fn render(document: &Document) -> String {
 #[must_use]
 pub fn tables(document: &Document) -> String {
     let mut out = match document.kind {
-        Kind::Matrix => matrix(document),
-        Kind::Compare => compare::render(document),
-        Kind::Scale => scale::render(document),
-        Kind::Replay => return replay::render(document),
-        Kind::Run | Kind::Clients | Kind::Sweep => list(&document.rows).render(),
+        ReportKind::Matrix => matrix(document),
+        ReportKind::Compare => compare::render(document),
+        ReportKind::Scale => scale::render(document),
+        ReportKind::Replay => return replay::render(document),
+        ReportKind::Run | ReportKind::Clients | ReportKind::Sweep => list(&document.rows).render(),
     };
     out.push_str(&void_reasons(document));
     out
@@ -69,15 +69,15 @@ pub fn circumstances(document: &Document) -> String {
 
 /// A kind in words.
 #[must_use]
-pub fn title(kind: Kind) -> &'static str {
+pub fn title(kind: ReportKind) -> &'static str {
     match kind {
-        Kind::Run => "run",
-        Kind::Matrix => "matrix: the protocols, directly and through the gateway",
-        Kind::Clients => "clients: more and more connections",
-        Kind::Sweep => "sweep: rising rates, open loop",
-        Kind::Compare => "compare: proxies side by side",
-        Kind::Scale => "scale: a growing configuration",
-        Kind::Replay => "replay: published tests, here and now",
+        ReportKind::Run => "run",
+        ReportKind::Matrix => "matrix: the protocols, directly and through the gateway",
+        ReportKind::Clients => "clients: more and more connections",
+        ReportKind::Sweep => "sweep: rising rates, open loop",
+        ReportKind::Compare => "compare: proxies side by side",
+        ReportKind::Scale => "scale: a growing configuration",
+        ReportKind::Replay => "replay: published tests, here and now",
     }
 }
 

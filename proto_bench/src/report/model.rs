@@ -25,7 +25,7 @@ pub use replay::{Replay, ReplayRow, Start};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Document {
     pub format: String,
-    pub kind: Kind,
+    pub kind: ReportKind,
     /// When it was begun and ended, RFC 3339.
     pub started: String,
     pub finished: String,
@@ -58,7 +58,7 @@ pub struct Document {
 /// The command a document comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum ReportKind {
     Run,
     Matrix,
     Clients,
@@ -330,7 +330,7 @@ pub const FORMAT: &str = "proto_bench/1";
 impl Document {
     /// A document that knows where and when it was begun.
     #[must_use]
-    pub fn begin(kind: Kind) -> Self {
+    pub fn begin(kind: ReportKind) -> Self {
         let own = format!("proto_bench {}", env!("CARGO_PKG_VERSION"));
         Self {
             format: FORMAT.to_owned(),

@@ -2,7 +2,7 @@
 //! machine: context, not a yardstick.
 
 use super::markdown::Table;
-use super::model::{Document, Kind};
+use super::model::{Document, ReportKind};
 use super::numbers::thousands;
 
 /// A row of the published ten-protocol table.
@@ -94,8 +94,8 @@ const SCALE: [(u64, f64, f64); 10] = [
 #[must_use]
 pub fn beside(document: &Document) -> String {
     let (table, words) = match document.kind {
-        Kind::Matrix => (protocols(document), METHOD_OF_PROTOCOLS),
-        Kind::Scale => (scale(document), METHOD_OF_SCALE),
+        ReportKind::Matrix => (protocols(document), METHOD_OF_PROTOCOLS),
+        ReportKind::Scale => (scale(document), METHOD_OF_SCALE),
         _ => return String::new(),
     };
     format!("\n## Beside the published figures\n\n{words}\n\n{}", table.render())

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::markdown;
-use super::model::{Document, Kind, Latency, Round, Row, Verdict};
+use super::model::{Document, Latency, ReportKind, Round, Row, Verdict};
 use super::numbers::mebibytes;
 use crate::plan::ExpectBody;
 
@@ -11,7 +11,7 @@ use crate::plan::ExpectBody;
 #[must_use]
 pub fn render(document: &Document) -> String {
     let mut out = String::new();
-    if document.kind == Kind::Run {
+    if document.kind == ReportKind::Run {
         for row in &document.rows {
             run_row(&mut out, row);
         }

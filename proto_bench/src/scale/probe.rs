@@ -7,13 +7,13 @@ use crate::report::model::Refusals;
 
 /// One request to one proxy.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct ProbeRequest {
     pub(super) proxy: u64,
     pub(super) key: Option<String>,
 }
 
 /// Asks a proxy.
-pub(super) fn ask(client: &mut Client, options: &Options, asked: &Asked) -> Result<Reply, HttpError> {
+pub(super) fn ask(client: &mut Client, options: &Options, asked: &ProbeRequest) -> Result<Reply, HttpError> {
     let key = asked.key.as_ref().map_or_else(String::new, |key| format!("{KEY_HEADER}: {key}\r\n"));
     let path = api::path(asked.proxy);
     client.ask(&format!("GET {path} HTTP/1.1\r\nhost: {}\r\n{key}", options.gateway), &[])
@@ -34,7 +34,7 @@ pub(super) fn refusals(options: &Options, present: u64) -> Result<Refusals, Http
             (Some(api::key(other)), if other < present { 403 } else { 401 }),
         ];
         for (key, expected) in cases {
-            let reply = ask(&mut client, options, &Asked { proxy, key })?;
+            let reply = ask(&mut client, options, &ProbeRequest { proxy, key })?;
             counts.asked += 1;
             counts.refused += u64::from(reply.status == expected);
             counts.let_through += u64::from(reply.status < 400);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::{Options, api};
 use crate::driver::h1::wire::Wire;
 use crate::driver::link::Linker;
-use crate::driver::{Answer, Driver, Fault, Lane, Opened, Stamp};
+use crate::driver::{Driver, Fault, Lane, NewConnection, Stamp, VerifiedAnswer};
 use crate::plan::Plan;
 
 /// Opens connections that walk.
@@ -49,7 +49,7 @@ pub(super) fn maker(
 impl Driver for Walker {
     type Lane = Walk;
 
-    async fn connect(&self) -> Result<Opened<Walk>, Fault> {
+    async fn connect(&self) -> Result<NewConnection<Walk>, Fault> {
         let (link, negotiated) = self.linker.open().await?;
         let at = self.next.get();
         self.next.set((at + self.threads) % self.step.max(1));
@@ -61,12 +61,12 @@ impl Driver for Walker {
             present: self.present,
             request: Vec::new(),
         };
-        Ok(Opened { lanes: vec![walk], negotiated })
+        Ok(NewConnection { lanes: vec![walk], negotiated })
     }
 }
 
 impl Lane for Walk {
-    async fn round_trip(&mut self, stamp: Stamp) -> Result<Answer, Fault> {
+    async fn round_trip(&mut self, stamp: Stamp) -> Result<VerifiedAnswer, Fault> {
         let number = self.at;
         self.at = (self.at + self.step.max(1)) % self.present;
         self.write_request(number, stamp);
@@ -85,9 +85,12 @@ impl Lane for Walk {
         }
         match right.iter().zip(got).position(|(right, got)| right != got) {
             Some(at) => Err(Fault::Content { at }),
-            None => {
-                Ok(Answer { status: 200, body: got.len(), stamped: head.stamp.is_some(), last: head.last })
-            }
+            None => Ok(VerifiedAnswer {
+                status: 200,
+                body: got.len(),
+                stamped: head.stamp.is_some(),
+                last: head.last,
+            }),
         }
     }
 }

@@ -8,14 +8,14 @@ use hdrhistogram::Histogram;
 
 use super::api::{self, BATCH_PATH};
 use super::http::Client;
-use super::probe::{Asked, ask};
+use super::probe::{ProbeRequest, ask};
 use super::{Options, ScaleError};
 use crate::measure::Tally;
 use crate::report::model::{BatchWrite, Latency};
 
 /// What came of writing a batch.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(super) struct BatchOutcome {
     pub(super) write: BatchWrite,
     pub(super) visible: Latency,
 }
@@ -24,7 +24,7 @@ pub(super) struct Written {
 const PROBES: usize = 4;
 
 /// Writes these proxies in chunks; after each answer, the chunk's last proxy must answer.
-pub(super) fn write(options: &Options, numbers: Range<u64>) -> Result<Written, ScaleError> {
+pub(super) fn write(options: &Options, numbers: Range<u64>) -> Result<BatchOutcome, ScaleError> {
     let mut admin = Client::new(options.admin);
     let mut probes: Vec<Client> = (0..PROBES).map(|_| Client::new(options.gateway)).collect();
     let Tally { latency: mut calls, service: mut visible, .. } = Tally::default();
@@ -52,7 +52,7 @@ pub(super) fn write(options: &Options, numbers: Range<u64>) -> Result<Written, S
         call_latency: Latency::new(&calls),
         proxies_per_second,
     };
-    Ok(Written { write, visible: Latency::new(&visible) })
+    Ok(BatchOutcome { write, visible: Latency::new(&visible) })
 }
 
 fn send(admin: &mut Client, options: &Options, body: &[u8]) -> Result<(), ScaleError> {
@@ -73,7 +73,7 @@ fn send(admin: &mut Client, options: &Options, body: &[u8]) -> Result<(), ScaleE
 fn wait_visible(probe: &mut Client, options: &Options, number: u64) -> Result<(), ScaleError> {
     let begun = Instant::now();
     loop {
-        let asked = Asked { proxy: number, key: Some(api::key(number)) };
+        let asked = ProbeRequest { proxy: number, key: Some(api::key(number)) };
         let reply = ask(probe, options, &asked).map_err(ScaleError::Gateway)?;
         if reply.status == 200 && reply.body == api::right_answer(number) {
             return Ok(());

@@ -5,7 +5,7 @@ use proto_bench::measure::machine::Machine;
 use proto_bench::plan::{Plan, Protocol, Target};
 use proto_bench::replay::Published;
 use proto_bench::report::model::{Replay, ReplayRow, Verdict};
-use proto_bench::report::{Document, Kind, Round, Row, html, markdown, numbers, terminal};
+use proto_bench::report::{Document, ReportKind, Round, Row, html, markdown, numbers, terminal};
 
 use crate::support::{answer, longer, read_request, run, serve, short_http};
 
@@ -17,7 +17,7 @@ fn document(gateway: impl FnOnce(&mut Row)) -> Document {
         }
     });
     let plan = short_http(address);
-    let mut document = Document::begin(Kind::Matrix);
+    let mut document = Document::begin(ReportKind::Matrix);
     document.machine = Machine { cpu: "<script>alert(1)</script>".to_owned(), ..Machine::default() };
     for subject in ["direct", "gateway"] {
         let mut row = proto_bench::command::measure::row("h1", "HTTP/1.1", subject, &plan);
@@ -61,7 +61,7 @@ fn what_is_unavailable_is_named_and_is_not_void() {
 /// A comparison of one test: what a request costs each subject in each slice, and whether that was disturbed.
 fn comparison(subjects: [(&str, &[(f64, bool)]); 2]) -> Document {
     let mut document = document(|_| {});
-    document.kind = Kind::Compare;
+    document.kind = ReportKind::Compare;
     for (row, (subject, slices)) in document.rows.iter_mut().zip(subjects) {
         row.subject = subject.to_owned();
         let mut round = row.rounds[0].clone();
@@ -149,7 +149,7 @@ fn counted_instructions_are_columns_where_they_are_known() {
 fn a_replay_shows_what_was_published_and_why_it_is_wrong() {
     let slices = [(8.0, false), (8.0, false), (8.0, false)];
     let mut document = comparison([("gateway", &slices), ("nginx", &slices)]);
-    document.kind = Kind::Replay;
+    document.kind = ReportKind::Replay;
     document.rows[1].rounds[0].void.push("7 connections closed early".to_owned());
     document.rows.iter_mut().for_each(Row::conclude);
     let published = |who: &str| Published {

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use proto_bench::driver::FaultKind;
-use proto_bench::engine::{self, Outcome};
+use proto_bench::engine::{self, RoundOutcome};
 use proto_bench::plan::{Plan, Protocol, Target};
 
 /// A plan that is over soon: two connections, one thread, no warm-up.
@@ -29,12 +29,12 @@ pub(crate) fn short_http(address: SocketAddr) -> Plan {
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Runs a plan without looking at processes, until something has come of it.
-pub(crate) fn run(plan: &Plan) -> Outcome {
+pub(crate) fn run(plan: &Plan) -> RoundOutcome {
     run_until(plan, |outcome| outcome.tally.completed > 0 || !outcome.tally.faults.is_empty())
 }
 
 /// Runs a plan until this is true of its outcome, each time for longer: a busy machine does little in a short time.
-pub(crate) fn run_until(plan: &Plan, is_enough: impl Fn(&Outcome) -> bool) -> Outcome {
+pub(crate) fn run_until(plan: &Plan, is_enough: impl Fn(&RoundOutcome) -> bool) -> RoundOutcome {
     let mut last = None;
     let _done = longer(plan, |plan| {
         let outcome = engine::run(plan, &[], &mut |_| {}).expect("the plan itself is right");
@@ -57,7 +57,7 @@ pub(crate) fn longer<T, E>(plan: &Plan, mut attempt: impl FnMut(&Plan) -> Result
 }
 
 /// How often this fault was counted.
-pub(crate) fn faults(outcome: &Outcome, kind: FaultKind) -> u64 {
+pub(crate) fn faults(outcome: &RoundOutcome, kind: FaultKind) -> u64 {
     outcome.tally.faults.get(&kind).map_or(0, |(count, _)| *count)
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use proto_bench::command::measure::row;
 use proto_bench::driver::FaultKind;
-use proto_bench::engine::Outcome;
+use proto_bench::engine::RoundOutcome;
 use proto_bench::plan::{ExpectBody, Method, Pace, Plan, Protocol, Target};
 use proto_bench::report::Round;
 use proto_bench::report::model::Verdict;
@@ -133,7 +133,7 @@ fn one_wrong_byte_is_caught() {
         }
     });
     let plan = short_http(address);
-    let found = |outcome: &Outcome| faults(outcome, FaultKind::Content) > 0;
+    let found = |outcome: &RoundOutcome| faults(outcome, FaultKind::Content) > 0;
     assert!(found(&run_until(&plan, found)));
     assert_void_for(&plan, "wrong contents");
 }
@@ -193,7 +193,7 @@ fn a_server_that_closes_politely_is_asked_again() {
             stream.write_all(&[&head[..], &body].concat()).ok();
         }
     });
-    let again = |outcome: &Outcome| outcome.tally.completed > 1 && outcome.tally.reopened > 0;
+    let again = |outcome: &RoundOutcome| outcome.tally.completed > 1 && outcome.tally.reopened > 0;
     let outcome = run_until(&short_http(address), again);
     assert!(outcome.tally.faults.is_empty(), "{:?}", outcome.tally.faults);
     assert!(again(&outcome));

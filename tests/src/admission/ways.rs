@@ -5,7 +5,7 @@ use http::{HeaderMap, Method, Request};
 use crate::support::edge::Edge;
 use crate::support::h3;
 use crate::support::standing::Standing;
-use crate::support::talk::{Ask, Client, Kind, Will};
+use crate::support::talk::{Ask, Client, Will, WireProtocol};
 
 /// How a client speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,9 +68,9 @@ pub(super) async fn ask(
         _ => {}
     }
     let kind = match way {
-        Way::H1 | Way::WebSocket => Kind::H1,
-        Way::H2 | Way::Grpc => Kind::H2,
-        Way::H2Tls => Kind::H2Tls,
+        Way::H1 | Way::WebSocket => WireProtocol::H1,
+        Way::H2 | Way::Grpc => WireProtocol::H2,
+        Way::H2Tls => WireProtocol::H2Tls,
         Way::H3 => {
             let client = h3::Client::open(edge.https()).await;
             let request = Request::builder().method(method).uri(format!("https://a.test{path}"));

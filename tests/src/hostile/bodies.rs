@@ -4,15 +4,19 @@ use http::Method;
 
 use super::{DEAD, FIXED, answers};
 use crate::support::edge::Edge;
-use crate::support::talk::{Ask, Client, Kind, Origin, Will};
+use crate::support::talk::{Ask, Client, Origin, Will, WireProtocol};
 
-const PAIRS: [(Kind, Kind); 4] =
-    [(Kind::H1, Kind::H1), (Kind::H1, Kind::H2), (Kind::H2, Kind::H1), (Kind::H2, Kind::H2)];
+const PAIRS: [(WireProtocol, WireProtocol); 4] = [
+    (WireProtocol::H1, WireProtocol::H1),
+    (WireProtocol::H1, WireProtocol::H2),
+    (WireProtocol::H2, WireProtocol::H1),
+    (WireProtocol::H2, WireProtocol::H2),
+];
 
 #[tokio::test]
 async fn a_declared_length_beyond_the_limit_never_reaches_the_target() {
     let mut edge = Edge::start_with("  limits: {max_request_body_bytes: 10}", DEAD);
-    for down in [Kind::H1, Kind::H2] {
+    for down in [WireProtocol::H1, WireProtocol::H2] {
         let ask = Ask { method: Method::POST, path: "/", headers: &[], body: Will::Length(11) };
         let mut client = Client::ask(&edge, down, ask).await;
         assert_eq!(client.head().await.unwrap().status, 413, "{down:?}");
@@ -33,7 +37,7 @@ async fn a_proxy_has_a_limit_of_its_own() {
         [("/less", 6, 413), ("/less", 5, 502), ("/more", 20, 502), ("/more", 21, 413), ("/all", 100, 502)]
     {
         let ask = Ask { method: Method::POST, path, headers: &[], body: Will::Length(length) };
-        let mut client = Client::ask(&edge, Kind::H1, ask).await;
+        let mut client = Client::ask(&edge, WireProtocol::H1, ask).await;
         // Refused on sight, it may not be taken any more.
         drop(client.send(&vec![0; length]).await);
         assert_eq!(client.head().await.unwrap().status, status, "{path} {length}");
@@ -80,7 +84,7 @@ async fn broken_chunks_are_refused_and_what_follows_is_not_read() {
         "0\r\nbad name: x\r\n\r\n",
         "0\r\nx: 1\ny: 2\r\n\r\n",
     ] {
-        let (mut origin, backend) = Origin::listen(Kind::H1).await;
+        let (mut origin, backend) = Origin::listen(WireProtocol::H1).await;
         let mut edge = Edge::start(&format!("proxies:\n  - {{id: a, listen_path: /, {backend}}}\n"));
         let request = format!(
             "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n{chunks}GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n"
@@ -104,7 +108,7 @@ async fn the_answer_to_a_broken_body_says_that_the_connection_ends() {
     let reads = "plugins: [{plugin_config_id: v}]}\nplugin_configs:\n  - {id: v, plugin_name: request_validation, scope: proxy, \
                  proxy_id: a, config: {body_schema: {type: object}}}\n";
     for rest in ["}\n", reads] {
-        let (_origin, backend) = Origin::listen(Kind::H1).await;
+        let (_origin, backend) = Origin::listen(WireProtocol::H1).await;
         let rest = if rest == reads { format!(", {rest}") } else { rest.to_owned() };
         let mut edge = Edge::start(&format!("proxies:\n  - {{id: a, listen_path: /, {backend}{rest}"));
         let mut talker = edge.talker().await;

@@ -8,12 +8,12 @@ use http::{Method, Request};
 use super::FIXED;
 use crate::support::edge::Edge;
 use crate::support::soon;
-use crate::support::talk::{Ask, Client, Kind, Origin, Will};
+use crate::support::talk::{Ask, Client, Origin, Will, WireProtocol};
 use crate::support::wire::{Wire, connect};
 
 async fn still_answers(edge: &Edge) {
     let ask = Ask { method: Method::GET, path: "/after", headers: &[], body: Will::Nothing };
-    let mut client = Client::ask(edge, Kind::H2, ask).await;
+    let mut client = Client::ask(edge, WireProtocol::H2, ask).await;
     assert_eq!(client.head().await.unwrap().status, 200);
 }
 
@@ -78,7 +78,7 @@ async fn more_fields_than_the_limit() {
 /// A client that never opens its window gets what fits, and is then given up.
 #[tokio::test]
 async fn a_window_that_never_opens() {
-    let (mut origin, backend) = Origin::listen(Kind::H1).await;
+    let (mut origin, backend) = Origin::listen(WireProtocol::H1).await;
     let mut edge = Edge::start_with(
         "  client_timeouts: {body_ms: 150}",
         &format!("proxies:\n  - {{id: a, listen_path: /, {backend}}}\n"),
@@ -119,10 +119,10 @@ async fn garbage_after_the_preface() {
 #[tokio::test]
 async fn lengths_that_lie() {
     for (declared, sent) in [(10, 4), (4, 10)] {
-        let (mut origin, backend) = Origin::listen(Kind::H1).await;
+        let (mut origin, backend) = Origin::listen(WireProtocol::H1).await;
         let mut edge = Edge::start(&format!("proxies:\n  - {{id: a, listen_path: /, {backend}}}\n"));
         let ask = Ask { method: Method::POST, path: "/", headers: &[], body: Will::Length(declared) };
-        let mut client = Client::ask(&edge, Kind::H2, ask).await;
+        let mut client = Client::ask(&edge, WireProtocol::H2, ask).await;
         let mut served = origin.serve().await;
         let sending = async {
             client.send(&vec![b'x'; sent]).await?;

@@ -4,7 +4,7 @@ use http::Method;
 
 use crate::support::edge::Edge;
 use crate::support::standing::Standing;
-use crate::support::talk::{Ask, Client, Kind, Will};
+use crate::support::talk::{Ask, Client, Will, WireProtocol};
 
 const GUARDED: &str = "proxies:\n  \
     - {id: open, listen_path: /, backend_scheme: http, backend_host: 127.0.0.1, backend_port: 1, plugins: [{plugin_config_id: open}]}\n  \
@@ -73,7 +73,7 @@ async fn over_http_2() {
     for (path, status) in PATHS {
         let mut client = Client::ask(
             &edge,
-            Kind::H2,
+            WireProtocol::H2,
             Ask { method: Method::GET, path, headers: &[], body: Will::Nothing },
         )
         .await;

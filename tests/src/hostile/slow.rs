@@ -4,7 +4,7 @@ use http::Method;
 
 use super::{DEAD, FIXED};
 use crate::support::edge::Edge;
-use crate::support::talk::{Ask, Client, Kind, Origin, Will};
+use crate::support::talk::{Ask, Client, Origin, Will, WireProtocol};
 
 #[tokio::test]
 async fn a_head_that_never_ends() {
@@ -79,8 +79,12 @@ async fn a_handshake_that_never_comes() {
 
 #[tokio::test]
 async fn a_body_that_stops() {
-    for (down, up) in [(Kind::H1, Kind::H1), (Kind::H1, Kind::H2), (Kind::H2, Kind::H1), (Kind::H2, Kind::H2)]
-    {
+    for (down, up) in [
+        (WireProtocol::H1, WireProtocol::H1),
+        (WireProtocol::H1, WireProtocol::H2),
+        (WireProtocol::H2, WireProtocol::H1),
+        (WireProtocol::H2, WireProtocol::H2),
+    ] {
         let (mut origin, backend) = Origin::listen(up).await;
         let mut edge = Edge::start_with(
             "  client_timeouts: {body_ms: 100}",
@@ -101,8 +105,12 @@ async fn a_body_that_stops() {
 /// A client that reads nothing more is given up, and its target is let go.
 #[tokio::test]
 async fn a_client_that_does_not_read() {
-    for (down, up) in [(Kind::H1, Kind::H1), (Kind::H1, Kind::H2), (Kind::H2, Kind::H1), (Kind::H2, Kind::H2)]
-    {
+    for (down, up) in [
+        (WireProtocol::H1, WireProtocol::H1),
+        (WireProtocol::H1, WireProtocol::H2),
+        (WireProtocol::H2, WireProtocol::H1),
+        (WireProtocol::H2, WireProtocol::H2),
+    ] {
         let (mut origin, backend) = Origin::listen(up).await;
         let mut edge = Edge::start_with(
             "  client_timeouts: {body_ms: 150}",
@@ -128,8 +136,12 @@ async fn a_client_that_does_not_read() {
 /// The total is a limit on all of it, whatever else goes well.
 #[tokio::test]
 async fn an_exchange_that_takes_too_long_in_all() {
-    for (down, up) in [(Kind::H1, Kind::H1), (Kind::H1, Kind::H2), (Kind::H2, Kind::H1), (Kind::H2, Kind::H2)]
-    {
+    for (down, up) in [
+        (WireProtocol::H1, WireProtocol::H1),
+        (WireProtocol::H1, WireProtocol::H2),
+        (WireProtocol::H2, WireProtocol::H1),
+        (WireProtocol::H2, WireProtocol::H2),
+    ] {
         let (mut origin, backend) = Origin::listen(up).await;
         let mut edge = Edge::start(&format!(
             "proxies:\n  - {{id: a, listen_path: /, total_timeout_ms: 150, {backend}}}\n"
@@ -157,7 +169,7 @@ async fn an_exchange_that_takes_too_long_in_all() {
 async fn timeouts_that_are_off_do_not_fire() {
     let off = "  client_timeouts: {header_ms: 0, handshake_ms: 0, keep_alive_ms: 0, body_ms: 0}\n";
     let mut edge = crate::support::h3::edge_with(off, FIXED);
-    for kind in [Kind::H1, Kind::H2, Kind::H1Tls, Kind::H2Tls] {
+    for kind in [WireProtocol::H1, WireProtocol::H2, WireProtocol::H1Tls, WireProtocol::H2Tls] {
         let ask = Ask { method: Method::GET, path: "/", headers: &[], body: Will::Nothing };
         let mut client = Client::ask(&edge, kind, ask).await;
         assert_eq!(client.head().await.unwrap().status, 200, "{kind:?}");

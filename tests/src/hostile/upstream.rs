@@ -3,7 +3,7 @@
 use http::Method;
 
 use crate::support::edge::Edge;
-use crate::support::talk::{Ask, Client, Kind, Origin, Will};
+use crate::support::talk::{Ask, Client, Origin, Will, WireProtocol};
 use crate::support::wire::{Port, Wire};
 
 async fn edge_to(port: &Port) -> Edge {
@@ -81,7 +81,7 @@ async fn bodies_that_break() {
         ("transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n0;bad[=x\r\n\r\n", "upstream_garbage"),
         ("transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n0\r\n\n", "upstream_garbage"),
     ] {
-        for down in [Kind::H1, Kind::H2] {
+        for down in [WireProtocol::H1, WireProtocol::H2] {
             let port = Port::listen(None).await;
             let mut edge = edge_to(&port).await;
             let ask = Ask { method: Method::GET, path: "/", headers: &[], body: Will::Nothing };
@@ -185,8 +185,12 @@ async fn a_second_answer_is_nobodys() {
 /// A target may refuse a request half-way; its answer counts, and the client's connection is not confused by it.
 #[tokio::test]
 async fn an_answer_before_the_request_is_through() {
-    for (down, up) in [(Kind::H1, Kind::H1), (Kind::H1, Kind::H2), (Kind::H2, Kind::H1), (Kind::H2, Kind::H2)]
-    {
+    for (down, up) in [
+        (WireProtocol::H1, WireProtocol::H1),
+        (WireProtocol::H1, WireProtocol::H2),
+        (WireProtocol::H2, WireProtocol::H1),
+        (WireProtocol::H2, WireProtocol::H2),
+    ] {
         let (mut origin, backend) = Origin::listen(up).await;
         let mut edge = Edge::start(&format!("proxies:\n  - {{id: a, listen_path: /, {backend}}}\n"));
         let ask = Ask { method: Method::POST, path: "/", headers: &[], body: Will::Stream };
@@ -228,7 +232,7 @@ async fn a_body_that_ends_with_its_connection() {
 /// What a target says about its own hop stays there.
 #[tokio::test]
 async fn hop_by_hop_fields_of_an_answer_stay_behind() {
-    for down in [Kind::H1, Kind::H2] {
+    for down in [WireProtocol::H1, WireProtocol::H2] {
         let port = Port::listen(None).await;
         let edge = edge_to(&port).await;
         let ask = Ask { method: Method::GET, path: "/", headers: &[], body: Will::Nothing };

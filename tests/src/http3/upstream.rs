@@ -7,7 +7,7 @@ use http::{Method, Response};
 
 use crate::support::edge::Edge;
 use crate::support::h3::{Served, origin};
-use crate::support::talk::{Ask, Client, Kind, Will};
+use crate::support::talk::{Ask, Client, Will, WireProtocol};
 use crate::support::wire::Port;
 use crate::support::{soon, tls};
 
@@ -37,7 +37,7 @@ async fn take(served: &mut Served, length: usize) -> Vec<u8> {
 async fn exchanges_stream_to_a_target_and_back() {
     let (address, mut streams) = origin(any()).unwrap();
     let mut edge = Edge::start(&spec(address, ""));
-    for kind in [Kind::H1, Kind::H2, Kind::H2Tls] {
+    for kind in [WireProtocol::H1, WireProtocol::H2, WireProtocol::H2Tls] {
         let ask = Ask { method: Method::POST, path: "/up?q", headers: &[("x-a", "b")], body: Will::Stream };
         let mut client = Client::ask(&edge, kind, ask).await;
         let mut served = soon(streams.recv()).await.unwrap();
@@ -62,7 +62,7 @@ async fn exchanges_stream_to_a_target_and_back() {
 async fn a_target_that_breaks_off_is_not_taken_for_whole() {
     let (address, mut streams) = origin(any()).unwrap();
     let mut edge = Edge::start(&spec(address, ""));
-    for kind in [Kind::H1, Kind::H2] {
+    for kind in [WireProtocol::H1, WireProtocol::H2] {
         for length in ["", "100"] {
             let ask = Ask { method: Method::GET, path: "/", headers: &[], body: Will::Nothing };
             let mut client = Client::ask(&edge, kind, ask).await;
@@ -94,7 +94,7 @@ async fn a_target_without_quic_is_spoken_to_over_tcp() {
     let mut streams = crate::support::h2::origin(origin);
     for _ in 0..3 {
         let ask = Ask { method: Method::GET, path: "/", headers: &[], body: Will::Nothing };
-        let mut client = Client::ask(&edge, Kind::H1, ask).await;
+        let mut client = Client::ask(&edge, WireProtocol::H1, ask).await;
         let (_request, mut respond) = soon(streams.recv()).await.unwrap();
         let mut sending = respond.send_response(Response::new(()), false).unwrap();
         sending.send_data("body".into(), true).unwrap();

@@ -1,6 +1,6 @@
 //! Traefik, Envoy, Ingress and OpenAPI, and what nginx's and Caddy's importers say: where requests go, and what never opens.
 
-use ferrum_edge::import::{self, Disk, Format, Options, Outcome};
+use ferrum_edge::import::{self, Conversion, Disk, Format, Options};
 use serde_json::{Value, json};
 
 use super::routes::{asked, asked_with, good, import, lost};
@@ -71,7 +71,7 @@ fn traefik_routers_and_middlewares() {
     assert_eq!(asked_with(&imported, "a.test", "GET", "/x", HERE, &[("x-v", "2")]), "1002");
     let open = import(Format::Traefik, TRAEFIK, true);
     assert_eq!(asked(&open, "a.test", "GET", "/plugin", HERE), "1001");
-    assert!(open.report.count(Outcome::Opened) > 0 && open.report.count(Outcome::Closed) == 0);
+    assert!(open.report.count(Conversion::Opened) > 0 && open.report.count(Conversion::Closed) == 0);
 }
 
 #[test]
@@ -332,7 +332,7 @@ fn a_report_names_every_construct() {
             && line.contains("secure_link")),
         "{lines:#?}"
     );
-    assert!(imported.report.has_loss() && imported.report.count(Outcome::Converted) > 1);
+    assert!(imported.report.has_loss() && imported.report.count(Conversion::Converted) > 1);
     let json = imported.report.to_json();
     assert_eq!(json["counts"]["closed (503)"], 1);
     assert!(

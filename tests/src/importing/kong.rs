@@ -1,6 +1,6 @@
 //! Kong's declarative format: routes, plugins and consumers.
 
-use ferrum_edge::import::{Format, Outcome};
+use ferrum_edge::import::{Conversion, Format};
 use serde_json::{Value, json};
 
 use super::routes::{asked, by_id, good, import, lost};
@@ -226,7 +226,7 @@ consumers:
 fn kongs_plugins_have_counterparts() {
     let translation = import(Format::Kong, COUNTERPARTS, false);
     let document = good(&translation);
-    assert_eq!(translation.report.count(Outcome::Closed), 0);
+    assert_eq!(translation.report.count(Conversion::Closed), 0);
     let config = |name: &str| {
         let list = document["plugin_configs"].as_array().unwrap();
         list.iter().find(|plugin| plugin["plugin_name"] == name).unwrap()["config"].clone()
@@ -275,6 +275,6 @@ fn what_kongs_plugins_cannot_have_here_is_closed() {
             "_format_version: '3.0'\nservices:\n- name: s\n  url: http://10.0.0.1\n  routes: [{{name: r, paths: [/]}}]\n  plugins: [{plugin}]\n"
         );
         let translation = import(Format::Kong, &text, false);
-        assert_eq!(translation.report.count(Outcome::Closed), 1, "{plugin}");
+        assert_eq!(translation.report.count(Conversion::Closed), 1, "{plugin}");
     }
 }

@@ -5,7 +5,7 @@ use http::{Method, Request};
 use crate::support::edge::Edge;
 use crate::support::h3;
 use crate::support::standing::Standing;
-use crate::support::talk::{Ask, Client, Kind, Origin, Will};
+use crate::support::talk::{Ask, Client, Origin, Will, WireProtocol};
 
 /// Fields a target must not see from a client by default.
 const CLAIMS: &[(&str, &str)] = &[
@@ -37,7 +37,7 @@ fn fields() -> Vec<(&'static str, &'static str)> {
 }
 
 /// Asks with the claims; status, and those of them that arrived.
-async fn ask(edge: &Edge, kind: Kind) -> (u16, Vec<String>) {
+async fn ask(edge: &Edge, kind: WireProtocol) -> (u16, Vec<String>) {
     let headers = fields();
     let ask = Ask { method: Method::GET, path: "/", headers: &headers, body: Will::Nothing };
     let mut client = Client::ask(edge, kind, ask).await;
@@ -50,7 +50,7 @@ async fn ask(edge: &Edge, kind: Kind) -> (u16, Vec<String>) {
 async fn no_version_carries_them() {
     let origin = Standing::start("o").await;
     let edge = h3::edge_with("", &spec(&origin.backend()));
-    for kind in [Kind::H1, Kind::H1Tls, Kind::H2, Kind::H2Tls] {
+    for kind in [WireProtocol::H1, WireProtocol::H1Tls, WireProtocol::H2, WireProtocol::H2Tls] {
         assert_eq!(ask(&edge, kind).await, (200, Vec::new()), "{kind:?}");
     }
     let client = h3::Client::open(edge.https()).await;
@@ -66,16 +66,16 @@ async fn no_version_carries_them() {
 
 #[tokio::test]
 async fn neither_do_grpc_and_websockets() {
-    let (mut origin, backend) = Origin::listen(Kind::H2).await;
+    let (mut origin, backend) = Origin::listen(WireProtocol::H2).await;
     let edge = Edge::start(&spec(&backend));
     let headers = [&fields()[..], &[("content-type", "application/grpc"), ("te", "trailers")]].concat();
     let ask = Ask { method: Method::POST, path: "/a.B/C", headers: &headers, body: Will::Stream };
-    let (_client, served) = tokio::join!(Client::ask(&edge, Kind::H2, ask), origin.serve());
+    let (_client, served) = tokio::join!(Client::ask(&edge, WireProtocol::H2, ask), origin.serve());
     assert_eq!(served.field("x-own"), "1");
     for (name, _) in CLAIMS {
         assert!(!served.headers.contains_key(*name), "{name}");
     }
-    let (mut origin, backend) = Origin::listen(Kind::H1).await;
+    let (mut origin, backend) = Origin::listen(WireProtocol::H1).await;
     let edge = Edge::start(&spec(&backend));
     let headers = [
         &fields()[..],
@@ -88,7 +88,7 @@ async fn neither_do_grpc_and_websockets() {
     ]
     .concat();
     let ask = Ask { method: Method::GET, path: "/", headers: &headers, body: Will::Nothing };
-    let (_client, served) = tokio::join!(Client::ask(&edge, Kind::H1, ask), origin.serve());
+    let (_client, served) = tokio::join!(Client::ask(&edge, WireProtocol::H1, ask), origin.serve());
     assert_eq!(
         (served.field("x-own"), served.field("upgrade").to_ascii_lowercase()),
         ("1", "websocket".into())
@@ -103,12 +103,12 @@ async fn underscores_are_a_setting() {
     let origin = Standing::start("o").await;
     let spec = spec(&origin.backend());
     let edge = Edge::start_with("  underscores_in_headers: allow", &spec);
-    for kind in [Kind::H1, Kind::H2] {
+    for kind in [WireProtocol::H1, WireProtocol::H2] {
         // Those that pose as others are no more welcome than the others.
         assert_eq!(ask(&edge, kind).await, (200, vec!["my_field".to_owned()]), "{kind:?}");
     }
     let mut edge = Edge::start_with("  underscores_in_headers: reject", &spec);
-    for kind in [Kind::H1, Kind::H2] {
+    for kind in [WireProtocol::H1, WireProtocol::H2] {
         assert_eq!(ask(&edge, kind).await.0, 400, "{kind:?}");
         assert_eq!(edge.records.next().await.reason(), "bad_request");
     }
@@ -121,7 +121,7 @@ async fn underscores_are_a_setting() {
 async fn a_trusted_proxy_passes_certificates_on() {
     let origin = Standing::start("o").await;
     let edge = Edge::start_with("  trusted_proxies: [127.0.0.0/8]", &spec(&origin.backend()));
-    let (status, mut passed) = ask(&edge, Kind::H1).await;
+    let (status, mut passed) = ask(&edge, WireProtocol::H1).await;
     passed.sort_unstable();
     assert_eq!(status, 200);
     assert_eq!(passed, ["client-cert", "client-cert-chain", "x-forwarded-client-cert"]);

@@ -4,7 +4,7 @@ use http::Method;
 
 use crate::support::edge::Edge;
 use crate::support::standing::Standing;
-use crate::support::talk::{Ask, Client, Kind, Will};
+use crate::support::talk::{Ask, Client, Will, WireProtocol};
 
 /// The fields the target got, from its answer.
 fn field<'a>(body: &'a str, name: &str) -> Option<&'a str> {
@@ -79,7 +79,7 @@ async fn the_host_is_the_targets_unless_it_is_preserved() {
         origin.backend()
     ));
     let own = format!("127.0.0.1:{}", origin.address.port());
-    for down in [Kind::H1, Kind::H2] {
+    for down in [WireProtocol::H1, WireProtocol::H2] {
         for (path, host) in [("/own", own.as_str()), ("/kept", "a.test")] {
             let mut client = Client::ask(
                 &edge,

@@ -6,7 +6,7 @@ use ferrum_edge::core::config::problem::Problems;
 use ferrum_edge::core::plugin::{
     Gate, Hooks, OnConnect, OnMessage, Passage, Plugin, Registry, Seat, World, entry,
 };
-use ferrum_edge::core::stream::session::{Direction, Kind, Message, Session};
+use ferrum_edge::core::stream::session::{Direction, Message, MessageKind, Session};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -57,7 +57,7 @@ impl OnMessage for Censor {
         match (&message.payload[..], message.kind) {
             (b"drop", _) => return Passage::Drop,
             (b"end", _) => return Passage::Close(1008),
-            (b"spoil", Kind::Text) => *message.payload = vec![0xFF].into(),
+            (b"spoil", MessageKind::Text) => *message.payload = vec![0xFF].into(),
             _ => {}
         }
         if message.direction == Direction::Up {

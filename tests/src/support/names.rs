@@ -25,10 +25,10 @@ pub(crate) enum Zone {
 /// A running name server; gone when dropped.
 pub(crate) struct Names {
     pub(crate) address: SocketAddr,
-    state: Arc<State>,
+    state: Arc<NameServerState>,
 }
 
-struct State {
+struct NameServerState {
     zone: Mutex<Zone>,
     asked: AtomicUsize,
 }
@@ -38,7 +38,7 @@ impl Names {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
         socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
         let address = socket.local_addr().expect("an address");
-        let state = Arc::new(State { zone: Mutex::new(zone), asked: AtomicUsize::new(0) });
+        let state = Arc::new(NameServerState { zone: Mutex::new(zone), asked: AtomicUsize::new(0) });
         let shared = Arc::downgrade(&state);
         std::thread::spawn(move || {
             let mut query = [0; 1500];
@@ -69,7 +69,7 @@ impl Names {
     }
 }
 
-impl State {
+impl NameServerState {
     fn answer(&self, query: &[u8]) -> Option<Vec<u8>> {
         const SRV: [u8; 2] = [0, 33];
         const A: [u8; 2] = [0, 1];

@@ -17,14 +17,14 @@ use super::{h2 as two, soon};
 
 /// How one side of the gateway is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum WireProtocol {
     H1,
     H1Tls,
     H2,
     H2Tls,
 }
 
-impl Kind {
+impl WireProtocol {
     pub(crate) fn is_h2(self) -> bool {
         matches!(self, Self::H2 | Self::H2Tls)
     }
@@ -95,7 +95,7 @@ pub(crate) enum Client {
 
 impl Client {
     /// Opens a connection and sends a request's head.
-    pub(crate) async fn ask(edge: &Edge, kind: Kind, ask: Ask<'_>) -> Self {
+    pub(crate) async fn ask(edge: &Edge, kind: WireProtocol, ask: Ask<'_>) -> Self {
         let to = if kind.is_tls() { edge.https() } else { edge.http() };
         let io = connect(to, kind.alpn()).await;
         if !kind.is_h2() {
@@ -224,7 +224,7 @@ enum Side {
 
 impl Origin {
     /// An origin, and what a proxy has to say to reach it.
-    pub(crate) async fn listen(kind: Kind) -> (Self, String) {
+    pub(crate) async fn listen(kind: WireProtocol) -> (Self, String) {
         let port = Port::listen(kind.alpn()).await;
         let backend = kind.backend(port.address);
         (if kind.is_h2() { Self::H2(two::origin(port)) } else { Self::H1(port) }, backend)

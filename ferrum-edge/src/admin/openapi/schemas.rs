@@ -1,6 +1,6 @@
 //! The types of the admin API's bodies.
 
-use gateway_core::config::catalog::Kind;
+use gateway_core::config::catalog::ObjectKind;
 use gateway_core::config::file::File;
 use serde_json::{Map, Value, json};
 
@@ -15,7 +15,7 @@ pub(super) fn all() -> Value {
         _ => Map::new(),
     };
     schemas.insert("File".to_owned(), file);
-    for kind in Kind::ALL {
+    for kind in ObjectKind::ALL {
         let name = type_of(kind);
         let stored = schemas.get(name).map_or_else(|| json!({}), |schema| stored(schema.clone()));
         schemas.insert(format!("Stored{name}"), stored);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use gateway_core::certificate::{self, Names};
+use gateway_core::certificate::{self, CertificateNames};
 use gateway_core::config::model::{CertificateFiles, HostPattern, Model, Settings, Traffic};
 use gateway_protocols::tls::pem;
 use gateway_protocols::tls::server::Certificates;
@@ -82,7 +82,7 @@ fn one(findings: &mut Findings, path: &Path, key: &Path) -> Vec<String> {
             );
         }
     }
-    let Some(names) = Names::read(&chain[0]) else { return Vec::new() };
+    let Some(names) = CertificateNames::read(&chain[0]) else { return Vec::new() };
     let is_lone = chain.len() == 1 && !certificate::is_issued_by(&chain[0], &chain[0]);
     if is_lone {
         let message =

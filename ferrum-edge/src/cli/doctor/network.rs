@@ -32,7 +32,7 @@ struct Tried {
 }
 
 /// What became of it.
-enum Outcome {
+enum Reached {
     Good(String),
     /// It is spoken to by datagrams: only its name can be looked at.
     Resolved(String),
@@ -60,9 +60,9 @@ pub(super) async fn look(findings: &mut Findings, model: &Model, limit: Duration
         };
         let proxy = tried.proxy;
         match outcome {
-            Outcome::Good(message) => findings.ok("target", about, message),
-            Outcome::Resolved(message) => findings.ok("name", about, message),
-            Outcome::Name(error) => {
+            Reached::Good(message) => findings.ok("target", about, message),
+            Reached::Resolved(message) => findings.ok("name", about, message),
+            Reached::Name(error) => {
                 let message = format!("{error} (proxy `{proxy}`)");
                 findings.error(
                     "name",
@@ -71,7 +71,7 @@ pub(super) async fn look(findings: &mut Findings, model: &Model, limit: Duration
                     "correct the host, or the name servers of this machine",
                 );
             }
-            Outcome::Connect(error) => {
+            Reached::Connect(error) => {
                 let message = format!("no connection: {error} (proxy `{proxy}`)");
                 findings.error(
                     "target",
@@ -80,7 +80,7 @@ pub(super) async fn look(findings: &mut Findings, model: &Model, limit: Duration
                     "start the target, correct host and port, or open the firewall",
                 );
             }
-            Outcome::Tls(error) => {
+            Reached::Tls(error) => {
                 let message = format!("the TLS handshake fails: {error} (proxy `{proxy}`)");
                 let remedy =
                     "name its CA by `backend_tls_server_ca_cert_path`, or correct the target's certificate";
@@ -121,32 +121,32 @@ fn targets(model: &Model) -> Vec<Tried> {
     all.into_values().collect()
 }
 
-async fn attempt(tried: &Tried, dns: &Arc<Dns>, limit: Duration) -> Outcome {
+async fn attempt(tried: &Tried, dns: &Arc<Dns>, limit: Duration) -> Reached {
     if let Some(path) = socket_path(&tried.host) {
         return match timeout(limit, UnixStream::connect(path)).await {
-            Ok(Ok(_)) => Outcome::Good("the socket takes connections".to_owned()),
-            Ok(Err(error)) => Outcome::Connect(error.to_string()),
-            Err(_) => Outcome::Connect("it does not answer in time".to_owned()),
+            Ok(Ok(_)) => Reached::Good("the socket takes connections".to_owned()),
+            Ok(Err(error)) => Reached::Connect(error.to_string()),
+            Err(_) => Reached::Connect("it does not answer in time".to_owned()),
         };
     }
     if let Some(name) = service_name(&tried.host) {
         return match timeout(limit, dns.services(&name.into())).await {
-            Ok(Ok((found, _))) => Outcome::Resolved(format!("{} servers", found.len())),
-            Ok(Err(error)) => Outcome::Name(error.to_string()),
-            Err(_) => Outcome::Name("no name server answers in time".to_owned()),
+            Ok(Ok((found, _))) => Reached::Resolved(format!("{} servers", found.len())),
+            Ok(Err(error)) => Reached::Name(error.to_string()),
+            Err(_) => Reached::Name("no name server answers in time".to_owned()),
         };
     }
     let addresses = match tried.fixed {
         Some(address) => vec![SocketAddr::new(address, tried.port)],
         None => match timeout(limit, dns.resolve(&tried.host, tried.port, None)).await {
             Ok(Ok(addresses)) => addresses,
-            Ok(Err(error)) => return Outcome::Name(error.to_string()),
-            Err(_) => return Outcome::Name("no name server answers in time".to_owned()),
+            Ok(Err(error)) => return Reached::Name(error.to_string()),
+            Err(_) => return Reached::Name("no name server answers in time".to_owned()),
         },
     };
     let shown = addresses.iter().map(|address| address.ip().to_string()).collect::<Vec<_>>().join(", ");
     if matches!(tried.scheme, Scheme::Udp | Scheme::Dtls) {
-        return Outcome::Resolved(format!("{shown}; datagrams say nothing about whether it answers"));
+        return Reached::Resolved(format!("{shown}; datagrams say nothing about whether it answers"));
     }
     let mut failure = "it has no address".to_owned();
     for address in addresses {
@@ -156,26 +156,26 @@ async fn attempt(tried: &Tried, dns: &Arc<Dns>, limit: Duration) -> Outcome {
             Err(_) => failure = format!("{address}: it does not answer in time"),
         }
     }
-    Outcome::Connect(failure)
+    Reached::Connect(failure)
 }
 
-async fn encrypted(tried: &Tried, stream: TcpStream, limit: Duration) -> Outcome {
+async fn encrypted(tried: &Tried, stream: TcpStream, limit: Duration) -> Reached {
     let address = stream.peer_addr().map_or_else(|_| String::new(), |address| address.to_string());
-    let Some(rules) = &tried.tls else { return Outcome::Good(format!("{address} takes connections")) };
+    let Some(rules) = &tried.tls else { return Reached::Good(format!("{address} takes connections")) };
     let prepared =
         client::build(rules, None).and_then(|config| Ok((config, client::server_name(rules, &tried.host)?)));
     let (config, name) = match prepared {
         Ok(prepared) => prepared,
-        Err(error) => return Outcome::Tls(error.to_string()),
+        Err(error) => return Reached::Tls(error.to_string()),
     };
     match timeout(limit, TlsConnector::from(Arc::new(config)).connect(name, stream)).await {
         Ok(Ok(stream)) => {
             let version = stream.get_ref().1.protocol_version().and_then(|version| version.as_str());
             let verified =
                 if rules.verify { "its certificate is trusted" } else { "its certificate is not checked" };
-            Outcome::Good(format!("{address} takes connections, {}, {verified}", version.unwrap_or("TLS")))
+            Reached::Good(format!("{address} takes connections, {}, {verified}", version.unwrap_or("TLS")))
         }
-        Ok(Err(error)) => Outcome::Tls(error.to_string()),
-        Err(_) => Outcome::Tls("it does not end in time".to_owned()),
+        Ok(Err(error)) => Reached::Tls(error.to_string()),
+        Err(_) => Reached::Tls("it does not end in time".to_owned()),
     }
 }

@@ -132,7 +132,7 @@ async fn answer(stream: &mut (impl AsyncRead + Unpin)) -> Result<String, String>
 #[cfg(test)]
 mod tests {
     use gateway_core::config::file::Gateway;
-    use gateway_core::config::resolve::{Place, settings};
+    use gateway_core::config::resolve::{ObjectPlace, settings};
     use serde_json::{Value, json};
     use tokio::io::duplex;
 
@@ -140,7 +140,7 @@ mod tests {
 
     fn server(of: &Value) -> Arc<RedisServer> {
         let gateway: Gateway = serde_json::from_value(json!({ "redis": { "a": of } })).unwrap();
-        let place = Place { at: "gateway", folder: std::path::Path::new("") };
+        let place = ObjectPlace { at: "gateway", folder: std::path::Path::new("") };
         settings(&gateway, place).unwrap().redis.unwrap()["a"].clone()
     }
 

@@ -63,7 +63,7 @@ pub(super) enum View {
 
 /// A line of a table.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub(super) struct Line {
+pub(super) struct TableLine {
     pub(super) name: String,
     pub(super) requests_per_second: f64,
     /// Exchanges with a status of 4xx; clients' mistakes, mostly.
@@ -95,10 +95,10 @@ pub(super) struct Board {
     pub(super) connections: u64,
     /// Exchanges under way now.
     pub(super) active_requests: u64,
-    pub(super) total: Line,
-    pub(super) proxies: Vec<Line>,
-    pub(super) upstreams: Vec<Line>,
-    pub(super) targets: Vec<Line>,
+    pub(super) total: TableLine,
+    pub(super) proxies: Vec<TableLine>,
+    pub(super) upstreams: Vec<TableLine>,
+    pub(super) targets: Vec<TableLine>,
 }
 
 impl Look {
@@ -132,11 +132,11 @@ impl Counts {
         self.duration_seconds += (now.duration_seconds - before.duration_seconds).max(0.0);
     }
 
-    fn line(&self, name: String, seconds: f64, bounds: &[f64]) -> Line {
+    fn line(&self, name: String, seconds: f64, bounds: &[f64]) -> TableLine {
         // Counts of a few seconds are exact in a double.
         let rate = |count: u64| count as f64 / seconds;
         let quantile = |share| quantile(&self.buckets, bounds, share);
-        Line {
+        TableLine {
             name,
             requests_per_second: rate(self.classes.iter().sum()),
             client_errors_per_second: rate(self.classes.get(3).copied().unwrap_or(0)),
@@ -230,9 +230,9 @@ impl Board {
 
     /// Adds what is known of targets besides their traffic, also of those without any.
     fn standing(&mut self, targets: &[Target]) {
-        let find = |lines: &mut Vec<Line>, name: &str| -> usize {
+        let find = |lines: &mut Vec<TableLine>, name: &str| -> usize {
             lines.iter().position(|line| line.name == name).unwrap_or_else(|| {
-                lines.push(Line { name: name.to_owned(), ..Line::default() });
+                lines.push(TableLine { name: name.to_owned(), ..TableLine::default() });
                 lines.len() - 1
             })
         };
@@ -251,7 +251,7 @@ impl Board {
     }
 
     /// The lines of a view.
-    pub(super) fn lines(&self, view: View) -> &[Line] {
+    pub(super) fn lines(&self, view: View) -> &[TableLine] {
         match view {
             View::Proxies => &self.proxies,
             View::Upstreams => &self.upstreams,
@@ -285,7 +285,7 @@ mod tests {
         .unwrap()
     }
 
-    fn find<'l>(lines: &'l [Line], name: &str) -> &'l Line {
+    fn find<'l>(lines: &'l [TableLine], name: &str) -> &'l TableLine {
         lines.iter().find(|line| line.name == name).unwrap()
     }
 

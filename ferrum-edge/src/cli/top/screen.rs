@@ -9,7 +9,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line as Text, Span};
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table, TableState};
 
-use super::board::{Board, Line, View};
+use super::board::{Board, TableLine, View};
 
 /// Errors and slow requests that are kept.
 const MAX_EVENTS: usize = 200;
@@ -22,8 +22,8 @@ struct Column {
     name: &'static str,
     width: u16,
     /// What it is sorted by; the name is sorted as text.
-    value: fn(&Line) -> f64,
-    shown: fn(&Line) -> String,
+    value: fn(&TableLine) -> f64,
+    shown: fn(&TableLine) -> String,
 }
 
 /// All of them; the first is the name.
@@ -83,7 +83,7 @@ pub(super) struct Screen {
 
 /// What a key asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum KeyAction {
     Nothing,
     Quit,
 }
@@ -115,10 +115,10 @@ impl Screen {
     }
 
     /// Carries out a key.
-    pub(super) fn key(&mut self, key: KeyEvent) -> Asked {
+    pub(super) fn key(&mut self, key: KeyEvent) -> KeyAction {
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
-            KeyCode::Char('c') if is_control => return Asked::Quit,
+            KeyCode::Char('c') if is_control => return KeyAction::Quit,
             KeyCode::Esc if self.is_filtering || !self.filter.is_empty() => {
                 self.is_filtering = false;
                 self.filter.clear();
@@ -129,7 +129,7 @@ impl Screen {
                 self.filter.push(letter);
             }
             KeyCode::Char(_) if self.is_filtering => {}
-            KeyCode::Char('q') | KeyCode::Esc => return Asked::Quit,
+            KeyCode::Char('q') | KeyCode::Esc => return KeyAction::Quit,
             KeyCode::Char('/') => self.is_filtering = true,
             KeyCode::Char('p' | ' ') => self.is_paused = !self.is_paused,
             KeyCode::Char('r') => self.ascending = !self.ascending,
@@ -154,11 +154,11 @@ impl Screen {
             KeyCode::Home => self.table.select_first(),
             _ => {}
         }
-        Asked::Nothing
+        KeyAction::Nothing
     }
 
     /// The lines of the view in their order.
-    pub(super) fn lines(&self) -> Vec<&Line> {
+    pub(super) fn lines(&self) -> Vec<&TableLine> {
         let filter = self.filter.to_lowercase();
         let lines = self.board.lines(self.view).iter();
         let mut lines: Vec<_> = lines.filter(|line| line.name.to_lowercase().contains(&filter)).collect();
@@ -243,7 +243,7 @@ impl Screen {
     }
 }
 
-fn row(line: &Line) -> Row<'static> {
+fn row(line: &TableLine) -> Row<'static> {
     let cells = COLUMNS.iter().map(|column| Cell::from((column.shown)(line)));
     let color = match line.healthy {
         Some(false) => Some(Color::Red),
@@ -254,7 +254,7 @@ fn row(line: &Line) -> Row<'static> {
 }
 
 /// The columns of a line as plain text, for a screen that is printed once.
-pub(super) fn plain(lines: &[&Line], what: &str) -> String {
+pub(super) fn plain(lines: &[&TableLine], what: &str) -> String {
     let width = lines.iter().map(|line| line.name.chars().count()).max().unwrap_or(0).max(what.len());
     let row = |cells: [String; COLUMNS.len()]| {
         let cells = cells.iter().zip(&COLUMNS).enumerate().map(|(n, (cell, column))| match n {

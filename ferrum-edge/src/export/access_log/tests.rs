@@ -104,7 +104,7 @@ fn a_refused_exchange_has_its_reason() {
 
 #[test]
 fn what_the_writer_cannot_take_is_dropped_and_counted() {
-    let state = Arc::new(State::default());
+    let state = Arc::new(WriterState::default());
     let share = Share { waiting: Mutex::default(), limit: 2, state: state.clone() };
     let exchange = exchange(http::Request::get("/"));
     for _ in 0..5 {

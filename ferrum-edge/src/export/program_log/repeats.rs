@@ -18,16 +18,16 @@ const ONE_EACH: Duration = Duration::from_secs(1);
 /// A layer that lets only so many lines through from each place in the program that logs. Debug and trace lines are
 /// not limited: whoever asks for them wants all.
 #[derive(Clone, Default)]
-pub(crate) struct Repeats(Arc<Shared>);
+pub(crate) struct Repeats(Arc<SharedRepeats>);
 
 #[derive(Default)]
-struct Shared {
+struct SharedRepeats {
     /// As many as there are places that log.
-    places: Mutex<HashMap<Identifier, Place>>,
+    places: Mutex<HashMap<Identifier, CallSite>>,
     left_out: AtomicU64,
 }
 
-struct Place {
+struct CallSite {
     metadata: &'static Metadata<'static>,
     /// When everything let through so far is paid for, at one line each [`ONE_EACH`].
     paid: Instant,
@@ -61,7 +61,8 @@ impl Repeats {
             return true;
         }
         let mut places = self.0.places.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = places.entry(metadata.callsite()).or_insert(Place { metadata, paid: now, left_out: 0 });
+        let place =
+            places.entry(metadata.callsite()).or_insert(CallSite { metadata, paid: now, left_out: 0 });
         let paid = place.paid.max(now) + ONE_EACH;
         if paid > now + ONE_EACH * BURST {
             place.left_out += 1;

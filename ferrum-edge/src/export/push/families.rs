@@ -7,12 +7,12 @@
 pub(in crate::export) struct Family<'t> {
     pub(in crate::export) name: &'t str,
     pub(in crate::export) help: &'t str,
-    pub(in crate::export) kind: Kind,
+    pub(in crate::export) kind: MetricKind,
     pub(in crate::export) points: Vec<Point>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::export) enum Kind {
+pub(in crate::export) enum MetricKind {
     Counter,
     Gauge,
     Histogram,
@@ -52,9 +52,9 @@ pub(in crate::export) fn of(page: &str) -> Vec<Family<'_>> {
         } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|head| head.split_once(' '))
         {
             let kind = match kind {
-                "counter" => Kind::Counter,
-                "histogram" => Kind::Histogram,
-                _ => Kind::Gauge,
+                "counter" => MetricKind::Counter,
+                "histogram" => MetricKind::Histogram,
+                _ => MetricKind::Gauge,
             };
             families.push(Family { name, help, kind, points: Vec::new() });
         } else if let Some(family) = families.last_mut() {
@@ -70,7 +70,7 @@ impl Family<'_> {
         let (name, text) = sample.split_once('{').unwrap_or((sample, ""));
         let mut labels = labels(text.strip_suffix('}').unwrap_or(text));
         let Ok(value) = value.parse::<f64>() else { return };
-        if self.kind != Kind::Histogram {
+        if self.kind != MetricKind::Histogram {
             self.points.push(Point { labels, value, ..Point::default() });
             return;
         }
@@ -126,7 +126,7 @@ mod tests {
             # HELP h Long.\n# TYPE h histogram\nh_bucket{p=\"s\",le=\"0.5\"} 1\nh_bucket{p=\"s\",le=\"1\"} 3\n\
             h_bucket{p=\"s\",le=\"+Inf\"} 4\nh_sum{p=\"s\"} 2.5\nh_count{p=\"s\"} 4\n";
         let families = of(page);
-        assert_eq!((families.len(), families[0].help, families[0].kind), (2, "Many.", Kind::Counter));
+        assert_eq!((families.len(), families[0].help, families[0].kind), (2, "Many.", MetricKind::Counter));
         let labels = &families[0].points[0].labels;
         assert_eq!(labels, &[("x".to_owned(), "1".to_owned()), ("y".to_owned(), "a\"b\\,c=\n}".to_owned())]);
         assert_eq!((families[0].points[1].value, families[0].points.len()), (3.0, 2));

@@ -10,7 +10,7 @@ use gateway_telemetry::otlp::{
     Encoder, Exporter, ExporterSettings, Field, Signal, build_exporter, pairs, resource,
 };
 
-use super::families::{self, Family, Kind, Point};
+use super::families::{self, Family, MetricKind, Point};
 
 const NAME: Field = Field(1, "name");
 const DESCRIPTION: Field = Field(2, "description");
@@ -65,13 +65,13 @@ impl OtlpPush {
         metric.text(DESCRIPTION, family.help);
         metric.text(UNIT, unit(name));
         match family.kind {
-            Kind::Gauge => metric.message(GAUGE, |gauge| self.numbers(gauge, &family.points)),
-            Kind::Counter => metric.message(SUM, |sum| {
+            MetricKind::Gauge => metric.message(GAUGE, |gauge| self.numbers(gauge, &family.points)),
+            MetricKind::Counter => metric.message(SUM, |sum| {
                 self.numbers(sum, &family.points);
                 sum.number(TEMPORALITY, CUMULATIVE);
                 sum.bool(MONOTONIC, true);
             }),
-            Kind::Histogram => metric.message(HISTOGRAM, |histogram| {
+            MetricKind::Histogram => metric.message(HISTOGRAM, |histogram| {
                 histogram.list(DATA_POINTS, &family.points, |it, point| self.histogram(it, point));
                 histogram.number(TEMPORALITY, CUMULATIVE);
             }),

@@ -7,7 +7,7 @@ use gateway_core::config::model::StatsdPush as Rules;
 use tokio::net::UdpSocket;
 use tokio::sync::Mutex;
 
-use super::families::{self, Kind, Point};
+use super::families::{self, MetricKind, Point};
 
 /// Bytes of one datagram: what passes most networks whole.
 const MAX_DATAGRAM: usize = 1400;
@@ -72,9 +72,9 @@ impl StatsdPush {
             for point in &family.points {
                 let (name, tags) = self.name(family.name, point);
                 match family.kind {
-                    Kind::Gauge => lines.push(format!("{name}:{}|g{tags}", point.value)),
-                    Kind::Counter => lines.extend(grown(before, &name, &tags, point.value)),
-                    Kind::Histogram => {
+                    MetricKind::Gauge => lines.push(format!("{name}:{}|g{tags}", point.value)),
+                    MetricKind::Counter => lines.extend(grown(before, &name, &tags, point.value)),
+                    MetricKind::Histogram => {
                         let count = format!("{name}.count");
                         lines.extend(grown(before, &count, &tags, point.count() as f64));
                         lines.extend(grown(before, &format!("{name}.sum"), &tags, point.value));

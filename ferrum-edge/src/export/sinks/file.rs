@@ -15,20 +15,20 @@ use gateway_telemetry::deliver::{Deliver, Delivered, Failed};
 /// Writes lines to a file, and begins a new one when it is too long or too old.
 pub(super) struct FileWriter {
     rules: LogFile,
-    open: Mutex<Open>,
+    open: Mutex<OpenFile>,
     /// The file was moved away, and is to be opened anew.
     pub(super) reopen: Arc<AtomicBool>,
 }
 
-struct Open {
+struct OpenFile {
     file: File,
     bytes: u64,
     since: SystemTime,
-    part: Option<Part>,
+    part: Option<Remainder>,
 }
 
 /// What is written of a chunk that failed, which may be tried again.
-struct Part {
+struct Remainder {
     /// Of the chunk.
     print: u64,
     written: usize,
@@ -40,7 +40,7 @@ fn print(chunk: &[u8]) -> u64 {
     hasher.finish()
 }
 
-impl Open {
+impl OpenFile {
     fn at(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).create(true).open(path)?;
         let about = file.metadata()?;
@@ -53,7 +53,7 @@ impl Open {
 
 impl FileWriter {
     pub(super) fn open(rules: LogFile) -> io::Result<Self> {
-        let open = Mutex::new(Open::at(&rules.path)?);
+        let open = Mutex::new(OpenFile::at(&rules.path)?);
         Ok(Self { rules, open, reopen: Arc::default() })
     }
 
@@ -62,7 +62,7 @@ impl FileWriter {
     fn write(&self, chunk: &[u8]) -> io::Result<()> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if self.reopen.swap(false, Ordering::AcqRel) {
-            *open = Open::at(&self.rules.path)?;
+            *open = OpenFile::at(&self.rules.path)?;
         }
         let print = print(chunk);
         let mut at = open.part.take().filter(|part| part.print == print).map_or(0, |part| part.written);
@@ -71,7 +71,7 @@ impl FileWriter {
             match self.write_lines(&mut open, rest) {
                 Ok(length) => at += length,
                 Err(error) => {
-                    open.part = Some(Part { print, written: at });
+                    open.part = Some(Remainder { print, written: at });
                     return Err(error);
                 }
             }
@@ -80,15 +80,15 @@ impl FileWriter {
     }
 
     /// Writes as many lines as fit into a file, at least one, and says how many bytes of `lines` they were.
-    fn write_lines(&self, open: &mut Open, lines: &[u8]) -> io::Result<usize> {
+    fn write_lines(&self, open: &mut OpenFile, lines: &[u8]) -> io::Result<usize> {
         let first = memchr::memchr(b'\n', lines).unwrap_or(lines.len());
-        let room = |open: &Open| self.rules.max_bytes.map(|max| max.saturating_sub(open.bytes));
+        let room = |open: &OpenFile| self.rules.max_bytes.map(|max| max.saturating_sub(open.bytes));
         let age = SystemTime::now().duration_since(open.since).unwrap_or_default();
         let is_old = self.rules.max_age.is_some_and(|max| age >= max);
         let is_full = room(open).is_some_and(|room| first as u64 + 1 > room);
         if open.bytes > 0 && (is_full || is_old) {
             self.rotate()?;
-            *open = Open::at(&self.rules.path)?;
+            *open = OpenFile::at(&self.rules.path)?;
         }
         let room = room(open).map_or(usize::MAX, |room| usize::try_from(room).unwrap_or(usize::MAX));
         let end = match room > lines.len() {

@@ -18,7 +18,7 @@ use gateway_telemetry::batch::Chunk;
 use gateway_telemetry::deliver::{Deliver, Delivered, Failed};
 use tokio::sync::Mutex;
 
-use connection::Connection;
+use connection::BrokerConnection;
 use wire::{Broker, Partition, Topic};
 
 /// How long one delivery may take, connections included.
@@ -36,18 +36,18 @@ pub(super) const CHUNK_BYTES: usize = 512 << 10;
 pub(super) struct KafkaSender {
     rules: Arc<LogKafka>,
     world: World,
-    state: Mutex<State>,
+    state: Mutex<ClusterState>,
 }
 
 /// What is known of the cluster, and the connections to it.
 #[derive(Default)]
-struct State {
-    known: Option<Known>,
-    connections: HashMap<Broker, Connection>,
+struct ClusterState {
+    known: Option<TopicLayout>,
+    connections: HashMap<Broker, BrokerConnection>,
     turn: usize,
 }
 
-struct Known {
+struct TopicLayout {
     /// Partitions with a leader.
     partitions: Vec<(i32, Broker)>,
     at: Instant,
@@ -60,28 +60,28 @@ impl KafkaSender {
     /// When what is trusted can't be read.
     pub(super) fn new(rules: &LogKafka, world: &World) -> Result<Self, String> {
         for (host, port) in &rules.brokers {
-            Connection::client(rules, &Broker { host: host.to_string(), port: *port }, world)?;
+            BrokerConnection::client(rules, &Broker { host: host.to_string(), port: *port }, world)?;
         }
         Ok(Self { rules: Arc::new(rules.clone()), world: world.clone(), state: Mutex::default() })
     }
 
     async fn connection<'s>(
         &self,
-        state: &'s mut State,
+        state: &'s mut ClusterState,
         broker: &Broker,
-    ) -> Result<&'s mut Connection, Failed> {
+    ) -> Result<&'s mut BrokerConnection, Failed> {
         if !state.connections.contains_key(broker) {
             if state.connections.len() >= MAX_CONNECTIONS {
                 state.connections.clear();
             }
-            let opened = Connection::open(&self.rules, broker, &self.world).await?;
+            let opened = BrokerConnection::open(&self.rules, broker, &self.world).await?;
             state.connections.insert(broker.clone(), opened);
         }
         state.connections.get_mut(broker).ok_or_else(|| Failed::passing("the connection is gone"))
     }
 
     /// Learns who leads which partition, from the first broker that says so.
-    async fn learn(&self, state: &mut State) -> Result<(), Failed> {
+    async fn learn(&self, state: &mut ClusterState) -> Result<(), Failed> {
         let mut failed = Failed::passing("there is no broker");
         for (host, port) in &self.rules.brokers {
             let broker = Broker { host: host.to_string(), port: *port };
@@ -97,7 +97,7 @@ impl KafkaSender {
             });
             match learned.and_then(|(brokers, topic)| partitions(brokers, topic)) {
                 Ok(partitions) => {
-                    state.known = Some(Known { partitions, at: Instant::now() });
+                    state.known = Some(TopicLayout { partitions, at: Instant::now() });
                     return Ok(());
                 }
                 Err(error) => {
@@ -109,7 +109,7 @@ impl KafkaSender {
         Err(failed)
     }
 
-    async fn produce(&self, state: &mut State, chunk: &Chunk) -> Result<Delivered, Failed> {
+    async fn produce(&self, state: &mut ClusterState, chunk: &Chunk) -> Result<Delivered, Failed> {
         if state.known.as_ref().is_none_or(|known| known.at.elapsed() > STALE) {
             self.learn(state).await?;
         }
@@ -172,7 +172,7 @@ impl Deliver for KafkaSender {
         if done.is_err() {
             // Whatever it was: the next time begins with what the cluster says then. An answer that comes late is never taken for
             // that of another request.
-            *state = State { turn: state.turn, ..State::default() };
+            *state = ClusterState { turn: state.turn, ..ClusterState::default() };
         }
         done
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
-use gateway_core::config::catalog::{Edit, Kind, Put};
+use gateway_core::config::catalog::{Edit, ObjectKind, Put};
 use gateway_core::config::credential::CredentialTypes;
 use gateway_core::config::file::{self, Origin, parse_item, parse_part};
 use gateway_core::config::problem::Problems;
@@ -77,11 +77,11 @@ impl Documents {
     ///
     /// # Errors
     /// When there is no key to encrypt with.
-    pub(crate) fn seal(&self, kind: Kind, document: &str) -> Result<String, SealError> {
+    pub(crate) fn seal(&self, kind: ObjectKind, document: &str) -> Result<String, SealError> {
         match kind {
-            Kind::Consumers => seal(document, &self.types, &self.keys),
-            Kind::PluginConfigs => plugin::seal(document, &self.keys),
-            Kind::Upstreams | Kind::Proxies => Ok(document.to_owned()),
+            ObjectKind::Consumers => seal(document, &self.types, &self.keys),
+            ObjectKind::PluginConfigs => plugin::seal(document, &self.keys),
+            ObjectKind::Upstreams | ObjectKind::Proxies => Ok(document.to_owned()),
         }
     }
 
@@ -89,14 +89,16 @@ impl Documents {
     ///
     /// # Errors
     /// When there is no key to decrypt with.
-    pub(crate) fn opened<'d>(&self, kind: Kind, document: &'d str) -> Result<Cow<'d, str>, SealError> {
+    pub(crate) fn opened<'d>(&self, kind: ObjectKind, document: &'d str) -> Result<Cow<'d, str>, SealError> {
         match kind {
-            Kind::Consumers => unseal(document, &self.types, &self.keys),
+            ObjectKind::Consumers => unseal(document, &self.types, &self.keys),
             // Most have nothing sealed, and a million of them are read at a start.
-            Kind::PluginConfigs if document.contains("\"sealed\"") => {
+            ObjectKind::PluginConfigs if document.contains("\"sealed\"") => {
                 plugin::unseal(document, &self.keys).map(Cow::Owned)
             }
-            Kind::Upstreams | Kind::PluginConfigs | Kind::Proxies => Ok(Cow::Borrowed(document)),
+            ObjectKind::Upstreams | ObjectKind::PluginConfigs | ObjectKind::Proxies => {
+                Ok(Cow::Borrowed(document))
+            }
         }
     }
 
@@ -106,21 +108,21 @@ impl Documents {
     /// When a fingerprint is none of those.
     pub(crate) fn retained(
         &self,
-        kind: Kind,
+        kind: ObjectKind,
         document: &str,
         stored: Option<&str>,
     ) -> Result<String, SealError> {
         // What is stored may be damaged, and is being repaired then: it has no secrets to keep.
         match kind {
-            Kind::Consumers => {
+            ObjectKind::Consumers => {
                 let stored = stored.filter(|stored| redact(stored).is_ok());
                 retain(document, stored.unwrap_or(NOBODY), &self.types)
             }
-            Kind::PluginConfigs => {
+            ObjectKind::PluginConfigs => {
                 let stored = stored.filter(|stored| plugin::redact(stored).is_ok());
                 plugin::retain(document, stored.unwrap_or(NOBODY))
             }
-            Kind::Upstreams | Kind::Proxies => Ok(document.to_owned()),
+            ObjectKind::Upstreams | ObjectKind::Proxies => Ok(document.to_owned()),
         }
     }
 
@@ -131,7 +133,7 @@ impl Documents {
     }
 
     /// Whether two sealed documents say the same: sealing the same twice gives the same, and `1m` is as good as 60000.
-    pub(crate) fn same(kind: Kind, one: &str, other: &str) -> bool {
+    pub(crate) fn same(kind: ObjectKind, one: &str, other: &str) -> bool {
         if one == other {
             return true;
         }
@@ -144,11 +146,11 @@ impl Documents {
     }
 
     /// A document without its secrets, for answers.
-    pub(crate) fn shown(kind: Kind, document: &str) -> Value {
+    pub(crate) fn shown(kind: ObjectKind, document: &str) -> Value {
         let shown = match kind {
-            Kind::Consumers => redact(document).ok(),
-            Kind::PluginConfigs => plugin::redact(document).ok(),
-            Kind::Upstreams | Kind::Proxies => Some(document.to_owned()),
+            ObjectKind::Consumers => redact(document).ok(),
+            ObjectKind::PluginConfigs => plugin::redact(document).ok(),
+            ObjectKind::Upstreams | ObjectKind::Proxies => Some(document.to_owned()),
         };
         let value = shown.and_then(|text| serde_json::from_str(&text).ok());
         // What can't be read may hold secrets wherever it likes.
@@ -185,20 +187,20 @@ impl Documents {
     pub(crate) fn put(&self, edit: &mut Edit, object: &Object) {
         let at = format!("{}.{}", object.kind, object.id);
         match object.kind {
-            Kind::Upstreams => edit.upstreams.push(self.stored(at, object)),
-            Kind::PluginConfigs => edit.plugin_configs.push(self.stored(at, object)),
-            Kind::Proxies => edit.proxies.push(self.stored(at, object)),
-            Kind::Consumers => edit.consumers.push(self.stored(at, object)),
+            ObjectKind::Upstreams => edit.upstreams.push(self.stored(at, object)),
+            ObjectKind::PluginConfigs => edit.plugin_configs.push(self.stored(at, object)),
+            ObjectKind::Proxies => edit.proxies.push(self.stored(at, object)),
+            ObjectKind::Consumers => edit.consumers.push(self.stored(at, object)),
         }
     }
 
     /// Adds to an edit what somebody sent.
-    pub(super) fn put_sent(&self, edit: &mut Edit, kind: Kind, at: &str, id: &str, document: &str) {
+    pub(super) fn put_sent(&self, edit: &mut Edit, kind: ObjectKind, at: &str, id: &str, document: &str) {
         match kind {
-            Kind::Upstreams => edit.upstreams.push(self.sent(at, id, document)),
-            Kind::PluginConfigs => edit.plugin_configs.push(self.sent(at, id, document)),
-            Kind::Proxies => edit.proxies.push(self.sent(at, id, document)),
-            Kind::Consumers => edit.consumers.push(self.sent(at, id, document)),
+            ObjectKind::Upstreams => edit.upstreams.push(self.sent(at, id, document)),
+            ObjectKind::PluginConfigs => edit.plugin_configs.push(self.sent(at, id, document)),
+            ObjectKind::Proxies => edit.proxies.push(self.sent(at, id, document)),
+            ObjectKind::Consumers => edit.consumers.push(self.sent(at, id, document)),
         }
     }
 }
@@ -208,9 +210,9 @@ fn place_of<T: DeserializeOwned>(object: &Object) -> Option<T> {
     let whole = serde_json::from_str::<Map<String, Value>>(&object.document).ok();
     let fields = whole.unwrap_or_else(|| beginning(&object.document));
     match object.kind {
-        Kind::Proxies => place_of_proxy(fields),
-        Kind::PluginConfigs => place_of_plugin(fields),
-        Kind::Upstreams | Kind::Consumers => None,
+        ObjectKind::Proxies => place_of_proxy(fields),
+        ObjectKind::PluginConfigs => place_of_plugin(fields),
+        ObjectKind::Upstreams | ObjectKind::Consumers => None,
     }
 }
 
@@ -360,7 +362,7 @@ mod tests {
 
     fn place(document: &str) -> (Option<String>, Option<file::Scope>) {
         let (id, document) = ("k".to_owned(), document.to_owned());
-        let kind = Kind::PluginConfigs;
+        let kind = ObjectKind::PluginConfigs;
         let object = Object { kind, id, document, created_at: 0, updated_at: 0, revision: 1 };
         let put = Documents::new(&crate::plugins(), Keys::default(), Permitted::default())
             .stored::<file::PluginConfig>(String::new(), &object);

@@ -5,7 +5,7 @@ use std::sync::Weak;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
-use gateway_core::config::catalog::{Affected, Catalog, Closes, Edit, Kind, Refusal};
+use gateway_core::config::catalog::{Affected, Catalog, Closes, Edit, ObjectKind, OnRefusal};
 use gateway_core::config::model::Id;
 
 use super::{Live, Reconciler, heavy, texts};
@@ -112,8 +112,9 @@ impl Reconciler {
             Some(_) => objects.iter().map(|(kind, id, object)| op(*kind, id, object.as_ref())).collect(),
             None => Vec::new(),
         };
-        let (mut catalog, mut changes) = heavy(|| self.tried(&live.catalog, edit, affected, Refusal::Object))
-            .expect("a broken object is left alone and refuses nothing");
+        let (mut catalog, mut changes) =
+            heavy(|| self.tried(&live.catalog, edit, affected, OnRefusal::Object))
+                .expect("a broken object is left alone and refuses nothing");
         for (kind, id, _) in objects.iter().filter(|(.., object)| object.is_none()) {
             catalog.forget_broken(*kind, id);
         }
@@ -143,7 +144,7 @@ impl Reconciler {
     pub(super) async fn retry_broken(&self, live: &mut Live) -> Result<(), StoreError> {
         let mut edit = Edit::default();
         let mut is_any = false;
-        for kind in Kind::ALL {
+        for kind in ObjectKind::ALL {
             let broken = live.catalog.broken();
             let ids: Vec<String> =
                 broken.iter().filter(|(of, ..)| *of == kind).map(|(_, id, _)| id.to_owned()).collect();
@@ -162,8 +163,8 @@ impl Reconciler {
             Affected::Some(ids) => texts(&ids),
             Affected::All => self.other_proxies(live, &edit),
         };
-        let affected = self.as_stored(self.store.get_many(Kind::Proxies, &ids).await?);
-        let tried = heavy(|| self.tried(&live.catalog, edit, affected, Refusal::Object));
+        let affected = self.as_stored(self.store.get_many(ObjectKind::Proxies, &ids).await?);
+        let tried = heavy(|| self.tried(&live.catalog, edit, affected, OnRefusal::Object));
         let (catalog, mut changes) = tried.expect("a broken object is left alone and refuses nothing");
         let repaired = live.catalog.broken().len().saturating_sub(catalog.broken().len());
         let mark = live.mark.clone();
@@ -181,7 +182,7 @@ impl Reconciler {
     }
 
     /// What the store has, as an edit.
-    fn edit(&self, objects: &[(Kind, String, Option<Object>)]) -> Edit {
+    fn edit(&self, objects: &[(ObjectKind, String, Option<Object>)]) -> Edit {
         let mut edit = Edit::default();
         for (kind, id, object) in objects {
             match object {
@@ -211,11 +212,11 @@ impl Reconciler {
 
     /// Every proxy but those the edit is about.
     pub(super) fn other_proxies(&self, live: &Live, edit: &Edit) -> Vec<String> {
-        let mut ids = live.catalog.ids(Kind::Proxies, &self.engine.snapshot());
+        let mut ids = live.catalog.ids(ObjectKind::Proxies, &self.engine.snapshot());
         edit.proxies.iter().filter_map(|put| put.object.id.as_ref()).for_each(|id| {
             ids.remove(id);
         });
-        let gone = edit.gone.iter().filter(|(kind, _)| *kind == Kind::Proxies);
+        let gone = edit.gone.iter().filter(|(kind, _)| *kind == ObjectKind::Proxies);
         gone.for_each(|(_, id)| {
             ids.remove(id.as_str());
         });
@@ -226,13 +227,13 @@ impl Reconciler {
     async fn everything(
         &self,
         live: &Live,
-    ) -> Result<(Mark, Vec<(Kind, String, Option<Object>)>), StoreError> {
+    ) -> Result<(Mark, Vec<(ObjectKind, String, Option<Object>)>), StoreError> {
         tracing::warn!(
             revision = live.mark.revision,
             "the database's history does not reach back to what is served; it is read anew"
         );
         let mut objects = Vec::new();
-        let mut there: [BTreeSet<String>; Kind::ALL.len()] = Default::default();
+        let mut there: [BTreeSet<String>; ObjectKind::ALL.len()] = Default::default();
         let mark = self
             .store
             .load(|object| {
@@ -241,7 +242,7 @@ impl Reconciler {
             })
             .await?;
         let snapshot = self.engine.snapshot();
-        for kind in Kind::ALL {
+        for kind in ObjectKind::ALL {
             let known = live.catalog.ids(kind, &snapshot);
             let gone = known.into_iter().filter(|id| !there[kind as usize].contains(id));
             objects.extend(gone.map(|id| (kind, id, None)));
@@ -250,7 +251,7 @@ impl Reconciler {
     }
 }
 
-fn op(kind: Kind, id: &str, object: Option<&Object>) -> Op {
+fn op(kind: ObjectKind, id: &str, object: Option<&Object>) -> Op {
     match object {
         Some(object) => Op::Put { kind, id: id.to_owned(), document: object.document.clone() },
         None => Op::Delete { kind, id: id.to_owned() },
@@ -265,7 +266,7 @@ pub(super) fn say_broken(catalog: &Catalog) {
         }
     }
     // What closes everything is named whatever else is broken: nothing is served before it is repaired.
-    let configs = catalog.broken().iter().filter(|(kind, ..)| *kind == Kind::PluginConfigs);
+    let configs = catalog.broken().iter().filter(|(kind, ..)| *kind == ObjectKind::PluginConfigs);
     let closing = configs.filter(|(_, id, object)| catalog.closes(id, object) == Closes::Everything);
     for (_, id, _) in closing.take(MAX_TOLD) {
         tracing::error!(id, "every proxy answers 503 until this plugin config is repaired or deleted");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 
-use gateway_core::config::catalog::{Against, Catalog, Edit, Refusal};
+use gateway_core::config::catalog::{Against, Catalog, Edit, OnRefusal};
 use gateway_core::config::changes::Changes;
 use gateway_core::config::compile::{Compiled, Compiler};
 use gateway_core::config::model::Settings;
@@ -32,7 +32,7 @@ pub(crate) struct Loaded {
 }
 
 /// What goes on when the first configuration is published.
-pub(crate) struct Rest {
+pub(crate) struct AfterPublishing {
     pub(crate) compiler: Compiler,
     pub(crate) catalog: Catalog,
     pub(crate) mark: Mark,
@@ -40,9 +40,9 @@ pub(crate) struct Rest {
 
 impl Loaded {
     /// What is to be published first, and what goes on.
-    pub(crate) fn split(self) -> (Compiled, Rest) {
+    pub(crate) fn split(self) -> (Compiled, AfterPublishing) {
         let Self { compiled, compiler, catalog, mark, .. } = self;
-        (compiled, Rest { compiler, catalog, mark })
+        (compiled, AfterPublishing { compiler, catalog, mark })
     }
 }
 
@@ -145,7 +145,7 @@ impl Building {
         let previous = &self.compiled.snapshot;
         let against = Against { previous, plugins: &self.registry, folder: Path::new("") };
         // What refers to something comes after it, so nothing older is concerned.
-        let applied = self.catalog.apply(edit, Vec::new(), against, Refusal::Object);
+        let applied = self.catalog.apply(edit, Vec::new(), against, OnRefusal::Object);
         let changes = applied.expect("a broken object is left alone and refuses nothing");
         let later = self.compiler.apply(changes, previous, Instant::now());
         self.compiled.absorb(later);

@@ -2,6 +2,7 @@
 
 mod document;
 mod files;
+mod precondition;
 mod rollback;
 
 use std::borrow::Cow;
@@ -9,13 +10,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gateway_core::config::catalog::{Affected, Catalog, Edit, Kind, Refusal};
+use gateway_core::config::catalog::{Affected, Catalog, Edit, ObjectKind, OnRefusal};
 use gateway_core::config::model::Id;
 use gateway_core::config::problem::Problems;
 use serde_json::{Map, Value};
 use tokio::sync::MutexGuard;
 
 use document::{keep_credentials, normal, patched};
+pub(crate) use precondition::Precondition;
 pub(crate) use rollback::Rollback;
 use rollback::credentials_of_now;
 
@@ -25,46 +27,29 @@ use crate::app::error::StartError;
 use crate::app::listeners::Ports;
 use crate::audit::Draft;
 use crate::store::seal::SealError;
-use crate::store::{Author, Away, Change, Counts, Mark, Object, Op, StoreError};
+use crate::store::{Author, Away, Counts, Mark, Object, Op, StoreError, Transaction};
 
 /// How long a caller waits for those before it.
 const TURN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One thing to be done.
 #[derive(Debug, Clone)]
-pub(crate) enum Step {
+pub(crate) enum WriteStep {
     /// Creates the object, or replaces it.
-    Put { kind: Kind, id: Id, document: Map<String, Value>, only: Precondition },
+    Put { kind: ObjectKind, id: Id, document: Map<String, Value>, only: Precondition },
     /// Changes what the patch names (RFC 7396).
-    Merge { kind: Kind, id: Id, patch: Map<String, Value>, only: Precondition },
+    Merge { kind: ObjectKind, id: Id, patch: Map<String, Value>, only: Precondition },
     /// Removes the object, and with a proxy its own plugin configs.
-    Delete { kind: Kind, id: Id, only: Precondition },
-}
-
-/// What has to hold of the object as it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Precondition {
-    /// Nothing.
-    Any,
-    /// There is none yet.
-    Absent,
-    /// There is one.
-    Present,
-    /// There is none yet: who asks made it a condition.
-    IfNone,
-    /// There is one: who asks made it a condition.
-    IfAny,
-    /// It was last changed by this revision: who asks made it a condition.
-    Revision(u64),
+    Delete { kind: ObjectKind, id: Id, only: Precondition },
 }
 
 /// What is to be written, all of it or nothing.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     /// Each with the place in the request its problems name.
-    pub(crate) steps: Vec<(String, Step)>,
+    pub(crate) steps: Vec<(String, WriteStep)>,
     /// Removes every object of these kinds that no step puts.
-    pub(crate) prune: Vec<Kind>,
+    pub(crate) prune: Vec<ObjectKind>,
     /// Goes back to this revision; then there are no steps.
     pub(crate) rollback: Option<Rollback>,
     /// The revision that has to be the newest: who asks made it a condition.
@@ -77,13 +62,13 @@ pub(crate) struct Request {
 
 /// What was written.
 #[derive(Debug)]
-pub(crate) struct Written {
+pub(crate) struct CommittedWrite {
     /// The revision that is served by every worker now; with `validate_only` the one of before.
     pub(crate) revision: u64,
     /// Whether anything is different.
     pub(crate) counts: Counts,
     /// What was done to which object, in the order of the request.
-    pub(crate) ops: Vec<(Done, Op)>,
+    pub(crate) ops: Vec<(ObjectOutcome, Op)>,
     /// The object as it was left, where the request was about one and did not delete it. Whoever reads it again may find what somebody
     /// else has made of it by then.
     pub(crate) object: Option<Object>,
@@ -93,7 +78,7 @@ pub(crate) struct Written {
 
 /// What became of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Done {
+pub(crate) enum ObjectOutcome {
     Created,
     Updated,
     Unchanged,
@@ -108,16 +93,16 @@ pub(crate) enum WriteError {
     Invalid(Problems),
     /// There is no such object.
     #[error("there is no {} `{id}`", kind.singular())]
-    NotFound { kind: Kind, id: String, at: String },
+    NotFound { kind: ObjectKind, id: String, at: String },
     /// There is one already.
     #[error("there is a {} `{id}` already", kind.singular())]
-    Exists { kind: Kind, id: String, at: String },
+    Exists { kind: ObjectKind, id: String, at: String },
     /// A condition of the request's own does not hold.
     #[error("{0}")]
     Condition(Box<Self>),
     /// It was changed by somebody else meanwhile.
     #[error("the {} `{id}` was changed by revision {revision}", kind.singular())]
-    Changed { kind: Kind, id: String, revision: u64, at: String },
+    Changed { kind: ObjectKind, id: String, revision: u64, at: String },
     /// The configuration as a whole was changed by somebody else meanwhile.
     #[error("the newest revision is {revision}, not {expected}")]
     Moved { expected: u64, revision: u64 },
@@ -142,7 +127,7 @@ impl Reconciler {
         author: Author,
         draft: Draft,
         request: Request,
-    ) -> Result<Written, WriteError> {
+    ) -> Result<CommittedWrite, WriteError> {
         let reconciler = self.clone();
         let writing = tokio::spawn(async move { reconciler.write_to_end(author, draft, request).await });
         writing.await.unwrap_or(Err(WriteError::Stopping))
@@ -153,7 +138,7 @@ impl Reconciler {
         author: Author,
         draft: Draft,
         request: Request,
-    ) -> Result<Written, WriteError> {
+    ) -> Result<CommittedWrite, WriteError> {
         let mut live = self.turn().await?;
         let name = author.name.clone();
         let mut change = self.store.begin(author).await?;
@@ -173,7 +158,7 @@ impl Reconciler {
             // Nothing was to be written, or nothing is different.
             Ok((_, counts)) => {
                 self.engine.discard(staged);
-                return Ok(Written {
+                return Ok(CommittedWrite {
                     revision: live.mark.revision,
                     counts,
                     object: plan.only,
@@ -206,7 +191,7 @@ impl Reconciler {
             );
         }
         let object = plan.left(time, revision);
-        Ok(Written { revision, counts, object, ops: plan.done, revived: plan.revived })
+        Ok(CommittedWrite { revision, counts, object, ops: plan.done, revived: plan.revived })
     }
 
     /// The right to write, for one caller at a time. Whoever waited while the database turned out to be away is told so
@@ -225,7 +210,7 @@ impl Reconciler {
 
     async fn commit(
         &self,
-        mut change: Change,
+        mut change: Transaction,
         ops: Vec<Op>,
         mut draft: Draft,
         request: &Request,
@@ -239,7 +224,7 @@ impl Reconciler {
         draft.note.clone_from(&request.note);
         draft.revision = Some(base.revision + 1);
         draft.gathered(change.gathered(), |kind, document| {
-            Kind::named(kind).map_or(Value::Null, |kind| Documents::shown(kind, document))
+            ObjectKind::named(kind).map_or(Value::Null, |kind| Documents::shown(kind, document))
         });
         let line = change.audit(&draft).await?;
         let mark = change.commit_marked(&request.note).await?;
@@ -250,7 +235,7 @@ impl Reconciler {
     /// Tries the plan on a copy of the catalog, and compiles it.
     async fn stage(
         &self,
-        change: &mut Change,
+        change: &mut Transaction,
         live: &Live,
         plan: &Plan,
         revision: u64,
@@ -260,15 +245,15 @@ impl Reconciler {
             Affected::Some(ids) => texts(&ids),
             Affected::All => self.other_proxies(live, &edit),
         };
-        let affected = self.as_stored(change.get_many(Kind::Proxies, &affected).await?);
+        let affected = self.as_stored(change.get_many(ObjectKind::Proxies, &affected).await?);
         heavy(|| {
-            let tried = self.tried(&live.catalog, edit, affected, Refusal::Edit);
+            let tried = self.tried(&live.catalog, edit, affected, OnRefusal::Edit);
             let (mut catalog, mut changes) = tried.map_err(WriteError::Invalid)?;
             let unusable = plan.unusable(&changes);
             if !unusable.is_empty() {
                 return Err(WriteError::Invalid(unusable));
             }
-            for (_, op) in plan.done.iter().filter(|(done, _)| *done == Done::Deleted) {
+            for (_, op) in plan.done.iter().filter(|(done, _)| *done == ObjectOutcome::Deleted) {
                 catalog.forget_broken(op.key().0, op.key().1);
             }
             changes.revision = Some(revision);
@@ -277,7 +262,12 @@ impl Reconciler {
     }
 
     /// What the request comes to, given what there is.
-    async fn plan(&self, change: &mut Change, live: &Live, request: &Request) -> Result<Plan, WriteError> {
+    async fn plan(
+        &self,
+        change: &mut Transaction,
+        live: &Live,
+        request: &Request,
+    ) -> Result<Plan, WriteError> {
         let mut plan = Plan::default();
         if let Some(rollback) = request.rollback {
             let mut ops = change.undo_ops(rollback.revision).await?;
@@ -287,7 +277,8 @@ impl Reconciler {
                 let opened = op.document().map(|document| self.documents.opened(op.key().0, document));
                 let opened = opened.transpose().map_err(|source| WriteError::Seal { source, at: at.clone() });
                 plan.sent.push(opened?.map(Cow::into_owned));
-                let done = if op.document().is_some() { Done::Updated } else { Done::Deleted };
+                let done =
+                    if op.document().is_some() { ObjectOutcome::Updated } else { ObjectOutcome::Deleted };
                 plan.places.push(at);
                 plan.done.push((done, op));
             }
@@ -308,9 +299,9 @@ impl Reconciler {
     }
 
     /// The objects the steps are about, as they are.
-    async fn before(&self, change: &mut Change, request: &Request) -> Result<Before, StoreError> {
+    async fn before(&self, change: &mut Transaction, request: &Request) -> Result<Before, StoreError> {
         let mut before = Before::new();
-        for kind in Kind::ALL {
+        for kind in ObjectKind::ALL {
             let of_kind = request.steps.iter().map(|(_, step)| step.key()).filter(|(of, _)| *of == kind);
             let ids: Vec<String> = of_kind.map(|(_, id)| id.to_string()).collect();
             if !ids.is_empty() {
@@ -321,25 +312,31 @@ impl Reconciler {
         Ok(before)
     }
 
-    fn planned(&self, plan: &mut Plan, at: &str, step: &Step, before: &Before) -> Result<(), WriteError> {
+    fn planned(
+        &self,
+        plan: &mut Plan,
+        at: &str,
+        step: &WriteStep,
+        before: &Before,
+    ) -> Result<(), WriteError> {
         let (kind, id) = step.key();
         let object = before.get(&(kind, id.to_string()));
         step.precondition().check(kind, id, at, object)?;
         let document = match step {
-            Step::Delete { .. } => {
+            WriteStep::Delete { .. } => {
                 if object.is_some() {
-                    plan.push(at, Done::Deleted, Op::Delete { kind, id: id.to_string() }, None);
+                    plan.push(at, ObjectOutcome::Deleted, Op::Delete { kind, id: id.to_string() }, None);
                 }
                 return Ok(());
             }
-            Step::Put { document, .. } => {
+            WriteStep::Put { document, .. } => {
                 let mut document = document.clone();
-                if let Some(object) = object.filter(|_| kind == Kind::Consumers) {
+                if let Some(object) = object.filter(|_| kind == ObjectKind::Consumers) {
                     keep_credentials(&mut document, &object.document);
                 }
                 document
             }
-            Step::Merge { patch, .. } => {
+            WriteStep::Merge { patch, .. } => {
                 let stored = object.map(|object| object.document.as_str());
                 patched(stored, patch, |one, other| self.documents.is_same_credential(one, other))
             }
@@ -353,10 +350,10 @@ impl Reconciler {
             Some(object) if Documents::same(kind, &object.document, &sealed) => {
                 let op = Op::Put { kind, id: id.to_string(), document: object.document.clone() };
                 // Checked all the same: whoever sends it wants to know.
-                plan.push(at, Done::Unchanged, op, Some(document));
+                plan.push(at, ObjectOutcome::Unchanged, op, Some(document));
             }
             object => {
-                let done = if object.is_some() { Done::Updated } else { Done::Created };
+                let done = if object.is_some() { ObjectOutcome::Updated } else { ObjectOutcome::Created };
                 let op = Op::Put { kind, id: id.to_string(), document: sealed };
                 plan.push(at, done, op, Some(document));
             }
@@ -365,7 +362,7 @@ impl Reconciler {
     }
 
     /// Removes what no step puts.
-    fn pruned(&self, plan: &mut Plan, kind: Kind, live: &Live) {
+    fn pruned(&self, plan: &mut Plan, kind: ObjectKind, live: &Live) {
         let mut ids = live.catalog.ids(kind, &self.engine.snapshot());
         for (_, op) in &plan.done {
             if op.key().0 == kind {
@@ -373,19 +370,19 @@ impl Reconciler {
             }
         }
         for id in ids {
-            plan.push("", Done::Deleted, Op::Delete { kind, id }, None);
+            plan.push("", ObjectOutcome::Deleted, Op::Delete { kind, id }, None);
         }
     }
 }
 
-type Before = HashMap<(Kind, String), Object>;
+type Before = HashMap<(ObjectKind, String), Object>;
 
 /// What is to be done, object by object.
 #[derive(Default)]
 struct Plan {
-    /// See [`Written::revived`].
+    /// See [`CommittedWrite::revived`].
     revived: Vec<String>,
-    done: Vec<(Done, Op)>,
+    done: Vec<(ObjectOutcome, Op)>,
     /// The documents in the clear, as they are checked; beside `done`.
     sent: Vec<Option<String>>,
     /// Where each stands in the request; beside `done`.
@@ -395,7 +392,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn push(&mut self, at: &str, done: Done, op: Op, sent: Option<String>) {
+    fn push(&mut self, at: &str, done: ObjectOutcome, op: Op, sent: Option<String>) {
         self.done.push((done, op));
         self.sent.push(sent);
         self.places.push(at.to_owned());
@@ -405,7 +402,7 @@ impl Plan {
     fn left(&mut self, time: u64, revision: u64) -> Option<Object> {
         let was = self.only.take();
         let [(done, Op::Put { kind, id, document })] = self.done.as_slice() else { return None };
-        if *done == Done::Unchanged {
+        if *done == ObjectOutcome::Unchanged {
             return was;
         }
         let created_at = was.map_or(time, |was| was.created_at);
@@ -415,16 +412,17 @@ impl Plan {
 
     /// A proxy's own plugin configs go with it.
     fn cascade(&mut self, live: &Live) {
-        let put: std::collections::HashSet<(Kind, String)> =
+        let put: std::collections::HashSet<(ObjectKind, String)> =
             self.done.iter().map(|(_, op)| (op.key().0, op.key().1.to_owned())).collect();
-        let gone = self.done.iter().filter(|(done, _)| *done == Done::Deleted).map(|(_, op)| op.key());
+        let gone =
+            self.done.iter().filter(|(done, _)| *done == ObjectOutcome::Deleted).map(|(_, op)| op.key());
         let proxies: Vec<String> =
-            gone.filter(|(kind, _)| *kind == Kind::Proxies).map(|(_, id)| id.to_owned()).collect();
+            gone.filter(|(kind, _)| *kind == ObjectKind::Proxies).map(|(_, id)| id.to_owned()).collect();
         for proxy in proxies {
             for id in live.catalog.plugin_configs_of(&proxy) {
-                let key = (Kind::PluginConfigs, id.to_string());
+                let key = (ObjectKind::PluginConfigs, id.to_string());
                 if !put.contains(&key) {
-                    self.push("", Done::Deleted, Op::Delete { kind: key.0, id: key.1 }, None);
+                    self.push("", ObjectOutcome::Deleted, Op::Delete { kind: key.0, id: key.1 }, None);
                 }
             }
         }
@@ -432,7 +430,11 @@ impl Plan {
 
     /// What the store is to do.
     fn ops(&self) -> Vec<Op> {
-        self.done.iter().filter(|(done, _)| *done != Done::Unchanged).map(|(_, op)| op.clone()).collect()
+        self.done
+            .iter()
+            .filter(|(done, _)| *done != ObjectOutcome::Unchanged)
+            .map(|(_, op)| op.clone())
+            .collect()
     }
 
     /// The same for the catalog.
@@ -449,9 +451,9 @@ impl Plan {
     }
 }
 
-impl Step {
+impl WriteStep {
     /// What it is about.
-    pub(crate) fn key(&self) -> (Kind, &Id) {
+    pub(crate) fn key(&self) -> (ObjectKind, &Id) {
         match self {
             Self::Put { kind, id, .. } | Self::Merge { kind, id, .. } | Self::Delete { kind, id, .. } => {
                 (*kind, id)
@@ -462,27 +464,6 @@ impl Step {
     fn precondition(&self) -> Precondition {
         match self {
             Self::Put { only, .. } | Self::Merge { only, .. } | Self::Delete { only, .. } => *only,
-        }
-    }
-}
-
-impl Precondition {
-    fn check(self, kind: Kind, id: &Id, at: &str, object: Option<&Object>) -> Result<(), WriteError> {
-        let (id, at) = (id.to_string(), at.to_owned());
-        match (self, object) {
-            (Self::Any, _) | (Self::Absent | Self::IfNone, None) | (Self::Present | Self::IfAny, Some(_)) => {
-                Ok(())
-            }
-            (Self::Absent, Some(_)) => Err(WriteError::Exists { kind, id, at }),
-            (Self::Present, None) => Err(WriteError::NotFound { kind, id, at }),
-            (Self::IfNone, Some(_)) => Err(WriteError::Condition(WriteError::Exists { kind, id, at }.into())),
-            (Self::IfAny | Self::Revision(_), None) => {
-                Err(WriteError::Condition(WriteError::NotFound { kind, id, at }.into()))
-            }
-            (Self::Revision(wanted), Some(object)) if object.revision == wanted => Ok(()),
-            (Self::Revision(_), Some(object)) => {
-                Err(WriteError::Changed { kind, id, revision: object.revision, at })
-            }
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Change, Counts, MAX_NOTE, PRUNED, cut, opening};
+use super::{Counts, MAX_NOTE, PRUNED, Transaction, cut, opening};
 use crate::store::link::failure::Failure;
-use crate::store::link::{Link, Value};
+use crate::store::link::{StoreConnection, Value};
 use crate::store::location::Engine;
 use crate::store::read;
 use crate::store::{Mark, Store, StoreError};
@@ -14,7 +14,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// The channel on which PostgreSQL tells of revisions.
 pub(in crate::store) const CHANNEL: &str = "ferrum_revision";
 
-impl Change {
+impl Transaction {
     /// Makes it a revision, and says which; when nothing was changed it is none, and the answer is [`Self::base`].
     /// `note` says why, for people.
     ///
@@ -67,7 +67,12 @@ impl Change {
         lease.settle("COMMIT").await.map_err(|failure| failure.told(&self.store.core.location))
     }
 
-    async fn write_revision(&mut self, link: &mut Link, note: &str, token: &str) -> Result<Counts, Failure> {
+    async fn write_revision(
+        &mut self,
+        link: &mut StoreConnection,
+        note: &str,
+        token: &str,
+    ) -> Result<Counts, Failure> {
         let revision = self.revision();
         if self.again {
             self.counts = recount(link, revision).await?;
@@ -111,7 +116,7 @@ impl Change {
     }
 
     /// The oldest state that is still kept, and how many changes led to it.
-    async fn oldest(&self, link: &mut Link, changes: u64) -> Result<(u64, u64), Failure> {
+    async fn oldest(&self, link: &mut StoreConnection, changes: u64) -> Result<(u64, u64), Failure> {
         let options = &self.store.core.options;
         let revision = self.revision();
         let mut oldest = self.head.oldest.max(revision.saturating_sub(options.keep_revisions));
@@ -133,7 +138,7 @@ impl Change {
 }
 
 /// What a change did in which objects were touched more than once.
-async fn recount(link: &mut Link, revision: u64) -> Result<Counts, Failure> {
+async fn recount(link: &mut StoreConnection, revision: u64) -> Result<Counts, Failure> {
     // What came and went within the change never was.
     let never = "DELETE FROM ferrum_changes WHERE revision = ? AND was IS NULL AND NOT EXISTS \
                  (SELECT 1 FROM ferrum_objects o WHERE o.kind = ferrum_changes.kind AND o.id = ferrum_changes.id)";
@@ -147,7 +152,7 @@ async fn recount(link: &mut Link, revision: u64) -> Result<Counts, Failure> {
 }
 
 /// Removes history up to `oldest`, at most `rows` of it.
-async fn prune(link: &mut Link, oldest: u64, rows: u64) -> Result<(), Failure> {
+async fn prune(link: &mut StoreConnection, oldest: u64, rows: u64) -> Result<(), Failure> {
     if oldest == 0 {
         return Ok(());
     }

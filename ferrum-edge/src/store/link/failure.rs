@@ -45,7 +45,7 @@ impl Failure {
     pub(in crate::store) fn is_stale(&self) -> bool {
         match self {
             Self::Sqlx(sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed) => true,
-            Self::Sqlx(sqlx::Error::Database(error)) => matches!(kind(error.as_ref()), Kind::Gone),
+            Self::Sqlx(sqlx::Error::Database(error)) => matches!(kind(error.as_ref()), FailureKind::Gone),
             _ => false,
         }
     }
@@ -53,7 +53,7 @@ impl Failure {
     /// Whether another connection was in the way.
     pub(in crate::store) fn is_busy(&self) -> bool {
         match self {
-            Self::Sqlx(sqlx::Error::Database(error)) => kind(error.as_ref()) == Kind::Busy,
+            Self::Sqlx(sqlx::Error::Database(error)) => kind(error.as_ref()) == FailureKind::Busy,
             Self::Said(StoreError::Busy { .. }) => true,
             _ => false,
         }
@@ -63,7 +63,9 @@ impl Failure {
     pub(in crate::store) fn leaves_doubt(&self) -> bool {
         match self {
             Self::Timeout(_) => true,
-            Self::Sqlx(sqlx::Error::Database(error)) => matches!(kind(error.as_ref()), Kind::Gone | Kind::Io),
+            Self::Sqlx(sqlx::Error::Database(error)) => {
+                matches!(kind(error.as_ref()), FailureKind::Gone | FailureKind::Io)
+            }
             Self::Sqlx(_) => true,
             _ => false,
         }
@@ -98,7 +100,7 @@ impl Failure {
 
 /// What an engine's own error means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum FailureKind {
     Busy,
     Gone,
     Slow,
@@ -117,26 +119,26 @@ enum Kind {
 fn said(error: &dyn DatabaseError, location: &Location) -> StoreError {
     let (at, cause) = (location.to_string(), error.message().to_owned());
     match kind(error) {
-        Kind::Busy => StoreError::Busy { waited: Duration::ZERO },
-        Kind::Gone => StoreError::Unreachable { at, cause },
-        Kind::Slow => StoreError::Timeout { at, after: Duration::ZERO },
-        Kind::Denied => StoreError::Denied { at, cause },
-        Kind::NoDatabase => StoreError::NoDatabase { at },
-        Kind::NoTable => StoreError::NotMigrated { at, found: 0, known: migrations::KNOWN },
-        Kind::NoOpen => StoreError::Open {
+        FailureKind::Busy => StoreError::Busy { waited: Duration::ZERO },
+        FailureKind::Gone => StoreError::Unreachable { at, cause },
+        FailureKind::Slow => StoreError::Timeout { at, after: Duration::ZERO },
+        FailureKind::Denied => StoreError::Denied { at, cause },
+        FailureKind::NoDatabase => StoreError::NoDatabase { at },
+        FailureKind::NoTable => StoreError::NotMigrated { at, found: 0, known: migrations::KNOWN },
+        FailureKind::NoOpen => StoreError::Open {
             path: location.path().map(PathBuf::from).unwrap_or_default(),
             source: io::Error::other(cause),
         },
-        Kind::ReadOnly => StoreError::ReadOnly { at },
-        Kind::Full => StoreError::Full { at },
-        Kind::Corrupt => StoreError::Corrupt { at, cause },
-        Kind::NotADatabase => StoreError::NotADatabase { at },
-        Kind::Io => StoreError::Io { at, cause },
-        Kind::Other => StoreError::Refused { at, cause },
+        FailureKind::ReadOnly => StoreError::ReadOnly { at },
+        FailureKind::Full => StoreError::Full { at },
+        FailureKind::Corrupt => StoreError::Corrupt { at, cause },
+        FailureKind::NotADatabase => StoreError::NotADatabase { at },
+        FailureKind::Io => StoreError::Io { at, cause },
+        FailureKind::Other => StoreError::Refused { at, cause },
     }
 }
 
-fn kind(error: &dyn DatabaseError) -> Kind {
+fn kind(error: &dyn DatabaseError) -> FailureKind {
     if let Some(error) = error.try_downcast_ref::<MySqlDatabaseError>() {
         return mysql(error.number());
     }
@@ -148,56 +150,56 @@ fn kind(error: &dyn DatabaseError) -> Kind {
 }
 
 /// SQLite's extended result codes.
-fn sqlite(code: u32, message: &str) -> Kind {
+fn sqlite(code: u32, message: &str) -> FailureKind {
     /// `SQLITE_IOERR_SHMSIZE`: no room for the file that readers and writers share.
     const SHM_SIZE: u32 = 4874;
     match (code, code & 0xff) {
-        (SHM_SIZE, _) | (_, 13) => Kind::Full,
-        (_, 5 | 6) => Kind::Busy,
-        (_, 8) => Kind::ReadOnly,
-        (_, 10) => Kind::Io,
-        (_, 11) => Kind::Corrupt,
-        (_, 14) => Kind::NoOpen,
-        (_, 3 | 23) => Kind::Denied,
-        (_, 26) => Kind::NotADatabase,
-        (_, 1) if message.starts_with("no such table") => Kind::NoTable,
-        _ => Kind::Other,
+        (SHM_SIZE, _) | (_, 13) => FailureKind::Full,
+        (_, 5 | 6) => FailureKind::Busy,
+        (_, 8) => FailureKind::ReadOnly,
+        (_, 10) => FailureKind::Io,
+        (_, 11) => FailureKind::Corrupt,
+        (_, 14) => FailureKind::NoOpen,
+        (_, 3 | 23) => FailureKind::Denied,
+        (_, 26) => FailureKind::NotADatabase,
+        (_, 1) if message.starts_with("no such table") => FailureKind::NoTable,
+        _ => FailureKind::Other,
     }
 }
 
 /// PostgreSQL's SQLSTATE (its manual, appendix A).
-fn postgres(code: &str) -> Kind {
+fn postgres(code: &str) -> FailureKind {
     match code {
-        "28P01" | "28000" | "42501" => Kind::Denied,
-        "3D000" => Kind::NoDatabase,
-        "42P01" | "3F000" => Kind::NoTable,
-        "55P03" | "40P01" | "40001" => Kind::Busy,
-        "57014" => Kind::Slow,
-        "53100" => Kind::Full,
-        "25006" => Kind::ReadOnly,
-        "58030" => Kind::Io,
-        "53200" | "53300" | "53400" | "57P01" | "57P02" | "57P03" | "57P05" | "25P03" => Kind::Gone,
-        code if code.starts_with("08") => Kind::Gone,
-        code if code.starts_with("XX00") => Kind::Corrupt,
-        _ => Kind::Other,
+        "28P01" | "28000" | "42501" => FailureKind::Denied,
+        "3D000" => FailureKind::NoDatabase,
+        "42P01" | "3F000" => FailureKind::NoTable,
+        "55P03" | "40P01" | "40001" => FailureKind::Busy,
+        "57014" => FailureKind::Slow,
+        "53100" => FailureKind::Full,
+        "25006" => FailureKind::ReadOnly,
+        "58030" => FailureKind::Io,
+        "53200" | "53300" | "53400" | "57P01" | "57P02" | "57P03" | "57P05" | "25P03" => FailureKind::Gone,
+        code if code.starts_with("08") => FailureKind::Gone,
+        code if code.starts_with("XX00") => FailureKind::Corrupt,
+        _ => FailureKind::Other,
     }
 }
 
 /// The numbers of MySQL's and MariaDB's errors.
-const fn mysql(number: u16) -> Kind {
+const fn mysql(number: u16) -> FailureKind {
     match number {
-        1044 | 1045 | 1142 | 1143 | 1227 | 1370 | 1698 => Kind::Denied,
-        1049 => Kind::NoDatabase,
-        1146 => Kind::NoTable,
-        1205 | 1213 => Kind::Busy,
-        1021 | 1114 | 1041 => Kind::Full,
-        1036 | 1290 | 1792 | 1836 => Kind::ReadOnly,
-        1126 | 126 | 127 | 1034 | 1035 | 1194 | 1195 => Kind::Corrupt,
-        1317 | 1969 | 3024 => Kind::Slow,
+        1044 | 1045 | 1142 | 1143 | 1227 | 1370 | 1698 => FailureKind::Denied,
+        1049 => FailureKind::NoDatabase,
+        1146 => FailureKind::NoTable,
+        1205 | 1213 => FailureKind::Busy,
+        1021 | 1114 | 1041 => FailureKind::Full,
+        1036 | 1290 | 1792 | 1836 => FailureKind::ReadOnly,
+        1126 | 126 | 127 | 1034 | 1035 | 1194 | 1195 => FailureKind::Corrupt,
+        1317 | 1969 | 3024 => FailureKind::Slow,
         1040 | 1053 | 1077 | 1079 | 1129 | 1130 | 1152 | 1158..=1161 | 1184 | 1203 | 1927 | 4031 => {
-            Kind::Gone
+            FailureKind::Gone
         }
-        _ => Kind::Other,
+        _ => FailureKind::Other,
     }
 }
 
@@ -210,19 +212,42 @@ mod tests {
     fn codes_mean_what_their_manuals_say() {
         let sqlite = |code| sqlite(code, "");
         // SQLITE_FULL, _BUSY, _BUSY_SNAPSHOT, _LOCKED, _READONLY, _READONLY_DBMOVED.
-        assert_eq!([13, 5, 517, 6].map(sqlite), [Kind::Full, Kind::Busy, Kind::Busy, Kind::Busy]);
-        assert_eq!([8, 1032].map(sqlite), [Kind::ReadOnly; 2]);
+        assert_eq!(
+            [13, 5, 517, 6].map(sqlite),
+            [FailureKind::Full, FailureKind::Busy, FailureKind::Busy, FailureKind::Busy]
+        );
+        assert_eq!([8, 1032].map(sqlite), [FailureKind::ReadOnly; 2]);
         // SQLITE_IOERR_FSYNC, _IOERR_SHMSIZE, _CORRUPT_VTAB, _CANTOPEN_ISDIR, _NOTADB.
-        assert_eq!([1034, 4874].map(sqlite), [Kind::Io, Kind::Full]);
-        assert_eq!([267, 526, 26].map(sqlite), [Kind::Corrupt, Kind::NoOpen, Kind::NotADatabase]);
+        assert_eq!([1034, 4874].map(sqlite), [FailureKind::Io, FailureKind::Full]);
+        assert_eq!(
+            [267, 526, 26].map(sqlite),
+            [FailureKind::Corrupt, FailureKind::NoOpen, FailureKind::NotADatabase]
+        );
         assert_eq!(
             ["53100", "25006", "08006", "57P03", "XX001", "55P03"].map(postgres),
-            [Kind::Full, Kind::ReadOnly, Kind::Gone, Kind::Gone, Kind::Corrupt, Kind::Busy]
+            [
+                FailureKind::Full,
+                FailureKind::ReadOnly,
+                FailureKind::Gone,
+                FailureKind::Gone,
+                FailureKind::Corrupt,
+                FailureKind::Busy
+            ]
         );
         assert_eq!(
             [1114, 1290, 1040, 1205, 1034, 1969].map(mysql),
-            [Kind::Full, Kind::ReadOnly, Kind::Gone, Kind::Busy, Kind::Corrupt, Kind::Slow]
+            [
+                FailureKind::Full,
+                FailureKind::ReadOnly,
+                FailureKind::Gone,
+                FailureKind::Busy,
+                FailureKind::Corrupt,
+                FailureKind::Slow
+            ]
         );
-        assert_eq!((postgres("42601"), mysql(1064), sqlite(1)), (Kind::Other, Kind::Other, Kind::Other));
+        assert_eq!(
+            (postgres("42601"), mysql(1064), sqlite(1)),
+            (FailureKind::Other, FailureKind::Other, FailureKind::Other)
+        );
     }
 }

@@ -28,12 +28,12 @@ pub struct Pick<'t> {
     pub(in crate::balance) breakers: Option<&'t Breakers>,
     pub(in crate::balance) permit: Option<Permit<'t>>,
     pub(in crate::balance) measures_latency: bool,
-    pub(in crate::balance) flight: Counted<'t>,
+    pub(in crate::balance) flight: BorrowedFlight<'t>,
 }
 
 /// How a try ended, as far as the target is to blame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum AttemptOutcome {
     /// A response's head arrived.
     Response {
         /// What it says. For gRPC, the HTTP status that corresponds to the gRPC status.
@@ -87,9 +87,9 @@ impl Drop for Flight {
 
 /// The borrowed form of [`Flight`], for as long as the pick lives.
 #[derive(Debug)]
-pub(in crate::balance) struct Counted<'t>(Option<&'t Arc<Vitals>>);
+pub(in crate::balance) struct BorrowedFlight<'t>(Option<&'t Arc<Vitals>>);
 
-impl<'t> Counted<'t> {
+impl<'t> BorrowedFlight<'t> {
     /// `None` when the target has as many as it may have.
     pub(in crate::balance) fn begin(target: &'t Target, counts: bool) -> Option<Self> {
         if !counts {
@@ -105,7 +105,7 @@ impl<'t> Counted<'t> {
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for BorrowedFlight<'_> {
     fn drop(&mut self) {
         if let Some(vitals) = self.0.take() {
             vitals.leave();
@@ -122,7 +122,7 @@ impl Pick<'_> {
     /// Tells passive health, the breaker and the latency average how the try went.
     ///
     /// Every try reports at most once, which is why this takes the pick away; what must go on is in [`Settled`].
-    pub fn report(self, outcome: Outcome, now: Instant) -> Settled {
+    pub fn report(self, outcome: AttemptOutcome, now: Instant) -> Settled {
         let health = self.inform_health(outcome, now);
         if self.measures_latency {
             self.inform_latency(outcome, now);
@@ -132,53 +132,58 @@ impl Pick<'_> {
         Settled { flight: self.flight.detach(), health, breaker }
     }
 
-    fn inform_health(&self, outcome: Outcome, now: Instant) -> Option<HealthChange> {
+    fn inform_health(&self, outcome: AttemptOutcome, now: Instant) -> Option<HealthChange> {
         let observer = self.target.observer()?;
         match outcome {
-            Outcome::Response { status, .. } if observer.is_failure(status) => {
+            AttemptOutcome::Response { status, .. } if observer.is_failure(status) => {
                 self.group.failed(self.target, now)
             }
-            Outcome::ConnectFailed | Outcome::Broken | Outcome::TimedOut => {
+            AttemptOutcome::ConnectFailed | AttemptOutcome::Broken | AttemptOutcome::TimedOut => {
                 self.group.failed(self.target, now)
             }
-            Outcome::Response { .. } | Outcome::Connected { .. } if self.degraded => {
+            AttemptOutcome::Response { .. } | AttemptOutcome::Connected { .. } if self.degraded => {
                 let change = observer.recovered(now);
                 if change.is_some() {
                     self.target.vitals().warm_up(now);
                 }
                 change
             }
-            Outcome::Response { .. }
-            | Outcome::Connected { .. }
-            | Outcome::Outrun { .. }
-            | Outcome::Cancelled => None,
+            AttemptOutcome::Response { .. }
+            | AttemptOutcome::Connected { .. }
+            | AttemptOutcome::Outrun { .. }
+            | AttemptOutcome::Cancelled => None,
         }
     }
 
-    fn inform_latency(&self, outcome: Outcome, now: Instant) {
+    fn inform_latency(&self, outcome: AttemptOutcome, now: Instant) {
         let vitals = self.target.vitals();
         let at = vitals.millis(now);
         match outcome {
-            Outcome::Response { status, first_byte } if !status.is_server_error() => {
+            AttemptOutcome::Response { status, first_byte } if !status.is_server_error() => {
                 vitals.latency.sample(first_byte, at);
             }
-            Outcome::Connected { took } => vitals.latency.sample(took, at),
+            AttemptOutcome::Connected { took } => vitals.latency.sample(took, at),
             // A fast failure must not look like a fast target.
-            Outcome::Response { .. } | Outcome::ConnectFailed | Outcome::Broken | Outcome::TimedOut => {
+            AttemptOutcome::Response { .. }
+            | AttemptOutcome::ConnectFailed
+            | AttemptOutcome::Broken
+            | AttemptOutcome::TimedOut => {
                 vitals.latency.penalise(at);
             }
-            Outcome::Outrun { waited } => vitals.latency.at_least(waited, at),
-            Outcome::Cancelled => {}
+            AttemptOutcome::Outrun { waited } => vitals.latency.at_least(waited, at),
+            AttemptOutcome::Cancelled => {}
         }
     }
 }
 
-fn verdict(breakers: &Breakers, outcome: Outcome) -> Verdict {
+fn verdict(breakers: &Breakers, outcome: AttemptOutcome) -> Verdict {
     match outcome {
-        Outcome::Response { status, .. } if breakers.is_failure(status) => Verdict::Failure,
-        Outcome::Response { .. } | Outcome::Connected { .. } => Verdict::Success,
-        Outcome::ConnectFailed if breakers.counts_connection_errors() => Verdict::Failure,
-        Outcome::Broken | Outcome::TimedOut => Verdict::Failure,
-        Outcome::ConnectFailed | Outcome::Outrun { .. } | Outcome::Cancelled => Verdict::Neutral,
+        AttemptOutcome::Response { status, .. } if breakers.is_failure(status) => Verdict::Failure,
+        AttemptOutcome::Response { .. } | AttemptOutcome::Connected { .. } => Verdict::Success,
+        AttemptOutcome::ConnectFailed if breakers.counts_connection_errors() => Verdict::Failure,
+        AttemptOutcome::Broken | AttemptOutcome::TimedOut => Verdict::Failure,
+        AttemptOutcome::ConnectFailed | AttemptOutcome::Outrun { .. } | AttemptOutcome::Cancelled => {
+            Verdict::Neutral
+        }
     }
 }

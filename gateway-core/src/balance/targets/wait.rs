@@ -7,14 +7,14 @@ use tokio::time::{Instant, timeout_at};
 use super::Targets;
 use super::pick::Pick;
 use crate::balance::ask::Ask;
-use crate::balance::queue::Waiting;
+use crate::balance::queue::QueueLimits;
 
 impl Targets {
     /// Picks a target, and waits for one where all have as many exchanges as they may have and the upstream has a queue.
     ///
     /// `None` as [`Targets::pick`] says it, when the queue is full, or when the time to wait is over.
     pub async fn wait<'t>(&'t self, ask: &Ask<'t, '_>) -> Option<Pick<'t>> {
-        let Waiting { queue, most, time } = self.waiting()?;
+        let QueueLimits { queue, most, time } = self.waiting()?;
         if !self.is_full(ask) {
             return None;
         }

@@ -157,7 +157,7 @@ fn answer(targets: &Targets, index: usize, took: Duration, now: Instant) {
     let others: Vec<_> = (0..targets.list().len()).filter(|other| *other != index).collect();
     for _ in 0..5 {
         let pick = targets.pick(&Ask { tried: &others, ..ask(now) }).unwrap();
-        pick.report(Outcome::Response { status: StatusCode::OK, first_byte: took }, now);
+        pick.report(AttemptOutcome::Response { status: StatusCode::OK, first_byte: took }, now);
     }
 }
 
@@ -198,7 +198,10 @@ fn least_latency_is_not_drawn_to_fast_failures_but_forgives_them() {
         let now = now + Duration::from_secs(*second);
         let pick = targets.pick(&ask(now)).unwrap();
         let index = pick.index;
-        pick.report(Outcome::Response { status: StatusCode::OK, first_byte: Duration::from_millis(50) }, now);
+        pick.report(
+            AttemptOutcome::Response { status: StatusCode::OK, first_byte: Duration::from_millis(50) },
+            now,
+        );
         index == 1
     });
     assert!(back.is_some());

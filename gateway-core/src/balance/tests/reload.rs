@@ -33,7 +33,7 @@ fn a_changed_weight_keeps_key_count_and_health() {
     assert_eq!(before.list()[1].key(), after.list()[0].key());
     assert_eq!(after.list()[1].status(now).in_flight, 1);
     assert!(!after.list()[0].is_healthy(now), "probed unhealthy under the old rules");
-    drop(held.report(Outcome::ConnectFailed, now));
+    drop(held.report(AttemptOutcome::ConnectFailed, now));
     assert_eq!(after.list()[1].status(now).in_flight, 0, "an old exchange still counts off");
     assert!(!after.list()[1].is_healthy(now), "and still teaches");
 }
@@ -68,7 +68,7 @@ fn breakers_follow_their_targets() {
     let before = Targets::build(&rules, None, now);
     let old = Breakers::build(&breaker(1), before.list(), None, now);
     let tripped = before.pick(&Ask { tried: &[0, 2], breakers: Some(&old), ..ask(now) }).unwrap();
-    tripped.report(Outcome::Broken, now);
+    tripped.report(AttemptOutcome::Broken, now);
     rules.targets.remove(0);
     let after = Targets::build(&rules, Some(&before), now);
     let new = Breakers::build(&breaker(1), after.list(), Some(&old), now);

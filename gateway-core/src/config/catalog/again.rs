@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Id, Known, Problem, Problems, Proxy, Reference, Scope};
+use super::{Id, NamedObjects, Problem, Problems, Proxy, Reference, Scope};
 use crate::config::model::PluginConfig;
 
 /// The version that serves, with its upstream and its plugins as they are now: its own ones, those it names
@@ -10,7 +10,11 @@ use crate::config::model::PluginConfig;
 ///
 /// # Errors
 /// What it needs and can't have any more.
-pub(super) fn again(before: &Proxy, references: &[Reference], known: &Known) -> Result<Proxy, Problems> {
+pub(super) fn again(
+    before: &Proxy,
+    references: &[Reference],
+    known: &NamedObjects,
+) -> Result<Proxy, Problems> {
     let mut problems = Problems::default();
     let mut proxy = before.clone();
     if before.backend.is_named {
@@ -40,7 +44,7 @@ pub(super) fn again(before: &Proxy, references: &[Reference], known: &Known) -> 
 }
 
 /// The plugin config a proxy names; none while it is switched off.
-fn named(id: &str, proxy: &Id, known: &Known) -> Result<Option<Arc<PluginConfig>>, Problem> {
+fn named(id: &str, proxy: &Id, known: &NamedObjects) -> Result<Option<Arc<PluginConfig>>, Problem> {
     let configured = known.plugin(id).filter(|configured| match &configured.config.scope {
         Scope::ProxyGroup => true,
         Scope::Proxy(other) => other == proxy,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Kind;
+use super::ObjectKind;
 use crate::config::model::{Id, Scope};
 use crate::config::problem::{Problem, Problems};
 
@@ -47,16 +47,16 @@ impl BrokenObject {
 
 /// Every object that can't be used, by kind and id. A clone is cheap.
 #[derive(Debug, Clone, Default)]
-pub struct Broken(Arc<BTreeMap<(Kind, String), BrokenObject>>);
+pub struct BrokenObjects(Arc<BTreeMap<(ObjectKind, String), BrokenObject>>);
 
-impl Broken {
+impl BrokenObjects {
     /// Notes an object.
-    pub fn note(&mut self, kind: Kind, id: &str, scope: Option<Scope>, problems: Problems) {
+    pub fn note(&mut self, kind: ObjectKind, id: &str, scope: Option<Scope>, problems: Problems) {
         Arc::make_mut(&mut self.0).insert((kind, id.to_owned()), BrokenObject { problems, scope });
     }
 
     /// An object is well, or gone.
-    pub(super) fn mended(&mut self, kind: Kind, id: &str) {
+    pub(super) fn mended(&mut self, kind: ObjectKind, id: &str) {
         if self.0.is_empty() {
             return;
         }
@@ -67,7 +67,7 @@ impl Broken {
     }
 
     /// Every one of them.
-    pub fn iter(&self) -> impl Iterator<Item = (Kind, &str, &BrokenObject)> {
+    pub fn iter(&self) -> impl Iterator<Item = (ObjectKind, &str, &BrokenObject)> {
         self.0.iter().map(|((kind, id), object)| (*kind, id.as_str(), object))
     }
 
@@ -82,7 +82,7 @@ impl Broken {
     }
 
     /// Whether this object is broken.
-    pub(super) fn has(&self, kind: Kind, id: &str) -> bool {
+    pub(super) fn has(&self, kind: ObjectKind, id: &str) -> bool {
         !self.is_empty() && self.0.contains_key(&(kind, id.to_owned()))
     }
 
@@ -91,14 +91,14 @@ impl Broken {
         if self.0.is_empty() {
             return None;
         }
-        self.0.get(&(Kind::PluginConfigs, id.to_owned()))
+        self.0.get(&(ObjectKind::PluginConfigs, id.to_owned()))
     }
 
     /// Why this proxy must not serve: a plugin config that would run for it can't be used, and no older version of it
     /// runs in its place. `older` tells where the older version of a plugin config runs.
     pub(super) fn closing<'a>(&self, proxy: &Id, older: impl Fn(&str) -> Option<&'a Scope>) -> Problems {
         let configs = self.iter().filter(|(kind, id, object)| {
-            *kind == Kind::PluginConfigs
+            *kind == ObjectKind::PluginConfigs
                 && match object.closes(older(id)) {
                     Closes::Proxy(closed) => closed == proxy,
                     Closes::Everything => true,

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use super::again::again;
 use super::taken::Lost;
-use super::{Edit, Id, Kind, Place, Problem, Problems, Proxy, Put, Refusal, Scope, Trial, file, resolve};
+use super::{
+    Edit, Id, ObjectKind, ObjectPlace, OnRefusal, Problem, Problems, Proxy, Put, Scope, Trial, file, resolve,
+};
 
 /// A proxy as it is to be from now on.
-struct Found {
+struct UpdatedProxy {
     proxy: Arc<Proxy>,
     /// Why it can only be closed.
     closed: Option<Problems>,
@@ -32,7 +34,7 @@ impl Trial<'_, '_> {
                 self.catalog.forget_references(&found.proxy.id);
             }
         }
-        for (put, is_own, Found { proxy, closed, is_older }) in resolved {
+        for (put, is_own, UpdatedProxy { proxy, closed, is_older }) in resolved {
             if !is_older {
                 self.catalog.note_references(&proxy.id, &put.object);
             }
@@ -51,20 +53,29 @@ impl Trial<'_, '_> {
                 Some(problems) => {
                     // What is wrong with the row of one that goes on as it was is noted already.
                     if is_own && !is_older {
-                        self.catalog.broken.note(Kind::Proxies, proxy.id.as_str(), None, problems.clone());
+                        self.catalog.broken.note(
+                            ObjectKind::Proxies,
+                            proxy.id.as_str(),
+                            None,
+                            problems.clone(),
+                        );
                     }
                     self.changes.closed.push((proxy, problems));
                 }
             }
         }
-        if self.refusal == Refusal::Edit {
+        if self.refusal == OnRefusal::Edit {
             self.scopes(edit);
         }
     }
 
     /// A proxy, be it as it was before, or only to be closed; `None` when it can't even be that, or the edit is refused.
-    fn proxy(&mut self, put @ Put { at, object, .. }: &Put<file::Proxy>, is_own: bool) -> Option<Found> {
-        let place = Place { at, folder: self.against.folder };
+    fn proxy(
+        &mut self,
+        put @ Put { at, object, .. }: &Put<file::Proxy>,
+        is_own: bool,
+    ) -> Option<UpdatedProxy> {
+        let place = ObjectPlace { at, folder: self.against.folder };
         let resolved = put.resolved(|object| resolve::proxy(object, place, &self.catalog.known));
         let id = object.id.as_deref().unwrap_or_default();
         let problems = match resolved {
@@ -74,29 +85,31 @@ impl Trial<'_, '_> {
         let before = self.against.previous.by_id.get(id);
         let serves = before.filter(|route| route.quarantine.is_none());
         match self.refusal {
-            Refusal::Edit if is_own => {
+            OnRefusal::Edit if is_own => {
                 self.problems.extend(problems.0);
                 return None;
             }
-            Refusal::Object if is_own && serves.is_some() => {
-                self.catalog.broken.note(Kind::Proxies, id, None, problems.clone());
+            OnRefusal::Object if is_own && serves.is_some() => {
+                self.catalog.broken.note(ObjectKind::Proxies, id, None, problems.clone());
             }
-            Refusal::Edit | Refusal::Object => {}
+            OnRefusal::Edit | OnRefusal::Object => {}
         }
         if let Some(route) = serves
-            && self.catalog.broken.has(Kind::Proxies, id)
+            && self.catalog.broken.has(ObjectKind::Proxies, id)
         {
             return self.older(&route.proxy);
         }
         // What can't get worse doesn't stand in the way of an edit.
-        if self.refusal == Refusal::Edit && serves.is_some() {
+        if self.refusal == OnRefusal::Edit && serves.is_some() {
             self.needed(id, problems);
             return None;
         }
         match resolve::closed_proxy(object, place) {
-            Some(proxy) => Some(Found { proxy: Arc::new(proxy), closed: Some(problems), is_older: false }),
+            Some(proxy) => {
+                Some(UpdatedProxy { proxy: Arc::new(proxy), closed: Some(problems), is_older: false })
+            }
             None => {
-                self.catalog.broken.note(Kind::Proxies, id, None, problems);
+                self.catalog.broken.note(ObjectKind::Proxies, id, None, problems);
                 None
             }
         }
@@ -104,23 +117,25 @@ impl Trial<'_, '_> {
 
     /// The row of a proxy can't be used, and hasn't been since before this edit where that is one. Its older version goes
     /// on, with what it refers to as that is now: the row's old problems are not the edit's.
-    fn older(&mut self, before: &Arc<Proxy>) -> Option<Found> {
+    fn older(&mut self, before: &Arc<Proxy>) -> Option<UpdatedProxy> {
         let references = self.catalog.references.get(&before.id).cloned().unwrap_or_default();
         match again(before, &references, &self.catalog.known) {
             Ok(proxy) => Some(self.found(proxy, true)),
-            Err(problems) if self.refusal == Refusal::Edit => {
+            Err(problems) if self.refusal == OnRefusal::Edit => {
                 self.needed(before.id.as_str(), problems);
                 None
             }
-            Err(problems) => Some(Found { proxy: before.clone(), closed: Some(problems), is_older: true }),
+            Err(problems) => {
+                Some(UpdatedProxy { proxy: before.clone(), closed: Some(problems), is_older: true })
+            }
         }
     }
 
     /// A proxy that serves, unless a plugin config that would run for it can't be used.
-    fn found(&self, proxy: Proxy, is_older: bool) -> Found {
+    fn found(&self, proxy: Proxy, is_older: bool) -> UpdatedProxy {
         let older = |id: &str| self.catalog.known.plugin(id).map(|known| &known.config.scope);
         let closing = self.catalog.broken.closing(&proxy.id, older);
-        Found { proxy: Arc::new(proxy), closed: Some(closing).filter(|why| !why.is_empty()), is_older }
+        UpdatedProxy { proxy: Arc::new(proxy), closed: Some(closing).filter(|why| !why.is_empty()), is_older }
     }
 
     /// The edit takes from a proxy what it needs.
@@ -137,12 +152,12 @@ impl Trial<'_, '_> {
     fn no_place(&mut self, proxy: &Proxy, is_own: bool, lost: Lost) {
         // One that had none before can't lose it to the edit.
         let had_none = !self.against.previous.by_id.contains_key(&proxy.id)
-            && self.catalog.broken.has(Kind::Proxies, proxy.id.as_str());
-        if self.refusal == Refusal::Edit && (is_own || !had_none) {
+            && self.catalog.broken.has(ObjectKind::Proxies, proxy.id.as_str());
+        if self.refusal == OnRefusal::Edit && (is_own || !had_none) {
             self.problems.extend(lost.problems.0);
             return;
         }
-        self.catalog.broken.note(Kind::Proxies, proxy.id.as_str(), None, lost.problems);
+        self.catalog.broken.note(ObjectKind::Proxies, proxy.id.as_str(), None, lost.problems);
         self.catalog.forget_references(&proxy.id);
         self.catalog.waits(&proxy.id, lost.owners);
         // Its older version has lost its place above: what was written last counts.
@@ -152,7 +167,7 @@ impl Trial<'_, '_> {
     /// Whether the proxies that plugin configs belong to are there.
     fn scopes(&mut self, edit: &Edit) {
         let put: HashSet<&str> = edit.proxies.iter().filter_map(|put| put.object.id.as_deref()).collect();
-        let gone = |id: &Id| edit.gone.iter().any(|(kind, gone)| *kind == Kind::Proxies && gone == id);
+        let gone = |id: &Id| edit.gone.iter().any(|(kind, gone)| *kind == ObjectKind::Proxies && gone == id);
         for Put { at, object, .. } in &edit.plugin_configs {
             let Some(Scope::Proxy(proxy)) = resolve::scope_of(object) else { continue };
             let is_there = put.contains(proxy.as_str())
@@ -161,7 +176,7 @@ impl Trial<'_, '_> {
                     .catalog
                     .broken
                     .iter()
-                    .any(|(kind, id, _)| kind == Kind::Proxies && id == proxy.as_str());
+                    .any(|(kind, id, _)| kind == ObjectKind::Proxies && id == proxy.as_str());
             if !is_there {
                 let dot = if at.is_empty() { "" } else { "." };
                 self.problems

@@ -9,7 +9,7 @@ use crate::config::resolve::is_news;
 
 /// A kind of object, in the order in which they are resolved: later ones refer to earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub enum ObjectKind {
     /// Named groups of targets.
     Upstreams,
     /// Plugins and where they run.
@@ -20,7 +20,7 @@ pub enum Kind {
     Consumers,
 }
 
-impl Kind {
+impl ObjectKind {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Upstreams, Self::PluginConfigs, Self::Proxies, Self::Consumers];
 
@@ -50,7 +50,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ObjectKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -98,7 +98,7 @@ pub struct Edit {
     /// Everybody who may be recognised.
     pub consumers: Vec<Put<file::Consumer>>,
     /// What goes.
-    pub gone: Vec<(Kind, Id)>,
+    pub gone: Vec<(ObjectKind, Id)>,
 }
 
 impl Edit {

@@ -6,7 +6,7 @@ use super::{Id, Problems};
 use crate::config::index::Index;
 use crate::config::model::{Consumer, Proxy, Scheme, Settings, StreamRules, Traffic};
 use crate::config::resolve::{UNTIE, may_share, reserved, tied};
-use crate::consumer::{Consumers, Shared};
+use crate::consumer::{Consumers, SharedTrait};
 use crate::route::matcher::Claims;
 use crate::stream::table::Transport;
 
@@ -151,11 +151,11 @@ pub(super) fn consumer(
     };
     let owner = owner.consumer.as_ref().map_or("", |owner| owner.id.as_str());
     let (place, message) = match shared {
-        Shared::Name(name) => {
+        SharedTrait::Name(name) => {
             let place = if name == consumer.username { "username" } else { "custom_id" };
             (place.to_owned(), format!("`{name}` is a name of the consumer `{owner}` already"))
         }
-        Shared::Credential(kind) => (
+        SharedTrait::Credential(kind) => (
             format!("credentials.{}", kind.name),
             format!("the consumer `{owner}` has the same {}", kind.key),
         ),

@@ -65,7 +65,7 @@ fn registry() -> Registry {
 }
 
 /// What becomes of objects: each with its document, or gone.
-type Steps = BTreeMap<(Kind, String), Option<Value>>;
+type Steps = BTreeMap<(ObjectKind, String), Option<Value>>;
 
 /// A configuration that is edited.
 struct Live {
@@ -73,7 +73,7 @@ struct Live {
     compiler: Compiler,
     catalog: Catalog,
     snapshot: Snapshot,
-    stored: BTreeMap<(Kind, String), Value>,
+    stored: BTreeMap<(ObjectKind, String), Value>,
 }
 
 impl Live {
@@ -84,21 +84,21 @@ impl Live {
     }
 
     /// The same from nothing, in one piece.
-    fn from_scratch(stored: &BTreeMap<(Kind, String), Value>) -> Self {
+    fn from_scratch(stored: &BTreeMap<(ObjectKind, String), Value>) -> Self {
         let mut live = Self::new();
         let steps = stored.iter().map(|(key, document)| (key.clone(), Some(document.clone()))).collect();
-        live.edit(&steps, Refusal::Object).unwrap();
+        live.edit(&steps, OnRefusal::Object).unwrap();
         live
     }
 
-    fn edit(&mut self, steps: &Steps, refusal: Refusal) -> Result<(), Problems> {
+    fn edit(&mut self, steps: &Steps, refusal: OnRefusal) -> Result<(), Problems> {
         let edit = edit(steps);
         let affected = match self.catalog.affected(&edit) {
             Affected::Some(ids) => ids.iter().map(ToString::to_string).collect(),
-            Affected::All => self.catalog.ids(Kind::Proxies, &self.snapshot),
+            Affected::All => self.catalog.ids(ObjectKind::Proxies, &self.snapshot),
         };
         let others = affected.into_iter().filter_map(|id| {
-            let key = (Kind::Proxies, id);
+            let key = (ObjectKind::Proxies, id);
             let document = self.stored.get(&key).filter(|_| !steps.contains_key(&key))?;
             Some(put(&key.1, document))
         });
@@ -177,10 +177,10 @@ fn edit(steps: &Steps) -> Edit {
     for ((kind, id), document) in steps {
         match (document, kind) {
             (None, _) => edit.gone.push((*kind, id.parse().unwrap())),
-            (Some(document), Kind::Upstreams) => edit.upstreams.push(put(id, document)),
-            (Some(document), Kind::PluginConfigs) => edit.plugin_configs.push(put(id, document)),
-            (Some(document), Kind::Proxies) => edit.proxies.push(put(id, document)),
-            (Some(document), Kind::Consumers) => edit.consumers.push(put(id, document)),
+            (Some(document), ObjectKind::Upstreams) => edit.upstreams.push(put(id, document)),
+            (Some(document), ObjectKind::PluginConfigs) => edit.plugin_configs.push(put(id, document)),
+            (Some(document), ObjectKind::Proxies) => edit.proxies.push(put(id, document)),
+            (Some(document), ObjectKind::Consumers) => edit.consumers.push(put(id, document)),
         }
     }
     edit
@@ -200,7 +200,7 @@ const KEYS: [&str; 4] = ["k1", "k2", "k3", "k4"];
 const PORTS: [u16; 2] = [7001, 7002];
 
 /// One object at random, of few, so that they meet often.
-fn object(random: &mut fastrand::Rng) -> ((Kind, String), Option<Value>) {
+fn object(random: &mut fastrand::Rng) -> ((ObjectKind, String), Option<Value>) {
     let number = random.u8(0..4);
     let one = |random: &mut fastrand::Rng, of: &[&str]| (*random.choice(of).unwrap()).to_owned();
     let (kind, mut document) = match random.u8(0..10) {
@@ -208,7 +208,7 @@ fn object(random: &mut fastrand::Rng) -> ((Kind, String), Option<Value>) {
             let port = random.u16(1..3);
             let name = random.bool().then(|| one(random, &["first", "second"]));
             let targets = json!([{ "host": "127.0.0.1", "port": port }]);
-            (Kind::Upstreams, json!({ "targets": targets, "name": name }))
+            (ObjectKind::Upstreams, json!({ "targets": targets, "name": name }))
         }
         2..=4 => {
             let scope = one(random, &["global", "proxy_group", "proxy", "proxy"]);
@@ -220,23 +220,23 @@ fn object(random: &mut fastrand::Rng) -> ((Kind, String), Option<Value>) {
             if scope == "proxy" {
                 config["proxy_id"] = json!(format!("p{}", random.u8(0..4)));
             }
-            (Kind::PluginConfigs, config)
+            (ObjectKind::PluginConfigs, config)
         }
-        5..=7 => (Kind::Proxies, proxy(random)),
+        5..=7 => (ObjectKind::Proxies, proxy(random)),
         _ => {
             let keys: Vec<Value> =
                 (0..random.u8(0..3)).map(|_| json!({ "key": random.choice(KEYS) })).collect();
             let names = json!({ "username": one(random, &["ann", "bob", "eve", "dan"]) });
             let mut consumer = names;
             consumer["credentials"] = json!({ "key_auth": keys });
-            (Kind::Consumers, consumer)
+            (ObjectKind::Consumers, consumer)
         }
     };
     let letter = match kind {
-        Kind::Upstreams => "u",
-        Kind::PluginConfigs => "c",
-        Kind::Proxies => "p",
-        Kind::Consumers => "k",
+        ObjectKind::Upstreams => "u",
+        ObjectKind::PluginConfigs => "c",
+        ObjectKind::Proxies => "p",
+        ObjectKind::Consumers => "k",
     };
     let id = format!("{letter}{number}");
     document["id"] = json!(id);
@@ -283,11 +283,11 @@ fn steps(seed: u64) -> Steps {
 }
 
 /// A plugin config that is put for a proxy there isn't is refused as an edit, and no mistake in a database.
-fn has_homeless(steps: &Steps, stored: &BTreeMap<(Kind, String), Value>) -> bool {
+fn has_homeless(steps: &Steps, stored: &BTreeMap<(ObjectKind, String), Value>) -> bool {
     steps.iter().any(|((kind, _), document)| {
         let proxy = document.as_ref().and_then(|document| document.get("proxy_id")?.as_str());
-        *kind == Kind::PluginConfigs
-            && proxy.is_some_and(|id| !stored.contains_key(&(Kind::Proxies, id.to_owned())))
+        *kind == ObjectKind::PluginConfigs
+            && proxy.is_some_and(|id| !stored.contains_key(&(ObjectKind::Proxies, id.to_owned())))
     })
 }
 
@@ -309,7 +309,7 @@ proptest! {
             let scratch = Live::from_scratch(&wanted);
             let is_good = scratch.is_whole() && !has_homeless(&steps, &wanted);
             let before = live.served();
-            let edited = live.edit(&steps, Refusal::Edit);
+            let edited = live.edit(&steps, OnRefusal::Edit);
             prop_assert_eq!(edited.is_ok(), is_good, "{:?}: {:?} against {:?}", steps, edited, scratch.catalog.broken());
             if edited.is_ok() {
                 prop_assert_eq!(live.served(), scratch.served(), "after {:?}", steps);
@@ -325,7 +325,7 @@ proptest! {
         let mut live = Live::new();
         for seed in seeds {
             let steps = steps(seed);
-            live.edit(&steps, Refusal::Object).unwrap();
+            live.edit(&steps, OnRefusal::Object).unwrap();
             live.slots_are_unique();
             let scratch = Live::from_scratch(&live.stored);
             // Where nothing is wrong and nothing was, both ways lead to the same.
@@ -335,12 +335,12 @@ proptest! {
             // What serves has every plugin that is written for it, as long as those can be used.
             for (id, route) in live.snapshot.by_id.iter().filter(|(_, route)| route.quarantine.is_none()) {
                 for ((kind, config), document) in &live.stored {
-                    let is_own = *kind == Kind::PluginConfigs
+                    let is_own = *kind == ObjectKind::PluginConfigs
                         && document["proxy_id"] == json!(id.as_str())
                         && document["enabled"] == json!(true);
                     let has = route.chain.members().any(|(member, _)| member.id.as_str() == config);
                     let is_last_good = live.catalog.broken().iter().any(|(kind, broken, _)| {
-                        kind == Kind::Proxies && broken == id.as_str()
+                        kind == ObjectKind::Proxies && broken == id.as_str()
                     });
                     prop_assert!(!is_own || has || is_last_good, "{} lacks {} after {:?}", id, config, steps);
                 }
@@ -355,27 +355,27 @@ fn two_may_exchange_what_each_has() {
     let at = |id: &str, path: &str| {
         let document = json!({ "id": id, "listen_path": path, "backend_scheme": "http",
             "backend_host": "127.0.0.1", "backend_port": 9, "name": format!("on {path}") });
-        ((Kind::Proxies, id.to_owned()), Some(document))
+        ((ObjectKind::Proxies, id.to_owned()), Some(document))
     };
     let with = |id: &str, key: &str| {
         let document = json!({ "id": id, "username": format!("of {key}"), "credentials": { "key_auth": [{ "key": key }] } });
-        ((Kind::Consumers, id.to_owned()), Some(document))
+        ((ObjectKind::Consumers, id.to_owned()), Some(document))
     };
-    live.edit(&[at("a", "/x"), at("b", "/y"), with("ann", "k1"), with("bob", "k2")].into(), Refusal::Edit)
+    live.edit(&[at("a", "/x"), at("b", "/y"), with("ann", "k1"), with("bob", "k2")].into(), OnRefusal::Edit)
         .unwrap();
-    live.edit(&[at("a", "/y"), at("b", "/x"), with("ann", "k2"), with("bob", "k1")].into(), Refusal::Edit)
+    live.edit(&[at("a", "/y"), at("b", "/x"), with("ann", "k2"), with("bob", "k1")].into(), OnRefusal::Edit)
         .unwrap();
     let served = live.served();
     assert_eq!((&served["requests"]["other/x"], &served["requests"]["other/y"]), (&json!("b"), &json!("a")));
     assert_eq!((&served["keys"]["k1"], &served["keys"]["k2"]), (&json!("of k1"), &json!("of k2")));
     // One of the two alone meets the other.
-    let problems = live.edit(&[at("a", "/x")].into(), Refusal::Edit).unwrap_err();
+    let problems = live.edit(&[at("a", "/x")].into(), OnRefusal::Edit).unwrap_err();
     assert!(problems.0.iter().any(|problem| problem.path == "a.listen_path"), "{problems}");
-    assert!(live.edit(&[with("ann", "k1")].into(), Refusal::Edit).is_err());
+    assert!(live.edit(&[with("ann", "k1")].into(), OnRefusal::Edit).is_err());
     // In a database the second of the two is broken, and nothing that the first has is lost when it goes.
-    live.edit(&[with("ann", "k1")].into(), Refusal::Object).unwrap();
+    live.edit(&[with("ann", "k1")].into(), OnRefusal::Object).unwrap();
     assert_eq!(live.catalog.broken().len(), 1);
-    live.edit(&[((Kind::Consumers, "ann".to_owned()), None)].into(), Refusal::Object).unwrap();
+    live.edit(&[((ObjectKind::Consumers, "ann".to_owned()), None)].into(), OnRefusal::Object).unwrap();
     assert_eq!(live.served()["keys"]["k1"], json!("of k1"));
 }
 
@@ -385,13 +385,13 @@ fn who_lost_a_key_takes_it_from_nobody_when_gone() {
     let with = |id: &str, keys: &[&str]| {
         let keys: Vec<Value> = keys.iter().map(|key| json!({ "key": key })).collect();
         let document = json!({ "id": id, "username": id, "credentials": { "key_auth": keys } });
-        ((Kind::Consumers, id.to_owned()), Some(document))
+        ((ObjectKind::Consumers, id.to_owned()), Some(document))
     };
-    live.edit(&[with("b", &["k1"]), with("c", &["k2"])].into(), Refusal::Object).unwrap();
+    live.edit(&[with("b", &["k1"]), with("c", &["k2"])].into(), OnRefusal::Object).unwrap();
     // `a` takes over b's key, and `b` asks for one that is c's.
-    live.edit(&[with("a", &["k1"]), with("b", &["k2"])].into(), Refusal::Object).unwrap();
+    live.edit(&[with("a", &["k1"]), with("b", &["k2"])].into(), OnRefusal::Object).unwrap();
     assert_eq!(live.served()["keys"]["k1"], json!("a"));
-    live.edit(&[((Kind::Consumers, "b".to_owned()), None)].into(), Refusal::Object).unwrap();
+    live.edit(&[((ObjectKind::Consumers, "b".to_owned()), None)].into(), OnRefusal::Object).unwrap();
     assert_eq!(live.served()["keys"], json!({ "k1": "a", "k2": "c", "k3": null, "k4": null }));
     assert!(live.is_whole());
 }

@@ -30,7 +30,7 @@ pub(super) fn document(root: &Node) -> Option<Problem> {
     if entries.iter().any(|entry| OURS.contains(&entry.key.as_str())) {
         return None;
     }
-    let says = |entry: &super::tree::Entry| {
+    let says = |entry: &super::tree::MapEntry| {
         KEYS.iter().find(|(key, ..)| *key == entry.key).map(|(_, what, remedy)| (entry.line, *what, *remedy))
     };
     let inner = |key: &str, wanted: &[&str]| {

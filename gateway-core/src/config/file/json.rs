@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::de::IgnoredAny;
 
 use super::hints;
-use super::tree::{Entry, Node, Trail, Value};
+use super::tree::{MapEntry, Node, Trail, Value};
 use super::yaml::duplicate;
 use crate::config::problem::{Problem, Problems};
 
@@ -72,7 +72,7 @@ impl<'t> Scanner<'t, '_> {
         Some(nodes)
     }
 
-    fn map(&mut self) -> Option<Vec<Entry>> {
+    fn map(&mut self) -> Option<Vec<MapEntry>> {
         self.at += 1;
         let mut entries = Vec::new();
         let mut seen = HashMap::new();
@@ -85,7 +85,7 @@ impl<'t> Scanner<'t, '_> {
                 Some(first) => duplicate(&self.trail, line, *first, self.problems),
                 None => {
                     seen.insert(key.clone(), line);
-                    entries.push(Entry { key, line, value });
+                    entries.push(MapEntry { key, line, value });
                 }
             }
             self.trail.back(back);

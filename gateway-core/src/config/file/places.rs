@@ -9,13 +9,13 @@ use crate::config::problem::Problems;
 /// Only the text is kept: it is read a second time when there is a problem to locate, so that a good document, however
 /// large, pays nothing.
 #[derive(Debug, Default)]
-pub struct Places {
+pub struct Positions {
     pub(super) file: String,
     text: String,
     format: Option<Format>,
 }
 
-impl Places {
+impl Positions {
     pub(super) fn new(file: &str, text: &str, format: Format) -> Self {
         Self { file: file.to_owned(), text: text.to_owned(), format: Some(format) }
     }

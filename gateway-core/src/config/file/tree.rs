@@ -22,12 +22,12 @@ pub(super) enum Value {
         loose: bool,
     },
     List(Vec<Node>),
-    Map(Vec<Entry>),
+    Map(Vec<MapEntry>),
 }
 
 /// One key with its value.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
+pub(super) struct MapEntry {
     pub(super) key: String,
     pub(super) line: u32,
     pub(super) value: Node,
@@ -46,7 +46,7 @@ impl Node {
             Json::Object(entries) => Value::Map(
                 entries
                     .into_iter()
-                    .map(|(key, value)| Entry { key, line: 0, value: Self::of_json(value) })
+                    .map(|(key, value)| MapEntry { key, line: 0, value: Self::of_json(value) })
                     .collect(),
             ),
         };

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use granit_parser::{Event, Parser, ScalarStyle, Span, StrInput, Tag};
 
 use super::hints;
-use super::tree::{Entry, Node, Trail, Value};
+use super::tree::{MapEntry, Node, Trail, Value};
 use crate::config::problem::{Problem, Problems};
 
 /// Lists and maps inside one another.
@@ -26,7 +26,7 @@ pub(super) fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
     };
     match composer.document() {
         Ok(root) => Some(root),
-        Err(Broken { line, message, remedy }) => {
+        Err(ReadError { line, message, remedy }) => {
             problems.push(Problem { line, ..Problem::new("", message) }).remedy = remedy.map(str::to_owned);
             None
         }
@@ -34,13 +34,13 @@ pub(super) fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
 }
 
 /// Why reading stopped.
-struct Broken {
+struct ReadError {
     line: u32,
     message: String,
     remedy: Option<&'static str>,
 }
 
-impl Broken {
+impl ReadError {
     fn new(line: u32, message: impl Into<String>, remedy: &'static str) -> Self {
         Self { line, message: message.into(), remedy: Some(remedy) }
     }
@@ -56,13 +56,13 @@ struct Composer<'t, 'p> {
 }
 
 impl<'t> Composer<'t, '_> {
-    fn next(&mut self) -> Result<(Event<'t>, u32), Broken> {
+    fn next(&mut self) -> Result<(Event<'t>, u32), ReadError> {
         match self.parser.next_event() {
             Some(Ok((event, span))) => Ok((event, line(span))),
             Some(Err(error)) => {
                 let line = error.marker().line();
                 let source = self.text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
-                Err(Broken {
+                Err(ReadError {
                     line: u32::try_from(line).unwrap_or(0),
                     message: format!("this is not YAML: {}", error.info()),
                     remedy: hints::yaml(&error.info(), source),
@@ -72,14 +72,14 @@ impl<'t> Composer<'t, '_> {
         }
     }
 
-    fn document(&mut self) -> Result<Node, Broken> {
+    fn document(&mut self) -> Result<Node, ReadError> {
         let mut root = None;
         loop {
             match self.next()? {
                 (Event::StreamStart | Event::DocumentEnd, _) => {}
                 (Event::StreamEnd, _) => return Ok(root.unwrap_or(Node { line: 1, value: Value::Null })),
                 (Event::DocumentStart(..), line) if root.is_some() => {
-                    return Err(Broken::new(
+                    return Err(ReadError::new(
                         line,
                         "a second document begins; one is read",
                         "remove the line `---`",
@@ -94,10 +94,10 @@ impl<'t> Composer<'t, '_> {
         }
     }
 
-    fn node(&mut self, event: Event<'t>, line: u32, depth: usize) -> Result<Node, Broken> {
+    fn node(&mut self, event: Event<'t>, line: u32, depth: usize) -> Result<Node, ReadError> {
         if depth > MAX_DEPTH {
             let message = format!("there are more than {MAX_DEPTH} nested levels");
-            return Err(Broken::new(line, message, "write it flatter"));
+            return Err(ReadError::new(line, message, "write it flatter"));
         }
         let (node, anchor) = match event {
             Event::Alias(anchor) => return self.alias(anchor, line),
@@ -122,9 +122,9 @@ impl<'t> Composer<'t, '_> {
         Ok(node)
     }
 
-    fn alias(&mut self, anchor: usize, line: u32) -> Result<Node, Broken> {
+    fn alias(&mut self, anchor: usize, line: u32) -> Result<Node, ReadError> {
         let Some(node) = self.anchors.get(&anchor) else {
-            return Err(Broken::new(line, "this alias is inside its own anchor", "remove it"));
+            return Err(ReadError::new(line, "this alias is inside its own anchor", "remove it"));
         };
         let node = node.clone();
         self.copied(&node, line)?;
@@ -132,16 +132,16 @@ impl<'t> Composer<'t, '_> {
     }
 
     /// Counts a copy of a node, for an anchor or an alias.
-    fn copied(&mut self, node: &Node, line: u32) -> Result<(), Broken> {
+    fn copied(&mut self, node: &Node, line: u32) -> Result<(), ReadError> {
         self.aliased += node.size();
         if self.aliased > MAX_ALIASED {
             let message = format!("anchors and aliases unfold to more than {MAX_ALIASED} values");
-            return Err(Broken::new(line, message, "use fewer of them"));
+            return Err(ReadError::new(line, message, "use fewer of them"));
         }
         Ok(())
     }
 
-    fn list(&mut self, depth: usize) -> Result<Vec<Node>, Broken> {
+    fn list(&mut self, depth: usize) -> Result<Vec<Node>, ReadError> {
         let mut nodes = Vec::new();
         loop {
             match self.next()? {
@@ -155,8 +155,8 @@ impl<'t> Composer<'t, '_> {
         }
     }
 
-    fn map(&mut self, depth: usize) -> Result<Vec<Entry>, Broken> {
-        let mut entries: Vec<Entry> = Vec::new();
+    fn map(&mut self, depth: usize) -> Result<Vec<MapEntry>, ReadError> {
+        let mut entries: Vec<MapEntry> = Vec::new();
         let mut seen: HashMap<String, u32> = HashMap::new();
         let mut merged = Vec::new();
         loop {
@@ -164,7 +164,7 @@ impl<'t> Composer<'t, '_> {
                 (Event::MappingEnd, _) => break,
                 (Event::Scalar(key, ..), line) => (key.into_owned(), line),
                 (_, line) => {
-                    return Err(Broken::new(
+                    return Err(ReadError::new(
                         line,
                         "a key has to be plain text",
                         "put `{{ … }}` of a template in quotes",
@@ -172,7 +172,7 @@ impl<'t> Composer<'t, '_> {
                 }
             };
             if key.contains('\u{a0}') {
-                return Err(Broken::new(line, "there is a no-break space here", "write a plain space"));
+                return Err(ReadError::new(line, "there is a no-break space here", "write a plain space"));
             }
             let back = self.trail.key(&key);
             let (event, value_line) = self.next()?;
@@ -188,7 +188,7 @@ impl<'t> Composer<'t, '_> {
                 continue;
             }
             seen.insert(key.clone(), line);
-            entries.push(Entry { key, line, value });
+            entries.push(MapEntry { key, line, value });
         }
         for value in merged {
             merge(&mut entries, value);
@@ -206,7 +206,7 @@ pub(super) fn duplicate(at: &Trail, line: u32, first: u32, problems: &mut Proble
 }
 
 /// Adds the entries of a `<<` value (a map, or a list of maps) that aren't there yet.
-fn merge(entries: &mut Vec<Entry>, value: Node) {
+fn merge(entries: &mut Vec<MapEntry>, value: Node) {
     match value.value {
         Value::Map(more) => {
             for entry in more {
@@ -226,7 +226,7 @@ fn tagged(tag: Option<&Tag>, line: u32, value: impl FnOnce(Option<&str>) -> Valu
         Some(tag) if tag.core_suffix().is_none() && !tag.suffix().is_empty() => {
             let key = tag.suffix().to_owned();
             let value = Node { line, value: value(None) };
-            Node { line, value: Value::Map(vec![Entry { key, line, value }]) }
+            Node { line, value: Value::Map(vec![MapEntry { key, line, value }]) }
         }
         tag => Node { line, value: value(tag.and_then(Tag::core_suffix)) },
     }

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::known::{Group, Known};
-use super::{Notes, Place, words};
+use super::known::{Group, NamedObjects};
+use super::{Notes, ObjectPlace, words};
 use crate::config::file;
 use crate::config::model::{
     Backend, BackendHttp, BackendTls, HashOn, Http2Rules, Id, PoolRules, Scheme, TargetRules, Upstream,
@@ -163,9 +163,9 @@ pub(super) fn backend(
     notes: &mut Notes<'_>,
     written: &file::Proxy,
     protocol: TargetProtocol,
-    place: Place<'_>,
+    place: ObjectPlace<'_>,
     id: &Id,
-    known: &Known,
+    known: &NamedObjects,
 ) -> Option<Backend> {
     let TargetProtocol { scheme, version: http_version } = protocol;
     let group = match written.upstream_id.as_deref() {
@@ -308,7 +308,7 @@ fn encrypted(scheme: Scheme) -> Scheme {
     }
 }
 
-fn named_group(notes: &mut Notes<'_>, upstream: &str, known: &Known) -> Option<Group> {
+fn named_group(notes: &mut Notes<'_>, upstream: &str, known: &NamedObjects) -> Option<Group> {
     let group = known.upstream(upstream);
     if group.is_none() && !known.is_broken_upstream(upstream) {
         let near = words::did_you_mean(upstream, known.upstream_ids());

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use super::{Notes, Place, words};
+use super::{Notes, ObjectPlace, words};
 use crate::config::file;
 use crate::config::model::{
     AccessLog, CertificateFiles, ClientTimeouts, FrontendTls, Limits, OverloadRules, Settings, TlsVersion,
     Underscores,
 };
-use crate::config::problem::{Fault, Problems};
+use crate::config::problem::{Problems, ValueProblem};
 use crate::config::units::Bytes;
 use crate::config::warning::codes;
 
@@ -21,7 +21,7 @@ use crate::config::warning::codes;
 ///
 /// # Errors
 /// Every problem in them.
-pub fn settings(written: &file::Gateway, place: Place<'_>) -> Result<Settings, Problems> {
+pub fn settings(written: &file::Gateway, place: ObjectPlace<'_>) -> Result<Settings, Problems> {
     let mut notes = Notes::new(place.at);
     let settings = each(&mut notes, written, place.folder);
     together(&mut notes, &settings);
@@ -271,17 +271,18 @@ fn meet(one: SocketAddr, other: SocketAddr) -> bool {
     is_settled && one.port() == other.port() && (one == other || takes(one, other) || takes(other, one))
 }
 
-fn with_port(address: SocketAddr, port: u32) -> Result<Option<SocketAddr>, Fault> {
+fn with_port(address: SocketAddr, port: u32) -> Result<Option<SocketAddr>, ValueProblem> {
     match u16::try_from(port) {
         Ok(0) => Ok(None),
         Ok(port) => Ok(Some(SocketAddr::new(address.ip(), port))),
         Err(_) => {
-            Err(Fault::new(format!("{port} is not a port")).remedy("1 to 65535, or 0 to switch it off"))
+            Err(ValueProblem::new(format!("{port} is not a port"))
+                .remedy("1 to 65535, or 0 to switch it off"))
         }
     }
 }
 
-fn address(text: &str, default: SocketAddr) -> Result<Option<SocketAddr>, Fault> {
+fn address(text: &str, default: SocketAddr) -> Result<Option<SocketAddr>, ValueProblem> {
     if matches!(text, "off" | "none" | "") {
         return Ok(None);
     }
@@ -292,9 +293,8 @@ fn address(text: &str, default: SocketAddr) -> Result<Option<SocketAddr>, Fault>
         return Ok(Some(SocketAddr::new(ip, default.port())));
     }
     if let Some(port) = text.strip_prefix(':').and_then(|port| port.parse::<u16>().ok()) {
-        return Err(
-            Fault::new(format!("`{text}` is not an address")).remedy(format!("write `0.0.0.0:{port}`"))
-        );
+        return Err(ValueProblem::new(format!("`{text}` is not an address"))
+            .remedy(format!("write `0.0.0.0:{port}`")));
     }
     let bare = text.split_once("://").map_or(text, |(_, rest)| rest.split('/').next().unwrap_or(rest));
     let remedy = match bare.rsplit_once(':').map(|(host, port)| (host, port.parse::<u16>())) {
@@ -303,7 +303,7 @@ fn address(text: &str, default: SocketAddr) -> Result<Option<SocketAddr>, Fault>
         Some((host, Ok(port))) if words::address(host).is_ok() => format!("write `{host}:{port}`"),
         _ => format!("such as `{default}`, or `off`"),
     };
-    Err(Fault::new(format!("`{text}` is not an address with a port")).remedy(remedy))
+    Err(ValueProblem::new(format!("`{text}` is not an address with a port")).remedy(remedy))
 }
 
 fn tls(notes: &mut Notes<'_>, written: &file::Tls, folder: &Path) -> FrontendTls {
@@ -404,13 +404,13 @@ fn trusted(notes: &mut Notes<'_>, written: &[String]) -> Vec<IpNet> {
     blocks
 }
 
-fn cidr(text: &str) -> Result<IpNet, Fault> {
+fn cidr(text: &str) -> Result<IpNet, ValueProblem> {
     let text = text.trim();
     if let Ok(address) = text.parse::<IpAddr>() {
         return Ok(address.into());
     }
     let block: IpNet = text.parse().map_err(|_| {
-        Fault::new(format!("`{text}` is not an address or a CIDR block"))
+        ValueProblem::new(format!("`{text}` is not an address or a CIDR block"))
             .remedy("such as 10.0.0.0/8 or 192.0.2.7")
     })?;
     Ok(block.trunc())

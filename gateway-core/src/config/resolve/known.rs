@@ -18,7 +18,7 @@ pub struct Group {
 
 /// The upstreams and plugin configs that proxies may name, by id. A clone is cheap and shares everything.
 #[derive(Debug, Clone, Default)]
-pub struct Known {
+pub struct NamedObjects {
     upstreams: Index<Arc<str>, Group>,
     plugins: Index<Arc<str>, Configured>,
     globals: Arc<Vec<Arc<PluginConfig>>>,
@@ -29,7 +29,7 @@ pub struct Known {
     broken_plugins: Index<Arc<str>, ()>,
 }
 
-impl Known {
+impl NamedObjects {
     /// Adds an upstream, or puts it in the place of one with its id.
     pub fn add_upstream(&mut self, group: Group) {
         self.upstreams.insert(group.upstream.id.shared(), group);

@@ -24,7 +24,7 @@ pub trait PluginCheck {
     ///
     /// # Errors
     /// What is wrong, each path beginning inside the settings. An empty path is the settings as a whole.
-    fn check(&self, plugin_name: &str, id: Option<&Id>, config: &Value) -> Result<Checked, Problems>;
+    fn check(&self, plugin_name: &str, id: Option<&Id>, config: &Value) -> Result<CheckedPlugin, Problems>;
 
     /// The names of all plugins; `None` when they aren't known, and then any name goes to [`Self::check`].
     fn names(&self) -> Option<Vec<String>> {
@@ -43,10 +43,10 @@ pub trait PluginCheck {
 }
 
 /// The plugin that was built to check its settings; `None` where they were only looked at.
-pub type Checked = Option<BuiltPlugin>;
+pub type CheckedPlugin = Option<BuiltPlugin>;
 
 impl<F: Fn(&str, &Value) -> Result<(), Problems>> PluginCheck for F {
-    fn check(&self, plugin_name: &str, _id: Option<&Id>, config: &Value) -> Result<Checked, Problems> {
+    fn check(&self, plugin_name: &str, _id: Option<&Id>, config: &Value) -> Result<CheckedPlugin, Problems> {
         self(plugin_name, config).map(|()| None)
     }
 }
@@ -155,7 +155,7 @@ fn settings(
     written: &file::PluginConfig,
     id: Option<&Id>,
     plugins: &dyn PluginCheck,
-) -> (Value, Checked) {
+) -> (Value, CheckedPlugin) {
     let config = match &written.config {
         Value::Null => Value::Object(serde_json::Map::new()),
         config => config.clone(),

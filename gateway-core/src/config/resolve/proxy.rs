@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::known::Known;
-use super::{Notes, Place, backend, hedging, traffic, words};
+use super::known::NamedObjects;
+use super::{Notes, ObjectPlace, backend, hedging, traffic, words};
 use crate::config::file;
 use crate::config::model::{
     AuthMode, Backend, BackendHttp, Backoff, CircuitBreaker, Id, LoadPriority, PluginConfig, PoolRules,
@@ -16,7 +16,7 @@ use crate::config::problem::Problems;
 ///
 /// # Errors
 /// Every problem in it.
-pub fn proxy(written: &file::Proxy, place: Place<'_>, known: &Known) -> Result<Proxy, Problems> {
+pub fn proxy(written: &file::Proxy, place: ObjectPlace<'_>, known: &NamedObjects) -> Result<Proxy, Problems> {
     let mut notes = Notes::new(place.at);
     let id = words::id(&mut notes, written.id.as_deref());
     words::namespace(&mut notes, written.namespace.as_deref());
@@ -60,7 +60,7 @@ pub fn proxy(written: &file::Proxy, place: Place<'_>, known: &Known) -> Result<P
 
 /// What is left of a proxy that can't be resolved: the requests or ports it takes, and no way on. `None` when not even
 /// that can be told. Where its hosts are known and its path is not, it takes everything for them that no other proxy does.
-pub(in crate::config) fn closed_proxy(written: &file::Proxy, place: Place<'_>) -> Option<Proxy> {
+pub(in crate::config) fn closed_proxy(written: &file::Proxy, place: ObjectPlace<'_>) -> Option<Proxy> {
     let mut notes = Notes::new(place.at);
     let id = words::id(&mut notes, written.id.as_deref())?;
     let backend::TargetProtocol { scheme, version: http_version } = backend::protocol(&mut notes, written)
@@ -168,7 +168,12 @@ fn idle_plugins(notes: &mut Notes<'_>, plugins: &[Arc<PluginConfig>], traffic: &
 
 /// The plugins that run for a proxy: those that name it, those it names, and every global one whose plugin isn't
 /// among them already.
-fn plugins(notes: &mut Notes<'_>, written: &file::Proxy, id: &Id, known: &Known) -> Vec<Arc<PluginConfig>> {
+fn plugins(
+    notes: &mut Notes<'_>,
+    written: &file::Proxy,
+    id: &Id,
+    known: &NamedObjects,
+) -> Vec<Arc<PluginConfig>> {
     let mut own: Vec<Arc<PluginConfig>> = known.scoped(id.as_str()).cloned().collect();
     let mut seen: Vec<&str> = Vec::new();
     for (n, file::Plugin { plugin_config_id }) in written.plugins.iter().enumerate() {
@@ -200,7 +205,7 @@ fn named_plugin(
     at: &str,
     named: &str,
     id: &Id,
-    known: &Known,
+    known: &NamedObjects,
 ) -> Option<Arc<PluginConfig>> {
     let Some(configured) = known.plugin(named) else {
         if !known.is_broken_plugin(named) {

@@ -22,7 +22,7 @@ impl PluginCheck for Registry {
         _plugin_name: &str,
         _id: Option<&Id>,
         config: &serde_json::Value,
-    ) -> Result<Checked, Problems> {
+    ) -> Result<CheckedPlugin, Problems> {
         match config.get("limit").is_some_and(|limit| !limit.is_number()) {
             true => Err(Problems::one("limit", "this has to be a number")),
             false => Ok(None),

@@ -12,7 +12,7 @@ use crate::config::model::{
     Traffic, WebSocketRules,
 };
 use crate::config::patterns;
-use crate::config::problem::Fault;
+use crate::config::problem::ValueProblem;
 use crate::config::units::Bytes;
 use crate::route::ties;
 
@@ -401,8 +401,8 @@ fn listen_ports(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<(u16, u1
     }
 }
 
-fn port_range(text: &str) -> Result<(u16, u16), Fault> {
-    let bad = || Fault::new(format!("`{text}` is not a range of ports")).remedy("such as `5000-5010`");
+fn port_range(text: &str) -> Result<(u16, u16), ValueProblem> {
+    let bad = || ValueProblem::new(format!("`{text}` is not a range of ports")).remedy("such as `5000-5010`");
     let (first, last) = text.split_once('-').ok_or_else(bad)?;
     let port = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port > 0).ok_or_else(bad);
     let (first, last) = (port(first)?, port(last)?);
@@ -410,7 +410,7 @@ fn port_range(text: &str) -> Result<(u16, u16), Fault> {
         return Err(bad());
     }
     if last - first >= MAX_LISTEN_PORTS {
-        return Err(Fault::new(format!("`{text}` has more than {MAX_LISTEN_PORTS} ports")));
+        return Err(ValueProblem::new(format!("`{text}` has more than {MAX_LISTEN_PORTS} ports")));
     }
     Ok((first, last))
 }

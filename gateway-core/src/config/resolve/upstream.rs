@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use super::backend::{self, Tls};
 use super::known::Group;
-use super::{Notes, Place, words};
+use super::{Notes, ObjectPlace, words};
 use crate::config::file;
 use crate::config::model::{
     ActiveHealth, Affinity, Algorithm, CookieAttributes, HashOn, PassiveHealth, Probe, SameSite, Sharing,
     TargetRules, Upstream, service_name, socket_path,
 };
-use crate::config::problem::{Fault, Problems};
+use crate::config::problem::{Problems, ValueProblem};
 
 /// Tags of one target, and characters of each.
 const MAX_TAGS: usize = 50;
@@ -21,7 +21,7 @@ const MAX_TAGS: usize = 50;
 ///
 /// # Errors
 /// Every problem in it.
-pub fn upstream(written: &file::Upstream, place: Place<'_>) -> Result<Group, Problems> {
+pub fn upstream(written: &file::Upstream, place: ObjectPlace<'_>) -> Result<Group, Problems> {
     let mut notes = Notes::new(place.at);
     let id = words::id(&mut notes, written.id.as_deref());
     words::namespace(&mut notes, written.namespace.as_deref());
@@ -129,9 +129,11 @@ fn hash_on(notes: &mut Notes<'_>, written: &file::Upstream) -> HashOn {
     notes.value("hash_on", hashed(text)).unwrap_or_default()
 }
 
-fn hashed(text: &str) -> Result<HashOn, Fault> {
-    let bad =
-        || Fault::new(format!("`{text}` can't be hashed")).remedy("`ip`, `header:<name>` or `cookie:<name>`");
+fn hashed(text: &str) -> Result<HashOn, ValueProblem> {
+    let bad = || {
+        ValueProblem::new(format!("`{text}` can't be hashed"))
+            .remedy("`ip`, `header:<name>` or `cookie:<name>`")
+    };
     match text.split_once(':') {
         None if text == "ip" => Ok(HashOn::Ip),
         Some(("header", name)) => name.trim().parse().map(HashOn::Header).map_err(|_| bad()),
@@ -274,8 +276,8 @@ fn of_another_probe(notes: &mut Notes<'_>, written: &file::ActiveHealth) {
     }
 }
 
-fn hex(text: &str) -> Result<Vec<u8>, Fault> {
-    let bad = || Fault::new("this is not hexadecimal").remedy("two digits a byte, such as `70696e67`");
+fn hex(text: &str) -> Result<Vec<u8>, ValueProblem> {
+    let bad = || ValueProblem::new("this is not hexadecimal").remedy("two digits a byte, such as `70696e67`");
     if !text.len().is_multiple_of(2) {
         return Err(bad());
     }

@@ -11,7 +11,7 @@ use super::Notes;
 use crate::config::file;
 use crate::config::model::{Congestion, Id, SERVICE, UNIX, service_name, socket_path};
 use crate::config::patterns::{bare, is_label};
-use crate::config::problem::Fault;
+use crate::config::problem::ValueProblem;
 use crate::config::units::{Bytes, Millis, Seconds};
 
 /// The namespace everything is in.
@@ -27,7 +27,7 @@ pub(super) fn id(notes: &mut Notes<'_>, written: Option<&str>) -> Option<Id> {
     notes.value("id", valid_id(text))
 }
 
-pub(super) fn valid_id(text: &str) -> Result<Id, Fault> {
+pub(super) fn valid_id(text: &str) -> Result<Id, ValueProblem> {
     let mut bytes = text.bytes();
     let good = bytes.next().is_some_and(|b| b.is_ascii_alphanumeric())
         && bytes.all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
@@ -36,11 +36,10 @@ pub(super) fn valid_id(text: &str) -> Result<Id, Fault> {
         return Ok(Id(Arc::from(text)));
     }
     if text.contains(['“', '”', '‘', '’']) {
-        return Err(
-            Fault::new(format!("`{text}` can't be an id")).remedy("write plain quotation marks, or none")
-        );
+        return Err(ValueProblem::new(format!("`{text}` can't be an id"))
+            .remedy("write plain quotation marks, or none"));
     }
-    Err(Fault::new(format!("`{text}` can't be an id"))
+    Err(ValueProblem::new(format!("`{text}` can't be an id"))
         .remedy("1 to 254 letters, digits, `.`, `_` and `-`, beginning with a letter or digit"))
 }
 
@@ -57,9 +56,9 @@ pub(super) fn label(written: Option<&String>) -> Option<Arc<str>> {
 }
 
 /// A target's host: a name or an address, in lower case, without brackets.
-pub(super) fn target_host(text: &str) -> Result<Arc<str>, Fault> {
+pub(super) fn target_host(text: &str) -> Result<Arc<str>, ValueProblem> {
     let lower = text.trim().trim_end_matches('.').to_ascii_lowercase();
-    let bad = || Fault::new(format!("`{text}` is not a host"));
+    let bad = || ValueProblem::new(format!("`{text}` is not a host"));
     let unbracketed = lower.strip_prefix('[').and_then(|a| a.strip_suffix(']')).unwrap_or(&lower);
     if let Ok(address) = unbracketed.parse::<IpAddr>() {
         return Ok(address.to_string().into());
@@ -104,17 +103,18 @@ const MAX_SOCKET_PATH: usize = 107;
 
 /// Where a target is: a host as [`target_host`] takes it, `unix:` and the absolute path of a Unix socket, or `srv:` and
 /// the name of a service.
-pub(super) fn target_place(text: &str) -> Result<Arc<str>, Fault> {
+pub(super) fn target_place(text: &str) -> Result<Arc<str>, ValueProblem> {
     if let Some(name) = service_name(text.trim()) {
         let host = target_host(name)?;
         if host.parse::<IpAddr>().is_ok() {
-            let fault = Fault::new(format!("`{text}` names an address, which has no SRV records"));
+            let fault = ValueProblem::new(format!("`{text}` names an address, which has no SRV records"));
             return Err(fault.remedy("write `srv:` and a name, such as `srv:_http._tcp.shop.example.com`"));
         }
         return Ok(format!("{SERVICE}{host}").into());
     }
     let Some(path) = socket_path(text.trim()) else { return target_host(text) };
-    let bad = |why: &str| Err(Fault::new(format!("`{text}` {why}")).remedy("write `unix:/run/app.sock`"));
+    let bad =
+        |why: &str| Err(ValueProblem::new(format!("`{text}` {why}")).remedy("write `unix:/run/app.sock`"));
     if !path.starts_with('/') || path.ends_with('/') {
         return bad("is not the absolute path of a Unix socket");
     }
@@ -131,32 +131,34 @@ pub(super) fn target_place(text: &str) -> Result<Arc<str>, Fault> {
 }
 
 /// The port of a target at this place; a Unix socket has none.
-pub(super) fn target_port(place: &str, written: Option<u32>) -> Result<u16, Fault> {
+pub(super) fn target_port(place: &str, written: Option<u32>) -> Result<u16, ValueProblem> {
     match (socket_path(place), written) {
         (Some(_), None) => Ok(0),
-        (Some(_), Some(_)) => Err(Fault::new("a Unix socket has no port").remedy("remove it")),
+        (Some(_), Some(_)) => Err(ValueProblem::new("a Unix socket has no port").remedy("remove it")),
         (None, None) if service_name(place).is_some() => Ok(0),
         (None, Some(_)) if service_name(place).is_some() => {
-            Err(Fault::new("the ports of a service's servers are found by DNS").remedy("remove it"))
+            Err(ValueProblem::new("the ports of a service's servers are found by DNS").remedy("remove it"))
         }
-        (None, Some(port)) => u16::try_from(port).map_err(|_| Fault::new("this is not a port")),
-        (None, None) => Err(Fault::new("this is missing").remedy("write the target's port")),
+        (None, Some(port)) => u16::try_from(port).map_err(|_| ValueProblem::new("this is not a port")),
+        (None, None) => Err(ValueProblem::new("this is missing").remedy("write the target's port")),
     }
 }
 
 /// A path put before the forwarded one: `None` when it adds nothing.
-pub(super) fn base_path(text: &str) -> Result<Option<Arc<str>>, Fault> {
+pub(super) fn base_path(text: &str) -> Result<Option<Arc<str>>, ValueProblem> {
     let cut = text.trim_end_matches('/');
     if cut.is_empty() {
         return Ok(None);
     }
     if !cut.starts_with('/') {
-        return Err(Fault::new(format!("`{text}` doesn't begin with `/`")).remedy(format!("write `/{text}`")));
+        return Err(
+            ValueProblem::new(format!("`{text}` doesn't begin with `/`")).remedy(format!("write `/{text}`"))
+        );
     }
     if cut.contains(['?', '#'])
         || cut.contains(|c: char| c.is_whitespace() || c.is_control() || !c.is_ascii())
     {
-        return Err(Fault::new(format!("`{text}` can't be a path"))
+        return Err(ValueProblem::new(format!("`{text}` can't be a path"))
             .remedy("a path has no query, fragment or spaces; percent-encode what isn't ASCII"));
     }
     Ok(Some(Arc::from(cut)))
@@ -179,12 +181,12 @@ pub(super) fn methods(notes: &mut Notes<'_>, key: &str, written: &[String]) -> V
     methods
 }
 
-pub(super) fn address(text: &str) -> Result<IpAddr, Fault> {
+pub(super) fn address(text: &str) -> Result<IpAddr, ValueProblem> {
     let cut = text.strip_prefix('[').and_then(|a| a.strip_suffix(']')).unwrap_or(text);
     cut.parse().map_err(|_| {
         let remedy =
             if text == "localhost" { "write 127.0.0.1 or ::1" } else { "such as 127.0.0.1, 0.0.0.0 or ::" };
-        Fault::new(format!("`{text}` is not an address")).remedy(remedy)
+        ValueProblem::new(format!("`{text}` is not an address")).remedy(remedy)
     })
 }
 

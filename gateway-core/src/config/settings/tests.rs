@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::*;
 use crate::config::model::Settings;
-use crate::config::resolve::{Place, settings};
+use crate::config::resolve::{ObjectPlace, settings};
 
 fn read(path: &Path) -> io::Result<String> {
     match path == Path::new("/run/secrets/via") {
@@ -29,7 +29,8 @@ fn over(file: &str, values: &[(&str, &str)]) -> Settings {
     let mut gateway: Gateway = serde_json::from_str(file).expect("a test's own JSON");
     let applied = laid(&mut gateway, values);
     assert!(applied.problems.is_empty(), "{}", applied.problems);
-    settings(&gateway, Place { at: "gateway", folder: Path::new("/etc") }).unwrap_or_else(|p| panic!("{p}"))
+    settings(&gateway, ObjectPlace { at: "gateway", folder: Path::new("/etc") })
+        .unwrap_or_else(|p| panic!("{p}"))
 }
 
 fn address(text: &str) -> Option<SocketAddr> {
@@ -101,7 +102,7 @@ fn a_later_layer_goes_before() {
     laid(&mut gateway, &[("FERRUM_PROXY_HTTP_PORT", "81"), ("FERRUM_WORKER_THREADS", "2")]);
     let flags = [("FERRUM_PROXY_HTTP_PORT".to_owned(), "82".to_owned())];
     apply(&mut gateway, flags, layer("command line"));
-    let settings = settings(&gateway, Place { at: "", folder: Path::new("") }).expect("valid");
+    let settings = settings(&gateway, ObjectPlace { at: "", folder: Path::new("") }).expect("valid");
     assert_eq!((settings.http, settings.workers), (address("0.0.0.0:82"), 2));
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Found, Warning};
+use super::{Warning, WarningList};
 use crate::config::model::{PluginConfig, Scope};
 use crate::config::resolve::idle;
 use crate::config::snapshot::Snapshot;
@@ -10,7 +10,7 @@ use crate::config::snapshot::Snapshot;
 /// What shows once a configuration is compiled: proxies that are closed for what their plugins can't do, and global plugins
 /// that no proxy has traffic for.
 pub fn compiled(snapshot: &Snapshot) -> Vec<Warning> {
-    let (mut found, mut running) = (Found(Vec::new()), HashSet::new());
+    let (mut found, mut running) = (WarningList(Vec::new()), HashSet::new());
     for (_, route) in snapshot.by_id.iter() {
         let runs = |config: &PluginConfig| {
             let hooks = config.built.as_ref().map(|built| built.hooks);

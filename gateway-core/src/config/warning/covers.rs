@@ -6,13 +6,13 @@ use std::sync::Arc;
 use crate::config::model::{HostPattern, Id, Match, PathPattern, Proxy};
 
 /// A priority, and a proxy that has it.
-type Place<'p> = (i32, &'p Id);
+type RankedProxy<'p> = (i32, &'p Id);
 
 /// What unconditional matches take, by host and path, with the highest priority of each.
 #[derive(Default)]
 pub(super) struct Covers<'p> {
-    all: HashMap<(Option<HostPattern>, Cover), Place<'p>>,
-    prefixes: HashMap<(Option<HostPattern>, Arc<str>), Place<'p>>,
+    all: HashMap<(Option<HostPattern>, Cover), RankedProxy<'p>>,
+    prefixes: HashMap<(Option<HostPattern>, Arc<str>), RankedProxy<'p>>,
 }
 
 /// Why one goes before another.
@@ -48,7 +48,7 @@ impl<'p> Covers<'p> {
             [] => vec![None],
             hosts => hosts.iter().cloned().map(Some).collect(),
         };
-        let raise = |known: &mut Place<'p>| {
+        let raise = |known: &mut RankedProxy<'p>| {
             if known.0 < priority {
                 *known = (priority, &proxy.id);
             }

@@ -14,34 +14,34 @@ const GENERATION_BITS: u32 = 22;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Word {
     pub(super) generation: u32,
-    pub(super) state: State,
+    pub(super) state: BreakerState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum BreakerState {
     Closed { failures: u32 },
     Open { until_ms: u64 },
     HalfOpen { probes: u32, successes: u32 },
 }
 
 impl Word {
-    pub(super) const CLOSED: Self = Self { generation: 0, state: State::Closed { failures: 0 } };
+    pub(super) const CLOSED: Self = Self { generation: 0, state: BreakerState::Closed { failures: 0 } };
 
     /// Another state of the same period.
-    pub(super) fn with(self, state: State) -> Self {
+    pub(super) fn with(self, state: BreakerState) -> Self {
         Self { state, ..self }
     }
 
     /// The first state of the next period.
-    pub(super) fn next(self, state: State) -> Self {
+    pub(super) fn next(self, state: BreakerState) -> Self {
         Self { generation: (self.generation + 1) & ((1 << GENERATION_BITS) - 1), state }
     }
 
     pub(super) fn pack(self) -> u64 {
         let (tag, payload) = match self.state {
-            State::Closed { failures } => (0, u64::from(failures.min(MAX_COUNT))),
-            State::Open { until_ms } => (1, until_ms.min(MAX_MILLIS)),
-            State::HalfOpen { probes, successes } => {
+            BreakerState::Closed { failures } => (0, u64::from(failures.min(MAX_COUNT))),
+            BreakerState::Open { until_ms } => (1, until_ms.min(MAX_MILLIS)),
+            BreakerState::HalfOpen { probes, successes } => {
                 let probes = u64::from(probes.min(MAX_COUNT));
                 (2, probes << COUNT_BITS | u64::from(successes.min(MAX_COUNT)))
             }
@@ -54,9 +54,9 @@ impl Word {
         // Two 20-bit counts, so neither cast loses a bit.
         let (high, low) = ((payload >> COUNT_BITS) as u32, payload as u32 & MAX_COUNT);
         let state = match word >> (PAYLOAD_BITS + GENERATION_BITS) {
-            0 => State::Closed { failures: low },
-            1 => State::Open { until_ms: payload },
-            _ => State::HalfOpen { probes: high, successes: low },
+            0 => BreakerState::Closed { failures: low },
+            1 => BreakerState::Open { until_ms: payload },
+            _ => BreakerState::HalfOpen { probes: high, successes: low },
         };
         Self { generation: (word >> PAYLOAD_BITS) as u32 & ((1 << GENERATION_BITS) - 1), state }
     }
@@ -68,12 +68,12 @@ mod tests {
 
     use super::*;
 
-    fn state() -> impl Strategy<Value = State> {
+    fn state() -> impl Strategy<Value = BreakerState> {
         prop_oneof![
-            (0..=MAX_COUNT).prop_map(|failures| State::Closed { failures }),
-            (0..=MAX_MILLIS).prop_map(|until_ms| State::Open { until_ms }),
+            (0..=MAX_COUNT).prop_map(|failures| BreakerState::Closed { failures }),
+            (0..=MAX_MILLIS).prop_map(|until_ms| BreakerState::Open { until_ms }),
             (0..=MAX_COUNT, 0..=MAX_COUNT)
-                .prop_map(|(probes, successes)| State::HalfOpen { probes, successes }),
+                .prop_map(|(probes, successes)| BreakerState::HalfOpen { probes, successes }),
         ]
     }
 
@@ -88,6 +88,6 @@ mod tests {
     #[test]
     fn the_period_wraps() {
         let last = Word { generation: (1 << GENERATION_BITS) - 1, ..Word::CLOSED };
-        assert_eq!(last.next(State::Open { until_ms: 1 }).generation, 0);
+        assert_eq!(last.next(BreakerState::Open { until_ms: 1 }).generation, 0);
     }
 }

@@ -45,7 +45,7 @@ impl Room {
 
     /// The bytes, which keep the room until the last of them is dropped.
     pub(super) fn hold(self, bytes: Bytes) -> Bytes {
-        if self.0 == 0 { bytes } else { Bytes::from_owner(Held { bytes, _room: self }) }
+        if self.0 == 0 { bytes } else { Bytes::from_owner(Reservation { bytes, _room: self }) }
     }
 }
 
@@ -57,12 +57,12 @@ impl Drop for Room {
     }
 }
 
-struct Held {
+struct Reservation {
     bytes: Bytes,
     _room: Room,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for Reservation {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }

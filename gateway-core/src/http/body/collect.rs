@@ -27,12 +27,12 @@ impl Body {
         }
         let (bytes, room, end) = self.read(limit).await?;
         match end {
-            End::Body(trailers) => Ok((room.hold(bytes), trailers)),
-            End::Limit(over) => {
+            ReadingEnd::Body(trailers) => Ok((room.hold(bytes), trailers)),
+            ReadingEnd::Limit(over) => {
                 self.put_back(bytes, Some(over));
                 Err(BodyError::TooLarge { limit })
             }
-            End::Room(over) => {
+            ReadingEnd::Room(over) => {
                 self.put_back(bytes, Some(over));
                 Err(BodyError::NoRoom)
             }
@@ -52,18 +52,18 @@ impl Body {
         }
         let (bytes, _room, end) = self.read(limit).await?;
         let seen = match &end {
-            End::Limit(over) => {
+            ReadingEnd::Limit(over) => {
                 let wanted = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(bytes.len());
                 let mut seen = BytesMut::from(&bytes[..]);
                 seen.extend_from_slice(over.get(..wanted).unwrap_or(over));
                 seen.freeze()
             }
-            End::Body(_) | End::Room(_) => bytes.clone(),
+            ReadingEnd::Body(_) | ReadingEnd::Room(_) => bytes.clone(),
         };
         match end {
-            End::Body(trailers) => *self = self.rest(bytes, None, trailers),
-            End::Limit(over) => self.put_back(bytes, Some(over)),
-            End::Room(over) => {
+            ReadingEnd::Body(trailers) => *self = self.rest(bytes, None, trailers),
+            ReadingEnd::Limit(over) => self.put_back(bytes, Some(over)),
+            ReadingEnd::Room(over) => {
                 self.put_back(bytes, Some(over));
                 return Err(BodyError::NoRoom);
             }
@@ -107,33 +107,33 @@ impl Body {
         }
         let (bytes, room, end) = self.read(limit).await?;
         match end {
-            End::Body(None) => *self = Self { allowed: self.allowed, ..Self::full(room.hold(bytes)) },
-            End::Body(trailers) => *self = self.rest(bytes, None, trailers),
-            End::Limit(over) | End::Room(over) => self.put_back(bytes, Some(over)),
+            ReadingEnd::Body(None) => *self = Self { allowed: self.allowed, ..Self::full(room.hold(bytes)) },
+            ReadingEnd::Body(trailers) => *self = self.rest(bytes, None, trailers),
+            ReadingEnd::Limit(over) | ReadingEnd::Room(over) => self.put_back(bytes, Some(over)),
         }
         Ok(())
     }
 
     /// Pulls until the end or a limit; says what was read and what ended it.
-    async fn read(&mut self, limit: u64) -> Result<(Bytes, Room, End), BodyError> {
+    async fn read(&mut self, limit: u64) -> Result<(Bytes, Room, ReadingEnd), BodyError> {
         let (mut first, mut rest) = (Bytes::new(), BytesMut::new());
         let mut room = Room::default();
-        let mut end = End::Body(None);
+        let mut end = ReadingEnd::Body(None);
         while let Some(frame) = self.frame().await {
             match frame?.into_data() {
                 Ok(data) => {
                     let total = (first.len() + rest.len() + data.len()) as u64;
                     if total > limit {
-                        end = End::Limit(data);
+                        end = ReadingEnd::Limit(data);
                         break;
                     }
                     if room.grow(data.len()).is_err() {
-                        end = End::Room(data);
+                        end = ReadingEnd::Room(data);
                         break;
                     }
                     if first.is_empty() { first = data } else { rest.extend_from_slice(&data) }
                 }
-                Err(frame) => end = End::Body(frame.into_trailers().ok()),
+                Err(frame) => end = ReadingEnd::Body(frame.into_trailers().ok()),
             }
         }
         if !rest.is_empty() {
@@ -160,27 +160,27 @@ impl Body {
         // It is counted where it passes the whole.
         rest.passed = Meter(None, 0);
         let ahead = [Some(first).filter(|first| !first.is_empty()), second];
-        let mut body = Self::stream(Rest { ahead, body: rest, trailers });
+        let mut body = Self::stream(Remaining { ahead, body: rest, trailers });
         (body.allowed, body.passed) = (allowed, passed);
         body
     }
 }
 
 /// What ended a reading.
-enum End {
+enum ReadingEnd {
     Body(Option<HeaderMap>),
     Limit(Bytes),
     Room(Bytes),
 }
 
 /// Bytes that were read before, and the body they come from.
-struct Rest {
+struct Remaining {
     ahead: [Option<Bytes>; 2],
     body: Body,
     trailers: Option<HeaderMap>,
 }
 
-impl HttpBody for Rest {
+impl HttpBody for Remaining {
     type Data = Bytes;
     type Error = BodyError;
 

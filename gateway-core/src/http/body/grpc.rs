@@ -3,7 +3,7 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::HeaderMap;
 
-use super::transform::{Output, Transform};
+use super::transform::{Transform, TransformOutput};
 use super::{Body, BodyError};
 
 /// One message of a gRPC body.
@@ -111,7 +111,7 @@ impl<M: GrpcMessages> Messages<M> {
 }
 
 impl<M: GrpcMessages> Transform for Messages<M> {
-    fn data(&mut self, data: Bytes, out: &mut Output) -> Result<(), BodyError> {
+    fn data(&mut self, data: Bytes, out: &mut TransformOutput) -> Result<(), BodyError> {
         self.rest.extend_from_slice(&data);
         while let Some(message) = self.next()? {
             if let Some(message) = self.messages.message(message)? {
@@ -123,13 +123,13 @@ impl<M: GrpcMessages> Transform for Messages<M> {
         Ok(())
     }
 
-    fn trailers(&mut self, mut trailers: HeaderMap, out: &mut Output) -> Result<(), BodyError> {
+    fn trailers(&mut self, mut trailers: HeaderMap, out: &mut TransformOutput) -> Result<(), BodyError> {
         self.messages.trailers(&mut trailers)?;
         out.trailers(trailers);
         Ok(())
     }
 
-    fn end(&mut self, _out: &mut Output) -> Result<(), BodyError> {
+    fn end(&mut self, _out: &mut TransformOutput) -> Result<(), BodyError> {
         if self.rest.is_empty() { Ok(()) } else { Err(BodyError::Framing("a gRPC message is cut off")) }
     }
 }

@@ -17,13 +17,13 @@ pub trait Transform: Send + 'static {
     ///
     /// # Errors
     /// Ends the body.
-    fn data(&mut self, data: Bytes, out: &mut Output) -> Result<(), BodyError>;
+    fn data(&mut self, data: Bytes, out: &mut TransformOutput) -> Result<(), BodyError>;
 
     /// The trailers came. They go on by themselves unless this does something else with them.
     ///
     /// # Errors
     /// Ends the body.
-    fn trailers(&mut self, trailers: HeaderMap, out: &mut Output) -> Result<(), BodyError> {
+    fn trailers(&mut self, trailers: HeaderMap, out: &mut TransformOutput) -> Result<(), BodyError> {
         out.trailers(trailers);
         Ok(())
     }
@@ -32,7 +32,7 @@ pub trait Transform: Send + 'static {
     ///
     /// # Errors
     /// Ends the body.
-    fn end(&mut self, out: &mut Output) -> Result<(), BodyError> {
+    fn end(&mut self, out: &mut TransformOutput) -> Result<(), BodyError> {
         let _ = out;
         Ok(())
     }
@@ -40,12 +40,12 @@ pub trait Transform: Send + 'static {
 
 /// What a transform puts out.
 #[derive(Debug, Default)]
-pub struct Output {
+pub struct TransformOutput {
     frames: VecDeque<Frame<Bytes>>,
     trailers: Option<HeaderMap>,
 }
 
-impl Output {
+impl TransformOutput {
     /// These bytes go on.
     pub fn data(&mut self, bytes: impl Into<Bytes>) {
         let bytes = bytes.into();
@@ -64,7 +64,7 @@ impl Body {
     /// This body with every byte passed through `transform`. Its length is not known any more.
     #[must_use]
     pub fn transform(self, transform: impl Transform) -> Self {
-        Self::stream(Transformed { body: self, transform, out: Output::default(), ended: false })
+        Self::stream(Transformed { body: self, transform, out: TransformOutput::default(), ended: false })
     }
 
     /// This body with each piece of data replaced by what `map` makes of it.
@@ -83,7 +83,7 @@ impl Body {
     /// These bytes and trailers.
     pub fn full_with_trailers(bytes: impl Into<Bytes>, trailers: HeaderMap) -> Self {
         let bytes = bytes.into();
-        let mut out = Output::default();
+        let mut out = TransformOutput::default();
         out.data(bytes);
         out.trailers(trailers);
         Self::stream(Transformed { body: Self::empty(), transform: Map(Ok), out, ended: true })
@@ -93,7 +93,7 @@ impl Body {
 struct Map<F>(F);
 
 impl<F: FnMut(Bytes) -> Result<Bytes, BodyError> + Send + 'static> Transform for Map<F> {
-    fn data(&mut self, data: Bytes, out: &mut Output) -> Result<(), BodyError> {
+    fn data(&mut self, data: Bytes, out: &mut TransformOutput) -> Result<(), BodyError> {
         out.data((self.0)(data)?);
         Ok(())
     }
@@ -102,7 +102,7 @@ impl<F: FnMut(Bytes) -> Result<Bytes, BodyError> + Send + 'static> Transform for
 struct Transformed<T> {
     body: Body,
     transform: T,
-    out: Output,
+    out: TransformOutput,
     ended: bool,
 }
 
@@ -140,7 +140,7 @@ impl<T: Transform> HttpBody for Transformed<T> {
             };
             if let Err(error) = taken {
                 this.ended = true;
-                this.out = Output::default();
+                this.out = TransformOutput::default();
                 return Poll::Ready(Some(Err(error)));
             }
         }

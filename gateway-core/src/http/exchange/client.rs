@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use http::HeaderValue;
 
 use super::super::handshake::Handshake;
-use crate::certificate::Names;
+use crate::certificate::CertificateNames;
 
 /// The client's end of a connection; one for all its exchanges.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub struct Client {
     /// The handshake, where requests may come before it is over.
     pub handshake: Option<Arc<Handshake>>,
     /// The names in the client's certificate, read when they are first asked for.
-    names: OnceLock<Option<Box<Names>>>,
+    names: OnceLock<Option<Box<CertificateNames>>>,
 }
 
 /// What the TLS handshake told.
@@ -56,9 +56,9 @@ impl Client {
     }
 
     /// The names in its certificate; `None` without one, or with one that can't be read.
-    pub fn certificate_names(&self) -> Option<&Names> {
+    pub fn certificate_names(&self) -> Option<&CertificateNames> {
         let certificate = self.tls.as_ref()?.certificate.as_ref()?;
-        self.names.get_or_init(|| Names::read(certificate).map(Box::new)).as_deref()
+        self.names.get_or_init(|| CertificateNames::read(certificate).map(Box::new)).as_deref()
     }
 
     /// `https` or `http`.

@@ -10,7 +10,7 @@ use crate::http::body::Body;
 use crate::http::exchange::Client;
 use crate::http::names::strip_trailers;
 
-const CLIENT: Side = Side::Request { trusted: false, underscores: Underscores::Drop };
+const CLIENT: MessageSource = MessageSource::Request { trusted: false, underscores: Underscores::Drop };
 
 fn exchange(peer: &str, trusted: bool, fields: &[(&str, &str)]) -> Exchange {
     let mut request = Request::new(Body::empty());
@@ -116,7 +116,7 @@ fn what_a_client_may_say_depends_on_who_it_is() {
         ),
     ] {
         let mut it = exchange("192.0.2.1", trusted, &fields);
-        strip(&mut it.request.headers, Side::Request { trusted, underscores });
+        strip(&mut it.request.headers, MessageSource::Request { trusted, underscores });
         let mut left: Vec<_> = it.request.headers.keys().map(HeaderName::as_str).collect();
         left.sort_unstable();
         assert_eq!(left, expected, "{trusted} {underscores:?}");

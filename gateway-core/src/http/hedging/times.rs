@@ -22,7 +22,7 @@ const BUCKETS: usize = 27 << STEPS;
 #[derive(Debug)]
 pub(super) struct Times {
     epoch: Epoch,
-    halves: [Half; 2],
+    halves: [HalfWindow; 2],
     /// The percentile that was looked up last, in microseconds; 0 where too little was known.
     known: AtomicU64,
     /// When that has to be looked up anew, in milliseconds since the epoch.
@@ -30,7 +30,7 @@ pub(super) struct Times {
 }
 
 #[derive(Debug)]
-struct Half {
+struct HalfWindow {
     /// Counted from 1.
     period: AtomicU64,
     counts: Box<[AtomicU32]>,
@@ -38,8 +38,10 @@ struct Half {
 
 impl Times {
     pub(super) fn starting(now: Instant) -> Self {
-        let half =
-            || Half { period: AtomicU64::new(0), counts: (0..BUCKETS).map(|_| AtomicU32::new(0)).collect() };
+        let half = || HalfWindow {
+            period: AtomicU64::new(0),
+            counts: (0..BUCKETS).map(|_| AtomicU32::new(0)).collect(),
+        };
         Self {
             epoch: Epoch::starting(now),
             halves: [half(), half()],
@@ -74,7 +76,7 @@ impl Times {
 
     fn look(&self, percent: u8, now: Instant) -> Option<u64> {
         let period = self.period(now);
-        let is_recent = |half: &&Half| half.period.load(Relaxed) + 1 >= period;
+        let is_recent = |half: &&HalfWindow| half.period.load(Relaxed) + 1 >= period;
         let recent = || self.halves.iter().filter(is_recent);
         let count = |n: usize| -> u64 {
             recent().filter_map(|half| half.counts.get(n)).map(|count| u64::from(count.load(Relaxed))).sum()

@@ -3,7 +3,7 @@
 use std::pin::pin;
 
 use super::Pipeline;
-use super::ending::{Ending, until};
+use super::ending::{ExchangeEnding, until};
 use super::matched::Matched;
 use crate::config::model::Traffic;
 use crate::config::snapshot::{Route, Snapshot};
@@ -18,7 +18,7 @@ impl<U: Upstream> Pipeline<U> {
         &'s self,
         snapshot: &'s Snapshot,
         route: &'s Route,
-        end: &mut Ending<'s>,
+        end: &mut ExchangeEnding<'s>,
         reached: Reached,
         downstream: &mut D,
     ) {

@@ -9,7 +9,7 @@ use http::Response;
 use http::header::CONTENT_TYPE;
 use tokio::time::Instant;
 
-use super::ending::Ending;
+use super::ending::ExchangeEnding;
 use crate::consumer::Identity;
 use crate::http::body::Body;
 use crate::http::downstream::Delivery;
@@ -29,7 +29,7 @@ pub(super) enum Until {
 }
 
 impl Until {
-    pub(super) fn of(end: &Ending<'_>, response: &Response<Body>) -> Self {
+    pub(super) fn of(end: &ExchangeEnding<'_>, response: &Response<Body>) -> Self {
         if let Some(deadline) = end.deadline() {
             return Self::Deadline(deadline);
         }

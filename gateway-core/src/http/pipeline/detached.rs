@@ -8,7 +8,7 @@ use super::super::exchange::Fork;
 use super::super::headers;
 use super::super::reply::Reply;
 use super::Pipeline;
-use super::ending::Ending;
+use super::ending::ExchangeEnding;
 use super::matched::Matched;
 use crate::config::model::Traffic;
 use crate::config::snapshot::{Route, Snapshot};
@@ -44,7 +44,7 @@ impl<U: Upstream> Pipeline<U> {
         let Some(permit) = self.overload.exchange().filter(|_| is_same && route.quarantine.is_none()) else {
             return;
         };
-        let mut end = Ending::new(self.recorder.as_ref(), &self.drain, exchange, Some(snapshot));
+        let mut end = ExchangeEnding::new(self.recorder.as_ref(), &self.drain, exchange, Some(snapshot));
         (end.place, end.route) = (Some(permit), Some(route));
         let answering = self.answer_behind(snapshot, route, &mut end, place);
         let answered = match proxy.timeouts.total {
@@ -70,7 +70,7 @@ impl<U: Upstream> Pipeline<U> {
         &'s self,
         snapshot: &'s Snapshot,
         route: &'s Route,
-        end: &mut Ending<'s>,
+        end: &mut ExchangeEnding<'s>,
         place: u16,
     ) -> Result<(), Box<Reply>> {
         let Traffic::Http(rules) = &route.proxy.traffic else {

@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue, Response, StatusCode};
 use tokio::time::Instant;
 
 use super::Close;
-use crate::balance::{Flight, Outcome, Settled, Target};
+use crate::balance::{AttemptOutcome, Flight, Settled, Target};
 use crate::config::snapshot::{Route, Snapshot};
 use crate::http::body::{Body, Meter};
 use crate::http::dialect::{Dialect, grpc_status};
@@ -22,7 +22,7 @@ use crate::record::{ExchangeRecord, Recorder};
 use crate::stream::drain::Drain;
 use crate::stream::relay::Tunnel;
 use crate::stream::session::Session;
-use crate::upstream::{Answer, Failure};
+use crate::upstream::{Failure, TargetResponse};
 
 /// Waits for an answer, until the whole exchange must be over. The future is pinned where it is: passed by value it would
 /// be copied at each step.
@@ -36,7 +36,7 @@ pub(super) async fn until<F: Future<Output = Result<(), Box<Reply>>>>(
 }
 
 /// What is known of an exchange so far; writes its record when it goes, however it goes.
-pub(super) struct Ending<'s> {
+pub(super) struct ExchangeEnding<'s> {
     pub(super) recorder: &'s dyn Recorder,
     drain: &'s Drain,
     pub(super) exchange: Box<Exchange>,
@@ -73,7 +73,7 @@ pub(super) struct Ending<'s> {
     handed_over: bool,
 }
 
-impl<'s> Ending<'s> {
+impl<'s> ExchangeEnding<'s> {
     /// Nothing is known yet but that it began.
     pub(super) fn new(
         recorder: &'s dyn Recorder,
@@ -185,7 +185,7 @@ impl<'s> Ending<'s> {
     }
 }
 
-impl Ending<'_> {
+impl ExchangeEnding<'_> {
     /// Writes the record now, and gives the session what the plugins keep: they go on in it.
     pub(super) fn hand_over(&mut self, session: &mut Session) {
         self.write();
@@ -233,7 +233,7 @@ impl Ending<'_> {
     }
 }
 
-impl Drop for Ending<'_> {
+impl Drop for ExchangeEnding<'_> {
     fn drop(&mut self) {
         if self.handed_over {
             return;
@@ -246,12 +246,12 @@ impl Drop for Ending<'_> {
 }
 
 /// The status by which an answer counts for retries, health checks and circuit breakers.
-pub(super) fn judged(exchange: &Exchange, answer: &Answer) -> StatusCode {
+pub(super) fn judged(exchange: &Exchange, answer: &TargetResponse) -> StatusCode {
     exchange.dialect.outcome(answer.response.status(), answer.response.headers())
 }
 
 /// What plugins are told of an attempt that was answered.
-pub(super) fn answered(answer: &Answer) -> AttemptEnd<'static> {
+pub(super) fn answered(answer: &TargetResponse) -> AttemptEnd<'static> {
     let (status, first_byte) = (answer.response.status(), answer.first_byte);
     AttemptEnd::Answered { status, first_byte, reused: answer.reused }
 }
@@ -262,16 +262,16 @@ pub(super) fn failed(failure: &Failure) -> AttemptEnd<'_> {
 }
 
 /// What a failure says about the target.
-pub(super) fn outcome_of(cause: Cause) -> Outcome {
+pub(super) fn outcome_of(cause: Cause) -> AttemptOutcome {
     match cause {
         Cause::DnsFailed
         | Cause::ConnectFailed
         | Cause::ConnectTimeout
         | Cause::TlsFailed
-        | Cause::TlsCertificate => Outcome::ConnectFailed,
-        Cause::UpstreamTimeout => Outcome::TimedOut,
-        Cause::UpstreamClosed | Cause::UpstreamGarbage => Outcome::Broken,
+        | Cause::TlsCertificate => AttemptOutcome::ConnectFailed,
+        Cause::UpstreamTimeout => AttemptOutcome::TimedOut,
+        Cause::UpstreamClosed | Cause::UpstreamGarbage => AttemptOutcome::Broken,
         // The client's own doing, or ours: says nothing about the target.
-        _ => Outcome::Cancelled,
+        _ => AttemptOutcome::Cancelled,
     }
 }

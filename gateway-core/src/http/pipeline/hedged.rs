@@ -6,11 +6,11 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::destination::Destination;
-use super::ending::{Ending, answered, failed, judged, outcome_of};
+use super::ending::{ExchangeEnding, answered, failed, judged, outcome_of};
 use super::matched::Matched;
-use super::race::{Begun, Course, Raced, State};
+use super::race::{Begun, Course, RaceState, Raced};
 use super::{Pipeline, from_target};
-use crate::balance::Outcome;
+use crate::balance::AttemptOutcome;
 use crate::config::model::Hedging;
 use crate::config::snapshot::Snapshot;
 use crate::http::body::{Body, BodyError};
@@ -30,7 +30,7 @@ impl<U: Upstream> Pipeline<U> {
         snapshot: &'s Snapshot,
         matched: &Matched<'s>,
         hedger: &'s Hedger,
-        end: &mut Ending<'s>,
+        end: &mut ExchangeEnding<'s>,
         downstream: &mut D,
     ) -> Result<(), Box<Reply>> {
         let route = matched.route;
@@ -66,7 +66,7 @@ impl<U: Upstream> Pipeline<U> {
             let first = Begun { pick, number: attempts.made(), at: Instant::now() };
             downstream.asking();
             let course = Course { hedger, destination: &destination, matched, around, body: &bytes };
-            let mut state = State { end: &mut *end, attempts: &mut attempts, tried: &mut tried };
+            let mut state = RaceState { end: &mut *end, attempts: &mut attempts, tried: &mut tried };
             let raced = self.race(course, first, &mut state, downstream).await;
             match take(course, &mut state, raced)? {
                 None => return Ok(()),
@@ -80,11 +80,11 @@ impl<U: Upstream> Pipeline<U> {
 /// Takes what a race brought; says how long to wait before another one, `None` where the answer is passed on.
 fn take<'s>(
     course: Course<'_, 's>,
-    state: &mut State<'_, 's, '_>,
+    state: &mut RaceState<'_, 's, '_>,
     Raced { begun, sent }: Raced<'s>,
 ) -> Result<Option<Duration>, Box<Reply>> {
     let Begun { pick, number, at } = begun;
-    let State { end, attempts, tried } = state;
+    let RaceState { end, attempts, tried } = state;
     let chain = &course.matched.route.chain;
     let (index, attempt) = (pick.index, Attempt { target: pick.target, number });
     let around = course.around.with_target(Some(pick.target));
@@ -95,7 +95,7 @@ fn take<'s>(
             let (status, first_byte) = (judged(&end.exchange, &answer), answer.first_byte);
             chain.attempted(&mut end.exchange, attempt, answered(&answer), around);
             let now = end.exchange.answered_at(at, &mut answer);
-            end.settle(pick.report(Outcome::Response { status, first_byte }, now));
+            end.settle(pick.report(AttemptOutcome::Response { status, first_byte }, now));
             end.first_byte = Some(first_byte);
             let Some(pause) = attempts.after_status(status, may_repeat) else {
                 end.exchange.is_from_target = true;

@@ -12,9 +12,9 @@ use tokio::time::{Instant, sleep_until};
 use super::Pipeline;
 use super::destination::Destination;
 use super::detached::Nobody;
-use super::ending::{Ending, answered, failed, judged, outcome_of};
+use super::ending::{ExchangeEnding, answered, failed, judged, outcome_of};
 use super::matched::Matched;
-use crate::balance::{Outcome, Pick, Target};
+use crate::balance::{AttemptOutcome, Pick, Target};
 use crate::http::body::Body;
 use crate::http::dialect::Dialect;
 use crate::http::downstream::Downstream;
@@ -23,7 +23,7 @@ use crate::http::forwarding::Forwarding;
 use crate::http::hedging::Hedger;
 use crate::http::retry::Attempts;
 use crate::plugin::seat::{Around, Attempt, AttemptEnd};
-use crate::upstream::{Answer, Call, Failure, Upstream};
+use crate::upstream::{Call, Failure, TargetResponse, Upstream};
 
 /// An attempt that has begun.
 pub(super) struct Begun<'s> {
@@ -35,13 +35,13 @@ pub(super) struct Begun<'s> {
 /// An attempt that is under way.
 struct Runner<'s, 'f> {
     begun: Begun<'s>,
-    sending: Pin<Box<dyn Future<Output = Result<Answer, Failure>> + Send + 'f>>,
+    sending: Pin<Box<dyn Future<Output = Result<TargetResponse, Failure>> + Send + 'f>>,
 }
 
 /// An attempt that has ended.
 pub(super) struct Raced<'s> {
     pub(super) begun: Begun<'s>,
-    pub(super) sent: Result<Answer, Failure>,
+    pub(super) sent: Result<TargetResponse, Failure>,
 }
 
 /// What all attempts of an exchange have in common.
@@ -56,8 +56,8 @@ pub(super) struct Course<'c, 's> {
 }
 
 /// What changes from attempt to attempt.
-pub(super) struct State<'c, 's, 'a> {
-    pub(super) end: &'c mut Ending<'s>,
+pub(super) struct RaceState<'c, 's, 'a> {
+    pub(super) end: &'c mut ExchangeEnding<'s>,
     pub(super) attempts: &'c mut Attempts<'a>,
     pub(super) tried: &'c mut SmallVec<[usize; 4]>,
 }
@@ -65,7 +65,7 @@ pub(super) struct State<'c, 's, 'a> {
 /// What happens next in a race.
 enum Event<T> {
     /// The attempt at this place has ended.
-    Ended(usize, Box<Result<Answer, Failure>>),
+    Ended(usize, Box<Result<TargetResponse, Failure>>),
     /// What was waited for beside them is there.
     Beside(T),
 }
@@ -113,7 +113,7 @@ impl<U: Upstream> Pipeline<U> {
         &'s self,
         course: Course<'_, 's>,
         first: Begun<'s>,
-        state: &mut State<'_, 's, '_>,
+        state: &mut RaceState<'_, 's, '_>,
         downstream: &mut D,
     ) -> Raced<'s> {
         let began = (first.number, first.at);
@@ -166,7 +166,7 @@ impl<U: Upstream> Pipeline<U> {
     fn ended<'s>(
         &self,
         course: Course<'_, 's>,
-        state: &mut State<'_, 's, '_>,
+        state: &mut RaceState<'_, 's, '_>,
         raced: Raced<'s>,
         runners: &[Runner<'s, '_>],
         spare: &mut Option<Raced<'s>>,
@@ -203,7 +203,7 @@ impl<U: Upstream> Pipeline<U> {
     }
 
     /// Reports an attempt that ended and isn't taken.
-    fn lost<'s>(&self, course: Course<'_, 's>, state: &mut State<'_, 's, '_>, raced: Raced<'s>) {
+    fn lost<'s>(&self, course: Course<'_, 's>, state: &mut RaceState<'_, 's, '_>, raced: Raced<'s>) {
         let Raced { begun: Begun { pick, number, .. }, sent } = raced;
         let attempt = Attempt { target: pick.target, number };
         let around = course.around.with_target(Some(pick.target));
@@ -213,12 +213,12 @@ impl<U: Upstream> Pipeline<U> {
             Ok(answer) => {
                 chain.attempted(&mut state.end.exchange, attempt, answered(answer), around);
                 let status = judged(&state.end.exchange, answer);
-                Outcome::Response { status, first_byte: answer.first_byte }
+                AttemptOutcome::Response { status, first_byte: answer.first_byte }
             }
             Err(failure) => {
                 chain.attempted(&mut state.end.exchange, attempt, failed(failure), around);
                 // A kept connection that had died says nothing about the target.
-                if failure.stale { Outcome::Cancelled } else { outcome_of(failure.cause) }
+                if failure.stale { AttemptOutcome::Cancelled } else { outcome_of(failure.cause) }
             }
         };
         self.report(pick, outcome);
@@ -228,7 +228,7 @@ impl<U: Upstream> Pipeline<U> {
     fn settle_losers<'s>(
         &self,
         course: Course<'_, 's>,
-        end: &mut Ending<'s>,
+        end: &mut ExchangeEnding<'s>,
         runners: Vec<Runner<'s, '_>>,
         spare: Option<Raced<'s>>,
     ) {
@@ -238,18 +238,18 @@ impl<U: Upstream> Pipeline<U> {
             let around = course.around.with_target(Some(begun.pick.target));
             chain.attempted(&mut end.exchange, attempt, answered(&answer), around);
             let status = judged(&end.exchange, &answer);
-            self.report(begun.pick, Outcome::Response { status, first_byte: answer.first_byte });
+            self.report(begun.pick, AttemptOutcome::Response { status, first_byte: answer.first_byte });
         }
         for Runner { begun, sending } in runners {
             drop(sending);
             let attempt = Attempt { target: begun.pick.target, number: begun.number };
             let around = course.around.with_target(Some(begun.pick.target));
             chain.attempted(&mut end.exchange, attempt, AttemptEnd::Cancelled, around);
-            self.report(begun.pick, Outcome::Outrun { waited: begun.at.elapsed() });
+            self.report(begun.pick, AttemptOutcome::Outrun { waited: begun.at.elapsed() });
         }
     }
 
-    fn report(&self, pick: Pick<'_>, outcome: Outcome) {
+    fn report(&self, pick: Pick<'_>, outcome: AttemptOutcome) {
         let target = pick.target;
         if let Some(change) = pick.report(outcome, Instant::now()).health {
             self.recorder.health(target, change);
@@ -261,7 +261,7 @@ impl<U: Upstream> Pipeline<U> {
     async fn hedge<'s>(
         &'s self,
         course: Course<'_, 's>,
-        state: &mut State<'_, 's, '_>,
+        state: &mut RaceState<'_, 's, '_>,
         runners: &mut [Runner<'s, '_>],
     ) -> Event<Option<Begun<'s>>> {
         let exchange = &mut state.end.exchange;
@@ -304,7 +304,7 @@ impl<U: Upstream> Pipeline<U> {
         exchange: &Exchange,
         begun: &Begun<'s>,
         downstream: &'f mut D,
-    ) -> Pin<Box<dyn Future<Output = Result<Answer, Failure>> + Send + 'f>> {
+    ) -> Pin<Box<dyn Future<Output = Result<TargetResponse, Failure>> + Send + 'f>> {
         let pool_key = course.destination.pool_key(&begun.pick);
         let copied = Copied::of(exchange, course.matched, begun, pool_key);
         let target: &'s Target = begun.pick.target;
@@ -318,7 +318,7 @@ impl<U: Upstream> Pipeline<U> {
         course: Course<'_, 's>,
         exchange: &Exchange,
         begun: &Begun<'s>,
-    ) -> Pin<Box<dyn Future<Output = Result<Answer, Failure>> + Send + 's>> {
+    ) -> Pin<Box<dyn Future<Output = Result<TargetResponse, Failure>> + Send + 's>> {
         let pool_key = course.destination.pool_key(&begun.pick);
         let copied = Copied::of(exchange, course.matched, begun, pool_key);
         let target: &'s Target = begun.pick.target;
@@ -332,7 +332,7 @@ impl<U: Upstream> Pipeline<U> {
         target: &'s Target,
         mut body: Body,
         downstream: &mut D,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<TargetResponse, Failure> {
         let proxy = &copied.matched.route.proxy;
         let call = Call {
             backend: &proxy.backend,

@@ -9,7 +9,7 @@ use super::Owner;
 /// What plugins keep, by owner, name and type. Holds nothing alive: a value goes with the last plugin that has it, and
 /// a plugin that is built and thrown away leaves no trace.
 #[derive(Default)]
-pub(super) struct Kept(Mutex<HashMap<Key, Weak<dyn Any + Send + Sync>>>);
+pub(super) struct KeptStates(Mutex<HashMap<Key, Weak<dyn Any + Send + Sync>>>);
 
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
@@ -22,7 +22,7 @@ struct Key {
 /// Entries at which those of freed values are removed.
 const SWEEP_AT: usize = 1024;
 
-impl Kept {
+impl KeptStates {
     /// The value kept under this name, or a new one.
     pub(super) fn take<T: Send + Sync + 'static>(
         &self,

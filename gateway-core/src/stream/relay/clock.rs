@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::time::{Instant, Sleep};
 
-use super::{End, RelayTimeouts};
+use super::{RelayOutcome, RelayTimeouts};
 
 /// Looks at whether bytes moved in an idle timeout. A relay that falls silent ends after the timeout, and at most one
 /// such part later.
@@ -31,7 +31,7 @@ impl Clock {
         Self { timeouts, end, last_moved: now, looked: now, moved: false, timer: None }
     }
 
-    pub(in crate::stream) fn poll(&mut self, cx: &mut Context<'_>, moved: bool) -> Poll<End> {
+    pub(in crate::stream) fn poll(&mut self, cx: &mut Context<'_>, moved: bool) -> Poll<RelayOutcome> {
         self.moved |= moved;
         if self.timeouts.idle.is_zero() && self.end.is_none() {
             return Poll::Pending;
@@ -45,14 +45,14 @@ impl Clock {
             ready!(timer.as_mut().poll(cx));
             let now = Instant::now();
             if self.end.is_some_and(|end| now >= end) {
-                return Poll::Ready(End::Lifetime);
+                return Poll::Ready(RelayOutcome::Lifetime);
             }
             self.looked = now;
             if std::mem::take(&mut self.moved) {
                 // Something moved since the last look; when exactly is not worth knowing.
                 self.last_moved = now;
             } else if !self.timeouts.idle.is_zero() && now >= self.last_moved + self.timeouts.idle {
-                return Poll::Ready(End::Idle);
+                return Poll::Ready(RelayOutcome::Idle);
             }
             let next = self.deadline();
             if let Some(timer) = &mut self.timer {

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::{Shortcut, Shortened, Side, scratch};
+use super::{RelayEnd, Shortcut, Shortened, scratch};
 
 /// Looks at the bytes of a direction once they are written.
 pub(in crate::stream) trait Watch {
@@ -32,7 +32,7 @@ pub(in crate::stream) struct Direction<W> {
     buffer: Option<Box<[u8]>>,
     start: usize,
     end: usize,
-    stage: Stage,
+    stage: RelayStage,
     unflushed: bool,
     /// Full buffers in a row.
     full: u8,
@@ -40,7 +40,7 @@ pub(in crate::stream) struct Direction<W> {
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum RelayStage {
     #[default]
     Open,
     /// Bytes go past the buffer.
@@ -53,7 +53,7 @@ enum Stage {
 impl<A: Watch> Direction<A> {
     /// Whether the reader has ended.
     pub(in crate::stream) fn is_ended(&self) -> bool {
-        matches!(self.stage, Stage::Closing | Stage::Closed)
+        matches!(self.stage, RelayStage::Closing | RelayStage::Closed)
     }
 
     /// What was read and not yet written.
@@ -82,34 +82,35 @@ impl<A: Watch> Direction<A> {
         writer: &mut W,
         shortcut: &mut impl Shortcut<R, W>,
         carried: &mut u64,
-    ) -> Poll<Result<(), Side>> {
+    ) -> Poll<Result<(), RelayEnd>> {
         loop {
             if self.start < self.end {
                 ready!(self.poll_write(cx, writer, carried))?;
                 continue;
             }
             match self.stage {
-                Stage::Closed => return Poll::Ready(Ok(())),
-                Stage::Closing => {
+                RelayStage::Closed => return Poll::Ready(Ok(())),
+                RelayStage::Closing => {
                     // The other side may have gone already; then there is nobody left to tell.
                     let _told = ready!(Pin::new(&mut *writer).poll_shutdown(cx));
-                    self.stage = Stage::Closed;
+                    self.stage = RelayStage::Closed;
                     self.release();
                 }
-                Stage::Short => match ready!(shortcut.poll_move(cx, reader, writer, carried))? {
-                    Shortened::End => self.stage = Stage::Closing,
-                    Shortened::Over => self.stage = Stage::Open,
+                RelayStage::Short => match ready!(shortcut.poll_move(cx, reader, writer, carried))? {
+                    Shortened::End => self.stage = RelayStage::Closing,
+                    Shortened::Over => self.stage = RelayStage::Open,
                 },
-                Stage::Open => match self.poll_read(cx, reader) {
+                RelayStage::Open => match self.poll_read(cx, reader) {
                     Poll::Ready(Ok(0)) => self.close(),
                     Poll::Ready(Ok(length)) => {
                         self.full = if length == scratch::SIZE { self.full + 1 } else { 0 };
                         if self.full >= BULK {
                             self.full = 0;
-                            self.stage = if shortcut_exists(shortcut) { Stage::Short } else { Stage::Open };
+                            self.stage =
+                                if shortcut_exists(shortcut) { RelayStage::Short } else { RelayStage::Open };
                         }
                     }
-                    Poll::Ready(Err(_)) => return Poll::Ready(Err(Side::Reader)),
+                    Poll::Ready(Err(_)) => return Poll::Ready(Err(RelayEnd::Reader)),
                     Poll::Pending => return self.poll_flush(cx, writer),
                 },
             }
@@ -117,7 +118,7 @@ impl<A: Watch> Direction<A> {
     }
 
     fn close(&mut self) {
-        self.stage = Stage::Closing;
+        self.stage = RelayStage::Closing;
         if let Some(bytes) = self.watch.final_bytes()
             && let Some(room) = self.buffer.as_deref_mut().and_then(|buffer| buffer.get_mut(..bytes.len()))
         {
@@ -131,9 +132,9 @@ impl<A: Watch> Direction<A> {
         cx: &mut Context<'_>,
         writer: &mut W,
         carried: &mut u64,
-    ) -> Poll<Result<(), Side>> {
+    ) -> Poll<Result<(), RelayEnd>> {
         match ready!(Pin::new(writer).poll_write(cx, self.pending())) {
-            Ok(0) | Err(_) => Poll::Ready(Err(Side::Writer)),
+            Ok(0) | Err(_) => Poll::Ready(Err(RelayEnd::Writer)),
             Ok(written) => {
                 let buffer = self.buffer.as_deref().unwrap_or_default();
                 self.watch.passed(buffer.get(self.start..self.start + written).unwrap_or_default());
@@ -150,12 +151,12 @@ impl<A: Watch> Direction<A> {
         &mut self,
         cx: &mut Context<'_>,
         writer: &mut W,
-    ) -> Poll<Result<(), Side>> {
+    ) -> Poll<Result<(), RelayEnd>> {
         self.release();
         if self.unflushed {
             match ready!(Pin::new(writer).poll_flush(cx)) {
                 Ok(()) => self.unflushed = false,
-                Err(_) => return Poll::Ready(Err(Side::Writer)),
+                Err(_) => return Poll::Ready(Err(RelayEnd::Writer)),
             }
         }
         Poll::Pending

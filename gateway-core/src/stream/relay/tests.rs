@@ -8,7 +8,9 @@ use super::*;
 const NO_LIMIT: RelayTimeouts = RelayTimeouts { idle: Duration::ZERO, lifetime: Duration::ZERO };
 
 /// The outer ends of a relay that runs in a task.
-fn relayed(timeouts: RelayTimeouts) -> (DuplexStream, DuplexStream, tokio::task::JoinHandle<(End, Carried)>) {
+fn relayed(
+    timeouts: RelayTimeouts,
+) -> (DuplexStream, DuplexStream, tokio::task::JoinHandle<(RelayOutcome, Carried)>) {
     let (client, mut near) = duplex(64);
     let (target, mut far) = duplex(64);
     let task = tokio::spawn(async move {
@@ -35,7 +37,7 @@ async fn bytes_flow_both_ways_and_a_half_close_passes_through() {
     let mut answer = Vec::new();
     client.read_to_end(&mut answer).await.unwrap();
     assert_eq!(answer, b"answer");
-    assert_eq!(task.await.unwrap(), (End::Closed, Carried { up: 1000, down: 6 }));
+    assert_eq!(task.await.unwrap(), (RelayOutcome::Closed, Carried { up: 1000, down: 6 }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -49,7 +51,7 @@ async fn silence_ends_a_relay_but_traffic_does_not() {
         target.read_u8().await.unwrap();
     }
     let (end, _) = task.await.unwrap();
-    assert_eq!(end, End::Idle);
+    assert_eq!(end, RelayOutcome::Idle);
     let lasted = begin.elapsed();
     // The last byte moved after 28 s.
     assert!(lasted >= Duration::from_secs(38) && lasted < Duration::from_secs(40), "{lasted:?}");
@@ -65,7 +67,7 @@ async fn a_lifetime_ends_a_busy_relay() {
             break;
         }
     }
-    assert_eq!(task.await.unwrap().0, End::Lifetime);
+    assert_eq!(task.await.unwrap().0, RelayOutcome::Lifetime);
 }
 
 #[tokio::test]
@@ -74,5 +76,5 @@ async fn a_dead_end_is_named() {
     drop(target);
     // The relay learns of it when it writes.
     while client.write_all(b"x").await.is_ok() && !task.is_finished() {}
-    assert_eq!(task.await.unwrap().0, End::TargetReset);
+    assert_eq!(task.await.unwrap().0, RelayOutcome::TargetReset);
 }

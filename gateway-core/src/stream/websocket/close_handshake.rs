@@ -19,7 +19,7 @@ const READ: usize = 2048;
 
 /// One direction of a WebSocket that is being ended.
 #[derive(Default)]
-pub(super) struct Half {
+pub(super) struct ClosingDirection {
     /// What has been written so far.
     written: Scanner,
     /// Bytes that are ready to be written.
@@ -31,18 +31,18 @@ pub(super) struct Half {
     /// What the reader has sent since it is only waited for.
     heard: Scanner,
     close_handshake: Vec<u8>,
-    stage: Stage,
+    stage: CloseStage,
 }
 
 /// Both directions.
 #[derive(Default)]
 pub(super) struct Halfway {
-    pub(super) up: Half,
-    pub(super) down: Half,
+    pub(super) up: ClosingDirection,
+    pub(super) down: ClosingDirection,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum CloseStage {
     /// The frame under way goes on to its end.
     #[default]
     Frame,
@@ -80,7 +80,7 @@ pub(super) async fn say(ends: Switched<'_>, halves: Halfway, codes: Codes) {
     .await;
 }
 
-impl Half {
+impl ClosingDirection {
     /// What is left of one direction of a tunnel.
     pub(super) fn of_tunnel<W: Watch>(written: Scanner, direction: &mut Direction<W>) -> Self {
         Self { written, pending: direction.take_pending(), ended: direction.is_ended(), ..Self::default() }
@@ -100,9 +100,9 @@ impl Half {
     ) -> Poll<()> {
         loop {
             match self.stage {
-                Stage::Frame if self.written.is_closed() => self.stage = Stage::Flush,
-                Stage::Frame if self.written.at_boundary() => self.stage = Stage::CloseFrame,
-                Stage::Frame if !self.pending.is_empty() => {
+                CloseStage::Frame if self.written.is_closed() => self.stage = CloseStage::Flush,
+                CloseStage::Frame if self.written.at_boundary() => self.stage = CloseStage::CloseFrame,
+                CloseStage::Frame if !self.pending.is_empty() => {
                     let mut ahead = self.written.clone();
                     let most = ahead.take_frame(&self.pending);
                     let piece = self.pending.get(..most).unwrap_or_default();
@@ -110,20 +110,20 @@ impl Half {
                     self.written.passed(piece.get(..written).unwrap_or_default());
                     self.pending.drain(..written);
                 }
-                Stage::Frame => {
+                CloseStage::Frame => {
                     if !ready!(self.poll_read(cx, reader)) {
                         // Half a frame is all the writer will ever get: a Close frame would not be understood.
                         return self.give_up();
                     }
                 }
-                Stage::CloseFrame if self.close_handshake.is_empty() => self.stage = Stage::Flush,
-                Stage::CloseFrame => {
+                CloseStage::CloseFrame if self.close_handshake.is_empty() => self.stage = CloseStage::Flush,
+                CloseStage::CloseFrame => {
                     let Some(written) = ready!(write(cx, writer, &self.close_handshake)) else {
                         return self.give_up();
                     };
                     self.close_handshake.drain(..written);
                 }
-                Stage::Flush => {
+                CloseStage::Flush => {
                     if ready!(Pin::new(&mut *writer).poll_flush(cx)).is_err() {
                         return self.give_up();
                     }
@@ -131,22 +131,22 @@ impl Half {
                         // It was the reader's own Close that went there.
                         return self.give_up();
                     }
-                    self.stage = Stage::Answer;
+                    self.stage = CloseStage::Answer;
                 }
-                Stage::Answer => {
+                CloseStage::Answer => {
                     self.heard.passed(&std::mem::take(&mut self.pending));
                     self.heard.passed(&std::mem::take(&mut self.unread));
                     if self.heard.is_closed() || !ready!(self.poll_read(cx, reader)) {
                         return self.give_up();
                     }
                 }
-                Stage::Done => return Poll::Ready(()),
+                CloseStage::Done => return Poll::Ready(()),
             }
         }
     }
 
     fn give_up(&mut self) -> Poll<()> {
-        self.stage = Stage::Done;
+        self.stage = CloseStage::Done;
         Poll::Ready(())
     }
 

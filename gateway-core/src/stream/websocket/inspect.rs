@@ -7,26 +7,26 @@ use std::task::{Context, Poll, ready};
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::close_handshake::{self, Half, Halfway};
+use super::close_handshake::{self, ClosingDirection, Halfway};
 use super::frame::{self, CLOSE, Scanner};
-use super::message::{BINARY, Broken, Messages, Said, TEXT};
+use super::message::{BINARY, MessageEvent, Messages, TEXT, Violation};
 use super::{Codes, FAILED, GOING_AWAY, Rules, Switched, TOO_BIG};
 use crate::plugin::chain::Decided;
 use crate::plugin::seat::Around;
 use crate::plugin::{Chain, Decision, PLUGIN_TIMEOUT};
-use crate::stream::relay::{Carried, Clock, End, Watch, scratch};
-use crate::stream::session::{Direction, Kind, Session};
+use crate::stream::relay::{Carried, Clock, RelayOutcome, Watch, scratch};
+use crate::stream::session::{Direction, MessageKind, Session};
 
 pub(super) async fn carry(
     ends: Switched<'_>,
     session: &Session,
     rules: Rules<'_>,
     carried: &mut Carried,
-) -> End {
+) -> RelayOutcome {
     let Switched { client, target } = ends;
     let reads = Reads { chain: rules.chain, around: rules.around, session };
-    let mut up = Way::new(Direction::Up, rules.max_message);
-    let mut down = Way::new(Direction::Down, rules.max_message);
+    let mut up = InspectedDirection::new(Direction::Up, rules.max_message);
+    let mut down = InspectedDirection::new(Direction::Down, rules.max_message);
     let stop = {
         let mut clock = Clock::new(rules.timeouts);
         let told = pin!(rules.drain.told());
@@ -43,11 +43,13 @@ pub(super) async fn carry(
             };
             match (up_state, down_state) {
                 (Poll::Ready(Err(stop)), _) | (_, Poll::Ready(Err(stop))) => return Poll::Ready(stop),
-                (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(Stop::quiet(End::Closed)),
+                (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => {
+                    return Poll::Ready(Stop::quiet(RelayOutcome::Closed));
+                }
                 _ => {}
             }
             if drain.poll(cx).is_ready() {
-                return Poll::Ready(Stop::both(End::Drained));
+                return Poll::Ready(Stop::both(RelayOutcome::Drained));
             }
             clock.poll(cx, *carried != before).map(Stop::both)
         })
@@ -62,16 +64,16 @@ pub(super) async fn carry(
 
 /// Why it ends, and what is to be said.
 struct Stop {
-    end: End,
+    end: RelayOutcome,
     codes: Option<Codes>,
 }
 
 impl Stop {
-    fn quiet(end: End) -> Self {
+    fn quiet(end: RelayOutcome) -> Self {
         Self { end, codes: None }
     }
 
-    fn both(end: End) -> Self {
+    fn both(end: RelayOutcome) -> Self {
         Self { end, codes: Some(Codes::both(GOING_AWAY)) }
     }
 }
@@ -84,7 +86,7 @@ struct Reads<'r> {
 }
 
 /// A message whose plugin has not decided yet.
-struct Waiting<'r> {
+struct PendingMessage<'r> {
     decision: Pin<Box<dyn Future<Output = Decision> + Send + 'r>>,
     opcode: u8,
     /// The plugin to go on with.
@@ -92,15 +94,15 @@ struct Waiting<'r> {
 }
 
 /// One direction.
-struct Way<'r> {
+struct InspectedDirection<'r> {
     direction: Direction,
     messages: Messages,
     input: BytesMut,
     output: Vec<u8>,
     written: Scanner,
-    waiting: Option<Waiting<'r>>,
+    waiting: Option<PendingMessage<'r>>,
     /// What plugins answered to the reader.
-    answers: Vec<(Kind, Bytes)>,
+    answers: Vec<(MessageKind, Bytes)>,
     unflushed: bool,
     /// Its reader has sent a Close frame, or has gone.
     over: Over,
@@ -117,7 +119,7 @@ enum Over {
     Told,
 }
 
-impl<'r> Way<'r> {
+impl<'r> InspectedDirection<'r> {
     fn new(direction: Direction, limit: usize) -> Self {
         Self {
             direction,
@@ -133,29 +135,29 @@ impl<'r> Way<'r> {
     }
 
     /// Writes answers to this way's writer; false when there are none.
-    fn take_answers(&mut self, answers: &mut Vec<(Kind, Bytes)>) -> bool {
+    fn take_answers(&mut self, answers: &mut Vec<(MessageKind, Bytes)>) -> bool {
         let masked = self.direction == Direction::Up;
         let any = !answers.is_empty() && self.over == Over::Not;
         for (kind, payload) in answers.drain(..).filter(|_| any) {
-            let opcode = if kind == Kind::Text { TEXT } else { BINARY };
+            let opcode = if kind == MessageKind::Text { TEXT } else { BINARY };
             frame::write(&mut self.output, opcode, &payload, masked);
         }
         any
     }
 
-    fn into_half(self) -> Half {
+    fn into_half(self) -> ClosingDirection {
         let ended = matches!(self.over, Over::Gone | Over::Told);
-        Half::of_messages(self.written, self.output, self.input.to_vec(), ended)
+        ClosingDirection::of_messages(self.written, self.output, self.input.to_vec(), ended)
     }
 
     fn reset(&self, reader: bool) -> Stop {
         match (self.direction, reader) {
-            (Direction::Up, true) | (Direction::Down, false) => Stop::quiet(End::ClientReset),
-            _ => self.target_gone(End::TargetReset),
+            (Direction::Up, true) | (Direction::Down, false) => Stop::quiet(RelayOutcome::ClientReset),
+            _ => self.target_gone(RelayOutcome::TargetReset),
         }
     }
 
-    fn target_gone(&self, end: End) -> Stop {
+    fn target_gone(&self, end: RelayOutcome) -> Stop {
         Stop { end, codes: Some(Codes { client: FAILED, target: GOING_AWAY }) }
     }
 
@@ -210,8 +212,8 @@ impl<'r> Way<'r> {
 
     /// Hands what is whole to the plugins; false when nothing is.
     fn read_along(&mut self, reads: &Reads<'r>) -> Result<bool, Stop> {
-        let broken = |Broken(code): Broken| Stop {
-            end: if code == TOO_BIG { End::TooLarge } else { End::Violated },
+        let broken = |Violation(code): Violation| Stop {
+            end: if code == TOO_BIG { RelayOutcome::TooLarge } else { RelayOutcome::Violated },
             codes: Some(match self.direction {
                 Direction::Up => Codes { client: code, target: GOING_AWAY },
                 Direction::Down => Codes { client: FAILED, target: code },
@@ -220,19 +222,21 @@ impl<'r> Way<'r> {
         let Some(said) = self.messages.next(&mut self.input).map_err(broken)? else { return Ok(false) };
         let masked = self.direction == Direction::Up;
         match said {
-            Said::Control(opcode, payload) => frame::write(&mut self.output, opcode, &payload, masked),
-            Said::Close(payload) => {
+            MessageEvent::Control(opcode, payload) => {
+                frame::write(&mut self.output, opcode, &payload, masked)
+            }
+            MessageEvent::Close(payload) => {
                 frame::write(&mut self.output, CLOSE, &payload, masked);
                 self.over = Over::Said;
             }
-            Said::Message(opcode, payload) => self.show(opcode, payload, reads, 0)?,
+            MessageEvent::Message(opcode, payload) => self.show(opcode, payload, reads, 0)?,
         }
         Ok(true)
     }
 
     /// Shows a message to the plugins from the one at `from` on, and does what they decide.
     fn show(&mut self, opcode: u8, mut payload: Bytes, reads: &Reads<'r>, from: usize) -> Result<(), Stop> {
-        let kind = if opcode == TEXT { Kind::Text } else { Kind::Binary };
+        let kind = if opcode == TEXT { MessageKind::Text } else { MessageKind::Binary };
         let decided =
             reads.chain.message(reads.session, self.direction, kind, &mut payload, reads.around, from);
         match decided {
@@ -244,7 +248,7 @@ impl<'r> Way<'r> {
                 let decision = Box::pin(async move {
                     tokio::time::timeout(PLUGIN_TIMEOUT, decision).await.unwrap_or(Decision::Close(FAILED))
                 });
-                self.waiting = Some(Waiting { decision, opcode, next });
+                self.waiting = Some(PendingMessage { decision, opcode, next });
             }
         }
         Ok(())
@@ -253,7 +257,7 @@ impl<'r> Way<'r> {
     fn forward(&mut self, opcode: u8, payload: &Bytes) -> Result<(), Stop> {
         // A plugin may have made of a text what is none; nobody is to get that.
         if opcode == TEXT && std::str::from_utf8(payload).is_err() {
-            return Err(Stop { end: End::Refused, codes: Some(Codes::both(FAILED)) });
+            return Err(Stop { end: RelayOutcome::Refused, codes: Some(Codes::both(FAILED)) });
         }
         frame::write(&mut self.output, opcode, payload, self.direction == Direction::Up);
         Ok(())
@@ -261,7 +265,7 @@ impl<'r> Way<'r> {
 
     fn closed(&self, code: u16) -> Stop {
         let target = if self.direction == Direction::Up { GOING_AWAY } else { code };
-        Stop { end: End::Refused, codes: Some(Codes { client: code, target }) }
+        Stop { end: RelayOutcome::Refused, codes: Some(Codes { client: code, target }) }
     }
 
     /// Does what a waiting plugin has decided meanwhile; false when it has not, or nobody waits.
@@ -295,7 +299,9 @@ impl<'r> Way<'r> {
         match ready!(result) {
             Err(_) => Poll::Ready(Err(self.reset(true))),
             Ok(()) if !ended => Poll::Ready(Ok(())),
-            Ok(()) if self.direction == Direction::Down => Poll::Ready(Err(self.target_gone(End::Closed))),
+            Ok(()) if self.direction == Direction::Down => {
+                Poll::Ready(Err(self.target_gone(RelayOutcome::Closed)))
+            }
             Ok(()) => {
                 self.over = Over::Gone;
                 Poll::Ready(Ok(()))

@@ -16,13 +16,13 @@ const MAX_CONTROL: u64 = 125;
 
 /// The close code for whoever broke a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Broken(pub(super) u16);
+pub(super) struct Violation(pub(super) u16);
 
-const BROKEN: Broken = Broken(PROTOCOL_ERROR);
+const BROKEN: Violation = Violation(PROTOCOL_ERROR);
 
 /// What an end said.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum MessageEvent {
     /// A whole message and its opcode.
     Message(u8, Bytes),
     /// A control frame other than a Close.
@@ -46,12 +46,12 @@ impl Messages {
     }
 
     /// Whatever comes next whole in `input`; `None` until more of it is there.
-    pub(super) fn next(&mut self, input: &mut BytesMut) -> Result<Option<Said>, Broken> {
+    pub(super) fn next(&mut self, input: &mut BytesMut) -> Result<Option<MessageEvent>, Violation> {
         loop {
             let Some(head) = Head::read(input) else { return Ok(None) };
             self.check(&head)?;
             // Checked against the limit, so it fits.
-            let length = usize::try_from(head.length).map_err(|_| Broken(TOO_BIG))?;
+            let length = usize::try_from(head.length).map_err(|_| Violation(TOO_BIG))?;
             if input.len() - head.size < length {
                 return Ok(None);
             }
@@ -69,7 +69,7 @@ impl Messages {
         }
     }
 
-    fn check(&self, head: &Head) -> Result<(), Broken> {
+    fn check(&self, head: &Head) -> Result<(), Violation> {
         let longest = match head.size - if head.mask.is_some() { 4 } else { 0 } {
             2 => true,
             4 => head.length > 125,
@@ -85,13 +85,13 @@ impl Messages {
             _ => return Err(BROKEN),
         }
         let so_far = self.begun.as_ref().map_or(0, |(_, bytes)| bytes.len());
-        if head.length > (self.limit - so_far) as u64 { Err(Broken(TOO_BIG)) } else { Ok(()) }
+        if head.length > (self.limit - so_far) as u64 { Err(Violation(TOO_BIG)) } else { Ok(()) }
     }
 
-    fn take(&mut self, head: &Head, payload: BytesMut) -> Result<Option<Said>, Broken> {
+    fn take(&mut self, head: &Head, payload: BytesMut) -> Result<Option<MessageEvent>, Violation> {
         match head.opcode {
             CLOSE => return close_frame(payload.freeze()).map(Some),
-            9 | 10 => return Ok(Some(Said::Control(head.opcode, payload.freeze()))),
+            9 | 10 => return Ok(Some(MessageEvent::Control(head.opcode, payload.freeze()))),
             _ => {}
         }
         let (opcode, bytes) = match self.begun.take() {
@@ -106,27 +106,27 @@ impl Messages {
             return Ok(None);
         }
         if opcode == TEXT && std::str::from_utf8(&bytes).is_err() {
-            return Err(Broken(NOT_TEXT));
+            return Err(Violation(NOT_TEXT));
         }
-        Ok(Some(Said::Message(opcode, bytes.freeze())))
+        Ok(Some(MessageEvent::Message(opcode, bytes.freeze())))
     }
 }
 
 /// A Close frame's payload: nothing, or a code and a reason.
-fn close_frame(payload: Bytes) -> Result<Said, Broken> {
+fn close_frame(payload: Bytes) -> Result<MessageEvent, Violation> {
     let code = match &*payload {
-        [] => return Ok(Said::Close(payload)),
+        [] => return Ok(MessageEvent::Close(payload)),
         [_] => return Err(BROKEN),
         [high, low, reason @ ..] => {
             if std::str::from_utf8(reason).is_err() {
-                return Err(Broken(NOT_TEXT));
+                return Err(Violation(NOT_TEXT));
             }
             u16::from_be_bytes([*high, *low])
         }
     };
     // RFC 6455 §7.4: the others mean that there was no code, or belong to nobody.
     match code {
-        1000..=1003 | 1007..=1014 | 3000..=4999 => Ok(Said::Close(payload)),
+        1000..=1003 | 1007..=1014 | 3000..=4999 => Ok(MessageEvent::Close(payload)),
         _ => Err(BROKEN),
     }
 }

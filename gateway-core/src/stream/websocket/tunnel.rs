@@ -4,10 +4,10 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
-use super::close_handshake::{self, Half, Halfway};
+use super::close_handshake::{self, ClosingDirection, Halfway};
 use super::frame::{self, Scanner};
 use super::{Codes, FAILED, GOING_AWAY, Rules, Switched};
-use crate::stream::relay::{Carried, Clock, Direction, End, Watch, outcome};
+use crate::stream::relay::{Carried, Clock, Direction, RelayOutcome, Watch, outcome};
 
 /// Follows what the client gets.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ impl Watch for Down {
     }
 }
 
-pub(super) async fn carry(ends: Switched<'_>, rules: Rules<'_>, carried: &mut Carried) -> End {
+pub(super) async fn carry(ends: Switched<'_>, rules: Rules<'_>, carried: &mut Carried) -> RelayOutcome {
     let Switched { client, target } = ends;
     let mut up = Direction::<Scanner>::default();
     let mut down = Direction::<Down>::default();
@@ -46,21 +46,25 @@ pub(super) async fn carry(ends: Switched<'_>, rules: Rules<'_>, carried: &mut Ca
                 return Poll::Ready(end);
             }
             if drain.poll(cx).is_ready() {
-                return Poll::Ready(End::Drained);
+                return Poll::Ready(RelayOutcome::Drained);
             }
             clock.poll(cx, *carried != before)
         })
         .await
     };
     let codes = match end {
-        End::Idle | End::Lifetime | End::Drained => Codes::both(GOING_AWAY),
-        End::TargetReset => Codes { client: FAILED, target: GOING_AWAY },
+        RelayOutcome::Idle | RelayOutcome::Lifetime | RelayOutcome::Drained => Codes::both(GOING_AWAY),
+        RelayOutcome::TargetReset => Codes { client: FAILED, target: GOING_AWAY },
         // The target sees that the client went without a Close frame, which is the truth.
-        End::Closed | End::ClientReset | End::Refused | End::Violated | End::TooLarge => return end,
+        RelayOutcome::Closed
+        | RelayOutcome::ClientReset
+        | RelayOutcome::Refused
+        | RelayOutcome::Violated
+        | RelayOutcome::TooLarge => return end,
     };
     let halves = Halfway {
-        up: Half::of_tunnel(std::mem::take(&mut up.watch), &mut up),
-        down: Half::of_tunnel(std::mem::take(&mut down.watch.scanner), &mut down),
+        up: ClosingDirection::of_tunnel(std::mem::take(&mut up.watch), &mut up),
+        down: ClosingDirection::of_tunnel(std::mem::take(&mut down.watch.scanner), &mut down),
     };
     drop((up, down));
     // Boxed: a tunnel at rest should not carry the room for its end along.

@@ -10,7 +10,7 @@ fn values(headers: &Option<super::super::protocol::HeaderMap>) -> Vec<(String, S
 #[tokio::test]
 async fn heads_are_sent_and_changed() {
     let processor = Processor::new(|told| match told {
-        Told::RequestHeaders(_) => changed(
+        ProcessorInput::RequestHeaders(_) => changed(
             told,
             mutation(
                 vec![
@@ -39,7 +39,9 @@ async fn heads_are_sent_and_changed() {
         ["1", "2", "", ""]
     );
     let told = processor.told();
-    let [Told::RequestHeaders(request), Told::ResponseHeaders(response)] = told.as_slice() else {
+    let [ProcessorInput::RequestHeaders(request), ProcessorInput::ResponseHeaders(response)] =
+        told.as_slice()
+    else {
         panic!("{told:?}")
     };
     let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
@@ -63,7 +65,7 @@ async fn what_is_skipped_is_not_sent() {
         .trial(json!({ "request_headers": "skip", "response_body": "buffered", "response_headers": "skip" }));
     assert_eq!(trial.request("POST", "/", &[], "abc").await.text(), "ok");
     let told = processor.told();
-    let [Told::ResponseBody(body)] = told.as_slice() else { panic!("{told:?}") };
+    let [ProcessorInput::ResponseBody(body)] = told.as_slice() else { panic!("{told:?}") };
     assert_eq!((&body.body[..], body.end_of_stream), (&b"ok"[..], true));
 }
 
@@ -102,7 +104,7 @@ async fn an_immediate_response_is_the_answer() {
         body: Bytes::from_static(b"no"),
         grpc_status: Some(GrpcStatus { status: 16 }),
     };
-    let processor = Processor::new(move |_| say(Said::ImmediateResponse(reply())));
+    let processor = Processor::new(move |_| say(ProcessorReply::ImmediateResponse(reply())));
     let trial = processor.trial(json!({}));
     let got = trial.get("/", &[]).await;
     assert_eq!((got.status, got.text().as_str(), got.field("www-authenticate")), (401, "no", "Bearer"));
@@ -114,8 +116,8 @@ async fn an_immediate_response_is_the_answer() {
     let refusing = processor.trial(json!({ "disable_immediate_response": true }));
     assert_eq!(refusing.get("/", &[]).await.status, 500);
     let late = Processor::new(move |told| match told {
-        Told::RequestHeaders(_) => nothing(told),
-        _ => say(Said::ImmediateResponse(reply())),
+        ProcessorInput::RequestHeaders(_) => nothing(told),
+        _ => say(ProcessorReply::ImmediateResponse(reply())),
     });
     let trial = late.trial(json!({}));
     assert_eq!((trial.get("/", &[]).await.status, trial.asked().len()), (401, 1));
@@ -124,11 +126,11 @@ async fn an_immediate_response_is_the_answer() {
 #[tokio::test]
 async fn bodies_are_buffered_and_replaced() {
     let processor = Processor::new(|told| match told {
-        Told::RequestBody(_) => changed(
+        ProcessorInput::RequestBody(_) => changed(
             told,
             CommonResponse { body_mutation: body("changed"), ..mutation(vec![set("x-late", "1")], &[]) },
         ),
-        Told::ResponseBody(_) => {
+        ProcessorInput::ResponseBody(_) => {
             let clear = Some(BodyMutation { mutation: Some(NewBody::Clear(true)) });
             changed(told, CommonResponse { body_mutation: clear, ..CommonResponse::default() })
         }
@@ -165,7 +167,7 @@ async fn a_body_is_replaced_with_the_head() {
 #[tokio::test]
 async fn a_large_body_is_sent_in_part() {
     let processor = Processor::new(|told| match told {
-        Told::RequestBody(_) => {
+        ProcessorInput::RequestBody(_) => {
             changed(told, CommonResponse { body_mutation: body("AB"), ..CommonResponse::default() })
         }
         told => nothing(told),
@@ -174,17 +176,17 @@ async fn a_large_body_is_sent_in_part() {
     assert_eq!(trial.request("POST", "/", &[], "abcdef").await.status, 200);
     assert_eq!(trial.asked()[0].body, "ABdef");
     let told = processor.told();
-    let Some(Told::RequestBody(part)) = told.get(1) else { panic!("{told:?}") };
+    let Some(ProcessorInput::RequestBody(part)) = told.get(1) else { panic!("{told:?}") };
     assert_eq!((&part.body[..], part.end_of_stream), (&b"abc"[..], false));
 }
 
 #[tokio::test]
 async fn bodies_and_trailers_are_streamed() {
     let processor = Processor::new(|told| match told {
-        Told::ResponseBody(part) if part.body == "one" => {
+        ProcessorInput::ResponseBody(part) if part.body == "one" => {
             changed(told, CommonResponse { body_mutation: body("1"), ..CommonResponse::default() })
         }
-        Told::ResponseTrailers(_) => say(Said::ResponseTrailers(TrailersResponse {
+        ProcessorInput::ResponseTrailers(_) => say(ProcessorReply::ResponseTrailers(TrailersResponse {
             header_mutation: mutation(vec![set("x-new", "2")], &["x-old"]).header_mutation,
         })),
         told => nothing(told),
@@ -207,7 +209,7 @@ async fn bodies_and_trailers_are_streamed() {
 
 #[tokio::test]
 async fn a_mode_is_changed_where_that_is_allowed() {
-    let acting = |told: &Told| {
+    let acting = |told: &ProcessorInput| {
         let Act::Say(said) = nothing(told) else { panic!("it says something") };
         let mode =
             ProcessingMode { request_body_mode: 2, response_header_mode: 2, ..ProcessingMode::default() };
@@ -219,7 +221,7 @@ async fn a_mode_is_changed_where_that_is_allowed() {
         assert_eq!(trial.request("POST", "/", &[], "abc").await.status, 200);
         let told = processor.told();
         assert_eq!(told.len(), expected);
-        assert_eq!(matches!(told[1], Told::RequestBody(_)), allowed, "{told:?}");
+        assert_eq!(matches!(told[1], ProcessorInput::RequestBody(_)), allowed, "{told:?}");
     }
     let duplex = Processor::new(|told| {
         let Act::Say(said) = nothing(told) else { panic!("it says something") };

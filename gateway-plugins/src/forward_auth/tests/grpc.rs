@@ -8,7 +8,7 @@ use prost::Message as _;
 use super::*;
 use crate::envoy::{BoolValue, HeaderValueOption, HttpStatus};
 use crate::forward_auth::grpc::{
-    Allowed, CheckRequest, CheckResponse, Denied, PATH, QueryParameter, Said, Status,
+    Allowed, CheckRequest, CheckResponse, CheckResult, Denied, PATH, QueryParameter, Status,
 };
 
 /// What a server was asked.
@@ -36,7 +36,7 @@ fn served(bytes: Vec<u8>, status: &'static str) -> Served {
 }
 
 /// A server that says this.
-fn saying(code: i32, said: Option<Said>) -> Machine {
+fn saying(code: i32, said: Option<CheckResult>) -> Machine {
     let machine = Machine::default();
     let response = CheckResponse { status: Some(Status { code }), said };
     machine.net.serve(move |_| served(framed(&response), "0"));
@@ -121,7 +121,7 @@ async fn an_allowed_request_is_changed_as_the_answer_says() {
         query_parameters_to_set: vec![QueryParameter { key: "user".into(), value: "a&b".into() }],
         query_parameters_to_remove: vec!["token".into()],
     };
-    let machine = saying(0, Some(Said::Allowed(allowed)));
+    let machine = saying(0, Some(CheckResult::Allowed(allowed)));
     let trial = grpc(&machine, json!({})).answering(|_| {
         let response = Response::builder().header("x-r", "0").header("x-origin", "target");
         response.body("ok".into()).unwrap()
@@ -145,7 +145,7 @@ async fn a_refusal_is_the_other_servers() {
     let denied = |code, body: &str| {
         let status = (code > 0).then_some(HttpStatus { code });
         let headers = vec![set("location", "/login", None), set("transfer-encoding", "chunked", None)];
-        Some(Said::Denied(Denied { status, headers, body: body.into() }))
+        Some(CheckResult::Denied(Denied { status, headers, body: body.into() }))
     };
     for (code, said, status, body, location) in [
         (16, denied(302, ""), 302, "", "/login"),
@@ -159,7 +159,7 @@ async fn a_refusal_is_the_other_servers() {
         assert_eq!(got.headers.get("transfer-encoding"), None);
         assert_eq!(trial.records()[0].reason, Some("forward_auth_refused"));
     }
-    for said in [None, Some(Said::Allowed(Allowed::default()))] {
+    for said in [None, Some(CheckResult::Allowed(Allowed::default()))] {
         assert_eq!(grpc(&saying(7, said), json!({})).get("/", &[]).await.status, 403, "the status decides");
     }
     let trial = grpc(&saying(16, denied(401, "who are you?")), json!({}));
@@ -178,15 +178,15 @@ async fn all_cookies_of_an_answer_count() {
         || vec![set("set-cookie", "a=1", None), set("Set-Cookie", "b=2", None), set("x-a", "1", Some(false))];
     let status = || Some(HttpStatus { code: 302 });
     let denied = Denied { status: status(), headers: cookies(), body: String::new() };
-    let got = grpc(&saying(16, Some(Said::Denied(denied))), json!({})).get("/", &[]).await;
+    let got = grpc(&saying(16, Some(CheckResult::Denied(denied))), json!({})).get("/", &[]).await;
     assert_eq!(got.headers.get_all("set-cookie").iter().collect::<Vec<_>>(), ["a=1", "b=2"]);
     let mut last = set("x-a", "2", None);
     last.append_action = 2;
     let denied = Denied { status: status(), headers: vec![set("x-a", "1", None), last], body: String::new() };
-    let got = grpc(&saying(16, Some(Said::Denied(denied))), json!({})).get("/", &[]).await;
+    let got = grpc(&saying(16, Some(CheckResult::Denied(denied))), json!({})).get("/", &[]).await;
     assert_eq!(got.headers.get_all("x-a").iter().collect::<Vec<_>>(), ["2"], "one that overwrites does");
     let allowed = Allowed { response_headers_to_add: cookies(), ..Allowed::default() };
-    let trial = grpc(&saying(0, Some(Said::Allowed(allowed))), json!({})).answering(|_| {
+    let trial = grpc(&saying(0, Some(CheckResult::Allowed(allowed))), json!({})).answering(|_| {
         Response::builder().header("set-cookie", "t=0").header("x-a", "0").body("ok".into()).unwrap()
     });
     let got = trial.get("/", &[]).await;
@@ -198,12 +198,17 @@ async fn all_cookies_of_an_answer_count() {
 async fn without_an_answer_nothing_passes_unless_it_may() {
     let bad_status = CheckResponse {
         status: Some(Status { code: 7 }),
-        said: Some(Said::Denied(Denied { status: Some(HttpStatus { code: 99 }), ..Denied::default() })),
+        said: Some(CheckResult::Denied(Denied {
+            status: Some(HttpStatus { code: 99 }),
+            ..Denied::default()
+        })),
     };
-    let yes_and_no =
-        CheckResponse { status: Some(Status { code: 0 }), said: Some(Said::Denied(Denied::default())) };
+    let yes_and_no = CheckResponse {
+        status: Some(Status { code: 0 }),
+        said: Some(CheckResult::Denied(Denied::default())),
+    };
     let bad_field = Allowed { headers: vec![set("x-a", "1\n2", None)], ..Allowed::default() };
-    let bad_field = CheckResponse { status: None, said: Some(Said::Allowed(bad_field)) };
+    let bad_field = CheckResponse { status: None, said: Some(CheckResult::Allowed(bad_field)) };
     let ok = framed(&CheckResponse { status: Some(Status { code: 0 }), said: None });
     let cases: Vec<Box<dyn Fn() -> Served + Send + Sync>> = vec![
         Box::new(|| Served::Away),
@@ -261,7 +266,7 @@ async fn failures_may_pass_with_the_other_conventions_too() {
 #[tokio::test]
 async fn the_answer_may_name_the_caller() {
     let allowed = Allowed { headers: vec![set("x-user", "alice", None)], ..Allowed::default() };
-    let trial = grpc(&saying(0, Some(Said::Allowed(allowed))), json!({ "caller_header": "X-User" }));
+    let trial = grpc(&saying(0, Some(CheckResult::Allowed(allowed))), json!({ "caller_header": "X-User" }));
     assert_eq!(trial.get("/", &[]).await.status, 200);
     assert_eq!(trial.records()[0].caller.as_deref(), Some("alice"));
     let nobody = grpc(&saying(0, None), json!({ "caller_header": "X-User" }));

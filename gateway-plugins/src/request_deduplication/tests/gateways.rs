@@ -5,12 +5,12 @@ use gateway_core::plugin::world::tasks::{TaskControl, TaskHandle};
 
 use super::*;
 use crate::redis_link::testing::{at, link, main_connection, redis, servers};
-use crate::request_deduplication::shared::Found;
+use crate::request_deduplication::shared::SharedClaim;
 use crate::testing::until_async;
 
 /// One gateway's side, running.
-async fn gateway(port: u16) -> (Arc<Shared>, TaskHandle) {
-    let shared = Arc::new(Shared::new(link(port)));
+async fn gateway(port: u16) -> (Arc<SharedKeys>, TaskHandle) {
+    let shared = Arc::new(SharedKeys::new(link(port)));
     let (handle, control) = TaskControl::new();
     tokio::spawn(shared.link.clone().run(control));
     shared.link.becomes(true).await;
@@ -19,13 +19,13 @@ async fn gateway(port: u16) -> (Arc<Shared>, TaskHandle) {
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-async fn claim(shared: &Arc<Shared>, key: u8, print: u8, within: Duration, retries: bool) -> Found {
+async fn claim(shared: &Arc<SharedKeys>, key: u8, print: u8, within: Duration, retries: bool) -> SharedClaim {
     shared.claim([key; 32], [print; 32], within, HOUR, retries).await.unwrap_or_else(|_| panic!("no answer"))
 }
 
-async fn first(shared: &Arc<Shared>, key: u8) -> shared::Claim {
+async fn first(shared: &Arc<SharedKeys>, key: u8) -> shared::Claim {
     match claim(shared, key, 0, HOUR, false).await {
-        Found::First(claim) => claim,
+        SharedClaim::First(claim) => claim,
         _ => panic!("it is not the first"),
     }
 }
@@ -44,42 +44,42 @@ async fn gateways_give_each_others_answers() {
     let (one, _first) = gateway(redis.port).await;
     let (two, _second) = gateway(redis.port).await;
     let mine = first(&one, 1).await;
-    assert!(matches!(claim(&two, 1, 0, HOUR, true).await, Found::Pending));
-    assert!(matches!(claim(&two, 1, 9, HOUR, true).await, Found::Held(Held::Other)));
-    mine.settle(&Outcome::Answered(Arc::new(saved())));
+    assert!(matches!(claim(&two, 1, 0, HOUR, true).await, SharedClaim::Pending));
+    assert!(matches!(claim(&two, 1, 9, HOUR, true).await, SharedClaim::Held(KeyStatus::Other)));
+    mine.settle(&RequestOutcome::Answered(Arc::new(saved())));
     let answered = loop {
         match claim(&two, 1, 0, HOUR, false).await {
-            Found::Held(Held::Answered(answered)) => break answered,
-            Found::Pending => {}
+            SharedClaim::Held(KeyStatus::Answered(answered)) => break answered,
+            SharedClaim::Pending => {}
             _ => panic!("neither under way nor answered"),
         }
     };
     assert_eq!(*answered, saved());
-    assert!(matches!(claim(&two, 1, 9, HOUR, false).await, Found::Held(Held::Other)));
+    assert!(matches!(claim(&two, 1, 9, HOUR, false).await, SharedClaim::Held(KeyStatus::Other)));
 }
 
 #[tokio::test]
 async fn every_outcome_is_known_to_all() {
     let redis = redis(&[]);
     let (one, _task) = gateway(redis.port).await;
-    let settled = |key, outcome: Outcome| {
+    let settled = |key, outcome: RequestOutcome| {
         let one = one.clone();
         async move {
             first(&one, key).await.settle(&outcome);
-            while matches!(claim(&one, key, 9, HOUR, false).await, Found::Pending) {}
+            while matches!(claim(&one, key, 9, HOUR, false).await, SharedClaim::Pending) {}
             loop {
                 let found = claim(&one, key, 0, HOUR, false).await;
-                if !matches!(found, Found::Pending) {
+                if !matches!(found, SharedClaim::Pending) {
                     return found;
                 }
             }
         }
     };
-    assert!(matches!(settled(1, Outcome::Unknown).await, Found::Held(Held::Unknown)));
-    assert!(matches!(settled(2, Outcome::Spent).await, Found::Held(Held::Spent)));
-    assert!(matches!(claim(&one, 1, 0, HOUR, true).await, Found::First(_)), "it is tried again");
-    first(&one, 3).await.settle(&Outcome::Free);
-    while !matches!(claim(&one, 3, 0, HOUR, false).await, Found::First(_)) {}
+    assert!(matches!(settled(1, RequestOutcome::Unknown).await, SharedClaim::Held(KeyStatus::Unknown)));
+    assert!(matches!(settled(2, RequestOutcome::Spent).await, SharedClaim::Held(KeyStatus::Spent)));
+    assert!(matches!(claim(&one, 1, 0, HOUR, true).await, SharedClaim::First(_)), "it is tried again");
+    first(&one, 3).await.settle(&RequestOutcome::Free);
+    while !matches!(claim(&one, 3, 0, HOUR, false).await, SharedClaim::First(_)) {}
 }
 
 #[tokio::test]
@@ -87,7 +87,7 @@ async fn a_gateway_that_is_gone_leaves_the_outcome_open() {
     let redis = redis(&[]);
     let (one, _task) = gateway(redis.port).await;
     drop(first(&one, 1).await);
-    assert!(matches!(claim(&one, 1, 0, HOUR, false).await, Found::Pending), "nobody knows yet");
+    assert!(matches!(claim(&one, 1, 0, HOUR, false).await, SharedClaim::Pending), "nobody knows yet");
     // As if the time for the request and more had passed.
     let client = redis::Client::open(format!("redis://127.0.0.1:{}", redis.port)).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
@@ -95,10 +95,10 @@ async fn a_gateway_that_is_gone_leaves_the_outcome_open() {
     let value: Vec<u8> = redis::cmd("GET").arg(&keys[0]).query_async(&mut connection).await.unwrap();
     let past = [&value[..49], b"1000000"].concat();
     redis::cmd("SET").arg(&keys[0]).arg(past).exec_async(&mut connection).await.unwrap();
-    assert!(matches!(claim(&one, 1, 0, HOUR, false).await, Found::Held(Held::Unknown)));
-    let Found::First(again) = claim(&one, 1, 0, HOUR, true).await else { panic!("it is tried again") };
-    again.settle(&Outcome::Answered(Arc::new(saved())));
-    while !matches!(claim(&one, 1, 0, HOUR, false).await, Found::Held(Held::Answered(_))) {}
+    assert!(matches!(claim(&one, 1, 0, HOUR, false).await, SharedClaim::Held(KeyStatus::Unknown)));
+    let SharedClaim::First(again) = claim(&one, 1, 0, HOUR, true).await else { panic!("it is tried again") };
+    again.settle(&RequestOutcome::Answered(Arc::new(saved())));
+    while !matches!(claim(&one, 1, 0, HOUR, false).await, SharedClaim::Held(KeyStatus::Answered(_))) {}
     let ttl: i64 = redis::cmd("PTTL").arg(&keys[0]).query_async(&mut connection).await.unwrap();
     assert!((3_000_000..=3_600_000).contains(&ttl), "{ttl}");
 }
@@ -119,12 +119,12 @@ async fn without_the_store_it_goes_as_configured() {
 }
 
 /// A gateway that waits for the store no longer than a moment, and the world it is in.
-async fn hasty(port: u16) -> (Arc<Shared>, World, TaskHandle) {
+async fn hasty(port: u16) -> (Arc<SharedKeys>, World, TaskHandle) {
     let mut settings = at(port);
     settings["timeout_ms"] = json!(50);
     let world = World::default();
     world.use_redis(Some(&servers(&settings)));
-    let shared = Arc::new(Shared::new(Link::new(&main_connection(), &world)));
+    let shared = Arc::new(SharedKeys::new(RedisLink::new(&main_connection(), &world)));
     let (handle, control) = TaskControl::new();
     tokio::spawn(shared.link.clone().run(control));
     shared.link.becomes(true).await;
@@ -139,7 +139,7 @@ async fn claims_that_nobody_waited_for_are_given_back() {
     let (hasty, _world, _other) = hasty(redis.port).await;
     redis.freeze(true);
     let Err(Some(late)) = hasty.claim([1; 32], [0; 32], HOUR, HOUR, false).await else { panic!("no answer") };
-    late.settle(&Outcome::Free);
+    late.settle(&RequestOutcome::Free);
     // A client that leaves meanwhile ends the wait as well.
     let mut left = Box::pin(hasty.claim([2; 32], [0; 32], HOUR, HOUR, false));
     assert!(left.as_mut().now_or_never().is_none());
@@ -150,13 +150,13 @@ async fn claims_that_nobody_waited_for_are_given_back() {
     redis.freeze(false);
     for key in [1, 2] {
         until_async("the key is free", async || {
-            matches!(claim(&one, key, 0, HOUR, false).await, Found::First(_))
+            matches!(claim(&one, key, 0, HOUR, false).await, SharedClaim::First(_))
         })
         .await;
     }
-    carried_out.settle(&Outcome::Answered(Arc::new(saved())));
+    carried_out.settle(&RequestOutcome::Answered(Arc::new(saved())));
     until_async("the answer is known", async || {
-        matches!(claim(&one, 3, 0, HOUR, false).await, Found::Held(Held::Answered(_)))
+        matches!(claim(&one, 3, 0, HOUR, false).await, SharedClaim::Held(KeyStatus::Answered(_)))
     })
     .await;
 }

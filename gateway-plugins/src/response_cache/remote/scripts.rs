@@ -74,7 +74,7 @@ return answer
 });
 
 /// What was found of a place.
-pub(super) struct Found {
+pub(super) struct RemoteEntry {
     /// The place's state.
     pub(super) place: Bytes,
     /// The names in `Vary`, each ended by a line feed.
@@ -83,10 +83,10 @@ pub(super) struct Found {
 }
 
 /// Reads the answer of [`FIND`].
-pub(super) fn found(answer: Value) -> Option<Found> {
+pub(super) fn found(answer: Value) -> Option<RemoteEntry> {
     let Value::Array(parts) = answer else { return None };
     let [place, names, value] = <[Value; 3]>::try_from(parts).ok()?;
-    Some(Found { place: bytes(place)?, names: bytes(names)?, value: bytes(value) })
+    Some(RemoteEntry { place: bytes(place)?, names: bytes(names)?, value: bytes(value) })
 }
 
 fn bytes(value: Value) -> Option<Bytes> {

@@ -39,7 +39,7 @@ fn side(folder: &Folder, more: &Value, fields: &'static [(&'static str, &'static
 pub(super) fn beside(
     world: &World,
     config: &Value,
-    answer: impl Fn(&Asked, u32) -> Response<Body> + Send + Sync + 'static,
+    answer: impl Fn(&ReceivedRequest, u32) -> Response<Body> + Send + Sync + 'static,
 ) -> Trial {
     let proxy = json!({
         "id": "a", "listen_path": "/", "strip_listen_path": false,

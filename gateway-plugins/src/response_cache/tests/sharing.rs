@@ -56,7 +56,10 @@ fn open(requests: usize) {
     GATE.with(|gate| gate.add_permits(requests));
 }
 
-fn gated(config: Value, answer: impl Fn(&Asked, u32) -> Response<Body> + Send + Sync + 'static) -> Trial {
+fn gated(
+    config: Value,
+    answer: impl Fn(&ReceivedRequest, u32) -> Response<Body> + Send + Sync + 'static,
+) -> Trial {
     let count = AtomicU32::new(0);
     let entries = [entry::<ResponseCache>(), entry::<Gate>()];
     Trial::of_plugins(&entries, &[("response_cache", config), ("gate", json!({}))])
@@ -280,7 +283,7 @@ async fn responses_of_an_upstream_with_sticky_clients_are_stored() {
         }],
         "plugin_configs": [{ "id": "c", "plugin_name": "response_cache", "proxy_id": "p", "config": {} }],
     });
-    let answer = |_: &Asked| {
+    let answer = |_: &ReceivedRequest| {
         Response::builder().header("cache-control", "max-age=60").body(b"a".to_vec().into_body()).unwrap()
     };
     let trial = Trial::of_spec(PLUGINS, &spec.to_string(), &World::default()).answering(answer);

@@ -12,10 +12,10 @@ use gateway_core::http::body::BodyError;
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::oneshot;
 
-use super::Reader;
+use super::ConnectionReader;
 use super::expectation::Continue;
 use crate::buffer::HEAD_BYTES;
-use crate::h1::body::{Decoder, Step};
+use crate::h1::body::{BodyStep, Decoder};
 use crate::timer::Timer;
 
 /// What is said to be unread of a body after which no other request can be found.
@@ -24,7 +24,7 @@ const BROKEN: u64 = u64::MAX;
 /// Reads a body and gives the reader back when it is dropped, at whatever point. `unread` has then how many bytes nobody
 /// read, as far as that is known.
 pub(super) struct RequestBody {
-    reader: Option<Reader>,
+    reader: Option<ConnectionReader>,
     decoder: Decoder,
     home: Option<oneshot::Sender<Returned>>,
     idle: Duration,
@@ -36,13 +36,13 @@ pub(super) struct RequestBody {
 
 /// A reader that has come back, and what of the body it has not read.
 pub(super) struct Returned {
-    pub(super) reader: Reader,
+    pub(super) reader: ConnectionReader,
     pub(super) decoder: Decoder,
 }
 
 impl RequestBody {
     pub(super) fn new(
-        reader: Reader,
+        reader: ConnectionReader,
         decoder: Decoder,
         home: oneshot::Sender<Returned>,
         idle: Duration,
@@ -53,11 +53,11 @@ impl RequestBody {
         Self { reader: Some(reader), decoder, home: Some(home), idle, timer, go_ahead, unread, broken: false }
     }
 
-    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<Step, BodyError>> {
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<BodyStep, BodyError>> {
         let Some(reader) = &mut self.reader else { return Poll::Ready(Err(BodyError::Incomplete)) };
         loop {
             match self.decoder.next(&mut reader.buffer)? {
-                Step::More => {}
+                BodyStep::More => {}
                 step => {
                     self.timer.clear();
                     return Poll::Ready(Ok(step));
@@ -95,9 +95,9 @@ impl Body for RequestBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let step = ready!(self.poll_step(cx));
         Poll::Ready(match step {
-            Ok(Step::Data(data)) => Some(Ok(Frame::data(data))),
-            Ok(Step::Trailers(trailers)) => Some(Ok(Frame::trailers(trailers))),
-            Ok(Step::End | Step::More) => None,
+            Ok(BodyStep::Data(data)) => Some(Ok(Frame::data(data))),
+            Ok(BodyStep::Trailers(trailers)) => Some(Ok(Frame::trailers(trailers))),
+            Ok(BodyStep::End | BodyStep::More) => None,
             Err(error) => {
                 self.broken = true;
                 Some(Err(error))
@@ -134,9 +134,9 @@ impl Returned {
             let mut read = 0;
             loop {
                 match self.decoder.next(&mut self.reader.buffer) {
-                    Ok(Step::End | Step::Trailers(_)) => return true,
-                    Ok(Step::Data(data)) => read += data.len() as u64,
-                    Ok(Step::More) => {
+                    Ok(BodyStep::End | BodyStep::Trailers(_)) => return true,
+                    Ok(BodyStep::Data(data)) => read += data.len() as u64,
+                    Ok(BodyStep::More) => {
                         let reader = &mut self.reader;
                         match poll_fn(|cx| reader.half.poll_fill(cx, &mut reader.buffer, HEAD_BYTES)).await {
                             Ok(0) | Err(_) => return false,

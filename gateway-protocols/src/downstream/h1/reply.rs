@@ -16,9 +16,9 @@ use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::stream::relay::Tunnel;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version};
 
-use super::super::{Entry, cut_by};
+use super::super::{ConnectionControl, cut_by};
 use super::expectation::Expectation;
-use super::{Lent, MAX_DISCARD, Reader};
+use super::{ConnectionReader, Lent, MAX_DISCARD};
 use crate::buffer;
 use crate::h1::send::{Sender, Stopped};
 use crate::h1::write::{self, Frame, Tail};
@@ -45,11 +45,11 @@ pub(super) struct Responder<'e> {
     /// Where HTTP/3 is, for clients that could use it.
     alt_svc: Option<HeaderValue>,
     /// Says when a drain has begun.
-    entry: &'e Entry,
+    entry: &'e ConnectionControl,
 }
 
 impl<'e> Responder<'e> {
-    pub(super) fn new(half: WriteHalf, alt_svc: Option<HeaderValue>, entry: &'e Entry) -> Self {
+    pub(super) fn new(half: WriteHalf, alt_svc: Option<HeaderValue>, entry: &'e ConnectionControl) -> Self {
         Self {
             alt_svc,
             entry,
@@ -212,7 +212,7 @@ impl Downstream for Responder<'_> {
         write::switching(&mut head, response.headers(), &HeaderValue::from_static("websocket"));
         let mut sender = Sender::new(head, Body::empty(), Frame::Bare);
         poll_fn(|cx| self.poll_send(cx, &mut sender)).await.ok()?;
-        let Reader { half, buffer, .. } = self.reader.take()?.borrow_mut().take()?;
+        let ConnectionReader { half, buffer, .. } = self.reader.take()?.borrow_mut().take()?;
         let link = Link::unsplit(half, self.half.take()?)?;
         Some(Box::new(Rewound::new(buffer, link)))
     }

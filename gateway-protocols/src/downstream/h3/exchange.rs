@@ -17,27 +17,27 @@ use crate::downstream::h2::slots::JobSlot;
 use crate::downstream::h2::tunnel;
 use crate::h2::head::{RequestHead, Unreadable};
 use crate::h3::body::rest;
-use crate::h3::link::Link;
-use crate::h3::reader::{NoRequest, Reader};
+use crate::h3::link::H3Link;
+use crate::h3::reader::{MessageReader, NoRequest};
 use crate::h3::writer::Writer;
 use crate::h3::{Code, StreamError};
 use crate::worker::Worker;
 
 /// A stream a client has opened.
-pub(super) struct Arrival {
+pub(super) struct NewStream {
     pub(super) send: quinn::SendStream,
     pub(super) recv: quinn::RecvStream,
     pub(super) client: Arc<Client>,
 }
 
 /// Serves one stream after the other.
-pub(super) async fn work(worker: &Worker, link: Arc<Link>, job_slot: Arc<JobSlot<Arrival>>) {
+pub(super) async fn work(worker: &Worker, link: Arc<H3Link>, job_slot: Arc<JobSlot<NewStream>>) {
     let mut snapshots = worker.snapshots();
     loop {
-        let Arrival { send, recv, client } = job_slot.job().await;
+        let NewStream { send, recv, client } = job_slot.job().await;
         let snapshot: &Snapshot = snapshots.load();
         let writer = Writer::new(send, link.clone(), Code::INTERNAL_ERROR);
-        let mut reader = Reader::new(recv, link.clone());
+        let mut reader = MessageReader::new(recv, link.clone());
         let timeout = snapshot.settings.client_timeouts.header;
         match poll_fn(|cx| reader.poll_request(cx, timeout)).await {
             Ok(head) => exchange(worker, snapshot, head, reader, writer, client).await,
@@ -54,7 +54,7 @@ fn is_usually_bodiless(method: &Method) -> bool {
 
 /// The request's body, as far as it is known by now. Where none is expected the end is waited for, so that whoever is
 /// asked next hears of a body only when there is one.
-async fn request_body(head: &RequestHead, mut reader: Reader, idle: Duration) -> Body {
+async fn request_body(head: &RequestHead, mut reader: MessageReader, idle: Duration) -> Body {
     if head.length.is_none() && is_usually_bodiless(head.request.method()) {
         poll_fn(|cx| reader.poll_begun(cx, idle)).await;
     }
@@ -69,7 +69,7 @@ async fn exchange(
     worker: &Worker,
     snapshot: &Snapshot,
     mut head: RequestHead,
-    mut reader: Reader,
+    mut reader: MessageReader,
     mut writer: Writer,
     client: Arc<Client>,
 ) {
@@ -127,7 +127,7 @@ async fn refuse(
     worker: &Worker,
     snapshot: &Snapshot,
     why: NoRequest,
-    reader: Reader,
+    reader: MessageReader,
     mut writer: Writer,
     client: Arc<Client>,
 ) {

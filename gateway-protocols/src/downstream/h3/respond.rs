@@ -16,7 +16,7 @@ use crate::downstream::cut_by;
 use crate::h2::connection::Extra;
 use crate::h3::Code;
 use crate::h3::body::{SendBody, SendError};
-use crate::h3::reader::Reader;
+use crate::h3::reader::MessageReader;
 use crate::h3::writer::Writer;
 
 /// Takes an exchange's answer to its stream.
@@ -24,7 +24,7 @@ pub(super) struct Responder {
     /// Until the stream is a tunnel.
     pub(super) writer: Option<Writer>,
     /// The receiving half, of an exchange that asks for a WebSocket.
-    pub(super) tunnel: Option<Reader>,
+    pub(super) tunnel: Option<MessageReader>,
     /// Whether the request was HEAD.
     pub(super) head: bool,
     pub(super) idle: Duration,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::h3::reader::Reader;
+use crate::h3::reader::MessageReader;
 use crate::h3::writer::Writer;
 use crate::h3::{Code, StreamError};
 
@@ -19,13 +19,13 @@ const MAX_FRAME: usize = 64 << 10;
 
 /// Such a stream.
 pub(super) struct StreamTunnel {
-    reader: Reader,
+    reader: MessageReader,
     writer: Writer,
     ahead: Bytes,
 }
 
 impl StreamTunnel {
-    pub(super) fn new(reader: Reader, mut writer: Writer) -> Self {
+    pub(super) fn new(reader: MessageReader, mut writer: Writer) -> Self {
         // RFC 9220 §3: a TCP connection that broke is a stream that was cancelled.
         writer.blame(Code::REQUEST_CANCELLED);
         Self { reader, writer, ahead: Bytes::new() }

@@ -9,17 +9,17 @@ use super::super::flow::Inflow;
 use super::super::frame::{self, Head, INITIAL_WINDOW, flag};
 use super::super::head::{Fields, Unreadable};
 use super::super::stream::{Stream, StreamError, is_peers};
-use super::super::{Fault, Reason, Role};
-use super::{Arrival, Block, Connection, Leaving, MAX_LINGERING};
+use super::super::{H2Error, Reason, Role};
+use super::{Block, Connection, Leaving, MAX_LINGERING, NewRequest};
 use crate::hpack::Listed;
 
 impl Connection {
-    pub(super) fn headers(&mut self, head: &Head, mut payload: Bytes) -> Result<(), Fault> {
+    pub(super) fn headers(&mut self, head: &Head, mut payload: Bytes) -> Result<(), H2Error> {
         if head.stream == 0 || (self.rules.role == Role::Server && !is_peers(Role::Server, head.stream)) {
-            return Err(Fault::protocol("HEADERS on a wrong stream"));
+            return Err(H2Error::protocol("HEADERS on a wrong stream"));
         }
         let (skip, padding) = frame::unpad(head, &payload)
-            .map_err(|reason| Fault::new(reason, "HEADERS with wrong padding"))?;
+            .map_err(|reason| H2Error::new(reason, "HEADERS with wrong padding"))?;
         if head.has(flag::PRIORITY) {
             self.depends(head.stream, &payload[skip - 5..])?;
         }
@@ -35,14 +35,14 @@ impl Connection {
         Ok(())
     }
 
-    pub(super) fn continuation(&mut self, head: &Head, payload: &[u8]) -> Result<(), Fault> {
+    pub(super) fn continuation(&mut self, head: &Head, payload: &[u8]) -> Result<(), H2Error> {
         let Some(mut block) = self.block.take() else {
-            return Err(Fault::protocol("CONTINUATION of nothing"));
+            return Err(H2Error::protocol("CONTINUATION of nothing"));
         };
         block.frames += 1;
         let most = self.rules.max_header_list.saturating_add(MAX_BLOCK_EXCESS);
         if block.frames > MAX_CONTINUATIONS || block.data.len() + payload.len() > most {
-            return Err(Fault::new(Reason::ENHANCE_YOUR_CALM, "a header block without end"));
+            return Err(H2Error::new(Reason::ENHANCE_YOUR_CALM, "a header block without end"));
         }
         block.data.extend_from_slice(payload);
         if !head.has(flag::END_HEADERS) {
@@ -54,14 +54,14 @@ impl Connection {
     }
 
     /// Reads a whole header block. It is read in any case, or the tables would be out of step.
-    fn block(&mut self, head: &Head, ends: bool, block: &Bytes) -> Result<(), Fault> {
+    fn block(&mut self, head: &Head, ends: bool, block: &Bytes) -> Result<(), H2Error> {
         let mut fields = Fields::new(self.rules.role);
         let listed = self
             .decoder
             .decode(block, self.rules.max_header_list, |field| fields.push(field))
             .map_err(|error| {
                 tracing::debug!(%error, "a header block can't be read");
-                Fault::new(Reason::COMPRESSION_ERROR, "a header block is broken")
+                H2Error::new(Reason::COMPRESSION_ERROR, "a header block is broken")
             })?;
         let beyond = listed == Listed::BeyondLimit || fields.overflow;
         match self.streams.key(head.stream) {
@@ -72,12 +72,12 @@ impl Connection {
     }
 
     /// A new request.
-    fn open(&mut self, head: &Head, ends: bool, fields: &mut Fields, beyond: bool) -> Result<(), Fault> {
+    fn open(&mut self, head: &Head, ends: bool, fields: &mut Fields, beyond: bool) -> Result<(), H2Error> {
         let id = head.stream;
         if id <= self.last_peer {
             return match self.streams.was_reset(id) {
                 true => self.idle_frame(),
-                false => Err(Fault::new(Reason::STREAM_CLOSED, "HEADERS on a closed stream")),
+                false => Err(H2Error::new(Reason::STREAM_CLOSED, "HEADERS on a closed stream")),
             };
         }
         if matches!(self.leaving, Leaving::Final(_)) {
@@ -103,7 +103,7 @@ impl Connection {
             _ => Ok(head),
         });
         if parsed.as_ref().is_err_and(|unreadable| !unreadable.answerable) {
-            self.arrivals.push_back(Arrival { stream: None, head: parsed });
+            self.arrivals.push_back(NewRequest { stream: None, head: parsed });
             frame::rst_stream(self.out.buffer(), id, Reason::PROTOCOL_ERROR);
             self.streams.remember(id);
             return self.count_reset();
@@ -112,7 +112,7 @@ impl Connection {
         stream.receiving = !ends;
         stream.length = parsed.as_ref().ok().and_then(|head| head.length);
         let key = self.streams.insert(stream);
-        self.arrivals.push_back(Arrival { stream: Some((key, id)), head: parsed });
+        self.arrivals.push_back(NewRequest { stream: Some((key, id)), head: parsed });
         Ok(())
     }
 
@@ -129,7 +129,7 @@ impl Connection {
         ends: bool,
         fields: &mut Fields,
         beyond: bool,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), H2Error> {
         let Some(stream) = self.streams.of(key) else { return Ok(()) };
         if let Some(fate) = stream.fate {
             let id = stream.id;
@@ -157,14 +157,14 @@ impl Connection {
 
     /// A frame on a stream that has come to an early end: what was under way when we ended it is ignored, what a peer
     /// sends after it ended it itself is not (RFC 9113 §5.1).
-    fn after_end(&mut self, id: u32, fate: StreamError) -> Result<(), Fault> {
+    fn after_end(&mut self, id: u32, fate: StreamError) -> Result<(), H2Error> {
         if matches!(fate, StreamError::Reset(_)) {
             frame::rst_stream(self.out.buffer(), id, Reason::STREAM_CLOSED);
         }
         self.idle_frame()
     }
 
-    fn response(&mut self, key: usize, ends: bool, fields: &mut Fields) -> Result<(), Fault> {
+    fn response(&mut self, key: usize, ends: bool, fields: &mut Fields) -> Result<(), H2Error> {
         let Some(stream) = self.streams.of(key) else { return Ok(()) };
         let (response, length) = match fields.take_response() {
             Ok(parsed) => parsed,
@@ -195,7 +195,7 @@ impl Connection {
     }
 
     /// The peer has ended its side of a stream.
-    fn received(&mut self, key: usize) -> Result<(), Fault> {
+    fn received(&mut self, key: usize) -> Result<(), H2Error> {
         let Some(stream) = self.streams.of(key) else { return Ok(()) };
         if stream.length.is_some_and(|left| left > 0) {
             return self.stream_error(key, Reason::PROTOCOL_ERROR);
@@ -207,13 +207,13 @@ impl Connection {
         Ok(())
     }
 
-    pub(super) fn data(&mut self, head: &Head, mut payload: Bytes) -> Result<(), Fault> {
+    pub(super) fn data(&mut self, head: &Head, mut payload: Bytes) -> Result<(), H2Error> {
         if head.stream == 0 {
-            return Err(Fault::protocol("DATA without a stream"));
+            return Err(H2Error::protocol("DATA without a stream"));
         }
         let octets = payload.len();
         let (skip, padding) =
-            frame::unpad(head, &payload).map_err(|reason| Fault::new(reason, "DATA with wrong padding"))?;
+            frame::unpad(head, &payload).map_err(|reason| H2Error::new(reason, "DATA with wrong padding"))?;
         self.charge(octets)?;
         let Some(key) = self.streams.key(head.stream) else {
             self.give_connection(octets);
@@ -251,7 +251,7 @@ impl Connection {
     }
 
     /// Keeps a piece of a body for whoever reads it.
-    fn take_data(&mut self, key: usize, head: &Head, payload: Bytes, octets: usize) -> Result<(), Fault> {
+    fn take_data(&mut self, key: usize, head: &Head, payload: Bytes, octets: usize) -> Result<(), H2Error> {
         let Some(stream) = self.streams.of(key) else { return Ok(()) };
         let ends = head.has(flag::END_STREAM);
         let brings_nothing = payload.is_empty() && !ends;

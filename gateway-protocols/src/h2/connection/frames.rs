@@ -1,55 +1,55 @@
 //! Frames that carry no message: what the peer says about the connection and its streams.
 
-use super::super::frame::{self, HEAD_BYTES, Head, Kind, MAX_WINDOW, flag};
+use super::super::frame::{self, FrameType, HEAD_BYTES, Head, MAX_WINDOW, flag};
 use super::super::stream::{StreamError, is_peers};
-use super::super::{Fault, Reason, Role};
+use super::super::{H2Error, Reason, Role};
 use super::{Connection, Leaving, time};
 
 impl Connection {
-    pub(super) fn control(&mut self, head: Head, payload: &[u8]) -> Result<(), Fault> {
+    pub(super) fn control(&mut self, head: Head, payload: &[u8]) -> Result<(), H2Error> {
         match head.kind {
-            Kind::Settings => self.settings(&head, payload),
-            Kind::Ping => self.ping(&head, payload),
-            Kind::WindowUpdate => self.window_update(&head, payload),
-            Kind::RstStream => self.rst_stream(&head, payload),
-            Kind::GoAway => self.goaway(&head, payload),
-            Kind::Priority => self.priority(&head, payload),
-            Kind::PushPromise => Err(Fault::protocol("PUSH_PROMISE nobody asked for")),
+            FrameType::Settings => self.settings(&head, payload),
+            FrameType::Ping => self.ping(&head, payload),
+            FrameType::WindowUpdate => self.window_update(&head, payload),
+            FrameType::RstStream => self.rst_stream(&head, payload),
+            FrameType::GoAway => self.goaway(&head, payload),
+            FrameType::Priority => self.priority(&head, payload),
+            FrameType::PushPromise => Err(H2Error::protocol("PUSH_PROMISE nobody asked for")),
             _ => self.idle_frame(),
         }
     }
 
     /// A frame that brought nothing.
-    pub(super) fn idle_frame(&mut self) -> Result<(), Fault> {
+    pub(super) fn idle_frame(&mut self) -> Result<(), H2Error> {
         let now = self.clock.now;
         if self.rules.role == Role::Client || self.floods.idle_frame(now) {
             return Ok(());
         }
-        Err(Fault::new(Reason::ENHANCE_YOUR_CALM, "too many frames that bring nothing"))
+        Err(H2Error::new(Reason::ENHANCE_YOUR_CALM, "too many frames that bring nothing"))
     }
 
     /// A stream was reset before it was answered.
-    pub(super) fn count_reset(&mut self) -> Result<(), Fault> {
+    pub(super) fn count_reset(&mut self) -> Result<(), H2Error> {
         let now = self.clock.now;
         if self.rules.role == Role::Client || self.floods.reset(now) {
             return Ok(());
         }
-        Err(Fault::new(Reason::ENHANCE_YOUR_CALM, "too many streams were reset"))
+        Err(H2Error::new(Reason::ENHANCE_YOUR_CALM, "too many streams were reset"))
     }
 
-    fn settings(&mut self, head: &Head, payload: &[u8]) -> Result<(), Fault> {
+    fn settings(&mut self, head: &Head, payload: &[u8]) -> Result<(), H2Error> {
         if head.stream != 0 {
-            return Err(Fault::protocol("SETTINGS on a stream"));
+            return Err(H2Error::protocol("SETTINGS on a stream"));
         }
         if head.has(flag::ACK) {
             if !payload.is_empty() {
-                return Err(Fault::new(Reason::FRAME_SIZE_ERROR, "an answer to SETTINGS with a payload"));
+                return Err(H2Error::new(Reason::FRAME_SIZE_ERROR, "an answer to SETTINGS with a payload"));
             }
             self.settle();
             return self.idle_frame();
         }
         if !payload.len().is_multiple_of(6) {
-            return Err(Fault::new(Reason::FRAME_SIZE_ERROR, "SETTINGS of a wrong size"));
+            return Err(H2Error::new(Reason::FRAME_SIZE_ERROR, "SETTINGS of a wrong size"));
         }
         let before = self.peer;
         self.peer.apply(payload, self.rules.role == Role::Client)?;
@@ -59,7 +59,7 @@ impl Connection {
             for (_, stream) in self.streams.iter_mut() {
                 stream.window += change;
                 if stream.window > MAX_WINDOW {
-                    return Err(Fault::new(Reason::FLOW_CONTROL_ERROR, "a window became too large"));
+                    return Err(H2Error::new(Reason::FLOW_CONTROL_ERROR, "a window became too large"));
                 }
                 stream.writer.wake();
             }
@@ -84,13 +84,13 @@ impl Connection {
         }
     }
 
-    fn ping(&mut self, head: &Head, payload: &[u8]) -> Result<(), Fault> {
+    fn ping(&mut self, head: &Head, payload: &[u8]) -> Result<(), H2Error> {
         if head.stream != 0 {
-            return Err(Fault::protocol("PING on a stream"));
+            return Err(H2Error::protocol("PING on a stream"));
         }
         let payload: [u8; 8] = match payload.try_into() {
             Ok(payload) => payload,
-            Err(_) => return Err(Fault::new(Reason::FRAME_SIZE_ERROR, "PING of a wrong size")),
+            Err(_) => return Err(H2Error::new(Reason::FRAME_SIZE_ERROR, "PING of a wrong size")),
         };
         if !head.has(flag::ACK) {
             frame::ping(self.out.buffer(), true, payload);
@@ -103,18 +103,18 @@ impl Connection {
         self.idle_frame()
     }
 
-    fn window_update(&mut self, head: &Head, payload: &[u8]) -> Result<(), Fault> {
-        let wrong = || Fault::new(Reason::FRAME_SIZE_ERROR, "WINDOW_UPDATE of a wrong size");
+    fn window_update(&mut self, head: &Head, payload: &[u8]) -> Result<(), H2Error> {
+        let wrong = || H2Error::new(Reason::FRAME_SIZE_ERROR, "WINDOW_UPDATE of a wrong size");
         let (4, Some(increment)) = (payload.len(), frame::number(payload)) else { return Err(wrong()) };
         let increment = i64::from(increment & 0x7fff_ffff);
         self.idle_frame()?;
         if head.stream == 0 {
             if increment == 0 {
-                return Err(Fault::protocol("a window was opened by nothing"));
+                return Err(H2Error::protocol("a window was opened by nothing"));
             }
             self.window += increment;
             if self.window > MAX_WINDOW {
-                return Err(Fault::new(Reason::FLOW_CONTROL_ERROR, "the connection's window is too large"));
+                return Err(H2Error::new(Reason::FLOW_CONTROL_ERROR, "the connection's window is too large"));
             }
             self.wake_senders();
             return Ok(());
@@ -136,20 +136,20 @@ impl Connection {
     }
 
     /// A frame for a stream nobody holds any more is ignored; for one that never was it is an error.
-    pub(super) fn known(&self, id: u32) -> Result<(), Fault> {
+    pub(super) fn known(&self, id: u32) -> Result<(), H2Error> {
         let never = match is_peers(self.rules.role, id) {
             true => id > self.last_peer && !matches!(self.leaving, Leaving::Final(_)),
             false => id >= self.next_own,
         };
-        if never { Err(Fault::protocol("a frame for a stream that was never opened")) } else { Ok(()) }
+        if never { Err(H2Error::protocol("a frame for a stream that was never opened")) } else { Ok(()) }
     }
 
-    fn rst_stream(&mut self, head: &Head, payload: &[u8]) -> Result<(), Fault> {
+    fn rst_stream(&mut self, head: &Head, payload: &[u8]) -> Result<(), H2Error> {
         if head.stream == 0 {
-            return Err(Fault::protocol("RST_STREAM without a stream"));
+            return Err(H2Error::protocol("RST_STREAM without a stream"));
         }
         let (4, Some(reason)) = (payload.len(), frame::number(payload)) else {
-            return Err(Fault::new(Reason::FRAME_SIZE_ERROR, "RST_STREAM of a wrong size"));
+            return Err(H2Error::new(Reason::FRAME_SIZE_ERROR, "RST_STREAM of a wrong size"));
         };
         let Some(key) = self.streams.key(head.stream) else {
             self.known(head.stream)?;
@@ -167,13 +167,13 @@ impl Connection {
         if premature { self.count_reset() } else { Ok(()) }
     }
 
-    fn goaway(&mut self, head: &Head, payload: &[u8]) -> Result<(), Fault> {
+    fn goaway(&mut self, head: &Head, payload: &[u8]) -> Result<(), H2Error> {
         if head.stream != 0 {
-            return Err(Fault::protocol("GOAWAY on a stream"));
+            return Err(H2Error::protocol("GOAWAY on a stream"));
         }
         let (Some(last), Some(reason)) = (frame::number(payload), payload.get(4..).and_then(frame::number))
         else {
-            return Err(Fault::new(Reason::FRAME_SIZE_ERROR, "GOAWAY of a wrong size"));
+            return Err(H2Error::new(Reason::FRAME_SIZE_ERROR, "GOAWAY of a wrong size"));
         };
         let last = last & 0x7fff_ffff;
         self.peer_leaves = true;
@@ -192,14 +192,14 @@ impl Connection {
     }
 
     /// Priorities are ignored (RFC 9113 §5.3), their form is not.
-    fn priority(&mut self, head: &Head, payload: &[u8]) -> Result<(), Fault> {
+    fn priority(&mut self, head: &Head, payload: &[u8]) -> Result<(), H2Error> {
         if head.stream == 0 {
-            return Err(Fault::protocol("PRIORITY without a stream"));
+            return Err(H2Error::protocol("PRIORITY without a stream"));
         }
         if payload.len() != 5 {
             return match self.streams.key(head.stream) {
                 Some(key) => self.stream_error(key, Reason::FRAME_SIZE_ERROR),
-                None => Err(Fault::new(Reason::FRAME_SIZE_ERROR, "PRIORITY of a wrong size")),
+                None => Err(H2Error::new(Reason::FRAME_SIZE_ERROR, "PRIORITY of a wrong size")),
             };
         }
         self.depends(head.stream, payload)?;
@@ -207,15 +207,15 @@ impl Connection {
     }
 
     /// Nobody honest makes a stream depend on itself.
-    pub(super) fn depends(&self, id: u32, priority: &[u8]) -> Result<(), Fault> {
+    pub(super) fn depends(&self, id: u32, priority: &[u8]) -> Result<(), H2Error> {
         match frame::number(priority) {
-            Some(on) if on & 0x7fff_ffff == id => Err(Fault::protocol("a stream depends on itself")),
+            Some(on) if on & 0x7fff_ffff == id => Err(H2Error::protocol("a stream depends on itself")),
             _ => Ok(()),
         }
     }
 
     /// Resets a stream because of what the peer did with it (RFC 9113 §5.4.2).
-    pub(super) fn stream_error(&mut self, key: usize, reason: Reason) -> Result<(), Fault> {
+    pub(super) fn stream_error(&mut self, key: usize, reason: Reason) -> Result<(), H2Error> {
         let Some(stream) = self.streams.of(key) else { return Ok(()) };
         if stream.fate.is_none() {
             let id = stream.id;
@@ -229,7 +229,7 @@ impl Connection {
     }
 
     /// A frame of a message for a stream that is closed, or was never open.
-    pub(super) fn stray(&mut self, head: &Head) -> Result<(), Fault> {
+    pub(super) fn stray(&mut self, head: &Head) -> Result<(), H2Error> {
         self.known(head.stream)?;
         let beyond = matches!(self.leaving, Leaving::Final(last) if head.stream > last);
         if !beyond && !self.streams.was_reset(head.stream) {
@@ -239,11 +239,11 @@ impl Connection {
     }
 
     /// Octets of DATA, by the connection's window.
-    pub(super) fn charge(&mut self, octets: usize) -> Result<(), Fault> {
+    pub(super) fn charge(&mut self, octets: usize) -> Result<(), H2Error> {
         debug_assert!(octets <= (1 << 24) + HEAD_BYTES, "a frame is no larger");
         if self.inflow.arrived(octets) {
             return Ok(());
         }
-        Err(Fault::new(Reason::FLOW_CONTROL_ERROR, "more than the connection's window"))
+        Err(H2Error::new(Reason::FLOW_CONTROL_ERROR, "more than the connection's window"))
     }
 }

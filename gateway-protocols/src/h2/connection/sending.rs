@@ -5,7 +5,7 @@ use gateway_core::http::forwarding::Forwarding;
 use http::header::{CONTENT_LENGTH, DATE, HOST, TE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
-use super::super::frame::{self, HEAD_BYTES, Kind, flag};
+use super::super::frame::{self, FrameType, HEAD_BYTES, flag};
 use super::super::head::{is_of_connection, is_secret};
 use super::super::stream::{Stream, StreamError};
 use super::super::{Reason, Role};
@@ -135,17 +135,17 @@ impl Connection {
         let length = out.len() - start - HEAD_BYTES;
         let end_stream = if ends { flag::END_STREAM } else { 0 };
         if length <= most {
-            let head = frame::head(length, Kind::Headers, flag::END_HEADERS | end_stream, id);
+            let head = frame::head(length, FrameType::Headers, flag::END_HEADERS | end_stream, id);
             out[start..start + HEAD_BYTES].copy_from_slice(&head);
         } else {
             let block = out.split_off(start);
             let mut pieces = block[HEAD_BYTES..].chunks(most).peekable();
-            let (mut kind, mut flags) = (Kind::Headers, end_stream);
+            let (mut kind, mut flags) = (FrameType::Headers, end_stream);
             while let Some(piece) = pieces.next() {
                 let end = if pieces.peek().is_none() { flag::END_HEADERS } else { 0 };
                 out.extend_from_slice(&frame::head(piece.len(), kind, flags | end, id));
                 out.extend_from_slice(piece);
-                (kind, flags) = (Kind::Continuation, 0);
+                (kind, flags) = (FrameType::Continuation, 0);
             }
         }
         self.floods.earned();
@@ -185,7 +185,7 @@ impl Connection {
         loop {
             let piece = data.split_to(most.min(data.len()));
             let flags = if ends && data.is_empty() { flag::END_STREAM } else { 0 };
-            self.out.buffer().extend_from_slice(&frame::head(piece.len(), Kind::Data, flags, id));
+            self.out.buffer().extend_from_slice(&frame::head(piece.len(), FrameType::Data, flags, id));
             self.out.payload(piece);
             self.floods.earned();
             if data.is_empty() {

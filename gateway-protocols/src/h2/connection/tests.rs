@@ -7,23 +7,23 @@ mod oracle;
 mod rules_of_the_rfc;
 
 use super::*;
-use crate::h2::frame::{Kind, flag};
+use crate::h2::frame::{FrameType, flag};
 
 /// What our end says next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Said {
-    pub(crate) kind: Kind,
+pub(crate) struct Outgoing {
+    pub(crate) kind: FrameType,
     pub(crate) flags: u8,
     pub(crate) stream: u32,
     pub(crate) payload: Vec<u8>,
 }
 
-impl Said {
+impl Outgoing {
     /// The reason of a RST_STREAM or GOAWAY.
     fn reason(&self) -> Option<Reason> {
         let at = match self.kind {
-            Kind::RstStream => 0,
-            Kind::GoAway => 4,
+            FrameType::RstStream => 0,
+            FrameType::GoAway => 4,
             _ => return None,
         };
         frame::number(&self.payload[at..]).map(Reason)
@@ -56,7 +56,7 @@ pub(crate) fn rules(role: Role) -> Rules {
 }
 
 /// A frame as the peer writes it.
-pub(crate) fn frame(kind: Kind, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: FrameType, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&frame::head(payload.len(), kind, flags, stream)[..], payload].concat()
 }
 
@@ -79,8 +79,8 @@ impl Dialogue {
         if rules.role == Role::Server {
             it.say(PREFACE);
         }
-        it.say(&frame(Kind::Settings, 0, 0, &[]));
-        it.say(&frame(Kind::Settings, flag::ACK, 0, &[]));
+        it.say(&frame(FrameType::Settings, 0, 0, &[]));
+        it.say(&frame(FrameType::Settings, flag::ACK, 0, &[]));
         it.hear();
         it
     }
@@ -96,7 +96,7 @@ impl Dialogue {
     }
 
     /// Takes everything our end has to say.
-    pub(crate) fn hear(&mut self) -> Vec<Said> {
+    pub(crate) fn hear(&mut self) -> Vec<Outgoing> {
         let mut octets: Vec<u8> = Vec::new();
         while !self.ours.output().is_empty() {
             let piece: Vec<u8> =
@@ -109,7 +109,7 @@ impl Dialogue {
         let mut said = Vec::new();
         while let Some(head) = Head::parse(rest) {
             let (payload, tail) = rest[HEAD_BYTES..].split_at(head.length);
-            said.push(Said {
+            said.push(Outgoing {
                 kind: head.kind,
                 flags: head.flags,
                 stream: head.stream,
@@ -124,7 +124,7 @@ impl Dialogue {
     /// Opens a request's stream and takes it.
     pub(crate) fn request(&mut self, id: u32, block: &[u8], ends: bool) -> usize {
         let flags = flag::END_HEADERS | if ends { flag::END_STREAM } else { 0 };
-        self.say(&frame(Kind::Headers, flags, id, block));
+        self.say(&frame(FrameType::Headers, flags, id, block));
         let arrival = self.ours.next_arrival().expect("a request");
         arrival.head.as_ref().expect("a good one");
         arrival.stream.expect("with a stream").0
@@ -136,7 +136,7 @@ impl Dialogue {
         assert_eq!(self.ours.end().map(|fault| fault.reason), Some(reason));
         let said = self.hear();
         let goaway = said.last().expect("a GOAWAY");
-        assert_eq!((goaway.kind, goaway.reason()), (Kind::GoAway, Some(reason)));
+        assert_eq!((goaway.kind, goaway.reason()), (FrameType::GoAway, Some(reason)));
         assert!(self.ours.is_over());
     }
 
@@ -144,7 +144,7 @@ impl Dialogue {
     #[track_caller]
     fn reset(&mut self, stream: u32, reason: Reason) {
         let said = self.hear();
-        let resets: Vec<_> = said.iter().filter(|said| said.kind == Kind::RstStream).collect();
+        let resets: Vec<_> = said.iter().filter(|said| said.kind == FrameType::RstStream).collect();
         assert!(self.ours.end().is_none(), "{:?}", self.ours.end());
         assert_eq!(resets.len(), 1, "{said:?}");
         assert_eq!((resets[0].stream, resets[0].reason()), (stream, Some(reason)));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::frame;
-use super::super::{Fault, Reason};
+use super::super::{H2Error, Reason};
 use super::{Connection, Rules};
 
 /// What is asked with our last-but-one GOAWAY: its answer shows that the peer has heard.
@@ -103,7 +103,7 @@ impl Connection {
         self.clock.now = now;
         let late = |until: Option<Instant>| until.is_some_and(|until| until <= now);
         if late(self.clock.write) {
-            return self.lose(Fault::new(Reason::CANCEL, "nothing was read for too long"));
+            return self.lose(H2Error::new(Reason::CANCEL, "nothing was read for too long"));
         }
         if self.end.is_some() {
             // All that is left is to write what was said last.
@@ -111,13 +111,13 @@ impl Connection {
             return;
         }
         if late(self.clock.greeting) {
-            return self.fail(Fault::new(Reason::SETTINGS_TIMEOUT, "no settings in time"));
+            return self.fail(H2Error::new(Reason::SETTINGS_TIMEOUT, "no settings in time"));
         }
         if late(self.clock.block) {
-            return self.fail(Fault::new(Reason::ENHANCE_YOUR_CALM, "a header block took too long"));
+            return self.fail(H2Error::new(Reason::ENHANCE_YOUR_CALM, "a header block took too long"));
         }
         if late(self.clock.ping) && !self.ping_due(now) {
-            return self.lose(Fault::new(Reason::CANCEL, "a ping was left unanswered"));
+            return self.lose(H2Error::new(Reason::CANCEL, "a ping was left unanswered"));
         }
         let clock = &self.clock;
         let mut alarm =

@@ -11,7 +11,7 @@ fn framed(kind: u64, payload: &[u8]) -> Vec<u8> {
 }
 
 /// All events of these octets, handed over in pieces of so many.
-fn events(frames: &mut Frames, octets: &[u8], piece: usize) -> Result<Vec<Event>, Fault> {
+fn events(frames: &mut Frames, octets: &[u8], piece: usize) -> Result<Vec<Event>, H3Error> {
     let mut events = Vec::new();
     for piece in octets.chunks(piece) {
         let mut input = Bytes::copy_from_slice(piece);
@@ -37,7 +37,7 @@ fn joined(events: Vec<Event>) -> Vec<Event> {
 }
 
 fn request(role: Role) -> Frames {
-    Frames::new(Place::Request, role, 100)
+    Frames::new(StreamKind::Request, role, 100)
 }
 
 #[test]
@@ -112,8 +112,8 @@ fn frames_where_they_may_not_be() {
     let code = |place, role, octets: &[u8]| {
         events(&mut Frames::new(place, role, 100), octets, 1).err().map(|fault| fault.code)
     };
-    use Place::{Control, Request};
     use Role::{Client, Server};
+    use StreamKind::{Control, Request};
     for role in [Server, Client] {
         for wrong in [0x2, 0x6, 0x8, 0x9] {
             assert_eq!(code(Request, role, &framed(wrong, b"")), Some(Code::FRAME_UNEXPECTED), "{wrong}");
@@ -164,7 +164,7 @@ fn anything_is_read_or_refused() {
                 *octet = random.u8(..);
             }
         }
-        for place in [Place::Request, Place::Control] {
+        for place in [StreamKind::Request, StreamKind::Control] {
             let mut runs = [1, 5, octets.len().max(1)].into_iter().map(|piece| {
                 let mut frames = Frames::new(place, Role::Server, 100);
                 events(&mut frames, &octets, piece).map(|events| (joined(events), frames.is_between()))

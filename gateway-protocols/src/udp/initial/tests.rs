@@ -68,7 +68,7 @@ fn hello(name: &str, filler: usize) -> Vec<u8> {
 fn a_name_is_read_from_one_packet_in_both_versions() {
     for version in [Version::V1, Version::V2] {
         let packet = initial(version, b"12345678", 0, &crypto(0, &hello("A.test", 10)));
-        assert_eq!(Opening::default().take(&packet), Asked::Name(Some("a.test".into())));
+        assert_eq!(Opening::default().take(&packet), RequestedName::Name(Some("a.test".into())));
     }
 }
 
@@ -84,9 +84,9 @@ fn a_long_hello_is_put_together_whatever_its_order() {
     ];
     for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [0, 2, 1]] {
         let mut opening = Opening::default();
-        assert_eq!(opening.take(&packets[order[0]]), Asked::More);
-        assert_eq!(opening.take(&packets[order[1]]), Asked::More);
-        assert_eq!(opening.take(&packets[order[2]]), Asked::Name(Some("pq.test".into())));
+        assert_eq!(opening.take(&packets[order[0]]), RequestedName::More);
+        assert_eq!(opening.take(&packets[order[1]]), RequestedName::More);
+        assert_eq!(opening.take(&packets[order[2]]), RequestedName::Name(Some("pq.test".into())));
     }
 }
 
@@ -100,7 +100,7 @@ fn what_is_no_beginning_is_told_apart() {
     let beyond = initial(Version::V1, b"12345678", 0, &crypto(16_000, &[0; 1000]));
     let stream = initial(Version::V1, b"12345678", 0, &[8, 0, 0]);
     for bad in [&good[..1199], &forged, &unknown, &beyond, &stream, &[0x40; 1200], &[0xC0; 1200], &[]] {
-        assert_eq!(Opening::default().take(bad), Asked::Unknown);
+        assert_eq!(Opening::default().take(bad), RequestedName::Unknown);
     }
     for cut in 0..good.len() {
         Opening::default().take(&[&good[..cut], &vec![0xFF; 1300 - cut]].concat());
@@ -111,5 +111,5 @@ fn what_is_no_beginning_is_told_apart() {
 fn a_handshake_in_crumbs_is_given_up() {
     let mut opening = Opening::default();
     let frames: Vec<u8> = (0..40).flat_map(|n| crypto(n * 10, b"x")).collect();
-    assert_eq!(opening.take(&initial(Version::V1, b"12345678", 0, &frames)), Asked::Unknown);
+    assert_eq!(opening.take(&initial(Version::V1, b"12345678", 0, &frames)), RequestedName::Unknown);
 }

@@ -8,8 +8,8 @@ use gateway_core::http::body::BodyError;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::Instant;
 
-use super::{Broken, Exchange, Home};
-use crate::h1::body::{Decoder, Step};
+use super::{Exchange, ExchangeFailure, Home};
+use crate::h1::body::{BodyStep, Decoder};
 
 /// An answer's body as it comes off the wire.
 pub(super) struct AnswerBody {
@@ -35,10 +35,10 @@ impl AnswerBody {
         }
     }
 
-    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<Step, BodyError>> {
-        let Some(exchange) = &mut self.exchange else { return Poll::Ready(Ok(Step::End)) };
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<BodyStep, BodyError>> {
+        let Some(exchange) = &mut self.exchange else { return Poll::Ready(Ok(BodyStep::End)) };
         match exchange.poll_upload(cx) {
-            Poll::Ready(Err(Broken::Body(error))) => {
+            Poll::Ready(Err(ExchangeFailure::Body(error))) => {
                 return Poll::Ready(Err(BodyError::Request(Box::new(error))));
             }
             Poll::Ready(_) | Poll::Pending => {}
@@ -46,7 +46,7 @@ impl AnswerBody {
         loop {
             let connection = &mut exchange.connection;
             match self.decoder.next(&mut connection.buffer)? {
-                Step::More => {}
+                BodyStep::More => {}
                 step => {
                     connection.timer.clear();
                     return Poll::Ready(Ok(step));
@@ -55,7 +55,7 @@ impl AnswerBody {
             match connection.link.poll_fill(cx, &mut connection.buffer, self.decoder.wants()) {
                 Poll::Ready(Ok(0)) => {
                     self.decoder.end_of_stream()?;
-                    return Poll::Ready(Ok(Step::End));
+                    return Poll::Ready(Ok(BodyStep::End));
                 }
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
@@ -81,9 +81,9 @@ impl Body for AnswerBody {
         let this = self.get_mut();
         let Poll::Ready(step) = this.poll_step(cx) else { return Poll::Pending };
         let frame = match step {
-            Ok(Step::Data(data)) => Some(Ok(Frame::data(data))),
-            Ok(Step::Trailers(trailers)) => Some(Ok(Frame::trailers(trailers))),
-            Ok(Step::End | Step::More) => None,
+            Ok(BodyStep::Data(data)) => Some(Ok(Frame::data(data))),
+            Ok(BodyStep::Trailers(trailers)) => Some(Ok(Frame::trailers(trailers))),
+            Ok(BodyStep::End | BodyStep::More) => None,
             Err(error) => {
                 this.exchange = None;
                 return Poll::Ready(Some(Err(error)));

@@ -34,7 +34,7 @@ const MAX_READS: usize = 32;
 /// A connection to a target, shared by many exchanges; a task of its own drives it, until nobody holds it and its
 /// last stream is over.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct H2Connection {
     cell: Cell,
     /// Streams the operator allows at a time.
     most: usize,
@@ -63,7 +63,7 @@ fn rules(rules: &Http2Rules) -> Rules {
     }
 }
 
-impl Connection {
+impl H2Connection {
     /// Speaks HTTP/2 over a link just made.
     pub(crate) fn open_on<T>(io: T, told: &Http2Rules, waiters: Arc<Notify>) -> Self
     where
@@ -139,7 +139,7 @@ impl Connection {
     }
 }
 
-impl Clone for Connection {
+impl Clone for H2Connection {
     fn clone(&self) -> Self {
         if let Ok(mut connection) = self.cell.try_borrow_mut() {
             connection.owners += 1;
@@ -153,7 +153,7 @@ impl Clone for Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for H2Connection {
     fn drop(&mut self) {
         if let Ok(mut connection) = self.cell.try_borrow_mut() {
             connection.owners -= 1;

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, ready};
 
-use gateway_core::stream::relay::{Shortcut, Shortened, Side};
+use gateway_core::stream::relay::{RelayEnd, Shortcut, Shortened};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -124,7 +124,7 @@ impl Shortcut<TcpStream, TcpStream> for Splice {
         reader: &mut TcpStream,
         writer: &mut TcpStream,
         carried: &mut u64,
-    ) -> Poll<Result<Shortened, Side>> {
+    ) -> Poll<Result<Shortened, RelayEnd>> {
         loop {
             if self.held > 0 {
                 match ready!(self.poll_push(cx, writer)) {
@@ -132,7 +132,7 @@ impl Shortcut<TcpStream, TcpStream> for Splice {
                         self.held -= pushed;
                         *carried += pushed as u64;
                     }
-                    _ => return Poll::Ready(Err(Side::Writer)),
+                    _ => return Poll::Ready(Err(RelayEnd::Writer)),
                 }
                 continue;
             }
@@ -156,7 +156,7 @@ impl Shortcut<TcpStream, TcpStream> for Splice {
                     self.held = pulled;
                     self.little = if pulled < SMALL { self.little + 1 } else { 0 };
                 }
-                Poll::Ready(Err(_)) => return Poll::Ready(Err(Side::Reader)),
+                Poll::Ready(Err(_)) => return Poll::Ready(Err(RelayEnd::Reader)),
                 Poll::Pending => {
                     // Others may need it while nothing comes here.
                     self.release();

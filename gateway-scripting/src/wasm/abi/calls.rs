@@ -9,7 +9,8 @@ use wasmtime::{Error, Linker};
 use super::super::host::{Call, Host, ROOT};
 use super::fields::{Pair, parse};
 use super::{
-    BAD_ARGUMENT, Done, Fail, Guest, INTERNAL_FAILURE, NOT_FOUND, PARSE_FAILURE, give, read, told, write_u32,
+    BAD_ARGUMENT, Fail, Guest, HostResult, INTERNAL_FAILURE, NOT_FOUND, PARSE_FAILURE, give, read, told,
+    write_u32,
 };
 use crate::message;
 
@@ -96,7 +97,7 @@ fn refused(linker: &mut Linker<Host>) -> Result<(), Error> {
     Ok(())
 }
 
-fn server(host: &Host, name: &[u8], unknown: u32) -> Done<usize> {
+fn server(host: &Host, name: &[u8], unknown: u32) -> HostResult<usize> {
     let found = host.parts.rules.servers.iter().position(|(known, ..)| known.as_bytes() == name);
     if found.is_none() {
         let name = String::from_utf8_lossy(name);
@@ -116,7 +117,7 @@ fn keep(
     timeout: u32,
     is_grpc: bool,
     id: u32,
-) -> Done {
+) -> HostResult {
     let host = guest.data_mut();
     let owner = host.effective;
     let under_way = host.contexts.get(&owner).map_or(0, |context| context.calls);
@@ -132,7 +133,7 @@ fn keep(
     write_u32(guest, id, number)
 }
 
-fn http_call(guest: &mut Guest<'_>, parts: [(u32, u32); 3], timeout: u32, id: u32) -> Done {
+fn http_call(guest: &mut Guest<'_>, parts: [(u32, u32); 3], timeout: u32, id: u32) -> HostResult {
     let [name, headers, body] = parts;
     let name = read(guest, name.0, name.1)?;
     let pairs = parse(&read(guest, headers.0, headers.1)?)?;
@@ -141,7 +142,7 @@ fn http_call(guest: &mut Guest<'_>, parts: [(u32, u32); 3], timeout: u32, id: u3
     keep(guest, server, request(pairs, body)?, timeout, false, id)
 }
 
-fn request(pairs: Vec<Pair>, body: Bytes) -> Done<Request<Bytes>> {
+fn request(pairs: Vec<Pair>, body: Bytes) -> HostResult<Request<Bytes>> {
     let bad = || Fail::Status(BAD_ARGUMENT);
     let mut request = Request::new(body);
     let (mut method, mut path, mut authority) = (None, None, None);
@@ -170,7 +171,7 @@ fn grpc_call(
     [metadata, message]: [(u32, u32); 2],
     timeout: u32,
     id: u32,
-) -> Done {
+) -> HostResult {
     let [name, service, method] = place;
     let name = read(guest, name.0, name.1)?;
     let service = read(guest, service.0, service.1)?;

@@ -4,8 +4,8 @@ use http::header::HeaderName;
 use http::{HeaderMap, Method, StatusCode};
 use wasmtime::{Error, Linker};
 
-use super::super::host::{Context, Host, Way};
-use super::{BAD_ARGUMENT, Done, Fail, Guest, NOT_FOUND, give, read, told, write_u32};
+use super::super::host::{Context, Direction, Host};
+use super::{BAD_ARGUMENT, Fail, Guest, HostResult, NOT_FOUND, give, read, told, write_u32};
 use crate::message::{self, FieldError};
 
 /// A name and a value.
@@ -80,12 +80,12 @@ pub(super) fn serialize(pairs: &[Pair]) -> Vec<u8> {
 }
 
 /// Reads a map.
-pub(super) fn parse(bytes: &[u8]) -> Done<Vec<Pair>> {
+pub(super) fn parse(bytes: &[u8]) -> HostResult<Vec<Pair>> {
     if bytes.len() <= 1 {
         return Ok(Vec::new());
     }
     let bad = || Fail::Status(BAD_ARGUMENT);
-    let number = |at: usize| -> Done<usize> {
+    let number = |at: usize| -> HostResult<usize> {
         let part = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>()).ok_or_else(bad)?;
         usize::try_from(u32::from_le_bytes(*part)).map_err(|_| bad())
     };
@@ -96,7 +96,7 @@ pub(super) fn parse(bytes: &[u8]) -> Done<Vec<Pair>> {
     let mut at = 4 + count * 8;
     let mut pairs = Vec::with_capacity(count);
     for n in 0..count {
-        let mut part = |length: usize| -> Done<Vec<u8>> {
+        let mut part = |length: usize| -> HostResult<Vec<u8>> {
             let end = at.checked_add(length).ok_or_else(bad)?;
             let part = bytes.get(at..end).ok_or_else(bad)?.to_vec();
             at = end.saturating_add(1);
@@ -111,18 +111,18 @@ pub(super) fn parse(bytes: &[u8]) -> Done<Vec<Pair>> {
 
 /// Which map a number means.
 enum Map {
-    Headers(Way),
-    Trailers(Way),
+    Headers(Direction),
+    Trailers(Direction),
     /// Of a call's answer; can only be read.
     Answer(bool),
 }
 
-fn map_of(map: u32) -> Done<Map> {
+fn map_of(map: u32) -> HostResult<Map> {
     Ok(match map {
-        0 => Map::Headers(Way::Request),
-        1 => Map::Trailers(Way::Request),
-        2 => Map::Headers(Way::Response),
-        3 => Map::Trailers(Way::Response),
+        0 => Map::Headers(Direction::Request),
+        1 => Map::Trailers(Direction::Request),
+        2 => Map::Headers(Direction::Response),
+        3 => Map::Trailers(Direction::Response),
         4 | 6 => Map::Answer(false),
         5 | 7 => Map::Answer(true),
         _ => return Err(Fail::Status(BAD_ARGUMENT)),
@@ -134,18 +134,18 @@ fn is_line(key: &[u8]) -> bool {
 }
 
 /// What a request or response has besides header fields.
-fn line_of(context: &mut Context, way: Way) -> Vec<Pair> {
+fn line_of(context: &mut Context, way: Direction) -> Vec<Pair> {
     let side = context.side(way);
     let line = &side.line;
     let pair = |name: &str, value: &str| (name.as_bytes().to_vec(), value.as_bytes().to_vec());
     match way {
-        Way::Request => vec![
+        Direction::Request => vec![
             pair(":authority", &line.authority),
             pair(":path", &line.path),
             pair(":method", line.method.as_str()),
             pair(":scheme", line.scheme),
         ],
-        Way::Response => vec![pair(":status", line.status.as_str())],
+        Direction::Response => vec![pair(":status", line.status.as_str())],
     }
 }
 
@@ -153,7 +153,7 @@ fn listed(map: &HeaderMap) -> impl Iterator<Item = Pair> {
     map.iter().map(|(name, value)| (name.as_str().as_bytes().to_vec(), value.as_bytes().to_vec()))
 }
 
-fn pairs(host: &mut Host, map: u32) -> Done<Vec<Pair>> {
+fn pairs(host: &mut Host, map: u32) -> HostResult<Vec<Pair>> {
     let missing = || Fail::Status(NOT_FOUND);
     match map_of(map)? {
         Map::Headers(way) => {
@@ -162,7 +162,7 @@ fn pairs(host: &mut Host, map: u32) -> Done<Vec<Pair>> {
                 return Err(missing());
             }
             let mut all = line_of(context, way);
-            let is_field = |pair: &Pair| way == Way::Response || !is_line(&pair.0);
+            let is_field = |pair: &Pair| way == Direction::Response || !is_line(&pair.0);
             all.extend(listed(&context.side(way).headers).filter(is_field));
             Ok(all)
         }
@@ -182,7 +182,7 @@ fn pairs(host: &mut Host, map: u32) -> Done<Vec<Pair>> {
     }
 }
 
-fn value(host: &mut Host, map: u32, key: &[u8]) -> Done<Vec<u8>> {
+fn value(host: &mut Host, map: u32, key: &[u8]) -> HostResult<Vec<u8>> {
     let missing = || Fail::Status(NOT_FOUND);
     if let Map::Headers(way) = map_of(map)?
         && !is_line(key)
@@ -198,26 +198,28 @@ fn value(host: &mut Host, map: u32, key: &[u8]) -> Done<Vec<u8>> {
 }
 
 /// Changes what is not a header field.
-fn put_line(context: &mut Context, way: Way, key: &[u8], value: &[u8]) -> Done {
+fn put_line(context: &mut Context, way: Direction, key: &[u8], value: &[u8]) -> HostResult {
     let bad = || Fail::Status(BAD_ARGUMENT);
     let text = std::str::from_utf8(value).map_err(|_| bad())?;
     let side = context.side(way);
     match (way, key.to_ascii_lowercase().as_slice()) {
-        (Way::Request, b":path") => {
+        (Direction::Request, b":path") => {
             let (path, query) = text.split_once('?').unwrap_or((text, ""));
             if !message::is_path(path) || !message::is_query(query) {
                 return Err(bad());
             }
             text.clone_into(&mut side.line.path);
         }
-        (Way::Request, b":method") => side.line.method = Method::from_bytes(value).map_err(|_| bad())?,
-        (Way::Request, b":authority" | b"host") => {
+        (Direction::Request, b":method") => {
+            side.line.method = Method::from_bytes(value).map_err(|_| bad())?
+        }
+        (Direction::Request, b":authority" | b"host") => {
             text.parse::<http::uri::Authority>().map_err(|_| bad())?;
             text.clone_into(&mut side.line.authority);
         }
         // How the target is reached is the proxy's to say.
-        (Way::Request, b":scheme") => {}
-        (Way::Response, b":status") => {
+        (Direction::Request, b":scheme") => {}
+        (Direction::Response, b":status") => {
             let status = StatusCode::from_bytes(value).ok().filter(|status| !status.is_informational());
             side.line.status = status.ok_or_else(bad)?;
         }
@@ -227,7 +229,7 @@ fn put_line(context: &mut Context, way: Way, key: &[u8], value: &[u8]) -> Done {
     Ok(())
 }
 
-fn fields(host: &mut Host, map: u32) -> Done<&mut HeaderMap> {
+fn fields(host: &mut Host, map: u32) -> HostResult<&mut HeaderMap> {
     let (way, is_trailers) = match map_of(map)? {
         Map::Headers(way) => (way, false),
         Map::Trailers(way) => (way, true),
@@ -244,10 +246,10 @@ fn fields(host: &mut Host, map: u32) -> Done<&mut HeaderMap> {
     Ok(&mut side.headers)
 }
 
-fn put(host: &mut Host, map: u32, key: &[u8], value: &[u8], keeps_others: bool) -> Done {
+fn put(host: &mut Host, map: u32, key: &[u8], value: &[u8], keeps_others: bool) -> HostResult {
     if let Map::Headers(way) = map_of(map)?
         && is_line(key)
-        && (way == Way::Request || key.first() == Some(&b':'))
+        && (way == Direction::Request || key.first() == Some(&b':'))
     {
         return put_line(host.context().ok_or(Fail::Status(NOT_FOUND))?, way, key, value);
     }
@@ -259,7 +261,7 @@ fn put(host: &mut Host, map: u32, key: &[u8], value: &[u8], keeps_others: bool) 
     }
 }
 
-fn remove(host: &mut Host, map: u32, key: &[u8]) -> Done {
+fn remove(host: &mut Host, map: u32, key: &[u8]) -> HostResult {
     if is_line(key) {
         return Ok(());
     }
@@ -272,7 +274,7 @@ fn remove(host: &mut Host, map: u32, key: &[u8]) -> Done {
 }
 
 /// Notes that a guest takes `Content-Length` away or sets it: the length of the body is open then.
-fn drop_length(host: &mut Host, map: u32, key: &[u8]) -> Done {
+fn drop_length(host: &mut Host, map: u32, key: &[u8]) -> HostResult {
     if let Map::Headers(way) = map_of(map)?
         && key.eq_ignore_ascii_case(b"content-length")
     {
@@ -281,7 +283,7 @@ fn drop_length(host: &mut Host, map: u32, key: &[u8]) -> Done {
     Ok(())
 }
 
-fn set_pairs(guest: &mut Guest<'_>, map: u32, at: u32, size: u32) -> Done {
+fn set_pairs(guest: &mut Guest<'_>, map: u32, at: u32, size: u32) -> HostResult {
     let pairs = parse(&read(guest, at, size)?)?;
     let host = guest.data_mut();
     let all = fields(host, map)?;

@@ -6,9 +6,10 @@ use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use wasmtime::{Error, Linker};
 
-use super::super::host::{Context, Host, LocalReply, MAX_VALUE, ROOT, Way};
+use super::super::host::{Context, Direction, Host, LocalReply, MAX_VALUE, ROOT};
 use super::{
-    BAD_ARGUMENT, Done, Fail, Guest, NOT_FOUND, UNIMPLEMENTED, fields, give, read, told, write_u32, write_u64,
+    BAD_ARGUMENT, Fail, Guest, HostResult, NOT_FOUND, UNIMPLEMENTED, fields, give, read, told, write_u32,
+    write_u64,
 };
 use crate::message;
 
@@ -56,14 +57,14 @@ fn current_level() -> u32 {
     found.and_then(|place| u32::try_from(place).ok()).unwrap_or(4)
 }
 
-fn log(guest: &mut Guest<'_>, level: u32, at: u32, size: u32) -> Done {
+fn log(guest: &mut Guest<'_>, level: u32, at: u32, size: u32) -> HostResult {
     let size = size.min(u32::try_from(MAX_VALUE).unwrap_or(u32::MAX));
     let text = read(guest, at, size)?;
     say(guest.data(), level, &String::from_utf8_lossy(&text))
 }
 
 /// Writes a module's line to the program log.
-pub(in crate::wasm) fn say(host: &Host, level: u32, text: &str) -> Done {
+pub(in crate::wasm) fn say(host: &Host, level: u32, text: &str) -> HostResult {
     let plugin_config = host.parts.owner.as_str();
     let text = text.trim_end();
     match level {
@@ -107,16 +108,16 @@ fn buffers(linker: &mut Linker<Host>) -> Result<(), Error> {
 }
 
 /// What a buffer or stream with this number is in a context: 0 and 1 are of exchanges, 2 and 3 of byte streams.
-fn way_of(context: &Context, id: u32) -> Option<Way> {
+fn way_of(context: &Context, id: u32) -> Option<Direction> {
     match (id, context.is_stream) {
-        (0, false) | (2, true) => Some(Way::Request),
-        (1, false) | (3, true) => Some(Way::Response),
+        (0, false) | (2, true) => Some(Direction::Request),
+        (1, false) | (3, true) => Some(Direction::Response),
         _ => None,
     }
 }
 
 /// Does something with a buffer.
-fn buffer<T>(host: &mut Host, id: u32, with: impl FnOnce(&[u8]) -> T) -> Done<T> {
+fn buffer<T>(host: &mut Host, id: u32, with: impl FnOnce(&[u8]) -> T) -> HostResult<T> {
     let parts = host.parts.clone();
     let bytes = match id {
         0..=3 => {
@@ -134,7 +135,7 @@ fn buffer<T>(host: &mut Host, id: u32, with: impl FnOnce(&[u8]) -> T) -> Done<T>
     bytes.map(with).ok_or(Fail::Status(NOT_FOUND))
 }
 
-fn get(guest: &mut Guest<'_>, id: u32, start: u32, max: u32, data: u32, size: u32) -> Done {
+fn get(guest: &mut Guest<'_>, id: u32, start: u32, max: u32, data: u32, size: u32) -> HostResult {
     let part = buffer(guest.data_mut(), id, |bytes| {
         let start = usize::try_from(start).unwrap_or(usize::MAX).min(bytes.len());
         let end = start.saturating_add(usize::try_from(max).unwrap_or(usize::MAX)).min(bytes.len());
@@ -143,7 +144,7 @@ fn get(guest: &mut Guest<'_>, id: u32, start: u32, max: u32, data: u32, size: u3
     give(guest, &part, data, size)
 }
 
-fn set(guest: &mut Guest<'_>, id: u32, start: u32, size: u32, at: u32, length: u32) -> Done {
+fn set(guest: &mut Guest<'_>, id: u32, start: u32, size: u32, at: u32, length: u32) -> HostResult {
     match id {
         0..=3 => {}
         4..=8 => return Err(Fail::Status(NOT_FOUND)),
@@ -202,7 +203,7 @@ fn streams(linker: &mut Linker<Host>) -> Result<(), Error> {
     Ok(())
 }
 
-fn end_pause(host: &mut Host, stream: u32, closes: bool) -> Done {
+fn end_pause(host: &mut Host, stream: u32, closes: bool) -> HostResult {
     if host.effective == ROOT {
         return Err(Fail::Status(BAD_ARGUMENT));
     }
@@ -218,7 +219,7 @@ fn end_pause(host: &mut Host, stream: u32, closes: bool) -> Done {
     Ok(())
 }
 
-fn local_response(guest: &mut Guest<'_>, status: u32, parts: [(u32, u32); 3]) -> Done {
+fn local_response(guest: &mut Guest<'_>, status: u32, parts: [(u32, u32); 3]) -> HostResult {
     let [_details, (body, body_size), (headers, headers_size)] = parts;
     let body = Bytes::from(read(guest, body, body_size)?);
     let pairs = fields::parse(&read(guest, headers, headers_size)?)?;

@@ -7,7 +7,7 @@ use http::HeaderMap;
 use wasmtime::{Error, Linker};
 
 use super::super::host::{Context, Facts, Host, MAX_PROPERTIES, MAX_VALUE};
-use super::{BAD_ARGUMENT, Done, Fail, Guest, NOT_FOUND, give, read, told};
+use super::{BAD_ARGUMENT, Fail, Guest, HostResult, NOT_FOUND, give, read, told};
 
 pub(super) fn link(linker: &mut Linker<Host>) -> Result<(), Error> {
     linker.func_wrap(
@@ -36,7 +36,7 @@ pub(super) fn link(linker: &mut Linker<Host>) -> Result<(), Error> {
     Ok(())
 }
 
-fn set(host: &mut Host, path: Vec<u8>, value: Vec<u8>) -> Done {
+fn set(host: &mut Host, path: Vec<u8>, value: Vec<u8>) -> HostResult {
     let context = host.context().ok_or(Fail::Status(NOT_FOUND))?;
     let is_new = !context.properties.contains_key(&path[..]);
     if (is_new && context.properties.len() >= MAX_PROPERTIES) || path.len() + value.len() > MAX_VALUE {

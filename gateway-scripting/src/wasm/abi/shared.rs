@@ -8,8 +8,8 @@ use wasmtime::{Error, Linker};
 use super::super::host::{Host, MAX_METRICS, MAX_VALUE, Meter};
 use super::super::queues::QueueError;
 use super::{
-    BAD_ARGUMENT, CAS_MISMATCH, Done, EMPTY, Fail, Guest, INTERNAL_FAILURE, NOT_FOUND, give, read, told,
-    write_u32, write_u64,
+    BAD_ARGUMENT, CAS_MISMATCH, EMPTY, Fail, Guest, HostResult, INTERNAL_FAILURE, NOT_FOUND, give, read,
+    told, write_u32, write_u64,
 };
 use crate::shared_table::MAX_KEY;
 
@@ -34,14 +34,14 @@ pub(super) fn link(linker: &mut Linker<Host>) -> Result<(), Error> {
     metrics(linker)
 }
 
-fn get(guest: &mut Guest<'_>, key: &[u8], data: u32, size: u32, cas: u32) -> Done {
+fn get(guest: &mut Guest<'_>, key: &[u8], data: u32, size: u32, cas: u32) -> HostResult {
     let found = guest.data().parts.data.get(key, Clone::clone);
     let (value, number) = found.ok_or(Fail::Status(NOT_FOUND))?;
     give(guest, &value, data, size)?;
     write_u32(guest, cas, number)
 }
 
-fn set(guest: &mut Guest<'_>, key: &[u8], at: u32, size: u32, cas: u32) -> Done {
+fn set(guest: &mut Guest<'_>, key: &[u8], at: u32, size: u32, cas: u32) -> HostResult {
     let value = Bytes::from(read(guest, at, size)?);
     if key.len() > MAX_KEY || value.len() > MAX_VALUE {
         return Err(Fail::Status(BAD_ARGUMENT));
@@ -157,7 +157,7 @@ fn metrics(linker: &mut Linker<Host>) -> Result<(), Error> {
     Ok(())
 }
 
-fn define(host: &Host, kind: u32, name: &str) -> Done<u32> {
+fn define(host: &Host, kind: u32, name: &str) -> HostResult<u32> {
     let mut all = host.parts.metrics();
     let place = all.iter().position(|(known, _)| **known == *name);
     let place = match place {
@@ -172,7 +172,7 @@ fn define(host: &Host, kind: u32, name: &str) -> Done<u32> {
     u32::try_from(place + 1).map_err(|_| Fail::Status(BAD_ARGUMENT))
 }
 
-fn metric(host: &Host, id: u32) -> Done<Meter> {
+fn metric(host: &Host, id: u32) -> HostResult<Meter> {
     let place = usize::try_from(id).ok().and_then(|id| id.checked_sub(1));
     let all = host.parts.metrics();
     let found = place.and_then(|place| all.get(place)).map(|(_, meter)| meter.clone());

@@ -41,7 +41,7 @@ impl gateway_core::http::body::Transform for Twice {
     fn data(
         &mut self,
         data: Bytes,
-        out: &mut gateway_core::http::body::Output,
+        out: &mut gateway_core::http::body::TransformOutput,
     ) -> Result<(), gateway_core::http::body::BodyError> {
         out.data(data.clone());
         out.data(data);

@@ -10,7 +10,7 @@ use super::{Bench, STREAMS};
 use crate::command::matrix::entry;
 use crate::command::measure::Console;
 use crate::command::process::{Server, find};
-use crate::command::stand::{Place, Stand};
+use crate::command::stand::{ProxyPlacement, Stand};
 use crate::engine::{self, Progress, Stop, Surroundings};
 use crate::measure::counters::{self, CALLGRIND_FILE, Counts};
 use crate::peers::{Peer, Test};
@@ -117,8 +117,12 @@ fn run(
         format!("--callgrind-out-file={}", file.to_string_lossy()),
     ];
     let listen = bench.stand.port().map_err(|error| words(&error))?;
-    let place =
-        Place { backend: &bench.backend.ports, listen, workers: 1, core: Some(bench.args.server_core) };
+    let place = ProxyPlacement {
+        backend: &bench.backend.ports,
+        listen,
+        workers: 1,
+        core: Some(bench.args.server_core),
+    };
     let plan = bench.plan(test, listen);
     let started = bench.stand.start_under(peer, test, program, place, Some(&under));
     let (mut server, _) = started.map_err(|error| words(&error))?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Bench;
 use crate::command::CommandError;
 use crate::command::measure::Console;
-use crate::command::stand::{Place, Stand, StandError};
+use crate::command::stand::{ProxyPlacement, Stand, StandError};
 use crate::driver::Fault;
 use crate::engine;
 use crate::measure::{Role, Watched, process};
@@ -130,7 +130,7 @@ fn round(bench: &Bench<'_>, checker: Checker, nginx: &Path) -> Result<(CheckRun,
     plan.threads = 1;
     test.shape(&mut plan, bench.args.multiplexed_connections, super::STREAMS);
     let core = Some(bench.args.server_core);
-    let place = Place { backend: &bench.backend.ports, listen, workers: 1, core };
+    let place = ProxyPlacement { backend: &bench.backend.ports, listen, workers: 1, core };
     let (server, _) = bench.stand.start(Peer::Nginx, test, nginx, place)?;
     let ours = run_ours(&plan, server.pid())?;
     let theirs = run_theirs(checker, &plan, server.pid())?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use super::{Connections, FaultCount, Latency, LittlesLaw, MachineLoad, OpenLoop, Round, Usage};
-use crate::engine::{Consumed, Outcome, Sample};
+use crate::engine::{Consumed, RoundOutcome, Sample};
 use crate::measure::{Role, Tally};
 use crate::plan::{Pace, Plan};
 use crate::report::judge;
@@ -13,7 +13,7 @@ use crate::report::judge;
 impl Round {
     /// Works out a round's figures and judges them.
     #[must_use]
-    pub fn new(plan: &Plan, outcome: &Outcome) -> Self {
+    pub fn new(plan: &Plan, outcome: &RoundOutcome) -> Self {
         let tally = &outcome.tally;
         let window_seconds = outcome.window.as_secs_f64();
         let completed = tally.completed;
@@ -148,7 +148,7 @@ fn open_loop(asked_rate: f64, rate: f64, tally: &Tally) -> OpenLoop {
     }
 }
 
-fn machine_load(outcome: &Outcome, window_seconds: f64) -> MachineLoad {
+fn machine_load(outcome: &RoundOutcome, window_seconds: f64) -> MachineLoad {
     let ours: Duration =
         outcome.watched.iter().map(|(_, consumed)| consumed.cpu).sum::<Duration>() + outcome.generator.cpu;
     let cores = |time: Duration| time.as_secs_f64() / window_seconds;
@@ -161,7 +161,7 @@ fn machine_load(outcome: &Outcome, window_seconds: f64) -> MachineLoad {
 }
 
 /// A figure of the process under test, by the seconds into the window.
-fn over_time<T>(outcome: &Outcome, figure: impl Fn(&Sample, usize) -> Option<T>) -> Vec<(f64, T)> {
+fn over_time<T>(outcome: &RoundOutcome, figure: impl Fn(&Sample, usize) -> Option<T>) -> Vec<(f64, T)> {
     let Some(at) = outcome.watched.iter().position(|(watched, _)| watched.role == Role::Subject) else {
         return Vec::new();
     };
@@ -170,7 +170,7 @@ fn over_time<T>(outcome: &Outcome, figure: impl Fn(&Sample, usize) -> Option<T>)
 }
 
 /// Cores the process under test used from one sample to the next.
-fn cores_over_time(outcome: &Outcome) -> Vec<(f64, f64)> {
+fn cores_over_time(outcome: &RoundOutcome) -> Vec<(f64, f64)> {
     let used = over_time(outcome, |sample, at| sample.cpu.get(at).map(Duration::as_secs_f64));
     used.windows(2)
         .filter_map(|pair| {

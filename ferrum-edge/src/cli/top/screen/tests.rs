@@ -5,14 +5,14 @@ use ratatui::backend::TestBackend;
 
 use super::*;
 
-fn line(name: &str, requests: f64, errors: f64) -> Line {
-    Line {
+fn line(name: &str, requests: f64, errors: f64) -> TableLine {
+    TableLine {
         name: name.to_owned(),
         requests_per_second: requests,
         errors_per_second: errors,
         p50: Some(0.004),
         p99: Some(1.25),
-        ..Line::default()
+        ..TableLine::default()
     }
 }
 
@@ -22,7 +22,7 @@ fn screen() -> Screen {
         version: "1.2.3".to_owned(),
         revision: 7,
         proxies: vec![line("shop", 20.0, 0.0), line("cart", 5.0, 2.0), line("blog", 100.0, 0.0)],
-        targets: vec![Line { healthy: Some(false), ..line("10.0.0.1:80", 0.0, 0.0) }],
+        targets: vec![TableLine { healthy: Some(false), ..line("10.0.0.1:80", 0.0, 0.0) }],
         ..Board::default()
     };
     screen
@@ -44,7 +44,7 @@ fn press(screen: &mut Screen, keys: &str) {
             '\t' => KeyCode::Tab,
             letter => KeyCode::Char(letter),
         };
-        assert_eq!(screen.key(KeyEvent::from(code)), Asked::Nothing, "{letter:?}");
+        assert_eq!(screen.key(KeyEvent::from(code)), KeyAction::Nothing, "{letter:?}");
     }
 }
 
@@ -96,9 +96,9 @@ fn keys_sort_filter_and_change_the_view() {
     screen.event("late".to_owned());
     assert!(drawn(&mut screen)[0].ends_with("PAUSED"));
     assert!(!drawn(&mut screen).contains(&"late".to_owned()));
-    assert_eq!(screen.key(KeyEvent::from(KeyCode::Char('q'))), Asked::Quit);
+    assert_eq!(screen.key(KeyEvent::from(KeyCode::Char('q'))), KeyAction::Quit);
     let control = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-    assert_eq!(screen.key(control), Asked::Quit);
+    assert_eq!(screen.key(control), KeyAction::Quit);
 }
 
 #[test]

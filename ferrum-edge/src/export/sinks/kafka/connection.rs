@@ -18,7 +18,7 @@ const MAX_ANSWER: usize = 4 << 20;
 const MAX_SASL_ANSWER: usize = 64 << 10;
 
 /// A connection.
-pub(super) struct Connection {
+pub(super) struct BrokerConnection {
     stream: Tunnel,
     next: i32,
     limit: usize,
@@ -28,7 +28,7 @@ fn passing(error: impl std::fmt::Display) -> Failed {
     Failed::passing(error.to_string())
 }
 
-impl Connection {
+impl BrokerConnection {
     /// What opens streams to this broker.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl Connection {
             KafkaMechanism::ScramSha512 => "SCRAM-SHA-512",
         };
         let answer = self.ask(wire::SASL_HANDSHAKE, &wire::text(name)).await?;
-        match wire::Reader(&answer).i16() {
+        match wire::WireReader(&answer).i16() {
             Some(0) => {}
             Some(error) => {
                 let why = wire::error_name(error);
@@ -118,7 +118,7 @@ impl Connection {
     /// One step of SASL.
     async fn say(&mut self, bytes: &[u8]) -> Result<Vec<u8>, Failed> {
         let answer = self.ask(wire::SASL_AUTHENTICATE, &wire::bytes(bytes)).await?;
-        let mut reader = wire::Reader(&answer);
+        let mut reader = wire::WireReader(&answer);
         let read = (|| Some((reader.i16()?, reader.nullable_text()?, reader.bytes()?.to_vec())))();
         match read {
             Some((0, _, bytes)) => Ok(bytes),

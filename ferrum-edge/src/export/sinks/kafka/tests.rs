@@ -19,12 +19,12 @@ use super::*;
 type Answering = dyn Fn(i16, &[u8]) -> Option<Vec<u8>> + Send + Sync;
 
 /// What the broker was asked: keys and bodies.
-type Asked = Arc<StdMutex<Vec<(i16, Vec<u8>)>>>;
+type BrokerRequests = Arc<StdMutex<Vec<(i16, Vec<u8>)>>>;
 
 #[derive(Clone)]
 struct Cluster {
     answer: Arc<Answering>,
-    asked: Asked,
+    asked: BrokerRequests,
 }
 
 impl Calls for Cluster {
@@ -122,8 +122,8 @@ fn rules() -> LogKafka {
 fn sender(
     rules: &LogKafka,
     answer: impl Fn(i16, &[u8]) -> Option<Vec<u8>> + Send + Sync + 'static,
-) -> (KafkaSender, Asked) {
-    let cluster = Cluster { answer: Arc::new(answer), asked: Asked::default() };
+) -> (KafkaSender, BrokerRequests) {
+    let cluster = Cluster { answer: Arc::new(answer), asked: BrokerRequests::default() };
     let asked = cluster.asked.clone();
     let world = World::new(Reach {
         gateway: Arc::from("ferrum-edge"),

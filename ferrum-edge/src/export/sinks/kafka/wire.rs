@@ -179,9 +179,9 @@ fn varint(out: &mut Vec<u8>, value: i64) {
 }
 
 /// Reads an answer from its beginning.
-pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+pub(super) struct WireReader<'a>(pub(super) &'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> WireReader<'a> {
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (taken, rest) = self.0.split_first_chunk::<N>()?;
         self.0 = rest;
@@ -223,7 +223,7 @@ impl<'a> Reader<'a> {
 
 /// The brokers of a cluster by number, and the topic that was asked for.
 pub(super) fn read_metadata(answer: &[u8]) -> Option<(HashMap<i32, Broker>, Topic)> {
-    let mut reader = Reader(answer);
+    let mut reader = WireReader(answer);
     let _throttled = reader.i32()?;
     let mut brokers = HashMap::new();
     for _ in 0..reader.count()? {
@@ -251,7 +251,7 @@ pub(super) fn read_metadata(answer: &[u8]) -> Option<(HashMap<i32, Broker>, Topi
 
 /// The error of the only partition that a batch was for; 0 is none.
 pub(super) fn read_produce(answer: &[u8]) -> Option<i16> {
-    let mut reader = Reader(answer);
+    let mut reader = WireReader(answer);
     if reader.count()? != 1 {
         return None;
     }

@@ -2,24 +2,24 @@
 
 use std::collections::HashMap;
 
-use gateway_core::config::catalog::Kind;
+use gateway_core::config::catalog::ObjectKind;
 use gateway_core::config::changes::Changes;
 use gateway_core::config::model::Proxy;
 use gateway_core::config::problem::Problems;
 
-use super::{Done, Plan};
+use super::{ObjectOutcome, Plan};
 use crate::source::certificates;
 
 impl Plan {
     /// What is wrong with the files for TLS towards targets that the proxies and upstreams put here name.
     pub(super) fn unusable(&self, changes: &Changes) -> Problems {
-        let put = self.done.iter().zip(&self.places).filter(|((done, _), _)| *done != Done::Deleted);
-        let key = |kind: Kind, id: &str| (kind, id.to_owned());
+        let put = self.done.iter().zip(&self.places).filter(|((done, _), _)| *done != ObjectOutcome::Deleted);
+        let key = |kind: ObjectKind, id: &str| (kind, id.to_owned());
         let places: HashMap<_, _> = put.map(|((_, op), at)| (key(op.key().0, op.key().1), at)).collect();
         let place = |proxy: &Proxy| {
-            let upstream = places.get(&key(Kind::Upstreams, proxy.backend.upstream.id.as_str()));
+            let upstream = places.get(&key(ObjectKind::Upstreams, proxy.backend.upstream.id.as_str()));
             let upstream = upstream.filter(|_| proxy.backend.is_named);
-            upstream.or_else(|| places.get(&key(Kind::Proxies, proxy.id.as_str())))
+            upstream.or_else(|| places.get(&key(ObjectKind::Proxies, proxy.id.as_str())))
         };
         let concerned = changes.proxies.put.iter().map(|proxy| &**proxy).filter(|it| place(it).is_some());
         let mut problems = Problems::default();

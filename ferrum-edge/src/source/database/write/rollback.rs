@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use gateway_core::config::catalog::Kind;
+use gateway_core::config::catalog::ObjectKind;
 use serde_json::{Map, Value};
 
 use crate::source::database::documents::Documents;
-use crate::store::{Change, Op, StoreError};
+use crate::store::{Op, StoreError, Transaction};
 
 /// Going back to an earlier revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,20 +20,20 @@ pub(crate) struct Rollback {
 /// The consumers among these steps back whose credentials differ from those of now. With `keep` they keep those of now,
 /// and none comes back; then the answer is empty, and steps that change nothing else are left out.
 pub(super) async fn credentials_of_now(
-    change: &mut Change,
+    change: &mut Transaction,
     ops: &mut Vec<Op>,
     keep: bool,
 ) -> Result<Vec<String>, StoreError> {
-    let of_consumers = |op: &Op| op.key().0 == Kind::Consumers && op.document().is_some();
+    let of_consumers = |op: &Op| op.key().0 == ObjectKind::Consumers && op.document().is_some();
     let ids: Vec<String> = ops.iter().filter(|op| of_consumers(op)).map(|op| op.key().1.to_owned()).collect();
     if ids.is_empty() {
         return Ok(ids);
     }
-    let now = change.get_many(Kind::Consumers, &ids).await?;
+    let now = change.get_many(ObjectKind::Consumers, &ids).await?;
     let now: HashMap<String, String> = now.into_iter().map(|object| (object.id, object.document)).collect();
     let mut revived = Vec::new();
     for op in &mut *ops {
-        let Op::Put { kind: Kind::Consumers, id, document } = op else { continue };
+        let Op::Put { kind: ObjectKind::Consumers, id, document } = op else { continue };
         let present = now.get(id).and_then(|document| credentials(document));
         if credentials(document) == present {
             continue;
@@ -47,8 +47,8 @@ pub(super) async fn credentials_of_now(
         }
     }
     ops.retain(|op| match op {
-        Op::Put { kind: Kind::Consumers, id, document } => {
-            now.get(id).is_none_or(|now| !Documents::same(Kind::Consumers, now, document))
+        Op::Put { kind: ObjectKind::Consumers, id, document } => {
+            now.get(id).is_none_or(|now| !Documents::same(ObjectKind::Consumers, now, document))
         }
         _ => true,
     });

@@ -75,8 +75,8 @@ fn one_object_resolves_by_itself() {
         &NoReferences,
     )
     .expect("readable");
-    let place = Place { at: "", folder: Path::new("") };
-    let mut known = Known::default();
+    let place = ObjectPlace { at: "", folder: Path::new("") };
+    let mut known = NamedObjects::default();
     let problems = proxy(&written, place, &known).expect_err("no upstream yet");
     assert_eq!(problems.to_string(), "upstream_id: there is no upstream `u` (write it under `upstreams`)");
     let group: file::Upstream = file::parse_item(

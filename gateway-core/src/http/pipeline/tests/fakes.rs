@@ -20,7 +20,7 @@ use crate::http::exchange::Client;
 use crate::http::hedging::Hedged;
 use crate::plugin::{Hooks, OnRequest, OnResponse, Plugin, Registry, Seat, Step, World, entry};
 use crate::record::{ExchangeRecord, SessionRecord};
-use crate::upstream::Answer;
+use crate::upstream::TargetResponse;
 
 /// Runs on a paused clock.
 pub(super) fn run(test: impl Future<Output = ()>) {
@@ -184,10 +184,10 @@ impl Upstream for Targets {
         call: &crate::upstream::Call<'_>,
         body: &mut Body,
         _: &mut D,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<TargetResponse, Failure> {
         self.asked.lock().unwrap().push(call.target.authority.to_string());
         let say = self.script.lock().unwrap().pop_front().expect("an attempt too many");
-        let mut answer = Answer {
+        let mut answer = TargetResponse {
             response: Response::new(Body::full(format!("body of {} {}", call.target.authority, call.path))),
             first_byte: Duration::from_millis(1),
             reused: false,

@@ -24,7 +24,7 @@ fn again(dialogue: &mut Dialogue, most: u32, mut octets: impl FnMut(u32) -> Vec<
 }
 
 fn rst(id: u32) -> Vec<u8> {
-    frame(Kind::RstStream, 0, id, &8_u32.to_be_bytes())
+    frame(FrameType::RstStream, 0, id, &8_u32.to_be_bytes())
 }
 
 /// CVE-2023-44487
@@ -33,7 +33,7 @@ fn rapid_resets() {
     let mut dialogue = Dialogue::server();
     let turns = again(&mut dialogue, 10_000, |turn| {
         let id = 2 * turn + 1;
-        [frame(Kind::Headers, END, id, GET), rst(id)].concat()
+        [frame(FrameType::Headers, END, id, GET), rst(id)].concat()
     });
     assert_eq!(turns, MAX_RESETS);
 }
@@ -43,23 +43,23 @@ fn rapid_resets() {
 fn resets_we_are_made_to_send() {
     type Trick = fn(u32) -> Vec<u8>;
     let tricks: [(&str, Trick); 5] = [
-        ("a window opened by nothing", |id| frame(Kind::WindowUpdate, 0, id, &[0; 4])),
-        ("a window too large", |id| frame(Kind::WindowUpdate, 0, id, &[0x7f, 0xff, 0xff, 0xff])),
-        ("PRIORITY of a wrong size", |id| frame(Kind::Priority, 0, id, &[0; 3])),
-        ("DATA after the end", |id| frame(Kind::Data, 0, id, b"x")),
-        ("HEADERS after the end", |id| frame(Kind::Headers, END, id, GET)),
+        ("a window opened by nothing", |id| frame(FrameType::WindowUpdate, 0, id, &[0; 4])),
+        ("a window too large", |id| frame(FrameType::WindowUpdate, 0, id, &[0x7f, 0xff, 0xff, 0xff])),
+        ("PRIORITY of a wrong size", |id| frame(FrameType::Priority, 0, id, &[0; 3])),
+        ("DATA after the end", |id| frame(FrameType::Data, 0, id, b"x")),
+        ("HEADERS after the end", |id| frame(FrameType::Headers, END, id, GET)),
     ];
     for (what, trick) in tricks {
         let mut dialogue = Dialogue::server();
         let turns = again(&mut dialogue, 10_000, |turn| {
             let id = 2 * turn + 1;
-            [frame(Kind::Headers, END, id, GET), trick(id)].concat()
+            [frame(FrameType::Headers, END, id, GET), trick(id)].concat()
         });
         assert_eq!(turns, MAX_RESETS, "{what}");
     }
     let mut dialogue = Dialogue::server();
     let malformed = [GET, b"\x00\x01X\x01a"].concat();
-    let turns = again(&mut dialogue, 10_000, |turn| frame(Kind::Headers, END, 2 * turn + 1, &malformed));
+    let turns = again(&mut dialogue, 10_000, |turn| frame(FrameType::Headers, END, 2 * turn + 1, &malformed));
     assert_eq!(turns, MAX_RESETS);
 }
 
@@ -67,7 +67,7 @@ fn resets_we_are_made_to_send() {
 fn streams_beyond_the_limit() {
     let mut dialogue = Dialogue::server();
     let held: Vec<usize> = (0..8).map(|n| dialogue.request(2 * n + 1, POST, false)).collect();
-    let turns = again(&mut dialogue, 10_000, |turn| frame(Kind::Headers, END, 2 * turn + 17, GET));
+    let turns = again(&mut dialogue, 10_000, |turn| frame(FrameType::Headers, END, 2 * turn + 17, GET));
     assert_eq!((turns, held.len()), (MAX_RESETS, 8));
 }
 
@@ -86,15 +86,15 @@ fn a_client_that_changes_its_mind_now_and_then() {
 
 #[test]
 fn frames_that_bring_nothing() {
-    let open = frame(Kind::Headers, flag::END_HEADERS, 1, POST);
+    let open = frame(FrameType::Headers, flag::END_HEADERS, 1, POST);
     type Flood = fn() -> Vec<u8>;
     let floods: [(&str, Flood); 6] = [
-        ("PING", || frame(Kind::Ping, 0, 0, &[0; 8])),
-        ("SETTINGS", || frame(Kind::Settings, 0, 0, &[0, 3, 0, 0, 0, 9])),
-        ("answers to SETTINGS", || frame(Kind::Settings, flag::ACK, 0, &[])),
-        ("PRIORITY", || frame(Kind::Priority, 0, 9, &[0; 5])),
-        ("unknown frames", || frame(Kind::Unknown, 0, 0, &[])),
-        ("empty DATA", || frame(Kind::Data, 0, 1, &[])),
+        ("PING", || frame(FrameType::Ping, 0, 0, &[0; 8])),
+        ("SETTINGS", || frame(FrameType::Settings, 0, 0, &[0, 3, 0, 0, 0, 9])),
+        ("answers to SETTINGS", || frame(FrameType::Settings, flag::ACK, 0, &[])),
+        ("PRIORITY", || frame(FrameType::Priority, 0, 9, &[0; 5])),
+        ("unknown frames", || frame(FrameType::Unknown, 0, 0, &[])),
+        ("empty DATA", || frame(FrameType::Data, 0, 1, &[])),
     ];
     for (what, flood) in floods {
         let mut dialogue = Dialogue::server();
@@ -112,7 +112,7 @@ fn window_updates_are_earned() {
     let mut dialogue = Dialogue::server();
     let key = dialogue.request(1, GET, true);
     dialogue.ours.respond(key, http::StatusCode::OK, &Default::default(), &Extra::default(), false).unwrap();
-    let update = |stream| frame(Kind::WindowUpdate, 0, stream, &1000_u32.to_be_bytes());
+    let update = |stream| frame(FrameType::WindowUpdate, 0, stream, &1000_u32.to_be_bytes());
     for _ in 0..20_000 {
         dialogue.ours.send_data(key, Bytes::from_static(&[0; 1000]), false).unwrap();
         dialogue.hear();
@@ -126,14 +126,15 @@ fn window_updates_are_earned() {
 fn header_blocks_without_end() {
     for piece in [0, 1, 1000] {
         let mut dialogue = Dialogue::server();
-        dialogue.say(&frame(Kind::Headers, flag::END_STREAM, 1, GET));
-        let turns = again(&mut dialogue, 10_000, |_| frame(Kind::Continuation, 0, 1, &vec![0x82; piece]));
+        dialogue.say(&frame(FrameType::Headers, flag::END_STREAM, 1, GET));
+        let turns =
+            again(&mut dialogue, 10_000, |_| frame(FrameType::Continuation, 0, 1, &vec![0x82; piece]));
         assert!(turns <= MAX_CONTINUATIONS, "pieces of {piece}: {turns}");
     }
     // Large pieces run into the limit of octets first.
     let mut dialogue = Dialogue::server();
-    dialogue.say(&frame(Kind::Headers, flag::END_STREAM, 1, GET));
-    let turns = again(&mut dialogue, 10, |_| frame(Kind::Continuation, 0, 1, &[0x82; 16_384]));
+    dialogue.say(&frame(FrameType::Headers, flag::END_STREAM, 1, GET));
+    let turns = again(&mut dialogue, 10, |_| frame(FrameType::Continuation, 0, 1, &[0x82; 16_384]));
     assert_eq!(turns, 1);
 }
 
@@ -145,7 +146,7 @@ fn header_lists_beyond_the_limit_are_answered() {
     block.extend_from_slice(&[b'v'; 896]);
     block.extend_from_slice(&[0xbe; 5000]);
     let mut dialogue = Dialogue::server();
-    dialogue.say(&frame(Kind::Headers, END, 1, &block));
+    dialogue.say(&frame(FrameType::Headers, END, 1, &block));
     let arrival = dialogue.ours.next_arrival().unwrap();
     let unreadable = arrival.head.map(drop).unwrap_err();
     assert!(unreadable.answerable && arrival.stream.is_some());
@@ -163,7 +164,7 @@ fn fields_of_no_length() {
         block.extend_from_slice(&[0, 1, b'x', 0]);
     }
     let mut dialogue = Dialogue::server();
-    dialogue.say(&frame(Kind::Headers, END, 1, &block));
+    dialogue.say(&frame(FrameType::Headers, END, 1, &block));
     assert!(dialogue.ours.next_arrival().unwrap().head.is_err());
 }
 
@@ -180,7 +181,7 @@ fn a_map_has_its_own_limit() {
         block.push(0);
     }
     let mut dialogue = Dialogue::greeted(roomy);
-    dialogue.say(&frame(Kind::Headers, END, 1, &block));
+    dialogue.say(&frame(FrameType::Headers, END, 1, &block));
     assert!(dialogue.ours.next_arrival().unwrap().head.is_err_and(|unreadable| unreadable.answerable));
 }
 
@@ -189,7 +190,7 @@ fn a_client_that_reads_nothing_is_not_read() {
     let mut dialogue = Dialogue::server();
     let mut said = 0;
     while dialogue.ours.may_read() {
-        dialogue.say(&frame(Kind::Ping, 0, 0, &[0; 8]));
+        dialogue.say(&frame(FrameType::Ping, 0, 0, &[0; 8]));
         said += 1;
         if dialogue.ours.end().is_some() {
             break;
@@ -208,14 +209,14 @@ fn silence_has_its_limits() {
     dialogue.failed(Reason::SETTINGS_TIMEOUT);
     // A header block that never ends.
     let mut dialogue = Dialogue::server();
-    dialogue.say(&frame(Kind::Headers, 0, 1, GET));
+    dialogue.say(&frame(FrameType::Headers, 0, 1, GET));
     dialogue.ours.expire(dialogue.now + Duration::from_secs(9));
     assert!(dialogue.ours.end().is_none());
     dialogue.ours.expire(dialogue.now + Duration::from_secs(10));
     dialogue.failed(Reason::ENHANCE_YOUR_CALM);
     // Nothing is taken of what waits.
     let mut dialogue = Dialogue::server();
-    dialogue.say(&frame(Kind::Ping, 0, 0, &[0; 8]));
+    dialogue.say(&frame(FrameType::Ping, 0, 0, &[0; 8]));
     let now = dialogue.now;
     dialogue.ours.blocked(|| now);
     dialogue.ours.expire(now + Duration::from_secs(60));

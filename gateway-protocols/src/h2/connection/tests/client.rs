@@ -19,7 +19,7 @@ impl Dialogue {
     }
 
     fn answer(&mut self, flags: u8, block: &[u8]) {
-        self.say(&frame(Kind::Headers, flags | flag::END_HEADERS, 1, block));
+        self.say(&frame(FrameType::Headers, flags | flag::END_HEADERS, 1, block));
     }
 }
 
@@ -30,15 +30,15 @@ fn it_begins_with_the_preface() {
     let mut ours = Connection::new(rules(Role::Client), Instant::now());
     let said: Vec<u8> = ours.output().slices().iter().flat_map(|slice| slice.to_vec()).collect();
     assert!(said.starts_with(PREFACE));
-    assert_eq!(&said[24..], frame(Kind::Settings, 0, 0, &[0, 2, 0, 0, 0, 0]));
+    assert_eq!(&said[24..], frame(FrameType::Settings, 0, 0, &[0, 2, 0, 0, 0, 0]));
 }
 
 #[test]
 fn what_targets_may_not_do() {
-    let head = |block: &[u8]| frame(Kind::Headers, END, 1, block);
-    let data = frame(Kind::Data, flag::END_STREAM, 1, b"x");
-    let early = frame(Kind::Headers, END, 1, b"\x48\x03103");
-    let no_code = frame(Kind::Headers, END, 1, b"\x00\x01x\x01y");
+    let head = |block: &[u8]| frame(FrameType::Headers, END, 1, block);
+    let data = frame(FrameType::Data, flag::END_STREAM, 1, b"x");
+    let early = frame(FrameType::Headers, END, 1, b"\x48\x03103");
+    let no_code = frame(FrameType::Headers, END, 1, b"\x00\x01x\x01y");
     let stream = Reason::PROTOCOL_ERROR;
     for (what, octets) in [
         ("DATA before a head", data),
@@ -57,11 +57,11 @@ fn what_targets_may_not_do() {
         assert_eq!(dialogue.ours.stream(key).unwrap().fate, Some(StreamError::Refused(stream)));
     }
     for (what, octets, reason) in [
-        ("a push", frame(Kind::PushPromise, flag::END_HEADERS, 1, &[0, 0, 0, 2, 0x82]), stream),
-        ("a stream of its own", frame(Kind::Headers, END, 2, OK), stream),
-        ("a stream nobody opened", frame(Kind::Headers, END, 3, OK), stream),
+        ("a push", frame(FrameType::PushPromise, flag::END_HEADERS, 1, &[0, 0, 0, 2, 0x82]), stream),
+        ("a stream of its own", frame(FrameType::Headers, END, 2, OK), stream),
+        ("a stream nobody opened", frame(FrameType::Headers, END, 3, OK), stream),
         ("HTTP/1.1", b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), Reason::FRAME_SIZE_ERROR),
-        ("an offer to push", frame(Kind::Settings, 0, 0, &[0, 2, 0, 0, 0, 1]), stream),
+        ("an offer to push", frame(FrameType::Settings, 0, 0, &[0, 2, 0, 0, 0, 1]), stream),
     ] {
         let mut dialogue = Dialogue::client();
         dialogue.ask();
@@ -103,7 +103,7 @@ fn lengths_that_promise_nothing() {
 fn streams_beyond_a_goaway_were_not_looked_at() {
     let mut dialogue = Dialogue::client();
     let (first, second) = (dialogue.ask(), dialogue.ask());
-    dialogue.say(&frame(Kind::GoAway, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0]));
+    dialogue.say(&frame(FrameType::GoAway, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0]));
     assert_eq!(dialogue.ours.stream(first).unwrap().fate, None);
     assert_eq!(dialogue.ours.stream(second).unwrap().fate, Some(StreamError::Unprocessed));
     assert!(!dialogue.ours.is_open());
@@ -119,7 +119,7 @@ fn streams_beyond_a_goaway_were_not_looked_at() {
 #[test]
 fn as_many_streams_as_the_target_takes() {
     let mut dialogue = Dialogue::client();
-    let set = |most: u8| frame(Kind::Settings, 0, 0, &[0, 3, 0, 0, 0, most]);
+    let set = |most: u8| frame(FrameType::Settings, 0, 0, &[0, 3, 0, 0, 0, most]);
     dialogue.say(&set(1));
     assert!(dialogue.ours.take_limit_change());
     assert!(!dialogue.ours.take_limit_change());
@@ -144,7 +144,7 @@ fn large_heads_go_out_in_several_frames() {
     dialogue.ours.request(&LINE, &headers, &Extra::default(), true).unwrap();
     let said = dialogue.hear();
     let kinds: Vec<_> = said.iter().map(|said| (said.kind, said.flags)).collect();
-    let (first, next) = (Kind::Headers, Kind::Continuation);
+    let (first, next) = (FrameType::Headers, FrameType::Continuation);
     assert_eq!(kinds, [(first, flag::END_STREAM), (next, 0), (next, flag::END_HEADERS)]);
     assert!(said.iter().all(|said| said.payload.len() <= 16_384));
 }
@@ -160,13 +160,13 @@ fn bodies_keep_to_both_windows() {
     let sizes: Vec<_> = dialogue.hear().iter().skip(1).map(|said| said.payload.len()).collect();
     assert_eq!(sizes, [16_384, 16_384, 16_384, 16_383]);
     assert_eq!(dialogue.ours.room(key), Ok(0));
-    let update = |stream, by: u32| frame(Kind::WindowUpdate, 0, stream, &by.to_be_bytes());
+    let update = |stream, by: u32| frame(FrameType::WindowUpdate, 0, stream, &by.to_be_bytes());
     dialogue.say(&update(0, 10));
     assert_eq!(dialogue.ours.room(key), Ok(0));
     dialogue.say(&update(1, 20));
     assert_eq!(dialogue.ours.room(key), Ok(10));
     // A smaller initial window may make a stream's negative (RFC 9113 §6.9.2).
-    dialogue.say(&frame(Kind::Settings, 0, 0, &[0, 4, 0, 0, 0, 0]));
+    dialogue.say(&frame(FrameType::Settings, 0, 0, &[0, 4, 0, 0, 0, 0]));
     assert_eq!(dialogue.ours.room(key), Ok(0));
     dialogue.say(&update(1, 65_535));
     assert_eq!(dialogue.ours.room(key), Ok(10));
@@ -181,7 +181,7 @@ fn pings_that_are_not_answered() {
     dialogue.ours.expire(start + Duration::from_secs(30));
     let ping = dialogue.hear().pop().expect("a ping");
     dialogue.now = start + Duration::from_secs(31);
-    dialogue.say(&frame(Kind::Ping, flag::ACK, 0, &ping.payload));
+    dialogue.say(&frame(FrameType::Ping, flag::ACK, 0, &ping.payload));
     assert_eq!(dialogue.ours.alarm(), Some(start + Duration::from_secs(35)));
     dialogue.ours.expire(start + Duration::from_secs(35));
     assert_eq!(dialogue.ours.alarm(), Some(start + Duration::from_secs(61)));
@@ -200,7 +200,7 @@ fn windows_grow_with_readers_that_keep_up() {
     dialogue.answer(0, OK);
     let mut opened = 0;
     for _ in 0..200 {
-        dialogue.say(&frame(Kind::Data, 0, 1, &[0; 16_384]));
+        dialogue.say(&frame(FrameType::Data, 0, 1, &[0; 16_384]));
         let data = dialogue.ours.stream(key).unwrap().pieces.pop().unwrap();
         dialogue.ours.give(key, data.len());
         for said in dialogue.hear() {

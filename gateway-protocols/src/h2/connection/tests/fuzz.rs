@@ -7,31 +7,31 @@ use super::*;
 /// Good frames of all kinds, as a stock for broken ones.
 fn stock() -> Vec<Vec<u8>> {
     let mut stock = vec![
-        frame(Kind::Settings, 0, 0, &[0, 4, 0, 1, 0, 0, 0, 3, 0, 0, 0, 100, 0, 1, 0, 0, 0, 0]),
-        frame(Kind::Settings, flag::ACK, 0, &[]),
-        frame(Kind::Ping, 0, 0, b"12345678"),
-        frame(Kind::GoAway, 0, 0, &[0, 0, 0, 9, 0, 0, 0, 0, b'x']),
-        frame(Kind::WindowUpdate, 0, 0, &[0, 0, 4, 0]),
-        frame(Kind::Unknown, 3, 9, &[1, 2, 3]),
+        frame(FrameType::Settings, 0, 0, &[0, 4, 0, 1, 0, 0, 0, 3, 0, 0, 0, 100, 0, 1, 0, 0, 0, 0]),
+        frame(FrameType::Settings, flag::ACK, 0, &[]),
+        frame(FrameType::Ping, 0, 0, b"12345678"),
+        frame(FrameType::GoAway, 0, 0, &[0, 0, 0, 9, 0, 0, 0, 0, b'x']),
+        frame(FrameType::WindowUpdate, 0, 0, &[0, 0, 4, 0]),
+        frame(FrameType::Unknown, 3, 9, &[1, 2, 3]),
     ];
     for id in (1..20).step_by(2) {
         let fields = [GET, b"\x40\x03foo\x03bar\x10\x01x\x81\x1f\xbe\x20".as_slice()].concat();
-        stock.push(frame(Kind::Headers, END, id, &fields));
-        stock.push(frame(Kind::Headers, flag::END_HEADERS, id, POST));
-        stock.push(frame(Kind::Headers, 0, id, &POST[..3]));
-        stock.push(frame(Kind::Continuation, flag::END_HEADERS, id, &POST[3..]));
+        stock.push(frame(FrameType::Headers, END, id, &fields));
+        stock.push(frame(FrameType::Headers, flag::END_HEADERS, id, POST));
+        stock.push(frame(FrameType::Headers, 0, id, &POST[..3]));
+        stock.push(frame(FrameType::Continuation, flag::END_HEADERS, id, &POST[3..]));
         stock.push(frame(
-            Kind::Headers,
+            FrameType::Headers,
             END | flag::PADDED | flag::PRIORITY,
             id,
             &[1, 0, 0, 0, 0, 7, 0x88, 0],
         ));
-        stock.push(frame(Kind::Data, 0, id, &[b'd'; 300]));
-        stock.push(frame(Kind::Data, flag::END_STREAM | flag::PADDED, id, &[2, b'e', 0, 0]));
-        stock.push(frame(Kind::RstStream, 0, id, &[0, 0, 0, 8]));
-        stock.push(frame(Kind::WindowUpdate, 0, id, &[0, 0, 4, 0]));
-        stock.push(frame(Kind::Priority, 0, id, &[0, 0, 0, 0, 1]));
-        stock.push(frame(Kind::PushPromise, flag::END_HEADERS, id, &[0, 0, 0, 2, 0x82]));
+        stock.push(frame(FrameType::Data, 0, id, &[b'd'; 300]));
+        stock.push(frame(FrameType::Data, flag::END_STREAM | flag::PADDED, id, &[2, b'e', 0, 0]));
+        stock.push(frame(FrameType::RstStream, 0, id, &[0, 0, 0, 8]));
+        stock.push(frame(FrameType::WindowUpdate, 0, id, &[0, 0, 4, 0]));
+        stock.push(frame(FrameType::Priority, 0, id, &[0, 0, 0, 0, 1]));
+        stock.push(frame(FrameType::PushPromise, flag::END_HEADERS, id, &[0, 0, 0, 2, 0x82]));
     }
     stock
 }

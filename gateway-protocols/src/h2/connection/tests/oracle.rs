@@ -199,8 +199,8 @@ async fn our_client_and_their_server() {
             send(&stream, &upload, trailers.as_ref()).await;
             let head = loop {
                 match poll_fn(|cx| stream.poll_said(cx, || None)).await.unwrap() {
-                    crate::h2::handle::Said::Interim(head) => assert_eq!(head.status(), 103),
-                    crate::h2::handle::Said::Final(head) => break head,
+                    crate::h2::handle::ResponseHead::Interim(head) => assert_eq!(head.status(), 103),
+                    crate::h2::handle::ResponseHead::Final(head) => break head,
                 }
             };
             (head, whole(&stream).await)

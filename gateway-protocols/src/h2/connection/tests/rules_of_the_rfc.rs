@@ -33,7 +33,7 @@ fn judge(what: &str, dialogue: &mut Dialogue, ends: &Ends) {
 }
 
 fn headers(flags: u8, stream: u32, block: &[u8]) -> Vec<u8> {
-    frame(Kind::Headers, flags, stream, block)
+    frame(FrameType::Headers, flags, stream, block)
 }
 
 /// §3.4, §4.1, §4.2
@@ -49,16 +49,20 @@ fn beginnings_and_frames() {
         dialogue.say(&[*octet]);
     }
     assert!(dialogue.ours.end().is_none());
-    for (kind, flags) in [(Kind::Ping, 0), (Kind::Settings, flag::ACK)] {
+    for (kind, flags) in [(FrameType::Ping, 0), (FrameType::Settings, flag::ACK)] {
         let mut dialogue = Dialogue::silent(rules(Role::Server));
         dialogue.say(PREFACE);
         dialogue.say(&frame(kind, flags, 0, &[]));
         dialogue.failed(Reason::PROTOCOL_ERROR);
     }
-    offence("an unknown frame", &frame(Kind::Unknown, 0xff, 77, b"whatever"), &Nothing);
+    offence("an unknown frame", &frame(FrameType::Unknown, 0xff, 77, b"whatever"), &Nothing);
     // Refused by its head, before its payload is waited for.
-    offence("a frame too large", &frame::head(16_385, Kind::Unknown, 0, 0), &All(Reason::FRAME_SIZE_ERROR));
-    offence("the largest frame", &frame(Kind::Unknown, 0, 0, &[0; 16_384]), &Nothing);
+    offence(
+        "a frame too large",
+        &frame::head(16_385, FrameType::Unknown, 0, 0),
+        &All(Reason::FRAME_SIZE_ERROR),
+    );
+    offence("the largest frame", &frame(FrameType::Unknown, 0, 0, &[0; 16_384]), &Nothing);
 }
 
 /// §6.2, §6.10
@@ -68,15 +72,15 @@ fn header_blocks() {
     offence("HEADERS on the connection", &headers(END, 0, GET), &broken);
     offence("HEADERS on an even stream", &headers(END, 2, GET), &broken);
     offence("too much padding", &headers(END | flag::PADDED, 1, &[200, 0x82]), &broken);
-    offence("CONTINUATION of nothing", &frame(Kind::Continuation, END, 1, GET), &broken);
+    offence("CONTINUATION of nothing", &frame(FrameType::Continuation, END, 1, GET), &broken);
     let cut = headers(flag::END_STREAM, 1, &GET[..2]);
-    let rest = frame(Kind::Continuation, flag::END_HEADERS, 1, &GET[2..]);
+    let rest = frame(FrameType::Continuation, flag::END_HEADERS, 1, &GET[2..]);
     offence("a block in two frames", &[&cut[..], &rest].concat(), &Nothing);
     for (what, between) in [
-        ("a block interrupted by PING", frame(Kind::Ping, 0, 0, &[0; 8])),
-        ("a block interrupted by an unknown frame", frame(Kind::Unknown, 0, 0, &[])),
-        ("a block interrupted by DATA", frame(Kind::Data, 0, 1, &[])),
-        ("a block continued elsewhere", frame(Kind::Continuation, flag::END_HEADERS, 3, &GET[2..])),
+        ("a block interrupted by PING", frame(FrameType::Ping, 0, 0, &[0; 8])),
+        ("a block interrupted by an unknown frame", frame(FrameType::Unknown, 0, 0, &[])),
+        ("a block interrupted by DATA", frame(FrameType::Data, 0, 1, &[])),
+        ("a block continued elsewhere", frame(FrameType::Continuation, flag::END_HEADERS, 3, &GET[2..])),
     ] {
         offence(what, &[&cut[..], &between].concat(), &broken);
     }
@@ -92,21 +96,25 @@ fn header_blocks() {
 #[test]
 fn streams_have_states() {
     let broken = All(Reason::PROTOCOL_ERROR);
-    offence("DATA on an idle stream", &frame(Kind::Data, 0, 1, b"x"), &broken);
-    offence("RST_STREAM on an idle stream", &frame(Kind::RstStream, 0, 1, &[0; 4]), &broken);
-    offence("WINDOW_UPDATE on an idle stream", &frame(Kind::WindowUpdate, 0, 1, &[0, 0, 0, 1]), &broken);
-    offence("PRIORITY on an idle stream", &frame(Kind::Priority, 0, 1, &[0, 0, 0, 3, 1]), &Nothing);
+    offence("DATA on an idle stream", &frame(FrameType::Data, 0, 1, b"x"), &broken);
+    offence("RST_STREAM on an idle stream", &frame(FrameType::RstStream, 0, 1, &[0; 4]), &broken);
+    offence("WINDOW_UPDATE on an idle stream", &frame(FrameType::WindowUpdate, 0, 1, &[0, 0, 0, 1]), &broken);
+    offence("PRIORITY on an idle stream", &frame(FrameType::Priority, 0, 1, &[0, 0, 0, 3, 1]), &Nothing);
 
     let ended = headers(END, 1, GET);
-    let data = frame(Kind::Data, 0, 1, b"x");
+    let data = frame(FrameType::Data, 0, 1, b"x");
     offence("DATA after the end", &[&ended[..], &data].concat(), &One(1, Reason::STREAM_CLOSED));
     offence("HEADERS after the end", &[&ended[..], &ended].concat(), &One(1, Reason::STREAM_CLOSED));
     let later = headers(END, 5, GET);
     offence("a smaller number", &[&later[..], &headers(END, 3, GET)].concat(), &All(Reason::STREAM_CLOSED));
 
-    let reset = frame(Kind::RstStream, 0, 1, &8_u32.to_be_bytes());
+    let reset = frame(FrameType::RstStream, 0, 1, &8_u32.to_be_bytes());
     let gone = [&ended[..], &reset].concat();
-    offence("PRIORITY after a reset", &[&gone[..], &frame(Kind::Priority, 0, 1, &[0; 5])].concat(), &Nothing);
+    offence(
+        "PRIORITY after a reset",
+        &[&gone[..], &frame(FrameType::Priority, 0, 1, &[0; 5])].concat(),
+        &Nothing,
+    );
     offence("DATA after a reset", &[&gone[..], &data].concat(), &One(1, Reason::STREAM_CLOSED));
     offence("HEADERS after a reset", &[&gone[..], &ended].concat(), &One(1, Reason::STREAM_CLOSED));
 }
@@ -114,10 +122,10 @@ fn streams_have_states() {
 #[test]
 fn a_stream_that_is_over_is_closed() {
     for (what, octets, ends) in [
-        ("DATA", frame(Kind::Data, 0, 1, b"x"), One(1, Reason::STREAM_CLOSED)),
+        ("DATA", frame(FrameType::Data, 0, 1, b"x"), One(1, Reason::STREAM_CLOSED)),
         ("HEADERS", headers(END, 1, GET), All(Reason::STREAM_CLOSED)),
-        ("WINDOW_UPDATE", frame(Kind::WindowUpdate, 0, 1, &[0, 0, 0, 1]), Nothing),
-        ("RST_STREAM", frame(Kind::RstStream, 0, 1, &[0; 4]), Nothing),
+        ("WINDOW_UPDATE", frame(FrameType::WindowUpdate, 0, 1, &[0, 0, 0, 1]), Nothing),
+        ("RST_STREAM", frame(FrameType::RstStream, 0, 1, &[0; 4]), Nothing),
     ] {
         let mut dialogue = Dialogue::server();
         let key = dialogue.request(1, GET, true);
@@ -141,18 +149,18 @@ fn frames_for_a_stream_we_reset_are_ignored() {
     dialogue.reset(1, Reason::CANCEL);
     let data = vec![b'x'; 16_384];
     for _ in 0..16 {
-        dialogue.say(&frame(Kind::Data, 0, 1, &data));
+        dialogue.say(&frame(FrameType::Data, 0, 1, &data));
     }
     let trailers = b"\x40\x01t\x01v";
     dialogue.say(&headers(END, 1, trailers));
     let said = dialogue.hear();
     let opened: u32 = said
         .iter()
-        .filter(|said| said.kind == Kind::WindowUpdate && said.stream == 0)
+        .filter(|said| said.kind == FrameType::WindowUpdate && said.stream == 0)
         .map(|said| frame::number(&said.payload).unwrap())
         .sum();
     assert!(opened as usize > 15 * 16_384 - 65_535, "the connection's window opens again");
-    assert!(said.iter().all(|said| said.kind == Kind::WindowUpdate), "{said:?}");
+    assert!(said.iter().all(|said| said.kind == FrameType::WindowUpdate), "{said:?}");
     // Its trailers went through the table all the same.
     let with = [GET, &[0xbf]].concat();
     dialogue.request(3, &with, true);
@@ -163,8 +171,8 @@ fn frames_for_a_stream_we_reset_are_ignored() {
 #[test]
 fn data() {
     let open = headers(flag::END_HEADERS, 1, POST);
-    let with = |flags, payload: &[u8]| [&open[..], &frame(Kind::Data, flags, 1, payload)].concat();
-    offence("DATA on the connection", &frame(Kind::Data, 0, 0, b"x"), &All(Reason::PROTOCOL_ERROR));
+    let with = |flags, payload: &[u8]| [&open[..], &frame(FrameType::Data, flags, 1, payload)].concat();
+    offence("DATA on the connection", &frame(FrameType::Data, 0, 0, b"x"), &All(Reason::PROTOCOL_ERROR));
     offence("more padding than frame", &with(flag::PADDED, &[5, 0, 0]), &All(Reason::PROTOCOL_ERROR));
     offence("no room for its length", &with(flag::PADDED, &[]), &All(Reason::FRAME_SIZE_ERROR));
     offence("padding", &with(flag::PADDED, &[2, b'x', 0, 0]), &Nothing);
@@ -179,30 +187,30 @@ fn sizes_and_streams_of_control_frames() {
     let after = |octets: &[u8]| [&open[..], octets].concat();
     offence(
         "PRIORITY of a wrong size",
-        &after(&frame(Kind::Priority, 0, 1, &[0; 4])),
+        &after(&frame(FrameType::Priority, 0, 1, &[0; 4])),
         &One(1, Reason::FRAME_SIZE_ERROR),
     );
-    offence("PRIORITY on the connection", &frame(Kind::Priority, 0, 0, &[0; 5]), &broken);
-    offence("a stream on itself", &frame(Kind::Priority, 0, 7, &[0, 0, 0, 7, 1]), &broken);
-    offence("RST_STREAM of a wrong size", &after(&frame(Kind::RstStream, 0, 1, &[0; 3])), &size);
-    offence("RST_STREAM on the connection", &frame(Kind::RstStream, 0, 0, &[0; 4]), &broken);
-    offence("PING of a wrong size", &frame(Kind::Ping, 0, 0, &[0; 7]), &size);
-    offence("PING on a stream", &frame(Kind::Ping, 0, 1, &[0; 8]), &broken);
-    offence("GOAWAY on a stream", &frame(Kind::GoAway, 0, 1, &[0; 8]), &broken);
-    offence("GOAWAY of a wrong size", &frame(Kind::GoAway, 0, 0, &[0; 7]), &size);
-    offence("GOAWAY", &frame(Kind::GoAway, 0, 0, &[0; 8]), &Nothing);
-    offence("PUSH_PROMISE", &after(&frame(Kind::PushPromise, END, 1, &[0, 0, 0, 2])), &broken);
+    offence("PRIORITY on the connection", &frame(FrameType::Priority, 0, 0, &[0; 5]), &broken);
+    offence("a stream on itself", &frame(FrameType::Priority, 0, 7, &[0, 0, 0, 7, 1]), &broken);
+    offence("RST_STREAM of a wrong size", &after(&frame(FrameType::RstStream, 0, 1, &[0; 3])), &size);
+    offence("RST_STREAM on the connection", &frame(FrameType::RstStream, 0, 0, &[0; 4]), &broken);
+    offence("PING of a wrong size", &frame(FrameType::Ping, 0, 0, &[0; 7]), &size);
+    offence("PING on a stream", &frame(FrameType::Ping, 0, 1, &[0; 8]), &broken);
+    offence("GOAWAY on a stream", &frame(FrameType::GoAway, 0, 1, &[0; 8]), &broken);
+    offence("GOAWAY of a wrong size", &frame(FrameType::GoAway, 0, 0, &[0; 7]), &size);
+    offence("GOAWAY", &frame(FrameType::GoAway, 0, 0, &[0; 8]), &Nothing);
+    offence("PUSH_PROMISE", &after(&frame(FrameType::PushPromise, END, 1, &[0, 0, 0, 2])), &broken);
 }
 
 /// §6.5
 #[test]
 fn settings() {
     let entry = |id: u16, value: u32| [&id.to_be_bytes()[..], &value.to_be_bytes()].concat();
-    let set = |id, value| frame(Kind::Settings, 0, 0, &entry(id, value));
+    let set = |id, value| frame(FrameType::Settings, 0, 0, &entry(id, value));
     let (size, broken) = (All(Reason::FRAME_SIZE_ERROR), All(Reason::PROTOCOL_ERROR));
-    offence("an answer with a payload", &frame(Kind::Settings, flag::ACK, 0, &[0; 6]), &size);
-    offence("SETTINGS on a stream", &frame(Kind::Settings, 0, 1, &[]), &broken);
-    offence("SETTINGS of a wrong size", &frame(Kind::Settings, 0, 0, &[0; 5]), &size);
+    offence("an answer with a payload", &frame(FrameType::Settings, flag::ACK, 0, &[0; 6]), &size);
+    offence("SETTINGS on a stream", &frame(FrameType::Settings, 0, 1, &[]), &broken);
+    offence("SETTINGS of a wrong size", &frame(FrameType::Settings, 0, 0, &[0; 5]), &size);
     offence("push that is no yes or no", &set(2, 2), &broken);
     offence("a window too large", &set(4, 1 << 31), &All(Reason::FLOW_CONTROL_ERROR));
     offence("frames too small", &set(5, 16_383), &broken);
@@ -211,19 +219,19 @@ fn settings() {
     let mut dialogue = Dialogue::server();
     dialogue.say(&set(4, 1));
     let said = dialogue.hear();
-    assert_eq!((said[0].kind, said[0].flags), (Kind::Settings, flag::ACK));
+    assert_eq!((said[0].kind, said[0].flags), (FrameType::Settings, flag::ACK));
 }
 
 #[test]
 fn pings_are_answered() {
     let mut dialogue = Dialogue::server();
-    dialogue.say(&frame(Kind::Ping, 0, 0, b"12345678"));
+    dialogue.say(&frame(FrameType::Ping, 0, 0, b"12345678"));
     let said = dialogue.hear();
     assert_eq!(
         (said[0].kind, said[0].flags, &said[0].payload[..]),
-        (Kind::Ping, flag::ACK, &b"12345678"[..])
+        (FrameType::Ping, flag::ACK, &b"12345678"[..])
     );
-    dialogue.say(&frame(Kind::Ping, flag::ACK, 0, b"12345678"));
+    dialogue.say(&frame(FrameType::Ping, flag::ACK, 0, b"12345678"));
     assert!(dialogue.hear().is_empty());
 }
 
@@ -231,10 +239,14 @@ fn pings_are_answered() {
 #[test]
 fn windows_of_the_peer() {
     let open = headers(flag::END_HEADERS, 1, POST);
-    let update = |stream, by: u32| frame(Kind::WindowUpdate, 0, stream, &by.to_be_bytes());
+    let update = |stream, by: u32| frame(FrameType::WindowUpdate, 0, stream, &by.to_be_bytes());
     let most = (1 << 31) - 1;
     offence("by nothing", &update(0, 0), &All(Reason::PROTOCOL_ERROR));
-    offence("of a wrong size", &frame(Kind::WindowUpdate, 0, 0, &[0; 3]), &All(Reason::FRAME_SIZE_ERROR));
+    offence(
+        "of a wrong size",
+        &frame(FrameType::WindowUpdate, 0, 0, &[0; 3]),
+        &All(Reason::FRAME_SIZE_ERROR),
+    );
     offence("too large", &update(0, most), &All(Reason::FLOW_CONTROL_ERROR));
     offence("a stream's by nothing", &[&open[..], &update(1, 0)].concat(), &One(1, Reason::PROTOCOL_ERROR));
     offence(
@@ -242,7 +254,7 @@ fn windows_of_the_peer() {
         &[&open[..], &update(1, most)].concat(),
         &One(1, Reason::FLOW_CONTROL_ERROR),
     );
-    let large = frame(Kind::Settings, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]);
+    let large = frame(FrameType::Settings, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]);
     let grown = [&open[..], &update(1, 1), &large].concat();
     offence("a stream's by settings", &grown, &All(Reason::FLOW_CONTROL_ERROR));
 }
@@ -254,7 +266,7 @@ fn our_windows() {
     let mut dialogue = Dialogue::server();
     dialogue.request(1, POST, false);
     for _ in 0..4 {
-        dialogue.say(&frame(Kind::Data, 0, 1, &chunk));
+        dialogue.say(&frame(FrameType::Data, 0, 1, &chunk));
     }
     // The fourth frame has one octet more than both windows.
     dialogue.failed(Reason::FLOW_CONTROL_ERROR);
@@ -264,7 +276,7 @@ fn our_windows() {
     let mut dialogue = Dialogue::greeted(rules);
     dialogue.request(1, POST, false);
     for _ in 0..4 {
-        dialogue.say(&frame(Kind::Data, 0, 1, &chunk));
+        dialogue.say(&frame(FrameType::Data, 0, 1, &chunk));
     }
     dialogue.reset(1, Reason::FLOW_CONTROL_ERROR);
 }
@@ -276,13 +288,13 @@ fn a_smaller_window_counts_once_it_is_confirmed() {
     small.settings.initial_window_size = 10;
     let mut dialogue = Dialogue::silent(small);
     dialogue.say(PREFACE);
-    dialogue.say(&frame(Kind::Settings, 0, 0, &[]));
+    dialogue.say(&frame(FrameType::Settings, 0, 0, &[]));
     dialogue.request(1, POST, false);
-    dialogue.say(&frame(Kind::Data, 0, 1, &[0; 100]));
-    dialogue.say(&frame(Kind::Settings, flag::ACK, 0, &[]));
+    dialogue.say(&frame(FrameType::Data, 0, 1, &[0; 100]));
+    dialogue.say(&frame(FrameType::Settings, flag::ACK, 0, &[]));
     dialogue.fine();
     dialogue.request(3, POST, false);
-    dialogue.say(&frame(Kind::Data, 0, 3, &[0; 11]));
+    dialogue.say(&frame(FrameType::Data, 0, 3, &[0; 11]));
     dialogue.reset(3, Reason::FLOW_CONTROL_ERROR);
 }
 
@@ -376,7 +388,7 @@ fn malformed_requests() {
 fn bodies_and_trailers() {
     let length = |declared: &[u8]| [POST, b"\x0f\x0d\x01", declared].concat();
     let post = |dialogue: &mut Dialogue, declared: &[u8]| dialogue.request(1, &length(declared), false);
-    let data = |flags, payload: &[u8]| frame(Kind::Data, flags, 1, payload);
+    let data = |flags, payload: &[u8]| frame(FrameType::Data, flags, 1, payload);
 
     let mut dialogue = Dialogue::server();
     post(&mut dialogue, b"3");
@@ -425,14 +437,14 @@ fn goaways() {
     let first = dialogue.request(1, GET, true);
     dialogue.ours.leave();
     let said = dialogue.hear();
-    assert_eq!(said[0].kind, Kind::GoAway);
+    assert_eq!(said[0].kind, FrameType::GoAway);
     assert_eq!(frame::number(&said[0].payload), Some((1 << 31) - 1));
     let ping = said[1].payload.clone();
     // Sent before the GOAWAY was heard: still served.
     let second = dialogue.request(3, GET, true);
-    dialogue.say(&frame(Kind::Ping, flag::ACK, 0, &ping));
+    dialogue.say(&frame(FrameType::Ping, flag::ACK, 0, &ping));
     let said = dialogue.hear();
-    assert_eq!((said[0].kind, frame::number(&said[0].payload)), (Kind::GoAway, Some(3)));
+    assert_eq!((said[0].kind, frame::number(&said[0].payload)), (FrameType::GoAway, Some(3)));
     dialogue.say(&headers(END, 5, GET));
     assert!(dialogue.ours.next_arrival().is_none());
     assert!(!dialogue.ours.is_over());
