@@ -13,6 +13,7 @@ mod proxy;
 mod responses;
 mod sets;
 mod sites;
+mod strips;
 mod tokens;
 
 use std::collections::HashMap;
@@ -45,6 +46,8 @@ struct Caddy<'o> {
     groups: usize,
     /// Directives in the order in which they run.
     order: Vec<String>,
+    /// The patterns of the blocks around, all of which the client's path fits.
+    ways: Vec<String>,
 }
 
 impl<'o> Caddy<'o> {
@@ -60,6 +63,7 @@ impl<'o> Caddy<'o> {
             accounts: 0,
             groups: 0,
             order: sites::ORDER.iter().map(|name| (*name).to_owned()).collect(),
+            ways: Vec::new(),
         }
     }
 

@@ -142,20 +142,37 @@ const NGINX_NOTES: &[&str] = &[
     "`$uri` and groups of regexes have the path as it was sent; nginx decodes it",
     "`/a` is redirected to `/a/` whatever the size of its body",
     "a redirect to a host alone has no slash behind it; nginx adds one, and keeps the `?` of an empty query",
+    "a folder without a file of `index` is answered 404, and 405 where it is not read; nginx redirects to its path with a slash first, and answers 403",
+    "`$request_uri` has no dot segments, and one slash for several in a row",
+    "`proxy_set_header Host $host` sends the client's Host as it came, with its port, and in its case",
+    FILES_NOTE,
 ];
 
 /// What is so for every import from HAProxy.
 const HAPROXY_NOTES: &[&str] = &[
     "hosts whose port is cut off (`host_only`, `field(1,:)`) are compared without a trailing dot, whatever their case",
+    "fields of one name are one with commas between them, so that `req.fhdr` finds what is between commas of one field, too",
     "`redirect scheme` leaves the port out, and writes the host in lower case",
     "`http-response` rules hold for redirects and other answers of the gateway's own, too",
+    RULES_NOTE,
 ];
 
 /// What is so for every import from Caddy.
 const CADDY_NOTES: &[&str] = &[
     "`header` replaces a field that the target sends; Caddy sends both",
     "`{host}` is in lower case, `{path}` as it was sent, not decoded",
+    "a path whose prefix is stripped within a segment (`/apix` without `/api`) is answered 400; Caddy sends it without a slash",
+    "of a path that is its prefix, `/` is left, also for `uri replace`, of which Caddy makes `.`",
+    "hosts and paths that no site takes are answered 404; Caddy answers 200 with nothing, and without the fields of `header ?NAME`",
+    "`{cookie.NAME}` is empty where there is no such cookie; Caddy leaves the placeholder as it is written",
+    "files whose ending is not known are sent as `application/octet-stream`, and methods but GET and HEAD are answered 405",
+    FILES_NOTE,
+    RULES_NOTE,
 ];
+
+const FILES_NOTE: &str = "files answer OPTIONS with the methods that they allow, and 204";
+const RULES_NOTE: &str =
+    "rules see a path whose dot segments are resolved, and with one slash for several in a row";
 
 /// The format of a file, by its name and what is in it; `None` when neither tells.
 pub fn detect(path: &Path, text: &str) -> Option<Format> {

@@ -6,6 +6,7 @@
 
 mod asked;
 mod blocks;
+mod branch;
 mod dump;
 mod fields;
 mod files;
@@ -13,12 +14,14 @@ mod guards;
 mod item;
 mod location;
 mod plugins;
+mod referers;
 mod rewrite;
 mod serve;
 mod server;
 mod settings;
 mod site;
 mod stream;
+mod tested;
 mod upstream;
 mod values;
 

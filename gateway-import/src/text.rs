@@ -218,6 +218,20 @@ pub(crate) fn has_top_choice(regex: &str) -> bool {
     false
 }
 
+/// Whether a regex has groups that can be named.
+pub(crate) fn has_groups(regex: &str) -> bool {
+    regex::RegexBuilder::new(regex).size_limit(1 << 20).build().is_ok_and(|regex| regex.captures_len() > 1)
+}
+
+/// The names of a regex's groups, of which the regex may be only a part.
+pub(crate) fn named_groups(regex: &str) -> Vec<String> {
+    let starts = regex.split("(?").skip(1);
+    let named = starts.filter_map(|rest| rest.trim_start_matches('P').strip_prefix('<')?.split_once('>'));
+    let is_name =
+        |name: &&str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    named.map(|(name, _)| name).filter(is_name).map(str::to_owned).collect()
+}
+
 /// Whether a text is an address or a CIDR block.
 pub(crate) fn is_network(text: &str) -> bool {
     let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));

@@ -16,5 +16,6 @@ mod kong;
 mod nginx;
 mod nginx_guards;
 mod nginx_places;
+mod nginx_rewrites;
 mod routes;
 mod server;

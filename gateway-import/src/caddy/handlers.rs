@@ -4,7 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::changes::{changed_by_tries, changed_headers, changed_target, prepended};
 use super::responses::{encode, fixed, header_rules};
-use super::sites::{Scope, strip};
+use super::sites::Scope;
+use super::strips::StripScope;
 use super::tokens::CaddyLine;
 use super::{Caddy, matchers};
 use crate::changed::{RequestChange, What};
@@ -61,8 +62,9 @@ impl Caddy<'_> {
             }
             "basicauth" | "basic_auth" => self.passwords(line, cond, steps),
             "forward_auth" => self.forward_auth(line, cond, words, scope, steps),
+            "reverse_proxy" if self.closes_tried(line, &cond, scope, steps) => {}
             "reverse_proxy" => {
-                let ending = self.reverse_proxy(line, words, scope);
+                let ending = self.reverse_proxy(line, words);
                 steps.push(RouteStep::End(cond, ending));
             }
             "file_server" => {
@@ -222,7 +224,20 @@ impl Caddy<'_> {
                 whole.map(|config| Plug::new("rewrite", config))
             }
             ("uri", ["strip_prefix", prefix]) if !prefix.contains('{') => {
-                Some(strip(prefix.trim_end_matches('/')))
+                if prefix.ends_with('/') {
+                    let why =
+                        "what is left of a path begins with a slash; Caddy takes that of the prefix, too";
+                    self.out.partial(line.at, line.text(), why, "");
+                }
+                let own = line.arguments().first().filter(|it| it.starts_with('/'));
+                self.ways.extend(own.cloned());
+                let way = StripScope { cond: cond.clone(), changes: &scope.changes };
+                self.strip(line.at, &line.text(), prefix, way, steps);
+                self.ways.truncate(self.ways.len() - usize::from(own.is_some()));
+                self.out.done(line.at, line.text());
+                let changes = changed_target(line.name(), words).into_iter();
+                scope.changes.extend(changes.map(|what| RequestChange::new(cond.clone(), what)));
+                return;
             }
             ("uri", ["strip_suffix", suffix]) if !suffix.contains('{') => {
                 let from = format!("(?i)^(.*?){}$", text::literal(suffix));
@@ -365,12 +380,27 @@ impl Caddy<'_> {
         }
     }
 
-    fn reverse_proxy(&mut self, line: &CaddyLine, words: &[&str], scope: &Scope) -> RouteEnd {
+    /// Closes what a `try_files` before a `reverse_proxy` rewrites; says whether that is all that gets there.
+    fn closes_tried(
+        &mut self,
+        line: &CaddyLine,
+        cond: &Cond,
+        scope: &Scope,
+        steps: &mut Vec<RouteStep>,
+    ) -> bool {
+        let tries = scope.changes.iter().filter(|change| matches!(change.what, What::Fallback(_)));
+        let tried = Cond::any(tries.map(|change| change.when.clone()));
         let why = "which path it passes on depends on files, by the `try_files` before it";
         let todo = "use `static_files` with `passthrough`";
-        if scope.tries.is_some() && self.out.guard(line.at, line.text(), why, todo) {
-            return RouteEnd::new(line.at, To::Closed);
+        if tried == Cond::Never || !self.out.guard(line.at, line.text(), why, todo) {
+            return false;
         }
+        let closed = cond.clone().and(tried.clone());
+        steps.push(RouteStep::End(closed, RouteEnd::new(line.at, To::Closed)));
+        tried == Cond::Always
+    }
+
+    fn reverse_proxy(&mut self, line: &CaddyLine, words: &[&str]) -> RouteEnd {
         let mut proxy = super::proxy::Proxying::default();
         for word in words {
             proxy.to.push((*word).to_owned());
@@ -398,6 +428,8 @@ impl Caddy<'_> {
             || inner("pass_thru").is_some()
             || scope.changes.iter().any(|it| it.what.is_of_path() && !it.what.is_known_to_files())
             || !scope.stripped.is_empty() && scope.tries.is_some()
+            // A `try_files` of another block may have taken them.
+            || scope.tries.is_none() && scope.changes.iter().any(|it| matches!(it.what, What::Fallback(_)))
         {
             let why = "`hide`, `pass_thru` and files by a rewritten path can't be translated; it answers 503";
             self.out.closed(line.at, line.text(), why, "use the plugin `static_files`");

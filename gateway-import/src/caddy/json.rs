@@ -8,6 +8,7 @@ use super::changes::{changed_by_headers, changed_by_rewrite, prepended};
 use super::proxy::DynamicUpstream;
 use super::proxy::Proxying;
 use super::responses::fixed;
+use super::strips::StripScope;
 use super::{Caddy, matchers, sets};
 use crate::changed::{RequestChange, seen};
 use crate::cond::Cond;
@@ -15,7 +16,6 @@ use crate::draft::{Plug, To, set};
 use crate::error::Failure;
 use crate::ports::{Port, Ports};
 use crate::steps::{Item, RouteEnd, RouteStep, ends, place, walk};
-use crate::text;
 use crate::tree::Node;
 
 impl Caddy<'_> {
@@ -110,9 +110,16 @@ impl Caddy<'_> {
             };
             let mut inner = Vec::new();
             let mut inner_changes = changes.clone();
+            let ways = self.ways.len();
+            if let [one] = route.each("match") {
+                let paths = one.texts("path");
+                // Any of several patterns may be the one that fits.
+                self.ways.extend(paths.into_iter().filter(|_| one.texts("path").len() == 1));
+            }
             for handler in route.each("handle") {
                 self.json_handler(handler, &mut inner, depth, &mut inner_changes);
             }
+            self.ways.truncate(ways);
             let mut own = cond.clone();
             let mut group =
                 route.text_of("group").map(|it| taken.entry(it).or_insert((Cond::Never, Vec::new())));
@@ -178,17 +185,7 @@ impl Caddy<'_> {
                 changes.extend(changed.into_iter().map(|it| RequestChange::new(Cond::Always, it)));
                 self.json_plugin(handler, &name, &what, steps);
             }
-            "rewrite" => {
-                let changed = changed_by_rewrite(handler).into_iter();
-                changes.extend(changed.map(|it| RequestChange::new(Cond::Always, it)));
-                match rewritten(handler) {
-                    Some(config) => {
-                        self.out.done(handler.at, what);
-                        steps.push(RouteStep::Pass(Cond::Always, Plug::new("rewrite", config)));
-                    }
-                    None => self.closed(handler, &what, "this rewrite can't be translated", steps),
-                }
-            }
+            "rewrite" => self.json_rewrite(handler, &what, steps, changes),
             "authentication" => self.authentication(handler, &what, steps),
             "request_body" => match handler.get("max_size").and_then(Node::uint).filter(|it| *it > 0) {
                 Some(bytes) => {
@@ -217,6 +214,37 @@ impl Caddy<'_> {
                 steps.push(RouteStep::End(Cond::Always, RouteEnd::answer(handler.at, status, "")));
             }
             _ => self.closed(handler, &what, "this handler is not known, and may guard", steps),
+        }
+    }
+
+    fn json_rewrite(
+        &mut self,
+        handler: &Node,
+        what: &str,
+        steps: &mut Vec<RouteStep>,
+        changes: &mut Vec<RequestChange>,
+    ) {
+        let before = changes.clone();
+        changes
+            .extend(changed_by_rewrite(handler).into_iter().map(|it| RequestChange::new(Cond::Always, it)));
+        let is_alone = handler.entries().len() == 2;
+        let prefix = handler.text_of("strip_path_prefix").filter(|it| is_alone && !it.contains('{'));
+        match (prefix, rewritten(handler)) {
+            (Some(prefix), _) => {
+                self.strip(
+                    handler.at,
+                    what,
+                    prefix,
+                    StripScope { cond: Cond::Always, changes: &before },
+                    steps,
+                );
+                self.out.done(handler.at, what);
+            }
+            (None, Some(config)) => {
+                self.out.done(handler.at, what);
+                steps.push(RouteStep::Pass(Cond::Always, Plug::new("rewrite", config)));
+            }
+            (None, None) => self.closed(handler, what, "this rewrite can't be translated", steps),
         }
     }
 
@@ -421,10 +449,6 @@ fn rewritten(handler: &Node) -> Option<Value> {
                 }
                 let path = matchers::template(path)?;
                 set(&mut made, "path", path.starts_with('/').then_some(path)?);
-            }
-            "strip_path_prefix" => {
-                let from = format!("(?i)^{}/?(.*)$", text::literal(value.str()?.trim_end_matches('/')));
-                set(&mut made, "regex", json!([{ "from": from, "to": "/${1}" }]));
             }
             _ => return None,
         }

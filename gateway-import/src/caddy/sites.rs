@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::order::{Neighbour, Neighbours, Rank, is_block, is_harmless, sort};
+use super::strips::StripScope;
 use super::tokens::CaddyLine;
 use super::{Caddy, matchers};
 use crate::changed::{RequestChange, What, seen};
 use crate::cond::Cond;
-use crate::draft::{Plug, To, with_facet};
+use crate::draft::{To, with_facet};
 use crate::ports::{Port, Ports};
 use crate::steps::{RouteEnd, RouteStep, ends, place, walk};
 use crate::text;
@@ -363,11 +364,17 @@ impl Caddy<'_> {
         if line.name() == "handle_path" {
             let prefix = line.arguments().first().map_or("", |it| it.trim_end_matches('*'));
             let prefix = prefix.trim_end_matches('/').to_owned();
-            inner.push(RouteStep::Pass(Cond::Always, strip(&prefix)));
+            // Its own pattern says what is taken away.
+            self.ways.extend(line.arguments().first().cloned());
+            let every = StripScope { cond: Cond::Always, changes: &scope.changes };
+            self.strip(line.at, &line.text(), &prefix, every, &mut inner);
+            self.ways.pop();
             inner_scope.stripped = format!("{}{prefix}", scope.stripped);
             let what = What::Strip { prefix, sure: true };
             inner_scope.changes.push(RequestChange::new(Cond::Always, what));
         }
+        let ways = self.ways.len();
+        self.ways.extend(line.arguments().first().filter(|it| it.starts_with('/')).cloned());
         if line.name() == "route" {
             for named in line.inner().iter().filter(|line| line.name().starts_with('@')) {
                 inner_scope.named.insert(named.name().to_owned(), named.clone());
@@ -378,6 +385,7 @@ impl Caddy<'_> {
         } else {
             inner.extend(self.directives(line.inner(), &mut inner_scope));
         }
+        self.ways.truncate(ways);
         let is_route = line.name() == "route";
         let is_alone = is_route || group.is_none();
         let own = if is_alone || joins { cond.clone() } else { cond.clone().and(taken.clone().negate()) };
@@ -428,11 +436,4 @@ impl Caddy<'_> {
             }
         }
     }
-}
-
-/// Takes a prefix away, whatever its case.
-pub(super) fn strip(prefix: &str) -> Plug {
-    let from = format!("(?i)^{}/?(.*)$", text::literal(prefix));
-    let value: Value = json!({ "regex": [{ "from": from, "to": "/${1}" }] });
-    Plug::new("rewrite", value)
 }

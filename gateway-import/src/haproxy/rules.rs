@@ -205,7 +205,20 @@ impl Haproxy<'_, '_> {
             self.out.done(line.at, line.text());
         }
         let status = if (200..600).contains(&status) { status } else { 503 };
-        steps.push(RouteStep::End(cond, RouteEnd::new(line.at, To::Answer(status, kind, body))));
+        let mut ending = RouteEnd::new(line.at, To::Answer(status, kind, body));
+        let mut rules = Vec::new();
+        for at in words.iter().enumerate().filter(|(_, word)| **word == "hdr").map(|(at, _)| at) {
+            let (Some(name), Some(value)) = (words.get(at + 1), words.get(at + 2)) else { continue };
+            match template(value) {
+                Some(value) => rules
+                    .push(json!({ "operation": "append", "target": "header", "key": name, "value": value })),
+                None => self.out.lost(line.at, line.text(), "the value of a field has no counterpart", ""),
+            }
+        }
+        if !rules.is_empty() {
+            ending.plugins.push(Plug::new("response_transformer", json!({ "rules": rules })));
+        }
+        steps.push(RouteStep::End(cond, ending));
     }
 
     fn deny(
@@ -325,8 +338,14 @@ impl Haproxy<'_, '_> {
             }
             _ => None,
         };
+        // What begins with a group may be nothing.
+        let is_open = action.starts_with("replace-") && words.get(1).is_some_and(|to| !to.starts_with('/'));
         match (made, cond) {
             (Some(config), Some(cond)) => {
+                if is_open {
+                    let why = "a path that it leaves nothing of, or that begins without a slash then, is answered 400";
+                    self.out.partial(line.at, line.text(), why, "begin it with a slash");
+                }
                 if matches!(action, "set-path" | "replace-path") {
                     self.told(line, config["path"].as_str().unwrap_or_default(), acls);
                 } else {
@@ -355,6 +374,11 @@ impl Haproxy<'_, '_> {
         let is_own = ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"]
             .iter()
             .any(|own| name.eq_ignore_ascii_case(own));
+        if words.iter().any(|word| word.contains("capture.req.")) {
+            let why =
+                "HAProxy knows it only where requests are logged or captured, and it is empty otherwise";
+            self.out.partial(line.at, line.text(), why, "");
+        }
         if is_request && is_own && action != "del-header" {
             self.out.needless(line.at, line.text(), "the gateway sets it by itself");
             return;

@@ -29,13 +29,8 @@ impl<'d> Nginx<'_> {
         let own = levels.last().filter(|level| level.name == "location");
         let alias = own.and_then(|level| level.block.iter().find(|it| it.name == "alias"));
         let root = alias.or_else(|| innermost(levels, "root"));
-        // An `if` has none of the location around it.
-        let around = if levels.last().is_some_and(|level| level.name == "if") { 1 } else { 2 };
-        let tried = levels
-            .iter()
-            .rev()
-            .take(around)
-            .find_map(|level| level.block.iter().find(|it| it.name == "try_files"));
+        // Neither an `if` nor a location within it has that of a location.
+        let tried = levels.last().and_then(|level| level.block.iter().find(|it| it.name == "try_files"));
         let Some(folder) = root.and_then(|root| root.arguments.first()) else {
             if let Some(tried) = tried
                 && let Some(passed) = self.fallback(site, place, tried, None)
@@ -259,7 +254,7 @@ impl<'d> Site<'d> {
         })
     }
 
-    fn all_locations(&self) -> Vec<&Location<'d>> {
+    pub(super) fn all_locations(&self) -> Vec<&Location<'d>> {
         let mut made: Vec<&Location<'d>> = self.locations.iter().collect();
         let mut at = 0;
         while let Some(location) = made.get(at).copied() {

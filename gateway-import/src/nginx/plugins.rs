@@ -192,6 +192,10 @@ impl Nginx<'_> {
     /// What `proxy_set_header` sets beside the gateway's own fields.
     fn request_headers(&mut self, place: &str, levels: &[&Directive], made: &mut Vec<Plug>) {
         let mut rules: Vec<(Option<Value>, Value)> = Vec::new();
+        if first(levels, "auth_basic").is_none_or(|realm| realm == "off") {
+            // It is the name that the client says, whether its password is right or not.
+            self.vars_here.unknown("remote_user");
+        }
         let sets = said(levels, "proxy_set_header").into_iter().chain(said(levels, "grpc_set_header"));
         let taken: HashMap<String, String> = said(levels, "auth_request_set")
             .iter()
@@ -203,8 +207,20 @@ impl Nginx<'_> {
                 _ => None,
             })
             .collect();
+        let mut names: Vec<String> = Vec::new();
         for header in sets {
             let [name, value] = header.arguments.as_slice() else { continue };
+            let lower = name.to_ascii_lowercase();
+            let is_further = names.contains(&lower) && !value.is_empty();
+            if is_further {
+                // nginx sends one field for each of them.
+                let why = "another `proxy_set_header` sets this field, too: targets get one of them";
+                self.out.partial(header.at, format_args!("{place}: {header}"), why, "");
+            }
+            names.push(lower);
+            if name.eq_ignore_ascii_case("host") && is_further {
+                continue;
+            }
             if name.eq_ignore_ascii_case("host") {
                 self.host_header(place, header, value, made);
             } else {
@@ -212,6 +228,7 @@ impl Nginx<'_> {
                 self.request_header(place, header, name, value, known, &mut rules);
             }
         }
+        self.vars_here.known("remote_user");
         grouped("request_transformer", rules, made);
     }
 

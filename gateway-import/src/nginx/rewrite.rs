@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::asked::{Test, flagged};
-use super::blocks::{Directive, HANDLERS};
+use super::blocks::Directive;
 use super::guards::other_methods;
 use super::item::{Item, Rewritten, place};
 use super::location::{Base, Location, LocationKind};
@@ -17,11 +17,15 @@ use crate::text;
 const MAX_JUMPS: usize = 8;
 
 /// What is closed because of a directive.
-const TODO: &str = "write it with `matches`, `rewrite` or `redirect`, then remove `request_termination`";
+pub(super) const TODO: &str =
+    "write it with `matches`, `rewrite` or `redirect`, then remove `request_termination`";
 
 /// A rewritten path, and the directive that wrote it.
 struct Rewriting<'d, 'a> {
-    path: &'a str,
+    /// The regex that the path fits, and whether case does not matter.
+    from: (&'a str, bool),
+    path: String,
+    flag: &'a str,
     directive: &'d Directive,
     /// How often a path was rewritten before.
     jumps: usize,
@@ -92,7 +96,12 @@ impl<'d> Nginx<'_> {
                     [name, value] => self.vars_here.set(name.trim_start_matches('$'), value, Cond::Always),
                     _ => self.unknown(&place, directive),
                 },
-                "rewrite" => self.rewrite(site, base, levels, directive, jumps, items),
+                "rewrite" => {
+                    self.rewrite(site, base, levels, directive, jumps, items);
+                    if directive.arguments.first().is_some_and(|regex| text::has_groups(regex)) {
+                        self.vars_here.empty_groups();
+                    }
+                }
                 "if" => self.branch(site, base, levels, directive, jumps, items),
                 "valid_referers" => self.referers(directive, &site.names),
                 "break" => return true,
@@ -194,13 +203,23 @@ impl<'d> Nginx<'_> {
             || to.starts_with("https://")
             || to.starts_with("$scheme");
         if is_redirect {
+            let before = self.vars_here.clone();
+            self.vars_here.fitted(from);
             let to = self.rewrite_redirect(&what, directive, to, flag);
-            items.push(Item::new(&taken, to, "rewrite"));
+            self.vars_here = before;
+            let mut item = Item::new(&taken, to, "rewrite");
+            if matches!(item.to, To::Redirect(_)) {
+                self.response_headers(&place, levels, Some(302), &mut item.plugins);
+            }
+            items.push(item);
             return;
         }
+        let before = self.vars_here.clone();
+        self.vars_here.fitted(from);
         let Some(path) =
             self.vars_here.template(to.trim_end_matches('?')).filter(|path| path.starts_with('/'))
         else {
+            self.vars_here = before;
             self.out.closed(directive.at, what, "its new path can't be said here", TODO);
             items.push(Item::new(&taken, To::Closed, "rewrite"));
             return;
@@ -213,21 +232,57 @@ impl<'d> Nginx<'_> {
                 "remove it with `rewrite.query`",
             );
         }
-        let in_location = levels.last().is_some_and(|level| level.name == "location" || level.name == "if");
+        self.vars_here.rewritten(to);
+        if flag.is_empty() {
+            self.set_behind(levels, directive);
+        }
+        let rewriting = Rewriting { from: (from, ignores), path, flag, directive, jumps, what: &what };
+        self.rewritten(site, &taken, levels, rewriting, items);
+        self.vars_here = before;
+    }
+
+    /// What becomes of requests with a new path.
+    fn rewritten(
+        &mut self,
+        site: &Site<'d>,
+        taken: &Base,
+        levels: &[&'d Directive],
+        rewriting: Rewriting<'d, '_>,
+        items: &mut Vec<Item>,
+    ) {
+        let Rewriting { ref path, flag, directive, what, from: (from, ignores), .. } = rewriting;
+        let in_location = levels.iter().any(|level| level.name == "location");
         if flag == "break" && in_location {
             self.out.done(directive.at, what);
             let way = LocationKind::Regex(from.to_owned(), ignores);
-            self.serve(site, &taken, levels, &way, &Rewritten::Break(path), items);
+            self.serve(site, taken, levels, &way, &Rewritten::Break(path.clone()), items);
             return;
         }
         // Without a flag, the directives behind it look at the new path.
-        if flag.is_empty() && is_looked_at(levels, directive, &path) {
+        if flag.is_empty() && is_looked_at(levels, directive, path) {
             let why = "directives behind it look at the new path, which is not known beforehand; what it takes is closed";
             self.out.closed(directive.at, what, why, TODO);
-            items.push(Item::new(&taken, To::Closed, "rewrite"));
+            items.push(Item::new(taken, To::Closed, "rewrite"));
             return;
         }
-        self.search_again(site, &taken, Rewriting { path: &path, directive, jumps, what: &what }, items);
+        self.search_again(site, taken, rewriting, items);
+    }
+
+    /// What `set` says behind a `rewrite` without a flag, in its block and in those that its `if` stands in.
+    fn set_behind(&mut self, levels: &[&Directive], rewrite: &Directive) {
+        let mut last: &Directive = rewrite;
+        for level in levels.iter().rev() {
+            let behind = level.block.iter().skip_while(|it| !std::ptr::eq(*it, last)).skip(1);
+            for directive in behind.take_while(|it| it.name != "break") {
+                if let ("set", [name, value]) = (directive.name.as_str(), directive.arguments.as_slice()) {
+                    self.vars_here.set(name.trim_start_matches('$'), value, Cond::Always);
+                }
+            }
+            if level.name != "if" {
+                return;
+            }
+            last = level;
+        }
     }
 
     /// A rewrite that redirects.
@@ -254,7 +309,7 @@ impl<'d> Nginx<'_> {
         rewriting: Rewriting<'d, '_>,
         items: &mut Vec<Item>,
     ) {
-        let Rewriting { path, directive, jumps, what } = rewriting;
+        let Rewriting { path, flag, directive, jumps, what, .. } = rewriting;
         let literal = path.split(['$', '?']).next().unwrap_or_default().to_owned();
         let is_whole = !path.contains('$');
         let literal = if literal.is_empty() { "/".to_owned() } else { literal };
@@ -269,7 +324,12 @@ impl<'d> Nginx<'_> {
                 let inner = [site.http, site.directive, location.directive];
                 let before = items.len();
                 if self.scripted(site, taken, &inner, jumps + 1, items) {
-                    self.serve(site, taken, &inner, &location.way, &Rewritten::Last(path.to_owned()), items);
+                    // Behind `break`, `proxy_pass` sends the new path as it is, whatever it has behind its host.
+                    let rewritten = match flag {
+                        "break" => Rewritten::Break(path),
+                        _ => Rewritten::Last(path),
+                    };
+                    self.serve(site, taken, &inner, &location.way, &rewritten, items);
                 }
                 for item in items.iter_mut().skip(before) {
                     item.label = format!("rewrite-{}", item.label);
@@ -282,153 +342,6 @@ impl<'d> Nginx<'_> {
             }
         }
     }
-
-    /// `if (CONDITION) { … }`.
-    fn branch(
-        &mut self,
-        site: &Site<'d>,
-        base: &Base,
-        levels: &[&'d Directive],
-        directive: &'d Directive,
-        jumps: usize,
-        items: &mut Vec<Item>,
-    ) {
-        let place = place(site, levels);
-        let what = format!("{place}: {directive}");
-        let sets_only = directive.block.iter().all(|it| it.name == "set");
-        let Some(cond) = self.asked(&directive.arguments) else {
-            if sets_only {
-                for set in &directive.block {
-                    self.vars_here
-                        .unknown(set.arguments.first().map_or("", |name| name.trim_start_matches('$')));
-                }
-                self.out.lost(directive.at, what, "what it asks can't be said here", TODO);
-            } else if self.out.guard(directive.at, what, "what it asks can't be said here", TODO) {
-                items.push(Item::new(base, To::Closed, "if"));
-            }
-            return;
-        };
-        self.out.done(directive.at, &what);
-        if sets_only {
-            for set in &directive.block {
-                if let [name, value] = set.arguments.as_slice() {
-                    self.vars_here.set(name.trim_start_matches('$'), value, cond.clone());
-                }
-            }
-            return;
-        }
-        if cond == Cond::Never {
-            return;
-        }
-        let taken = base.and(cond);
-        let mut inner = levels.to_vec();
-        inner.push(directive);
-        let before = self.vars_here.clone();
-        let goes_on = self.script(site, &taken, &inner, jumps, items);
-        self.vars_here = before;
-        let serves = directive.block.iter().any(|it| HANDLERS.contains(&it.name.as_str()));
-        let others = directive
-            .block
-            .iter()
-            .any(|it| !matches!(it.name.as_str(), "set" | "rewrite" | "return" | "break" | "if"));
-        if goes_on && serves {
-            self.serve(site, &taken, &inner, &LocationKind::Prefix("/".to_owned()), &Rewritten::No, items);
-        } else if goes_on && others {
-            self.left_out(&place, directive, &taken, items);
-        }
-    }
-
-    /// What an `if` says besides, which holds for its requests only.
-    fn left_out(&mut self, place: &str, directive: &Directive, taken: &Base, items: &mut Vec<Item>) {
-        let done = ["set", "rewrite", "return", "break", "if"];
-        for it in directive.block.iter().filter(|it| !done.contains(&it.name.as_str())) {
-            let what = format!("{place}: if: {it}");
-            if !super::guards::NAMES.contains(&it.name.as_str()) {
-                self.out.lost(it.at, what, "it is not translated within `if`", "use a plugin with `when`");
-            } else if self.out.guard(it.at, what, "it guards only some requests", TODO) {
-                items.push(Item::new(taken, To::Closed, "if"));
-                return;
-            }
-        }
-    }
-
-    /// When the condition of an `if` holds; `None` when it can't be said here.
-    pub(super) fn asked(&self, arguments: &[String]) -> Option<Cond> {
-        let whole = arguments.join("\u{1}");
-        let inner = whole.strip_prefix('(')?.strip_suffix(')')?;
-        let words: Vec<&str> = inner.split('\u{1}').filter(|word| !word.is_empty()).collect();
-        match words.as_slice() {
-            [variable] => match variable.strip_prefix("!$") {
-                Some(_) => None,
-                None if *variable == "$invalid_referer" => self.invalid_referer.clone(),
-                None => self.vars_here.holds(variable, &Test::True, 0),
-            },
-            [variable, operator, value] => {
-                let (negated, operator) = match operator.strip_prefix('!') {
-                    Some(rest) => (true, rest),
-                    None => (false, *operator),
-                };
-                let test = match operator {
-                    "=" => Test::Same(value, false),
-                    "~" => Test::Regex(value, false),
-                    "~*" => Test::Regex(value, true),
-                    _ => return None,
-                };
-                if value.contains('$') && operator == "=" {
-                    return None;
-                }
-                let cond = self.vars_here.holds(variable, &test, 0)?;
-                Some(if negated { cond.negate() } else { cond })
-            }
-            _ => None,
-        }
-    }
-
-    /// `valid_referers`, as what `$invalid_referer` means.
-    pub(super) fn referers(&mut self, directive: &Directive, names: &[String]) {
-        let field = |how: Value| Cond::is(json!({ "headers": { "referer": how } }));
-        let mut valid = Cond::Never;
-        for argument in &directive.arguments {
-            let more = match argument.as_str() {
-                "none" => Some(field(json!({ "present": false }))),
-                "blocked" => Some(
-                    field(json!({ "present": true }))
-                        .and(field(json!({ "regex": "(?i)https?://.*" })).negate()),
-                ),
-                "server_names" => names
-                    .iter()
-                    .map(|name| site_regex(name))
-                    .collect::<Option<Vec<_>>>()
-                    .map(|all| Cond::any(all.into_iter().map(|regex| field(json!({ "regex": regex }))))),
-                name => match name.strip_prefix('~') {
-                    Some(regex) => {
-                        let after = format!("(?i)https?://(?:{})", text::anywhere(regex));
-                        text::is_regex(&after).then(|| field(json!({ "regex": after })))
-                    }
-                    None => site_regex(name).map(|regex| field(json!({ "regex": regex }))),
-                },
-            };
-            let Some(more) = more else {
-                self.invalid_referer = None;
-                return;
-            };
-            valid = valid.or(more);
-        }
-        self.invalid_referer = Some(valid.negate());
-    }
-}
-
-/// A referer of a host, which may begin or end with `*`, and a path.
-fn site_regex(name: &str) -> Option<String> {
-    let (host, path) = name.find('/').map_or((name, ""), |at| name.split_at(at));
-    let host = match (host.strip_prefix("*."), host.strip_prefix('.'), host.strip_suffix(".*")) {
-        (Some(rest), ..) => format!(r"[^/]+\.{}", text::literal(rest)),
-        (_, Some(rest), _) => format!(r"(?:[^/]+\.)?{}", text::literal(rest)),
-        (.., Some(rest)) => format!(r"{}\.[^/]+", text::literal(rest)),
-        _ => text::literal(host),
-    };
-    let end = if path.is_empty() { "(?:[:/].*)?".to_owned() } else { format!("{}.*", text::literal(path)) };
-    Some(format!("(?i)https?://{host}{end}"))
 }
 
 /// Whether a directive behind a `rewrite`, in its block or in those that its `if` stands in, may look at the new path.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::Nginx;
 use super::blocks::{Directive, HANDLERS};
 use super::item::{Item, Rewritten, place};
-use super::location::{Base, LocationKind, Turn};
+use super::location::{Base, Location, LocationKind, Turn};
 use super::site::Site;
 use crate::cond::Cond;
 use crate::draft::{Plug, Route, To, set, with_facet};
@@ -36,7 +36,10 @@ impl<'d> Nginx<'_> {
         }
         let place = place(site, &levels);
         let own = turn.levels.last();
-        if let Some(internal) = own.and_then(|level| level.block.iter().find(|it| it.name == "internal")) {
+        // It holds for the locations within it, too.
+        let mut internal =
+            turn.levels.iter().flat_map(|level| &level.block).filter(|it| it.name == "internal");
+        if let Some(internal) = internal.next() {
             self.out.done(internal.at, format_args!("{place}: internal"));
             let answer = To::Answer(404, "text/plain".to_owned(), String::new());
             items.push(Item::new(&turn.base, answer.clone(), &label(&turn.way)));
@@ -49,6 +52,9 @@ impl<'d> Nginx<'_> {
             }
         }
         let before = self.vars_here.clone();
+        if let LocationKind::Regex(regex, _) = &turn.way {
+            self.vars_here.fitted(regex);
+        }
         let start = items.len();
         let goes_on = turn.levels.is_empty() || self.scripted(site, &turn.base, &levels, 0, items);
         for item in items.iter_mut().skip(start) {
@@ -79,14 +85,20 @@ impl<'d> Nginx<'_> {
         let passes =
             levels.last().is_some_and(|level| level.block.iter().any(|it| it.name.ends_with("_pass")));
         let exact = |item: &Item| item.base.paths.contains(&json!({ "exact": trimmed }));
-        let is_taken = site.locations.iter().any(|other| match &other.way {
-            LocationKind::Exact(own) | LocationKind::Prefix(own) => own == trimmed,
+        let is_around =
+            |location: &Location<'_>| levels.iter().any(|level| std::ptr::eq(*level, location.directive));
+        let is_taken = site.all_locations().into_iter().any(|other| match &other.way {
+            LocationKind::Exact(own) => own == trimmed,
+            LocationKind::Prefix(own) => own == trimmed && !is_around(other),
             LocationKind::Regex(..) | LocationKind::Named(_) => false,
         });
         if passes && !is_taken && !items.iter().chain(&self.slashes).any(exact) {
             let base = Base { paths: vec![json!({ "exact": trimmed })], cond: Cond::Always };
+            let mut item = Item::new(&base, to, &format!("{}-slash", label(&turn.way)));
+            let status = if matches!(item.to, To::Redirect(_)) { 301 } else { 404 };
+            self.response_headers(&place(site, levels), levels, Some(status), &mut item.plugins);
             // It goes before all other locations, also before those by regex.
-            self.slashes.push(Item::new(&base, to, &format!("{}-slash", label(&turn.way))));
+            self.slashes.push(item);
         }
     }
 
@@ -137,8 +149,16 @@ impl<'d> Nginx<'_> {
         let plugins = self.plugins(&place, levels);
         let settings = self.settings(&place, levels);
         for passed in self.handled(site, &place, levels, way, rewritten) {
+            if let Some(mut slash) = self.folder_itself(base, &passed, way) {
+                slash.plugins.clone_from(&guards.plugins);
+                self.response_headers(&place, levels, Some(301), &mut slash.plugins);
+                items.push(slash);
+            }
             let mut item = Item::new(&base.and(passed.cond), passed.to, &label);
-            item.settings.clone_from(&settings);
+            // Of another location, its settings hold alone.
+            if passed.plugins.is_none() {
+                item.settings.clone_from(&settings);
+            }
             item.settings.extend(passed.settings);
             let sizes = [settings.get(MOST_BYTES), item.settings.get(MOST_BYTES)];
             // Of a named location, too, which is looked at after this one.
@@ -155,6 +175,20 @@ impl<'d> Nginx<'_> {
         }
     }
 
+    /// What becomes of `/a` in `location /a { alias FOLDER; }`: nginx sends clients on to `/a/`.
+    fn folder_itself(&self, base: &Base, passed: &Passed, way: &LocationKind) -> Option<Item> {
+        let LocationKind::Prefix(own) = way else { return None };
+        let strips = passed.settings.get("strip_listen_path") == Some(&json!(true));
+        let is_folder = strips && matches!(passed.to, To::Files(_)) && !own.ends_with('/');
+        if !is_folder || !base.paths.contains(&json!({ "prefix": own })) {
+            return None;
+        }
+        let cond = base.cond.clone().and(passed.cond.clone());
+        let base = Base { paths: vec![json!({ "exact": own })], cond };
+        let to = To::Redirect(json!({ "status_code": 301, "location": format!("{own}/") }));
+        Some(Item::new(&base, to, &format!("{}-slash", label(way))))
+    }
+
     /// Where requests go, by cases.
     pub(super) fn handled(
         &mut self,
@@ -164,7 +198,9 @@ impl<'d> Nginx<'_> {
         way: &LocationKind,
         rewritten: &Rewritten,
     ) -> Vec<Passed> {
-        let own = levels.iter().rev().take_while(|level| matches!(level.name.as_str(), "location" | "if"));
+        // Locations within it have none of a location's, but its `if`s do.
+        let ifs = levels.iter().rev().take_while(|level| level.name == "if").count();
+        let own = levels.iter().rev().take(ifs + 1).filter(|level| level.name != "server");
         let handler =
             own.flat_map(|level| level.block.iter()).find(|it| HANDLERS.contains(&it.name.as_str()));
         let Some(handler) = handler else {

@@ -187,6 +187,7 @@ impl<'d> Nginx<'_> {
         let locations = self.locations(directive, &mut count);
         let site = Site { directive, place, called, names: server.names.clone(), locations, facets, http };
         self.vars_here = self.vars.clone();
+        self.vars_here.name_groups(directive);
         self.invalid_referer = None;
         let order = self.order(&site.locations);
         let mut items = Vec::new();

@@ -142,6 +142,23 @@ fn backslashes_mean_what_they_mean_to_nginx() {
 }
 
 #[test]
+fn groups_of_a_map_are_not_those_of_a_location() {
+    let text = "http { map $uri $moved { default \"\"; ~^/moved/(.+)$ /now/$1; } \
+        server { listen 80; location ~ ^/(a) { if ($moved) { return 301 $moved; } proxy_pass http://10.0.0.1:1; } } }";
+    let made = import(text, &NoFiles).expect("an import");
+    assert!(!made.document().to_string().contains("capture.1"), "{:#}", made.document());
+    assert_eq!(made.proxies[0]["backend_port"], 9, "what may be redirected is closed");
+}
+
+#[test]
+fn a_break_of_the_server_before_others_is_closed() {
+    let text = "server { listen 80; if ($http_x_a) { break; } if ($http_x_b) { return 403; } location / { proxy_pass http://10.0.0.1:1; } }";
+    let made = import(text, &NoFiles).expect("an import");
+    assert_eq!(made.report.count(Conversion::Closed), 1);
+    assert_eq!(made.proxies.len(), 3);
+}
+
+#[test]
 fn a_missing_semicolon_is_named() {
     let text =
         "server {\n listen 80;\n server_name a.test\n location / { proxy_pass http://127.0.0.1:1; }\n}\n";

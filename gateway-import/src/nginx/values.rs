@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::asked::{Test, flagged};
+use super::asked::Test;
 use super::blocks::Directive;
-use super::fields;
+use crate::changed::What;
 use crate::cond::Cond;
 use crate::text;
 
@@ -15,35 +15,126 @@ const MAX_CASES: usize = 64;
 /// Variables within variables.
 const MAX_DEPTH: usize = 8;
 
+/// What the names of parameters begin with; by itself it stands for all of them.
+const PARAMETERS: &str = "arg_";
+
 /// What a variable is, case by case: the first whose condition holds. The last one holds always.
 #[derive(Debug, Clone)]
 pub(super) struct Cases(pub(super) Vec<(Cond, String)>);
 
 /// Variables that the configuration makes. `None` is one whose cases can't be said here.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Variables(HashMap<String, Option<Cases>>);
+pub(super) struct Variables {
+    made: HashMap<String, Option<Cases>>,
+    /// Named groups of regexes, with the templates that stand for them; `None` where they have none.
+    groups: HashMap<String, Option<String>>,
+}
 
 impl Variables {
     /// `set $name value`, for the requests that a condition means.
     pub(super) fn set(&mut self, name: &str, value: &str, cond: Cond) {
-        let before =
-            self.0.get(name).cloned().unwrap_or_else(|| Some(Cases(vec![(Cond::Always, String::new())])));
-        let is_whole = cond == Cond::Always;
-        let refers = value.contains(&format!("${name}"));
-        let made = match before {
-            _ if refers => None,
-            _ if is_whole => Some(Cases(vec![(Cond::Always, value.to_owned())])),
-            Some(Cases(mut cases)) if cases.len() < MAX_CASES => {
-                cases.insert(0, (cond, value.to_owned()));
-                Some(Cases(cases))
+        let before = match self.made.get(name) {
+            Some(before) => before.clone(),
+            None => {
+                let empty = Cases(vec![(Cond::Always, String::new())]);
+                self.made.insert(name.to_owned(), Some(empty.clone()));
+                Some(empty)
             }
+        };
+        // What it names is as it is by now.
+        let made = match (self.unfolded(value, false, 0), before) {
+            (Some(new), Some(Cases(before))) if new.len() + before.len() <= MAX_CASES => {
+                let is_whole = cond == Cond::Always;
+                let new = new.into_iter().map(|(case, text)| (cond.clone().and(case), text));
+                Some(Cases(new.chain(before.into_iter().filter(|_| !is_whole)).collect()))
+            }
+            (Some(new), None) if cond == Cond::Always => Some(Cases(new)),
             _ => None,
         };
-        self.0.insert(name.to_owned(), made);
+        self.made.insert(name.to_owned(), made);
     }
 
     pub(super) fn unknown(&mut self, name: &str) {
-        self.0.insert(name.to_owned(), None);
+        self.made.insert(name.to_owned(), None);
+    }
+
+    /// Takes one of nginx's own as what it is again.
+    pub(super) fn known(&mut self, name: &str) {
+        self.made.remove(name);
+    }
+
+    /// Notes the named groups of all regexes of a block, which are variables in all of it.
+    pub(super) fn name_groups(&mut self, block: &Directive) {
+        for inner in &block.block {
+            if matches!(inner.name.as_str(), "location" | "rewrite" | "if" | "server_name") {
+                let names = inner.arguments.iter().flat_map(|argument| text::named_groups(argument));
+                self.groups.extend(names.map(|name| (name, None)));
+            }
+            self.name_groups(inner);
+        }
+    }
+
+    /// Notes that the path of all requests fits this regex: groups are its own.
+    pub(super) fn fitted(&mut self, regex: &str) {
+        self.made.retain(|name, _| !is_group(name));
+        self.groups.values_mut().for_each(|known| *known = None);
+        let names = text::named_groups(regex);
+        self.groups
+            .extend(names.into_iter().map(|name| (name.clone(), Some(format!("${{capture.{name}}}")))));
+    }
+
+    /// Forgets what the groups of a regex stand for: another one was asked.
+    pub(super) fn without_groups(&mut self) {
+        (0..10).for_each(|group: u8| self.unknown(&group.to_string()));
+    }
+
+    /// Notes that a regex with groups was asked, and did not fit: they are empty.
+    pub(super) fn empty_groups(&mut self) {
+        let nothing = || Some(Cases(vec![(Cond::Always, String::new())]));
+        (0..10).for_each(|group: u8| drop(self.made.insert(group.to_string(), nothing())));
+    }
+
+    /// Notes that a `rewrite` to this text made the path, and the query where it has one. What was said by the one before,
+    /// or by groups of another regex, is not known any more.
+    pub(super) fn rewritten(&mut self, to: &str) {
+        let (path, query) = to.split_once('?').map_or((to, None), |(path, query)| (path, Some(query)));
+        let is_new = |name: &str| match name {
+            "uri" | "document_uri" => true,
+            "args" | "query_string" | "is_args" => query.is_some(),
+            name => query.is_some() && name.starts_with("arg_"),
+        };
+        let names = |text: &str, is: &dyn Fn(&str) -> bool| {
+            pieces(text).iter().any(|piece| matches!(piece, ValuePiece::Variable(name) if is(name)))
+        };
+        let is_gone = |name: &str| is_new(name) || is_group(name) || self.groups.contains_key(name);
+        let concerns = |cond: &Cond| {
+            let Cond::Is(cond) = cond else { return false };
+            What::AnyPath.concerns(cond) || query.is_some() && What::AnyQuery.concerns(cond)
+        };
+        for cases in self.made.values_mut() {
+            let is_old = |(cond, text): &(Cond, String)| names(text, &is_gone) || concerns(cond);
+            if cases.as_ref().is_some_and(|Cases(cases)| cases.iter().any(is_old)) {
+                *cases = None;
+            }
+        }
+        let fixed =
+            |text: &str| (!names(text, &is_new)).then(|| Cases(vec![(Cond::Always, text.to_owned())]));
+        for name in ["uri", "document_uri"] {
+            self.made.insert(name.to_owned(), fixed(path));
+        }
+        let Some(query) = query else { return };
+        // The request's own query is put behind it, unless it ends with a question mark.
+        for name in ["args", "query_string"] {
+            self.made.insert(name.to_owned(), query.strip_suffix('?').and_then(fixed));
+        }
+        self.unknown("is_args");
+        self.unknown(PARAMETERS);
+    }
+
+    /// What the configuration says of a variable; nothing of nginx's own.
+    fn said(&self, name: &str) -> Option<&Option<Cases>> {
+        let of_query = || self.made.get(PARAMETERS).filter(|_| name.starts_with(PARAMETERS));
+        self.made.get(name).or_else(of_query)
     }
 
     /// `map SOURCE $name { … }`; false when it can't be said here.
@@ -52,7 +143,7 @@ impl Variables {
         let name = name.trim_start_matches('$').to_owned();
         let cases = self.mapped(source, &map.block);
         let is_known = cases.is_some();
-        self.0.insert(name, cases);
+        self.made.insert(name, cases);
         is_known
     }
 
@@ -78,7 +169,10 @@ impl Variables {
                             Some(regex) => Test::Regex(regex, true),
                             None => Test::Regex(regex, false),
                         };
-                        regexes.push((self.holds(source, &test, 0)?, value));
+                        // Groups of this regex have no counterpart.
+                        let names_groups = text::has_groups(regex)
+                            && pieces(&value).iter().any(|piece| matches!(piece, ValuePiece::Variable(_)));
+                        regexes.push((self.holds(source, &test, 0).filter(|_| !names_groups)?, value));
                     } else if is_wild {
                         let names = match key.strip_prefix('.') {
                             Some(rest) => vec![rest.to_owned(), format!("*.{rest}")],
@@ -114,7 +208,7 @@ impl Variables {
         let name = name.trim_start_matches('$').to_owned();
         let cases = networks(source, &geo.block);
         let is_known = cases.is_some();
-        self.0.insert(name, cases);
+        self.made.insert(name, cases);
         is_known
     }
 
@@ -128,7 +222,8 @@ impl Variables {
             return (!source.contains('$'))
                 .then(|| if test.fits(source) { Cond::Always } else { Cond::Never });
         };
-        match self.0.get(name) {
+        match self.said(name) {
+            _ if self.groups.contains_key(name) => None,
             Some(None) => None,
             Some(Some(Cases(cases))) => {
                 let mut said = Vec::with_capacity(cases.len());
@@ -148,10 +243,11 @@ impl Variables {
 
     /// A text by cases, each with the template of ours that stands for it; `None` when it can't be said here.
     pub(super) fn texts(&self, text: &str) -> Option<Vec<(Cond, String)>> {
-        self.unfolded(text, 0)
+        self.unfolded(text, true, 0)
     }
 
-    fn unfolded(&self, text: &str, depth: usize) -> Option<Vec<(Cond, String)>> {
+    /// A text by cases, with what the configuration says of its variables. Those of nginx are written in our way, or left.
+    fn unfolded(&self, text: &str, is_ours: bool, depth: usize) -> Option<Vec<(Cond, String)>> {
         if depth > MAX_DEPTH {
             return None;
         }
@@ -159,7 +255,11 @@ impl Variables {
         for piece in pieces(text) {
             let options = match piece {
                 ValuePiece::Text(text) => vec![(Cond::Always, text.to_owned())],
-                ValuePiece::Variable(name) => match self.0.get(name) {
+                ValuePiece::Variable(name) if self.groups.contains_key(name) => {
+                    let known = self.groups.get(name).cloned().flatten()?;
+                    vec![(Cond::Always, if is_ours { known } else { format!("${{{name}}}") })]
+                }
+                ValuePiece::Variable(name) => match self.said(name) {
                     Some(None) => return None,
                     Some(Some(Cases(cases))) => {
                         let mut all = Vec::new();
@@ -167,14 +267,15 @@ impl Variables {
                         for (cond, value) in cases {
                             let here = rest.clone().and(cond.clone());
                             rest = rest.and(cond.clone().negate());
-                            for (inner, text) in self.unfolded(value, depth + 1)? {
+                            for (inner, text) in self.unfolded(value, is_ours, depth + 1)? {
                                 all.push((here.clone().and(inner), text));
                             }
                         }
                         all.retain(|(cond, _)| *cond != Cond::Never);
                         all
                     }
-                    None => vec![(Cond::Always, format!("${{{}}}", ours(name)?))],
+                    None if is_ours => vec![(Cond::Always, format!("${{{}}}", ours(name)?))],
+                    None => vec![(Cond::Always, format!("${{{name}}}"))],
                 },
             };
             if made.len() * options.len() > MAX_CASES {
@@ -199,6 +300,11 @@ impl Variables {
             _ => None,
         }
     }
+}
+
+/// Whether a variable is a group of the regex that was asked last.
+fn is_group(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// `geo`: the longest network first.
@@ -235,142 +341,6 @@ fn networks(source: &str, block: &[Directive]) -> Option<Cases> {
         by_length.into_iter().map(|(_, value, list)| (Cond::is(json!({ "clients": list })), value)).collect();
     cases.push((Cond::Always, default));
     Some(Cases(cases))
-}
-
-impl Test<'_> {
-    /// When a variable of nginx's own passes.
-    fn of(&self, name: &str) -> Option<Cond> {
-        let family = |prefix: &str| name.strip_prefix(prefix).filter(|rest| !rest.is_empty());
-        match name {
-            "host" => return self.host(),
-            "request_method" => return self.method(),
-            "uri" | "document_uri" => return self.path(),
-            // The query is not looked at.
-            "request_uri" => {
-                return match self {
-                    Self::Regex(regex, _) if !regex.contains('?') && !regex.ends_with('$') => self.path(),
-                    _ => None,
-                };
-            }
-            "scheme" => {
-                return Some(Cond::any(
-                    ["http", "https"]
-                        .into_iter()
-                        .filter(|it| self.fits(it))
-                        .map(|it| Cond::is(json!({ "scheme": it }))),
-                ));
-            }
-            "https" => return self.either("on", &json!({ "scheme": "https" })),
-            "ssl_client_verify" => {
-                let there = json!({ "tls": { "client_certificate": { "present": true } } });
-                let yes = Cond::is(there);
-                return Some(match (self.fits("SUCCESS"), self.fits("NONE")) {
-                    (true, true) => Cond::Always,
-                    (true, false) => yes,
-                    (false, true) => yes.negate(),
-                    (false, false) => Cond::Never,
-                });
-            }
-            "ssl_server_name" => {
-                return match self {
-                    Self::Same(name, _) if !name.is_empty() => {
-                        Some(Cond::is(json!({ "tls": { "server_names": [name] } })))
-                    }
-                    _ => None,
-                };
-            }
-            "remote_addr" => {
-                return match self {
-                    Self::Same(address, _) if address.parse::<std::net::IpAddr>().is_ok() => {
-                        Some(Cond::is(json!({ "clients": [address] })))
-                    }
-                    _ => None,
-                };
-            }
-            _ => {}
-        }
-        match (family("http_"), family("arg_"), family("cookie_")) {
-            (Some(name), ..) => fields::header(self, &name.replace('_', "-")),
-            (_, Some(name), _) => fields::parameter(self, name),
-            (.., Some(name)) => fields::cookie(self, name),
-            _ => None,
-        }
-    }
-
-    fn either(&self, text: &str, when: &Value) -> Option<Cond> {
-        let cond = Cond::is(when.clone());
-        Some(match (self.fits(text), self.fits("")) {
-            (true, true) => Cond::Always,
-            (true, false) => cond,
-            (false, true) => cond.negate(),
-            (false, false) => Cond::Never,
-        })
-    }
-
-    fn host(&self) -> Option<Cond> {
-        match self {
-            Self::Same(name, _) if is_host(name) => {
-                Some(Cond::is(json!({ "hosts": [name.to_ascii_lowercase()] })))
-            }
-            Self::Regex(regex, _) => {
-                // `^(a|b)\.example\.com$` as the names it stands for.
-                let names = spelled(regex)?;
-                let good = !names.is_empty() && names.iter().all(|name| is_host(name));
-                good.then(|| Cond::is(json!({ "hosts": names })))
-            }
-            _ => None,
-        }
-    }
-
-    fn method(&self) -> Option<Cond> {
-        const METHODS: [&str; 9] =
-            ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
-        match self {
-            Self::Same(method, _) if !method.is_empty() => Some(Cond::methods(&[method])),
-            Self::Regex(regex, _) => {
-                let names = spelled(regex);
-                let fits: Vec<&str> = METHODS.into_iter().filter(|method| self.fits(method)).collect();
-                // Only where no other method fits either: the regex spells them out.
-                let names = names?;
-                let same =
-                    names.len() == fits.len() && fits.iter().all(|fit| names.iter().any(|name| name == fit));
-                (same && !fits.is_empty()).then(|| Cond::methods(&fits))
-            }
-            _ => None,
-        }
-    }
-
-    fn path(&self) -> Option<Cond> {
-        match self {
-            Self::Same(path, false) if path.starts_with('/') => Some(Cond::path("exact", path)),
-            Self::Same(path, true) if path.starts_with('/') => {
-                Some(Cond::path("regex", &format!("(?i){}", text::literal(path))))
-            }
-            Self::Regex(regex, ignores) => Some(Cond::path("regex", &flagged(regex, *ignores)?)),
-            _ => None,
-        }
-    }
-}
-
-/// The texts that a regex of plain text and one group of alternatives stands for, where it matches whole texts.
-fn spelled(regex: &str) -> Option<Vec<String>> {
-    let inner = regex.strip_prefix('^')?.strip_suffix('$')?;
-    let (before, rest) = inner.split_once('(').unwrap_or((inner, ""));
-    let (middle, after) =
-        if rest.is_empty() && !inner.contains('(') { ("", "") } else { rest.split_once(')')? };
-    let middle = middle.strip_prefix("?:").unwrap_or(middle);
-    let all = middle.split('|').map(|one| format!("{before}{one}{after}"));
-    all.map(|text| {
-        let plain = text.replace("\\.", ".").replace("\\-", "-");
-        let is_plain = plain.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
-        // A bare dot is any character.
-        (is_plain && text.matches('.').count() == text.matches("\\.").count()).then_some(plain)
-    })
-    .collect()
-}
-
-fn is_host(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_'))
 }
 
 /// The name of the one variable a text is.
@@ -439,7 +409,7 @@ fn ours(name: &str) -> Option<String> {
         "status" => "response.status",
         _ => {
             let family = |prefix: &str| name.strip_prefix(prefix).filter(|rest| !rest.is_empty());
-            if !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit()) {
+            if is_group(name) {
                 return Some(format!("capture.{name}"));
             }
             let header = family("http_").map(|name| format!("request.header.{}", name.replace('_', "-")));

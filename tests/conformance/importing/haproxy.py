@@ -1,5 +1,7 @@
 """Random configurations of HAProxy."""
 
+import re
+
 from importing import drawing
 from importing.drawing import PASSWORD, WRONG, lines, sections, some
 
@@ -112,7 +114,51 @@ ACLS = lines(r"""
     capture.req.hdr(0) -m found
     rand(100) lt 0
     date gt 0
-    url_dom a.test""")
+    url_dom a.test
+    path_beg,url_dec /admin
+    path -m sub -i SECRET
+    path -i -m beg /API /x
+    path -m dir admin secret
+    path_reg -i (\.php|\.png)$
+    path_beg -f @DIR@/paths.lst
+    hdr(host) -f @DIR@/hosts.lst
+    hdr_sub(cookie) group=test
+    hdr_end(host) -i b.test
+    hdr_reg(user-agent) -i (bad|evil)bot
+    hdr(x-key),lower sesame
+    hdr(x-key) -m beg ses
+    hdr(x-key) -m str sesame open
+    req.fhdr(x-key) sesame
+    hdr(x-key,1) sesame
+    hdr(x-key,-1) other
+    hdr_len(x-key) gt 3
+    url_param(v) -m str 2
+    urlp_reg(v) ^[0-9]+$
+    urlp_sub(debug) 1
+    url -m beg /x?
+    url_end 1
+    path_end /
+    path_dom admin
+    path_len 1
+    method -i post
+    method OPTIONS TRACE
+    src -f @DIR@/nets.lst
+    src 127.0.0.1 10.0.0.1
+    var(txn.who) sesame
+    var(txn.path) -m beg /api
+    sc_http_req_rate(0) gt 100000
+    src_http_req_rate(st) gt 100000
+    sc0_conn_rate gt 100000
+    be_conn gt 1000
+    srv_is_up(web/s1)
+    req.cook(group) test
+    cook(group) -m beg te
+    str(a) a
+    bool(true)
+    path,map(@DIR@/paths.map) yes
+    hdr(host),lower,map_end(@DIR@/hosts.map) -m found
+    http_first_req
+    req.body_size gt 100""")
 INLINE = lines(r"""
     path_beg /api
     path /x
@@ -141,6 +187,19 @@ ACTIONS = lines(r"""
     redirect location / drop-query code 303
     redirect prefix https://q.test drop-query
     redirect scheme https
+    redirect prefix https://www.else.test code 301 drop-query append-slash
+    redirect prefix / append-slash
+    redirect location /a set-cookie seen=1
+    redirect location /%[path] code 307
+    redirect location https://%[hdr(host)]%[capture.req.uri] code 308
+    redirect location https://www.%[hdr(host)]%[path]?%[query] code 301
+    redirect code 301 location /first
+    silent-drop
+    deny status 410
+    deny deny_status 503
+    return status 200 content-type text/html string "<p>hi</p>" hdr x-own 1
+    return status 503
+    return
     return status 200 content-type text/plain string ok
     return status 200 content-type text/plain lf-string "%[path]"
     return status 404
@@ -176,7 +235,23 @@ CHANGES = lines(r"""
     replace-header X-Key (.*) v-\1
     replace-value X-Key sesame open
     set-header X-Q %[query]
-    set-header X-U %[url_param(v)]""")
+    set-header X-U %[url_param(v)]
+    set-header X-Forwarded-Proto http
+    set-header X-Real-IP %[src]
+    set-header X-Low %[req.hdr(host),lower]
+    add-header X-Path %[path]
+    set-header X-Lit 100%%
+    set-header X-Empty %[req.hdr(x-none)]
+    set-path /fix/%[path]
+    set-path %[path]/
+    replace-path /x(.*) /y\1
+    replace-path ^([^?]*)$ /p\1
+    del-header x-k -m beg
+    del-header Cookie
+    replace-value Cookie (.*)a=b(.*) \1\2
+    set-query ""
+    set-var(txn.path) path
+    set-var(txn.who) req.hdr(x-key)""")
 RARE_CHANGES = lines(r"""
     set-header X-Low %[path,lower]
     set-header X-Sch https
@@ -194,6 +269,8 @@ RARE_CHANGES = lines(r"""
     cache-use none""")
 RESPONSES = lines(r"""
     set-header X-Frame-Options DENY
+    set-header Strict-Transport-Security "max-age=1; includeSubDomains"
+    add-header Set-Cookie "a=b; path=/"
     add-header X-More more
     del-header X-Secret
     del-header x-powered-by
@@ -216,6 +293,17 @@ BACKEND_LINES = lines("""
     stick-table type ip size 1k expire 1m
     option forwardfor
     errorfile 503 /dev/null
+    option httpchk
+    default-server inter 60s
+    balance leastconn
+    balance uri
+    balance hdr(host)
+    hash-type consistent
+    timeout server 3s
+    option redispatch
+    stick on src
+    http-reuse always
+    acl own path_beg /secret
     http-send-name-header X-Server
     option httpclose
     compression algo gzip
@@ -224,8 +312,27 @@ FRONTEND_LINES = lines("""
     redirect scheme https if !{ ssl_fc }
     redirect location /home if { path / }
     monitor-uri /health
+    http-request track-sc0 src table st
+    http-request deny deny_status 429 if { sc_http_req_rate(0) gt 100000 }
+    redirect prefix https://r.test code 301 if { hdr(host) -i b.test }
+    redirect location /gone if { path_beg /old } { method GET }
+    tcp-request connection reject if { src 10.0.0.0/8 }
+    tcp-request inspect-delay 1s
+    option forwardfor except 127.0.0.0/8
+    unique-id-format %{+X}o
+    maxconn 1000
+    http-after-response set-header X-After 1
     capture request header Host len 32
     capture request header Host len 32""")
+MAPS = lines("""
+    %[req.hdr(host),lower,map(@DIR@/hosts.map,web)]
+    %[req.hdr(host),field(1,:),lower,map(@DIR@/hosts.map)]
+    %[path,map_beg(@DIR@/prefixes.map,web)]
+    %[path,map_reg(@DIR@/regexes.map)]
+    %[req.hdr(x-role),map_str(@DIR@/roles.map,api)]
+    %[hdr(host),map_dom(@DIR@/hosts.map)]
+    %[path,map_end(@DIR@/ends.map,web)]
+    %[req.hdr(x-role)]""")
 USERS = ("userlist staff", ["group admins users ann", "user ann insecure-password secret",
                             "user bob insecure-password builder"])
 START = [("global", ["maxconn 100"]),
@@ -276,8 +383,9 @@ def backend(random, name, address):
     names, body = acls(random, random.choice([0, 0, 0, 1]))
     body += [rule(random, names) for _ in range(random.choice([0, 0, 0, 1, 2]))]
     body += random.sample(BACKEND_LINES, random.choice([0, 0, 0, 1]))
-    option = random.choice(["", "", " check inter 60s", " weight 10", " maxconn 50"])
-    return f"backend {name}", [*body, f"server s1 {address}{option}"]
+    option = random.choice(["", "", " check inter 60s", " weight 10", " maxconn 50", " cookie c1", " send-proxy-v2"][:6])
+    more = [f"server s2 {random.choice(['@DEAD@ backup', '@D@ backup', '@D@ disabled', '@D@ weight 0'])}"]
+    return f"backend {name}", [*body, f"server s1 {address}{option}", *(more if some(random, 0.2) else [])]
 
 
 def frontend(random):
@@ -287,6 +395,8 @@ def frontend(random):
     body += [random.choice(FRONTEND_LINES)] if some(random, 0.15) else []
     for _ in range(random.choice([0, 0, 1, 2])):
         chosen = random.choice(["api", "files", "web"])
+        if some(random, 0.15):
+            body.append(f"use_backend {random.choice(MAPS)}{condition(random, names) if some(random, 0.4) else ''}")
         body.append(f"use_backend {chosen}{condition(random, names) or ' if TRUE'}")
     body += [f"default_backend {random.choice(['web', 'web', 'api'])}"] if some(random, 0.9) else []
     return "frontend main", body
@@ -297,7 +407,14 @@ def draw(random):
     backends = [backend(random, *one) for one in (("web", "@A@"), ("api", "@B@"), ("files", "@C@"))]
     backends = [one for one in backends if f"_{one[0]}" in sections([front])]
     users = [USERS] if "http_auth" in sections([front, *backends]) else []
-    return [*START, *users, front, *backends]
+    text = sections([front, *backends])
+    if "%[" in "".join(line for line in front[1] if line.startswith("use_backend")):
+        known = {one[0].split()[1] for one in backends}
+        backends += [backend(random, *one) for one in (("web", "@A@"), ("api", "@B@"), ("files", "@C@"))
+                     if one[0] not in known]
+    tables = ["stick-table type ip size 1k expire 1m store http_req_rate(10s)"]
+    table = [("backend st", tables)] if re.search(r"\bst\b", text) else []
+    return [*START, *users, front, *backends, *table]
 
 
 def write(tree):

@@ -10,12 +10,18 @@ def hostile(path):
     return not path.isascii() or bool(re.search(r"%2f|%5c|\\|%25|%00", path, re.I))
 
 
-def resolved(text):
-    """A path, URL or line as the gateway writes its path: one slash for many, no dot segments, no letters encoded."""
-    start, _, query = text.partition("?")
+def plain(text):
+    """A path, URL or line with one slash for many, and without dot segments."""
+    start, mark, query = text.partition("?")
     start = re.sub(r"(?<!:)/{2,}", "/", start)
     while (shorter := re.sub(r"/\.(?=/|$)|/(?!\.\./)[^/ ]+/\.\.(?=/|$)", "", start)) != start:
         start = shorter
+    return start + mark + query
+
+
+def resolved(text):
+    """A path, URL or line as the gateway writes its path: as `plain`, and no letters encoded."""
+    start, _, query = plain(text).partition("?")
     return urllib.parse.unquote(start) + (f"?{query}" if query else "")
 
 
@@ -41,8 +47,9 @@ def path_resolved(found, _):
 
 
 def path_resolved_before_rules(found, _):
-    path = found.request[2].partition("?")[0]
-    return resolved(path) != path and "%" not in path and found.kind != "OPEN"
+    """Whether the original answers the path without its dot segments as the gateway answers it with them."""
+    return found.resolved is not None and (found.resolved_kind == "" or found.resolved_kind in ("seen", "location")
+                                           and same(found.resolved, found.ours, resolved))
 
 
 def own_before_login(found, _):
@@ -66,6 +73,18 @@ def nginx_large_body(found, _):
     return found.theirs.status == 413 and found.ours.status == 301 and found.ours.location.split("?")[0] == path + "/"
 
 
+def nginx_folder(found, _):
+    path = plain(found.request[2].partition("?")[0])
+    return found.theirs.status == 301 and found.theirs.location.split("?")[0] == path + "/" and (
+        own(found.ours) and found.ours.status in (404, 405))
+
+
+def nginx_host(found, text):
+    def bare(line):
+        return re.sub(r"^(host: [^:]*?)\.?(:\d+)?$", r"\1", line.lower()) if line.startswith("host: ") else line
+    return "Host $host;" in text and found.kind == "seen" and same(found.theirs, found.ours, bare)
+
+
 def nginx_host_alone(found, _):
     def whole(text):
         return re.sub(r"^(https?://[^/?]+)(?=$|\?)", r"\1/", re.sub(r"\?$", "", text))
@@ -75,6 +94,10 @@ def nginx_host_alone(found, _):
 def haproxy_host_alone(found, text):
     return "host_only" in text and found.request[1].endswith(".") or "field(1,:)" in text and (
         found.request[1] != found.request[1].lower())
+
+
+def haproxy_lines(found, text):
+    return "fhdr(" in text and ", " in found.request[3]
 
 
 def haproxy_scheme(found, text):
@@ -105,9 +128,36 @@ def caddy_placeholders(found, _):
     return found.kind in ("location", "seen") and same(found.theirs, found.ours, plain)
 
 
+def caddy_nothing_left(found, text):
+    def slash(line):
+        return re.sub(r"^(\w+) \.$", r"\1 /", line)
+    return "uri replace" in text and same(found.theirs, found.ours, slash)
+
+
+def caddy_half_segment(found, text):
+    path = resolved(found.request[2].partition("?")[0]).lower()
+    stripped = [one.strip("/").lower() for pair in re.findall(r"strip_prefix (/\S+)|handle_path (/[^*\s]*)", text) for one in pair if one]
+    return found.ours.status == 400 and any(re.search(f"/{re.escape(one)}[^/]", path) for one in stripped)
+
+
 def caddy_says_nothing(found, _):
     one = found.theirs
-    return one.status == 200 and own(one) and not one.text and found.ours.status == 404 and own(found.ours)
+    nothing = one.status == 200 and own(one) and not one.text
+    return nothing and own(found.ours) and (found.ours.status == 404 or found.kind == "fields")
+
+
+def caddy_files(found, text):
+    one, other = found.theirs, found.ours
+    if "file_server" not in text or not own(one) or not own(other) or one.status != 200:
+        return False
+    methods = other.status == 405 and found.request[0] not in ("GET", "HEAD")
+    return methods or other.text == f"application/octet-stream{one.text[len(one.text.split(' ')[0]):]}"
+
+
+def caddy_cookie(found, _):
+    def empty(line):
+        return resolved(re.sub(r"\{http\.request\.cookie\.\w+\}", "", line))
+    return found.kind in ("seen", "location") and same(found.theirs, found.ours, empty)
 
 
 EVERYWHERE = [
@@ -122,10 +172,14 @@ OF = {
         (nginx_large_body, "`/a` is redirected to `/a/` whatever the size of its body"),
         (nginx_host_alone, "a redirect to a host alone has no slash behind it; nginx keeps the `?` of no query"),
         (options_of_files, "files answer OPTIONS with what they allow"),
+        (nginx_folder, "a folder without a file of `index` is answered 404, without a redirect"),
+        (nginx_host, "`proxy_set_header Host $host` sends the client's Host as it came"),
+        (path_resolved_before_rules, "`$request_uri` has no dot segments, and one slash for several in a row"),
     ],
     "haproxy": [
         (path_resolved_before_rules, "rules see a path whose slashes and dot segments are resolved"),
         (haproxy_host_alone, "hosts whose port is cut off are compared without a trailing dot, whatever their case"),
+        (haproxy_lines, "`req.fhdr` finds what is between commas of one field, too"),
         (haproxy_scheme, "`redirect scheme` leaves the port out, and writes the host in lower case"),
         (haproxy_own_answers, "rules for responses hold for the gateway's own answers, too"),
     ],
@@ -135,6 +189,10 @@ OF = {
         (caddy_placeholders, "`{host}` is in lower case, and `{path}` as it was sent"),
         (caddy_says_nothing, "hosts and paths without a site are answered 404; Caddy answers 200 with nothing"),
         (options_of_files, "files answer OPTIONS with what they allow"),
+        (caddy_files, "files are answered to GET and HEAD only, with a media type in any case"),
+        (caddy_cookie, "`{cookie.NAME}` is empty where there is no such cookie"),
+        (caddy_nothing_left, "where `uri replace` gets an empty path, targets get `/`"),
+        (caddy_half_segment, "a path whose prefix is stripped within a segment is answered 400"),
     ],
 }
 

@@ -6,8 +6,8 @@ from importing.drawing import PASSWORD, WRONG, blocks, lines, some
 NAME, FORMAT, FILE = "nginx", "nginx", "nginx.conf"
 ENDS = 1  # Lines that end a block.
 METHODS = "GET GET GET POST HEAD DELETE OPTIONS PUT".split()
-NAMES = "a.test www.a.test *.w.test .d.test b.test c.test e.test x.w.test _".split()
-HOSTS = """a.test A.test a.test:23010 a.test. www.a.test x.w.test y.x.w.test d.test q.d.test c.test e.test b.test
+NAMES = r"a.test www.a.test *.w.test .d.test b.test c.test e.test x.w.test _ ~^(\w+)\.r\.test$ www.*".split()
+HOSTS = """q.r.test www.z.test a.test A.test a.test:23010 a.test. www.a.test x.w.test y.x.w.test d.test q.d.test c.test e.test b.test
 none.test""".split()
 PLACES = "/ /api /api/ /api/v1/ /app /app/ /admin /admin/ /img/ /x /secret /secret/ /pub/".split()
 REGEXES = r"""\.php$ ^/api/(\w+)/(\w+) \.(png|jpg)$ ^/admin /\. ^/x/\d+$ ^/(en|de)/(.*)$
@@ -18,7 +18,7 @@ PATHS = """/ /api /api/ /api/x /API/x /api/v1/ /api/v1/x?q=1 /api/foo/bar /api/p
 /a.PNG /admin /admin/ /admin/x /Admin/x /administrator /img/a.png /img/a%20b /x /x/12 /x/ab /secret /secret/x /secret//x
 //secret/x /secret/../x /x/../secret/x /./secret /secret%2fx /secret;a=b /pub/x /pub/secret /en/x /de/secret/x /.git/x
 /a/.ht /x.css?v=1 /old/x /old/x?y=1&z=%20 /new/x /none /?debug=1 /x?debug=1&debug=2 /api/x?DEBUG=1 /api? /x%3Fy /ä /a+b
-/img//a.png /foo.php/bar /x.PHP /static/f.txt /static/ /static /static/none /static/secret.txt""".split()
+/y /one/two /old/ /img//a.png /foo.php/bar /x.PHP /static/f.txt /static/ /static /static/none /static/secret.txt""".split()
 FIELDS = ["", PASSWORD, WRONG] + lines("""
     x-key: sesame
     X-Key: Sesame
@@ -31,6 +31,9 @@ FIELDS = ["", PASSWORD, WRONG] + lines("""
     x-real-ip: 10.9.9.9
     x_key: sesame
     content-type: application/json
+    referer: http://www.good.test/x
+    x-forwarded-proto: http
+    upgrade: websocket
     accept: text/html""")
 CONDITIONS = lines(r"""
     $http_x_key = sesame
@@ -58,7 +61,26 @@ CONDITIONS = lines(r"""
     $args = ""
     $http_cookie ~* group=test
     $limited
-    $content_type = application/json""")
+    $content_type = application/json
+    $request_uri ~ ^/old/(.*)
+    $uri ~ ^/x/(\d+)$
+    $uri ~* ^/(api|app)/(.*)$
+    $moved
+    $mobile = 1
+    $flag = ab
+    $arg_v != 2
+    $http_user_agent = ""
+    $host ~* ^www\.(.*)$
+    -f $request_filename
+    !-e $request_filename
+    $invalid_referer
+    $half = on
+    $half
+    $request_method ~ ^(POST|PUT)$
+    $http_x_forwarded_proto = http
+    $http_x_key
+    $team != blue
+    $https = on""")
 ANSWERS = lines("""
     return 403;
     return 404;
@@ -75,7 +97,14 @@ ANSWERS = lines("""
     return 503 "busy";
     return 405;
     return 200 "$host $uri";
-    return https://other.test;""")
+    return https://other.test;
+    return 301 $moved;
+    return 301 $scheme://$host$uri;
+    return 302 /y/$1;
+    return 302 https://else.test/?u=$uri&q=$arg_v;
+    return 403 "no";
+    return 418;
+    return 308 https://$server_name$request_uri;""")
 REWRITES = lines(r"""
     rewrite ^/old/(.*)$ /new/$1@FLAG@;
     rewrite ^/pub/(.*)$ /secret/$1@FLAG@;
@@ -87,7 +116,30 @@ REWRITES = lines(r"""
     rewrite /old /new@FLAG@;
     rewrite ^/app(/.*)?$ /x$1@FLAG@;
     rewrite (?i)^/ADMIN(.*) /app$1@FLAG@;
-    rewrite ^/img/(.+)\.png$ /img/$1.jpg@FLAG@;""")
+    rewrite ^/img/(.+)\.png$ /img/$1.jpg@FLAG@;
+    rewrite ^/(.*)/$ /$1@FLAG@;
+    rewrite ^/x(.*)$ /secret$1@FLAG@;
+    rewrite ^([^.]*[^/])$ $1/@FLAG@;
+    rewrite ^/old/(.*)$ /new/$1?from=old@FLAG@;
+    rewrite ^/one/(?<part>.*)$ /app/$part@FLAG@;
+    rewrite ^/api/(.*) /in?p=$1@FLAG@;""")
+# What an `if` says besides.
+INNER = lines(r"""
+    set $team red;
+    set $mobile 1;
+    set $flag "${flag}a";
+    set $rest $1;
+    break;
+    proxy_pass http://@B@;
+    add_header X-If 1;
+    root @DIR@/www;""")
+SETS = lines(r"""
+    set $team blue;
+    set $mobile 0;
+    set $flag "${flag}b";
+    set $rest $uri;
+    set $rest $arg_v;
+    break;""")
 FLAGS = ["", " last", " break", " redirect", " permanent"]
 ADDRESSES = ["allow 127.0.0.1;", "allow 10.0.0.0/8;", "allow 127.0.0.0/8;", "deny 127.0.0.1;", "deny 10.0.0.1;"]
 USERS = "auth_basic_user_file @DIR@/users;"
@@ -117,7 +169,19 @@ USUAL = lines("""
     add_header X-Always yes always;
     add_header X-Host $host;
     proxy_hide_header X-Powered-By;
-    proxy_hide_header X-Secret;""")
+    proxy_hide_header X-Secret;
+    proxy_set_header X-Team $team;
+    proxy_set_header X-Flag $flag;
+    proxy_set_header X-Rest $rest;
+    proxy_set_header X-Half $half;
+    proxy_set_header Upgrade $http_upgrade;
+    proxy_set_header Connection $connection_upgrade;
+    proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+    proxy_set_header X-Two 1;
+    add_header X-Uri $uri;
+    add_header X-Moved $moved always;
+    client_max_body_size 0;
+    proxy_redirect off;""")
 RARE = lines("""
     proxy_set_header X-M $request_method;
     add_header Cache-Control no-store;
@@ -134,7 +198,25 @@ RARE = lines("""
     error_page 403 404 = @named;
     error_page 401 = @named;
     proxy_intercept_errors on;
-    proxy_buffering off;""")
+    proxy_buffering off;
+    error_page 404 = /x;
+    error_page 403 /index.html;
+    error_page 502 503 /index.html;
+    sub_filter A B;
+    expires -1;
+    limit_rate 100k;
+    proxy_set_header X-Up $upstream_addr;
+    proxy_set_header X-Part $part;
+    default_type application/json;
+    add_header X-Secret $upstream_http_x_secret;""")
+NAMED = [
+    ["proxy_pass http://@D@;"], ["proxy_pass http://@D@;"],
+    ["proxy_set_header X-Named 1;", "proxy_pass http://@D@;"],
+    ["deny all;", "proxy_pass http://@D@;"],
+    ['return 404 "none";'],
+    ["rewrite ^ /x break;", "proxy_pass http://@D@;"],
+    ["add_header X-Named 1;", "proxy_set_header Host named.test;", "proxy_pass http://@D@;"],
+]
 TRIES = lines("""
     try_files $uri $uri/ =404;
     try_files $uri @named;
@@ -154,6 +236,9 @@ SHARED = [
     ("$plan", ("map $http_x_key $plan", ["default free;", "~*SESAME gold;"])),
     ("$limited", ("geo $limited", ["default 0;", "192.0.2.0/24 1;"])),
     ("$backend", ("map $host $backend", ["hostnames;", "default @A@;", "a.test @B@;", "*.w.test @C@;"])),
+    ("$half", ('split_clients "x${remote_addr}" $half', ["100% on;", '* "";'])),
+    ("$moved", ("map $uri $moved", ['default "";', "/old/x /new/x;", "~^/img/(.+)$ /pub/$1;"])),
+    ("$connection_upgrade", ("map $http_upgrade $connection_upgrade", ["default upgrade;", "'' close;"])),
     ("//pair", ("upstream pair", ["server @A@;", "server @A@ weight=1;"])),
     ("//spare", ("upstream spare", ["server @DEAD@;", "server @B@ backup;"])),
     ("//gone", ("upstream gone", ["server @C@;", "server @D@ down;"])),
@@ -204,14 +289,26 @@ def action(random, is_regex):
     if kind < 9:
         return [random.choice(ANSWERS)]
     files = ["root @DIR@/www;"]
+    if kind == 9 and some(random, 0.3):
+        return ["alias @DIR@/www/static/;"]
     if kind == 9:
         return files + random.choice([[], ["index f.txt;"], ["autoindex off;"]])
     return files + [random.choice(TRIES)]
 
 
 def condition(random):
-    inner = random.choice([random.choice(ANSWERS), random.choice(ANSWERS), rewrite(random), "set $team red;"])
-    return f"if ({random.choice(CONDITIONS)})", [inner]
+    inner = random.choice([random.choice(ANSWERS), random.choice(ANSWERS), rewrite(random), random.choice(INNER)])
+    more = [random.choice(INNER[:5])] if some(random, 0.15) else []
+    return f"if ({random.choice(CONDITIONS)})", [*more, inner]
+
+
+def script(random):
+    """Some directives that run before a location is chosen, or the access is looked at."""
+    made = []
+    for _ in range(random.choice([0, 0, 0, 1, 1, 2])):
+        kind = random.randrange(8)
+        made.append(condition(random) if kind < 4 else rewrite(random) if kind < 7 else random.choice(SETS))
+    return made
 
 
 def location(random, within=None):
@@ -223,13 +320,14 @@ def location(random, within=None):
         path, head = "", f"location {random.choice(['~', '~*'])} {random.choice(REGEXES)}"
     else:
         head = f"location {'= ' if kind == 4 else '^~ ' if kind > 7 else ''}{path}"
-    body = [condition(random)] if some(random, 0.25) else []
-    body += [rewrite(random)] if some(random, 0.2) else []
+    body = script(random)
     body += guards(random) if some(random, 0.45) else []
     body += headers(random) if some(random, 0.4) else []
     body += action(random, is_regex)
-    if within is None and kind != 4 and not is_regex and some(random, 0.12):
+    if within is None and kind != 4 and some(random, 0.15):
         body.append(location(random, path.rstrip("/")))
+    if "$invalid_referer" in blocks(body):
+        body.insert(0, "valid_referers none blocked server_names *.good.test;")
     return head, body
 
 
@@ -248,15 +346,15 @@ def server(random, number):
     default = " default_server" if number == 0 and some(random, 0.5) else ""
     body = [f"listen 127.0.0.1:@PORT@{default};",
             f"server_name {' '.join(random.sample(NAMES, random.choice([1, 1, 2, 3])))};"]
-    body += ["set $team blue;"] if some(random, 0.3) else []
-    for _ in range(random.choice([0, 0, 0, 1, 1])):
-        body.append(condition(random) if some(random, 0.5) else rewrite(random))
+    body += script(random)
     body += plain(guards(random)) if some(random, 0.2) else []
     body += headers(random) if some(random, 0.2) else []
     body += locations(random)
     text = blocks(body)
     if "@named" in text:
-        body.append(("location @named", ["proxy_pass http://@D@;"]))
+        body.append(("location @named", random.choice(NAMED)))
+    if "$invalid_referer" in text and "valid_referers" not in text:
+        body.insert(2, "valid_referers none blocked server_names *.good.test;")
     if "auth_request /auth;" in text:
         body.append(("location = /auth", AUTH))
     return "server", body
@@ -282,7 +380,14 @@ def draw(random):
     http += [server(random, number) for number in range(random.choice([1, 1, 1, 2]))]
     if "auth_request /auth;" in http:
         http.remove("auth_request /auth;")
-    return [("events", []), ("http", ["access_log off;", *needed(blocks(http)), *http])]
+    text = blocks(http)
+    # What nothing sets would not be a variable.
+    names = [name for name in ("team", "mobile", "flag", "rest") if f"${name}" in text or f"${{{name}}}" in text]
+    if "$part" in text:
+        names.append("part")
+    for head, body in [one for one in http if isinstance(one, tuple) and one[0] == "server"]:
+        body[2:2] = [f'set ${name} "";' for name in names]
+    return [("events", []), ("http", ["access_log off;", *needed(text), *http])]
 
 
 def write(tree):

@@ -11,6 +11,7 @@ import subprocess
 import threading
 
 from importing.drawing import without
+from importing.known import plain
 from stand import Failed, Server, free_ports, wait_for
 
 # Fields of requests that the two programs are known to write each in its own way.
@@ -39,12 +40,17 @@ class Answer:
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """A request that was answered in two ways."""
+    """A request that was answered in two ways.
+
+    `resolved` is what the original says to the path without dot segments, where it has some, and how that differs.
+    """
 
     kind: str
     request: tuple
     theirs: Answer
     ours: Answer
+    resolved: Answer | None = None
+    resolved_kind: str = ""
 
     def signature(self):
         return self.kind, self.theirs.status, self.ours.status // 100
@@ -286,4 +292,8 @@ class Pair:
             kind = compare(one, other)
             if not kind:
                 return None
-        return Difference(kind, request, one, other)
+        method, host, path, field = request
+        if plain(path) == path:
+            return Difference(kind, request, one, other)
+        resolved = ask(theirs, (method, host, plain(path) or "/", field))
+        return Difference(kind, request, one, other, resolved, compare(resolved, other))

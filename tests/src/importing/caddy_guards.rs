@@ -246,3 +246,82 @@ async fn placeholders_of_changed_requests() {
     })
     .await;
 }
+
+/// What a `try_files` in a block may have rewritten is not passed on, wherever it is; what it does not take is.
+#[tokio::test]
+async fn tries_within_blocks() {
+    let config = r#"
+http://a.test:@PORT@ {
+    root * @DIR@/www
+    handle /app/* {
+        try_files {path} /x
+    }
+    @digits path_regexp ^/[0-9]+$
+    respond @digits "digits" 200
+    reverse_proxy @A@
+}
+http://b.test:@PORT@ {
+    root * @DIR@/www
+    route {
+        try_files {path} /12
+        @digits path_regexp ^/[0-9]+$
+        respond @digits 403
+        reverse_proxy @A@
+    }
+}
+"#;
+    let case = Case {
+        hosts: &["a.test", "a.test:1", "A.test", "b.test"],
+        paths: &["/app/x", "/app/none", "/x", "/12", "/other", "/y", "/1", "/z", "/z/1", "/2"],
+        known: &[
+            ("/app/", "which path it passes on depends on files"),
+            ("b.test/", "its matcher can't be translated; all that gets here is closed"),
+        ],
+        files: &[("www/x", "x"), ("www/12", "twelve"), ("www/app/x", "own")],
+        ..Case::default()
+    };
+    // Of the JSON, all of such a site is closed.
+    compare(Case { format: Format::Caddyfile, config: &format!("{HEAD}{config}"), ..case }).await;
+}
+
+/// Of a prefix that ends within a segment, no path with a slash is made.
+#[tokio::test]
+async fn prefixes_within_segments() {
+    let config = r#"
+http://a.test:@PORT@ {
+    handle_path /admin* {
+        respond /secret 403
+        reverse_proxy @A@
+    }
+    handle_path /whole/* {
+        reverse_proxy @B@
+    }
+    uri strip_prefix api
+    respond /secret 403
+    reverse_proxy @C@
+}
+"#;
+    let case = Case {
+        paths: &[
+            "/admin",
+            "/admin/secret",
+            "/adminsecret",
+            "/admin/x",
+            "/whole/x",
+            "/whole",
+            "/api/secret",
+            "/apisecret",
+            "/apix",
+            "/api/x",
+            "/api",
+            "/x",
+        ],
+        known: &[
+            ("/adminsecret", "a path whose prefix is stripped within a segment"),
+            ("/apisecret", "a path whose prefix is stripped within a segment"),
+            ("/apix", "a path whose prefix is stripped within a segment"),
+        ],
+        ..Case::default()
+    };
+    run(config, case).await;
+}

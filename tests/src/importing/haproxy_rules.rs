@@ -108,3 +108,27 @@ backend beg
     )
     .await;
 }
+
+/// Of a path nothing may be left, which has to be named; what a log would have kept is not known here.
+#[tokio::test]
+async fn paths_to_nothing() {
+    let config = r#"
+frontend main
+  bind 127.0.0.1:@PORT@
+  http-request return status 200 content-type text/plain string hi hdr X-Own 1 hdr X-Path %[path] if { path /own }
+  http-request replace-path ^/api(/.*)?$ \1
+  http-response set-header X-Uri %[capture.req.uri]
+  default_backend web
+backend web
+  server s1 @A@
+"#;
+    let case = Case {
+        paths: &["/own", "/api", "/api/", "/api/x", "/x"],
+        known: &[
+            ("/api ", "a path that it leaves nothing of"),
+            ("/", "HAProxy knows it only where requests are logged or captured"),
+        ],
+        ..Case::default()
+    };
+    run(config, case).await;
+}

@@ -1,0 +1,144 @@
+//! When a variable of nginx's own passes a test.
+
+use serde_json::{Value, json};
+
+use super::asked::{Test, flagged};
+use super::fields;
+use crate::cond::Cond;
+use crate::text;
+
+impl Test<'_> {
+    /// When a variable of nginx's own passes.
+    pub(super) fn of(&self, name: &str) -> Option<Cond> {
+        let family = |prefix: &str| name.strip_prefix(prefix).filter(|rest| !rest.is_empty());
+        match name {
+            "host" => return self.host(),
+            "request_method" => return self.method(),
+            "uri" | "document_uri" => return self.path(),
+            // The query is not looked at.
+            "request_uri" => {
+                return match self {
+                    Self::Regex(regex, _) if !regex.contains('?') && !regex.ends_with('$') => self.path(),
+                    _ => None,
+                };
+            }
+            "scheme" => {
+                return Some(Cond::any(
+                    ["http", "https"]
+                        .into_iter()
+                        .filter(|it| self.fits(it))
+                        .map(|it| Cond::is(json!({ "scheme": it }))),
+                ));
+            }
+            "https" => return self.either("on", &json!({ "scheme": "https" })),
+            "ssl_client_verify" => {
+                let there = json!({ "tls": { "client_certificate": { "present": true } } });
+                let yes = Cond::is(there);
+                return Some(match (self.fits("SUCCESS"), self.fits("NONE")) {
+                    (true, true) => Cond::Always,
+                    (true, false) => yes,
+                    (false, true) => yes.negate(),
+                    (false, false) => Cond::Never,
+                });
+            }
+            "ssl_server_name" => {
+                return match self {
+                    Self::Same(name, _) if !name.is_empty() => {
+                        Some(Cond::is(json!({ "tls": { "server_names": [name] } })))
+                    }
+                    _ => None,
+                };
+            }
+            "remote_addr" => {
+                return match self {
+                    Self::Same(address, _) if address.parse::<std::net::IpAddr>().is_ok() => {
+                        Some(Cond::is(json!({ "clients": [address] })))
+                    }
+                    _ => None,
+                };
+            }
+            _ => {}
+        }
+        match (family("http_"), family("arg_"), family("cookie_")) {
+            (Some(name), ..) => fields::header(self, &name.replace('_', "-")),
+            (_, Some(name), _) => fields::parameter(self, name),
+            (.., Some(name)) => fields::cookie(self, name),
+            _ => None,
+        }
+    }
+
+    fn either(&self, text: &str, when: &Value) -> Option<Cond> {
+        let cond = Cond::is(when.clone());
+        Some(match (self.fits(text), self.fits("")) {
+            (true, true) => Cond::Always,
+            (true, false) => cond,
+            (false, true) => cond.negate(),
+            (false, false) => Cond::Never,
+        })
+    }
+
+    fn host(&self) -> Option<Cond> {
+        match self {
+            Self::Same(name, _) if is_host(name) => {
+                Some(Cond::is(json!({ "hosts": [name.to_ascii_lowercase()] })))
+            }
+            Self::Regex(regex, _) => {
+                // `^(a|b)\.example\.com$` as the names it stands for.
+                let names = spelled(regex)?;
+                let good = !names.is_empty() && names.iter().all(|name| is_host(name));
+                good.then(|| Cond::is(json!({ "hosts": names })))
+            }
+            _ => None,
+        }
+    }
+
+    fn method(&self) -> Option<Cond> {
+        const METHODS: [&str; 9] =
+            ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
+        match self {
+            Self::Same(method, _) if !method.is_empty() => Some(Cond::methods(&[method])),
+            Self::Regex(regex, _) => {
+                let names = spelled(regex);
+                let fits: Vec<&str> = METHODS.into_iter().filter(|method| self.fits(method)).collect();
+                // Only where no other method fits either: the regex spells them out.
+                let names = names?;
+                let same =
+                    names.len() == fits.len() && fits.iter().all(|fit| names.iter().any(|name| name == fit));
+                (same && !fits.is_empty()).then(|| Cond::methods(&fits))
+            }
+            _ => None,
+        }
+    }
+
+    fn path(&self) -> Option<Cond> {
+        match self {
+            Self::Same(path, false) if path.starts_with('/') => Some(Cond::path("exact", path)),
+            Self::Same(path, true) if path.starts_with('/') => {
+                Some(Cond::path("regex", &format!("(?i){}", text::literal(path))))
+            }
+            Self::Regex(regex, ignores) => Some(Cond::path("regex", &flagged(regex, *ignores)?)),
+            _ => None,
+        }
+    }
+}
+
+/// The texts that a regex of plain text and one group of alternatives stands for, where it matches whole texts.
+fn spelled(regex: &str) -> Option<Vec<String>> {
+    let inner = regex.strip_prefix('^')?.strip_suffix('$')?;
+    let (before, rest) = inner.split_once('(').unwrap_or((inner, ""));
+    let (middle, after) =
+        if rest.is_empty() && !inner.contains('(') { ("", "") } else { rest.split_once(')')? };
+    let middle = middle.strip_prefix("?:").unwrap_or(middle);
+    let all = middle.split('|').map(|one| format!("{before}{one}{after}"));
+    all.map(|text| {
+        let plain = text.replace("\\.", ".").replace("\\-", "-");
+        let is_plain = plain.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
+        // A bare dot is any character.
+        (is_plain && text.matches('.').count() == text.matches("\\.").count()).then_some(plain)
+    })
+    .collect()
+}
+
+fn is_host(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_'))
+}

@@ -1,0 +1,202 @@
+//! What nginx's rewrites leave for the directives behind them, and what locations have of those around them.
+
+use super::compare::{Case, compare};
+
+/// Variables have the new path, and what was said by the old one is not taken for it.
+#[tokio::test]
+async fn variables_behind_rewrites() {
+    compare(Case {
+        config: r#"
+events {}
+http {
+    map $uri $by_path { default other; /old/x old; }
+    server {
+        listen 127.0.0.1:@PORT@;
+        set $before $uri;
+        set $copied one;
+        set $copy $copied;
+        set $copied two;
+        rewrite ^/old/(.*)$ /new/$1 last;
+        rewrite ^/query/(.*)$ /new/$1?n=1? last;
+        rewrite ^/more/(.*)$ /new/$1?n=1 last;
+        proxy_set_header X-Path $uri;
+        proxy_set_header X-Args $args;
+        proxy_set_header X-Copy $copy$copied;
+        location /new/ { proxy_pass http://@A@; }
+        location /map/ { rewrite ^/map/(.*)$ /to/$1 break; proxy_set_header X-Map $by_path; proxy_set_header X-Before $before; proxy_pass http://@B@; }
+        location / { proxy_pass http://@C@; }
+    }
+}
+"#,
+        paths: &["/old/x", "/old/x?a=b", "/query/x?a=b", "/more/x?a=b", "/new/y", "/map/x", "/z?q"],
+        known: &[
+            ("/query/", "the query of the request stays"),
+            ("/more/", "proxy_set_header X-Args $args: a variable in it has no counterpart"),
+            ("/map/", "proxy_set_header X-Map $by_path: a variable in it has no counterpart"),
+        ],
+        ..Case::default()
+    })
+    .await;
+}
+
+/// Behind `break` outside of locations, the path that `proxy_pass` has is not put before the new one.
+#[tokio::test]
+async fn a_break_of_the_server() {
+    compare(Case {
+        config: r#"
+events {}
+http {
+    server {
+        listen 127.0.0.1:@PORT@;
+        rewrite ^/api/(.*)$ /in/$1 break;
+        if ($http_x_a) { rewrite ^/if/(.*)$ /in/$1 break; }
+        rewrite ^/last/(.*)$ /in/$1 last;
+        location /in/ { proxy_pass http://@A@/v2/; }
+        location / { proxy_pass http://@B@/w; }
+    }
+}
+"#,
+        paths: &["/api/x", "/if/x", "/last/x?q=1", "/in/x", "/x"],
+        fields: &["", "x-a: 1"],
+        ..Case::default()
+    })
+    .await;
+}
+
+/// Fields of `add_header` are on redirects of `rewrite`, and on those to a location's slash.
+#[tokio::test]
+async fn fields_of_redirects() {
+    compare(Case {
+        config: r#"
+events {}
+http {
+    server {
+        listen 127.0.0.1:@PORT@;
+        add_header X-Always yes always;
+        add_header X-Some yes;
+        rewrite ^/old/(.*)$ /new/$1 permanent;
+        location /go/ { rewrite ^/go/(.*)$ https://else.test/$1; proxy_pass http://@A@; }
+        location /own { add_header X-Own 1; rewrite ^ /x redirect; }
+        location /slash/ { proxy_pass http://@A@; }
+        location /hidden/ { internal; proxy_pass http://@A@; }
+        location /in { location /in/side/ { proxy_pass http://@B@; } location /in/ { proxy_pass http://@C@; } proxy_pass http://@A@; }
+        location / { proxy_pass http://@B@; }
+    }
+}
+"#,
+        paths: &["/old/x", "/go/x", "/own", "/slash", "/hidden", "/in", "/in/", "/in/side", "/in/side/x", "/"],
+        known: &[("/", "it is on refusals and errors, too")],
+        ..Case::default()
+    })
+    .await;
+}
+
+/// Several fields of one name are named; `$remote_user` is nobody whom nothing asks.
+#[tokio::test]
+async fn fields_for_targets() {
+    compare(Case {
+        config: r#"
+events {}
+http {
+    server {
+        listen 127.0.0.1:@PORT@;
+        location /host { proxy_set_header Host $http_host; proxy_set_header Host fixed.test; proxy_pass http://@A@; }
+        location /two { proxy_set_header X-A 1; proxy_set_header x-a 2; proxy_pass http://@A@; }
+        location /user { proxy_set_header X-User $remote_user; proxy_pass http://@A@; }
+        location / { proxy_pass http://@B@; }
+    }
+}
+"#,
+        paths: &["/host", "/two", "/user", "/", "/a", "/b", "/c"],
+        fields: &["", "authorization: Basic YW5uOnNlY3JldA=="],
+        known: &[
+            ("/host", "proxy_set_header Host fixed.test: another `proxy_set_header` sets this field"),
+            ("/two", "proxy_set_header x-a 2: another `proxy_set_header` sets this field"),
+            ("/user", "proxy_set_header X-User $remote_user: a variable in it has no counterpart"),
+        ],
+        ..Case::default()
+    })
+    .await;
+}
+
+/// Locations within one have its `internal`, and none of its targets and files; a named location has nothing of the one that
+/// leads to it.
+#[tokio::test]
+async fn locations_within_others() {
+    compare(Case {
+        config: r#"
+events {}
+http {
+    root @DIR@/www;
+    server {
+        listen 127.0.0.1:@PORT@;
+        location /api { internal; location ^~ /api/ { proxy_pass http://@A@; } location ~ \.php$ { proxy_pass http://@A@; } }
+        location /out/ { proxy_pass http://@A@/; location /out/in/ { add_header X-In 1; } location /out/b/ { try_files $uri @named; } }
+        location /try { try_files $uri @named; location /try/in { add_header X-In 1; } }
+        location /alias { alias @DIR@/www/out; add_header X-Al 1; }
+        location /host/ { proxy_set_header Host $http_host; proxy_set_header X-A 1; try_files $uri @named; }
+        location @named { proxy_pass http://@D@; }
+        location / { proxy_pass http://@B@; }
+    }
+}
+"#,
+        paths: &[
+            "/api", "/api/x", "/apix.php", "/alias", "/alias/in/x", "/alias?q=1", "/out/x", "/out/in/x", "/out/b/x", "/try", "/try/in", "/host/x", "/x",
+        ],
+        known: &[("/", "it is on refusals and errors, too")],
+        files: &[("www/out/in/x", "file x"), ("www/index.html", "index")],
+        ..Case::default()
+    })
+    .await;
+}
+
+/// Groups are those of the regex that was asked last, and `break` skips what is behind it.
+#[tokio::test]
+async fn groups_and_breaks() {
+    compare(Case {
+        config: r#"
+events {}
+http {
+    server {
+        listen 127.0.0.1:@PORT@;
+        location ~ ^/a/(\w+)/(\w+) {
+            if ($http_x_a ~ ^(.)) { return 302 /to/$1; }
+            return 302 /plain/$2;
+        }
+        location ~ ^/b/(\w+) { set $kept $1; if ($http_x_a ~ ^(.)) { set $kept $1; } return 302 /kept/$kept; }
+        location ~ ^/r/(\w+) { rewrite ^/r/(z.*)$ /y/$1 redirect; return 302 /other/$1; }
+        location ~ ^/c/(\w+) { if ($uri ~ ^/c/(x.*)) { return 302 /x/$1; } return 302 /other/$1; }
+        location /d { if ( $http_x_a = zed ) { set $who zed; break; } return 403; proxy_set_header X-Who $who; proxy_pass http://@A@/in; }
+        location /e/ { if ($http_x_a) { set $flag "${flag}a"; } set $flag "${flag}b"; proxy_set_header X-Flag $flag; proxy_pass http://@A@; }
+        location / { proxy_pass http://@B@; }
+    }
+}
+"#,
+        paths: &["/a/one/two", "/b/one", "/r/one", "/r/zed", "/c/xy", "/c/one", "/d", "/d/x", "/e/x", "/"],
+        fields: &["", "x-a: zed"],
+        known: &[
+            ("/a/", "return 302 /to/$1: this redirect can't be translated"),
+            ("/b/", "return 302 /kept/$kept: this redirect can't be translated"),
+        ],
+        ..Case::default()
+    })
+    .await;
+}
+
+/// A folder without an index is not redirected to its slash, which the notes say.
+#[tokio::test]
+async fn folders_without_their_slash() {
+    compare(Case {
+        config: r#"
+events {}
+http {
+    server { listen 127.0.0.1:@PORT@; root @DIR@/www; location / { index index.html; } }
+}
+"#,
+        paths: &["/with", "/with/", "/without", "/without/", "/without/x", "/"],
+        known: &[("/without", "a folder without a file of `index` is answered 404")],
+        files: &[("www/index.html", "index"), ("www/with/index.html", "in"), ("www/without/x", "x")],
+        ..Case::default()
+    })
+    .await;
+}
