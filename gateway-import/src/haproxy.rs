@@ -302,20 +302,26 @@ impl Haproxy<'_, '_> {
         let is_dynamic = line.word(1).contains('%');
         let mapped = match is_dynamic {
             true => maps::mapped(line.word(1), &mut self.reader).and_then(|mut mapped| {
-                for (cond, _) in &mut mapped.entries {
+                for cond in mapped.entries.iter_mut().map(|(cond, _)| cond).chain([&mut mapped.there]) {
                     let known = seen(cond.clone(), &acls.changes);
                     *cond = known.ok_or_else(|| "what it asks for was changed before".to_owned())?;
                 }
                 Ok(mapped)
             }),
-            false => Ok(maps::Mapped { entries: Vec::new(), default: Some(line.word(1).to_owned()) }),
+            false => Ok(maps::Mapped {
+                entries: Vec::new(),
+                default: Some(line.word(1).to_owned()),
+                there: Cond::Always,
+            }),
         };
         let why = match (cond.clone(), mapped) {
             (Some(cond), Ok(mapped)) => {
                 // What a map has no backend for goes to the default one, past the rules that follow.
                 let fallback = section.first(&["default_backend"]).map(|line| line.word(1).to_owned());
-                let last = mapped.default.or_else(|| if is_dynamic { fallback.clone() } else { None });
-                let last = last.or_else(|| is_dynamic.then(String::new)).map(|name| (Cond::Always, name));
+                let other = fallback.clone().unwrap_or_default();
+                let own = mapped.default.map(|name| (mapped.there, name));
+                let takes_all = matches!(own, Some((Cond::Always, _))) || !is_dynamic;
+                let last = own.into_iter().chain((!takes_all).then_some((Cond::Always, other)));
                 for (part, name) in mapped.entries.into_iter().chain(last) {
                     let other = fallback.as_deref().filter(|_| is_dynamic);
                     let changes = &acls.changes;

@@ -140,7 +140,7 @@ const NOTES: &[&str] = &[
 /// What is so for every import from nginx.
 const NGINX_NOTES: &[&str] = &[
     "`$uri` and groups of regexes have the path as it was sent; nginx decodes it",
-    "`/a` is redirected to `/a/` whatever the size of its body",
+    "redirects, those to `/a/` as well, and answers of `return` take bodies of any size",
     "a redirect to a host alone has no slash behind it; nginx adds one, and keeps the `?` of an empty query",
     "a folder without a file of `index` is answered 404, and 405 where it is not read; nginx redirects to its path with a slash first, and answers 403",
     "`$request_uri` has no dot segments, and one slash for several in a row",
@@ -152,7 +152,7 @@ const NGINX_NOTES: &[&str] = &[
 const HAPROXY_NOTES: &[&str] = &[
     "hosts whose port is cut off (`host_only`, `field(1,:)`) are compared without a trailing dot, whatever their case",
     "fields of one name are one with commas between them, so that `req.fhdr` finds what is between commas of one field, too",
-    "`redirect scheme` leaves the port out, and writes the host in lower case",
+    "redirects to hosts of the request write them in lower case, and `redirect scheme` leaves the port out",
     "`http-response` rules hold for redirects and other answers of the gateway's own, too",
     RULES_NOTE,
 ];

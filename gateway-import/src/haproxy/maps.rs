@@ -11,11 +11,13 @@ use crate::files::IncludeReader;
 const MAX_ENTRIES: usize = 10_000;
 
 /// Backends by the requests that go to them, in the order in which they are looked at.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Mapped {
     pub(super) entries: Vec<(Cond, String)>,
-    /// Where everything else goes; `None` leads on to the rules that follow.
+    /// Where everything else goes that has what is looked at; `None` leads on to the rules that follow.
     pub(super) default: Option<String>,
+    /// Requests that have it: for others no map is asked, and no default taken.
+    pub(super) there: Cond,
 }
 
 /// Reads an expression and its map; says why where that is not possible.
@@ -50,7 +52,14 @@ pub(super) fn mapped(expression: &str, reader: &mut IncludeReader<'_>) -> Result
         None => (arguments, None),
     };
     let text = reader.read(Path::new(file)).map_err(|why| format!("{file}: {why}"))?;
-    let mut made = Mapped { entries: Vec::new(), default };
+    let (own, argument) = called(fetch);
+    let there = Test::one("", "found", false, false).of(own, argument);
+    let there = match own {
+        "path" | "url" | "pathq" | "base" | "method" | "src" => Cond::Always,
+        "hdr" | "req.hdr" | "req.fhdr" if argument.eq_ignore_ascii_case("host") => Cond::Always,
+        _ => there.ok_or_else(|| format!("whether `{fetch}` is there is not known"))?,
+    };
+    let mut made = Mapped { entries: Vec::new(), default, there };
     let mut rows: Vec<(&str, &str)> = text
         .lines()
         .map(str::trim)

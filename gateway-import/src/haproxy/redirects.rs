@@ -7,7 +7,7 @@ use super::acl::{Acls, plain};
 use super::sections::HaproxyLine;
 use super::templates::template;
 use crate::cond::Cond;
-use crate::draft::To;
+use crate::draft::{Plug, To};
 use crate::steps::{RouteEnd, RouteStep};
 
 impl Haproxy<'_, '_> {
@@ -56,11 +56,17 @@ impl Haproxy<'_, '_> {
                     Some(scheme) => cond.and(Cond::is(json!({ "scheme": scheme })).negate()),
                     None => cond,
                 };
+                let mut ending = RouteEnd::new(line.at, To::Redirect(config.clone()));
+                ending.plugins = cookies(&words)
+                    .map(|rules| Plug::new("response_transformer", json!({ "rules": rules })))
+                    .into_iter()
+                    .collect();
                 if let Some(slashed) = with_slash(&config, &words) {
                     let open = cond.clone().and(Cond::path("regex", ".*[^/]"));
-                    steps.push(RouteStep::End(open, RouteEnd::new(line.at, To::Redirect(slashed))));
+                    steps
+                        .push(RouteStep::End(open, RouteEnd { to: To::Redirect(slashed), ..ending.clone() }));
                 }
-                steps.push(RouteStep::End(cond, RouteEnd::new(line.at, To::Redirect(config))));
+                steps.push(RouteStep::End(cond, ending));
             }
             _ => self.closed(line, "this redirect can't be translated", steps),
         }
@@ -75,6 +81,19 @@ impl Haproxy<'_, '_> {
             self.out.done(line.at, line.text());
         }
     }
+}
+
+/// What `set-cookie NAME[=VALUE]` and `clear-cookie NAME[=]` add to a redirect.
+fn cookies(words: &[&str]) -> Option<Vec<Value>> {
+    let after = |word: &str| words.iter().position(|it| *it == word).and_then(|n| words.get(n + 1));
+    let set = after("set-cookie").map(|pair| format!("{pair}; path=/;"));
+    let cleared = after("clear-cookie").map(|name| format!("{name}; path=/; Max-Age=0;"));
+    let rule = |value: String| {
+        let value = value.replace('$', "$$");
+        json!({ "operation": "append", "target": "header", "key": "set-cookie", "value": value })
+    };
+    let rules: Vec<Value> = set.into_iter().chain(cleared).map(rule).collect();
+    (!rules.is_empty()).then_some(rules)
 }
 
 /// The redirect of `append-slash` for paths that do not end with one: it needs a query that is dropped.

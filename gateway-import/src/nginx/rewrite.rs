@@ -313,6 +313,23 @@ impl<'d> Nginx<'_> {
         let literal = path.split(['$', '?']).next().unwrap_or_default().to_owned();
         let is_whole = !path.contains('$');
         let literal = if literal.is_empty() { "/".to_owned() } else { literal };
+        let slashed = format!("{literal}/");
+        let is_slash = |it: &&Location<'_>| {
+            let passes = it.directive.block.iter().any(|it| it.name.ends_with("_pass"));
+            passes
+                && matches!(&it.way, LocationKind::Exact(own) | LocationKind::Prefix(own) if *own == slashed)
+        };
+        let is_itself = |it: &Location<'_>| matches!(&it.way, LocationKind::Exact(own) | LocationKind::Prefix(own) if *own == literal);
+        // As for requests without the slash of a location.
+        if path == literal
+            && site.locations.iter().any(|it| is_slash(&it))
+            && !site.locations.iter().any(is_itself)
+        {
+            self.out.done(directive.at, what);
+            let to = To::Redirect(json!({ "status_code": 301, "location": slashed }));
+            items.push(Item::new(taken, to, "rewrite-slash"));
+            return;
+        }
         let led: Option<Location<'d>> = match jumps < MAX_JUMPS {
             true => site.led_to(&literal, is_whole).cloned(),
             false => None,

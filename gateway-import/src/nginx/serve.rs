@@ -363,7 +363,7 @@ impl<'d> Nginx<'_> {
     /// Makes proxies of a server's items, the first with the highest priority.
     pub(super) fn place_items(&mut self, site: &Site<'d>, items: Vec<Item>) {
         let count = i64::try_from(items.len()).unwrap_or(i64::MAX);
-        let needs_order = items.len() > 1;
+        let needs_order = items.len() > 1 || site.lift > 0;
         for (n, item) in items.into_iter().enumerate() {
             if item.base.cond == Cond::Never {
                 continue;
@@ -375,7 +375,7 @@ impl<'d> Nginx<'_> {
                 }
             }
             let n = i64::try_from(n).unwrap_or(0);
-            route.priority = needs_order.then_some((count - n) * 10);
+            route.priority = needs_order.then_some((count - n) * 10 + site.lift);
             route.settings = item.settings;
             route.plugins = item.plugins;
             if let Some(files) = route.settings.shift_remove("__files") {

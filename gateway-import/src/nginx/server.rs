@@ -32,7 +32,16 @@ impl Listen {
 struct Server<'d> {
     directive: &'d Directive,
     names: Vec<String>,
+    /// Names that begin or end with a text, or fit a regex, as regexes over the authority.
+    patterns: Vec<HostPattern>,
     listens: Vec<Listen>,
+}
+
+/// Hosts that a regex means.
+struct HostPattern {
+    regex: String,
+    /// What is looked at first: the longest text before `.*`, then regexes, server by server.
+    rank: (std::cmp::Reverse<usize>, usize),
 }
 
 fn listen(directive: &Directive) -> Option<Listen> {
@@ -58,16 +67,26 @@ impl<'d> Nginx<'_> {
     /// Translates the servers of `http`.
     pub(super) fn servers(&mut self, http: &'d Directive) {
         let mut servers = Vec::new();
-        for directive in http.block.iter().filter(|it| it.name == "server") {
+        for (n, directive) in http.block.iter().filter(|it| it.name == "server").enumerate() {
             let listens = self.listens(directive);
-            let names = self.names(directive);
-            servers.push(Server { directive, names, listens });
+            let (names, mut patterns) = self.names(directive);
+            patterns.iter_mut().for_each(|pattern| pattern.rank.1 = n);
+            servers.push(Server { directive, names, patterns, listens });
         }
         let ports = self.listeners(&servers);
         self.client_certificates(&servers);
+        let count = servers.iter().map(|server| server.patterns.len()).sum::<usize>();
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
         for (n, server) in servers.iter().enumerate() {
             let facets = facets(&servers, n, &ports);
-            self.server(server, facets, http);
+            self.server(server, facets, http, 0);
+            // A server of hosts by pattern goes before the default one, in the order in which nginx looks at them.
+            for pattern in &server.patterns {
+                let before = servers.iter().flat_map(|it| &it.patterns).filter(|it| it.rank < pattern.rank);
+                let lift = i64::try_from(before.count()).unwrap_or(i64::MAX);
+                let facets = pattern_facets(server, pattern, &ports);
+                self.server(server, facets, http, (count - lift) * LIFT);
+            }
         }
     }
 
@@ -122,22 +141,18 @@ impl<'d> Nginx<'_> {
         ports
     }
 
-    fn names(&mut self, server: &Directive) -> Vec<String> {
-        let mut hosts = Vec::new();
+    fn names(&mut self, server: &Directive) -> (Vec<String>, Vec<HostPattern>) {
+        let (mut hosts, mut patterns) = (Vec::new(), Vec::new());
         for names in server.block.iter().filter(|it| it.name == "server_name") {
             for name in &names.arguments {
                 let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '*');
                 match name.as_str() {
                     "_" | "" | "*" => {}
-                    name if name.starts_with('~') || name.ends_with(".*") || !name.chars().all(good) => {
-                        let why = "only names, and `*.` in front of one, are known; its requests go to the default server";
-                        self.out.lost(
-                            names.at,
-                            format_args!("server_name {name}"),
-                            why,
-                            "write the names out",
-                        );
-                    }
+                    name if name.starts_with('~') || name.ends_with(".*") => match HostPattern::of(name) {
+                        Some(pattern) => patterns.push(pattern),
+                        None => self.unknown_name(names, name),
+                    },
+                    name if !name.chars().all(good) => self.unknown_name(names, name),
                     name => {
                         let name = name.trim_end_matches('.').to_ascii_lowercase();
                         match name.strip_prefix('.') {
@@ -148,7 +163,13 @@ impl<'d> Nginx<'_> {
                 }
             }
         }
-        hosts
+        (hosts, patterns)
+    }
+
+    fn unknown_name(&mut self, names: &Directive, name: &str) {
+        let why = "this name is not understood; its requests go to the default server, without what guards them here";
+        let todo = "write the names out";
+        self.out.lost(names.at, format_args!("server_name {name}"), why, todo);
     }
 
     /// One file of authorities holds for all clients here.
@@ -170,7 +191,10 @@ impl<'d> Nginx<'_> {
         self.client_ca = Some(path);
     }
 
-    fn server(&mut self, server: &Server<'d>, facets: Vec<Value>, http: &'d Directive) {
+    fn server(&mut self, server: &Server<'d>, facets: Vec<Value>, http: &'d Directive, lift: i64) {
+        if facets.is_empty() && !server.patterns.is_empty() {
+            return;
+        }
         let directive = server.directive;
         let called = server.names.first().cloned().unwrap_or_else(|| "server".to_owned());
         let place = format!("server {called}");
@@ -185,7 +209,8 @@ impl<'d> Nginx<'_> {
         }
         let mut count = 0;
         let locations = self.locations(directive, &mut count);
-        let site = Site { directive, place, called, names: server.names.clone(), locations, facets, http };
+        let names = server.names.clone();
+        let site = Site { directive, place, called, names, locations, facets, http, lift };
         self.vars_here = self.vars.clone();
         self.vars_here.name_groups(directive);
         self.invalid_referer = None;
@@ -315,4 +340,40 @@ fn facets(servers: &[Server<'_>], n: usize, ports: &Ports) -> Vec<Value> {
         }
     }
     made
+}
+
+/// By how much the proxies of one server by pattern go before those of the next.
+const LIFT: i64 = 1_000_000;
+
+impl HostPattern {
+    /// `www.*`, or a regex behind `~`; `None` where it is none here.
+    fn of(name: &str) -> Option<Self> {
+        // The authority may have a port and a dot at its end.
+        const END: &str = r"\.?(?::[0-9]+)?";
+        if let Some(start) = name.strip_suffix(".*").filter(|_| !name.starts_with('~')) {
+            let regex = format!(r"(?i){}\.[^:]+(?::[0-9]+)?", text::literal(start));
+            return Some(Self { regex, rank: (std::cmp::Reverse(start.len()), 0) });
+        }
+        let regex = name.strip_prefix('~')?;
+        if text::has_top_choice(regex) {
+            return None;
+        }
+        let whole = text::anywhere(regex);
+        let regex = match whole.strip_suffix(".*") {
+            Some(_) => format!("(?i){whole}"),
+            None => format!("(?i){whole}{END}"),
+        };
+        text::is_regex(&regex).then_some(Self { regex, rank: (std::cmp::Reverse(0), 0) })
+    }
+}
+
+/// The requests of a server that its pattern means, on its ports.
+fn pattern_facets(server: &Server<'_>, pattern: &HostPattern, ports: &Ports) -> Vec<Value> {
+    let facet = |facet: Value| with_facet(json!({ "authority": { "regex": pattern.regex } }), &facet);
+    let mine: Vec<&Port> =
+        ports.all().filter(|port| server.listens.iter().any(|it| it.port() == **port)).collect();
+    match mine.len() == ports.all().count() {
+        true => vec![facet(json!({}))],
+        false => mine.into_iter().map(|port| facet(ports.facet(port))).collect(),
+    }
 }

@@ -16,6 +16,8 @@ pub(super) struct Site<'d> {
     /// Hosts and scheme of each kind of request that comes here, as keys of a match.
     pub(super) facets: Vec<Value>,
     pub(super) http: &'d Directive,
+    /// By how much its proxies go before those of others.
+    pub(super) lift: i64,
 }
 
 impl<'d> Site<'d> {

@@ -65,7 +65,24 @@ MATCHERS = lines(r"""
     not query debug=1
     path /secret/* /Admin/*
     not path /
-    header Content-Type application/json""")
+    header Content-Type application/json
+    path_regexp ^/(api|img)
+    path_regexp \.(png|php)$
+    path /api /api/*
+    path */x *.php
+    header X-Forwarded-Proto https
+    header Cookie *
+    header_regexp X-Key ^(open|ses)
+    header_regexp k X-Key ^o
+    query debug=1 debug=2
+    method PUT DELETE
+    not {\nmethod GET\nmethod POST\n}
+    not {\npath /api/*\nheader X-Key sesame\n}
+    not host b.test
+    remote_ip private_ranges
+    remote_ip 10.0.0.0/8 192.168.0.0/16
+    not path *.png *.php
+    expression {http.request.uri.path}.endsWith(".php")""")
 ACTIONS = lines(r"""
     respond 403
     respond 404
@@ -82,7 +99,15 @@ ACTIONS = lines(r"""
     error 403
     error "no" 404
     respond "{method} {host}" 200
-    redir / html""")
+    redir / html
+    redir https://{host}{uri} permanent
+    redir https://www.{host}{uri} 301
+    redir {scheme}://else.test{path}/ 307
+    respond "closed" 503 {\nclose\n}
+    respond {\nbody hi\n}
+    respond `{"a":1}` 200
+    respond OK
+    error 401""")
 CHANGES = lines(r"""
     rewrite /fixed
     rewrite /v2{uri}
@@ -95,6 +120,19 @@ CHANGES = lines(r"""
     uri strip_prefix /api
     uri strip_prefix /strip
     uri strip_suffix .php
+    uri strip_prefix /old
+    uri replace x y
+    rewrite /index.php?p={path}
+    rewrite {path}.html
+    rewrite /a/b
+    header {\nX-A 1\n-X-Secret\n+X-More 2\n}
+    header >X-Late yes
+    header -Server
+    request_header {\nX-A 1\n-X-Gone\n}
+    request_header Host other.test
+    request_header X-Real-IP {remote_host}
+    header Strict-Transport-Security "max-age=1; includeSubDomains"
+    encode {\ngzip\nminimum_length 10\n}
     uri replace /old/ /new/
     uri path_regexp ^/x/([0-9]+)$ /num/$1
     method POST
@@ -145,6 +183,15 @@ PROXY = lines(r"""
     transport http {\ndial_timeout 2s\n}
     rewrite /inner{uri}
     method GET
+    to @D@
+    lb_policy round_robin
+    lb_try_duration 1s
+    header_up -Cookie
+    header_up X-Forwarded-Host {host}
+    header_up X-Scheme {scheme}
+    header_up Host {host}
+    header_down -Server
+    header_down >X-L 1
     header_up -X-*""")
 RARE_PROXY = lines(r"""
     header_up X-Key ^s z
@@ -165,6 +212,8 @@ OPTIONS = ["admin off", "auto_https off", "http_port @PORT@", "default_bind 127.
 ORDERS = ["order respond before rewrite", "order request_header first", "order rewrite after basicauth"]
 ADDRESSES = ["http://a.test:@PORT@", "http://b.test:@PORT@, http://*.w.test:@PORT@", "http://:@PORT@"]
 BLOCKS = ["handle", "handle", "route", "handle_path"]
+# What sites import, written once before them.
+SNIPPET = ("(common)", ["header X-Common 1", "respond /closed/* 403", "@bot header_regexp User-Agent (?i)badbot", "respond @bot 403"])
 
 
 def command(program, file, _):
@@ -228,7 +277,9 @@ def named(random, name):
 def site(random, addresses):
     names = [f"@m{at}" for at in range(random.choice([0, 1, 1, 2]))]
     body = [named(random, name) for name in names]
-    return addresses, [*body, *directives(random, names, random.randrange(1, 4)), "reverse_proxy @A@"]
+    shared = ["import common"] if some(random, 0.15) else []
+    last = ["reverse_proxy @A@"] if some(random, 0.9) else [("handle_errors", ['respond "{err.status_code}"'])]
+    return addresses, [*body, *shared, *directives(random, names, random.randrange(1, 4)), *last]
 
 
 def draw(random):
@@ -236,7 +287,9 @@ def draw(random):
     addresses = random.sample(ADDRESSES, random.choice([1, 2, 3]))
     if some(random, 0.1):
         addresses = ["http://a.test:@PORT@/api/*"]
-    return [("", options), *(site(random, one) for one in addresses)]
+    sites = [site(random, one) for one in addresses]
+    snippet = [SNIPPET] if any("import common" in body for _, body in sites) else []
+    return [("", options), *snippet, *sites]
 
 
 def write(tree):

@@ -69,8 +69,7 @@ def nginx_decodes(found, _):
 
 
 def nginx_large_body(found, _):
-    path = urllib.parse.urlsplit(found.request[2]).path
-    return found.theirs.status == 413 and found.ours.status == 301 and found.ours.location.split("?")[0] == path + "/"
+    return found.theirs.status == 413 and own(found.ours) and found.ours.status not in (200, 503)
 
 
 def nginx_folder(found, _):
@@ -102,9 +101,9 @@ def haproxy_lines(found, text):
 
 def haproxy_scheme(found, text):
     def short(location):
-        return re.sub(r"^https://([^/:]+)(:\d+)?", lambda url: f"https://{url[1].lower()}", location)
-    return "redirect scheme" in text and found.kind == "location" and (
-        short(found.theirs.location) == short(found.ours.location))
+        return resolved(re.sub(r"^https?://([^/:]+)(:\d+)?", lambda url: f"https://{url[1].lower()}", location))
+    return found.kind == "location" and same(found.theirs, found.ours, short) and (
+        "redirect scheme" in text or "%[hdr(host)]" in text)
 
 
 def haproxy_own_answers(found, text):
@@ -169,7 +168,7 @@ EVERYWHERE = [
 OF = {
     "nginx": [
         (nginx_decodes, "`$uri` and groups have the path as it was sent; nginx decodes it"),
-        (nginx_large_body, "`/a` is redirected to `/a/` whatever the size of its body"),
+        (nginx_large_body, "redirects and answers of `return` take bodies of any size"),
         (nginx_host_alone, "a redirect to a host alone has no slash behind it; nginx keeps the `?` of no query"),
         (options_of_files, "files answer OPTIONS with what they allow"),
         (nginx_folder, "a folder without a file of `index` is answered 404, without a redirect"),
@@ -180,7 +179,7 @@ OF = {
         (path_resolved_before_rules, "rules see a path whose slashes and dot segments are resolved"),
         (haproxy_host_alone, "hosts whose port is cut off are compared without a trailing dot, whatever their case"),
         (haproxy_lines, "`req.fhdr` finds what is between commas of one field, too"),
-        (haproxy_scheme, "`redirect scheme` leaves the port out, and writes the host in lower case"),
+        (haproxy_scheme, "redirects write the host in lower case, and `redirect scheme` leaves the port out"),
         (haproxy_own_answers, "rules for responses hold for the gateway's own answers, too"),
     ],
     "caddy": [

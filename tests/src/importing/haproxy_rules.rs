@@ -132,3 +132,33 @@ backend web
     };
     run(config, case).await;
 }
+
+/// Where there is nothing to look for, a map's default does not hold; cookies are on redirects.
+#[tokio::test]
+async fn defaults_of_maps_and_cookies_of_redirects() {
+    let config = r#"
+frontend main
+  bind 127.0.0.1:@PORT@
+  redirect location /a set-cookie seen=1 if { path /set }
+  redirect location /b clear-cookie seen if { path /clear }
+  use_backend %[req.hdr(x-role),map_str(@DIR@/roles.map,other)] if { path_beg /roles }
+  use_backend %[path,map_beg(@DIR@/paths.map,other)] if { path_beg /paths }
+  use_backend %[req.hdr(x-role),map_str(@DIR@/roles.map)] if { path_beg /none }
+  default_backend web
+backend web
+  http-request deny if { method POST }
+  server s1 @A@
+backend staff
+  server s1 @B@
+backend other
+  server s1 @C@
+"#;
+    let case = Case {
+        paths: &["/set", "/clear", "/roles", "/paths", "/paths/x", "/none", "/"],
+        methods: &["GET", "POST"],
+        fields: &["", "x-role: admin", "x-role: guest"],
+        files: &[("roles.map", "admin staff\n"), ("paths.map", "/paths/x staff\n")],
+        ..Case::default()
+    };
+    run(config, case).await;
+}

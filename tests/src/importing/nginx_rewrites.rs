@@ -200,3 +200,44 @@ http {
     })
     .await;
 }
+
+/// Servers of hosts that fit a pattern are not the default one's, and go before it in nginx's order.
+#[tokio::test]
+async fn hosts_by_pattern() {
+    compare(Case {
+        config: r#"
+events {}
+http {
+    server { listen 127.0.0.1:@PORT@ default_server; location / { proxy_pass http://@A@; } }
+    server { listen 127.0.0.1:@PORT@; server_name ~^(\w+)\.r\.test$; location / { proxy_pass http://@B@; } location /x { deny all; } }
+    server { listen 127.0.0.1:@PORT@; server_name b.test www.*; location / { proxy_pass http://@C@; } location /x { return 403; } }
+    server { listen 127.0.0.1:@PORT@; server_name ~r\.test www.r.*; location / { proxy_pass http://@D@; } }
+}
+"#,
+        hosts: &["a.test", "q.r.test", "Q.R.test:80", "q.r.test.", "x.q.r.test", "www.a.test", "www.r.test", "b.test", "www"],
+        paths: &["/", "/x"],
+        ..Case::default()
+    })
+    .await;
+}
+
+/// A path that is rewritten to a location's without its slash is redirected to it.
+#[tokio::test]
+async fn rewrites_to_a_location_without_its_slash() {
+    compare(Case {
+        config: r#"
+events {}
+http {
+    server {
+        listen 127.0.0.1:@PORT@;
+        location /old { rewrite ^ /app last; }
+        location /app/ { proxy_pass http://@A@; }
+        location / { proxy_pass http://@B@; }
+    }
+}
+"#,
+        paths: &["/old", "/old?q=1", "/app", "/app/", "/x"],
+        ..Case::default()
+    })
+    .await;
+}
