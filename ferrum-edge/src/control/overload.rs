@@ -1,6 +1,8 @@
 //! Watches memory, descriptors and the workers, and says how overloaded the gateway is.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -9,6 +11,7 @@ use futures_util::future::join_all;
 use gateway_core::config::model::OverloadRules;
 use gateway_core::limit::overload::{OverloadLevel, level_of};
 use gateway_protocols::worker::Order;
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use tokio::time::Instant;
 
@@ -32,19 +35,22 @@ pub(super) async fn run(engine: Arc<Engine>) -> Result<(), String> {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let cgroup_limit = cgroup_limit(Path::new("/sys/fs/cgroup"), &read("/proc/self/cgroup"));
     let page = rustix::param::page_size() as u64;
+    // Kept open: once descriptors have run out it could not be opened any more.
+    let statm = File::open("/proc/self/statm").ok();
     let mut load = Load::default();
     for look in 0_u32.. {
         ticks.tick().await;
         let rules = engine.snapshot().settings.overload;
-        load.memory = resident_pages(&read("/proc/self/statm")).unwrap_or(0) * page;
+        load.memory = statm.as_ref().and_then(resident_pages).unwrap_or(0) * page;
         load.memory_limit = match rules.max_memory {
             Some(0) => None,
             Some(limit) => Some(limit),
             None => cgroup_limit,
         };
         load.descriptor_limit = getrlimit(Resource::Nofile).current;
+        engine.shared.overload.set_descriptor_limit(load.descriptor_limit);
         if look.is_multiple_of(looks_per_count(&load, engine.shared.connections() as u64)) {
-            load.descriptors = descriptors();
+            load.descriptors = descriptors(descriptor_count(), load.descriptor_limit);
         }
         load.delay = if rules.max_delay.is_zero() {
             Duration::ZERO
@@ -101,13 +107,27 @@ fn read(path: &str) -> String {
 }
 
 /// The second field of `/proc/self/statm`.
-fn resident_pages(statm: &str) -> Option<u64> {
-    statm.split_whitespace().nth(1)?.parse().ok()
+fn resident_pages(statm: &File) -> Option<u64> {
+    let mut line = [0; 128];
+    let length = statm.read_at(&mut line, 0).ok()?;
+    std::str::from_utf8(line.get(..length)?).ok()?.split_whitespace().nth(1)?.parse().ok()
 }
 
-fn descriptors() -> u64 {
+fn descriptor_count() -> io::Result<u64> {
     // One of them is the descriptor that reads the directory.
-    fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count().saturating_sub(1) as u64)
+    Ok(fs::read_dir("/proc/self/fd")?.count().saturating_sub(1) as u64)
+}
+
+/// Counting takes a descriptor itself, so that there is none left when it fails for want of one.
+fn descriptors(counted: io::Result<u64>, limit: Option<u64>) -> u64 {
+    match counted {
+        Ok(count) => count,
+        Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::MFILE | Errno::NFILE)) => {
+            limit.unwrap_or(u64::MAX)
+        }
+        // Where there is no `/proc`, nothing is known.
+        Err(_) => 0,
+    }
 }
 
 /// The least memory limit of this process's cgroup and those above it, in bytes; `None` where there is none. `groups` is
@@ -171,7 +191,18 @@ mod tests {
     }
 
     #[test]
-    fn resident_memory_is_the_second_field() {
-        assert_eq!(resident_pages("100 42 3 4"), Some(42));
+    fn all_descriptors_are_in_use_when_none_is_left_to_count_them() {
+        assert_eq!(descriptors(Ok(7), Some(64)), 7);
+        for error in [Errno::MFILE, Errno::NFILE] {
+            assert_eq!(descriptors(Err(error.into()), Some(64)), 64);
+        }
+        assert_eq!(descriptors(Err(Errno::NOENT.into()), Some(64)), 0);
+    }
+
+    #[test]
+    fn resident_memory_is_read_again_and_again_from_one_file() {
+        let statm = File::open("/proc/self/statm").unwrap();
+        assert!(resident_pages(&statm).unwrap() > 100);
+        assert!(resident_pages(&statm).unwrap() > 100);
     }
 }

@@ -1,6 +1,6 @@
 //! Clients that take what the admin listener needs.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 
@@ -49,17 +49,31 @@ fn the_soft_limit_on_descriptors_is_raised() {
     assert!(get(gateway.admin, "/metrics").contains("\nprocess_max_fds 1000\n"));
 }
 
+/// Connections of clients that got their answer, or none, and stay.
+fn kept(address: SocketAddr, connections: usize) -> Vec<TcpStream> {
+    let clients = silent(address, connections);
+    for mut client in &clients {
+        // Those beyond the limit may be closed already.
+        drop(client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"));
+    }
+    clients
+}
+
 #[test]
-fn health_is_answered_when_descriptors_have_run_out() {
+fn health_is_answered_and_idle_clients_are_closed_when_descriptors_run_out() {
     let folder = Folder::new();
     folder.write("ferrum.yaml", &spec(2, "one"));
-    let gateway = limited(&folder, "ulimit -n 80");
-    let held = silent(gateway.http, 200);
-    until("descriptors have run out", || gateway.log().contains("accepting connections failed"));
+    let gateway = limited(&folder, "ulimit -n 120");
+    let held = kept(gateway.http, 400);
     for _ in 0..20 {
         assert!(get(gateway.admin, "/livez").starts_with("HTTP/1.1 200"));
         assert!(get(gateway.admin, "/readyz").starts_with("HTTP/1.1 200"));
+        let status = get(gateway.admin, "/v1/status");
+        assert!(status.starts_with("HTTP/1.1 200") && !status.contains("\"descriptors\":0"), "{status}");
     }
-    drop(held);
+    assert!(gateway.log().contains("nearly all file descriptors are in use"), "{}", gateway.log());
+    // The gateway sees it and makes room by itself, while the clients are still there.
+    until("idle connections are closed", || gateway.log().contains("overloaded"));
     until("the gateway serves again", || get(gateway.http, "/").ends_with("one"));
+    drop(held);
 }

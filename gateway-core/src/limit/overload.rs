@@ -1,7 +1,7 @@
 //! The gateway's own ceilings over all workers: connections and exchanges, and what is refused while it is overloaded.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use super::concurrency::{Concurrency, Permit};
 use crate::config::model::{Limits, LoadPriority};
@@ -12,7 +12,14 @@ pub struct Overload {
     connections: Arc<Concurrency>,
     exchanges: Arc<Concurrency>,
     level: Arc<AtomicU8>,
+    /// The number from which on descriptors are not for clients.
+    client_descriptors: Arc<AtomicU64>,
 }
+
+/// Descriptors that clients leave free for everything else, such as the admin listener: this share of the limit, between
+/// these bounds.
+const RESERVED_SHARE: u64 = 16;
+const RESERVED: std::ops::RangeInclusive<u64> = 8..=256;
 
 /// How short memory, descriptors or time are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -50,7 +57,22 @@ impl Overload {
             connections: Concurrency::new(limits.max_connections),
             exchanges: Concurrency::new(limits.max_requests),
             level: Arc::default(),
+            client_descriptors: Arc::new(AtomicU64::new(u64::MAX)),
         }
+    }
+
+    /// Says how many file descriptors the process may have open; `None` for any number.
+    pub fn set_descriptor_limit(&self, limit: Option<u64>) {
+        let limit = limit.map_or(u64::MAX, |limit| {
+            limit.saturating_sub((limit / RESERVED_SHARE).clamp(*RESERVED.start(), *RESERVED.end()))
+        });
+        self.client_descriptors.store(limit, Ordering::Relaxed);
+    }
+
+    /// Whether a client's connection may keep this descriptor. The system hands out the lowest number that is free, so a high
+    /// one says that nearly all are in use, without counting them.
+    pub fn has_descriptor_for_client(&self, descriptor: i32) -> bool {
+        u64::try_from(descriptor).is_ok_and(|it| it < self.client_descriptors.load(Ordering::Relaxed))
     }
 
     /// Sets the ceilings anew after a reload; what is under way stays counted.

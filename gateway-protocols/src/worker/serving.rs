@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -183,6 +183,11 @@ impl Worker {
 
     /// Serves an accepted connection here, or hands it to a worker with clearly fewer.
     pub(crate) fn place(self: &Arc<Self>, tcp: TcpStream, peer: SocketAddr, entrance: &Entrance) {
+        if !self.shared.overload.has_descriptor_for_client(tcp.as_raw_fd()) {
+            tracing::error!("a connection was refused: nearly all file descriptors are in use");
+            self.recorder.refused();
+            return drop(tcp.set_zero_linger());
+        }
         let Some(permit) = self.shared.overload.connection() else {
             self.recorder.refused();
             // Reset rather than linger: at the ceiling every byte of state counts.
