@@ -186,6 +186,12 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
             "The ETag the object must have, or `*`; 412 when somebody changed it meanwhile.",
         );
         header("If-None-Match", "^\\*$", "`*`: creates the object, and never replaces one (412).");
+    } else if is_write && endpoint.answer == ResponseContent::Upstream {
+        header(
+            "If-Match",
+            ETAG,
+            "The ETag the upstream must have, or `*`; without it, no change is refused.",
+        );
     } else if is_write && endpoint.answer == ResponseContent::Summary {
         header(
             "If-Match",

@@ -84,6 +84,7 @@ fn told(error: &WriteError, status: Option<StatusCode>) -> Response {
         WriteError::NotFound { at: place, .. } => {
             with_errors(status.unwrap_or(StatusCode::NOT_FOUND), "not_found", &detail, at(place))
         }
+        WriteError::NoTarget { .. } => problem(StatusCode::NOT_FOUND, "not_found", &detail),
         WriteError::Exists { at: place, .. } => {
             with_errors(status.unwrap_or(StatusCode::CONFLICT), "exists", &detail, at(place))
         }
@@ -92,18 +93,20 @@ fn told(error: &WriteError, status: Option<StatusCode>) -> Response {
         WriteError::Changed { at: place, .. } => {
             with_errors(StatusCode::PRECONDITION_FAILED, "changed", &detail, at(place))
         }
-        WriteError::Seal { source, at } => {
-            let dot = if at.is_empty() { "" } else { "." };
-            let place = match source {
-                SealError::Credential { place, .. } => format!(".{place}"),
-                _ => String::new(),
+        WriteError::Seal(all) => {
+            let errors = all.iter().take(MAX_PROBLEMS).map(|(at, source)| {
+                let pointer = format!("{}{}", pointer(&Problem::new(at.as_str(), "")), source.pointer());
+                json!({ "pointer": pointer, "detail": source.to_string(), "remedy": source.remedy() })
+            });
+            let is_key = all.iter().all(|(_, source)| matches!(source, SealError::NoKey(_)));
+            let code = if is_key { "no_key" } else { "invalid" };
+            let first = all.first().map(|(_, source)| source.to_string()).unwrap_or_default();
+            let more = match all.len().saturating_sub(1) {
+                0 => String::new(),
+                more => format!(", and {more} more"),
             };
-            let path = Problem::new(format!("{at}{dot}credentials{place}"), "");
-            let errors = vec![
-                json!({ "pointer": pointer(&path), "detail": source.to_string(), "remedy": source.remedy() }),
-            ];
-            let code = if matches!(source, SealError::NoKey(_)) { "no_key" } else { "invalid" };
-            with_errors(StatusCode::UNPROCESSABLE_ENTITY, code, &detail, errors)
+            let detail = format!("{first}{more}; nothing was changed");
+            with_errors(StatusCode::UNPROCESSABLE_ENTITY, code, &detail, errors.collect())
         }
         WriteError::Port(_) => problem(StatusCode::CONFLICT, "port", &detail),
         WriteError::Store(error) => store(error),

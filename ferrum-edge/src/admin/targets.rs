@@ -4,7 +4,7 @@
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, RawQuery};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use gateway_core::config::catalog::ObjectKind;
 use gateway_core::config::model::Id;
@@ -12,14 +12,16 @@ use gateway_core::config::problem::Problems;
 use serde_json::{Map, Value, json};
 
 use super::problem::{Refused, invalid, problem};
-use super::request::{AuthorizedRequest, object};
+use super::request::{AuthorizedRequest, object, precondition};
 use super::resources::{answer, found, one};
-use crate::source::database::{Precondition, WriteStep};
+use crate::source::database::{Precondition, TargetAddress, TargetChange, WriteStep};
 
 /// `GET /v1/upstreams/{id}/targets`.
 pub(super) async fn list(asked: AuthorizedRequest, Path(id): Path<String>) -> Response {
     let listed = async {
-        let (targets, _) = targets(&asked, &parsed(&id)?).await?;
+        let object = found(&asked, ObjectKind::Upstreams, &parsed(&id)?).await?;
+        let document: Value = serde_json::from_str(&object.document).unwrap_or_default();
+        let targets = document.get("targets").cloned().unwrap_or_else(|| json!([]));
         Ok(Json(json!({ "items": targets, "next": null })).into_response())
     };
     answer(listed.await)
@@ -30,24 +32,15 @@ pub(super) async fn put(
     asked: AuthorizedRequest,
     Path((id, name)): Path<(String, String)>,
     RawQuery(query): RawQuery,
+    headers: HeaderMap,
     body: Bytes,
 ) -> Response {
     let put = async {
-        let id = parsed(&id)?;
-        let (mut targets, revision) = targets(&asked, &id).await?;
-        let (host, port) = place(&name)?;
-        let mut target = if body.is_empty() { Map::new() } else { object(&body)? };
-        names_the_same(&target, &host, port)?;
-        target.insert("host".to_owned(), json!(host));
-        match port {
-            Some(port) => _ = target.insert("port".to_owned(), json!(port)),
-            None => _ = target.shift_remove("port"),
-        }
-        match targets.iter_mut().find(|target| is_at(target, &host, port)) {
-            Some(known) => *known = Value::Object(target),
-            None => targets.push(Value::Object(target)),
-        }
-        one(&asked, query.as_deref(), step(id, targets, revision)).await
+        let (id, address, only) = (parsed(&id)?, address(&name)?, condition(&headers)?);
+        let target = if body.is_empty() { Map::new() } else { object(&body)? };
+        names_the_same(&target, &address)?;
+        let change = TargetChange::Put(target);
+        one(&asked, query.as_deref(), WriteStep::Target { id, address, change, only }).await
     };
     answer(put.await)
 }
@@ -57,45 +50,38 @@ pub(super) async fn delete(
     asked: AuthorizedRequest,
     Path((id, name)): Path<(String, String)>,
     RawQuery(query): RawQuery,
+    headers: HeaderMap,
 ) -> Response {
     let deleted = async {
-        let id = parsed(&id)?;
-        let (mut targets, revision) = targets(&asked, &id).await?;
-        let (host, port) = place(&name)?;
-        let before = targets.len();
-        targets.retain(|target| !is_at(target, &host, port));
-        if targets.len() == before {
-            let detail = format!("The upstream `{id}` has no target `{name}`");
-            return Err(Box::new(problem(StatusCode::NOT_FOUND, "not_found", &detail)));
-        }
-        one(&asked, query.as_deref(), step(id, targets, revision)).await
+        let (id, address, only) = (parsed(&id)?, address(&name)?, condition(&headers)?);
+        let change = TargetChange::Remove;
+        one(&asked, query.as_deref(), WriteStep::Target { id, address, change, only }).await
     };
     answer(deleted.await)
+}
+
+/// `If-Match` is about the upstream. Without it a target is changed in the upstream as it is by then, so that servers that
+/// register at the same time don't keep each other out.
+fn condition(headers: &HeaderMap) -> Result<Precondition, Refused> {
+    match precondition(headers, Precondition::Present)? {
+        Precondition::IfNone => {
+            let detail = "If-None-Match says nothing about a target; send If-Match";
+            Err(Box::new(problem(StatusCode::BAD_REQUEST, "bad_condition", detail)))
+        }
+        only => Ok(only),
+    }
 }
 
 fn parsed(id: &str) -> Result<Id, Refused> {
     id.parse().map_err(|problems| Box::new(invalid(&problems)))
 }
 
-/// The targets as they are stored, and the upstream's revision.
-async fn targets(asked: &AuthorizedRequest, id: &Id) -> Result<(Vec<Value>, u64), Refused> {
-    let object = found(asked, ObjectKind::Upstreams, id).await?;
-    let document: Value = serde_json::from_str(&object.document).unwrap_or_default();
-    let targets = document.get("targets").and_then(Value::as_array).cloned().unwrap_or_default();
-    Ok((targets, object.revision))
-}
-
-/// Somebody else's change in between is not overwritten.
-fn step(id: Id, targets: Vec<Value>, revision: u64) -> WriteStep {
-    let patch = Map::from_iter([("targets".to_owned(), Value::Array(targets))]);
-    WriteStep::Merge { kind: ObjectKind::Upstreams, id, patch, only: Precondition::Revision(revision) }
-}
-
 /// A body that names another target than the path would change two things at a time, or neither.
-fn names_the_same(target: &Map<String, Value>, host: &str, port: Option<u16>) -> Result<(), Refused> {
+fn names_the_same(target: &Map<String, Value>, address: &TargetAddress) -> Result<(), Refused> {
+    let TargetAddress { host, port } = address;
     let given = |name: &str| target.get(name).filter(|value| !value.is_null());
     let mut problems = Problems::default();
-    if given("host").is_some_and(|_| !has_host(target.get("host"), host)) {
+    if given("host").is_some_and(|_| !address.has_host(target.get("host"))) {
         problems.add("host", "the path names another host").remedy =
             Some(format!("leave it out, or write `{host}`"));
     }
@@ -105,15 +91,16 @@ fn names_the_same(target: &Map<String, Value>, host: &str, port: Option<u16>) ->
     if problems.is_empty() { Ok(()) } else { Err(Box::new(invalid(&problems))) }
 }
 
-/// The host and the port; Unix sockets and services have none.
-fn place(name: &str) -> Result<(String, Option<u16>), Refused> {
+/// Unix sockets and services have no port.
+fn address(name: &str) -> Result<TargetAddress, Refused> {
     if name.starts_with("unix:/") || name.strip_prefix("srv:").is_some_and(|service| !service.is_empty()) {
-        return Ok((name.to_owned(), None));
+        return Ok(TargetAddress { host: name.to_owned(), port: None });
     }
     let parts = name.rsplit_once(':').and_then(|(host, port)| {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let port: u16 = port.parse().ok()?;
-        Some((host.to_ascii_lowercase(), Some(port))).filter(|(host, _)| !host.is_empty() && host != "unix")
+        let is_host = !host.is_empty() && !host.eq_ignore_ascii_case("unix");
+        is_host.then(|| TargetAddress { host: host.to_ascii_lowercase(), port: Some(port) })
     });
     parts.ok_or_else(|| {
         let detail = format!(
@@ -121,16 +108,4 @@ fn place(name: &str) -> Result<(String, Option<u16>), Refused> {
         );
         Box::new(problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid", &detail))
     })
-}
-
-fn is_at(target: &Value, host: &str, port: Option<u16>) -> bool {
-    let known = target.get("port").and_then(Value::as_u64);
-    has_host(target.get("host"), host) && known == port.map(u64::from)
-}
-
-/// Names are the same in any case; paths of sockets are not.
-fn has_host(known: Option<&Value>, host: &str) -> bool {
-    let Some(known) = known.and_then(Value::as_str) else { return false };
-    let known = known.trim_start_matches('[').trim_end_matches(']');
-    if host.starts_with("unix:") { known == host } else { known.eq_ignore_ascii_case(host) }
 }

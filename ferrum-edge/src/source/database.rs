@@ -45,7 +45,8 @@ use load::load;
 use mirror::{Mirror, MirrorStanding};
 pub use references::Permitted;
 pub(crate) use write::{
-    CommittedWrite, ObjectOutcome, Precondition, Request, Rollback, WriteError, WriteStep,
+    CommittedWrite, ObjectOutcome, Precondition, Request, Rollback, TargetAddress, TargetChange, WriteError,
+    WriteStep,
 };
 
 /// A database and how it is used.

@@ -48,6 +48,22 @@ pub enum SealError {
     /// The document is none of a consumer.
     #[error("this is not a consumer: {0}")]
     Document(&'static str),
+    /// The document is none of a plugin config.
+    #[error("this is not a plugin config: {0}")]
+    PluginConfig(&'static str),
+    /// A setting of a plugin config, named by its place in `config`, can't be kept.
+    #[error("`config{place}`: {cause}")]
+    Setting {
+        /// As a JSON pointer.
+        place: String,
+        /// Why.
+        cause: &'static str,
+    },
+    /// A secret was to be kept while the server changes that gets it.
+    #[error(
+        "`config{0}` belongs to the server that the settings named before, and is not sent to another one"
+    )]
+    Moved(String),
     /// A credential is not such as can be kept.
     #[error("`{place}` has neither `{key}` alone nor `{hash}` alone, so it is no credential of this type")]
     Credential {
@@ -89,10 +105,31 @@ pub enum SealError {
 }
 
 impl SealError {
+    /// Which part of the object it is about, as a JSON pointer.
+    pub(crate) fn pointer(&self) -> String {
+        match self {
+            Self::Setting { place, .. } | Self::Moved(place) => format!("/config{place}"),
+            Self::PluginConfig(_) => "/config".to_owned(),
+            // Settings are named by their places, credentials by their types.
+            Self::NoKey(name) | Self::Reference(name) | Self::Shut { name, .. } if name.starts_with('/') => {
+                format!("/config{name}")
+            }
+            Self::NoKey(name) | Self::Reference(name) | Self::Shut { name, .. } => {
+                format!("/credentials/{name}")
+            }
+            Self::Credential { place, .. } => {
+                format!("/credentials/{}", place.replace('[', "/").trim_end_matches(']'))
+            }
+            _ => "/credentials".to_owned(),
+        }
+    }
+
     /// What to do about it, as a sentence without a full stop.
     pub fn remedy(&self) -> &'static str {
         match self {
-            Self::Document(_) => "put a JSON object with an `id`",
+            Self::Document(_) | Self::PluginConfig(_) => "put a JSON object with an `id`",
+            Self::Setting { .. } => "write the secret itself, or the fingerprint that is shown now",
+            Self::Moved(_) => "write the secret itself, together with the new server",
             Self::Credential { .. } => "put the text itself or its hash, and nothing beside it",
             Self::Reference(_) => "put the key itself; only its hash is stored",
             Self::NoKey(_) => {
@@ -341,7 +378,7 @@ fn opened(
 /// A secret of a plugin config, opened.
 fn open_value(fields: &Map<String, Value>, id: &str, place: &str, keys: &Keys) -> Result<Value, SealError> {
     let fields = opened(fields, SealContext { consumer: id, name: place }, keys)?;
-    fields.get(PLAIN).cloned().ok_or(SealError::Document("what was sealed has another form"))
+    fields.get(PLAIN).cloned().ok_or(SealError::PluginConfig("what was sealed has another form"))
 }
 
 /// A secret of a plugin config, sealed to its id and place.

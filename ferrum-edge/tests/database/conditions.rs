@@ -309,3 +309,84 @@ fn a_deletion_of_nothing_is_told() {
     assert_eq!((refused.status, refused.text.contains("`an`")), (404, true), "{refused:?}");
     assert_eq!(api.get("/v1/plugin_configs/a-key").status, 200, "nothing is written");
 }
+
+#[test]
+fn targets_that_register_at_the_same_time_all_get_in() {
+    let folder = Folder::new();
+    let running = Running::new(&folder);
+    let mut api = running.api();
+    let group = json!({ "id": "g", "targets": [{ "host": "127.0.0.1", "port": 9 }] });
+    let first = api.good("POST", "/v1/upstreams", &group);
+    let tag = first.header("etag").unwrap().to_owned();
+    thread::scope(|scope| {
+        for server in 0..8_u16 {
+            let mut api = running.api();
+            scope.spawn(move || {
+                for port in 0..4 {
+                    let path = format!("/v1/upstreams/g/targets/127.0.0.1:{}", 1000 + 10 * server + port);
+                    api.good("PUT", &path, &json!({}));
+                    if port == 3 {
+                        api.good("DELETE", &path, &json!({}));
+                    }
+                }
+            });
+        }
+    });
+    let targets = api.get("/v1/upstreams/g/targets").json();
+    assert_eq!(targets["items"].as_array().unwrap().len(), 1 + 8 * 3, "{targets}");
+    // Who makes a condition is held to it.
+    let path = "/v1/upstreams/g/targets/127.0.0.1:1000";
+    let refused = ask(&mut api, "PUT", path, &tag, &json!({}));
+    assert_eq!((refused.status, &refused.json()["code"]), (412, &json!("changed")), "{refused:?}");
+    let tag = api.get("/v1/upstreams/g").header("etag").unwrap().to_owned();
+    assert_eq!(ask(&mut api, "PUT", path, &tag, &json!({ "weight": 2 })).status, 200);
+    let none = api.ask("PUT", path, "if-none-match: *\r\n", b"");
+    assert_eq!((none.status, &none.json()["code"]), (400, &json!("bad_condition")), "{none:?}");
+    let missing = api.delete("/v1/upstreams/g/targets/127.0.0.1:7");
+    assert_eq!((missing.status, &missing.json()["code"]), (404, &json!("not_found")), "{missing:?}");
+}
+
+#[test]
+fn secrets_that_are_not_known_do_not_go_to_another_server() {
+    let folder = Folder::new();
+    let running = Running::new(&folder);
+    let mut api = running.api();
+    let config = json!({
+        "introspection_url": "http://127.0.0.1:9/i", "client_id": "me", "client_secret": "SECRET-1",
+    });
+    let object =
+        json!({ "id": "i", "plugin_name": "oauth2_introspection", "scope": "global", "config": config });
+    api.good("POST", "/v1/plugin_configs", &object);
+    let tracing = json!({ "id": "t", "plugin_name": "otel_tracing", "scope": "global", "config":
+        { "exporter": { "endpoint": "http://127.0.0.1:9", "headers": { "x-honeycomb-team": "SECRET-2" } } } });
+    api.good("POST", "/v1/plugin_configs", &tracing);
+    for path in ["/v1/plugin_configs", "/v1/export", "/v1/audit"] {
+        assert!(!api.get(path).text.contains("SECRET"), "{path}");
+    }
+    let stored = std::fs::read(folder.database()).unwrap();
+    assert!(!String::from_utf8_lossy(&stored).contains("SECRET"));
+    api.with(WRITE);
+    let path = "/v1/plugin_configs/i";
+    let other = json!({ "config": { "introspection_url": "http://127.0.0.1:10/i" } });
+    let mut whole = api.get(path).json();
+    // What is about no server may change, and the secret stays.
+    whole["enabled"] = json!(true);
+    whole = api.good("PUT", path, &whole).json();
+    whole["config"]["introspection_url"] = json!("http://127.0.0.1:10/i");
+    for refused in [api.send("PATCH", path, &other), api.send("PUT", path, &whole)] {
+        assert_eq!(refused.status, 422, "{refused:?}");
+        assert_eq!(refused.json()["errors"][0]["pointer"], "/config/client_secret", "{refused:?}");
+    }
+    let headers = json!({ "config": { "exporter": { "endpoint": "http://127.0.0.1:10" } } });
+    assert_eq!(api.send("PATCH", "/v1/plugin_configs/t", &headers).status, 422);
+    let known =
+        json!({ "config": { "introspection_url": "http://127.0.0.1:10/i", "client_secret": "SECRET-3" } });
+    api.good("PATCH", path, &known);
+    // A fingerprint of something else is a mistake in the setting, not in a consumer.
+    let wrong = json!({ "config": { "client_secret": { "fingerprint": "000000000000" } } });
+    let refused = api.send("PATCH", path, &wrong);
+    assert_eq!(refused.status, 422, "{refused:?}");
+    let error = &refused.json()["errors"][0];
+    assert_eq!(error["pointer"], "/config/client_secret", "{error}");
+    assert!(!refused.text.contains("consumer"), "{refused:?}");
+}

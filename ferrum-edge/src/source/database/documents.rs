@@ -126,6 +126,22 @@ impl Documents {
         }
     }
 
+    /// Holds a document, in which stored secrets were kept, against the stored one; `request` is what was sent.
+    ///
+    /// # Errors
+    /// When a kept secret would go to another server.
+    pub(super) fn check_servers(
+        kind: ObjectKind,
+        request: &Map<String, Value>,
+        document: &str,
+        stored: Option<&str>,
+    ) -> Result<(), SealError> {
+        match stored.filter(|stored| kind == ObjectKind::PluginConfigs && plugin::redact(stored).is_ok()) {
+            Some(stored) => plugin::check_servers(&Value::Object(request.clone()), document, stored),
+            None => Ok(()),
+        }
+    }
+
     /// Whether two names are one type of credential.
     pub(super) fn is_same_credential(&self, one: &str, other: &str) -> bool {
         let of = |name| self.types.find(name).map(|found| found.name);

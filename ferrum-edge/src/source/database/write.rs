@@ -4,6 +4,7 @@ mod document;
 mod files;
 mod precondition;
 mod rollback;
+mod targets;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -20,6 +21,7 @@ use document::{keep_credentials, normal, patched};
 pub(crate) use precondition::Precondition;
 pub(crate) use rollback::Rollback;
 use rollback::credentials_of_now;
+pub(crate) use targets::{TargetAddress, TargetChange};
 
 use super::{Documents, Live, Reconciler, heavy, texts};
 use crate::app::engine::Staged;
@@ -39,6 +41,8 @@ pub(crate) enum WriteStep {
     Put { kind: ObjectKind, id: Id, document: Map<String, Value>, only: Precondition },
     /// Changes what the patch names (RFC 7396).
     Merge { kind: ObjectKind, id: Id, patch: Map<String, Value>, only: Precondition },
+    /// Changes one target of an upstream.
+    Target { id: Id, address: TargetAddress, change: TargetChange, only: Precondition },
     /// Removes the object, and with a proxy its own plugin configs.
     Delete { kind: ObjectKind, id: Id, only: Precondition },
 }
@@ -94,6 +98,9 @@ pub(crate) enum WriteError {
     /// There is no such object.
     #[error("there is no {} `{id}`", kind.singular())]
     NotFound { kind: ObjectKind, id: String, at: String },
+    /// The upstream has no such target.
+    #[error("the upstream `{upstream}` has no target `{target}`")]
+    NoTarget { upstream: String, target: String },
     /// There is one already.
     #[error("there is a {} `{id}` already", kind.singular())]
     Exists { kind: ObjectKind, id: String, at: String },
@@ -106,9 +113,9 @@ pub(crate) enum WriteError {
     /// The configuration as a whole was changed by somebody else meanwhile.
     #[error("the newest revision is {revision}, not {expected}")]
     Moved { expected: u64, revision: u64 },
-    /// A secret can't be kept, or not be read.
-    #[error("{source}")]
-    Seal { source: SealError, at: String },
+    /// Secrets can't be kept, or not be read; each with the place of its object.
+    #[error("{}", .0.iter().map(|(_, source)| source.to_string()).collect::<Vec<_>>().join("; "))]
+    Seal(Vec<(String, SealError)>),
     /// A port can't be listened on.
     #[error(transparent)]
     Port(#[from] StartError),
@@ -275,7 +282,8 @@ impl Reconciler {
             for op in ops {
                 let at = format!("{}.{}", op.key().0, op.key().1);
                 let opened = op.document().map(|document| self.documents.opened(op.key().0, document));
-                let opened = opened.transpose().map_err(|source| WriteError::Seal { source, at: at.clone() });
+                let opened =
+                    opened.transpose().map_err(|source| WriteError::Seal(vec![(at.clone(), source)]));
                 plan.sent.push(opened?.map(Cow::into_owned));
                 let done =
                     if op.document().is_some() { ObjectOutcome::Updated } else { ObjectOutcome::Deleted };
@@ -285,8 +293,16 @@ impl Reconciler {
             return Ok(plan);
         }
         let before = self.before(change, request).await?;
+        let mut unkept = Vec::new();
         for (at, step) in &request.steps {
-            self.planned(&mut plan, at, step, &before)?;
+            match self.planned(&mut plan, at, step, &before) {
+                // All of them are told at once, as problems of objects are.
+                Err(WriteError::Seal(more)) => unkept.extend(more),
+                planned => planned?,
+            }
+        }
+        if !unkept.is_empty() {
+            return Err(WriteError::Seal(unkept));
         }
         for kind in &request.prune {
             self.pruned(&mut plan, *kind, live);
@@ -322,28 +338,16 @@ impl Reconciler {
         let (kind, id) = step.key();
         let object = before.get(&(kind, id.to_string()));
         step.precondition().check(kind, id, at, object)?;
-        let document = match step {
-            WriteStep::Delete { .. } => {
-                if object.is_some() {
-                    plan.push(at, ObjectOutcome::Deleted, Op::Delete { kind, id: id.to_string() }, None);
-                }
-                return Ok(());
+        let Some((request, document)) = self.wanted(step, object)? else {
+            if object.is_some() {
+                plan.push(at, ObjectOutcome::Deleted, Op::Delete { kind, id: id.to_string() }, None);
             }
-            WriteStep::Put { document, .. } => {
-                let mut document = document.clone();
-                if let Some(object) = object.filter(|_| kind == ObjectKind::Consumers) {
-                    keep_credentials(&mut document, &object.document);
-                }
-                document
-            }
-            WriteStep::Merge { patch, .. } => {
-                let stored = object.map(|object| object.document.as_str());
-                patched(stored, patch, |one, other| self.documents.is_same_credential(one, other))
-            }
+            return Ok(());
         };
-        let unkept = |source| WriteError::Seal { source, at: at.to_owned() };
+        let unkept = |source| WriteError::Seal(vec![(at.to_owned(), source)]);
         let stored = object.map(|object| object.document.as_str());
         let document = self.documents.retained(kind, &normal(document, id), stored).map_err(unkept)?;
+        Documents::check_servers(kind, &request, &document, stored).map_err(unkept)?;
         let sealed = self.documents.seal(kind, &document).map_err(unkept)?;
         let document = self.documents.opened(kind, &document).map_err(unkept)?.into_owned();
         match object {
@@ -359,6 +363,33 @@ impl Reconciler {
             }
         }
         Ok(())
+    }
+
+    /// What was sent, and what the object is to be; nothing where it is to go.
+    fn wanted<'s>(
+        &self,
+        step: &'s WriteStep,
+        object: Option<&Object>,
+    ) -> Result<Option<(Cow<'s, Map<String, Value>>, Map<String, Value>)>, WriteError> {
+        let stored = object.map(|object| object.document.as_str());
+        Ok(Some(match step {
+            WriteStep::Delete { .. } => return Ok(None),
+            WriteStep::Put { kind, document: sent, .. } => {
+                let mut document = sent.clone();
+                if let Some(stored) = stored.filter(|_| *kind == ObjectKind::Consumers) {
+                    keep_credentials(&mut document, stored);
+                }
+                (Cow::Borrowed(sent), document)
+            }
+            WriteStep::Merge { patch, .. } => {
+                let merged =
+                    patched(stored, patch, |one, other| self.documents.is_same_credential(one, other));
+                (Cow::Borrowed(patch), merged)
+            }
+            WriteStep::Target { id, address, change, .. } => {
+                (Cow::default(), targets::changed(id, stored, address, change)?)
+            }
+        }))
     }
 
     /// Removes what no step puts.
@@ -458,12 +489,16 @@ impl WriteStep {
             Self::Put { kind, id, .. } | Self::Merge { kind, id, .. } | Self::Delete { kind, id, .. } => {
                 (*kind, id)
             }
+            Self::Target { id, .. } => (ObjectKind::Upstreams, id),
         }
     }
 
     fn precondition(&self) -> Precondition {
         match self {
-            Self::Put { only, .. } | Self::Merge { only, .. } | Self::Delete { only, .. } => *only,
+            Self::Put { only, .. }
+            | Self::Merge { only, .. }
+            | Self::Target { only, .. }
+            | Self::Delete { only, .. } => *only,
         }
     }
 }
