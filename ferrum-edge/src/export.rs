@@ -1,10 +1,12 @@
 //! What leaves the gateway about its traffic: metrics and access records.
 
 pub mod access_log;
+mod datagram;
 mod exemplars;
 mod histogram;
 mod labels;
 mod load;
+mod log_file;
 mod native;
 pub(crate) mod open_metrics;
 mod process;

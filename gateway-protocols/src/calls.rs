@@ -4,6 +4,7 @@
 //! that has pools of its own ([`lend_beside`]).
 
 use std::cell::RefCell;
+use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use gateway_core::upstream::{self, Upstream};
 use http::{HeaderMap, Request, Response, StatusCode};
 use tokio::time::Instant;
 
+use crate::dns::DnsError;
 use crate::tls::client;
 use crate::upstream::Outbound;
 use crate::worker::SharedByWorkers;
@@ -72,6 +74,15 @@ impl Calls for PluginCalls {
         };
         let keys = KeyCache::default();
         Ok(Client::new(Arc::new(EndpointCaller { endpoint, backend, timeouts, own, keys })))
+    }
+
+    fn resolve<'a>(&'a self, host: &'a Arc<str>, port: u16) -> Call<'a, Vec<SocketAddr>> {
+        Box::pin(async move {
+            let dns = here()?.outbound.dns().clone();
+            let failed =
+                |error: DnsError| CallError { cause: Cause::DnsFailed, detail: Some(error.to_string()) };
+            dns.resolve(host, port, None).await.map_err(failed)
+        })
     }
 }
 
@@ -172,7 +183,7 @@ impl EndpointCaller {
         let Some(pick) = found.targets().pick(&ask) else { return Err(CallError::new(Cause::NoTarget)) };
         match here.outbound.open_stream(&self.backend, &self.timeouts, pick.target).await {
             Ok(link) => Ok(Box::new(link)),
-            Err(cause) => Err(CallError::new(cause)),
+            Err(error) => Err(CallError { cause: error.cause(), detail: Some(error.to_string()) }),
         }
     }
 }

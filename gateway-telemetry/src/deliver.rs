@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::world::tasks::TaskControl;
+use gateway_core::plugin::world::tasks::{TaskControl, TaskHealth};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::batch::{Batches, Chunk};
@@ -89,7 +89,8 @@ pub async fn run<D: Deliver>(
     counts: Counts,
     mut control: TaskControl,
 ) -> Result<(), String> {
-    let mut sender = Sender { name, to, pace, counts, failing: false };
+    let health = control.health().clone();
+    let mut sender = Sender { name, to, pace, counts, health, failing: false };
     let mut next = Instant::now() + pace.interval;
     loop {
         let is_time = tokio::select! {
@@ -116,6 +117,7 @@ struct Sender<D> {
     to: Arc<D>,
     pace: Pace,
     counts: Counts,
+    health: TaskHealth,
     /// The last chunk could not be sent, and it was said.
     failing: bool,
 }
@@ -169,13 +171,15 @@ impl<D: Deliver> Sender<D> {
             self.counts.refused.add(refused);
             tracing::warn!(exporter = %self.name, refused, why = %delivered.why, "the collector refused items");
         }
+        self.health.works();
         if std::mem::take(&mut self.failing) {
             tracing::info!(exporter = %self.name, "the exporter works again");
         }
     }
 
-    /// Says that it fails, once until it works again.
+    /// Says that it fails, in the log once until it works again.
     fn say(&mut self, error: &str) {
+        self.health.fails(error);
         if !std::mem::replace(&mut self.failing, true) {
             tracing::warn!(exporter = %self.name, error, "the exporter can't send");
         }

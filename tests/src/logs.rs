@@ -8,9 +8,11 @@ use tokio::net::UdpSocket;
 
 use crate::support::collector::Collector;
 use crate::support::edge::Edge;
+use crate::support::names::{Names, Zone};
 use crate::support::soon;
 use crate::support::standing::Standing;
-use crate::support::wire::Port;
+use crate::support::stream::free_port;
+use crate::support::wire::{Port, Wire};
 
 fn start(origin: &Standing, sink: &str) -> Edge {
     let settings = format!("    sinks:\n      - {{name: s, interval_ms: 10, {sink}}}");
@@ -43,6 +45,57 @@ async fn syslog_takes_a_datagram_for_each_record() {
         assert!(words[1].ends_with('Z') && words.len() == 5, "{head}");
         assert_eq!(fields(line)["url.path"], path);
     }
+}
+
+#[tokio::test]
+async fn datagrams_go_where_the_gateways_name_servers_say() {
+    let origin = Standing::start("o").await;
+    let names = Names::start(Zone::Address([127, 0, 0, 1]));
+    let [logs, statsd] = [UdpSocket::bind("127.0.0.1:0").await, UdpSocket::bind("127.0.0.1:0").await];
+    let [logs, statsd] = [logs, statsd].map(|socket| socket.expect("a socket"));
+    let port = |socket: &UdpSocket| socket.local_addr().expect("an address").port();
+    let settings = format!(
+        "    sinks:\n      - {{name: s, interval_ms: 10, syslog: {{address: 'udp://logs.test:{}'}}}}\n{}\n  \
+         metrics: {{statsd: {{address: 'udp://logs.test:{}', interval_ms: 100}}}}",
+        port(&logs),
+        names.setting(),
+        port(&statsd)
+    );
+    let edge = Edge::start_with(
+        &settings,
+        &format!("proxies:\n  - {{id: a, listen_path: /, {}}}\n", origin.backend()),
+    );
+    edge.get("/one").await;
+    let mut space = [0; 65_536];
+    let length = soon(logs.recv(&mut space)).await.expect("a datagram");
+    assert!(String::from_utf8_lossy(&space[..length]).contains("\"url.path\":\"/one\""));
+    soon(statsd.recv(&mut space)).await.expect("a datagram");
+}
+
+#[tokio::test]
+async fn a_sink_that_cannot_send_says_why_in_the_status() {
+    let origin = Standing::start("o").await;
+    let port = free_port();
+    let edge = start(&origin, &format!("tcp: {{address: 'tcp://127.0.0.1:{port}'}}, retry_for_ms: 0"));
+    let admin = edge.gateway.serve_admin(([127, 0, 0, 1], 0).into()).expect("an admin listener");
+    edge.get("/one").await;
+    let shown = async {
+        loop {
+            let mut wire = Wire::open(admin).await;
+            wire.send("GET /v1/status HTTP/1.0\r\nhost: localhost\r\n\r\n").await;
+            let answer = String::from_utf8_lossy(&wire.rest().await).into_owned();
+            let status = fields(answer.split_once("\r\n\r\n").expect("a body").1);
+            if status["log_sinks"][0]["last_error"].is_string() {
+                return status;
+            }
+        }
+    };
+    let status = soon(shown).await;
+    let sink = &status["log_sinks"][0];
+    let wanted = format!("connect_failed: connect to 127.0.0.1:{port}: Connection refused");
+    assert!(sink["last_error"].as_str().expect("text").contains(&wanted), "{sink}");
+    assert!(sink["name"] == "s" && sink["failing_since"].is_string(), "{sink}");
+    assert_eq!(status["plugin_tasks"]["tasks"][0]["last_error"], sink["last_error"]);
 }
 
 #[tokio::test]

@@ -61,6 +61,7 @@ pub(super) async fn status(State(Admin { engine, reconciler }): State<Admin>) ->
             None => Value::Null,
         },
         "plugin_tasks": engine.tasks.status(),
+        "log_sinks": engine.telemetry.sinks.status(),
         "proxies": proxies(&snapshot),
         "upstreams": upstreams(&snapshot),
         "services": services(&engine.telemetry),

@@ -7,8 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use gateway_core::plugin::world::tasks::{Run, Task, TaskControl, TaskName, Tasks};
+use gateway_core::plugin::world::tasks::{Run, Task, TaskControl, TaskHealth, TaskName, Tasks};
 use gateway_protocols::worker::SharedByWorkers;
+use gateway_telemetry::json::Rfc3339;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -42,6 +43,8 @@ struct Status {
     name: TaskName,
     failures: u64,
     last_failure: Option<String>,
+    /// What the running task says of itself.
+    health: TaskHealth,
 }
 
 impl TaskList {
@@ -79,12 +82,15 @@ impl PluginTasks {
                 .values()
                 .take(MAX_SHOWN)
                 .map(|task| {
+                    let failing = task.health.failing();
                     json!({
                         "plugin": &*task.name.owner.plugin,
                         "plugin_config": task.name.owner.config.as_str(),
                         "task": task.name.task,
                         "failures": task.failures,
                         "last_failure": task.last_failure,
+                        "failing_since": failing.as_ref().map(|(since, _)| Rfc3339(*since).to_string()),
+                        "last_error": failing.map(|(_, why)| why),
                     })
                 })
                 .collect();
@@ -115,9 +121,12 @@ impl Tasks for PluginTasks {
         let Some(runtime) = self.runtime() else { return };
         let control = control.with_drain(self.drain.subscribe());
         let known = self.known.clone();
+        let health = control.health().clone();
         let number = known.with(|table| {
             table.next += 1;
-            table.tasks.insert(table.next, Status { name: name.clone(), failures: 0, last_failure: None });
+            table
+                .tasks
+                .insert(table.next, Status { name: name.clone(), failures: 0, last_failure: None, health });
             table.next
         });
         runtime.spawn(async move {

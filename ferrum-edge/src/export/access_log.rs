@@ -3,7 +3,7 @@
 //! A worker appends its line to a buffer that it shares with nobody but the writer, which takes the whole buffer away
 //! in one swap. When the writer falls behind, lines are dropped and counted; traffic never waits for a disk.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -232,7 +232,7 @@ impl LogOutput {
     /// Opens the file to append to it; standard output needs none.
     fn open(&mut self) -> io::Result<()> {
         if self.path.as_os_str() != "-" {
-            self.file = Some(OpenOptions::new().append(true).create(true).open(&self.path)?);
+            self.file = Some(super::log_file::append(&self.path)?);
         }
         Ok(())
     }

@@ -60,7 +60,7 @@ impl Pushes {
             pushes.push(push(to, "otlp", rules.push_interval));
         }
         if let Some(rules) = &settings.statsd {
-            let to = To::Statsd(Arc::new(statsd::StatsdPush::new(rules)));
+            let to = To::Statsd(Arc::new(statsd::StatsdPush::new(rules, world)));
             pushes.push(push(to, "statsd", rules.push_interval));
         }
         Ok(Self(pushes))
@@ -107,10 +107,12 @@ impl Push {
             match pushed {
                 Ok(()) => {
                     self.pushed.add(1);
+                    control.health().works();
                     failing = false;
                 }
                 Err(error) => {
                     self.failed.add(1);
+                    control.health().fails(&error);
                     if !std::mem::replace(&mut failing, true) {
                         tracing::warn!(to = self.kind, error, "metrics can't be pushed");
                     }

@@ -24,7 +24,7 @@ use gateway_core::plugin::World;
 use gateway_core::plugin::world::Owner;
 use gateway_core::plugin::world::calls::{Client, Endpoint, Server};
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::world::tasks::{TaskControl, TaskHandle, TaskName, Tasks};
+use gateway_core::plugin::world::tasks::{TaskControl, TaskHandle, TaskHealth, TaskName, Tasks};
 use gateway_core::record::metric::LOG_SINK_RECORDS;
 use gateway_telemetry::batch::{Batches, Limits};
 use gateway_telemetry::deliver::{self, Counts, Deliver, Pace};
@@ -33,6 +33,7 @@ use gateway_telemetry::otlp::{
     Encoding, Exporter, ExporterSettings, Signal, build_exporter, pairs, resource,
 };
 use gateway_telemetry::record::{Layout, Record};
+use serde_json::{Value, json};
 
 use super::tails::Tails;
 
@@ -53,6 +54,7 @@ pub(crate) struct Sinks {
 #[derive(Default)]
 struct RunningSink {
     handle: Option<TaskHandle>,
+    health: TaskHealth,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -166,6 +168,21 @@ impl Sinks {
             }
         }
         self.tails.record(record);
+    }
+
+    /// The sinks as `/v1/status` shows them.
+    pub(crate) fn status(&self) -> Value {
+        let list = self.list.load();
+        let shown = list.iter().map(|sink| {
+            let failing = sink.running().health.failing();
+            json!({
+                "name": &*sink.rules.name,
+                "waiting": sink.batches.waiting(),
+                "failing_since": failing.as_ref().map(|(since, _)| Rfc3339(*since).to_string()),
+                "last_error": failing.map(|(_, why)| why),
+            })
+        });
+        shown.collect()
     }
 
     /// Opens files anew, after the old ones were moved away.
@@ -320,6 +337,7 @@ impl Sink {
     /// Sends on a thread of its own.
     fn thread<D: Deliver>(&self, to: Arc<D>, running: &mut RunningSink) -> io::Result<()> {
         let (handle, control) = TaskControl::new();
+        let health = control.health().clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let sending =
             deliver::run(self.name(), self.batches.clone(), to, self.pace(), self.counts.clone(), control);
@@ -327,7 +345,7 @@ impl Sink {
             // It comes to nothing else.
             drop(runtime.block_on(sending));
         })?;
-        *running = RunningSink { handle: Some(handle), thread: Some(thread) };
+        *running = RunningSink { handle: Some(handle), health, thread: Some(thread) };
         Ok(())
     }
 
@@ -335,6 +353,7 @@ impl Sink {
     fn task<D: Deliver>(&self, to: Arc<D>, tasks: &dyn Tasks, running: &mut RunningSink) {
         let (handle, control) = TaskControl::new();
         running.handle = Some(handle);
+        running.health = control.health().clone();
         let Ok(config) = self.rules.name.parse::<Id>() else { return };
         let name = TaskName { owner: Owner { plugin: Arc::from("access_log"), config }, task: "send" };
         let (batches, called) = (self.batches.clone(), self.name());
@@ -365,7 +384,7 @@ fn way(rules: &LogSink, world: &World) -> Result<(Transport, Envelope, Option<u8
             let is_udp = server.transport == LogTransport::Udp;
             let envelope = Envelope::Syslog { facility: *facility, head, counted: !is_udp };
             match is_udp {
-                true => (Transport::Udp(Arc::new(udp::UdpSender::new(server))), envelope, line),
+                true => (Transport::Udp(Arc::new(udp::UdpSender::new(server, world))), envelope, line),
                 false => {
                     let sender = stream::StreamSender::new(open(server, world)?, false);
                     (Transport::Stream(Arc::new(sender)), envelope, None)

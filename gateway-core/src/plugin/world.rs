@@ -13,12 +13,13 @@ pub mod tasks;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
 use blocking::{Blocking, Busy};
-use calls::{Calls, Client, Endpoint};
+use calls::{Call, Calls, Client, Endpoint};
 use files::Files;
 use kept::KeptStates;
 use meters::Meters;
@@ -92,6 +93,12 @@ impl World {
     /// What is wrong with the endpoint: a certificate file that can't be used, or an upstream that does not exist.
     pub fn client(&self, endpoint: Endpoint) -> Result<Client, Problems> {
         self.reach.calls.client(endpoint)
+    }
+
+    /// The addresses of a host, by the gateway's name servers and cache. For those who send datagrams; a [`Client`] resolves by
+    /// itself. To be called on the gateway's own threads.
+    pub fn resolve<'a>(&'a self, host: &'a Arc<str>, port: u16) -> Call<'a, Vec<SocketAddr>> {
+        self.reach.calls.resolve(host, port)
     }
 
     /// Files of the machine.

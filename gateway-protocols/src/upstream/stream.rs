@@ -2,6 +2,8 @@
 
 mod splice;
 
+use std::sync::Arc;
+
 use bytes::BytesMut;
 use gateway_core::balance::Target;
 use gateway_core::config::model::{Backend, Timeouts};
@@ -17,6 +19,8 @@ use tokio::io::AsyncWriteExt;
 
 use super::Outbound;
 use super::dial::Destination;
+use super::dial_error::DialError;
+use crate::dns::Dns;
 use crate::link::{Link, Rewound};
 use splice::Splice;
 
@@ -33,14 +37,19 @@ impl Outbound {
     ///
     /// # Errors
     /// Why it could not be opened.
-    pub async fn open_stream(
+    pub(crate) async fn open_stream(
         &self,
         backend: &Backend,
         timeouts: &Timeouts,
         target: &Target,
-    ) -> Result<Link, Cause> {
+    ) -> Result<Link, DialError> {
         let dialled = self.inner.dialler.dial(&Destination::to(backend, timeouts, target)).await;
-        dialled.map(|dialled| dialled.link).map_err(|error| error.cause())
+        dialled.map(|dialled| dialled.link)
+    }
+
+    /// How names are resolved.
+    pub(crate) fn dns(&self) -> &Arc<Dns> {
+        &self.inner.dialler.dns
     }
 }
 

@@ -1,12 +1,12 @@
 //! Metrics as StatsD's lines over UDP: what counters grew by, gauges as they are, of histograms count and sum.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use gateway_core::config::model::StatsdPush as Rules;
-use tokio::net::UdpSocket;
+use gateway_core::plugin::World;
 use tokio::sync::Mutex;
 
+use super::super::datagram::{DatagramServer, pace};
 use super::families::{self, MetricKind, Point};
 
 /// Bytes of one datagram: what passes most networks whole.
@@ -16,68 +16,66 @@ const MAX_SERIES: usize = 100_000;
 
 /// Pushes to a server of StatsD.
 pub(super) struct StatsdPush {
-    host: Arc<str>,
-    port: u16,
     prefix: Box<str>,
     tags: bool,
-    before: Mutex<HashMap<String, f64>>,
+    state: Mutex<PushState>,
+}
+
+struct PushState {
+    server: DatagramServer,
+    /// What the server knows of each series that grows.
+    before: HashMap<String, f64>,
+}
+
+/// A line, and what the server knows of its series once it was sent.
+struct StatsdLine {
+    text: String,
+    known: Option<(String, f64)>,
 }
 
 impl StatsdPush {
-    pub(super) fn new(rules: &Rules) -> Self {
+    pub(super) fn new(rules: &Rules, world: &World) -> Self {
+        let server = DatagramServer::new(&rules.host, rules.port, world);
         Self {
-            host: rules.host.clone(),
-            port: rules.port,
             prefix: rules.prefix.clone(),
             tags: rules.tags,
-            before: Mutex::default(),
+            state: Mutex::new(PushState { server, before: HashMap::new() }),
         }
     }
 
+    /// What could not be sent counts as not known, so that the next push has it.
     pub(super) async fn push(&self, page: &str) -> Result<(), String> {
-        let lines = {
-            let mut before = self.before.lock().await;
-            self.lines(page, &mut before)
-        };
-        let socket = self.open().await.map_err(|error| error.to_string())?;
-        let mut datagram = String::new();
-        for line in lines {
-            if !datagram.is_empty() && datagram.len() + line.len() + 1 > MAX_DATAGRAM {
-                socket.send(datagram.as_bytes()).await.map_err(|error| error.to_string())?;
-                datagram.clear();
+        let PushState { server, before } = &mut *self.state.lock().await;
+        let datagrams = datagrams(self.lines(page, before));
+        let count = datagrams.len();
+        for (number, (datagram, known)) in datagrams.into_iter().enumerate() {
+            pace(number, count).await;
+            if let Err(error) = server.socket().await?.send(datagram.as_bytes()).await {
+                server.close();
+                return Err(error.to_string());
             }
-            if !datagram.is_empty() {
-                datagram.push('\n');
-            }
-            datagram.push_str(&line);
-        }
-        if !datagram.is_empty() {
-            socket.send(datagram.as_bytes()).await.map_err(|error| error.to_string())?;
+            before.extend(known);
         }
         Ok(())
     }
 
-    async fn open(&self) -> std::io::Result<UdpSocket> {
-        let found = tokio::net::lookup_host((&*self.host, self.port)).await?.next();
-        let Some(server) = found else { return Err(std::io::ErrorKind::NotFound.into()) };
-        let any = if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-        let socket = UdpSocket::bind(any).await?;
-        socket.connect(server).await?;
-        Ok(socket)
-    }
-
-    fn lines(&self, page: &str, before: &mut HashMap<String, f64>) -> Vec<String> {
+    fn lines(&self, page: &str, before: &HashMap<String, f64>) -> Vec<StatsdLine> {
         let mut lines = Vec::new();
+        let mut room = MAX_SERIES.saturating_sub(before.len());
         for family in families::of(page) {
             for point in &family.points {
                 let (name, tags) = self.name(family.name, point);
+                let mut grown =
+                    |name: &str, value| lines.extend(grown(before, &mut room, name, &tags, value));
                 match family.kind {
-                    MetricKind::Gauge => lines.push(format!("{name}:{}|g{tags}", point.value)),
-                    MetricKind::Counter => lines.extend(grown(before, &name, &tags, point.value)),
+                    MetricKind::Gauge => {
+                        let text = format!("{name}:{}|g{tags}", point.value);
+                        lines.push(StatsdLine { text, known: None });
+                    }
+                    MetricKind::Counter => grown(&name, point.value),
                     MetricKind::Histogram => {
-                        let count = format!("{name}.count");
-                        lines.extend(grown(before, &count, &tags, point.count() as f64));
-                        lines.extend(grown(before, &format!("{name}.sum"), &tags, point.value));
+                        grown(&format!("{name}.count"), point.count() as f64);
+                        grown(&format!("{name}.sum"), point.value);
                     }
                 }
             }
@@ -102,16 +100,41 @@ impl StatsdPush {
     }
 }
 
-/// The line that says by how much a series grew; nothing where it did not.
-fn grown(before: &mut HashMap<String, f64>, name: &str, tags: &str, value: f64) -> Option<String> {
+/// Lines in as few datagrams as they fit into, each with what is known once it was sent.
+fn datagrams(lines: Vec<StatsdLine>) -> Vec<(String, Vec<(String, f64)>)> {
+    let mut all: Vec<(String, Vec<(String, f64)>)> = Vec::new();
+    for StatsdLine { text, known } in lines {
+        match all.last_mut() {
+            Some((datagram, series)) if datagram.len() + text.len() < MAX_DATAGRAM => {
+                datagram.push('\n');
+                datagram.push_str(&text);
+                series.extend(known);
+            }
+            _ => all.push((text, known.into_iter().collect())),
+        }
+    }
+    all
+}
+
+/// The line that says by how much a series grew; nothing where it did not, but for one that began anew. `room` is how many more series are remembered.
+fn grown(
+    before: &HashMap<String, f64>,
+    room: &mut usize,
+    name: &str,
+    tags: &str,
+    value: f64,
+) -> Option<StatsdLine> {
     let series = format!("{name}{tags}");
-    if before.len() >= MAX_SERIES && !before.contains_key(&series) {
+    let known = before.get(&series).copied();
+    // One that began anew, with another proxy at its place, counts from nothing.
+    let by = known.map(|known| value - known).filter(|by| *by >= 0.0).unwrap_or(value);
+    if by <= 0.0 && known.is_none_or(|known| known <= value) {
         return None;
     }
-    let by = value - before.insert(series, value).unwrap_or(0.0);
-    // One that began anew, with another proxy at its place, counts from nothing.
-    let by = if by < 0.0 { value } else { by };
-    (by > 0.0).then(|| format!("{name}:{by}|c{tags}"))
+    if known.is_none() {
+        *room = room.checked_sub(1)?;
+    }
+    Some(StatsdLine { text: format!("{name}:{by}|c{tags}"), known: Some((series, value)) })
 }
 
 /// Without the characters that mean something in a line; dots part names where labels are in them.
@@ -127,34 +150,68 @@ mod tests {
     const PAGE: &str = "# HELP a_total Many.\n# TYPE a_total counter\na_total{proxy=\"s:h|o#p\"} 2\n\
         # HELP g Now.\n# TYPE g gauge\ng 3\n# HELP h Long.\n# TYPE h histogram\nh_bucket{le=\"1\"} 1\nh_bucket{le=\"+Inf\"} 2\nh_sum 2.5\nh_count 2\n";
 
-    fn pusher(tags: bool) -> StatsdPush {
+    fn pusher(tags: bool, port: u16) -> StatsdPush {
         let rules = Rules {
-            host: "h".into(),
-            port: 1,
+            host: "127.0.0.1".into(),
+            port,
             prefix: "edge.".into(),
             tags,
             push_interval: std::time::Duration::ZERO,
         };
-        StatsdPush::new(&rules)
+        StatsdPush::new(&rules, &World::default())
+    }
+
+    fn texts(lines: Vec<StatsdLine>) -> Vec<String> {
+        lines.into_iter().map(|line| line.text).collect()
     }
 
     #[test]
     fn counters_are_sent_as_what_they_grew_by() {
-        let (push, mut before) = (pusher(true), HashMap::new());
-        let first = push.lines(PAGE, &mut before);
+        let (push, mut before) = (pusher(true, 1), HashMap::new());
+        let mut sent = |page: &str| {
+            let lines = push.lines(page, &before);
+            before.extend(lines.iter().filter_map(|line| line.known.clone()));
+            texts(lines)
+        };
         assert_eq!(
-            first,
+            sent(PAGE),
             ["edge.a:2|c|#proxy:s_h_o_p", "edge.g:3|g", "edge.h.count:2|c", "edge.h.sum:2.5|c"]
         );
-        let again = push.lines(&PAGE.replace("} 2\n# HELP g", "} 5\n# HELP g"), &mut before);
+        let again = sent(&PAGE.replace("} 2\n# HELP g", "} 5\n# HELP g"));
         assert_eq!(again, ["edge.a:3|c|#proxy:s_h_o_p", "edge.g:3|g"]);
-        let anew = push.lines(&PAGE.replace("} 2\n# HELP g", "} 1\n# HELP g"), &mut before);
+        let anew = sent(&PAGE.replace("} 2\n# HELP g", "} 1\n# HELP g"));
         assert_eq!(anew[0], "edge.a:1|c|#proxy:s_h_o_p");
     }
 
     #[test]
     fn without_tags_labels_are_part_of_the_name() {
-        let lines = pusher(false).lines(PAGE, &mut HashMap::new());
+        let lines = texts(pusher(false, 1).lines(PAGE, &HashMap::new()));
         assert_eq!(lines[0], "edge.a.s_h_o_p:2|c");
+    }
+
+    #[test]
+    fn lines_share_datagrams_as_far_as_they_fit() {
+        let line = |n: usize| StatsdLine { text: "x".repeat(600), known: Some((n.to_string(), 1.0)) };
+        let all = datagrams((0..5).map(line).collect());
+        assert_eq!(
+            all.iter().map(|(text, known)| (text.len(), known.len())).collect::<Vec<_>>(),
+            [(1201, 2), (1201, 2), (600, 1)]
+        );
+    }
+
+    #[tokio::test]
+    async fn what_could_not_be_sent_is_sent_the_next_time() {
+        let server = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let push = pusher(true, server.local_addr().unwrap().port());
+        // A server that has no address yet.
+        let broken = DatagramServer::new(&"nowhere.test".into(), 1, &World::default());
+        let good = std::mem::replace(&mut push.state.lock().await.server, broken);
+        assert!(push.push(PAGE).await.is_err());
+        push.state.lock().await.server = good;
+        push.push(&PAGE.replace("} 2\n# HELP g", "} 5\n# HELP g")).await.unwrap();
+        let mut space = [0; 2000];
+        let length = server.recv(&mut space).await.unwrap();
+        let text = String::from_utf8_lossy(&space[..length]);
+        assert!(text.starts_with("edge.a:5|c|#proxy:s_h_o_p\n"), "{text}");
     }
 }

@@ -1,6 +1,6 @@
 //! Files with rotation, and standard output.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -11,6 +11,8 @@ use std::time::SystemTime;
 use gateway_core::config::model::LogFile;
 use gateway_telemetry::batch::Chunk;
 use gateway_telemetry::deliver::{Deliver, Delivered, Failed};
+
+use crate::export::log_file;
 
 /// Writes lines to a file, and begins a new one when it is too long or too old.
 pub(super) struct FileWriter {
@@ -42,7 +44,7 @@ fn print(chunk: &[u8]) -> u64 {
 
 impl OpenFile {
     fn at(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().append(true).create(true).open(path)?;
+        let file = log_file::append(path)?;
         let about = file.metadata()?;
         let now = SystemTime::now();
         // Of a file that is gone on with, some file systems don't know the age.

@@ -101,7 +101,7 @@ pub struct StdoutSink {}
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FileSink {
-    /// The file. Required.
+    /// The file. Required. A named pipe needs a reader when it is opened.
     #[schemars(length(min = 1, max = 4096))]
     pub path: Option<String>,
     /// Begins a new file when this one has so many bytes. Default never.
@@ -119,7 +119,8 @@ pub struct FileSink {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SyslogSink {
-    /// `udp://host:514`, `tcp://host:601` (octet counting) or `tls://host:6514`. Required.
+    /// `udp://host:514`, `tcp://host:601` (octet counting) or `tls://host:6514`. Required. Over UDP a record counts as sent once
+    /// the kernel has it: nothing tells whether it arrived.
     pub address: Option<String>,
     /// The facility, 0 to 23. Default 16 (local0).
     #[schemars(range(max = 23))]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,6 +24,14 @@ pub trait Calls: Send + Sync {
     /// # Errors
     /// What is wrong with the endpoint.
     fn client(&self, endpoint: Endpoint) -> Result<Client, Problems>;
+
+    /// The addresses of a host, by the gateway's name servers and cache. By itself, none but a host that is an address.
+    fn resolve<'a>(&'a self, host: &'a Arc<str>, port: u16) -> Call<'a, Vec<SocketAddr>> {
+        let address = host.parse::<IpAddr>().map(|ip| vec![SocketAddr::new(ip, port)]);
+        let failed =
+            |_| CallError { cause: Cause::DnsFailed, detail: Some("there is no resolver".to_owned()) };
+        Box::pin(std::future::ready(address.map_err(failed)))
+    }
 }
 
 /// Where calls go, and how long they may take.
@@ -221,9 +230,10 @@ impl Client {
     /// # Errors
     /// When it can't be opened in time.
     pub async fn open(&self) -> Result<Tunnel, CallError> {
-        tokio::time::timeout(self.0.timeout(), self.0.open())
-            .await
-            .unwrap_or_else(|_| Err(CallError::new(Cause::ConnectTimeout)))
+        tokio::time::timeout(self.0.timeout(), self.0.open()).await.unwrap_or_else(|_| {
+            let detail = Some(format!("no connection within {:?}", self.0.timeout()));
+            Err(CallError { cause: Cause::ConnectTimeout, detail })
+        })
     }
 }
 

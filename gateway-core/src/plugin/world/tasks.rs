@@ -4,6 +4,8 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use tokio::sync::watch;
 
@@ -37,11 +39,35 @@ impl fmt::Display for TaskName {
     }
 }
 
-/// Tells a task when to end.
+/// Tells a task when to end, and takes what the task says of itself.
 #[derive(Debug, Clone)]
 pub struct TaskControl {
     plugin: watch::Receiver<bool>,
     drain: Option<watch::Receiver<bool>>,
+    health: TaskHealth,
+}
+
+/// Whether a task that goes on can do its work: a server it needs may be away. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct TaskHealth(Arc<Mutex<Option<(SystemTime, String)>>>);
+
+impl TaskHealth {
+    /// The work fails for this reason; the beginning is kept until it works again.
+    pub fn fails(&self, why: &str) {
+        let mut failing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = failing.take().map_or_else(SystemTime::now, |(since, _)| since);
+        *failing = Some((since, why.to_owned()));
+    }
+
+    /// The work is done again.
+    pub fn works(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Since when it fails, and why it failed last; `None` while it works.
+    pub fn failing(&self) -> Option<(SystemTime, String)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl TaskControl {
@@ -49,7 +75,7 @@ impl TaskControl {
     /// drain waits for it for a bounded time.
     pub async fn ended(&mut self) {
         // An error is the sender dropped, which is the end as well.
-        let Self { plugin, drain } = self;
+        let Self { plugin, drain, .. } = self;
         match drain {
             None => drop(plugin.wait_for(|ended| *ended).await),
             Some(drain) => tokio::select! {
@@ -65,10 +91,15 @@ impl TaskControl {
         is_over(&self.plugin) || self.drain.as_ref().is_some_and(is_over)
     }
 
+    /// Where the task says whether it can do its work.
+    pub fn health(&self) -> &TaskHealth {
+        &self.health
+    }
+
     /// A control and what ends it.
     pub fn new() -> (TaskHandle, Self) {
         let (sender, receiver) = watch::channel(false);
-        (TaskHandle(sender), Self { plugin: receiver, drain: None })
+        (TaskHandle(sender), Self { plugin: receiver, drain: None, health: TaskHealth::default() })
     }
 
     /// The same, ended by this as well.
