@@ -12,7 +12,7 @@ use std::sync::{Arc, LazyLock};
 
 use rustls::crypto::CryptoProvider;
 
-pub(crate) use failure::{handshake_failure, is_about_certificate};
+pub(crate) use failure::{handshake_failure, is_about_certificate, refusal};
 
 /// The one crypto provider, made once.
 pub fn provider() -> Arc<CryptoProvider> {

@@ -297,15 +297,32 @@ fn target(line: &mut impl FieldVisitor, exchange: &Exchange, secrets: Secrets<'_
     }
     if let Some(authority) = exchange.authority() {
         let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-        line.text("server.address", host);
+        let (name, port) = host_and_port(host);
+        line.text("server.address", name);
+        if let Some(port) = port {
+            line.number("server.port", u64::from(port));
+        }
     }
+}
+
+/// The host without the brackets of an address, and the port where there is one.
+fn host_and_port(authority: &str) -> (&str, Option<u16>) {
+    let split = authority.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+    // The last group of an address without brackets is no port.
+    let (host, port) = match split {
+        Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
+        _ => (authority, None),
+    };
+    (host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host), port)
 }
 
 fn client(line: &mut impl FieldVisitor, client: &Client) {
     line.plain("network.peer.address", client.peer.ip());
     line.number("network.peer.port", u64::from(client.peer.port()));
     if let Some(tls) = &client.tls {
-        line.text("tls.protocol.version", tls.version);
+        // The number alone, as OpenTelemetry has it.
+        line.text("tls.protocol.name", "tls");
+        line.text("tls.protocol.version", tls.version.trim_start_matches("TLSv"));
         line.text("tls.cipher", tls.cipher);
         if let Some(name) = &tls.server_name {
             line.text("tls.client.server_name", &**name);
@@ -394,7 +411,22 @@ fn version(version: Version) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::trace_id;
+    use super::{host_and_port, trace_id};
+
+    #[test]
+    fn a_port_is_parted_from_its_host() {
+        for (authority, host, port) in [
+            ("a.test", "a.test", None),
+            ("a.test:8443", "a.test", Some(8443)),
+            ("[2001:db8::1]:80", "2001:db8::1", Some(80)),
+            ("[2001:db8::1]", "2001:db8::1", None),
+            ("2001:db8::1", "2001:db8::1", None),
+            ("a.test:", "a.test:", None),
+            ("a.test:99999", "a.test:99999", None),
+        ] {
+            assert_eq!(host_and_port(authority), (host, port), "{authority}");
+        }
+    }
 
     #[test]
     fn takes_the_trace_of_a_wellformed_traceparent_only() {

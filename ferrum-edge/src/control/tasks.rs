@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use gateway_core::plugin::world::tasks::{Run, Task, TaskControl, TaskHealth, TaskName, Tasks};
@@ -13,6 +13,7 @@ use gateway_telemetry::json::Rfc3339;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// The first pause before a failed task runs again; it doubles up to [`MAX_PAUSE`].
 const PAUSE: Duration = Duration::from_secs(1);
@@ -89,7 +90,7 @@ impl PluginTasks {
                         "task": task.name.task,
                         "failures": task.failures,
                         "last_failure": task.last_failure,
-                        "failing_since": failing.as_ref().map(|(since, _)| Rfc3339(*since).to_string()),
+                        "failing_since": failing.as_ref().map(|(since, _)| moment(*since)),
                         "last_error": failing.map(|(_, why)| why),
                     })
                 })
@@ -136,11 +137,17 @@ impl Tasks for PluginTasks {
     }
 }
 
+/// When something was, as it is shown.
+pub(crate) fn moment(at: Instant) -> String {
+    let now = SystemTime::now();
+    Rfc3339(now.checked_sub(at.elapsed()).unwrap_or(now)).to_string()
+}
+
 /// Runs a task again after each failure, until it is over or has to end.
 async fn supervise(name: &TaskName, mut task: Task, mut control: TaskControl, known: &TaskList, number: u64) {
     let mut pause = PAUSE;
     loop {
-        let begun = tokio::time::Instant::now();
+        let begun = Instant::now();
         let why = match once(task(control.clone())).await {
             Ok(()) => return,
             Err(why) => why,

@@ -36,6 +36,7 @@ use gateway_telemetry::record::{Layout, Record};
 use serde_json::{Value, json};
 
 use super::tails::Tails;
+use crate::control::tasks::moment;
 
 /// Bytes from which on a batch is sent.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -178,7 +179,7 @@ impl Sinks {
             json!({
                 "name": &*sink.rules.name,
                 "waiting": sink.batches.waiting(),
-                "failing_since": failing.as_ref().map(|(since, _)| Rfc3339(*since).to_string()),
+                "failing_since": failing.as_ref().map(|(since, _)| moment(*since)),
                 "last_error": failing.map(|(_, why)| why),
             })
         });

@@ -115,10 +115,13 @@ impl Dialler {
     /// Resolves, connects and, where wanted, encrypts, all within the connect timeout.
     pub(crate) async fn dial(&self, to: &Destination) -> Result<Dialled, DialError> {
         let dialled = match to.timeout.is_zero() {
-            true => self.connect(to).await,
-            false => tokio::time::timeout(to.timeout, self.connect(to))
-                .await
-                .unwrap_or(Err(DialError::Timeout(to.timeout))),
+            true => self.connect(to, None).await,
+            false => {
+                let until = Instant::now() + to.timeout;
+                tokio::time::timeout_at(until, self.connect(to, Some(until)))
+                    .await
+                    .unwrap_or(Err(DialError::Timeout(to.timeout)))
+            }
         };
         dialled.inspect(|dialled| self.tell(to, dialled.phases))
     }
@@ -163,7 +166,8 @@ impl Dialler {
         tokio::time::timeout(timeout, connecting).await.unwrap_or(Err(DialError::Timeout(timeout)))
     }
 
-    async fn connect(&self, to: &Destination) -> Result<Dialled, DialError> {
+    /// `until` is when the connection has to be ready.
+    async fn connect(&self, to: &Destination, until: Option<Instant>) -> Result<Dialled, DialError> {
         let mut phases = Phases::default();
         let tcp = self.tcp(to, &mut phases).await?;
         let resolved = tcp.peer_addr().ok().and_then(|address| self.resolved(to, address));
@@ -174,7 +178,15 @@ impl Dialler {
         let begun = Instant::now();
         let config = self.tls.of(rules, to.http)?;
         let name = server_name(rules, &to.host)?;
-        let tls = TlsConnector::from(config).connect(name, Rewound::from(tcp)).await;
+        let address = tcp.peer_addr().map_or_else(|_| to.host.to_string(), |address| address.to_string());
+        let connecting = TlsConnector::from(config).connect(name, Rewound::from(tcp));
+        let tls = match until {
+            // Said here, and not by who waits for all of it: TCP did work.
+            Some(until) => tokio::time::timeout_at(until, connecting)
+                .await
+                .map_err(|_| DialError::Silent { address, within: to.timeout })?,
+            None => connecting.await,
+        };
         let tls = tls.map_err(|source| DialError::Handshake { host: to.host.clone(), source })?;
         phases.tls = Some(begun.elapsed());
         let link = Link::from(TlsStream::Client(tls));

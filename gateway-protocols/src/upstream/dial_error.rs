@@ -37,6 +37,10 @@ pub(crate) enum DialError {
     Socket { host: Arc<str>, source: io::Error },
     #[error("no connection within {0:?}")]
     Timeout(Duration),
+    #[error(
+        "TCP to {address} is connected, but the TLS handshake does not end within {within:?}: does the target speak TLS?"
+    )]
+    Silent { address: String, within: Duration },
     #[error("TLS to {host}: {source}")]
     Handshake { host: Arc<str>, source: io::Error },
     #[error(transparent)]
@@ -58,7 +62,7 @@ impl DialError {
             Self::Connect { .. } | Self::Socket { .. } | Self::Quic(_) => Cause::ConnectFailed,
             Self::Timeout(_) => Cause::ConnectTimeout,
             Self::Handshake { source, .. } if is_about_certificate(source) => Cause::TlsCertificate,
-            Self::Handshake { .. } | Self::TlsRules(_) => Cause::TlsFailed,
+            Self::Handshake { .. } | Self::Silent { .. } | Self::TlsRules(_) => Cause::TlsFailed,
             Self::NoHttp2 => Cause::VersionUnsupported,
             Self::Full => Cause::Overloaded,
         }

@@ -32,6 +32,7 @@ use crate::h1::send::{Sender, Stopped};
 use crate::h1::write::{self, Frame};
 use crate::link::{Link, Rewound};
 use crate::timer::Timer;
+use crate::tls::refusal;
 use answer::AnswerBody;
 
 /// A connection to a target. It lives in a box, since it moves from the pool to its exchange and back each time.
@@ -184,9 +185,10 @@ fn failure(broken: ExchangeFailure, reused: bool, exchange: &Exchange) -> Failur
         ExchangeFailure::Body(error) => Failure::sent(Cause::ClientGone).source(error.to_string()),
         ExchangeFailure::Stalled => Failure::sent(Cause::UpstreamTimeout),
         ExchangeFailure::Head(error) => Failure::sent(Cause::UpstreamGarbage).source(error),
-        ExchangeFailure::Io(error) => {
-            stale(Failure::sent(Cause::UpstreamClosed).source(error), reused, exchange)
-        }
+        ExchangeFailure::Io(error) => match refusal(&error) {
+            Some(refusal) => Failure::sent(Cause::TlsFailed).source(refusal),
+            None => stale(Failure::sent(Cause::UpstreamClosed).source(error), reused, exchange),
+        },
         ExchangeFailure::Closed => stale(Failure::sent(Cause::UpstreamClosed), reused, exchange),
     }
 }

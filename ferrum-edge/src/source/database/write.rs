@@ -4,6 +4,7 @@ mod document;
 mod files;
 mod precondition;
 mod rollback;
+mod step;
 mod targets;
 
 use std::borrow::Cow;
@@ -21,6 +22,7 @@ use document::{keep_credentials, normal, patched};
 pub(crate) use precondition::Precondition;
 pub(crate) use rollback::Rollback;
 use rollback::credentials_of_now;
+pub(crate) use step::WriteStep;
 pub(crate) use targets::{TargetAddress, TargetChange};
 
 use super::{Documents, Live, Reconciler, heavy, texts};
@@ -33,19 +35,6 @@ use crate::store::{Author, Away, Counts, Mark, Object, Op, StoreError, Transacti
 
 /// How long a caller waits for those before it.
 const TURN_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// One thing to be done.
-#[derive(Debug, Clone)]
-pub(crate) enum WriteStep {
-    /// Creates the object, or replaces it.
-    Put { kind: ObjectKind, id: Id, document: Map<String, Value>, only: Precondition },
-    /// Changes what the patch names (RFC 7396).
-    Merge { kind: ObjectKind, id: Id, patch: Map<String, Value>, only: Precondition },
-    /// Changes one target of an upstream.
-    Target { id: Id, address: TargetAddress, change: TargetChange, only: Precondition },
-    /// Removes the object, and with a proxy its own plugin configs.
-    Delete { kind: ObjectKind, id: Id, only: Precondition },
-}
 
 /// What is to be written, all of it or nothing.
 #[derive(Debug, Clone)]
@@ -479,26 +468,5 @@ impl Plan {
             }
         }
         edit
-    }
-}
-
-impl WriteStep {
-    /// What it is about.
-    pub(crate) fn key(&self) -> (ObjectKind, &Id) {
-        match self {
-            Self::Put { kind, id, .. } | Self::Merge { kind, id, .. } | Self::Delete { kind, id, .. } => {
-                (*kind, id)
-            }
-            Self::Target { id, .. } => (ObjectKind::Upstreams, id),
-        }
-    }
-
-    fn precondition(&self) -> Precondition {
-        match self {
-            Self::Put { only, .. }
-            | Self::Merge { only, .. }
-            | Self::Target { only, .. }
-            | Self::Delete { only, .. } => *only,
-        }
     }
 }

@@ -5,9 +5,9 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::Owner;
 
@@ -49,13 +49,13 @@ pub struct TaskControl {
 
 /// Whether a task that goes on can do its work: a server it needs may be away. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct TaskHealth(Arc<Mutex<Option<(SystemTime, String)>>>);
+pub struct TaskHealth(Arc<Mutex<Option<(Instant, String)>>>);
 
 impl TaskHealth {
     /// The work fails for this reason; the beginning is kept until it works again.
     pub fn fails(&self, why: &str) {
         let mut failing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let since = failing.take().map_or_else(SystemTime::now, |(since, _)| since);
+        let since = failing.take().map_or_else(Instant::now, |(since, _)| since);
         *failing = Some((since, why.to_owned()));
     }
 
@@ -65,7 +65,7 @@ impl TaskHealth {
     }
 
     /// Since when it fails, and why it failed last; `None` while it works.
-    pub fn failing(&self) -> Option<(SystemTime, String)> {
+    pub fn failing(&self) -> Option<(Instant, String)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
