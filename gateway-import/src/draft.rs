@@ -97,6 +97,7 @@ impl Import {
 
     pub(crate) fn finish(&mut self) {
         self.leave_told_fields();
+        self.upstreams.iter_mut().for_each(join_targets);
         self.report.sort();
     }
 
@@ -236,6 +237,25 @@ pub(crate) fn with_facet(mut one: Value, facet: &Value) -> Value {
 pub(crate) fn target(host: &str, port: u16) -> Value {
     let has_port = !host.starts_with("unix:") && !is_service(host);
     if has_port { json!({ "host": host, "port": port }) } else { json!({ "host": host }) }
+}
+
+/// Has a target that an upstream names several times once, with their weights together.
+fn join_targets(upstream: &mut Value) {
+    let Some(targets) = upstream.get_mut("targets").and_then(Value::as_array_mut) else { return };
+    let before = targets.len();
+    let mut joined: Vec<Value> = Vec::with_capacity(before);
+    for target in targets.drain(..) {
+        let weight = |target: &Value| target["weight"].as_u64().unwrap_or(1);
+        match joined.iter_mut().find(|it| it["host"] == target["host"] && it["port"] == target["port"]) {
+            Some(known) => known["weight"] = json!((weight(known) + weight(&target)).min(65_535)),
+            None => joined.push(target),
+        }
+    }
+    let is_shorter = joined.len() < before;
+    *targets = joined;
+    if is_shorter && upstream.get("algorithm").is_none_or(|it| it == "round_robin") {
+        upstream["algorithm"] = json!("weighted_round_robin");
+    }
 }
 
 /// Whether a target's host stands for the servers of a service, which DNS SRV records name.

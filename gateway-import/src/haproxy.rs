@@ -285,6 +285,8 @@ impl Haproxy<'_, '_> {
         self.known(section);
         let mut items = Vec::new();
         walk(&steps, &Cond::Always, Vec::new(), &mut items);
+        let after = self.after_all(section, &acls);
+        items.iter_mut().for_each(|item| drop(item.plugins.splice(0..0, after.iter().cloned())));
         self.out.done(section.at, format_args!("{} {}", section.kind, section.name));
         place(self.out, &section.name, facets, items, 0);
     }

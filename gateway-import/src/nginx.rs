@@ -120,7 +120,6 @@ const SILENT: &[&str] = &[
     "limit_req_log_level",
     "limit_conn_log_level",
     "recursive_error_pages",
-    "proxy_pass_request_headers",
     "output_buffers",
     "postpone_output",
     "port_in_redirect",
@@ -132,7 +131,6 @@ const SILENT: &[&str] = &[
     "charset",
     "default_type",
     "ssl_ecdh_curve",
-    "proxy_pass_request_body",
     "send_timeout",
     "rewrite_log",
     "uninitialized_variable_warn",
@@ -283,6 +281,9 @@ impl<'f> Nginx<'f> {
             "proxy_redirect" => {
                 ("`Location` of targets passes as it is", "use the plugin `response_transformer`")
             }
+            "proxy_pass_request_headers" | "proxy_pass_request_body" => {
+                ("targets get the fields and the body of the request", "")
+            }
             "mirror" => ("nothing is mirrored", "use the plugin `request_mirror`"),
             "expires" => ("no `Expires` is set", "use the plugin `response_transformer`"),
             _ => ("the gateway does not support this", ""),
@@ -299,8 +300,9 @@ impl<'f> Nginx<'f> {
             || settings::NAMES.contains(&name)
             || blocks::HANDLERS.contains(&name)
             || name == guards::UNREAD;
-        let is_off = matches!(name, "access_log" | "proxy_redirect" | "proxy_cache")
-            && directive.arguments.first().is_some_and(|it| it == "off");
+        let says = |what: &str| directive.arguments.first().is_some_and(|it| it == what);
+        let is_off = matches!(name, "access_log" | "proxy_redirect" | "proxy_cache") && says("off")
+            || name.starts_with("proxy_pass_request_") && says("on");
         if SILENT.contains(&name) || is_off {
             self.out.needless(directive.at, format_args!("{place}: {directive}"), "");
         } else if !is_translated {

@@ -220,15 +220,20 @@ impl Traefik<'_> {
             );
             return;
         }
-        let status = if entry.get("permanent").and_then(Node::bool) == Some(false) { 302 } else { 301 };
+        let is_permanent = entry.get("permanent").and_then(Node::bool) != Some(false);
+        let (get, others) = middlewares::paths::statuses(is_permanent);
         let location = "https://${request.host}${request.target}";
-        let to = To::Redirect(json!({ "status_code": status, "location": location, "query": "drop" }));
-        let mut route = Route::new(format!("{name}-to-https"), to);
         let port = self.entry_points.iter().find(|it| it.name == name).and_then(|it| it.port.as_ref());
         let facet = port.map_or_else(|| json!({ "scheme": "http" }), |port| self.ports.facet(port));
-        route.matches.push(with_facet(json!({ "path": "/" }), &facet));
-        route.priority = Some(2_000_000_000);
-        self.out.route(route);
+        for (status, cond, priority) in
+            [(get, Cond::methods(&["GET"]), 2_000_000_000), (others, Cond::Always, 1_999_999_999)]
+        {
+            let to = To::Redirect(json!({ "status_code": status, "location": location, "query": "drop" }));
+            let mut route = Route::new(format!("{name}-to-https"), to);
+            route.matches.push(with_facet(cond.with_path(&json!("/")), &facet));
+            route.priority = Some(priority);
+            self.out.route(route);
+        }
     }
 
     fn router(&mut self, name: &str, router: &Node) {

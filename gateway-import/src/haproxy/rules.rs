@@ -73,10 +73,27 @@ impl Haproxy<'_, '_> {
             let words = line.arguments();
             self.redirect(line, words, acls, &mut steps);
         }
-        for line in section.rules(&["http-response", "http-after-response"]) {
+        let after = if section.kind == "backend" { "http-after-response" } else { "" };
+        let mut of_responses = Vec::new();
+        for line in section.rules(&["http-response", after]) {
+            self.http_response(line, acls, &mut of_responses);
+        }
+        // Plugins see responses in the reverse of their order.
+        steps.extend(of_responses.into_iter().rev());
+        steps
+    }
+
+    /// What `http-after-response` rules of a frontend change about all of its answers, after everything else.
+    pub(super) fn after_all(&mut self, section: &Section, acls: &Acls) -> Vec<Plug> {
+        let mut steps = Vec::new();
+        for line in section.rules(&["http-after-response"]) {
             self.http_response(line, acls, &mut steps);
         }
-        steps
+        let plug = |step: RouteStep| match step {
+            RouteStep::Pass(Cond::Never, _) | RouteStep::End(..) | RouteStep::Inner { .. } => None,
+            RouteStep::Pass(cond, plug) => Some(plug.when(cond.when())),
+        };
+        steps.into_iter().rev().filter_map(plug).collect()
     }
 
     /// The words of a rule before its condition, and the ways in which that holds.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 
 use super::blocks::Directive;
+use super::values::is_of_answer;
 use super::{Nginx, first, said};
 use crate::cond::Cond;
 use crate::draft::{Plug, set};
@@ -267,7 +268,9 @@ impl Nginx<'_> {
             rules.push((None, remove));
             return self.out.done(header.at, what);
         }
-        let Some(cases) = known.or_else(|| self.vars_here.texts(value)) else {
+        let cases = known.or_else(|| self.vars_here.texts(value));
+        let is_early = |cases: &Vec<(Cond, String)>| !cases.iter().any(|(_, text)| is_of_answer(text));
+        let Some(cases) = cases.filter(is_early) else {
             // What a client sends under this name does not pass for what nginx would have said.
             rules.push((None, remove));
             let why = "a variable in it has no counterpart; the field is removed";
@@ -306,8 +309,9 @@ fn grouped(plugin: &'static str, rules: Vec<(Option<Value>, Value)>, made: &mut 
             None => groups.push((when, vec![rule])),
         }
     }
-    // What holds always comes first.
-    groups.sort_by_key(|(when, _)| when.is_some());
+    // What holds always comes first, and plugins see responses in the reverse of their order.
+    let is_response = plugin == "response_transformer";
+    groups.sort_by_key(|(when, _)| when.is_some() != is_response);
     made.extend(
         groups.into_iter().map(|(when, rules)| Plug::new(plugin, json!({ "rules": rules })).when(when)),
     );

@@ -296,10 +296,16 @@ impl Variables {
     /// A text that is the same for every request, as a template; `None` when it differs or can't be said here.
     pub(super) fn template(&self, text: &str) -> Option<String> {
         match self.texts(text)?.as_slice() {
-            [(Cond::Always, text)] => Some(text.clone()),
+            // Before a target is picked, nothing is known of it.
+            [(Cond::Always, text)] => Some(text.clone()).filter(|text| !is_of_answer(text)),
             _ => None,
         }
     }
+}
+
+/// Whether a template has something of the target or of its response, which requests have not.
+pub(super) fn is_of_answer(template: &str) -> bool {
+    template.contains("${target.") || template.contains("${response.")
 }
 
 /// Whether a variable is a group of the regex that was asked last.

@@ -3,7 +3,7 @@
 mod guards;
 mod headers;
 mod limits;
-mod paths;
+pub(super) mod paths;
 
 use serde_json::json;
 

@@ -119,7 +119,7 @@ fn static_settings_of_a_compose_file() {
             (&of("redirect")["proxy_id"], &of("redirect")["config"]["status_code"]),
             (&"web-to-https".into(), &302.into())
         );
-        assert_eq!(made.proxies.len(), 3, "{text}");
+        assert_eq!(made.proxies.len(), 4, "{text}");
         assert!(!made.report.findings().iter().any(|it| it.why == "no router uses it"), "{text}");
     }
 }
@@ -167,6 +167,33 @@ fn a_static_file_that_is_not_there_closes_all() {
         said.iter().any(|it| it.contains("log")) && said.iter().any(|it| it.contains("transport")),
         "{said:?}"
     );
+}
+
+#[test]
+fn prefixes_and_methods_as_traefik_has_them() {
+    let made = import(
+        "http:\n  routers:\n    r: {rule: 'PathPrefix(`/`)', service: s, middlewares: [p]}\n    \
+         q: {rule: 'PathPrefix(`/old`)', service: s, middlewares: [m]}\n  \
+         services: {s: {loadBalancer: {servers: [{url: 'http://10.0.0.1:80'}, {url: 'http://10.0.0.1:80'}]}}}\n  \
+         middlewares:\n    p: {stripPrefix: {prefixes: [/v1/, /v2]}}\n    m: {redirectScheme: {scheme: https, permanent: true}}\n",
+    )
+    .expect("an import");
+    let of = |plugin: &str| -> Vec<&serde_json::Value> {
+        made.plugin_configs.iter().filter(|it| it["plugin_name"] == plugin).collect()
+    };
+    let regexes = &of("rewrite")[0]["config"]["regex"];
+    assert_eq!((&regexes[0]["from"], &regexes[1]["from"]), (&"^/v1/(.*)$".into(), &"^/v2/?(.*)$".into()));
+    let told = of("request_transformer");
+    assert_eq!(told.len(), 2);
+    assert_eq!(told[1]["config"]["rules"][0]["value"], "/v2");
+    assert_eq!(told[1]["when"]["all"][0]["not"]["path"]["regex"], "/v1/.*", "the first that fits");
+    let redirects = of("redirect");
+    assert_eq!(redirects.len(), 2);
+    assert_eq!(redirects[0]["config"]["status_code"], 301);
+    assert_eq!(redirects[0]["when"]["all"][0]["methods"][0], "GET");
+    assert_eq!(redirects[1]["config"]["status_code"], 308, "other methods stay what they are");
+    assert_eq!(made.upstreams[0]["targets"].as_array().map(Vec::len), Some(1));
+    assert_eq!(made.upstreams[0]["targets"][0]["weight"], 2, "a server that is there twice");
 }
 
 #[test]

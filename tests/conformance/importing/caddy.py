@@ -183,8 +183,7 @@ PROXY = lines(r"""
     transport http {\ndial_timeout 2s\n}
     rewrite /inner{uri}
     method GET
-    to @D@
-    lb_policy round_robin
+    to @D@\nlb_policy first
     lb_try_duration 1s
     header_up -Cookie
     header_up X-Forwarded-Host {host}

@@ -1,6 +1,6 @@
 """Differences that are meant to be, as the notes of imports' reports state. Each has a test and a reason."""
 
-import posixpath
+import dataclasses
 import re
 import urllib.parse
 
@@ -197,5 +197,8 @@ OF = {
 
 
 def reason(original, found, text):
-    """Why a difference is meant to be, or nothing."""
-    return next((why for test, why in EVERYWHERE + OF[original] if test(found, text)), None)
+    """Why a difference is meant to be, or nothing; also of what remains once the path has no dot segments for both."""
+    tries = [found]
+    if found.resolved is not None and found.resolved_kind != "OPEN":
+        tries.append(dataclasses.replace(found, kind=found.resolved_kind, theirs=found.resolved))
+    return next((why for test, why in EVERYWHERE + OF[original] if any(test(one, text) for one in tries)), None)

@@ -141,12 +141,22 @@ frontend main
   bind 127.0.0.1:@PORT@
   redirect location /a set-cookie seen=1 if { path /set }
   redirect location /b clear-cookie seen if { path /clear }
+  http-request deny if { method -i post } { path / }
+  http-request deny if { path /after }
+  http-after-response set-header X-After all
+  http-after-response set-header X-Last after
+  http-response set-header X-Last before
+  http-response set-header X-Twice one
+  http-response set-header X-Twice two
   use_backend %[req.hdr(x-role),map_str(@DIR@/roles.map,other)] if { path_beg /roles }
   use_backend %[path,map_beg(@DIR@/paths.map,other)] if { path_beg /paths }
   use_backend %[req.hdr(x-role),map_str(@DIR@/roles.map)] if { path_beg /none }
   default_backend web
 backend web
   http-request deny if { method POST }
+  http-response set-header X-Twice backend
+  http-response set-header X-Own one
+  http-response set-header X-Own two
   server s1 @A@
 backend staff
   server s1 @B@
@@ -154,9 +164,10 @@ backend other
   server s1 @C@
 "#;
     let case = Case {
-        paths: &["/set", "/clear", "/roles", "/paths", "/paths/x", "/none", "/"],
+        paths: &["/after", "/set", "/clear", "/roles", "/paths", "/paths/x", "/none", "/"],
         methods: &["GET", "POST"],
         fields: &["", "x-role: admin", "x-role: guest"],
+        known: &[("/", "`http-response` rules hold for redirects")],
         files: &[("roles.map", "admin staff\n"), ("paths.map", "/paths/x staff\n")],
         ..Case::default()
     };

@@ -70,12 +70,14 @@ async fn fields_of_redirects() {
         config: r#"
 events {}
 http {
+    map $request_method $flag { default ""; GET 1; }
     server {
         listen 127.0.0.1:@PORT@;
         add_header X-Always yes always;
         add_header X-Some yes;
         rewrite ^/old/(.*)$ /new/$1 permanent;
         location /go/ { rewrite ^/go/(.*)$ https://else.test/$1; proxy_pass http://@A@; }
+        location /hide { proxy_hide_header X-Origin-Secret; add_header X-Origin-Secret $flag; proxy_pass http://@A@; }
         location /own { add_header X-Own 1; rewrite ^ /x redirect; }
         location /slash/ { proxy_pass http://@A@; }
         location /hidden/ { internal; proxy_pass http://@A@; }
@@ -84,7 +86,7 @@ http {
     }
 }
 "#,
-        paths: &["/old/x", "/go/x", "/own", "/slash", "/hidden", "/in", "/in/", "/in/side", "/in/side/x", "/"],
+        paths: &["/hide", "/old/x", "/go/x", "/own", "/slash", "/hidden", "/in", "/in/", "/in/side", "/in/side/x", "/"],
         known: &[("/", "it is on refusals and errors, too")],
         ..Case::default()
     })

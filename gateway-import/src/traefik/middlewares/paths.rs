@@ -4,6 +4,7 @@ use regex::Regex;
 use serde_json::{Value, json};
 
 use super::{Made, is_true, number};
+use crate::cond::Cond;
 use crate::draft::Plug;
 use crate::text;
 use crate::traefik::Traefik;
@@ -14,19 +15,39 @@ const TODO: &str = "use the plugin `redirect`";
 
 impl Traefik<'_> {
     pub(super) fn strip_prefix(&mut self, what: &str, settings: &Node, made: &mut Made) {
+        let prefixes = super::list(settings, "prefixes");
+        // A slash at its end has to be there.
         let rule = |prefix: &String| {
-            let from = format!("^{}/?(.*)$", text::literal(prefix.trim_end_matches('/')));
-            json!({ "from": from, "to": "/${1}" })
+            let slash = if prefix.ends_with('/') { "" } else { "/?" };
+            json!({ "from": format!("^{}{slash}(.*)$", text::literal(prefix)), "to": "/${1}" })
         };
-        let rules: Vec<Value> = super::list(settings, "prefixes").iter().map(rule).collect();
+        let rules: Vec<Value> = prefixes.iter().map(rule).collect();
         if rules.is_empty() {
             return self.out.lost(settings.at, what, "it names no prefixes", "");
         }
         if settings.has("forceSlash") {
             self.out.needless(settings.at, what, "a path has a slash at its beginning in any case");
         }
+        self.told_prefixes(what, settings, &prefixes, made);
         made.plugins.push(Plug::new("rewrite", json!({ "regex": rules })));
         self.out.done(settings.at, what);
+    }
+
+    /// Tells targets in `X-Forwarded-Prefix` what was taken away: the first prefix that fits.
+    fn told_prefixes(&mut self, what: &str, settings: &Node, prefixes: &[String], made: &mut Made) {
+        if made.plugins.iter().any(|plug| plug.name == "rewrite") {
+            let why = "the path is changed before, and X-Forwarded-Prefix does not tell what was taken away";
+            return self.out.partial(settings.at, what, why, "");
+        }
+        let mut others = Cond::Always;
+        for prefix in prefixes {
+            let fits = Cond::path("regex", &format!("{}.*", text::literal(prefix)));
+            let when = others.clone().and(fits.clone()).when();
+            others = others.and(fits.negate());
+            let value = prefix.replace('$', "$$");
+            let rule = json!({ "operation": "append", "target": "header", "key": "X-Forwarded-Prefix", "value": value });
+            made.plugins.push(Plug::new("request_transformer", json!({ "rules": [rule] })).when(when));
+        }
     }
 
     pub(super) fn strip_prefix_regex(&mut self, what: &str, settings: &Node, made: &mut Made) {
@@ -80,23 +101,21 @@ impl Traefik<'_> {
 
     pub(super) fn redirect_scheme(&mut self, what: &str, settings: &Node, made: &mut Made) {
         let scheme = settings.text_of("scheme").unwrap_or("https");
-        let status = if is_true(settings, "permanent") { 301 } else { 302 };
-        let mut config = json!({ "scheme": scheme, "status_code": status });
+        let mut config = json!({ "scheme": scheme });
         if let Some(port) = number(settings, "port").filter(|it| *it != 443 && (1..=65_535).contains(it)) {
             config["port"] = json!(port);
         }
-        made.plugins.push(Plug::new("redirect", config));
+        made.plugins.extend(by_method(Plug::new("redirect", config), is_true(settings, "permanent")));
         self.out.done(settings.at, what);
     }
 
     /// Of the whole URL: one host to another, with all that follows, is known.
     pub(super) fn redirect_regex(&mut self, what: &str, settings: &Node, made: &mut Made) {
-        let status = if is_true(settings, "permanent") { 301 } else { 302 };
         let pair = settings.text_of("regex").zip(settings.text_of("replacement"));
-        let found = pair.and_then(|(regex, replacement)| moved(regex, replacement, status));
+        let found = pair.and_then(|(regex, replacement)| moved(regex, replacement));
         match found {
             Some(plug) => {
-                made.plugins.push(plug);
+                made.plugins.extend(by_method(plug, is_true(settings, "permanent")));
                 self.out.done(settings.at, what);
             }
             None => {
@@ -108,7 +127,7 @@ impl Traefik<'_> {
 }
 
 /// `^https?://www\.a\.example/(.*)` and `https://a.example/${1}` as a redirect for that host.
-fn moved(regex: &str, replacement: &str, status: u16) -> Option<Plug> {
+fn moved(regex: &str, replacement: &str) -> Option<Plug> {
     let rest = regex.strip_prefix('^').unwrap_or(regex);
     let schemes: [(&str, Option<&str>); 3] =
         [("https?://", None), ("https://", Some("https")), ("http://", Some("http"))];
@@ -129,8 +148,26 @@ fn moved(regex: &str, replacement: &str, status: u16) -> Option<Plug> {
         when["not"] = json!({ "path": { "exact": "/" } });
     }
     let location = format!("{}${{request.target}}", target.trim_end_matches('/'));
-    let config = json!({ "location": location, "status_code": status, "query": "drop" });
+    let config = json!({ "location": location, "query": "drop" });
     Some(Plug::new("redirect", config).when(Some(when)))
+}
+
+/// A redirect with the statuses of Traefik: methods but GET stay as they are.
+fn by_method(plug: Plug, is_permanent: bool) -> [Plug; 2] {
+    let asked = plug.when.clone().map_or(Cond::Always, Cond::is);
+    let with = |status: u16, cond: Cond| {
+        let mut plug = plug.clone().when(cond.when());
+        plug.config["status_code"] = json!(status);
+        plug
+    };
+    let (get, others) = statuses(is_permanent);
+    let is_get = Cond::methods(&["GET"]);
+    [with(get, asked.clone().and(is_get.clone())), with(others, asked.and(is_get.negate()))]
+}
+
+/// The statuses of a redirect, for GET and for other methods.
+pub(in crate::traefik) fn statuses(is_permanent: bool) -> (u16, u16) {
+    if is_permanent { (301, 308) } else { (302, 307) }
 }
 
 fn is_name(text: &str) -> bool {
@@ -159,11 +196,10 @@ mod tests {
 
     #[test]
     fn one_host_to_another() {
-        let plug =
-            moved("^https?://www\\.a\\.example/(.*)", "https://a.example/${1}", 301).expect("is known");
+        let plug = moved("^https?://www\\.a\\.example/(.*)", "https://a.example/${1}").expect("is known");
         assert_eq!(plug.config["location"], "https://a.example${request.target}");
         assert_eq!(plug.when, Some(json!({ "hosts": ["www.a.example"] })));
-        let plug = moved("^http://a.example/(.+)$", "https://b.example:8443/$1", 302).expect("is known");
+        let plug = moved("^http://a.example/(.+)$", "https://b.example:8443/$1").expect("is known");
         assert_eq!(plug.config["location"], "https://b.example:8443${request.target}");
         assert_eq!(plug.when.expect("a condition")["scheme"], "http");
         for (regex, replacement) in [
@@ -172,7 +208,7 @@ mod tests {
             ("^https?://a.example/(.*)", "https://${1}"),
             ("^https?://a.example/(.*)", "/x"),
         ] {
-            assert_eq!(moved(regex, replacement, 301), None, "{regex}");
+            assert_eq!(moved(regex, replacement), None, "{regex}");
         }
     }
 }
