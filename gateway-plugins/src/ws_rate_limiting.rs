@@ -204,6 +204,7 @@ impl Plugin for WsRateLimiting {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        hooks.connects_for_messages();
         hooks.on_connect(self.clone());
         hooks.on_message(self);
     }

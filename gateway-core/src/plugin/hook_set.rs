@@ -17,6 +17,8 @@ impl HookSet {
     pub(crate) const ON_UNROUTED: Self = Self(0x100);
 
     pub(crate) const ON_BYTES: Self = Self(0x200);
+    /// No hook: what is done when a session begins and ends serves its messages.
+    pub(crate) const FOR_MESSAGES: Self = Self(0x400);
 
     /// The hooks that HTTP exchanges run.
     pub(crate) const EXCHANGE: Self = Self(0x1f);
@@ -42,6 +44,7 @@ impl HookSet {
         ];
         let meets = |hooks| match hooks {
             Self::DATAGRAM => self.for_sessions_without_bytes().meets(hooks),
+            Self::STREAM => self.for_sessions_without_messages().meets(hooks),
             hooks => self.meets(hooks),
         };
         all.into_iter().filter(|(hooks, _)| meets(*hooks)).map(|(_, words)| words).collect()
@@ -52,6 +55,15 @@ impl HookSet {
     pub(crate) const fn for_sessions_without_bytes(self) -> Self {
         match self.meets(Self::ON_BYTES) {
             true => Self(self.0 & !(Self::ON_CONNECT.0 | Self::ON_CLOSE.0 | Self::ON_BYTES.0)),
+            false => self,
+        }
+    }
+
+    /// The same without what serves messages only: a plugin that learns by the others when a session begins and ends does nothing
+    /// for byte streams, which have no messages.
+    pub(crate) const fn for_sessions_without_messages(self) -> Self {
+        match self.meets(Self::FOR_MESSAGES) {
+            true => Self(self.0 & !(Self::ON_CONNECT.0 | Self::ON_CLOSE.0)),
             false => self,
         }
     }

@@ -156,6 +156,7 @@ macro_rules! hooks {
             pub(crate) secrets: Vec<Box<str>>,
             pub(crate) answers: Vec<u16>,
             pub(crate) prepares: Vec<u16>,
+            pub(crate) for_messages: Vec<u16>,
             /// Who asks for the caller while the request is there, and where its settings say so.
             pub(crate) asks: Vec<(u16, String)>,
             $(pub(crate) $name: Vec<Seated<dyn $hook>>,)+
@@ -172,6 +173,9 @@ macro_rules! hooks {
             /// The hooks in which the plugin at `place` has a seat.
             pub(crate) fn taken_by(&self, place: u16) -> HookSet {
                 let mut taken = HookSet::default();
+                if self.for_messages.contains(&place) {
+                    taken = taken.with(HookSet::FOR_MESSAGES);
+                }
                 $(
                     if self.$name.iter().any(|seat| seat.place == place) {
                         taken = taken.with(HookSet::$flag);
@@ -235,6 +239,12 @@ impl Hooks {
         if template.is_some_and(Template::asks_for_caller) {
             self.goes_by_caller(setting);
         }
+    }
+
+    /// Declares that [`OnConnect`] and [`OnClose`] only make ready and clear up for [`OnMessage`]. A TCP or TLS proxy with this
+    /// plugin is refused: its sessions have no messages.
+    pub fn connects_for_messages(&mut self) {
+        self.for_messages.push(self.place);
     }
 
     /// Declares that this plugin's request hook refuses nobody, so that the plugin may be moved behind one that answers

@@ -151,3 +151,23 @@ fn bad_settings_are_refused() {
         assert_eq!(problems.0[0].path, path, "{problems}");
     }
 }
+
+/// A byte stream has no messages: there is nothing to limit. Datagrams are limited.
+#[test]
+fn a_proxy_without_messages_is_refused() {
+    for (scheme, is_taken) in [("tcp", false), ("udp", true)] {
+        let spec = json!({
+            "proxies": [{ "id": "a", "listen_port": 9999, "backend_scheme": scheme, "backend_host": "t", "backend_port": 1 }],
+            "plugin_configs": [{ "id": "w", "plugin_name": "ws_rate_limiting", "proxy_id": "a", "config": { "messages_per_second": 1 } }],
+        });
+        let entries = [entry::<WsRateLimiting>()];
+        let taken = Trial::try_of_spec(&entries, &spec.to_string(), &World::default());
+        match taken {
+            Ok(_) => assert!(is_taken, "{scheme}"),
+            Err(problems) => {
+                assert!(!is_taken, "{problems}");
+                assert!(problems.to_string().contains("does nothing for TCP and TLS traffic"), "{problems}");
+            }
+        }
+    }
+}

@@ -112,7 +112,10 @@ pub(crate) fn idle(config: &PluginConfig, taken: HookSet, traffic: &Traffic) -> 
         return Some(Problem::new(format!("plugin_configs.{}.when", config.id), message).remedy("remove it"));
     }
     let is_stream = matches!(traffic, Traffic::Stream(rules) if rules.passthrough || !rules.is_datagram);
-    let taken = if is_stream { taken } else { taken.for_sessions_without_bytes() };
+    let taken = match is_stream {
+        true => taken.for_sessions_without_messages(),
+        false => taken.for_sessions_without_bytes(),
+    };
     let (runs, kind) = match traffic {
         Traffic::Http(_) => (HookSet::EXCHANGE.with(HookSet::WEBSOCKET), "HTTP"),
         Traffic::Stream(rules) if rules.passthrough => (HookSet::STREAM, "passed-through"),
