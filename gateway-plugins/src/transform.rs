@@ -229,8 +229,8 @@ impl Rules {
         if headers.get(CONTENT_ENCODING).is_some_and(|coding| coding.as_bytes() != b"identity") {
             return self.unchangeable(encoded, "body_compressed", "a compressed body can't be changed");
         }
-        let bytes = match body.collect(self.body_rules.max_bytes.0).await {
-            Ok((bytes, _)) => bytes,
+        let (bytes, mut trailers) = match body.collect(self.body_rules.max_bytes.0).await {
+            Ok(read) => read,
             Err(BodyError::Refused(reply)) => return Changed::Refused(reply),
             Err(BodyError::TooLarge { .. } | BodyError::NoRoom) => {
                 return self.unchangeable(too_large, "body_too_large", "the body is too large to be changed");
@@ -240,7 +240,7 @@ impl Rules {
         // A rule changes one of two fields of a name, and the other reader may take the other.
         let Some(mut document) = json_without_duplicates(&bytes) else {
             let is_json = serde_json::from_slice::<IgnoredAny>(&bytes).is_ok();
-            *body = Body::full(bytes);
+            *body = whole(bytes, trailers);
             return match is_json {
                 true => self.unchangeable(not_json, "body_ambiguous", "the body has a duplicate key"),
                 false => self.unchangeable(not_json, "body_not_json", "the body is not JSON"),
@@ -251,13 +251,17 @@ impl Rules {
             change.apply(&mut document, value);
         }
         if document == before {
-            *body = Body::full(bytes);
+            *body = whole(bytes, trailers);
             return Changed::No;
         }
         let text = document.to_string();
         shared::forget_bytes(headers);
-        headers.insert(CONTENT_LENGTH, HeaderValue::from(text.len()));
-        *body = Body::full(text);
+        match &mut trailers {
+            Some(trailers) => shared::forget_bytes(trailers),
+            // A length is not said of a body with trailers.
+            None => drop(headers.insert(CONTENT_LENGTH, HeaderValue::from(text.len()))),
+        }
+        *body = whole(text, trailers);
         Changed::Yes
     }
 
@@ -285,6 +289,14 @@ impl Rules {
                 Changed::Refused(Box::new(reply))
             }
         }
+    }
+}
+
+/// A body that was read, with its trailers.
+fn whole(bytes: impl Into<bytes::Bytes>, trailers: Option<HeaderMap>) -> Body {
+    match trailers {
+        Some(trailers) => Body::full_with_trailers(bytes, trailers),
+        None => Body::full(bytes),
     }
 }
 

@@ -153,3 +153,21 @@ fn a_response_has_no_query() {
     let rules = json!([{"operation": "remove", "target": "query", "key": "a"}]);
     Trial::refused(PLUGINS, "response_transformer", &json!({ "rules": rules }));
 }
+
+#[tokio::test]
+async fn trailers_go_on_behind_a_body_that_is_changed() {
+    let config = json!({"rules": [{"operation": "remove", "target": "body", "key": "/a"}]});
+    for (body, changed) in [(r#"{"a":1,"b":2}"#, r#"{"b":2}"#), (r#"{"b":2}"#, r#"{"b":2}"#)] {
+        let trial = Trial::new(PLUGINS, "response_transformer", config.clone()).answering(move |_| {
+            let mut trailers = http::HeaderMap::new();
+            trailers.insert("x-sum", http::HeaderValue::from_static("1"));
+            trailers.insert("content-digest", http::HeaderValue::from_static("d"));
+            let body = Body::full_with_trailers(body, trailers);
+            Response::builder().header("content-type", "application/json").body(body).unwrap()
+        });
+        let got = trial.get("/p", &[]).await;
+        let trailers = got.trailers.clone().expect("trailers");
+        assert_eq!((got.text().as_str(), &trailers["x-sum"] == "1"), (changed, true));
+        assert_eq!(trailers.contains_key("content-digest"), body == changed);
+    }
+}

@@ -325,3 +325,30 @@ async fn a_changed_file_is_loaded_and_a_broken_one_is_not() {
     script.refresh().unwrap();
     assert!(script.program.load().program.on_response && !script.program.load().program.on_request);
 }
+
+/// gRPC's status is in the trailers. To ask a body for its length changes nothing of what describes it.
+#[tokio::test]
+async fn trailers_go_on_behind_a_body_that_was_read() {
+    let mut trailers = http::HeaderMap::new();
+    trailers.insert("grpc-status", http::HeaderValue::from_static("0"));
+    trailers.insert("content-digest", http::HeaderValue::from_static("d"));
+    let run = async |line: &str| {
+        let trailers = trailers.clone();
+        let source = format!("fn on_response(request, response) {{ {line} }}");
+        let trial = trial(json!({ "source": source, "read_response_body": true })).answering(move |_| {
+            let body = gateway_core::http::body::Body::full_with_trailers("one", trailers.clone());
+            Response::builder().header("etag", "\"1\"").body(body).unwrap()
+        });
+        trial.get("/", &[("te", "trailers")]).await
+    };
+    for (line, text, described) in [
+        ("response.set_header(\"x-a\", response.body.len().to_string());", "one", true),
+        ("response.body = \"other\";", "other", false),
+    ] {
+        let got = run(line).await;
+        let trailers = got.trailers.clone().expect("trailers");
+        assert_eq!((got.text().as_str(), &trailers["grpc-status"] == "0"), (text, true), "{line}");
+        assert_eq!(trailers.contains_key("content-digest"), described, "{line}");
+        assert_eq!(got.headers.contains_key("etag"), described, "{line}");
+    }
+}

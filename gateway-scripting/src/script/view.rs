@@ -259,16 +259,24 @@ impl Message {
         self.new_body.as_ref().or_else(|| self.read.as_ref().map(|(body, _)| body))
     }
 
-    /// The body as it goes on, where it was read or replaced.
+    /// The body as it goes on, where it was read or replaced. Trailers that were read go on behind it: gRPC's status among them.
     fn into_body(self) -> Option<Body> {
-        match (self.new_body, self.read) {
-            (Some(body), _) | (None, Some((body, None))) => Some(Body::full(body)),
-            (None, Some((body, Some(trailers)))) => Some(Body::full_with_trailers(body, trailers)),
-            (None, None) => None,
+        let (read, mut trailers) = self.read.map_or((None, None), |(body, trailers)| (Some(body), trailers));
+        if let (Some(_), Some(trailers)) = (&self.new_body, &mut trailers) {
+            message::forget_bytes(trailers);
         }
+        let body = self.new_body.or(read)?;
+        Some(match trailers {
+            Some(trailers) => Body::full_with_trailers(body, trailers),
+            None => Body::full(body),
+        })
     }
 
     pub(super) fn replace_body(&mut self, body: Bytes) {
+        // Rhai writes back what a method was called on: `response.body.len()` comes here with the body as it was.
+        if self.body() == Some(&body) {
+            return;
+        }
         let had_length = self.headers.contains_key(CONTENT_LENGTH);
         message::forget_bytes(&mut self.headers);
         if had_length || !body.is_empty() {
