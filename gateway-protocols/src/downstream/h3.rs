@@ -18,6 +18,7 @@ use gateway_core::http::handshake::Handshake;
 use gateway_core::stream::pipeline;
 use gateway_core::stream::session::Session;
 use quinn::ConnectionError;
+use tokio::sync::watch;
 use tokio::task::coop::has_budget_remaining;
 
 use super::ConnectionControl;
@@ -46,8 +47,14 @@ const MAX_TURNS: usize = 32;
 /// the client heard of it are still taken (RFC 9114 §5.2).
 const GOAWAY_ROUND_TRIPS: u32 = 2;
 
-/// Serves QUIC clients on a socket until the task is ended.
-pub(crate) async fn serve(worker: Arc<Worker>, socket: UdpSocket, rules: ServerRules, place: WorkerPort) {
+/// Serves QUIC clients on a socket until it is drained, and refuses new ones from then on, until the last connection is over.
+pub(crate) async fn serve(
+    worker: Arc<Worker>,
+    socket: UdpSocket,
+    rules: ServerRules,
+    place: WorkerPort,
+    mut drained: watch::Receiver<bool>,
+) {
     let local = socket.local_addr();
     let endpoint = match quic::listen(socket, &rules, place) {
         Ok(endpoint) => endpoint,
@@ -57,7 +64,27 @@ pub(crate) async fn serve(worker: Arc<Worker>, socket: UdpSocket, rules: ServerR
         }
     };
     let start = || accept_all(&worker, &endpoint, &rules);
-    worker.shared().tasks.clone().supervise("http3_accept", start).await;
+    let drained = async { drop(drained.wait_for(|is_drained| *is_drained).await) };
+    tokio::select! {
+        biased;
+        () = drained => {}
+        () = worker.shared().tasks.clone().supervise("http3_accept", start) => {}
+    }
+    refuse_all(&endpoint).await;
+}
+
+/// Refuses whoever comes. The socket stays open for the connections there are, and the kernel gives it new ones for as long: whoever
+/// is told so tries again, and may reach the gateway that took our place, or goes over TCP.
+async fn refuse_all(endpoint: &quinn::Endpoint) {
+    let refusing = async {
+        while let Some(incoming) = endpoint.accept().await {
+            incoming.refuse();
+        }
+    };
+    tokio::select! {
+        () = endpoint.wait_idle() => {}
+        () = refusing => {}
+    }
 }
 
 /// Accepts connections. Ends with the endpoint: connections are told, and none outlives the listener.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use gateway_core::limit::concurrency::Permit;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::Worker;
 use super::shared::Inbox;
@@ -101,8 +101,8 @@ impl Worker {
             }
             Order::ListenUnix(socket) => self.listen(Listening::unix(socket), Entrance::Plain, sockets),
             Order::Quic(socket, rules, place) => {
-                let task = tokio::spawn(h3::serve(self.clone(), socket, rules, place));
-                sockets.listening.push((None, task));
+                let drained = sockets.quic_drains.subscribe();
+                drop(tokio::spawn(h3::serve(self.clone(), socket, rules, place, drained)));
             }
             Order::Datagrams(socket, port, dtls) => {
                 let (worker, socket) = (self.clone(), Arc::new(socket));
@@ -121,6 +121,7 @@ impl Worker {
             Order::Drain => {
                 sockets.accepting.drain(..).for_each(|(listener, entrance)| self.empty(&listener, &entrance));
                 end(&mut sockets.listening, |_| true);
+                sockets.quic_drains.send_replace(true);
                 self.registry.drain();
                 self.pipeline.drain();
                 sockets.drained = true;
@@ -267,6 +268,9 @@ struct Sockets {
     /// What those accept from.
     accepting: Vec<(Arc<Listening>, Entrance)>,
     datagrams: Vec<(u16, tokio::task::JoinHandle<()>)>,
+    /// Tells who serves HTTP/3 that nobody new is taken. The sockets stay open for the connections there are, and the kernel
+    /// gives them new ones as well: whoever comes is told to go elsewhere.
+    quic_drains: watch::Sender<bool>,
     /// Nothing is listened on any more.
     drained: bool,
 }

@@ -1,15 +1,16 @@
 //! Clients that say over HTTP/3 what HTTP/1.1 behind the gateway could misread, and clients that stay.
 
 use http::{HeaderMap, Request};
+use quinn::crypto::rustls::QuicClientConfig;
 
 use super::raw::{PLAIN, Raw, request, says};
 use super::{far_side, scripted, standing};
 use crate::support::edge::Edge;
 use crate::support::h2::map;
 use crate::support::h3::{Client, Stream, edge_with};
-use crate::support::soon;
 use crate::support::stream::tcp_backend;
 use crate::support::wire::{Port, connect};
+use crate::support::{soon, tls};
 
 async fn post(client: &Client, more: &[(&str, &str)]) -> Stream {
     let mut request = Request::post("https://a.test/up").body(()).unwrap();
@@ -105,6 +106,12 @@ async fn a_drain_lets_exchanges_end() {
     far.request().await.unwrap();
     edge.gateway.begin_drain();
     soon(idle.quic.closed()).await;
+    // Whoever comes now is told at once.
+    let crypto = QuicClientConfig::try_from(tls::authority().client(&["h3"])).unwrap();
+    let config = quinn::ClientConfig::new(std::sync::Arc::new(crypto));
+    let refused = soon(busy.endpoint.connect_with(config, edge.https(), "gateway.test").unwrap()).await;
+    let Err(quinn::ConnectionError::ConnectionClosed(close)) = refused else { panic!("{refused:?}") };
+    assert_eq!(u64::from(close.error_code), 2, "CONNECTION_REFUSED");
     far.wire.send("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nlate").await;
     assert_eq!(stream.answer().await.unwrap().body, "late");
     let Edge { gateway, .. } = edge;
