@@ -40,6 +40,8 @@ struct Messages {
     rest: BytesMut,
     /// Bytes of a message that goes on without inspection.
     passing: usize,
+    /// It is not gRPC, and goes on as it comes.
+    is_malformed: bool,
     judged: Option<Judged>,
     out: VecDeque<Frame<Bytes>>,
     ended: bool,
@@ -60,6 +62,7 @@ impl Firewall {
             coding,
             rest: BytesMut::new(),
             passing: 0,
+            is_malformed: false,
             judged: None,
             out: VecDeque::new(),
             ended: false,
@@ -143,8 +146,23 @@ fn open(message: &[u8], coding: Coding, limit: u64) -> Decompressed {
 }
 
 impl Messages {
+    /// Goes on without looking at what is no gRPC, or ends the call.
+    fn pass_malformed(&mut self) -> Result<(), BodyError> {
+        self.firewall.uninspected(self.firewall.policy.body.malformed, Cause::BadRequest)?;
+        self.is_malformed = true;
+        Ok(())
+    }
+
     /// Goes on with what has come. `false`: more is needed.
     fn advance(&mut self) -> Result<bool, BodyError> {
+        if self.is_malformed {
+            let rest = self.rest.split().freeze();
+            let has_come = !rest.is_empty();
+            if has_come {
+                self.out.push_back(Frame::data(rest));
+            }
+            return Ok(has_come);
+        }
         if self.passing > 0 {
             let piece = self.rest.split_to(self.passing.min(self.rest.len())).freeze();
             self.passing -= piece.len();
@@ -154,7 +172,14 @@ impl Messages {
             }
             return Ok(has_come);
         }
-        let Some(prefix) = GrpcPrefix::read(&self.rest, u64::MAX)? else { return Ok(false) };
+        let prefix = match GrpcPrefix::read(&self.rest, u64::MAX) {
+            Ok(Some(prefix)) => prefix,
+            Ok(None) => return Ok(false),
+            Err(_) => {
+                self.pass_malformed()?;
+                return Ok(true);
+            }
+        };
         let whole = prefix.length.saturating_add(GrpcPrefix::BYTES);
         if prefix.length as u64 > self.firewall.policy.body.max_bytes {
             self.firewall.uninspected(self.firewall.policy.body.over_limit, Cause::BodyTooLarge)?;
@@ -181,7 +206,10 @@ impl Messages {
     fn take(&mut self, frame: Option<Frame<Bytes>>) -> Result<(), BodyError> {
         let data = frame.map(Frame::into_data);
         if !matches!(data, Some(Ok(_))) && (self.rest.has_remaining() || self.passing > 0) {
-            return Err(BodyError::Framing("a gRPC message is cut off"));
+            self.pass_malformed()?;
+            self.passing = 0;
+            let rest = self.rest.split().freeze();
+            self.out.extend(Some(rest).filter(|rest| !rest.is_empty()).map(Frame::data));
         }
         match data {
             Some(Ok(data)) => self.rest.extend_from_slice(&data),

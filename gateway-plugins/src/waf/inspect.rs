@@ -105,6 +105,12 @@ fn is_large(head: &RequestHead<'_>) -> bool {
     head.target.len() > LARGE || headers > 4 * LARGE
 }
 
+/// Whether the body has a content coding.
+fn is_encoded(exchange: &Exchange) -> bool {
+    let mut coded = exchange.request.headers.get_all(CONTENT_ENCODING).iter();
+    coded.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
+}
+
 /// What of the body is inspected.
 enum Inspected {
     Nothing,
@@ -114,11 +120,14 @@ enum Inspected {
 impl Firewall {
     /// Inspects a request.
     pub(super) fn inspect<'a>(self: &'a Arc<Self>, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
-        if exchange.dialect == Dialect::Grpc && self.policy.grpc && !exchange.body.is_empty() {
+        let is_grpc = exchange.dialect == Dialect::Grpc;
+        // gRPC has no content codings: whoever decodes the body reads something else than its messages.
+        let is_coded = is_encoded(exchange);
+        if is_grpc && !is_coded && self.policy.grpc && !exchange.body.is_empty() {
             exchange.body = self.watch_messages(exchange);
         }
-        let has_body =
-            self.policy.body.inspect && exchange.dialect == Dialect::Plain && !exchange.body.is_empty();
+        let is_read = exchange.dialect == Dialect::Plain || (is_grpc && is_coded);
+        let has_body = self.policy.body.inspect && is_read && !exchange.body.is_empty();
         let large = with_head(exchange, is_large);
         if has_body || large || self.shadow.is_some() {
             return Step::wait(self.inspect_all(exchange, seat, has_body));
@@ -188,8 +197,7 @@ impl Firewall {
                 Ok(Inspected::Nothing)
             }
         };
-        let coded = exchange.request.headers.get_all(CONTENT_ENCODING).iter();
-        if coded.into_iter().any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        if is_encoded(exchange) {
             exchange.note("waf.not_inspected", "compressed body");
             return refuse(Cause::BadRequest, StatusCode::UNSUPPORTED_MEDIA_TYPE, policy.encoded);
         }

@@ -134,3 +134,31 @@ async fn strings_of_graphql_are_inspected() {
     let flat = trial(json!({"limits": {"nested_json": 0}}));
     assert_eq!(post(&flat, "application/json", nested).await.status, 200);
 }
+
+/// What is no gRPC can't be inspected as such; where nothing is refused it goes on as it came.
+#[tokio::test]
+async fn what_is_not_framed_is_refused_or_goes_on_whole() {
+    let calm = message(0, &field("hello"));
+    let bodies = [b"{\"query\":1}".to_vec(), calm[..8].to_vec(), [calm.clone(), b"xyz".to_vec()].concat()];
+    for body in bodies {
+        let block = trial(json!({}));
+        assert!(is_refused(&call(&block, "", body.clone()).await), "{body:?}");
+        assert!(block.asked().is_empty());
+        for config in [json!({"mode": "detect"}), json!({"body": {"malformed": "pass"}})] {
+            let passes = trial(config.clone());
+            assert!(!is_refused(&call(&passes, "", body.clone()).await), "{config} {body:?}");
+            assert_eq!(passes.asked()[0].body[..], body, "{config}");
+        }
+    }
+}
+
+/// gRPC knows no content codings: whoever decodes such a body reads something that was not inspected.
+#[tokio::test]
+async fn a_coded_call_is_refused() {
+    let body = message(0, &field("hello"));
+    for (config, status) in [(json!({}), "12"), (json!({"mode": "detect"}), "")] {
+        let trial = trial(config);
+        let fields = [("content-type", "application/grpc"), ("content-encoding", "br")];
+        assert_eq!(trial.request("POST", "/s/m", &fields, body.clone()).await.field("grpc-status"), status);
+    }
+}
