@@ -1,5 +1,7 @@
 //! gRPC through the gateway, over plain HTTP/2 and over TLS: unary and streaming, deadlines, refusals, slow readers.
 
+mod ends;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use h2::client::{ResponseFuture, SendRequest};
 use h2::server::SendResponse;
@@ -285,8 +287,9 @@ async fn a_deadline_is_kept() {
         send(&mut down, &message(b"first"), false).await.unwrap();
         let mut near = soon(answer).await.unwrap().into_body();
         expect(&mut near, b"first").await;
-        data(&mut near).await.expect_err("the stream was cut");
+        assert_eq!(trailers(&mut near).await["grpc-status"], "4");
         assert_eq!(stand.edge.only_record().await.reason(), "total_timeout");
+        assert_eq!(soon(std::future::poll_fn(|cx| down.poll_reset(cx))).await.unwrap(), Reason::CANCEL);
     }
 }
 

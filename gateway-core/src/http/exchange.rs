@@ -417,6 +417,12 @@ impl Exchange {
         self.request.version
     }
 
+    /// Whether the client takes success for the switch that it asked for: so over HTTP/2 and HTTP/3 (RFC 8441 §5), where no 101
+    /// is sent.
+    pub(super) fn is_switched_by_success(&self) -> bool {
+        self.upgrade.is_some() && self.version() >= Version::HTTP_2
+    }
+
     /// The host that the client asked for, with its port where it named one; what plugins do to `Host` changes nothing.
     pub(crate) fn asked_host(&self) -> Option<&str> {
         match self.request.uri.authority() {

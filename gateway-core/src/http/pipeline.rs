@@ -5,6 +5,7 @@
 //! is dropped half-way, an exchange ends in exactly one record: [`ExchangeEnding`] sees to that.
 
 mod again;
+mod call_end;
 mod delivery;
 mod destination;
 mod detached;
@@ -48,7 +49,7 @@ use crate::stream::relay::Tunnel;
 use crate::stream::revocation::Current;
 use crate::stream::session::Session;
 use crate::upstream::Upstream;
-use delivery::Until;
+use delivery::Sending;
 use destination::Destination;
 pub use detached::Aside;
 use ending::{ExchangeEnding, answered, failed, judged, outcome_of, until};
@@ -145,12 +146,12 @@ impl<U: Upstream> Pipeline<U> {
         }
         // Nothing is awaited while the response is at hand, so that no future has to hold it.
         let (until, sending) = {
-            let response = match end.answer.take() {
+            let mut response = match end.answer.take() {
                 Some(response) => response,
                 None => self.panicked(&mut end),
             };
             end.answered(&response, &snapshot.settings.logged_headers);
-            (Until::of(&end, &response), downstream.respond(response))
+            (Sending::of(&end, &mut response), downstream.respond(response))
         };
         let delivery = delivery::respond(until, self.current.as_ref(), pin!(sending)).await;
         end.delivered(delivery)
@@ -399,7 +400,11 @@ impl<U: Upstream> Pipeline<U> {
 
 /// The switch to another protocol, where the target agreed to one. One without the target's connection is refused.
 fn switching(end: &mut ExchangeEnding<'_>, logged: &[HeaderName]) -> Option<Switching> {
-    if end.answer.as_ref()?.status() != StatusCode::SWITCHING_PROTOCOLS {
+    let status = end.answer.as_ref()?.status();
+    if status != StatusCode::SWITCHING_PROTOCOLS {
+        if status.is_success() && end.exchange.is_switched_by_success() {
+            end.answer = Some(end.reply(Reply::new(Cause::UpgradeRefused)));
+        }
         return None;
     }
     match end.tunnel.take().zip(end.answer.take()) {

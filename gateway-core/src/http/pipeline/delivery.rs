@@ -9,6 +9,7 @@ use http::Response;
 use http::header::CONTENT_TYPE;
 use tokio::time::Instant;
 
+use super::call_end::CallEnd;
 use super::ending::ExchangeEnding;
 use crate::consumer::Identity;
 use crate::http::body::Body;
@@ -17,8 +18,15 @@ use crate::http::reply::Cause;
 use crate::stream::revocation::{Beside, Current, revoked};
 use crate::stream::sessions::About;
 
+/// How a response goes out.
+pub(super) struct Sending {
+    until: Until,
+    /// Why the call was ended, where it can be said behind the body.
+    ended: Option<CallEnd>,
+}
+
 /// Until when a response may go out.
-pub(super) enum Until {
+enum Until {
     /// As long as the client reads.
     Done,
     /// The whole exchange's deadline.
@@ -28,8 +36,14 @@ pub(super) enum Until {
     Revoked(Box<(About, Option<Arc<Identity>>)>),
 }
 
+impl Sending {
+    pub(super) fn of(end: &ExchangeEnding<'_>, response: &mut Response<Body>) -> Self {
+        Self { until: Until::of(end, response), ended: CallEnd::watch(end, response) }
+    }
+}
+
 impl Until {
-    pub(super) fn of(end: &ExchangeEnding<'_>, response: &Response<Body>) -> Self {
+    fn of(end: &ExchangeEnding<'_>, response: &Response<Body>) -> Self {
         if let Some(deadline) = end.deadline() {
             return Self::Deadline(deadline);
         }
@@ -56,6 +70,16 @@ fn is_event_stream(response: &Response<Body>) -> bool {
 
 /// Sends a response until it is done, or has to end.
 pub(super) async fn respond(
+    Sending { until, ended }: Sending,
+    current: Option<&Arc<dyn Current>>,
+    sending: Pin<&mut impl Future<Output = Delivery>>,
+) -> Delivery {
+    let delivery = respond_until(until, current, sending).await;
+    let cut = delivery.cut.or_else(|| ended?.cause());
+    Delivery { cut, ..delivery }
+}
+
+async fn respond_until(
     until: Until,
     current: Option<&Arc<dyn Current>>,
     mut sending: Pin<&mut impl Future<Output = Delivery>>,
