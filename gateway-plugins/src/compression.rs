@@ -162,14 +162,13 @@ impl Plugin for Compression {
 
 impl OnRequest for Compression {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
-        if exchange.dialect == Dialect::Plain {
-            let mut kept = HeaderMap::new();
-            for value in exchange.request.headers.get_all(ACCEPT_ENCODING) {
-                kept.append(ACCEPT_ENCODING, value.clone());
-            }
-            exchange.request.headers.remove(ACCEPT_ENCODING);
-            exchange.state.put(seat, Accepted(kept));
+        // Also of what is or calls itself gRPC, which has a field of its own for this.
+        let mut kept = HeaderMap::new();
+        for value in exchange.request.headers.get_all(ACCEPT_ENCODING) {
+            kept.append(ACCEPT_ENCODING, value.clone());
         }
+        exchange.request.headers.remove(ACCEPT_ENCODING);
+        exchange.state.put(seat, Accepted(kept));
         Step::Next
     }
 }

@@ -2,7 +2,7 @@
 //! targets say in theirs.
 //!
 //! The status stays. Fields that describe the old body go (`Content-Encoding`, `ETag`, …); `Retry-After`,
-//! `WWW-Authenticate` and the like stay. gRPC calls are left alone: their errors stand in trailers.
+//! `WWW-Authenticate` and the like stay. Answers that are gRPC are left alone: their errors stand in trailers.
 
 mod page;
 
@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use gateway_core::config::problem::Problems;
 use gateway_core::http::body::Body;
-use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::{Hooks, OnResponse, Plugin, Seat, Step, World};
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, VARY};
@@ -77,6 +76,8 @@ struct Choice {
     page: Page,
 }
 
+/// What gRPC's media types begin with, gRPC-Web's among them.
+const GRPC: &[u8] = b"application/grpc";
 /// What describes the body that is replaced.
 const OF_THE_BODY: &[&str] = &[
     "content-encoding",
@@ -180,6 +181,11 @@ fn statuses(text: &str) -> Option<Vec<(u16, u16)>> {
     text.split(',').map(read).collect()
 }
 
+fn is_grpc(response: &Response<Body>) -> bool {
+    let media_type = response.headers().get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    media_type.get(..GRPC.len()).is_some_and(|start| start.eq_ignore_ascii_case(GRPC))
+}
+
 impl OnResponse for ErrorPages {
     fn on_response<'a>(
         &'a self,
@@ -193,7 +199,8 @@ impl OnResponse for ErrorPages {
             Whose::Gateway => !exchange.is_from_target(),
         };
         let status = response.status();
-        if !is_meant || exchange.dialect == Dialect::Grpc || status < StatusCode::BAD_REQUEST {
+        // What the request says of itself is for its sender to choose, and hides no error of the target.
+        if !is_meant || status < StatusCode::BAD_REQUEST || is_grpc(response) {
             return Step::Next;
         }
         let several = self.pages.iter().filter(|page| page.covers(status.as_u16()));

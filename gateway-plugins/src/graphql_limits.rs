@@ -19,12 +19,12 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Decision, Hooks, OnMessage, OnRequest, Passage, Plugin, Seat, Step, Verdict, World,
+    Decision, Hooks, OnMessage, OnRequest, OnResponse, Passage, Plugin, Seat, Step, Verdict, World,
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::{Direction, Message, MessageKind, Session};
 use http::header::{ALLOW, CONTENT_TYPE};
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderValue, Method, Response, StatusCode};
 
 use settings::{Config, Limits};
 
@@ -35,6 +35,10 @@ pub(crate) struct GraphqlLimits {
     passed: Counter,
     refused: Counter,
 }
+
+/// An upgrade that was let through without an operation: only a WebSocket may come of it.
+#[derive(Debug, Clone, Copy)]
+struct NothingRead;
 
 /// Why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,20 +92,23 @@ impl Plugin for GraphqlLimits {
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         hooks.on_request(self.clone());
+        hooks.on_response(self.clone());
         hooks.on_message(self);
     }
 }
 
 impl OnRequest for GraphqlLimits {
-    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, _seat: Seat<'a>) -> Step<'a> {
-        // A WebSocket's operations come as messages.
-        if exchange.dialect == Dialect::Upgrade {
+    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
+        // A WebSocket's operations come as messages. A target that switches no protocols reads an upgrade as the GET it is.
+        let query = exchange.request.uri.query().unwrap_or_default();
+        if exchange.dialect == Dialect::Upgrade && !request::is_in_query(query) {
+            exchange.state.put(seat, NothingRead);
             return Step::Next;
         }
         match *exchange.method() {
             Method::OPTIONS => Step::Next,
             Method::GET | Method::HEAD => {
-                let found = request::of_query(exchange.request.uri.query().unwrap_or_default())
+                let found = request::of_query(query)
                     .and_then(|operation| document::check(&self.limits, &[operation], true));
                 self.outcome(exchange, found).map_or(Step::Next, Step::reply)
             }
@@ -118,6 +125,24 @@ impl OnRequest for GraphqlLimits {
     }
 }
 
+impl OnResponse for GraphqlLimits {
+    fn on_response<'a>(
+        &'a self,
+        exchange: &'a mut Exchange,
+        response: &'a mut Response<Body>,
+        seat: Seat<'a>,
+    ) -> Step<'a> {
+        let is_unread = exchange.state.of::<NothingRead>(seat).is_some() && exchange.is_from_target();
+        if !is_unread || !response.status().is_success() {
+            return Step::Next;
+        }
+        // The target found an operation where none was seen, such as a stored one under a name of its own.
+        let message = "the request asked for a WebSocket, and the target answered without one";
+        let fault = GraphqlRefusal::bad("graphql_not_switched", message);
+        self.outcome(exchange, Err(fault)).map_or(Step::Next, Step::reply)
+    }
+}
+
 impl OnMessage for GraphqlLimits {
     fn on_message<'a>(&'a self, _session: &'a Session, message: Message<'_>, _seat: Seat<'a>) -> Passage<'a> {
         match (message.direction, message.kind) {
@@ -126,16 +151,16 @@ impl OnMessage for GraphqlLimits {
                 let payload = std::mem::take(message.payload);
                 Passage::Wait(Box::pin(self.large_message(payload)))
             }
-            (Direction::Up, MessageKind::Text) => {
-                match self.judge(&check_message(&self.limits, message.payload)) {
-                    true => Passage::Forward,
-                    false => Passage::Close(POLICY),
-                }
-            }
-            (Direction::Up, MessageKind::Binary) => Passage::Close(POLICY),
+            (Direction::Up, MessageKind::Text) => self.passage(&check_message(&self.limits, message.payload)),
+            (Direction::Up, MessageKind::Binary) => self.passage(&binary()),
             (Direction::Up, MessageKind::Datagram) => Passage::Drop,
         }
     }
+}
+
+/// What is found of a binary message.
+fn binary() -> Result<(), GraphqlRefusal> {
+    Err(GraphqlRefusal::bad("graphql_unsupported", "binary messages are not read"))
 }
 
 fn check_message(limits: &Limits, payload: &[u8]) -> Result<(), GraphqlRefusal> {
@@ -171,6 +196,7 @@ impl GraphqlLimits {
         } else {
             match self.world.run_blocking(check).await {
                 Ok(found) => found,
+                Err(_) if self.limits.dry_run => Err(GraphqlRefusal::bad("graphql_busy", "")),
                 Err(_) => return Verdict::reply(Reply::new(Cause::Overloaded)),
             }
         };
@@ -184,10 +210,17 @@ impl GraphqlLimits {
     async fn large_message(&self, payload: Bytes) -> Decision {
         let (limits, read) = (self.limits.clone(), payload.clone());
         // With every thread busy it can't be looked at, and does not go on.
-        match self.world.run_blocking(move || check_message(&limits, &read)).await {
-            Ok(found) if self.judge(&found) => Decision::Forward(payload),
-            _ => Decision::Close(POLICY),
+        let busy = || Err(GraphqlRefusal::bad("graphql_busy", "there is no time to read the message"));
+        let found = self.world.run_blocking(move || check_message(&limits, &read)).await;
+        match self.judge(&found.unwrap_or_else(|_| busy())) {
+            true => Decision::Forward(payload),
+            false => Decision::Close(POLICY),
         }
+    }
+
+    /// What becomes of a message.
+    fn passage(&self, found: &Result<(), GraphqlRefusal>) -> Passage<'static> {
+        if self.judge(found) { Passage::Forward } else { Passage::Close(POLICY) }
     }
 
     /// Whether a message may go on.

@@ -190,12 +190,16 @@ fn refusal(status: &Status, http: StatusCode) -> Reply {
 
 impl OnRequest for GrpcJsonTranscoding {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
-        if exchange.dialect != Dialect::Plain {
+        if exchange.dialect == Dialect::Grpc {
             return Step::Next;
         }
         let (path, query) = shared::query::current(exchange);
         let found = self.calls.find(exchange.method(), &path);
         let binding = match found {
+            MatchedCall::Call(_) if exchange.dialect == Dialect::Upgrade => {
+                let status = Status::new(12, "calls are not made over WebSockets");
+                return Step::reply(refusal(&status, StatusCode::NOT_IMPLEMENTED));
+            }
             MatchedCall::Call(binding) => binding,
             MatchedCall::OtherMethods(_) | MatchedCall::Nothing if self.unmatched == Unmatched::Pass => {
                 return Step::Next;

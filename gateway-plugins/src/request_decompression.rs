@@ -1,13 +1,13 @@
 //! Decodes compressed request bodies, so that the target and the plugins behind see plain bytes.
 //!
 //! gzip, deflate, Brotli and Zstandard are decoded as they come, up to a limit on the plain bytes, so that a small body
-//! can't become a huge one. Other codings, and several at once, are answered 415.
+//! can't become a huge one. Other codings, and several at once, are answered 415. `Content-Encoding` alone decides: what
+//! the media type says changes nothing. gRPC compresses its messages otherwise (`grpc-encoding`), which is left alone.
 
 use std::sync::Arc;
 
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Bytes;
-use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::fields;
 use gateway_core::http::reply::{Cause, Reply};
@@ -59,7 +59,7 @@ impl Plugin for RequestDecompression {
 
 impl OnRequest for RequestDecompression {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, _seat: Seat<'a>) -> Step<'a> {
-        if exchange.dialect != Dialect::Plain || exchange.body.is_empty() {
+        if exchange.body.is_empty() {
             return Step::Next;
         }
         let Some(value) = fields::header(&exchange.request.headers, &CONTENT_ENCODING) else {

@@ -247,7 +247,7 @@ impl Plugin for ResponseCache {
 
 impl OnRequest for ResponseCache {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
-        if exchange.dialect != Dialect::Plain {
+        if exchange.dialect == Dialect::Upgrade {
             return Step::Next;
         }
         let method = exchange.method();

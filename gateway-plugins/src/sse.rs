@@ -13,7 +13,6 @@ use bytes::Bytes;
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::{Millis, Seconds};
 use gateway_core::http::body::{Body, BodyError};
-use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::world::meters::{Counter, Gauge};
 use gateway_core::plugin::{Hooks, OnResponse, Plugin, Seat, Step, World};
@@ -114,8 +113,7 @@ impl OnResponse for Sse {
         response: &'a mut Response<Body>,
         _seat: Seat<'a>,
     ) -> Step<'a> {
-        let is_plain = exchange.dialect == Dialect::Plain && exchange.is_from_target();
-        if !is_plain || *exchange.method() == Method::HEAD || !is_stream(response) {
+        if !exchange.is_from_target() || *exchange.method() == Method::HEAD || !is_stream(response) {
             return Step::Next;
         }
         let headers = response.headers_mut();

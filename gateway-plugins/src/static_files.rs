@@ -6,7 +6,7 @@
 //! read on the worker, and the rest on other threads, piece by piece as the client takes it.
 //!
 //! Conditions (RFC 9110 §13) and ranges, also several, are answered for every file. GET and HEAD are served, OPTIONS says
-//! so, other methods are refused with 405.
+//! so, other methods are refused with 405. A request for a WebSocket is answered as the GET that it is.
 
 mod answer;
 mod content;
@@ -182,7 +182,8 @@ fn is_read(method: &Method) -> bool {
 
 impl OnRequest for StaticFiles {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
-        if exchange.dialect != Dialect::Plain {
+        // A target behind may have WebSockets at the paths of files.
+        if exchange.dialect == Dialect::Upgrade && self.passes {
             return Step::Next;
         }
         match *exchange.method() {

@@ -12,7 +12,6 @@ mod write;
 use std::sync::Arc;
 
 use gateway_core::config::problem::Problems;
-use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::limit::concurrency::Concurrency;
@@ -104,7 +103,7 @@ impl Plugin for Upload {
 
 impl OnRequest for Upload {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, _seat: Seat<'a>) -> Step<'a> {
-        if exchange.dialect != Dialect::Plain || exchange.method() != Method::POST {
+        if exchange.method() != Method::POST {
             return Step::Next;
         }
         let kind = exchange.request.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());

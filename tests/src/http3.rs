@@ -4,7 +4,7 @@ mod alternatives;
 mod frames;
 mod hostile;
 mod oracle;
-mod raw;
+pub(crate) mod raw;
 mod targets;
 mod upstream;
 mod websocket;

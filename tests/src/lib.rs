@@ -5,6 +5,7 @@ mod support;
 
 mod admission;
 mod bad_input;
+mod called;
 mod certificates;
 mod circles;
 mod dtls;

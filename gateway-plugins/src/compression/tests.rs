@@ -184,6 +184,15 @@ async fn the_target_need_not_know() {
 }
 
 /// What comes out after each piece that goes in.
+/// A target that compresses by itself would hide its answer from the plugins that read it.
+#[tokio::test]
+async fn the_target_need_not_know_of_what_calls_itself_grpc() {
+    let trial = trial(json!({"remove_accept_encoding": true}), 200, &[("content-type", "text/plain")]);
+    let fields = [("accept-encoding", "gzip"), ("content-type", "application/grpc")];
+    let got = trial.request("POST", "/", &fields, "x").await;
+    assert_eq!((got.text(), trial.asked()[0].field("accept-encoding")), (text(), ""));
+}
+
 fn pieces(coding: Coding, flushes: bool) -> Vec<usize> {
     let mut encoder = Encoder::new(coding, 4, flushes).unwrap();
     let mut body = Vec::new();

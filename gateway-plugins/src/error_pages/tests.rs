@@ -92,13 +92,17 @@ async fn whose_errors_and_which_headers() {
     }
 }
 
+/// What a request calls itself is its sender's to choose: it lays open no error that a page hides.
 #[tokio::test]
-async fn grpc_is_left_alone() {
-    let config = json!({"pages": [{"status": "4xx,5xx", "body": "mine"}]});
-    let trial = Trial::new(PLUGINS, "error_pages", config)
-        .answering(|_| Response::builder().status(503).body(Body::from("x")).unwrap());
-    let got = trial.request("POST", "/s/m", &[("content-type", "application/grpc")], "").await;
-    assert_eq!(got.text(), "x");
+async fn errors_are_hidden_from_requests_that_call_themselves_grpc() {
+    for (answered, is_hidden) in [("text/plain", true), ("application/grpc", false)] {
+        let trial = Trial::new(PLUGINS, "error_pages", pages()).answering(move |_| {
+            let response = Response::builder().status(500).header("content-type", answered);
+            response.body(Body::from("stack trace")).unwrap()
+        });
+        let got = trial.request("POST", "/", &[("content-type", "application/grpc")], "x").await;
+        assert_eq!((got.status, !got.text().contains("stack trace")), (500, is_hidden), "{answered}");
+    }
 }
 
 #[test]

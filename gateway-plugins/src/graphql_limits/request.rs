@@ -108,16 +108,26 @@ pub(super) fn of_body(
     Ok(operations)
 }
 
+/// The parameter of an operation that a pair of a query is.
+fn key_of(pair: &str) -> Option<&'static str> {
+    let name = pair.split('=').next().unwrap_or_default();
+    let decoded = percent_encoding::percent_decode_str(name).decode_utf8_lossy();
+    KEYS.into_iter().find(|key| key.eq_ignore_ascii_case(decoded.trim()))
+}
+
+/// Whether a query has anything of an operation in it.
+pub(super) fn is_in_query(query: &str) -> bool {
+    query.split('&').any(|pair| key_of(pair).is_some())
+}
+
 /// The operation of a GET.
 pub(super) fn of_query(query: &str) -> Result<Operation, GraphqlRefusal> {
     let mut values = BTreeMap::new();
     for pair in query.split('&') {
-        let name = pair.split('=').next().unwrap_or_default();
-        let decoded = percent_encoding::percent_decode_str(name).decode_utf8_lossy();
-        let Some(key) = KEYS.iter().find(|key| key.eq_ignore_ascii_case(decoded.trim())) else { continue };
+        let Some(key) = key_of(pair) else { continue };
         let value = fields::query(Some(pair), key).map(|value| String::from_utf8(value.to_vec()));
         let Some(Ok(value)) = value else { return Err(malformed(format!("`{key}` is malformed"))) };
-        if values.insert(*key, value).is_some() {
+        if values.insert(key, value).is_some() {
             return Err(malformed(format!("`{key}` is given twice")));
         }
     }

@@ -229,6 +229,20 @@ async fn a_dry_run_refuses_nothing() {
 }
 
 #[test]
+fn a_dry_run_ends_no_websocket() {
+    for (dry_run, passes) in [(true, true), (false, false)] {
+        let config = serde_json::from_value(json!({ "max_depth": 1, "dry_run": dry_run })).unwrap();
+        let plugin =
+            GraphqlLimits::build(config, &World::default()).unwrap_or_else(|problems| panic!("{problems}"));
+        let deep: &[u8] = br#"{"id":"1","type":"subscribe","payload":{"query":"{ a { b } }"}}"#;
+        for found in [check_message(&plugin.limits, deep), binary()] {
+            assert_eq!(matches!(plugin.passage(&found), Passage::Forward), passes, "{found:?}");
+        }
+        assert_eq!((plugin.refused.get(), plugin.passed.get()), (2, 0));
+    }
+}
+
+#[test]
 fn messages_of_websockets() {
     let config = serde_json::from_value(json!({ "max_root_fields": 1, "max_body_bytes": 200 })).unwrap();
     let plugin =

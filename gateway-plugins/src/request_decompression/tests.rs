@@ -89,3 +89,13 @@ async fn codings_that_are_not_known() {
     assert_eq!(send(json!({}), "identity", b"x".to_vec()).await.0, 200);
     Trial::refused(PLUGINS, "request_decompression", &json!({"max_bytes": 0}));
 }
+
+#[tokio::test]
+async fn a_media_type_switches_nothing_off() {
+    let trial = Trial::new(PLUGINS, "request_decompression", json!({"max_bytes": 100}));
+    let fields = [("content-encoding", "gzip"), ("content-type", "application/grpc")];
+    let got = trial.request("POST", "/", &fields, encoded("gzip", b"hello")).await;
+    assert_eq!((got.status, trial.asked()[0].body.clone()), (200, "hello".into()));
+    let got = trial.request("POST", "/", &fields, encoded("gzip", &[0; 1000])).await;
+    assert_eq!((got.field("grpc-status"), trial.asked().len()), ("8", 1));
+}

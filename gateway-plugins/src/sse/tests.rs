@@ -133,3 +133,15 @@ fn the_example_is_taken() {
     let config = json!({ "heartbeat_seconds": "20s", "retry_ms": 2000, "max_duration_seconds": "1h" });
     assert!(gateway_core::plugin::Registry::new(PLUGINS).build("sse", None, &config).is_ok());
 }
+
+#[tokio::test]
+async fn a_stream_is_one_whatever_the_request_calls_itself() {
+    let trial = Trial::new(PLUGINS, "sse", json!({})).answering(|_| {
+        Response::builder()
+            .header("content-type", "text/event-stream")
+            .body(Body::from("data: 1\n\n"))
+            .unwrap()
+    });
+    let got = trial.request("POST", "/", &[("content-type", "application/grpc")], "x").await;
+    assert_eq!((got.field("x-accel-buffering"), got.text().as_str()), ("no", "data: 1\n\n"));
+}
