@@ -110,6 +110,7 @@ impl Gateway {
         if let Some(port) = listeners.http3_port() {
             shared.announce_http3(port);
         }
+        crate::control::overload::limit_descriptors(&shared.overload);
         let shared = Arc::new(shared);
         let (threads, orders) = start_workers(inboxes, &shared, &telemetry)?;
         let tasks = PluginTasks::new(shared.clone());

@@ -4,5 +4,6 @@ pub(crate) mod certificates;
 #[cfg(feature = "database")]
 pub mod database;
 pub mod file;
+mod outputs;
 pub mod variables;
 pub(crate) mod warnings;

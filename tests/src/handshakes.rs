@@ -3,10 +3,12 @@
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use rustls::ClientConnection;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConnection, RootCertStore, ServerConfig};
+use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::support::edge::Edge;
 use crate::support::wire::Wire;
@@ -77,7 +79,7 @@ async fn a_client_that_refuses_the_certificate_is_recorded() {
         rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
             .unwrap()
-            .with_root_certificates(rustls::RootCertStore::empty())
+            .with_root_certificates(RootCertStore::empty())
             .with_no_client_auth();
     let tcp = soon(TcpStream::connect(edge.https())).await.unwrap();
     let connector = TlsConnector::from(Arc::new(trusting_nobody));
@@ -129,5 +131,66 @@ async fn what_could_be_read_of_a_bad_request_is_recorded_and_the_answer_says_wha
             (Some(method), path),
             "{request}"
         );
+        let message = record.0["error.message"].as_str().unwrap_or_default();
+        assert!(message.contains(detail), "{detail} in {record:?}");
+        assert_eq!(record.0["server.address"] == "a", request.contains("host: a"), "{record:?}");
     }
+}
+
+/// The record of a request to an https target on this port.
+async fn refused_by(port: u16) -> Value {
+    let ca = tls::authority().ca();
+    let mut edge = Edge::start(&format!(
+        "proxies:\n  - {{id: a, hosts: [a.test], backend_scheme: https, backend_host: 127.0.0.1, backend_port: {port}, \
+         backend_tls_server_ca_cert_path: {ca:?}, backend_connect_timeout_ms: 3s}}\n"
+    ));
+    let (head, _) = edge.get("/").await;
+    assert_eq!(head.status(), 502);
+    edge.only_record().await.0
+}
+
+#[tokio::test]
+async fn a_target_that_does_not_end_the_handshake_is_no_failed_connection() {
+    // The system takes the connection, and nobody reads it.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let record = refused_by(port).await;
+    assert_eq!(record["error.type"], "tls_failed", "{record}");
+    let message = record["error.message"].as_str().unwrap();
+    assert!(message.contains(&format!("TCP to 127.0.0.1:{port} is connected")), "{message}");
+}
+
+#[tokio::test]
+async fn a_target_that_wants_a_client_certificate_is_told_with_the_setting() {
+    let mut roots = RootCertStore::empty();
+    roots.add(tls::authority().issuer().der().clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build().unwrap();
+    let identity = tls::localhost();
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(tls::server(identity, &[]).cert_resolver.clone());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((tcp, _)) = listener.accept().await {
+            let accepting = TlsAcceptor::from(Arc::new(config.clone())).accept(tcp).into_fallible();
+            tokio::spawn(async move {
+                // Stays until the client leaves: a reset could overtake the alert.
+                if let Err((_, mut tcp)) = accepting.await {
+                    tcp.read_to_end(&mut Vec::new()).await.ok();
+                }
+            });
+        }
+    });
+    let record = refused_by(port).await;
+    assert_eq!(record["error.type"], "tls_failed", "{record}");
+    let message = record["error.message"].as_str().unwrap();
+    assert!(
+        message.contains("CertificateRequired") && message.contains("backend_tls_client_cert_path"),
+        "{message}"
+    );
 }

@@ -274,7 +274,9 @@ impl Admin {
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
         let status = status
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "this is not an admin listener"))?;
-        let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(body)? };
+        let not_admin = |_| io::Error::new(io::ErrorKind::InvalidData, NOT_ADMIN);
+        let body =
+            if body.is_empty() { Value::Null } else { serde_json::from_slice(body).map_err(not_admin)? };
         Ok(AdminResponse { status, body })
     }
 }
@@ -285,11 +287,21 @@ fn token() -> Result<Option<String>, Problem> {
     Ok(given.or_else(|| std::fs::read_to_string(token_file()).ok().map(|token| token.trim_end().to_owned())))
 }
 
+/// Answers of admin listeners say what is wrong.
+const NOT_ADMIN: &str = "this is not an answer of an admin listener; check the address of --admin";
+
 /// Tells a person what an error document says.
 pub(super) fn tell(AdminResponse { status, body }: &AdminResponse) {
     let text =
         |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    print::error(format_args!("{} ({status})", text(body, "detail")));
+    let detail = match text(body, "detail") {
+        detail if detail.is_empty() => NOT_ADMIN.to_owned(),
+        detail => detail,
+    };
+    print::error(format_args!("{detail} ({status})"));
+    if *status == 401 {
+        print::error("set FERRUM_ADMIN_TOKEN to a token of the gateway");
+    }
     for error in body.get("errors").and_then(Value::as_array).into_iter().flatten() {
         let remedy = match text(error, "remedy") {
             remedy if remedy.is_empty() => remedy,

@@ -255,6 +255,9 @@ fn of_files(args: &AuditArgs) -> Result<u8, u8> {
     Ok(0)
 }
 
+/// Objects of one entry that are shown to people.
+const MAX_CHANGES: usize = 50;
+
 fn show(entry: &Value, output: OutputFormat) {
     match output {
         OutputFormat::Json => print::line(entry),
@@ -288,13 +291,17 @@ fn text(entry: &Value) -> String {
         with("suppressed: ", &entry["suppressed"]),
     ];
     let mut text = words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
-    for change in entry["changes"].as_array().into_iter().flatten() {
+    let changes = entry["changes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for change in changes.iter().take(MAX_CHANGES) {
         let sign = match change["action"].as_str() {
             Some("create") => '+',
             Some("delete") => '-',
             _ => '~',
         };
         text.push_str(&format!("\n    {sign} {}/{}", field(&change["kind"]), field(&change["id"])));
+    }
+    if let Some(more @ 1..) = changes.len().checked_sub(MAX_CHANGES) {
+        text.push_str(&format!("\n    … and {more} more; --output json has all"));
     }
     text
 }
@@ -303,7 +310,17 @@ fn text(entry: &Value) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::text;
+    use super::{MAX_CHANGES, text};
+
+    #[test]
+    fn an_import_does_not_fill_the_screen() {
+        let change = json!({ "kind": "proxies", "id": "a", "action": "create" });
+        let lines = |count: usize| text(&json!({ "seq": 1, "changes": vec![change.clone(); count] }));
+        assert_eq!(lines(MAX_CHANGES).lines().count(), 1 + MAX_CHANGES);
+        let many = lines(MAX_CHANGES + 7);
+        assert_eq!(many.lines().count(), 2 + MAX_CHANGES);
+        assert!(many.ends_with("… and 7 more; --output json has all"), "{many}");
+    }
 
     #[test]
     fn an_entry_is_a_line_that_no_value_breaks() {

@@ -1,6 +1,7 @@
 //! Whether this machine and what the configuration names are fit to run it: `doctor`.
 
 mod certificates;
+mod collectors;
 mod network;
 mod redis;
 mod system;

@@ -97,6 +97,7 @@ pub(super) fn text(record: &Value) -> String {
     let first = |names: &[&str]| {
         names.iter().map(|name| field(name)).find(|text| !text.is_empty()).unwrap_or_default()
     };
+    let port = record["server.port"].as_u64().map_or_else(String::new, |port| format!(":{port}"));
     let seconds = record["http.server.request.duration"].as_f64();
     let seconds = seconds.or_else(|| record["session.duration"].as_f64());
     let took = seconds.map_or_else(String::new, |seconds| format!("{:.1}ms", seconds * 1000.0));
@@ -104,7 +105,7 @@ pub(super) fn text(record: &Value) -> String {
         field("timestamp"),
         first(&["http.response.status_code", "kind"]),
         field("http.request.method"),
-        format!("{}{}", field("server.address"), field("url.path")),
+        format!("{}{port}{}", field("server.address"), field("url.path")),
         took,
         first(&["proxy.id"]),
         field("upstream.address"),
@@ -123,10 +124,10 @@ mod tests {
     fn a_record_is_a_line_that_no_value_breaks() {
         let record = json!({
             "timestamp": "T", "kind": "http", "http.request.method": "GET", "url.path": "/a\u{1b}[31m\nb",
-            "server.address": "h", "http.response.status_code": 502, "http.server.request.duration": 0.2501,
+            "server.address": "h", "server.port": 81, "http.response.status_code": 502, "http.server.request.duration": 0.2501,
             "proxy.id": "shop", "upstream.address": "t:80", "error.type": "connect_failed",
         });
-        assert_eq!(text(&record), "T 502 GET h/a\u{fffd}[31m\u{fffd}b 250.1ms shop t:80 connect_failed");
+        assert_eq!(text(&record), "T 502 GET h:81/a\u{fffd}[31m\u{fffd}b 250.1ms shop t:80 connect_failed");
         let session =
             json!({ "timestamp": "T", "kind": "tcp", "session.end": "closed", "session.duration": 1.0 });
         assert_eq!(text(&session), "T tcp 1000.0ms closed");

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use gateway_core::config::model::OverloadRules;
-use gateway_core::limit::overload::{OverloadLevel, level_of};
+use gateway_core::limit::overload::{Overload, OverloadLevel, level_of};
 use gateway_protocols::worker::Order;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -36,19 +36,19 @@ pub(super) async fn run(engine: Arc<Engine>) -> Result<(), String> {
     let cgroup_limit = cgroup_limit(Path::new("/sys/fs/cgroup"), &read("/proc/self/cgroup"));
     let page = rustix::param::page_size() as u64;
     // Kept open: once descriptors have run out it could not be opened any more.
-    let statm = File::open("/proc/self/statm").ok();
+    let mut statm = None;
     let mut load = Load::default();
     for look in 0_u32.. {
         ticks.tick().await;
         let rules = engine.snapshot().settings.overload;
+        statm = statm.or_else(|| File::open("/proc/self/statm").ok());
         load.memory = statm.as_ref().and_then(resident_pages).unwrap_or(0) * page;
         load.memory_limit = match rules.max_memory {
             Some(0) => None,
             Some(limit) => Some(limit),
             None => cgroup_limit,
         };
-        load.descriptor_limit = getrlimit(Resource::Nofile).current;
-        engine.shared.overload.set_descriptor_limit(load.descriptor_limit);
+        load.descriptor_limit = limit_descriptors(&engine.shared.overload);
         if look.is_multiple_of(looks_per_count(&load, engine.shared.connections() as u64)) {
             load.descriptors = descriptors(descriptor_count(), load.descriptor_limit);
         }
@@ -60,6 +60,14 @@ pub(super) async fn run(engine: Arc<Engine>) -> Result<(), String> {
         tell(&engine, &load, rules);
     }
     Ok(())
+}
+
+/// Has clients leave some descriptors free, and says how many there may be. Called before the first client comes, and again since
+/// the limit may be changed from outside.
+pub(crate) fn limit_descriptors(overload: &Overload) -> Option<u64> {
+    let limit = getrlimit(Resource::Nofile).current;
+    overload.set_descriptor_limit(limit);
+    limit
 }
 
 /// What was counted last matters as well: clients that have gone must not leave the gateway overloaded until the next rare

@@ -268,7 +268,7 @@ impl Sink {
             Record::Exchange(record) => {
                 rules.when.as_ref().is_none_or(|when| when.holds_with(record.exchange, record.status))
             }
-            Record::Session(_) => self.has_sessions && rules.when.is_none(),
+            Record::Session(_) => self.has_sessions && rules.when.is_none() && self.layout.has_fields(record),
         };
         let is_proxy = rules
             .proxies

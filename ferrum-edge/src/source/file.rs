@@ -13,7 +13,7 @@ use gateway_core::config::settings::{self, Applied, Layer};
 use gateway_core::config::warning::Warning;
 use gateway_core::plugin::Registry;
 
-use super::certificates;
+use super::{certificates, outputs};
 pub(crate) use text::read as read_text;
 
 /// A configuration and what goes before its settings.
@@ -191,7 +191,9 @@ pub fn parse(text: &str, name: &str, registry: &Registry) -> Result<Model, Probl
 
 /// The model, when the files it names are of use, too.
 fn with_files(model: Model, text: &str, origin: &Origin) -> Result<Model, Problems> {
-    Positions::of(text, origin).locate(certificates::check(&model)).into_result(model)
+    let mut problems = certificates::check(&model);
+    problems.0.extend(outputs::check(&model.settings).0);
+    Positions::of(text, origin).locate(problems).into_result(model)
 }
 
 /// What `${env:…}` and `${file:…}` refer to.

@@ -105,10 +105,8 @@ fn reloads_and_refused_attempts_are_written_to_the_audit_log() {
 #[test]
 fn an_audit_log_that_can_t_be_opened_is_a_failed_start() {
     let folder = Folder::new();
-    folder.write(
-        "ferrum.yaml",
-        &spec(1, "one").replace("https: off,", "https: off, audit_log: none/audit.log,"),
-    );
+    folder.write("ferrum.yaml", &spec(1, "one").replace("https: off,", "https: off, audit_log: folder,"));
+    std::fs::create_dir(folder.path("folder")).unwrap();
     let output = ferrum_edge(&folder).arg("run").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("audit log"), "{output:?}");

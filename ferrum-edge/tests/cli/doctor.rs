@@ -119,7 +119,67 @@ fn a_target_whose_certificate_is_not_trusted_is_told() {
     );
     let findings = examined(&folder, 1, &[]);
     let found = about(&findings, &port.to_string());
-    assert!(found[0].0 == "error" && found[0].1.contains("TLS handshake fails"), "{found:?}");
+    assert!(found[0].0 == "error" && found[0].1.contains("TLS fails"), "{found:?}");
+}
+
+#[test]
+fn servers_for_records_metrics_and_spans_are_tried() {
+    let folder = Folder::new();
+    let silent = server(|_| "");
+    let open = server(|_| "no");
+    folder.write(
+        "ferrum.yaml",
+        &format!(
+            "
+gateway:
+  access_log:
+    sinks:
+      - {{ name: lines, tcp: {{ address: 'tcp://127.0.0.1:{CLOSED}' }} }}
+      - {{ name: siem, syslog: {{ address: 'tls://127.0.0.1:{silent}' }} }}
+      - {{ name: http, http: {{ url: 'http://127.0.0.1:{open}/in' }} }}
+      - {{ name: mq, kafka: {{ brokers: ['127.0.0.1:{CLOSED}'], topic: t }} }}
+  metrics: {{ otlp: {{ exporter: {{ endpoint: 'http://127.0.0.1:{CLOSED}' }} }} }}
+proxies: []
+plugin_configs:
+  - {{ id: spans, plugin_name: otel_tracing, scope: global, config: {{ exporter: {{ endpoint: 'http://127.0.0.1:{CLOSED}' }} }} }}
+"
+        ),
+    );
+    let findings = examined(&folder, 1, &[]);
+    let said = format!("{findings:#?}");
+    for of in ["sink `lines`", "sink `mq`", "`gateway.metrics.otlp`", "plugin config `spans`"] {
+        let found = findings.iter().find(|it| it["message"].as_str().unwrap().contains(of));
+        let found = found.unwrap_or_else(|| panic!("{of} in {said}"));
+        assert!(
+            found["level"] == "error" && found["message"].as_str().unwrap().contains("refused"),
+            "{found}"
+        );
+    }
+    assert_eq!(about(&findings, &open.to_string())[0].0, "ok", "{said}");
+    let found =
+        findings.iter().find(|it| it["about"].as_str().is_some_and(|it| it.contains(&silent.to_string())));
+    let found = found.unwrap_or_else(|| panic!("{said}"));
+    assert!(found["message"].as_str().unwrap().contains("does not end in time"), "{found}");
+    assert!(found["remedy"].as_str().unwrap().contains("speaks TLS"), "{found}");
+}
+
+#[test]
+fn folders_that_logs_and_sockets_need_are_looked_for() {
+    let folder = Folder::new();
+    folder.write(
+        "ferrum.yaml",
+        "gateway: { http_socket: nodir/s, access_log: { path: nodir/a.log, sinks: [{ name: s, file: { path: nodir/b.log } }] } }\nproxies: []\n",
+    );
+    let output = ferrum_edge(&folder).arg("check").output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    for place in ["gateway.access_log.path", "gateway.access_log.sinks[0].file.path", "gateway.http_socket"] {
+        assert!(said.contains(&format!("{place}: there is no folder")), "{place} in {said}");
+    }
+    let found = examined(&folder, 3, &["--offline"]);
+    assert!(found.iter().any(|it| it["check"] == "configuration" && it["level"] == "error"), "{found:#?}");
+    std::fs::create_dir(folder.path("nodir")).unwrap();
+    assert_eq!(ferrum_edge(&folder).arg("check").output().unwrap().status.code(), Some(0));
 }
 
 #[test]

@@ -123,7 +123,8 @@ pub(super) async fn serve(
                 Box::pin(refuse(worker, snapshots.load(), exchange, &mut responder, reply)).await
             }
             Incoming::Refused(error) => {
-                let exchange = unreadable::exchange(&reader.buffer, &client);
+                let mut exchange = unreadable::exchange(&reader.buffer, &client);
+                exchange.note_failure(error.to_string());
                 Box::pin(refuse(worker, snapshots.load(), exchange, &mut responder, unreadable::reply(error)))
                     .await
             }

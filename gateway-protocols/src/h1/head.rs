@@ -85,8 +85,8 @@ pub struct ResponseHead {
 /// Takes a request's head off the front of `buffer`; `None` when it is not all there yet.
 ///
 /// # Errors
-/// Whatever makes the request unanswerable; the connection cannot be used any further. The buffer then begins with the
-/// request line, as far as there is one.
+/// Whatever makes the request unanswerable; the connection cannot be used any further. The buffer then holds the head,
+/// as far as there is one.
 pub fn request(buffer: &mut BytesMut, limits: &HeadLimits) -> Result<Option<RequestHead>, HeadError> {
     skip_empty_lines(buffer);
     let Some(lines) = Lines::of(buffer, limits)? else { return Ok(None) };
@@ -94,7 +94,7 @@ pub fn request(buffer: &mut BytesMut, limits: &HeadLimits) -> Result<Option<Requ
     let parsed = parsed(&head, &lines, limits);
     if parsed.is_err() {
         // For the record; nothing more is read from this connection.
-        *buffer = BytesMut::from(&head[..lines.first()]);
+        *buffer = BytesMut::from(&*head);
     }
     parsed.map(Some)
 }

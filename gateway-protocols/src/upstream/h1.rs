@@ -79,7 +79,8 @@ enum ExchangeFailure {
     Io(io::Error),
     Head(HeadError),
     Closed,
-    Stalled,
+    /// The target was silent for so long.
+    Stalled(Duration),
 }
 
 /// An exchange under way.
@@ -183,7 +184,9 @@ fn failure(broken: ExchangeFailure, reused: bool, exchange: &Exchange) -> Failur
         ExchangeFailure::Body(BodyError::Idle) => Failure::sent(Cause::RequestTimeout),
         ExchangeFailure::Body(BodyError::Framing(what)) => Failure::sent(Cause::BadRequest).source(what),
         ExchangeFailure::Body(error) => Failure::sent(Cause::ClientGone).source(error.to_string()),
-        ExchangeFailure::Stalled => Failure::sent(Cause::UpstreamTimeout),
+        ExchangeFailure::Stalled(silent) => Failure::sent(Cause::UpstreamTimeout).source(format!(
+            "the target sent nothing for {silent:?}, which is what `backend_read_timeout_ms` allows"
+        )),
         ExchangeFailure::Head(error) => Failure::sent(Cause::UpstreamGarbage).source(error),
         ExchangeFailure::Io(error) => match refusal(&error) {
             Some(refusal) => Failure::sent(Cause::TlsFailed).source(refusal),
@@ -226,14 +229,14 @@ impl Exchange {
             }
         }
         let timer = &mut self.connection.timer;
+        let waits_for = if self.upload.is_done() { timeouts.first_byte } else { timeouts.idle };
         if !timer.is_set() {
-            let waits_for = if self.upload.is_done() { timeouts.first_byte } else { timeouts.idle };
             match std::mem::replace(&mut self.waited, true) {
                 true => timer.set(waits_for),
                 false => timer.set_from(self.connection.since, waits_for),
             }
         }
-        timer.poll_elapsed(cx).map(|()| Err(ExchangeFailure::Stalled))
+        timer.poll_elapsed(cx).map(|()| Err(ExchangeFailure::Stalled(waits_for)))
     }
 
     /// Sends what can be sent of the request.

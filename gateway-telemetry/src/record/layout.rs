@@ -1,6 +1,7 @@
 //! Writes a record as an operator wants it.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::fmt::Display;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gateway_core::config::model::{LogDestination, LogLayout, LogSink};
 use gateway_core::record::{ExchangeRecord, SessionRecord};
@@ -52,6 +53,14 @@ impl Layout {
     pub fn has_sessions(&self, destination: &LogDestination) -> bool {
         matches!(destination, LogDestination::Otlp(_))
             || matches!(self.layout, LogLayout::Json | LogLayout::Ecs | LogLayout::Logfmt)
+    }
+
+    /// Whether the record has any of the fields that were chosen.
+    pub fn has_fields(&self, record: Record<'_>) -> bool {
+        let Some(fields) = &self.fields else { return true };
+        let mut any = AnyField(false);
+        each(&mut Chosen { fields, visit: &mut any }, record, &self.extras);
+        any.0
     }
 
     /// Appends a line, without a line feed; nothing where there is none for it.
@@ -135,5 +144,34 @@ fn each(visit: &mut impl FieldVisitor, record: Record<'_>, extras: &Extras) {
     match record {
         Record::Exchange(record) => super::exchange(visit, record, extras),
         Record::Session(record) => super::session(visit, record, extras),
+    }
+}
+
+/// Sees whether there is any field.
+struct AnyField(bool);
+
+impl FieldVisitor for AnyField {
+    fn text(&mut self, _key: &str, _text: impl AsRef<[u8]>) {
+        self.0 = true;
+    }
+
+    fn plain(&mut self, _key: &str, _value: impl Display) {
+        self.0 = true;
+    }
+
+    fn number(&mut self, _key: &str, _number: u64) {
+        self.0 = true;
+    }
+
+    fn fraction(&mut self, _key: &str, _number: f64) {
+        self.0 = true;
+    }
+
+    fn seconds(&mut self, _key: &str, _duration: Duration) {
+        self.0 = true;
+    }
+
+    fn time(&mut self, _key: &str, _time: SystemTime) {
+        self.0 = true;
     }
 }

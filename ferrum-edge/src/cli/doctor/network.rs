@@ -1,6 +1,7 @@
 //! Names and targets: whether they resolve, take connections, and show certificates that are trusted.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,26 +10,30 @@ use futures_util::StreamExt;
 use gateway_core::config::model::{BackendTls, Model, Proxy, Scheme, service_name, socket_path};
 use gateway_protocols::dns::Dns;
 use gateway_protocols::tls::client;
+use tokio::io::AsyncReadExt;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use super::Findings;
+use super::{Findings, collectors};
 
 /// Targets that are tried; of more only these.
 const MAX_TARGETS: usize = 1000;
 /// Targets that are tried at a time.
 const AT_ONCE: usize = 32;
 
-/// A target as some proxy uses it.
-struct Tried {
-    host: Arc<str>,
-    port: u16,
-    scheme: Scheme,
-    tls: Option<Arc<BackendTls>>,
-    fixed: Option<std::net::IpAddr>,
-    /// The first proxy that uses it so.
-    proxy: String,
+/// How long is waited for an alert after a handshake; a target that is content says nothing.
+const ALERT_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// A target or a collector as it is used.
+pub(super) struct Tried {
+    pub(super) host: Arc<str>,
+    pub(super) port: u16,
+    pub(super) scheme: Scheme,
+    pub(super) tls: Option<Arc<BackendTls>>,
+    pub(super) fixed: Option<std::net::IpAddr>,
+    /// The first proxy or setting that uses it so.
+    pub(super) of: String,
 }
 
 /// What became of it.
@@ -38,12 +43,14 @@ enum Reached {
     Resolved(String),
     Name(String),
     Connect(String),
-    Tls(String),
+    /// What is wrong, and what to do.
+    Tls(String, &'static str),
 }
 
 /// Tries each target once for each way it is spoken to.
 pub(super) async fn look(findings: &mut Findings, model: &Model, limit: Duration) {
-    let all = targets(model);
+    let mut all = targets(model);
+    all.extend(collectors::all(model));
     let (count, dns) = (all.len(), Arc::new(Dns::with_servers(&model.settings.dns_servers)));
     let tries = all.into_iter().take(MAX_TARGETS).map(|tried| {
         let dns = dns.clone();
@@ -58,12 +65,12 @@ pub(super) async fn look(findings: &mut Findings, model: &Model, limit: Duration
             Some(_) => format!("{} over {}", tried.scheme.as_str(), tried.host),
             None => format!("{}://{}:{}", tried.scheme.as_str(), tried.host, tried.port),
         };
-        let proxy = tried.proxy;
+        let of = tried.of;
         match outcome {
             Reached::Good(message) => findings.ok("target", about, message),
             Reached::Resolved(message) => findings.ok("name", about, message),
             Reached::Name(error) => {
-                let message = format!("{error} (proxy `{proxy}`)");
+                let message = format!("{error} ({of})");
                 findings.error(
                     "name",
                     about,
@@ -72,7 +79,7 @@ pub(super) async fn look(findings: &mut Findings, model: &Model, limit: Duration
                 );
             }
             Reached::Connect(error) => {
-                let message = format!("no connection: {error} (proxy `{proxy}`)");
+                let message = format!("no connection: {error} ({of})");
                 findings.error(
                     "target",
                     about,
@@ -80,10 +87,8 @@ pub(super) async fn look(findings: &mut Findings, model: &Model, limit: Duration
                     "start the target, correct host and port, or open the firewall",
                 );
             }
-            Reached::Tls(error) => {
-                let message = format!("the TLS handshake fails: {error} (proxy `{proxy}`)");
-                let remedy =
-                    "name its CA by `backend_tls_server_ca_cert_path`, or correct the target's certificate";
+            Reached::Tls(error, remedy) => {
+                let message = format!("TLS fails: {error} ({of})");
                 findings.error("target", about, message, remedy);
             }
         }
@@ -114,7 +119,7 @@ fn targets(model: &Model) -> Vec<Tried> {
                 scheme: backend.scheme,
                 tls,
                 fixed: backend.dns_override,
-                proxy: id.to_string(),
+                of: format!("proxy `{id}`"),
             });
         }
     }
@@ -166,16 +171,63 @@ async fn encrypted(tried: &Tried, stream: TcpStream, limit: Duration) -> Reached
         client::build(rules, None).and_then(|config| Ok((config, client::server_name(rules, &tried.host)?)));
     let (config, name) = match prepared {
         Ok(prepared) => prepared,
-        Err(error) => return Reached::Tls(error.to_string()),
+        Err(error) => return Reached::Tls(error.to_string(), "correct the files and names for TLS to it"),
     };
     match timeout(limit, TlsConnector::from(Arc::new(config)).connect(name, stream)).await {
-        Ok(Ok(stream)) => {
+        Ok(Ok(mut stream)) => {
+            // A target that misses something says so by an alert; with TLS 1.3 it comes after the handshake.
+            if let Ok(Err(error)) = timeout(limit.min(ALERT_TIMEOUT), stream.read_u8()).await
+                && error.kind() != io::ErrorKind::UnexpectedEof
+            {
+                return Reached::Tls(error.to_string(), remedy(&error));
+            }
             let version = stream.get_ref().1.protocol_version().and_then(|version| version.as_str());
             let verified =
                 if rules.verify { "its certificate is trusted" } else { "its certificate is not checked" };
             Reached::Good(format!("{address} takes connections, {}, {verified}", version.unwrap_or("TLS")))
         }
-        Ok(Err(error)) => Reached::Tls(error.to_string()),
-        Err(_) => Reached::Tls("it does not end in time".to_owned()),
+        Ok(Err(error)) => Reached::Tls(error.to_string(), remedy(&error)),
+        Err(_) => Reached::Tls("the handshake does not end in time".to_owned(), NO_TLS),
+    }
+}
+
+/// What to do about a target that does not seem to speak TLS.
+const NO_TLS: &str =
+    "check the port, and that the target speaks TLS there; else write the scheme without TLS";
+
+/// What to do about a handshake that failed.
+fn remedy(error: &io::Error) -> &'static str {
+    use rustls::AlertDescription as Alert;
+    use rustls::{CertificateError, Error};
+    let Some(error) = error.get_ref().and_then(|error| error.downcast_ref::<Error>()) else { return NO_TLS };
+    match error {
+        Error::InvalidCertificate(
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. },
+        ) => "renew the target's certificate, or set the clock of this machine",
+        Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => "name the host that the certificate is for, by `backend_tls_server_name` for a proxy's target",
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "name its CA, by `backend_tls_server_ca_cert_path` for a proxy's target and `ca_path` for others"
+        }
+        Error::AlertReceived(Alert::CertificateRequired) => {
+            "give a client certificate, by `backend_tls_client_cert_path` and `…_key_path` for a proxy's target"
+        }
+        Error::AlertReceived(
+            Alert::BadCertificate
+            | Alert::UnknownCA
+            | Alert::CertificateUnknown
+            | Alert::CertificateExpired
+            | Alert::CertificateRevoked
+            | Alert::UnsupportedCertificate,
+        ) => "give a client certificate that the target takes",
+        Error::AlertReceived(Alert::ProtocolVersion) | Error::PeerIncompatible(_) => {
+            "have the target speak TLS 1.2 or 1.3 with current ciphers"
+        }
+        Error::InvalidMessage(_) | Error::InappropriateMessage { .. } => NO_TLS,
+        _ => "correct the target's TLS settings or its certificate",
     }
 }

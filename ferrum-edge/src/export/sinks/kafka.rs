@@ -109,6 +109,28 @@ impl KafkaSender {
         Err(failed)
     }
 
+    /// Sends a chunk; one that is too large for the topic in halves, so that only a record that is too large by itself is refused.
+    async fn send(&self, state: &mut ClusterState, chunk: &Chunk) -> Result<Delivered, Failed> {
+        let mut delivered = self.produce(state, chunk).await?;
+        if delivered.refused == 0 || chunk.items < 2 {
+            return Ok(delivered);
+        }
+        let mut rest: Vec<Chunk> = halves(chunk).into_iter().flatten().collect();
+        delivered = Delivered::default();
+        while let Some(part) = rest.pop() {
+            let outcome = self.produce(state, &part).await?;
+            match halves(&part) {
+                Some([first, second]) if outcome.refused > 0 => rest.extend([second, first]),
+                _ if outcome.refused > 0 => {
+                    delivered.refused += outcome.refused;
+                    delivered.why = outcome.why;
+                }
+                _ => {}
+            }
+        }
+        Ok(delivered)
+    }
+
     async fn produce(&self, state: &mut ClusterState, chunk: &Chunk) -> Result<Delivered, Failed> {
         if state.known.as_ref().is_none_or(|known| known.at.elapsed() > STALE) {
             self.learn(state).await?;
@@ -146,6 +168,14 @@ fn partitions(brokers: HashMap<i32, Broker>, topic: Topic) -> Result<Vec<(i32, B
     if found.is_empty() { Err(Failed::passing("no partition of the topic has a leader")) } else { Ok(found) }
 }
 
+/// The lines of a chunk in two; `None` for one line.
+fn halves(chunk: &Chunk) -> Option<[Chunk; 2]> {
+    let items = chunk.items / 2;
+    let end = memchr::memchr_iter(b'\n', &chunk.bytes).nth(items.checked_sub(1)?)?;
+    let part = |bytes: &[u8], items| Chunk { bytes: bytes.to_vec(), items };
+    Some([part(chunk.bytes.get(..end)?, items), part(chunk.bytes.get(end + 1..)?, chunk.items - items)])
+}
+
 /// What an error of the broker comes to.
 fn outcome(error: i16, chunk: &Chunk) -> Result<Delivered, Failed> {
     match error {
@@ -167,7 +197,7 @@ fn refused(error: i16) -> Failed {
 impl Deliver for KafkaSender {
     async fn deliver(&self, chunk: &Chunk) -> Result<Delivered, Failed> {
         let mut state = self.state.lock().await;
-        let done = tokio::time::timeout(TIMEOUT, self.produce(&mut state, chunk)).await;
+        let done = tokio::time::timeout(TIMEOUT, self.send(&mut state, chunk)).await;
         let done = done.unwrap_or_else(|_| Err(Failed::passing("the brokers did not answer in time")));
         if done.is_err() {
             // Whatever it was: the next time begins with what the cluster says then. An answer that comes late is never taken for

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::{Client, Exchange};
 use gateway_core::http::reply::{Cause, Reply};
-use http::{Method, Request, Uri, Version};
+use http::header::{HOST, USER_AGENT};
+use http::{HeaderValue, Method, Request, Uri, Version};
 
 use crate::h1::head::HeadError;
 
@@ -28,7 +29,26 @@ pub(super) fn exchange(read: &[u8], client: &Arc<Client>) -> Box<Exchange> {
     *request.method_mut() = method.or_else(|| Method::from_bytes(b"-").ok()).unwrap_or(Method::GET);
     *request.uri_mut() = encoded(target).parse().unwrap_or_else(|_| Uri::from_static("/"));
     *request.version_mut() = Version::HTTP_11;
+    // Whose software it is has to be found by somebody; a head that is garbage before them has neither.
+    for name in [HOST, USER_AGENT] {
+        if let Some(value) = field(read, name.as_str()).and_then(|value| HeaderValue::from_bytes(value).ok())
+        {
+            request.headers_mut().insert(name, value);
+        }
+    }
     Box::new(Exchange::new(request, client.clone()))
+}
+
+/// The first field of this name, as far as the head was read.
+fn field<'r>(read: &'r [u8], name: &str) -> Option<&'r [u8]> {
+    let lines = read.split(|byte| *byte == b'\n').skip(1);
+    let mut head = lines.map(<[u8]>::trim_ascii).take_while(|line| !line.is_empty());
+    head.find_map(|line| {
+        let (key, value) = line.split_at_checked(name.len())?;
+        let value = value.strip_prefix(b":").filter(|_| key.eq_ignore_ascii_case(name.as_bytes()))?;
+        Some(value.trim_ascii())
+    })
+    .filter(|value| !value.is_empty() && value.len() <= MAX_TARGET)
 }
 
 fn encoded(target: &[u8]) -> String {
@@ -83,7 +103,13 @@ mod tests {
             let found = (exchange.request.method.as_str(), exchange.request.uri.to_string());
             assert_eq!(found, (method, target.to_owned()), "{read:?}");
         }
+        let read = b"GET /\"a HTTP/1.1\r\nHOST: a.test:80\r\nx\r\nUser-Agent:  old/1 \r\n\r\nhost: body\r\n";
+        let exchange = exchange(read, &client);
+        assert_eq!(exchange.authority(), Some("a.test:80"));
+        assert_eq!(exchange.request.headers[USER_AGENT], "old/1");
+        let exchange = super::exchange(b"GET / HTTP/1.1\r\n\r\nhost: body\r\n", &client);
+        assert_eq!(exchange.authority(), None);
         let long = [b"GET /".as_slice(), &[b'a'; 10_000]].concat();
-        assert_eq!(exchange(&long, &client).request.uri.path().len(), MAX_TARGET);
+        assert_eq!(super::exchange(&long, &client).request.uri.path().len(), MAX_TARGET);
     }
 }

@@ -249,3 +249,29 @@ async fn the_password_goes_over_once_a_connection() {
     assert!(scram.deliver(&chunk("a")).await.unwrap_err().message.contains("challenge"));
     assert!(!format!("{:?}", with(KafkaMechanism::Plain)).contains("secret"));
 }
+
+#[tokio::test]
+async fn a_batch_that_is_too_large_for_the_topic_is_sent_in_parts() {
+    // Takes requests without the long record and with two records at most.
+    let (sender, asked) = sender(&rules(), |key, body| {
+        if key == 3 {
+            return Some(metadata());
+        }
+        let text = String::from_utf8_lossy(body);
+        let is_too_large = text.contains("long") || text.matches("short").count() > 2;
+        Some(produced(if is_too_large { wire::MESSAGE_TOO_LARGE } else { 0 }))
+    });
+    let lines = "short1\nshort2\nshort3\nlong\nshort4\nshort5\nshort6";
+    let delivered = sender.deliver(&chunk(lines)).await.unwrap();
+    assert_eq!(delivered.refused, 1, "{delivered:?}");
+    assert!(delivered.why.contains("MESSAGE_TOO_LARGE"), "{delivered:?}");
+    let asked = asked.lock().unwrap();
+    let taken = asked
+        .iter()
+        .map(|(_, body)| String::from_utf8_lossy(body).into_owned())
+        .filter(|text| !text.contains("long") && (1..=2).contains(&text.matches("short").count()));
+    let taken: String = taken.collect();
+    for n in 1..=6 {
+        assert_eq!(taken.matches(&format!("short{n}")).count(), 1, "{n}");
+    }
+}
