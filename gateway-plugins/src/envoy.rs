@@ -1,6 +1,7 @@
 //! What Envoy's protocols over gRPC have in common: header fields in messages, and what a server may change of them.
 
 use bytes::Bytes;
+use gateway_core::http::body::Body;
 use http::header::{HeaderName, HeaderValue as FieldValue};
 use http::{HeaderMap as Fields, StatusCode};
 
@@ -90,6 +91,15 @@ pub(crate) fn fields(headers: &Fields) -> impl Iterator<Item = HeaderValue> {
 pub(crate) struct RequestLine {
     pub(crate) path: Option<String>,
     pub(crate) status: Option<StatusCode>,
+}
+
+/// Keeps the fields that another server decides about out of what may come behind the body.
+pub(crate) fn withhold_trailers(mutation: &HeaderMutation, body: &mut Body) {
+    let set = mutation.set_headers.iter().filter_map(|option| option.header.as_ref()).map(|field| &field.key);
+    let names = mutation.remove_headers.iter().chain(set);
+    names
+        .filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok())
+        .for_each(|name| body.withhold_trailer(&name));
 }
 
 /// Changes header fields. What frames a message, and who is asked, is left as it is.

@@ -31,6 +31,7 @@ use gateway_core::record::Metric;
 use http::{HeaderMap, Method, Response, StatusCode};
 use tokio::sync::Semaphore;
 
+use crate::envoy;
 use crate::shared::{self, oauth};
 use body::{Replaced, Streamed};
 use protocol::{Changes, CommonResponse, HeaderMutation, HttpBody, NewBody, ProcessorInput, ProcessorReply};
@@ -288,6 +289,9 @@ impl Core {
             let told =
                 ProcessorInput::RequestHeaders(change::request_head(exchange, exchange.body.is_empty()));
             let Some(said) = self.changes(visit, told).await? else { return Ok(()) };
+            if let Some(mutation) = &said.header_mutation {
+                envoy::withhold_trailers(mutation, &mut exchange.body);
+            }
             let line = self.apply(visit, said.header_mutation.as_ref(), &mut exchange.request.headers)?;
             if line.path.is_some() {
                 exchange.forward_path = line.path;

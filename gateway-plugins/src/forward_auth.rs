@@ -216,7 +216,7 @@ impl ForwardAuth {
     /// Whatever comes of it, what the client wrote where the answer's fields belong does not reach the target.
     fn take_out(&self, exchange: &mut Exchange) {
         for name in self.copied.0.iter().chain(&self.caller).chain(&self.groups) {
-            exchange.request.headers.remove(name);
+            exchange.remove_header(name);
         }
     }
 

@@ -142,14 +142,13 @@ impl OnConnect for GeoRestriction {
 impl GeoRestriction {
     /// Tells the target where the client is; what a client says of itself is removed.
     fn tell(&self, exchange: &mut Exchange, place: &GeoLocation<'_>) {
-        let headers = &mut exchange.request.headers;
         let asn = place.asn.map(|asn| asn.to_string());
         let values = [place.country, place.continent, asn.as_deref()];
         for (name, value) in self.rules.headers.iter().zip(values) {
             let Some(name) = name else { continue };
-            headers.remove(name);
+            exchange.remove_header(name);
             if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
-                headers.insert(name, value);
+                exchange.request.headers.insert(name, value);
             }
         }
     }

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::{BufMut, Bytes, BytesMut};
 use gateway_core::config::problem::Problems;
 use gateway_core::http::body::{Body, BodyError, Transform, TransformOutput};
-use gateway_core::http::dialect::Dialect;
+use gateway_core::http::dialect::{self, Dialect};
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World};
@@ -126,12 +126,9 @@ impl OnResponse for GrpcWeb {
 
 /// Whether a request speaks gRPC-Web, and how.
 fn spoken(exchange: &Exchange) -> Option<Spoken> {
-    let content_type = exchange.request.headers.get(CONTENT_TYPE)?;
-    let rest = content_type.as_bytes().strip_prefix(b"application/grpc-web")?;
-    let text = rest.starts_with(b"-text");
-    let rest = if text { &rest[b"-text".len()..] } else { rest };
-    let fits = rest.first().is_none_or(|c| matches!(c, b'+' | b';' | b' '));
-    fits.then(|| Spoken { text, content_type: content_type.clone() })
+    let headers = &exchange.request.headers;
+    let text = dialect::GrpcWeb::of(headers)? == dialect::GrpcWeb::Text;
+    Some(Spoken { text, content_type: headers.get(CONTENT_TYPE)?.clone() })
 }
 
 /// A Base64 body, decoded as it comes. Clients may pad each message on its own, so padding can stand anywhere.

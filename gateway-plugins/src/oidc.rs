@@ -167,15 +167,14 @@ impl Authenticate for Oidc {
 impl OnRequest for Oidc {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
         let open = exchange.state.of::<Mine>(seat).and_then(|mine| mine.open.clone());
-        let headers = &mut exchange.request.headers;
-        self.headers.set(headers, open.as_ref().map(|open| &open.claims));
+        self.headers.set(exchange, open.as_ref().map(|open| &open.claims));
         let Some(name) = &self.token_header else { return Step::Next };
-        headers.remove(name);
+        exchange.remove_header(name);
         if let Some(token) = open.as_ref().and_then(|open| open.session.access_token.as_deref()) {
             let text = if *name == AUTHORIZATION { format!("Bearer {token}") } else { token.to_owned() };
             if let Ok(mut value) = HeaderValue::try_from(text) {
                 value.set_sensitive(true);
-                headers.insert(name, value);
+                exchange.request.headers.insert(name, value);
             }
         }
         Step::Next

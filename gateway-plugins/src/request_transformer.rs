@@ -96,6 +96,7 @@ impl RequestTransformer {
         {
             return Err(Unusable);
         }
+        self.rules.header_names().for_each(|name| exchange.body.withhold_trailer(name));
         self.rules.apply_headers(&mut exchange.request.headers, headers);
         Ok(body)
     }

@@ -174,6 +174,11 @@ impl Rules {
         values.collect()
     }
 
+    /// The fields that the rules are about.
+    pub(crate) fn header_names(&self) -> impl Iterator<Item = &HeaderName> {
+        self.headers.iter().flat_map(|change| std::iter::once(&change.name).chain(&change.new))
+    }
+
     /// Changes the header fields.
     pub(crate) fn apply_headers(&self, headers: &mut HeaderMap, values: Vec<Option<HeaderValue>>) {
         for (change, value) in self.headers.iter().zip(values) {

@@ -50,7 +50,8 @@ pub(crate) struct Inner {
 struct Pools {
     idle: Idle<Box<h1::H1Connection>>,
     multiplex: Multiplex<h2::H2Connection>,
-    /// Which version a target's TLS settled on last, or what it has offered since, by pool key.
+    /// Which version a target's TLS settled on last, or what it has offered since; without TLS, whether it has spoken HTTP/2
+    /// before. By pool key.
     learned: HashMap<u64, Version>,
     /// Rung when a shared connection was made or one of its streams ended, by pool key.
     waiters: HashMap<u64, Arc<Notify>>,

@@ -14,7 +14,7 @@ use crate::support::h2::{Stream, data, map, origin, send};
 use crate::support::soon;
 use crate::support::stream::{at, free_port};
 use crate::support::talk::WireProtocol;
-use crate::support::wire::{Port, connect};
+use crate::support::wire::{Port, Wire, connect};
 
 /// Both ways of carrying it.
 const KINDS: [WireProtocol; 2] = [WireProtocol::H2, WireProtocol::H2Tls];
@@ -534,4 +534,115 @@ async fn a_target_that_ends_calls_at_once_opens_its_breaker() {
     let (answer, _up) = stand.call("Get", &[]).await;
     assert_eq!(status_in_head(&soon(answer).await.unwrap()), "14");
     assert_eq!(stand.edge.only_record().await.reason(), "circuit_open");
+}
+
+/// Whoever answers HTTP/2 as a server that has never heard of it, and everything else with 204.
+async fn http1_only(port: Port) {
+    loop {
+        let mut wire = Wire::new_patient(port.accept_ever().await);
+        tokio::spawn(async move {
+            while let Ok(head) = wire.until(b"\r\n\r\n").await {
+                let is_preface = head.starts_with(b"PRI");
+                let answer: &[u8] = match is_preface {
+                    true => b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+                    false => b"HTTP/1.1 204 No Content\r\n\r\n",
+                };
+                if wire.try_send(answer).await.is_err() || is_preface {
+                    break;
+                }
+            }
+        });
+    }
+}
+
+/// Clients choose the content type; they must not choose which targets are healthy by it.
+#[tokio::test]
+async fn a_target_without_http2_is_not_to_blame_for_calls() {
+    let port = Port::listen(None).await;
+    let address = port.address;
+    let target = tokio::spawn(http1_only(port));
+    let mut edge = Edge::start(&format!(
+        "proxies:
+  - {{id: g, listen_path: /, upstream_id: u, circuit_breaker: {{failure_threshold: 1, timeout_seconds: 3600}}}}
+upstreams:
+  - {{id: u, health_checks: {{passive: {{unhealthy_threshold: 1}}}}, targets: [{{host: 127.0.0.1, port: {}}}]}}
+",
+        address.port()
+    ));
+    for _ in 0..3 {
+        let call = "POST /s/m HTTP/1.1\r\nhost: a.test\r\ncontent-type: application/grpc\r\ncontent-length: 0\r\n\r\n";
+        let (head, _) = edge.ask(call).await;
+        assert_eq!(head.field("grpc-status"), "12");
+        assert_eq!(edge.records.next().await.reason(), "version_unsupported");
+        assert_eq!(edge.get("/").await.0.status(), 204);
+        assert_eq!(edge.records.next().await.status(), 204);
+    }
+    target.abort();
+}
+
+/// One that has spoken it before is.
+#[tokio::test]
+async fn a_target_that_loses_its_http2_is_to_blame() {
+    let port = Port::listen(None).await;
+    let address = port.address;
+    let mut edge = Edge::start(&format!(
+        "proxies:
+  - {{id: g, listen_path: /, backend_host: 127.0.0.1, backend_port: {},
+      circuit_breaker: {{failure_threshold: 1, timeout_seconds: 3600}}}}
+",
+        address.port()
+    ));
+    let mut requests = client(&edge, WireProtocol::H2).await;
+    let io = {
+        let (answer, mut up) = call(&mut requests, "/s/m", &[]).await;
+        send(&mut up, &message(b"x"), true).await.unwrap();
+        let mut connection = soon(h2::server::handshake(port.accept().await)).await.unwrap();
+        let (_request, respond) = soon(connection.accept()).await.unwrap().unwrap();
+        end_at_once(respond, "0");
+        let driven = tokio::spawn(async move { while connection.accept().await.is_some() {} });
+        assert_eq!(soon(answer).await.unwrap().headers()["grpc-status"], "0");
+        assert_eq!(edge.records.next().await.status(), 200);
+        driven
+    };
+    io.abort();
+    drop(io.await);
+    drop(port);
+    let target = tokio::spawn(http1_only(Port::listen_on(address, None).await));
+    let (answer, _up) = call(&mut requests, "/s/m", &[]).await;
+    assert_eq!(status_in_head(&soon(answer).await.unwrap()), "14");
+    assert_eq!(edge.records.next().await.reason(), "upstream_garbage");
+    let (answer, _up) = call(&mut requests, "/s/m", &[]).await;
+    assert_eq!(status_in_head(&soon(answer).await.unwrap()), "14");
+    assert_eq!(edge.records.next().await.reason(), "circuit_open");
+    target.abort();
+}
+
+/// Servers take media types without regard to case, and some take any: rules about calls must not be passed by with one.
+#[tokio::test]
+async fn rules_about_calls_hold_in_every_disguise() {
+    let spec = "proxies:
+  - {id: g, listen_path: /, backend_host: 127.0.0.1, backend_port: 9}
+plugin_configs:
+  - {id: t, plugin_name: request_termination, scope: proxy, proxy_id: g, config: {status_code: 403}, when: {grpc: {service: x.Admin}}}
+  - {id: any, plugin_name: ip_restriction, scope: proxy, proxy_id: g, config: {deny: [127.0.0.0/8]}, when: {grpc: {}}}
+  - {id: web, plugin_name: grpc_web, scope: proxy, proxy_id: g, config: {}}
+";
+    let mut edge = Edge::start(spec);
+    for (path, content_type, reason) in [
+        ("/x.Admin/Del", "application/grpc", "plugin"),
+        ("/x.Admin/Del", "Application/GRPC", "plugin"),
+        ("/x.Admin/Del", "application/grpc\t;a=b", "plugin"),
+        ("/x.Admin/Del", "application/grpc-web", "plugin"),
+        ("/x.Admin/Del", "application/x", "plugin"),
+        ("/x.Other/Del", "application/grpc", "address_denied"),
+        ("/x.Other/Del", "Application/gRPC+proto", "address_denied"),
+        ("/x.Other/Del", "application/grpc-web-text", "address_denied"),
+        ("/x.Other/Del", "application/x", "connect_failed"),
+    ] {
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nhost: a.test\r\ncontent-type: {content_type}\r\ncontent-length: 0\r\n\r\n"
+        );
+        drop(edge.ask(&request).await);
+        assert_eq!(edge.records.next().await.reason(), reason, "{path} {content_type}");
+    }
 }

@@ -1,10 +1,11 @@
 //! Whether a condition holds for a request.
 
+use http::Method;
 use http::header::CONTENT_TYPE;
 
 use super::{Certificate, Condition, ConditionPart, MediaType};
 use crate::certificate::CertificateNames;
-use crate::http::dialect::Dialect;
+use crate::http::dialect::{Dialect, GrpcWeb};
 use crate::http::exchange::{ClientTls, Exchange, canonical};
 use crate::http::fields;
 use crate::route::host_name;
@@ -91,16 +92,31 @@ impl ConditionPart {
     }
 }
 
-/// Whether it is a gRPC call of this service and method.
+/// Whether it is a gRPC call of this service and method. Where a service is named, every POST to it is a call, whatever its
+/// content type says: there are servers that don't look at it, and gRPC-Web and JSON become calls further on.
 fn is_call(exchange: &Exchange, service: Option<&str>, method: Option<&str>) -> bool {
-    if exchange.dialect != Dialect::Grpc {
+    let is_meant = match service {
+        Some(_) => exchange.method() == Method::POST,
+        None => exchange.dialect == Dialect::Grpc || is_web_call(exchange),
+    };
+    if !is_meant {
         return false;
     }
     let path = exchange.request.uri.path();
     let parts = path.strip_prefix('/').and_then(|path| path.rsplit_once('/'));
+    // Before the service may stand a prefix that the proxy takes away.
+    let is_service = |whole: &str, name: &str| {
+        whole.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('/'))
+    };
     parts.is_some_and(|(s, m)| {
-        service.is_none_or(|service| service == s) && method.is_none_or(|method| method == m)
+        service.is_none_or(|service| is_service(s, service)) && method.is_none_or(|method| method == m)
     })
+}
+
+fn is_web_call(exchange: &Exchange) -> bool {
+    exchange.dialect == Dialect::Plain
+        && exchange.method() == Method::POST
+        && GrpcWeb::of(&exchange.request.headers).is_some()
 }
 
 impl MediaType {

@@ -189,6 +189,37 @@ fn calls_of_grpc() {
 }
 
 #[test]
+fn calls_of_grpc_in_every_disguise() {
+    let any = json!({"grpc": {}});
+    let method = json!({"grpc": {"method": "List"}});
+    let service = json!({"grpc": {"service": "shop.v1.Orders"}});
+    let list = json!({"grpc": {"service": "shop.v1.Orders", "method": "List"}});
+    let cases = [
+        ("POST", "/shop.v1.Orders/List", "Application/GRPC", [true; 4]),
+        ("POST", "/shop.v1.Orders/List", "application/grpc\t;x=y", [true; 4]),
+        ("POST", "/shop.v1.Orders/List", "application/grpc-web+proto", [true; 4]),
+        ("POST", "/shop.v1.Orders/List", "Application/gRPC-Web-Text", [true; 4]),
+        // Servers exist that take calls of any type, and JSON may become one.
+        ("POST", "/shop.v1.Orders/List", "application/x", [false, false, true, true]),
+        ("POST", "/shop.v1.Orders/List", "application/grpc-webx", [false, false, true, true]),
+        ("GET", "/shop.v1.Orders/List", "application/grpc", [false; 4]),
+        // A prefix that the proxy takes away.
+        ("POST", "/api/shop.v1.Orders/List", "application/grpc", [true; 4]),
+        ("POST", "/other.shop.v1.Orders/List", "application/grpc", [true, true, false, false]),
+        ("POST", "/shop.v1.Orders/Put", "application/grpc", [true, false, true, false]),
+    ];
+    for (verb, path, content_type, expected) in cases {
+        let request = || {
+            let uri = format!("http://a.example{path}");
+            Request::builder().method(verb).uri(uri).header("content-type", content_type)
+        };
+        let holds = [&any, &method, &service, &list]
+            .map(|value| condition(value.clone()).holds(&exchange(request(), None)));
+        assert_eq!(holds, expected, "{verb} {path} {content_type}");
+    }
+}
+
+#[test]
 fn what_the_handshake_said() {
     let mut params = rcgen::CertificateParams::new(vec!["orders.internal".to_owned()]).expect("is a name");
     params.distinguished_name.push(rcgen::DnType::CommonName, "orders");

@@ -14,15 +14,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http::HeaderName;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
 pub use ceiling::{MAX_COLLECTED, collected, limit_collected};
 pub use grpc::{GrpcMessage, GrpcMessages, GrpcPrefix};
 pub use transform::{Transform, TransformOutput};
 
-use super::names::strip_trailers;
+use super::names::{TrailerRules, strip_trailers};
 use super::reply::{Cause, Reply};
-use crate::config::model::Underscores;
 
 /// A message body with a limit and a count of what has passed.
 pub struct Body {
@@ -31,7 +31,10 @@ pub struct Body {
     allowed: u64,
     passed: Meter,
     /// Set for a client's request: its trailers pass by the rules of its head.
-    trailers: Option<Underscores>,
+    trailers: Option<TrailerRules>,
+    /// Names that no trailer may have.
+    #[expect(clippy::box_collection, reason = "few bodies have any, and all are moved about")]
+    withheld: Option<Box<Vec<HeaderName>>>,
 }
 
 /// How many bytes of a body have passed; outlives the body, for the record.
@@ -144,7 +147,7 @@ impl Body {
     }
 
     const fn of(kind: BodyKind) -> Self {
-        Self { kind, allowed: u64::MAX, passed: Meter(None, 0), trailers: None }
+        Self { kind, allowed: u64::MAX, passed: Meter(None, 0), trailers: None, withheld: None }
     }
 
     /// Lets at most `limit` bytes pass; zero is no limit.
@@ -156,9 +159,19 @@ impl Body {
 
     /// Lets only those trailers pass that a client may send ([`strip_trailers`]). Plugins may add any behind it.
     #[must_use]
-    pub(super) fn of_client(mut self, underscores: Underscores) -> Self {
-        self.trailers = Some(underscores);
+    pub(super) fn of_client(mut self, rules: TrailerRules) -> Self {
+        self.trailers = Some(rules);
         self
+    }
+
+    /// Drops trailers of this name, which would otherwise come after what was decided about the head.
+    pub fn withhold_trailer(&mut self, name: &HeaderName) {
+        if let BodyKind::Stream(_) = self.kind {
+            let withheld = self.withheld.get_or_insert_default();
+            if !withheld.contains(name) {
+                withheld.push(name.clone());
+            }
+        }
     }
 
     /// Counts the bytes taken out of this body, also after it has moved elsewhere. A body whose bytes are at hand
@@ -231,11 +244,17 @@ impl Body {
             BodyKind::Stream(stream) => stream.as_mut().poll_frame(cx),
         };
         if let Poll::Ready(Some(Ok(frame))) = &mut polled {
-            if let (Some(underscores), Some(trailers)) = (self.trailers, frame.trailers_mut())
-                && let Err(detail) = strip_trailers(trailers, underscores)
-            {
-                self.kind = BodyKind::Empty;
-                return Poll::Ready(Some(Err(BodyError::Framing(detail))));
+            if let Some(trailers) = frame.trailers_mut() {
+                self.withheld
+                    .iter()
+                    .flat_map(|names| names.iter())
+                    .for_each(|name| drop(trailers.remove(name)));
+                if let Some(rules) = self.trailers
+                    && let Err(detail) = strip_trailers(trailers, rules)
+                {
+                    self.kind = BodyKind::Empty;
+                    return Poll::Ready(Some(Err(BodyError::Framing(detail))));
+                }
             }
             let passed = self.passed.add(frame.data_ref().map_or(0, Bytes::len));
             if passed > self.allowed {

@@ -40,9 +40,42 @@ fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {
     Some(timeout.min(MAX_DEADLINE))
 }
 
-fn is_grpc_web(headers: &HeaderMap) -> bool {
-    let content_type = headers.get(CONTENT_TYPE).map(|value| value.as_bytes());
-    content_type.is_some_and(|value| value.starts_with(b"application/grpc-web"))
+/// What follows `application/grpc` in a request's content type, which is compared without regard to case (RFC 9110 §8.3.1),
+/// as servers do; `None` for other types.
+fn after_grpc(headers: &HeaderMap) -> Option<&[u8]> {
+    const GRPC: &[u8] = b"application/grpc";
+    let (start, rest) = headers.get(CONTENT_TYPE)?.as_bytes().split_at_checked(GRPC.len())?;
+    start.eq_ignore_ascii_case(GRPC).then_some(rest)
+}
+
+/// Whether a media type's subtype ends here: at a suffix, a parameter, or the end.
+fn ends(rest: &[u8]) -> bool {
+    rest.first().is_none_or(|c| matches!(c, b'+' | b';' | b' ' | b'\t'))
+}
+
+/// How a request speaks gRPC-Web.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GrpcWeb {
+    /// `application/grpc-web`, also with a suffix.
+    Binary,
+    /// `application/grpc-web-text`: the same in Base64.
+    Text,
+}
+
+impl GrpcWeb {
+    /// By the content type; `None` for other requests.
+    pub fn of(headers: &HeaderMap) -> Option<Self> {
+        const WEB: &[u8] = b"-web";
+        const TEXT: &[u8] = b"-text";
+        let (start, rest) = after_grpc(headers)?.split_at_checked(WEB.len())?;
+        if !start.eq_ignore_ascii_case(WEB) {
+            return None;
+        }
+        match rest.split_at_checked(TEXT.len()) {
+            Some((text, rest)) if text.eq_ignore_ascii_case(TEXT) => ends(rest).then_some(Self::Text),
+            _ => ends(rest).then_some(Self::Binary),
+        }
+    }
 }
 
 /// The gRPC status that a head or trailers say.
@@ -90,7 +123,7 @@ impl Dialect {
         match self {
             Self::Grpc => grpc_timeout(headers),
             // gRPC-Web is translated further on, and its clients keep time as well.
-            Self::Plain if is_grpc_web(headers) => grpc_timeout(headers),
+            Self::Plain if GrpcWeb::of(headers).is_some() => grpc_timeout(headers),
             Self::Plain | Self::Upgrade => None,
         }
     }
@@ -100,15 +133,8 @@ impl Dialect {
         if upgrade {
             return Self::Upgrade;
         }
-        if *method == Method::POST
-            && headers.get(CONTENT_TYPE).is_some_and(|value| {
-                // `application/grpc`, `application/grpc+proto`, `application/grpc; …`, but not `application/grpc-web`.
-                value
-                    .as_bytes()
-                    .strip_prefix(b"application/grpc")
-                    .is_some_and(|rest| rest.first().is_none_or(|c| matches!(c, b'+' | b';' | b' ')))
-            })
-        {
+        // `application/grpc`, `application/grpc+proto`, `application/grpc; …`, but not `application/grpc-web`.
+        if *method == Method::POST && after_grpc(headers).is_some_and(ends) {
             return Self::Grpc;
         }
         Self::Plain

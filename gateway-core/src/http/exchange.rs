@@ -140,6 +140,13 @@ impl Exchange {
         self.rare.as_ref().and_then(|rare| rare.sent.as_ref()).unwrap_or(&self.request.uri)
     }
 
+    /// Removes a field that the client sent. It does not come with the trailers either, which there are targets that take for
+    /// fields of the head.
+    pub fn remove_header(&mut self, name: &HeaderName) -> Option<HeaderValue> {
+        self.body.withhold_trailer(name);
+        self.request.headers.remove(name)
+    }
+
     /// The normalised path, as routing sees it.
     pub fn path(&self) -> &str {
         self.request.uri.path()

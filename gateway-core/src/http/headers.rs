@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use http::HeaderMap;
-use http::header::{ALT_SVC, CONNECTION, HeaderName, TE};
+use http::header::{ALT_SVC, CONNECTION, FORWARDED, HeaderName, TE};
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
@@ -12,7 +12,7 @@ use super::exchange::{Exchange, canonical};
 use super::forwarding::{Forwarding, X_FORWARDED_FOR};
 use super::names::{has_underscore, is_claim, is_hop_by_hop, may_be_claim};
 use super::reply::{Cause, Reply};
-use crate::config::model::{Settings, Underscores};
+use crate::config::model::{RealIpHeader, Settings, Underscores};
 use crate::config::snapshot::Route;
 
 /// Forwarding hops read from a client's headers, beyond which the rest is ignored.
@@ -119,23 +119,79 @@ pub fn check_names(headers: &HeaderMap, underscores: Underscores) -> Result<(), 
     Ok(())
 }
 
-/// Finds the client's address behind trusted proxies: the rightmost hop of `X-Forwarded-For` that is not trusted.
-pub fn client_address(exchange: &Exchange, trusted: &[IpNet]) -> IpAddr {
+/// Finds the client's address behind trusted proxies: the rightmost hop that is not trusted, of the field that names them.
+/// What a client that is not trusted says in that field is removed.
+pub fn client_address(exchange: &mut Exchange, settings: &Settings) -> IpAddr {
     let peer = canonical(exchange.client.peer.ip());
     if !exchange.client.trusted {
+        if let RealIpHeader::Other(name) = &settings.real_ip_header {
+            exchange.request.headers.remove(name);
+        }
         return peer;
     }
-    let mut nearest = peer;
-    let values = exchange.request.headers.get_all(X_FORWARDED_FOR);
-    let hops = values.iter().rev().flat_map(|value| value.as_bytes().rsplit(|c| *c == b','));
+    let (headers, trusted) = (&exchange.request.headers, &settings.trusted_proxies);
+    let listed =
+        |name| headers.get_all(name).iter().rev().flat_map(|value| value.as_bytes().rsplit(|c| *c == b','));
+    let hop = match &settings.real_ip_header {
+        RealIpHeader::XForwardedFor => nearest(listed(&X_FORWARDED_FOR).map(parse_hop), trusted),
+        RealIpHeader::Other(name) => nearest(listed(name).map(parse_hop), trusted),
+        RealIpHeader::Forwarded => {
+            let values = headers.get_all(FORWARDED).iter().rev();
+            let elements =
+                values.flat_map(|value| UnquotedParts { rest: Some(value.as_bytes()), separator: b',' });
+            nearest(elements.map(forwarded_hop), trusted)
+        }
+    };
+    hop.unwrap_or(peer)
+}
+
+/// The first address that is not trusted, of those from the right, or the last that can be read.
+fn nearest(hops: impl Iterator<Item = Option<IpAddr>>, trusted: &[IpNet]) -> Option<IpAddr> {
+    let mut nearest = None;
     for hop in hops.take(MAX_HOPS) {
-        let Some(address) = parse_hop(hop) else { break };
-        nearest = address;
+        let Some(address) = hop else { break };
+        nearest = Some(address);
         if !trusted.iter().any(|net| net.contains(&address)) {
             break;
         }
     }
     nearest
+}
+
+/// The parts of a text between separators outside of quotes, from the right: that is where proxies add, and what stands
+/// left of it may be anything.
+struct UnquotedParts<'v> {
+    rest: Option<&'v [u8]>,
+    separator: u8,
+}
+
+impl<'v> Iterator for UnquotedParts<'v> {
+    type Item = &'v [u8];
+
+    fn next(&mut self) -> Option<&'v [u8]> {
+        let rest = self.rest.take()?;
+        let mut quoted = false;
+        for (at, byte) in rest.iter().enumerate().rev() {
+            let escapes = || rest[..at].iter().rev().take_while(|c| **c == b'\\').count();
+            if *byte == b'"' && escapes().is_multiple_of(2) {
+                quoted = !quoted;
+            } else if *byte == self.separator && !quoted {
+                self.rest = Some(&rest[..at]);
+                return Some(&rest[at + 1..]);
+            }
+        }
+        Some(rest)
+    }
+}
+
+/// The address of an element's `for` (RFC 7239 §6); `None` for `unknown` and for names that hide it.
+fn forwarded_hop(element: &[u8]) -> Option<IpAddr> {
+    let node = UnquotedParts { rest: Some(element), separator: b';' }.find_map(|pair| {
+        let at = pair.iter().position(|c| *c == b'=')?;
+        pair[..at].trim_ascii().eq_ignore_ascii_case(b"for").then(|| pair[at + 1..].trim_ascii())
+    })?;
+    let quoted = node.strip_prefix(b"\"").and_then(|node| node.strip_suffix(b"\""));
+    parse_hop(quoted.unwrap_or(node))
 }
 
 /// `10.0.0.1`, `10.0.0.1:80`, `2001:db8::1`, `[2001:db8::1]:80`.

@@ -92,13 +92,31 @@ pub(super) fn is_hop_by_hop(name: &str) -> bool {
     )
 }
 
+/// What trailers of a client's request have to keep to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TrailerRules {
+    pub(super) underscores: Underscores,
+    /// Fields, as many as the head may have. Small numbers, for bodies are moved about.
+    pub(super) max_fields: u16,
+    /// Bytes of their names and values together.
+    pub(super) max_bytes: u32,
+}
+
 /// Removes from a client's trailers what must not come behind a request (RFC 9110 §6.5.1): what its head may not say, and what
 /// the gateway or a credential has said in the head. A target that merges both would believe the client. What frames a message
 /// is dropped by whoever reads and writes it.
 ///
 /// # Errors
 /// What is wrong, where the settings have such a request refused.
-pub(super) fn strip_trailers(trailers: &mut HeaderMap, underscores: Underscores) -> Result<(), &'static str> {
+pub(super) fn strip_trailers(trailers: &mut HeaderMap, rules: TrailerRules) -> Result<(), &'static str> {
+    let TrailerRules { underscores, max_fields, max_bytes } = rules;
+    if trailers.len() > usize::from(max_fields) {
+        return Err("there are too many trailer fields");
+    }
+    let bytes = trailers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
+    if bytes as u64 > u64::from(max_bytes) {
+        return Err("the trailer fields are too large");
+    }
     if underscores == Underscores::Reject
         && trailers.keys().any(|name| has_underscore(name.as_str().as_bytes()))
     {

@@ -31,6 +31,7 @@ use super::early;
 use super::exchange::Exchange;
 use super::guard;
 use super::headers::{self, MessageSource};
+use super::names::TrailerRules;
 use super::path;
 use super::reply::{Cause, Reply};
 use super::retry::MAX_HELD;
@@ -428,7 +429,7 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut ExchangeEnding<'s>) -> Result<Mat
     exchange.host = guard::check(exchange, &settings.limits)?;
     let oddities = normalise(exchange, settings.merge_slashes)?;
     guard::options(exchange)?;
-    exchange.client_address = headers::client_address(exchange, &settings.trusted_proxies);
+    exchange.client_address = headers::client_address(exchange, settings);
     headers::check_names(&exchange.request.headers, settings.underscores_in_headers)?;
     let side = MessageSource::Request {
         trusted: exchange.client.trusted,
@@ -466,7 +467,11 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut ExchangeEnding<'s>) -> Result<Mat
     let limit = rules.max_request_body_bytes.unwrap_or(settings.limits.max_request_body_bytes);
     guard::check_body(exchange, limit)?;
     let body = std::mem::take(&mut exchange.body);
-    exchange.body = body.limited(limit).of_client(settings.underscores_in_headers);
+    exchange.body = body.limited(limit).of_client(TrailerRules {
+        underscores: settings.underscores_in_headers,
+        max_fields: u16::try_from(settings.limits.max_headers).unwrap_or(u16::MAX),
+        max_bytes: u32::try_from(settings.limits.max_header_bytes).unwrap_or(u32::MAX),
+    });
     if rules.preserve_host_header
         && let Some(authority) = exchange.request.uri.authority()
     {

@@ -194,16 +194,18 @@ fn real_ip(nginx: &mut Nginx<'_>, http: &Directive) {
     let mut networks: Vec<&String> = from.iter().filter_map(|it| it.arguments.first()).collect();
     networks.dedup();
     let good = networks.iter().all(|network| text::is_network(network));
-    if good && (header.eq_ignore_ascii_case("x-forwarded-for") || header == "proxy_protocol") {
+    if good {
         set(&mut nginx.out.gateway, "trusted_proxies", json!(networks));
+        if !header.eq_ignore_ascii_case("x-forwarded-for") && header != "proxy_protocol" {
+            set(&mut nginx.out.gateway, "real_ip_header", json!(header));
+        }
         from.iter().for_each(|it| nginx.out.done(it.at, it));
         return;
     }
     nginx.has_unknown_clients = true;
     if let Some(first) = from.first() {
-        let why =
-            format!("clients' addresses come from X-Forwarded-For or PROXY protocol here, not from {header}");
-        let todo = "have the proxy in front send X-Forwarded-For, and set gateway.trusted_proxies";
+        let why = "whose word about clients' addresses is believed can't be translated";
+        let todo = "set gateway.trusted_proxies to the networks of the proxies in front";
         nginx.out.lost(first.at, first, why, todo);
     }
 }

@@ -166,7 +166,7 @@ impl Bearer {
     /// is removed all the same.
     pub(crate) fn tell(&self, exchange: &mut Exchange, seat: Seat<'_>) {
         let claims = exchange.state.of::<Recognised>(seat).and_then(|it| it.0.claims.clone());
-        self.headers.set(&mut exchange.request.headers, claims.as_deref());
+        self.headers.set(exchange, claims.as_deref());
     }
 }
 

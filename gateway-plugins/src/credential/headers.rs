@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use gateway_core::config::problem::Problems;
+use gateway_core::http::exchange::Exchange;
 use gateway_core::http::forwarding::is_told;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
 use crate::jose::claims::find;
@@ -45,15 +46,15 @@ impl ClaimHeaders {
     }
 
     /// Sets the fields from these claims. What the client sent under these names is removed in any case.
-    pub(crate) fn set(&self, headers: &mut HeaderMap, claims: Option<&Map<String, Value>>) {
+    pub(crate) fn set(&self, exchange: &mut Exchange, claims: Option<&Map<String, Value>>) {
         for (_, name) in &self.0 {
-            headers.remove(name);
+            exchange.remove_header(name);
         }
         let Some(claims) = claims else { return };
         for (claim, name) in &self.0 {
             let text = find(claims, claim).and_then(text).filter(|text| text.len() <= MAX_VALUE);
             if let Some(Ok(value)) = text.map(HeaderValue::try_from) {
-                headers.insert(name, value);
+                exchange.request.headers.insert(name, value);
             }
         }
     }

@@ -79,7 +79,7 @@ impl CredentialLocation {
                     exchange.request.headers.remove(AUTHORIZATION);
                 }
             }
-            Self::Header(name) => drop(exchange.request.headers.remove(name)),
+            Self::Header(name) => drop(exchange.remove_header(name)),
             Self::Query(name) => {
                 if self.find(exchange) != CredentialLookup::Nothing {
                     take_out_of_query(&mut exchange.request.uri, name);

@@ -344,6 +344,7 @@ impl Allowed {
         let alone = HeaderMutation { set_headers: self.headers.clone(), remove_headers: Vec::new() };
         envoy::apply(&alone, &mut said).map_err(NoAnswer)?;
         let mutation = HeaderMutation { set_headers: self.headers, remove_headers: self.headers_to_remove };
+        envoy::withhold_trailers(&mutation, &mut exchange.body);
         let line = envoy::apply(&mutation, &mut exchange.request.headers).map_err(NoAnswer)?;
         if line.path.is_some() {
             exchange.forward_path = line.path;

@@ -47,7 +47,7 @@ const MAX_SIZE_LINE: usize = 256;
 /// Bytes of a trailer section.
 const MAX_TRAILERS: usize = 8 << 10;
 /// Fields of a trailer section.
-const MAX_TRAILER_FIELDS: usize = 32;
+const MAX_TRAILER_FIELDS: usize = 128;
 
 impl Default for Chunked {
     fn default() -> Self {

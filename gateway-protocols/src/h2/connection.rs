@@ -324,6 +324,11 @@ impl Connection {
         self.end.is_none() && !self.peer_leaves && self.leaving == Leaving::No && self.next_own < 1 << 31
     }
 
+    /// Whether the peer has begun as HTTP/2 does.
+    pub(crate) fn has_spoken(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
     /// Whether a stream could be opened now.
     pub(crate) fn has_room(&self) -> bool {
         self.streams.active < self.peer.streams() as usize

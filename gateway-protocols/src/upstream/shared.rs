@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use gateway_core::config::model::BackendHttp;
 use gateway_core::http::body::Body;
+use gateway_core::http::dialect::Dialect;
 use gateway_core::http::downstream::Downstream;
 use gateway_core::http::reply::Cause;
 use gateway_core::pool::Choice;
@@ -32,6 +33,13 @@ impl Drop for NotifyOnDrop {
     }
 }
 
+/// Whether HTTP/2 is spoken to the target only because the client's request is gRPC: no setting says so, and no handshake.
+fn is_guessed(call: &Call<'_>) -> bool {
+    call.dialect == Dialect::Grpc
+        && !call.backend.scheme.is_encrypted()
+        && matches!(call.backend.http_version, BackendHttp::Auto | BackendHttp::Same)
+}
+
 impl Inner {
     /// Sends over a shared connection, making one where there is none with room.
     pub(super) async fn share<D: Downstream>(
@@ -43,13 +51,28 @@ impl Inner {
         match self.room(call).await {
             Ok((connection, stream)) => {
                 let id = stream.connection();
+                let guessed = is_guessed(call).then(|| connection.clone());
                 let sent = h2::send(connection, stream, call, body, downstream).await;
                 if let Err(failure) = &sent
                     && failure.cause == Cause::UpstreamTimeout
                 {
                     self.retire(id);
                 }
-                sent
+                let Some(connection) = guessed else { return sent };
+                match sent {
+                    Err(failure) if self.is_wrong_guess(call, &connection, failure.cause) => {
+                        let said =
+                            failure.source.as_ref().map_or_else(String::new, |said| format!(": {said}"));
+                        let source = format!("the target does not speak HTTP/2, which gRPC needs{said}");
+                        Err(Failure { cause: Cause::VersionUnsupported, ..failure }.source(source))
+                    }
+                    sent => {
+                        if sent.is_ok() {
+                            self.note_http2(call);
+                        }
+                        sent
+                    }
+                }
             }
             Err(error @ DialError::NoHttp2) if wanted(call) != BackendHttp::Http2 => {
                 // The target spoke HTTP/2 when it was learned and doesn't any more: it is to be learned anew, at once.
@@ -57,6 +80,23 @@ impl Inner {
                 Err(Failure { stale: true, ..error.into_failure(body) })
             }
             Err(error) => Err(error.into_failure(body)),
+        }
+    }
+
+    /// Whether a target has never spoken HTTP/2. That it does not begin to when a client asks for gRPC says nothing about its
+    /// health: otherwise clients could take targets out of use by a content type.
+    fn is_wrong_guess(&self, call: &Call<'_>, connection: &h2::H2Connection, cause: Cause) -> bool {
+        let has_spoken = || {
+            self.pools.try_borrow().is_ok_and(|pools| pools.learned.get(&key(call)) == Some(&Version::Http2))
+        };
+        let is_foreign = matches!(cause, Cause::UpstreamClosed | Cause::UpstreamGarbage);
+        is_foreign && !connection.has_spoken() && !has_spoken()
+    }
+
+    /// The target has spoken HTTP/2.
+    fn note_http2(&self, call: &Call<'_>) {
+        if let Ok(mut pools) = self.pools.try_borrow_mut() {
+            pools.learned.entry(key(call)).or_insert(Version::Http2);
         }
     }
 

@@ -71,10 +71,17 @@ pub struct Gateway {
     pub overload: Option<Overload>,
     /// Timeouts on the client's side.
     pub client_timeouts: Option<ClientTimeouts>,
-    /// Addresses and CIDR blocks whose forwarding headers (`Forwarded`, `X-Forwarded-*`, `X-Real-IP`, `Client-Cert`) and PROXY
-    /// protocol headers are believed; those of others are removed. Default none.
+    /// Addresses and CIDR blocks whose forwarding headers (`Forwarded`, `X-Forwarded-*`, `X-Real-IP`, `Client-Cert`) are
+    /// passed on, and whose PROXY protocol headers and word about the client (`real_ip_header`) are believed; those of others
+    /// are removed. Default none.
     #[schemars(length(max = 1000))]
     pub trusted_proxies: Option<Vec<String>>,
+    /// The header field in which trusted proxies name the client: `X-Forwarded-For`, `Forwarded` (RFC 7239), or another with
+    /// an address or a list of them, such as `X-Real-IP` or `CF-Connecting-IP`. The rightmost address that is not a trusted
+    /// proxy's counts. Only this one is looked at, and of clients that are not trusted it is removed. Default
+    /// `X-Forwarded-For`.
+    #[schemars(length(min = 1, max = 100))]
+    pub real_ip_header: Option<String>,
     /// Adds RFC 7239 `Forwarded` beside `X-Forwarded-*`. Default false.
     pub forwarded_header: Option<bool>,
     /// Adds `Via` with this pseudonym and a mark of the proxy, by which a request that comes back to the same proxy is

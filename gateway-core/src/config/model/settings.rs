@@ -11,6 +11,18 @@ use ipnet::IpNet;
 use super::{Congestion, LogSink, MetricsPush, RedisServers};
 use crate::http::body::MAX_COLLECTED;
 
+/// The field in which trusted proxies name the client.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum RealIpHeader {
+    /// `X-Forwarded-For`.
+    #[default]
+    XForwardedFor,
+    /// `Forwarded` (RFC 7239).
+    Forwarded,
+    /// Another one, with an address or a list of them.
+    Other(HeaderName),
+}
+
 /// What holds for the gateway as a whole. Listeners and workers are read at start; the rest follows a reload.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
@@ -56,6 +68,8 @@ pub struct Settings {
     pub client_timeouts: ClientTimeouts,
     /// Whose forwarding headers and PROXY protocol headers are believed.
     pub trusted_proxies: Vec<IpNet>,
+    /// Where they name the client.
+    pub real_ip_header: RealIpHeader,
     /// Adds RFC 7239 `Forwarded` beside `X-Forwarded-*`. Default false.
     pub forwarded_header: bool,
     /// Adds `Via` with this pseudonym; `None` adds none. Default `ferrum-edge`.
@@ -231,6 +245,7 @@ impl Default for Settings {
             limits: Limits::default(),
             client_timeouts: ClientTimeouts::default(),
             trusted_proxies: Vec::new(),
+            real_ip_header: RealIpHeader::default(),
             forwarded_header: false,
             via: Some(Arc::from("ferrum-edge")),
             silence_warnings: Vec::new(),

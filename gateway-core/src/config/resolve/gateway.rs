@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderName;
 use ipnet::IpNet;
 
 use super::{Notes, ObjectPlace, words};
 use crate::config::file;
 use crate::config::model::{
-    AccessLog, CertificateFiles, ClientTimeouts, FrontendTls, Limits, OverloadRules, Settings, TlsVersion,
-    Underscores,
+    AccessLog, CertificateFiles, ClientTimeouts, FrontendTls, Limits, OverloadRules, RealIpHeader, Settings,
+    TlsVersion, Underscores,
 };
 use crate::config::problem::{Problems, ValueProblem};
 use crate::config::units::Bytes;
@@ -89,6 +90,7 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
         }),
         client_timeouts: written.client_timeouts.as_ref().map_or(defaults.client_timeouts, client_timeouts),
         trusted_proxies: trusted(notes, written.trusted_proxies.as_deref().unwrap_or_default()),
+        real_ip_header: real_ip_header(notes, written.real_ip_header.as_deref()),
         forwarded_header: written.forwarded_header.unwrap_or(defaults.forwarded_header),
         silence_warnings: silenced(notes, written.silence_warnings.as_deref().unwrap_or_default()),
         admin_hosts: hosts(notes, written.admin_hosts.as_deref().unwrap_or_default()),
@@ -404,6 +406,19 @@ fn trusted(notes: &mut Notes<'_>, written: &[String]) -> Vec<IpNet> {
     blocks
 }
 
+fn real_ip_header(notes: &mut Notes<'_>, written: Option<&str>) -> RealIpHeader {
+    let Some(text) = written else { return RealIpHeader::default() };
+    let Ok(name) = HeaderName::from_bytes(text.trim().as_bytes()) else {
+        notes.add("real_ip_header", format!("`{text}` is not a valid header name"));
+        return RealIpHeader::default();
+    };
+    match name.as_str() {
+        "x-forwarded-for" => RealIpHeader::XForwardedFor,
+        "forwarded" => RealIpHeader::Forwarded,
+        _ => RealIpHeader::Other(name),
+    }
+}
+
 fn cidr(text: &str) -> Result<IpNet, ValueProblem> {
     let text = text.trim();
     if let Ok(address) = text.parse::<IpAddr>() {
@@ -421,7 +436,7 @@ fn via(notes: &mut Notes<'_>, written: Option<&str>, default: Option<Arc<str>>) 
         None => default,
         Some("") => None,
         // A pseudonym is a token (RFC 9110 §7.6.3), as a header's name is.
-        Some(name) if http::HeaderName::from_bytes(name.as_bytes()).is_ok() => Some(Arc::from(name)),
+        Some(name) if HeaderName::from_bytes(name.as_bytes()).is_ok() => Some(Arc::from(name)),
         Some(name) => {
             notes.add("via", format!("`{name}` can't be a pseudonym")).remedy =
                 Some("letters, digits, `-` and `.`".to_owned());

@@ -173,6 +173,12 @@ pub const SETTINGS: &[Setting] = &[
         how: How::List,
     },
     Setting {
+        name: "FERRUM_REAL_IP_HEADER",
+        key: "real_ip_header",
+        doc: "The header field in which trusted proxies name the client, such as Forwarded or X-Real-IP. Default X-Forwarded-For.",
+        how: How::Value,
+    },
+    Setting {
         name: "FERRUM_ACCEPT_PROXY_PROTOCOL",
         key: "accept_proxy_protocol",
         doc: "Requires a PROXY protocol header on http and https, from trusted proxies only. Default false.",

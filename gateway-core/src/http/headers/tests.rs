@@ -8,7 +8,7 @@ use http::{HeaderValue, Request};
 use super::*;
 use crate::http::body::Body;
 use crate::http::exchange::Client;
-use crate::http::names::strip_trailers;
+use crate::http::names::{TrailerRules, strip_trailers};
 
 const CLIENT: MessageSource = MessageSource::Request { trusted: false, underscores: Underscores::Drop };
 
@@ -123,21 +123,71 @@ fn what_a_client_may_say_depends_on_who_it_is() {
     }
 }
 
+/// The address of a client on this connection, with proxies in 10.0.0.0/8 trusted.
+fn address_of(it: &mut Exchange, header: RealIpHeader) -> String {
+    let trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
+    let settings = Settings { trusted_proxies, real_ip_header: header, ..Settings::default() };
+    client_address(it, &settings).to_string()
+}
+
 #[test]
 fn an_untrusted_client_cannot_claim_a_way() {
-    let it = exchange("192.0.2.1", false, &[("x-forwarded-for", "10.0.0.1")]);
-    assert_eq!(client_address(&it, &[]).to_string(), "192.0.2.1");
+    let mut it = exchange("192.0.2.1", false, &[("x-forwarded-for", "10.0.0.1"), ("x-own", "10.0.0.2")]);
+    assert_eq!(address_of(&mut it, RealIpHeader::XForwardedFor), "192.0.2.1");
+    assert_eq!(address_of(&mut it, RealIpHeader::Forwarded), "192.0.2.1");
+    assert!(it.request.headers.contains_key("x-own"));
+    // Nobody is to take it for a proxy's word further on.
+    let own = RealIpHeader::Other(HeaderName::from_static("x-own"));
+    assert_eq!(address_of(&mut it, own), "192.0.2.1");
+    assert!(!it.request.headers.contains_key("x-own"));
 }
 
 #[test]
 fn a_trusted_proxy_is_believed_up_to_the_first_stranger() {
-    let trusted: Vec<IpNet> = vec!["10.0.0.0/8".parse().unwrap()];
-    let it = exchange(
+    let mut it = exchange(
         "10.0.0.9",
         true,
         &[("x-forwarded-for", "198.51.100.7, 203.0.113.5"), ("x-forwarded-for", "10.1.1.1")],
     );
-    assert_eq!(client_address(&it, &trusted).to_string(), "203.0.113.5");
+    assert_eq!(address_of(&mut it, RealIpHeader::XForwardedFor), "203.0.113.5");
+}
+
+#[test]
+fn clients_are_named_in_the_field_that_is_set() {
+    let fields =
+        [("x-forwarded-for", "192.0.2.1"), ("forwarded", "for=192.0.2.2"), ("x-real-ip", "192.0.2.3")];
+    let own = |name: &'static str| RealIpHeader::Other(HeaderName::from_static(name));
+    for (header, expected) in [
+        (RealIpHeader::XForwardedFor, "192.0.2.1"),
+        (RealIpHeader::Forwarded, "192.0.2.2"),
+        (own("x-real-ip"), "192.0.2.3"),
+        (own("cf-connecting-ip"), "10.0.0.9"),
+    ] {
+        assert_eq!(
+            address_of(&mut exchange("10.0.0.9", true, &fields), header.clone()),
+            expected,
+            "{header:?}"
+        );
+    }
+}
+
+#[test]
+fn what_clients_have_a_proxy_quote_is_not_believed() {
+    for (forwarded, expected) in [
+        ("for=198.51.100.7, for=203.0.113.5;proto=https", "203.0.113.5"),
+        ("for=198.51.100.7,for=203.0.113.5, For=\"10.1.1.1:4711\"", "203.0.113.5"),
+        ("proto=http;FOR=\"[2001:db8::7]:80\";by=10.0.0.1", "2001:db8::7"),
+        ("for=203.0.113.5;host=\"a,for=192.0.2.1;x=\"", "203.0.113.5"),
+        ("host=\"a;for=192.0.2.1;b\";for=203.0.113.5", "203.0.113.5"),
+        ("host=\"a\\\",for=192.0.2.1;b\";for=203.0.113.5", "203.0.113.5"),
+        ("for=\"x, for=203.0.113.5", "203.0.113.5"),
+        ("for=unknown", "10.0.0.9"),
+        ("for=_hidden, for=10.1.1.1", "10.1.1.1"),
+        ("", "10.0.0.9"),
+    ] {
+        let mut it = exchange("10.0.0.9", true, &[("forwarded", forwarded)]);
+        assert_eq!(address_of(&mut it, RealIpHeader::Forwarded), expected, "{forwarded}");
+    }
 }
 
 #[test]
@@ -150,6 +200,24 @@ fn hops_with_ports_and_brackets_are_read() {
         ("unknown", None),
     ] {
         assert_eq!(parse_hop(hop.as_bytes()).map(|it| it.to_string()).as_deref(), expected);
+    }
+}
+
+fn rules(underscores: Underscores) -> TrailerRules {
+    TrailerRules { underscores, max_fields: 20, max_bytes: 500 }
+}
+
+#[test]
+fn trailers_keep_to_the_limits() {
+    let fields = |count: usize, value: &str| {
+        let field = |n| (format!("x-{n}").parse().unwrap(), HeaderValue::from_str(value).unwrap());
+        (0..count).map(field).collect::<HeaderMap>()
+    };
+    for (count, value, is_good) in
+        [(20, "1", true), (21, "1", false), (1, &*"x".repeat(497), true), (1, &*"x".repeat(498), false)]
+    {
+        let done = strip_trailers(&mut fields(count, value), rules(Underscores::Drop));
+        assert_eq!(done.is_ok(), is_good, "{count} of {}", value.len());
     }
 }
 
@@ -183,13 +251,13 @@ fn trailers_go_by_the_rules_of_the_head() {
         [(Underscores::Drop, &["x-checksum"][..]), (Underscores::Allow, &["x-checksum", "x_other"])]
     {
         let mut it = trailers();
-        strip_trailers(&mut it, underscores).unwrap();
+        strip_trailers(&mut it, rules(underscores)).unwrap();
         let mut left: Vec<_> = it.keys().map(HeaderName::as_str).collect();
         left.sort_unstable();
         assert_eq!(left, expected, "{underscores:?}");
     }
-    strip_trailers(&mut trailers(), Underscores::Reject).unwrap_err();
+    strip_trailers(&mut trailers(), rules(Underscores::Reject)).unwrap_err();
     let mut plain = HeaderMap::from_iter([(http::header::ETAG, HeaderValue::from_static("x"))]);
-    strip_trailers(&mut plain, Underscores::Reject).unwrap();
+    strip_trailers(&mut plain, rules(Underscores::Reject)).unwrap();
     assert_eq!(plain.len(), 1);
 }

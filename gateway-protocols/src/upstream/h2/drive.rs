@@ -106,6 +106,11 @@ impl H2Connection {
         self.cell.try_borrow().is_ok_and(|connection| connection.is_open())
     }
 
+    /// Whether the target has begun as HTTP/2 does.
+    pub(crate) fn has_spoken(&self) -> bool {
+        self.cell.try_borrow().is_ok_and(|connection| connection.has_spoken())
+    }
+
     /// Streams the target allows at a time.
     pub(crate) fn max_streams(&self) -> usize {
         let streams = self.cell.try_borrow().map_or(0, |connection| connection.peer_streams());
