@@ -8,6 +8,7 @@ mod identity;
 mod plugins;
 mod routes;
 mod targets;
+mod within;
 
 use std::collections::HashMap;
 
@@ -97,6 +98,8 @@ pub(crate) fn import(out: &mut Import, file: &str, text: &str) -> Result<(), Fai
         set(&mut kong.out.gateway, "host_fallthrough", true);
     }
     plugins::all_authenticate(&mut kong.out);
+    within::name_order(&mut kong.out);
+    within::add(&mut kong.out);
     unread::name(&mut kong.out, "", document, SILENT_KEYS);
     *out = kong.out;
     Ok(())

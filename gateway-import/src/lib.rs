@@ -119,6 +119,7 @@ pub fn import(
     out.report.notes.extend(match format {
         Format::Nginx => NGINX_NOTES,
         Format::Haproxy => HAPROXY_NOTES,
+        Format::Kong => KONG_NOTES,
         Format::Caddyfile | Format::CaddyJson => CADDY_NOTES,
         _ => &[],
     });
@@ -155,6 +156,11 @@ const HAPROXY_NOTES: &[&str] = &[
     "redirects to hosts of the request write them in lower case, and `redirect scheme` leaves the port out",
     "`http-response` rules hold for redirects and other answers of the gateway's own, too",
     RULES_NOTE,
+];
+
+/// What is so for every import from Kong.
+const KONG_NOTES: &[&str] = &[
+    "`/apix` is of a path `/api` only where another route would take it otherwise; alone it is answered 404",
 ];
 
 /// What is so for every import from Caddy.

@@ -9,6 +9,25 @@ use crate::draft::set;
 use crate::text;
 use crate::tree::{Node, NodeValue};
 
+/// What of a route is looked at.
+const KNOWN: &[&str] = &[
+    "hosts",
+    "headers",
+    "snis",
+    "methods",
+    "paths",
+    "strip_path",
+    "preserve_host",
+    "protocols",
+    "plugins",
+    "service",
+    "regex_priority",
+    "path_handling",
+    "https_redirect_status_code",
+    "request_buffering",
+    "response_buffering",
+];
+
 impl Kong {
     pub(super) fn lone_route(&mut self, route: &Node) {
         match reference(route, "service") {
@@ -45,10 +64,15 @@ impl Kong {
             let mut proxy = Map::from_iter([("id".to_owned(), json!(self.out.id("proxy", &base)))]);
             // All paths of certain hosts: said so, it may stand beside one for all hosts.
             let path = path.filter(|path| path != "/" || !hosts_given(&common));
+            let only_below =
+                path.clone().filter(|path| path.len() > 1 && path.ends_with('/') && !path.starts_with('~'));
             if let Some(path) = path {
                 set(&mut proxy, "listen_path", self.path(&place, &path, strips));
             }
             proxy.extend(common.clone());
+            if let Some(path) = only_below {
+                not_itself(&mut proxy, path.trim_end_matches('/'));
+            }
             let is_regex =
                 ours(&Value::Object(proxy.clone()), "listen_path").is_some_and(|p| p.starts_with('~'));
             // Kong goes by how much a route asks for, then takes regexes before prefixes.
@@ -62,27 +86,7 @@ impl Kong {
             self.of_route.entry(called.clone()).or_default().push(at);
             self.of_service.entry(service.to_owned()).or_default().push(at);
         }
-        self.leftovers(
-            &place,
-            route,
-            &[
-                "hosts",
-                "headers",
-                "snis",
-                "methods",
-                "paths",
-                "strip_path",
-                "preserve_host",
-                "protocols",
-                "plugins",
-                "service",
-                "regex_priority",
-                "path_handling",
-                "https_redirect_status_code",
-                "request_buffering",
-                "response_buffering",
-            ],
-        );
+        self.leftovers(&place, route, KNOWN);
         let proxies = self.of_route.get(&called).cloned().unwrap_or_default();
         for plugin in list(route, "plugins") {
             self.plugin(&place, plugin, plugins::Where::Proxies(&proxies));
@@ -213,10 +217,7 @@ impl Kong {
     /// A path that means the same here.
     fn path(&mut self, place: &str, path: &str, strips: bool) -> String {
         let Some(regex) = path.strip_prefix('~') else {
-            if path.len() > 1 && !path.ends_with('/') {
-                // Kong's prefixes end anywhere; nobody means `/apix` by `/api`.
-                return path.to_owned();
-            }
+            // What goes on within a segment has a proxy of its own (`within.rs`).
             return if path.len() > 1 { path.trim_end_matches('/').to_owned() } else { path.to_owned() };
         };
         if strips {
@@ -283,6 +284,15 @@ fn conditions(route: &Node, common: &mut Map<String, Value>) -> Option<i64> {
         set(common, "matches", vec![Value::Object(condition)]);
     }
     Some(weight)
+}
+
+/// Leaves out the path of a prefix that ends with a slash, without it.
+fn not_itself(proxy: &mut Map<String, Value>, path: &str) {
+    let not = json!({ "path": { "exact": path } });
+    match proxy.get_mut("matches").and_then(Value::as_array_mut) {
+        Some(matches) => matches.iter_mut().for_each(|one| one["not"] = not.clone()),
+        None => set(proxy, "matches", json!([{ "not": not }])),
+    }
 }
 
 fn hosts_given(proxy: &Map<String, Value>) -> bool {

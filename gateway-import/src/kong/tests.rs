@@ -13,6 +13,47 @@ fn routes(url: &str, routes: &str) -> [Import; 2] {
         .map(|open| crate::import(Format::Kong, &sources, &NoFiles, Options { open }).expect("an import"))
 }
 
+fn whole(text: &str) -> Import {
+    let sources = [("kong.yml".to_owned(), text.to_owned())];
+    crate::import(Format::Kong, &sources, &NoFiles, Options::default()).expect("an import")
+}
+
+#[test]
+fn prefixes_end_anywhere() {
+    let text = "_format_version: '3.0'\nservices:\n- name: s\n  url: http://10.0.0.1:80/base\n  routes:\n  \
+        - {name: all, paths: [/], strip_path: false}\n  \
+        - {name: admin, paths: [/admin], plugins: [{name: key-auth}]}\n  \
+        - {name: below, paths: [/below/], methods: [GET]}\n";
+    let made = whole(text);
+    let of = |id: &str| {
+        made.proxies.iter().find(|proxy| proxy["id"] == id).unwrap_or_else(|| panic!("{:#}", made.document()))
+    };
+    let within = of("admin-within");
+    assert_eq!(within["matches"][0]["path"]["regex"], "/admin[^/].*");
+    assert_eq!(within["plugins"], of("admin")["plugins"], "it is guarded as the other one is");
+    assert!(within["priority"].as_i64() > of("all")["priority"].as_i64());
+    let rewrite = made.plugin_configs.iter().find(|it| it["proxy_id"] == "admin-within").expect("a plugin");
+    assert_eq!(
+        rewrite["config"]["regex"][0],
+        serde_json::json!({ "from": "^/admin(.*)$", "to": "/base/${1}" })
+    );
+    assert_eq!(of("below")["matches"][0]["not"]["path"]["exact"], "/below");
+    // Alone, nothing else takes what goes on within a segment.
+    let alone = text.replace("  - {name: all, paths: [/], strip_path: false}\n", "");
+    assert_eq!(whole(&alone).proxies.len(), 2);
+}
+
+#[test]
+fn routes_with_more_conditions_beside_hosts_are_named() {
+    let text = "_format_version: '3.0'\nservices:\n- name: s\n  url: http://10.0.0.1:80\n  routes:\n  \
+        - {name: host, hosts: [a.test]}\n  - {name: more, paths: [/x], methods: [GET]}\n";
+    let named = |text: &str| {
+        let made = whole(text);
+        made.report.losses().any(|it| it.why.starts_with("Kong asks those with more conditions first"))
+    };
+    assert!(named(text) && !named(&text.replace(", methods: [GET]", "")));
+}
+
 /// A condition that can't be kept never makes a route wider.
 #[test]
 fn narrower_routes_are_left_out() {

@@ -126,7 +126,6 @@ CHANGES = lines(r"""
     rewrite {path}.html
     rewrite /a/b
     header {\nX-A 1\n-X-Secret\n+X-More 2\n}
-    header >X-Late yes
     header -Server
     request_header {\nX-A 1\n-X-Gone\n}
     request_header Host other.test
@@ -190,7 +189,6 @@ PROXY = lines(r"""
     header_up X-Scheme {scheme}
     header_up Host {host}
     header_down -Server
-    header_down >X-L 1
     header_up -X-*""")
 RARE_PROXY = lines(r"""
     header_up X-Key ^s z
