@@ -327,7 +327,7 @@ impl Reconciler {
         let (kind, id) = step.key();
         let object = before.get(&(kind, id.to_string()));
         step.precondition().check(kind, id, at, object)?;
-        let Some((request, document)) = self.wanted(step, object)? else {
+        let Some(Wanted { request, document }) = self.wanted(step, object)? else {
             if object.is_some() {
                 plan.push(at, ObjectOutcome::Deleted, Op::Delete { kind, id: id.to_string() }, None);
             }
@@ -359,7 +359,7 @@ impl Reconciler {
         &self,
         step: &'s WriteStep,
         object: Option<&Object>,
-    ) -> Result<Option<(Cow<'s, Map<String, Value>>, Map<String, Value>)>, WriteError> {
+    ) -> Result<Option<Wanted<'s>>, WriteError> {
         let stored = object.map(|object| object.document.as_str());
         Ok(Some(match step {
             WriteStep::Delete { .. } => return Ok(None),
@@ -368,15 +368,15 @@ impl Reconciler {
                 if let Some(stored) = stored.filter(|_| *kind == ObjectKind::Consumers) {
                     keep_credentials(&mut document, stored);
                 }
-                (Cow::Borrowed(sent), document)
+                Wanted { request: Cow::Borrowed(sent), document }
             }
             WriteStep::Merge { patch, .. } => {
                 let merged =
                     patched(stored, patch, |one, other| self.documents.is_same_credential(one, other));
-                (Cow::Borrowed(patch), merged)
+                Wanted { request: Cow::Borrowed(patch), document: merged }
             }
             WriteStep::Target { id, address, change, .. } => {
-                (Cow::default(), targets::changed(id, stored, address, change)?)
+                Wanted { request: Cow::default(), document: targets::changed(id, stored, address, change)? }
             }
         }))
     }
@@ -396,6 +396,12 @@ impl Reconciler {
 }
 
 type Before = HashMap<(ObjectKind, String), Object>;
+
+/// What was sent, and what the object is to be.
+struct Wanted<'s> {
+    request: Cow<'s, Map<String, Value>>,
+    document: Map<String, Value>,
+}
 
 /// What is to be done, object by object.
 #[derive(Default)]
