@@ -97,17 +97,26 @@ impl Envoy<'_> {
             if domain == "*" {
                 is_any = true;
             } else if rest.contains('*') {
-                self.out.lost(
-                    host.at,
-                    format_args!("{what}: {domain}"),
-                    "only names and `*.` in front of one are known",
-                    "",
-                );
+                self.closed_domain(what, host, &domain);
             } else if !hosts.contains(&domain) {
                 hosts.push(domain.clone());
             }
         }
         (hosts, is_any)
+    }
+
+    /// Closes hosts that no name of ours means: they would go to a virtual host for all others, without what guards them.
+    fn closed_domain(&mut self, what: &str, host: &Node, domain: &str) {
+        let why = "only names and `*.` in front of one are known; its requests are closed";
+        if !self.out.guard(host.at, format_args!("{what}: {domain}"), why, "write the names out") {
+            return;
+        }
+        let pieces: Vec<String> = domain.split('*').map(text::literal).collect();
+        let regex = format!("(?i){}(?::[0-9]+)?", pieces.join("[^:]+"));
+        let mut route = Route::new(format!("closed-{domain}"), To::Closed);
+        route.matches.push(json!({ "path": "/", "authority": { "regex": regex } }));
+        route.priority = Some(2_000_000);
+        self.out.route(route);
     }
 
     /// Sends what comes without TLS to where there is.

@@ -63,3 +63,15 @@ fn headers_of_all_levels() {
     assert!(made.plugin_configs.iter().any(|config| config["plugin_name"] == "response_transformer"));
     assert_eq!(made.report.losses().count(), 1, "the value of x-user");
 }
+
+#[test]
+fn domains_that_no_name_means_are_closed() {
+    let text = "static_resources:\n  listeners: [{name: l, address: {socket_address: {address: 0.0.0.0, port_value: 80}}, filter_chains: [{filters: [{name: h, typed_config: {'@type': x.HttpConnectionManager, http_filters: [{name: r, typed_config: {'@type': x.Router}}], route_config: {virtual_hosts: [{name: closed, domains: ['shop.*'], routes: [{match: {prefix: /}, direct_response: {status: 403}}]}, {name: all, domains: ['*'], routes: [{match: {prefix: /}, route: {cluster: c}}]}]}}}]}]}]\n  clusters: [{name: c, load_assignment: {endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 10.0.0.1, port_value: 1}}}}]}]}}]\n";
+    let made = import(text).expect("an import");
+    let closed = made.proxies.iter().find(|it| it["matches"][0].get("authority").is_some());
+    let closed = closed.unwrap_or_else(|| panic!("{:#}", made.document()));
+    assert_eq!(closed["matches"][0]["authority"]["regex"], r"(?i)shop\.[^:]+(?::[0-9]+)?");
+    assert_eq!((&closed["backend_port"], &closed["priority"]), (&9.into(), &2_000_000.into()));
+    assert_eq!(made.report.count(crate::Conversion::Closed), 1);
+    assert!(made.proxies.iter().any(|it| it["backend_port"] != 9), "the virtual host for all others stays");
+}
