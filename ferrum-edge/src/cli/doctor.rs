@@ -165,7 +165,7 @@ fn beyond(findings: &mut Findings, model: &Model, timeout: Duration) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     match runtime {
         Ok(runtime) => runtime.block_on(async {
-            network::look(findings, model, timeout).await;
+            network::look(findings, model, collectors::all(model), timeout).await;
             redis::look(findings, model, timeout).await;
         }),
         Err(error) => findings.error("network", "", error.to_string(), "free memory or descriptors"),

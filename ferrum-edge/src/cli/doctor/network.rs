@@ -15,7 +15,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use super::{Findings, collectors};
+use super::Findings;
 
 /// Targets that are tried; of more only these.
 const MAX_TARGETS: usize = 1000;
@@ -47,10 +47,10 @@ enum Reached {
     Tls(String, &'static str),
 }
 
-/// Tries each target once for each way it is spoken to.
-pub(super) async fn look(findings: &mut Findings, model: &Model, limit: Duration) {
+/// Tries each target once for each way it is spoken to, and these others.
+pub(super) async fn look(findings: &mut Findings, model: &Model, others: Vec<Tried>, limit: Duration) {
     let mut all = targets(model);
-    all.extend(collectors::all(model));
+    all.extend(others);
     let (count, dns) = (all.len(), Arc::new(Dns::with_servers(&model.settings.dns_servers)));
     let tries = all.into_iter().take(MAX_TARGETS).map(|tried| {
         let dns = dns.clone();
