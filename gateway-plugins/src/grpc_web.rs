@@ -12,7 +12,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use gateway_core::config::problem::Problems;
 use gateway_core::http::body::{Body, BodyError, Transform, TransformOutput};
 use gateway_core::http::dialect::{self, Dialect};
-use gateway_core::http::exchange::Exchange;
+use gateway_core::http::exchange::{Exchange, LateStatus};
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World};
 use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE};
@@ -118,7 +118,8 @@ impl OnResponse for GrpcWeb {
         let body = std::mem::take(response.body_mut());
         if !(body.is_empty() && trailers_only) {
             // A trailers-only response has its status in the head already.
-            *response.body_mut() = body.transform(Encoded { text: spoken.text });
+            let text = spoken.text;
+            *response.body_mut() = body.transform(Encoded { text, status: exchange.late_status() });
         }
         Step::Next
     }
@@ -160,6 +161,8 @@ impl Transform for Decoded {
 /// A gRPC body whose trailers become its last frame.
 struct Encoded {
     text: bool,
+    /// For the record: there are no trailers left when the response goes out.
+    status: LateStatus,
 }
 
 impl Encoded {
@@ -175,6 +178,7 @@ impl Transform for Encoded {
     }
 
     fn trailers(&mut self, trailers: HeaderMap, out: &mut TransformOutput) -> Result<(), BodyError> {
+        self.status.set(&trailers);
         out.data(self.written(trailer_frame(&trailers)));
         Ok(())
     }

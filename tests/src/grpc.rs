@@ -485,6 +485,29 @@ async fn statuses_are_recorded_and_counted() {
     }
 }
 
+/// gRPC-Web has its status in the body; the record has it all the same.
+#[tokio::test]
+async fn statuses_of_web_calls_are_recorded() {
+    let port = Port::listen(None).await;
+    let backend = WireProtocol::H2.backend(port.address);
+    let mut streams = origin(port);
+    let mut edge = Edge::start(&format!(
+        "proxies:
+  - {{id: g, listen_path: /, {backend}}}
+plugin_configs:
+  - {{id: web, plugin_name: grpc_web, scope: proxy, proxy_id: g, config: {{}}}}
+"
+    ));
+    let request = "POST /s/m HTTP/1.1\r\nhost: a.test\r\ncontent-type: application/grpc-web\r\ncontent-length: 0\r\n\r\n";
+    let (asked, ()) = tokio::join!(edge.ask(request), async {
+        let (_request, respond) = soon(streams.recv()).await.unwrap();
+        end_with(respond, "5").await;
+    });
+    assert!(asked.1.ends_with("grpc-status: 5\r\n"), "{}", asked.1);
+    let record = edge.only_record().await;
+    assert_eq!(record.0["rpc.grpc.status_code"], 5, "{record:?}");
+}
+
 /// A call that the target ends without a message counts by the HTTP status that stands for its own.
 #[tokio::test]
 async fn calls_of_named_methods_are_tried_again() {

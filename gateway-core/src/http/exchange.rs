@@ -31,7 +31,7 @@ use crate::upstream::{Phases, TargetResponse};
 pub use client::{Client, ClientTls, canonical};
 pub use field::{Field, MAX_FIELD_BYTES, MAX_FIELDS};
 pub use fork::Fork;
-pub use marks::LateReason;
+pub use marks::{LateReason, LateStatus};
 
 /// One request with its response.
 #[derive(Debug)]
@@ -97,6 +97,7 @@ struct Rare {
     checked: bool,
     again: bool,
     late_reason: Option<LateReason>,
+    late_status: Option<LateStatus>,
     failure: Option<Box<dyn std::error::Error + Send + Sync>>,
     hedged: Hedged,
 }

@@ -3,7 +3,10 @@
 use std::error::Error;
 use std::sync::{Arc, OnceLock};
 
+use http::HeaderMap;
+
 use super::Exchange;
+use crate::http::dialect::grpc_status;
 
 /// Says why a response broke off while its body went out: a plugin that wraps the body keeps it for that moment.
 #[derive(Debug, Clone, Default)]
@@ -13,6 +16,19 @@ impl LateReason {
     /// Notes the word; the first one counts.
     pub fn set(&self, reason: &'static str) {
         _ = self.0.set(reason);
+    }
+}
+
+/// Says how a gRPC call ended whose trailers a plugin makes into something else.
+#[derive(Debug, Clone, Default)]
+pub struct LateStatus(Arc<OnceLock<u16>>);
+
+impl LateStatus {
+    /// Notes the gRPC status in these trailers; the first one counts.
+    pub fn set(&self, trailers: &HeaderMap) {
+        if let Some(status) = grpc_status(trailers) {
+            _ = self.0.set(status);
+        }
     }
 }
 
@@ -68,6 +84,16 @@ impl Exchange {
     /// Where to say why the response broke off, once its body is on its way.
     pub fn late_reason(&mut self) -> LateReason {
         self.rare().late_reason.get_or_insert_default().clone()
+    }
+
+    /// Where to say how a gRPC call ended, once its body is on its way.
+    pub fn late_status(&mut self) -> LateStatus {
+        self.rare().late_status.get_or_insert_default().clone()
+    }
+
+    /// What was said there.
+    pub(crate) fn said_status(&self) -> Option<u16> {
+        self.rare.as_ref()?.late_status.as_ref()?.0.get().copied()
     }
 
     /// The reason of a plugin's own for what became of this exchange.

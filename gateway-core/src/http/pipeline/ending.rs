@@ -170,7 +170,7 @@ impl<'s> ExchangeEnding<'s> {
         self.finished = true;
         self.cause = delivery.cut.or(self.cause);
         self.status = delivery.status.or(self.status);
-        self.grpc_status = delivery.grpc_status.or(self.grpc_status);
+        self.grpc_status = delivery.grpc_status.or_else(|| self.exchange.said_status()).or(self.grpc_status);
         delivery
     }
 
