@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::HeaderName;
+use http::{HeaderMap, HeaderName};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
 pub use ceiling::{MAX_COLLECTED, collected, limit_collected};
@@ -76,7 +76,17 @@ impl Meter {
 enum BodyKind {
     Empty,
     Full(Bytes),
+    Trailed(Box<Trailed>),
     Stream(Pin<Box<dyn HttpBody<Data = Bytes, Error = BodyError> + Send>>),
+}
+
+/// A body at hand, and what follows it.
+struct Trailed {
+    data: Bytes,
+    trailers: Option<HeaderMap>,
+    /// The length that was declared. Without one it is not told, or there would be no room for trailers where the message goes
+    /// on as HTTP/1.1.
+    length: Option<u64>,
 }
 
 /// Why a body ended early.
@@ -139,6 +149,16 @@ impl Body {
         if bytes.is_empty() { Self::empty() } else { Self::of(BodyKind::Full(bytes)) }
     }
 
+    /// These bytes and trailers.
+    pub fn full_with_trailers(bytes: impl Into<Bytes>, trailers: HeaderMap) -> Self {
+        Self::trailed(bytes.into(), trailers, None)
+    }
+
+    /// These bytes, of which the length was declared, and trailers.
+    pub fn trailed(data: Bytes, trailers: HeaderMap, length: Option<u64>) -> Self {
+        Self::of(BodyKind::Trailed(Box::new(Trailed { data, trailers: Some(trailers), length })))
+    }
+
     /// Whatever `stream` yields.
     pub fn stream(stream: impl HttpBody<Data = Bytes, Error = BodyError> + Send + 'static) -> Self {
         let mut body = Self::of(BodyKind::Stream(Box::pin(stream)));
@@ -166,7 +186,7 @@ impl Body {
 
     /// Drops trailers of this name, which would otherwise come after what was decided about the head.
     pub fn withhold_trailer(&mut self, name: &HeaderName) {
-        if let BodyKind::Stream(_) = self.kind {
+        if let BodyKind::Stream(_) | BodyKind::Trailed(_) = self.kind {
             let withheld = self.withheld.get_or_insert_default();
             if !withheld.contains(name) {
                 withheld.push(name.clone());
@@ -179,6 +199,7 @@ impl Body {
     pub fn meter(&self) -> Meter {
         match &self.kind {
             BodyKind::Full(bytes) => Meter(None, bytes.len() as u64),
+            BodyKind::Trailed(whole) => Meter(None, self.passed.bytes() + whole.data.len() as u64),
             BodyKind::Empty | BodyKind::Stream(_) => self.passed.clone(),
         }
     }
@@ -188,6 +209,7 @@ impl Body {
         match &self.kind {
             BodyKind::Empty => Some(0),
             BodyKind::Full(bytes) => Some(bytes.len() as u64),
+            BodyKind::Trailed(whole) => whole.length,
             BodyKind::Stream(stream) => stream.size_hint().exact(),
         }
     }
@@ -196,9 +218,14 @@ impl Body {
     pub fn is_empty(&self) -> bool {
         match &self.kind {
             BodyKind::Empty => true,
-            BodyKind::Full(_) => false,
+            BodyKind::Full(_) | BodyKind::Trailed(_) => false,
             BodyKind::Stream(stream) => stream.is_end_stream(),
         }
+    }
+
+    /// Whether all of it is there, so that nothing can end it early.
+    pub fn is_at_hand(&self) -> bool {
+        !matches!(self.kind, BodyKind::Stream(_))
     }
 
     /// Whether the body can be sent a second time: nothing has been pulled from a stream.
@@ -206,7 +233,7 @@ impl Body {
         match &self.kind {
             BodyKind::Empty => Some(Self::empty()),
             BodyKind::Full(bytes) => Some(Self { allowed: self.allowed, ..Self::full(bytes.clone()) }),
-            BodyKind::Stream(_) => None,
+            BodyKind::Trailed(_) | BodyKind::Stream(_) => None,
         }
     }
 
@@ -240,6 +267,14 @@ impl Body {
                 let bytes = std::mem::take(bytes);
                 self.kind = BodyKind::Empty;
                 Poll::Ready(Some(Ok(Frame::data(bytes))))
+            }
+            BodyKind::Trailed(whole) if !whole.data.is_empty() => {
+                Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut whole.data)))))
+            }
+            BodyKind::Trailed(whole) => {
+                let trailers = whole.trailers.take();
+                self.kind = BodyKind::Empty;
+                Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))))
             }
             BodyKind::Stream(stream) => stream.as_mut().poll_frame(cx),
         };
@@ -308,7 +343,7 @@ impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
             BodyKind::Empty => "empty",
-            BodyKind::Full(_) => "full",
+            BodyKind::Full(_) | BodyKind::Trailed(_) => "full",
             BodyKind::Stream(_) => "stream",
         };
         write!(f, "Body({kind}, {} passed)", self.passed.bytes())

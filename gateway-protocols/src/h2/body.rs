@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gateway_core::http::body::{Body, BodyError};
-use http::HeaderMap;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
 use super::Reason;
@@ -44,41 +43,8 @@ pub(crate) fn body(stream: &Handle, length: Option<u64>, idle: Duration) -> Body
 pub(crate) fn complete(stream: &Handle, length: Option<u64>) -> Option<Body> {
     Some(match stream.whole()? {
         (data, None) => Body::full(data),
-        (data, trailers) => Body::stream(WholeBody { data, trailers, length }),
+        (data, Some(trailers)) => Body::trailed(data, trailers, length),
     })
-}
-
-/// A body that is there, and what follows it.
-#[derive(Debug)]
-struct WholeBody {
-    data: Bytes,
-    trailers: Option<HeaderMap>,
-    length: Option<u64>,
-}
-
-impl HttpBody for WholeBody {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        _cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let this = self.get_mut();
-        if !this.data.is_empty() {
-            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut this.data)))));
-        }
-        Poll::Ready(this.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.data.is_empty() && self.trailers.is_none()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        // Only what was declared: a length would leave no room for trailers where the message goes on as HTTP/1.1.
-        self.length.map_or_else(SizeHint::default, SizeHint::with_exact)
-    }
 }
 
 /// A body error from a stream's.

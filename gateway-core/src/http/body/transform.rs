@@ -79,15 +79,6 @@ impl Body {
     pub fn tee(self, see: impl FnMut(Option<&Bytes>) + Send + 'static) -> Self {
         Self::stream(Tee { body: self, see, ended: false })
     }
-
-    /// These bytes and trailers.
-    pub fn full_with_trailers(bytes: impl Into<Bytes>, trailers: HeaderMap) -> Self {
-        let bytes = bytes.into();
-        let mut out = TransformOutput::default();
-        out.data(bytes);
-        out.trailers(trailers);
-        Self::stream(Transformed { body: Self::empty(), transform: Map(Ok), out, ended: true })
-    }
 }
 
 struct Map<F>(F);

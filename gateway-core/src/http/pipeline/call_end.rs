@@ -24,7 +24,7 @@ impl CallEnd {
     pub(super) fn watch(end: &ExchangeEnding<'_>, response: &mut Response<Body>) -> Option<Self> {
         let exchange = &end.exchange;
         let takes_trailers = exchange.dialect == Dialect::Grpc && exchange.version() >= Version::HTTP_2;
-        if !takes_trailers || response.body().is_empty() || !is_call(response.headers()) {
+        if !takes_trailers || response.body().is_at_hand() || !is_call(response.headers()) {
             return None;
         }
         let cause = Arc::new(OnceLock::new());
