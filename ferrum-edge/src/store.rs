@@ -3,14 +3,14 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), ferrum_edge::store::StoreError> {
-//! use ferrum_edge::store::{Author, Kind, Location, Op, Options, Store};
+//! use ferrum_edge::store::{Author, Location, ObjectKind, Op, Options, Store};
 //!
 //! let store = Store::open(Location::parse(Some("sqlite:/tmp/edge/ferrum.db"), None)?, Options::default());
 //! store.migrate().await?;
 //! let author = Author { name: "ann".to_owned(), source: "admin".to_owned() };
 //! let mut change = store.begin(author).await?;
 //! let document = r#"{"id":"shop","listen_path":"/shop"}"#.to_owned();
-//! change.put(vec![Op::Put { kind: Kind::Proxies, id: "shop".to_owned(), document }]).await?;
+//! change.put(vec![Op::Put { kind: ObjectKind::Proxies, id: "shop".to_owned(), document }]).await?;
 //! let revision = change.commit("open the shop").await?;
 //! assert_eq!(store.revision().await?, revision);
 //! # Ok(())
