@@ -34,7 +34,7 @@ impl Envoy<'_> {
     fn host(&mut self, what: &str, host: &Node, names: &[String], listener: &Listener) {
         let called = host.text_of("name").unwrap_or("host");
         let what = format!("{what}, virtual host {called}");
-        let (hosts, is_any) = self.domains(&what, host);
+        let (hosts, is_any) = self.domains(&what, host, names, listener);
         let mut is_closed = listener.is_closed;
         for key in ["typed_per_filter_config", "per_filter_config"] {
             if let Some(node) = host.get(key) {
@@ -46,34 +46,32 @@ impl Envoy<'_> {
                 );
             }
         }
-        if host.text_of("require_tls").is_some_and(|it| it != "NONE") {
-            self.redirect_to_https(called, if is_any { &[] } else { &hosts });
-        }
         if hosts.is_empty() && !is_any {
             return;
+        }
+        // Names go before all others here: what holds for both is said of both.
+        let facets: Vec<Vec<String>> = match (is_any, hosts.is_empty()) {
+            (true, true) => vec![Vec::new()],
+            (true, false) => vec![hosts.clone(), Vec::new()],
+            _ => vec![hosts.clone()],
+        };
+        if host.text_of("require_tls").is_some_and(|it| it != "NONE") {
+            for hosts in &facets {
+                let mut redirect = redirect_to_https(called, hosts);
+                redirect.matches.iter_mut().for_each(|one| *one = here(one.take(), names, listener));
+                self.out.route(redirect);
+            }
         }
         let routes = host.each("routes");
         let count = i64::try_from(routes.len()).unwrap_or(0);
         for (n, route) in routes.iter().enumerate() {
             let priority = (count - i64::try_from(n).unwrap_or(0)) * 10;
-            let facets: Vec<Vec<String>> = match (is_any, hosts.is_empty()) {
-                (true, true) => vec![Vec::new()],
-                (true, false) => vec![hosts.clone(), Vec::new()],
-                _ => vec![hosts.clone()],
-            };
             let (goes_on, made) = self.route(&what, called, route, host, listener, is_closed);
-            for hosts in facets {
+            for hosts in &facets {
                 let Some(mut made) = made.clone() else { continue };
-                made.hosts = hosts;
+                made.hosts.clone_from(hosts);
                 made.priority = Some(priority);
-                for one in &mut made.matches {
-                    *one = with_facet(one.take(), &listener.facet);
-                }
-                if !names.is_empty() {
-                    for one in &mut made.matches {
-                        one["tls"] = json!({ "server_names": names });
-                    }
-                }
+                made.matches.iter_mut().for_each(|one| *one = here(one.take(), names, listener));
                 self.out.route(made);
             }
             if !goes_on {
@@ -83,21 +81,26 @@ impl Envoy<'_> {
     }
 
     /// The names of a virtual host, and whether it takes all others.
-    fn domains(&mut self, what: &str, host: &Node) -> (Vec<String>, bool) {
+    fn domains(
+        &mut self,
+        what: &str,
+        host: &Node,
+        names: &[String],
+        listener: &Listener,
+    ) -> (Vec<String>, bool) {
         let mut hosts = Vec::new();
-        let mut is_any = false;
+        let is_any = host.texts("domains").iter().any(|domain| without_port(domain) == "*");
         for domain in host.texts("domains") {
-            // A port in a domain is not looked at.
-            let domain = domain
-                .rsplit_once(':')
-                .filter(|(_, port)| *port == "*" || port.parse::<u16>().is_ok())
-                .map_or(domain.as_str(), |(host, _)| host)
-                .to_ascii_lowercase();
+            let domain = without_port(&domain).to_ascii_lowercase();
             let rest = domain.strip_prefix("*.").unwrap_or(&domain);
             if domain == "*" {
-                is_any = true;
-            } else if rest.contains('*') {
-                self.closed_domain(what, host, &domain);
+                continue;
+            }
+            if rest.contains('*') {
+                if let Some(mut closed) = self.closed_domain(what, host, &domain, is_any) {
+                    closed.matches.iter_mut().for_each(|one| *one = here(one.take(), names, listener));
+                    self.out.route(closed);
+                }
             } else if !hosts.contains(&domain) {
                 hosts.push(domain.clone());
             }
@@ -106,31 +109,22 @@ impl Envoy<'_> {
     }
 
     /// Closes hosts that no name of ours means: they would go to a virtual host for all others, without what guards them.
-    fn closed_domain(&mut self, what: &str, host: &Node, domain: &str) {
+    fn closed_domain(&mut self, what: &str, host: &Node, domain: &str, is_any: bool) -> Option<Route> {
+        let place = format!("{what}: {domain}");
+        if is_any {
+            self.out.needless(host.at, place, "the virtual host takes all others, and these with them");
+            return None;
+        }
         let why = "only names and `*.` in front of one are known; its requests are closed";
-        if !self.out.guard(host.at, format_args!("{what}: {domain}"), why, "write the names out") {
-            return;
+        if !self.out.guard(host.at, place, why, "write the names out") {
+            return None;
         }
         let pieces: Vec<String> = domain.split('*').map(text::literal).collect();
         let regex = format!("(?i){}(?::[0-9]+)?", pieces.join("[^:]+"));
         let mut route = Route::new(format!("closed-{domain}"), To::Closed);
         route.matches.push(json!({ "path": "/", "authority": { "regex": regex } }));
         route.priority = Some(2_000_000);
-        self.out.route(route);
-    }
-
-    /// Sends what comes without TLS to where there is.
-    fn redirect_to_https(&mut self, called: &str, hosts: &[String]) {
-        let mut route = Route::new(
-            format!("{called}-to-https"),
-            To::Redirect(json!({
-                "status_code": 301, "location": "https://${request.host}${request.target}", "query": "drop",
-            })),
-        );
-        route.matches.push(json!({ "path": "/", "scheme": "http" }));
-        route.hosts = hosts.to_vec();
-        route.priority = Some(1_000_000);
-        self.out.route(route);
+        Some(route)
     }
 
     /// A route. Whether those behind it are looked at: not when it is not known which requests this one takes.
@@ -247,6 +241,35 @@ impl Envoy<'_> {
             }
         }
     }
+}
+
+/// A match for a listener, and for the names that its filter chain is for.
+fn here(one: Value, names: &[String], listener: &Listener) -> Value {
+    let mut one = with_facet(one, &listener.facet);
+    if !names.is_empty() {
+        one["tls"] = json!({ "server_names": names });
+    }
+    one
+}
+
+/// A domain without its port, which is not looked at.
+fn without_port(domain: &str) -> &str {
+    let parts = domain.rsplit_once(':').filter(|(_, port)| *port == "*" || port.parse::<u16>().is_ok());
+    parts.map_or(domain, |(host, _)| host)
+}
+
+/// Sends what comes without TLS to where there is.
+fn redirect_to_https(called: &str, hosts: &[String]) -> Route {
+    let mut route = Route::new(
+        format!("{called}-to-https"),
+        To::Redirect(json!({
+            "status_code": 301, "location": "https://${request.host}${request.target}", "query": "drop",
+        })),
+    );
+    route.matches.push(json!({ "path": "/", "scheme": "http" }));
+    route.hosts = hosts.to_vec();
+    route.priority = Some(1_000_000);
+    route
 }
 
 /// Which requests a route takes: the path, and what has to hold besides. `None` when it can't be said here.

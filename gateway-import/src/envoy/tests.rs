@@ -75,3 +75,50 @@ fn domains_that_no_name_means_are_closed() {
     assert_eq!(made.report.count(crate::Conversion::Closed), 1);
     assert!(made.proxies.iter().any(|it| it["backend_port"] != 9), "the virtual host for all others stays");
 }
+
+/// A listener for plain HTTP with these virtual hosts.
+fn listener(port: u16, chain: &str, hosts: &str) -> String {
+    format!(
+        "{{name: l{port}, address: {{socket_address: {{address: 0.0.0.0, port_value: {port}}}}}, filter_chains: [{{{chain} filters: [{{name: h, \
+         typed_config: {{'@type': x.HttpConnectionManager, http_filters: [{{name: r, typed_config: {{'@type': x.Router}}}}], route_config: \
+         {{virtual_hosts: [{hosts}]}}}}}}]}}]}}"
+    )
+}
+
+#[test]
+fn domains_are_closed_where_they_are_only() {
+    let all = "{name: all, domains: ['*'], routes: [{match: {prefix: /}, direct_response: {status: 200}}]}";
+    let shop =
+        "{name: shop, domains: ['shop.*'], routes: [{match: {prefix: /}, direct_response: {status: 403}}]}";
+    let tls = "{name: tls, require_tls: ALL, domains: [a.test], routes: [{match: {prefix: /}, direct_response: {status: 200}}]}";
+    let of = |first: &str| {
+        let listeners = [first.to_owned(), listener(8080, "", all)].join(", ");
+        import(&format!("static_resources:\n  listeners: [{listeners}]\n  clusters: []\n"))
+            .expect("an import")
+    };
+    let made = of(&listener(80, "", &format!("{shop}, {all}, {tls}")));
+    let find = |id: &str| {
+        let found = made.proxies.iter().find(|it| it["id"].as_str().is_some_and(|it| it.starts_with(id)));
+        found.unwrap_or_else(|| panic!("{:#}", made.document()))
+    };
+    assert_eq!(find("closed-shop")["matches"][0]["ports"], serde_json::json!([80]));
+    assert_eq!(find("tls-to-https")["matches"][0]["ports"], serde_json::json!([80]));
+    // Of names and all others both are sent on.
+    let made = of(&listener(80, "", &tls.replace("a.test", "a.test, '*'")));
+    let sent = made.proxies.iter().filter(|it| it["matches"][0]["scheme"] == "http");
+    assert_eq!(sent.filter(|it| it["priority"] == 1_000_000).count(), 2, "{:#}", made.document());
+    // The same virtual host takes them anyway.
+    let made = of(&listener(80, "", &all.replace("['*']", "['shop.*', '*']")));
+    assert!(
+        made.proxies.iter().all(|it| it["matches"][0].get("authority").is_none()),
+        "{:#}",
+        made.document()
+    );
+    assert_eq!(made.report.count(crate::Conversion::Closed), 0);
+    // A filter chain for names of TLS closes them for those.
+    let chain = "filter_chain_match: {server_names: [shop.test]},";
+    let made = of(&listener(443, chain, shop));
+    let closed = made.proxies.iter().find(|it| it["matches"][0].get("authority").is_some());
+    let closed = closed.unwrap_or_else(|| panic!("{:#}", made.document()));
+    assert_eq!(closed["matches"][0]["tls"], serde_json::json!({ "server_names": ["shop.test"] }));
+}

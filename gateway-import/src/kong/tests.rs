@@ -38,9 +38,21 @@ fn prefixes_end_anywhere() {
         serde_json::json!({ "from": "^/admin(.*)$", "to": "/base/${1}" })
     );
     assert_eq!(of("below")["matches"][0]["not"]["path"]["exact"], "/below");
+    // A prefix that ends with a slash does not go on within a segment: `/belowx` is another route's.
+    assert!(made.proxies.iter().all(|proxy| proxy["id"] != "below-within"), "{:#}", made.document());
     // Alone, nothing else takes what goes on within a segment.
     let alone = text.replace("  - {name: all, paths: [/], strip_path: false}\n", "");
     assert_eq!(whole(&alone).proxies.len(), 2);
+}
+
+/// What a guarded route has in Kong is not opened by one for what is below a path.
+#[test]
+fn prefixes_with_a_slash_end_with_it() {
+    let text = "_format_version: '3.0'\nservices:\n- name: s\n  url: http://10.0.0.1:80\n  routes:\n  \
+        - {name: all, paths: [/], plugins: [{name: key-auth}]}\n  - {name: pub, paths: [/public/]}\n";
+    let made = whole(text);
+    let ids: Vec<&str> = made.proxies.iter().filter_map(|proxy| proxy["id"].as_str()).collect();
+    assert_eq!(ids, ["all", "pub"], "{:#}", made.document());
 }
 
 #[test]

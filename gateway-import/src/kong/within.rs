@@ -26,7 +26,7 @@ pub(super) fn add(out: &mut Import) {
         .iter()
         .enumerate()
         .filter_map(|(at, own)| Some((at, own.clone()?)))
-        .filter(|(at, own)| own != "/" && is_taken(*at, own))
+        .filter(|(at, own)| own != "/" && !is_only_below(&out.proxies[*at], own) && is_taken(*at, own))
         .collect();
     if within.is_empty() {
         return;
@@ -48,6 +48,12 @@ pub(super) fn add(out: &mut Import) {
 fn prefix(proxy: &Value) -> Option<String> {
     let path = proxy.get("listen_path")?.as_str()?;
     (!path.starts_with('~')).then(|| path.to_owned())
+}
+
+/// Whether a proxy is for what is below a path: a prefix of Kong's that ends with a slash does not go on within a segment.
+fn is_only_below(proxy: &Value, own: &str) -> bool {
+    let mut matches = proxy.get("matches").and_then(Value::as_array).into_iter().flatten();
+    matches.any(|one| one["not"]["path"]["exact"] == own)
 }
 
 fn may_share_hosts(one: &Value, other: &Value) -> bool {
@@ -72,10 +78,6 @@ fn one(out: &mut Import, mut proxy: Map<String, Value>, own: &str) {
     let matches = proxy.get("matches").and_then(Value::as_array).cloned();
     let with_path = matches.unwrap_or_else(|| vec![json!({})]).into_iter().map(|mut one| {
         one["path"] = path.clone();
-        // That it is not the path alone.
-        if let Value::Object(one) = &mut one {
-            one.retain(|key, value| key != "not" || value["path"]["exact"] != own);
-        }
         one
     });
     set(&mut proxy, "matches", with_path.collect::<Vec<Value>>());
