@@ -170,8 +170,10 @@ impl<D: Deliver> Sender<D> {
         if refused > 0 {
             self.counts.refused.add(refused);
             tracing::warn!(exporter = %self.name, refused, why = %delivered.why, "the collector refused items");
+            self.health.fails(&delivered.why);
+        } else {
+            self.health.works();
         }
-        self.health.works();
         if std::mem::take(&mut self.failing) {
             tracing::info!(exporter = %self.name, "the exporter works again");
         }

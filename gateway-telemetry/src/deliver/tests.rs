@@ -28,7 +28,7 @@ impl Deliver for Other {
             return Err(failed);
         }
         self.got.lock().unwrap().extend_from_slice(&chunk.bytes);
-        Ok(Delivered { refused: self.refuses.load(Relaxed) as u64, why: String::new() })
+        Ok(Delivered { refused: self.refuses.load(Relaxed) as u64, why: "not these".into() })
     }
 }
 
@@ -36,6 +36,7 @@ struct Bench {
     batches: Arc<Batches>,
     other: Arc<Other>,
     counts: Counts,
+    health: TaskHealth,
     handle: TaskHandle,
     task: tokio::task::JoinHandle<Result<(), String>>,
 }
@@ -46,8 +47,9 @@ fn bench(pace: Pace) -> Bench {
     let count = Counter::default;
     let counts = Counts { sent: count(), failed: count(), refused: count() };
     let (handle, control) = TaskControl::new();
+    let health = control.health().clone();
     let task = tokio::spawn(run("t".into(), batches.clone(), other.clone(), pace, counts.clone(), control));
-    Bench { batches, other, counts, handle, task }
+    Bench { batches, other, counts, health, handle, task }
 }
 
 const PACE: Pace = Pace { interval: Duration::from_secs(5), retry_for: Duration::from_secs(60) };
@@ -159,4 +161,19 @@ async fn a_flapping_side_costs_what_is_counted() {
         assert_eq!(sent + failed + refused + batches.lost(), pushed, "seed {seed}");
         assert_eq!(other.got.lock().unwrap().len() as u64, sent + refused, "seed {seed}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exporter_whose_items_are_refused_does_not_work() {
+    let bench = bench(PACE);
+    bench.other.refuses.store(1, Relaxed);
+    bench.push(4);
+    bench.after(Duration::from_secs(1)).await;
+    assert_eq!((bench.counts.sent.get(), bench.counts.refused.get()), (3, 1));
+    assert!(bench.health.failing().is_some_and(|(_, why)| why == "not these"));
+    bench.other.refuses.store(0, Relaxed);
+    bench.push(4);
+    bench.after(Duration::from_secs(1)).await;
+    assert!(bench.health.failing().is_none());
+    assert_eq!(bench.end().await, (7, 0, 1));
 }
