@@ -111,27 +111,30 @@ impl KafkaSender {
 
     /// Sends a chunk; one that is too large for the topic in halves, so that only a record that is too large by itself is refused.
     async fn send(&self, state: &mut ClusterState, chunk: &Chunk) -> Result<Delivered, Failed> {
-        let mut delivered = self.produce(state, chunk).await?;
-        if delivered.refused == 0 || chunk.items < 2 {
-            return Ok(delivered);
+        let error = self.produce(state, chunk).await?;
+        if !is_too_large(error) {
+            return outcome(error, chunk);
         }
-        let mut rest: Vec<Chunk> = halves(chunk).into_iter().flatten().collect();
-        delivered = Delivered::default();
+        let Some([first, second]) = halves(chunk) else { return outcome(error, chunk) };
+        let mut rest = vec![second, first];
+        let mut delivered = Delivered::default();
         while let Some(part) = rest.pop() {
-            let outcome = self.produce(state, &part).await?;
-            match halves(&part) {
-                Some([first, second]) if outcome.refused > 0 => rest.extend([second, first]),
-                _ if outcome.refused > 0 => {
+            let error = self.produce(state, &part).await?;
+            let Some([first, second]) = halves(&part).filter(|_| is_too_large(error)) else {
+                let outcome = outcome(error, &part)?;
+                if outcome.refused > 0 {
                     delivered.refused += outcome.refused;
                     delivered.why = outcome.why;
                 }
-                _ => {}
-            }
+                continue;
+            };
+            rest.extend([second, first]);
         }
         Ok(delivered)
     }
 
-    async fn produce(&self, state: &mut ClusterState, chunk: &Chunk) -> Result<Delivered, Failed> {
+    /// Sends a chunk in one request; what the broker's answer says of it.
+    async fn produce(&self, state: &mut ClusterState, chunk: &Chunk) -> Result<i16, Failed> {
         if state.known.as_ref().is_none_or(|known| known.at.elapsed() > STALE) {
             self.learn(state).await?;
         }
@@ -150,9 +153,7 @@ impl KafkaSender {
         };
         let request = wire::ask_produce(&self.rules.topic, partition, acks, ACKS_TIMEOUT, &batch);
         let answer = self.connection(state, &broker).await?.ask(wire::PRODUCE, &request).await?;
-        let error =
-            wire::read_produce(&answer).ok_or_else(|| Failed::passing("the broker's answer is malformed"))?;
-        outcome(error, chunk)
+        wire::read_produce(&answer).ok_or_else(|| Failed::passing("the broker's answer is malformed"))
     }
 }
 
@@ -174,6 +175,11 @@ fn halves(chunk: &Chunk) -> Option<[Chunk; 2]> {
     let end = memchr::memchr_iter(b'\n', &chunk.bytes).nth(items.checked_sub(1)?)?;
     let part = |bytes: &[u8], items| Chunk { bytes: bytes.to_vec(), items };
     Some([part(chunk.bytes.get(..end)?, items), part(chunk.bytes.get(end + 1..)?, chunk.items - items)])
+}
+
+/// Whether fewer records may do. Those that are invalid are so in any company.
+const fn is_too_large(error: i16) -> bool {
+    matches!(error, wire::MESSAGE_TOO_LARGE | wire::RECORD_LIST_TOO_LARGE)
 }
 
 /// What an error of the broker comes to.

@@ -275,3 +275,11 @@ async fn a_batch_that_is_too_large_for_the_topic_is_sent_in_parts() {
         assert_eq!(taken.matches(&format!("short{n}")).count(), 1, "{n}");
     }
 }
+
+#[tokio::test]
+async fn records_that_are_invalid_are_not_sent_again() {
+    let (sender, asked) = sender(&rules(), |key, _| answers(key, wire::INVALID_RECORD));
+    let delivered = sender.deliver(&chunk("a\nb\nc\nd")).await.unwrap();
+    assert_eq!(delivered.refused, 4, "{delivered:?}");
+    assert_eq!(asked.lock().unwrap().iter().filter(|(key, _)| *key == 0).count(), 1);
+}
