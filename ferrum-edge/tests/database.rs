@@ -26,6 +26,8 @@ mod hammer;
 mod peers;
 #[path = "database/place.rs"]
 mod place;
+#[path = "database/plugin_secrets.rs"]
+mod plugin_secrets;
 #[allow(dead_code, reason = "written for the tests of the command line")]
 #[path = "cli/process.rs"]
 mod process;

@@ -129,7 +129,9 @@ impl SealError {
         match self {
             Self::Document(_) | Self::PluginConfig(_) => "put a JSON object with an `id`",
             Self::Setting { .. } => "write the secret itself, or the fingerprint that is shown now",
-            Self::Moved(_) => "write the secret itself, together with the new server",
+            Self::Moved(_) => {
+                "write the secret itself, together with the new server; with a reference, put a new plugin config"
+            }
             Self::Credential { .. } => "put the text itself or its hash, and nothing beside it",
             Self::Reference(_) => "put the key itself; only its hash is stored",
             Self::NoKey(_) => {

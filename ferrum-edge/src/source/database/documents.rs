@@ -73,16 +73,32 @@ impl Documents {
         Put { at: at.to_owned(), object, damage: Some(problems).filter(|problems| !problems.is_empty()) }
     }
 
-    /// Hides what must not lie in a database in the clear.
+    /// Hides what must not lie in a database in the clear. `stored` is the object's document as it is.
     ///
     /// # Errors
     /// When there is no key to encrypt with.
-    pub(crate) fn seal(&self, kind: ObjectKind, document: &str) -> Result<String, SealError> {
+    pub(crate) fn seal(
+        &self,
+        kind: ObjectKind,
+        document: &str,
+        stored: Option<&str>,
+    ) -> Result<String, SealError> {
         match kind {
             ObjectKind::Consumers => seal(document, &self.types, &self.keys),
-            ObjectKind::PluginConfigs => plugin::seal(document, &self.keys),
+            ObjectKind::PluginConfigs => plugin::seal(document, stored, &self.keys),
             ObjectKind::Upstreams | ObjectKind::Proxies => Ok(document.to_owned()),
         }
+    }
+
+    /// A document of the history as it is to be stored again: earlier gateways left some secrets in the clear.
+    ///
+    /// # Errors
+    /// When what is sealed can't be opened.
+    pub(super) fn seal_again(&self, kind: ObjectKind, document: &mut String) -> Result<(), SealError> {
+        if kind == ObjectKind::PluginConfigs && !self.keys.is_empty() {
+            *document = plugin::seal(document, None, &self.keys)?;
+        }
+        Ok(())
     }
 
     /// A document with its secrets in the clear, to be checked.
@@ -120,7 +136,7 @@ impl Documents {
             }
             ObjectKind::PluginConfigs => {
                 let stored = stored.filter(|stored| plugin::redact(stored).is_ok());
-                plugin::retain(document, stored.unwrap_or(NOBODY))
+                plugin::retain(document, stored.unwrap_or(NOBODY), &self.keys)
             }
             ObjectKind::Upstreams | ObjectKind::Proxies => Ok(document.to_owned()),
         }
@@ -131,13 +147,16 @@ impl Documents {
     /// # Errors
     /// When a kept secret would go to another server.
     pub(super) fn check_servers(
+        &self,
         kind: ObjectKind,
         request: &Map<String, Value>,
         document: &str,
         stored: Option<&str>,
     ) -> Result<(), SealError> {
         match stored.filter(|stored| kind == ObjectKind::PluginConfigs && plugin::redact(stored).is_ok()) {
-            Some(stored) => plugin::check_servers(&Value::Object(request.clone()), document, stored),
+            Some(stored) => {
+                plugin::check_servers(&Value::Object(request.clone()), document, stored, &self.keys)
+            }
             None => Ok(()),
         }
     }

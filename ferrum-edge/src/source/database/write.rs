@@ -268,8 +268,12 @@ impl Reconciler {
         if let Some(rollback) = request.rollback {
             let mut ops = change.undo_ops(rollback.revision).await?;
             plan.revived = credentials_of_now(change, &mut ops, rollback.keep_credentials).await?;
-            for op in ops {
+            for mut op in ops {
                 let at = format!("{}.{}", op.key().0, op.key().1);
+                if let Op::Put { kind, document, .. } = &mut op {
+                    let sealed = self.documents.seal_again(*kind, document);
+                    sealed.map_err(|source| WriteError::Seal(vec![(at.clone(), source)]))?;
+                }
                 let opened = op.document().map(|document| self.documents.opened(op.key().0, document));
                 let opened =
                     opened.transpose().map_err(|source| WriteError::Seal(vec![(at.clone(), source)]));
@@ -336,8 +340,8 @@ impl Reconciler {
         let unkept = |source| WriteError::Seal(vec![(at.to_owned(), source)]);
         let stored = object.map(|object| object.document.as_str());
         let document = self.documents.retained(kind, &normal(document, id), stored).map_err(unkept)?;
-        Documents::check_servers(kind, &request, &document, stored).map_err(unkept)?;
-        let sealed = self.documents.seal(kind, &document).map_err(unkept)?;
+        self.documents.check_servers(kind, &request, &document, stored).map_err(unkept)?;
+        let sealed = self.documents.seal(kind, &document, stored).map_err(unkept)?;
         let document = self.documents.opened(kind, &document).map_err(unkept)?.into_owned();
         match object {
             Some(object) if Documents::same(kind, &object.document, &sealed) => {
