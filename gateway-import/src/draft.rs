@@ -239,23 +239,42 @@ pub(crate) fn target(host: &str, port: u16) -> Value {
     if has_port { json!({ "host": host, "port": port }) } else { json!({ "host": host }) }
 }
 
-/// Has a target that an upstream names several times once, with their weights together.
+/// Has each target of an upstream once.
 fn join_targets(upstream: &mut Value) {
     let Some(targets) = upstream.get_mut("targets").and_then(Value::as_array_mut) else { return };
-    let before = targets.len();
-    let mut joined: Vec<Value> = Vec::with_capacity(before);
+    let mut joined = Vec::with_capacity(targets.len());
+    let mut is_heavier = false;
     for target in targets.drain(..) {
-        let weight = |target: &Value| target["weight"].as_u64().unwrap_or(1);
-        match joined.iter_mut().find(|it| it["host"] == target["host"] && it["port"] == target["port"]) {
-            Some(known) => known["weight"] = json!((weight(known) + weight(&target)).min(65_535)),
-            None => joined.push(target),
-        }
+        is_heavier |= join(&mut joined, target);
     }
-    let is_shorter = joined.len() < before;
     *targets = joined;
-    if is_shorter && upstream.get("algorithm").is_none_or(|it| it == "round_robin") {
+    if is_heavier && upstream.get("algorithm").is_none_or(|it| it == "round_robin") {
         upstream["algorithm"] = json!("weighted_round_robin");
     }
+}
+
+/// Adds a target. One that is there already gets more weight, which this says, where that is all that differs; else the one
+/// that is asked first stays.
+pub(crate) fn join(targets: &mut Vec<Value>, target: Value) -> bool {
+    let weight = |target: &Value| target["weight"].as_u64().unwrap_or(1);
+    let priority = |target: &Value| target["priority"].as_u64().unwrap_or(0);
+    let without_weight = |target: &Value| {
+        let mut rest = target.as_object().cloned().unwrap_or_default();
+        rest.shift_remove("weight");
+        rest
+    };
+    let same = |known: &&mut Value| known["host"] == target["host"] && known["port"] == target["port"];
+    match targets.iter_mut().find(same) {
+        Some(known) if without_weight(known) == without_weight(&target) => {
+            known["weight"] = json!((weight(known) + weight(&target)).min(65_535));
+            return true;
+        }
+        // A backup that is a primary as well is asked anyway.
+        Some(known) if priority(&target) < priority(known) => *known = target,
+        Some(_) => {}
+        None => targets.push(target),
+    }
+    false
 }
 
 /// Whether a target's host stands for the servers of a service, which DNS SRV records name.

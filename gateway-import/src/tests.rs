@@ -53,6 +53,22 @@ fn services_of_nginx() {
     }
 }
 
+/// A server that is a backup and a primary is a primary, with the weight that it has as one.
+#[test]
+fn backups_that_are_primaries() {
+    let primary = "server 10.0.0.1:80;";
+    let backup = "server 10.0.0.1:80 weight=3 backup;";
+    let other = "server 10.0.0.2:80;";
+    let wanted = json!([{ "host": "10.0.0.1", "port": 80 }, { "host": "10.0.0.2", "port": 80 }]);
+    for lines in [[backup, primary, other], [primary, backup, other]] {
+        let made = nginx("", &lines.join(" "));
+        assert_eq!(targets(&made), wanted, "{lines:?}");
+    }
+    let made = nginx("", &[primary, backup, primary, other].join(" "));
+    assert_eq!(targets(&made)[0], json!({ "host": "10.0.0.1", "port": 80, "weight": 2 }));
+    assert_eq!(made.upstreams[0]["algorithm"], "weighted_round_robin");
+}
+
 /// What targets are told of the way is the gateway's to write, but for the fields that it does not write.
 #[test]
 fn fields_of_the_way() {

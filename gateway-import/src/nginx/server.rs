@@ -1,5 +1,7 @@
 //! Servers: for which hosts and ports, with which certificates, and which of them is asked for everything else.
 
+use std::cmp::Reverse;
+
 use serde_json::{Value, json};
 
 use super::blocks::Directive;
@@ -7,8 +9,9 @@ use super::item::Item;
 use super::location::{LocationKind, Turn};
 use super::site::Site;
 use super::{Nginx, first, said};
-use crate::draft::{set, with_facet};
+use crate::draft::{Route, To, set, with_facet};
 use crate::ports::{Port, Ports};
+use crate::report::At;
 use crate::text;
 
 /// A port that a server listens on.
@@ -34,14 +37,18 @@ struct Server<'d> {
     names: Vec<String>,
     /// Names that begin or end with a text, or fit a regex, as regexes over the authority.
     patterns: Vec<HostPattern>,
+    /// Names that can't be said here.
+    unknown: Vec<(At, String)>,
     listens: Vec<Listen>,
 }
+
+/// What nginx looks at first: the longest text before `.*`, then regexes, server by server.
+type Rank = (Reverse<usize>, usize);
 
 /// Hosts that a regex means.
 struct HostPattern {
     regex: String,
-    /// What is looked at first: the longest text before `.*`, then regexes, server by server.
-    rank: (std::cmp::Reverse<usize>, usize),
+    rank: Rank,
 }
 
 fn listen(directive: &Directive) -> Option<Listen> {
@@ -69,24 +76,29 @@ impl<'d> Nginx<'_> {
         let mut servers = Vec::new();
         for (n, directive) in http.block.iter().filter(|it| it.name == "server").enumerate() {
             let listens = self.listens(directive);
-            let (names, mut patterns) = self.names(directive);
-            patterns.iter_mut().for_each(|pattern| pattern.rank.1 = n);
-            servers.push(Server { directive, names, patterns, listens });
+            let mut server =
+                Server { directive, names: Vec::new(), patterns: Vec::new(), unknown: Vec::new(), listens };
+            server.read_names();
+            server.patterns.iter_mut().for_each(|pattern| pattern.rank.1 = n);
+            servers.push(server);
         }
         let ports = self.listeners(&servers);
         self.client_certificates(&servers);
-        let count = servers.iter().map(|server| server.patterns.len()).sum::<usize>();
-        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        let mut ranks: Vec<Rank> = servers.iter().flat_map(|it| &it.patterns).map(|it| it.rank).collect();
+        let unknown = servers.iter().enumerate().filter(|(_, server)| !server.unknown.is_empty());
+        ranks.extend(unknown.map(|(n, _)| (Reverse(0), n)));
+        // A server of hosts by pattern goes before the default one, in the order in which nginx looks at them.
+        let lift = |rank: Rank| {
+            i64::try_from(ranks.iter().filter(|other| **other >= rank).count()).unwrap_or(i64::MAX) * LIFT
+        };
         for (n, server) in servers.iter().enumerate() {
             let facets = facets(&servers, n, &ports);
             self.server(server, facets, http, 0);
-            // A server of hosts by pattern goes before the default one, in the order in which nginx looks at them.
             for pattern in &server.patterns {
-                let before = servers.iter().flat_map(|it| &it.patterns).filter(|it| it.rank < pattern.rank);
-                let lift = i64::try_from(before.count()).unwrap_or(i64::MAX);
                 let facets = pattern_facets(server, pattern, &ports);
-                self.server(server, facets, http, (count - lift) * LIFT);
+                self.server(server, facets, http, lift(pattern.rank));
             }
+            self.unknown_names(&servers, n, &ports, lift((Reverse(0), n)));
         }
     }
 
@@ -141,35 +153,35 @@ impl<'d> Nginx<'_> {
         ports
     }
 
-    fn names(&mut self, server: &Directive) -> (Vec<String>, Vec<HostPattern>) {
-        let (mut hosts, mut patterns) = (Vec::new(), Vec::new());
-        for names in server.block.iter().filter(|it| it.name == "server_name") {
-            for name in &names.arguments {
-                let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '*');
-                match name.as_str() {
-                    "_" | "" | "*" => {}
-                    name if name.starts_with('~') || name.ends_with(".*") => match HostPattern::of(name) {
-                        Some(pattern) => patterns.push(pattern),
-                        None => self.unknown_name(names, name),
-                    },
-                    name if !name.chars().all(good) => self.unknown_name(names, name),
-                    name => {
-                        let name = name.trim_end_matches('.').to_ascii_lowercase();
-                        match name.strip_prefix('.') {
-                            Some(rest) => hosts.extend([rest.to_owned(), format!("*.{rest}")]),
-                            None => hosts.push(name),
-                        }
-                    }
-                }
+    /// Closes what may be a server's by a name that can't be said here, where others would take it without what guards it there:
+    /// all that no name, and no pattern before this one, takes on its ports.
+    fn unknown_names(&mut self, servers: &[Server<'_>], n: usize, ports: &Ports, lift: i64) {
+        let server = &servers[n];
+        let is_regex = |pattern: &HostPattern| pattern.rank.0 == Reverse(0);
+        let is_others = |port: &&Port| {
+            let mut behind = servers.iter().skip(n + 1).filter(|other| other.has(port));
+            !is_default(servers, n, port) || behind.any(|other| other.patterns.iter().any(is_regex))
+        };
+        let others: Vec<&Port> = ports.all().filter(|port| server.has(port)).filter(is_others).collect();
+        let mut is_closed = false;
+        for (at, name) in &server.unknown {
+            let what = format!("server_name {name}");
+            if others.is_empty() {
+                let why =
+                    "it can't be said here; the server is the default one, and takes what is left anyway";
+                self.out.needless(*at, what, why);
+                continue;
             }
+            let why = "which hosts are meant can't be said here, and it may guard them; all that no other name takes on its \
+                       ports is concerned";
+            is_closed |= self.out.guard(*at, what, why, "write the names out");
         }
-        (hosts, patterns)
-    }
-
-    fn unknown_name(&mut self, names: &Directive, name: &str) {
-        let why = "this name is not understood; its requests go to the default server, without what guards them here";
-        let todo = "write the names out";
-        self.out.lost(names.at, format_args!("server_name {name}"), why, todo);
+        if is_closed {
+            let mut route = Route::new("unknown-names", To::Closed);
+            route.matches = on_ports(json!({ "path": "/" }), &others, ports);
+            route.priority = Some(lift);
+            self.out.route(route);
+        }
     }
 
     /// One file of authorities holds for all clients here.
@@ -192,7 +204,7 @@ impl<'d> Nginx<'_> {
     }
 
     fn server(&mut self, server: &Server<'d>, facets: Vec<Value>, http: &'d Directive, lift: i64) {
-        if facets.is_empty() && !server.patterns.is_empty() {
+        if facets.is_empty() && !(server.patterns.is_empty() && server.unknown.is_empty()) {
             return;
         }
         let directive = server.directive;
@@ -247,7 +259,7 @@ impl<'d> Nginx<'_> {
         } else {
             let why = "what no location takes is answered 404; nginx looks for files of its own there";
             self.out.needless(site.directive.at, &site.place, why);
-            let answer = crate::draft::To::Answer(404, "text/plain".to_owned(), String::new());
+            let answer = To::Answer(404, "text/plain".to_owned(), String::new());
             items.push(Item::new(&rest.base, answer, "rest"));
         }
     }
@@ -280,27 +292,59 @@ impl<'d> Nginx<'_> {
     }
 }
 
+impl Server<'_> {
+    fn has(&self, port: &Port) -> bool {
+        self.listens.iter().any(|it| it.port() == *port)
+    }
+
+    fn read_names(&mut self) {
+        let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '*');
+        for names in self.directive.block.iter().filter(|it| it.name == "server_name") {
+            for name in &names.arguments {
+                match name.as_str() {
+                    "_" | "" | "*" => {}
+                    name if name.starts_with('~') || name.ends_with(".*") || !name.chars().all(good) => {
+                        match HostPattern::of(name) {
+                            Some(pattern) => self.patterns.push(pattern),
+                            None => self.unknown.push((names.at, name.to_owned())),
+                        }
+                    }
+                    name => {
+                        let name = name.trim_end_matches('.').to_ascii_lowercase();
+                        match name.strip_prefix('.') {
+                            Some(rest) => self.names.extend([rest.to_owned(), format!("*.{rest}")]),
+                            None => self.names.push(name),
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether a server is asked for all that no other one on the port takes.
+fn is_default(servers: &[Server<'_>], n: usize, port: &Port) -> bool {
+    let named = servers.iter().position(|it| it.listens.iter().any(|it| it.port() == *port && it.is_default));
+    let first = servers.iter().position(|it| it.has(port));
+    servers[n].has(port) && named.or(first) == Some(n)
+}
+
 /// The hosts and ports of a server's requests, as keys of matches.
 fn facets(servers: &[Server<'_>], n: usize, ports: &Ports) -> Vec<Value> {
     let server = &servers[n];
-    let has = |server: &Server<'_>, port: &Port| server.listens.iter().any(|it| it.port() == *port);
-    let is_default = |port: &Port| {
-        let named =
-            servers.iter().position(|it| it.listens.iter().any(|it| it.port() == *port && it.is_default));
-        let first = servers.iter().position(|it| has(it, port));
-        has(server, port) && named.or(first) == Some(n)
-    };
+    let is_default = |port: &Port| is_default(servers, n, port);
     // Names that a server before this one has on the same port are that one's.
     let own = |port: &Port| -> Vec<&String> {
         let taken = |name: &&String| {
-            servers.iter().take(n).any(|other| has(other, port) && other.names.contains(name))
+            servers.iter().take(n).any(|other| other.has(port) && other.names.contains(name))
         };
         server.names.iter().filter(|name| !taken(name)).collect()
     };
     let is_wild =
         |(m, other): (usize, &Server<'_>)| m != n && other.names.iter().any(|name| name.starts_with('*'));
-    let wild = servers.iter().enumerate().any(is_wild);
-    let mine: Vec<&Port> = ports.all().filter(|port| has(server, port)).collect();
+    // What is closed for names that can't be said is not what the default server is asked for by its own names.
+    let wild = servers.iter().enumerate().any(is_wild) || servers.iter().any(|it| !it.unknown.is_empty());
+    let mine: Vec<&Port> = ports.all().filter(|port| server.has(port)).collect();
     let Some(first) = mine.first().copied() else { return Vec::new() };
     let is_alone = ports.all().count() == 1;
     let is_everywhere = ports.all().count() == mine.len();
@@ -330,7 +374,7 @@ fn facets(servers: &[Server<'_>], n: usize, ports: &Ports) -> Vec<Value> {
     }
     // Whom the default server answers by names that other servers have on other ports only.
     for port in mine.iter().filter(|port| is_default(port) && !is_alone) {
-        let here = |name: &String| servers.iter().any(|other| has(other, port) && other.names.contains(name));
+        let here = |name: &String| servers.iter().any(|other| other.has(port) && other.names.contains(name));
         let mut foreign: Vec<&String> =
             servers.iter().flat_map(|other| other.names.iter()).filter(|name| !here(name)).collect();
         foreign.sort();
@@ -345,35 +389,73 @@ fn facets(servers: &[Server<'_>], n: usize, ports: &Ports) -> Vec<Value> {
 /// By how much the proxies of one server by pattern go before those of the next.
 const LIFT: i64 = 1_000_000;
 
+/// What may be behind a host: a dot, and a port.
+const END: &str = r"\.?(?::[0-9]+)?";
+
 impl HostPattern {
-    /// `www.*`, or a regex behind `~`; `None` where it is none here.
+    /// `www.*`, a regex behind `~`, or a name with letters that names don't have; `None` where it is none here.
     fn of(name: &str) -> Option<Self> {
-        // The authority may have a port and a dot at its end.
-        const END: &str = r"\.?(?::[0-9]+)?";
-        if let Some(start) = name.strip_suffix(".*").filter(|_| !name.starts_with('~')) {
-            let regex = format!(r"(?i){}\.[^:]+(?::[0-9]+)?", text::literal(start));
-            return Some(Self { regex, rank: (std::cmp::Reverse(start.len()), 0) });
+        if let Some(regex) = name.strip_prefix('~') {
+            let regex = host_regex(regex)?;
+            return Some(Self { regex, rank: (Reverse(0), 0) });
         }
-        let regex = name.strip_prefix('~')?;
-        if text::has_top_choice(regex) {
+        if name.starts_with('.') || name.contains('$') {
             return None;
         }
-        let whole = text::anywhere(regex);
-        let regex = match whole.strip_suffix(".*") {
-            Some(_) => format!("(?i){whole}"),
-            None => format!("(?i){whole}{END}"),
+        let (start, end, length) = match name.strip_suffix(".*") {
+            Some(start) => (start, r"\.[^:]+(?::[0-9]+)?", start.len()),
+            // A whole name is looked for before all parts of names.
+            None => (name, END, usize::MAX),
         };
-        text::is_regex(&regex).then_some(Self { regex, rank: (std::cmp::Reverse(0), 0) })
+        let regex = format!("(?i){}{end}", text::literal(start));
+        (!start.contains('*')).then_some(Self { regex, rank: (Reverse(length), 0) })
     }
+}
+
+/// A regex over hosts as one over authorities, which may have a port.
+fn host_regex(regex: &str) -> Option<String> {
+    let inner = regex.strip_suffix('$').unwrap_or(regex);
+    let made = if text::has_top_choice(regex) || with_ends(inner) != inner {
+        format!("(?i){}", text::anywhere(&with_ends(regex)))
+    } else {
+        let whole = text::anywhere(regex);
+        let end = if whole.ends_with(".*") { "" } else { END };
+        format!("(?i){whole}{end}")
+    };
+    text::is_regex(&made).then_some(made)
+}
+
+/// A regex in which the end of the host is followed by what an authority has there.
+fn with_ends(regex: &str) -> String {
+    let end = format!("(?:{END}$)");
+    let (mut made, mut in_class) = (String::new(), false);
+    let mut chars = regex.chars();
+    while let Some(c) = chars.next() {
+        match (c, in_class) {
+            ('\\', _) => match chars.next() {
+                Some('z') if !in_class => made.push_str(&end),
+                next => made.extend(std::iter::once('\\').chain(next)),
+            },
+            ('$', false) => made.push_str(&end),
+            _ => {
+                in_class = c == '[' || in_class && c != ']';
+                made.push(c);
+            }
+        }
+    }
+    made
 }
 
 /// The requests of a server that its pattern means, on its ports.
 fn pattern_facets(server: &Server<'_>, pattern: &HostPattern, ports: &Ports) -> Vec<Value> {
-    let facet = |facet: Value| with_facet(json!({ "authority": { "regex": pattern.regex } }), &facet);
-    let mine: Vec<&Port> =
-        ports.all().filter(|port| server.listens.iter().any(|it| it.port() == **port)).collect();
-    match mine.len() == ports.all().count() {
-        true => vec![facet(json!({}))],
-        false => mine.into_iter().map(|port| facet(ports.facet(port))).collect(),
+    let mine: Vec<&Port> = ports.all().filter(|port| server.has(port)).collect();
+    on_ports(json!({ "authority": { "regex": pattern.regex } }), &mine, ports)
+}
+
+/// A match on some of the ports.
+fn on_ports(one: Value, some: &[&Port], ports: &Ports) -> Vec<Value> {
+    match some.len() == ports.all().count() {
+        true => vec![one],
+        false => some.iter().map(|port| with_facet(one.clone(), &ports.facet(port))).collect(),
     }
 }

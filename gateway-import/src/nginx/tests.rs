@@ -165,3 +165,56 @@ fn a_missing_semicolon_is_named() {
     let said = import(text, &NoFiles).unwrap_err().to_string();
     assert!(said.contains(":3: `server_name` has no block: a semicolon is missing behind it"), "{said}");
 }
+
+/// Regexes with alternatives are translated; what can't be is closed for all that no name takes, on its ports.
+#[test]
+fn names_by_regexes() {
+    let of = |names: &str, more: &str, open: bool| {
+        let text = format!(
+            "http {{ server {{ listen 80 default_server; server_name a.test; location / {{ proxy_pass http://10.0.0.1:1; }} }} \
+             server {{ listen 80; server_name {names}; auth_basic x; auth_basic_user_file /f; location / {{ proxy_pass http://10.0.0.1:2; }} }} \
+             {more} }}"
+        );
+        let sources = [("nginx.conf".to_owned(), text)];
+        crate::import(Format::Nginx, &sources, &NoFiles, Options { open }).expect("an import")
+    };
+    for (name, hosts, others) in [
+        (r"~^admin\.|^internal\.", &["admin.x", "internal.x:80"][..], &["x.admin.y", "admin"][..]),
+        (r"~^a\.test$|b\.test\z", &["a.test:80", "x.b.test.", "A.test"], &["a.test.x", "b.testx"]),
+        (r"~^(a\.x$|b\.)", &["a.x:8080", "a.x", "b.y"], &["a.xy", "c"]),
+        ("[::1]", &["[::1]", "[::1]:80"], &["[::1]x", "::1"]),
+    ] {
+        let made = of(&format!("'{name}'"), "", false);
+        let found = made.proxies.iter().find_map(|it| it["matches"][0]["authority"]["regex"].as_str());
+        let found = found.unwrap_or_else(|| panic!("{name}: {:#}", made.document()));
+        let regex = regex::Regex::new(&format!("^(?:{found})$")).expect("a regex");
+        assert!(hosts.iter().all(|host| regex.is_match(host)), "{name}: {found}");
+        assert!(!others.iter().any(|host| regex.is_match(host)), "{name}: {found}");
+    }
+    let behind = "server { listen 80; server_name ~^c; location / { proxy_pass http://10.0.0.1:3; } } \
+                  server { listen 81; location / { proxy_pass http://10.0.0.1:4; } }";
+    let made = of(r"~^(?=admin) www.*", behind, false);
+    let closed = made.proxies.iter().find(|it| it["id"] == "unknown-names");
+    let closed = closed.unwrap_or_else(|| panic!("{:#}", made.document()));
+    assert_eq!(closed["backend_port"], 9);
+    assert_eq!(closed["matches"], json!([{ "path": "/", "ports": [80] }]));
+    let of_port = |port: u16| made.proxies.iter().filter(move |it| it["backend_port"] == port);
+    let priority = |it: &serde_json::Value| it["priority"].as_i64().unwrap_or(0);
+    assert!(
+        of_port(3).all(|it| priority(it) < priority(closed)),
+        "regexes behind it are not asked before it"
+    );
+    assert!(of_port(1).all(|it| priority(it) < priority(closed)), "nor is the default server");
+    assert!(of_port(2).all(|it| priority(it) > priority(closed)), "texts before `.*` are");
+    let mut named = of_port(1).flat_map(|it| it["matches"].as_array().into_iter().flatten());
+    assert!(named.any(|it| it["hosts"] == json!(["a.test"])), "names are as well: {:#}", made.document());
+    assert_eq!(made.report.count(Conversion::Closed), 1);
+    let made = of(r"~^(?=admin)", "", true);
+    assert!(made.proxies.iter().all(|it| it["id"] != "unknown-names"));
+    assert_eq!(made.report.count(Conversion::Opened), 1);
+    // The default server has what is left anyway.
+    let text =
+        "http { server { listen 80; server_name ~(?=x); location / { proxy_pass http://10.0.0.1:1; } } }";
+    let made = import(text, &NoFiles).expect("an import");
+    assert!(!made.report.has_loss() && made.proxies.len() == 1, "{:#}", made.document());
+}

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::Nginx;
 use super::blocks::Directive;
-use crate::draft::{is_service, set, target};
+use crate::draft::{is_service, join, set, target};
 use crate::text;
 
 /// A named group of servers.
@@ -218,18 +218,6 @@ impl Nginx<'_> {
         if let Some(millis) = millis(slow).filter(|millis| *millis > 0) {
             set(made, "slow_start_seconds", text::seconds(millis));
         }
-    }
-}
-
-/// Adds a target; one that is there already gets more weight.
-fn join(targets: &mut Vec<Value>, target: Value) {
-    let same = |known: &&mut Value| known["host"] == target["host"] && known["port"] == target["port"];
-    match targets.iter_mut().find(same) {
-        Some(known) => {
-            let weight = |target: &Value| target["weight"].as_u64().unwrap_or(1);
-            known["weight"] = json!((weight(known) + weight(&target)).min(65_535));
-        }
-        None => targets.push(target),
     }
 }
 
