@@ -1,12 +1,10 @@
 //! QUIC endpoints: one a worker for clients, one a worker for targets.
 
 mod demultiplexer;
-mod kept;
 mod suite;
 mod tokens;
 
 pub use demultiplexer::{Demultiplexer, WorkerPort};
-pub(crate) use kept::keep;
 pub(crate) use suite::Handshake;
 
 use std::io;

@@ -8,7 +8,7 @@ mod tunnel;
 use std::future::{Future, poll_fn};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -47,45 +47,13 @@ const MAX_TURNS: usize = 32;
 /// the client heard of it are still taken (RFC 9114 §5.2).
 const GOAWAY_ROUND_TRIPS: u32 = 2;
 
-/// Whether new connections are still taken.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum QuicDrain {
-    #[default]
-    Open,
-    /// No more; nobody else is there for them.
-    Ending,
-    /// They are for the gateway that took our place.
-    TakenOver,
-}
-
-/// The connections of an endpoint.
-#[derive(Clone, Default)]
-struct Links(Arc<Mutex<Vec<Weak<H3Link>>>>);
-
-impl Links {
-    fn add(&self, link: &Arc<H3Link>) {
-        let mut links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if links.len() == links.capacity() {
-            links.retain(|link| link.strong_count() > 0);
-        }
-        links.push(Arc::downgrade(link));
-    }
-
-    /// Their clients, with the address of ours that each speaks to.
-    fn peers(&self) -> Vec<(SocketAddr, Option<IpAddr>)> {
-        let links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let links = links.iter().filter_map(Weak::upgrade);
-        links.map(|link| (link.quic.remote_address(), link.quic.local_ip())).collect()
-    }
-}
-
 /// Serves QUIC clients on a socket until it is drained, and refuses new ones from then on, until the last connection is over.
 pub(crate) async fn serve(
     worker: Arc<Worker>,
     socket: UdpSocket,
     rules: ServerRules,
     place: WorkerPort,
-    mut drains: watch::Receiver<QuicDrain>,
+    mut drained: watch::Receiver<bool>,
 ) {
     let local = socket.local_addr();
     let endpoint = match quic::listen(socket, &rules, place) {
@@ -95,25 +63,18 @@ pub(crate) async fn serve(
             return worker.shared().tasks.clone().supervise("http3_accept", failed).await;
         }
     };
-    let links = Links::default();
-    let start = || accept_all(&worker, &endpoint, &rules, &links);
-    let drained = async { drains.wait_for(|drain| *drain != QuicDrain::Open).await.map(|drain| *drain) };
+    let start = || accept_all(&worker, &endpoint, &rules);
+    let drained = async { drop(drained.wait_for(|is_drained| *is_drained).await) };
     tokio::select! {
         biased;
-        drained = drained => {
-            if drained.is_ok_and(|drain| drain == QuicDrain::TakenOver)
-                && let Err(error) = quic::keep(&endpoint, &links.peers())
-            {
-                tracing::info!(%error, "new HTTP/3 connections that come here are refused");
-            }
-        }
+        () = drained => {}
         () = worker.shared().tasks.clone().supervise("http3_accept", start) => {}
     }
     refuse_all(&endpoint).await;
 }
 
 /// Refuses whoever comes. The socket stays open for the connections there are, and the kernel gives it new ones for as long: whoever
-/// is told so tries again, or goes over TCP.
+/// is told so tries again, and may reach the gateway that took our place, or goes over TCP.
 async fn refuse_all(endpoint: &quinn::Endpoint) {
     let refusing = async {
         while let Some(incoming) = endpoint.accept().await {
@@ -131,7 +92,6 @@ async fn accept_all(
     worker: &Arc<Worker>,
     endpoint: &quinn::Endpoint,
     rules: &ServerRules,
-    links: &Links,
 ) -> Result<(), String> {
     let port = endpoint.local_addr().map_or(0, |local| local.port());
     while let Some(incoming) = endpoint.accept().await {
@@ -146,8 +106,7 @@ async fn accept_all(
             continue;
         }
         let rules = rules.load_full();
-        let serving = |entry| connection(worker.clone(), incoming, rules, port, entry, links.clone());
-        worker.spawn_counted(permit, serving);
+        worker.spawn_counted(permit, |entry| connection(worker.clone(), incoming, rules, port, entry));
     }
     Err("the endpoint ended".to_owned())
 }
@@ -158,7 +117,6 @@ async fn connection(
     rules: Arc<quinn::ServerConfig>,
     port: u16,
     entry: Arc<ConnectionControl>,
-    links: Links,
 ) {
     let settings = worker.snapshot().settings.clone();
     let deadline = deadline(settings.client_timeouts.handshake);
@@ -180,7 +138,6 @@ async fn connection(
     let most = settings.limits.max_header_bytes;
     let told = Settings { max_field_section: Some(most as u64), connect_protocol: true };
     let link = H3Link::new(quic, Role::Server, most);
-    links.add(&link);
     let timeout = settings.client_timeouts.keep_alive;
     drop(settings);
     let server = Server {

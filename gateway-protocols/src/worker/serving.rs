@@ -14,10 +14,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::Worker;
 use super::shared::Inbox;
-use crate::downstream::ConnectionControl;
 use crate::downstream::accept::{accept, serve};
 use crate::downstream::entrance::{Accepted, Entrance, Listening, UNIX_ADDRESS};
-use crate::downstream::h3::{self, QuicDrain};
+use crate::downstream::{ConnectionControl, h3};
 use crate::load::Load;
 use crate::quic::{ServerRules, WorkerPort};
 use crate::udp::Question;
@@ -115,20 +114,14 @@ impl Worker {
                 sockets.accepting.retain(|(_, entrance)| entrance.stream_port() != Some(port));
                 end(&mut sockets.listening, |of| of == Some(port));
             }
-            Order::Copy(copies) => {
-                sockets.copy(&copies);
-                sockets.is_copied = true;
-            }
+            Order::Copy(copies) => sockets.copy(&copies),
             Order::Confirm(confirm) => drop(confirm.send(())),
             Order::Ask(question) => self.ask(&question),
             Order::ShedIdle => self.registry.shed_idle(),
             Order::Drain => {
                 sockets.accepting.drain(..).for_each(|(listener, entrance)| self.empty(&listener, &entrance));
                 end(&mut sockets.listening, |_| true);
-                sockets.quic_drains.send_replace(match sockets.is_copied {
-                    true => QuicDrain::TakenOver,
-                    false => QuicDrain::Ending,
-                });
+                sockets.quic_drains.send_replace(true);
                 self.registry.drain();
                 self.pipeline.drain();
                 sockets.drained = true;
@@ -277,9 +270,7 @@ struct Sockets {
     datagrams: Vec<(u16, tokio::task::JoinHandle<()>)>,
     /// Tells who serves HTTP/3 that nobody new is taken. The sockets stay open for the connections there are, and the kernel
     /// gives them new ones as well: whoever comes is told to go elsewhere.
-    quic_drains: watch::Sender<QuicDrain>,
-    /// Another process listens on the same ports.
-    is_copied: bool,
+    quic_drains: watch::Sender<bool>,
     /// Nothing is listened on any more.
     drained: bool,
 }
