@@ -44,7 +44,12 @@ enum ConditionPart {
     QueryString(Text),
     Authority(Text),
     Cookie(Box<str>, Text),
-    Grpc { service: Option<Box<str>>, method: Option<Box<str>> },
+    Grpc {
+        service: Option<Box<str>>,
+        method: Option<Box<str>>,
+        /// Holds also for what may become a call further on.
+        is_wide: bool,
+    },
     ContentTypes(Box<[MediaType]>),
     Clients(Box<[IpNet]>),
     ServerNames(Box<[HostPattern]>),

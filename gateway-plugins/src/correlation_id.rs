@@ -75,6 +75,7 @@ impl Plugin for CorrelationId {
 
 impl OnRequest for CorrelationId {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
+        exchange.body.withhold_trailer(&self.header);
         let headers = &mut exchange.request.headers;
         let mut sent = headers.get_all(&self.header).iter();
         let id = match (sent.next(), sent.next()) {

@@ -26,8 +26,8 @@ use gateway_core::http::reply::Reply;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{Authenticate, Claim, Finding, Hooks, Need, Needs, Plugin, Seat, World};
 use gateway_core::record::Metric;
-use http::HeaderValue;
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use http::{HeaderName, HeaderValue};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -123,6 +123,9 @@ pub(crate) struct HmacAuth {
     refused: Counter,
 }
 
+const SIGNATURE: HeaderName = HeaderName::from_static("signature");
+const SIGNATURE_INPUT: HeaderName = HeaderName::from_static("signature-input");
+
 const SIGNATURES: Metric = Metric {
     name: "ferrum_hmac_auth_signatures_total",
     kind: "counter",
@@ -195,7 +198,7 @@ fn names(written: &mut [String], path: &str, derived: &[&str], problems: &mut Pr
             "request-line" | "(request-target)" => "@request-target".to_owned(),
             _ => name.to_ascii_lowercase(),
         };
-        if !derived.contains(&name.as_str()) && http::HeaderName::from_bytes(name.as_bytes()).is_err() {
+        if !derived.contains(&name.as_str()) && HeaderName::from_bytes(name.as_bytes()).is_err() {
             problems.add(format!("{path}[{n}]"), format!("`{name}` can't be signed here"));
         }
     }
@@ -233,9 +236,9 @@ impl Authenticate for HmacAuth {
         if !self.config.hide_credentials {
             return;
         }
+        exchange.remove_header(&SIGNATURE);
+        exchange.remove_header(&SIGNATURE_INPUT);
         let headers = &mut exchange.request.headers;
-        headers.remove("signature");
-        headers.remove("signature-input");
         if headers.get(AUTHORIZATION).is_some_and(|value| authorization::parameters(value).is_some()) {
             headers.remove(AUTHORIZATION);
         }

@@ -74,8 +74,6 @@ pub const PLUGINS: &[Entry] = &[
     entry::<security_headers::SecurityHeaders>(),
     entry::<server_timing::ServerTiming>(),
     entry::<error_pages::ErrorPages>(),
-    // speak its language: before all that judges calls
-    entry::<grpc_web::GrpcWeb>(),
     // answer it here, before anybody is asked who they are
     entry::<redirect::Redirect>(),
     entry::<request_termination::RequestTermination>(),
@@ -86,6 +84,8 @@ pub const PLUGINS: &[Entry] = &[
     entry::<bot_detection::BotDetection>(),
     entry::<request_size_limiting::RequestSizeLimiting>(),
     entry::<waf::Waf>(),
+    // speak its language
+    entry::<grpc_web::GrpcWeb>(),
     // who is it
     entry::<mtls_auth::MtlsAuth>(),
     entry::<key_auth::KeyAuth>(),

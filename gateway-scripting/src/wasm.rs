@@ -350,7 +350,7 @@ fn apply_request(exchange: &mut Exchange, visit: &GuestContext) -> Result<(), St
     let authority = exchange.authority().unwrap_or_default().to_owned();
     let changed = visit.context(|context| changed(&mut context.request))?;
     let Some((line, headers)) = changed else { return Ok(()) };
-    exchange.request.headers = headers;
+    exchange.replace_headers(headers);
     fit_length(&mut exchange.request.headers, &exchange.body);
     exchange.request.method = line.method;
     if line.path != sent {

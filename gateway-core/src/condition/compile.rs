@@ -28,7 +28,7 @@ pub enum Use {
 /// # Errors
 /// Every problem in it.
 pub fn compile(condition: &written::Condition, at: &str, purpose: Use) -> Result<Condition, Problems> {
-    let mut compiler = Compiler { problems: Problems::default(), purpose, parts: 0 };
+    let mut compiler = Compiler { problems: Problems::default(), purpose, parts: 0, is_negated: false };
     let compiled = compiler.condition(condition, at, 0);
     if compiler.parts > MAX_PARTS {
         compiler
@@ -42,6 +42,8 @@ struct Compiler {
     problems: Problems,
     purpose: Use,
     parts: usize,
+    /// What is compiled now stands below an odd number of `not`.
+    is_negated: bool,
 }
 
 fn below(at: &str, key: &str) -> String {
@@ -118,7 +120,13 @@ impl Compiler {
         self.named(&written.cookies, at, "cookies", ConditionPart::Cookie, parts);
         if let Some(grpc) = &written.grpc {
             let part = |text: &Option<String>| text.as_deref().map(Box::from);
-            parts.push(ConditionPart::Grpc { service: part(&grpc.service), method: part(&grpc.method) });
+            // What a plugin guards must not be passed by in disguise; a disguise must not have it spared, or routed, either.
+            let is_wide = self.purpose == Use::Plugin && !self.is_negated;
+            parts.push(ConditionPart::Grpc {
+                service: part(&grpc.service),
+                method: part(&grpc.method),
+                is_wide,
+            });
         }
         let types = self.each(&written.content_types, at, "content_types", media_type);
         if !types.is_empty() {
@@ -275,7 +283,9 @@ impl Compiler {
             parts.push(ConditionPart::Any(any.collect()));
         }
         if let Some(not) = &written.not {
+            self.is_negated = !self.is_negated;
             parts.push(ConditionPart::Not(self.condition(not, &below(at, "not"), depth + 1)));
+            self.is_negated = !self.is_negated;
         }
     }
 

@@ -34,10 +34,11 @@ fn parts(a: &ConditionPart, b: &ConditionPart) -> bool {
         | (ConditionPart::Cookie(a, x), ConditionPart::Cookie(b, y)) => a == b && x.excludes(y),
         (ConditionPart::QueryString(x), ConditionPart::QueryString(y))
         | (ConditionPart::Authority(x), ConditionPart::Authority(y)) => x.excludes(y),
-        (ConditionPart::Grpc { service: s, method: m }, ConditionPart::Grpc { service: t, method: n }) => {
-            // One may be the other's last segment.
-            let ends = |a: &str, b: &str| a.strip_suffix(b).is_some_and(|rest| rest.ends_with('/'));
-            s.as_deref().zip(t.as_deref()).is_some_and(|(a, b)| a != b && !ends(a, b) && !ends(b, a))
+        (
+            ConditionPart::Grpc { service: s, method: m, .. },
+            ConditionPart::Grpc { service: t, method: n, .. },
+        ) => {
+            s.as_ref().zip(t.as_ref()).is_some_and(|(a, b)| a != b)
                 || m.as_ref().zip(n.as_ref()).is_some_and(|(a, b)| a != b)
         }
         (ConditionPart::ContentTypes(a), ConditionPart::ContentTypes(b)) => !a.iter().any(|a| {

@@ -61,7 +61,12 @@ impl ConditionPart {
             Self::Authority(text) => text.fits(exchange.authority().map(str::as_bytes)),
             Self::QueryString(text) => text.fits(head.uri.query().map(str::as_bytes)),
             Self::Cookie(name, text) => text.fits(fields::cookie(&head.headers, name)),
-            Self::Grpc { service, method } => is_call(exchange, service.as_deref(), method.as_deref()),
+            Self::Grpc { service, method, is_wide: false } => {
+                is_call(exchange, service.as_deref(), method.as_deref())
+            }
+            Self::Grpc { service, method, is_wide: true } => {
+                may_be_call(exchange, service.as_deref(), method.as_deref())
+            }
             Self::ContentTypes(types) => {
                 let value = head.headers.get(CONTENT_TYPE).map(http::HeaderValue::as_bytes);
                 value.is_some_and(|value| types.iter().any(|wanted| wanted.covers(value)))
@@ -92,25 +97,34 @@ impl ConditionPart {
     }
 }
 
-/// Whether it is a gRPC call of this service and method. Where a service is named, every POST to it is a call, whatever its
-/// content type says: there are servers that don't look at it, and gRPC-Web and JSON become calls further on.
+/// The service and the method that a path names.
+fn call_of(exchange: &Exchange) -> Option<(&str, &str)> {
+    exchange.request.uri.path().strip_prefix('/')?.rsplit_once('/')
+}
+
+/// Whether it is a gRPC call of this service and method.
 fn is_call(exchange: &Exchange, service: Option<&str>, method: Option<&str>) -> bool {
+    exchange.dialect == Dialect::Grpc
+        && call_of(exchange).is_some_and(|(s, m)| {
+            service.is_none_or(|service| service == s) && method.is_none_or(|method| method == m)
+        })
+}
+
+/// Whether it is a call, or may become one. Where a service is named, every POST to it may, whatever its content type says:
+/// there are servers that don't look at it, and gRPC-Web and JSON become calls further on.
+fn may_be_call(exchange: &Exchange, service: Option<&str>, method: Option<&str>) -> bool {
     let is_meant = match service {
         Some(_) => exchange.method() == Method::POST,
         None => exchange.dialect == Dialect::Grpc || is_web_call(exchange),
     };
-    if !is_meant {
-        return false;
-    }
-    let path = exchange.request.uri.path();
-    let parts = path.strip_prefix('/').and_then(|path| path.rsplit_once('/'));
     // Before the service may stand a prefix that the proxy takes away.
     let is_service = |whole: &str, name: &str| {
         whole.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('/'))
     };
-    parts.is_some_and(|(s, m)| {
-        service.is_none_or(|service| is_service(s, service)) && method.is_none_or(|method| method == m)
-    })
+    is_meant
+        && call_of(exchange).is_some_and(|(s, m)| {
+            service.is_none_or(|service| is_service(s, service)) && method.is_none_or(|method| method == m)
+        })
 }
 
 fn is_web_call(exchange: &Exchange) -> bool {

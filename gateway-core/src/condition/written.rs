@@ -167,13 +167,14 @@ pub struct NamedText {
     pub ignore_case: Option<bool>,
 }
 
-/// Which gRPC calls. `{}` is all of them, and those of gRPC-Web, by their content type. There are servers that take calls of
-/// any type: name the service where the condition guards it.
+/// Which gRPC calls, by their content type. `{}` is all of them.
+///
+/// In `when` of plugins, unless below `not`, it holds for whatever may become such a call as well: gRPC-Web, and every POST to
+/// a service that is named, for there are servers that take calls of any content type.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GrpcMatch {
-    /// The service with its package, such as `shop.v1.Orders`, as the last but one segment of the path. Every POST to it
-    /// counts, whatever its content type. Default all.
+    /// The service with its package, such as `shop.v1.Orders`. Default all.
     #[schemars(length(min = 1, max = 1000))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,

@@ -53,6 +53,11 @@ fn ends(rest: &[u8]) -> bool {
     rest.first().is_none_or(|c| matches!(c, b'+' | b';' | b' ' | b'\t'))
 }
 
+/// Whether a message is gRPC itself, and no longer or not yet what it is translated to.
+pub fn is_grpc(headers: &HeaderMap) -> bool {
+    after_grpc(headers).is_some_and(ends)
+}
+
 /// How a request speaks gRPC-Web.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GrpcWeb {
@@ -134,7 +139,7 @@ impl Dialect {
             return Self::Upgrade;
         }
         // `application/grpc`, `application/grpc+proto`, `application/grpc; …`, but not `application/grpc-web`.
-        if *method == Method::POST && after_grpc(headers).is_some_and(ends) {
+        if *method == Method::POST && is_grpc(headers) {
             return Self::Grpc;
         }
         Self::Plain

@@ -148,6 +148,16 @@ impl Exchange {
         self.request.headers.remove(name)
     }
 
+    /// Takes these fields for those of the head. What was removed or set does not come with the trailers either, as by
+    /// [`Self::remove_header`].
+    pub fn replace_headers(&mut self, headers: HeaderMap) {
+        let before = std::mem::replace(&mut self.request.headers, headers);
+        let after = &self.request.headers;
+        let differs = |name: &&HeaderName| !before.get_all(*name).iter().eq(after.get_all(*name).iter());
+        let new = after.keys().filter(|name| !before.contains_key(*name));
+        before.keys().filter(differs).chain(new).for_each(|name| self.body.withhold_trailer(name));
+    }
+
     /// The normalised path, as routing sees it.
     pub fn path(&self) -> &str {
         self.request.uri.path()

@@ -125,7 +125,7 @@ pub fn client_address(exchange: &mut Exchange, settings: &Settings) -> IpAddr {
     let peer = canonical(exchange.client.peer.ip());
     if !exchange.client.trusted {
         if let RealIpHeader::Other(name) = &settings.real_ip_header {
-            exchange.request.headers.remove(name);
+            exchange.remove_header(name);
         }
         return peer;
     }

@@ -183,7 +183,6 @@ async fn the_target_need_not_know() {
     }
 }
 
-/// What comes out after each piece that goes in.
 /// A target that compresses by itself would hide its answer from the plugins that read it.
 #[tokio::test]
 async fn the_target_need_not_know_of_what_calls_itself_grpc() {

@@ -36,7 +36,8 @@ pub(crate) struct Config {
     pub(super) websocket_messages: bool,
     /// Inspects the messages of gRPC calls, each before it is sent on, by the texts of their fields (`ARGS:grpc.1.2`, by the fields'
     /// numbers). One that is refused ends the call. Limits and policies of `body` count for each message; shadow rules do not
-    /// see them. With false no body of a POST under `application/grpc` is inspected, whatever it is. Default true.
+    /// see them. With false no body of a POST under `application/grpc` is inspected, save one with `Content-Encoding`. Default
+    /// true.
     pub(super) grpc_messages: bool,
     /// The share of requests with matches whose matches are written into the access record (`waf.matches`), 0 to 1. Counters
     /// and `waf.rules` have all of them. Default 1.

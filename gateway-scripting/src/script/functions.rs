@@ -4,8 +4,11 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use gateway_core::http::exchange::Field;
-use http::{HeaderMap, StatusCode};
-use rhai::{Array, Blob, Dynamic, FuncRegistration, ImmutableString, Map, Module, NativeCallContext, Shared};
+use http::{HeaderMap, HeaderName, StatusCode};
+use rhai::{
+    Array, Blob, Dynamic, EvalAltResult, FuncRegistration, ImmutableString, Map, Module, NativeCallContext,
+    Shared,
+};
 
 use super::bounded;
 use super::convert;
@@ -83,7 +86,23 @@ fn write<H: Handle>(of: &H, name: &str, value: &Dynamic, keeps_others: bool) -> 
     let value = convert::to_text(value)?;
     let written =
         headers(of, |fields| message::write(fields, name.as_bytes(), value.as_bytes(), keeps_others))?;
-    written.map_err(|why| format!("{name}: {why}").into())
+    written.map_err(|why| -> Box<EvalAltResult> { format!("{name}: {why}").into() })?;
+    decided(of, name);
+    Ok(())
+}
+
+/// Fields of which that is noted.
+const MAX_DECIDED: usize = 1000;
+
+/// Notes that a script has decided about a field, whatever comes behind the body.
+fn decided<H: Handle>(of: &H, name: &str) {
+    let fields = &mut of.view().see().did.fields;
+    if let Ok(name) = HeaderName::from_bytes(name.as_bytes())
+        && fields.len() < MAX_DECIDED
+        && !fields.contains(&name)
+    {
+        fields.push(name);
+    }
 }
 
 fn message_of<H: Handle>(module: &mut Module) {
@@ -104,7 +123,10 @@ fn message_of<H: Handle>(module: &mut Module) {
     });
     method!(module, "remove_header", |of: &mut H, name: &str| -> ScriptResult<()> {
         match message::writable(name.as_bytes()) {
-            Ok(name) => headers(of, |fields| drop(fields.remove(name))),
+            Ok(field) => {
+                decided(of, name);
+                headers(of, |fields| drop(fields.remove(field)))
+            }
             Err(why) => error(format_args!("{name}: {why}")),
         }
     });

@@ -12,7 +12,7 @@ use gateway_core::http::reply::Reply;
 use gateway_core::plugin::Seat;
 use gateway_core::route::Captures;
 use http::header::CONTENT_LENGTH;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri};
 use rhai::{Dynamic, FnPtr, Map};
 
 use crate::message;
@@ -71,6 +71,8 @@ pub(super) struct Did {
     pub(super) notes: Vec<(&'static str, Field)>,
     /// What `request.set` keeps.
     pub(super) values: Map,
+    /// Fields that were set or removed.
+    pub(super) fields: Vec<HeaderName>,
 }
 
 /// What a script answers.
@@ -178,6 +180,7 @@ impl View {
                 if let Some(body) = std::mem::take(&mut seen.request).into_body() {
                     exchange.body = body;
                 }
+                did.fields.iter().for_each(|name| exchange.body.withhold_trailer(name));
                 retarget(exchange, did.path, did.query);
                 if let Some(upstream) = did.upstream {
                     exchange.choose_upstream(upstream);

@@ -178,7 +178,7 @@ impl Conduit {
         match self.run(guest) {
             Ok((0, guest)) => {
                 if guest.is_changed {
-                    exchange.request.headers = guest.fields;
+                    exchange.replace_headers(guest.fields);
                 }
                 None
             }

@@ -247,6 +247,8 @@ async fn trailers_say_nothing_that_plugins_decide() {
       {operation: remove, target: header, key: x-removed},
       {operation: add, target: header, key: x-user, value: ann},
       {operation: rename, target: header, key: x-old, new_key: x-new}]}}
+  - {id: s, plugin_name: script, scope: proxy, proxy_id: a, config: {source: 'fn on_request(request) { request.remove_header(\"x-role\"); request.set_header(\"x-by-script\", \"ann\"); }'}}
+  - {id: c, plugin_name: correlation_id, scope: proxy, proxy_id: a, config: {}}
   - {id: k, plugin_name: key_auth, scope: proxy, proxy_id: a, config: {key_location: 'header:X-Own-Key', hide_credentials: true}}
 consumers:
   - {id: ann, username: ann, credentials: {key_auth: [{key: 0d9a4ff2c1e7}]}}
@@ -258,10 +260,15 @@ consumers:
         ("x-old", "1"),
         ("x-new", "1"),
         ("x-own-key", "other"),
+        ("x-role", "admin"),
+        ("x-by-script", "root"),
+        ("x-request-id", "forged"),
+        ("cf-connecting-ip", "192.0.2.1"),
     ];
     for (down, up) in PAIRS {
         let (mut origin, backend) = Origin::listen(up).await;
-        let mut edge = Edge::start(&format!("proxies:\n  - {{id: a, listen_path: /, {backend}}}\n{plugins}"));
+        let spec = format!("proxies:\n  - {{id: a, listen_path: /, {backend}}}\n{plugins}");
+        let mut edge = Edge::start_with("  real_ip_header: CF-Connecting-IP", &spec);
         let headers = &[("x-own-key", "0d9a4ff2c1e7")];
         let ask = Ask { method: Method::POST, path: "/", headers, body: Will::Stream };
         let mut client = Client::ask(&edge, down, ask).await;

@@ -6,14 +6,13 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Response, Version};
+use http::{HeaderMap, Response, Version};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::ending::ExchangeEnding;
 use crate::http::body::{Body, BodyError};
-use crate::http::dialect::Dialect;
+use crate::http::dialect::{Dialect, is_grpc};
 use crate::http::reply::{Cause, Reply};
 
 /// Why a call was ended behind its head; nothing where it ended by itself.
@@ -24,7 +23,7 @@ impl CallEnd {
     pub(super) fn watch(end: &ExchangeEnding<'_>, response: &mut Response<Body>) -> Option<Self> {
         let exchange = &end.exchange;
         let takes_trailers = exchange.dialect == Dialect::Grpc && exchange.version() >= Version::HTTP_2;
-        if !takes_trailers || response.body().is_at_hand() || !is_call(response.headers()) {
+        if !takes_trailers || response.body().is_at_hand() || !is_grpc(response.headers()) {
             return None;
         }
         let cause = Arc::new(OnceLock::new());
@@ -43,12 +42,6 @@ impl CallEnd {
     pub(super) fn cause(self) -> Option<Cause> {
         self.0.get().copied()
     }
-}
-
-/// Whether an answer is gRPC itself: no longer what it was translated to.
-fn is_call(headers: &HeaderMap) -> bool {
-    let media_type = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes).to_ascii_lowercase();
-    media_type.strip_prefix(b"application/grpc").is_some_and(|rest| !rest.starts_with(b"-"))
 }
 
 /// The body of an answer to a call.
