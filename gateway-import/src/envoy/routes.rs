@@ -52,8 +52,8 @@ impl Envoy<'_> {
         // Names go before all others here: what holds for both is said of both.
         let facets: Vec<Vec<String>> = match (is_any, hosts.is_empty()) {
             (true, true) => vec![Vec::new()],
-            (true, false) => vec![hosts.clone(), Vec::new()],
-            _ => vec![hosts.clone()],
+            (true, false) => vec![hosts, Vec::new()],
+            _ => vec![hosts],
         };
         if host.text_of("require_tls").is_some_and(|it| it != "NONE") {
             for hosts in &facets {
