@@ -96,7 +96,7 @@ fn plain(value: &Value, id: &str, place: &str, keys: &Keys) -> Value {
 /// The references to secrets of the machine in a setting.
 fn references(value: &Value) -> Vec<String> {
     let text = value.to_string();
-    let starts = text.match_indices("${").map(|(start, _)| &text[start..]);
+    let starts = text.match_indices("${").filter_map(|(start, _)| text.get(start..));
     let found = starts.filter(|rest| rest.starts_with("${env:") || rest.starts_with("${file:"));
     found.filter_map(|rest| Some(rest.split_once('}')?.0.to_owned())).collect()
 }
