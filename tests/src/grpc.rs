@@ -633,7 +633,9 @@ async fn a_target_that_loses_its_http2_is_to_blame() {
     let target = tokio::spawn(http1_only(Port::listen_on(address, None).await));
     let (answer, _up) = call(&mut requests, "/s/m", &[]).await;
     assert_eq!(status_in_head(&soon(answer).await.unwrap()), "14");
-    assert_eq!(edge.records.next().await.reason(), "upstream_garbage");
+    // It closes with frames unread, and its reset may overtake what it said.
+    let reason = edge.records.next().await.reason().to_owned();
+    assert!(["upstream_garbage", "upstream_closed"].contains(&&*reason), "{reason}");
     let (answer, _up) = call(&mut requests, "/s/m", &[]).await;
     assert_eq!(status_in_head(&soon(answer).await.unwrap()), "14");
     assert_eq!(edge.records.next().await.reason(), "circuit_open");
