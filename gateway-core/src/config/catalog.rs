@@ -139,7 +139,7 @@ impl Catalog {
 
     /// A proxy is well, or gone.
     fn mended_proxy(&mut self, id: &str) {
-        self.broken.mended(ObjectKind::Proxies, id);
+        self.broken.forget(ObjectKind::Proxies, id);
         if self.waiting.contains_key(id) {
             Arc::make_mut(&mut self.waiting).remove(id);
         }
@@ -173,7 +173,7 @@ impl Catalog {
         match kind {
             ObjectKind::Proxies => self.mended_proxy(id),
             ObjectKind::Upstreams | ObjectKind::PluginConfigs | ObjectKind::Consumers => {
-                self.broken.mended(kind, id)
+                self.broken.forget(kind, id)
             }
         }
     }
@@ -329,7 +329,7 @@ impl Trial<'_, '_> {
             let id = group.upstream.id.clone();
             match self.catalog.taken.upstream(&id, group.upstream.name.as_ref(), at) {
                 Ok(()) => {
-                    self.catalog.broken.mended(ObjectKind::Upstreams, id.as_str());
+                    self.catalog.broken.forget(ObjectKind::Upstreams, id.as_str());
                     self.changes.upstreams.put.push(group.upstream.clone());
                     self.catalog.known.add_upstream(group);
                 }
@@ -348,7 +348,7 @@ impl Trial<'_, '_> {
             match put.resolved(|object| resolve::plugin_config(object, at, plugins, redis)) {
                 Ok(configured) => {
                     let id = &configured.config.id;
-                    self.catalog.broken.mended(ObjectKind::PluginConfigs, id.as_str());
+                    self.catalog.broken.forget(ObjectKind::PluginConfigs, id.as_str());
                     let is_shared = configured.enabled && !matches!(configured.config.scope, Scope::Proxy(_));
                     if !is_shared {
                         self.changes.plugin_configs_gone.push(id.clone());
@@ -378,7 +378,7 @@ impl Trial<'_, '_> {
         for (at, consumer) in resolved {
             match taken::consumer(&mut self.consumers, &consumer, at) {
                 Ok(()) => {
-                    self.catalog.broken.mended(ObjectKind::Consumers, consumer.id.as_str());
+                    self.catalog.broken.forget(ObjectKind::Consumers, consumer.id.as_str());
                     self.changes.consumers.put.push(consumer);
                 }
                 Err(problems) => {

@@ -87,7 +87,7 @@ impl<'d> Nginx<'_> {
         let mut ranks: Vec<Rank> = servers.iter().flat_map(|it| &it.patterns).map(|it| it.rank).collect();
         let unknown = servers.iter().enumerate().filter(|(_, server)| !server.unknown.is_empty());
         ranks.extend(unknown.map(|(n, _)| (Reverse(0), n)));
-        // A server of hosts by pattern goes before the default one, in the order in which nginx looks at them.
+        // A server named by patterns comes before the default server, in nginx's order.
         let lift = |rank: Rank| {
             i64::try_from(ranks.iter().filter(|other| **other >= rank).count()).unwrap_or(i64::MAX) * LIFT
         };

@@ -51,7 +51,8 @@ impl Inner {
         match self.room(call).await {
             Ok((connection, stream)) => {
                 let id = stream.connection();
-                let guessed = is_guessed(call).then(|| connection.clone());
+                // Only the first calls of a connection can show that it was guessed wrong.
+                let guessed = (is_guessed(call) && !connection.has_spoken()).then(|| connection.clone());
                 let sent = h2::send(connection, stream, call, body, downstream).await;
                 if let Err(failure) = &sent
                     && failure.cause == Cause::UpstreamTimeout

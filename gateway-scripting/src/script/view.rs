@@ -262,7 +262,7 @@ impl Message {
         self.new_body.as_ref().or_else(|| self.read.as_ref().map(|(body, _)| body))
     }
 
-    /// The body as it goes on, where it was read or replaced. Trailers that were read go on behind it: gRPC's status among them.
+    /// The body to forward, where it was read or replaced, with the trailers that were read, such as the status of gRPC.
     fn into_body(self) -> Option<Body> {
         let (read, mut trailers) = self.read.map_or((None, None), |(body, trailers)| (Some(body), trailers));
         if let (Some(_), Some(trailers)) = (&self.new_body, &mut trailers) {

@@ -289,7 +289,7 @@ impl Reconciler {
         let mut unkept = Vec::new();
         for (at, step) in &request.steps {
             match self.planned(&mut plan, at, step, &before) {
-                // All of them are told at once, as problems of objects are.
+                // All of them are reported in one pass, as problems of objects are.
                 Err(WriteError::Seal(more)) => unkept.extend(more),
                 planned => planned?,
             }

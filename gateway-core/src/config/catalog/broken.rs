@@ -55,8 +55,8 @@ impl BrokenObjects {
         Arc::make_mut(&mut self.0).insert((kind, id.to_owned()), BrokenObject { problems, scope });
     }
 
-    /// An object is well, or gone.
-    pub(super) fn mended(&mut self, kind: ObjectKind, id: &str) {
+    /// An object can be used again, or is gone.
+    pub(super) fn forget(&mut self, kind: ObjectKind, id: &str) {
         if self.0.is_empty() {
             return;
         }
