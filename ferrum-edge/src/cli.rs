@@ -8,6 +8,7 @@ mod audit;
 mod cache;
 mod check;
 mod database;
+mod descriptors;
 mod doctor;
 mod explain;
 mod gitops;

@@ -124,6 +124,8 @@ pub struct Record {
     pub fields: Vec<(&'static str, Field)>,
     /// Attempts made.
     pub attempts: u32,
+    /// How a gRPC call ended.
+    pub grpc_status: Option<u16>,
     /// What failed, in words.
     pub failure: Option<String>,
 }
@@ -397,6 +399,7 @@ impl Recorder for Records {
             caller: record.exchange.identity.as_ref().map(|identity| identity.name.clone()),
             fields: record.exchange.fields().to_vec(),
             attempts: record.attempts,
+            grpc_status: record.grpc_status,
             failure: record.failure.map(ToString::to_string),
         });
     }

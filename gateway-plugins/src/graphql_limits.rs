@@ -93,6 +93,7 @@ impl Plugin for GraphqlLimits {
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         hooks.on_request(self.clone());
         hooks.on_response(self.clone());
+        hooks.reads_no_datagrams();
         hooks.on_message(self);
     }
 }
@@ -153,6 +154,7 @@ impl OnMessage for GraphqlLimits {
             }
             (Direction::Up, MessageKind::Text) => self.passage(&check_message(&self.limits, message.payload)),
             (Direction::Up, MessageKind::Binary) => self.passage(&binary()),
+            // Proxies for datagrams are refused.
             (Direction::Up, MessageKind::Datagram) => Passage::Drop,
         }
     }

@@ -22,7 +22,7 @@ use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Bytes as Size;
 use gateway_core::http::body::{Body, BodyError, GrpcPrefix};
 use gateway_core::http::dialect::Dialect;
-use gateway_core::http::exchange::Exchange;
+use gateway_core::http::exchange::{Exchange, LateStatus};
 use gateway_core::http::reply::Reply;
 use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World};
 use http::header::{ACCEPT, ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
@@ -295,10 +295,16 @@ impl GrpcJsonTranscoding {
         written.map(Bytes::from).map_err(internal)
     }
 
-    async fn answer(&self, response: &mut Response<Body>, called: Called) -> Verdict {
+    async fn answer(&self, response: &mut Response<Body>, called: Called, ending: LateStatus) -> Verdict {
         let (status, body) = match self.unary(response, &called).await {
-            Ok(body) => (StatusCode::OK, body),
-            Err(status) => (status.http(), status.json().to_string().into()),
+            Ok(body) => {
+                ending.set_code(0);
+                (StatusCode::OK, body)
+            }
+            Err(status) => {
+                status.note(&ending);
+                (status.http(), status.json().to_string().into())
+            }
         };
         finish(response, status, Body::full(body), JSON);
         Verdict::Next
@@ -334,13 +340,15 @@ impl OnResponse for GrpcJsonTranscoding {
         }
         // An error that is said in the head, the gateway's own among them, is one for streams as well.
         let early = Status::of(response.headers(), &called.output).filter(|status| status.code != 0);
+        let ending = exchange.late_status();
         if let Some(status) = early {
+            status.note(&ending);
             let body = Body::full(status.json().to_string());
             finish(response, status.http(), body, JSON);
             return Step::Next;
         }
         if !called.is_streamed {
-            return Step::wait(self.answer(response, called));
+            return Step::wait(self.answer(response, called, ending));
         }
         let status = Status::of(response.headers(), &called.output);
         let streamed = Streamed {
@@ -351,6 +359,7 @@ impl OnResponse for GrpcJsonTranscoding {
             rest: BytesMut::new(),
             has_begun: false,
             status,
+            ending,
         };
         let body = std::mem::take(response.body_mut()).transform(streamed);
         finish(response, StatusCode::OK, body, if called.lines { LINES } else { JSON });

@@ -82,11 +82,17 @@ pub(crate) struct H2Error {
     pub(crate) reason: Reason,
     /// For whoever debugs the peer; goes out with GOAWAY.
     pub(crate) note: &'static str,
+    /// The peer said nothing wrong, but nothing in time.
+    pub(crate) is_timeout: bool,
 }
 
 impl H2Error {
     pub(crate) fn new(reason: Reason, note: &'static str) -> Self {
-        Self { reason, note }
+        Self { reason, note, is_timeout: false }
+    }
+
+    pub(crate) fn timeout(reason: Reason, note: &'static str) -> Self {
+        Self { reason, note, is_timeout: true }
     }
 
     pub(crate) fn protocol(note: &'static str) -> Self {

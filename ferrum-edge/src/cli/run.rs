@@ -10,7 +10,6 @@ use gateway_core::config::model::Model;
 use gateway_core::config::problem::Problems;
 use gateway_core::config::warning::Warning;
 use gateway_core::plugin::Registry;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
@@ -18,7 +17,7 @@ use super::database::DatabaseArgs;
 use super::handover::{HandoverError, Offer, Predecessor, Turn};
 use super::notify::{self, ServiceState};
 use super::pid_file::{self, PidFile};
-use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, Verbosity, logs, print};
+use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, Verbosity, descriptors, logs, print};
 use crate::access::environment::access_given;
 use crate::app::admin::AdminSockets;
 use crate::app::{Addresses, Gateway, ReloadError};
@@ -165,7 +164,7 @@ pub(super) fn serve(
         return BAD_CONFIG;
     }
     let warned = (database.is_none() && !flags.deny_warnings).then(|| model.clone());
-    raise_descriptors();
+    descriptors::raise();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let result = runtime.and_then(|runtime| {
         let code = runtime.block_on(async {
@@ -211,17 +210,6 @@ fn warn(warnings: &[Warning]) {
     }
     if warnings.len() > MAX_WARNINGS {
         tracing::warn!(count = warnings.len(), "there are more warnings; `ferrum-edge check` shows all");
-    }
-}
-
-/// Raises the soft limit on file descriptors to the hard one: the soft one is low for programs that use `select`.
-fn raise_descriptors() {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    if limit.current != limit.maximum
-        && let Err(error) = setrlimit(Resource::Nofile, raised)
-    {
-        tracing::warn!(%error, "the limit on file descriptors can't be raised");
     }
 }
 

@@ -47,6 +47,8 @@ fn the_soft_limit_on_descriptors_is_raised() {
     folder.write("ferrum.yaml", &spec(1, "one"));
     let gateway = limited(&folder, "ulimit -S -n 100; ulimit -H -n 1000");
     assert!(get(gateway.admin, "/metrics").contains("\nprocess_max_fds 1000\n"));
+    let warned = "the limit on file descriptors allows few connections";
+    assert!(gateway.log().contains(warned), "{}", gateway.log());
 }
 
 /// Connections of clients that got their answer, or none, and stay.

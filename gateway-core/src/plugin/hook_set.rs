@@ -19,6 +19,8 @@ impl HookSet {
     pub(crate) const ON_BYTES: Self = Self(0x200);
     /// No hook: what is done when a session begins and ends serves its messages.
     pub(crate) const FOR_MESSAGES: Self = Self(0x400);
+    /// No hook: the messages it reads are those of WebSockets.
+    pub(crate) const NO_DATAGRAMS: Self = Self(0x800);
 
     /// The hooks that HTTP exchanges run.
     pub(crate) const EXCHANGE: Self = Self(0x1f);
@@ -43,20 +45,24 @@ impl HookSet {
             (Self::DATAGRAM, "UDP and DTLS sessions"),
         ];
         let meets = |hooks| match hooks {
-            Self::DATAGRAM => self.for_sessions_without_bytes().meets(hooks),
+            Self::DATAGRAM => self.for_datagrams().meets(hooks),
             Self::STREAM => self.for_sessions_without_messages().meets(hooks),
             hooks => self.meets(hooks),
         };
         all.into_iter().filter(|(hooks, _)| meets(*hooks)).map(|(_, words)| words).collect()
     }
 
-    /// The same without what serves its hook for bytes only: a plugin that sees bytes learns by the others when a stream begins
-    /// and ends, and does nothing for sessions that are no byte streams.
-    pub(crate) const fn for_sessions_without_bytes(self) -> Self {
-        match self.meets(Self::ON_BYTES) {
-            true => Self(self.0 & !(Self::ON_CONNECT.0 | Self::ON_CLOSE.0 | Self::ON_BYTES.0)),
-            false => self,
+    /// The same without what does nothing for datagrams: a plugin that sees bytes learns by other hooks when a stream begins and
+    /// ends, and one that reads WebSockets takes messages for no other sessions.
+    pub(crate) const fn for_datagrams(self) -> Self {
+        let mut rest = self.0;
+        if self.meets(Self::ON_BYTES) {
+            rest &= !(Self::ON_CONNECT.0 | Self::ON_CLOSE.0 | Self::ON_BYTES.0);
         }
+        if self.meets(Self::NO_DATAGRAMS) {
+            rest &= !Self::ON_MESSAGE.0;
+        }
+        Self(rest)
     }
 
     /// The same without what serves messages only: a plugin that learns by the others when a session begins and ends does nothing

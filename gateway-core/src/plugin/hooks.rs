@@ -157,6 +157,7 @@ macro_rules! hooks {
             pub(crate) answers: Vec<u16>,
             pub(crate) prepares: Vec<u16>,
             pub(crate) for_messages: Vec<u16>,
+            pub(crate) no_datagrams: Vec<u16>,
             /// Who asks for the caller while the request is there, and where its settings say so.
             pub(crate) asks: Vec<(u16, String)>,
             $(pub(crate) $name: Vec<Seated<dyn $hook>>,)+
@@ -175,6 +176,9 @@ macro_rules! hooks {
                 let mut taken = HookSet::default();
                 if self.for_messages.contains(&place) {
                     taken = taken.with(HookSet::FOR_MESSAGES);
+                }
+                if self.no_datagrams.contains(&place) {
+                    taken = taken.with(HookSet::NO_DATAGRAMS);
                 }
                 $(
                     if self.$name.iter().any(|seat| seat.place == place) {
@@ -245,6 +249,11 @@ impl Hooks {
     /// plugin is refused: its sessions have no messages.
     pub fn connects_for_messages(&mut self) {
         self.for_messages.push(self.place);
+    }
+
+    /// Declares that [`OnMessage`] reads messages of WebSockets only. A UDP or DTLS proxy with this plugin is refused.
+    pub fn reads_no_datagrams(&mut self) {
+        self.no_datagrams.push(self.place);
     }
 
     /// Declares that this plugin's request hook refuses nobody, so that the plugin may be moved behind one that answers

@@ -278,3 +278,19 @@ fn bad_settings_are_refused() {
         assert_eq!(problems.0[0].path, path, "{problems}");
     }
 }
+
+/// Streams and datagrams hold nothing that it could read.
+#[test]
+fn proxies_without_http_are_refused() {
+    for (scheme, traffic) in [("tcp", "TCP and TLS"), ("udp", "UDP and DTLS")] {
+        let spec = json!({
+            "proxies": [{ "id": "a", "listen_port": 9999, "backend_scheme": scheme, "backend_host": "t", "backend_port": 1 }],
+            "plugin_configs": [{ "id": "g", "plugin_name": "graphql_limits", "proxy_id": "a", "config": { "max_depth": 1 } }],
+        });
+        let entries = [entry::<GraphqlLimits>()];
+        let Err(problems) = Trial::try_of_spec(&entries, &spec.to_string(), &World::default()) else {
+            panic!("{scheme} was accepted")
+        };
+        assert!(problems.to_string().contains(&format!("does nothing for {traffic} traffic")), "{problems}");
+    }
+}

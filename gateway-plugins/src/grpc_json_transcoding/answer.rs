@@ -4,6 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use bytes::{Buf, Bytes, BytesMut};
 use gateway_core::http::body::{BodyError, GrpcPrefix, Transform, TransformOutput};
+use gateway_core::http::exchange::LateStatus;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use percent_encoding::percent_decode;
 use prost::Message as _;
@@ -66,6 +67,11 @@ impl Status {
     /// An error of the gateway's own.
     pub(super) fn new(code: u32, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), details: Vec::new() }
+    }
+
+    /// Tells the record, whose own place for it, the trailers, is not sent.
+    pub(super) fn note(&self, ending: &LateStatus) {
+        ending.set_code(u16::try_from(self.code).unwrap_or(2));
     }
 
     pub(super) fn http(&self) -> StatusCode {
@@ -167,6 +173,7 @@ pub(super) struct Streamed {
     pub(super) rest: BytesMut,
     pub(super) has_begun: bool,
     pub(super) status: Option<Status>,
+    pub(super) ending: LateStatus,
 }
 
 impl Streamed {
@@ -201,6 +208,7 @@ impl Transform for Streamed {
             return Err(BodyError::Framing("a gRPC message is cut off"));
         }
         let status = self.status.take().unwrap_or_else(|| Status::new(2, "the call ended without a status"));
+        status.note(&self.ending);
         if status.code != 0 {
             self.put(json!({ "error": status.json() }).to_string().as_bytes(), out);
         }

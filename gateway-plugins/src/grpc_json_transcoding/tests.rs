@@ -283,6 +283,7 @@ async fn errors_have_the_status_of_their_code() {
             let detail = json!({ "@type": url, "name": "A" });
             let body = json!({ "code": code, "message": "no ä", "details": [detail] });
             assert_eq!((got.status, got.json()), (expected, body), "{code}");
+            assert_eq!(trial.records()[0].grpc_status, Some(code), "{code} in the head: {in_head}");
             assert_eq!(got.headers.get("grpc-status"), None);
         }
     }
@@ -328,6 +329,7 @@ async fn streams_are_an_array_or_lines() {
             grpc(one.repeat(frames), &[("grpc-status", status)])
         });
         assert_eq!(trial.get("/v1/shelves/7/books", &[]).await.text(), expected);
+        assert_eq!(trial.records()[0].grpc_status, status.parse().ok());
     }
 }
 

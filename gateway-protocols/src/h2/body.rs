@@ -50,7 +50,7 @@ pub(crate) fn complete(stream: &Handle, length: Option<u64>) -> Option<Body> {
 /// A body error from a stream's.
 pub(crate) fn body_error(error: StreamError) -> BodyError {
     match error {
-        StreamError::Late => BodyError::Idle,
+        StreamError::Late | StreamError::TimedOut(_) => BodyError::Idle,
         StreamError::Reset(reason) | StreamError::Refused(reason) if reason == Reason::PROTOCOL_ERROR => {
             BodyError::Framing("HTTP/2 protocol error")
         }

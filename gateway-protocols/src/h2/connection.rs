@@ -387,8 +387,12 @@ impl Connection {
         self.end = Some(fault);
         self.senders.clear();
         self.block = None;
+        let fate = match fault.is_timeout {
+            true => StreamError::TimedOut(fault.note),
+            false => StreamError::Lost(fault.reason),
+        };
         for (_, stream) in self.streams.iter_mut() {
-            stream.fate.get_or_insert(StreamError::Lost(fault.reason));
+            stream.fate.get_or_insert(fate);
             stream.wake();
         }
         self.openers.drain(..).for_each(Waker::wake);

@@ -91,5 +91,8 @@ impl SendBody {
 
 fn stream_error(error: StreamError) -> SendError {
     tracing::debug!(%error, "a stream ended before its body");
-    if matches!(error, StreamError::Late) { SendError::Late } else { SendError::Stream }
+    match error {
+        StreamError::Late | StreamError::TimedOut(_) => SendError::Late,
+        _ => SendError::Stream,
+    }
 }

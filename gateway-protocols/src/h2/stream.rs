@@ -30,6 +30,9 @@ pub(crate) enum StreamError {
     /// The connection is gone; what was said about it, if anything.
     #[error("the connection ended: {0}")]
     Lost(Reason),
+    /// The connection was given up because the peer did not do this in time.
+    #[error("the connection was given up: {0}")]
+    TimedOut(&'static str),
     /// Nothing moved for too long.
     #[error("the stream stalled")]
     Late,

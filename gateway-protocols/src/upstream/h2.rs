@@ -205,7 +205,7 @@ fn stream_failure(error: StreamError) -> Failure {
     // Streams refused or beyond a GOAWAY's last one were not processed (RFC 9113 §8.7): safe to send again.
     let unprocessed = matches!(error, StreamError::Unprocessed | StreamError::Reset(Reason::REFUSED_STREAM));
     let cause = match error {
-        StreamError::Late => Cause::UpstreamTimeout,
+        StreamError::Late | StreamError::TimedOut(_) => Cause::UpstreamTimeout,
         StreamError::Reset(reason) | StreamError::Refused(reason) | StreamError::Lost(reason)
             if is_garbage(reason) =>
         {

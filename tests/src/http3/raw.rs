@@ -169,7 +169,9 @@ pub(crate) fn says(answer: &[u8], status: u16) -> bool {
     let Some((1, section)) = frames.first() else { return false };
     match status {
         200 => section.starts_with(&[0, 0, 0xd9]),
+        404 => section.starts_with(&[0, 0, 0xdb]),
         400 => section.starts_with(&[0, 0, 0xff, 4]),
+        403 => section.starts_with(&[0, 0, 0xff, 5]),
         other => section.starts_with(&[&[0, 0, 0x5f, 9, 3], other.to_string().as_bytes()].concat()),
     }
 }

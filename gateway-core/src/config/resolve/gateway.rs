@@ -406,6 +406,24 @@ fn trusted(notes: &mut Notes<'_>, written: &[String]) -> Vec<IpNet> {
     blocks
 }
 
+/// Fields of requests that mean something of their own (RFC 9110, RFC 6265).
+const NOT_FOR_ADDRESSES: [&str; 14] = [
+    "accept",
+    "authorization",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "cookie",
+    "expect",
+    "host",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
 fn real_ip_header(notes: &mut Notes<'_>, written: Option<&str>) -> RealIpHeader {
     let Some(text) = written else { return RealIpHeader::default() };
     let Ok(name) = HeaderName::from_bytes(text.trim().as_bytes()) else {
@@ -415,6 +433,11 @@ fn real_ip_header(notes: &mut Notes<'_>, written: Option<&str>) -> RealIpHeader 
     match name.as_str() {
         "x-forwarded-for" => RealIpHeader::XForwardedFor,
         "forwarded" => RealIpHeader::Forwarded,
+        // It is removed from requests of clients that are not trusted, so one that requests need for themselves can't be taken.
+        name if NOT_FOR_ADDRESSES.contains(&name) => {
+            notes.add("real_ip_header", format!("`{name}` says other things than a client's address"));
+            RealIpHeader::default()
+        }
         _ => RealIpHeader::Other(name),
     }
 }

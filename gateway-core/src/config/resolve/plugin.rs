@@ -114,7 +114,7 @@ pub(crate) fn idle(config: &PluginConfig, taken: HookSet, traffic: &Traffic) -> 
     let is_stream = matches!(traffic, Traffic::Stream(rules) if rules.passthrough || !rules.is_datagram);
     let taken = match is_stream {
         true => taken.for_sessions_without_messages(),
-        false => taken.for_sessions_without_bytes(),
+        false => taken.for_datagrams(),
     };
     let (runs, kind) = match traffic {
         Traffic::Http(_) => (HookSet::EXCHANGE.with(HookSet::WEBSOCKET), "HTTP"),

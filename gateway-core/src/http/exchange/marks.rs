@@ -27,8 +27,13 @@ impl LateStatus {
     /// Notes the gRPC status in these trailers; the first one counts.
     pub fn set(&self, trailers: &HeaderMap) {
         if let Some(status) = grpc_status(trailers) {
-            _ = self.0.set(status);
+            self.set_code(status);
         }
+    }
+
+    /// Notes a gRPC status; the first one counts.
+    pub fn set_code(&self, status: u16) {
+        _ = self.0.set(status);
     }
 }
 

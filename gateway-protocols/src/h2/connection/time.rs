@@ -103,7 +103,7 @@ impl Connection {
         self.clock.now = now;
         let late = |until: Option<Instant>| until.is_some_and(|until| until <= now);
         if late(self.clock.write) {
-            return self.lose(H2Error::new(Reason::CANCEL, "nothing was read for too long"));
+            return self.lose(H2Error::timeout(Reason::CANCEL, "nothing was read for too long"));
         }
         if self.end.is_some() {
             // All that is left is to write what was said last.
@@ -111,13 +111,13 @@ impl Connection {
             return;
         }
         if late(self.clock.greeting) {
-            return self.fail(H2Error::new(Reason::SETTINGS_TIMEOUT, "no settings in time"));
+            return self.fail(H2Error::timeout(Reason::SETTINGS_TIMEOUT, "no settings in time"));
         }
         if late(self.clock.block) {
-            return self.fail(H2Error::new(Reason::ENHANCE_YOUR_CALM, "a header block took too long"));
+            return self.fail(H2Error::timeout(Reason::ENHANCE_YOUR_CALM, "a header block took too long"));
         }
         if late(self.clock.ping) && !self.ping_due(now) {
-            return self.lose(H2Error::new(Reason::CANCEL, "a ping was left unanswered"));
+            return self.lose(H2Error::timeout(Reason::CANCEL, "a ping was left unanswered"));
         }
         let clock = &self.clock;
         let mut alarm =

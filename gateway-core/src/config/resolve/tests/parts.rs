@@ -344,3 +344,14 @@ fn plugins_refer_to_redis_servers_that_exist() {
          counts milliseconds)",
     );
 }
+
+#[test]
+fn clients_addresses_come_in_no_field_that_says_other_things() {
+    for name in ["Host", "cookie", "content-length", "Authorization"] {
+        let lower = name.to_lowercase();
+        refused(
+            &format!("gateway: {{real_ip_header: {name}}}\nproxies: []"),
+            &format!("f:1: gateway.real_ip_header: `{lower}` says other things than a client's address"),
+        );
+    }
+}

@@ -177,6 +177,8 @@ fn pings_that_are_not_answered() {
     let mut alive = rules(Role::Client);
     alive.keep_alive = (Duration::from_secs(30), Duration::from_secs(5));
     let mut dialogue = Dialogue::greeted(alive);
+    let key = dialogue.ask();
+    dialogue.hear();
     let start = dialogue.now;
     dialogue.ours.expire(start + Duration::from_secs(30));
     let ping = dialogue.hear().pop().expect("a ping");
@@ -189,6 +191,8 @@ fn pings_that_are_not_answered() {
     assert_eq!(dialogue.hear().len(), 1);
     dialogue.ours.expire(start + Duration::from_secs(66));
     assert!(dialogue.ours.end().is_some());
+    let unanswered = StreamError::TimedOut("a ping was left unanswered");
+    assert_eq!(dialogue.ours.stream(key).unwrap().fate, Some(unanswered));
 }
 
 #[test]
