@@ -78,6 +78,7 @@ const PLUGINS: &[Scenario] = &[
     ("exchange-ip-restriction", "ip_restriction", r#"{"deny":["10.0.0.0/8","2001:db8::/32"]}"#, &[]),
     ("exchange-jwt-hs256", "jwt_auth", r#"{"cached_tokens":0}"#, &[("authorization", TOKEN)]),
     ("exchange-jwt-hs256-cached", "jwt_auth", "{}", &[("authorization", TOKEN)]),
+    ("exchange-traces-none", "otel_tracing", r#"{"sampler":"always_off"}"#, &[]),
 ];
 
 /// One proxy with one plugin, and one consumer.

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 /// Settings of the allocator are compiled in, see `.cargo/config.toml`.
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -6,6 +6,7 @@
 pub(crate) mod algorithm;
 pub(crate) mod claims;
 pub(crate) mod fault;
+mod header;
 pub(crate) mod json;
 pub(crate) mod jwk;
 pub(crate) mod key;

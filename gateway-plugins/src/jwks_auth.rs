@@ -10,7 +10,6 @@ pub(crate) mod source;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use aws_lc_rs::digest;
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Seconds;
 use gateway_core::consumer::Identity;
@@ -27,7 +26,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::credential::bearer::{Bearer, BearerSettings, SignedSettings};
-use crate::credential::checked::{CheckCache, Print};
+use crate::credential::checked::CheckCache;
 use crate::credential::place::CredentialLookup;
 use crate::credential::revoked::Revoked;
 use crate::credential::{OneOrMany, is_current, now};
@@ -267,7 +266,7 @@ enum TokenVerdict<'a> {
 impl JwksAuth {
     /// Whose token it is, at this second since 1970, by the keys that are known.
     fn identity(&self, text: &[u8], seat: Seat<'_>, now: u64) -> TokenVerdict<'_> {
-        let print = print(text);
+        let print = self.verified.print(text);
         if let Some((identity, keys, n)) = self.verified.get(&print, now)
             && self.providers.get(n).is_some_and(|provider| provider.has(&keys))
             && is_current(&identity, seat)
@@ -310,11 +309,6 @@ impl JwksAuth {
         let until = self.providers.get(n).ok_or(TokenError::Issuer)?.judge(&token, now)?;
         Ok((token, n, until))
     }
-}
-
-/// What a token is kept under.
-fn print(token: &[u8]) -> Print {
-    digest::digest(&digest::SHA256, token).as_ref().try_into().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ mod keys;
 
 use std::sync::Arc;
 
-use aws_lc_rs::digest;
 use gateway_core::config::credential::CredentialType;
 use gateway_core::config::problem::Problems;
 use gateway_core::consumer::Identity;
@@ -24,7 +23,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::credential::bearer::{Bearer, BearerSettings, SignedSettings};
-use crate::credential::checked::{CheckCache, Print};
+use crate::credential::checked::CheckCache;
 use crate::credential::place::CredentialLookup;
 use crate::credential::revoked::Revoked;
 use crate::credential::{OneOrMany, is_current, now, texts};
@@ -183,7 +182,7 @@ impl JwtAuth {
 
     /// Whose token it is, at this second since 1970.
     fn identity(&self, text: &[u8], seat: Seat<'_>, now: u64) -> Result<Arc<Identity>, TokenError> {
-        let print = print(text);
+        let print = self.verified.print(text);
         if let Some(identity) = self.verified.get(&print, now).filter(|known| is_current(known, seat)) {
             if identity.claims.as_ref().is_some_and(|claims| self.revoked.has(claims)) {
                 return Err(TokenError::Revoked);
@@ -210,12 +209,6 @@ impl JwtAuth {
         self.verified.put(print, identity.clone(), until);
         Ok(identity)
     }
-}
-
-/// What a token is kept under.
-fn print(token: &[u8]) -> Print {
-    let hash = digest::digest(&digest::SHA256, token);
-    hash.as_ref().try_into().unwrap_or_default()
 }
 
 #[cfg(test)]

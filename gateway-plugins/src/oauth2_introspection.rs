@@ -7,7 +7,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use aws_lc_rs::digest;
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::{Millis, Seconds};
 use gateway_core::consumer::Identity;
@@ -262,7 +261,7 @@ impl Authenticate for Oauth2Introspection {
             CredentialLookup::One(_) | CredentialLookup::Several => None,
         };
         let Some(token) = token else { return Claim::Refused(TokenError::Malformed.reply()) };
-        let print = print(&token);
+        let print = self.known.print(token.as_bytes());
         match self.known.get(&print, now()) {
             Some(Ok(identity)) if is_current(&identity, seat) => {
                 self.counts.cached.add(1);
@@ -371,11 +370,6 @@ impl Oauth2Introspection {
 /// The refusal while the server can't be asked.
 fn no_answer(reason: &'static str) -> Reply {
     Reply::new(Cause::NoTarget).detail("the token can't be checked now").reason(reason)
-}
-
-/// What a token is kept under.
-fn print(token: &str) -> Print {
-    digest::digest(&digest::SHA256, token.as_bytes()).as_ref().try_into().unwrap_or_default()
 }
 
 #[cfg(test)]

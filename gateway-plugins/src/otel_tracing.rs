@@ -33,7 +33,7 @@ use gateway_telemetry::batch::Batches;
 use gateway_telemetry::context::{self, Incoming, Parent, Propagator};
 use gateway_telemetry::deliver::{self, Counts, Pace};
 use gateway_telemetry::otlp::{Encoding, Exporter, Signal, build_exporter};
-use http::{HeaderName, HeaderValue, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
@@ -205,24 +205,31 @@ impl OtelTracing {
         Trace { context, parent, attempts: SmallVec::new(), session: None, grpc: None }
     }
 
+    /// What a request's headers say, which then say it no more.
+    fn take_context(&self, headers: &mut HeaderMap) -> Incoming {
+        if self.accept_context {
+            let incoming = context::extract(&self.propagators, headers);
+            context::clear(&self.propagators, headers);
+            return incoming;
+        }
+        self.propagators.iter().flat_map(|it| it.fields()).for_each(|name| _ = headers.remove(name));
+        Incoming::default()
+    }
+
     /// The header field that tells clients the trace, where they are to know it.
     fn shown_to_client(&self, context: TraceContext) -> Option<(HeaderName, HeaderValue)> {
-        let value = HeaderValue::from_str(&context.trace.to_string()).ok()?;
-        Some((self.response_header.clone()?, value))
+        let name = self.response_header.clone()?;
+        Some((name, HeaderValue::from_bytes(&context.trace.hex()).ok()?))
     }
 }
 
 impl OnRequest for OtelTracing {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
         let headers = &mut exchange.request.headers;
-        let incoming = match self.accept_context {
-            true => context::extract(&self.propagators, headers),
+        let incoming = match context::is_there(&self.propagators, headers) {
+            true => self.take_context(headers),
             false => Incoming::default(),
         };
-        context::clear(&self.propagators, headers);
-        if !self.accept_context {
-            self.propagators.iter().flat_map(|it| it.fields()).for_each(|name| _ = headers.remove(name));
-        }
         if self.recorder.is_none() {
             // Passed on as it came, in its proper form.
             if let Some(Parent { trace, span: Some(span), sampled, .. }) = &incoming.parent {

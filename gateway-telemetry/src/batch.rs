@@ -83,7 +83,9 @@ impl Batches {
         }
         chunk.items += 1;
         if chunk.items >= self.limits.chunk_items || chunk.bytes.len() >= self.limits.chunk_bytes {
-            let full = std::mem::take(&mut *chunk);
+            // As much as the last one needed, so that the next does not grow by copying.
+            let next = Chunk { bytes: Vec::with_capacity(chunk.bytes.len()), items: 0 };
+            let full = std::mem::replace(&mut *chunk, next);
             drop(chunk);
             lock(&self.ready).push_back(full);
             self.full.notify_one();

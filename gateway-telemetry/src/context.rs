@@ -85,6 +85,11 @@ pub struct Incoming {
     pub sampled: Option<bool>,
 }
 
+/// Whether there is any field of these formats: most requests have none, and need neither reading nor clearing.
+pub fn is_there(propagators: &[Propagator], headers: &HeaderMap) -> bool {
+    headers.keys().any(|name| propagators.iter().any(|propagator| propagator.fields().contains(name)))
+}
+
 /// Reads the context by the first format that has one.
 pub fn extract(propagators: &[Propagator], headers: &HeaderMap) -> Incoming {
     let mut only_sampled = None;

@@ -1,6 +1,7 @@
 //! JSON objects on one line, written straight into a buffer.
 
 use std::fmt::{Display, Write};
+use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Bytes of a text written to a record; what is beyond is cut off.
@@ -50,6 +51,20 @@ impl<'b> JsonLine<'b> {
         self.0.push(b'"');
     }
 
+    /// An address.
+    pub fn address(&mut self, key: &str, address: IpAddr) {
+        let IpAddr::V4(address) = address else { return self.plain(key, address) };
+        self.key(key);
+        self.0.push(b'"');
+        for (at, part) in address.octets().into_iter().enumerate() {
+            if at > 0 {
+                self.0.push(b'.');
+            }
+            self.0.extend_from_slice(itoa::Buffer::new().format(part).as_bytes());
+        }
+        self.0.push(b'"');
+    }
+
     /// Something that JSON writes without quotation marks.
     pub fn bare(&mut self, key: &str, value: impl Display) {
         self.key(key);
@@ -65,14 +80,16 @@ impl<'b> JsonLine<'b> {
     /// Seconds with six places.
     pub fn seconds(&mut self, key: &str, duration: Duration) {
         self.key(key);
-        append(self.0, format_args!("{}.{:06}", duration.as_secs(), duration.subsec_micros()));
+        self.0.extend_from_slice(itoa::Buffer::new().format(duration.as_secs()).as_bytes());
+        self.0.push(b'.');
+        self.0.extend_from_slice(&digits::<6>(duration.subsec_micros()));
     }
 
     /// RFC 3339 in UTC with microseconds.
     pub fn time(&mut self, key: &str, time: SystemTime) {
         self.key(key);
         self.0.push(b'"');
-        append(self.0, format_args!("{}", Rfc3339(time)));
+        self.0.extend_from_slice(&Rfc3339(time).text());
         self.0.push(b'"');
     }
 
@@ -105,7 +122,9 @@ fn append(buffer: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
 /// terminal that shows a line would obey them.
 pub fn escape(out: &mut Vec<u8>, text: &[u8]) {
     let text = &text[..text.len().min(MAX_TEXT)];
-    if text.iter().all(|byte| matches!(byte, 0x20..=0x7e) && !matches!(byte, b'"' | b'\\')) {
+    // Without an early end, so that it takes many bytes at a time.
+    let is_special = |byte: u8| !matches!(byte, 0x20..=0x7e) | matches!(byte, b'"' | b'\\');
+    if !text.iter().fold(false, |found, byte| found | is_special(*byte)) {
         out.extend_from_slice(text);
         return;
     }
@@ -139,15 +158,38 @@ pub struct Rfc3339(
     pub SystemTime,
 );
 
+impl Rfc3339 {
+    /// Its text. Every record has one, and the formatting of numbers is dear.
+    fn text(&self) -> [u8; 27] {
+        let since = self.0.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let (days, second) = (since.as_secs() / 86_400, (since.as_secs() % 86_400) as u32);
+        let (year, month, day) = date(days);
+        let mut text = *b"0000-00-00T00:00:00.000000Z";
+        text[..4].copy_from_slice(&digits::<4>(year as u32));
+        text[5..7].copy_from_slice(&digits::<2>(month as u32));
+        text[8..10].copy_from_slice(&digits::<2>(day as u32));
+        text[11..13].copy_from_slice(&digits::<2>(second / 3600));
+        text[14..16].copy_from_slice(&digits::<2>(second / 60 % 60));
+        text[17..19].copy_from_slice(&digits::<2>(second % 60));
+        text[20..26].copy_from_slice(&digits::<6>(since.subsec_micros()));
+        text
+    }
+}
+
 impl Display for Rfc3339 {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let since = self.0.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-        let (year, month, day) = date(days);
-        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-        let micros = since.subsec_micros();
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
+        f.write_str(std::str::from_utf8(&self.text()).unwrap_or_default())
     }
+}
+
+/// The last digits of a number, with zeros before it.
+fn digits<const COUNT: usize>(mut number: u32) -> [u8; COUNT] {
+    let mut digits = [b'0'; COUNT];
+    for digit in digits.iter_mut().rev() {
+        *digit += (number % 10) as u8;
+        number /= 10;
+    }
+    digits
 }
 
 /// Milliseconds since 1970 UTC of a moment as RFC 3339 writes it; `None` for another text, and before 1970.

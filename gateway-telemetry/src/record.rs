@@ -6,6 +6,7 @@ mod layout;
 pub mod logfmt;
 
 use std::fmt::Display;
+use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
 use gateway_core::config::model::Traffic;
@@ -32,6 +33,11 @@ pub trait FieldVisitor {
 
     /// Something whose text never needs escaping: an address, a version.
     fn plain(&mut self, key: &str, value: impl Display);
+
+    /// An address.
+    fn address(&mut self, key: &str, address: IpAddr) {
+        self.plain(key, address);
+    }
 
     /// A whole number.
     fn number(&mut self, key: &str, number: u64);
@@ -69,6 +75,10 @@ impl FieldVisitor for JsonLine<'_> {
 
     fn plain(&mut self, key: &str, value: impl Display) {
         self.plain(key, value);
+    }
+
+    fn address(&mut self, key: &str, address: IpAddr) {
+        self.address(key, address);
     }
 
     fn number(&mut self, key: &str, number: u64) {
@@ -152,6 +162,12 @@ impl<V: FieldVisitor> FieldVisitor for Chosen<'_, V> {
         }
     }
 
+    fn address(&mut self, key: &str, address: IpAddr) {
+        if self.has(key) {
+            self.visit.address(key, address);
+        }
+    }
+
     fn number(&mut self, key: &str, number: u64) {
         if self.has(key) {
             self.visit.number(key, number);
@@ -206,8 +222,8 @@ pub fn exchange(line: &mut impl FieldVisitor, record: &ExchangeRecord<'_>, extra
     line.seconds("http.server.request.duration", record.duration);
     line.number("http.request.body.size", record.request_bytes);
     line.number("http.response.body.size", record.response_bytes);
-    line.plain("network.protocol.version", version(exchange.version()));
-    line.plain("client.address", exchange.client_address);
+    line.text("network.protocol.version", version(exchange.version()));
+    line.address("client.address", exchange.client_address);
     client(line, &exchange.client);
     headers(line, exchange);
     asked(line, exchange, extras);
@@ -252,7 +268,7 @@ pub fn session(line: &mut impl FieldVisitor, record: &SessionRecord<'_>, extras:
     line.seconds("session.duration", record.duration);
     line.number("session.bytes_up", record.bytes_up);
     line.number("session.bytes_down", record.bytes_down);
-    line.plain("client.address", record.session.client_address);
+    line.address("client.address", record.session.client_address);
     client(line, &record.session.client);
     line.number("network.local.port", u64::from(record.session.client.local.port()));
     if let (None, Some(name)) = (&record.session.client.tls, &record.session.server_name) {
@@ -317,7 +333,7 @@ fn host_and_port(authority: &str) -> (&str, Option<u16>) {
 }
 
 fn client(line: &mut impl FieldVisitor, client: &Client) {
-    line.plain("network.peer.address", client.peer.ip());
+    line.address("network.peer.address", client.peer.ip());
     line.number("network.peer.port", u64::from(client.peer.port()));
     if let Some(tls) = &client.tls {
         // The number alone, as OpenTelemetry has it.
@@ -380,8 +396,8 @@ fn headers(line: &mut impl FieldVisitor, exchange: &Exchange) {
 
 /// Where it is in its trace.
 fn trace(line: &mut impl FieldVisitor, context: TraceContext) {
-    line.plain("trace_id", context.trace);
-    line.plain("span_id", context.span);
+    line.text("trace_id", context.trace.hex());
+    line.text("span_id", context.span.hex());
 }
 
 fn proxy(line: &mut impl FieldVisitor, route: &ProxyState) {

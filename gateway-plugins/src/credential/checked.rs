@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use aws_lc_rs::{hmac, rand};
+use aws_lc_rs::{digest, hmac, rand};
 use gateway_core::plugin::world::per_worker::PerWorker;
 
 /// What a credential is kept under: a hash of it, never itself.
@@ -51,6 +51,14 @@ impl<T: Send + Clone> CheckCache<T> {
     /// Room for so many on each worker; 0 keeps nothing.
     pub(crate) fn new(size: u32) -> Self {
         Self { workers: PerWorker::new(), half: usize::try_from(size.div_ceil(2)).unwrap_or(usize::MAX) }
+    }
+
+    /// What a token is kept under. Where nothing is kept, nothing is hashed either: that takes as long as a signature by HMAC.
+    pub(crate) fn print(&self, token: &[u8]) -> Print {
+        if self.half == 0 {
+            return Print::default();
+        }
+        digest::digest(&digest::SHA256, token).as_ref().try_into().unwrap_or_default()
     }
 
     fn with<R>(&self, work: impl FnOnce(&mut Halves<T>) -> R) -> Option<R> {

@@ -18,7 +18,8 @@ pub(crate) fn value(bytes: &[u8]) -> Option<Value> {
     serde_json::from_slice::<Strict>(bytes).ok().map(|strict| strict.0)
 }
 
-struct Strict(Value);
+/// Any JSON without duplicate names.
+pub(super) struct Strict(Value);
 
 impl<'de> Deserialize<'de> for Strict {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {

@@ -13,6 +13,12 @@ fn object(value: Value) -> Map<String, Value> {
     value.as_object().cloned().expect("an object")
 }
 
+/// A header with so many fields beside its algorithm.
+fn many_fields(count: usize) -> String {
+    let fields: String = (0..count).map(|n| format!(",\"x{n}\":{n}")).collect();
+    format!("{{\"alg\":\"HS256\"{fields}}}")
+}
+
 #[test]
 fn every_algorithm_is_verified_with_its_key_and_no_other() {
     let secret =
@@ -86,6 +92,12 @@ fn tokens_that_can_be_read_in_two_ways_are_not_read() {
         signer.raw("HS256", r#"{"alg":"HS256","kid":7}"#, "{}"),
         signer.raw("HS256", &json!({"alg": "HS256", "kid": "k".repeat(300)}).to_string(), "{}"),
         signer.raw("HS256", r#"{"alg":"HS256","typ":"logout+jwt"}"#, "{}"),
+        signer.raw("HS256", r#"{"alg":"HS256","typ":7}"#, "{}"),
+        signer.raw("HS256", r#"{"alg":"HS256","\u0061lg":"HS256"}"#, "{}"),
+        signer.raw("HS256", r#"{"alg":"HS256","x":{"y":1,"y":2}}"#, "{}"),
+        signer.raw("HS256", r#"{"alg":"HS256","\u0063rit":["exp"]}"#, "{}"),
+        signer.raw("HS256", &many_fields(32), "{}"),
+        signer.raw("HS256", r#"{"alg":"HS256"}1"#, "{}"),
         signer.raw("HS256", r#"{"alg":"HS256","crit":["exp"]}"#, "{}"),
         signer.raw("HS256", r#"{"alg":"HS256","b64":false}"#, "{}"),
         signer.raw("HS256", r#"{"alg":"HS256","jwk":{"kty":"oct","k":"c3M"}}"#, "{}"),

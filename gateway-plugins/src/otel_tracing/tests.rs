@@ -383,7 +383,7 @@ async fn grpc_calls_have_their_status() {
             if in_head {
                 return Response::builder().header("grpc-status", status).body(Body::empty()).unwrap();
             }
-            let mut trailers = http::HeaderMap::new();
+            let mut trailers = HeaderMap::new();
             trailers.insert("grpc-status", status);
             Response::new(Body::full_with_trailers("message", trailers))
         });

@@ -1,7 +1,7 @@
 //! W3C Trace Context (level 1, with the random bit of level 2) and W3C Baggage.
 
 use gateway_core::trace::{SpanId, TraceContext, TraceId};
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{Parent, hex, only, put};
 
@@ -120,10 +120,15 @@ fn is_value(value: &str) -> bool {
 pub(super) fn write(headers: &mut HeaderMap, context: TraceContext, parent: Option<&Parent>) {
     let random = parent.is_some_and(|parent| parent.random);
     let flags = u8::from(context.sampled) | if random { RANDOM } else { 0 };
-    put(headers, &TRACEPARENT, &format!("00-{}-{}-{flags:02x}", context.trace, context.span));
-    match parent.filter(|parent| !parent.state.is_empty()) {
-        Some(parent) => put(headers, &TRACESTATE, &parent.state),
-        None => drop(headers.remove(&TRACESTATE)),
+    let mut value = *b"00-................................-................-00";
+    value[3..35].copy_from_slice(&context.trace.hex());
+    value[36..52].copy_from_slice(&context.span.hex());
+    value[54] = b'0' + flags;
+    if let Ok(value) = HeaderValue::from_bytes(&value) {
+        headers.insert(TRACEPARENT, value);
+    }
+    if let Some(parent) = parent.filter(|parent| !parent.state.is_empty()) {
+        put(headers, &TRACESTATE, &parent.state);
     }
 }
 

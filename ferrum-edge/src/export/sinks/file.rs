@@ -66,14 +66,15 @@ impl FileWriter {
         if self.reopen.swap(false, Ordering::AcqRel) {
             *open = OpenFile::at(&self.rules.path)?;
         }
-        let print = print(chunk);
-        let mut at = open.part.take().filter(|part| part.print == print).map_or(0, |part| part.written);
+        // Hashing is for the rare chunk that comes after a failure.
+        let mut at =
+            open.part.take().filter(|part| part.print == print(chunk)).map_or(0, |part| part.written);
         while at < chunk.len() {
             let rest = chunk.get(at..).unwrap_or_default();
             match self.write_lines(&mut open, rest) {
                 Ok(length) => at += length,
                 Err(error) => {
-                    open.part = Some(Remainder { print, written: at });
+                    open.part = Some(Remainder { print: print(chunk), written: at });
                     return Err(error);
                 }
             }
