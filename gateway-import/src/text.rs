@@ -191,6 +191,43 @@ pub(crate) fn in_query(text: &str) -> String {
     each.collect()
 }
 
+/// What may be behind a host: a dot, and a port.
+pub(crate) const HOST_END: &str = r"\.?(?::[0-9]+)?";
+
+/// A regex over hosts as one over authorities, which may have a port.
+pub(crate) fn host_regex(regex: &str) -> Option<String> {
+    let inner = regex.strip_suffix('$').unwrap_or(regex);
+    let made = if has_top_choice(regex) || with_ends(inner) != inner {
+        format!("(?i){}", anywhere(&with_ends(regex)))
+    } else {
+        let whole = anywhere(regex);
+        let end = if whole.ends_with(".*") { "" } else { HOST_END };
+        format!("(?i){whole}{end}")
+    };
+    is_regex(&made).then_some(made)
+}
+
+/// A regex in which the end of the host is followed by what an authority has there.
+fn with_ends(regex: &str) -> String {
+    let end = format!("(?:{HOST_END}$)");
+    let (mut made, mut in_class) = (String::new(), false);
+    let mut chars = regex.chars();
+    while let Some(c) = chars.next() {
+        match (c, in_class) {
+            ('\\', _) => match chars.next() {
+                Some('z') if !in_class => made.push_str(&end),
+                next => made.extend(std::iter::once('\\').chain(next)),
+            },
+            ('$', false) => made.push_str(&end),
+            _ => {
+                in_class = c == '[' || in_class && c != ']';
+                made.push(c);
+            }
+        }
+    }
+    made
+}
+
 /// Whether what stands before the last character is an odd number of backslashes.
 fn ends_escaped(text: &str) -> bool {
     let before = text.get(..text.len().saturating_sub(1)).unwrap_or_default();

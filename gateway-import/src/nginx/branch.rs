@@ -6,7 +6,7 @@ use super::blocks::{Directive, HANDLERS};
 use super::item::{Item, Rewritten, place};
 use super::location::{Base, LocationKind};
 use super::rewrite::TODO;
-use super::site::Site;
+use super::site::ScriptPlace;
 use super::values::Variables;
 use crate::cond::Cond;
 use crate::draft::To;
@@ -16,13 +16,11 @@ impl<'d> Nginx<'_> {
     /// `if (CONDITION) { … }`.
     pub(super) fn branch(
         &mut self,
-        site: &Site<'d>,
-        base: &Base,
-        levels: &[&'d Directive],
+        way: ScriptPlace<'d, '_>,
         directive: &'d Directive,
-        jumps: usize,
         items: &mut Vec<Item>,
     ) {
+        let ScriptPlace { site, base, levels, .. } = way;
         let place = place(site, levels);
         let what = format!("{place}: {directive}");
         let has_groups = has_groups(&directive.arguments);
@@ -59,7 +57,8 @@ impl<'d> Nginx<'_> {
         }
         let mut inner = levels.to_vec();
         inner.push(directive);
-        let goes_on = self.script(site, &taken, &inner, jumps, items);
+        let way = ScriptPlace { base: &taken, levels: &inner, ..way };
+        let goes_on = self.script(way, items);
         let inside = std::mem::replace(&mut self.vars_here, before);
         if !goes_on {
             if has_groups {
@@ -68,7 +67,7 @@ impl<'d> Nginx<'_> {
             return;
         }
         let has = |is: &dyn Fn(&Directive) -> bool| directive.block.iter().any(is);
-        if has(&|it| it.name == "break") && self.broken(site, &taken, &inner, inside, items) {
+        if has(&|it| it.name == "break") && self.broken(way, inside, items) {
             return;
         }
         if has_groups {
@@ -88,14 +87,8 @@ impl<'d> Nginx<'_> {
 
     /// What becomes of requests for which an `if` ends with `break`: the directives behind it don't hold for them. Says whether
     /// they need them no more.
-    fn broken(
-        &mut self,
-        site: &Site<'d>,
-        taken: &Base,
-        levels: &[&'d Directive],
-        inside: Variables,
-        items: &mut Vec<Item>,
-    ) -> bool {
+    fn broken(&mut self, way: ScriptPlace<'d, '_>, inside: Variables, items: &mut Vec<Item>) -> bool {
+        let ScriptPlace { site, base: taken, levels, .. } = way;
         let Some((branch, around)) = levels.split_last() else { return false };
         let behind =
             around.iter().flat_map(|level| level.block.iter().skip_while(|it| !std::ptr::eq(*it, *branch)));
@@ -113,10 +106,10 @@ impl<'d> Nginx<'_> {
             items.push(Item::new(taken, To::Closed, "break"));
             return true;
         };
-        let way = location.way.clone();
+        let kind = location.way.clone();
         let only_breaks = branch.block.iter().all(|it| matches!(it.name.as_str(), "set" | "break"));
         let before = std::mem::replace(&mut self.vars_here, inside);
-        self.serve(site, taken, if only_breaks { around } else { levels }, &way, &Rewritten::No, items);
+        self.serve(site, taken, if only_breaks { around } else { levels }, &kind, &Rewritten::No, items);
         self.vars_here = before;
         true
     }

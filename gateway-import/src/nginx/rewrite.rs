@@ -6,8 +6,8 @@ use super::asked::{Test, flagged};
 use super::blocks::Directive;
 use super::guards::other_methods;
 use super::item::{Item, Rewritten, place};
-use super::location::{Base, Location, LocationKind};
-use super::site::Site;
+use super::location::{Location, LocationKind};
+use super::site::ScriptPlace;
 use super::{Nginx, first};
 use crate::cond::Cond;
 use crate::draft::To;
@@ -27,8 +27,6 @@ struct Rewriting<'d, 'a> {
     path: String,
     flag: &'a str,
     directive: &'d Directive,
-    /// How often a path was rewritten before.
-    jumps: usize,
     /// The directive as reports call it.
     what: &'a str,
 }
@@ -36,21 +34,15 @@ struct Rewriting<'d, 'a> {
 impl<'d> Nginx<'_> {
     /// Runs the rewrite directives of a location, for the methods that its `limit_except` leaves: others get its block, which
     /// has none of them.
-    pub(super) fn scripted(
-        &mut self,
-        site: &Site<'d>,
-        base: &Base,
-        levels: &[&'d Directive],
-        jumps: usize,
-        items: &mut Vec<Item>,
-    ) -> bool {
+    pub(super) fn scripted(&mut self, way: ScriptPlace<'d, '_>, items: &mut Vec<Item>) -> bool {
+        let ScriptPlace { site, base, levels, .. } = way;
         let own = levels.last().filter(|level| level.name == "location");
         let limit = own.and_then(|level| level.block.iter().find(|it| it.name == "limit_except"));
         let has_script = own.is_some_and(|level| {
             level.block.iter().any(|it| matches!(it.name.as_str(), "return" | "rewrite" | "if"))
         });
         let Some(limit) = limit.filter(|_| has_script) else {
-            return self.script(site, base, levels, jumps, items);
+            return self.script(way, items);
         };
         let what = format!("{}: {limit}", place(site, levels));
         let others = other_methods(limit);
@@ -62,18 +54,12 @@ impl<'d> Nginx<'_> {
         } else if self.out.guard(limit.at, what, why, TODO) {
             items.push(Item::new(&base.and(others.clone()), To::Closed, "denied"));
         }
-        self.script(site, &base.and(others.negate()), levels, jumps, items)
+        self.script(way.of(&base.and(others.negate())), items)
     }
 
     /// Runs the rewrite directives of a level. What ends a request becomes an item; says whether any request goes on.
-    pub(super) fn script(
-        &mut self,
-        site: &Site<'d>,
-        base: &Base,
-        levels: &[&'d Directive],
-        jumps: usize,
-        items: &mut Vec<Item>,
-    ) -> bool {
+    pub(super) fn script(&mut self, way: ScriptPlace<'d, '_>, items: &mut Vec<Item>) -> bool {
+        let ScriptPlace { site, base, levels, .. } = way;
         let Some(level) = levels.last().copied() else { return true };
         let place = place(site, levels);
         for directive in &level.block {
@@ -97,12 +83,12 @@ impl<'d> Nginx<'_> {
                     _ => self.unknown(&place, directive),
                 },
                 "rewrite" => {
-                    self.rewrite(site, base, levels, directive, jumps, items);
+                    self.rewrite(way, directive, items);
                     if directive.arguments.first().is_some_and(|regex| text::has_groups(regex)) {
                         self.vars_here.empty_groups();
                     }
                 }
-                "if" => self.branch(site, base, levels, directive, jumps, items),
+                "if" => self.branch(way, directive, items),
                 "valid_referers" => self.referers(directive, &site.names),
                 "break" => return true,
                 _ => {}
@@ -170,15 +156,8 @@ impl<'d> Nginx<'_> {
     }
 
     /// `rewrite REGEX TO [FLAG]`.
-    fn rewrite(
-        &mut self,
-        site: &Site<'d>,
-        base: &Base,
-        levels: &[&'d Directive],
-        directive: &'d Directive,
-        jumps: usize,
-        items: &mut Vec<Item>,
-    ) {
+    fn rewrite(&mut self, way: ScriptPlace<'d, '_>, directive: &'d Directive, items: &mut Vec<Item>) {
+        let ScriptPlace { site, base, levels, .. } = way;
         let place = place(site, levels);
         let what = format!("{place}: {directive}");
         let (from, to, flag) = match directive.arguments.as_slice() {
@@ -236,26 +215,20 @@ impl<'d> Nginx<'_> {
         if flag.is_empty() {
             self.set_behind(levels, directive);
         }
-        let rewriting = Rewriting { from: (from, ignores), path, flag, directive, jumps, what: &what };
-        self.rewritten(site, &taken, levels, rewriting, items);
+        let rewriting = Rewriting { from: (from, ignores), path, flag, directive, what: &what };
+        self.rewritten(way.of(&taken), rewriting, items);
         self.vars_here = before;
     }
 
     /// What becomes of requests with a new path.
-    fn rewritten(
-        &mut self,
-        site: &Site<'d>,
-        taken: &Base,
-        levels: &[&'d Directive],
-        rewriting: Rewriting<'d, '_>,
-        items: &mut Vec<Item>,
-    ) {
+    fn rewritten(&mut self, way: ScriptPlace<'d, '_>, rewriting: Rewriting<'d, '_>, items: &mut Vec<Item>) {
+        let ScriptPlace { site, base: taken, levels, .. } = way;
         let Rewriting { ref path, flag, directive, what, from: (from, ignores), .. } = rewriting;
         let in_location = levels.iter().any(|level| level.name == "location");
         if flag == "break" && in_location {
             self.out.done(directive.at, what);
-            let way = LocationKind::Regex(from.to_owned(), ignores);
-            self.serve(site, taken, levels, &way, &Rewritten::Break(path.clone()), items);
+            let kind = LocationKind::Regex(from.to_owned(), ignores);
+            self.serve(site, taken, levels, &kind, &Rewritten::Break(path.clone()), items);
             return;
         }
         // Without a flag, the directives behind it look at the new path.
@@ -265,7 +238,7 @@ impl<'d> Nginx<'_> {
             items.push(Item::new(taken, To::Closed, "rewrite"));
             return;
         }
-        self.search_again(site, taken, rewriting, items);
+        self.search_again(way, rewriting, items);
     }
 
     /// What `set` says behind a `rewrite` without a flag, in its block and in those that its `if` stands in.
@@ -304,12 +277,12 @@ impl<'d> Nginx<'_> {
     /// A rewritten path looks for a location again, and that has to be known beforehand.
     fn search_again(
         &mut self,
-        site: &Site<'d>,
-        taken: &Base,
+        way: ScriptPlace<'d, '_>,
         rewriting: Rewriting<'d, '_>,
         items: &mut Vec<Item>,
     ) {
-        let Rewriting { path, flag, directive, jumps, what, .. } = rewriting;
+        let ScriptPlace { site, base: taken, jumps, .. } = way;
+        let Rewriting { path, flag, directive, what, .. } = rewriting;
         let literal = path.split(['$', '?']).next().unwrap_or_default().to_owned();
         let is_whole = !path.contains('$');
         let literal = if literal.is_empty() { "/".to_owned() } else { literal };
@@ -340,7 +313,8 @@ impl<'d> Nginx<'_> {
                 self.out.done(directive.at, what);
                 let inner = [site.http, site.directive, location.directive];
                 let before = items.len();
-                if self.scripted(site, taken, &inner, jumps + 1, items) {
+                let way = ScriptPlace { levels: &inner, jumps: jumps + 1, ..way };
+                if self.scripted(way, items) {
                     // Behind `break`, `proxy_pass` sends the new path as it is, whatever it has behind its host.
                     let rewritten = match flag {
                         "break" => Rewritten::Break(path),

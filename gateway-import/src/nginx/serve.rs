@@ -6,7 +6,7 @@ use super::Nginx;
 use super::blocks::{Directive, HANDLERS};
 use super::item::{Item, Rewritten, place};
 use super::location::{Base, Location, LocationKind, Turn};
-use super::site::Site;
+use super::site::{ScriptPlace, Site};
 use crate::cond::Cond;
 use crate::draft::{Plug, Route, To, set, with_facet};
 use crate::text;
@@ -56,7 +56,8 @@ impl<'d> Nginx<'_> {
             self.vars_here.fitted(regex);
         }
         let start = items.len();
-        let goes_on = turn.levels.is_empty() || self.scripted(site, &turn.base, &levels, 0, items);
+        let way = ScriptPlace { site, base: &turn.base, levels: &levels, jumps: 0 };
+        let goes_on = turn.levels.is_empty() || self.scripted(way, items);
         for item in items.iter_mut().skip(start) {
             item.label = format!("{}-{}", label(&turn.way), item.label);
         }

@@ -1,13 +1,14 @@
 //! Servers: for which hosts and ports, with which certificates, and which of them is asked for everything else.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
 use super::blocks::Directive;
 use super::item::Item;
 use super::location::{LocationKind, Turn};
-use super::site::Site;
+use super::site::{ScriptPlace, Site};
 use super::{Nginx, first, said};
 use crate::draft::{Route, To, set, with_facet};
 use crate::ports::{Port, Ports};
@@ -42,8 +43,8 @@ struct Server<'d> {
     listens: Vec<Listen>,
 }
 
-/// What nginx looks at first: the longest text before `.*`, then regexes, server by server.
-type Rank = (Reverse<usize>, usize);
+/// What nginx looks at first: the longest text before `.*`, then regexes, server by server and one by one.
+type Rank = (Reverse<usize>, usize, usize);
 
 /// Hosts that a regex means.
 struct HostPattern {
@@ -79,14 +80,20 @@ impl<'d> Nginx<'_> {
             let mut server =
                 Server { directive, names: Vec::new(), patterns: Vec::new(), unknown: Vec::new(), listens };
             server.read_names();
-            server.patterns.iter_mut().for_each(|pattern| pattern.rank.1 = n);
+            for (m, pattern) in server.patterns.iter_mut().enumerate() {
+                (pattern.rank.1, pattern.rank.2) = (n, m);
+            }
             servers.push(server);
         }
         let ports = self.listeners(&servers);
         self.client_certificates(&servers);
+        if has_foreign_names(&servers, &ports) {
+            // On a port where nobody has a name, patterns and the default server are asked for it.
+            set(&mut self.out.gateway, "host_fallthrough", true);
+        }
         let mut ranks: Vec<Rank> = servers.iter().flat_map(|it| &it.patterns).map(|it| it.rank).collect();
         let unknown = servers.iter().enumerate().filter(|(_, server)| !server.unknown.is_empty());
-        ranks.extend(unknown.map(|(n, _)| (Reverse(0), n)));
+        ranks.extend(unknown.map(|(n, _)| (Reverse(0), n, usize::MAX)));
         // A server named by patterns comes before the default server, in nginx's order.
         let lift = |rank: Rank| {
             i64::try_from(ranks.iter().filter(|other| **other >= rank).count()).unwrap_or(i64::MAX) * LIFT
@@ -98,7 +105,7 @@ impl<'d> Nginx<'_> {
                 let facets = pattern_facets(server, pattern, &ports);
                 self.server(server, facets, http, lift(pattern.rank));
             }
-            self.unknown_names(&servers, n, &ports, lift((Reverse(0), n)));
+            self.unknown_names(&servers, n, &ports, lift((Reverse(0), n, usize::MAX)));
         }
     }
 
@@ -229,7 +236,9 @@ impl<'d> Nginx<'_> {
         let order = self.order(&site.locations);
         let mut items = Vec::new();
         // What the server says for itself comes before any location is looked for.
-        let goes_on = self.script(&site, &super::location::Base::all(), &[http, directive], 0, &mut items);
+        let all = super::location::Base::all();
+        let way = ScriptPlace { site: &site, base: &all, levels: &[http, directive], jumps: 0 };
+        let goes_on = self.script(way, &mut items);
         if goes_on {
             let start = items.len();
             for turn in &order {
@@ -329,6 +338,16 @@ fn is_default(servers: &[Server<'_>], n: usize, port: &Port) -> bool {
     servers[n].has(port) && named.or(first) == Some(n)
 }
 
+/// Whether there is a name that a server has on some ports, and nobody on others.
+fn has_foreign_names(servers: &[Server<'_>], ports: &Ports) -> bool {
+    let names: HashSet<&String> = servers.iter().flat_map(|server| &server.names).collect();
+    ports.all().any(|port| {
+        let here: HashSet<&String> =
+            servers.iter().filter(|server| server.has(port)).flat_map(|server| &server.names).collect();
+        here.len() < names.len()
+    })
+}
+
 /// The hosts and ports of a server's requests, as keys of matches.
 fn facets(servers: &[Server<'_>], n: usize, ports: &Ports) -> Vec<Value> {
     let server = &servers[n];
@@ -342,11 +361,12 @@ fn facets(servers: &[Server<'_>], n: usize, ports: &Ports) -> Vec<Value> {
     };
     let is_wild =
         |(m, other): (usize, &Server<'_>)| m != n && other.names.iter().any(|name| name.starts_with('*'));
-    // What is closed for names that can't be said is not what the default server is asked for by its own names.
-    let wild = servers.iter().enumerate().any(is_wild) || servers.iter().any(|it| !it.unknown.is_empty());
+    // What patterns mean, and what is closed for names that can't be said, is not what the default server is asked for by its
+    // own names.
+    let has_patterns = |it: &Server<'_>| !it.unknown.is_empty() || !it.patterns.is_empty();
+    let wild = servers.iter().enumerate().any(is_wild) || servers.iter().any(has_patterns);
     let mine: Vec<&Port> = ports.all().filter(|port| server.has(port)).collect();
     let Some(first) = mine.first().copied() else { return Vec::new() };
-    let is_alone = ports.all().count() == 1;
     let is_everywhere = ports.all().count() == mine.len();
     let alike = |port: &&Port| own(port) == own(first) && is_default(port) == is_default(first);
     let mut made = Vec::new();
@@ -372,32 +392,18 @@ fn facets(servers: &[Server<'_>], n: usize, ports: &Ports) -> Vec<Value> {
             }
         }
     }
-    // Whom the default server answers by names that other servers have on other ports only.
-    for port in mine.iter().filter(|port| is_default(port) && !is_alone) {
-        let here = |name: &String| servers.iter().any(|other| other.has(port) && other.names.contains(name));
-        let mut foreign: Vec<&String> =
-            servers.iter().flat_map(|other| other.names.iter()).filter(|name| !here(name)).collect();
-        foreign.sort();
-        foreign.dedup();
-        if !foreign.is_empty() {
-            add(Some(&foreign), ports.facet(port));
-        }
-    }
     made
 }
 
 /// By how much the proxies of one server by pattern go before those of the next.
 const LIFT: i64 = 1_000_000;
 
-/// What may be behind a host: a dot, and a port.
-const END: &str = r"\.?(?::[0-9]+)?";
-
 impl HostPattern {
     /// `www.*`, a regex behind `~`, or a name with letters that names don't have; `None` where it is none here.
     fn of(name: &str) -> Option<Self> {
         if let Some(regex) = name.strip_prefix('~') {
-            let regex = host_regex(regex)?;
-            return Some(Self { regex, rank: (Reverse(0), 0) });
+            let regex = text::host_regex(regex)?;
+            return Some(Self { regex, rank: (Reverse(0), 0, 0) });
         }
         if name.starts_with('.') || name.contains('$') {
             return None;
@@ -405,45 +411,11 @@ impl HostPattern {
         let (start, end, length) = match name.strip_suffix(".*") {
             Some(start) => (start, r"\.[^:]+(?::[0-9]+)?", start.len()),
             // A whole name is looked for before all parts of names.
-            None => (name, END, usize::MAX),
+            None => (name, text::HOST_END, usize::MAX),
         };
         let regex = format!("(?i){}{end}", text::literal(start));
-        (!start.contains('*')).then_some(Self { regex, rank: (Reverse(length), 0) })
+        (!start.contains('*')).then_some(Self { regex, rank: (Reverse(length), 0, 0) })
     }
-}
-
-/// A regex over hosts as one over authorities, which may have a port.
-fn host_regex(regex: &str) -> Option<String> {
-    let inner = regex.strip_suffix('$').unwrap_or(regex);
-    let made = if text::has_top_choice(regex) || with_ends(inner) != inner {
-        format!("(?i){}", text::anywhere(&with_ends(regex)))
-    } else {
-        let whole = text::anywhere(regex);
-        let end = if whole.ends_with(".*") { "" } else { END };
-        format!("(?i){whole}{end}")
-    };
-    text::is_regex(&made).then_some(made)
-}
-
-/// A regex in which the end of the host is followed by what an authority has there.
-fn with_ends(regex: &str) -> String {
-    let end = format!("(?:{END}$)");
-    let (mut made, mut in_class) = (String::new(), false);
-    let mut chars = regex.chars();
-    while let Some(c) = chars.next() {
-        match (c, in_class) {
-            ('\\', _) => match chars.next() {
-                Some('z') if !in_class => made.push_str(&end),
-                next => made.extend(std::iter::once('\\').chain(next)),
-            },
-            ('$', false) => made.push_str(&end),
-            _ => {
-                in_class = c == '[' || in_class && c != ']';
-                made.push(c);
-            }
-        }
-    }
-    made
 }
 
 /// The requests of a server that its pattern means, on its ports.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::asked::Test;
 use super::blocks::Directive;
-use super::location::{Location, LocationKind};
+use super::location::{Base, Location, LocationKind};
 
 /// A server of `http`.
 pub(super) struct Site<'d> {
@@ -18,6 +18,25 @@ pub(super) struct Site<'d> {
     pub(super) http: &'d Directive,
     /// By how much its proxies go before those of others.
     pub(super) lift: i64,
+}
+
+/// How far requests have come in a server's directives.
+#[derive(Clone, Copy)]
+pub(super) struct ScriptPlace<'d, 'w> {
+    pub(super) site: &'w Site<'d>,
+    /// The requests.
+    pub(super) base: &'w Base,
+    /// The blocks that they are in, from the outermost.
+    pub(super) levels: &'w [&'d Directive],
+    /// How often their path was rewritten.
+    pub(super) jumps: usize,
+}
+
+impl<'d, 'w> ScriptPlace<'d, 'w> {
+    /// The way of some of its requests.
+    pub(super) fn of(self, base: &'w Base) -> Self {
+        Self { base, ..self }
+    }
 }
 
 impl<'d> Site<'d> {

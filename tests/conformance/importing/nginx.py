@@ -6,7 +6,7 @@ from importing.drawing import PASSWORD, WRONG, blocks, lines, some
 NAME, FORMAT, FILE = "nginx", "nginx", "nginx.conf"
 ENDS = 1  # Lines that end a block.
 METHODS = "GET GET GET POST HEAD DELETE OPTIONS PUT".split()
-NAMES = r"a.test www.a.test *.w.test .d.test b.test c.test e.test x.w.test _ ~^(\w+)\.r\.test$ www.*".split()
+NAMES = r"a.test www.a.test *.w.test .d.test b.test c.test e.test x.w.test _ ~^(\w+)\.r\.test$ ~^[ab] www.*".split()
 HOSTS = """q.r.test www.z.test a.test A.test a.test:23010 a.test. www.a.test x.w.test y.x.w.test d.test q.d.test c.test e.test b.test
 none.test""".split()
 PLACES = "/ /api /api/ /api/v1/ /app /app/ /admin /admin/ /img/ /x /secret /secret/ /pub/".split()
@@ -344,7 +344,8 @@ def locations(random):
 
 def server(random, number):
     default = " default_server" if number == 0 and some(random, 0.5) else ""
-    body = [f"listen 127.0.0.1:@PORT@{default};",
+    port = "@PORT@" if number == 0 or some(random, 0.6) else "@PORT2@"
+    body = [f"listen 127.0.0.1:{port}{default};",
             f"server_name {' '.join(random.sample(NAMES, random.choice([1, 1, 2, 3])))};"]
     body += script(random)
     body += plain(guards(random)) if some(random, 0.2) else []
@@ -377,7 +378,7 @@ def needed(text):
 def draw(random):
     http = plain(guards(random)) if some(random, 0.1) else []
     http += headers(random) if some(random, 0.15) else []
-    http += [server(random, number) for number in range(random.choice([1, 1, 1, 2]))]
+    http += [server(random, number) for number in range(random.choice([1, 1, 1, 2, 3]))]
     if "auth_request /auth;" in http:
         http.remove("auth_request /auth;")
     text = blocks(http)
@@ -395,4 +396,4 @@ def write(tree):
 
 
 def requests(random):
-    return drawing.requests(random, METHODS, HOSTS, PATHS, FIELDS)
+    return drawing.requests(random, METHODS, HOSTS + [f"{host}@2" for host in HOSTS], PATHS, FIELDS)

@@ -148,14 +148,17 @@ def send(port, request):
         return response, response.read().decode("latin-1")
 
 
-def ask(port, request):
+def ask(ports, request):
+    """The answer to a request; one for `HOST@2` goes to the second port."""
+    method, host, path, field = request
+    host, second, _ = host.partition("@2")
+    port, request = ports[1] if second else ports[0], (method, host, path, field)
     try:
         response, body = send(port, request)
     except TimeoutError:
         return Answer(0)
     except (OSError, http.client.HTTPException):
         return Answer(444)
-    method, host, _, _ = request
     fields, target = response.getheaders(), response.getheader("x-origin", "")
     location = response.getheader("location", "").replace(f":{port}", "")
     bare = re.escape(host.split(":")[0].rstrip("."))
@@ -194,11 +197,12 @@ class Pair:
         self.stand, self.original, self.program = stand, original, program
         self.targets, self.folder = start_targets(), stand.folder
 
-    def filled(self, text, port, dead):
+    def filled(self, text, ports, dead):
         """A configuration with addresses and folders."""
         for name, target in self.targets.items():
             text = text.replace(f"@{name}@", f"127.0.0.1:{target}")
-        text = text.replace("@DEAD@", f"127.0.0.1:{dead}").replace("@PORT@", str(port))
+        text = text.replace("@DEAD@", f"127.0.0.1:{dead}").replace("@PORT@", str(ports[0]))
+        text = text.replace("@PORT2@", str(ports[1]))
         return text.replace("@DIR@", str(self.folder.path))
 
     def start(self, command, port, log):
@@ -227,10 +231,13 @@ class Pair:
 
     def run(self, text, requests):
         """Starts both and sends the same to both."""
-        theirs, ours, dead = free_ports(3)
+        dead, *ports = free_ports(5)
+        theirs, ours = ports[:2], ports[2:]
         file = self.folder.write(self.original.FILE, self.filled(text, theirs, dead))
+        if "@PORT2@" not in text:
+            theirs, ours = [theirs[0]] * 2, [ours[0]] * 2
         command = self.original.command(self.program, file, str(self.folder.path))
-        process, why = self.start(command, theirs, "original.log")
+        process, why = self.start(command, theirs[0], "original.log")
         if not process:
             return Outcome(invalid=why)
         try:
@@ -251,7 +258,7 @@ class Pair:
 
     def unnamed(self, tree):
         """A tree without what its report names, so that whatever differs is nowhere named."""
-        port, dead = free_ports(2)
+        dead, *port = free_ports(3)
         for _ in range(4):
             file = self.folder.write(self.original.FILE, self.filled(self.original.write(tree), port, dead))
             try:
@@ -270,9 +277,12 @@ class Pair:
         except Failed as error:
             return Outcome(trouble=str(error))
         outcome = Outcome(losses=losses)
-        spec = self.folder.write("gateway.yaml", re.sub(rf":{theirs}\b", f":{ours}", written))
+        for one, other in zip(theirs, ours):
+            # Conditions name ports, too.
+            written = re.sub(rf"(?<=[:-])( ?){one}\b", rf"\g<1>{other}", written)
+        spec = self.folder.write("gateway.yaml", written)
         command = [self.stand.args.gateway, "run", "--admin-port", "0", "--spec", spec]
-        edge, why = self.start(command, ours, "gateway.log")
+        edge, why = self.start(command, ours[0], "gateway.log")
         if not edge:
             outcome.trouble = f"the import does not start: {why[-1500:]}"
             return outcome

@@ -223,6 +223,39 @@ http {
     .await;
 }
 
+/// A name that only other ports have is, on this one, a pattern's or the default server's; a default server's own name is no
+/// pattern's.
+#[tokio::test]
+async fn names_of_other_ports() {
+    compare(Case {
+        config: r#"
+events {}
+http {
+    server { listen 127.0.0.1:@PORT@; server_name a.test x.in.test; location / { proxy_pass http://@A@; } }
+    server { listen 127.0.0.1:@PORT@; server_name ~^ad; location / { return 403; } }
+    server { listen 127.0.0.1:@PORT@ default_server; location / { proxy_pass http://@B@; } }
+    server { listen 127.0.0.1:@PORT2@; server_name admin.test; location / { proxy_pass http://@C@; } }
+    server { listen 127.0.0.1:@PORT2@; server_name *.in.test; location / { return 403; } }
+    server { listen 127.0.0.1:@PORT2@ default_server; server_name b.test; location / { return 403; } }
+    server { listen 127.0.0.1:@PORT2@; server_name ~^b ~x\.test$; location / { proxy_pass http://@D@; } }
+}
+"#,
+        hosts: &[
+            "a.test",
+            "qx.test",
+            "admin.test",
+            "x.in.test",
+            "y.in.test",
+            "b.test",
+            "bx.test",
+            "none.test",
+        ],
+        paths: &["/"],
+        ..Case::default()
+    })
+    .await;
+}
+
 /// A path that is rewritten to a location's without its slash is redirected to it.
 #[tokio::test]
 async fn rewrites_to_a_location_without_its_slash() {
