@@ -3,16 +3,24 @@
 //! A Kong route with several paths becomes as many proxies: a proxy has one path. What a service says, each of its
 //! routes' proxies says.
 
+mod consumers;
 mod counterparts;
+mod expression;
+mod folded;
 mod identity;
+mod lifted;
+mod order;
 mod plugins;
 mod routes;
+mod services;
+mod streams;
 mod targets;
+mod upstreams;
 mod within;
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::draft::{Import, set};
 use crate::error::Failure;
@@ -54,7 +62,8 @@ const SILENT_KEYS: &[&str] = &[
 ];
 
 /// Keys of the document that are looked at.
-const SECTIONS: &[&str] = &["services", "routes", "upstreams", "consumers", "plugins"];
+const SECTIONS: &[&str] =
+    &["services", "routes", "upstreams", "consumers", "consumer_groups", "plugins", "filter_chains"];
 /// Keys that say nothing about traffic.
 const SILENT: &[&str] = &["_format_version", "_transform", "_comment", "_info", "_workspace"];
 
@@ -64,12 +73,13 @@ const SILENT: &[&str] = &["_format_version", "_transform", "_comment", "_info", 
 /// When it is something else.
 pub(crate) fn import(out: &mut Import, file: &str, text: &str) -> Result<(), Failure> {
     let at = out.report.file(file);
-    let document = &tree::one(file, at, text)?;
+    let document = tree::one(file, at, text)?;
     if document.get("_format_version").is_none() {
         let what = "this has no `_format_version`, so it is not a declarative configuration of Kong";
         return Err(Failure::new(file, 0, what));
     }
     let mut kong = Kong { out: std::mem::take(out), ..Kong::default() };
+    let document = &folded::whole(&mut kong.out, &document);
     for (key, value) in document.entries() {
         let is_known = SECTIONS.contains(&key.as_str()) || SILENT.contains(&key.as_str());
         if !is_known && !value.is_empty() {
@@ -77,6 +87,7 @@ pub(crate) fn import(out: &mut Import, file: &str, text: &str) -> Result<(), Fai
             kong.out.miss(key, "the gateway does not support this");
         }
     }
+    kong.rank_expressions(document);
     for upstream in list(document, "upstreams") {
         kong.upstream(upstream);
     }
@@ -89,17 +100,26 @@ pub(crate) fn import(out: &mut Import, file: &str, text: &str) -> Result<(), Fai
     for consumer in list(document, "consumers") {
         kong.consumer(consumer);
     }
+    for group in list(document, "consumer_groups") {
+        kong.consumer_group(group);
+    }
     for plugin in list(document, "plugins") {
         kong.lone_plugin(plugin);
     }
+    for chain in list(document, "filter_chains") {
+        kong.lone_chain(chain);
+    }
+    kong.place_plugins();
+    kong.anonymous();
     let named = |proxy: &Value| proxy.get("hosts").is_some();
     if kong.out.proxies.iter().any(named) && !kong.out.proxies.iter().all(named) {
         // Kong looks at every route, whatever its hosts.
         set(&mut kong.out.gateway, "host_fallthrough", true);
     }
     plugins::all_authenticate(&mut kong.out);
-    within::name_order(&mut kong.out);
     within::add(&mut kong.out);
+    lifted::add(&mut kong.out);
+    routes::level(&mut kong.out);
     unread::name(&mut kong.out, "", document, SILENT_KEYS);
     *out = kong.out;
     Ok(())
@@ -116,6 +136,12 @@ struct Kong {
     /// Positions of proxies by the route and by the service they come from.
     of_route: HashMap<String, Vec<usize>>,
     of_service: HashMap<String, Vec<usize>>,
+    /// Usernames of consumers by the ids that they have in Kong.
+    usernames: HashMap<String, String>,
+    /// Plugins that are still to be put where they run.
+    plugins: Vec<order::Scoped>,
+    /// The priorities of routes by expression, from the lowest.
+    priorities: Vec<i64>,
 }
 
 fn list<'v>(value: &'v Node, key: &str) -> impl Iterator<Item = &'v Node> {
@@ -168,97 +194,13 @@ impl Kong {
         }
     }
 
-    fn upstream(&mut self, upstream: &Node) {
-        let called = name(upstream);
-        self.out.here = upstream.at;
-        let place = format!("upstream {called}");
-        let id = self.out.id("upstream", &called);
-        let mut made = Map::from_iter([("id".to_owned(), json!(id))]);
-        let mut targets = Vec::new();
-        for target in list(upstream, "targets") {
-            let Some(address) = text(target, "target") else { continue };
-            let (host, port) = match address.rsplit_once(':') {
-                Some((host, port)) if port.parse::<u16>().is_ok() => (host, port.parse().ok()),
-                _ => (address, None),
-            };
-            let Value::Object(mut made) = self.target(&format!("{place}, target {address}"), host, port)
-            else {
-                continue;
-            };
-            match target.get("weight").and_then(Node::uint) {
-                Some(0) => {
-                    self.out.miss(format_args!("{place}, target {address}"), "a weight of 0; it is left out");
-                    continue;
-                }
-                Some(weight) => set(&mut made, "weight", weight),
-                None => {}
-            }
-            targets.push(Value::Object(made));
-        }
-        if targets.is_empty() {
-            self.out.miss(&place, "it has no targets; what names it is not translated either");
-            return;
-        }
-        set(&mut made, "targets", targets);
-        self.balancing(&place, upstream, &mut made);
-        if upstream.get("healthchecks").is_some() {
-            self.out
-                .miss(format_args!("{place}.healthchecks"), "write `health_checks` anew: defaults differ");
-        }
-        self.leftovers(
-            &place,
-            upstream,
-            &[
-                "targets",
-                "algorithm",
-                "hash_on",
-                "hash_on_header",
-                "hash_on_cookie",
-                "hash_on_cookie_path",
-                "healthchecks",
-                "slots",
-            ],
-        );
-        self.upstreams.insert(called, id);
-        self.out.upstreams.push(Value::Object(made));
-    }
-
-    fn balancing(&mut self, place: &str, upstream: &Node, made: &mut Map<String, Value>) {
-        let hash_on = text(upstream, "hash_on").filter(|on| *on != "none");
-        let algorithm = match text(upstream, "algorithm") {
-            _ if hash_on.is_some() => "consistent_hashing",
-            Some("least-connections") => "least_connections",
-            Some("latency") => "least_latency",
-            Some("consistent-hashing") => "consistent_hashing",
-            Some("round-robin") | None => "weighted_round_robin",
-            Some(other) => {
-                self.out.miss(format_args!("{place}.algorithm"), format_args!("`{other}` is not known"));
-                return;
-            }
-        };
-        set(made, "algorithm", algorithm);
-        if let Some(path) = text(upstream, "hash_on_cookie_path").filter(|_| hash_on == Some("cookie")) {
-            // Kong gives clients without the cookie one.
-            set(made, "hash_on_cookie_config", json!({ "path": path, "ttl_seconds": 0 }));
-        }
-        let hashed = match hash_on {
-            None | Some("ip") => return,
-            Some("header") => text(upstream, "hash_on_header").map(|name| format!("header:{name}")),
-            Some("cookie") => text(upstream, "hash_on_cookie").map(|name| format!("cookie:{name}")),
-            Some(_) => None,
-        };
-        match hashed {
-            Some(hashed) => set(made, "hash_on", hashed),
-            None => self.out.miss(format_args!("{place}.hash_on"), "hashed by the client's address instead"),
-        }
-    }
-
     fn service(&mut self, service: &Node) {
         let called = name(service);
         self.out.here = service.at;
         let place = format!("service {called}");
         if is_off(service) {
-            self.out.miss(&place, "it is switched off, and left out");
+            self.out.needless(service.at, &place, "it is switched off");
+            service.see_all();
             return;
         }
         let Some(backend) = self.backend(&place, service) else { return };
@@ -266,9 +208,12 @@ impl Kong {
         for route in list(service, "routes") {
             self.route(route, &called);
         }
+        let proxies = self.of_service.get(&called).cloned().unwrap_or_default();
         for plugin in list(service, "plugins") {
-            let proxies = self.of_service.get(&called).cloned().unwrap_or_default();
-            self.plugin(&place, plugin, plugins::Where::Proxies(&proxies));
+            self.later(order::Rank::Service, &place, plugin, Some(&proxies));
+        }
+        if let Some(chains) = service.get("filter_chains") {
+            self.chains(&place, chains, &proxies);
         }
     }
 
@@ -308,7 +253,7 @@ impl Kong {
         if let Some(path) = path.filter(|path| path != "/" && !path.is_empty()) {
             set(&mut made, "backend_path", path);
         }
-        timeouts(scheme, service, &mut made);
+        services::timeouts(scheme, service, &mut made);
         if let Some(verify) = service.get("tls_verify").and_then(Node::bool) {
             set(&mut made, "backend_tls_verify_server_cert", verify);
         } else if matches!(scheme, "https" | "tcps") {
@@ -333,101 +278,10 @@ impl Kong {
                 "tls_verify",
                 "routes",
                 "plugins",
+                "filter_chains",
             ],
         );
         Some(made)
-    }
-
-    fn consumer(&mut self, consumer: &Node) {
-        self.out.here = consumer.at;
-        let username = text(consumer, "username").or_else(|| text(consumer, "custom_id"));
-        let Some(username) = username else {
-            self.out.miss("consumer", "it has neither username nor custom_id");
-            return;
-        };
-        let place = format!("consumer {username}");
-        let id = self.out.id("consumer", username);
-        let mut made =
-            Map::from_iter([("id".to_owned(), json!(id)), ("username".to_owned(), json!(username))]);
-        if let Some(custom) = text(consumer, "custom_id").filter(|custom| *custom != username) {
-            set(&mut made, "custom_id", custom);
-        }
-        let (credentials, known_as) = plugins::credentials(&mut self.out, &place, username, consumer);
-        if let Some(known_as) = known_as {
-            set(&mut made, "custom_id", known_as);
-        }
-        if !credentials.is_empty() {
-            set(&mut made, "credentials", credentials);
-        }
-        let groups: Vec<&str> = list(consumer, "acls").filter_map(|acl| text(acl, "group")).collect();
-        if !groups.is_empty() {
-            set(&mut made, "acl_groups", groups);
-        }
-        self.leftovers(
-            &place,
-            consumer,
-            &[
-                "username",
-                "custom_id",
-                "acls",
-                "keyauth_credentials",
-                "basicauth_credentials",
-                "jwt_secrets",
-                "hmacauth_credentials",
-                "plugins",
-            ],
-        );
-        self.out.consumers.push(Value::Object(made));
-        for plugin in list(consumer, "plugins") {
-            self.of_consumer(&format!("{place}, plugin {}", name(plugin)), plugin, Some(username.to_owned()));
-        }
-    }
-
-    fn lone_plugin(&mut self, plugin: &Node) {
-        let place = format!("plugin {}", name(plugin));
-        if reference(plugin, "consumer").is_some() || reference(plugin, "consumer_group").is_some() {
-            self.of_consumer(&place, plugin, reference(plugin, "consumer"));
-            return;
-        }
-        let of = |places: &HashMap<String, Vec<usize>>, name: String| {
-            places.get(&name).cloned().unwrap_or_default()
-        };
-        match (reference(plugin, "route"), reference(plugin, "service")) {
-            (Some(route), _) => {
-                let proxies = of(&self.of_route, route);
-                self.plugin(&place, plugin, plugins::Where::Proxies(&proxies));
-            }
-            (None, Some(service)) => {
-                let proxies = of(&self.of_service, service);
-                self.plugin(&place, plugin, plugins::Where::Proxies(&proxies));
-            }
-            (None, None) => self.plugin(&place, plugin, plugins::Where::Everywhere),
-        }
-    }
-
-    /// A plugin of one consumer. Where it guards, the consumer is left out: it would get in without it.
-    fn of_consumer(&mut self, place: &str, plugin: &Node, consumer: Option<String>) {
-        self.out.here = plugin.at;
-        let why = "plugins of consumers are not known here";
-        if plugins::is_harmless(&name(plugin)) || is_off(plugin) {
-            self.out.miss(place, why);
-        } else if self.out.guard(
-            plugin.at,
-            place,
-            format_args!("{why}; the consumer is left out"),
-            "add it with plugins whose `when` names it",
-        ) {
-            // Without one it is for a group of consumers, and any may be in it.
-            let is_meant = |made: &Value| {
-                let is = |key: &str| consumer.is_none() || ours(made, key) == consumer.as_deref();
-                is("username") || is("id") || is("custom_id")
-            };
-            self.out.consumers.retain(|made| !is_meant(made));
-        }
-    }
-
-    fn plugin(&mut self, place: &str, plugin: &Node, at: plugins::Where<'_>) {
-        plugins::plugin(&mut self.out, place, plugin, at);
     }
 }
 
@@ -441,30 +295,6 @@ fn scheme(protocol: &str) -> Option<(&'static str, u64)> {
         "udp" => ("udp", 80),
         _ => return None,
     })
-}
-
-/// How long a service is waited for, and how often it is tried. A stream has one timeout, for silence, and goes to another
-/// target anyway.
-fn timeouts(scheme: &str, service: &Node, made: &mut Map<String, Value>) {
-    let millis = |name: &str| service.get(name).and_then(Node::uint);
-    let given = |ours, value: Option<u64>| value.map(|value| (ours, value));
-    let silence = || millis("read_timeout").map(|millis| millis.div_ceil(1000).max(1));
-    let timeouts = match scheme {
-        "tcp" | "tcps" => [given("tcp_idle_timeout_seconds", silence()), None],
-        "udp" => [given("udp_idle_timeout_seconds", silence()), None],
-        _ => [
-            given("backend_read_timeout_ms", millis("read_timeout")),
-            given("backend_write_timeout_ms", millis("write_timeout")),
-        ],
-    };
-    let connect = given("backend_connect_timeout_ms", millis("connect_timeout"));
-    for (name, value) in timeouts.into_iter().chain([connect]).flatten() {
-        set(made, name, value);
-    }
-    let retries = millis("retries").filter(|retries| *retries > 0 && scheme.starts_with("http"));
-    if let Some(retries) = retries {
-        set(made, "retry", json!({ "max_retries": retries }));
-    }
 }
 
 /// Scheme, host, port and path of a URL.

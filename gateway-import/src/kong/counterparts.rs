@@ -19,7 +19,7 @@ pub(super) fn settings(
         "basic-auth" => reader.basic_auth(),
         "hmac-auth" => reader.hmac_auth()?,
         "jwt" => reader.jwt()?,
-        "acl" => reader.acl(),
+        "acl" => reader.acl()?,
         "ip-restriction" => reader.ip_restriction(),
         "bot-detection" => reader.bot_detection(),
         "rate-limiting" => reader.rate_limiting()?,
@@ -92,11 +92,9 @@ impl SettingsReader<'_> {
         if !self.flag("run_on_preflight", true) {
             self.miss("run_on_preflight", "preflight requests are asked for a credential, too; see `cors`");
         }
-        if self.says("anonymous") {
-            self.miss(
-                "anonymous",
-                "requests without a credential are refused here; `anonymous` takes a username",
-            );
+        if let Some(anonymous) = text(self.config, "anonymous").filter(|it| !it.is_empty()) {
+            self.set("anonymous", anonymous);
+            self.miss("anonymous", "a wrong credential is refused here");
         }
     }
 
@@ -182,10 +180,18 @@ impl SettingsReader<'_> {
         Some("jwt_auth")
     }
 
-    fn acl(&mut self) -> &'static str {
+    /// Groups are those of the consumer's ACLs; with others, whom it keeps out is not known.
+    fn acl(&mut self) -> Option<&'static str> {
+        let others = ["include_consumer_groups", "always_use_authenticated_groups"];
+        if others.iter().any(|key| self.flag(key, false)) {
+            return None;
+        }
+        if self.flag("hide_groups_header", false) {
+            self.miss("hide_groups_header", "targets get X-Consumer-Groups");
+        }
         self.copied("allow", "allowed_groups");
         self.copied("deny", "disallowed_groups");
-        "access_control"
+        Some("access_control")
     }
 
     fn ip_restriction(&mut self) -> &'static str {

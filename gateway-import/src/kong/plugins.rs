@@ -24,8 +24,8 @@ pub(super) fn plugin(out: &mut Import, place: &str, plugin: &Node, at: Where<'_>
     let place = format!("{place}, plugin {theirs}");
     out.here = plugin.at;
     if is_off(plugin) {
-        out.miss(place, "it is switched off, and left out");
-        return;
+        plugin.see_all();
+        return out.needless(plugin.at, place, "it is switched off");
     }
     if theirs == "prometheus" {
         return out.needless(plugin.at, place, "metrics are at /metrics of the admin port");
@@ -57,6 +57,7 @@ pub(super) fn plugin(out: &mut Import, place: &str, plugin: &Node, at: Where<'_>
 
 /// Plugins that keep nobody out: without them more is answered slower, or less is counted, and nothing is opened.
 const HARMLESS: &[&str] = &[
+    "acme",
     "aws-request-signing",
     "correlation-id",
     "cors",
@@ -92,7 +93,7 @@ pub(super) fn is_harmless(theirs: &str) -> bool {
 }
 
 /// A plugin there is none like: whatever it may have guarded is closed.
-fn unknown(out: &mut Import, place: &str, theirs: &str, line: At, at: Where<'_>) {
+pub(super) fn unknown(out: &mut Import, place: &str, theirs: &str, line: At, at: Where<'_>) {
     let why = "there is no such plugin here";
     if is_harmless(theirs) {
         out.miss(place, why);
@@ -138,11 +139,21 @@ pub(super) fn all_authenticate(out: &mut Import) {
         out.plugin_configs.iter().filter(is_auth).filter(|config| config["scope"] == "global").count();
     let auth: HashSet<String> =
         out.plugin_configs.iter().filter(is_auth).map(|config| config["id"].to_string()).collect();
+    let lenient: HashSet<String> = out
+        .plugin_configs
+        .iter()
+        .filter(is_auth)
+        .filter(|config| config["config"].get("anonymous").is_some())
+        .map(|config| config["id"].to_string())
+        .collect();
     for proxy in &mut out.proxies {
-        let own = proxy["plugins"].as_array().into_iter().flatten();
-        let own = own.filter(|named| auth.contains(&named["plugin_config_id"].to_string())).count();
-        if own + everywhere > 1 {
-            proxy["auth_mode"] = json!("all");
+        let own = proxy.get("plugins").and_then(Value::as_array).into_iter().flatten();
+        let own: Vec<String> = own.map(|named| named["plugin_config_id"].to_string()).collect();
+        let mine = || own.iter().filter(|id| auth.contains(*id));
+        if mine().count() + everywhere > 1 {
+            // Those that let anonymous callers by are content with what another one found.
+            let is_any = everywhere == 0 && mine().all(|id| lenient.contains(id));
+            proxy["auth_mode"] = json!(if is_any { "multi" } else { "all" });
         }
     }
 }
@@ -177,7 +188,9 @@ pub(super) fn credentials(
         let place = format!("{place}.jwt_secrets");
         let key = match (text(credential, "secret"), text(credential, "rsa_public_key")) {
             (_, Some(pem)) => json!({ "public_key": pem }),
-            (Some(secret), None) if secret.len() >= 32 => json!({ "secret": secret }),
+            (Some(secret), None) if secret.len() >= 32 || secret.contains("${env:") => {
+                json!({ "secret": secret })
+            }
             _ => {
                 out.miss(place, "a secret has to have 32 bytes or more");
                 continue;

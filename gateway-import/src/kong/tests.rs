@@ -55,24 +55,13 @@ fn prefixes_with_a_slash_end_with_it() {
     assert_eq!(ids, ["all", "pub"], "{:#}", made.document());
 }
 
-#[test]
-fn routes_with_more_conditions_beside_hosts_are_named() {
-    let text = "_format_version: '3.0'\nservices:\n- name: s\n  url: http://10.0.0.1:80\n  routes:\n  \
-        - {name: host, hosts: [a.test]}\n  - {name: more, paths: [/x], methods: [GET]}\n";
-    let named = |text: &str| {
-        let made = whole(text);
-        made.report.losses().any(|it| it.why.starts_with("Kong asks those with more conditions first"))
-    };
-    assert!(named(text) && !named(&text.replace(", methods: [GET]", "")));
-}
-
 /// A condition that can't be kept never makes a route wider.
 #[test]
 fn narrower_routes_are_left_out() {
     for route in [
-        r#"{name: r, expression: 'http.path ^= "/c" && http.method == "GET"'}"#,
-        r#"{name: r, hosts: ["b.*"]}"#,
-        r#"{name: r, hosts: ["b.*", "c.test:8080"], paths: [/x]}"#,
+        r#"{name: r, expression: 'http.path ^= "/c" && http.path.segments.len == 2'}"#,
+        r#"{name: r, hosts: ["b.*.c"]}"#,
+        r#"{name: r, hosts: ["b*c", "c.test:x"], paths: [/x]}"#,
         r"{name: r, paths: [/x], sources: [{ip: 10.0.0.0/8}]}",
         r"{name: r, paths: ['~/x(?!y)']}",
         r"{name: r, paths: ['~/z/(a)\1$']}",
@@ -80,12 +69,12 @@ fn narrower_routes_are_left_out() {
     ] {
         for made in routes("http://10.0.0.1:80", route) {
             assert_eq!(made.proxies, Vec::<Value>::new(), "{route}");
-            assert_eq!(made.report.count(Conversion::Closed), 1, "{route}");
+            assert!(made.report.count(Conversion::Closed) > 0, "{route}");
         }
     }
     let [made, _] = routes(
         "http://10.0.0.1:80",
-        r"{name: r, hosts: ['b.*', a.test], paths: ['~/x(?!y)', /y], sources: null}",
+        r"{name: r, hosts: ['b.*.c', a.test], paths: ['~/x(?!y)', /y], sources: null}",
     );
     assert_eq!((made.proxies.len(), &made.proxies[0]["hosts"]), (1, &json!(["a.test"])));
     assert_eq!(made.proxies[0]["listen_path"], "/y");

@@ -3,7 +3,6 @@
 use serde_json::{Map, Value, json};
 
 use crate::draft::{Import, set};
-use crate::report::At;
 use crate::text;
 
 /// By how much a longer prefix goes before a shorter one, at most: less than what a further condition counts.
@@ -89,32 +88,18 @@ fn one(out: &mut Import, mut proxy: Map<String, Value>, own: &str) {
         let from = format!("^{}(.*)$", text::literal(own));
         out.plugin(&id, "rewrite", json!({ "regex": [{ "from": from, "to": to }] }));
     }
+    plugins_as(out, &before, &id);
+    out.proxies.push(Value::Object(proxy));
+}
+
+/// Gives a proxy copies of the plugins that are another one's alone.
+pub(super) fn plugins_as(out: &mut Import, before: &str, id: &str) {
     let mut copies: Vec<Value> =
-        out.plugin_configs.iter().filter(|config| config["proxy_id"] == before.as_str()).cloned().collect();
+        out.plugin_configs.iter().filter(|config| config["proxy_id"] == before).cloned().collect();
     for copy in &mut copies {
         let name = copy["plugin_name"].as_str().unwrap_or_default().to_owned();
         copy["id"] = json!(out.id("plugin", &format!("{id}-{name}")));
         copy["proxy_id"] = json!(id);
     }
     out.plugin_configs.extend(copies);
-    out.proxies.push(Value::Object(proxy));
-}
-
-/// Names that Kong asks routes with more conditions first, where hosts go before them here.
-pub(super) fn name_order(out: &mut Import) {
-    let asks = |proxy: &Value| {
-        let conditions = proxy["matches"][0].as_object().map_or(0, |one| {
-            ["methods", "headers", "tls"].iter().filter(|key| one.contains_key(**key)).count()
-        });
-        let has = |key: &str| usize::from(proxy.get(key).is_some());
-        conditions + has("hosts") + has("listen_path")
-    };
-    let of = |is_hosted: bool| {
-        let all = out.proxies.iter().filter(|proxy| proxy.get("listen_port").is_none());
-        all.filter(move |proxy| proxy.get("hosts").is_some() == is_hosted).map(asks)
-    };
-    if of(true).min().zip(of(false).max()).is_some_and(|(hosted, other)| other > hosted) {
-        let why = "Kong asks those with more conditions first, whatever hosts they have; here those of a host go first";
-        out.partial(At::default(), "routes with hosts beside routes without", why, "give both hosts");
-    }
 }

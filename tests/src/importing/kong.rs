@@ -134,8 +134,9 @@ fn kong_consumers_keep_their_credentials() {
 #[test]
 fn what_kong_has_and_we_have_not_is_named() {
     let translation = import(Format::Kong, KONG, false);
-    for what in ["bad.*", "weight of 0", "basicauth", "vaults"] {
-        assert!(lost(&translation, what), "{what}: {:#?}", translation.report);
+    assert!(lost(&translation, "basicauth"), "{:#?}", translation.report);
+    for what in ["bad.*", "weight of 0", "vaults"] {
+        assert!(!lost(&translation, what), "{what}: {:#?}", translation.report);
     }
     assert!(!lost(&translation, "certificates"), "an empty section is none");
     assert!(
@@ -277,4 +278,193 @@ fn what_kongs_plugins_cannot_have_here_is_closed() {
         let translation = import(Format::Kong, &text, false);
         assert_eq!(translation.report.count(Conversion::Closed), 1, "{plugin}");
     }
+}
+
+const HERE: [u8; 4] = [10, 1, 2, 3];
+
+/// Services on ports 1001 and up, with these routes each.
+fn services(routes: &[&str]) -> String {
+    let each = routes.iter().enumerate().map(|(n, routes)| {
+        format!("- {{name: s{n}, url: 'http://10.0.0.1:{}', routes: [{routes}]}}\n", 1001 + n)
+    });
+    format!("_format_version: '3.0'\nservices:\n{}", each.collect::<String>())
+}
+
+#[test]
+fn kong_paths_before_version_3_may_be_regexes() {
+    let text = services(&[
+        "{name: all, paths: [/]}",
+        r"{name: users, paths: ['/users/\d+$', /plain-1.0], plugins: [{name: key-auth}]}",
+    ]);
+    for (version, expected) in [("1.1", "1002 key_auth"), ("2.1", "1002 key_auth"), ("3.0", "1001")] {
+        let imported = import(Format::Kong, &text.replace("'3.0'", &format!("'{version}'")), false);
+        good(&imported);
+        assert_eq!(asked(&imported, "a.test", "GET", "/users/5", HERE), expected, "{version}");
+        assert_eq!(asked(&imported, "a.test", "GET", "/plain-1.0/x", HERE), "1002 key_auth", "{version}");
+    }
+}
+
+/// What asks for TLS takes plain requests as well: it refuses them, and does not leave them to another route.
+#[test]
+fn kong_routes_for_tls_keep_plain_requests() {
+    let text = services(&[
+        "{name: all, paths: [/]}",
+        "{name: only, paths: [/only], protocols: [https], plugins: [{name: key-auth}]}, \
+         {name: sent, paths: [/sent], protocols: [https], https_redirect_status_code: 308}, \
+         {name: sni, paths: [/sni], snis: [a.test], plugins: [{name: key-auth}]}, \
+         {name: calls, paths: [/shop.Cart], protocols: [grpc, grpcs]}",
+    ]);
+    let imported = import(Format::Kong, &text, false);
+    let document = good(&imported);
+    for (path, expected) in [
+        ("/only/x", "426"),
+        ("/onlyx", "426"),
+        ("/sent", "308"),
+        ("/sni", "1002 key_auth"),
+        ("/shop.Cart/Get", "415"),
+        ("/x", "1001"),
+    ] {
+        assert_eq!(asked(&imported, "a.test", "GET", path, HERE), expected, "{path}");
+    }
+    let configs = document["plugin_configs"].as_array().unwrap();
+    let of = |status: u64| configs.iter().find(|it| it["config"]["status_code"] == status).unwrap();
+    assert_eq!(
+        (&of(426)["when"], &of(308)["when"]),
+        (&json!({ "scheme": "http" }), &json!({ "scheme": "http" }))
+    );
+    assert!(of(415)["when"]["not"].is_object());
+}
+
+#[test]
+fn kong_orders_routes_by_how_much_they_ask_for() {
+    let text = services(&[
+        "{name: reads, methods: [GET]}, {name: v2, headers: {x-v: ['2']}}",
+        "{name: admin, paths: [/admin], plugins: [{name: key-auth}]}",
+        "{name: host, hosts: [a.test]}, {name: wild, hosts: ['*.b.test']}",
+        "{name: deep, paths: [/deep], methods: [GET, POST], plugins: [{name: key-auth}]}",
+        "{name: exact, hosts: [x.b.test]}, {name: more, hosts: ['*.b.test'], paths: [/more], plugins: [{name: key-auth}]}",
+    ]);
+    let imported = import(Format::Kong, &text, false);
+    good(&imported);
+    for (host, path, expected) in [
+        ("c.test", "/admin", "1002 key_auth"),
+        ("c.test", "/x", "1001"),
+        ("a.test", "/admin", "1003"),
+        ("a.test", "/deep/x", "1004 key_auth"),
+        ("a.test", "/deepx", "1004 key_auth"),
+        ("x.b.test", "/deep", "1004 key_auth"),
+        ("x.b.test", "/more", "1005 key_auth"),
+        ("x.b.test", "/", "1005"),
+        ("y.b.test", "/", "1003"),
+    ] {
+        assert_eq!(asked(&imported, host, "GET", path, HERE), expected, "{host}{path}");
+    }
+    assert_eq!(imported.report.losses().count(), 0);
+}
+
+#[test]
+fn kong_hosts_with_a_star_behind_or_a_port() {
+    let text = services(&[
+        "{name: all}, {name: plain, hosts: [c.test]}",
+        "{name: own, hosts: ['b.*', c.test, 'd.test:8443', '*.e.test:80'], paths: [/x], plugins: [{name: key-auth}]}",
+    ]);
+    let imported = import(Format::Kong, &text.replace("{name: all}", "{name: all, paths: [/]}"), false);
+    good(&imported);
+    for (host, expected) in [
+        ("b.test", "1002 key_auth"),
+        ("B.other.test:8000", "1002 key_auth"),
+        ("c.test", "1002 key_auth"),
+        ("d.test:8443", "1002 key_auth"),
+        ("d.test", "1001"),
+        ("q.e.test", "1002 key_auth"),
+        ("bx.test", "1001"),
+    ] {
+        assert_eq!(asked(&imported, host, "GET", "/x", HERE), expected, "{host}");
+    }
+    assert_eq!(imported.report.losses().count(), 0);
+}
+
+/// Objects that stand apart from their owners, settings that plugins share, and defaults.
+#[test]
+fn kong_objects_that_stand_apart() {
+    let text = r#"
+_format_version: "3.0"
+_info: {defaults: {route: {strip_path: false}}}
+_plugin_configs: {inside: {allow: [10.9.0.0/16]}}
+services:
+- name: s
+  host: u
+  routes:
+  - {name: r, paths: [/r], plugins: [{name: ip-restriction, _config: inside}]}
+  - {name: filtered, paths: [/filtered], filter_chains: [{filters: [{name: guard}]}]}
+upstreams: [{name: u}]
+targets: [{upstream: u, target: "10.0.0.1:1001"}, {upstream: u, target: "10.0.0.2:1001", weight: 50}, {upstream: gone, target: x}]
+consumers: [{username: ann, id: 0a1b}, {username: bob}, {username: dan, id: d00d}]
+keyauth_credentials: [{consumer: ann, key: '${{ env "DECK_ANN" }}'}, {consumer: bob, key: '{vault://env/bob-key}'}, {consumer: {id: d00d}, key: '{vault://aws/dan}'}]
+acls: [{consumer: {id: 0a1b}, group: banned}]
+filter_chains: [{route: r, enabled: false, filters: [{name: guard}]}]
+plugins: [{name: request-termination, consumer: {id: d00d}, config: {status_code: 403}}]
+"#;
+    let imported = import(Format::Kong, text, false);
+    let document = imported.document();
+    assert_eq!(by_id(&document, "proxies", "r")["strip_listen_path"], false);
+    let targets = json!([
+        { "host": "10.0.0.1", "port": 1001, "weight": 100 }, { "host": "10.0.0.2", "port": 1001, "weight": 50 },
+    ]);
+    assert_eq!(by_id(&document, "upstreams", "u")["targets"], targets);
+    let ann = by_id(&document, "consumers", "ann");
+    assert_eq!(ann["acl_groups"], json!(["banned"]));
+    assert_eq!(ann["credentials"]["key_auth"], json!([{ "key": "${env:DECK_ANN}" }]));
+    let bob = by_id(&document, "consumers", "bob");
+    assert_eq!(bob["credentials"]["key_auth"], json!([{ "key": "${env:BOB_KEY}" }]));
+    assert!(
+        document["consumers"].as_array().unwrap().iter().all(|it| it["username"] != "dan"),
+        "a plugin guards it"
+    );
+    let configs = document["plugin_configs"].as_array().unwrap();
+    assert!(configs.iter().any(|it| it["config"] == json!({ "allow": ["10.9.0.0/16"] })));
+    assert!(lost(&imported, "filtered, filter chain") && !lost(&imported, "filter_chains, filter chain"));
+    assert!(lost(&imported, "vault://aws/dan") && lost(&imported, "targets"));
+    assert_eq!(imported.report.count(Conversion::Closed), 2);
+}
+
+/// Of several plugins of one name, the one closest to the route runs.
+#[test]
+fn kong_plugins_of_a_route_go_before_those_of_its_service() {
+    let text = r#"
+_format_version: "3.0"
+services:
+- name: s
+  url: http://10.0.0.1:1001
+  plugins: [{name: ip-restriction, config: {allow: [10.0.0.0/8]}}, {name: key-auth, config: {anonymous: guest}}]
+  routes:
+  - {name: own, paths: [/own], plugins: [{name: ip-restriction, config: {allow: [192.168.0.0/16]}}, {name: basic-auth, config: {anonymous: guest}}]}
+  - {name: rest, paths: [/]}
+plugins: [{name: ip-restriction, config: {deny: [10.9.0.0/16]}}, {name: request-termination, enabled: false}]
+consumers: [{username: guest}]
+"#;
+    let imported = import(Format::Kong, text, false);
+    let document = good(&imported);
+    let allowed = |proxy: &str| -> Vec<Value> {
+        let named = by_id(&document, "proxies", proxy)["plugins"].as_array().unwrap();
+        let all = named
+            .iter()
+            .map(|it| by_id(&document, "plugin_configs", it["plugin_config_id"].as_str().unwrap()));
+        all.filter(|it| it["plugin_name"] == "ip_restriction")
+            .map(|it| it["config"]["allow"][0].clone())
+            .collect()
+    };
+    assert_eq!((allowed("own"), allowed("rest")), (vec![json!("192.168.0.0/16")], vec![json!("10.0.0.0/8")]));
+    assert_eq!(by_id(&document, "proxies", "own")["auth_mode"], "multi", "either of them is enough");
+    let configs = document["plugin_configs"].as_array().unwrap();
+    assert_eq!(configs.iter().filter(|it| it["config"]["anonymous"] == "guest").count(), 2);
+    // Without the consumer, callers have to say who they are.
+    let gone = import(Format::Kong, &text.replace("[{username: guest}]", "[]"), false);
+    assert!(
+        good(&gone)["plugin_configs"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|it| it["config"].get("anonymous").is_none())
+    );
 }

@@ -1,0 +1,119 @@
+//! Kong's consumers, and plugins that are theirs.
+
+use serde_json::{Map, Value, json};
+
+use super::{Kong, is_off, list, name, ours, plugins, text};
+use crate::draft::set;
+use crate::report::At;
+use crate::tree::Node;
+
+impl Kong {
+    pub(super) fn consumer(&mut self, consumer: &Node) {
+        self.out.here = consumer.at;
+        let username = text(consumer, "username").or_else(|| text(consumer, "custom_id"));
+        let Some(username) = username else {
+            self.out.miss("consumer", "it has neither username nor custom_id");
+            return;
+        };
+        let place = format!("consumer {username}");
+        let id = self.out.id("consumer", username);
+        let mut made =
+            Map::from_iter([("id".to_owned(), json!(id)), ("username".to_owned(), json!(username))]);
+        if let Some(custom) = text(consumer, "custom_id").filter(|custom| *custom != username) {
+            set(&mut made, "custom_id", custom);
+        }
+        let (credentials, known_as) = plugins::credentials(&mut self.out, &place, username, consumer);
+        if let Some(known_as) = known_as {
+            set(&mut made, "custom_id", known_as);
+        }
+        if !credentials.is_empty() {
+            set(&mut made, "credentials", credentials);
+        }
+        let groups: Vec<&str> = list(consumer, "acls").filter_map(|acl| text(acl, "group")).collect();
+        if !groups.is_empty() {
+            set(&mut made, "acl_groups", groups);
+        }
+        self.leftovers(
+            &place,
+            consumer,
+            &[
+                "username",
+                "custom_id",
+                "acls",
+                "keyauth_credentials",
+                "basicauth_credentials",
+                "jwt_secrets",
+                "hmacauth_credentials",
+                "plugins",
+            ],
+        );
+        if let Some(id) = text(consumer, "id") {
+            self.usernames.insert(id.to_owned(), username.to_owned());
+        }
+        self.out.consumers.push(Value::Object(made));
+        for plugin in list(consumer, "plugins") {
+            self.of_consumer(&format!("{place}, plugin {}", name(plugin)), plugin, Some(username.to_owned()));
+        }
+    }
+
+    /// A plugin of one consumer. Where it guards, the consumer is left out: it would get in without it.
+    pub(super) fn of_consumer(&mut self, place: &str, plugin: &Node, consumer: Option<String>) {
+        self.out.here = plugin.at;
+        let why = "plugins of consumers are not known here";
+        let consumer = consumer.map(|name| self.usernames.get(&name).cloned().unwrap_or(name));
+        if is_off(plugin) {
+            self.out.needless(plugin.at, place, "it is switched off");
+        } else if plugins::is_harmless(&name(plugin)) {
+            self.out.miss(place, why);
+        } else if self.out.guard(
+            plugin.at,
+            place,
+            format_args!("{why}; the consumer is left out"),
+            "add it with plugins whose `when` names it",
+        ) {
+            // Without one it is for a group of consumers, and any may be in it.
+            let is_meant = |made: &Value| {
+                let is = |key: &str| consumer.is_none() || ours(made, key) == consumer.as_deref();
+                is("username") || is("id") || is("custom_id")
+            };
+            self.out.consumers.retain(|made| !is_meant(made));
+        }
+    }
+
+    /// The plugins of a group of consumers.
+    pub(super) fn consumer_group(&mut self, group: &Node) {
+        let place = format!("consumer group {}", name(group));
+        for plugin in list(group, "plugins") {
+            self.of_consumer(&format!("{place}, plugin {}", name(plugin)), plugin, None);
+        }
+    }
+
+    /// Has authentication plugins name their anonymous consumer by its username. One that is not there, or was left out for what
+    /// guards it, is none: then callers have to say who they are.
+    pub(super) fn anonymous(&mut self) {
+        let consumers = &self.out.consumers;
+        let mut gone = Vec::new();
+        for config in &mut self.out.plugin_configs {
+            let id = config["id"].as_str().unwrap_or_default().to_owned();
+            let Some(settings) = config.get_mut("config").and_then(Value::as_object_mut) else { continue };
+            let Some(said) = settings.get("anonymous").and_then(Value::as_str).map(str::to_owned) else {
+                continue;
+            };
+            let called = self.usernames.get(&said).unwrap_or(&said);
+            let found = consumers
+                .iter()
+                .find(|it| ours(it, "username") == Some(called) || ours(it, "custom_id") == Some(called));
+            match found.and_then(|it| ours(it, "username")) {
+                Some(username) => set(settings, "anonymous", username),
+                None => {
+                    settings.shift_remove("anonymous");
+                    gone.push((id, said));
+                }
+            }
+        }
+        for (id, said) in gone {
+            let why = "there is no such consumer here, or it was left out: callers have to say who they are";
+            self.out.partial(At::default(), format_args!("plugin {id}: anonymous {said}"), why, "");
+        }
+    }
+}

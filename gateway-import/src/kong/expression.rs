@@ -1,0 +1,410 @@
+//! Kong's routes by expression: `http.path ^= "/api" && (http.method == "GET" || net.src.ip in 10.0.0.0/8)`.
+
+use serde_json::{Map, Value, json};
+
+use super::order::Rank;
+use super::{Kong, list, name};
+use crate::cond::Cond;
+use crate::draft::set;
+use crate::text;
+use crate::tree::Node;
+
+/// Parentheses in one another.
+const MAX_DEPTH: usize = 32;
+/// Bytes of an expression.
+const MAX_BYTES: usize = 16_384;
+/// Conditions in one another.
+const MAX_CONDITIONS: usize = 14;
+
+/// What an expression asks for.
+struct Expression {
+    cond: Cond,
+    /// Beginnings of paths that are taken away where a route strips them; `None` where that can't be said.
+    prefixes: Option<Vec<String>>,
+}
+
+impl Kong {
+    /// Keeps the order of the priorities of all routes by expression, which may be larger than ours.
+    pub(super) fn rank_expressions(&mut self, document: &Node) {
+        let nested = list(document, "services").flat_map(|service| list(service, "routes"));
+        let routes = nested.chain(list(document, "routes"));
+        let all = routes.filter(|route| route.get("expression").is_some());
+        self.priorities = all.map(|route| route.get("priority").and_then(Node::int).unwrap_or(0)).collect();
+        self.priorities.sort_unstable();
+        self.priorities.dedup();
+    }
+
+    /// A route by expression.
+    pub(super) fn expression_route(
+        &mut self,
+        place: &str,
+        route: &Node,
+        common: &Map<String, Value>,
+        service: &str,
+    ) {
+        let said = route.text_of("expression").unwrap_or_default();
+        let Some(Expression { cond, prefixes }) = parse(said).filter(|it| it.cond != Cond::Never) else {
+            let why = "which requests are meant can't be translated; the route is left out";
+            let what = format!("{place}.expression");
+            return self.out.closed(route.at, what, why, "write it with `matches`");
+        };
+        let mut proxy = Map::new();
+        let called = name(route);
+        let id = self.out.id("proxy", if called == "unnamed" { service } else { &called });
+        set(&mut proxy, "id", id.clone());
+        proxy.extend(common.clone());
+        let strips = super::routes::rules(route, &mut proxy);
+        set(&mut proxy, "strip_listen_path", false);
+        set(&mut proxy, "matches", json!([cond.with_path(&json!({ "prefix": "/" }))]));
+        let priority = route.get("priority").and_then(Node::int).unwrap_or(0);
+        let rank = self.priorities.iter().position(|it| *it == priority).unwrap_or(0);
+        // Those of one priority are asked in the order in which they come.
+        let behind = i64::try_from(self.out.proxies.len() % 1000).unwrap_or(0);
+        set(&mut proxy, "priority", i64::try_from(rank % 90_000).unwrap_or(0) * 1000 + 999 - behind);
+        match prefixes.filter(|_| strips) {
+            Some(prefixes) if !prefixes.is_empty() => {
+                let base = common.get("backend_path").and_then(Value::as_str).unwrap_or_default();
+                let to = format!("{}/${{1}}", base.trim_end_matches('/').replace('$', "$$"));
+                let rule = |prefix: &String| {
+                    let from = format!("^{}/?(.*)$", text::literal(prefix.trim_end_matches('/')));
+                    json!({ "from": from, "to": to })
+                };
+                let rules: Vec<Value> = prefixes.iter().map(rule).collect();
+                self.out.plugin(&id, "rewrite", json!({ "regex": rules }));
+            }
+            None if strips => {
+                let why = "what a regex finds of the path is stripped there; here the path stays as it is";
+                self.out.partial(
+                    route.at,
+                    format_args!("{place}.strip_path"),
+                    why,
+                    "use the plugin `rewrite`",
+                );
+            }
+            _ => {}
+        }
+        let at = self.out.proxies.len();
+        self.out.proxies.push(Value::Object(proxy));
+        for (plugin, config, when) in super::routes::refusals(route) {
+            self.out.plugin_when(&id, plugin, config, Some(&when));
+        }
+        self.of_route.entry(called).or_default().push(at);
+        self.of_service.entry(service.to_owned()).or_default().push(at);
+        self.leftovers(place, route, &[super::routes::KNOWN, &["expression", "priority"]].concat());
+        for plugin in list(route, "plugins") {
+            self.later(Rank::Route, place, plugin, Some(&[at]));
+        }
+        if let Some(chains) = route.get("filter_chains") {
+            self.chains(place, chains, &[at]);
+        }
+    }
+}
+
+fn parse(text: &str) -> Option<Expression> {
+    if text.len() > MAX_BYTES {
+        return None;
+    }
+    let mut parser = Parser { rest: text, depth: 0, prefixes: Some(Vec::new()) };
+    let cond = parser.any()?;
+    parser.space();
+    let is_whole = parser.rest.is_empty() && cond.depth() <= MAX_CONDITIONS;
+    let prefixes = parser.prefixes.map(|mut prefixes| {
+        // The longest of those that fit is the one that was asked for, as far as that can be known.
+        prefixes.sort_by_key(|prefix| std::cmp::Reverse(prefix.len()));
+        prefixes.dedup();
+        prefixes
+    });
+    is_whole.then_some(Expression { cond, prefixes })
+}
+
+struct Parser<'t> {
+    rest: &'t str,
+    depth: usize,
+    prefixes: Option<Vec<String>>,
+}
+
+impl<'t> Parser<'t> {
+    fn space(&mut self) {
+        self.rest = self.rest.trim_start();
+    }
+
+    fn take(&mut self, word: &str) -> bool {
+        self.space();
+        let rest = self.rest.strip_prefix(word);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
+    }
+
+    fn any(&mut self) -> Option<Cond> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return None;
+        }
+        let mut cond = self.all()?;
+        while self.take("||") {
+            cond = cond.or(self.all()?);
+        }
+        self.depth -= 1;
+        Some(cond)
+    }
+
+    fn all(&mut self) -> Option<Cond> {
+        let mut cond = self.one()?;
+        while self.take("&&") {
+            cond = cond.and(self.one()?);
+        }
+        Some(cond)
+    }
+
+    fn one(&mut self) -> Option<Cond> {
+        self.space();
+        let is_negated = !self.rest.starts_with("!=") && self.take("!");
+        let cond = if self.take("(") {
+            let cond = self.any()?;
+            self.take(")").then_some(cond)?
+        } else {
+            self.predicate()?
+        };
+        Some(if is_negated { cond.negate() } else { cond })
+    }
+
+    fn predicate(&mut self) -> Option<Cond> {
+        let (mut is_lower, mut is_any, mut open) = (false, false, 0);
+        loop {
+            match () {
+                () if self.take("lower(") => is_lower = true,
+                () if self.take("any(") => is_any = true,
+                () => break,
+            }
+            open += 1;
+        }
+        self.space();
+        let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_');
+        let end = self.rest.find(|c| !good(c))?;
+        let (field, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        for _ in 0..open {
+            self.take(")").then_some(())?;
+        }
+        const OPERATORS: [&str; 9] = ["==", "!=", "^=", "=^", "~", "contains", "not in", "in", ">="];
+        let operator = OPERATORS.into_iter().find(|operator| self.take(operator))?;
+        let value = self.value()?;
+        let asked = FieldTest { operator, value: &value, is_lower, is_any };
+        if field == "http.path" {
+            match (operator, &mut self.prefixes) {
+                ("^=" | "==", Some(prefixes)) => prefixes.push(value.clone()),
+                ("~", prefixes) => *prefixes = None,
+                _ => {}
+            }
+        }
+        asked.of(field)
+    }
+
+    /// A text in quotes or as it is, a number, an address or a network.
+    fn value(&mut self) -> Option<String> {
+        self.space();
+        if let Some(raw) = self.rest.strip_prefix("r#\"") {
+            let (value, rest) = raw.split_once("\"#")?;
+            self.rest = rest;
+            return Some(value.to_owned());
+        }
+        let Some(inner) = self.rest.strip_prefix('"') else {
+            let end = self.rest.find(|c: char| !(c.is_ascii_alphanumeric() || ".:/".contains(c)));
+            let (value, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
+            self.rest = rest;
+            return (!value.is_empty()).then(|| value.to_owned());
+        };
+        let mut made = String::new();
+        let mut chars = inner.char_indices();
+        while let Some((at, c)) = chars.next() {
+            match c {
+                '"' => {
+                    self.rest = inner.get(at + 1..)?;
+                    return Some(made);
+                }
+                '\\' => made.push(match chars.next()?.1 {
+                    'n' => '\n',
+                    'r' => '\r',
+                    't' => '\t',
+                    other => other,
+                }),
+                c => made.push(c),
+            }
+        }
+        None
+    }
+}
+
+/// What is asked of a field.
+struct FieldTest<'a> {
+    operator: &'static str,
+    value: &'a str,
+    is_lower: bool,
+    is_any: bool,
+}
+
+impl FieldTest<'_> {
+    fn of(&self, field: &str) -> Option<Cond> {
+        match (field, self.operator) {
+            ("http.path", _) => self.path(),
+            ("http.method", "==") => Some(Cond::methods(&[self.value])),
+            ("http.method", "!=") => Some(Cond::methods(&[self.value]).negate()),
+            ("http.host", _) => self.host(),
+            ("net.protocol", "==" | "!=") if matches!(self.value, "http" | "https") => {
+                let cond = Cond::is(json!({ "scheme": self.value }));
+                Some(if self.operator == "==" { cond } else { cond.negate() })
+            }
+            ("net.src.ip", "==" | "in" | "!=" | "not in") if text::is_network(self.value) => {
+                let cond = Cond::is(json!({ "clients": [self.value] }));
+                Some(if matches!(self.operator, "==" | "in") { cond } else { cond.negate() })
+            }
+            ("net.dst.port", "==" | "!=") => {
+                let cond = Cond::is(json!({ "ports": [self.value.parse::<u16>().ok()?] }));
+                Some(if self.operator == "==" { cond } else { cond.negate() })
+            }
+            ("tls.sni", "==") => {
+                let name = self.value.trim_end_matches('.');
+                Some(Cond::is(json!({ "tls": { "server_names": [name] } })))
+            }
+            (field, _) => {
+                if let Some(name) = field.strip_prefix("http.headers.") {
+                    return self.field("headers", &name.replace('_', "-").to_ascii_lowercase());
+                }
+                self.field("query", field.strip_prefix("http.queries.")?)
+            }
+        }
+    }
+
+    /// As a regex over the whole of a value, and whether what fits it is left out.
+    fn regex(&self) -> Option<(String, bool)> {
+        let literal = text::literal(self.value);
+        let (regex, is_negated) = match self.operator {
+            "==" => (literal, false),
+            "!=" => (literal, true),
+            "^=" => (format!("{literal}.*"), false),
+            "=^" => (format!(".*{literal}"), false),
+            "contains" => (format!(".*{literal}.*"), false),
+            "~" => (text::anywhere(self.value), false),
+            _ => return None,
+        };
+        let flag = if self.is_lower { "(?i)" } else { "" };
+        let regex = format!("{flag}{regex}");
+        text::is_regex(&regex).then_some((regex, is_negated))
+    }
+
+    fn path(&self) -> Option<Cond> {
+        if let ("==", false) = (self.operator, self.is_lower) {
+            return Some(Cond::path("exact", self.value));
+        }
+        if let ("^=", "/") = (self.operator, self.value) {
+            return Some(Cond::Always);
+        }
+        let (regex, is_negated) = self.regex()?;
+        let cond = Cond::path("regex", &regex);
+        Some(if is_negated { cond.negate() } else { cond })
+    }
+
+    /// Hosts are compared without their port, and in lower case.
+    fn host(&self) -> Option<Cond> {
+        let regex = match self.operator {
+            "~" => text::host_regex(self.value)?,
+            _ => format!("(?i){}{}", self.regex()?.0.trim_start_matches("(?i)"), text::HOST_END),
+        };
+        let is_negated = self.operator == "!=";
+        let name = self.value.to_ascii_lowercase();
+        let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
+        let cond = match self.operator {
+            "==" | "!=" if name.chars().all(good) => Cond::is(json!({ "hosts": [name] })),
+            _ => Cond::is(json!({ "authority": { "regex": regex } })),
+        };
+        Some(if is_negated { cond.negate() } else { cond })
+    }
+
+    /// A header or a parameter. Where there is none of the name, nothing is so.
+    fn field(&self, kind: &str, name: &str) -> Option<Cond> {
+        let (regex, is_negated) = self.regex()?;
+        let how = match (self.operator, self.is_lower) {
+            ("==" | "!=", ignores) => json!({ "exact": self.value, "ignore_case": ignores }),
+            _ => json!({ "regex": regex }),
+        };
+        let how = match kind {
+            // One of several fields of the name is enough.
+            "headers" if self.is_any => json!({ "regex": format!("(?:.*, )?(?:{regex})(?:, .*)?") }),
+            _ => how,
+        };
+        let fits = Cond::is(json!({ kind: { name: how } }));
+        let present = Cond::is(json!({ kind: { name: { "present": true } } }));
+        Some(if is_negated { present.and(fits.negate()) } else { fits })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+    use crate::cond::Cond;
+
+    fn cond(text: &str) -> Option<String> {
+        parse(text).map(|it| match it.cond {
+            Cond::Is(value) => value.to_string(),
+            other => format!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn expressions() {
+        for (text, expected) in [
+            (r#"http.path == "/a""#, r#"{"path":{"exact":"/a"}}"#),
+            (r##"http.path ^= r#"/a.b"#"##, r#"{"path":{"regex":"/a\\.b.*"}}"#),
+            (r#"http.path ~ "^/x/\\d+$""#, r#"{"path":{"regex":"(?:/x/\\d+)"}}"#),
+            (r#"http.path ^= "/""#, "Always"),
+            (
+                r#"http.host == "A.test" || http.host =^ ".b.test""#,
+                r#"{"any":[{"hosts":["a.test"]},{"authority":{"regex":"(?i).*\\.b\\.test\\.?(?::[0-9]+)?"}}]}"#,
+            ),
+            (
+                r#"net.src.ip in 10.0.0.0/8 && !(net.dst.port == 8443)"#,
+                r#"{"all":[{"clients":["10.0.0.0/8"]},{"not":{"ports":[8443]}}]}"#,
+            ),
+            (
+                r#"lower(http.headers.x_role) != "guest""#,
+                r#"{"all":[{"headers":{"x-role":{"present":true}}},{"not":{"headers":{"x-role":{"exact":"guest","ignore_case":true}}}}]}"#,
+            ),
+            (
+                r#"any(lower(http.headers.x_role)) == "a""#,
+                r#"{"headers":{"x-role":{"regex":"(?:.*, )?(?:(?i)a)(?:, .*)?"}}}"#,
+            ),
+            (
+                r#"tls.sni == "a.test" && http.queries.v == "2""#,
+                r#"{"all":[{"tls":{"server_names":["a.test"]}},{"query":{"v":{"exact":"2","ignore_case":false}}}]}"#,
+            ),
+        ] {
+            assert_eq!(cond(text).as_deref(), Some(expected), "{text}");
+        }
+        for bad in [
+            "",
+            "http.path",
+            r#"http.path == "/a" &&"#,
+            r#"http.path == "/a" http.path == "/b""#,
+            r#"http.path ~ "(?=x)""#,
+            r#"http.path == "/a"#,
+            r#"http.path.segments.0 == "a""#,
+            r#"net.protocol == "tcp""#,
+            r#"net.src.ip in x"#,
+            r#"net.dst.port >= 80"#,
+            &format!(r#"{}http.path == "/a""#, "(".repeat(100)),
+        ] {
+            assert_eq!(cond(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_stripped() {
+        let of = |text: &str| parse(text).and_then(|it| it.prefixes);
+        assert_eq!(
+            of(r#"http.path ^= "/a" || http.path ^= "/a/b""#),
+            Some(vec!["/a/b".to_owned(), "/a".to_owned()])
+        );
+        assert_eq!(of(r#"http.path ~ "/a""#), None);
+        assert_eq!(of(r#"http.method == "GET""#), Some(vec![]));
+    }
+}

@@ -1,0 +1,88 @@
+//! Kong's routes of TCP and UDP: each port is a proxy.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value, json};
+
+use super::order::Rank;
+use super::{Kong, list, name, texts};
+use crate::draft::set;
+use crate::text;
+use crate::tree::Node;
+
+impl Kong {
+    pub(super) fn stream_route(
+        &mut self,
+        place: &str,
+        route: &Node,
+        common: Map<String, Value>,
+        service: &str,
+    ) {
+        let speaks = texts(route, "protocols");
+        let passes = speaks.iter().any(|it| it == "tls_passthrough");
+        // Names are only looked at where TLS passes through.
+        let known = if passes { "expression" } else { "snis" };
+        if self.is_narrower(place, route, &[known, "expression", "hosts", "paths", "methods", "headers"]) {
+            return;
+        }
+        let by_address = |to: &Node| to.get("ip").is_some() || to.get("port").is_none();
+        let sources: Option<Vec<String>> = list(route, "sources")
+            .map(|from| {
+                let ip = from.get("ip").and_then(Node::plain).filter(|ip| text::is_network(ip));
+                ip.filter(|_| from.get("port").is_none())
+            })
+            .collect();
+        let Some(sources) = sources.filter(|_| !list(route, "destinations").any(by_address)) else {
+            let what = format!("{place}: sources and destinations");
+            let why = "only clients' networks and the gateway's ports are known here; the route is left out";
+            return self.out.closed(route.at, what, why, "");
+        };
+        let ports: HashSet<u64> =
+            list(route, "destinations").filter_map(|to| to.get("port").and_then(Node::uint)).collect();
+        if ports.is_empty() {
+            self.out.miss(place, "a stream has to say its port under `destinations`");
+        }
+        for port in ports {
+            let called = format!("{}-{port}", name(route));
+            let mut proxy = Map::from_iter([("id".to_owned(), json!(self.out.id("proxy", &called)))]);
+            set(&mut proxy, "listen_port", port);
+            proxy.extend(common.clone());
+            if passes {
+                set(&mut proxy, "passthrough", true);
+                let names = texts(route, "snis");
+                if !names.is_empty() {
+                    set(&mut proxy, "hosts", names);
+                }
+            } else if speaks.iter().any(|it| it == "tls") {
+                set(&mut proxy, "frontend_tls", true);
+            }
+            if !sources.is_empty()
+                && let Some(id) = proxy["id"].as_str().map(str::to_owned)
+            {
+                self.out.plugin(&id, "ip_restriction", json!({ "allow": sources }));
+            }
+            let at = self.out.proxies.len();
+            self.out.proxies.push(Value::Object(proxy));
+            self.of_route.entry(name(route)).or_default().push(at);
+            self.of_service.entry(service.to_owned()).or_default().push(at);
+        }
+        self.leftovers(
+            place,
+            route,
+            &[
+                "sources",
+                "destinations",
+                "protocols",
+                "service",
+                "plugins",
+                "strip_path",
+                "preserve_host",
+                "snis",
+            ],
+        );
+        let proxies = self.of_route.get(&name(route)).cloned().unwrap_or_default();
+        for plugin in list(route, "plugins") {
+            self.later(Rank::Route, place, plugin, Some(&proxies));
+        }
+    }
+}
