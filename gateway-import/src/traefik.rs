@@ -1,11 +1,13 @@
 //! Traefik: the static file's entry points, the dynamic file's routers, middlewares and services, and Compose labels.
 
+mod entries;
 mod flags;
 mod labels;
 mod middlewares;
 mod rule;
 mod services;
 mod streams;
+mod tls;
 
 use std::collections::HashMap;
 
@@ -14,10 +16,10 @@ use serde_json::{Map, Value, json};
 use crate::cond::Cond;
 use crate::draft::{Import, Route, To, set, with_facet};
 use crate::error::Failure;
-use crate::ports::{Port, Ports};
-use crate::text;
+use crate::ports::Ports;
 use crate::tree::{self, Node};
 use crate::unread;
+use entries::EntryPoint;
 use middlewares::Made;
 
 /// Keys that say nothing about traffic.
@@ -40,32 +42,24 @@ struct Traefik<'o> {
     accounts: usize,
     /// The static settings are not known, and may guard.
     is_closed: bool,
-}
-
-/// Where Traefik listens.
-struct EntryPoint {
-    name: String,
-    number: u16,
-    /// `None` where it is for streams only.
-    port: Option<Port>,
+    /// Clients' addresses come by the PROXY protocol.
+    has_proxy_protocol: bool,
+    /// They do so on some ports only, and are not known.
+    has_unknown_clients: bool,
+    /// Whether sets of TLS options ask for clients' certificates.
+    tls_options: HashMap<String, bool>,
 }
 
 /// Static settings that say nothing about traffic.
-const OF_PROCESS: &[&str] = &[
-    "providers",
-    "api",
-    "log",
-    "global",
-    "ping",
-    "serversTransport",
-    "certificatesResolvers",
-    "experimental",
-    "hub",
-    "core",
-    "metrics",
-    "tracing",
-    "accessLog",
-];
+const OF_PROCESS: &[&str] =
+    &["api", "ping", "certificatesResolvers", "experimental", "hub", "metrics", "tracing", "accessLog"];
+/// Those of them that need no counterpart.
+const NEEDLESS: &[&str] = &["providers", "log", "global", "core"];
+
+/// What a key says, unless it says no: labels and flags have switches as text.
+fn switched(node: Option<&Node>) -> Option<&Node> {
+    node.filter(|it| it.plain().as_deref() != Some("false"))
+}
 
 /// Where a service's requests go.
 #[derive(Debug, Clone)]
@@ -108,6 +102,9 @@ pub(crate) fn import(out: &mut Import, sources: &[(String, String)]) -> Result<(
         transports: HashMap::new(),
         accounts: 0,
         is_closed,
+        has_proxy_protocol: false,
+        has_unknown_clients: false,
+        tls_options: tls::options(&documents),
     };
     this.entry_points(&documents);
     for document in &documents {
@@ -132,6 +129,7 @@ pub(crate) fn import(out: &mut Import, sources: &[(String, String)]) -> Result<(
         }
         this.certificates(document);
     }
+    this.default_options(&documents);
     this.unused();
     for document in &documents {
         unread::name(out, "", document, SILENT);
@@ -148,91 +146,17 @@ impl Traefik<'_> {
         for (key, value) in document.entries() {
             match key.as_str() {
                 "entryPoints" | "http" | "tcp" | "udp" | "tls" => {}
+                "serversTransport" => drop(self.transports.insert(String::new(), value.clone())),
+                key if NEEDLESS.contains(&key) => {
+                    self.out.needless(value.at, key, "it is about Traefik's own process");
+                    value.see_all();
+                }
                 key if OF_PROCESS.contains(&key) => {
                     let why = "it is about Traefik's own process";
                     self.out.lost(value.at, key, why, "see `ferrum-edge settings`");
                 }
                 _ => self.out.lost(value.at, key, "the gateway does not support this", ""),
             }
-        }
-    }
-
-    /// Finds out which entry points serve HTTP, and gives the gateway their ports.
-    fn entry_points(&mut self, documents: &[Node]) {
-        let routers = |kind: &'static str| {
-            let of = move |document: &'_ Node| {
-                document.path(&[kind, "routers"]).map_or(&[][..], Node::entries).to_vec()
-            };
-            documents.iter().flat_map(of).map(|(_, router)| router.texts("entryPoints")).collect::<Vec<_>>()
-        };
-        let (http, streams) = (routers("http"), [routers("tcp"), routers("udp")].concat());
-        let named = |lists: &[Vec<String>], name: &str| lists.iter().flatten().any(|entry| entry == name);
-        let points = documents.iter().filter_map(|it| it.get("entryPoints")).flat_map(Node::entries);
-        for (name, point) in points {
-            let address = point.text_of("address").unwrap_or(":80");
-            let text = address.split('/').next().unwrap_or(address);
-            let (host, number) = text.rsplit_once(':').unwrap_or(("", text));
-            let Ok(number) = number.parse::<u16>() else { continue };
-            let is_tls = number == 443 || point.path(&["http", "tls"]).is_some() || name.contains("secure");
-            // A router that names none is on all of them.
-            let serves = named(&http, name) || !named(&streams, name);
-            let port = (serves && !address.ends_with("/udp")).then(|| {
-                self.ports.add(is_tls, number, host);
-                Port::new(is_tls, number, host)
-            });
-            self.entry_points.push(EntryPoint { name: name.clone(), number, port });
-        }
-        if !self.entry_points.is_empty() {
-            self.ports.listen(&mut self.out.gateway);
-        }
-    }
-
-    fn entry_point(&mut self, name: &str, point: &Node) {
-        let what = format!("entryPoints.{name}");
-        if !self.entry_points.iter().any(|it| it.name == name) {
-            self.out.lost(point.at, what, "its port is not known", "");
-            return;
-        }
-        self.out.done(point.at, &what);
-        self.redirection(name, point);
-        let before = point
-            .path(&["http", "middlewares"])
-            .map_or_else(Vec::new, |it| it.items().iter().filter_map(Node::plain).collect());
-        self.of_entry.insert(name.to_owned(), before);
-        if let Some(list) = point.path(&["forwardedHeaders", "trustedIPs"]) {
-            let list = list.items().iter().filter_map(Node::plain).filter(|it| text::is_network(it));
-            set(&mut self.out.gateway, "trusted_proxies", list.collect::<Vec<String>>());
-        }
-    }
-
-    /// The redirection of an entry point.
-    fn redirection(&mut self, name: &str, point: &Node) {
-        let Some(entry) = point.path(&["http", "redirections", "entryPoint"]) else { return };
-        let to = entry.text_of("to");
-        let is_https = entry.text_of("scheme").is_none_or(|it| it == "https");
-        if !is_https || !to.is_some_and(|to| to.contains("secure") || to.ends_with("443")) {
-            let what = format!("entryPoints.{name}.http.redirections");
-            self.out.lost(
-                entry.at,
-                what,
-                "it leads to another port than that for https",
-                "use the plugin `redirect`",
-            );
-            return;
-        }
-        let is_permanent = entry.get("permanent").and_then(Node::bool) != Some(false);
-        let (get, others) = middlewares::paths::statuses(is_permanent);
-        let location = "https://${request.host}${request.target}";
-        let port = self.entry_points.iter().find(|it| it.name == name).and_then(|it| it.port.as_ref());
-        let facet = port.map_or_else(|| json!({ "scheme": "http" }), |port| self.ports.facet(port));
-        for (status, cond, priority) in
-            [(get, Cond::methods(&["GET"]), 2_000_000_000), (others, Cond::Always, 1_999_999_999)]
-        {
-            let to = To::Redirect(json!({ "status_code": status, "location": location, "query": "drop" }));
-            let mut route = Route::new(format!("{name}-to-https"), to);
-            route.matches.push(with_facet(cond.with_path(&json!("/")), &facet));
-            route.priority = Some(priority);
-            self.out.route(route);
         }
     }
 
@@ -252,11 +176,7 @@ impl Traefik<'_> {
         let Some(facets) = self.facets(&what, router, &entries) else { return };
         let mut made = self.middlewares_of(&what, router, &entries);
         made.is_closed |= is_closed || self.is_closed;
-        if let Some(options) = router.path(&["tls", "options"]) {
-            let what = format!("{what}: tls.options");
-            let why = "it may ask for clients' certificates";
-            made.is_closed |= self.out.guard(options.at, what, why, "set gateway.tls.client_ca_path");
-        }
+        made.is_closed |= self.asks_for_certificates(&what, router);
         let service = router.text_of("service").unwrap_or(name).to_owned();
         let backend = if made.is_closed { None } else { self.backend(&what, router, &service) };
         let mut route = match backend {
@@ -291,11 +211,8 @@ impl Traefik<'_> {
     /// The middlewares of a router, and those that its entry points put before.
     fn middlewares_of(&mut self, what: &str, router: &Node, entries: &[String]) -> Made {
         let mut names: Vec<String> = Vec::new();
-        for entry in entries {
-            names.extend(self.of_entry.get(entry).cloned().unwrap_or_default());
-        }
-        if entries.is_empty() {
-            names.extend(self.of_entry.values().flatten().cloned());
+        for entry in self.points(entries) {
+            names.extend(self.of_entry.get(&entry).cloned().unwrap_or_default());
         }
         names.extend(router.texts("middlewares"));
         let mut all = Made::default();
@@ -318,43 +235,6 @@ impl Traefik<'_> {
             self.out.partial(router.at, what, why, "");
         }
         all
-    }
-
-    /// What a router's requests have besides its rule: the ports of its entry points. `None` where none of them is served.
-    fn facets(&mut self, what: &str, router: &Node, entries: &[String]) -> Option<Vec<Value>> {
-        let is_tls = router.get("tls").is_some();
-        let scheme = |is_tls: bool| json!({ "scheme": if is_tls { "https" } else { "http" } });
-        let known = |entry: &String| self.entry_points.iter().find(|it| it.name == *entry);
-        if self.entry_points.is_empty()
-            || !entries.is_empty() && !entries.iter().any(|entry| known(entry).is_some())
-        {
-            // The static file is not here.
-            let guessed = |wanted: bool| entries.iter().all(|entry| entry.contains("secure") == wanted);
-            return Some(match entries {
-                _ if is_tls => vec![scheme(true)],
-                [] => vec![json!({})],
-                _ if guessed(true) => vec![scheme(true)],
-                _ if guessed(false) => vec![scheme(false)],
-                _ => vec![json!({})],
-            });
-        }
-        let all = self.entry_points.iter().filter(|it| entries.is_empty() || entries.contains(&it.name));
-        let mut mine: Vec<&Port> = all.filter_map(|it| it.port.as_ref()).collect();
-        if mine.is_empty() {
-            let why = "its entry points are for streams; it is left out";
-            self.out.lost(router.at, what, why, "");
-            return None;
-        }
-        if is_tls {
-            mine.retain(|port| port.is_tls);
-        } else if entries.is_empty() {
-            mine.retain(|port| !port.is_tls);
-        }
-        Some(match mine.as_slice() {
-            [] => vec![scheme(is_tls)],
-            mine if mine.len() == self.ports.all().count() => vec![json!({})],
-            mine => mine.iter().map(|port| self.ports.facet(port)).collect(),
-        })
     }
 
     /// The longer rule goes first. Two of one length would tie: the one that comes first in the files goes first.
@@ -387,23 +267,6 @@ impl Traefik<'_> {
         }
         if !list.is_empty() {
             set(&mut self.out.gateway, "tls", json!({ "certificates": list }));
-        }
-        if let Some(options) = document.path(&["tls", "options"]) {
-            let asks = options.entries().iter().any(|(_, it)| it.get("clientAuth").is_some());
-            if asks
-                && self.out.guard(
-                    options.at,
-                    "tls.options: clientAuth",
-                    "clients' certificates are asked for by the whole gateway; everything over TLS is closed",
-                    "set gateway.tls.client_ca_path",
-                )
-            {
-                self.out.plugin_configs.push(json!({
-                    "id": "closed-for-want-of-certificates", "plugin_name": "request_termination", "scope": "global",
-                    "config": { "status_code": 503, "content_type": "text/plain", "body": crate::draft::CLOSED },
-                    "when": { "scheme": "https" },
-                }));
-            }
         }
     }
 }

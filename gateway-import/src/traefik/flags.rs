@@ -110,7 +110,17 @@ fn of_service(out: &mut Import, name: &str, service: &Node, has_file: bool) -> (
     }
     let mut made = Node::new(service.at, NodeValue::Map(Vec::new()));
     for (keys, value, at) in settings {
-        let keys: Vec<&str> = keys.iter().map(|key| spelled(key.split('[').next().unwrap_or(key))).collect();
+        // What stands below these is a name of somebody's own.
+        let names = |at: usize| {
+            let maps = ["entrypoints", "certificatesresolvers"];
+            at == 1 && maps.iter().any(|map| keys[0].eq_ignore_ascii_case(map))
+        };
+        let part = |(at, key): (usize, &'_ String)| -> String {
+            let key = key.split('[').next().unwrap_or(key);
+            if names(at) { key.to_owned() } else { spelled(key).to_owned() }
+        };
+        let keys: Vec<String> = keys.iter().enumerate().map(part).collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         let value = valued(&made, &keys, &value, at);
         put(&mut made, &keys, value);
     }

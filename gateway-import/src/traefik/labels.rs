@@ -57,7 +57,16 @@ pub(super) fn dynamic(out: &mut Import, document: &Node, exposed: Exposed) -> No
                 has_service = true;
                 continue;
             }
-            let spelled: Vec<&str> = parts.iter().map(|part| spelled(part)).collect();
+            // The third part is a name of somebody's own.
+            let spelled: Vec<&str> = parts
+                .iter()
+                .enumerate()
+                .map(|(at, part)| match part.strip_prefix("domains[") {
+                    Some(_) => "domains",
+                    None if at == 2 => *part,
+                    None => spelled(part),
+                })
+                .collect();
             put(&mut made, &spelled, written(&spelled, value, *at));
         }
         if !has_service && !routers.is_empty() {
@@ -163,19 +172,27 @@ impl Container<'_> {
 /// A service's labels: key, value, line. Compose has them as a list or a map.
 fn labels(service: &Node) -> Vec<(String, String, At)> {
     let mut made = Vec::new();
-    let Some(labels) = service.get("labels") else { return made };
-    for item in labels.items() {
-        if let Some((key, value)) = item.str().and_then(|it| it.split_once('=')) {
-            made.push((key.trim().to_owned(), value.to_owned(), item.at));
+    // Those of a Swarm stand below `deploy`.
+    let all = [service.get("labels"), service.path(&["deploy", "labels"])];
+    for labels in all.into_iter().flatten() {
+        for item in labels.items() {
+            if let Some((key, value)) = item.str().and_then(|it| it.split_once('=')) {
+                made.push((key.trim().to_owned(), unescaped(value), item.at));
+            }
         }
-    }
-    for (key, value) in labels.entries() {
-        made.push((key.clone(), value.plain().unwrap_or_default(), value.at));
+        for (key, value) in labels.entries() {
+            made.push((key.clone(), unescaped(&value.plain().unwrap_or_default()), value.at));
+        }
     }
     made
 }
 
-/// Puts a value at the end of a way of keys.
+/// A text of a Compose file as Traefik gets it: a dollar sign is written twice there.
+fn unescaped(text: &str) -> String {
+    text.replace("$$", "$")
+}
+
+/// Puts a value at the end of a way of keys. A switch such as `tls=true` says no more than what is said below it.
 pub(super) fn put(root: &mut Node, keys: &[&str], value: Node) {
     let Some((first, rest)) = keys.split_first() else { return };
     let NodeValue::Map(entries) = &mut root.value else { return };
@@ -185,10 +202,13 @@ pub(super) fn put(root: &mut Node, keys: &[&str], value: Node) {
         entries.len() - 1
     });
     let Some((_, node)) = entries.get_mut(at) else { return };
-    if rest.is_empty() {
-        *node = value;
-    } else {
+    if !rest.is_empty() {
+        if !matches!(node.value, NodeValue::Map(_)) {
+            *node = Node::new(value.at, NodeValue::Map(Vec::new()));
+        }
         put(node, rest, value);
+    } else if !matches!(node.value, NodeValue::Map(_)) || node.is_empty() || value.plain().is_none() {
+        *node = value;
     }
 }
 
@@ -291,4 +311,42 @@ const KEYS: &[&str] = &[
     "grpcWeb",
     "contentType",
     "encodings",
+    "accessControlAllowOriginListRegex",
+    "addVaryHeader",
+    "authResponseHeadersRegex",
+    "autoDetect",
+    "checkPeriod",
+    "contentSecurityPolicyReportOnly",
+    "customBrowserXSSValue",
+    "defaultEncoding",
+    "excludedContentTypes",
+    "excludedIPs",
+    "featurePolicy",
+    "forceSlash",
+    "headerField",
+    "hostsProxyHeaders",
+    "httpOnly",
+    "includedContentTypes",
+    "insecureSkipVerify",
+    "ipv6Subnet",
+    "isDevelopment",
+    "maxAge",
+    "maxResponseBodySize",
+    "preserveLocationHeader",
+    "preservePath",
+    "publicKey",
+    "recoveryDuration",
+    "responseCode",
+    "responseForwarding",
+    "retryExpression",
+    "sameSite",
+    "serversTransport",
+    "sslForceHost",
+    "sslHost",
+    "sslProxyHeaders",
+    "sslRedirect",
+    "sslTemporaryRedirect",
+    "statusRewrites",
+    "unhealthyInterval",
+    "ruleSyntax",
 ];

@@ -195,25 +195,51 @@ fn paths(words: &[String], after: &str) -> Option<Cond> {
     Some(Cond::any(words.iter().map(one).collect::<Option<Vec<_>>>()?))
 }
 
-/// `{sub:[a-z]+}.example.com` and `^.+\.example\.com$`, where it stands for all names below one.
+/// `{sub:[a-z]+}.example.com` of version 2 and `^.+\.example\.com$` of version 3, whatever the port.
 fn hosts(words: &[String]) -> Option<Cond> {
     let good = |name: &str| {
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-'))
     };
     let one = |word: &String| {
-        let rest = if let Some((label, rest)) = word.strip_prefix('{').and_then(|rest| rest.split_once("}."))
-        {
-            let regex = label.split_once(':').map_or("", |(_, regex)| regex);
-            matches!(regex, "" | "[a-z]+" | ".+" | ".*" | "[a-z0-9]+" | "[a-zA-Z0-9-]+" | "[a-z0-9-]+")
-                .then_some(rest.to_owned())?
-        } else {
-            let inner = word.strip_prefix('^').unwrap_or(word).strip_suffix('$')?;
-            let start = [r"[a-z0-9-]+\.", r"[a-zA-Z0-9-]+\.", r".+\.", r"[^.]+\.", r"[a-z]+\.", r".*\."];
-            let rest = start.iter().find_map(|start| inner.strip_prefix(start))?;
-            rest.replace("\\.", ".")
-        };
-        good(&rest).then(|| format!("*.{}", rest.to_ascii_lowercase()))
+        // All names below one.
+        let inner = word.strip_prefix('^').and_then(|rest| rest.strip_suffix('$')).unwrap_or_default();
+        let below = inner.strip_prefix(r".+\.").map(|rest| rest.replace("\\.", "."));
+        if let Some(name) = below.filter(|name| good(name)) {
+            return Some(Cond::is(json!({ "hosts": [format!("*.{}", name.to_ascii_lowercase())] })));
+        }
+        let regex = if named(word) { template(word)? } else { word.clone() };
+        let regex = text::host_regex(&regex)?;
+        Some(Cond::is(json!({ "authority": { "regex": regex } })))
     };
-    let names = words.iter().map(one).collect::<Option<Vec<_>>>()?;
-    Some(Cond::is(json!({ "hosts": names })))
+    Some(Cond::any(words.iter().map(one).collect::<Option<Vec<_>>>()?))
+}
+
+/// Whether there is a part with a name in a pattern, as version 2 has them, and not a count of a regex.
+fn named(word: &str) -> bool {
+    word.split('{').skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
+}
+
+/// A pattern of version 2 as a regex over the whole host.
+fn template(word: &str) -> Option<String> {
+    let (mut regex, mut rest) = ("^".to_owned(), word);
+    while let Some((before, tail)) = rest.split_once('{') {
+        regex.push_str(&text::literal(before));
+        // Braces within are a regex's counts.
+        let mut depth = 1_usize;
+        let end = tail.char_indices().find_map(|(at, c)| {
+            match c {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                _ => {}
+            }
+            (depth == 0).then_some(at)
+        })?;
+        let inner = tail.get(..end)?.split_once(':').map_or("[^.]+", |(_, regex)| regex);
+        let inner = inner.trim_start_matches('^').trim_end_matches('$');
+        regex.push_str(&format!("(?:{inner})"));
+        rest = tail.get(end + 1..)?;
+    }
+    regex.push_str(&text::literal(rest));
+    regex.push('$');
+    Some(regex)
 }

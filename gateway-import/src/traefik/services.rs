@@ -44,9 +44,9 @@ impl Traefik<'_> {
         }
         let passes_host = balancer.get("passHostHeader").and_then(Node::plain).as_deref() != Some("false");
         set(&mut settings, "preserve_host_header", passes_host);
-        if let Some(transport) = balancer.text_of("serversTransport") {
-            self.transport(transport, &mut settings);
-        }
+        // The static file's is for all that name none.
+        let transport = balancer.text_of("serversTransport").unwrap_or_default();
+        self.transport(&what, transport, is_tls, &mut settings);
         let id = self.out.id("upstream", name);
         let mut made = Map::from_iter([("id".to_owned(), json!(id))]);
         set(&mut made, "targets", json!(targets));
@@ -107,18 +107,27 @@ impl Traefik<'_> {
         (targets, is_tls)
     }
 
-    /// How servers are asked over TLS.
-    fn transport(&self, name: &str, settings: &mut Map<String, Value>) {
+    /// How servers are asked, where that is over TLS.
+    fn transport(&mut self, what: &str, name: &str, is_tls: bool, settings: &mut Map<String, Value>) {
         let called = name.split('@').next().unwrap_or(name);
-        let transport = self.transports.get(called).cloned().unwrap_or_default();
-        if transport.get("insecureSkipVerify").and_then(Node::bool) == Some(true) {
+        let Some(transport) = self.transports.get(called).cloned() else { return };
+        let skips = transport.get("insecureSkipVerify").and_then(Node::plain);
+        let (name, roots) = (transport.text_of("serverName"), transport.texts("rootCAs"));
+        if !is_tls {
+            return;
+        }
+        if skips.as_deref() == Some("true") {
             set(settings, "backend_tls_verify_server_cert", false);
         }
-        if let Some(name) = transport.text_of("serverName") {
+        if let Some(name) = name {
             set(settings, "backend_tls_server_name", name);
         }
-        if let Some(file) = transport.texts("rootCAs").first() {
+        if let Some(file) = roots.first() {
             set(settings, "backend_tls_server_ca_cert_path", file.clone());
+        }
+        if roots.len() > 1 {
+            let why = "the first of the files is trusted";
+            self.out.partial(transport.at, format_args!("{what}: rootCAs"), why, "write them into one file");
         }
     }
 
@@ -126,20 +135,49 @@ impl Traefik<'_> {
     fn weighted(&mut self, what: &str, weighted: &Node) -> Option<Backend> {
         let mut targets = Vec::new();
         let mut is_tls = false;
+        let mut settings = Map::new();
         for part in weighted.each("services") {
-            let weight = part.get("weight").and_then(Node::uint).unwrap_or(1);
-            let node = part
-                .text_of("name")
-                .and_then(|name| self.services.get(name.split('@').next().unwrap_or(name)))
-                .cloned();
-            let servers: Vec<Node> = node
-                .and_then(|it| it.path(&["loadBalancer", "servers"]).cloned())
-                .map_or_else(Vec::new, |it| it.items().to_vec());
+            let weight = part.get("weight").and_then(Node::plain).and_then(|it| it.parse::<u64>().ok());
+            let weight = weight.unwrap_or(1).min(1_000_000);
+            let called = part.text_of("name").unwrap_or_default().to_owned();
+            if weight == 0 {
+                self.out.needless(part.at, format_args!("{what}: {called}"), "a weight of 0 is no traffic");
+                continue;
+            }
+            let node = self.services.get(called.split('@').next().unwrap_or(&called)).cloned();
+            let balancer = node.and_then(|it| it.get("loadBalancer").cloned());
+            let mut own = Map::new();
+            let (servers, own_tls) = match &balancer {
+                Some(balancer) => self.targets(&format!("service {called}"), balancer, &mut own),
+                None => (Vec::new(), false),
+            };
+            if servers.is_empty() {
+                let why = "it has no servers that are known here; the others have its share";
+                self.out.lost(part.at, format_args!("{what}: {called}"), why, "");
+                continue;
+            }
+            if let Some(balancer) = &balancer {
+                let transport = balancer.text_of("serversTransport").unwrap_or_default();
+                self.transport(&format!("service {called}"), transport, own_tls, &mut own);
+                if balancer.get("passHostHeader").and_then(Node::plain).as_deref() == Some("false") {
+                    set(&mut own, "preserve_host_header", false);
+                }
+            }
+            if targets.is_empty() {
+                settings = own;
+                is_tls = own_tls;
+            } else if settings != own || is_tls != own_tls {
+                let why = "it is asked in another way than the first one; the others have its share";
+                let todo = "use the plugin `traffic_split`";
+                self.out.lost(part.at, format_args!("{what}: {called}"), why, todo);
+                continue;
+            }
             let count = u64::try_from(servers.len()).unwrap_or(1).max(1);
-            for url in servers.iter().filter_map(|server| server.text_of("url").and_then(text::url)) {
-                is_tls |= url.scheme == "https";
-                let share = (weight.saturating_mul(10) / count).clamp(1, 65_535);
-                targets.push(json!({ "host": url.host, "port": url.port.unwrap_or(if url.scheme == "https" { 443 } else { 80 }), "weight": share }));
+            for mut server in servers {
+                let own = server["weight"].as_u64().unwrap_or(1).min(1_000_000);
+                let share = weight * 10 * own / count;
+                server["weight"] = json!(share.clamp(1, 65_535));
+                targets.push(server);
             }
         }
         if targets.is_empty() {
@@ -149,10 +187,8 @@ impl Traefik<'_> {
         self.out.done(weighted.at, what);
         let id = self.out.id("upstream", what);
         self.out.upstreams.push(json!({ "id": id, "targets": targets, "algorithm": "weighted_round_robin" }));
-        let settings = Map::from_iter([
-            ("strip_listen_path".to_owned(), json!(false)),
-            ("preserve_host_header".to_owned(), json!(true)),
-        ]);
+        set(&mut settings, "strip_listen_path", false);
+        settings.entry("preserve_host_header").or_insert(json!(true));
         Some(Backend { to: To::Upstream { id, is_tls }, settings })
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Traefik, rule};
+use super::{Traefik, rule, switched};
 use crate::text;
 use crate::tree::Node;
 
@@ -24,6 +24,9 @@ impl Traefik<'_> {
                 let names =
                     router.text_of("rule").map_or_else(|| Some(vec!["*".to_owned()]), rule::server_names);
                 let guarded = !router.texts("middlewares").is_empty();
+                if self.stream_asks(&what, router) {
+                    continue;
+                }
                 let points = router.texts("entryPoints");
                 let ports: Vec<u16> = points
                     .iter()
@@ -39,7 +42,7 @@ impl Traefik<'_> {
                 };
                 let upstream = self.out.id("upstream", &format!("{kind}-{service}"));
                 self.out.upstreams.push(json!({ "id": upstream, "targets": targets }));
-                let passthrough = router.path(&["tls", "passthrough"]).and_then(Node::bool) == Some(true);
+                let passthrough = switched(router.path(&["tls", "passthrough"])).is_some();
                 for port in ports {
                     let id = self.out.id("proxy", &format!("{kind}-{name}"));
                     let mut made = json!({ "id": id, "listen_port": port, "backend_scheme": kind, "upstream_id": upstream });
@@ -48,7 +51,7 @@ impl Traefik<'_> {
                     }
                     if passthrough {
                         made["passthrough"] = json!(true);
-                    } else if router.get("tls").is_some() {
+                    } else if switched(router.get("tls")).is_some() {
                         made["frontend_tls"] = json!(true);
                     }
                     if names != ["*"] && !passthrough {

@@ -18,6 +18,17 @@ impl Traefik<'_> {
             made.is_closed |= self.out.guard(settings.at, what, why, todo);
             return;
         }
+        if self.has_unknown_clients {
+            let why = "some entry points take addresses from the PROXY protocol and others don't; here all do, or none";
+            let todo = "set gateway.accept_proxy_protocol";
+            made.is_closed |= self.out.guard(settings.at, what, why, todo);
+            return;
+        }
+        if self.out.gateway.contains_key("trusted_proxies") && !self.has_proxy_protocol {
+            let why =
+                "Traefik looks at the address of the connection; here it is the one that trusted proxies say";
+            self.out.partial(settings.at, what, why, "see gateway.trusted_proxies");
+        }
         let status = number(settings, "rejectStatusCode").filter(|it| (400..600).contains(it)).unwrap_or(403);
         made.plugins.push(Plug::new("ip_restriction", json!({ "allow": networks, "status_code": status })));
         self.out.done(settings.at, what);

@@ -27,7 +27,15 @@ const SWITCHES: &[(&str, &str, &str)] = &[
 ];
 
 /// Keys that refuse requests.
-const GUARDS: &[&str] = &["allowedHosts", "sslProxyHeaders", "sslRedirect", "hostsProxyHeaders", "sslHost"];
+const GUARDS: &[&str] = &[
+    "allowedHosts",
+    "sslProxyHeaders",
+    "sslRedirect",
+    "sslTemporaryRedirect",
+    "sslForceHost",
+    "hostsProxyHeaders",
+    "sslHost",
+];
 
 /// Changes of requests and of responses.
 #[derive(Default)]
