@@ -3,6 +3,9 @@
 mod clusters;
 mod filters;
 mod forwarding;
+mod jwt;
+mod matching;
+mod per_route;
 mod rbac;
 mod routes;
 
@@ -33,6 +36,8 @@ const SILENT: &[&str] = &[
     "drain_type",
     "traffic_direction",
     "use_remote_address",
+    "normalize_path",
+    "merge_slashes",
 ];
 
 /// An import under way.
@@ -46,6 +51,12 @@ struct Envoy<'o> {
     /// The ports that serve HTTP.
     ports: Ports,
     certificates: Vec<Value>,
+    /// What other proxies say of clients' addresses is not looked at.
+    knows_clients: bool,
+    /// There are several connection managers, of which each has hosts of its own, or hosts with ports.
+    has_several: bool,
+    /// How many hosts with ports there were.
+    with_ports: i64,
 }
 
 /// Where a cluster's requests go.
@@ -60,6 +71,8 @@ struct Backend {
 struct Listener {
     /// What its requests have besides their routes' rules.
     facet: Value,
+    /// Names of TLS that another filter chain of the listener is for.
+    others: Vec<String>,
     plugins: Vec<Plug>,
     /// Plugins that come behind those of a route.
     last: Vec<Plug>,
@@ -104,15 +117,24 @@ pub(crate) fn import(out: &mut Import, name: &str, source: &str) -> Result<(), F
         named: HashSet::new(),
         ports: Ports::default(),
         certificates: Vec::new(),
+        knows_clients: false,
+        has_several: false,
+        with_ports: 0,
     };
     let listeners = resources.each("listeners");
     if listeners.is_empty() {
         return Err(Failure::new(name, 1, "there is no listener in it"));
     }
-    for (is_tls, number, host) in listeners.iter().flat_map(http_ports) {
-        envoy.ports.add(is_tls, number, &host);
+    let ports: Vec<_> = listeners.iter().flat_map(http_ports).collect();
+    for (is_tls, number, host) in &ports {
+        envoy.ports.add(*is_tls, *number, host);
     }
     envoy.ports.listen(&mut envoy.out.gateway);
+    if ports.len() > 1 || listeners.iter().any(has_domains_with_ports) {
+        // A host of one listener, or with one port, is any other host to another one.
+        envoy.has_several = true;
+        set(&mut envoy.out.gateway, "host_fallthrough", true);
+    }
     for listener in listeners {
         envoy.listener(listener);
     }
@@ -146,6 +168,32 @@ fn http_ports(listener: &Node) -> Vec<(bool, u16, String)> {
     serving.map(|chain| (chain.get("transport_socket").is_some(), number, address.to_owned())).collect()
 }
 
+/// Whether a listener has a virtual host for a name with a port.
+fn has_domains_with_ports(listener: &Node) -> bool {
+    let filters = listener.each("filter_chains").iter().flat_map(|chain| chain.each("filters"));
+    let mut hosts = filters.flat_map(|filter| {
+        filters::config(filter).path(&["route_config", "virtual_hosts"]).map_or(&[][..], Node::items)
+    });
+    hosts.any(|host| host.texts("domains").iter().any(|domain| routes::has_number(domain)))
+}
+
+/// The names of other filter chains of a listener that go before those of this one: all where it names none, those below its
+/// own `*.` else.
+fn names_of_others(listener: &Node, chain: &Node) -> Vec<String> {
+    let names =
+        |chain: &Node| chain.get("filter_chain_match").map_or_else(Vec::new, |it| it.texts("server_names"));
+    let own = names(chain);
+    let is_below = |name: &String| {
+        let mut wild = own.iter().filter_map(|own| own.strip_prefix('*'));
+        own.is_empty() || !own.contains(name) && wild.any(|end| name.ends_with(end))
+    };
+    let all = listener.each("filter_chains").iter().flat_map(names);
+    let mut made: Vec<String> = all.filter(is_below).collect();
+    made.sort();
+    made.dedup();
+    made
+}
+
 /// Where a stream comes in.
 struct StreamPlace<'a> {
     port: u64,
@@ -168,7 +216,8 @@ impl Envoy<'_> {
             self.listener_filter(&what, filter);
         }
         for chain in listener.each("filter_chains") {
-            self.chain(&what, chain, &address, port);
+            let others = names_of_others(listener, chain);
+            self.chain(&what, chain, &address, port, others);
         }
         self.out.done(listener.at, what);
     }
@@ -190,7 +239,7 @@ impl Envoy<'_> {
     }
 
     /// The filters of a chain, for the names it is for.
-    fn chain(&mut self, what: &str, chain: &Node, address: &str, port: u64) {
+    fn chain(&mut self, what: &str, chain: &Node, address: &str, port: u64, other_names: Vec<String>) {
         let tls = chain.get("transport_socket");
         let matches = chain.get("filter_chain_match");
         let names = matches.map_or_else(Vec::new, |it| it.texts("server_names"));
@@ -203,7 +252,7 @@ impl Envoy<'_> {
             let config = filters::config(filter);
             match kind.as_str() {
                 "HttpConnectionManager" | "http_connection_manager" => {
-                    let mut made = Listener::default();
+                    let mut made = Listener { others: other_names.clone(), ..Listener::default() };
                     if others {
                         let what = format!("{what}: filter_chain_match");
                         let why = "only server names can be translated";
@@ -217,7 +266,11 @@ impl Envoy<'_> {
                     self.manager(what, config, &names, made);
                 }
                 "TcpProxy" | "tcp_proxy" => {
-                    let alone = filters.len() == 1 && !others;
+                    let mut made = Listener::default();
+                    if let Some(tls) = tls {
+                        self.tls(what, tls, &mut made);
+                    }
+                    let alone = filters.len() == 1 && !others && !made.is_closed;
                     let place = StreamPlace { port, is_tls: tls.is_some(), names: &names };
                     self.stream(what, filter, config, place, alone);
                 }
@@ -237,7 +290,10 @@ impl Envoy<'_> {
             let file = |key: &str| pair.path(&[key, "filename"]).and_then(Node::str).map(str::to_owned);
             match (file("certificate_chain"), file("private_key")) {
                 (Some(certificate), Some(key)) => {
-                    self.certificates.push(json!({ "cert_path": certificate, "key_path": key }))
+                    let pair = json!({ "cert_path": certificate, "key_path": key });
+                    if !self.certificates.contains(&pair) {
+                        self.certificates.push(pair);
+                    }
                 }
                 _ => self.out.lost(
                     pair.at,
@@ -263,12 +319,16 @@ impl Envoy<'_> {
 
     fn stream(&mut self, what: &str, filter: &Node, config: &Node, place: StreamPlace<'_>, alone: bool) {
         let StreamPlace { port, is_tls, names } = place;
+        if is_tls && !names.is_empty() {
+            let why = "names are only looked at where TLS passes through; the port is not opened";
+            return self.out.closed(filter.at, what, why, "write it as a stream proxy");
+        }
         let backend =
             config.text_of("cluster").map(str::to_owned).and_then(|name| self.cluster(&name, filter.at));
         let Some(Backend { to: To::Upstream { id: upstream, is_tls: to_tls }, .. }) =
             backend.filter(|_| alone)
         else {
-            let why = "other filters come before it, or its cluster is not known; the port is not opened";
+            let why = "what comes before it may guard, or its cluster is not known; the port is not opened";
             self.out.closed(filter.at, what, why, "write it as a stream proxy");
             return;
         };

@@ -48,6 +48,11 @@ fn authz_body(settings: &Node, config: &mut Value) {
 impl Envoy<'_> {
     /// The HTTP filters of a connection manager, for all its routes.
     pub(super) fn http_filters(&mut self, what: &str, manager: &Node, made: &mut Listener) {
+        let is_set = manager
+            .get("use_remote_address")
+            .is_some_and(|it| it.bool() == Some(true) || it.get("value").and_then(Node::bool) == Some(true));
+        let hops = manager.get("xff_num_trusted_hops").and_then(Node::uint).unwrap_or(0);
+        self.knows_clients = is_set && hops == 0 && manager.get("original_ip_detection_extensions").is_none();
         for filter in manager.each("http_filters") {
             let kind = kind(filter);
             let what = format!("{what}: {kind}");
@@ -115,8 +120,7 @@ impl Envoy<'_> {
         match (number("max_tokens"), period) {
             (Some(most), Some(period)) if most > 0 => {
                 let rate = number("tokens_per_fill").unwrap_or(1).max(1);
-                let limit =
-                    json!({ "rate": rate, "per": format!("{}s", text::seconds(period)), "burst": most });
+                let limit = json!({ "rate": rate, "per": format!("{}ms", period.max(1)), "burst": most });
                 made.plugins.push(Plug::new(
                     "rate_limiting",
                     json!({ "limits": [limit], "limit_by": "route", "headers": "none" }),
@@ -135,7 +139,8 @@ impl Envoy<'_> {
         let uri = service
             .and_then(|it| it.path(&["server_uri", "uri"]))
             .and_then(Node::str)
-            .filter(|it| text::url(it).is_some());
+            .filter(|it| text::url(it).is_some())
+            .map(str::to_owned);
         let lets_in = settings.get("failure_mode_allow").and_then(Node::bool) == Some(true);
         let Some(uri) = uri else {
             let why = "only an HTTP service with a URL, or a gRPC service of a cluster, can be translated";
@@ -147,7 +152,7 @@ impl Envoy<'_> {
             let list = service.and_then(|it| it.path(keys)).map_or(&[][..], |it| it.each("patterns"));
             list.iter().filter_map(|it| it.text_of("exact")).map(str::to_owned).collect()
         };
-        let url = format!("{}{prefix}", uri.trim_end_matches('/'));
+        let url = format!("{}{prefix}", self.asked_server(service, &uri).trim_end_matches('/'));
         let mut config = json!({ "url": url, "convention": "envoy", "status_on_error": 403 });
         let sent = exact(&["authorization_request", "allowed_headers"]);
         if !sent.is_empty() {
@@ -167,6 +172,27 @@ impl Envoy<'_> {
         authz_body(settings, &mut config);
         made.plugins.push(Plug::new("forward_auth", config));
         self.out.done(filter.at, what);
+    }
+
+    /// The URL of a server that is asked: Envoy goes to its cluster, and takes only the name from the URL.
+    fn asked_server(&mut self, service: Option<&Node>, uri: &str) -> String {
+        let name = service.and_then(|it| it.path(&["server_uri", "cluster"])).and_then(Node::str);
+        let cluster = name.and_then(|name| self.clusters.get(name)).cloned();
+        let endpoint = cluster.as_ref().and_then(first_endpoint);
+        let (Some(name), Some(cluster), Some((host, port)), Some(url)) =
+            (name, &cluster, endpoint, text::url(uri))
+        else {
+            return uri.to_owned();
+        };
+        cluster.see_all();
+        self.named.insert(name.to_owned());
+        let scheme = if cluster.get("transport_socket").is_some() { "https" } else { "http" };
+        // Its certificate is for the name in the URL.
+        if scheme == "https" {
+            return uri.to_owned();
+        }
+        let host = if host.contains(':') { format!("[{host}]") } else { host };
+        format!("{scheme}://{host}:{port}{}", url.path)
     }
 
     /// The protocol `envoy.service.auth.v3`, spoken with the first endpoint of a cluster.
@@ -205,48 +231,5 @@ impl Envoy<'_> {
         } else {
             self.out.done(filter.at, what);
         }
-    }
-
-    /// `jwt_authn`, where one provider is asked for everywhere.
-    fn jwt(&mut self, what: &str, filter: &Node, settings: &Node, made: &mut Listener) {
-        let providers = settings.get("providers").map_or(&[][..], Node::entries);
-        let everywhere = match settings.each("rules") {
-            [rule] => {
-                let prefix = rule.path(&["match", "prefix"]).and_then(Node::str) == Some("/");
-                let named = rule.path(&["requires", "provider_name"]).and_then(Node::str);
-                prefix && named.is_some_and(|named| providers.iter().any(|(name, _)| name == named))
-            }
-            _ => false,
-        };
-        let provider = match providers {
-            [(_, provider)] if everywhere => provider,
-            _ => {
-                let why = "only one provider that is asked for everywhere can be translated";
-                made.is_closed |=
-                    self.out.guard(filter.at, what, why, "use the plugin `jwks_auth` with `when`");
-                return;
-            }
-        };
-        let issuer = provider.text_of("issuer");
-        let uri = provider.path(&["remote_jwks", "http_uri", "uri"]).and_then(Node::str);
-        let plain = provider.get("from_headers").is_none()
-            && provider.get("from_params").is_none()
-            && provider.get("from_cookies").is_none();
-        let (Some(issuer), Some(uri), true) = (issuer, uri, plain) else {
-            let why = "only an issuer with `remote_jwks` and tokens in `Authorization` can be translated";
-            made.is_closed |= self.out.guard(filter.at, what, why, "use the plugin `jwks_auth`");
-            return;
-        };
-        let mut one: Value = json!({ "issuer": issuer, "jwks_uri": uri });
-        let audiences = provider.texts("audiences");
-        if !audiences.is_empty() {
-            one["audience"] = json!(audiences);
-        }
-        let hides = provider.get("forward").and_then(Node::bool) != Some(true);
-        made.plugins.push(Plug::new(
-            "jwks_auth",
-            json!({ "providers": [one], "require_exp": false, "hide_credentials": hides }),
-        ));
-        self.out.done(filter.at, what);
     }
 }

@@ -8,14 +8,8 @@ use crate::text;
 use crate::tree::Node;
 
 /// Keys of a route's action that change no target and no path, and have no counterpart.
-const LOST: &[&str] = &[
-    "hash_policy",
-    "request_mirror_policies",
-    "rate_limits",
-    "cors",
-    "max_stream_duration",
-    "upgrade_configs",
-];
+const LOST: &[&str] =
+    &["hash_policy", "request_mirror_policies", "rate_limits", "max_stream_duration", "upgrade_configs"];
 
 /// What a route to targets becomes.
 #[derive(Default)]
@@ -119,6 +113,15 @@ impl Envoy<'_> {
         for part in weighted.each("clusters") {
             let weight = wrapped(part, "weight").unwrap_or(0);
             let Some(name) = part.text_of("name") else { continue };
+            for key in ["typed_per_filter_config", "per_filter_config"] {
+                if let Some(node) = part.get(key).filter(|it| !it.is_empty()) {
+                    let what = format!("{what}: weighted_clusters: {name}: {key}");
+                    let why = "settings of filters for one cluster are not translated";
+                    if self.out.guard(node.at, what, why, super::filters::TODO) {
+                        return None;
+                    }
+                }
+            }
             if weight > 0 {
                 parts.push((weight.min(1_000_000), self.cluster(name, part.at)?));
             }

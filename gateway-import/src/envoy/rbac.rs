@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::routes::{header_matched, string_matched};
+use super::matching::{header_matched, string_matched};
 use super::{Envoy, Listener};
 use crate::cond::Cond;
 use crate::draft::Plug;
@@ -23,6 +23,12 @@ impl Envoy<'_> {
             }
             return;
         };
+        if !self.knows_clients && mentions(rules, "remote_ip") {
+            let why = "clients' addresses come from `X-Forwarded-For` where `use_remote_address` is not set";
+            made.is_closed |=
+                self.out.guard(filter.at, what, why, "set gateway.trusted_proxies, and use `when`");
+            return rules.see_all();
+        }
         let Some(refused) = refused(rules) else {
             let why = "its policies ask for something that is not known here";
             made.is_closed |= self.out.guard(filter.at, what, why, super::filters::TODO);
@@ -58,6 +64,12 @@ fn refused(rules: &Node) -> Option<Cond> {
         Some(_) => return None,
     };
     (refused.depth() <= MAX_DEPTH).then_some(refused)
+}
+
+/// Whether a key is anywhere in a value.
+fn mentions(node: &Node, key: &str) -> bool {
+    node.all_entries().iter().any(|(name, value)| name == key || mentions(value, key))
+        || node.all_items().iter().any(|item| mentions(item, key))
 }
 
 type Rule = fn(&Node, usize) -> Option<Cond>;

@@ -3,6 +3,8 @@
 use serde_json::{Value, json};
 
 use super::forwarding::Forwarding;
+use super::matching::matched;
+use super::per_route::OfRoute;
 use super::{Envoy, Listener};
 use crate::cond::Cond;
 use crate::draft::{Plug, Route, To, with_facet};
@@ -24,6 +26,13 @@ impl Envoy<'_> {
             );
             return;
         };
+        for key in ["typed_per_filter_config", "per_filter_config"] {
+            if let Some(node) = config.get(key).filter(|it| !it.is_empty()) {
+                let what = format!("{what}: {key}");
+                let why = "settings of filters for one set of routes are not translated";
+                listener.is_closed |= self.out.guard(node.at, what, why, TODO);
+            }
+        }
         // What it says of headers holds for all its hosts.
         self.headers(what, config, &mut listener.last);
         for host in config.each("virtual_hosts") {
@@ -34,31 +43,15 @@ impl Envoy<'_> {
     fn host(&mut self, what: &str, host: &Node, names: &[String], listener: &Listener) {
         let called = host.text_of("name").unwrap_or("host");
         let what = format!("{what}, virtual host {called}");
-        let (hosts, is_any) = self.domains(&what, host, names, listener);
-        let mut is_closed = listener.is_closed;
-        for key in ["typed_per_filter_config", "per_filter_config"] {
-            if let Some(node) = host.get(key) {
-                is_closed |= self.out.guard(
-                    node.at,
-                    format_args!("{what}: {key}"),
-                    "settings of filters for one host are not translated",
-                    TODO,
-                );
-            }
-        }
-        if hosts.is_empty() && !is_any {
+        let facets = self.domains(&what, host, names, listener);
+        let of_host = self.of_route(&what, host, &OfRoute::default(), listener);
+        if facets.is_empty() {
             return;
         }
-        // Names go before all others here: what holds for both is said of both.
-        let facets: Vec<Vec<String>> = match (is_any, hosts.is_empty()) {
-            (true, true) => vec![Vec::new()],
-            (true, false) => vec![hosts, Vec::new()],
-            _ => vec![hosts],
-        };
         if host.text_of("require_tls").is_some_and(|it| it != "NONE") {
-            for hosts in &facets {
-                let mut redirect = redirect_to_https(called, hosts);
-                redirect.matches.iter_mut().for_each(|one| *one = here(one.take(), names, listener));
+            for facet in &facets {
+                let mut redirect = redirect_to_https(called);
+                facet.put(&mut redirect, names, listener);
                 self.out.route(redirect);
             }
         }
@@ -66,46 +59,66 @@ impl Envoy<'_> {
         let count = i64::try_from(routes.len()).unwrap_or(0);
         for (n, route) in routes.iter().enumerate() {
             let priority = (count - i64::try_from(n).unwrap_or(0)) * 10;
-            let (goes_on, made) = self.route(&what, called, route, host, listener, is_closed);
-            for hosts in &facets {
+            let (goes_on, made) = self.route(&what, called, route, host, listener, &of_host);
+            for facet in &facets {
                 let Some(mut made) = made.clone() else { continue };
-                made.hosts.clone_from(hosts);
                 made.priority = Some(priority);
-                made.matches.iter_mut().for_each(|one| *one = here(one.take(), names, listener));
+                facet.put(&mut made, names, listener);
                 self.out.route(made);
             }
             if !goes_on {
-                break;
+                return;
+            }
+        }
+        let takes_all = |route: &Node| {
+            let entries = route.get("match").map_or(&[][..], Node::all_entries);
+            matches!(entries, [(key, value)] if key == "prefix" && value.str() == Some("/"))
+        };
+        if self.has_several && !routes.last().is_some_and(takes_all) {
+            // What no route of a host takes is no other host's.
+            for facet in &facets {
+                let answer = To::Answer(404, "text/plain".to_owned(), String::new());
+                let mut rest = Route::new(format!("{called}-rest"), answer);
+                rest.matches.push(json!({ "path": { "prefix": "/" } }));
+                rest.priority = Some(0);
+                facet.put(&mut rest, names, listener);
+                self.out.route(rest);
             }
         }
     }
 
-    /// The names of a virtual host, and whether it takes all others.
-    fn domains(
-        &mut self,
-        what: &str,
-        host: &Node,
-        names: &[String],
-        listener: &Listener,
-    ) -> (Vec<String>, bool) {
-        let mut hosts = Vec::new();
-        let is_any = host.texts("domains").iter().any(|domain| without_port(domain) == "*");
-        for domain in host.texts("domains") {
-            let domain = without_port(&domain).to_ascii_lowercase();
-            let rest = domain.strip_prefix("*.").unwrap_or(&domain);
-            if domain == "*" {
+    /// The hosts of a virtual host. Names go before all others here: what holds for both is said of both.
+    fn domains(&mut self, what: &str, host: &Node, names: &[String], listener: &Listener) -> Vec<Facet> {
+        let all: Vec<String> = host.texts("domains").iter().map(|it| it.to_ascii_lowercase()).collect();
+        let is_any = all.iter().any(|domain| without_port(domain) == "*");
+        let (mut hosts, mut made): (Vec<String>, Vec<Facet>) = (Vec::new(), Vec::new());
+        for domain in &all {
+            let name = without_port(domain);
+            let rest = name.strip_prefix("*.").unwrap_or(name);
+            if name == "*" {
                 continue;
             }
             if rest.contains('*') {
-                if let Some(mut closed) = self.closed_domain(what, host, &domain, is_any) {
+                if let Some(mut closed) = self.closed_domain(what, host, name, is_any) {
                     closed.matches.iter_mut().for_each(|one| *one = here(one.take(), names, listener));
                     self.out.route(closed);
                 }
-            } else if !hosts.contains(&domain) {
-                hosts.push(domain.clone());
+            } else if has_number(domain) && !all.iter().any(|it| it == name) {
+                // Without its port, the name is another virtual host's.
+                self.with_ports += 1;
+                let lift = OF_PORT + self.with_ports * OF_NEXT_PORT;
+                made.push(Facet { hosts: vec![name.to_owned()], authority: Some(domain.clone()), lift });
+            } else if !hosts.iter().any(|known| known == name) {
+                hosts.push(name.to_owned());
             }
         }
-        (hosts, is_any)
+        if !hosts.is_empty() {
+            made.push(Facet { hosts, authority: None, lift: 0 });
+        }
+        if is_any {
+            made.push(Facet { hosts: Vec::new(), authority: None, lift: 0 });
+        }
+        made
     }
 
     /// Closes hosts that no name of ours means: they would go to a virtual host for all others, without what guards them.
@@ -135,7 +148,7 @@ impl Envoy<'_> {
         route: &Node,
         host: &Node,
         listener: &Listener,
-        mut is_closed: bool,
+        of_host: &OfRoute,
     ) -> (bool, Option<Route>) {
         let what = format!("{what}, route {}", route.text_of("name").unwrap_or("without a name"));
         let matched = route.get("match").and_then(matched);
@@ -150,17 +163,15 @@ impl Envoy<'_> {
             made.matches.push(json!({ "path": "/" }));
             return (!closes, closes.then_some(made));
         };
-        for key in ["typed_per_filter_config", "per_filter_config"] {
-            if let Some(node) = route.get(key) {
-                is_closed |= self.out.guard(
-                    node.at,
-                    format_args!("{what}: {key}"),
-                    "settings of filters for one route are not translated",
-                    TODO,
-                );
-            }
+        if cond == Cond::Never {
+            route.see_all();
+            self.out.needless(route.at, what, "it takes no requests");
+            return (true, None);
         }
-        let mut forwarding = Forwarding { plugins: listener.plugins.clone(), ..Forwarding::default() };
+        let of_route = self.of_route(&what, route, of_host, listener);
+        let is_closed = listener.is_closed || of_route.is_closed();
+        let mut forwarding =
+            Forwarding { plugins: of_route.plugins(&listener.plugins), ..Forwarding::default() };
         let to = if is_closed {
             To::Closed
         } else if let Some(answer) = route.get("direct_response") {
@@ -217,7 +228,7 @@ impl Envoy<'_> {
                     .and_then(Node::str)
                     .zip(header.path(&["header", "value"]).and_then(Node::plain));
                 let action = header.text_of("append_action").unwrap_or("APPEND_IF_EXISTS_OR_ADD");
-                let overwrites = action.starts_with("OVERWRITE")
+                let overwrites = action == "OVERWRITE_IF_EXISTS_OR_ADD"
                     || header.get("append").map(|it| it.get("value").unwrap_or(it)).and_then(Node::bool)
                         == Some(false);
                 // What a client sends under this name does not pass for what Envoy would have said.
@@ -233,7 +244,12 @@ impl Envoy<'_> {
                     );
                     continue;
                 };
-                let operation = if overwrites { "set" } else { "append" };
+                let operation = match action {
+                    "ADD_IF_ABSENT" => "add",
+                    "OVERWRITE_IF_EXISTS" => "update",
+                    _ if overwrites => "set",
+                    _ => "append",
+                };
                 rules.push(json!({ "operation": operation, "target": "header", "key": name, "value": value.replace("${", "$${") }));
             }
             if !rules.is_empty() {
@@ -243,13 +259,60 @@ impl Envoy<'_> {
     }
 }
 
+/// Hosts that a virtual host is for.
+#[derive(Debug, Clone)]
+struct Facet {
+    /// None are all others.
+    hosts: Vec<String>,
+    /// The one host and its port that is meant.
+    authority: Option<String>,
+    /// By how much it goes before others.
+    lift: i64,
+}
+
+/// By how much what is for a host with its port goes before what is for the host, or for another port.
+const OF_PORT: i64 = 3_000_000;
+/// The same between two hosts with ports; no multiple of the distance between routes.
+const OF_NEXT_PORT: i64 = 100_007;
+
+impl Facet {
+    /// Makes a route one for these hosts, and for what comes to a listener.
+    fn put(&self, route: &mut Route, names: &[String], listener: &Listener) {
+        route.hosts.clone_from(&self.hosts);
+        for one in &mut route.matches {
+            *one = here(one.take(), names, listener);
+            if let Some(authority) = &self.authority {
+                let literal = match authority.strip_prefix('*') {
+                    Some(end) => format!("[^:]+{}", text::literal(end)),
+                    None => text::literal(authority),
+                };
+                // Where a port is the usual one, nobody writes it.
+                let usual = literal.strip_suffix(":80").or_else(|| literal.strip_suffix(":443"));
+                let ending = literal.rsplit(':').next().unwrap_or_default();
+                let regex = usual.map_or_else(|| literal.clone(), |host| format!("{host}(?::{ending})?"));
+                *one = with_facet(one.take(), &json!({ "authority": { "regex": format!("(?i){regex}") } }));
+            }
+        }
+        route.priority = route.priority.map(|priority| priority + self.lift);
+    }
+}
+
 /// A match for a listener, and for the names that its filter chain is for.
 fn here(one: Value, names: &[String], listener: &Listener) -> Value {
     let mut one = with_facet(one, &listener.facet);
     if !names.is_empty() {
         one["tls"] = json!({ "server_names": names });
     }
+    if !listener.others.is_empty() {
+        let not = json!({ "not": { "tls": { "server_names": listener.others } } });
+        one = with_facet(one, &not);
+    }
     one
+}
+
+/// Whether a domain has a port.
+pub(super) fn has_number(domain: &str) -> bool {
+    domain.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok())
 }
 
 /// A domain without its port, which is not looked at.
@@ -259,7 +322,7 @@ fn without_port(domain: &str) -> &str {
 }
 
 /// Sends what comes without TLS to where there is.
-fn redirect_to_https(called: &str, hosts: &[String]) -> Route {
+fn redirect_to_https(called: &str) -> Route {
     let mut route = Route::new(
         format!("{called}-to-https"),
         To::Redirect(json!({
@@ -267,118 +330,8 @@ fn redirect_to_https(called: &str, hosts: &[String]) -> Route {
         })),
     );
     route.matches.push(json!({ "path": "/", "scheme": "http" }));
-    route.hosts = hosts.to_vec();
     route.priority = Some(1_000_000);
     route
-}
-
-/// Which requests a route takes: the path, and what has to hold besides. `None` when it can't be said here.
-fn matched(node: &Node) -> Option<(Value, Cond)> {
-    let ignores = node
-        .get("case_sensitive")
-        .is_some_and(|it| it.bool() == Some(false) || it.get("value").and_then(Node::bool) == Some(false));
-    let flag = if ignores { "(?i)" } else { "" };
-    let (mut path, mut cond) = (json!({ "prefix": "/" }), Cond::Always);
-    for (key, value) in node.entries() {
-        match key.as_str() {
-            "prefix" => {
-                let prefix = value.str()?;
-                if prefix != "/" {
-                    path = json!({ "regex": format!("{flag}{}.*", text::literal(prefix)) });
-                }
-            }
-            "path" if ignores => path = json!({ "regex": format!("{flag}{}", text::literal(value.str()?)) }),
-            "path" => path = json!({ "exact": value.str()? }),
-            "path_separated_prefix" if !ignores => path = json!({ "prefix": value.str()? }),
-            "safe_regex" => {
-                let regex = value.text_of("regex")?;
-                text::is_regex(regex).then_some(())?;
-                path = json!({ "regex": regex });
-            }
-            "case_sensitive" => {}
-            "headers" => {
-                for header in value.items() {
-                    cond = cond.and(header_matched(header)?);
-                }
-            }
-            "query_parameters" => {
-                for parameter in value.items() {
-                    let name = parameter.text_of("name")?;
-                    let how = match (
-                        parameter.get("string_match"),
-                        parameter.get("present_match").and_then(Node::bool),
-                    ) {
-                        (Some(text), _) => string_matched(text)?,
-                        (None, Some(present)) => json!({ "present": present }),
-                        (None, None) => json!({ "present": true }),
-                    };
-                    cond = cond.and(Cond::is(json!({ "query": { name: how } })));
-                }
-            }
-            "grpc" => cond = cond.and(Cond::is(json!({ "grpc": {} }))),
-            _ => return None,
-        }
-    }
-    Some((path, cond))
-}
-
-pub(super) fn header_matched(header: &Node) -> Option<Cond> {
-    let name = header.text_of("name")?.to_ascii_lowercase();
-    let inverts = header.get("invert_match").and_then(Node::bool) == Some(true);
-    let how = match (header.get("string_match"), header.get("present_match").and_then(Node::bool)) {
-        (Some(text), _) => string_matched(text)?,
-        (None, Some(present)) => json!({ "present": present }),
-        (None, None) => {
-            // The older way to say it.
-            let old =
-                header.entries().iter().find(|(key, _)| key.ends_with("_match") && key != "invert_match");
-            match old {
-                None => json!({ "present": true }),
-                Some((key, value)) => {
-                    let text = value.str();
-                    match (key.as_str(), text) {
-                        ("exact_match", Some(text)) => json!({ "exact": text }),
-                        ("prefix_match", Some(text)) => json!({ "prefix": text }),
-                        ("suffix_match", Some(text)) => json!({ "suffix": text }),
-                        ("contains_match", Some(text)) => json!({ "contains": text }),
-                        ("safe_regex_match", None) => {
-                            let regex = value.text_of("regex").filter(|it| text::is_regex(it))?;
-                            json!({ "regex": regex })
-                        }
-                        _ => return None,
-                    }
-                }
-            }
-        }
-    };
-    let exact = how.get("exact").and_then(Value::as_str).map(str::to_owned);
-    let cond = match (name.as_str(), exact) {
-        (":method", Some(method)) => Cond::methods(&[&method]),
-        (":authority" | "host", Some(host)) => {
-            Cond::is(json!({ "hosts": [host.split(':').next().unwrap_or_default().to_ascii_lowercase()] }))
-        }
-        (":path", _) | (":method", None) | (":authority", None) => return None,
-        (":scheme", _) => return None,
-        (name, _) => Cond::is(json!({ "headers": { name: how } })),
-    };
-    Some(if inverts { cond.negate() } else { cond })
-}
-
-pub(super) fn string_matched(node: &Node) -> Option<Value> {
-    let mut how = match node.entries().iter().find(|(key, _)| key != "ignore_case")? {
-        (key, value) if matches!(key.as_str(), "exact" | "prefix" | "suffix" | "contains") => {
-            json!({ key: value.str()? })
-        }
-        (key, value) if key == "safe_regex" => {
-            let regex = value.text_of("regex").filter(|it| text::is_regex(it))?;
-            json!({ "regex": regex })
-        }
-        _ => return None,
-    };
-    if node.get("ignore_case").and_then(Node::bool) == Some(true) {
-        how["ignore_case"] = json!(true);
-    }
-    Some(how)
 }
 
 /// `redirect:` of a route as settings of the plugin.

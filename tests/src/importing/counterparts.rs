@@ -92,6 +92,7 @@ static_resources:
         typed_config:
           "@type": x.HttpConnectionManager
           stat_prefix: x
+          use_remote_address: true
           http_filters: [{filters}]
           route_config:
             virtual_hosts: [{{name: all, domains: ["*"], routes: [{{match: {{prefix: /}}, route: {{{action}}}}}]}}]
