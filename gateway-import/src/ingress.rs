@@ -4,6 +4,7 @@ mod accounts;
 mod annotations;
 mod canary;
 mod controller;
+mod hosts;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -36,6 +37,8 @@ struct Ingress<'o> {
     /// The controller's ConfigMaps, and what they say for all Ingresses.
     controllers: Vec<Node>,
     all: controller::Controller,
+    /// What Ingresses say of a host as a whole.
+    hosts: hosts::HostSettings,
 }
 
 /// What all paths of one Ingress have in common.
@@ -69,6 +72,7 @@ pub(crate) fn import(out: &mut Import, sources: &[(String, String)]) -> Result<(
         mains: HashMap::new(),
         controllers: Vec::new(),
         all: controller::Controller::default(),
+        hosts: hosts::HostSettings::default(),
     };
     let ingresses: Vec<Named> = documents.into_iter().filter_map(|document| this.sorted(document)).collect();
     if ingresses.is_empty() {
@@ -86,6 +90,7 @@ pub(crate) fn import(out: &mut Import, sources: &[(String, String)]) -> Result<(
     for document in std::mem::take(&mut this.controllers) {
         this.controller(&document);
     }
+    this.hosts = hosts::HostSettings::of(&ingresses);
     this.shares = this.shares(&ingresses);
     // A canary has the guards of its main Ingress, which therefore comes first.
     let (canaries, mains): (Vec<&Named>, Vec<&Named>) =
@@ -96,6 +101,7 @@ pub(crate) fn import(out: &mut Import, sources: &[(String, String)]) -> Result<(
     for ((namespace, name), ingress) in canaries {
         this.canary_ingress(namespace, name, ingress);
     }
+    this.aliases();
     this.duplicates();
     for ((namespace, name), ingress) in &ingresses {
         if let Some(spec) = ingress.get("spec") {
@@ -163,7 +169,6 @@ impl Ingress<'_> {
         let what = format!("Ingress {namespace}/{name}");
         let common = self.common(&what, namespace, ingress);
         let spec = ingress.get("spec").cloned().unwrap_or_default();
-        let tls_hosts: Vec<String> = spec.each("tls").iter().flat_map(|tls| tls.texts("hosts")).collect();
         for tls in spec.each("tls") {
             let secret = tls.text_of("secretName").unwrap_or("the controller's own");
             let why = format!("the certificate is in the Secret `{secret}`");
@@ -188,7 +193,9 @@ impl Ingress<'_> {
                 continue;
             }
             let says = |key: &str, or: bool| annotations::get(ingress, key).map_or(or, |it| it == "true");
-            let redirects_plain = tls_hosts.contains(&host)
+            let mut common = common.clone();
+            common.is_closed |= self.is_closed_host(&what, namespace, name, rule, &host);
+            let redirects_plain = self.hosts.has_tls(&host)
                 && says("ssl-redirect", self.all.redirects.unwrap_or(true))
                 || says("force-ssl-redirect", self.all.forces_redirects);
             let paths = rule.path(&["http", "paths"]).map_or(&[][..], Node::items);
@@ -267,6 +274,9 @@ impl Ingress<'_> {
 
     /// A route to a backend.
     fn route(&mut self, what: &str, namespace: &str, name: &str, backend: &Node, common: &Common) -> Route {
+        if common.is_closed {
+            backend.see_all();
+        }
         let mut to = match &common.redirect {
             _ if common.is_closed => To::Closed,
             Some(redirect) => To::Redirect(redirect.clone()),

@@ -31,7 +31,7 @@ impl Import {
         }
         self.plugin_configs.retain(|config| !empty.contains(&config["id"]));
         for proxy in &mut self.proxies {
-            if let Some(plugins) = proxy["plugins"].as_array_mut() {
+            if let Some(plugins) = proxy.get_mut("plugins").and_then(serde_json::Value::as_array_mut) {
                 plugins.retain(|plugin| !empty.contains(&plugin["plugin_config_id"]));
             }
         }

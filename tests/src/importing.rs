@@ -9,6 +9,7 @@ mod caddy;
 mod caddy_guards;
 mod compare;
 mod counterparts;
+mod gateways;
 mod haproxy;
 mod haproxy_rules;
 mod importers;

@@ -8,7 +8,7 @@ use crate::text;
 use crate::tree::Node;
 
 const PREFIX: &str = "nginx.ingress.kubernetes.io/";
-const TODO: &str = "guard it with a plugin, then remove `request_termination`";
+pub(super) const TODO: &str = "guard it with a plugin, then remove `request_termination`";
 
 /// What an annotation of ingress-nginx says.
 pub(super) fn get(ingress: &Node, name: &str) -> Option<String> {
@@ -47,8 +47,7 @@ const KNOWN: &[&str] = &[
     "auth-secret-type",
     "auth-realm",
     "auth-response-headers",
-    "auth-method",
-    "auth-proxy-set-headers",
+    "server-alias",
     "cors-allow-origin",
     "cors-allow-methods",
     "cors-allow-headers",
@@ -174,6 +173,14 @@ impl Ingress<'_> {
             }
             "auth-type" => self.auth_type(one, namespace, ingress, made),
             "auth-url" => self.auth_url(one, ingress, made),
+            "auth-method" => match said.to_ascii_uppercase().as_str() {
+                "GET" | "" => self.out.done(value.at, what),
+                _ => self.out.lost(value.at, what, "the authentication server is asked by GET", ""),
+            },
+            "auth-proxy-set-headers" => {
+                let why = "the authentication server gets the fields of the request";
+                self.out.lost(value.at, what, why, "see `request_headers` of `forward_auth`");
+            }
             "permanent-redirect" | "temporal-redirect" => self.redirect(one, ingress, made),
             "backend-protocol" => self.protocol(what, said, value, made),
             "enable-cors" if said == "true" => self.cors(what, value, ingress, made),

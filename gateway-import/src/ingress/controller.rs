@@ -39,6 +39,8 @@ pub(super) struct Controller {
     auth: Option<(Value, Vec<String>)>,
     allow: Option<Value>,
     deny: Option<Value>,
+    /// Networks that are kept out of all hosts, whatever an Ingress says.
+    blocked: Option<Value>,
     pub(super) redirects: Option<bool>,
     pub(super) forces_redirects: bool,
     pub(super) settings: Map<String, Value>,
@@ -79,7 +81,8 @@ impl Ingress<'_> {
                     return self.close_all(what, value, "these are not networks");
                 };
                 match key {
-                    "block-cidrs" => self.everywhere("ip_restriction", json!({ "deny": networks }), None),
+                    // A plugin of an Ingress's own would take the place of a global one.
+                    "block-cidrs" => self.all.blocked = Some(networks),
                     "denylist-source-range" => self.all.deny = Some(networks),
                     _ => self.all.allow = Some(networks),
                 }
@@ -135,12 +138,11 @@ impl Ingress<'_> {
     }
 
     /// A plugin for all proxies.
-    fn everywhere(&mut self, plugin: &str, config: Value, when: Option<Value>) {
+    fn everywhere(&mut self, plugin: &str, config: Value, when: Value) {
         let id = self.out.id("plugin", &format!("controller-{plugin}"));
-        let mut made = json!({ "id": id, "plugin_name": plugin, "scope": "global", "config": config });
-        if let Some(when) = when {
-            made["when"] = when;
-        }
+        let made = json!({
+            "id": id, "plugin_name": plugin, "scope": "global", "config": config, "when": when,
+        });
         self.out.plugin_configs.push(made);
     }
 
@@ -187,7 +189,7 @@ impl Ingress<'_> {
         };
         let any: Vec<Value> = all.into_iter().map(|how| json!({ "headers": { header: how } })).collect();
         let config = json!({ "status_code": 403, "content_type": "text/plain", "body": "" });
-        self.everywhere("request_termination", config, Some(json!({ "any": any })));
+        self.everywhere("request_termination", config, json!({ "any": any }));
         self.out.done(value.at, what);
     }
 
@@ -208,6 +210,9 @@ impl Ingress<'_> {
     /// What the controller does for an Ingress that does not say otherwise.
     pub(super) fn for_all(&mut self, what: &str, ingress: &Node, made: &mut super::Common) {
         made.is_closed |= self.all.is_closed;
+        if let Some(blocked) = &self.all.blocked {
+            made.plugins.push(Plug::new("ip_restriction", json!({ "deny": blocked })));
+        }
         let has = |keys: &[&str]| keys.iter().any(|key| get(ingress, key).is_some());
         if let Some(allow) =
             self.all.allow.clone().filter(|_| !has(&["whitelist-source-range", "allowlist-source-range"]))

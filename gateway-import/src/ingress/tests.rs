@@ -102,16 +102,20 @@ fn the_controllers_own_guards_hold_for_all() {
     let made = import(&(text + &manifest("own", &own).replace("c.test", "own.test"))).expect("an import");
     for backend in ["a.", "b."] {
         let names: Vec<&str> = plugins(&made, backend).iter().map(|(name, _)| *name).collect();
-        assert_eq!(names, ["redirect", "ip_restriction", "forward_auth"]);
+        assert_eq!(names, ["redirect", "ip_restriction", "ip_restriction", "forward_auth"]);
     }
     let own = plugins(&made, "own.");
-    assert_eq!(own.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["redirect", "ip_restriction"]);
+    assert_eq!(
+        own.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
+        ["redirect", "ip_restriction", "ip_restriction"]
+    );
     assert_eq!(own[1].1["config"]["allow"][0], "192.0.2.0/24");
+    assert_eq!(own[2].1["config"]["deny"][0], "192.0.2.0/24");
     assert_eq!(made.proxies[0]["max_request_body_bytes"], 2 << 20);
     let global: Vec<&serde_json::Value> =
         made.plugin_configs.iter().filter(|config| config["scope"] == "global").collect();
-    assert_eq!(global.len(), 2, "{:#}", made.document());
-    let agents = &global[1]["when"]["any"];
+    assert_eq!(global.len(), 1, "{:#}", made.document());
+    let agents = &global[0]["when"]["any"];
     assert_eq!(
         agents[0]["headers"]["user-agent"],
         serde_json::json!({ "contains": "Bad.bot", "ignore_case": true })
