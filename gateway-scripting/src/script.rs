@@ -6,6 +6,7 @@
 
 mod bounded;
 mod convert;
+mod deadline;
 mod engine;
 mod failure;
 mod fetch;

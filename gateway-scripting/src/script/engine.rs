@@ -1,8 +1,8 @@
 //! The engine: its limits, the functions of one plugin config, and scripts compiled for it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gateway_core::plugin::world::meters::Counter;
 use rhai::packages::{Package, StandardPackage};
@@ -10,6 +10,7 @@ use rhai::{AST, Dynamic, Engine, EvalAltResult, Module, ParseError, Position, Sc
 
 use super::bounded;
 use super::convert;
+use super::deadline;
 use super::failure::{ScriptResult, error};
 use super::functions;
 use super::settings::{Limits, Server};
@@ -46,8 +47,6 @@ const MAX_VARIABLES: usize = 1000;
 const MAX_EXPRESSION_DEPTHS: (usize, usize) = (64, 64);
 
 thread_local! {
-    /// When the function that this thread runs has to end.
-    static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
     /// What it sees. A closure that is handed to `fetch` may have captured `request`, which can't be lent out to `fetch` at
     /// the same time.
     static VIEW: RefCell<Option<View>> = const { RefCell::new(None) };
@@ -62,10 +61,10 @@ pub(super) fn within<T>(
     view: Option<View>,
     run: impl FnOnce() -> ScriptResult<T>,
 ) -> ScriptResult<T> {
-    DEADLINE.set(Instant::now().checked_add(time));
+    deadline::begin(time);
     VIEW.set(view);
     let result = run();
-    DEADLINE.set(None);
+    deadline::clear();
     VIEW.set(None);
     if bounded::was_over() { Err(bounded::too_long()) } else { result }
 }
@@ -95,8 +94,7 @@ fn engine(limits: &Limits, parts: Parts) -> Engine {
         .on_print(|text| tracing::info!(target: "script", "{text}"))
         .on_debug(|text, _, position| tracing::debug!(target: "script", "{position:?}: {text}"))
         .on_progress(|operations| {
-            let is_late = operations % OPERATIONS_A_LOOK == 0
-                && DEADLINE.get().is_some_and(|deadline| Instant::now() >= deadline);
+            let is_late = operations % OPERATIONS_A_LOOK == 0 && deadline::is_over();
             (is_late || bounded::is_over()).then(|| Dynamic::from("timeout"))
         });
     shared(&mut engine, parts.shared);

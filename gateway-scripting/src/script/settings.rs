@@ -70,7 +70,8 @@ pub(crate) struct Config {
     /// What becomes of an exchange whose script fails or goes beyond a limit: `closed` answers 500, `open` continues with what
     /// the script had changed until then. Default `closed`.
     on_error: OnError,
-    /// Wall time that one function may take, besides the time it waits for calls. Default 20 ms.
+    /// Processor time that one function may take, of which no more than half may be lost to a busy machine. Waiting for calls
+    /// does not count. Default 20 ms.
     #[schemars(range(min = 1, max = 1000))]
     timeout_ms: Millis,
     /// Operations that one function may take; about 10 million make a second. Default 100,000.
