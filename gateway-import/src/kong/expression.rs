@@ -105,7 +105,7 @@ fn parse(text: &str) -> Option<Expression> {
         return None;
     }
     let mut parser = Parser { rest: text, depth: 0, prefixes: Some(Vec::new()) };
-    let cond = parser.any()?;
+    let cond = parser.all()?;
     parser.space();
     let is_whole = parser.rest.is_empty() && cond.depth() <= MAX_CONDITIONS;
     let prefixes = parser.prefixes.map(|mut prefixes| {
@@ -135,23 +135,24 @@ impl<'t> Parser<'t> {
         rest.is_some()
     }
 
-    fn any(&mut self) -> Option<Cond> {
+    /// What is joined by `&&` holds what is joined by `||`: Kong's router has it the other way round than most languages.
+    fn all(&mut self) -> Option<Cond> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return None;
         }
-        let mut cond = self.all()?;
-        while self.take("||") {
-            cond = cond.or(self.all()?);
+        let mut cond = self.any()?;
+        while self.take("&&") {
+            cond = cond.and(self.any()?);
         }
         self.depth -= 1;
         Some(cond)
     }
 
-    fn all(&mut self) -> Option<Cond> {
+    fn any(&mut self) -> Option<Cond> {
         let mut cond = self.one()?;
-        while self.take("&&") {
-            cond = cond.and(self.one()?);
+        while self.take("||") {
+            cond = cond.or(self.one()?);
         }
         Some(cond)
     }
@@ -160,7 +161,7 @@ impl<'t> Parser<'t> {
         self.space();
         let is_negated = !self.rest.starts_with("!=") && self.take("!");
         let cond = if self.take("(") {
-            let cond = self.any()?;
+            let cond = self.all()?;
             self.take(")").then_some(cond)?
         } else {
             self.predicate()?
@@ -357,6 +358,10 @@ mod tests {
             (r##"http.path ^= r#"/a.b"#"##, r#"{"path":{"regex":"/a\\.b.*"}}"#),
             (r#"http.path ~ "^/x/\\d+$""#, r#"{"path":{"regex":"(?:/x/\\d+)"}}"#),
             (r#"http.path ^= "/""#, "Always"),
+            (
+                r#"http.method == "DELETE" || http.method == "PUT" && net.dst.port == 80"#,
+                r#"{"all":[{"any":[{"methods":["DELETE"]},{"methods":["PUT"]}]},{"ports":[80]}]}"#,
+            ),
             (
                 r#"http.host == "A.test" || http.host =^ ".b.test""#,
                 r#"{"any":[{"hosts":["a.test"]},{"authority":{"regex":"(?i).*\\.b\\.test\\.?(?::[0-9]+)?"}}]}"#,
