@@ -5,10 +5,12 @@
 
 mod consumers;
 mod counterparts;
+mod defaults;
 mod expression;
 mod folded;
 mod identity;
 mod lifted;
+mod logs;
 mod order;
 mod plugins;
 mod routes;
@@ -59,6 +61,7 @@ const SILENT_KEYS: &[&str] = &[
     "path_handling",
     "https_redirect_status_code",
     "name",
+    "_info.select_tags",
 ];
 
 /// Keys of the document that are looked at.
@@ -186,7 +189,10 @@ impl Kong {
         const SILENT: &[&str] = &["id", "name", "tags", "created_at", "updated_at", "enabled", "ws_id"];
         self.out.done(value.at, place);
         for (key, value) in value.entries() {
-            let says_nothing = value.is_empty();
+            // What is off says nothing.
+            let says_nothing = value.is_empty()
+                || value.bool() == Some(false)
+                || key == "hash_fallback" && value.str() == Some("none");
             self.out.here = value.at;
             if !says_nothing && !known.contains(&key.as_str()) && !SILENT.contains(&key.as_str()) {
                 self.out.miss(format_args!("{place}.{key}"), "the gateway does not support this");

@@ -60,6 +60,7 @@ impl Kong {
     pub(super) fn of_consumer(&mut self, place: &str, plugin: &Node, consumer: Option<String>) {
         self.out.here = plugin.at;
         let why = "plugins of consumers are not known here";
+        plugin.see_all();
         let consumer = consumer.map(|name| self.usernames.get(&name).cloned().unwrap_or(name));
         if is_off(plugin) {
             self.out.needless(plugin.at, place, "it is switched off");

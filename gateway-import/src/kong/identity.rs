@@ -225,11 +225,20 @@ impl SettingsReader<'_> {
         if text(self.config, "strategy").is_some_and(|it| it != "memory") {
             return None;
         }
-        let statuses: Vec<u64> = self.config.each("response_code").iter().filter_map(Node::uint).collect();
-        if !statuses.is_empty() {
-            self.set("statuses", statuses);
+        let ttl = self.number("cache_ttl").unwrap_or(300);
+        let statuses = self.config.each("response_code").iter().filter_map(Node::uint);
+        // A part is not stored, nor what is about what is stored.
+        let (errors, good): (Vec<u64>, Vec<u64>) = statuses
+            .filter(|it| (200..600).contains(it) && !matches!(it, 206 | 304))
+            .partition(|it| *it >= 400);
+        if !good.is_empty() || !errors.is_empty() {
+            self.set("statuses", good);
         }
-        self.set("default_ttl_seconds", self.number("cache_ttl").unwrap_or(300));
+        if !errors.is_empty() {
+            self.set("negative_statuses", errors);
+            self.set("negative_ttl_seconds", ttl);
+        }
+        self.set("default_ttl_seconds", ttl);
         if self.says("vary_headers") || self.says("vary_query_params") {
             self.miss("vary_headers", "responses vary by what their own `Vary` says");
         }

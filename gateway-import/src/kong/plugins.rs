@@ -27,12 +27,22 @@ pub(super) fn plugin(out: &mut Import, place: &str, plugin: &Node, at: Where<'_>
         plugin.see_all();
         return out.needless(plugin.at, place, "it is switched off");
     }
+    super::defaults::see(&theirs, plugin);
     if theirs == "prometheus" {
+        plugin.see_all();
         return out.needless(plugin.at, place, "metrics are at /metrics of the admin port");
+    }
+    let proxies = match at {
+        Where::Proxies(proxies) => Some(proxies),
+        Where::Everywhere => None,
+    };
+    if super::logs::sink(out, &place, &theirs, plugin, proxies) {
+        return;
     }
     let nothing = Node::new(plugin.at, NodeValue::Null);
     let config = plugin.get("config").unwrap_or(&nothing);
     let Some((ours, mut settings)) = super::counterparts::settings(out, &place, &theirs, config) else {
+        config.see_all();
         unknown(out, &place, &theirs, plugin.at, at);
         return;
     };

@@ -92,8 +92,9 @@ fn one(out: &mut Import, mut proxy: Map<String, Value>, own: &str) {
     out.proxies.push(Value::Object(proxy));
 }
 
-/// Gives a proxy copies of the plugins that are another one's alone.
+/// Gives a proxy copies of the plugins that are another one's alone, and has its records go where the other one's go.
 pub(super) fn plugins_as(out: &mut Import, before: &str, id: &str) {
+    super::logs::as_before(out, before, id);
     let mut copies: Vec<Value> =
         out.plugin_configs.iter().filter(|config| config["proxy_id"] == before).cloned().collect();
     for copy in &mut copies {

@@ -307,6 +307,71 @@ fn envoy_guards_in_other_places() {
     }
 }
 
+/// Tokens are asked for by the first rule that fits, and not where a route says so; others are asked for on all routes but those.
+#[test]
+fn envoy_filters_of_some_routes() {
+    let jwks = |name: &str| {
+        format!(
+            "{name}: {{issuer: 'https://{name}.test', forward: true, remote_jwks: {{http_uri: {{uri: 'https://{name}.test/keys', cluster: c1003}}}}}}"
+        )
+    };
+    let jwt = format!(
+        "{{name: jwt, typed_config: {{'@type': type.googleapis.com/x.jwt_authn.v3.JwtAuthentication, providers: {{{}, {}}}, rules: [RULES]}}}},",
+        jwks("one"),
+        jwks("two")
+    );
+    let authz = "{name: authz, typed_config: {'@type': x.ExtAuthz, http_service: {server_uri: {uri: 'http://authz.test/check', cluster: c1002}}}},";
+    let cors = "{name: cors, typed_config: {'@type': x.Cors}},";
+    let of = |rules: &str, per_route: &str| {
+        let routes = [
+            format!(
+                "{{match: {{prefix: /free}}, route: {{cluster: c1001}}, typed_per_filter_config: {{{per_route}}}}}"
+            ),
+            to(1001, "prefix: /"),
+        ];
+        let filters = [jwt.replace("RULES", rules).as_str(), authz, cors].concat();
+        import(Format::Envoy, &envoy(&[(80, &[("", &filters, &host("'*'", &routes.join(", ")))])]), false)
+    };
+    let rules = "{match: {prefix: /open}}, {match: {prefix: /api}, requires: {provider_name: one}}, \
+                 {match: {prefix: /}, requires: {requires_any: {requirements: [{provider_name: one}, {provider_and_audiences: {provider_name: two, audiences: [shop]}}]}}}";
+    let free = "authz: {'@type': x.ExtAuthzPerRoute, disabled: true}, jwt: {'@type': x.jwt_authn.v3.PerRouteConfig, disabled: true}, \
+                cors: {'@type': x.CorsPolicy, allow_origin_string_match: [{exact: 'https://a.test'}], allow_methods: 'GET, PUT', max_age: '60'}";
+    let imported = of(rules, free);
+    let document = good(&imported);
+    assert_eq!(asked(&imported, "a.test", "GET", "/free/x", HERE), "1001");
+    assert_eq!(asked(&imported, "a.test", "GET", "/x", HERE), "1001 jwks_auth jwks_auth forward_auth");
+    let asks = plugins(&document, "jwks_auth");
+    assert_eq!(asks[0]["when"]["all"][0]["not"]["path"]["regex"], "/open.*");
+    assert_eq!(asks[0]["when"]["all"][1]["path"]["regex"], "/api.*");
+    assert_eq!(asks[1]["when"]["not"]["any"].as_array().map(Vec::len), Some(2));
+    let two = &asks[1]["config"]["providers"][1];
+    assert_eq!(
+        two,
+        &json!({ "issuer": "https://two.test", "jwks_uri": "https://two.test/keys", "audience": ["shop"] })
+    );
+    assert_eq!(plugins(&document, "forward_auth")[0]["config"]["url"], "http://10.0.0.1:1002/check");
+    let policy = &plugins(&document, "cors")[0];
+    assert_eq!(
+        (&policy["proxy_id"], &policy["config"]["allowed_methods"]),
+        (&json!("h"), &json!(["GET", "PUT"]))
+    );
+    // What can't be said is closed.
+    for per_route in [
+        "authz: {'@type': x.ExtAuthzPerRoute, check_settings: {a: b}}",
+        "jwt: {'@type': x.jwt_authn.v3.PerRouteConfig, requirement_name: r}",
+        "rbac: {'@type': x.RBACPerRoute, rbac: {}}",
+    ] {
+        assert_eq!(asked(&of(rules, per_route), "a.test", "GET", "/free", HERE), "503", "{per_route}");
+    }
+    for rules in [
+        "{match: {prefix: /}, requires: {allow_missing: {}}}",
+        "{match: {prefix: /}, requires: {provider_name: gone}}",
+        "",
+    ] {
+        assert_eq!(asked(&of(rules, free), "a.test", "GET", "/x", HERE), "503", "{rules}");
+    }
+}
+
 /// An Ingress for a host with these annotations, and more of its `spec`.
 fn ingress(name: &str, host: &str, path: &str, annotations: &[(&str, &str)], more: &str) -> String {
     let said: Vec<String> = annotations

@@ -468,3 +468,82 @@ consumers: [{username: guest}]
             .all(|it| it["config"].get("anonymous").is_none())
     );
 }
+
+#[test]
+fn kong_routes_by_expression() {
+    let text = services(&[
+        r#"{name: all, expression: 'http.path ^= "/"', priority: 1}"#,
+        r#"{name: api, expression: 'http.path ^= "/api" && http.method == "POST"', priority: 70368744177664, plugins: [{name: key-auth}]}"#,
+        r#"{name: host, expression: '(http.host == "a.test" || http.host =^ ".b.test") && !(net.src.ip in 10.9.0.0/16)', priority: 50, strip_path: false}"#,
+    ]);
+    let imported = import(Format::Kong, &text, false);
+    let document = good(&imported);
+    for (method, host, path, client, expected) in [
+        ("GET", "c.test", "/api", HERE, "1001"),
+        ("POST", "a.test", "/api/x", HERE, "1002 key_auth"),
+        ("GET", "A.test:8000", "/api/x", HERE, "1003"),
+        ("GET", "x.b.test", "/", HERE, "1003"),
+        ("GET", "a.test", "/", [10, 9, 0, 1], "1001"),
+    ] {
+        assert_eq!(asked(&imported, host, method, path, client), expected, "{method} {host}{path}");
+    }
+    let rewrite =
+        document["plugin_configs"].as_array().unwrap().iter().find(|it| it["proxy_id"] == "api").unwrap();
+    assert_eq!(rewrite["config"]["regex"], json!([{ "from": "^/api/?(.*)$", "to": "/${1}" }]));
+    assert_eq!(imported.report.losses().count(), 0);
+}
+
+/// Records go to the same places, and what dumps say of their own accord is no loss.
+#[test]
+fn kong_as_it_is_dumped() {
+    let text = r#"
+_format_version: "3.0"
+_info: {defaults: {}, select_tags: [team]}
+services:
+- name: s
+  url: http://10.0.0.1:1001
+  tls_verify: null
+  client_certificate: null
+  plugins:
+  - {name: cors, protocols: [grpc, grpcs, http, https], config: {origins: ['https://a.test'], allow_origin_absent: true}}
+  - {name: proxy-cache, protocols: [http, https], config: {cache_ttl: 60, response_code: [200, 301, 404, 206], request_method: [GET, HEAD], memory: {dictionary_name: d}, strategy: memory}}
+  - {name: http-log, config: {http_endpoint: 'http://log.test/in', method: POST, timeout: 500, headers: {x-k: v}}}
+  routes: [{name: r, paths: [/r], methods: null, protocols: [http, https]}, {name: all, paths: [/], methods: [GET]}]
+upstreams:
+- name: u
+  hash_on: none
+  hash_fallback: none
+  use_srv_name: false
+  healthchecks: {active: {healthy: {interval: 0, successes: 0}, unhealthy: {interval: 0}}, passive: {unhealthy: {http_failures: 0}}}
+  targets: [{target: 10.0.0.1:8080, weight: 100}]
+plugins:
+- {name: prometheus, protocols: [http, https], config: {per_consumer: false}}
+- {name: file-log, config: {path: /dev/stdout, reopen: false}}
+"#;
+    let imported = import(Format::Kong, text, false);
+    let document = good(&imported);
+    let losses: Vec<String> = imported.report.losses().map(ToString::to_string).collect();
+    assert!(
+        losses.len() == 2 && losses.iter().all(|it| it.contains("records have the gateway's own fields")),
+        "{losses:#?}"
+    );
+    let sinks = &document["gateway"]["access_log"]["sinks"];
+    assert_eq!(
+        sinks[0]["http"],
+        json!({ "url": "http://log.test/in", "headers": { "x-k": "v" }, "timeout_ms": 500 })
+    );
+    assert_eq!(sinks[0]["proxies"], json!(["r", "all", "r-within"]));
+    assert_eq!((&sinks[1]["stdout"], sinks[1].get("proxies")), (&json!({}), None));
+    let configs = document["plugin_configs"].as_array().unwrap();
+    let cache = &configs.iter().find(|it| it["plugin_name"] == "response_cache").unwrap()["config"];
+    assert_eq!((&cache["statuses"], &cache["negative_statuses"]), (&json!([200, 301]), &json!([404])));
+    let checked = text.replace(
+        "unhealthy: {interval: 0}",
+        "unhealthy: {interval: 5, http_failures: 2}, timeout: 1, http_path: /up",
+    );
+    let document = import(Format::Kong, &checked, false).document();
+    assert_eq!(
+        document["upstreams"][0]["health_checks"]["active"],
+        json!({ "interval_seconds": 5, "http_path": "/up", "timeout_ms": 1000, "unhealthy_threshold": 2 })
+    );
+}

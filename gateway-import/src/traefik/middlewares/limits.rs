@@ -15,7 +15,10 @@ impl Traefik<'_> {
         let burst = number(settings, "burst").unwrap_or(1).max(1);
         let period =
             settings.get("period").and_then(Node::plain).map_or(Some(1000), |it| text::millis(&it, 1000));
-        let (true, Some(period)) = (average > 0, period) else {
+        if average == 0 {
+            return self.out.needless(settings.at, what, "a rate of 0 is no limit");
+        }
+        let Some(period) = period else {
             let todo = "use the plugin `rate_limiting`";
             return self.out.lost(settings.at, what, "its rate is not known", todo);
         };
