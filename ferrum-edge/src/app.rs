@@ -26,9 +26,10 @@ use gateway_core::plugin::Registry;
 pub use gateway_protocols::downstream::bind::Inherited;
 use gateway_protocols::worker::{Inbox, Inboxes, Order, SharedByWorkers, Worker};
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 use crate::audit::recorder::Recorder;
+use crate::control::clock::Clock;
 use crate::control::tasks::PluginTasks;
 use crate::control::{Control, discovery};
 use crate::export::Telemetry;
@@ -125,6 +126,8 @@ impl Gateway {
             pushes: Mutex::default(),
             frontend,
             admin_tls,
+            clock: Clock::default(),
+            certificate_stored: Notify::new(),
             addresses: listeners.addresses(),
             compiler: Mutex::new(compiler),
             streams,

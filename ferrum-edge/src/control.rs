@@ -1,9 +1,11 @@
 //! The control runtime: what goes on beside the traffic, on a thread of its own, so that it never delays a worker.
 //!
-//! Health probes and the watch for changed certificate files always run here; the admin listener does where it is
+//! Health probes, orders of certificates and the watch for changed certificate files always run here; the admin listener does where it is
 //! asked for.
 
+pub(crate) mod acme;
 mod certificates;
+pub(crate) mod clock;
 pub(crate) mod discovery;
 pub(crate) mod overload;
 mod probes;
@@ -41,7 +43,7 @@ impl Control {
         Ok(Self { runtime: Some(runtime) })
     }
 
-    /// Looks after what serves: probes, and the watch for changed certificate files.
+    /// Looks after what serves: probes, certificates that are ordered, and the watch for changed certificate files.
     pub(crate) fn tend(&self, engine: &Arc<Engine>) {
         if let Some(runtime) = &self.runtime {
             let tasks = &engine.shared.tasks;
@@ -51,6 +53,8 @@ impl Control {
             runtime.spawn(tasks.clone().supervise("overload_watch", move || overload::run(with.clone())));
             let with = engine.clone();
             runtime.spawn(tasks.clone().supervise("service_discovery", move || discovery::run(with.clone())));
+            let with = engine.clone();
+            runtime.spawn(tasks.clone().supervise("acme", move || acme::run(with.clone())));
             let with = engine.clone();
             let mut is_first = true;
             let watch = move || {

@@ -1,6 +1,7 @@
 //! What leaves the gateway about its traffic: metrics and access records.
 
 pub mod access_log;
+mod acme;
 mod datagram;
 mod exemplars;
 mod histogram;
@@ -31,6 +32,7 @@ use gateway_core::config::model::{Id, Settings};
 use gateway_core::health::HealthChange;
 
 use access_log::{AccessLog, AccessLogError};
+pub(crate) use acme::{AcmeCounts, AcmeStanding, AcmeStatus};
 use histogram::Merged;
 use labels::CLASSES;
 pub(crate) use load::Load;
@@ -58,6 +60,8 @@ pub(crate) struct CertificateEnd {
     pub(crate) file: PathBuf,
     /// In seconds since 1970.
     pub(crate) ends: i64,
+    /// From how many seconds before that on it is warned of.
+    pub(crate) warned: i64,
 }
 
 /// What is known of a service that targets are found by.
@@ -88,6 +92,8 @@ pub(crate) struct ControlCounts {
     pub(crate) audit: Arc<crate::audit::recorder::Counts>,
     /// The certificates in use.
     pub(crate) certificate_ends: Mutex<Vec<CertificateEnd>>,
+    /// The certificates that the gateway gets by itself.
+    pub(crate) acme: AcmeCounts,
     /// The proxies whose files for TLS towards targets are of no use, and why.
     pub(crate) target_tls_unusable: Mutex<Vec<(Id, String)>>,
     /// How loaded the gateway was when it was last looked at.

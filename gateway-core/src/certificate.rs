@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use x509_parser::extensions::GeneralName;
+use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// Alternative names that are read of one certificate; more are refused as if there were none.
@@ -48,6 +48,18 @@ pub fn validity(der: &[u8]) -> Option<(i64, i64)> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let validity = certificate.validity();
     Some((validity.not_before.timestamp(), validity.not_after.timestamp()))
+}
+
+/// The identifier of its issuer's key and the serial number of a DER certificate, both as they are encoded; `None` where one
+/// of them is missing.
+pub fn issuer_key_and_serial(der: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    let issuer_key =
+        certificate.extensions().iter().find_map(|extension| match extension.parsed_extension() {
+            ParsedExtension::AuthorityKeyIdentifier(issuer) => issuer.key_identifier.as_ref(),
+            _ => None,
+        })?;
+    Some((issuer_key.0.to_vec(), certificate.raw_serial().to_vec()))
 }
 
 /// Whether a DER certificate names another as its issuer. Signatures are not looked at.
@@ -136,6 +148,22 @@ mod tests {
     use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
 
     use super::*;
+
+    #[test]
+    fn the_issuers_key_and_the_serial_number() {
+        let issuer = KeyPair::generate().expect("there is randomness");
+        let issuer =
+            rcgen::CertifiedIssuer::self_signed(CertificateParams::default(), issuer).expect("is good");
+        let mut params = CertificateParams::new(vec!["a.example".to_owned()]).expect("is a name");
+        params.serial_number = Some(rcgen::SerialNumber::from_slice(&[0x87, 1, 2]));
+        let key = KeyPair::generate().expect("there is randomness");
+        let without = params.signed_by(&key, &issuer).expect("is good");
+        assert_eq!(issuer_key_and_serial(without.der()), None);
+        params.use_authority_key_identifier_extension = true;
+        let with = params.signed_by(&key, &issuer).expect("is good");
+        let (issuer_key, serial) = issuer_key_and_serial(with.der()).expect("has both");
+        assert_eq!((issuer_key.len(), &serial[..]), (20, &[0, 0x87, 1, 2][..]));
+    }
 
     #[test]
     fn names_of_a_certificate() {

@@ -1,6 +1,7 @@
 //! Exchanges: one request with its response, the same for HTTP/1.1, HTTP/2, HTTP/3 and gRPC.
 
 pub mod body;
+pub mod challenge;
 pub mod dialect;
 pub mod downstream;
 pub mod early;

@@ -228,6 +228,11 @@ pub mod metric {
         CERTIFICATES_REFUSED: counter = "ferrum_certificates_refused_total";
         /// When the certificate in a file ends, in seconds since 1970.
         CERTIFICATE_ENDS: gauge = "ferrum_certificate_not_after_timestamp_seconds";
+        /// Orders of certificates at a CA (ACME), by their result.
+        ACME_ORDERS: counter = "ferrum_acme_orders_total";
+        /// Certificates that the gateway gets from a CA by itself (ACME), by how they stand: good, missing, or failing where the
+        /// last order failed.
+        ACME_CERTIFICATES: gauge = "ferrum_acme_certificates";
         /// Requests to the admin API that were refused for who asked, by reason.
         ADMIN_REFUSED: counter = "ferrum_admin_refused_total";
         /// Entries of the audit, by outcome.

@@ -1,5 +1,6 @@
 //! TLS: what is shown to clients, and how targets are judged. One crypto provider, aws-lc-rs, named everywhere.
 
+pub mod challenge;
 pub mod client;
 pub mod early;
 mod failure;

@@ -50,6 +50,7 @@ impl Worker {
         Arc::new_cyclic(|worker| Self {
             index,
             pipeline: Pipeline::new(outbound.clone(), recorder.clone(), shared.overload.clone())
+                .with_challenges(shared.challenges.clone())
                 .with_aside(aside(worker.clone()))
                 .with_current(shared.clone()),
             outbound,

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::Admin;
 use crate::app::engine::Engine;
-use crate::export::{CertificateEnd, ConfigStatus, Load, Telemetry};
+use crate::export::{AcmeStatus, CertificateEnd, ConfigStatus, Load, Telemetry};
 use crate::source::database::Reconciler;
 use crate::source::{certificates, warnings};
 
@@ -32,6 +32,8 @@ const MAX_UPSTREAMS: usize = 1000;
 const MAX_WARNINGS: usize = 100;
 /// Proxies that are looked through for warnings.
 const MAX_LOOKED_THROUGH: usize = 10_000;
+/// Certificates of a CA named in one answer; their number is always told.
+const MAX_CERTIFICATES: usize = 1000;
 /// Targets named of one upstream.
 const MAX_TARGETS: usize = 100;
 
@@ -65,6 +67,7 @@ pub(super) async fn status(State(Admin { engine, reconciler }): State<Admin>) ->
         "proxies": proxies(&snapshot),
         "upstreams": upstreams(&snapshot),
         "services": services(&engine.telemetry),
+        "acme": acme(&engine.telemetry),
         "warnings": warned(&snapshot, &engine),
     }))
 }
@@ -160,8 +163,10 @@ fn warned(snapshot: &Snapshot, engine: &Engine) -> Value {
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs().cast_signed());
     let ends = engine.telemetry.control.certificate_ends.lock().unwrap_or_else(PoisonError::into_inner);
-    let expiry =
-        |end: &CertificateEnd| (end.at.clone(), Expiry { file: end.file.clone(), seconds: end.ends - now });
+    let expiry = |end: &CertificateEnd| {
+        let CertificateEnd { at, file, ends, warned } = end;
+        (at.clone(), Expiry { file: file.clone(), seconds: ends - now, warned: *warned })
+    };
     let expiries = ends.iter().map(expiry).collect();
     drop(ends);
     let model = snapshot.model();
@@ -169,6 +174,9 @@ fn warned(snapshot: &Snapshot, engine: &Engine) -> Value {
     let unusable = &engine.telemetry.control.target_tls_unusable;
     let unusable = unusable.lock().unwrap_or_else(PoisonError::into_inner).clone();
     warnings.extend(warning::silenced(certificates::unusable_warnings(&unusable), &model));
+    let acme = engine.telemetry.control.acme.statuses();
+    warnings.extend(warning::silenced(acme.iter().filter_map(AcmeStatus::warning).collect(), &model));
+    drop(acme);
     let fixed = engine.telemetry.config_status().restart_needed;
     warnings.extend(warning::silenced(fixed.into_iter().map(warnings::restart_needed).collect(), &model));
     let shown: Vec<_> = warnings.iter().take(MAX_WARNINGS).map(warnings::document).collect();
@@ -203,6 +211,28 @@ fn services(telemetry: &Telemetry) -> Value {
                 "servers": status.servers,
                 "found_at": status.found_at.map(time),
                 "error": status.error,
+            })
+        })
+        .collect();
+    json!({ "count": known.len(), "list": shown })
+}
+
+/// The certificates that the gateway gets by itself.
+fn acme(telemetry: &Telemetry) -> Value {
+    let known = telemetry.control.acme.statuses();
+    let shown: Vec<_> = known
+        .iter()
+        .take(MAX_CERTIFICATES)
+        .map(|status| {
+            json!({
+                "names": status.names.iter().collect::<Vec<_>>(),
+                "file": status.file.display().to_string(),
+                "status": status.standing().as_str(),
+                "ends_at": status.ends_at.map(time),
+                "next_order_at": status.next_order_at.map(time),
+                "failures": status.failures,
+                "failed_at": status.failed_at.map(time),
+                "problem": status.problem,
             })
         })
         .collect();

@@ -17,7 +17,7 @@ use gateway_core::plugin::world::tasks::TaskHandle;
 use gateway_protocols::downstream::bind::Inherited;
 use gateway_protocols::worker::{Order, SharedByWorkers};
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 
 #[cfg(feature = "admin")]
 use super::admin_listeners::AdminListeners;
@@ -25,6 +25,7 @@ use super::error::{ReloadError, StartError};
 use super::listeners::{self, Addresses, NewPorts, Ports, StreamPorts, give};
 use super::tls::{AdminTls, Frontend};
 use crate::audit::recorder::Recorder;
+use crate::control::clock::Clock;
 use crate::control::tasks::PluginTasks;
 use crate::export::push::{Pushes, Scrape};
 use crate::export::sinks::Sink;
@@ -41,6 +42,10 @@ pub(crate) struct Engine {
     pub(super) pushes: Mutex<Vec<TaskHandle>>,
     pub(crate) frontend: Arc<Frontend>,
     pub(crate) admin_tls: AdminTls,
+    /// The time of day by which certificates are renewed.
+    pub(crate) clock: Clock,
+    /// Told when a certificate was stored that the gateway got by itself.
+    pub(crate) certificate_stored: Notify,
     pub(crate) addresses: Addresses,
     pub(super) compiler: Mutex<Compiler>,
     pub(super) streams: StreamPorts,

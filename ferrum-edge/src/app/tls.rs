@@ -6,16 +6,20 @@ use arc_swap::ArcSwap;
 use gateway_core::config::model::{FrontendTls, Settings, TlsVersion};
 use gateway_protocols::downstream::accept::Entrance;
 use gateway_protocols::quic::{ServerRules, limited, server_config};
+use gateway_protocols::tls::challenge::{self, TlsChallenges, WithChallenges};
 use gateway_protocols::tls::server::{Certificates, ServerTlsError, build};
 use gateway_protocols::udp::dtls::DtlsRules;
 use rustls::ServerConfig;
 
 /// What clients are offered, in this order.
 const ALPN: &[&[u8]] = &[b"h2", b"http/1.1"];
+/// The same for listeners that also answer a CA. It comes last: who offers anything else gets that.
+const ALPN_WITH_CHALLENGES: &[&[u8]] = &[b"h2", b"http/1.1", challenge::ALPN];
 
 /// Certificates and the configuration around them; both can be replaced while connections go on.
 pub(crate) struct Frontend {
     certificates: Arc<Certificates>,
+    challenges: Arc<TlsChallenges>,
     config: Arc<ArcSwap<ServerConfig>>,
     /// The same without ALPN, for stream proxies that terminate TLS.
     streams: Arc<ArcSwap<ServerConfig>>,
@@ -30,13 +34,15 @@ impl Frontend {
     pub(super) fn new(rules: &FrontendTls) -> Result<Self, ServerTlsError> {
         let certificates = Arc::new(Certificates::default());
         certificates.load(&rules.certificates)?;
-        let config = build(rules, certificates.clone(), ALPN)?;
+        let challenges = Arc::new(TlsChallenges::default());
+        let config = https(rules, &certificates, &challenges)?;
         let streams = build(&without_early_data(rules), certificates.clone(), &[])?;
         let dtls = Arc::new(DtlsRules::default());
         load_dtls(&dtls, rules);
         Ok(Self {
             dtls,
             certificates,
+            challenges,
             config: Arc::new(ArcSwap::from_pointee(config)),
             streams: Arc::new(ArcSwap::from_pointee(streams)),
             quic: OnceLock::new(),
@@ -82,6 +88,11 @@ impl Frontend {
         self.streams.clone()
     }
 
+    /// What CAs are answered that check names by TLS handshakes.
+    pub(crate) fn challenges(&self) -> &TlsChallenges {
+        &self.challenges
+    }
+
     /// Reads the certificates again. The configuration, with its session tickets, is kept where the rules are the same.
     pub(crate) fn reload(&self, settings: &Settings) -> Result<(), ServerTlsError> {
         let rules = &settings.tls;
@@ -90,9 +101,10 @@ impl Frontend {
         let rebuilt = match unchanged {
             true => None,
             false => {
-                let of = |rules, alpn| build(rules, self.certificates.clone(), alpn);
+                let https = https(rules, &self.certificates, &self.challenges)?;
+                let streams = build(&without_early_data(rules), self.certificates.clone(), &[])?;
                 let quic = self.quic.get().map(|quic| self.build_quic(settings, Some(&quic.load())));
-                Some((of(rules, ALPN)?, of(&without_early_data(rules), &[])?, quic.transpose()?))
+                Some((https, streams, quic.transpose()?))
             }
         };
         self.certificates.load(&rules.certificates)?;
@@ -109,6 +121,20 @@ impl Frontend {
         known.clone_from(rules);
         Ok(())
     }
+}
+
+/// The server's side of https.
+fn https(
+    rules: &FrontendTls,
+    certificates: &Arc<Certificates>,
+    challenges: &Arc<TlsChallenges>,
+) -> Result<ServerConfig, ServerTlsError> {
+    let certificates = certificates.clone();
+    if !rules.tls_alpn_challenges {
+        return build(rules, certificates, ALPN);
+    }
+    let resolver = WithChallenges { certificates, challenges: challenges.clone() };
+    build(rules, Arc::new(resolver), ALPN_WITH_CHALLENGES)
 }
 
 /// The certificate of the admin API, where it is asked by TLS. The configuration around it is that of the start.

@@ -1,5 +1,6 @@
 //! Whether this machine and what the configuration names are fit to run it: `doctor`.
 
+mod acme;
 mod certificates;
 mod collectors;
 mod network;

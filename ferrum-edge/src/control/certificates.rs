@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gateway_core::config::model::{BackendTls, FrontendTls};
 use gateway_core::config::snapshot::Snapshot;
+use gateway_core::config::warning::Expiry;
 
 use crate::app::engine::Engine;
 use crate::export::CertificateEnd;
@@ -26,8 +27,12 @@ pub(super) async fn run(mut watch: Watch) -> Result<(), String> {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     ticks.tick().await;
+    let engine = watch.engine.clone();
     loop {
-        ticks.tick().await;
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = engine.certificate_stored.notified() => {}
+        }
         // A file system may hang; only this thread then hangs with it.
         let look = tokio::task::spawn_blocking(move || {
             watch.look();
@@ -68,7 +73,13 @@ impl Watch {
             let pairs = rules.certificates.iter().flat_map(|files| [&files.cert_path, &files.key_path]);
             pairs.chain(&rules.client_ca_path).cloned().collect::<Vec<_>>()
         };
-        self.frontend = stamps(files(&snapshot.settings.tls).into_iter());
+        let mut frontend = stamps(files(&snapshot.settings.tls).into_iter());
+        // A certificate that the gateway gets by itself may have come between the configuration's start and now.
+        for files in snapshot.settings.tls.certificates.iter().filter(|files| files.acme.is_some()) {
+            let known = self.frontend.get(&files.cert_path).copied().flatten();
+            frontend.insert(files.cert_path.clone(), known);
+        }
+        self.frontend = frontend;
         self.admin = stamps(snapshot.settings.admin_tls.iter().flat_map(files));
         self.backend = stamps(backend_rules(snapshot).flat_map(|rules| {
             let pair = rules.client_cert.iter().flat_map(|(cert, key)| [cert, key]);
@@ -95,7 +106,12 @@ impl Watch {
         let ends = certificates::expiries(&model).into_iter();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs().cast_signed());
         let ends = ends
-            .map(|(at, expiry)| CertificateEnd { at, file: expiry.file, ends: now + expiry.seconds })
+            .map(|(at, Expiry { file, seconds, warned })| CertificateEnd {
+                at,
+                file,
+                ends: now + seconds,
+                warned,
+            })
             .collect();
         *self.engine.telemetry.control.certificate_ends.lock().unwrap_or_else(PoisonError::into_inner) = ends;
     }
@@ -104,7 +120,7 @@ impl Watch {
     fn look(&mut self) {
         let snapshot = self.engine.snapshot();
         if snapshot.revision != self.revision {
-            return self.follow(&snapshot);
+            self.follow(&snapshot);
         }
         if refresh(&mut self.frontend) {
             match self.engine.frontend.reload(&snapshot.settings) {

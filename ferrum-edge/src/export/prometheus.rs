@@ -15,7 +15,7 @@ use super::histogram::{BOUNDS, Merged};
 use super::labels::{CLASS_NAMES, CLASSES, SESSIONS, VERSIONS, request_labels};
 use super::process::Process;
 use super::shard::{GRPC_STATUSES, PHASES, WorkerTelemetry};
-use super::{CertificateEnd, Telemetry, histogram::Count, program_log};
+use super::{AcmeStanding, CertificateEnd, Telemetry, histogram::Count, program_log};
 
 /// What is served as `Content-Type`.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -280,6 +280,7 @@ fn configuration(page: &mut Page, telemetry: &Telemetry, snapshot: &Snapshot) {
     page.single(&metric::CONFIG_BROKEN, telemetry.control.broken.load(Relaxed));
     page.single(&metric::DATABASE_UP, u8::from(!telemetry.control.database_away.load(Relaxed)));
     page.single(&metric::CERTIFICATES_REFUSED, telemetry.control.certificates_refused.load(Relaxed));
+    acme(page, telemetry);
     page.head(&metric::ADMIN_REFUSED);
     let control = &telemetry.control;
     for (reason, count) in [("token", &control.admin_tokens_refused), ("site", &control.admin_sites_refused)]
@@ -306,6 +307,22 @@ fn configuration(page: &mut Page, telemetry: &Telemetry, snapshot: &Snapshot) {
     page.single(&metric::LOG_WRITTEN, written);
     page.single(&metric::LOG_DROPPED, dropped);
     page.single(&metric::WORKERS, telemetry.workers.len());
+}
+
+/// The certificates that the gateway gets by itself.
+fn acme(page: &mut Page, telemetry: &Telemetry) {
+    let acme = &telemetry.control.acme;
+    page.head(&metric::ACME_ORDERS);
+    for (result, count) in [("issued", &acme.issued), ("failed", &acme.failed)] {
+        page.sample(metric::ACME_ORDERS.name, format_args!("result=\"{result}\""), count.load(Relaxed));
+    }
+    page.head(&metric::ACME_CERTIFICATES);
+    let all = acme.statuses();
+    for standing in [AcmeStanding::Good, AcmeStanding::Missing, AcmeStanding::Failing] {
+        let count = all.iter().filter(|status| status.standing() == standing).count();
+        let labels = format_args!("status=\"{}\"", standing.as_str());
+        page.sample(metric::ACME_CERTIFICATES.name, labels, count);
+    }
 }
 
 /// The program log and the tasks that must keep running.

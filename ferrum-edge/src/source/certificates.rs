@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use gateway_core::certificate;
 use gateway_core::config::model::{BackendTls, Id, Model, Proxy, Scheme, Traffic};
 use gateway_core::config::problem::Problems;
-use gateway_core::config::warning::{Expiry, Warning};
+use gateway_core::config::warning::{Expiry, WARNED_SECONDS, Warning};
 use gateway_protocols::tls;
 use gateway_protocols::tls::server::Certificates;
 use gateway_protocols::udp::dtls::{self, DtlsRules};
@@ -109,24 +109,27 @@ fn pair_problem(problems: &mut Problems, at: &str, error: &str) {
 /// When the certificates that a configuration names end: the leaves shown to clients and to targets.
 pub(crate) fn expiries(model: &Model) -> Vec<(String, Expiry)> {
     let shown = model.settings.tls.certificates.iter().enumerate();
-    let shown = shown.map(|(n, files)| (format!("gateway.tls.certificates[{n}]"), &files.cert_path));
+    let shown = shown
+        .map(|(n, files)| (format!("gateway.tls.certificates[{n}]"), &files.cert_path, files.acme.is_some()));
     let admin = model.settings.admin_tls.iter().flat_map(|rules| &rules.certificates);
-    let admin = admin.map(|files| ("gateway.admin_tls".to_owned(), &files.cert_path));
+    let admin = admin.map(|files| ("gateway.admin_tls".to_owned(), &files.cert_path, false));
     let targets = model.proxies.iter().filter_map(|proxy| {
         let (path, _) = proxy.backend.tls.as_ref()?.client_cert.as_ref()?;
-        Some((format!("proxies.{}", proxy.id), path))
+        Some((format!("proxies.{}", proxy.id), path, false))
     });
     let mut seen = HashSet::new();
     let named = shown
         .chain(admin)
         .chain(targets)
-        .filter(|(_, path)| seen.insert((*path).clone()))
+        .filter(|(_, path, _)| seen.insert((*path).clone()))
         .collect::<Vec<_>>();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs().cast_signed());
-    let ended = named.into_iter().filter_map(|(at, path)| {
+    let ended = named.into_iter().filter_map(|(at, path, is_renewed)| {
         let chain = tls::pem::chain(path).ok()?;
-        let seconds = certificate::ends(chain.first()?)? - now;
-        Some((at, Expiry { file: path.clone(), seconds }))
+        let (from, to) = certificate::validity(chain.first()?)?;
+        // Long before that the gateway has renewed it, or tried to.
+        let warned = if is_renewed { (to - from) / 6 } else { WARNED_SECONDS };
+        Some((at, Expiry { file: path.clone(), seconds: to - now, warned }))
     });
     ended.collect()
 }

@@ -205,3 +205,50 @@ fn a_database_is_examined_and_what_is_in_it() {
     assert_eq!(about(&found, &format!("127.0.0.1:{port}"))[0].0, "error");
     examined(&folder, 0, &["--db-url", &url, "--offline"]);
 }
+
+#[test]
+fn what_stands_in_the_way_of_a_certificate_from_a_ca() {
+    let folder = Folder::new();
+    folder.write(
+        "ferrum.yaml",
+        "
+gateway:
+  http: 127.0.0.1:8001
+  admin: off
+  acme: { accept_terms: true, storage: acme, directory_url: 'https://127.0.0.1:1/directory' }
+  tls: { certificates: [{ acme: [shop.test] }] }
+proxies:
+  - { id: shop, hosts: [shop.test], listen_path: /, backend_scheme: http, backend_host: 127.0.0.1, backend_port: 1 }
+",
+    );
+    let checked = ferrum_edge(&folder).args(["check", "--deny-warnings"]).output().unwrap();
+    assert_eq!(checked.status.code(), Some(0), "{checked:?}");
+    let found = examined(&folder, 0, &["--offline"]);
+    assert!(about(&found, "http-01")[0].1.contains("port 80 of each name"), "{found:#?}");
+    assert!(about(&found, "shop.test")[0].1.contains("not there yet"), "{found:#?}");
+    let stored =
+        found.iter().find(|it| it["message"].as_str().unwrap().contains("nothing is stored")).unwrap();
+    let storage = stored["about"].as_str().unwrap();
+    assert!(storage.starts_with("acme/") && !folder.exists(storage), "it only looks");
+    let storage = folder.path(storage);
+
+    // As a gateway leaves it after two refusals, and then somebody wrote into it.
+    let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, b"shop.test");
+    let hash: String = hash.as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    for (name, text) in [
+        (format!("attempts/shop.test-{hash}.json"), r#"{"failures": 2, "problem": "the CA said no"}"#),
+        (format!("certificates/shop.test-{hash}.pem"), "-----BEGIN CERT"),
+        ("account.json".to_owned(), "{"),
+    ] {
+        let path = storage.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let found = examined(&folder, 1, &["--offline"]);
+    assert!(about(&found, "account")[0].1.contains("account.json"), "{found:#?}");
+    let shop = about(&found, "shop.test");
+    assert!(shop[0].1.starts_with("2 orders in a row failed, the last with: the CA said no"), "{found:#?}");
+    assert!(shop[1].0 == "error" && shop[1].1.contains("certificates/shop.test-"), "{found:#?}");
+    // The rest of the gateway serves.
+    assert_eq!(ferrum_edge(&folder).arg("check").output().unwrap().status.code(), Some(0));
+}

@@ -4,6 +4,7 @@
 //! (the same schema that editors and the reference page get), and then read item by item, so that one bad proxy
 //! hides neither its own further problems nor another's. What the words mean together is [`super::resolve`]'s matter.
 
+mod acme;
 mod check;
 mod consumer;
 mod foreign;
@@ -29,6 +30,7 @@ use schemars::{JsonSchema, Schema, schema_for};
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::problem::{Problem, Problems};
+pub use acme::{Acme, AcmeChallenge, ExternalAccount};
 pub use consumer::Consumer;
 pub use gateway::{
     AccessLog, AdminTls, Certificate, ClientTimeouts, Gateway, Limits, Listener, ListenerParts, Overload,

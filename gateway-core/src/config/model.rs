@@ -2,6 +2,7 @@
 //!
 //! What the user typed is [`super::file`]; nothing here can be deserialised, so no shortcut past the checks exists.
 
+mod acme;
 mod built;
 mod congestion;
 mod hedging;
@@ -16,6 +17,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use crate::route::{HostPattern, PathPattern};
+pub use acme::*;
 pub use built::*;
 pub use congestion::*;
 pub use hedging::*;

@@ -4,6 +4,7 @@
 //! refer to ([`NamedObjects`]), so that a database can apply one change without reading everything again. What only shows
 //! between objects (ids, names, ports and paths used twice) is [`document`]'s, for a whole file.
 
+mod acme;
 mod backend;
 mod consumer;
 mod gateway;
@@ -13,6 +14,7 @@ mod log;
 mod plugin;
 mod proxy;
 mod redis;
+mod tls;
 mod traffic;
 mod unique;
 mod upstream;

@@ -104,7 +104,8 @@ pub fn apply(
     match (certificate, key) {
         (Some(cert_path), Some(key_path)) => {
             let tls = gateway.tls.get_or_insert_with(Tls::default);
-            tls.certificates = Some(vec![Certificate { cert_path, key_path }]);
+            let (cert_path, key_path) = (Some(cert_path), Some(key_path));
+            tls.certificates = Some(vec![Certificate { cert_path, key_path, acme: None }]);
         }
         (None, None) => {}
         (Some(_), None) => {

@@ -12,6 +12,7 @@ use super::model::{
     Consumer, Credential, Model, PathPattern, PluginConfig, Proxy, Scope, Settings, Traffic, Upstream,
 };
 
+mod acme;
 pub mod codes;
 mod compiled;
 mod covers;
@@ -48,6 +49,7 @@ pub fn warnings(model: &Model) -> Vec<Warning> {
     found.unused(model);
     found.consumers(model);
     found.certificates(model);
+    found.acme(model);
     for proxy in &model.proxies {
         found.targets(proxy);
         found.placeholders(proxy);
@@ -440,10 +442,12 @@ pub struct Expiry {
     pub file: PathBuf,
     /// Seconds from now; negative when it has ended.
     pub seconds: i64,
+    /// From how many seconds before its end on it is warned of.
+    pub warned: i64,
 }
 
-/// Days before its end from which on a certificate is warned of.
-const WARNED_DAYS: i64 = 30;
+/// Seconds before its end from which on a certificate is warned of that somebody has to replace.
+pub const WARNED_SECONDS: i64 = 30 * 24 * 3600;
 
 /// The warnings of certificates' ends. Each file is named once.
 pub fn expiring(certificates: impl IntoIterator<Item = (String, Expiry)>) -> Vec<Warning> {
@@ -456,7 +460,7 @@ pub fn expiring(certificates: impl IntoIterator<Item = (String, Expiry)>) -> Vec
         let (file, days) = (expiry.file.display(), expiry.seconds.div_euclid(24 * 3600));
         let message = match expiry.seconds {
             ..=0 => format!("the certificate in {file} has expired"),
-            _ if days < WARNED_DAYS => format!("the certificate in {file} expires in {days} days"),
+            left if left < expiry.warned => format!("the certificate in {file} expires in {days} days"),
             _ => continue,
         };
         found.add("certificate_expires", path, message, "renew it; the file is read again when it changes");

@@ -13,6 +13,7 @@ mod ending;
 mod hedged;
 mod matched;
 mod race;
+mod settings;
 mod spelling;
 
 use std::pin::pin;
@@ -25,6 +26,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::body::{Body, BodyError};
+use super::challenge::Challenges;
 use super::dialect::Dialect;
 use super::downstream::{Delivery, Downstream};
 use super::early;
@@ -72,6 +74,7 @@ pub struct Pipeline<U> {
     drain: Drain,
     aside: Option<Aside>,
     current: Option<Arc<dyn Current>>,
+    challenges: Challenges,
 }
 
 /// A target's agreement to switch protocols, and the target's end of what follows.
@@ -83,13 +86,8 @@ struct Switching {
 impl<U: Upstream> Pipeline<U> {
     /// A pipeline that sends through `upstream`, as much at a time as `overload` allows.
     pub fn new(upstream: U, recorder: Arc<dyn Recorder>, overload: Overload) -> Self {
-        Self { upstream, recorder, overload, drain: Drain::default(), aside: None, current: None }
-    }
-
-    /// Ends what goes on under a configuration that no longer holds, by looking at the one in use.
-    #[must_use]
-    pub fn with_current(self, current: Arc<dyn Current>) -> Self {
-        Self { current: Some(current), ..self }
+        let challenges = Challenges::default();
+        Self { upstream, recorder, overload, drain: Drain::default(), aside: None, current: None, challenges }
     }
 
     /// Asks what was switched to other protocols to end; exchanges end by themselves.
@@ -284,6 +282,7 @@ impl<U: Upstream> Pipeline<U> {
             return Err(Box::new(Reply::new(Cause::Overloaded).header(RETRY_AFTER, A_SECOND)));
         };
         end.place = Some(place);
+        self.challenged(&end.exchange)?;
         let matched = admit(snapshot, end)?;
         if !self.overload.admits(matched.route.proxy.load_priority) {
             return Err(Box::new(Reply::new(Cause::Overloaded).header(RETRY_AFTER, A_SECOND)));

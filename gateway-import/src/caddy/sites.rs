@@ -224,8 +224,9 @@ impl Caddy<'_> {
         if hosts.is_empty() {
             return;
         }
-        let why = "Caddy gets certificates by itself; here they are files";
-        self.out.lost(site.line.at, site.line.text(), why, "set gateway.tls.certificates");
+        let why = "Caddy gets certificates by itself; here that is configured";
+        let todo = "set gateway.acme and name the host by `acme` in gateway.tls.certificates, or give files";
+        self.out.lost(site.line.at, site.line.text(), why, todo);
         let config = json!({ "status_code": 308, "location": "https://${request.host}${request.target}", "query": "drop" });
         let mut route = crate::draft::Route::new(format!("{name}-to-https"), To::Redirect(config));
         route.matches.push(json!({ "hosts": hosts, "scheme": "http", "path": "/" }));
@@ -417,8 +418,8 @@ impl Caddy<'_> {
             _ => self.out.lost(
                 line.at,
                 line.text(),
-                "certificates are files here",
-                "set gateway.tls.certificates",
+                "certificates are files, or named by `acme`",
+                "set gateway.tls.certificates, with gateway.acme for those of a CA",
             ),
         }
         for inner in line.inner() {

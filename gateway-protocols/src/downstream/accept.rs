@@ -14,6 +14,7 @@ use gateway_core::http::handshake::Handshake;
 use gateway_core::stream::pipeline;
 use gateway_core::stream::session::Session;
 use rustls::ServerConfig;
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::{TlsAcceptor, TlsStream};
@@ -26,6 +27,7 @@ use super::{ConnectionControl, h1, h2};
 use crate::buffer::HEAD_BYTES;
 use crate::link::{Link, Rewound};
 use crate::timer::deadline;
+use crate::tls::challenge::is_challenge;
 use crate::tls::early::EarlyStream;
 use crate::tls::handshake_failure;
 use crate::worker::Worker;
@@ -34,6 +36,8 @@ use crate::worker::Worker;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// A pause after running out of file descriptors: accepting again at once would only spin.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
+/// How long a CA that checks a name may take to read the end of its connection.
+const CHALLENGE_END: Duration = Duration::from_secs(1);
 
 /// Accepts until the worker stops listening.
 pub(crate) async fn accept(
@@ -100,6 +104,7 @@ pub(crate) async fn serve(
             let acceptor = TlsAcceptor::from(config);
             let accepting = acceptor.accept(Rewound::from(tcp));
             match Box::pin(tokio::time::timeout_at(deadline(timeout), accepting)).await {
+                Ok(Ok(tls)) if is_challenge(tls.get_ref().1) => return end_challenge(tls).await,
                 Ok(Ok(tls)) => {
                     let facts = facts(tls.get_ref().1);
                     (Link::from(TlsStream::Server(tls)), Some(facts))
@@ -142,6 +147,12 @@ fn failed(worker: &Worker, ends: Addresses, error: &io::Error, accepted: Instant
     }
 }
 
+/// Ends the connection of a CA that has seen what it wanted to (RFC 8737 §3): nothing is sent over it.
+async fn end_challenge(mut tls: impl AsyncWrite + Unpin) {
+    let ending = tokio::time::timeout(CHALLENGE_END, tls.shutdown());
+    drop(ending.await);
+}
+
 /// Serves a TLS connection whose requests may come before the handshake is over.
 async fn serve_early(
     worker: &Arc<Worker>,
@@ -159,6 +170,14 @@ async fn serve_early(
     };
     let mut client = Client::new(ends.peer, ends.local, ends.trusted, Some(facts(early.session())));
     let handshake = early.handshake().clone();
+    if is_challenge(early.session()) {
+        let mut link = Link::from(early);
+        // The client's part of the handshake is still to be read, and nothing else is.
+        let mut buffer = BytesMut::new();
+        let reading = poll_fn(|cx| link.poll_fill(cx, &mut buffer, HEAD_BYTES));
+        drop(tokio::time::timeout_at(deadline, reading).await);
+        return;
+    }
     if !handshake.is_over() {
         client.handshake = Some(handshake.clone());
     }

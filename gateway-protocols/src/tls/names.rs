@@ -40,6 +40,11 @@ impl<T: Clone> ByName<T> {
         }
     }
 
+    /// Reserves a name: while nothing is added for it, those for everybody else are not found for it.
+    pub(crate) fn reserve(&mut self, name: &str) {
+        self.exact.entry(name.into()).or_default();
+    }
+
     /// Those for a name (lower case, no trailing dot), in the order they were added, exact names first. Those for
     /// everybody else when nothing carries the name.
     pub(crate) fn find(&self, name: Option<&str>) -> impl Iterator<Item = &T> {
@@ -57,7 +62,7 @@ impl<T: Clone> ByName<T> {
 }
 
 /// The DNS names of a certificate's subjectAltName, in lower case, sorted, each once.
-fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
+pub(super) fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
     let Ok(parsed) = webpki::EndEntityCert::try_from(certificate) else { return Vec::new() };
     let mut names: Vec<String> = parsed.valid_dns_names().map(str::to_ascii_lowercase).collect();
     names.sort_unstable();

@@ -1,7 +1,10 @@
 //! What is shown to clients: certificates by SNI, read again on reload without touching connections.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::io::ErrorKind::NotFound;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use gateway_core::config::model::{CertificateFiles, FrontendTls, TlsVersion};
@@ -32,19 +35,37 @@ pub enum ServerTlsError {
 #[derive(Default)]
 pub struct Certificates {
     current: ArcSwapOption<ByName<Arc<CertifiedKey>>>,
+    /// Those that the gateway got by itself, by their files, as they were read last.
+    got: Mutex<HashMap<PathBuf, Arc<CertifiedKey>>>,
 }
 
 impl Certificates {
-    /// Reads all files and, when every one is good, puts them in use.
+    /// Reads all files and, when every one is good, puts them in use. A certificate that the gateway gets by itself may be
+    /// missing or of no use: the one that was read from its file before goes on being shown then, or nothing for its names,
+    /// whatever is shown to everybody else.
     ///
     /// # Errors
     /// The first bad file; the certificates in use stay.
     pub fn load(&self, files: &[CertificateFiles]) -> Result<(), ServerTlsError> {
         let mut store = ByName::default();
+        let mut known = self.got.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all_got = HashMap::new();
         for file in files {
-            let key = Arc::new(certified_key(file)?);
+            let key = match &file.acme {
+                None => Arc::new(certified_key(file)?),
+                Some(names) => {
+                    names.iter().for_each(|name| store.reserve(name));
+                    let Some(key) = usable(file, names).or_else(|| known.get(&file.cert_path).cloned())
+                    else {
+                        continue;
+                    };
+                    all_got.insert(file.cert_path.clone(), key.clone());
+                    key
+                }
+            };
             store.add(&key.cert[0], &key);
         }
+        *known = all_got;
         self.current.store(Some(Arc::new(store)));
         Ok(())
     }
@@ -78,13 +99,44 @@ fn certified_key(file: &CertificateFiles) -> Result<CertifiedKey, ServerTlsError
     })
 }
 
+/// A certificate that the gateway got by itself, where it can be used; why not is logged.
+fn usable(file: &CertificateFiles, names: &[Box<str>]) -> Option<Arc<CertifiedKey>> {
+    let read = got(file, names).unwrap_or_else(|error| {
+        tracing::error!(%error, "a stored certificate can't be used");
+        None
+    });
+    read.map(Arc::new)
+}
+
+/// A certificate that the gateway got by itself; `None` while there is none.
+///
+/// # Errors
+/// When the file can't be used, or what it holds is not for all of these names.
+pub fn got(file: &CertificateFiles, names: &[Box<str>]) -> Result<Option<CertifiedKey>, ServerTlsError> {
+    let key = match certified_key(file) {
+        Ok(key) => key,
+        Err(ServerTlsError::Pem(PemError::Unreadable { source, .. })) if source.kind() == NotFound => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    let held = super::names::names(&key.cert[0]);
+    match names.iter().find(|name| held.binary_search_by(|held| (**held).cmp(name)).is_err()) {
+        None => Ok(Some(key)),
+        Some(name) => {
+            let file = file.cert_path.display();
+            Err(ServerTlsError::Unusable(format!("{file}: the certificate is not for `{name}`")))
+        }
+    }
+}
+
 /// Builds the server's side of TLS.
 ///
 /// # Errors
 /// When the client CA file is of no use.
 pub fn build(
     rules: &FrontendTls,
-    certificates: Arc<Certificates>,
+    certificates: Arc<dyn ResolvesServerCert>,
     alpn: &[&[u8]],
 ) -> Result<ServerConfig, ServerTlsError> {
     let provider = super::provider();

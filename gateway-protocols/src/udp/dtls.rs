@@ -144,14 +144,20 @@ impl Rules {
         let unusable = |reason: &str| ClientTlsError::Unusable(reason.to_owned());
         let mut certificates = ByName::default();
         let mut passed_over = None;
-        for files in &rules.certificates {
+        for files in rules.certificates.iter().filter(|files| files.acme.is_none()) {
             match usable(files, rules.min_version) {
                 Ok((leaf, shown)) => certificates.add(&leaf, &Arc::new(shown)),
                 Err(error) => passed_over = passed_over.or(Some(error)),
             }
         }
         if certificates.is_empty() {
-            return Err(passed_over.unwrap_or_else(|| unusable("DTLS needs a certificate with an ECDSA key")));
+            let reason = match rules.certificates.iter().any(|files| files.acme.is_some()) {
+                true => {
+                    "DTLS needs a certificate in files, with an ECDSA key; those of `acme` may not be there yet"
+                }
+                false => "DTLS needs a certificate with an ECDSA key",
+            };
+            return Err(passed_over.unwrap_or_else(|| unusable(reason)));
         }
         let clients = match &rules.client_ca_path {
             None => None,
@@ -225,7 +231,7 @@ pub fn check_target(rules: &BackendTls) -> Result<(), ClientTlsError> {
 /// The certificate shown to targets, where the rules name one.
 fn own_certificate(rules: &BackendTls) -> Result<Option<DtlsCertificate>, ClientTlsError> {
     let Some((cert_path, key_path)) = &rules.client_cert else { return Ok(None) };
-    let files = CertificateFiles { cert_path: cert_path.clone(), key_path: key_path.clone() };
+    let files = CertificateFiles::given(cert_path.clone(), key_path.clone());
     match usable(&files, TlsVersion::Tls12)?.1 {
         Shown { leaf, chain: None } => Ok(Some(leaf)),
         Shown { .. } => Err(ClientTlsError::Unusable(format!(

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use gateway_core::config::snapshot::Snapshot;
+use gateway_core::http::challenge::Challenges;
 use gateway_core::limit::overload::Overload;
 use gateway_core::stream::revocation::Current;
 use gateway_core::stream::sessions::Sessions;
@@ -32,6 +33,8 @@ pub struct SharedByWorkers {
     pub dns: Arc<Dns>,
     /// How targets' certificates are judged.
     pub client_tls: Arc<ClientConfigs>,
+    /// What CAs are answered that check names over plain HTTP.
+    pub challenges: Challenges,
     /// Tasks that must keep running, such as accept loops.
     pub tasks: Arc<Tasks>,
     /// Which worker has which session of QUIC passed through.
@@ -68,6 +71,7 @@ impl SharedByWorkers {
             snapshot: ArcSwap::from_pointee(snapshot),
             sessions: Sessions::default(),
             client_tls: Arc::default(),
+            challenges: Challenges::default(),
             tasks: Arc::default(),
             known: Arc::default(),
             alt_svc: OnceLock::new(),

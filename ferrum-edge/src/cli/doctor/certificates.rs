@@ -9,7 +9,7 @@ use gateway_core::config::model::{CertificateFiles, HostPattern, Model, Settings
 use gateway_protocols::tls::pem;
 use gateway_protocols::tls::server::Certificates;
 
-use super::Findings;
+use super::{Findings, acme};
 
 /// Seconds before its end from which a certificate should be replaced.
 const SOON: i64 = 14 * 86_400;
@@ -20,8 +20,12 @@ const MAX_NAMES: usize = 20;
 pub(super) fn look(findings: &mut Findings, settings: &Settings, model: Option<&Model>) {
     let mut names = Vec::new();
     for files in &settings.tls.certificates {
-        names.extend(one(findings, &files.cert_path, &files.key_path));
+        match &files.acme {
+            None => names.extend(one(findings, &files.cert_path, &files.key_path)),
+            Some(got) => names.extend(got.iter().map(ToString::to_string)),
+        }
     }
+    acme::look(findings, settings);
     for files in settings.admin_tls.iter().flat_map(|rules| &rules.certificates) {
         one(findings, &files.cert_path, &files.key_path);
     }
@@ -47,7 +51,7 @@ fn one(findings: &mut Findings, path: &Path, key: &Path) -> Vec<String> {
         }
     };
     let before = findings.0.len();
-    let files = CertificateFiles { cert_path: path.to_owned(), key_path: key.to_owned() };
+    let files = CertificateFiles::given(path.to_owned(), key.to_owned());
     if let Err(error) = Certificates::default().load(&[files]) {
         let remedy = format!("put the key of this certificate into {}", key.display());
         findings.error(CHECK, about.clone(), error.to_string(), remedy);

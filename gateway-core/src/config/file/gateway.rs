@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::acme::Acme;
 use super::log::{LogSink, Metrics};
 use super::redis::Redis;
 use crate::config::units::{Bytes, Millis, Seconds};
@@ -65,6 +66,8 @@ pub struct Gateway {
     pub host_fallthrough: Option<bool>,
     /// Certificates shown to clients, and what is asked of theirs.
     pub tls: Option<Tls>,
+    /// Gets and renews certificates from a CA by itself (ACME, RFC 8555). Default none: certificates come from files.
+    pub acme: Option<Acme>,
     /// Sizes and counts; traffic beyond them is refused.
     pub limits: Option<Limits>,
     /// When load is shed.
@@ -196,16 +199,20 @@ pub struct AdminTls {
     pub client_ca_path: Option<String>,
 }
 
-/// A certificate and its key.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+/// A certificate and its key: two files, or names for which the gateway gets one by itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub struct Certificate {
-    /// PEM file of the chain, leaf first.
+    /// PEM file of the chain, leaf first. Required without `acme`.
     #[schemars(length(min = 1, max = 4096))]
-    pub cert_path: String,
-    /// PEM file of the key.
+    pub cert_path: Option<String>,
+    /// PEM file of the key. Required without `acme`.
     #[schemars(length(min = 1, max = 4096))]
-    pub key_path: String,
+    pub key_path: Option<String>,
+    /// The names of a certificate that the gateway gets from `gateway.acme`, in the place of files: up to 100 DNS names, no
+    /// wildcards. Until it is there, TLS handshakes for these names are refused.
+    #[schemars(length(min = 1, max = 100))]
+    pub acme: Option<Vec<String>>,
 }
 
 /// A version of TLS.

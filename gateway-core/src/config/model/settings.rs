@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::HeaderName;
 use ipnet::IpNet;
 
-use super::{Congestion, LogSink, MetricsPush, RedisServers};
+use super::{AcmeNames, AcmeRules, Congestion, LogSink, MetricsPush, RedisServers};
 use crate::http::body::MAX_COLLECTED;
 
 /// The field in which trusted proxies name the client.
@@ -60,6 +60,8 @@ pub struct Settings {
     pub workers: usize,
     /// Certificates and their rules for the https listener and `frontend_tls` proxies.
     pub tls: FrontendTls,
+    /// Where certificates come from that the gateway gets by itself; `None` is nowhere.
+    pub acme: Option<Arc<AcmeRules>>,
     /// Sizes and counts.
     pub limits: Limits,
     /// When load is shed.
@@ -136,6 +138,8 @@ pub struct FrontendTls {
     pub min_version: TlsVersion,
     /// Takes requests before the handshake is over (RFC 8470). Default false.
     pub early_data: bool,
+    /// Answers a CA that checks names by TLS handshakes (RFC 8737). Default false.
+    pub tls_alpn_challenges: bool,
 }
 
 /// A PEM certificate chain and its key.
@@ -143,8 +147,17 @@ pub struct FrontendTls {
 pub struct CertificateFiles {
     /// The chain, leaf first.
     pub cert_path: PathBuf,
-    /// The key.
+    /// The key; with `acme` in the same file.
     pub key_path: PathBuf,
+    /// The names that the gateway gets this certificate for by itself; `None` where it is given. Such a file may be missing.
+    pub acme: Option<AcmeNames>,
+}
+
+impl CertificateFiles {
+    /// A certificate that is given.
+    pub fn given(cert_path: PathBuf, key_path: PathBuf) -> Self {
+        Self { cert_path, key_path, acme: None }
+    }
 }
 
 /// TLS versions the gateway speaks.
@@ -242,6 +255,7 @@ impl Default for Settings {
             stream_address: IpAddr::from([0, 0, 0, 0]),
             workers: 0,
             tls: FrontendTls::default(),
+            acme: None,
             limits: Limits::default(),
             client_timeouts: ClientTimeouts::default(),
             trusted_proxies: Vec::new(),

@@ -8,11 +8,10 @@ use std::time::Duration;
 use http::HeaderName;
 use ipnet::IpNet;
 
-use super::{Notes, ObjectPlace, words};
+use super::{Notes, ObjectPlace, acme, tls, words};
 use crate::config::file;
 use crate::config::model::{
-    AccessLog, CertificateFiles, ClientTimeouts, FrontendTls, Limits, OverloadRules, RealIpHeader, Settings,
-    TlsVersion, Underscores,
+    AccessLog, ClientTimeouts, Limits, OverloadRules, RealIpHeader, Settings, Underscores,
 };
 use crate::config::problem::{Problems, ValueProblem};
 use crate::config::units::Bytes;
@@ -26,6 +25,7 @@ pub fn settings(written: &file::Gateway, place: ObjectPlace<'_>) -> Result<Setti
     let mut notes = Notes::new(place.at);
     let settings = each(&mut notes, written, place.folder);
     together(&mut notes, &settings);
+    acme::together(&mut notes, written, &settings);
     if written.http_socket_mode.is_some() && written.http_socket.is_none() {
         notes.add("http_socket_mode", "has no effect without `http_socket`");
     }
@@ -55,13 +55,14 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
     };
     let http = listener(notes, "http", written.http.as_ref(), defaults.http);
     let https = listener(notes, "https", written.https.as_ref(), defaults.https);
+    let acme = written.acme.as_ref().map(|acme| Arc::new(acme::rules(notes, acme, folder)));
     Settings {
         http,
         https,
         http3: written.http3.unwrap_or(defaults.http3),
         host_fallthrough: written.host_fallthrough.unwrap_or(defaults.host_fallthrough),
         admin: listener(notes, "admin", written.admin.as_ref(), defaults.admin),
-        admin_tls: written.admin_tls.as_ref().and_then(|tls| admin_tls(tls, folder)),
+        admin_tls: written.admin_tls.as_ref().and_then(|tls| tls::admin(tls, folder)),
         admin_socket: written.admin_socket.as_deref().map(|path| words::file_path(folder, path)),
         admin_require_token: written.admin_require_token.unwrap_or(defaults.admin_require_token),
         additional_http: additional(notes, "additional_http", written.additional_http.as_deref(), http),
@@ -82,7 +83,8 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
             None => defaults.stream_address,
         },
         workers: written.workers.unwrap_or(defaults.workers),
-        tls: written.tls.as_ref().map(|tls| self::tls(notes, tls, folder)).unwrap_or_default(),
+        tls: tls::frontend(notes, written.tls.as_ref(), acme.as_deref(), folder),
+        acme,
         limits: written.limits.as_ref().map_or(defaults.limits, limits),
         overload: written.overload.as_ref().map_or(defaults.overload, |rules| OverloadRules {
             max_memory: rules.max_memory_bytes.map(|bytes| bytes.0),
@@ -306,50 +308,6 @@ fn address(text: &str, default: SocketAddr) -> Result<Option<SocketAddr>, ValueP
         _ => format!("such as `{default}`, or `off`"),
     };
     Err(ValueProblem::new(format!("`{text}` is not an address with a port")).remedy(remedy))
-}
-
-fn tls(notes: &mut Notes<'_>, written: &file::Tls, folder: &Path) -> FrontendTls {
-    let certificates = written.certificates.as_deref().unwrap_or_default().iter();
-    let certificates: Vec<CertificateFiles> = certificates
-        .map(|files| CertificateFiles {
-            cert_path: words::file_path(folder, &files.cert_path),
-            key_path: words::file_path(folder, &files.key_path),
-        })
-        .collect();
-    let client_ca_path = written.client_ca_path.as_deref().map(|path| words::file_path(folder, path));
-    if client_ca_path.is_none() && written.client_cert_required == Some(true) {
-        notes
-            .add("tls.client_cert_required", "there are no roots to check client certificates against")
-            .remedy = Some("write `client_ca_path`".to_owned());
-    }
-    let early_data = written.early_data.unwrap_or(false);
-    if early_data && client_ca_path.is_some() {
-        notes
-            .add("tls.early_data", "early data comes before a client could be asked for its certificate")
-            .remedy = Some("remove it, or `client_ca_path`".to_owned());
-    }
-    FrontendTls {
-        certificates,
-        early_data,
-        client_cert_required: written.client_cert_required.unwrap_or_else(|| client_ca_path.is_some()),
-        client_ca_path,
-        min_version: match written.min_version {
-            Some(file::TlsVersion::Tls13) => TlsVersion::Tls13,
-            Some(file::TlsVersion::Tls12) | None => TlsVersion::Tls12,
-        },
-    }
-}
-
-/// `None` where a file is missing.
-fn admin_tls(written: &file::AdminTls, folder: &Path) -> Option<FrontendTls> {
-    let cert_path = words::file_path(folder, written.cert_path.as_deref()?);
-    let key_path = words::file_path(folder, written.key_path.as_deref()?);
-    Some(FrontendTls {
-        certificates: vec![CertificateFiles { cert_path, key_path }],
-        client_ca_path: written.client_ca_path.as_deref().map(|path| words::file_path(folder, path)),
-        client_cert_required: true,
-        ..FrontendTls::default()
-    })
 }
 
 fn limits(written: &file::Limits) -> Limits {

@@ -26,7 +26,13 @@ pub const CODES: &[(&str, &str)] = &[
     ("path_placeholder", "a path has a segment such as `:id`, which is matched as it is written"),
     ("admin_exposed", "the admin API can be reached from other machines"),
     ("restart_needed", "a reload changed a setting that is read at the start only"),
-    ("certificate_expires", "a certificate has expired or does so within 30 days"),
+    (
+        "certificate_expires",
+        "a certificate has expired or does so within 30 days, or one that the gateway renews by itself is near its end",
+    ),
+    ("acme_unanswered", "no listener takes the connections by which a CA checks names"),
+    ("acme_name_unserved", "the gateway gets a certificate for a name that no proxy answers for"),
+    ("acme_failing", "the gateway can't get or renew a certificate"),
 ];
 
 /// Whether a code is one of [`CODES`].

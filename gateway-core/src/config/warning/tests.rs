@@ -130,7 +130,9 @@ fn consumers_that_nobody_can_be() {
 #[test]
 fn certificates_near_their_end() {
     let day = 24 * 3600;
-    let at = |seconds: i64| ("gateway.tls".to_owned(), Expiry { file: PathBuf::from("a.pem"), seconds });
+    let warned = WARNED_SECONDS;
+    let at =
+        |seconds: i64| ("gateway.tls".to_owned(), Expiry { file: PathBuf::from("a.pem"), seconds, warned });
     let message = |seconds| expiring([at(seconds)]).first().map(|warning| warning.message.clone());
     assert_eq!(message(31 * day), None);
     assert_eq!(message(29 * day + 5).as_deref(), Some("the certificate in a.pem expires in 29 days"));

@@ -1,0 +1,438 @@
+//! Looks after the certificates of one CA: what is stored, what is due, and orders one after the other.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use gateway_core::config::model::{AcmeNames, AcmeRules, CertificateFiles};
+use gateway_protocols::tls::server;
+
+use super::bundle::Validity;
+use super::client::{AcmeClient, Transport, directory, get};
+use super::failure::{Failure, pause};
+use super::jose::AccountKey;
+use super::order::Order;
+use super::renewal::{Window, due, identifier, recheck, spread};
+use super::storage::{Attempts, Storage, StorageLock, StoredAccount};
+use super::{Surroundings, on_disk};
+use crate::export::AcmeStatus;
+
+/// From one look at the certificates to the next.
+const LOOK: Duration = Duration::from_secs(5);
+/// From one look for challenges of other gateways to the next.
+const LOOK_FOR_CHALLENGES: Duration = Duration::from_secs(1);
+/// A certificate that was just issued is not ordered again before so long, whatever its dates say.
+const BETWEEN: Duration = Duration::from_secs(3600);
+
+/// Looks after the certificates of one CA.
+pub(super) struct Manager {
+    around: Arc<dyn Surroundings>,
+    transport: Arc<dyn Transport>,
+    rules: Arc<AcmeRules>,
+    storage: Storage,
+    certificates: Vec<Managed>,
+}
+
+/// One certificate, and what is known of it.
+#[derive(Clone)]
+struct Managed {
+    /// Where the configuration names it.
+    at: String,
+    files: CertificateFiles,
+    names: AcmeNames,
+    stamp: Stamp,
+    held: Option<StoredCertificate>,
+    /// Why what is stored can't be used.
+    unusable: Option<String>,
+    attempts: Attempts,
+    /// What could not be written to the storage, and holds here only.
+    unsaved: bool,
+    window: Option<Window>,
+    /// When the CA is asked next when it would have it renewed.
+    asked_at: Option<SystemTime>,
+}
+
+/// A certificate that is stored.
+#[derive(Debug, Clone)]
+struct StoredCertificate {
+    leaf: Vec<u8>,
+    validity: Validity,
+    spread: f64,
+}
+
+/// What tells one state of a file from another without reading it.
+type Stamp = Option<(i64, i64, u64, u64)>;
+
+impl Managed {
+    fn new(at: String, files: &CertificateFiles, names: &AcmeNames) -> Self {
+        Self {
+            at,
+            files: files.clone(),
+            names: names.clone(),
+            stamp: None,
+            held: None,
+            unusable: None,
+            attempts: Attempts::default(),
+            unsaved: false,
+            window: None,
+            asked_at: None,
+        }
+    }
+
+    /// Reads what is stored, where that has changed. Waits for the disk.
+    fn read(&mut self, storage: &Storage) {
+        let stamp = stamp(&self.files.cert_path);
+        if stamp != self.stamp || stamp.is_none() {
+            self.stamp = stamp;
+            (self.window, self.asked_at) = (None, None);
+            match server::got(&self.files, &self.names) {
+                Ok(None) => (self.held, self.unusable) = (None, None),
+                Ok(Some(key)) => (self.held, self.unusable) = (StoredCertificate::of(&key.cert[0]), None),
+                Err(error) => {
+                    // One that was read before goes on being shown.
+                    let remedy = "remove it or move it away, and another one is ordered";
+                    self.unusable = Some(format!("the stored certificate can't be used: {error}; {remedy}"));
+                }
+            }
+        }
+        if !self.unsaved {
+            self.attempts = storage.attempts(&self.files.cert_path);
+        }
+    }
+
+    /// When it is to be ordered; `None` where that is up to an operator.
+    fn due(&self, rules: &AcmeRules) -> Option<SystemTime> {
+        if self.unusable.is_some() {
+            return None;
+        }
+        let not_before = self.attempts.not_before.map_or(UNIX_EPOCH, moment);
+        let due =
+            self.held.as_ref().map(|held| due(held.validity, self.window, rules.renew_before, held.spread));
+        Some(due.unwrap_or(UNIX_EPOCH).max(not_before))
+    }
+
+    fn status(&self, rules: &AcmeRules) -> AcmeStatus {
+        let failed = (self.attempts.failures > 0).then(|| self.attempts.problem.clone()).flatten();
+        AcmeStatus {
+            at: self.at.clone(),
+            names: self.names.clone(),
+            file: self.files.cert_path.clone(),
+            ends_at: self.held.as_ref().map(|held| held.validity.to),
+            next_order_at: self.due(rules),
+            failures: self.attempts.failures,
+            failed_at: self.attempts.failed_at.map(moment),
+            problem: self.unusable.clone().or(failed),
+        }
+    }
+
+    fn shown(&self) -> String {
+        self.names.join(", ")
+    }
+}
+
+impl StoredCertificate {
+    fn of(leaf: &[u8]) -> Option<Self> {
+        Some(Self { leaf: leaf.to_vec(), validity: Validity::read(leaf)?, spread: spread(leaf) })
+    }
+}
+
+impl Manager {
+    pub(super) fn new(
+        around: Arc<dyn Surroundings>,
+        transport: Arc<dyn Transport>,
+        rules: Arc<AcmeRules>,
+        certificates: &[CertificateFiles],
+    ) -> Self {
+        let named = certificates.iter().enumerate();
+        let managed = named.filter_map(|(n, files)| {
+            let at = format!("gateway.tls.certificates[{n}]");
+            Some(Managed::new(at, files, files.acme.as_ref()?))
+        });
+        let certificates = managed.collect();
+        let storage = Storage::new(&rules.storage);
+        Self { around, transport, rules, storage, certificates }
+    }
+
+    /// Looks until it is dropped.
+    pub(super) async fn run(mut self) -> Result<(), String> {
+        // A CA that takes its time must not keep others from being answered for.
+        let answering = answer_for_all(self.around.clone(), self.storage.clone());
+        let looking = async {
+            loop {
+                self.look().await?;
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::select! {
+            ended = answering => ended,
+            ended = looking => ended,
+        }
+    }
+
+    /// Looks at every certificate, and orders those that are due.
+    pub(super) async fn look(&mut self) -> Result<(), String> {
+        self.read().await?;
+        self.ask_when().await;
+        self.note();
+        if self.around.is_ending() || !self.certificates.iter().any(|one| self.is_due(one)) {
+            return Ok(());
+        }
+        let storage = self.storage.clone();
+        match on_disk(move || storage.lock()).await? {
+            // Another gateway orders; what it gets will be here.
+            Ok(None) => {}
+            Ok(Some(lock)) => self.order_due(&Arc::new(lock)).await?,
+            Err(error) => {
+                let failure = Failure::here(error);
+                for n in 0..self.certificates.len() {
+                    if self.is_due(&self.certificates[n]) {
+                        self.failed(n, &failure, None).await?;
+                    }
+                }
+            }
+        }
+        self.note();
+        Ok(())
+    }
+
+    async fn read(&mut self) -> Result<(), String> {
+        let (storage, mut certificates) = (self.storage.clone(), std::mem::take(&mut self.certificates));
+        let read = on_disk(move || {
+            certificates.iter_mut().for_each(|one| one.read(&storage));
+            certificates
+        });
+        self.certificates = read.await?;
+        Ok(())
+    }
+
+    fn note(&self) {
+        let statuses = self.certificates.iter().map(|one| one.status(&self.rules)).collect();
+        *self.around.counts().statuses() = statuses;
+    }
+
+    fn is_due(&self, one: &Managed) -> bool {
+        one.due(&self.rules).is_some_and(|due| due <= self.around.now())
+    }
+
+    /// Asks the CA when it would have certificates renewed, where it is time to (RFC 9773).
+    async fn ask_when(&mut self) {
+        let now = self.around.now();
+        let is_time = |one: &Managed| one.held.is_some() && one.asked_at.is_none_or(|at| at <= now);
+        if self.around.is_ending() || !self.certificates.iter().any(is_time) {
+            return;
+        }
+        let directory = directory(&*self.transport, &self.rules.directory_url).await;
+        let url = match directory {
+            Ok(directory) => directory.renewal_info,
+            Err(failure) => {
+                // What is held goes on being used, and is renewed by its dates.
+                tracing::debug!(error = failure.text, "the CA can't be asked when to renew");
+                None
+            }
+        };
+        for n in 0..self.certificates.len() {
+            if !is_time(&self.certificates[n]) {
+                continue;
+            }
+            let certificate = self.certificates[n].held.as_ref().and_then(|held| identifier(&held.leaf));
+            let asked = match (&url, certificate) {
+                (Some(url), Some(certificate)) => {
+                    let url = format!("{}/{certificate}", url.trim_end_matches('/'));
+                    get(&*self.transport, &url).await.ok()
+                }
+                _ => None,
+            };
+            let one = &mut self.certificates[n];
+            one.asked_at = Some(now + recheck(asked.as_ref().and_then(|answer| answer.retry_after)));
+            // A CA that does not answer now has not taken back what it said before.
+            one.window = asked.and_then(|answer| Window::read(&answer.body)).or(one.window);
+        }
+    }
+
+    /// Orders what is due, now that no other gateway does.
+    async fn order_due(&mut self, lock: &Arc<StorageLock>) -> Result<(), String> {
+        // One may have been got by another gateway meanwhile.
+        self.read().await?;
+        for n in 0..self.certificates.len() {
+            if self.around.is_ending() || !self.is_due(&self.certificates[n]) {
+                continue;
+            }
+            let names = self.certificates[n].shown();
+            tracing::info!(names, ca = &*self.rules.directory_url, "ordering a certificate");
+            match self.order(n, lock).await {
+                Ok(()) => {
+                    self.around.counts().issued.fetch_add(1, Relaxed);
+                    tracing::info!(names, "a certificate was issued");
+                }
+                Err(failure) => self.failed(n, &failure, Some(lock)).await?,
+            }
+            self.note();
+        }
+        Ok(())
+    }
+
+    async fn order(&mut self, n: usize, lock: &Arc<StorageLock>) -> Result<(), Failure> {
+        let mut client = self.client(lock).await?;
+        let pem = match self.carry_out(n, &mut client, lock).await {
+            // The CA was set up anew, or removed it: the same key gets another one.
+            Err(failure) if failure.kind == "accountDoesNotExist" => {
+                self.register(&mut client, lock).await?;
+                self.carry_out(n, &mut client, lock).await?
+            }
+            other => other?,
+        };
+        let path = self.certificates[n].files.cert_path.clone();
+        let again = unix(self.around.now() + BETWEEN);
+        let (storage, lock) = (self.storage.clone(), lock.clone());
+        let keep = move || {
+            // First of all: whoever is interrupted after this has what was issued.
+            storage.keep_certificate(&path, &pem, &lock)?;
+            storage.keep_attempts(&path, &Attempts { not_before: Some(again), ..Attempts::default() }, &lock)
+        };
+        on_disk(keep).await.and_then(|kept| kept).map_err(Failure::here)?;
+        self.certificates[n].unsaved = false;
+        self.around.stored();
+        self.read().await.map_err(Failure::here)
+    }
+
+    async fn carry_out(
+        &self,
+        n: usize,
+        client: &mut AcmeClient,
+        lock: &Arc<StorageLock>,
+    ) -> Result<String, Failure> {
+        let one = &self.certificates[n];
+        let replaced = one.held.as_ref().filter(|_| client.directory.renewal_info.is_some());
+        let replaced = replaced.and_then(|held| identifier(&held.leaf));
+        let challenge = self.rules.challenge;
+        let (storage, around) = (&self.storage, &*self.around);
+        let order = Order { client, storage, lock, around, challenge };
+        order.carry_out(&one.names, replaced.as_deref(), self.around.now()).await
+    }
+
+    /// The account, made where there is none.
+    async fn client(&self, lock: &Arc<StorageLock>) -> Result<AcmeClient, Failure> {
+        let storage = self.storage.clone();
+        let stored = on_disk(move || storage.account()).await.and_then(|read| read).map_err(Failure::here)?;
+        let directory_url = self.rules.directory_url.to_string();
+        let mut account = match stored {
+            Some(account) if account.directory_url == directory_url => account,
+            Some(_) => {
+                let text = "the stored account is of another CA; move its folder away";
+                return Err(Failure::here(text));
+            }
+            None => {
+                let private_key = AccountKey::generate().map_err(Failure::here)?;
+                let account = StoredAccount { directory_url, account_url: None, email: None, private_key };
+                // Kept before anybody hears of it: there is one key for good.
+                self.keep(account.clone(), lock).await?;
+                account
+            }
+        };
+        let directory = directory(&*self.transport, &self.rules.directory_url).await?;
+        let key = AccountKey::read(&account.private_key).map_err(Failure::here)?;
+        let mut client = AcmeClient::new(self.transport.clone(), directory, key, account.account_url.clone());
+        let email = self.rules.email.as_deref();
+        if account.account_url.is_none() {
+            self.register(&mut client, lock).await?;
+        } else if account.email.as_deref() != email {
+            client.set_email(email).await?;
+            account.email = email.map(str::to_owned);
+            self.keep(account, lock).await?;
+        }
+        Ok(client)
+    }
+
+    /// Makes an account for the stored key, and keeps what the CA calls it.
+    async fn register(&self, client: &mut AcmeClient, lock: &Arc<StorageLock>) -> Result<(), Failure> {
+        let (email, external) = (self.rules.email.as_deref(), self.rules.external_account.as_ref());
+        let registered = client.register(email, external).await;
+        let account_url = registered.map_err(|failure| failure.while_doing("making the account"))?;
+        let storage = self.storage.clone();
+        let stored = on_disk(move || storage.account()).await.and_then(|read| read).map_err(Failure::here)?;
+        let Some(mut account) = stored else { return Err(Failure::here("the account's file is gone")) };
+        account.account_url = Some(account_url);
+        account.email = email.map(str::to_owned);
+        self.keep(account, lock).await
+    }
+
+    async fn keep(&self, account: StoredAccount, lock: &Arc<StorageLock>) -> Result<(), Failure> {
+        let (storage, lock) = (self.storage.clone(), lock.clone());
+        let kept = on_disk(move || storage.keep_account(&account, &lock)).await;
+        kept.and_then(|kept| kept).map_err(Failure::here)
+    }
+
+    /// Notes a failure, here and for other gateways, and when to try again.
+    async fn failed(
+        &mut self,
+        n: usize,
+        failure: &Failure,
+        lock: Option<&Arc<StorageLock>>,
+    ) -> Result<(), String> {
+        self.around.counts().failed.fetch_add(1, Relaxed);
+        let now = self.around.now();
+        let one = &mut self.certificates[n];
+        let failures = one.attempts.failures.saturating_add(1);
+        let pause = pause(failure, failures, fastrand::f64());
+        one.attempts = Attempts {
+            failures,
+            failed_at: Some(unix(now)),
+            problem: Some(failure.text.clone()),
+            not_before: Some(unix(now + pause)),
+        };
+        let names = one.shown();
+        let seconds = pause.as_secs();
+        tracing::warn!(
+            names,
+            error = failure.text,
+            next_try_in_seconds = seconds,
+            "no certificate was issued"
+        );
+        let Some(lock) = lock else {
+            one.unsaved = true;
+            return Ok(());
+        };
+        let (storage, lock) = (self.storage.clone(), lock.clone());
+        let (path, attempts) = (one.files.cert_path.clone(), one.attempts.clone());
+        let kept = on_disk(move || storage.keep_attempts(&path, &attempts, &lock)).await?;
+        one.unsaved = kept.is_err();
+        Ok(())
+    }
+}
+
+/// Answers the challenges of whichever gateway orders.
+async fn answer_for_all(around: Arc<dyn Surroundings>, storage: Storage) -> Result<(), String> {
+    let mut ticks = tokio::time::interval(LOOK_FOR_CHALLENGES);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut published = Vec::new();
+    loop {
+        ticks.tick().await;
+        let storage = storage.clone();
+        match on_disk(move || storage.challenges()).await? {
+            Ok(found) if found == published => {}
+            Ok(found) => {
+                if let Err(error) = around.answer(&found) {
+                    tracing::warn!(error, "a challenge can't be answered");
+                }
+                published = found;
+            }
+            Err(error) => tracing::debug!(error, "challenges of other gateways can't be read"),
+        }
+    }
+}
+
+fn stamp(path: &Path) -> Stamp {
+    let data = fs::metadata(path).ok()?;
+    Some((data.mtime(), data.mtime_nsec(), data.size(), data.ino()))
+}
+
+fn moment(seconds: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(seconds)
+}
+
+fn unix(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

@@ -1,0 +1,230 @@
+//! The folder in which an account, certificates and challenges are kept, which several gateways may share.
+//!
+//! Only who holds the lock writes; everybody reads. Files are put in place whole, and only their owner may read them. What
+//! can't be read is left alone: it may be somebody else's.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Bytes of a file that are read.
+const MAX_BYTES: u64 = 1 << 20;
+/// Challenges that are read; one order has at most a hundred.
+const MAX_CHALLENGES: usize = 1000;
+/// How the name of a file that is not whole yet ends.
+const UNFINISHED: &str = ".new";
+
+/// A CA's folder. Everything here waits for the disk.
+#[derive(Debug, Clone)]
+pub(crate) struct Storage {
+    folder: PathBuf,
+}
+
+/// The right to write; given back when dropped, or when the process ends.
+#[derive(Debug)]
+pub(crate) struct StorageLock {
+    _file: File,
+}
+
+/// The account.
+#[derive(Clone, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StoredAccount {
+    /// The directory that it is at.
+    pub(crate) directory_url: String,
+    /// What the CA calls it; `None` before it is registered.
+    pub(crate) account_url: Option<String>,
+    /// Where the CA was told to write to.
+    pub(crate) email: Option<String>,
+    /// Its key, PKCS #8 in base64url.
+    pub(crate) private_key: String,
+}
+
+/// What became of the orders for a certificate.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub(crate) struct Attempts {
+    /// How many failed since the last one that did not.
+    pub(crate) failures: u32,
+    /// When the last one failed, in seconds since 1970.
+    pub(crate) failed_at: Option<u64>,
+    /// Why.
+    pub(crate) problem: Option<String>,
+    /// When the next one may be made at the earliest.
+    pub(crate) not_before: Option<u64>,
+}
+
+/// A challenge under way.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub(crate) struct StoredChallenge {
+    /// `http-01` or `tls-alpn-01`.
+    pub(crate) kind: String,
+    /// The name that is checked.
+    pub(crate) name: String,
+    pub(crate) token: String,
+    /// What the token is answered with.
+    pub(crate) authorization: String,
+}
+
+impl Storage {
+    /// The folder, which need not exist yet.
+    pub(crate) fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_owned() }
+    }
+
+    /// Makes the folder where there is none, for this user alone, and takes the lock; `None` while another gateway has it.
+    /// What a gateway left behind that ended while it had the lock is removed.
+    pub(crate) fn lock(&self) -> Result<Option<StorageLock>, String> {
+        for folder in ["certificates", "challenges", "attempts"] {
+            let folder = self.folder.join(folder);
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+            made.map_err(|error| format!("the folder {} can't be made: {error}", folder.display()))?;
+        }
+        let path = self.folder.join("lock");
+        let failed = |error| format!("{} can't be locked: {error}", path.display());
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        self.tidy().map_err(|error| format!("{} can't be tidied up: {error}", self.folder.display()))?;
+        Ok(Some(StorageLock { _file: file }))
+    }
+
+    fn tidy(&self) -> io::Result<()> {
+        for folder in ["", "certificates", "challenges", "attempts"] {
+            for entry in fs::read_dir(self.folder.join(folder))? {
+                let path = entry?.path();
+                if folder == "challenges" || path.to_string_lossy().ends_with(UNFINISHED) {
+                    fs::remove_file(path)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The account; `None` where there is none yet.
+    pub(crate) fn account(&self) -> Result<Option<StoredAccount>, String> {
+        let path = self.folder.join("account.json");
+        read(&path).map_err(|why| format!("{}: {why}; put it right, or move it away", path.display()))
+    }
+
+    pub(crate) fn keep_account(&self, account: &StoredAccount, _lock: &StorageLock) -> Result<(), String> {
+        write(&self.folder.join("account.json"), &json(account)?)
+    }
+
+    /// Keeps a certificate: its key and its chain.
+    pub(crate) fn keep_certificate(&self, path: &Path, pem: &str, _lock: &StorageLock) -> Result<(), String> {
+        write(path, pem.as_bytes())
+    }
+
+    /// What became of the orders for the certificate in this file. What can't be read is as if there had been none.
+    pub(crate) fn attempts(&self, certificate: &Path) -> Attempts {
+        read(&self.attempts_file(certificate)).ok().flatten().unwrap_or_default()
+    }
+
+    pub(crate) fn keep_attempts(
+        &self,
+        certificate: &Path,
+        attempts: &Attempts,
+        _lock: &StorageLock,
+    ) -> Result<(), String> {
+        write(&self.attempts_file(certificate), &json(attempts)?)
+    }
+
+    fn attempts_file(&self, certificate: &Path) -> PathBuf {
+        let name = certificate.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        self.folder.join("attempts").join(name + ".json")
+    }
+
+    pub(crate) fn keep_challenge(
+        &self,
+        challenge: &StoredChallenge,
+        _lock: &StorageLock,
+    ) -> Result<(), String> {
+        if !is_token(&challenge.token) {
+            return Err("the CA's token has characters that tokens may not have".to_owned());
+        }
+        write(&self.folder.join("challenges").join(&challenge.token), &json(challenge)?)
+    }
+
+    /// Removes every challenge.
+    pub(crate) fn end_challenges(&self, _lock: &StorageLock) -> Result<(), String> {
+        self.tidy().map_err(|error| format!("challenges can't be removed: {error}"))
+    }
+
+    /// The challenges under way, of whichever gateway.
+    pub(crate) fn challenges(&self) -> Result<Vec<StoredChallenge>, String> {
+        let folder = self.folder.join("challenges");
+        let failed = |error: io::Error| format!("{} can't be read: {error}", folder.display());
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(failed)?,
+        };
+        let mut challenges = Vec::new();
+        for entry in entries.take(MAX_CHALLENGES) {
+            let path = entry.map_err(failed)?.path();
+            let is_whole = path.file_name().and_then(|name| name.to_str()).is_some_and(is_token);
+            // One that goes away meanwhile, or is of somebody else, is answered by nobody.
+            if let Some(challenge) = is_whole.then(|| read::<StoredChallenge>(&path).ok().flatten()).flatten()
+            {
+                challenges.push(challenge);
+            }
+        }
+        Ok(challenges)
+    }
+}
+
+/// Tokens are in base64url (RFC 8555, section 8), and so can't lead out of a folder.
+fn is_token(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    !text.is_empty() && text.len() <= 200 && text.chars().all(plain)
+}
+
+fn json(value: &impl Serialize) -> Result<Vec<u8>, String> {
+    serde_json::to_vec_pretty(value).map_err(|error| error.to_string())
+}
+
+/// A document; `None` where there is no such file.
+fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, String> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file.map_err(|error| error.to_string())?,
+    };
+    let mut text = String::new();
+    file.take(MAX_BYTES).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    serde_json::from_str(&text)
+        .map(Some)
+        .map_err(|error| format!("it is not what the gateway wrote: {error}"))
+}
+
+/// Puts a file in place, whole, for its owner alone.
+fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(UNFINISHED);
+    let written = || -> io::Result<()> {
+        // One that is left from before may have been made with other rights.
+        match fs::remove_file(&unfinished) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
+        file.write_all(bytes)?;
+        // What is renamed before it is on the disk may be empty after a power failure.
+        file.sync_all()?;
+        fs::rename(&unfinished, path)?;
+        path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+    };
+    written().map_err(|error| format!("{} can't be written: {error}", path.display()))
+}

@@ -1,0 +1,89 @@
+//! How certificates stand that the gateway gets by itself.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use gateway_core::config::model::AcmeNames;
+use gateway_core::config::warning::Warning;
+
+/// What became of orders, and how each certificate stands.
+#[derive(Default)]
+pub(crate) struct AcmeCounts {
+    pub(crate) issued: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    statuses: Mutex<Vec<AcmeStatus>>,
+}
+
+/// How a certificate stands that the gateway gets by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AcmeStatus {
+    /// Where the configuration names it.
+    pub(crate) at: String,
+    pub(crate) names: AcmeNames,
+    /// Where it is kept.
+    pub(crate) file: PathBuf,
+    /// When the one that is stored ends; `None` while there is none.
+    pub(crate) ends_at: Option<SystemTime>,
+    /// When the next one is ordered; `None` where that is up to an operator.
+    pub(crate) next_order_at: Option<SystemTime>,
+    /// How many orders failed in a row.
+    pub(crate) failures: u32,
+    /// When the last of them failed.
+    pub(crate) failed_at: Option<SystemTime>,
+    /// Why, or what else is in the way.
+    pub(crate) problem: Option<String>,
+}
+
+/// How a certificate stands, in a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AcmeStanding {
+    /// It is in use.
+    Good,
+    /// The first one is not there yet.
+    Missing,
+    /// The last order failed; the one before it, if there is one, is in use.
+    Failing,
+}
+
+impl AcmeStanding {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Missing => "missing",
+            Self::Failing => "failing",
+        }
+    }
+}
+
+impl AcmeCounts {
+    pub(crate) fn statuses(&self) -> MutexGuard<'_, Vec<AcmeStatus>> {
+        self.statuses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AcmeStatus {
+    pub(crate) fn standing(&self) -> AcmeStanding {
+        match (&self.problem, self.ends_at) {
+            (Some(_), _) => AcmeStanding::Failing,
+            (None, None) => AcmeStanding::Missing,
+            (None, Some(_)) => AcmeStanding::Good,
+        }
+    }
+
+    /// What is warned of.
+    pub(crate) fn warning(&self) -> Option<Warning> {
+        let problem = self.problem.as_ref()?;
+        let consequence = match self.ends_at {
+            Some(_) => "the certificate before goes on being used",
+            None => "TLS handshakes for its names are refused",
+        };
+        Some(Warning {
+            code: "acme_failing",
+            path: self.at.clone(),
+            message: format!("{problem}; {consequence}"),
+            remedy: "see `acme` in /v1/status; `ferrum-edge doctor` looks for causes",
+        })
+    }
+}
