@@ -35,7 +35,10 @@ pub(crate) fn import(out: &mut Import, name: &str, source: &str) -> Result<(), F
             out.lost(node.at, key, "it is not translated", "");
         }
     }
-    let mut this = OpenApi { out, document: &document };
+    // Paths that are concrete go first; of others, which may take the same, the one that says more.
+    let ranks =
+        paths.entries().iter().any(|(path, _)| template(path).is_some_and(|it| it.get("regex").is_some()));
+    let mut this = OpenApi { out, document: &document, ranks };
     let servers = document.get("servers");
     for (path, item) in paths.entries() {
         if path.starts_with('/') {
@@ -51,6 +54,8 @@ pub(crate) fn import(out: &mut Import, name: &str, source: &str) -> Result<(), F
 struct OpenApi<'o, 'd> {
     out: &'o mut Import,
     document: &'d Node,
+    /// There are paths that are not told apart by their segments alone.
+    ranks: bool,
 }
 
 /// What operations of one path have in common, so that they are one proxy.
@@ -108,7 +113,15 @@ impl OpenApi<'_, '_> {
                 }
                 other => other.clone(),
             };
-            route.matches.push(json!({ "path": full, "methods": methods }));
+            let mut one = json!({ "path": full, "methods": methods });
+            if item.has("head")
+                && methods.iter().any(|it| it == "GET")
+                && !methods.iter().any(|it| it == "HEAD")
+            {
+                one["not"] = json!({ "methods": ["HEAD"] });
+            }
+            route.matches.push(one);
+            route.priority = self.ranks.then(|| rank(path));
             route.plugins = operation.plugins;
             self.out.route(route);
         }
@@ -232,6 +245,15 @@ impl OpenApi<'_, '_> {
     }
 }
 
+/// How much of a path is not a name; all of it goes before any.
+fn rank(path: &str) -> i64 {
+    let mut names = path.split('{');
+    let first = names.next().map_or(0, str::len);
+    let rest: usize = names.map(|it| it.split_once('}').map_or(0, |(_, after)| after.len())).sum();
+    let whole = if path.contains('{') { 0 } else { 1_000_000 };
+    i64::try_from(first + rest).unwrap_or(0) + whole
+}
+
 /// `/users/{id}` as a template, `/a/{b}.json` as a regex, `/a` as it is; `None` for what is no path.
 fn template(path: &str) -> Option<Value> {
     if path.contains(['?', '#']) {
@@ -287,6 +309,29 @@ mod tests {
         assert_eq!(path(2)["path"], json!({ "template": "/v1/b/{id}" }));
         assert_eq!(path(3)["path"], json!({ "regex": "/v1/c/[^/]+\\.json" }));
         assert_eq!(out.report.count(crate::Conversion::Closed), 1);
+    }
+
+    /// What asks for a key is not taken by a path or a method that does not.
+    #[test]
+    fn paths_and_methods_that_take_the_same() {
+        let out = made(
+            "openapi: 3.0.3\nservers: [{url: 'https://api.test'}]\nsecurity: [{key: []}]\npaths:\n  /a: {get: {security: []}, head: {}}\n  \
+             /f/{n}: {get: {security: []}}\n  /f/{n}.json: {get: {}}\n  /f/x.json: {get: {security: []}}\ncomponents: {securitySchemes: {key: {type: apiKey}}}\n",
+        )
+        .unwrap();
+        let of = |id: &str| {
+            out.proxies.iter().find(|it| it["id"] == id).unwrap_or_else(|| panic!("{:#}", out.document()))
+        };
+        assert_eq!(of("GET-a")["matches"][0]["not"], json!({ "methods": ["HEAD"] }));
+        let priority = |id: &str| of(id)["priority"].as_i64();
+        assert!(
+            priority("GET-f-x.json") > priority("GET-f-n-.json")
+                && priority("GET-f-n-.json") > priority("GET-f-n")
+        );
+        assert_eq!(
+            (&of("HEAD-a")["backend_port"], &of("GET-f-n-.json")["backend_port"]),
+            (&json!(9), &json!(9))
+        );
     }
 
     #[test]

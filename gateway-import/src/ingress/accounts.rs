@@ -60,7 +60,14 @@ impl Ingress<'_> {
 
     pub(super) fn auth_url(&mut self, one: Annotation<'_>, ingress: &Node, made: &mut Common) {
         let Annotation { what, said, value, .. } = one;
-        if said.contains('$') || text::url(said).is_none() {
+        // Of one host it is known which one it is.
+        let rules = ingress.path(&["spec", "rules"]).map_or(&[][..], Node::items);
+        let only = match rules {
+            [rule] => rule.text_of("host").filter(|host| !host.contains('*')),
+            _ => None,
+        };
+        let said = only.map_or_else(|| said.to_owned(), |host| with_host(said, host));
+        if said.contains('$') || text::url(&said).is_none() {
             return self.closed(what, value, "its URL has variables, or is none", made);
         }
         let fields: Vec<String> = get(ingress, "auth-response-headers")
@@ -85,4 +92,16 @@ fn accounts(secret: &Node) -> Option<Vec<(String, String)>> {
     };
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.map(|line| line.split_once(':').map(|(name, hash)| (name.to_owned(), hash.to_owned()))).collect()
+}
+
+/// A text with a host for `$host`, and no variable whose name only begins so.
+fn with_host(text: &str, host: &str) -> String {
+    let mut pieces = text.split("$host");
+    let mut made = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let goes_on = piece.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        made.push_str(if goes_on { "$host" } else { host });
+        made.push_str(piece);
+    }
+    made
 }

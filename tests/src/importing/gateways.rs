@@ -464,3 +464,20 @@ fn ingresses_and_the_networks_of_their_controller() {
     assert_eq!(of("other"), [&denied]);
     assert!(lost(&imported, "auth-method"));
 }
+
+/// A host in the URL of who is asked is the Ingress's own, where it has one.
+#[test]
+fn ingresses_that_ask_at_their_own_host() {
+    let asks = |url: &str, host: &str| {
+        import(Format::Ingress, &ingress("a", host, "/", &[("auth-url", url)], ""), false)
+    };
+    let own = asks("https://$host/oauth2/auth", "a.test");
+    assert_eq!(plugins(&good(&own), "forward_auth")[0]["config"]["url"], "https://a.test/oauth2/auth");
+    for (url, host) in [
+        ("https://$host/oauth2/auth", "'*.a.test'"),
+        ("https://$hostname/x", "a.test"),
+        ("http://$name", "a.test"),
+    ] {
+        assert_eq!(asks(url, host).report.count(Conversion::Closed), 1, "{url}");
+    }
+}
