@@ -203,6 +203,7 @@ fn of_database(
             return None;
         }
     };
+    broken(findings, &gateway);
     let snapshot = gateway.snapshot();
     for (id, route) in &snapshot.quarantined {
         for problem in route.quarantine.iter().flat_map(|problems| &problems.0) {
@@ -210,7 +211,27 @@ fn of_database(
             findings.error("configuration", format!("proxies.{id}"), message, "correct the object");
         }
     }
-    Some(snapshot.model())
+    // With the listeners that a gateway would open, by which some of it is judged.
+    Some(Model { settings: settings.clone().into(), ..snapshot.model() })
+}
+
+/// Names the objects that can't be used; a database may hold thousands.
+fn broken(findings: &mut Findings, gateway: &Gateway) {
+    const MAX_TOLD: usize = 100;
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let (Some(reconciler), Ok(runtime)) = (gateway.reconciler(), runtime) else { return };
+    let catalog = runtime.block_on(reconciler.catalog());
+    for (kind, id, object) in catalog.broken().iter().take(MAX_TOLD) {
+        let problems: Vec<_> = object.problems.0.iter().take(3).map(ToString::to_string).collect();
+        let message = format!("this object can't be used: {}", problems.join("; "));
+        let about = format!("{}.{id}", kind.as_str());
+        findings.error("configuration", about, message, "correct the object, or what it refers to");
+    }
+    let more = catalog.broken().len().saturating_sub(MAX_TOLD);
+    if more > 0 {
+        let message = format!("{more} more objects can't be used");
+        findings.error("configuration", "", message, "`/v1/status` of a gateway lists them");
+    }
 }
 
 fn refused(findings: &mut Findings, problems: &Problems) -> Option<Model> {

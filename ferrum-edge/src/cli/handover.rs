@@ -27,8 +27,8 @@ use tokio::io::AsyncReadExt;
 use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
 
-use super::pid_file::beside;
-use super::process::GatewayProcess;
+use super::pid_file::{self, PidFileError, beside};
+use super::process::{GatewayProcess, NotSignalled};
 use crate::app::engine::Engine;
 use crate::app::unix_socket::{self, SocketFile};
 
@@ -78,6 +78,24 @@ impl Turn {
             Err(TryLockError::WouldBlock) => Err(HandoverError::Busy(pid_file.display().to_string())),
             Err(TryLockError::Error(error)) => Err(unlocked(error)),
         }
+    }
+}
+
+/// The gateway that is to be replaced; `None` where none runs. A process that is no gateway, or is somebody else's, was given the
+/// number of one that has ended without removing its file, unless somebody still answers for that one on its socket.
+///
+/// # Errors
+/// Those of [`pid_file::running`].
+pub(super) fn running(pid_file: &Path) -> Result<Option<GatewayProcess>, PidFileError> {
+    match pid_file::running(pid_file) {
+        Err(PidFileError::Stranger {
+            path,
+            source: source @ (NotSignalled::Stranger { .. } | NotSignalled::Unknown { .. }),
+        }) if UnixStream::connect(beside(pid_file, ".sock")).is_err() => {
+            tracing::warn!(%source, "{path} is left over from a gateway that has ended: nobody is replaced");
+            Ok(None)
+        }
+        found => found,
     }
 }
 

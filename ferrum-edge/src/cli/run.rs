@@ -14,9 +14,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
 use super::database::DatabaseArgs;
-use super::handover::{HandoverError, Offer, Predecessor, Turn};
+use super::handover::{self, HandoverError, Offer, Predecessor, Turn};
 use super::notify::{self, ServiceState};
-use super::pid_file::{self, PidFile};
+use super::pid_file::PidFile;
 use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, Verbosity, descriptors, logs, print};
 use crate::access::environment::access_given;
 use crate::app::admin::AdminSockets;
@@ -299,7 +299,7 @@ impl<'s> Process<'s> {
         // Whatever may fail comes before the gateway starts: from then on it has connections to lose.
         let turn = flags.pid_file.as_deref().filter(|_| flags.replace);
         let turn = turn.map(|path| Ok::<_, HandoverError>((path, Turn::take(path)?))).transpose()?;
-        let replaced = turn.as_ref().map(|(path, _)| pid_file::running(path)).transpose()?.flatten();
+        let replaced = turn.as_ref().map(|(path, _)| handover::running(path)).transpose()?.flatten();
         let replaced = replaced.zip(flags.pid_file.as_deref());
         let replaced = replaced.map(|(running, path)| Predecessor::ask(path, running)).transpose()?;
         let (replaced, inherited) = replaced.unzip();

@@ -252,3 +252,27 @@ proxies:
     // The rest of the gateway serves.
     assert_eq!(ferrum_edge(&folder).arg("check").output().unwrap().status.code(), Some(0));
 }
+
+/// A key that is missing or another one locks callers out: nobody wants to learn that from the first 401.
+#[test]
+fn what_a_database_holds_and_cannot_be_used_is_an_error() {
+    const KEY: &str = "FERRUM_DB_ENCRYPTION_KEY";
+    let (one, other) = ("11".repeat(32), "22".repeat(32));
+    let folder = Folder::new();
+    let url = format!("sqlite:{}", folder.path("f.db").display());
+    let run = |arguments: &[&str], key: &str| {
+        ferrum_edge(&folder).args(arguments).args(["--db-url", &url]).env(KEY, key).output().unwrap()
+    };
+    assert!(run(&["migrate"], &one).status.success());
+    let consumer = "{id: bob, username: bob, credentials: {jwt_auth: 'a secret of thirty-two bytes, ok'}}";
+    folder.write("config.yaml", &format!("proxies: []\nconsumers: [{consumer}]"));
+    let applied = run(&["apply", "config.yaml"], &one);
+    assert!(applied.status.success(), "{applied:?}");
+    for (key, code) in [(&one, 0), (&other, 3)] {
+        let found = run(&["doctor", "--json", "--offline"], key);
+        let text = String::from_utf8_lossy(&found.stdout).into_owned();
+        assert_eq!(found.status.code(), Some(code), "{text}");
+        assert_eq!(text.contains("consumers.bob"), code == 3, "{text}");
+        assert!(!text.contains("`http` is off"), "{text}");
+    }
+}

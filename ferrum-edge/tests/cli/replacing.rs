@@ -127,10 +127,19 @@ fn nobody_but_a_gateway_is_replaced() {
     folder.write("ferrum.yaml", &at("x", ports()));
     let mut stranger = std::process::Command::new("sleep").arg("600").spawn().unwrap();
     folder.write("pid", &stranger.id().to_string());
+    // Its number was given to another program, which is left alone.
+    let mut gateway = replacing(&folder);
+    assert!(gateway.log().contains("is left over from a gateway that has ended"), "{}", gateway.log());
+    gateway.signal("TERM");
+    assert_eq!(gateway.wait(), Some(0));
+    assert!(stranger.try_wait().unwrap().is_none(), "it goes on");
+    // Somebody answers for the gateway all the same.
+    folder.write("pid", &stranger.id().to_string());
+    let answering = std::os::unix::net::UnixListener::bind(folder.path("pid.sock")).unwrap();
     let refused = ferrum_edge(&folder).args(["run", "--replace", "--pid-file", "pid"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("can't be replaced"), "{refused:?}");
-    assert!(stranger.try_wait().unwrap().is_none(), "it goes on");
+    drop(answering);
     // One that has ended is nobody.
     stranger.kill().unwrap();
     stranger.wait().unwrap();

@@ -31,17 +31,26 @@ pub(super) async fn run(reconciler: Weak<Reconciler>) -> Result<(), String> {
     let Some(mut signals) = reconciler.upgrade().map(|reconciler| reconciler.store.watch()) else {
         return Ok(());
     };
+    let mut behind_since = None;
     loop {
         let Some(this) = reconciler.upgrade() else { return Ok(()) };
         let signal = signals.borrow_and_update().clone();
-        // Before the first answer nothing is known that wasn't at the start.
-        if signal != Signal::default() {
-            this.stand(signal.away.map(|away| (away.since, away.cause)));
+        let is_default = signal == Signal::default();
+        let mut away = signal.away.map(|away| (away.since, away.cause));
+        let failed = match signal.mark {
+            Some(mark) => this.catch_up(&mark).await.err(),
+            None => None,
+        };
+        // A database that answers, and whose changes can't be read, is of no more use than one that is away.
+        behind_since = failed.as_ref().map(|_| behind_since.unwrap_or_else(SystemTime::now));
+        if let (None, Some(since), Some(error)) = (&away, behind_since, &failed) {
+            away = Some((since, format!("its changes can't be read: {error}")));
         }
-        if let Some(mark) = signal.mark
-            && let Err(error) = this.catch_up(&mark).await
-        {
-            tracing::warn!(%error, "the database could not be followed; what was served goes on");
+        // Before the first answer nothing is known that wasn't at the start.
+        if !is_default {
+            this.stand(away);
+        }
+        if failed.is_some() {
             tokio::time::sleep(RETRY).await;
             signals.mark_changed();
         }
