@@ -378,3 +378,24 @@ async fn both_sides_have_their_own() {
     let record = edge.only_record().await;
     assert_eq!((record.kind(), record.end(), record.carried()), ("dtls", "closed", (2, 4)));
 }
+
+/// A peer that is not told sends into nothing: over UDP nobody else says it.
+#[tokio::test]
+async fn clients_are_told_when_the_port_is_closed_or_the_gateway_stops() {
+    for (offer, stops) in
+        [(Offer::Dtls12, false), (Offer::Dtls13, false), (Offer::Dtls12, true), (Offer::Dtls13, true)]
+    {
+        let (edge, port, _echo) = terminating("").await;
+        let mut client = Peer::connect(at(port), offer).await;
+        assert_eq!(client.ask(b"x").await, b"x", "{offer:?}");
+        if stops {
+            // It waits for its threads.
+            let ended = tokio::task::spawn_blocking(move || drop(edge));
+            client.close_notify().await;
+            soon(ended).await.unwrap();
+        } else {
+            edge.reload("proxies: []\n");
+            client.close_notify().await;
+        }
+    }
+}

@@ -397,3 +397,13 @@ impl Port {
         session.end(reason, &mut |bytes| wire.reply(pair, bytes));
     }
 }
+
+/// The gateway stops, or a change has taken the listener away: why is in the records of the sessions, as they are dropped.
+impl Drop for Port {
+    fn drop(&mut self) {
+        for (_, session) in &mut self.sessions {
+            let (wire, pair) = (&self.wire, session.pair);
+            session.close_notify(&mut |bytes| wire.reply(pair, bytes));
+        }
+    }
+}

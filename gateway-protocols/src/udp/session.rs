@@ -212,28 +212,35 @@ impl Session {
         [self.client.wake(), target].into_iter().flatten().min()
     }
 
-    /// Ends it; the record is written when the session is dropped.
-    pub(super) fn end(mut self, reason: Dead, reply: &mut dyn FnMut(&[u8])) {
+    /// Tells both ends that nothing more comes: a DTLS peer that is not told sends into nothing.
+    pub(super) fn close_notify(&mut self, reply: &mut dyn FnMut(&[u8])) {
         self.client.close(&mut |emit| {
             if let Emit::Wire(bytes) = emit {
                 reply(bytes);
             }
         });
+        if let SessionStage::Open(open) = &mut self.stage {
+            let OpenSession { socket, target, .. } = &mut **open;
+            target.close(&mut |emit| {
+                if let Emit::Wire(bytes) = emit {
+                    drop(socket.send(bytes));
+                }
+            });
+        }
+    }
+
+    /// Ends it; the record is written when the session is dropped.
+    pub(super) fn end(mut self, reason: Dead, reply: &mut dyn FnMut(&[u8])) {
+        self.close_notify(reply);
         match self.stage {
             SessionStage::Greeting(mut flow) => flow.reason = reason,
             // The account is with whoever looks for a target. One that has just been found is not waited for.
             SessionStage::Opening(_, looking) => drop(looking.send(reason)),
             SessionStage::Open(mut open) => {
-                let OpenSession { flow, socket, target } = &mut *open;
-                flow.reason = reason;
+                open.flow.reason = reason;
                 if reason == REFUSED {
-                    flow.target_failed();
+                    open.flow.target_failed();
                 }
-                target.close(&mut |emit| {
-                    if let Emit::Wire(bytes) = emit {
-                        drop(socket.send(bytes));
-                    }
-                });
             }
         }
     }
