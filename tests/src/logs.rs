@@ -85,7 +85,9 @@ async fn a_sink_that_cannot_send_says_why_in_the_status() {
             wire.send("GET /v1/status HTTP/1.0\r\nhost: localhost\r\n\r\n").await;
             let answer = String::from_utf8_lossy(&wire.rest().await).into_owned();
             let status = fields(answer.split_once("\r\n\r\n").expect("a body").1);
-            if status["log_sinks"][0]["last_error"].is_string() {
+            // The sink knows it a moment before its task is seen to have failed.
+            let task = &status["plugin_tasks"]["tasks"][0];
+            if status["log_sinks"][0]["last_error"].is_string() && task["last_error"].is_string() {
                 return status;
             }
         }

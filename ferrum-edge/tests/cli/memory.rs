@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
@@ -79,28 +80,31 @@ fn put(gateway: &Gateway, bytes: u64) -> u64 {
     read(connection)
 }
 
-/// Bytes that a process has resident (`VmRSS`), or had at the most (`VmHWM`).
-fn memory(gateway: &Gateway, what: &str) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", gateway.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap();
-    line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+/// Bytes of its own that a process has resident (`RssAnon`): pages of its program come and go as the system pleases.
+fn memory(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// How much more than before it had resident at any time of this, the least of up to three times: pages of the program that
-/// the system took back count again when they are read, and what is held for a client is there each time.
-fn grown(gateway: &Gateway, work: impl Fn()) -> u64 {
-    let mut least = u64::MAX;
-    for _ in 0..3 {
-        // Sets the high-water mark back to what is resident now (proc(5)).
-        fs::write(format!("/proc/{}/clear_refs", gateway.pid()), "5").unwrap();
-        let before = memory(gateway, "VmRSS");
-        work();
-        least = least.min(memory(gateway, "VmHWM").saturating_sub(before));
-        if least < MORE {
-            break;
+/// How much more than before it had resident while this was done.
+fn grown(gateway: &Gateway, work: impl FnOnce()) -> u64 {
+    let process = gateway.pid();
+    let before = memory(process);
+    let (working, done) = mpsc::channel::<()>();
+    let watch = move || {
+        let mut most = before;
+        while done.recv_timeout(Duration::from_millis(2)) == Err(RecvTimeoutError::Timeout) {
+            most = most.max(memory(process));
         }
-    }
-    least
+        most
+    };
+    thread::scope(|scope| {
+        let watching = scope.spawn(watch);
+        work();
+        drop(working);
+        watching.join().unwrap() - before
+    })
 }
 
 #[test]
