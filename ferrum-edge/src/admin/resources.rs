@@ -9,6 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use gateway_core::config::catalog::ObjectKind;
+use gateway_core::config::file::File;
 use gateway_core::config::model::Id;
 use serde_json::{Map, Value, json};
 
@@ -57,10 +58,23 @@ async fn listed(asked: &AuthorizedRequest, of: &str, query: Option<String>) -> R
         let detail = "Consumers can't be searched by their credentials";
         return Err(Box::new(problem(StatusCode::BAD_REQUEST, "bad_query", detail)));
     }
+    if let Some((key, _)) = pairs.iter().find(|(key, _)| !is_field(kind, key)) {
+        let detail = format!("The query's `{key}` is no field of {}", kind.as_str());
+        return Err(Box::new(problem(StatusCode::BAD_REQUEST, "bad_query", &detail)));
+    }
     let found = asked.reconciler.store().list(&Query { kind, after, limit, filters: pairs }).await;
     let page = found.map_err(|error| Box::new(store(&error)))?;
     let items: Vec<_> = page.objects.iter().map(shown).collect();
     Ok(Json(json!({ "items": items, "next": page.next })).into_response())
+}
+
+/// Whether objects of a kind may have a field of this name, or of what stands before its first point.
+fn is_field(kind: ObjectKind, name: &str) -> bool {
+    let schema = File::schema().as_value();
+    let of_kind = &schema["properties"][kind.as_str()]["items"]["$ref"];
+    let object = of_kind.as_str().and_then(|place| schema.pointer(place.trim_start_matches('#')));
+    let name = name.split('.').next().unwrap_or_default();
+    object.is_some_and(|object| object["properties"].get(name).is_some())
 }
 
 /// `GET /v1/{kind}/{id}`.

@@ -150,6 +150,14 @@ fn lists_come_in_pages_and_can_be_searched() {
         13
     );
     assert_eq!(api.get("/v1/proxies?listen_path=none").json(), json!({ "items": [], "next": null }));
+    for query in ["listen_pth=/p7", "hosts2.0=x", "listen_path=%2Fp7&what=1", "=x"] {
+        is_problem(&api.get(&format!("/v1/proxies?{query}")), 400, "bad_query");
+    }
+    for (kind, query) in
+        [("plugin_configs", "plugin_name=x"), ("upstreams", "name=x"), ("consumers", "acl_groups=x")]
+    {
+        assert_eq!(api.get(&format!("/v1/{kind}?{query}")).json(), json!({ "items": [], "next": null }));
+    }
     for limit in ["many", "0", "1001"] {
         is_problem(&api.get(&format!("/v1/proxies?limit={limit}")), 400, "bad_query");
     }

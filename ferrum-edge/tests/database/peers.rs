@@ -1,4 +1,4 @@
-//! Two gateways on one PostgreSQL, and what they do when it goes away.
+//! Two gateways on one PostgreSQL, and what they do when it goes away or can no longer be read.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -249,4 +249,21 @@ fn a_copy_that_is_no_database_does_not_hinder_a_start() {
     let running = Running::on(Database { mirror: Some(path), ..impatient(&location) });
     running.api().batch(&protected(target("behind")));
     assert_eq!(running.client().get("/a/x", None).status, 401);
+}
+
+/// Whoever can't read what others have written serves what was deleted and revoked since: that must be seen from outside.
+#[test]
+fn changes_that_cannot_be_read_are_told_as_a_database_that_is_away() {
+    let folder = Folder::new();
+    let running = Running::new(&folder);
+    running.api().good("PUT", "/v1/consumers/ann", &consumer("ann", &["ann-key"]));
+    folder.sql(
+        "ALTER TABLE ferrum_changes RENAME TO elsewhere; UPDATE ferrum_store SET revision = revision + 1",
+    );
+    until("it is told", || running.status()["database"]["answers"] == json!(false));
+    let status = running.status();
+    let why = text(&status["database"]["away_because"]);
+    assert!(why.starts_with("its changes can't be read: "), "{status}");
+    folder.sql("ALTER TABLE elsewhere RENAME TO ferrum_changes");
+    until("it answers again", || running.status()["database"]["answers"] == json!(true));
 }

@@ -55,7 +55,9 @@ impl Grants {
         let has_scopes = self.scopes.1.iter().all(|needed| scopes.contains(needed));
         let has_role = self.roles.1.is_empty() || self.roles.1.iter().any(|role| roles.contains(role));
         let named = self.caller_claims.iter().find_map(|claim| find(&all, claim));
-        let name = named.and_then(Value::as_str).ok_or(TokenError::Claim)?;
+        // A name that is blank, or can't be a header's value, would reach targets as nobody's.
+        let is_name = |name: &&str| !name.trim().is_empty() && !name.contains(char::is_control);
+        let name = named.and_then(Value::as_str).filter(is_name).ok_or(TokenError::Claim)?;
         let identity = match seat.consumers().by_name(name) {
             Some(consumer) => Identity::clone(consumer),
             None if self.requires_consumer => return Err(TokenError::Caller),

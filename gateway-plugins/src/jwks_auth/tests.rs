@@ -289,6 +289,8 @@ async fn what_an_issuer_asks_of_its_tokens() {
         ),
         (json!({ "consumer_identity_claim": "email" }), json!({ "email": "x@y.test" }), "x@y.test"),
         (json!({ "consumer_identity_claim": "email" }), json!({}), "token_claim"),
+        (json!({ "consumer_identity_claim": "email" }), json!({ "email": " " }), "token_claim"),
+        (json!({ "consumer_identity_claim": "email" }), json!({ "email": "a\r\nx: y" }), "token_claim"),
         (json!({ "require_consumer": true }), json!({ "sub": "stranger" }), "token_caller"),
         (json!({}), json!({ "sub": "stranger" }), "stranger"),
         (json!({}), json!({ "iss": "https://evil.test" }), "token_issuer"),

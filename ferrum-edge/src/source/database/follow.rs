@@ -31,20 +31,30 @@ pub(super) async fn run(reconciler: Weak<Reconciler>) -> Result<(), String> {
     let Some(mut signals) = reconciler.upgrade().map(|reconciler| reconciler.store.watch()) else {
         return Ok(());
     };
-    let mut behind_since = None;
+    // When the changes could not be read for the first time, and whether that was only once so far.
+    let mut behind: Option<(SystemTime, bool)> = None;
     loop {
         let Some(this) = reconciler.upgrade() else { return Ok(()) };
         let signal = signals.borrow_and_update().clone();
         let is_default = signal == Signal::default();
         let mut away = signal.away.map(|away| (away.since, away.cause));
         let failed = match signal.mark {
-            Some(mark) => this.catch_up(&mark).await.err(),
-            None => None,
+            Some(mark) if away.is_none() => this.catch_up(&mark).await.err(),
+            _ => None,
         };
-        // A database that answers, and whose changes can't be read, is of no more use than one that is away.
-        behind_since = failed.as_ref().map(|_| behind_since.unwrap_or_else(SystemTime::now));
-        if let (None, Some(since), Some(error)) = (&away, behind_since, &failed) {
-            away = Some((since, format!("its changes can't be read: {error}")));
+        behind = failed.as_ref().map(|_| match behind {
+            None => (SystemTime::now(), true),
+            Some((since, _)) => (since, false),
+        });
+        match (&failed, behind) {
+            // A database that answers, and whose changes can't be read, is of no more use than one that is away.
+            (Some(error), Some((since, false))) => {
+                away = Some((since, format!("its changes can't be read: {error}")));
+            }
+            (Some(error), _) => {
+                tracing::warn!(%error, "the database could not be followed; what was served goes on")
+            }
+            _ => {}
         }
         // Before the first answer nothing is known that wasn't at the start.
         if !is_default {

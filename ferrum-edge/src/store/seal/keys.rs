@@ -16,8 +16,8 @@ pub const MAX_KEYS: usize = 16;
 /// Bytes of a key's name.
 const NAME_BYTES: usize = 4;
 
-/// Keys for credentials: the first encrypts, each may decrypt. To change the key, put the new one first on every
-/// gateway, write the consumers again (`dump` and `apply` do), and take the old one away.
+/// Keys for credentials: the first encrypts, each may decrypt. To change the key, add the new one behind the others on every
+/// gateway, so that all can read it, then put it first, write the objects again (`dump` and `apply` do), and take the old one away.
 #[derive(Clone, Default)]
 pub struct Keys(Vec<Key>);
 
