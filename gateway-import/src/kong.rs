@@ -145,6 +145,8 @@ struct Kong {
     plugins: Vec<order::Scoped>,
     /// The priorities of routes by expression, from the lowest.
     priorities: Vec<i64>,
+    /// The priorities of regexes, from the lowest.
+    regex_priorities: Vec<i64>,
 }
 
 fn list<'v>(value: &'v Node, key: &str) -> impl Iterator<Item = &'v Node> {

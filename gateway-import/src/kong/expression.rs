@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::order::Rank;
+use super::routes::UNTOLD;
 use super::{Kong, list, name};
 use crate::cond::Cond;
 use crate::draft::set;
@@ -24,14 +25,18 @@ struct Expression {
 }
 
 impl Kong {
-    /// Keeps the order of the priorities of all routes by expression, which may be larger than ours.
+    /// Keeps the order of the priorities of all routes by expression and of all regexes, which may be larger than ours, or negative.
     pub(super) fn rank_expressions(&mut self, document: &Node) {
         let nested = list(document, "services").flat_map(|service| list(service, "routes"));
-        let routes = nested.chain(list(document, "routes"));
-        let all = routes.filter(|route| route.get("expression").is_some());
-        self.priorities = all.map(|route| route.get("priority").and_then(Node::int).unwrap_or(0)).collect();
-        self.priorities.sort_unstable();
-        self.priorities.dedup();
+        let routes: Vec<&Node> = nested.chain(list(document, "routes")).collect();
+        let said = |key: &str, route: &Node| route.get(key).and_then(Node::int).unwrap_or(0);
+        let all = routes.iter().filter(|route| route.get("expression").is_some());
+        self.priorities = all.map(|route| said("priority", route)).collect();
+        self.regex_priorities = routes.iter().map(|route| said("regex_priority", route)).collect();
+        for ranks in [&mut self.priorities, &mut self.regex_priorities] {
+            ranks.sort_unstable();
+            ranks.dedup();
+        }
     }
 
     /// A route by expression.
@@ -43,11 +48,18 @@ impl Kong {
         service: &str,
     ) {
         let said = route.text_of("expression").unwrap_or_default();
-        let Some(Expression { cond, prefixes }) = parse(said).filter(|it| it.cond != Cond::Never) else {
-            let why = "which requests are meant can't be translated; the route is left out";
-            let what = format!("{place}.expression");
-            return self.out.closed(route.at, what, why, "write it with `matches`");
-        };
+        let parsed = parse(said, false);
+        let is_closed = parsed.is_none();
+        if is_closed
+            && !self.out.guard(route.at, format!("{place}.expression"), UNTOLD, "write it with `matches`")
+        {
+            return;
+        }
+        let wide = || parse(said, true).unwrap_or(Expression { cond: Cond::Always, prefixes: None });
+        let Expression { cond, prefixes } = parsed.unwrap_or_else(wide);
+        if cond == Cond::Never {
+            return self.out.needless(route.at, format!("{place}.expression"), "it takes no request");
+        }
         let mut proxy = Map::new();
         let called = name(route);
         let id = self.out.id("proxy", if called == "unnamed" { service } else { &called });
@@ -61,7 +73,7 @@ impl Kong {
         // Those of one priority are asked in the order in which they come.
         let behind = i64::try_from(self.out.proxies.len() % 1000).unwrap_or(0);
         set(&mut proxy, "priority", i64::try_from(rank % 90_000).unwrap_or(0) * 1000 + 999 - behind);
-        match prefixes.filter(|_| strips) {
+        match prefixes.filter(|_| strips && !is_closed) {
             Some(prefixes) if !prefixes.is_empty() => {
                 let base = common.get("backend_path").and_then(Value::as_str).unwrap_or_default();
                 let to = format!("{}/${{1}}", base.trim_end_matches('/').replace('$', "$$"));
@@ -72,7 +84,7 @@ impl Kong {
                 let rules: Vec<Value> = prefixes.iter().map(rule).collect();
                 self.out.plugin(&id, "rewrite", json!({ "regex": rules }));
             }
-            None if strips => {
+            None if strips && !is_closed => {
                 let why = "what a regex finds of the path is stripped there; here the path stays as it is";
                 self.out.partial(
                     route.at,
@@ -85,8 +97,12 @@ impl Kong {
         }
         let at = self.out.proxies.len();
         self.out.proxies.push(Value::Object(proxy));
-        for (plugin, config, when) in super::routes::refusals(route) {
-            self.out.plugin_when(&id, plugin, config, Some(&when));
+        if is_closed {
+            self.close(&id);
+        } else {
+            for (plugin, config, when) in super::routes::refusals(route) {
+                self.out.plugin_when(&id, plugin, config, Some(&when));
+            }
         }
         self.of_route.entry(called).or_default().push(at);
         self.of_service.entry(service.to_owned()).or_default().push(at);
@@ -100,11 +116,12 @@ impl Kong {
     }
 }
 
-fn parse(text: &str) -> Option<Expression> {
+/// Reads an expression. With `is_wide`, what can't be told of a request is taken to hold, so that no request is left out.
+fn parse(text: &str, is_wide: bool) -> Option<Expression> {
     if text.len() > MAX_BYTES {
         return None;
     }
-    let mut parser = Parser { rest: text, depth: 0, prefixes: Some(Vec::new()) };
+    let mut parser = Parser { rest: text, depth: 0, prefixes: Some(Vec::new()), is_wide, untold: 0 };
     let cond = parser.all()?;
     parser.space();
     let is_whole = parser.rest.is_empty() && cond.depth() <= MAX_CONDITIONS;
@@ -121,6 +138,9 @@ struct Parser<'t> {
     rest: &'t str,
     depth: usize,
     prefixes: Option<Vec<String>>,
+    is_wide: bool,
+    /// Predicates that can't be told.
+    untold: usize,
 }
 
 impl<'t> Parser<'t> {
@@ -160,13 +180,19 @@ impl<'t> Parser<'t> {
     fn one(&mut self) -> Option<Cond> {
         self.space();
         let is_negated = !self.rest.starts_with("!=") && self.take("!");
+        let told = self.untold;
         let cond = if self.take("(") {
             let cond = self.all()?;
             self.take(")").then_some(cond)?
         } else {
             self.predicate()?
         };
-        Some(if is_negated { cond.negate() } else { cond })
+        Some(match is_negated {
+            // Neither that it holds nor that it does not can be told.
+            true if self.untold > told => Cond::Always,
+            true => cond.negate(),
+            false => cond,
+        })
     }
 
     fn predicate(&mut self) -> Option<Cond> {
@@ -187,7 +213,8 @@ impl<'t> Parser<'t> {
         for _ in 0..open {
             self.take(")").then_some(())?;
         }
-        const OPERATORS: [&str; 9] = ["==", "!=", "^=", "=^", "~", "contains", "not in", "in", ">="];
+        const OPERATORS: [&str; 12] =
+            ["==", "!=", "^=", "=^", "~", "contains", "not in", "in", ">=", "<=", ">", "<"];
         let operator = OPERATORS.into_iter().find(|operator| self.take(operator))?;
         let value = self.value()?;
         let asked = FieldTest { operator, value: &value, is_lower, is_any };
@@ -198,7 +225,12 @@ impl<'t> Parser<'t> {
                 _ => {}
             }
         }
-        asked.of(field)
+        let told = asked.of(field);
+        if told.is_none() && self.is_wide {
+            self.untold += 1;
+            return Some(Cond::Always);
+        }
+        told
     }
 
     /// A text in quotes or as it is, a number, an address or a network.
@@ -278,6 +310,9 @@ impl FieldTest<'_> {
 
     /// As a regex over the whole of a value, and whether what fits it is left out.
     fn regex(&self) -> Option<(String, bool)> {
+        if self.is_lower && !is_small(self.value) {
+            return None;
+        }
         let literal = text::literal(self.value);
         let (regex, is_negated) = match self.operator {
             "==" => (literal, false),
@@ -324,19 +359,31 @@ impl FieldTest<'_> {
     /// A header or a parameter. Where there is none of the name, nothing is so.
     fn field(&self, kind: &str, name: &str) -> Option<Cond> {
         let (regex, is_negated) = self.regex()?;
-        let how = match (self.operator, self.is_lower) {
-            ("==" | "!=", ignores) => json!({ "exact": self.value, "ignore_case": ignores }),
-            _ => json!({ "regex": regex }),
-        };
+        let is_equality = matches!(self.operator, "==" | "!=");
+        let one_of_several = || json!({ "regex": format!("(?:.*, )?(?:{regex})(?:, .*)?") });
         let how = match kind {
-            // One of several fields of the name is enough.
-            "headers" if self.is_any => json!({ "regex": format!("(?:.*, )?(?:{regex})(?:, .*)?") }),
-            _ => how,
+            // Several fields of a name are one text here, with commas. There, one of them is enough with `any`, and all have to
+            // fit without it.
+            "headers" if self.is_any && is_negated => return None,
+            "headers" if self.is_any || is_negated => one_of_several(),
+            "headers" if !is_equality => return None,
+            _ if is_equality => json!({ "exact": self.value, "ignore_case": self.is_lower }),
+            _ => json!({ "regex": regex }),
         };
         let fits = Cond::is(json!({ kind: { name: how } }));
         let present = Cond::is(json!({ kind: { name: { "present": true } } }));
         Some(if is_negated { present.and(fits.negate()) } else { fits })
     }
+}
+
+/// Whether a text has no letters that are never in a value that `lower` has made small; those behind a backslash are classes.
+fn is_small(text: &str) -> bool {
+    let mut is_escaped = false;
+    text.chars().all(|c| {
+        let is_small = is_escaped || !c.is_uppercase();
+        is_escaped = c == '\\' && !is_escaped;
+        is_small
+    })
 }
 
 #[cfg(test)]
@@ -345,7 +392,7 @@ mod tests {
     use crate::cond::Cond;
 
     fn cond(text: &str) -> Option<String> {
-        parse(text).map(|it| match it.cond {
+        parse(text, false).map(|it| match it.cond {
             Cond::Is(value) => value.to_string(),
             other => format!("{other:?}"),
         })
@@ -372,7 +419,7 @@ mod tests {
             ),
             (
                 r#"lower(http.headers.x_role) != "guest""#,
-                r#"{"all":[{"headers":{"x-role":{"present":true}}},{"not":{"headers":{"x-role":{"exact":"guest","ignore_case":true}}}}]}"#,
+                r#"{"all":[{"headers":{"x-role":{"present":true}}},{"not":{"headers":{"x-role":{"regex":"(?:.*, )?(?:(?i)guest)(?:, .*)?"}}}}]}"#,
             ),
             (
                 r#"any(lower(http.headers.x_role)) == "a""#,
@@ -396,6 +443,9 @@ mod tests {
             r#"net.protocol == "tcp""#,
             r#"net.src.ip in x"#,
             r#"net.dst.port >= 80"#,
+            r#"any(http.headers.x) != "a""#,
+            r#"http.headers.x ^= "a""#,
+            r#"lower(http.path) ^= "/Zed""#,
             &format!(r#"{}http.path == "/a""#, "(".repeat(100)),
         ] {
             assert_eq!(cond(bad), None, "{bad}");
@@ -403,8 +453,29 @@ mod tests {
     }
 
     #[test]
+    fn what_can_not_be_told_is_taken_to_hold() {
+        for (text, expected) in [
+            (
+                r#"http.path == "/a" && net.src.port > 1000"#,
+                r#"Is(Object {"path": Object {"exact": String("/a")}})"#,
+            ),
+            (
+                r#"http.path == "/a" && !(net.src.port > 1000 || http.method == "GET")"#,
+                r#"Is(Object {"path": Object {"exact": String("/a")}})"#,
+            ),
+            (r#"http.path == "/a" || net.src.port > 1000"#, "Always"),
+        ] {
+            assert_eq!(
+                parse(text, true).map(|it| format!("{:?}", it.cond)).as_deref(),
+                Some(expected),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
     fn what_is_stripped() {
-        let of = |text: &str| parse(text).and_then(|it| it.prefixes);
+        let of = |text: &str| parse(text, false).and_then(|it| it.prefixes);
         assert_eq!(
             of(r#"http.path ^= "/a" || http.path ^= "/a/b""#),
             Some(vec!["/a/b".to_owned(), "/a".to_owned()])

@@ -39,9 +39,11 @@ pub(super) fn add(out: &mut Import) {
             let below = |pattern: &String| pattern.strip_prefix('*').is_some_and(|end| host.ends_with(end));
             own.is_empty() || !own.contains(host) && own.iter().any(below)
         };
+        // A host with a port is a plain one there, and only a condition here.
+        let at_least = i64::from(!proxy["matches"].to_string().contains("\"authority\""));
         let lifted: Vec<String> = least
             .iter()
-            .filter(|(host, count)| mine > **count && is_wider(host))
+            .filter(|(host, count)| mine >= **count + at_least && is_wider(host))
             .map(|(host, _)| host.clone())
             .collect();
         for hosts in lifted.chunks(MAX_HOSTS) {

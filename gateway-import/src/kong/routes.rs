@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::order::Rank;
 use super::{Kong, list, name, ours, reference, texts};
-use crate::draft::{Import, set, with_facet};
+use crate::draft::{CLOSED, Import, nowhere, set, with_facet};
 use crate::text;
 use crate::tree::{Node, NodeValue};
 
@@ -30,10 +30,16 @@ pub(super) const KNOWN: &[&str] = &[
 
 /// By how much a route that asks for one thing more goes before another.
 pub(super) const MORE: i64 = 100_000_000;
-/// The same for a header more, among those that ask for equally many things.
-const HEADER: i64 = 5_000_000;
-/// The same for a regex.
-const REGEX: i64 = 2_500_000;
+/// The same for hosts without a `*`, among those that ask for equally many things.
+const PLAIN_HOSTS: i64 = 40_000_000;
+/// The same for a header more, among those.
+const HEADER: i64 = 2_500_000;
+/// The same for a regex, and for a place among the priorities of regexes.
+const REGEX: i64 = 1_250_000;
+const REGEX_RANK: i64 = 1_000;
+
+/// Why something is closed.
+pub(super) const UNTOLD: &str = "which requests are meant can't be told; all that it may take is closed";
 
 /// What the proxies of a route have in common.
 struct RouteDemands {
@@ -42,11 +48,21 @@ struct RouteDemands {
     weight: i64,
     /// Plugins that refuse some of its requests, with when.
     refusals: Vec<(&'static str, Value, Value)>,
+    /// What it may take is closed: which requests it asks for can't be said.
+    is_closed: bool,
+}
+
+/// A path that one proxy is for; `None` is all of them.
+struct RoutePath {
+    path: Option<String>,
+    is_closed: bool,
 }
 
 /// Hosts that one proxy is for.
 enum Hosts {
     Any,
+    /// Any as well: which ones are meant can't be told.
+    Untold,
     Names(Vec<String>),
     /// Conditions of which any holds.
     Patterns(Vec<Value>),
@@ -56,7 +72,15 @@ impl Kong {
     pub(super) fn lone_route(&mut self, route: &Node) {
         match reference(route, "service") {
             Some(service) => self.route(route, &service),
-            None => self.out.miss(format_args!("route {}", name(route)), "it leads to no service"),
+            None => {
+                // Its plugins may answer, such as those that refuse.
+                let mut backend = Map::new();
+                nowhere(&mut backend);
+                self.services.insert(String::new(), backend);
+                let why = "it leads to no service: what no plugin answers is 502";
+                self.out.partial(route.at, format_args!("route {}", name(route)), why, "give it a service");
+                self.route(route, "");
+            }
         }
     }
 
@@ -80,18 +104,12 @@ impl Kong {
         }
         let Some(asked) = self.asked(&place, route, &mut common) else { return };
         let base = if called == "unnamed" { format!("{service}-route") } else { called.clone() };
-        let mut paths: Vec<Option<String>> = texts(route, "paths").into_iter().map(Some).collect();
-        if paths.is_empty() {
-            paths.push(None);
-        }
         for hosts in &asked.hosts {
-            for path in &paths {
-                if path.as_deref().is_none_or(|path| self.is_known(&place, route, path)) {
-                    let at = self.out.proxies.len();
-                    self.one(&place, &base, route, &asked, hosts, path.clone(), &common);
-                    self.of_route.entry(called.clone()).or_default().push(at);
-                    self.of_service.entry(service.to_owned()).or_default().push(at);
-                }
+            for path in self.paths(&place, route) {
+                let at = self.out.proxies.len();
+                self.one(&place, &base, route, &asked, hosts, path, &common);
+                self.of_route.entry(called.clone()).or_default().push(at);
+                self.of_service.entry(service.to_owned()).or_default().push(at);
             }
         }
         self.leftovers(&place, route, KNOWN);
@@ -113,7 +131,7 @@ impl Kong {
         route: &Node,
         asked: &RouteDemands,
         hosts: &Hosts,
-        path: Option<String>,
+        RoutePath { path, is_closed }: RoutePath,
         common: &Map<String, Value>,
     ) {
         let id = self.out.id("proxy", base);
@@ -129,7 +147,7 @@ impl Kong {
         }
         proxy.extend(common.clone());
         match hosts {
-            Hosts::Any => {}
+            Hosts::Any | Hosts::Untold => {}
             Hosts::Names(names) => set(&mut proxy, "hosts", names.clone()),
             Hosts::Patterns(patterns) => with_any(&mut proxy, patterns),
         }
@@ -137,71 +155,88 @@ impl Kong {
             not_itself(&mut proxy, path.trim_end_matches('/'));
         }
         // Kong goes by how much a route asks for, then takes regexes before prefixes.
-        let by_regex = route.get("regex_priority").and_then(Node::int).unwrap_or(0).clamp(0, 2000);
-        let regex = if is_regex { REGEX + by_regex * 1000 } else { 0 };
+        let said = route.get("regex_priority").and_then(Node::int).unwrap_or(0);
+        let rank = self.regex_priorities.iter().position(|it| *it == said).unwrap_or(0).min(1000);
+        let regex = if is_regex { REGEX + i64::try_from(rank).unwrap_or(0) * REGEX_RANK } else { 0 };
         set(&mut proxy, "priority", asked.weight + regex);
         self.out.proxies.push(Value::Object(proxy));
+        if is_closed || asked.is_closed || matches!(hosts, Hosts::Untold) {
+            return self.close(&id);
+        }
         for (plugin, config, when) in &asked.refusals {
             self.out.plugin_when(&id, plugin, config.clone(), Some(when));
         }
     }
 
-    /// Whether a route asks for something that is not translated: without it, it would take requests that are not its own.
-    /// Such a route is left out.
-    pub(super) fn is_narrower(&mut self, place: &str, route: &Node, keys: &[&str]) -> bool {
-        let asks = |key: &&&str| {
-            route.get(key).is_some_and(|value| value.value != NodeValue::Null && !is_empty(value))
-        };
-        let Some(key) = keys.iter().find(asks) else { return false };
-        let why = "which requests are meant can't be translated; the route is left out";
-        self.out.closed(route.at, format_args!("{place}.{key}"), why, "write it with `matches`");
-        true
+    /// Answers 503 to all that a proxy takes.
+    pub(super) fn close(&mut self, id: &str) {
+        let config = json!({ "status_code": 503, "content_type": "text/plain", "body": CLOSED });
+        self.out.plugin(id, "request_termination", config);
     }
 
-    /// What all paths of a route have in common. `None` leaves it out.
+    /// What all paths of a route have in common. `None` leaves it out, where what can't be said is not to be closed.
     fn asked(&mut self, place: &str, route: &Node, common: &mut Map<String, Value>) -> Option<RouteDemands> {
-        if self.is_narrower(place, route, &["sources", "destinations"]) {
-            return None;
+        let narrower = narrower(route, &["sources", "destinations"]);
+        if let Some(key) = narrower {
+            self.out.guard(route.at, format_args!("{place}.{key}"), UNTOLD, "write it with `matches`");
         }
+        let mut is_closed = narrower.is_some();
         let strips = rules(route, common);
-        let hosts = self.hosts(place, route)?;
+        let hosts = self.hosts(place, route);
         if conditions(route, common).is_none() {
-            let why = "a regex of its headers looks around or refers back: none here; the route is left out";
-            self.out.closed(route.at, format_args!("{place}.headers"), why, "write it otherwise");
-            return None;
+            let why = format!("a regex that looks around or refers back is none here; {UNTOLD}");
+            self.out.guard(route.at, format_args!("{place}.headers"), why, "write it otherwise");
+            let methods = texts(route, "methods");
+            if !methods.is_empty() {
+                set(common, "matches", json!([{ "methods": methods }]));
+            }
+            is_closed = true;
         }
-        Some(RouteDemands { strips, hosts, weight: weight(route), refusals: refusals(route) })
+        let demands =
+            RouteDemands { strips, hosts, weight: weight(route), refusals: refusals(route), is_closed };
+        Some(demands).filter(|demands| !(demands.is_closed && self.out.is_open()))
     }
 
-    /// Whether a path is one here, too; one that is not is left out.
-    fn is_known(&mut self, place: &str, route: &Node, path: &str) -> bool {
-        let is_known = path.strip_prefix('~').is_none_or(text::is_regex);
-        if !is_known {
+    /// The paths of a route. Of one that is none here, what it begins with is closed.
+    fn paths(&mut self, place: &str, route: &Node) -> Vec<RoutePath> {
+        let written = texts(route, "paths");
+        if written.is_empty() {
+            return vec![RoutePath { path: None, is_closed: false }];
+        }
+        let mut paths = Vec::new();
+        for path in written {
+            let Some(regex) = path.strip_prefix('~').filter(|regex| !text::is_regex(regex)) else {
+                paths.push(RoutePath { path: Some(path), is_closed: false });
+                continue;
+            };
             let what = format!("{place}.paths `{path}`");
-            let why = "it looks around, refers back, or is too large: none here; the path is left out";
-            self.out.closed(route.at, what, why, "write it otherwise");
+            let why = format!("it looks around, refers back, or is too large; {UNTOLD}");
+            if self.out.guard(route.at, what, why, "write it otherwise") {
+                paths.push(RoutePath { path: Some(beginning(regex)), is_closed: true });
+            }
         }
-        is_known
+        paths
     }
 
-    /// The hosts of a route: names, and what only a pattern says. `None` where one of them is neither, and no other is left.
-    fn hosts(&mut self, place: &str, route: &Node) -> Option<Vec<Hosts>> {
+    /// The hosts of a route: names, what only a pattern says, and those that can't be said.
+    fn hosts(&mut self, place: &str, route: &Node) -> Vec<Hosts> {
         let asked = texts(route, "hosts");
         if asked.is_empty() {
-            return Some(vec![Hosts::Any]);
+            return vec![Hosts::Any];
         }
         let (names, others): (Vec<String>, Vec<String>) = asked.into_iter().partition(|host| {
             let rest = host.strip_prefix("*.").unwrap_or(host);
             !rest.contains('*') && !rest.contains(':')
         });
-        let (mut made, mut patterns) = (Vec::new(), Vec::new());
+        let (mut made, mut patterns, mut untold) = (Vec::new(), Vec::new(), Vec::new());
         for host in others {
             match host_pattern(&host) {
                 Some(some) => patterns.extend(some),
                 None => {
                     let what = format!("{place}.hosts `{host}`");
-                    let why = "which hosts are meant can't be translated; it is left out";
-                    self.out.closed(route.at, what, why, "write other hosts");
+                    if self.out.guard(route.at, what, UNTOLD, "write other hosts") {
+                        untold = vec![Hosts::Untold];
+                    }
                 }
             }
         }
@@ -211,7 +246,8 @@ impl Kong {
         if !patterns.is_empty() {
             made.push(Hosts::Patterns(patterns));
         }
-        (!made.is_empty()).then_some(made)
+        made.append(&mut untold);
+        made
     }
 
     /// A path that means the same here.
@@ -233,6 +269,27 @@ impl Kong {
             None => format!("~{regex}.*"),
         }
     }
+}
+
+/// The first of these keys that a route asks for something with, which is not translated: without it, it would take requests
+/// that are not its own.
+pub(super) fn narrower<'k>(route: &Node, keys: &[&'k str]) -> Option<&'k str> {
+    let asks =
+        |key: &str| route.get(key).is_some_and(|value| value.value != NodeValue::Null && !is_empty(value));
+    keys.iter().find(|key| asks(key)).copied()
+}
+
+/// A path with which everything begins that this regex may take.
+fn beginning(regex: &str) -> String {
+    let regex = regex.strip_prefix('^').unwrap_or(regex);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '~' | '%');
+    let end = regex.find(|c| !is_plain(c)).unwrap_or(regex.len());
+    let (mut plain, rest) = regex.split_at(end);
+    // What is there any number of times need not be there.
+    if rest.starts_with(['?', '*', '{']) {
+        plain = plain.get(..plain.len().saturating_sub(1)).unwrap_or_default();
+    }
+    if regex.contains('|') || !plain.starts_with('/') { "/".to_owned() } else { plain.to_owned() }
 }
 
 fn is_empty(value: &Node) -> bool {
@@ -302,7 +359,9 @@ fn weight(route: &Node) -> i64 {
     let count = ["hosts", "paths", "methods", "headers", "snis"].iter().filter(says).count();
     let headers = route.get("headers").map_or(0, |it| it.entries().len()).min(15);
     let of = |number: usize| i64::try_from(number).unwrap_or(0);
-    of(count) * MORE + of(headers) * HEADER
+    let hosts = texts(route, "hosts");
+    let is_plain = !hosts.is_empty() && !hosts.iter().any(|host| host.contains('*'));
+    of(count) * MORE + i64::from(is_plain) * PLAIN_HOSTS + of(headers) * HEADER
 }
 
 /// What is answered to requests that a route takes, but does not serve.

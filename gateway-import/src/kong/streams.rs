@@ -22,8 +22,11 @@ impl Kong {
         let passes = speaks.iter().any(|it| it == "tls_passthrough");
         // Names are only looked at where TLS passes through.
         let known = if passes { "expression" } else { "snis" };
-        if self.is_narrower(place, route, &[known, "expression", "hosts", "paths", "methods", "headers"]) {
-            return;
+        if let Some(key) =
+            super::routes::narrower(route, &[known, "expression", "hosts", "paths", "methods", "headers"])
+        {
+            let why = "which streams are meant can't be translated; its ports are not opened";
+            return self.out.closed(route.at, format_args!("{place}.{key}"), why, "write it by hand");
         }
         let by_address = |to: &Node| to.get("ip").is_some() || to.get("port").is_none();
         let sources: Option<Vec<String>> = list(route, "sources")

@@ -55,29 +55,76 @@ fn prefixes_with_a_slash_end_with_it() {
     assert_eq!(ids, ["all", "pub"], "{:#}", made.document());
 }
 
-/// A condition that can't be kept never makes a route wider.
+/// A condition that can't be kept never makes a route wider, and what it may take goes to no wider route.
 #[test]
-fn narrower_routes_are_left_out() {
-    for route in [
-        r#"{name: r, expression: 'http.path ^= "/c" && http.path.segments.len == 2'}"#,
-        r#"{name: r, hosts: ["b.*.c"]}"#,
-        r#"{name: r, hosts: ["b*c", "c.test:x"], paths: [/x]}"#,
-        r"{name: r, paths: [/x], sources: [{ip: 10.0.0.0/8}]}",
-        r"{name: r, paths: ['~/x(?!y)']}",
-        r"{name: r, paths: ['~/z/(a)\1$']}",
-        r"{name: r, paths: [/x], headers: {x-a: ['~*^(?!a)']}}",
+fn what_narrower_routes_may_take_is_closed() {
+    for (route, path) in [
+        (r#"{name: r, expression: 'http.path ^= "/c" && http.path.segments.len == 2'}"#, "/"),
+        (r#"{name: r, hosts: ["b.*.c"]}"#, "/"),
+        (r#"{name: r, hosts: ["b*c", "c.test:x"], paths: [/x]}"#, "/x"),
+        (r"{name: r, paths: [/x], sources: [{ip: 10.0.0.0/8}]}", "/x"),
+        (r"{name: r, paths: ['~/x(?!y)']}", "/x"),
+        (r"{name: r, paths: ['~/xy?(?!y)']}", "/x"),
+        (r"{name: r, paths: ['~/z/(a)\1$']}", "/z/"),
+        (r"{name: r, paths: ['~/z|/a(?!b)']}", "/"),
+        (r"{name: r, paths: [/x], headers: {x-a: ['~*^(?!a)']}}", "/x"),
     ] {
-        for made in routes("http://10.0.0.1:80", route) {
-            assert_eq!(made.proxies, Vec::<Value>::new(), "{route}");
-            assert!(made.report.count(Conversion::Closed) > 0, "{route}");
-        }
+        let [closed, open] = routes("http://10.0.0.1:80", route);
+        assert_eq!(open.proxies, Vec::<Value>::new(), "{route}");
+        assert!(open.report.count(Conversion::Opened) > 0, "{route}");
+        assert!(closed.report.count(Conversion::Closed) > 0, "{route}");
+        let proxy = &closed.proxies[0];
+        let said = proxy["listen_path"].as_str().or_else(|| proxy["matches"][0]["path"]["prefix"].as_str());
+        assert_eq!(said.map(|it| it.trim_end_matches('/')), Some(path.trim_end_matches('/')), "{proxy:#}");
+        assert_eq!(proxy.get("hosts"), None, "{route}");
+        let guard = &closed.plugin_configs[0];
+        assert_eq!((&guard["proxy_id"], &guard["config"]["status_code"]), (&proxy["id"], &json!(503)));
     }
-    let [made, _] = routes(
-        "http://10.0.0.1:80",
-        r"{name: r, hosts: ['b.*.c', a.test], paths: ['~/x(?!y)', /y], sources: null}",
+    let [made, _] =
+        routes("http://10.0.0.1:80", r"{name: r, hosts: ['b.*.c', a.test], paths: [/y], sources: null}");
+    assert_eq!((made.proxies.len(), &made.proxies[0]["hosts"]), (2, &json!(["a.test"])));
+    let closed: Vec<_> = made.plugin_configs.iter().map(|it| &it["proxy_id"]).collect();
+    assert_eq!(closed, [&made.proxies[1]["id"]], "a host that is known is served");
+}
+
+/// The usual way to block a path.
+#[test]
+fn a_route_without_a_service_has_its_plugins() {
+    let made = whole(
+        "_format_version: '3.0'\nservices: [{name: s, url: 'http://10.0.0.1:80', routes: [{name: all, paths: [/]}]}]\n\
+         routes: [{name: no, paths: [/no], plugins: [{name: request-termination, config: {status_code: 403}}]}]\n",
     );
-    assert_eq!((made.proxies.len(), &made.proxies[0]["hosts"]), (1, &json!(["a.test"])));
-    assert_eq!(made.proxies[0]["listen_path"], "/y");
+    let no = made.proxies.iter().find(|proxy| proxy["id"] == "no").expect("a proxy");
+    assert_eq!((&no["listen_path"], &no["backend_port"]), (&json!("/no"), &json!(9)));
+    let guard = made.plugin_configs.iter().find(|it| it["plugin_name"] == "request_termination");
+    assert_eq!(guard.expect("a plugin")["config"]["status_code"], 403);
+}
+
+#[test]
+fn the_order_of_routes_is_kongs() {
+    let priority = |made: &Import, id: &str| {
+        let found = made.proxies.iter().find(|proxy| proxy["id"] == id);
+        found.unwrap_or_else(|| panic!("{:#}", made.document()))["priority"].as_i64().unwrap_or(0)
+    };
+    let of = |routes_of: &str| routes("http://10.0.0.1:80", routes_of)[0].clone();
+    for regexes in [(3000, 10_000), (-5, 0)] {
+        let text = format!(
+            "{{name: a, paths: ['~/a.*'], regex_priority: {}}}, {{name: b, paths: ['~/b.*'], regex_priority: {}}}",
+            regexes.0, regexes.1
+        );
+        let made = of(&text);
+        assert!(priority(&made, "b") > priority(&made, "a"), "{regexes:?}");
+    }
+    let made =
+        of("{name: plain, hosts: [a.test], paths: [/]}, {name: wild, hosts: ['*.test'], headers: {x: [y]}}");
+    assert!(priority(&made, "plain") > priority(&made, "wild"));
+    // A host with a port goes before the host alone where it asks for as much.
+    let made = of(
+        "{name: port, hosts: ['p.test:8443'], paths: [/admin]}, {name: host, hosts: [p.test], paths: [/]}",
+    );
+    let lifted = made.proxies.iter().find(|proxy| proxy["id"] == "port-hosts");
+    let lifted = lifted.unwrap_or_else(|| panic!("{:#}", made.document()));
+    assert_eq!((&lifted["hosts"], &lifted["listen_path"]), (&json!(["p.test"]), &json!("/admin")));
 }
 
 #[test]
