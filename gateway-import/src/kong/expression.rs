@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::order::Rank;
-use super::routes::UNTOLD;
+use super::routes::NOT_TRANSLATED;
 use super::{Kong, list, name};
 use crate::cond::Cond;
 use crate::draft::set;
@@ -51,7 +51,12 @@ impl Kong {
         let parsed = parse(said, false);
         let is_closed = parsed.is_none();
         if is_closed
-            && !self.out.guard(route.at, format!("{place}.expression"), UNTOLD, "write it with `matches`")
+            && !self.out.guard(
+                route.at,
+                format!("{place}.expression"),
+                NOT_TRANSLATED,
+                "write it with `matches`",
+            )
         {
             return;
         }
@@ -116,12 +121,12 @@ impl Kong {
     }
 }
 
-/// Reads an expression. With `is_wide`, what can't be told of a request is taken to hold, so that no request is left out.
+/// Reads an expression. With `is_wide`, what can't be translated is taken to hold, so that no request is left out.
 fn parse(text: &str, is_wide: bool) -> Option<Expression> {
     if text.len() > MAX_BYTES {
         return None;
     }
-    let mut parser = Parser { rest: text, depth: 0, prefixes: Some(Vec::new()), is_wide, untold: 0 };
+    let mut parser = Parser { rest: text, depth: 0, prefixes: Some(Vec::new()), is_wide, unknown: 0 };
     let cond = parser.all()?;
     parser.space();
     let is_whole = parser.rest.is_empty() && cond.depth() <= MAX_CONDITIONS;
@@ -139,8 +144,8 @@ struct Parser<'t> {
     depth: usize,
     prefixes: Option<Vec<String>>,
     is_wide: bool,
-    /// Predicates that can't be told.
-    untold: usize,
+    /// Predicates that can't be translated.
+    unknown: usize,
 }
 
 impl<'t> Parser<'t> {
@@ -180,7 +185,7 @@ impl<'t> Parser<'t> {
     fn one(&mut self) -> Option<Cond> {
         self.space();
         let is_negated = !self.rest.starts_with("!=") && self.take("!");
-        let told = self.untold;
+        let before = self.unknown;
         let cond = if self.take("(") {
             let cond = self.all()?;
             self.take(")").then_some(cond)?
@@ -188,8 +193,8 @@ impl<'t> Parser<'t> {
             self.predicate()?
         };
         Some(match is_negated {
-            // Neither that it holds nor that it does not can be told.
-            true if self.untold > told => Cond::Always,
+            // Neither that it holds nor that it does not is known.
+            true if self.unknown > before => Cond::Always,
             true => cond.negate(),
             false => cond,
         })
@@ -227,7 +232,7 @@ impl<'t> Parser<'t> {
         }
         let told = asked.of(field);
         if told.is_none() && self.is_wide {
-            self.untold += 1;
+            self.unknown += 1;
             return Some(Cond::Always);
         }
         told
@@ -453,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_told_is_taken_to_hold() {
+    fn what_can_not_be_translated_is_taken_to_hold() {
         for (text, expected) in [
             (
                 r#"http.path == "/a" && net.src.port > 1000"#,

@@ -39,7 +39,8 @@ const REGEX: i64 = 1_250_000;
 const REGEX_RANK: i64 = 1_000;
 
 /// Why something is closed.
-pub(super) const UNTOLD: &str = "which requests are meant can't be told; all that it may take is closed";
+pub(super) const NOT_TRANSLATED: &str =
+    "which requests are meant can't be translated; all that it may take is closed";
 
 /// What the proxies of a route have in common.
 struct RouteDemands {
@@ -48,7 +49,7 @@ struct RouteDemands {
     weight: i64,
     /// Plugins that refuse some of its requests, with when.
     refusals: Vec<(&'static str, Value, Value)>,
-    /// What it may take is closed: which requests it asks for can't be said.
+    /// What it may take is closed: which requests it asks for can't be translated.
     is_closed: bool,
 }
 
@@ -61,8 +62,8 @@ struct RoutePath {
 /// Hosts that one proxy is for.
 enum Hosts {
     Any,
-    /// Any as well: which ones are meant can't be told.
-    Untold,
+    /// Any as well: which ones are meant can't be translated.
+    Unknown,
     Names(Vec<String>),
     /// Conditions of which any holds.
     Patterns(Vec<Value>),
@@ -147,7 +148,7 @@ impl Kong {
         }
         proxy.extend(common.clone());
         match hosts {
-            Hosts::Any | Hosts::Untold => {}
+            Hosts::Any | Hosts::Unknown => {}
             Hosts::Names(names) => set(&mut proxy, "hosts", names.clone()),
             Hosts::Patterns(patterns) => with_any(&mut proxy, patterns),
         }
@@ -160,7 +161,7 @@ impl Kong {
         let regex = if is_regex { REGEX + i64::try_from(rank).unwrap_or(0) * REGEX_RANK } else { 0 };
         set(&mut proxy, "priority", asked.weight + regex);
         self.out.proxies.push(Value::Object(proxy));
-        if is_closed || asked.is_closed || matches!(hosts, Hosts::Untold) {
+        if is_closed || asked.is_closed || matches!(hosts, Hosts::Unknown) {
             return self.close(&id);
         }
         for (plugin, config, when) in &asked.refusals {
@@ -178,13 +179,18 @@ impl Kong {
     fn asked(&mut self, place: &str, route: &Node, common: &mut Map<String, Value>) -> Option<RouteDemands> {
         let narrower = narrower(route, &["sources", "destinations"]);
         if let Some(key) = narrower {
-            self.out.guard(route.at, format_args!("{place}.{key}"), UNTOLD, "write it with `matches`");
+            self.out.guard(
+                route.at,
+                format_args!("{place}.{key}"),
+                NOT_TRANSLATED,
+                "write it with `matches`",
+            );
         }
         let mut is_closed = narrower.is_some();
         let strips = rules(route, common);
         let hosts = self.hosts(place, route);
         if conditions(route, common).is_none() {
-            let why = format!("a regex that looks around or refers back is none here; {UNTOLD}");
+            let why = format!("a regex that looks around or refers back is none here; {NOT_TRANSLATED}");
             self.out.guard(route.at, format_args!("{place}.headers"), why, "write it otherwise");
             let methods = texts(route, "methods");
             if !methods.is_empty() {
@@ -210,7 +216,7 @@ impl Kong {
                 continue;
             };
             let what = format!("{place}.paths `{path}`");
-            let why = format!("it looks around, refers back, or is too large; {UNTOLD}");
+            let why = format!("it looks around, refers back, or is too large; {NOT_TRANSLATED}");
             if self.out.guard(route.at, what, why, "write it otherwise") {
                 paths.push(RoutePath { path: Some(beginning(regex)), is_closed: true });
             }
@@ -228,14 +234,14 @@ impl Kong {
             let rest = host.strip_prefix("*.").unwrap_or(host);
             !rest.contains('*') && !rest.contains(':')
         });
-        let (mut made, mut patterns, mut untold) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut made, mut patterns, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
         for host in others {
             match host_pattern(&host) {
                 Some(some) => patterns.extend(some),
                 None => {
                     let what = format!("{place}.hosts `{host}`");
-                    if self.out.guard(route.at, what, UNTOLD, "write other hosts") {
-                        untold = vec![Hosts::Untold];
+                    if self.out.guard(route.at, what, NOT_TRANSLATED, "write other hosts") {
+                        unknown = vec![Hosts::Unknown];
                     }
                 }
             }
@@ -246,7 +252,7 @@ impl Kong {
         if !patterns.is_empty() {
             made.push(Hosts::Patterns(patterns));
         }
-        made.append(&mut untold);
+        made.append(&mut unknown);
         made
     }
 
