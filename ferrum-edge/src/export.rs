@@ -62,6 +62,8 @@ pub(crate) struct CertificateEnd {
     pub(crate) ends: i64,
     /// From how many seconds before that on it is warned of.
     pub(crate) warned: i64,
+    /// Whether the gateway renews it by itself.
+    pub(crate) is_renewed: bool,
 }
 
 /// What is known of a service that targets are found by.

@@ -8,6 +8,7 @@ pub(crate) mod names;
 pub mod pem;
 pub mod server;
 mod sessions;
+mod stand_in;
 
 use std::sync::{Arc, LazyLock};
 

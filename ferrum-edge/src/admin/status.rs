@@ -164,7 +164,7 @@ fn warned(snapshot: &Snapshot, engine: &Engine) -> Value {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs().cast_signed());
     let ends = engine.telemetry.control.certificate_ends.lock().unwrap_or_else(PoisonError::into_inner);
     let expiry = |end: &CertificateEnd| {
-        let CertificateEnd { at, file, ends, warned } = end;
+        let CertificateEnd { at, file, ends, warned, .. } = end;
         (at.clone(), Expiry { file: file.clone(), seconds: ends - now, warned: *warned })
     };
     let expiries = ends.iter().map(expiry).collect();

@@ -100,27 +100,60 @@ impl Frontend {
         let unchanged = *known == *rules && rules.client_ca_path.is_none();
         let rebuilt = match unchanged {
             true => None,
-            false => {
-                let https = https(rules, &self.certificates, &self.challenges)?;
-                let streams = build(&without_early_data(rules), self.certificates.clone(), &[])?;
-                let quic = self.quic.get().map(|quic| self.build_quic(settings, Some(&quic.load())));
-                Some((https, streams, quic.transpose()?))
-            }
+            false => Some(self.rebuild(settings)?),
         };
         self.certificates.load(&rules.certificates)?;
         load_dtls(&self.dtls, rules);
-        if let Some((config, streams, quic)) = rebuilt {
-            self.config.store(Arc::new(config));
-            self.streams.store(Arc::new(streams));
-            if let (Some(rules), Some(quic)) = (self.quic.get(), quic) {
-                rules.store(Arc::new(quic));
-            }
+        if let Some(rebuilt) = rebuilt {
+            self.store(rebuilt);
         } else if let Some(rules) = self.quic.get() {
             rules.rcu(|quic| limited(quic, &settings.limits));
         }
         known.clone_from(rules);
         Ok(())
     }
+
+    /// Reads changed files again, each by itself: what is bad stays as it was read last, and keeps no other from being used.
+    /// The errors are those of bad files.
+    pub(crate) fn refresh(&self, settings: &Settings) -> Vec<ServerTlsError> {
+        let rules = &settings.tls;
+        let _known = self.rules.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut errors = self.certificates.refresh(&rules.certificates);
+        if rules.client_ca_path.is_some() {
+            match self.rebuild(settings) {
+                Ok(rebuilt) => self.store(rebuilt),
+                Err(error) => errors.push(error),
+            }
+        }
+        // What DTLS can't use it passes over, and may then serve nobody: with a bad file it keeps everything as it is.
+        if errors.is_empty() {
+            load_dtls(&self.dtls, rules);
+        }
+        errors
+    }
+
+    fn rebuild(&self, settings: &Settings) -> Result<Rebuilt, ServerTlsError> {
+        let rules = &settings.tls;
+        let https = https(rules, &self.certificates, &self.challenges)?;
+        let streams = build(&without_early_data(rules), self.certificates.clone(), &[])?;
+        let quic = self.quic.get().map(|quic| self.build_quic(settings, Some(&quic.load())));
+        Ok(Rebuilt { https, streams, quic: quic.transpose()? })
+    }
+
+    fn store(&self, Rebuilt { https, streams, quic }: Rebuilt) {
+        self.config.store(Arc::new(https));
+        self.streams.store(Arc::new(streams));
+        if let (Some(rules), Some(quic)) = (self.quic.get(), quic) {
+            rules.store(Arc::new(quic));
+        }
+    }
+}
+
+/// The configurations around the certificates.
+struct Rebuilt {
+    https: ServerConfig,
+    streams: ServerConfig,
+    quic: Option<quinn::ServerConfig>,
 }
 
 /// The server's side of https.

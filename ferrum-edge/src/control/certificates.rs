@@ -81,10 +81,11 @@ impl Watch {
         }
         self.frontend = frontend;
         self.admin = stamps(snapshot.settings.admin_tls.iter().flat_map(files));
-        self.backend = stamps(backend_rules(snapshot).flat_map(|rules| {
+        let targets = backend_rules(snapshot).flat_map(|rules| {
             let pair = rules.client_cert.iter().flat_map(|(cert, key)| [cert, key]);
             pair.chain(&rules.ca_path).cloned().collect::<Vec<_>>()
-        }));
+        });
+        self.backend = stamps(targets.chain(acme_rules(snapshot).and_then(|rules| rules.ca_path)));
         self.revision = snapshot.revision;
         self.note_expiries(snapshot);
         self.note_unusable(snapshot);
@@ -104,16 +105,27 @@ impl Watch {
         let mut model = snapshot.settings_model();
         model.proxies.extend(snapshot.tended.iter().map(|(_, route)| route.proxy.clone()));
         let ends = certificates::expiries(&model).into_iter();
+        let shown = &snapshot.settings.tls.certificates;
+        let renewed: HashSet<_> =
+            shown.iter().filter(|files| files.acme.is_some()).map(|files| &files.cert_path).collect();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs().cast_signed());
-        let ends = ends
-            .map(|(at, Expiry { file, seconds, warned })| CertificateEnd {
-                at,
-                file,
-                ends: now + seconds,
-                warned,
-            })
+        let ends = ends.map(|(at, Expiry { file, seconds, warned })| {
+            let is_renewed = renewed.contains(&&file);
+            CertificateEnd { at, file, ends: now + seconds, warned, is_renewed }
+        });
+        let mut ends: Vec<_> = ends.collect();
+        let control = &self.engine.telemetry.control;
+        let mut kept = control.certificate_ends.lock().unwrap_or_else(PoisonError::into_inner);
+        // What can't be read now goes on being used as it was.
+        let is_watched = |file: &PathBuf| {
+            [&self.frontend, &self.admin, &self.backend].iter().any(|all| all.contains_key(file))
+        };
+        let before = std::mem::take(&mut *kept).into_iter();
+        let unread: Vec<_> = before
+            .filter(|one| is_watched(&one.file) && ends.iter().all(|end| end.file != one.file))
             .collect();
-        *self.engine.telemetry.control.certificate_ends.lock().unwrap_or_else(PoisonError::into_inner) = ends;
+        ends.extend(unread);
+        *kept = ends;
     }
 
     /// Puts changed files in use. A bad one is said once, and what is in use stays.
@@ -123,12 +135,11 @@ impl Watch {
             self.follow(&snapshot);
         }
         if refresh(&mut self.frontend) {
-            match self.engine.frontend.reload(&snapshot.settings) {
-                Ok(()) => {
-                    self.note_expiries(&snapshot);
-                    tracing::info!("changed certificates are in use");
-                }
-                Err(error) => self.refused(&error),
+            let errors = self.engine.frontend.refresh(&snapshot.settings);
+            errors.iter().for_each(|error| self.refused(error));
+            self.note_expiries(&snapshot);
+            if errors.is_empty() {
+                tracing::info!("changed certificates are in use");
             }
         }
         if refresh(&mut self.admin) {
@@ -141,7 +152,8 @@ impl Watch {
             }
         }
         if refresh(&mut self.backend) {
-            let used: HashSet<_> = backend_rules(&snapshot).collect();
+            let of_ca = acme_rules(&snapshot);
+            let used: HashSet<_> = backend_rules(&snapshot).chain(&of_ca).collect();
             let errors = self.engine.shared.client_tls.refresh(|rules| used.contains(rules));
             errors.iter().for_each(|error| self.refused(error));
             self.note_expiries(&snapshot);
@@ -163,6 +175,12 @@ fn backend_rules(snapshot: &Snapshot) -> impl Iterator<Item = &BackendTls> {
     let rules = snapshot.tended.iter().filter_map(|(_, route)| route.proxy.backend.tls.as_deref());
     let with_files = rules.filter(|rules| rules.ca_path.is_some() || rules.client_cert.is_some());
     with_files.collect::<HashSet<_>>().into_iter()
+}
+
+/// The rules towards a CA whose roots are in a file.
+fn acme_rules(snapshot: &Snapshot) -> Option<BackendTls> {
+    let ca_path = snapshot.settings.acme.as_ref()?.root_ca_path.clone()?;
+    Some(BackendTls { verify: true, ca_path: Some(ca_path), client_cert: None, server_name: None })
 }
 
 fn stamps(paths: impl Iterator<Item = PathBuf>) -> BTreeMap<PathBuf, Stamp> {

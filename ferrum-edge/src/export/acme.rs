@@ -77,7 +77,7 @@ impl AcmeStatus {
         let problem = self.problem.as_ref()?;
         let consequence = match self.ends_at {
             Some(_) => "the certificate before goes on being used",
-            None => "TLS handshakes for its names are refused",
+            None => "TLS handshakes for its names are refused, unless another certificate covers them",
         };
         Some(Warning {
             code: "acme_failing",

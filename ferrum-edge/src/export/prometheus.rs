@@ -297,11 +297,13 @@ fn configuration(page: &mut Page, telemetry: &Telemetry, snapshot: &Snapshot) {
     page.single(&metric::AUDIT_SUPPRESSED, audit.suppressed.load(Relaxed));
     page.single(&metric::AUDIT_LOST, audit.lost.load(Relaxed));
     page.head(&metric::CERTIFICATE_ENDS);
-    for CertificateEnd { file, ends, .. } in
+    for CertificateEnd { file, ends, is_renewed, .. } in
         &*telemetry.control.certificate_ends.lock().unwrap_or_else(PoisonError::into_inner)
     {
         let file = file.display().to_string();
-        page.sample(metric::CERTIFICATE_ENDS.name, format_args!("file=\"{}\"", Label(&file)), ends);
+        let source = if *is_renewed { "acme" } else { "file" };
+        let labels = format_args!("file=\"{}\",source=\"{source}\"", Label(&file));
+        page.sample(metric::CERTIFICATE_ENDS.name, labels, ends);
     }
     let (written, dropped) = telemetry.log.as_ref().map_or((0, 0), |log| (log.written(), log.dropped()));
     page.single(&metric::LOG_WRITTEN, written);

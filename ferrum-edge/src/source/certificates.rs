@@ -15,7 +15,9 @@ use gateway_protocols::udp::dtls::{self, DtlsRules};
 pub(super) fn check(model: &Model) -> Problems {
     let mut problems = Problems::default();
     let rules = &model.settings.tls;
-    for (n, files) in rules.certificates.iter().enumerate() {
+    // One that the gateway gets by itself may be missing.
+    let given = rules.certificates.iter().enumerate().filter(|(_, files)| files.acme.is_none());
+    for (n, files) in given {
         if let Err(error) = Certificates::default().load(std::slice::from_ref(files)) {
             pair_problem(&mut problems, &format!("gateway.tls.certificates[{n}]"), &error.to_string());
         }
@@ -24,6 +26,11 @@ pub(super) fn check(model: &Model) -> Problems {
         && let Err(error) = tls::pem::roots(path)
     {
         problems.add("gateway.tls.client_ca_path", error.to_string());
+    }
+    if let Some(path) = model.settings.acme.as_ref().and_then(|acme| acme.root_ca_path.as_deref())
+        && let Err(error) = tls::pem::roots(path)
+    {
+        problems.add("gateway.acme.root_ca_path", error.to_string());
     }
     if let Some(rules) = &model.settings.admin_tls {
         let pair = Certificates::default().load(&rules.certificates).map_err(|error| error.to_string());

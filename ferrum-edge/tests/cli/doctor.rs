@@ -251,6 +251,23 @@ proxies:
     assert!(shop[1].0 == "error" && shop[1].1.contains("certificates/shop.test-"), "{found:#?}");
     // The rest of the gateway serves.
     assert_eq!(ferrum_edge(&folder).arg("check").output().unwrap().status.code(), Some(0));
+
+    // Others may put another folder in the place of the CA's.
+    let open = |mode| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(folder.path("acme"), mode).unwrap();
+        let found = examined(&folder, 1, &["--offline"]);
+        found.iter().any(|it| it["message"].as_str().unwrap().contains("other users may write"))
+    };
+    assert!(!open(0o755));
+    assert!(open(0o777));
+
+    let text = std::fs::read_to_string(folder.path("ferrum.yaml")).unwrap();
+    folder.write("ferrum.yaml", &text.replace("storage: acme", "storage: acme, root_ca_path: roots.pem"));
+    let checked = ferrum_edge(&folder).arg("check").output().unwrap();
+    assert_eq!(checked.status.code(), Some(3), "{checked:?}");
+    let said = format!("{checked:?}");
+    assert!(said.contains("gateway.acme.root_ca_path"), "{said}");
 }
 
 /// A key that is missing or another one locks callers out: nobody wants to learn that from the first 401.

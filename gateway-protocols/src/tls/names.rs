@@ -24,8 +24,12 @@ impl<T> Default for ByName<T> {
 impl<T: Clone> ByName<T> {
     /// Adds what is shown for the names of this certificate.
     pub(crate) fn add(&mut self, certificate: &CertificateDer<'_>, shown: &T) {
-        let names = names(certificate);
-        for name in &names {
+        self.add_for(&names(certificate), shown);
+    }
+
+    /// Adds what is shown for these names (sorted, in lower case).
+    pub(crate) fn add_for(&mut self, names: &[String], shown: &T) {
+        for name in names {
             let shown_for = match name.strip_prefix("*.") {
                 Some(parent) => self.wildcard.entry(parent.into()),
                 None => self.exact.entry(name.as_str().into()),
@@ -33,14 +37,15 @@ impl<T: Clone> ByName<T> {
             shown_for.or_default().push(shown.clone());
         }
         if self.default.is_empty() {
-            self.default_names.clone_from(&names);
+            self.default_names = names.to_vec();
         }
         if self.default_names == names {
             self.default.push(shown.clone());
         }
     }
 
-    /// Reserves a name: while nothing is added for it, those for everybody else are not found for it.
+    /// Reserves a name: while nothing is added for it, those for everybody else are not found for it. A wildcard that covers it
+    /// is.
     pub(crate) fn reserve(&mut self, name: &str) {
         self.exact.entry(name.into()).or_default();
     }

@@ -1,6 +1,6 @@
 //! What is shown to clients: certificates by SNI, read again on reload without touching connections.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io::ErrorKind::NotFound;
 use std::path::PathBuf;
@@ -12,9 +12,10 @@ use rustls::ServerConfig;
 use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 
-use super::names::ByName;
+use super::names::{self, ByName};
 use super::pem::{self, PemError};
 use super::sessions::Sessions;
+use super::stand_in::StandIns;
 
 /// Octets a client may send over TCP before its handshake is over; who sends more is cut off. Room for a few requests,
 /// as only those without a body are carried out that early. QUIC's flow control sets its own limit.
@@ -31,43 +32,80 @@ pub enum ServerTlsError {
     Unusable(String),
 }
 
+/// The two files of a certificate.
+pub(super) type Pair = (PathBuf, PathBuf);
+pub(super) type Keys = HashMap<Pair, Arc<CertifiedKey>>;
+
 /// The current certificates; swapped whole on reload.
 #[derive(Default)]
 pub struct Certificates {
     current: ArcSwapOption<ByName<Arc<CertifiedKey>>>,
-    /// Those that the gateway got by itself, by their files, as they were read last.
-    got: Mutex<HashMap<PathBuf, Arc<CertifiedKey>>>,
+    /// What is in use, by its files, as they were read last.
+    used: Mutex<Keys>,
 }
 
 impl Certificates {
     /// Reads all files and, when every one is good, puts them in use. A certificate that the gateway gets by itself may be
-    /// missing or of no use: the one that was read from its file before goes on being shown then, or nothing for its names,
-    /// whatever is shown to everybody else.
+    /// missing or of no use: the one that was read from its file before goes on being shown then, or for each of its names
+    /// whatever was shown for it before or is stored beside it, as long as that is valid; otherwise nothing.
     ///
     /// # Errors
     /// The first bad file; the certificates in use stay.
     pub fn load(&self, files: &[CertificateFiles]) -> Result<(), ServerTlsError> {
-        let mut store = ByName::default();
-        let mut known = self.got.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all_got = HashMap::new();
-        for file in files {
-            let key = match &file.acme {
-                None => Arc::new(certified_key(file)?),
-                Some(names) => {
-                    names.iter().for_each(|name| store.reserve(name));
-                    let Some(key) = usable(file, names).or_else(|| known.get(&file.cert_path).cloned())
-                    else {
-                        continue;
-                    };
-                    all_got.insert(file.cert_path.clone(), key.clone());
-                    key
-                }
-            };
-            store.add(&key.cert[0], &key);
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut given = Keys::new();
+        for file in files.iter().filter(|file| file.acme.is_none()) {
+            given.insert(pair(file), Arc::new(certified_key(file)?));
         }
-        *known = all_got;
-        self.current.store(Some(Arc::new(store)));
+        self.show(files, &given, &mut used);
         Ok(())
+    }
+
+    /// The same, but a bad file keeps nobody else's from being used: in its place stays what was read from it before. The errors
+    /// are those of bad files.
+    pub fn refresh(&self, files: &[CertificateFiles]) -> Vec<ServerTlsError> {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut given, mut errors) = (Keys::new(), Vec::new());
+        for file in files.iter().filter(|file| file.acme.is_none()) {
+            let pair = pair(file);
+            let key = certified_key(file).map(Arc::new).or_else(|error| {
+                errors.push(error);
+                used.get(&pair).cloned().ok_or(())
+            });
+            if let Ok(key) = key {
+                given.insert(pair, key);
+            }
+        }
+        self.show(files, &given, &mut used);
+        errors
+    }
+
+    /// Puts in use those that are given, those that the gateway got, and what stands in for those that are not there yet.
+    fn show(&self, files: &[CertificateFiles], given: &Keys, used: &mut Keys) {
+        let key = |file: &CertificateFiles| match &file.acme {
+            None => given.get(&pair(file)).cloned(),
+            Some(names) => usable(file, names).or_else(|| used.get(&pair(file)).cloned()),
+        };
+        let keys: Vec<_> = files.iter().map(|file| (file, key(file))).collect();
+        let own = keys.iter().filter_map(|(_, key)| Some(names::names(&key.as_ref()?.cert[0])));
+        let own: HashSet<String> = own.flatten().collect();
+        let (mut store, mut now_used) = (ByName::default(), Keys::new());
+        let mut stand_ins = StandIns::new(used);
+        for (file, key) in keys {
+            let names = file.acme.iter().flat_map(|names| names.iter());
+            names.clone().for_each(|name| store.reserve(name));
+            if let Some(key) = key {
+                store.add(&key.cert[0], &key);
+                now_used.insert(pair(file), key);
+                continue;
+            }
+            for (pair, key, names) in stand_ins.of(file, names.filter(|name| !own.contains(&***name))) {
+                store.add_for(&names, &key);
+                now_used.insert(pair, key);
+            }
+        }
+        *used = now_used;
+        self.current.store(Some(Arc::new(store)));
     }
 }
 
@@ -90,7 +128,11 @@ impl fmt::Debug for Certificates {
     }
 }
 
-fn certified_key(file: &CertificateFiles) -> Result<CertifiedKey, ServerTlsError> {
+fn pair(file: &CertificateFiles) -> Pair {
+    (file.cert_path.clone(), file.key_path.clone())
+}
+
+pub(super) fn certified_key(file: &CertificateFiles) -> Result<CertifiedKey, ServerTlsError> {
     let chain = pem::chain(&file.cert_path)?;
     let key = pem::key(&file.key_path)?;
     CertifiedKey::from_der(chain, key, &super::provider()).map_err(|error| {
@@ -120,7 +162,7 @@ pub fn got(file: &CertificateFiles, names: &[Box<str>]) -> Result<Option<Certifi
         }
         Err(error) => return Err(error),
     };
-    let held = super::names::names(&key.cert[0]);
+    let held = names::names(&key.cert[0]);
     match names.iter().find(|name| held.binary_search_by(|held| (**held).cmp(name)).is_err()) {
         None => Ok(Some(key)),
         Some(name) => {

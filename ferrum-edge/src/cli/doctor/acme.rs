@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use gateway_core::certificate;
 use gateway_core::config::model::{AcmeChallenge, AcmeNames, AcmeRules, CertificateFiles, Settings};
-use gateway_protocols::tls::server;
+use gateway_protocols::tls::{pem, server};
 
 use super::Findings;
 use crate::control::acme::storage::Storage;
@@ -17,15 +17,22 @@ const CHECK: &str = "acme";
 pub(super) fn look(findings: &mut Findings, settings: &Settings) {
     let Some(rules) = &settings.acme else { return };
     ports(findings, settings, rules);
-    let folder = rules.storage.display().to_string();
-    match fs::metadata(&rules.storage) {
-        Ok(about) if about.mode() & 0o022 != 0 => {
+    if let Some(path) = &rules.root_ca_path
+        && let Err(error) = pem::roots(path)
+    {
+        let remedy = "put the roots of the CA there, or correct `gateway.acme.root_ca_path`";
+        findings.error(CHECK, "root_ca_path", error.to_string(), remedy);
+    }
+    // Who may write to the configured folder may put another in the place of the CA's.
+    for folder in rules.storage.parent().into_iter().chain([&*rules.storage]) {
+        if fs::metadata(folder).is_ok_and(|about| about.mode() & 0o022 != 0) {
             let message = "other users may write to this folder, and it decides which certificates are shown";
-            findings.warning(CHECK, folder, message, "`chmod go-w` it");
+            findings.warning(CHECK, folder.display().to_string(), message, "`chmod go-w` it");
         }
-        Ok(_) => {}
-        // A gateway that was never started has none.
-        Err(error) => findings.ok(CHECK, folder, format!("nothing is stored yet: {error}")),
+    }
+    // A gateway that was never started has none.
+    if let Err(error) = fs::metadata(&rules.storage) {
+        findings.ok(CHECK, rules.storage.display().to_string(), format!("nothing is stored yet: {error}"));
     }
     let storage = Storage::new(&rules.storage);
     if let Err(error) = storage.account() {
@@ -73,7 +80,7 @@ fn one(findings: &mut Findings, storage: &Storage, files: &CertificateFiles, nam
             );
         }
         Ok(None) => {
-            let message = "it is not there yet; TLS handshakes for its names are refused until it is";
+            let message = "it is not there yet; TLS handshakes for names that no other certificate covers are refused until it is";
             findings.warning(CHECK, about, message, "start the gateway; it orders it then");
         }
         Ok(Some(key)) => match certificate::validity(&key.cert[0]) {

@@ -11,6 +11,8 @@ use rcgen::{CertifiedKey, generate_simple_self_signed};
 use super::*;
 use crate::{Gateway, source};
 
+mod stand_in;
+
 /// A folder with a certificate and its key.
 struct Folder(PathBuf);
 
@@ -68,16 +70,21 @@ fn shown(path: &Path) -> String {
 
 /// The certificate a client is shown.
 fn seen(gateway: &Gateway) -> Vec<u8> {
+    seen_for(gateway, "localhost").unwrap()
+}
+
+/// The certificate a client is shown who asks for this name; `None` where the handshake is refused.
+fn seen_for(gateway: &Gateway, name: &str) -> Option<Vec<u8>> {
     use std::io::Write;
     let address = gateway.addresses().https.unwrap();
     let rules = BackendTls { verify: false, ca_path: None, client_cert: None, server_name: None };
     let config = Arc::new(tls::client::build(&rules, Some(BackendHttp::Http1)).unwrap());
-    let name = rustls::pki_types::ServerName::try_from("localhost").unwrap();
+    let name = rustls::pki_types::ServerName::try_from(name.to_owned()).unwrap();
     let mut connection = rustls::ClientConnection::new(config, name).unwrap();
     let mut tcp = std::net::TcpStream::connect(address).unwrap();
     let mut stream = rustls::Stream::new(&mut connection, &mut tcp);
-    stream.flush().unwrap();
-    connection.peer_certificates().unwrap()[0].to_vec()
+    stream.flush().ok()?;
+    Some(connection.peer_certificates()?.first()?.to_vec())
 }
 
 #[test]
@@ -141,4 +148,91 @@ fn changed_files_towards_targets_are_used_unless_they_are_of_no_use() {
     // Nobody has to hear of the files of rules that are gone.
     assert!(configs.refresh(|_| false).is_empty());
     assert!(configs.of(&rules, None).is_err());
+}
+
+#[test]
+fn a_bad_file_keeps_no_other_certificate_from_being_renewed() {
+    let folder = Folder::new();
+    let other = generate_simple_self_signed(["other.test".to_owned()]).unwrap();
+    folder.put("other.pem", &other.cert.pem());
+    folder.put("other-key.pem", &other.signing_key.serialize_pem());
+    folder.put("clients.pem", &other.cert.pem());
+    let file = |name: &str| shown(&folder.0.join(name));
+    let text = format!(
+        "
+gateway:
+  http: 127.0.0.1:0
+  https: 127.0.0.1:0
+  workers: 1
+  tls:
+    client_ca_path: {}
+    client_cert_required: false
+    certificates: [{{ cert_path: {}, key_path: {} }}, {{ cert_path: {}, key_path: {} }}]
+",
+        file("clients.pem"),
+        file("other.pem"),
+        file("other-key.pem"),
+        file("cert.pem"),
+        file("key.pem")
+    );
+    let registry = crate::plugins();
+    let model = source::file::parse(&text, "test.yaml", &registry).unwrap();
+    let gateway = Gateway::start(model.clone(), registry).unwrap();
+    let mut watch = Watch::new(gateway.engine().clone(), true);
+    let refused = || gateway.telemetry().control.certificates_refused.load(Ordering::Relaxed);
+    let files = || {
+        let ends = gateway.telemetry().control.certificate_ends.lock().unwrap();
+        ends.iter().map(|end| end.file.clone()).collect::<std::collections::BTreeSet<_>>()
+    };
+    let named = files();
+    assert_eq!(named.len(), 2);
+    for bad in ["other.pem", "clients.pem"] {
+        let (first, before) = (seen(&gateway), refused());
+        folder.put(bad, "-----BEGIN NONSENSE-----\n");
+        folder.renew();
+        watch.look();
+        assert!(refused() > before, "{bad} is said");
+        assert_ne!(seen(&gateway), first, "the renewed one is in use beside {bad}");
+        assert_eq!(seen_for(&gateway, "other.test").as_deref(), Some(other.cert.der().as_ref()));
+        assert_eq!(files(), named, "when they end is still known");
+        // An operator hears of it.
+        assert!(gateway.reload(&model).is_err(), "{bad}");
+        folder.put(bad, &other.cert.pem());
+        watch.look();
+    }
+}
+
+#[test]
+fn changed_roots_of_a_ca_for_certificates_are_used_unless_they_are_of_no_use() {
+    let folder = Folder::new();
+    let storage = shown(&folder.0.join("acme"));
+    let ca = folder.0.join("cert.pem");
+    let text = format!(
+        "
+gateway:
+  http: 127.0.0.1:0
+  https: 127.0.0.1:0
+  workers: 1
+  acme: {{ accept_terms: true, storage: {storage}, directory_url: 'https://127.0.0.1:1/', root_ca_path: {} }}
+  tls: {{ certificates: [{{ acme: [a.test] }}] }}
+",
+        shown(&ca)
+    );
+    let registry = crate::plugins();
+    let model = source::file::parse(&text, "test.yaml", &registry).unwrap();
+    let gateway = Gateway::start(model, registry).unwrap();
+    let mut watch = Watch::new(gateway.engine().clone(), true);
+    let rules = BackendTls { verify: true, ca_path: Some(ca), client_cert: None, server_name: None };
+    let used = || gateway.engine().shared.client_tls.of(&rules, None).unwrap();
+    let first = used();
+    watch.look();
+    assert!(Arc::ptr_eq(&first, &used()));
+    folder.renew();
+    watch.look();
+    let second = used();
+    assert!(!Arc::ptr_eq(&first, &second), "what has changed is in use");
+    folder.put("cert.pem", "-----BEGIN NONSENSE-----\n");
+    watch.look();
+    assert!(Arc::ptr_eq(&second, &used()), "what is of use stays");
+    assert!(gateway.telemetry().control.certificates_refused.load(Ordering::Relaxed) > 0);
 }

@@ -17,6 +17,8 @@ use crate::config::problem::ValueProblem;
 const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 /// Names of one certificate; public CAs take no more.
 const MAX_NAMES: usize = 100;
+/// Bytes of a name that go into the name of a file: with a hash, `.json` and `.new` behind it, that has 255 at most.
+const MAX_NAME_IN_FILE: usize = 229;
 const DAY: u64 = 86_400;
 
 /// Resolves the section. What has to be there is [`together`]'s: a part of it may come from the environment.
@@ -97,6 +99,8 @@ pub(super) fn file(rules: &AcmeRules, names: &AcmeNames) -> PathBuf {
     let mut sorted: Vec<&str> = names.iter().map(|name| &**name).collect();
     sorted.sort_unstable();
     let first = sorted.first().copied().unwrap_or_default();
+    // The hash tells names apart whose beginnings are the same.
+    let first = first.get(..MAX_NAME_IN_FILE).unwrap_or(first).trim_end_matches('.');
     rules.storage.join("certificates").join(format!("{first}-{}.pem", short_hash(&sorted.join(","))))
 }
 
@@ -154,13 +158,32 @@ fn external(notes: &mut Notes<'_>, written: &file::ExternalAccount) -> Option<Ex
     // Some CAs give it with padding, some in the other alphabet.
     let key = written.hmac_key.as_deref().unwrap_or_default().trim().trim_end_matches('=');
     let key = key.replace('+', "-").replace('/', "_");
-    let is_base64 = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    if !key.chars().all(is_base64) || key.len() % 4 == 1 {
+    if !is_base64url(&key) {
         notes.add("acme.external_account.hmac_key", "it is not in base64url").remedy =
             Some("write it as the CA gives it".to_owned());
     }
     let key_id = written.key_id.as_deref().filter(|_| !key.is_empty())?;
     Some(ExternalAccount { key_id: key_id.into(), hmac_key: key.into() })
+}
+
+/// Whether this is whole bytes in base64url without padding, with no bit left over (RFC 4648, section 3.5).
+fn is_base64url(text: &str) -> bool {
+    let value = |c: u8| match c {
+        b'A'..=b'Z' => Some(c - b'A'),
+        b'a'..=b'z' => Some(c - b'a' + 26),
+        b'0'..=b'9' => Some(c - b'0' + 52),
+        b'-' => Some(62),
+        b'_' => Some(63),
+        _ => None,
+    };
+    let left_over = match text.len() % 4 {
+        0 => 0,
+        2 => 0b1111,
+        3 => 0b11,
+        _ => return false,
+    };
+    let last = text.bytes().next_back().map_or(Some(0), value);
+    text.bytes().all(|c| value(c).is_some()) && last.is_some_and(|last| last & left_over == 0)
 }
 
 /// A folder's name for what one CA knows: certificates of a CA for tests must not be taken for another's.

@@ -84,6 +84,11 @@ fn a_file_is_of_one_ca_and_of_its_names_in_any_order() {
     let other = format!("{ACCEPTED}, directory_url: 'https://ca.example/directory'");
     assert_ne!(path(&other, "shop.example, www.shop.example"), known);
     assert!(known.ends_with(Path::new(known.file_name().unwrap())));
+    // Names of 253 bytes are allowed, files' of 255 with what is put behind them.
+    let long = format!("{0}.{0}.{0}.{1}", "a".repeat(62), "b".repeat(60));
+    let file = |name: &str| path(ACCEPTED, name).file_name().unwrap().to_str().unwrap().to_owned();
+    assert!(file(&long).len() + ".new".len() <= 255, "{}", file(&long));
+    assert_ne!(file(&long), file(&format!("{long}b")));
 }
 
 #[test]
@@ -125,6 +130,9 @@ fn what_has_to_be_there() {
         ("renew_before_days: 0", "renew_before_days"),
         ("external_account: {key_id: a}", "`key_id` and `hmac_key` are both needed"),
         ("external_account: {key_id: a, hmac_key: 'a b'}", "it is not in base64url"),
+        ("external_account: {key_id: a, hmac_key: AAB}", "it is not in base64url"),
+        ("external_account: {key_id: a, hmac_key: AB}", "it is not in base64url"),
+        ("external_account: {key_id: a, hmac_key: AAAAA}", "it is not in base64url"),
         ("challenge: dns-01", "challenge"),
     ] {
         refused(&format!("{ACCEPTED}, {setting}"), SHOP, expected);
@@ -137,6 +145,9 @@ fn keys_of_accounts_are_taken_as_cas_give_them_and_never_shown() {
         read(&format!("{ACCEPTED}, external_account: {{key_id: a, hmac_key: 'q+/b'}}"), SHOP).unwrap();
     let account = settings.acme.as_ref().unwrap().external_account.clone().unwrap();
     assert_eq!((&*account.key_id, &*account.hmac_key), ("a", "q-_b"));
+    for key in ["AAE", "AQ", "AQ==", "AAAA"] {
+        read(&format!("{ACCEPTED}, external_account: {{key_id: a, hmac_key: '{key}'}}"), SHOP).unwrap();
+    }
     assert!(!format!("{settings:?}").contains("q-_b"));
 }
 
