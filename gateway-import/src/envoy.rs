@@ -1,6 +1,7 @@
 //! Envoy: a bootstrap's static resources. Listeners with the HTTP connection manager or the TCP proxy, and clusters.
 
 mod clusters;
+mod domains;
 mod filters;
 mod forwarding;
 mod jwt;
@@ -73,6 +74,8 @@ struct Listener {
     facet: Value,
     /// Names of TLS that another filter chain of the listener is for.
     others: Vec<String>,
+    /// The domains of all its virtual hosts, in lower case.
+    domains: Vec<String>,
     plugins: Vec<Plug>,
     /// Plugins that come behind those of a route.
     last: Vec<Plug>,
@@ -160,12 +163,14 @@ fn http_ports(listener: &Node) -> Vec<(bool, u16, String)> {
     let address = socket.and_then(|it| it.text_of("address")).unwrap_or_default();
     let number = socket.and_then(|it| it.get("port_value")).and_then(Node::uint);
     let Some(number) = number.and_then(|it| u16::try_from(it).ok()) else { return Vec::new() };
-    let is_manager = |filter: &Node| {
-        matches!(filters::kind(filter).as_str(), "HttpConnectionManager" | "http_connection_manager")
-    };
     let chains = listener.each("filter_chains").iter();
     let serving = chains.filter(|chain| chain.each("filters").iter().any(is_manager));
     serving.map(|chain| (chain.get("transport_socket").is_some(), number, address.to_owned())).collect()
+}
+
+/// Whether a filter of a connection is the one that serves HTTP.
+fn is_manager(filter: &Node) -> bool {
+    matches!(filters::kind(filter).as_str(), "HttpConnectionManager" | "http_connection_manager")
 }
 
 /// Whether a listener has a virtual host for a name with a port.
@@ -174,7 +179,7 @@ fn has_domains_with_ports(listener: &Node) -> bool {
     let mut hosts = filters.flat_map(|filter| {
         filters::config(filter).path(&["route_config", "virtual_hosts"]).map_or(&[][..], Node::items)
     });
-    hosts.any(|host| host.texts("domains").iter().any(|domain| routes::has_number(domain)))
+    hosts.any(|host| host.texts("domains").iter().any(|domain| domains::has_number(domain)))
 }
 
 /// The names of other filter chains of a listener that go before those of this one: all where it names none, those below its
@@ -247,12 +252,14 @@ impl Envoy<'_> {
         let others =
             matches.is_some_and(|it| it.entries().iter().any(|(key, _)| !known.contains(&key.as_str())));
         let filters = chain.each("filters");
+        let is_stream = !filters.iter().any(is_manager);
+        let mut is_closed = false;
         for filter in filters {
             let kind = filters::kind(filter);
             let config = filters::config(filter);
             match kind.as_str() {
                 "HttpConnectionManager" | "http_connection_manager" => {
-                    let mut made = Listener { others: other_names.clone(), ..Listener::default() };
+                    let mut made = Listener { others: other_names.clone(), is_closed, ..Listener::default() };
                     if others {
                         let what = format!("{what}: filter_chain_match");
                         let why = "only server names can be translated";
@@ -275,9 +282,15 @@ impl Envoy<'_> {
                     self.stream(what, filter, config, place, alone);
                 }
                 // Those of a stream that come before its proxy make it closed there.
-                _ => {
+                _ if is_stream => {
                     let why = "this filter may guard; the port is not opened for streams";
                     self.out.closed(filter.at, format_args!("{what}: {kind}"), why, "");
+                }
+                _ => {
+                    let why = "this filter of connections may guard; what its filter chain serves is closed";
+                    is_closed |=
+                        self.out.guard(filter.at, format_args!("{what}: {kind}"), why, filters::TODO);
+                    config.see_all();
                 }
             }
         }

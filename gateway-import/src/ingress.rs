@@ -34,6 +34,8 @@ struct Ingress<'o> {
     shares: HashMap<canary::HostPath, canary::Share>,
     /// What main Ingresses say of a host and path.
     mains: HashMap<(String, String), canary::Main>,
+    /// Hosts and paths that are said to be exact.
+    exact: HashSet<(String, String)>,
     /// The controller's ConfigMaps, and what they say for all Ingresses.
     controllers: Vec<Node>,
     all: controller::Controller,
@@ -70,6 +72,7 @@ pub(crate) fn import(out: &mut Import, sources: &[(String, String)]) -> Result<(
         accounts: 0,
         shares: HashMap::new(),
         mains: HashMap::new(),
+        exact: HashSet::new(),
         controllers: Vec::new(),
         all: controller::Controller::default(),
         hosts: hosts::HostSettings::default(),
@@ -84,13 +87,15 @@ pub(crate) fn import(out: &mut Import, sources: &[(String, String)]) -> Result<(
             annotations::says(ingress, "use-regex") || annotations::get(ingress, "rewrite-target").is_some();
         if is_regex && !annotations::says(ingress, "canary") {
             let hosts = ingress.path(&["spec", "rules"]).map_or(&[][..], Node::items);
-            this.regex_hosts.extend(hosts.iter().map(|rule| rule.text_of("host").unwrap_or("").to_owned()));
+            let names = hosts.iter().map(|rule| rule.text_of("host").unwrap_or("").to_ascii_lowercase());
+            this.regex_hosts.extend(names);
         }
     }
     for document in std::mem::take(&mut this.controllers) {
         this.controller(&document);
     }
     this.hosts = hosts::HostSettings::of(&ingresses);
+    this.exact = exact_paths(&ingresses);
     this.shares = this.shares(&ingresses);
     // A canary has the guards of its main Ingress, which therefore comes first.
     let (canaries, mains): (Vec<&Named>, Vec<&Named>) =
@@ -113,6 +118,35 @@ pub(crate) fn import(out: &mut Import, sources: &[(String, String)]) -> Result<(
 
 /// An object with its namespace and name.
 type Named = ((String, String), Node);
+
+/// Hosts and paths of type `Exact`.
+fn exact_paths(ingresses: &[Named]) -> HashSet<(String, String)> {
+    let mut made = HashSet::new();
+    for (_, ingress) in ingresses {
+        for rule in ingress.path(&["spec", "rules"]).map_or(&[][..], Node::items) {
+            let host = rule.text_of("host").unwrap_or("").to_ascii_lowercase();
+            let paths = rule.path(&["http", "paths"]).map_or(&[][..], Node::items);
+            let exact = paths.iter().filter(|path| path.text_of("pathType") == Some("Exact"));
+            made.extend(exact.map(|path| (host.clone(), path.text_of("path").unwrap_or("/").to_owned())));
+        }
+    }
+    made
+}
+
+/// Whether an `Exact` path is the same as a `Prefix` on a host whose paths are regexes. The prefix is for what is below it
+/// then, and of the two regexes the first one in the files goes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Twin {
+    None,
+    Before,
+    After,
+}
+
+impl Twin {
+    fn ending(self) -> &'static str {
+        if self == Self::None { "" } else { "/" }
+    }
+}
 
 /// The objects of all files, those of lists one by one.
 fn documents(out: &mut Import, sources: &[(String, String)]) -> Result<Vec<Node>, Failure> {
@@ -233,13 +267,14 @@ impl Ingress<'_> {
         let text = path.text_of("path").unwrap_or("/").to_owned();
         let kind = path.text_of("pathType").unwrap_or("ImplementationSpecific");
         let length = i64::try_from(text.len()).unwrap_or(0).min(9000);
-        let is_regex = self.regex_hosts.contains(host) && kind != "Exact";
+        let is_regex = self.regex_hosts.contains(host);
+        let twin = if is_regex && kind == "Prefix" { self.twin(host, &text) } else { Twin::None };
         route.name = format!("{}-{}", route.name, text.trim_matches('/'));
         let path_match = match kind {
-            "Exact" => json!({ "exact": text }),
             _ if is_regex => {
-                // All paths of such a host are regexes that ignore case.
-                let whole = format!("(?i){}", text::anywhere(&format!("^{}", text.trim_start_matches('^'))));
+                // All paths of such a host are regexes that ignore case, also those that are said to be exact.
+                let start = text.trim_start_matches('^');
+                let whole = format!("(?i){}", text::anywhere(&format!("^{start}{}", twin.ending())));
                 if text::is_regex(&whole) {
                     json!({ "regex": whole })
                 } else {
@@ -249,6 +284,7 @@ impl Ingress<'_> {
                     json!({ "prefix": "/" })
                 }
             }
+            "Exact" => json!({ "exact": text }),
             "Prefix" => json!({ "prefix": trimmed(&text) }),
             _ => {
                 // As nginx takes a prefix: it may end within a segment.
@@ -261,8 +297,8 @@ impl Ingress<'_> {
             }
         };
         route.matches.insert(0, json!({ "path": path_match }));
-        if is_regex || self.regex_hosts.contains(host) || route.matches.len() > 1 {
-            route.priority = Some(length + if kind == "Exact" { 20_000 } else { 1 });
+        if is_regex || route.matches.len() > 1 {
+            route.priority = Some(length + if twin == Twin::Before { 0 } else { 1 });
         }
         if let (Some(rewrite), true) =
             (&common.rewrite, matches!(route.to, To::Host { .. } | To::Upstream { .. }))
@@ -270,6 +306,16 @@ impl Ingress<'_> {
             let template = captures(rewrite);
             route.plugins.push(Plug::new("rewrite", json!({ "path": template })));
         }
+    }
+
+    /// The `Exact` path that is the same as a prefix.
+    fn twin(&self, host: &str, path: &str) -> Twin {
+        let key = (host.to_owned(), path.to_owned());
+        if path.ends_with('/') || !self.exact.contains(&key) {
+            return Twin::None;
+        }
+        let first = self.mains.get(&key).and_then(|main| main.path.as_ref());
+        if first.and_then(|it| it.text_of("pathType")) == Some("Exact") { Twin::Before } else { Twin::After }
     }
 
     /// A route to a backend.

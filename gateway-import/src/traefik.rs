@@ -4,6 +4,7 @@ mod entries;
 mod flags;
 mod labels;
 mod middlewares;
+mod order;
 mod rule;
 mod services;
 mod streams;
@@ -120,9 +121,10 @@ pub(crate) fn import(out: &mut Import, sources: &[(String, String)]) -> Result<(
             }
         }
     }
+    let mut priorities = order::priorities(&documents).into_iter();
     for document in &documents {
-        for (name, router) in document.path(&["http", "routers"]).map_or(&[][..], Node::entries) {
-            this.router(name, router);
+        for (name, router) in order::routers(document) {
+            this.router(name, router, priorities.next().unwrap_or_default());
         }
         if !is_closed {
             this.streams(document);
@@ -160,7 +162,7 @@ impl Traefik<'_> {
         }
     }
 
-    fn router(&mut self, name: &str, router: &Node) {
+    fn router(&mut self, name: &str, router: &Node, priority: i64) {
         let what = format!("router {name}");
         let mut is_closed = router.text_of("service").is_some_and(|it| it.ends_with("@internal"));
         if is_closed {
@@ -176,7 +178,7 @@ impl Traefik<'_> {
         let Some(facets) = self.facets(&what, router, &entries) else { return };
         let mut made = self.middlewares_of(&what, router, &entries);
         made.is_closed |= is_closed || self.is_closed;
-        made.is_closed |= self.asks_for_certificates(&what, router);
+        made.is_closed |= self.asks_for_certificates(&what, router, &entries);
         let service = router.text_of("service").unwrap_or(name).to_owned();
         let backend = if made.is_closed { None } else { self.backend(&what, router, &service) };
         let mut route = match backend {
@@ -190,7 +192,7 @@ impl Traefik<'_> {
         }
         let one = cond.with_path(&json!({ "prefix": "/" }));
         route.matches.extend(facets.iter().map(|facet| with_facet(one.clone(), facet)));
-        route.priority = Some(self.priority(router, rule));
+        route.priority = Some(priority);
         route.plugins = made.plugins;
         self.out.done(router.at, what);
         self.out.route(route);
@@ -199,6 +201,7 @@ impl Traefik<'_> {
     /// Which requests a rule means. Where that is not known, any may be its.
     fn rule(&mut self, what: &str, router: &Node, rule: &str, is_closed: &mut bool) -> Cond {
         if let Some(cond) = rule::parse(rule) {
+            *is_closed |= self.asks_for_clients(what, router, &cond);
             return cond;
         }
         let why = "this rule can't be translated; all that it may take is closed";
@@ -235,16 +238,6 @@ impl Traefik<'_> {
             self.out.partial(router.at, what, why, "");
         }
         all
-    }
-
-    /// The longer rule goes first. Two of one length would tie: the one that comes first in the files goes first.
-    fn priority(&self, router: &Node, rule: &str) -> i64 {
-        let length = i64::try_from(rule.len()).unwrap_or(0);
-        let said = router.get("priority").and_then(Node::plain).and_then(|it| it.parse::<i64>().ok());
-        let said = said.filter(|it| *it != 0).unwrap_or(length).clamp(-1_000_000_000, 1_000_000_000);
-        let is_taken =
-            |priority: &i64| self.out.proxies.iter().any(|proxy| proxy["priority"] == json!(priority));
-        (said + 1..said + 100_000).find(|priority| !is_taken(priority)).unwrap_or(said + 100_000)
     }
 
     /// Names middlewares and services that no router uses.

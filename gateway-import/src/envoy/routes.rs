@@ -8,7 +8,6 @@ use super::per_route::OfRoute;
 use super::{Envoy, Listener};
 use crate::cond::Cond;
 use crate::draft::{Plug, Route, To, with_facet};
-use crate::text;
 use crate::tree::Node;
 
 const TODO: &str = "write it with `matches`, then remove `request_termination`";
@@ -35,6 +34,8 @@ impl Envoy<'_> {
         }
         // What it says of headers holds for all its hosts.
         self.headers(what, config, &mut listener.last);
+        let domains = config.each("virtual_hosts").iter().flat_map(|host| host.texts("domains"));
+        listener.domains = domains.map(|domain| domain.to_ascii_lowercase()).collect();
         for host in config.each("virtual_hosts") {
             self.host(what, host, names, &listener);
         }
@@ -85,59 +86,6 @@ impl Envoy<'_> {
                 self.out.route(rest);
             }
         }
-    }
-
-    /// The hosts of a virtual host. Names go before all others here: what holds for both is said of both.
-    fn domains(&mut self, what: &str, host: &Node, names: &[String], listener: &Listener) -> Vec<Facet> {
-        let all: Vec<String> = host.texts("domains").iter().map(|it| it.to_ascii_lowercase()).collect();
-        let is_any = all.iter().any(|domain| without_port(domain) == "*");
-        let (mut hosts, mut made): (Vec<String>, Vec<Facet>) = (Vec::new(), Vec::new());
-        for domain in &all {
-            let name = without_port(domain);
-            let rest = name.strip_prefix("*.").unwrap_or(name);
-            if name == "*" {
-                continue;
-            }
-            if rest.contains('*') {
-                if let Some(mut closed) = self.closed_domain(what, host, name, is_any) {
-                    closed.matches.iter_mut().for_each(|one| *one = here(one.take(), names, listener));
-                    self.out.route(closed);
-                }
-            } else if has_number(domain) && !all.iter().any(|it| it == name) {
-                // Without its port, the name is another virtual host's.
-                self.with_ports += 1;
-                let lift = OF_PORT + self.with_ports * OF_NEXT_PORT;
-                made.push(Facet { hosts: vec![name.to_owned()], authority: Some(domain.clone()), lift });
-            } else if !hosts.iter().any(|known| known == name) {
-                hosts.push(name.to_owned());
-            }
-        }
-        if !hosts.is_empty() {
-            made.push(Facet { hosts, authority: None, lift: 0 });
-        }
-        if is_any {
-            made.push(Facet { hosts: Vec::new(), authority: None, lift: 0 });
-        }
-        made
-    }
-
-    /// Closes hosts that no name of ours means: they would go to a virtual host for all others, without what guards them.
-    fn closed_domain(&mut self, what: &str, host: &Node, domain: &str, is_any: bool) -> Option<Route> {
-        let place = format!("{what}: {domain}");
-        if is_any {
-            self.out.needless(host.at, place, "the virtual host takes all others, and these with them");
-            return None;
-        }
-        let why = "only names and `*.` in front of one are known; its requests are closed";
-        if !self.out.guard(host.at, place, why, "write the names out") {
-            return None;
-        }
-        let pieces: Vec<String> = domain.split('*').map(text::literal).collect();
-        let regex = format!("(?i){}(?::[0-9]+)?", pieces.join("[^:]+"));
-        let mut route = Route::new(format!("closed-{domain}"), To::Closed);
-        route.matches.push(json!({ "path": "/", "authority": { "regex": regex } }));
-        route.priority = Some(2_000_000);
-        Some(route)
     }
 
     /// A route. Whether those behind it are looked at: not when it is not known which requests this one takes.
@@ -259,46 +207,8 @@ impl Envoy<'_> {
     }
 }
 
-/// Hosts that a virtual host is for.
-#[derive(Debug, Clone)]
-struct Facet {
-    /// None are all others.
-    hosts: Vec<String>,
-    /// The one host and its port that is meant.
-    authority: Option<String>,
-    /// By how much it goes before others.
-    lift: i64,
-}
-
-/// By how much what is for a host with its port goes before what is for the host, or for another port.
-const OF_PORT: i64 = 3_000_000;
-/// The same between two hosts with ports; no multiple of the distance between routes.
-const OF_NEXT_PORT: i64 = 100_007;
-
-impl Facet {
-    /// Makes a route one for these hosts, and for what comes to a listener.
-    fn put(&self, route: &mut Route, names: &[String], listener: &Listener) {
-        route.hosts.clone_from(&self.hosts);
-        for one in &mut route.matches {
-            *one = here(one.take(), names, listener);
-            if let Some(authority) = &self.authority {
-                let literal = match authority.strip_prefix('*') {
-                    Some(end) => format!("[^:]+{}", text::literal(end)),
-                    None => text::literal(authority),
-                };
-                // Where a port is the usual one, nobody writes it.
-                let usual = literal.strip_suffix(":80").or_else(|| literal.strip_suffix(":443"));
-                let ending = literal.rsplit(':').next().unwrap_or_default();
-                let regex = usual.map_or_else(|| literal.clone(), |host| format!("{host}(?::{ending})?"));
-                *one = with_facet(one.take(), &json!({ "authority": { "regex": format!("(?i){regex}") } }));
-            }
-        }
-        route.priority = route.priority.map(|priority| priority + self.lift);
-    }
-}
-
 /// A match for a listener, and for the names that its filter chain is for.
-fn here(one: Value, names: &[String], listener: &Listener) -> Value {
+pub(super) fn here(one: Value, names: &[String], listener: &Listener) -> Value {
     let mut one = with_facet(one, &listener.facet);
     if !names.is_empty() {
         one["tls"] = json!({ "server_names": names });
@@ -308,17 +218,6 @@ fn here(one: Value, names: &[String], listener: &Listener) -> Value {
         one = with_facet(one, &not);
     }
     one
-}
-
-/// Whether a domain has a port.
-pub(super) fn has_number(domain: &str) -> bool {
-    domain.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok())
-}
-
-/// A domain without its port, which is not looked at.
-fn without_port(domain: &str) -> &str {
-    let parts = domain.rsplit_once(':').filter(|(_, port)| *port == "*" || port.parse::<u16>().is_ok());
-    parts.map_or(domain, |(host, _)| host)
 }
 
 /// Sends what comes without TLS to where there is.

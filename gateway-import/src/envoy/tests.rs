@@ -122,3 +122,101 @@ fn domains_are_closed_where_they_are_only() {
     let closed = closed.unwrap_or_else(|| panic!("{:#}", made.document()));
     assert_eq!(closed["matches"][0]["tls"], serde_json::json!({ "server_names": ["shop.test"] }));
 }
+
+/// The proxies whose ids begin so.
+fn found<'m>(made: &'m Import, id: &str) -> Vec<&'m serde_json::Value> {
+    let is_it = |it: &&serde_json::Value| it["id"].as_str().is_some_and(|it| it.starts_with(id));
+    made.proxies.iter().filter(is_it).collect()
+}
+
+fn of_hosts(hosts: &str) -> Import {
+    let text = format!("static_resources:\n  listeners: [{}]\n  clusters: []\n", listener(8080, "", hosts));
+    import(&text).expect("an import")
+}
+
+/// A virtual host that answers by itself.
+fn answering(name: &str, domains: &str) -> String {
+    format!(
+        "{{name: {name}, domains: [{domains}], routes: [{{match: {{prefix: /}}, direct_response: {{status: 200}}}}]}}"
+    )
+}
+
+#[test]
+fn patterns_are_closed_on_the_names_that_would_take_them() {
+    let int = answering("int", "'*-int.foo.com'");
+    let made = of_hosts(&format!(
+        "{int}, {}, {}",
+        answering("below", "'*.foo.com', foo.com, a-int.foo.com, '*.x-int.foo.com'"),
+        answering("com", "'*.com', 'shop.*'")
+    ));
+    let closed = found(&made, "closed-int");
+    assert_eq!(closed.len(), 2, "{:#}", made.document());
+    // Names and longer patterns go first in Envoy, too.
+    assert_eq!(closed[0]["hosts"], serde_json::json!(["*.foo.com", "*.com"]));
+    assert!(closed[1].get("hosts").is_none());
+    assert!(closed.iter().all(|it| it["backend_port"] == 9 && it["priority"].as_i64() >= Some(2_000_000)));
+    assert_ne!(found(&made, "closed-shop")[0]["priority"], closed[1]["priority"]);
+    // The virtual host takes all others, but not those of another one's name.
+    let any = answering("int", "'*-int.foo.com', '*'");
+    let made = of_hosts(&format!("{any}, {}", answering("below", "'*.foo.com'")));
+    let closed = found(&made, "closed-int");
+    assert_eq!(closed.len(), 1, "{:#}", made.document());
+    assert_eq!(closed[0]["hosts"], serde_json::json!(["*.foo.com"]));
+    // Its own name takes them.
+    let made = of_hosts(&answering("int", "'*-int.foo.com', '*.foo.com'"));
+    assert!(found(&made, "closed-int").is_empty(), "{:#}", made.document());
+}
+
+#[test]
+fn a_port_of_all_hosts_goes_before_all_hosts() {
+    let made = of_hosts(&format!(
+        "{}, {}, {}",
+        answering("int", "'*:8080'"),
+        answering("pub", "'*', a.test"),
+        answering("own", "'b.test:80', 'b.test:8080'")
+    ));
+    let int = found(&made, "int");
+    assert_eq!(int.len(), 2, "{:#}", made.document());
+    for (proxy, hosts) in int.iter().zip([serde_json::json!(["a.test", "b.test"]), serde_json::Value::Null]) {
+        assert_eq!(proxy["hosts"], hosts);
+        assert_eq!(proxy["matches"][0]["authority"]["regex"], "(?i).*:8080");
+    }
+    let priority = |id: &str| found(&made, id)[0]["priority"].as_i64().unwrap_or_default();
+    assert!(priority("own") > priority("int") && priority("int") > priority("pub"), "{:#}", made.document());
+    // Another virtual host's name without a port is not the one with the usual port.
+    let made = of_hosts(&format!(
+        "{}, {}",
+        answering("one", "'a.test:80', 'b.test:80'"),
+        answering("two", "a.test")
+    ));
+    let regexes: Vec<_> =
+        found(&made, "one").iter().map(|it| it["matches"][0]["authority"]["regex"].clone()).collect();
+    assert_eq!(regexes, [r"(?i)a\.test:80", r"(?i)b\.test(?::80)?"]);
+}
+
+#[test]
+fn a_filter_before_the_connection_manager_closes_its_chain() {
+    let all = answering("all", "'*'");
+    let text = |guard: &str| {
+        let listener =
+            listener(8080, "", &all).replace("filters: [{name: h", &format!("filters: [{guard}{{name: h"));
+        format!("static_resources:\n  listeners: [{listener}]\n  clusters: []\n")
+    };
+    let rbac =
+        "{name: envoy.filters.network.rbac, typed_config: {'@type': x.RBAC, rules: {action: ALLOW}}}, ";
+    let answer = |made: &Import| made.plugin_configs[0]["config"]["status_code"].clone();
+    let made = import(&text(rbac)).expect("an import");
+    assert_eq!(answer(&made), 503, "{:#}", made.document());
+    let closed = made.report.losses().filter(|it| it.outcome == crate::Conversion::Closed);
+    let said: Vec<String> = closed.map(ToString::to_string).collect();
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(
+        said[0].contains("RBAC") && said[0].contains("what its filter chain serves is closed"),
+        "{said:?}"
+    );
+    assert_eq!(answer(&import(&text("")).expect("an import")), 200);
+    let open = Options { open: true };
+    let files = [("envoy.yaml".to_owned(), text(rbac))];
+    let made = crate::import(Format::Envoy, &files, &NoFiles, open).expect("an import");
+    assert_eq!(answer(&made), 200, "{:#}", made.document());
+}

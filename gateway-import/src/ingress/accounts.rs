@@ -60,13 +60,14 @@ impl Ingress<'_> {
 
     pub(super) fn auth_url(&mut self, one: Annotation<'_>, ingress: &Node, made: &mut Common) {
         let Annotation { what, said, value, .. } = one;
-        // Of one host it is known which one it is.
+        // Of one host without other names it is known which one it is.
         let rules = ingress.path(&["spec", "rules"]).map_or(&[][..], Node::items);
         let only = match rules {
-            [rule] => rule.text_of("host").filter(|host| !host.contains('*')),
+            [rule] => rule.text_of("host").filter(|host| !host.is_empty() && !host.contains('*')),
             _ => None,
         };
-        let said = only.map_or_else(|| said.to_owned(), |host| with_host(said, host));
+        let only = only.map(str::to_ascii_lowercase).filter(|host| !self.hosts.has_aliases(host));
+        let said = only.map_or_else(|| said.to_owned(), |host| with_host(said, &host));
         if said.contains('$') || text::url(&said).is_none() {
             return self.closed(what, value, "its URL has variables, or is none", made);
         }

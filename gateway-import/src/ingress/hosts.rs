@@ -54,6 +54,12 @@ impl HostSettings {
         made
     }
 
+    /// Whether a host has other names, which are no hosts of their own.
+    pub(super) fn has_aliases(&self, host: &str) -> bool {
+        let own = |(alias, _): &(String, Node)| !self.all.contains(&alias.to_ascii_lowercase());
+        self.aliases.get(host).is_some_and(|all| all.iter().any(own))
+    }
+
     /// Whether there is a certificate for a host.
     pub(super) fn has_tls(&self, host: &str) -> bool {
         let below = host.split_once('.').map(|(_, rest)| format!("*.{rest}"));

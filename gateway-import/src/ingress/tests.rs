@@ -137,3 +137,60 @@ fn the_controllers_own_guards_hold_for_all() {
     let made = import(&manifest("a", &said("enable-global-auth", "true"))).expect("an import");
     assert_eq!(made.proxies[0]["backend_port"], 9);
 }
+
+/// An Ingress for one path of a host.
+fn one_path(name: &str, host: &str, annotations: &str, path: &str, kind: &str) -> String {
+    let text = manifest(name, annotations).replace("c.test", host);
+    text.replace("path: /, pathType: Prefix", &format!("path: {path}, pathType: {kind}"))
+}
+
+#[test]
+fn exact_paths_of_a_host_of_regexes_are_regexes() {
+    let guard = said("whitelist-source-range", "10.0.0.0/8");
+    let admin = one_path("admin", "a.test", &guard, "/admin", "Exact");
+    // The host is written in another case.
+    let regex = one_path("all", "A.test", &said("use-regex", "true"), "/", "Prefix");
+    let under = one_path("under", "a.test", "", "/admin", "Prefix");
+    let longer = one_path("longer", "a.test", "", "/admin/x", "Prefix");
+    let made = import(&(admin.clone() + &regex + &longer)).expect("an import");
+    let path = |made: &Import, name: &str| {
+        let backend = format!("{name}.default.svc.cluster.local");
+        let found = made.proxies.iter().find(|it| it["backend_host"] == *backend);
+        let found = found.unwrap_or_else(|| panic!("no {name}: {:#}", made.document()));
+        let priority = found["priority"].as_i64().unwrap_or_default();
+        (found["matches"][0]["path"]["regex"].as_str().unwrap_or_default().to_owned(), priority)
+    };
+    assert_eq!(path(&made, "admin").0, "(?i)(?:/admin).*", "{:#}", made.document());
+    assert!(
+        path(&made, "longer").1 > path(&made, "admin").1 && path(&made, "admin").1 > path(&made, "all").1
+    );
+    // A prefix beside it is for what is below: the first of both goes first, as in nginx.
+    let made = import(&(admin.clone() + &regex + &under)).expect("an import");
+    assert_eq!(path(&made, "under").0, "(?i)(?:/admin/).*");
+    assert!(path(&made, "admin").1 > path(&made, "under").1);
+    let made = import(&(under + &regex + &admin)).expect("an import");
+    assert!(path(&made, "admin").1 == path(&made, "under").1, "the longer regex goes first");
+    // Without regexes it stays exact.
+    let made = import(&admin).expect("an import");
+    assert_eq!(made.proxies[0]["matches"][0]["path"]["exact"], "/admin");
+}
+
+#[test]
+fn a_host_with_other_names_is_not_one_host_to_auth_url() {
+    let asks = said("auth-url", "http://auth.test/$host");
+    let alias = said("server-alias", "x.test, d.test");
+    let url = |text: &str| {
+        let made = import(text).expect("an import");
+        let asked = plugins(&made, if made.proxies[0]["backend_port"] == 9 { "127." } else { "main." });
+        asked[0].1["config"]["url"].as_str().map(str::to_owned)
+    };
+    let asked = Some("http://auth.test/c.test".to_owned());
+    assert_eq!(url(&manifest("main", &asks)), asked);
+    assert_eq!(url(&manifest("main", &[asks.clone(), alias.clone()].join(", "))), None, "closed");
+    // Another Ingress of the host says so.
+    assert_eq!(url(&(manifest("main", &asks) + &one_path("other", "c.test", &alias, "/o", "Prefix"))), None);
+    // An alias that is a host of its own is none.
+    let own = said("server-alias", "d.test");
+    let two = manifest("main", &[asks, own].join(", ")) + &one_path("other", "d.test", "", "/o", "Prefix");
+    assert_eq!(url(&two), asked);
+}

@@ -17,6 +17,8 @@ pub(super) struct EntryPoint {
     pub(super) port: Option<Port>,
     /// All its routers are for TLS.
     has_tls: bool,
+    /// The TLS options of its routers that say nothing of TLS.
+    pub(super) tls_options: Option<Node>,
     /// Routers that name none are on it; where none is so, they are on all.
     is_default: bool,
 }
@@ -48,7 +50,9 @@ impl Traefik<'_> {
                 Port::new(is_tls, number, host)
             });
             let is_default = switched(point.get("asDefault")).is_some();
-            self.entry_points.push(EntryPoint { name: name.clone(), number, port, has_tls, is_default });
+            let tls_options = point.path(&["http", "tls", "options"]).cloned().filter(|_| has_tls);
+            let name = name.clone();
+            self.entry_points.push(EntryPoint { name, number, port, has_tls, tls_options, is_default });
         }
         if !self.entry_points.is_empty() {
             self.ports.listen(&mut self.out.gateway);

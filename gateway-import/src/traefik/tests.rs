@@ -208,3 +208,95 @@ fn fields_of_the_connection_are_left_out() {
     assert_eq!(rules.len(), 1, "{:#}", made.document());
     assert!(rules[0].as_array().is_some_and(|rules| rules.len() == 1 && rules[0]["key"] == "X-A"));
 }
+
+/// Routers of one service, by name and settings.
+fn routed(before: &str, routers: &[(String, String)]) -> Import {
+    let routers: String =
+        routers.iter().map(|(name, said)| format!("    {name}: {{{said}, service: s}}\n")).collect();
+    import(&format!(
+        "{before}http:\n  services: {{s: {{loadBalancer: {{servers: [{{url: 'http://10.0.0.1:80'}}]}}}}}}\n  routers:\n{routers}"
+    ))
+    .expect("an import")
+}
+
+/// The ids of proxies, the one that goes first first.
+fn in_order(made: &Import) -> Vec<&str> {
+    let mut all: Vec<(i64, &str)> = made
+        .proxies
+        .iter()
+        .map(|it| (it["priority"].as_i64().unwrap_or_default(), it["id"].as_str().unwrap_or_default()))
+        .collect();
+    all.sort_by_key(|it| std::cmp::Reverse(it.0));
+    assert!(all.windows(2).all(|pair| pair[0].0 > pair[1].0), "ties are refused: {all:?}");
+    all.into_iter().map(|(_, id)| id).collect()
+}
+
+#[test]
+fn longer_rules_go_first_whatever_ties() {
+    let rules = [
+        ("admin", "rule: 'PathPrefix(`/admin/x`)'"),
+        ("f3", "rule: 'PathPrefix(`/foooooo`)'"),
+        ("f2", "rule: 'PathPrefix(`/baaaaa`)'"),
+        ("f1", "rule: 'PathPrefix(`/caaaaa`)'"),
+        ("rest", "rule: 'PathPrefix(`/admin/`)'"),
+        ("low", "rule: 'PathPrefix(`/said`)', priority: 3"),
+        ("same", "rule: 'PathPrefix(`/same`)', priority: 3"),
+        ("above", "rule: 'PathPrefix(`/above`)', priority: 4"),
+        ("zero", "rule: 'Path(`/`)', priority: 0"),
+        ("behind", "rule: 'PathPrefix(`/behind`)', priority: -5"),
+    ];
+    let rules = rules.map(|(name, said)| (name.to_owned(), said.to_owned()));
+    let made = routed("", &rules);
+    // `/foooooo` is as long as `/admin/x`, and `/baaaaa` as `/caaaaa` and `/admin/`.
+    let order = ["admin", "f3", "f1", "f2", "rest", "zero", "above", "low", "same", "behind"];
+    assert_eq!(in_order(&made), order);
+}
+
+#[test]
+fn many_rules_of_one_length() {
+    let rule = |n: usize| (format!("r{n:04}"), format!("rule: 'PathPrefix(`/{n:04}`)'"));
+    let made = routed("", &(0..2000).map(rule).collect::<Vec<_>>());
+    let names: Vec<String> = (0..2000).map(|n| format!("r{n:04}")).collect();
+    assert_eq!(in_order(&made), names);
+}
+
+#[test]
+fn options_of_an_entry_point_ask_for_certificates() {
+    let before = "entryPoints:\n  web: {address: ':80'}\n  safe: {address: ':443', http: {tls: {options: mtls@file}}}\n\
+                  tls: {options: {mtls: {clientAuth: {clientAuthType: RequireAndVerifyClientCert}}}}\n";
+    let rules = [
+        ("a", "rule: 'Host(`a.test`)', entryPoints: [safe]"),
+        ("all", "rule: 'Host(`all.test`)'"),
+        ("own", "rule: 'Host(`own.test`)', entryPoints: [safe], tls: {}"),
+        ("web", "rule: 'Host(`web.test`)', entryPoints: [web]"),
+    ];
+    let rules = rules.map(|(name, said)| (name.to_owned(), said.to_owned()));
+    let closed = |made: &Import| -> Vec<String> {
+        let closed = made.proxies.iter().filter(|it| it["backend_port"] == 9);
+        closed.map(|it| it["id"].as_str().unwrap_or_default().to_owned()).collect()
+    };
+    let made = routed(before, &rules);
+    assert_eq!(closed(&made), ["a", "all"], "{:#}", made.document());
+    assert_eq!(made.report.losses().filter(|it| it.outcome == crate::Conversion::Closed).count(), 2);
+    let known = before.replace("RequireAndVerifyClientCert", "NoClientCert");
+    assert!(closed(&routed(&known, &rules)).is_empty());
+}
+
+#[test]
+fn addresses_that_rules_ask_for() {
+    let rules = [("r".to_owned(), "rule: 'Path(`/`) && !ClientIP(`10.0.0.0/8`)'".to_owned())];
+    let losses = |made: &Import| made.report.losses().map(ToString::to_string).collect::<Vec<_>>();
+    let trusted = "entryPoints: {web: {address: ':80', forwardedHeaders: {trustedIPs: [10.0.0.5]}}}\n";
+    let said = losses(&routed(trusted, &rules));
+    assert!(
+        said.len() == 1 && said[0].contains("ClientIP") && said[0].contains("trusted proxies"),
+        "{said:?}"
+    );
+    let plain = "entryPoints: {web: {address: ':80'}}\n";
+    assert!(losses(&routed(plain, &rules)).is_empty());
+    let other = [("r".to_owned(), "rule: 'Path(`/`)'".to_owned())];
+    assert!(losses(&routed(trusted, &other)).is_empty());
+    // Of the PROXY protocol on one port only, the addresses are not known.
+    let unknown = "entryPoints: {web: {address: ':80'}, in: {address: ':81', proxyProtocol: {trustedIPs: [10.0.0.5]}}}\n";
+    assert_eq!(routed(unknown, &rules).proxies[0]["backend_port"], 9);
+}

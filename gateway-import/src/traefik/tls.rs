@@ -23,9 +23,19 @@ pub(super) fn options(documents: &[Node]) -> HashMap<String, bool> {
 }
 
 impl Traefik<'_> {
-    /// Whether a router's own options ask for clients' certificates, or may do so; it is closed then.
-    pub(super) fn asks_for_certificates(&mut self, what: &str, router: &Node) -> bool {
-        let Some(options) = router.path(&["tls", "options"]) else { return false };
+    /// Whether a router's options ask for clients' certificates, or may do so; it is closed then. One that says nothing of TLS
+    /// has the options of its entry points.
+    pub(super) fn asks_for_certificates(&mut self, what: &str, router: &Node, entries: &[String]) -> bool {
+        if switched(router.get("tls")).is_some() {
+            return router.path(&["tls", "options"]).is_some_and(|options| self.options_ask(what, options));
+        }
+        let on = self.points(entries);
+        let mine = self.entry_points.iter().filter(|it| on.contains(&it.name));
+        let all: Vec<Node> = mine.filter_map(|it| it.tls_options.clone()).collect();
+        all.iter().any(|options| self.options_ask(what, options))
+    }
+
+    fn options_ask(&mut self, what: &str, options: &Node) -> bool {
         let called = options.plain().unwrap_or_default();
         let name = called.split('@').next().unwrap_or(&called);
         let why = match self.tls_options.get(name) {
@@ -48,7 +58,7 @@ impl Traefik<'_> {
         if is_asked {
             self.out.closed(tls.at, what, "the default TLS options ask for clients' certificates", "");
         }
-        is_asked || self.asks_for_certificates(what, router)
+        is_asked || tls.get("options").is_some_and(|options| self.options_ask(what, options))
     }
 
     /// Closes everything over TLS where the options of all routers that name none ask for clients' certificates.

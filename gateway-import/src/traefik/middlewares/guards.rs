@@ -3,12 +3,34 @@
 use serde_json::{Value, json};
 
 use super::{Made, TODO, is_true, list, number};
+use crate::cond::Cond;
 use crate::draft::Plug;
+use crate::report::At;
 use crate::text;
 use crate::traefik::Traefik;
 use crate::tree::Node;
 
 impl Traefik<'_> {
+    /// Names that addresses which are asked for may be others here; says whether what asks has to be closed.
+    fn are_other_clients(&mut self, what: &str, at: At) -> bool {
+        if self.has_unknown_clients {
+            let why = "some entry points take addresses from the PROXY protocol and others don't; here all do, or none";
+            return self.out.guard(at, what, why, "set gateway.accept_proxy_protocol");
+        }
+        if self.out.gateway.contains_key("trusted_proxies") && !self.has_proxy_protocol {
+            let why =
+                "Traefik looks at the address of the connection; here it is the one that trusted proxies say";
+            self.out.partial(at, what, why, "see gateway.trusted_proxies");
+        }
+        false
+    }
+
+    /// The same of a rule that asks for clients' addresses.
+    pub(in crate::traefik) fn asks_for_clients(&mut self, what: &str, router: &Node, rule: &Cond) -> bool {
+        let Cond::Is(cond) = rule else { return false };
+        mentions(cond, "clients") && self.are_other_clients(&format!("{what}: ClientIP"), router.at)
+    }
+
     pub(super) fn ip_allow_list(&mut self, what: &str, settings: &Node, made: &mut Made) {
         let networks = list(settings, "sourceRange");
         let strategy = settings.get("ipStrategy").filter(|it| !it.is_empty());
@@ -18,16 +40,9 @@ impl Traefik<'_> {
             made.is_closed |= self.out.guard(settings.at, what, why, todo);
             return;
         }
+        made.is_closed |= self.are_other_clients(what, settings.at);
         if self.has_unknown_clients {
-            let why = "some entry points take addresses from the PROXY protocol and others don't; here all do, or none";
-            let todo = "set gateway.accept_proxy_protocol";
-            made.is_closed |= self.out.guard(settings.at, what, why, todo);
             return;
-        }
-        if self.out.gateway.contains_key("trusted_proxies") && !self.has_proxy_protocol {
-            let why =
-                "Traefik looks at the address of the connection; here it is the one that trusted proxies say";
-            self.out.partial(settings.at, what, why, "see gateway.trusted_proxies");
         }
         let status = number(settings, "rejectStatusCode").filter(|it| (400..600).contains(it)).unwrap_or(403);
         made.plugins.push(Plug::new("ip_restriction", json!({ "allow": networks, "status_code": status })));
@@ -118,5 +133,14 @@ impl Traefik<'_> {
         }
         made.plugins.push(Plug::new("forward_auth", config));
         self.out.done(settings.at, what);
+    }
+}
+
+/// Whether a condition has this key anywhere.
+fn mentions(cond: &Value, key: &str) -> bool {
+    match cond {
+        Value::Object(parts) => parts.iter().any(|(name, part)| name == key || mentions(part, key)),
+        Value::Array(parts) => parts.iter().any(|part| mentions(part, key)),
+        _ => false,
     }
 }
