@@ -230,12 +230,12 @@ impl<'t> Parser<'t> {
                 _ => {}
             }
         }
-        let told = asked.of(field);
-        if told.is_none() && self.is_wide {
+        let cond = asked.of(field);
+        if cond.is_none() && self.is_wide {
             self.unknown += 1;
             return Some(Cond::Always);
         }
-        told
+        cond
     }
 
     /// A text in quotes or as it is, a number, an address or a network.
