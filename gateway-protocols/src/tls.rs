@@ -4,6 +4,7 @@ pub mod challenge;
 pub mod client;
 pub mod early;
 mod failure;
+mod key_pair;
 pub(crate) mod names;
 pub mod pem;
 pub mod server;

@@ -1,9 +1,8 @@
 //! What is shown to clients: certificates by SNI, read again on reload without touching connections.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::io::ErrorKind::NotFound;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
@@ -12,29 +11,17 @@ use rustls::ServerConfig;
 use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 
+use super::key_pair::{Keys, Pair, certified_key};
 use super::names::{self, ByName};
 use super::pem::{self, PemError};
 use super::sessions::Sessions;
 use super::stand_in::StandIns;
 
+pub use super::key_pair::ServerTlsError;
+
 /// Octets a client may send over TCP before its handshake is over; who sends more is cut off. Room for a few requests,
 /// as only those without a body are carried out that early. QUIC's flow control sets its own limit.
 const MAX_EARLY_DATA: u32 = 16 << 10;
-
-/// Why a frontend's certificates can't be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ServerTlsError {
-    /// A file is of no use.
-    #[error(transparent)]
-    Pem(#[from] PemError),
-    /// Certificate and key don't go together, or the rules contradict each other.
-    #[error("{0}")]
-    Unusable(String),
-}
-
-/// The two files of a certificate.
-pub(super) type Pair = (PathBuf, PathBuf);
-pub(super) type Keys = HashMap<Pair, Arc<CertifiedKey>>;
 
 /// The current certificates; swapped whole on reload.
 #[derive(Default)]
@@ -130,15 +117,6 @@ impl fmt::Debug for Certificates {
 
 fn pair(file: &CertificateFiles) -> Pair {
     (file.cert_path.clone(), file.key_path.clone())
-}
-
-pub(super) fn certified_key(file: &CertificateFiles) -> Result<CertifiedKey, ServerTlsError> {
-    let chain = pem::chain(&file.cert_path)?;
-    let key = pem::key(&file.key_path)?;
-    CertifiedKey::from_der(chain, key, &super::provider()).map_err(|error| {
-        let (cert, key) = (file.cert_path.display(), file.key_path.display());
-        ServerTlsError::Unusable(format!("{cert} and {key}: {error}"))
-    })
 }
 
 /// A certificate that the gateway got by itself, where it can be used; why not is logged.

@@ -10,8 +10,8 @@ use gateway_core::certificate;
 use gateway_core::config::model::CertificateFiles;
 use rustls::sign::CertifiedKey;
 
+use super::key_pair::{Keys, Pair, certified_key};
 use super::names::names;
-use super::server::{Keys, Pair, certified_key};
 
 /// Files of a storage that are looked at.
 const MAX_FILES: usize = 1000;
