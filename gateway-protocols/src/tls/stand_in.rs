@@ -54,7 +54,7 @@ impl<'a> StandIns<'a> {
         let used = self.candidates.get_or_insert_with(|| {
             used.iter().filter_map(|(pair, key)| Candidate::new(pair, key.clone(), now)).collect()
         });
-        let folder = file.cert_path.parent().unwrap_or(Path::new(""));
+        let folder = file.cert_path.parent().unwrap_or_else(|| Path::new(""));
         let stored = self.stored.entry(folder.to_owned()).or_insert_with(|| stored(folder, now));
         let mut found: BTreeMap<Pair, StandIn> = BTreeMap::new();
         for name in wanted {
