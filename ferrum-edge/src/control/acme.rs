@@ -7,6 +7,7 @@ mod bundle;
 mod client;
 mod failure;
 mod jose;
+mod managed;
 mod manager;
 mod network;
 mod order;
@@ -16,7 +17,7 @@ pub(crate) mod storage;
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use gateway_core::config::model::{AcmeChallenge, Settings};
 
@@ -131,6 +132,11 @@ fn on_disk<T: Send + 'static>(
 ) -> impl Future<Output = Result<T, String>> {
     let done = tokio::task::spawn_blocking(work);
     async move { done.await.map_err(|error| error.to_string()) }
+}
+
+/// Seconds since 1970.
+fn unix(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 #[cfg(test)]

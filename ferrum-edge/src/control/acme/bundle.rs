@@ -23,14 +23,27 @@ pub(super) struct Requested {
 impl Requested {
     /// For these names, with a new ECDSA key on P-256.
     pub(super) fn new(names: &[Box<str>]) -> Result<Self, String> {
-        let failed = |error: rcgen::Error| format!("a request for a certificate could not be made: {error}");
-        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(failed)?;
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256);
+        Self::with_key(key.map_err(not_requested)?, names)
+    }
+
+    /// The same with the key of an order that is under way already.
+    pub(super) fn again(key: &str, names: &[Box<str>]) -> Result<Self, String> {
+        Self::with_key(KeyPair::from_pem(key).map_err(not_requested)?, names)
+    }
+
+    fn with_key(key: KeyPair, names: &[Box<str>]) -> Result<Self, String> {
         let mut params =
             CertificateParams::new(names.iter().map(|name| name.to_string()).collect::<Vec<_>>())
-                .map_err(failed)?;
+                .map_err(not_requested)?;
         params.distinguished_name = DistinguishedName::new();
-        let request = params.serialize_request(&key).map_err(failed)?;
+        let request = params.serialize_request(&key).map_err(not_requested)?;
         Ok(Self { request: request.der().to_vec(), key })
+    }
+
+    /// The key as [`Self::again`] reads it.
+    pub(super) fn key(&self) -> String {
+        self.key.serialize_pem()
     }
 
     /// What is stored: the key and the chain that a CA issued for it, when that is what was asked for.
@@ -73,6 +86,10 @@ impl Requested {
     }
 }
 
+fn not_requested(error: rcgen::Error) -> String {
+    format!("a request for a certificate could not be made: {error}")
+}
+
 fn pem(label: &str, der: &[u8]) -> String {
     use base64::Engine as _;
     let text = base64::engine::general_purpose::STANDARD.encode(der);
@@ -101,6 +118,12 @@ impl Validity {
         let (from, to) = certificate::validity(leaf)?;
         Some(Self { from: at(from), to: at(to) })
     }
+}
+
+/// How long the first certificate of a bundle is valid, from its beginning to its end.
+pub(super) fn life(pem: &str) -> Option<Duration> {
+    let validity = Validity::read(&CertificateDer::from_pem_slice(pem.as_bytes()).ok()?)?;
+    validity.to.duration_since(validity.from).ok()
 }
 
 /// The certificate that answers a challenge by TLS handshake (RFC 8737 §3).

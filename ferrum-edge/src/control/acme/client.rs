@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::failure::{Failure, retry_after};
+use super::failure::{Failure, cut, retry_after};
 use super::jose::AccountKey;
 
 const NONCE: HeaderName = HeaderName::from_static("replay-nonce");
@@ -60,7 +60,10 @@ impl CaAnswer {
     /// Reads the document.
     pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         serde_json::from_slice(&self.body)
-            .map_err(|error| Failure::here(format!("the CA's answer can't be read: {error}")))
+            // The error may quote what the CA sent.
+            .map_err(|error| {
+                Failure::here(format!("the CA's answer can't be read: {}", cut(&error.to_string())))
+            })
     }
 }
 
@@ -82,7 +85,7 @@ async fn send(
     let request =
         request.map_err(|error| Failure::here(format!("the CA named a URL that is none: {error}")))?;
     let url = request.uri().to_string();
-    let unreachable = |error| Failure::unreachable(format!("{url} can't be reached: {error}"));
+    let unreachable = |error| Failure::unreachable(format!("{} can't be reached: {error}", cut(&url)));
     transport.send(request).await.map_err(unreachable)
 }
 

@@ -10,6 +10,8 @@ use serde::Deserialize;
 const PREFIX: &str = "urn:ietf:params:acme:error:";
 /// Characters of a CA's text that are kept.
 const MAX_TEXT: usize = 500;
+/// Characters that are kept of all that is said of one failure: it is stored, and shown.
+const MAX_WHOLE: usize = 2000;
 /// Problems of single names that are told.
 const MAX_PARTS: usize = 5;
 
@@ -39,24 +41,37 @@ pub(super) struct Failure {
     pub(super) kind: String,
     /// How long the CA asks to be left alone.
     pub(super) retry_after: Option<Duration>,
-    /// The CA could not be asked at all; nothing counts against its limits then.
+    /// The CA could not be asked, before it was told to issue; nothing counts against its limits then.
     pub(super) is_unreachable: bool,
+    /// The same order would fail again.
+    pub(super) is_final: bool,
+    /// Orders for other certificates would fail as well.
+    pub(super) is_for_all: bool,
 }
 
 impl Failure {
     /// Something that is not the CA's doing.
     pub(super) fn here(text: impl Into<String>) -> Self {
-        Self { text: text.into(), kind: String::new(), retry_after: None, is_unreachable: false }
+        Self {
+            // It may have text of a CA in it, such as a URL or a status.
+            text: cut_to(&text.into(), MAX_WHOLE),
+            kind: String::new(),
+            retry_after: None,
+            is_unreachable: false,
+            is_final: false,
+            is_for_all: false,
+        }
     }
 
     /// The CA did not answer.
     pub(super) fn unreachable(text: impl Into<String>) -> Self {
-        Self { is_unreachable: true, ..Self::here(text) }
+        Self { is_unreachable: true, is_for_all: true, ..Self::here(text) }
     }
 
     /// What a CA says is wrong.
     pub(super) fn of(problem: &CaProblem, retry_after: Option<Duration>) -> Self {
-        let kind = problem.kind.strip_prefix(PREFIX).unwrap_or(&problem.kind).to_owned();
+        let kind = problem.kind.strip_prefix(PREFIX).unwrap_or(&problem.kind);
+        let kind = cut(kind);
         let mut text = match (meaning(&kind), problem.detail.as_str()) {
             (Some(meaning), "") => meaning.to_owned(),
             (Some(meaning), detail) => format!("{meaning}: {}", cut(detail)),
@@ -67,25 +82,41 @@ impl Failure {
             let name = part.identifier.as_ref().map(|named| named.value.as_str()).unwrap_or_default();
             text.push_str(&format!("; {} {}", cut(name), cut(&part.detail)));
         }
-        Self { text, kind, retry_after, is_unreachable: false }
+        Self { kind, retry_after, ..Self::here(text) }
     }
 
     /// What an answer without success says.
     pub(super) fn of_answer(status: u16, headers: &HeaderMap, body: &[u8], now: SystemTime) -> Self {
         let retry_after = retry_after(headers, now);
-        match serde_json::from_slice::<CaProblem>(body) {
+        let failure = match serde_json::from_slice::<CaProblem>(body) {
             Ok(problem) if !problem.kind.is_empty() || !problem.detail.is_empty() => {
                 Self::of(&problem, retry_after)
             }
             _ => Self { retry_after, ..Self::here(format!("the CA answered with the status {status}")) },
-        }
+        };
+        // What is said of nonces, times and limits says nothing about the request.
+        let is_final =
+            (400..500).contains(&status) && !matches!(status, 408 | 429) && failure.kind != "badNonce";
+        Self { is_final, is_for_all: status == 429, ..failure }
     }
 
     /// The same with what was being done before it.
     #[must_use]
     pub(super) fn while_doing(mut self, what: &str) -> Self {
-        self.text = format!("{what}: {}", self.text);
+        self.text = cut_to(&format!("{}: {}", cut(what), self.text), MAX_WHOLE);
         self
+    }
+
+    /// The same for something that trying again does not mend.
+    #[must_use]
+    pub(super) fn for_good(self) -> Self {
+        Self { is_final: true, ..self }
+    }
+
+    /// The same once the CA was told to issue: whether it did is not known, and may count against its limits.
+    #[must_use]
+    pub(super) fn after_finalizing(self) -> Self {
+        Self { is_unreachable: false, is_for_all: false, ..self }
     }
 }
 
@@ -120,9 +151,13 @@ pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Durati
 }
 
 /// A CA's text on one line and not longer than is of use: it goes to logs and status pages.
-fn cut(text: &str) -> String {
+pub(super) fn cut(text: &str) -> String {
+    cut_to(text, MAX_TEXT)
+}
+
+fn cut_to(text: &str, longest: usize) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
-    text.chars().take(MAX_TEXT).map(plain).collect()
+    text.chars().take(longest).map(plain).collect()
 }
 
 /// The first pause after a refusal; each further one doubles it. Public CAs allow five failures an hour and name.
@@ -132,19 +167,28 @@ const MAX_REFUSED: Duration = Duration::from_secs(12 * 3600);
 /// The first pause where the CA could not be asked.
 const UNREACHABLE: Duration = Duration::from_secs(15);
 /// The longest pause where it could not.
-const MAX_UNREACHABLE: Duration = Duration::from_secs(30 * 60);
+pub(super) const MAX_UNREACHABLE: Duration = Duration::from_secs(30 * 60);
 /// The longest time for which a CA is left alone because it asks for that.
-const MAX_ASKED: Duration = Duration::from_secs(7 * 24 * 3600);
+pub(super) const MAX_ASKED: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How long to wait after so many failures in a row; `spread` from 0 to 1 keeps gateways from coming all at once.
+/// How long to wait after so many failures of its kind in a row; `spread` from 0 to 1 keeps gateways from coming all at once.
 pub(super) fn pause(failure: &Failure, failures: u32, spread: f64) -> Duration {
     let (first, longest) = match failure.is_unreachable {
         true => (UNREACHABLE, MAX_UNREACHABLE),
         false => (REFUSED, MAX_REFUSED),
     };
-    let doubled = first.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(longest);
+    let doubled = doubled(first, failures).min(longest);
     let pause = doubled.mul_f64(1.0 + 0.2 * spread.clamp(0.0, 1.0));
     pause.max(failure.retry_after.unwrap_or_default().min(MAX_ASKED))
+}
+
+/// How long to wait with another order when so many in a row did not come to any end, as when the process is killed.
+pub(super) fn pause_after_begun(begun: u32) -> Duration {
+    doubled(REFUSED, begun).min(MAX_REFUSED)
+}
+
+fn doubled(first: Duration, times: u32) -> Duration {
+    first.saturating_mul(1 << times.saturating_sub(1).min(16))
 }
 
 #[cfg(test)]
@@ -176,6 +220,11 @@ mod tests {
         let long = json!({ "type": "x", "detail": "y".repeat(10_000) }).to_string();
         let long = Failure::of_answer(400, &HeaderMap::new(), long.as_bytes(), SystemTime::now());
         assert!(long.text.len() < 600);
+        let huge = "y".repeat(2 << 20);
+        assert!(Failure::here(&huge).while_doing(&huge).text.len() <= MAX_WHOLE);
+        let kind = json!({ "type": huge, "detail": "" }).to_string();
+        let kind = Failure::of_answer(400, &HeaderMap::new(), kind.as_bytes(), SystemTime::now());
+        assert!(kind.kind.len() + kind.text.len() < 1200);
     }
 
     #[test]

@@ -1,30 +1,26 @@
 //! Looks after the certificates of one CA: what is stored, what is due, and orders one after the other.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use gateway_core::config::model::{AcmeNames, AcmeRules, CertificateFiles};
-use gateway_protocols::tls::server;
+use gateway_core::config::model::{AcmeRules, CertificateFiles};
 
-use super::bundle::Validity;
+use super::bundle::life;
 use super::client::{AcmeClient, Transport, directory, get};
-use super::failure::{Failure, pause};
+use super::failure::{Failure, MAX_UNREACHABLE, pause, pause_after_begun};
 use super::jose::AccountKey;
+use super::managed::Managed;
 use super::order::Order;
-use super::renewal::{Window, due, identifier, recheck, spread};
+use super::renewal::{Window, identifier, recheck};
 use super::storage::{Attempts, Storage, StorageLock, StoredAccount};
-use super::{Surroundings, on_disk};
-use crate::export::AcmeStatus;
+use super::{Surroundings, on_disk, unix};
 
 /// From one look at the certificates to the next.
 const LOOK: Duration = Duration::from_secs(5);
 /// From one look for challenges of other gateways to the next.
 const LOOK_FOR_CHALLENGES: Duration = Duration::from_secs(1);
-/// A certificate that was just issued is not ordered again before so long, whatever its dates say.
+/// A certificate that was just issued is not ordered again before so long, or a quarter of its life, whatever its dates say.
 const BETWEEN: Duration = Duration::from_secs(3600);
 
 /// Looks after the certificates of one CA.
@@ -34,109 +30,6 @@ pub(super) struct Manager {
     rules: Arc<AcmeRules>,
     storage: Storage,
     certificates: Vec<Managed>,
-}
-
-/// One certificate, and what is known of it.
-#[derive(Clone)]
-struct Managed {
-    /// Where the configuration names it.
-    at: String,
-    files: CertificateFiles,
-    names: AcmeNames,
-    stamp: Stamp,
-    held: Option<StoredCertificate>,
-    /// Why what is stored can't be used.
-    unusable: Option<String>,
-    attempts: Attempts,
-    /// What could not be written to the storage, and holds here only.
-    unsaved: bool,
-    window: Option<Window>,
-    /// When the CA is asked next when it would have it renewed.
-    asked_at: Option<SystemTime>,
-}
-
-/// A certificate that is stored.
-#[derive(Debug, Clone)]
-struct StoredCertificate {
-    leaf: Vec<u8>,
-    validity: Validity,
-    spread: f64,
-}
-
-/// What tells one state of a file from another without reading it.
-type Stamp = Option<(i64, i64, u64, u64)>;
-
-impl Managed {
-    fn new(at: String, files: &CertificateFiles, names: &AcmeNames) -> Self {
-        Self {
-            at,
-            files: files.clone(),
-            names: names.clone(),
-            stamp: None,
-            held: None,
-            unusable: None,
-            attempts: Attempts::default(),
-            unsaved: false,
-            window: None,
-            asked_at: None,
-        }
-    }
-
-    /// Reads what is stored, where that has changed. Waits for the disk.
-    fn read(&mut self, storage: &Storage) {
-        let stamp = stamp(&self.files.cert_path);
-        if stamp != self.stamp || stamp.is_none() {
-            self.stamp = stamp;
-            (self.window, self.asked_at) = (None, None);
-            match server::got(&self.files, &self.names) {
-                Ok(None) => (self.held, self.unusable) = (None, None),
-                Ok(Some(key)) => (self.held, self.unusable) = (StoredCertificate::of(&key.cert[0]), None),
-                Err(error) => {
-                    // One that was read before goes on being shown.
-                    let remedy = "remove it or move it away, and another one is ordered";
-                    self.unusable = Some(format!("the stored certificate can't be used: {error}; {remedy}"));
-                }
-            }
-        }
-        if !self.unsaved {
-            self.attempts = storage.attempts(&self.files.cert_path);
-        }
-    }
-
-    /// When it is to be ordered; `None` where that is up to an operator.
-    fn due(&self, rules: &AcmeRules) -> Option<SystemTime> {
-        if self.unusable.is_some() {
-            return None;
-        }
-        let not_before = self.attempts.not_before.map_or(UNIX_EPOCH, moment);
-        let due =
-            self.held.as_ref().map(|held| due(held.validity, self.window, rules.renew_before, held.spread));
-        Some(due.unwrap_or(UNIX_EPOCH).max(not_before))
-    }
-
-    fn status(&self, rules: &AcmeRules) -> AcmeStatus {
-        let failed = (self.attempts.failures > 0).then(|| self.attempts.problem.clone()).flatten();
-        AcmeStatus {
-            at: self.at.clone(),
-            names: self.names.clone(),
-            file: self.files.cert_path.clone(),
-            ends_at: self.held.as_ref().map(|held| held.validity.to),
-            next_order_at: self.due(rules),
-            failures: self.attempts.failures,
-            failed_at: self.attempts.failed_at.map(moment),
-            problem: self.unusable.clone().or(failed),
-        }
-    }
-
-    fn shown(&self) -> String {
-        self.names.join(", ")
-    }
-}
-
-impl StoredCertificate {
-    fn of(leaf: &[u8]) -> Option<Self> {
-        Some(Self { leaf: leaf.to_vec(), validity: Validity::read(leaf)?, spread: spread(leaf) })
-    }
 }
 
 impl Manager {
@@ -177,7 +70,7 @@ impl Manager {
         self.read().await?;
         self.ask_when().await;
         self.note();
-        if self.around.is_ending() || !self.certificates.iter().any(|one| self.is_due(one)) {
+        if self.around.is_ending() || !self.certificates.iter().any(|one| one.unsaved || self.is_due(one)) {
             return Ok(());
         }
         let storage = self.storage.clone();
@@ -185,14 +78,7 @@ impl Manager {
             // Another gateway orders; what it gets will be here.
             Ok(None) => {}
             Ok(Some(lock)) => self.order_due(&Arc::new(lock)).await?,
-            Err(error) => {
-                let failure = Failure::here(error);
-                for n in 0..self.certificates.len() {
-                    if self.is_due(&self.certificates[n]) {
-                        self.failed(n, &failure, None).await?;
-                    }
-                }
-            }
+            Err(error) => self.all_failed(&Failure::here(error), None).await?,
         }
         self.note();
         Ok(())
@@ -200,8 +86,9 @@ impl Manager {
 
     async fn read(&mut self) -> Result<(), String> {
         let (storage, mut certificates) = (self.storage.clone(), std::mem::take(&mut self.certificates));
+        let now = unix(self.around.now());
         let read = on_disk(move || {
-            certificates.iter_mut().for_each(|one| one.read(&storage));
+            certificates.iter_mut().for_each(|one| one.read(&storage, now));
             certificates
         });
         self.certificates = read.await?;
@@ -254,6 +141,7 @@ impl Manager {
 
     /// Orders what is due, now that no other gateway does.
     async fn order_due(&mut self, lock: &Arc<StorageLock>) -> Result<(), String> {
+        self.save(lock).await?;
         // One may have been got by another gateway meanwhile.
         self.read().await?;
         for n in 0..self.certificates.len() {
@@ -262,16 +150,52 @@ impl Manager {
             }
             let names = self.certificates[n].shown();
             tracing::info!(names, ca = &*self.rules.directory_url, "ordering a certificate");
-            match self.order(n, lock).await {
+            let ordered = match self.begin(n, lock).await {
+                Ok(()) => self.order(n, lock).await,
+                failed => failed,
+            };
+            match ordered {
                 Ok(()) => {
                     self.around.counts().issued.fetch_add(1, Relaxed);
                     tracing::info!(names, "a certificate was issued");
                 }
-                Err(failure) => self.failed(n, &failure, Some(lock)).await?,
+                Err(failure) => {
+                    self.failed(n, &failure, Some(lock)).await?;
+                    if failure.is_for_all {
+                        // The others come again on their own: this one may be asked to wait for days.
+                        let asked = failure.retry_after.map(|asked| asked.min(MAX_UNREACHABLE));
+                        return self.all_failed(&Failure { retry_after: asked, ..failure }, Some(lock)).await;
+                    }
+                }
             }
             self.note();
         }
         Ok(())
+    }
+
+    /// Writes what could not be written before.
+    async fn save(&mut self, lock: &Arc<StorageLock>) -> Result<(), String> {
+        let (storage, mut certificates) = (self.storage.clone(), std::mem::take(&mut self.certificates));
+        let (lock, now) = (lock.clone(), unix(self.around.now()));
+        let saved = on_disk(move || {
+            certificates.iter_mut().filter(|one| one.unsaved).for_each(|one| one.save(&storage, now, &lock));
+            certificates
+        });
+        self.certificates = saved.await?;
+        Ok(())
+    }
+
+    /// Notes that an order is begun: a process that is killed in the midst of it must not order anew at each start.
+    async fn begin(&mut self, n: usize, lock: &Arc<StorageLock>) -> Result<(), Failure> {
+        let now = self.around.now();
+        let one = &mut self.certificates[n];
+        let begun = one.attempts.begun.saturating_add(1);
+        let not_before = Some(unix(now + pause_after_begun(begun)));
+        one.attempts = Attempts { begun, not_before, ..one.attempts.clone() };
+        let (storage, lock) = (self.storage.clone(), lock.clone());
+        let (path, attempts) = (one.files.cert_path.clone(), one.attempts.clone());
+        let kept = on_disk(move || storage.keep_attempts(&path, &attempts, &lock)).await;
+        kept.and_then(|kept| kept).map_err(Failure::here)
     }
 
     async fn order(&mut self, n: usize, lock: &Arc<StorageLock>) -> Result<(), Failure> {
@@ -285,12 +209,18 @@ impl Manager {
             other => other?,
         };
         let path = self.certificates[n].files.cert_path.clone();
-        let again = unix(self.around.now() + BETWEEN);
+        let between = life(&pem).map_or(BETWEEN, |life| BETWEEN.min(life / 4));
+        let again = unix(self.around.now() + between);
         let (storage, lock) = (self.storage.clone(), lock.clone());
         let keep = move || {
             // First of all: whoever is interrupted after this has what was issued.
             storage.keep_certificate(&path, &pem, &lock)?;
-            storage.keep_attempts(&path, &Attempts { not_before: Some(again), ..Attempts::default() }, &lock)
+            storage.keep_attempts(
+                &path,
+                &Attempts { not_before: Some(again), ..Attempts::default() },
+                &lock,
+            )?;
+            storage.end_order(&path, &lock)
         };
         on_disk(keep).await.and_then(|kept| kept).map_err(Failure::here)?;
         self.certificates[n].unsaved = false;
@@ -309,7 +239,8 @@ impl Manager {
         let replaced = replaced.and_then(|held| identifier(&held.leaf));
         let challenge = self.rules.challenge;
         let (storage, around) = (&self.storage, &*self.around);
-        let order = Order { client, storage, lock, around, challenge };
+        let certificate = &*one.files.cert_path;
+        let order = Order { client, storage, lock, around, challenge, certificate };
         order.carry_out(&one.names, replaced.as_deref(), self.around.now()).await
     }
 
@@ -332,16 +263,29 @@ impl Manager {
                 account
             }
         };
-        let directory = directory(&*self.transport, &self.rules.directory_url).await?;
+        let directory = directory(&*self.transport, &self.rules.directory_url).await;
+        let directory = directory.map_err(|failure| Failure { is_for_all: true, ..failure })?;
         let key = AccountKey::read(&account.private_key).map_err(Failure::here)?;
         let mut client = AcmeClient::new(self.transport.clone(), directory, key, account.account_url.clone());
         let email = self.rules.email.as_deref();
         if account.account_url.is_none() {
             self.register(&mut client, lock).await?;
         } else if account.email.as_deref() != email {
-            client.set_email(email).await?;
-            account.email = email.map(str::to_owned);
-            self.keep(account, lock).await?;
+            match client.set_email(email).await {
+                Ok(()) => {
+                    account.email = email.map(str::to_owned);
+                    self.keep(account, lock).await?;
+                }
+                // It is made again with the new one.
+                Err(failure) if failure.kind == "accountDoesNotExist" => {
+                    self.register(&mut client, lock).await?
+                }
+                // It only says where the CA writes to: certificates don't depend on it.
+                Err(failure) if failure.is_final => {
+                    tracing::warn!(error = failure.text, "the CA does not take the change of `email`");
+                }
+                Err(failure) => return Err(failure),
+            }
         }
         Ok(client)
     }
@@ -350,7 +294,8 @@ impl Manager {
     async fn register(&self, client: &mut AcmeClient, lock: &Arc<StorageLock>) -> Result<(), Failure> {
         let (email, external) = (self.rules.email.as_deref(), self.rules.external_account.as_ref());
         let registered = client.register(email, external).await;
-        let account_url = registered.map_err(|failure| failure.while_doing("making the account"))?;
+        let account_url = registered
+            .map_err(|failure| Failure { is_for_all: true, ..failure.while_doing("making the account") })?;
         let storage = self.storage.clone();
         let stored = on_disk(move || storage.account()).await.and_then(|read| read).map_err(Failure::here)?;
         let Some(mut account) = stored else { return Err(Failure::here("the account's file is gone")) };
@@ -365,6 +310,16 @@ impl Manager {
         kept.and_then(|kept| kept).map_err(Failure::here)
     }
 
+    /// Notes the same failure for all that are due.
+    async fn all_failed(&mut self, failure: &Failure, lock: Option<&Arc<StorageLock>>) -> Result<(), String> {
+        for n in 0..self.certificates.len() {
+            if self.is_due(&self.certificates[n]) {
+                self.failed(n, failure, lock).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Notes a failure, here and for other gateways, and when to try again.
     async fn failed(
         &mut self,
@@ -376,9 +331,18 @@ impl Manager {
         let now = self.around.now();
         let one = &mut self.certificates[n];
         let failures = one.attempts.failures.saturating_add(1);
-        let pause = pause(failure, failures, fastrand::f64());
+        // Days without a network say nothing about refusals, and don't make the pause after one longer.
+        let (refusals, unreachable) = match failure.is_unreachable {
+            true => (one.attempts.refusals, one.attempts.unreachable.saturating_add(1)),
+            false => (one.attempts.refusals.saturating_add(1), 0),
+        };
+        let of_its_kind = if failure.is_unreachable { unreachable } else { refusals };
+        let pause = pause(failure, of_its_kind, fastrand::f64());
         one.attempts = Attempts {
             failures,
+            refusals,
+            unreachable,
+            begun: 0,
             failed_at: Some(unix(now)),
             problem: Some(failure.text.clone()),
             not_before: Some(unix(now + pause)),
@@ -422,17 +386,4 @@ async fn answer_for_all(around: Arc<dyn Surroundings>, storage: Storage) -> Resu
             Err(error) => tracing::debug!(error, "challenges of other gateways can't be read"),
         }
     }
-}
-
-fn stamp(path: &Path) -> Stamp {
-    let data = fs::metadata(path).ok()?;
-    Some((data.mtime(), data.mtime_nsec(), data.size(), data.ino()))
-}
-
-fn moment(seconds: u64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_secs(seconds)
-}
-
-fn unix(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

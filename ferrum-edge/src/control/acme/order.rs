@@ -1,5 +1,6 @@
 //! One order for a certificate, from the names to the chain (RFC 8555, section 7.4).
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -10,13 +11,15 @@ use tokio::time::Instant;
 
 use super::bundle::Requested;
 use super::client::{AcmeClient, CaAnswer};
-use super::failure::{CaProblem, Failure};
+use super::failure::{CaProblem, Failure, cut};
 use super::jose::base64url;
-use super::storage::{Storage, StorageLock, StoredChallenge};
-use super::{Surroundings, on_disk};
+use super::storage::{Storage, StorageLock, StoredChallenge, StoredOrder};
+use super::{Surroundings, on_disk, unix};
 
-/// How long a CA may take for the check of names, and as long again to issue.
+/// How long a CA may take for the check of all names, and as long again to issue.
 const TIMEOUT: Duration = Duration::from_secs(5 * 60);
+/// An order that was begun before so long is not gone on with.
+const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
 /// From one look to the next, where the CA does not say.
 const LOOK: Duration = Duration::from_secs(1);
 /// The longest pause before a look.
@@ -74,29 +77,127 @@ pub(super) struct Order<'a> {
     pub(super) lock: &'a Arc<StorageLock>,
     pub(super) around: &'a dyn Surroundings,
     pub(super) challenge: AcmeChallenge,
+    /// The file that the certificate is for.
+    pub(super) certificate: &'a Path,
 }
 
 impl Order<'_> {
-    /// Orders a certificate; what is to be stored comes back. `replaces` is what the CA calls the one before.
+    /// Orders a certificate, or goes on with the order before; what is to be stored comes back. `replaces` is what the CA
+    /// calls the certificate before.
     pub(super) async fn carry_out(
         mut self,
         names: &[Box<str>],
         replaces: Option<&str>,
         now: SystemTime,
     ) -> Result<String, Failure> {
+        if let Some(pem) = self.resume(names, now).await? {
+            return Ok(pem);
+        }
         let (url, order) = self.begin(names, replaces).await?;
         let proven = self.prove(&order).await;
         self.end_challenges().await;
         proven?;
         let order = self.until(&url, &["ready", "valid"]).await?;
         let requested = Requested::new(names).map_err(Failure::here)?;
-        let request = json!({ "csr": base64url(&requested.request) });
-        self.client.post(&order.finalize, Some(&request)).await.map_err(|it| it.while_doing("issuing"))?;
-        let order = self.until(&url, &["valid"]).await?;
+        // Who can't keep the key has no use for a certificate: the CA is told to issue only once it is kept.
+        self.keep(&url, names, &requested, now).await?;
+        self.issue_or_forget(&url, order, &requested, (names, now)).await
+    }
+
+    /// Goes on with an order that the CA may have carried out already; `None` where there is none to go on with.
+    async fn resume(&mut self, names: &[Box<str>], now: SystemTime) -> Result<Option<String>, Failure> {
+        let (storage, certificate) = (self.storage.clone(), self.certificate.to_owned());
+        let kept = match on_disk(move || storage.order(&certificate)).await.map_err(Failure::here)? {
+            Ok(None) => return Ok(None),
+            Ok(kept) => kept,
+            Err(error) => {
+                tracing::warn!(error, "the order before can't be gone on with");
+                None
+            }
+        };
+        let is_usable =
+            |kept: &StoredOrder| kept.names == names && unix(now).abs_diff(kept.kept_at) < MAX_AGE.as_secs();
+        let kept = kept.filter(is_usable);
+        let kept = kept.and_then(|kept| Some((Requested::again(&kept.private_key, names).ok()?, kept.url)));
+        let Some((requested, url)) = kept else {
+            self.forget().await;
+            return Ok(None);
+        };
+        let order: OrderDocument = match self.client.post(&url, None).await {
+            Err(failure) if failure.is_final => {
+                self.forget().await;
+                return Ok(None);
+            }
+            answer => answer?.read()?,
+        };
+        if !matches!(order.status.as_str(), "ready" | "processing" | "valid") {
+            self.forget().await;
+            return Ok(None);
+        }
+        self.issue_or_forget(&url, order, &requested, (names, now)).await.map(Some)
+    }
+
+    async fn issue_or_forget(
+        &mut self,
+        url: &str,
+        order: OrderDocument,
+        requested: &Requested,
+        wanted: (&[Box<str>], SystemTime),
+    ) -> Result<String, Failure> {
+        let issued = self.issue(url, order, requested, wanted).await.map_err(Failure::after_finalizing);
+        if issued.as_ref().is_err_and(|failure| failure.is_final) {
+            self.forget().await;
+        }
+        issued
+    }
+
+    /// Has the CA issue, where it was not told to yet, and gets what it issued.
+    async fn issue(
+        &mut self,
+        url: &str,
+        mut order: OrderDocument,
+        requested: &Requested,
+        (names, now): (&[Box<str>], SystemTime),
+    ) -> Result<String, Failure> {
+        if order.status == "ready" {
+            let request = json!({ "csr": base64url(&requested.request) });
+            self.client
+                .post(&order.finalize, Some(&request))
+                .await
+                .map_err(|it| it.while_doing("issuing"))?;
+        }
+        if order.status != "valid" {
+            order = self.until(url, &["valid"]).await?;
+        }
         let certificate = order.certificate.ok_or_else(|| Failure::here("the CA named no certificate"))?;
         let chain = self.client.post(&certificate, None).await?;
         let chain = String::from_utf8_lossy(&chain.body).into_owned();
-        requested.with_chain(&chain, names, now).map_err(Failure::here)
+        requested.with_chain(&chain, names, now).map_err(|error| Failure::here(error).for_good())
+    }
+
+    async fn keep(
+        &self,
+        url: &str,
+        names: &[Box<str>],
+        requested: &Requested,
+        now: SystemTime,
+    ) -> Result<(), Failure> {
+        let (url, names) = (url.to_owned(), names.to_vec());
+        let order = StoredOrder { url, names, private_key: requested.key(), kept_at: unix(now) };
+        let (storage, lock) = (self.storage.clone(), self.lock.clone());
+        let certificate = self.certificate.to_owned();
+        let kept = on_disk(move || storage.keep_order(&certificate, &order, &lock)).await;
+        kept.and_then(|kept| kept).map_err(Failure::here)
+    }
+
+    /// The next try begins with a new order.
+    async fn forget(&self) {
+        let (storage, lock) = (self.storage.clone(), self.lock.clone());
+        let certificate = self.certificate.to_owned();
+        let ended = on_disk(move || storage.end_order(&certificate, &lock)).await;
+        if let Err(error) = ended.and_then(|ended| ended) {
+            tracing::warn!(error, "an order that is over is still there");
+        }
     }
 
     async fn begin(
@@ -141,8 +242,9 @@ impl Order<'_> {
         for one in &checked {
             self.client.post(&one.challenge, Some(&json!({}))).await.map_err(|it| one.failed(it))?;
         }
+        let until = Instant::now() + TIMEOUT;
         for one in &checked {
-            self.until_checked(one).await?;
+            self.until_checked(one, until).await?;
         }
         Ok(())
     }
@@ -150,7 +252,7 @@ impl Order<'_> {
     /// What the CA asks for a name; `None` where it knows already that the name is ours.
     async fn asked(&mut self, url: &str) -> Result<Option<Checked>, Failure> {
         let asked: Authorization = self.client.post(url, None).await?.read()?;
-        let name = asked.identifier.value.to_ascii_lowercase();
+        let name = cut(&asked.identifier.value.to_ascii_lowercase());
         match asked.status.as_str() {
             "valid" => return Ok(None),
             "pending" => {}
@@ -159,6 +261,8 @@ impl Order<'_> {
         let kind = self.challenge.as_str();
         let Some(challenge) = asked.challenges.iter().find(|challenge| challenge.kind == kind) else {
             let offered: Vec<&str> = asked.challenges.iter().map(|it| it.kind.as_str()).take(10).collect();
+            // A CA may write anything there.
+            let offered: Vec<String> = offered.into_iter().map(cut).collect();
             let offered = offered.join(", ");
             return Err(Failure::here(format!("{name}: the CA does not check by {kind}, only by {offered}")));
         };
@@ -171,8 +275,8 @@ impl Order<'_> {
         Ok(Some(Checked { authorization: url.to_owned(), challenge: challenge.url.clone(), answer }))
     }
 
-    async fn until_checked(&mut self, one: &Checked) -> Result<(), Failure> {
-        let mut looks = Looks::new();
+    async fn until_checked(&mut self, one: &Checked, until: Instant) -> Result<(), Failure> {
+        let mut looks = Looks::until(until);
         loop {
             let answer = self.client.post(&one.authorization, None).await?;
             let asked: Authorization = answer.read()?;
@@ -195,7 +299,7 @@ impl Order<'_> {
     }
 
     async fn until(&mut self, url: &str, wanted: &[&str]) -> Result<OrderDocument, Failure> {
-        let mut looks = Looks::new();
+        let mut looks = Looks::until(Instant::now() + TIMEOUT);
         loop {
             let answer = self.client.post(url, None).await?;
             let order: OrderDocument = answer.read()?;
@@ -204,7 +308,8 @@ impl Order<'_> {
             }
             if order.status == "invalid" {
                 let invalid = || Failure::here("the CA has called the order invalid");
-                return Err(order.error.as_ref().map_or_else(invalid, |problem| Failure::of(problem, None)));
+                let failure = order.error.as_ref().map_or_else(invalid, |problem| Failure::of(problem, None));
+                return Err(failure.for_good());
             }
             if !looks.wait(answer.retry_after).await {
                 let text = format!("the CA has not finished the order in time; it is {}", order.status);
@@ -217,8 +322,10 @@ impl Order<'_> {
     async fn end_challenges(&self) {
         let (storage, lock) = (self.storage.clone(), self.lock.clone());
         let ended = on_disk(move || storage.end_challenges(&lock)).await.and_then(|ended| ended);
-        if let Err(error) = ended.and_then(|()| self.around.answer(&[])) {
-            tracing::warn!(error, "answered challenges are still there");
+        // Whatever became of the files: nothing is under way any more.
+        let unanswered = self.around.answer(&[]);
+        for error in [ended, unanswered].into_iter().filter_map(Result::err) {
+            tracing::warn!(error, "challenges are still there");
         }
     }
 }
@@ -240,8 +347,8 @@ struct Looks {
 }
 
 impl Looks {
-    fn new() -> Self {
-        Self { until: Instant::now() + TIMEOUT, pause: LOOK }
+    fn until(until: Instant) -> Self {
+        Self { until, pause: LOOK }
     }
 
     /// Waits before the next look; false when there is none.

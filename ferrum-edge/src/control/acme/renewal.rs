@@ -109,7 +109,13 @@ fn moment(text: &str) -> Option<SystemTime> {
         _ => {
             let sign = if zone.starts_with('-') { -1 } else { 1 };
             let (hours, minutes) = zone.strip_prefix(['+', '-'])?.split_once(':')?;
-            sign * (hours.parse::<i64>().ok()? * 3600 + minutes.parse::<i64>().ok()? * 60)
+            // Exactly two digits each: anything else is no zone, and could be too large to count with.
+            let two = |part: &str, limit: i64| -> Option<i64> {
+                let is_formed = part.len() == 2 && part.bytes().all(|c| c.is_ascii_digit());
+                let number: i64 = is_formed.then(|| part.parse().ok())??;
+                (number < limit).then_some(number)
+            };
+            sign * (two(hours, 24)? * 3600 + two(minutes, 60)? * 60)
         }
     };
     let seconds = days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - ahead;
@@ -143,8 +149,10 @@ mod tests {
         assert_eq!(seconds("2025-01-02T04:00:00Z"), Some(1_735_790_400));
         assert_eq!(seconds("2025-01-02T04:00:00.123+01:00"), Some(1_735_786_800));
         assert_eq!(seconds("2024-02-29T23:59:59-00:30"), Some(1_709_252_999));
-        for bad in ["", "2025-01-02", "2025-13-02T04:00:00Z", "2025-01-02T04:00:00", "2025-01-02T04:00:00+1"]
-        {
+        let zones = ["+1", "+9223372036854775807:00", "+24:00", "+00:60", "+-1:00", "+1:00"];
+        let zones = zones.map(|zone| format!("2025-01-02T04:00:00{zone}"));
+        let others = ["", "2025-01-02", "2025-13-02T04:00:00Z", "2025-01-02T04:00:00"];
+        for bad in zones.iter().map(String::as_str).chain(others) {
             assert_eq!(seconds(bad), None, "{bad}");
         }
     }

@@ -48,6 +48,12 @@ pub(crate) struct StoredAccount {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub(crate) struct Attempts {
+    /// Those of the failures for which the CA could be asked.
+    pub(crate) refusals: u32,
+    /// The last failures in a row for which it could not.
+    pub(crate) unreachable: u32,
+    /// Orders in a row that were begun and of which no end is known.
+    pub(crate) begun: u32,
     /// How many failed since the last one that did not.
     pub(crate) failures: u32,
     /// When the last one failed, in seconds since 1970.
@@ -56,6 +62,30 @@ pub(crate) struct Attempts {
     pub(crate) problem: Option<String>,
     /// When the next one may be made at the earliest.
     pub(crate) not_before: Option<u64>,
+}
+
+impl Attempts {
+    /// Takes back what only a wrong clock can have written: nobody is left alone beyond `latest`, in seconds since 1970.
+    /// Says whether anything changed.
+    pub(crate) fn limit(&mut self, latest: u64) -> bool {
+        let before = (self.not_before, self.failed_at);
+        self.not_before = self.not_before.map(|at| at.min(latest));
+        self.failed_at = self.failed_at.map(|at| at.min(latest));
+        before != (self.not_before, self.failed_at)
+    }
+}
+
+/// An order that the CA may have issued a certificate for already.
+#[derive(Clone, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StoredOrder {
+    /// What the CA calls it.
+    pub(crate) url: String,
+    pub(crate) names: Vec<Box<str>>,
+    /// The certificate's key, PKCS #8 in PEM.
+    pub(crate) private_key: String,
+    /// When it was kept, in seconds since 1970.
+    pub(crate) kept_at: u64,
 }
 
 /// A challenge under way.
@@ -79,7 +109,7 @@ impl Storage {
     /// Makes the folder where there is none, for this user alone, and takes the lock; `None` while another gateway has it.
     /// What a gateway left behind that ended while it had the lock is removed.
     pub(crate) fn lock(&self) -> Result<Option<StorageLock>, String> {
-        for folder in ["certificates", "challenges", "attempts"] {
+        for folder in ["certificates", "challenges", "attempts", "orders"] {
             let folder = self.folder.join(folder);
             let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
             made.map_err(|error| format!("the folder {} can't be made: {error}", folder.display()))?;
@@ -103,11 +133,13 @@ impl Storage {
     }
 
     fn tidy(&self) -> io::Result<()> {
-        for folder in ["", "certificates", "challenges", "attempts"] {
+        for folder in ["", "certificates", "challenges", "attempts", "orders"] {
             for entry in fs::read_dir(self.folder.join(folder))? {
-                let path = entry?.path();
-                if folder == "challenges" || path.to_string_lossy().ends_with(UNFINISHED) {
-                    fs::remove_file(path)?;
+                let entry = entry?;
+                let name = entry.file_name().to_string_lossy().into_owned();
+                // Whatever else is there is somebody else's, such as what NFS keeps of open files.
+                if name.ends_with(UNFINISHED) || (folder == "challenges" && is_token(&name)) {
+                    remove(&entry.path())?;
                 }
             }
         }
@@ -131,7 +163,12 @@ impl Storage {
 
     /// What became of the orders for the certificate in this file. What can't be read is as if there had been none.
     pub(crate) fn attempts(&self, certificate: &Path) -> Attempts {
-        read(&self.attempts_file(certificate)).ok().flatten().unwrap_or_default()
+        self.read_attempts(certificate).ok().flatten().unwrap_or_default()
+    }
+
+    /// The same; `None` where none are noted.
+    pub(crate) fn read_attempts(&self, certificate: &Path) -> Result<Option<Attempts>, String> {
+        read(&self.of("attempts", certificate))
     }
 
     pub(crate) fn keep_attempts(
@@ -140,12 +177,32 @@ impl Storage {
         attempts: &Attempts,
         _lock: &StorageLock,
     ) -> Result<(), String> {
-        write(&self.attempts_file(certificate), &json(attempts)?)
+        write(&self.of("attempts", certificate), &json(attempts)?)
     }
 
-    fn attempts_file(&self, certificate: &Path) -> PathBuf {
+    /// The order for the certificate in this file that may have been carried out.
+    pub(crate) fn order(&self, certificate: &Path) -> Result<Option<StoredOrder>, String> {
+        read(&self.of("orders", certificate))
+    }
+
+    pub(crate) fn keep_order(
+        &self,
+        certificate: &Path,
+        order: &StoredOrder,
+        _lock: &StorageLock,
+    ) -> Result<(), String> {
+        write(&self.of("orders", certificate), &json(order)?)
+    }
+
+    /// Removes the order, if there is one.
+    pub(crate) fn end_order(&self, certificate: &Path, _lock: &StorageLock) -> Result<(), String> {
+        let path = self.of("orders", certificate);
+        remove(&path).map_err(|error| format!("{} can't be removed: {error}", path.display()))
+    }
+
+    fn of(&self, folder: &str, certificate: &Path) -> PathBuf {
         let name = certificate.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        self.folder.join("attempts").join(name + ".json")
+        self.folder.join(folder).join(name + ".json")
     }
 
     pub(crate) fn keep_challenge(
@@ -190,6 +247,15 @@ impl Storage {
 fn is_token(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     !text.is_empty() && text.len() <= 200 && text.chars().all(plain)
+}
+
+/// Removes a file. One that is gone already, that is in use over NFS, or that is no file keeps nobody from anything.
+fn remove(path: &Path) -> io::Result<()> {
+    use io::ErrorKind::{IsADirectory, NotFound, ResourceBusy};
+    match fs::remove_file(path) {
+        Err(error) if matches!(error.kind(), NotFound | ResourceBusy | IsADirectory) => Ok(()),
+        removed => removed,
+    }
 }
 
 fn json(value: &impl Serialize) -> Result<Vec<u8>, String> {

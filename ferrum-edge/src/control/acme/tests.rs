@@ -158,17 +158,34 @@ impl ServerCertVerifier for Anything {
     }
 }
 
-/// The leaf that a client is shown who asks for this name, and the protocol it gets; `None` where the handshake is refused.
-fn handshake(port: u16, name: &str, alpn: &[&[u8]]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+type TlsConnection = rustls::StreamOwned<rustls::ClientConnection, TcpStream>;
+
+fn connection(port: u16, name: &str, alpn: &[&[u8]]) -> TlsConnection {
     let rules = BackendTls { verify: false, ca_path: None, client_cert: None, server_name: None };
     let mut config = tls::client::build(&rules, Some(BackendHttp::Http1)).unwrap();
     config.dangerous().set_certificate_verifier(Arc::new(Anything));
     config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
     let name = ServerName::try_from(name.to_owned()).unwrap();
-    let mut connection = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
-    let mut tcp = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).unwrap();
-    let mut stream = rustls::Stream::new(&mut connection, &mut tcp);
+    let connection = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+    let tcp = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).unwrap();
+    rustls::StreamOwned::new(connection, tcp)
+}
+
+/// A connection over which HTTP/1.1 can be spoken: its handshake is over.
+fn tls_connection(port: u16, name: &str) -> TlsConnection {
+    let mut stream = connection(port, name, &[b"http/1.1"]);
+    stream.flush().unwrap();
+    while stream.conn.is_handshaking() {
+        stream.conn.complete_io(&mut stream.sock).unwrap();
+    }
+    stream
+}
+
+/// The leaf that a client is shown who asks for this name, and the protocol it gets; `None` where the handshake is refused.
+fn handshake(port: u16, name: &str, alpn: &[&[u8]]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+    let mut stream = connection(port, name, alpn);
     stream.flush().ok()?;
+    let connection = &stream.conn;
     let protocol = connection.alpn_protocol().map(<[u8]>::to_vec);
     Some((connection.peer_certificates()?.first()?.to_vec(), protocol))
 }

@@ -19,7 +19,7 @@ fn by_http_and_kept_for_this_user_alone() {
     until("a certificate is shown", || is_issued(doors));
     assert_eq!(leaf(doors.tls, "www.shop.test"), leaf(doors.tls, "shop.test"));
     until("it is noted", || statuses(&gateway)[0].standing() == AcmeStanding::Good);
-    assert_eq!(orders(&gateway), (1, 0));
+    until("it is counted", || orders(&gateway) == (1, 0));
     let (folder, storage) = storage(&gateway);
     assert_eq!(mode(&folder), 0o700);
     let certificate = statuses(&gateway)[0].file.clone();
@@ -52,7 +52,7 @@ fn by_tls_and_nothing_is_served_over_such_handshakes() {
     ca.start();
     let gateway = start(&configuration(ca.folder(), doors, &ca.settings("tls-alpn-01"), &[SHOP]));
     until("a certificate is shown", || is_issued(doors));
-    assert_eq!(orders(&gateway).0, 1);
+    until("it is counted", || orders(&gateway).0 == 1);
     let challenge: &[u8] = b"acme-tls/1";
     assert_eq!(handshake(doors.tls, "shop.test", &[challenge]), None, "no challenge is under way");
     let (shown, protocol) = handshake(doors.tls, "shop.test", &[challenge, b"http/1.1"]).unwrap();
@@ -67,7 +67,7 @@ fn by_tls_beside_early_data() {
     let text = configuration(ca.folder(), doors, &ca.settings("tls-alpn-01"), &[SHOP]);
     let gateway = start(&text.replace("tls: { certificates", "tls: { early_data: true, certificates"));
     until("a certificate is shown", || is_issued(doors));
-    assert_eq!(orders(&gateway).0, 1);
+    until("it is counted", || orders(&gateway).0 == 1);
 }
 
 #[test]
@@ -108,21 +108,25 @@ fn renewed_when_its_time_has_come_and_used_after_a_start_without_the_ca() {
     until("its end is known", || statuses(&gateway)[0].ends_at.is_some());
     let ends = statuses(&gateway)[0].ends_at.unwrap();
     let left = ends.duration_since(std::time::SystemTime::now()).unwrap();
-    let mut held_open = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], doors.http))).unwrap();
+    let mut held_open = tls_connection(doors.tls, "shop.test");
     gateway.engine().clock.set_ahead(left.mul_f64(0.7));
     until("another one is shown", || leaf(doors.tls, "shop.test").is_some_and(|shown| shown != first));
-    assert_eq!(orders(&gateway).0, 2);
+    until("it is counted", || orders(&gateway).0 == 2);
     write!(held_open, "GET / HTTP/1.1\r\nhost: a.test\r\nconnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
-    held_open.read_to_string(&mut answer).unwrap();
+    let ended = held_open.read_to_string(&mut answer);
+    assert!(ended.is_ok(), "{ended:?}");
     assert!(answer.ends_with("routed"), "no connection was dropped: {answer}");
     let second = leaf(doors.tls, "shop.test").unwrap();
     drop(gateway);
     ca.stop();
     let gateway = start(&text);
     assert_eq!(leaf(doors.tls, "shop.test"), Some(second), "what is stored is used at once");
+    // By its dates it would be ordered at once, were it not for what is stored: an order that is made is one that fails.
     until("it is noted", || statuses(&gateway).first().is_some_and(|status| status.ends_at.is_some()));
-    assert_eq!(orders(&gateway), (0, 0), "nothing is ordered");
+    let due = statuses(&gateway)[0].next_order_at.unwrap();
+    assert!(due > std::time::SystemTime::now(), "nothing is ordered");
+    assert_eq!(orders(&gateway), (0, 0));
 }
 
 #[test]
@@ -177,8 +181,15 @@ fn two_gateways_get_one_certificate() {
     let one = start(&configuration(ca.folder(), doors, &settings, &[SHOP]));
     // The CA comes to the first one only, whichever of them orders.
     let other = start(&configuration(ca.folder(), others, &settings, &[SHOP]));
-    until("both show it", || is_issued(doors) && is_issued(others));
+    // On a busy machine the CA may come before the first one has looked for challenges: then it is tried again.
+    until("both show it", || {
+        let failed = orders(&one).1 + orders(&other).1;
+        for gateway in [&one, &other] {
+            gateway.engine().clock.set_ahead(Duration::from_secs(3600) * u32::try_from(failed).unwrap());
+        }
+        is_issued(doors) && is_issued(others)
+    });
     assert_eq!(leaf(doors.tls, "shop.test"), leaf(others.tls, "shop.test"));
+    until("it is counted", || orders(&one).0 + orders(&other).0 > 0);
     assert_eq!(orders(&one).0 + orders(&other).0, 1);
-    assert_eq!(orders(&one).1 + orders(&other).1, 0);
 }

@@ -1,5 +1,7 @@
 //! What a CA may answer, by one that is a script; the clock is the test's.
 
+mod again;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, MutexGuard};
@@ -43,6 +45,15 @@ struct Script {
 #[derive(Default)]
 struct CaState {
     is_away: bool,
+    /// Requests that came, whether they were answered or not.
+    asked: usize,
+    /// Paths whose next answer is lost on its way back.
+    lost: Vec<&'static str>,
+    /// How long certificates are valid; 90 days where nothing is said.
+    life: Option<Duration>,
+    /// Two names are checked, each so long after the one before.
+    slow: Option<Duration>,
+    told_at: Option<tokio::time::Instant>,
     refusals: VecDeque<Refusal>,
     /// Paths that were asked for, with what was sent.
     heard: Vec<(String, Value)>,
@@ -78,15 +89,18 @@ impl Script {
         let request = URL_SAFE_NO_PAD.decode(payload["csr"].as_str().unwrap()).unwrap();
         let mut request = CertificateSigningRequestParams::from_der(&request.into()).unwrap();
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-        let from = rcgen::date_time_ymd(1970, 1, 1) + now - Duration::from_secs(DAY);
+        let life = self.state().life;
+        let before = if life.is_some() { Duration::ZERO } else { Duration::from_secs(DAY) };
+        let from = rcgen::date_time_ymd(1970, 1, 1) + now - before;
         request.params.not_before = from;
-        request.params.not_after = from + Duration::from_secs(90 * DAY);
+        request.params.not_after = from + life.unwrap_or(Duration::from_secs(90 * DAY));
         request.params.use_authority_key_identifier_extension = true;
         request.params.serial_number = Some(SerialNumber::from(u64::from(self.state().issued) + 1));
         request.signed_by(&self.issuer).unwrap().pem() + self.issuer.pem().as_str()
     }
 
     fn answer(&self, request: &Request<Bytes>) -> Result<Response<Bytes>, String> {
+        self.state().asked += 1;
         if self.state().is_away {
             return Err("connection refused".to_owned());
         }
@@ -120,7 +134,9 @@ impl Script {
     fn right_answer(&self, path: &str, payload: &Value) -> Response<Bytes> {
         let url = |path: &str| format!("https://ca.test{path}");
         let order = |state: &str| {
-            json!({ "status": state, "authorizations": [url("/authorization")], "finalize": url("/finalize"),
+            let names = if self.state().slow.is_some() { 1..=2 } else { 1..=1 };
+            let names: Vec<String> = names.map(|n| url(&format!("/authorization/{n}"))).collect();
+            json!({ "status": state, "authorizations": names, "finalize": url("/finalize"),
                 "certificate": url("/certificate") })
         };
         let body = match path {
@@ -134,8 +150,13 @@ impl Script {
             }
             "/order" if self.state().chains.is_empty() => order("ready"),
             "/order" => order("valid"),
-            "/authorization" => {
-                let is_told = self.state().heard.iter().any(|(path, _)| path == "/challenge");
+            "/challenge" => {
+                self.state().told_at.get_or_insert_with(tokio::time::Instant::now);
+                json!({})
+            }
+            path if path.starts_with("/authorization/") => {
+                let after = self.state().slow.unwrap_or_default() * if path.ends_with('1') { 1 } else { 2 };
+                let is_told = self.state().told_at.is_some_and(|at| at.elapsed() >= after);
                 let name = self.state().names.first().cloned();
                 json!({ "status": if is_told { "valid" } else { "pending" },
                     "identifier": { "type": "dns", "value": name },
@@ -166,7 +187,15 @@ impl Script {
 
 impl Transport for Script {
     fn send(&self, request: Request<Bytes>) -> Sending<'_> {
-        Box::pin(std::future::ready(self.answer(&request)))
+        let path = request.uri().path();
+        let mut answer = self.answer(&request);
+        let mut state = self.state();
+        if let Some(at) = state.lost.iter().position(|lost| *lost == path) {
+            state.lost.remove(at);
+            answer = Err("connection reset".to_owned());
+        }
+        drop(state);
+        Box::pin(std::future::ready(answer))
     }
 }
 
@@ -208,34 +237,49 @@ struct Bench {
     ca: Arc<Script>,
     around: Arc<Around>,
     manager: Manager,
+    names: &'static [&'static str],
+    email: Option<&'static str>,
 }
 
 impl Bench {
     fn new() -> Self {
-        let (folder, ca, around) = (Folder::new(), Script::new(), Arc::<Around>::default());
-        let manager = Self::manager(&folder, &ca, &around);
-        Self { folder, ca, around, manager }
+        Self::of(&["shop"])
     }
 
-    fn manager(folder: &Folder, ca: &Arc<Script>, around: &Arc<Around>) -> Manager {
+    /// With a certificate each for these names below `test`.
+    fn of(names: &'static [&'static str]) -> Self {
+        let (folder, ca, around) = (Folder::new(), Script::new(), Arc::<Around>::default());
+        let manager = Self::manager(&folder, &ca, &around, names, None);
+        Self { folder, ca, around, manager, names, email: None }
+    }
+
+    fn manager(
+        folder: &Folder,
+        ca: &Arc<Script>,
+        around: &Arc<Around>,
+        names: &[&str],
+        email: Option<&str>,
+    ) -> Manager {
         let rules = AcmeRules {
             directory_url: "https://ca.test/directory".into(),
-            email: None,
+            email: email.map(Into::into),
             storage: folder.path("ca"),
             challenge: AcmeChallenge::Http01,
             external_account: None,
             root_ca_path: None,
             renew_before: None,
         };
-        let path = folder.path("ca/certificates/shop.pem");
-        let acme = Some(Arc::from([Box::from("shop.test")]));
-        let files = CertificateFiles { cert_path: path.clone(), key_path: path, acme };
-        Manager::new(around.clone(), ca.clone(), Arc::new(rules), &[files])
+        let files = names.iter().map(|name| {
+            let path = folder.path(&format!("ca/certificates/{name}.pem"));
+            let acme = Some(Arc::from([format!("{name}.test").into_boxed_str()]));
+            CertificateFiles { cert_path: path.clone(), key_path: path, acme }
+        });
+        Manager::new(around.clone(), ca.clone(), Arc::new(rules), &files.collect::<Vec<_>>())
     }
 
     /// As after a start.
     fn restart(&mut self) {
-        self.manager = Self::manager(&self.folder, &self.ca, &self.around);
+        self.manager = Self::manager(&self.folder, &self.ca, &self.around, self.names, self.email);
     }
 
     async fn look(&mut self) -> AcmeStatus {
