@@ -240,8 +240,9 @@ impl Manager {
         let challenge = self.rules.challenge;
         let (storage, around) = (&self.storage, &*self.around);
         let certificate = &*one.files.cert_path;
-        let order = Order { client, storage, lock, around, challenge, certificate };
-        order.carry_out(&one.names, replaced.as_deref(), self.around.now()).await
+        let (names, now) = (&*one.names, self.around.now());
+        let order = Order { client, storage, lock, around, challenge, certificate, names, now };
+        order.carry_out(replaced.as_deref()).await
     }
 
     /// The account, made where there is none.

@@ -79,33 +79,30 @@ pub(super) struct Order<'a> {
     pub(super) challenge: AcmeChallenge,
     /// The file that the certificate is for.
     pub(super) certificate: &'a Path,
+    pub(super) names: &'a [Box<str>],
+    pub(super) now: SystemTime,
 }
 
 impl Order<'_> {
     /// Orders a certificate, or goes on with the order before; what is to be stored comes back. `replaces` is what the CA
     /// calls the certificate before.
-    pub(super) async fn carry_out(
-        mut self,
-        names: &[Box<str>],
-        replaces: Option<&str>,
-        now: SystemTime,
-    ) -> Result<String, Failure> {
-        if let Some(pem) = self.resume(names, now).await? {
+    pub(super) async fn carry_out(mut self, replaces: Option<&str>) -> Result<String, Failure> {
+        if let Some(pem) = self.resume().await? {
             return Ok(pem);
         }
-        let (url, order) = self.begin(names, replaces).await?;
+        let (url, order) = self.begin(replaces).await?;
         let proven = self.prove(&order).await;
         self.end_challenges().await;
         proven?;
         let order = self.until(&url, &["ready", "valid"]).await?;
-        let requested = Requested::new(names).map_err(Failure::here)?;
+        let requested = Requested::new(self.names).map_err(Failure::here)?;
         // Who can't keep the key has no use for a certificate: the CA is told to issue only once it is kept.
-        self.keep(&url, names, &requested, now).await?;
-        self.issue_or_forget(&url, order, &requested, (names, now)).await
+        self.keep(&url, &requested).await?;
+        self.issue_or_forget(&url, order, &requested).await
     }
 
     /// Goes on with an order that the CA may have carried out already; `None` where there is none to go on with.
-    async fn resume(&mut self, names: &[Box<str>], now: SystemTime) -> Result<Option<String>, Failure> {
+    async fn resume(&mut self) -> Result<Option<String>, Failure> {
         let (storage, certificate) = (self.storage.clone(), self.certificate.to_owned());
         let kept = match on_disk(move || storage.order(&certificate)).await.map_err(Failure::here)? {
             Ok(None) => return Ok(None),
@@ -115,10 +112,11 @@ impl Order<'_> {
                 None
             }
         };
-        let is_usable =
-            |kept: &StoredOrder| kept.names == names && unix(now).abs_diff(kept.kept_at) < MAX_AGE.as_secs();
-        let kept = kept.filter(is_usable);
-        let kept = kept.and_then(|kept| Some((Requested::again(&kept.private_key, names).ok()?, kept.url)));
+        let kept = kept.filter(|kept| {
+            kept.names == self.names && unix(self.now).abs_diff(kept.kept_at) < MAX_AGE.as_secs()
+        });
+        let kept =
+            kept.and_then(|kept| Some((Requested::again(&kept.private_key, self.names).ok()?, kept.url)));
         let Some((requested, url)) = kept else {
             self.forget().await;
             return Ok(None);
@@ -134,7 +132,7 @@ impl Order<'_> {
             self.forget().await;
             return Ok(None);
         }
-        self.issue_or_forget(&url, order, &requested, (names, now)).await.map(Some)
+        self.issue_or_forget(&url, order, &requested).await.map(Some)
     }
 
     async fn issue_or_forget(
@@ -142,9 +140,8 @@ impl Order<'_> {
         url: &str,
         order: OrderDocument,
         requested: &Requested,
-        wanted: (&[Box<str>], SystemTime),
     ) -> Result<String, Failure> {
-        let issued = self.issue(url, order, requested, wanted).await.map_err(Failure::after_finalizing);
+        let issued = self.issue(url, order, requested).await.map_err(Failure::after_finalizing);
         if issued.as_ref().is_err_and(|failure| failure.is_final) {
             self.forget().await;
         }
@@ -157,7 +154,6 @@ impl Order<'_> {
         url: &str,
         mut order: OrderDocument,
         requested: &Requested,
-        (names, now): (&[Box<str>], SystemTime),
     ) -> Result<String, Failure> {
         if order.status == "ready" {
             let request = json!({ "csr": base64url(&requested.request) });
@@ -172,18 +168,12 @@ impl Order<'_> {
         let certificate = order.certificate.ok_or_else(|| Failure::here("the CA named no certificate"))?;
         let chain = self.client.post(&certificate, None).await?;
         let chain = String::from_utf8_lossy(&chain.body).into_owned();
-        requested.with_chain(&chain, names, now).map_err(|error| Failure::here(error).for_good())
+        requested.with_chain(&chain, self.names, self.now).map_err(|error| Failure::here(error).for_good())
     }
 
-    async fn keep(
-        &self,
-        url: &str,
-        names: &[Box<str>],
-        requested: &Requested,
-        now: SystemTime,
-    ) -> Result<(), Failure> {
-        let (url, names) = (url.to_owned(), names.to_vec());
-        let order = StoredOrder { url, names, private_key: requested.key(), kept_at: unix(now) };
+    async fn keep(&self, url: &str, requested: &Requested) -> Result<(), Failure> {
+        let (url, names) = (url.to_owned(), self.names.to_vec());
+        let order = StoredOrder { url, names, private_key: requested.key(), kept_at: unix(self.now) };
         let (storage, lock) = (self.storage.clone(), self.lock.clone());
         let certificate = self.certificate.to_owned();
         let kept = on_disk(move || storage.keep_order(&certificate, &order, &lock)).await;
@@ -200,13 +190,9 @@ impl Order<'_> {
         }
     }
 
-    async fn begin(
-        &mut self,
-        names: &[Box<str>],
-        replaces: Option<&str>,
-    ) -> Result<(String, OrderDocument), Failure> {
+    async fn begin(&mut self, replaces: Option<&str>) -> Result<(String, OrderDocument), Failure> {
         let identifiers: Vec<Value> =
-            names.iter().map(|name| json!({ "type": "dns", "value": &**name })).collect();
+            self.names.iter().map(|name| json!({ "type": "dns", "value": &**name })).collect();
         let url = self.client.directory.new_order.clone();
         let mut order = json!({ "identifiers": identifiers });
         if let Some(certificate) = replaces {

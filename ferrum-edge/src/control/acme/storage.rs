@@ -180,9 +180,11 @@ impl Storage {
         write(&self.of("attempts", certificate), &json(attempts)?)
     }
 
-    /// The order for the certificate in this file that may have been carried out.
+    /// The order for the certificate in this file that may have been carried out, and whose certificate is not stored.
     pub(crate) fn order(&self, certificate: &Path) -> Result<Option<StoredOrder>, String> {
-        read(&self.of("orders", certificate))
+        let order: Option<StoredOrder> = read(&self.of("orders", certificate))?;
+        let stored = fs::read_to_string(certificate).unwrap_or_default();
+        Ok(order.filter(|order| !stored.contains(order.private_key.trim())))
     }
 
     pub(crate) fn keep_order(

@@ -72,8 +72,18 @@ fn until(what: &str, is_true: impl Fn() -> bool) {
     }
 }
 
+/// A port that nobody listens on, below those from which the system takes the ports of connections: it is still free when
+/// the program listens on it that it is for.
 fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id().wrapping_mul(97);
+    loop {
+        let number = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000;
+        let port = 12_000 + u16::try_from(number).unwrap();
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// Two ports on which a gateway listens for clients and for the CA.

@@ -167,6 +167,7 @@ impl Script {
                 let mut state = self.state();
                 state.issued += 1;
                 state.chains.insert("/certificate".to_owned(), chain);
+                drop(state);
                 order("processing")
             }
             "/certificate" => {

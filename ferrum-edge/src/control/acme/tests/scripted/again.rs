@@ -101,6 +101,22 @@ async fn an_order_that_the_ca_may_have_carried_out_is_gone_on_with() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_order_whose_certificate_is_stored_is_over_though_its_file_is_still_there() {
+    let mut bench = Bench::new();
+    bench.ca.state().life = Some(Duration::from_secs(3600));
+    bench.ca.state().lost.push("/certificate");
+    bench.look().await;
+    let path = bench.folder.path("ca/orders/shop.json");
+    let order = fs::read(&path).unwrap();
+    assert_eq!(bench.at(400).await.standing(), AcmeStanding::Good);
+    // As after a kill between the two.
+    fs::write(&path, order).unwrap();
+    bench.restart();
+    bench.at(3500).await;
+    assert_eq!((bench.issued(), bench.ordered()), (2, 2));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_order_that_the_ca_does_not_know_any_more_is_made_anew() {
     let mut bench = Bench::new();
     bench.ca.state().lost.push("/finalize");
