@@ -3,6 +3,7 @@
 //! Both become steps (`steps.rs`), in the order in which Caddy takes them, and those become proxies.
 
 mod asked;
+mod certificates;
 mod changes;
 mod handlers;
 mod headers;
@@ -24,6 +25,7 @@ use serde_json::{Value, json};
 use crate::draft::{Import, set};
 use crate::error::Failure;
 use crate::files::{Files, IncludeReader};
+use crate::from_ca::FromCa;
 use crate::report::At;
 use tokens::{CaddyLine, Imports};
 
@@ -38,6 +40,15 @@ struct Caddy<'o> {
     no_https: bool,
     no_redirects: bool,
     certificates: Vec<Value>,
+    from_ca: FromCa,
+    /// Nothing is got by itself.
+    no_certificates: bool,
+    /// Caddy's own CA issues where nothing else is said.
+    has_own_ca: bool,
+    /// Certificates are in files, for names that are not known.
+    has_files: bool,
+    /// Names that are got in a way that is not offered.
+    not_from_ca: Vec<String>,
     /// A site asks for clients' certificates, which is not translated: everything over TLS is closed.
     asks_certificates: bool,
     /// Lists of accounts so far.
@@ -59,6 +70,11 @@ impl<'o> Caddy<'o> {
             no_https: false,
             no_redirects: false,
             certificates: Vec::new(),
+            from_ca: FromCa::default(),
+            no_certificates: false,
+            has_own_ca: false,
+            has_files: false,
+            not_from_ca: Vec::new(),
             asks_certificates: false,
             accounts: 0,
             groups: 0,
@@ -67,10 +83,8 @@ impl<'o> Caddy<'o> {
         }
     }
 
-    fn finish(self) {
-        if !self.certificates.is_empty() {
-            set(&mut self.out.gateway, "tls", json!({ "certificates": self.certificates }));
-        }
+    fn finish(mut self) {
+        self.put_certificates();
         if self.asks_certificates && !self.out.is_open() {
             let config =
                 json!({ "status_code": 503, "content_type": "text/plain", "body": crate::draft::CLOSED });
@@ -144,18 +158,24 @@ impl Caddy<'_> {
         for line in block.inner() {
             let first = line.arguments().first().map(String::as_str);
             let port = first.and_then(|port| port.parse::<u16>().ok());
+            if self.is_about_certificates(line) {
+                continue;
+            }
             match (line.name(), port) {
                 ("http_port", Some(port)) => self.http_port = port,
                 ("https_port", Some(port)) => self.https_port = port,
                 ("auto_https", _) => match first {
-                    Some("off") => (self.no_https, self.no_redirects) = (true, true),
+                    Some("off") => {
+                        (self.no_https, self.no_redirects, self.no_certificates) = (true, true, true);
+                    }
+                    Some("disable_certs") => self.no_certificates = true,
                     Some("disable_redirects") => self.no_redirects = true,
                     _ => {}
                 },
                 ("servers", _) => self.servers(line),
                 (
                     "admin" | "email" | "acme_ca" | "storage" | "grace_period" | "debug" | "persist_config"
-                    | "default_sni" | "local_certs" | "skip_install_trust",
+                    | "default_sni" | "skip_install_trust",
                     _,
                 ) => {
                     self.out.needless(

@@ -348,6 +348,15 @@ impl Route {
             shared: Vec::new(),
         }
     }
+
+    /// Plain requests for these names, sent to https.
+    pub(crate) fn to_https(name: &str, hosts: Value) -> Self {
+        let location = "https://${request.host}${request.target}";
+        let config = json!({ "status_code": 308, "location": location, "query": "drop" });
+        let mut route = Self::new(format!("{name}-to-https"), To::Redirect(config));
+        route.matches.push(json!({ "hosts": hosts, "scheme": "http", "path": "/" }));
+        route
+    }
 }
 
 impl Import {

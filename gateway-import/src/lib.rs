@@ -15,6 +15,7 @@ mod draft;
 mod envoy;
 mod error;
 mod files;
+mod from_ca;
 mod haproxy;
 mod ingress;
 mod kong;

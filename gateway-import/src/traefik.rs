@@ -1,5 +1,6 @@
 //! Traefik: the static file's entry points, the dynamic file's routers, middlewares and services, and Compose labels.
 
+mod certificates;
 mod entries;
 mod flags;
 mod labels;
@@ -17,6 +18,7 @@ use serde_json::{Map, Value, json};
 use crate::cond::Cond;
 use crate::draft::{Import, Route, To, set, with_facet};
 use crate::error::Failure;
+use crate::from_ca::FromCa;
 use crate::ports::Ports;
 use crate::tree::{self, Node};
 use crate::unread;
@@ -24,8 +26,7 @@ use entries::EntryPoint;
 use middlewares::Made;
 
 /// Keys that say nothing about traffic.
-const SILENT: &[&str] =
-    &["asDefault", "ruleSyntax", "observability", "certResolver", "http.tls.domains", "router.tls.domains"];
+const SILENT: &[&str] = &["asDefault", "ruleSyntax", "observability"];
 
 /// An import under way.
 struct Traefik<'o> {
@@ -49,11 +50,16 @@ struct Traefik<'o> {
     has_unknown_clients: bool,
     /// Whether sets of TLS options ask for clients' certificates.
     tls_options: HashMap<String, bool>,
+    /// Certificates in files.
+    certificates: Vec<Value>,
+    /// Those of the CA that [`Self::resolver`] names.
+    from_ca: FromCa,
+    /// The resolver of certificates that is translated.
+    resolver: Option<String>,
 }
 
 /// Static settings that say nothing about traffic.
-const OF_PROCESS: &[&str] =
-    &["api", "ping", "certificatesResolvers", "experimental", "hub", "metrics", "tracing", "accessLog"];
+const OF_PROCESS: &[&str] = &["api", "ping", "experimental", "hub", "metrics", "tracing", "accessLog"];
 /// Those of them that need no counterpart.
 const NEEDLESS: &[&str] = &["providers", "log", "global", "core"];
 
@@ -106,7 +112,11 @@ pub(crate) fn import(out: &mut Import, sources: &[(String, String)]) -> Result<(
         has_proxy_protocol: false,
         has_unknown_clients: false,
         tls_options: tls::options(&documents),
+        certificates: Vec::new(),
+        from_ca: FromCa::default(),
+        resolver: None,
     };
+    this.resolvers(&documents);
     this.entry_points(&documents);
     for document in &documents {
         this.fixed(document);
@@ -129,8 +139,10 @@ pub(crate) fn import(out: &mut Import, sources: &[(String, String)]) -> Result<(
         if !is_closed {
             this.streams(document);
         }
-        this.certificates(document);
+        this.files(document);
     }
+    let (from_ca, files) = (std::mem::take(&mut this.from_ca), std::mem::take(&mut this.certificates));
+    from_ca.write(this.out, files, "Traefik");
     this.default_options(&documents);
     this.unused();
     for document in &documents {
@@ -147,7 +159,7 @@ impl Traefik<'_> {
         }
         for (key, value) in document.entries() {
             match key.as_str() {
-                "entryPoints" | "http" | "tcp" | "udp" | "tls" => {}
+                "entryPoints" | "http" | "tcp" | "udp" | "tls" | "certificatesResolvers" => {}
                 "serversTransport" => drop(self.transports.insert(String::new(), value.clone())),
                 key if NEEDLESS.contains(&key) => {
                     self.out.needless(value.at, key, "it is about Traefik's own process");
@@ -179,6 +191,7 @@ impl Traefik<'_> {
         let mut made = self.middlewares_of(&what, router, &entries);
         made.is_closed |= is_closed || self.is_closed;
         made.is_closed |= self.asks_for_certificates(&what, router, &entries);
+        self.get_certificate(&what, router, &rule::asked_hosts(rule), &entries);
         let service = router.text_of("service").unwrap_or(name).to_owned();
         let backend = if made.is_closed { None } else { self.backend(&what, router, &service) };
         let mut route = match backend {
@@ -248,18 +261,6 @@ impl Traefik<'_> {
                     self.out.needless(node.at, format_args!("{kind} {name}"), "no router uses it");
                 }
             }
-        }
-    }
-
-    fn certificates(&mut self, document: &Node) {
-        let mut list = Vec::new();
-        for pair in document.path(&["tls", "certificates"]).map_or(&[][..], Node::items) {
-            if let (Some(certificate), Some(key)) = (pair.text_of("certFile"), pair.text_of("keyFile")) {
-                list.push(json!({ "cert_path": certificate, "key_path": key }));
-            }
-        }
-        if !list.is_empty() {
-            set(&mut self.out.gateway, "tls", json!({ "certificates": list }));
         }
     }
 }

@@ -12,7 +12,7 @@ use super::strips::StripScope;
 use super::{Caddy, matchers, sets};
 use crate::changed::{RequestChange, seen};
 use crate::cond::Cond;
-use crate::draft::{Plug, To, set};
+use crate::draft::{Plug, Route, To, set};
 use crate::error::Failure;
 use crate::ports::{Port, Ports};
 use crate::steps::{Item, RouteEnd, RouteStep, ends, place, walk};
@@ -28,20 +28,18 @@ impl Caddy<'_> {
                 self.out.lost(app.at, format_args!("apps.{key}"), "the gateway does not support this", "");
             }
         }
-        for pair in
-            document.path(&["apps", "tls", "certificates"]).map_or(&[][..], |it| it.each("load_files"))
-        {
-            if let (Some(certificate), Some(key)) = (pair.text_of("certificate"), pair.text_of("key")) {
-                self.certificates.push(json!({ "cert_path": certificate, "key_path": key }));
-            }
-        }
+        self.policies(document);
         let mut ports = Ports::default();
         for (is_tls, number) in servers.entries().iter().flat_map(|(_, server)| listens(server)) {
             ports.add(is_tls, number, "");
         }
+        let redirected = self.redirected(document, servers, &mut ports);
         ports.listen(&mut self.out.gateway);
         for (called, server) in servers.entries() {
             self.server(called, server, &ports);
+        }
+        for (called, names) in redirected {
+            self.out.route(Route::to_https(&called, json!(names)));
         }
         Ok(())
     }
@@ -479,7 +477,7 @@ fn header_changes(node: &Node) -> (Vec<Value>, usize) {
 }
 
 /// The ports that a server listens on, and whether by TLS.
-fn listens(server: &Node) -> Vec<(bool, u16)> {
+pub(super) fn listens(server: &Node) -> Vec<(bool, u16)> {
     let off = server.path(&["automatic_https", "disable"]).and_then(Node::bool) == Some(true);
     let has_policies = !server.each("tls_connection_policies").is_empty();
     let port = |address: &String| address.rsplit(':').next()?.parse::<u16>().ok();

@@ -10,7 +10,7 @@ use super::tokens::CaddyLine;
 use super::{Caddy, matchers};
 use crate::changed::{RequestChange, What, seen};
 use crate::cond::Cond;
-use crate::draft::{To, with_facet};
+use crate::draft::{Route, To, with_facet};
 use crate::ports::{Port, Ports};
 use crate::steps::{RouteEnd, RouteStep, ends, place, walk};
 use crate::text;
@@ -204,6 +204,7 @@ impl Caddy<'_> {
             self.out.done(site.line.at, site.line.text());
             place(self.out, name, &facets, items, site.lift());
             self.redirects(site, name);
+            self.get_certificates(site);
         }
     }
 
@@ -224,13 +225,7 @@ impl Caddy<'_> {
         if hosts.is_empty() {
             return;
         }
-        let why = "Caddy gets certificates by itself; here that is configured";
-        let todo = "set gateway.acme and name the host by `acme` in gateway.tls.certificates, or give files";
-        self.out.lost(site.line.at, site.line.text(), why, todo);
-        let config = json!({ "status_code": 308, "location": "https://${request.host}${request.target}", "query": "drop" });
-        let mut route = crate::draft::Route::new(format!("{name}-to-https"), To::Redirect(config));
-        route.matches.push(json!({ "hosts": hosts, "scheme": "http", "path": "/" }));
-        self.out.route(route);
+        self.out.route(Route::to_https(name, json!(hosts)));
     }
 
     fn listeners(&mut self, sites: &[Site]) -> Ports {
@@ -406,35 +401,5 @@ impl Caddy<'_> {
         }
         let group = group.filter(|_| !is_route).map(str::to_owned);
         steps.push(RouteStep::Inner { cond, steps: inner, group, ends: false });
-    }
-
-    /// `tls CERT KEY`; everything else is Caddy's own way to certificates.
-    fn tls(&mut self, line: &CaddyLine) {
-        match line.arguments() {
-            [certificate, key] => {
-                self.certificates.push(json!({ "cert_path": certificate, "key_path": key }));
-                self.out.done(line.at, line.text());
-            }
-            _ => self.out.lost(
-                line.at,
-                line.text(),
-                "certificates are files, or named by `acme`",
-                "set gateway.tls.certificates, with gateway.acme for those of a CA",
-            ),
-        }
-        for inner in line.inner() {
-            if inner.name() == "client_auth" {
-                self.asks_certificates = true;
-                let todo = "set gateway.tls.client_ca_path, then remove `request_termination`";
-                self.out.guard(inner.at, "tls client_auth", "what it guards is closed", todo);
-            } else {
-                self.out.lost(
-                    inner.at,
-                    format_args!("tls {}", inner.text()),
-                    "TLS 1.2 and 1.3 with rustls's ciphers are spoken",
-                    "",
-                );
-            }
-        }
     }
 }

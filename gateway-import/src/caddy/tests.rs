@@ -1,5 +1,7 @@
 //! Texts that no server would take.
 
+use serde_json::json;
+
 use crate::{Conversion, Failure, Format, Import, NoFiles, Options};
 
 fn import(format: Format, text: &str) -> Result<Import, Failure> {
@@ -98,4 +100,70 @@ fn fields_of_the_connection_are_left_out() {
     assert_eq!(made.plugin_configs, Vec::<serde_json::Value>::new());
     assert_eq!(made.report.losses().count(), 0, "the gateway writes them itself");
     assert_eq!(made.report.count(Conversion::Needless), 4);
+}
+
+#[test]
+fn what_caddy_gets_from_a_ca_is_got_from_it() {
+    let text = "{\n email ops@shop.example\n}\n\
+        shop.example, www.shop.example, http://plain.example {\n reverse_proxy 10.0.0.1:1\n}\n\
+        *.apps.example, localhost, 10.0.0.9 {\n reverse_proxy 10.0.0.1:2\n}\n\
+        files.example {\n tls a.pem a.key\n reverse_proxy 10.0.0.1:3\n}\n\
+        own.example {\n tls internal\n reverse_proxy 10.0.0.1:4\n}\n";
+    let made = import(Format::Caddyfile, text).unwrap();
+    let settings =
+        json!({ "accept_terms": true, "email": "ops@shop.example", "storage": "/var/lib/ferrum-edge/acme" });
+    assert_eq!(made.gateway["acme"], settings);
+    let certificates = json!({ "certificates": [
+        { "cert_path": "a.pem", "key_path": "a.key" }, { "acme": ["shop.example"] }, { "acme": ["www.shop.example"] },
+    ] });
+    assert_eq!(made.gateway["tls"], certificates);
+    let said = made.report.to_json().to_string();
+    for name in ["*.apps.example", "localhost", "10.0.0.9"] {
+        assert!(said.contains(&format!("the certificate for {name}")), "{name} in {said}");
+    }
+    assert!(said.contains("no CA of its own") && said.contains("accept_terms"), "{said}");
+
+    let private = "{\n acme_ca https://ca.internal/dir\n acme_ca_root ca.pem\n auto_https disable_redirects\n\
+        acme_eab {\n key_id k\n mac_key m\n }\n}\nhttps://app.internal {\n respond 200\n}\n";
+    let made = import(Format::Caddyfile, private).unwrap();
+    let settings = json!({
+        "accept_terms": true, "directory_url": "https://ca.internal/dir", "root_ca_path": "ca.pem",
+        "external_account": { "key_id": "k", "hmac_key": "m" },
+        // Nothing listens for plain requests.
+        "challenge": "tls-alpn-01", "storage": "/var/lib/ferrum-edge/acme",
+    });
+    assert_eq!(made.gateway["acme"], settings);
+    for none in ["auto_https off", "auto_https disable_certs", "local_certs"] {
+        let made = import(Format::Caddyfile, &format!("{{\n {none}\n}}\na.example {{\n respond 200\n}}\n"));
+        assert_eq!(made.unwrap().gateway.get("acme"), None, "{none}");
+    }
+}
+
+#[test]
+fn what_caddys_json_gets_from_a_ca_is_got_from_it() {
+    let document = |automatic: &str| {
+        format!(
+            r#"{{ "apps": {{
+            "http": {{ "servers": {{ "a": {{ "listen": [":443"], "automatic_https": {{ {automatic} }}, "routes": [
+                {{ "match": [{{ "host": ["shop.example", "no.example"] }}],
+                   "handle": [{{ "handler": "static_response", "status_code": 200 }}] }}] }} }} }},
+            "tls": {{ "automation": {{ "policies": [
+                {{ "subjects": ["no.example"], "issuers": [{{ "module": "internal" }}] }},
+                {{ "issuers": [{{ "module": "acme", "email": "ops@shop.example" }}] }}] }} }} }} }}"#
+        )
+    };
+    let made = import(Format::CaddyJson, &document("")).unwrap();
+    assert_eq!(made.gateway["acme"]["email"], "ops@shop.example");
+    assert_eq!(made.gateway["tls"], json!({ "certificates": [{ "acme": ["shop.example"] }] }));
+    assert_eq!(
+        (&made.gateway["http"], &made.gateway["https"]),
+        (&json!("0.0.0.0:80"), &json!("0.0.0.0:443"))
+    );
+    assert!(made.proxies.iter().any(|proxy| proxy["id"] == "a-to-https"));
+    let made = import(
+        Format::CaddyJson,
+        &document(r#""disable_redirects": true, "skip_certificates": ["shop.example"]"#),
+    );
+    let made = made.unwrap();
+    assert_eq!((made.gateway.get("acme"), &made.gateway["http"]), (None, &json!("off")));
 }

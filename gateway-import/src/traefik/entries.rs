@@ -19,6 +19,8 @@ pub(super) struct EntryPoint {
     has_tls: bool,
     /// The TLS options of its routers that say nothing of TLS.
     pub(super) tls_options: Option<Node>,
+    /// What its routers have that say nothing of TLS.
+    pub(super) tls: Option<Node>,
     /// Routers that name none are on it; where none is so, they are on all.
     is_default: bool,
 }
@@ -52,7 +54,9 @@ impl Traefik<'_> {
             let is_default = switched(point.get("asDefault")).is_some();
             let tls_options = point.path(&["http", "tls", "options"]).cloned().filter(|_| has_tls);
             let name = name.clone();
-            self.entry_points.push(EntryPoint { name, number, port, has_tls, tls_options, is_default });
+            let tls = point.path(&["http", "tls"]).cloned().filter(|_| has_tls);
+            let point = EntryPoint { name, number, port, has_tls, tls_options, tls, is_default };
+            self.entry_points.push(point);
         }
         if !self.entry_points.is_empty() {
             self.ports.listen(&mut self.out.gateway);

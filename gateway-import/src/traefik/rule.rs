@@ -30,6 +30,18 @@ pub(super) fn server_names(rule: &str) -> Option<Vec<String>> {
     parser.rest.is_empty().then_some(names)
 }
 
+/// The names that a rule asks for by `Host(…)`, as Traefik looks for names to get certificates for.
+pub(super) fn asked_hosts(rule: &str) -> Vec<String> {
+    let mut hosts = Vec::new();
+    for (at, _) in rule.match_indices("Host(") {
+        let (before, inner) = rule.split_at(at);
+        let is_asked = !before.trim_end().ends_with(|c: char| c == '!' || c.is_ascii_alphanumeric());
+        let mut parser = Parser { rest: inner.trim_start_matches("Host("), depth: 0 };
+        hosts.extend(parser.words().filter(|_| is_asked).unwrap_or_default());
+    }
+    hosts
+}
+
 struct Parser<'t> {
     rest: &'t str,
     depth: usize,

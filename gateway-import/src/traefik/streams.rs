@@ -27,6 +27,12 @@ impl Traefik<'_> {
                 if self.stream_asks(&what, router) {
                     continue;
                 }
+                // Passed through, TLS has the target's certificate.
+                if switched(router.path(&["tls", "passthrough"])).is_none() {
+                    let hosts =
+                        names.iter().flatten().filter(|name| *name != "*").cloned().collect::<Vec<_>>();
+                    self.get_certificate(&what, router, &hosts, &[]);
+                }
                 let points = router.texts("entryPoints");
                 let ports: Vec<u16> = points
                     .iter()

@@ -300,3 +300,42 @@ fn addresses_that_rules_ask_for() {
     let unknown = "entryPoints: {web: {address: ':80'}, in: {address: ':81', proxyProtocol: {trustedIPs: [10.0.0.5]}}}\n";
     assert_eq!(routed(unknown, &rules).proxies[0]["backend_port"], 9);
 }
+
+#[test]
+fn what_a_resolver_gets_from_a_ca_is_got_from_it() {
+    let made = import(
+        "entryPoints:
+  web: { address: ':80' }
+  websecure: { address: ':443', http: { tls: { certResolver: le } } }
+certificatesResolvers:
+  other: { acme: { email: other@shop.example } }
+  le: { acme: { email: ops@shop.example, storage: acme.json, caServer: 'https://ca.example/dir', tlsChallenge: {} } }
+tls:
+  certificates: [{ certFile: a.pem, keyFile: a.key }]
+---
+tls:
+  certificates: [{ certFile: b.pem, keyFile: b.key }]
+http:
+  routers:
+    a: { rule: 'Host(`shop.example`) || Host(`www.shop.example`, `x.example`) && !Host(`no.example`)', service: s, entryPoints: [websecure] }
+    b: { rule: 'PathPrefix(`/b`)', service: s, tls: { certResolver: le, domains: [{ main: b.example, sans: ['c.example', '*.b.example'] }] } }
+    c: { rule: 'Host(`other.example`)', service: s, tls: { certResolver: other } }
+    d: { rule: 'Host(`plain.example`)', service: s, entryPoints: [web] }
+  services:
+    s: { loadBalancer: { servers: [{ url: 'http://10.0.0.1:1' }] } }
+",
+    )
+    .unwrap();
+    let settings = serde_json::json!({
+        "accept_terms": true, "email": "ops@shop.example", "directory_url": "https://ca.example/dir",
+        "challenge": "tls-alpn-01", "storage": "/var/lib/ferrum-edge/acme",
+    });
+    assert_eq!(made.gateway["acme"], settings);
+    let certificates = serde_json::json!([
+        { "cert_path": "a.pem", "key_path": "a.key" }, { "cert_path": "b.pem", "key_path": "b.key" },
+        { "acme": ["shop.example", "www.shop.example", "x.example"] }, { "acme": ["b.example", "c.example"] },
+    ]);
+    assert_eq!(made.gateway["tls"]["certificates"], certificates);
+    let said = made.report.to_json().to_string();
+    assert!(said.contains("*.b.example") && said.contains("certResolver other"), "{said}");
+}
