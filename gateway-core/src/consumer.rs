@@ -1,6 +1,7 @@
 //! Who may be recognised, and who a caller was recognised as.
 
 use std::collections::HashSet;
+use std::fmt::Debug;
 use std::sync::{Arc, OnceLock};
 
 use http::{HeaderName, HeaderValue};
@@ -10,6 +11,12 @@ use sha2::{Digest as _, Sha256};
 use crate::config::credential::CredentialType;
 use crate::config::index::Index;
 use crate::config::model::{Consumer, Credential, Digest, Id};
+
+/// What a caller was recognised by, where that may come to its end before a session does: a login, a token.
+pub trait Standing: Send + Sync + Debug {
+    /// Whether it still holds, beside the consumers of now. Asked from time to time while a session lasts.
+    fn holds(&self, consumers: &Consumers) -> bool;
+}
 
 /// A recognised caller: a consumer of the configuration, or a name another party vouched for.
 #[derive(Debug, Clone)]
@@ -24,6 +31,8 @@ pub struct Identity {
     pub name: Arc<str>,
     /// What targets are told about it.
     pub told: IdentityHeaders,
+    /// What it was recognised by, where long sessions have to ask whether that still holds.
+    pub standing: Option<Arc<dyn Standing>>,
 }
 
 /// What targets are told about a caller, made when it is first asked for. A copy of an identity may be changed, so it makes
@@ -54,6 +63,7 @@ impl Identity {
             name: consumer.username.clone(),
             consumer: Some(consumer),
             told: IdentityHeaders::default(),
+            standing: None,
         }
     }
 
@@ -65,7 +75,19 @@ impl Identity {
             name: name.into(),
             consumer: None,
             told: IdentityHeaders::default(),
+            standing: None,
         }
+    }
+
+    /// Whether somebody who was admitted as this caller may stay. The consumer has to be there with all the credentials of then,
+    /// for any of them may be the one that was shown, and in the same groups, by which it was let in. Credentials that were
+    /// added since change nothing. Who another party vouches for is known to that party, and to whom it told of it.
+    pub fn may_stay(&self, consumers: &Consumers) -> bool {
+        let is_there = self.consumer.as_ref().is_none_or(|then| {
+            let known = consumers.by_id(then.id.as_str()).and_then(|known| known.consumer.as_ref());
+            known.is_some_and(|now| Arc::ptr_eq(then, now) || stands_for(now, then))
+        });
+        is_there && self.standing.as_ref().is_none_or(|standing| standing.holds(consumers))
     }
 
     /// The fields that tell a target who the caller is. A name that no field can hold is left out.
@@ -227,6 +249,16 @@ impl Consumers {
     }
 }
 
+/// Whether a consumer's new state admits whoever the old one did.
+fn stands_for(now: &Consumer, then: &Consumer) -> bool {
+    let is_same = |all: &[Arc<str>], other: &[Arc<str>]| all.iter().all(|group| other.contains(group));
+    now.username == then.username
+        && now.custom_id == then.custom_id
+        && is_same(&now.acl_groups, &then.acl_groups)
+        && is_same(&then.acl_groups, &now.acl_groups)
+        && then.credentials.iter().all(|credential| now.credentials.contains(credential))
+}
+
 fn names(consumer: &Consumer) -> impl Iterator<Item = &Arc<str>> {
     // A consumer may have its username as custom id, too.
     let custom = consumer.custom_id.as_ref().filter(|id| **id != consumer.username);
@@ -259,6 +291,57 @@ mod tests {
         let field = fields.iter().find(|(name, _)| *name == X_CONSUMER_GROUPS)?;
         Some(String::from_utf8_lossy(field.1.as_bytes()).into_owned())
     }
+
+    #[test]
+    fn who_may_stay_has_all_that_it_was_admitted_by() {
+        let key = |n: u8| Credential::Digest { kind: &KEY, digest: [n; 32] };
+        let ann = |groups: &[&str], keys: &[u8]| {
+            Arc::new(Consumer {
+                id: Id("ann".into()),
+                username: "ann".into(),
+                custom_id: None,
+                acl_groups: groups.iter().map(|text| Arc::from(*text)).collect(),
+                credentials: keys.iter().map(|n| key(*n)).collect(),
+            })
+        };
+        let before = Identity::consumer(ann(&["a", "b"], &[1, 2]));
+        for (now, expected) in [
+            (ann(&["a", "b"], &[1, 2]), true),
+            (ann(&["b", "a"], &[3, 2, 1]), true),
+            (ann(&["a", "b"], &[1]), false),
+            (ann(&["a"], &[1, 2]), false),
+            (ann(&["a", "b", "c"], &[1, 2]), false),
+            (Arc::new(Consumer { username: "eve".into(), ..one(&ann(&["a", "b"], &[1, 2])) }), false),
+            (Arc::new(Consumer { custom_id: Some("7".into()), ..one(&ann(&["a", "b"], &[1, 2])) }), false),
+            (Arc::new(Consumer { id: Id("eve".into()), ..one(&ann(&["a", "b"], &[1, 2])) }), false),
+        ] {
+            assert_eq!(before.may_stay(&Consumers::new([&now])), expected, "{now:?}");
+        }
+        assert!(Identity::external("ann").may_stay(&Consumers::default()), "another party knows");
+    }
+
+    fn one(consumer: &Consumer) -> Consumer {
+        let Consumer { id, username, custom_id, acl_groups, credentials } = consumer;
+        Consumer {
+            id: id.clone(),
+            username: username.clone(),
+            custom_id: custom_id.clone(),
+            acl_groups: acl_groups.clone(),
+            credentials: credentials.clone(),
+        }
+    }
+
+    static KEY: CredentialType = CredentialType {
+        name: "key",
+        aliases: &[],
+        key: "key",
+        instead: &[],
+        optional: &[],
+        check: crate::config::credential::any_text,
+        min_bytes: 1,
+        is_unique: true,
+        at_rest: crate::config::credential::AtRest::Clear,
+    };
 
     #[test]
     fn targets_are_told_all_groups_that_a_list_can_hold() {

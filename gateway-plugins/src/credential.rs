@@ -59,14 +59,16 @@ pub(crate) fn now() -> u64 {
 /// named consumer that does not exist lets nobody in.
 pub(crate) fn absent<'a>(anonymous: Option<&str>, seat: Seat<'a>, refusal: Box<Reply>) -> Claim<'a> {
     match anonymous.and_then(|name| seat.consumers().by_name(name)) {
-        Some(consumer) => Claim::Caller(consumer.clone()),
+        Some(consumer) => Claim::Anonymous(consumer.clone()),
         None => Claim::Absent(Some(refusal)),
     }
 }
 
-/// Whether the consumer of an identity is still the one that is configured under its name.
+/// Whether the consumer of an identity is still the one that is configured under its name, or there is still none.
 pub(crate) fn is_current(identity: &Arc<Identity>, seat: Seat<'_>) -> bool {
-    let Some(consumer) = &identity.consumer else { return true };
+    let Some(consumer) = &identity.consumer else {
+        return seat.consumers().by_name(&identity.name).is_none();
+    };
     let known = seat.consumers().by_id(consumer.id.as_str()).and_then(|known| known.consumer.as_ref());
     known.is_some_and(|known| Arc::ptr_eq(known, consumer))
 }

@@ -291,8 +291,10 @@ impl JwksAuth {
         if self.revoked.has(&token.claims) {
             return TokenVerdict::Refused(TokenError::Revoked);
         }
+        let standing = self.revoked.standing(&token.claims);
         match provider.caller(token.claims, seat) {
-            Ok(identity) => {
+            Ok(mut identity) => {
+                Arc::make_mut(&mut identity).standing = standing;
                 self.counts[0].add(1);
                 self.verified.put(print, (identity.clone(), keys, n), until);
                 TokenVerdict::Known(identity)

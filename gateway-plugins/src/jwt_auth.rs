@@ -205,7 +205,9 @@ impl JwtAuth {
             return Err(TokenError::Revoked);
         }
         self.counts.verified.add(1);
-        let identity = Arc::new(Identity { claims: Some(Arc::new(token.claims)), ..Identity::clone(caller) });
+        let standing = self.revoked.standing(&token.claims);
+        let claims = Some(Arc::new(token.claims));
+        let identity = Arc::new(Identity { claims, standing, ..Identity::clone(caller) });
         self.verified.put(print, identity.clone(), until);
         Ok(identity)
     }

@@ -39,6 +39,7 @@ mod semantics;
 mod services;
 mod shared_redis;
 mod sockets;
+mod standing;
 mod tcp;
 mod tidy;
 mod tracing;

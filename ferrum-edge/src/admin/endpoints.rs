@@ -123,7 +123,7 @@ pub(super) fn all() -> Vec<Endpoint> {
         asked(M::GET, records::PATH, "Access records of this gateway as they come, one JSON object a line, until the client goes.", read, RECORDS, A::Records, || get(records::follow)),
         asked(M::GET, traffic::PATH, "Counts by proxy and target of this gateway, since somebody began to ask for them; `ferrum-edge top` shows them.", read, &[], A::Traffic, || get(traffic::look)),
         sent(Body::Question, 200, asked(M::POST, explain::PATH, "Which proxy of this gateway takes a request and why, with which plugins, and why others don't. Sends nothing.", read, &[], A::Document, || post(explain::ask))),
-        asked(M::GET, sessions::PATH, "The TCP streams, WebSockets, streams of events and UDP sessions of this gateway that are open.", read, SESSIONS, A::Sessions, || get(sessions::list)),
+        asked(M::GET, sessions::PATH, "The TCP streams, WebSockets, streams of events, UDP sessions, gRPC calls and other answers that go on, as far as they are open at this gateway.", read, SESSIONS, A::Sessions, || get(sessions::list)),
         asked(M::DELETE, sessions::PATH, "Ends all of a proxy or a consumer.", write, ENDED, A::Document, || delete(sessions::end_all)),
         Endpoint { status: 204, ..asked(M::DELETE, sessions::ONE, "Ends one of them.", write, &[], A::Nothing, || delete(sessions::end)) },
         sent(Body::Batch, 200, asked(M::POST, "/v1/batch", "Puts and deletes objects of all kinds; all of it or nothing.", write, BULK, A::Summary, || post(bulk::batch))),

@@ -315,7 +315,7 @@ mod tests {
         let protocols = &session["properties"]["protocol"];
         assert_eq!(
             protocols["enum"],
-            json!(["tcp", "udp", "dtls", "websocket", "event_stream"]),
+            json!(["tcp", "udp", "dtls", "websocket", "event_stream", "grpc", "http"]),
             "{session}"
         );
         let tags = |path: &str| &description["paths"][path]["get"]["tags"];

@@ -150,9 +150,9 @@ impl<U: Upstream> Pipeline<U> {
                 None => self.panicked(&mut end),
             };
             end.answered(&response, &snapshot.settings.logged_headers);
-            (Sending::of(&end, &mut response), downstream.respond(response))
+            (Sending::of(&end, &mut response, self.current.as_ref()), downstream.respond(response))
         };
-        let delivery = delivery::respond(until, self.current.as_ref(), pin!(sending)).await;
+        let delivery = delivery::respond(until, pin!(sending)).await;
         end.delivered(delivery)
     }
 

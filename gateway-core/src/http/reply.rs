@@ -89,9 +89,9 @@ pub enum Cause {
     ClientTimeout,
     /// The gateway stopped before it was over; never sent, only recorded.
     Drained,
-    /// Its proxy or consumer was deleted while the response went out; never sent, only recorded.
+    /// What it was admitted by ended while the response went out; sent to gRPC clients alone, in trailers.
     Revoked,
-    /// Somebody ended it through the admin API while the response went out; never sent, only recorded.
+    /// Somebody ended it through the admin API while the response went out; sent to gRPC clients alone, in trailers.
     Ended,
     /// A defect of ours.
     Internal,
@@ -160,7 +160,7 @@ impl Cause {
             Self::ClientGone => row(499, 1, "", "client_gone", "The client went away"),
             Self::ClientTimeout => row(499, 1, "", "client_timeout", "The client took too long to read"),
             Self::Drained => row(503, 14, "", "drained", "The gateway stopped"),
-            Self::Revoked => row(503, 14, "", "revoked", "The proxy or the consumer was deleted"),
+            Self::Revoked => row(503, 14, "", "revoked", "What the caller was admitted by does not hold any more"),
             Self::Ended => row(503, 14, "", "ended", "Ended by an operator"),
             Self::Internal => row(500, 13, "proxy_internal_error", "internal", "The gateway failed"),
         }

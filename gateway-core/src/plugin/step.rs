@@ -58,6 +58,8 @@ pub enum Claim<'a> {
     Absent(Option<Box<Reply>>),
     /// The credential is good.
     Caller(Arc<Identity>),
+    /// No credential was sent, and this is who the caller counts as unless another plugin finds one.
+    Anonymous(Arc<Identity>),
     /// A credential was sent and is not good.
     Refused(Box<Reply>),
     /// The decision takes a while, bounded as [`Step::Wait`].
@@ -70,8 +72,12 @@ pub enum Finding {
     Absent(Option<Box<Reply>>),
     /// The credential is good.
     Caller(Arc<Identity>),
+    /// As [`Claim::Anonymous`].
+    Anonymous(Arc<Identity>),
     /// A credential was sent and is not good.
     Refused(Box<Reply>),
+    /// The request was the plugin's own business, a step of a login for example, and this is the answer. Nobody else is asked.
+    Answered(Box<Reply>),
 }
 
 impl<'a> Claim<'a> {

@@ -89,6 +89,10 @@ macro_rules! probe {
                         Finding::Caller(Arc::new(Identity::external("waited")))
                     }),
                     "for ever" => Claim::wait(std::future::pending()),
+                    "nobody" => Claim::Anonymous(Arc::new(Identity::external("anonymous"))),
+                    "answer" => Claim::wait(async {
+                        Finding::Answered(Box::new(Reply::fixed(StatusCode::IM_A_TEAPOT, "tea")))
+                    }),
                     name => Claim::Caller(Arc::new(Identity::external(name))),
                 }
             }
@@ -444,6 +448,20 @@ fn several_ways_to_be_recognised() {
             ("multi", "refuse", "bob", "200 bob"),
             ("multi", "wait", "bob", "200 waited"),
             ("multi", "refuse", "absent", "401 two one"),
+            // Nobody is anonymous who shows a credential.
+            ("single", "nobody", "bob", "200 bob"),
+            ("single", "nobody", "refuse", "401 two"),
+            ("single", "nobody", "absent", "200 anonymous"),
+            ("single", "absent", "nobody", "200 anonymous"),
+            ("multi", "nobody", "bob", "200 bob"),
+            ("multi", "nobody", "refuse", "401 two"),
+            ("multi", "refuse", "nobody", "401 one"),
+            ("all", "bob", "nobody", "200 anonymous"),
+            // What a plugin answers itself is the answer.
+            ("single", "answer", "bob", "418 "),
+            ("multi", "answer", "bob", "418 "),
+            ("multi", "nobody", "answer", "418 "),
+            ("all", "bob", "answer", "418 "),
             ("single", "absent", "absent", "401 two one"),
             ("all", "bob", "wait", "200 waited"),
             ("all", "wait", "bob", "200 bob"),

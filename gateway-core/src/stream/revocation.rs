@@ -1,5 +1,5 @@
-//! Ends sessions whose proxy or consumer is gone from the configuration: they were admitted under one that no longer
-//! holds, and may last for days.
+//! Ends sessions whose proxy is gone from the configuration, or whose caller would not be let in any more as he was: they were
+//! admitted by what no longer holds, and may last for days.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -17,6 +17,9 @@ use crate::stream::sessions::{About, Sessions};
 /// How often to look whether checking was switched on, while it is off.
 const WHILE_OFF: Duration = Duration::from_secs(60);
 
+/// Ready with why something has to end.
+pub(crate) type Revocation = Pin<Box<dyn Future<Output = Cause> + Send>>;
+
 /// What holds now.
 pub trait Current: Send + Sync {
     /// The configuration in use.
@@ -28,7 +31,7 @@ pub trait Current: Send + Sync {
     }
 }
 
-/// Ready with why the session has to end: its proxy or consumer is gone, or somebody ended it. Looks every
+/// Ready with why the session has to end: its proxy is gone, its caller may not stay, or somebody ended it. Looks every
 /// `session_check` of the settings; never ready without a configuration to look at. The session is listed meanwhile.
 pub(crate) async fn revoked(
     current: Option<Arc<dyn Current>>,
@@ -57,15 +60,9 @@ pub(crate) async fn revoked(
     }
 }
 
-/// Who another party vouches for is known to that party alone.
 fn may_go_on(snapshot: &Snapshot, proxy: &Id, identity: Option<&Identity>) -> bool {
-    let Some(consumer) = identity.and_then(|identity| identity.consumer.as_ref()) else {
-        return snapshot.by_id.get(proxy).is_some();
-    };
-    let known = snapshot.consumers.by_name(&consumer.username);
-    let is_there =
-        known.and_then(|known| known.consumer.as_ref()).is_some_and(|known| known.id == consumer.id);
-    is_there && snapshot.by_id.get(proxy).is_some()
+    snapshot.by_id.get(proxy).is_some()
+        && identity.is_none_or(|identity| identity.may_stay(&snapshot.consumers))
 }
 
 /// A future beside another one in the same task, polled only when it was woken itself: the other is woken for every

@@ -1,4 +1,4 @@
-//! The sessions that are open: TCP streams, WebSockets and streams of events. So they can be listed, and ended one by one.
+//! The sessions that are open: TCP streams, WebSockets, streams of events and other answers that go on. So they can be listed, and ended one by one.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -24,7 +24,7 @@ pub struct Sessions {
 /// What is known of a session from its beginning.
 #[derive(Debug, Clone)]
 pub struct About {
-    /// `tcp`, `websocket` or `event_stream`; of those that UDP ports keep themselves `udp` or `dtls`.
+    /// `tcp`, `websocket`, `event_stream`, `grpc` or `http`; of those that UDP ports keep themselves `udp` or `dtls`.
     pub protocol: &'static str,
     /// Its proxy.
     pub proxy: Id,

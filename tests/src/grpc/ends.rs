@@ -139,3 +139,31 @@ async fn other_answers_break_off_as_before() {
     data(&mut near).await.expect_err("the stream was cut");
     assert_eq!(edge.only_record().await.reason(), "total_timeout");
 }
+
+#[tokio::test]
+async fn a_call_whose_key_is_gone_ends_with_a_status() {
+    let port = Port::listen(None).await;
+    let backend = WireProtocol::H2.backend(port.address);
+    let spec = |key: &str| {
+        format!(
+            "proxies:\n  - {{id: g, listen_path: /echo.Echo, {backend}}}\n\
+             plugin_configs:\n  - {{id: k, plugin_name: key_auth, proxy_id: g}}\n\
+             consumers:\n  - {{id: ann, username: ann, credentials: {{key_auth: {key}}}}}\n"
+        )
+    };
+    let mut edge = edge_with("  session_check_seconds: 1\n", &spec("sesame"));
+    let callers =
+        [Caller::H2(client(&edge, WireProtocol::H2).await), Caller::H3(H3Client::open(edge.https()).await)];
+    let mut streams = origin(port);
+    for mut caller in callers {
+        edge.reload(&spec("sesame"));
+        let calling = caller.call(&[("x-api-key", "sesame")]).await;
+        let (_request, mut respond) = soon(streams.recv()).await.unwrap();
+        let mut down = respond.send_response(ok(), false).unwrap();
+        send(&mut down, &message(b"first"), false).await.unwrap();
+        let (got, trailers) = calling.rest(async |_| edge.reload(&spec("another"))).await;
+        assert_eq!((got, &trailers["grpc-status"]), (message(b"first").to_vec(), &"14".parse().unwrap()));
+        soon(std::future::poll_fn(|cx| down.poll_reset(cx))).await.unwrap();
+        assert_eq!(edge.only_record().await.reason(), "revoked");
+    }
+}

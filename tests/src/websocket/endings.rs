@@ -170,14 +170,15 @@ async fn a_dead_target_is_told_from_a_close_frame_of_its_own() {
     assert_eq!(records(&mut edge).await.1.end(), "closed");
 }
 
-/// One with a key, before a configuration without its consumer, or without its proxy.
+/// One with a key, before a configuration without its consumer, its proxy, or the key.
 #[tokio::test]
 async fn of_a_deleted_consumer_or_proxy_it_ends() {
     const KEYED: &str = "consumers:\n  - {id: ann, username: ann, credentials: {key_auth: {key: sesame}}}\n";
     const PLUGIN: &str = "plugin_configs:\n  - {id: k, plugin_name: key_auth, proxy_id: w}\n";
     let origin = Port::listen(None).await;
     let proxy = spec(&origin, "");
-    for after in [format!("{proxy}{PLUGIN}"), format!("proxies:\n{KEYED}")] {
+    let changed = format!("{proxy}{PLUGIN}{}", KEYED.replace("sesame", "another"));
+    for after in [format!("{proxy}{PLUGIN}"), format!("proxies:\n{KEYED}"), changed] {
         let settings = "  session_check_seconds: 1";
         let mut edge = Edge::start_with(settings, &format!("{proxy}{PLUGIN}{KEYED}"));
         let (mut client, mut far, _) = asked(&edge, &origin, "x-api-key: sesame\r\n").await;

@@ -77,7 +77,7 @@ fn answers() -> Value {
     } });
     let list = |name: &str| json!({ "type": "array", "items": reference(name) });
     let session = json!({ "type": "object", "required": ["id", "protocol", "proxy", "client", "since"], "properties": {
-        "id": text, "protocol": { "enum": ["tcp", "udp", "dtls", "websocket", "event_stream"] }, "proxy": text,
+        "id": text, "protocol": { "enum": ["tcp", "udp", "dtls", "websocket", "event_stream", "grpc", "http"] }, "proxy": text,
         "consumer": { "type": ["string", "null"] }, "client": text,
         "since": { "type": "string", "format": "date-time" },
     } });

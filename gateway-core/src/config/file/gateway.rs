@@ -114,8 +114,10 @@ pub struct Gateway {
     /// Seconds a drain waits for exchanges to end before it cuts them off. Default 30.
     #[schemars(range(max = 86_400))]
     pub drain_timeout_seconds: Option<Seconds>,
-    /// Seconds after which WebSockets, event streams and TCP streams are ended at the latest when their proxy or the
-    /// consumer who opened them was deleted. Default 30; 0 lets them go on.
+    /// Seconds after which WebSockets, event streams and TCP streams, and other answers without a length to recognised callers (gRPC
+    /// calls among them), are ended at the latest when they were admitted by what no longer holds: their proxy was deleted; the
+    /// consumer was deleted, lost a credential or changed groups; the `jti` of the token was revoked; the login of `oidc` came to
+    /// its end. Default 30; 0 lets them go on.
     #[schemars(range(max = 86_400))]
     pub session_check_seconds: Option<Seconds>,
     /// Requires a PROXY protocol header (version 1 or 2) on every http and https connection, from trusted proxies only;

@@ -96,7 +96,7 @@ pub struct Settings {
     pub logged_headers: Box<[HeaderName]>,
     /// How long a drain waits for exchanges to end. Default 30 s.
     pub drain_timeout: Duration,
-    /// How often long sessions are checked for their proxy and consumer still being there; zero is never. Default 30 s.
+    /// How often long sessions are checked for still being allowed; zero is never. Default 30 s.
     pub session_check: Duration,
     /// Requires a PROXY protocol header on http and https, from trusted proxies. Default false.
     pub accept_proxy_protocol: bool,

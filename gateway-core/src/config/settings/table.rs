@@ -373,7 +373,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "FERRUM_SESSION_CHECK_SECONDS",
         key: "session_check_seconds",
-        doc: "Seconds after which sessions of deleted proxies and consumers are ended. Default 30; 0 lets them go on.",
+        doc: "Seconds after which sessions are ended that were admitted by what no longer holds. Default 30; 0 lets them go on.",
         how: How::Value,
     },
     Setting {

@@ -14,28 +14,36 @@ use super::ending::ExchangeEnding;
 use crate::http::body::{Body, BodyError};
 use crate::http::dialect::{Dialect, is_grpc};
 use crate::http::reply::{Cause, Reply};
+use crate::stream::revocation::{Beside, Revocation};
 
 /// Why a call was ended behind its head; nothing where it ended by itself.
 pub(super) struct CallEnd(Arc<OnceLock<Cause>>);
 
 impl CallEnd {
-    /// Watches over the body of an answer to a call.
-    pub(super) fn watch(end: &ExchangeEnding<'_>, response: &mut Response<Body>) -> Option<Self> {
+    /// Whether an answer is one to a call whose client takes a status behind its body.
+    pub(super) fn can_be_said(end: &ExchangeEnding<'_>, response: &Response<Body>) -> bool {
         let exchange = &end.exchange;
         let takes_trailers = exchange.dialect == Dialect::Grpc && exchange.version() >= Version::HTTP_2;
-        if !takes_trailers || response.body().is_at_hand() || !is_grpc(response.headers()) {
-            return None;
-        }
+        takes_trailers && !response.body().is_at_hand() && is_grpc(response.headers())
+    }
+
+    /// Watches over the body of an answer to a call, which may be `revoked`.
+    pub(super) fn watch(
+        end: &ExchangeEnding<'_>,
+        response: &mut Response<Body>,
+        revoked: Option<Revocation>,
+    ) -> Self {
         let cause = Arc::new(OnceLock::new());
         let body = Call {
             body: std::mem::take(response.body_mut()),
             deadline: end.deadline(),
             timer: None,
+            revoked: revoked.map(Beside::new),
             cause: cause.clone(),
             is_over: false,
         };
         *response.body_mut() = Body::stream(body);
-        Some(Self(cause))
+        Self(cause)
     }
 
     /// What ended the call.
@@ -50,6 +58,8 @@ struct Call {
     deadline: Option<Instant>,
     /// Made when the call has to be waited for.
     timer: Option<Pin<Box<Sleep>>>,
+    /// Asked when the call has to be waited for.
+    revoked: Option<Beside<Revocation>>,
     cause: Arc<OnceLock<Cause>>,
     is_over: bool,
 }
@@ -73,9 +83,16 @@ impl Call {
         Frame::trailers(trailers)
     }
 
-    fn has_run_out(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(deadline) = self.deadline else { return false };
-        self.timer.get_or_insert_with(|| Box::pin(sleep_until(deadline))).as_mut().poll(cx).is_ready()
+    /// Why the call has to end while nothing comes of it.
+    fn has_to_end(&mut self, cx: &mut Context<'_>) -> Option<Cause> {
+        if let Some(deadline) = self.deadline {
+            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+            return timer.as_mut().poll(cx).is_ready().then_some(Cause::TotalTimeout);
+        }
+        match self.revoked.as_mut()?.poll(cx) {
+            Poll::Ready(cause) => Some(cause),
+            Poll::Pending => None,
+        }
     }
 }
 
@@ -108,9 +125,10 @@ impl HttpBody for Call {
         }
         match this.body.poll_next(cx) {
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(said_of(error).map(|reply| this.end(reply)))),
-            Poll::Pending if this.has_run_out(cx) => {
-                Poll::Ready(Some(Ok(this.end(Reply::new(Cause::TotalTimeout)))))
-            }
+            Poll::Pending => match this.has_to_end(cx) {
+                Some(cause) => Poll::Ready(Some(Ok(this.end(Reply::new(cause))))),
+                None => Poll::Pending,
+            },
             polled => polled,
         }
     }

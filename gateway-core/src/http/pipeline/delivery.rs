@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use http::Response;
 use http::header::CONTENT_TYPE;
@@ -11,12 +12,14 @@ use tokio::time::Instant;
 
 use super::call_end::CallEnd;
 use super::ending::ExchangeEnding;
-use crate::consumer::Identity;
 use crate::http::body::Body;
 use crate::http::downstream::Delivery;
 use crate::http::reply::Cause;
-use crate::stream::revocation::{Beside, Current, revoked};
+use crate::stream::revocation::{Beside, Current, Revocation, revoked};
 use crate::stream::sessions::About;
+
+/// How long an answer that is no stream of events may take before it is listed as a session.
+const UNLISTED: Duration = Duration::from_secs(1);
 
 /// How a response goes out.
 pub(super) struct Sending {
@@ -31,70 +34,88 @@ enum Until {
     Done,
     /// The whole exchange's deadline.
     Deadline(Instant),
-    /// A stream of events goes on for as long as its proxy and whoever asked for it are there.
-    /// Rare and large, so on the heap.
-    Revoked(Box<(About, Option<Arc<Identity>>)>),
+    /// A stream goes on for as long as its proxy is there and whoever asked for it may stay.
+    Revoked(Revocation),
 }
 
 impl Sending {
-    pub(super) fn of(end: &ExchangeEnding<'_>, response: &mut Response<Body>) -> Self {
-        Self { until: Until::of(end, response), ended: CallEnd::watch(end, response) }
+    pub(super) fn of(
+        end: &ExchangeEnding<'_>,
+        response: &mut Response<Body>,
+        current: Option<&Arc<dyn Current>>,
+    ) -> Self {
+        let until = Until::of(end, response, current);
+        if !CallEnd::can_be_said(end, response) {
+            return Self { until, ended: None };
+        }
+        let (until, revoked) = match until {
+            Until::Revoked(revoked) => (Until::Done, Some(revoked)),
+            until => (until, None),
+        };
+        Self { until, ended: Some(CallEnd::watch(end, response, revoked)) }
     }
 }
 
 impl Until {
-    fn of(end: &ExchangeEnding<'_>, response: &Response<Body>) -> Self {
+    fn of(end: &ExchangeEnding<'_>, response: &Response<Body>, current: Option<&Arc<dyn Current>>) -> Self {
         if let Some(deadline) = end.deadline() {
             return Self::Deadline(deadline);
         }
-        let Some(route) = end.route.filter(|_| is_event_stream(response)) else { return Self::Done };
         let identity = end.exchange.identity.clone();
+        let kind = stream_kind(response, identity.is_some());
+        let (Some(route), Some(current), Some(protocol)) = (end.route, current, kind) else {
+            return Self::Done;
+        };
         let about = About {
-            protocol: "event_stream",
+            protocol,
             proxy: route.proxy.id.clone(),
             consumer: identity.as_ref().map(|identity| identity.name.clone()),
             client: end.exchange.client_address,
         };
-        Self::Revoked(Box::new((about, identity)))
+        let current = current.clone();
+        Self::Revoked(Box::pin(async move {
+            if protocol != EVENTS {
+                tokio::time::sleep(UNLISTED).await;
+            }
+            revoked(Some(current), about, identity).await
+        }))
     }
 }
 
-fn is_event_stream(response: &Response<Body>) -> bool {
-    // A stream of events has no length; most responses have one, and need no look at their headers.
+const EVENTS: &str = "event_stream";
+
+/// As what a response is listed that may go on for ever. Who nobody recognised loses nothing that others may not have, so of their
+/// responses only streams of events are.
+fn stream_kind(response: &Response<Body>, is_recognised: bool) -> Option<&'static str> {
+    // A stream has no length; most responses have one, and need no look at their headers.
     if response.body().exact_length().is_some() {
-        return false;
+        return None;
     }
-    let kind = response.headers().get(CONTENT_TYPE);
-    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
+    let kind = response.headers().get(CONTENT_TYPE).map_or(&[][..], |kind| kind.as_bytes());
+    if kind.starts_with(b"text/event-stream") {
+        return Some(EVENTS);
+    }
+    is_recognised.then(|| if kind.starts_with(b"application/grpc") { "grpc" } else { "http" })
 }
 
 /// Sends a response until it is done, or has to end.
 pub(super) async fn respond(
     Sending { until, ended }: Sending,
-    current: Option<&Arc<dyn Current>>,
     sending: Pin<&mut impl Future<Output = Delivery>>,
 ) -> Delivery {
-    let delivery = respond_until(until, current, sending).await;
+    let delivery = respond_until(until, sending).await;
     let cut = delivery.cut.or_else(|| ended?.cause());
     Delivery { cut, ..delivery }
 }
 
-async fn respond_until(
-    until: Until,
-    current: Option<&Arc<dyn Current>>,
-    mut sending: Pin<&mut impl Future<Output = Delivery>>,
-) -> Delivery {
+async fn respond_until(until: Until, mut sending: Pin<&mut impl Future<Output = Delivery>>) -> Delivery {
     match until {
         Until::Done => sending.await,
         Until::Deadline(deadline) => {
             let sent = tokio::time::timeout_at(deadline, sending).await;
             sent.unwrap_or_else(|_| Delivery { cut: Some(Cause::TotalTimeout), ..Delivery::default() })
         }
-        Until::Revoked(session) => {
-            let (about, identity) = *session;
-            let revoked = revoked(current.cloned(), about, identity);
-            Box::pin(send_while_allowed(revoked, sending.as_mut())).await
-        }
+        Until::Revoked(revoked) => Box::pin(send_while_allowed(revoked, sending.as_mut())).await,
     }
 }
 

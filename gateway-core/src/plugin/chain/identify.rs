@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::verdict::within;
 use super::{Chain, Reached};
 use crate::config::model::AuthMode;
-use crate::consumer::Identity;
+use crate::consumer::{Consumers, Identity, Standing};
 use crate::http::exchange::Exchange;
 use crate::http::reply::{Cause, Reply};
 use crate::plugin::hooks::Seated;
@@ -48,7 +48,8 @@ impl Chain {
         let mode = around.state.proxy.auth_mode;
         let mut refusal: Option<Box<Reply>> = None;
         let mut caller = None;
-        let mut asked = false;
+        let mut anonymous = None;
+        let (mut asked, mut was_refused) = (false, false);
         for seat @ Seated { place, plugin, .. } in &self.authenticate {
             if !seat.runs(exchange) {
                 continue;
@@ -58,6 +59,7 @@ impl Chain {
             let (waited, finding) = match plugin.authenticate(exchange, around.seat(*place)) {
                 Claim::Absent(reply) => (None, Finding::Absent(reply)),
                 Claim::Caller(identity) => (None, Finding::Caller(identity)),
+                Claim::Anonymous(identity) => (None, Finding::Anonymous(identity)),
                 Claim::Refused(reply) => (None, Finding::Refused(reply)),
                 Claim::Wait(future) => {
                     (Some(Instant::now()), within(future).await.unwrap_or_else(Finding::Refused))
@@ -65,13 +67,20 @@ impl Chain {
             };
             exchange.note_wait(*place, "authenticate", waited);
             match finding {
-                Finding::Caller(identity) if mode == AuthMode::All => caller = Some(identity),
+                Finding::Answered(reply) => return Err(reply),
+                Finding::Caller(identity) | Finding::Anonymous(identity) if mode == AuthMode::All => {
+                    caller = Some(together(caller, identity));
+                }
                 Finding::Caller(identity) => return Ok(Some(identity)),
+                Finding::Anonymous(identity) => _ = anonymous.get_or_insert(identity),
                 Finding::Refused(reply) if mode != AuthMode::Multi => return Err(reply),
                 Finding::Absent(reply) if mode == AuthMode::All => {
                     return Err(reply.unwrap_or_else(|| Box::new(Reply::new(Cause::Unauthenticated))));
                 }
-                Finding::Refused(reply) => refusal = Some(joined(refusal, reply)),
+                Finding::Refused(reply) => {
+                    was_refused = true;
+                    refusal = Some(joined(refusal, reply));
+                }
                 Finding::Absent(Some(reply)) => refusal = Some(joined(refusal, reply)),
                 Finding::Absent(None) => {}
             }
@@ -80,10 +89,30 @@ impl Chain {
             // No condition made any of them run: nobody is to be recognised.
             return Ok(None);
         }
-        if caller.is_some() {
-            return Ok(caller);
+        // Nobody is anonymous by a credential that is not good.
+        if let Some(caller) = caller.or_else(|| anonymous.filter(|_| !was_refused)) {
+            return Ok(Some(caller));
         }
         Err(refusal.unwrap_or_else(|| Box::new(Reply::new(Cause::Unauthenticated))))
+    }
+}
+
+/// The last of several who have to be recognised, for as long as all of them may stay.
+fn together(before: Option<Arc<Identity>>, last: Arc<Identity>) -> Arc<Identity> {
+    let Some(before) = before else { return last };
+    let standing = Together { before, last: last.standing.clone() };
+    Arc::new(Identity { standing: Some(Arc::new(standing)), ..Identity::clone(&last) })
+}
+
+#[derive(Debug)]
+struct Together {
+    before: Arc<Identity>,
+    last: Option<Arc<dyn Standing>>,
+}
+
+impl Standing for Together {
+    fn holds(&self, consumers: &Consumers) -> bool {
+        self.before.may_stay(consumers) && self.last.as_ref().is_none_or(|last| last.holds(consumers))
     }
 }
 
