@@ -5,7 +5,9 @@
 //! has expired, it is refreshed, once for all the requests that a browser sends at a time. Pages send the browser to the
 //! provider; other requests without a session get 401. Targets never see the cookies.
 //!
-//! With `auth_mode: multi`, this plugin has to be asked last, or its redirects are lost.
+//! A logout ends the session at all plugin configs of this gateway that have the same issuer and client, and what was opened with it
+//! and goes on: WebSockets, streams of events, gRPC calls. With `auth_mode: multi`, this plugin has to be asked last, or what sends
+//! browsers to the provider is lost.
 
 mod build;
 mod cookies;
@@ -40,7 +42,7 @@ use crate::shared::privacy::keep_private;
 use cookies::Cookies;
 use provider::{Failure, Provider};
 use seal::Seal;
-use session::{Ended, OpenSession, Refreshes, Session, SessionCache};
+use session::{Ended, OpenSession, Refreshes, Session, SessionCache, SessionStanding};
 pub(crate) use settings::Config;
 use visit::BrowserVisit;
 
@@ -126,7 +128,7 @@ impl Authenticate for Oidc {
         if let Some(page) = self.page(exchange.uri().path()) {
             let visit = BrowserVisit::of(exchange);
             return Claim::wait(async move {
-                Finding::Refused(match page {
+                Finding::Answered(match page {
                     Page::Finish => self.finish(exchange, &visit).await,
                     Page::Begin => self.begin(exchange, &visit, "/".into()).await,
                     Page::LogOut => self.log_out(&visit).await,
@@ -260,10 +262,13 @@ impl Oidc {
         open: Arc<OpenSession>,
         cookies: Vec<HeaderValue>,
     ) -> Result<Arc<Identity>, Box<Reply>> {
-        let identity = self.grants.caller(open.claims.clone(), seat).map_err(|fault| {
+        let mut identity = self.grants.caller(open.claims.clone(), seat).map_err(|fault| {
             let (reason, detail) = fault.words();
             forbidden(reason, detail)
         })?;
+        let until = open.session.began.saturating_add(self.session_ttl);
+        let standing = SessionStanding { open: open.clone(), ended: self.ended.clone(), until };
+        Arc::make_mut(&mut identity).standing = Some(Arc::new(standing));
         self.cookies.take_out(&mut exchange.request.headers);
         exchange.state.put(seat, Mine { open: Some(open), cookies });
         Ok(identity)
@@ -282,7 +287,7 @@ impl Oidc {
             return Err(self.unavailable(exchange, "too many sessions are being refreshed"));
         };
         let made = refreshed.get_or_try_init(|| async {
-            match self.provider.refresh(&old.session, old.claims.get("sub")).await {
+            match self.provider.refresh(old).await {
                 Ok(session) => {
                     self.counts.refreshes.add(1);
                     Ok(OpenSession::new(session))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gateway_core::config::problem::Problems;
+use gateway_core::config::problem::{Problem, Problems};
 use gateway_core::plugin::World;
 use http::Uri;
 
@@ -81,6 +81,7 @@ fn check(config: &Config) -> Problems {
             problems.add(format!("config.{option}"), "can't be in a cookie");
         }
     }
+    problems.extend(outside_cookies(config));
     let of_host = config.cookie_name.starts_with("__Host-");
     if of_host && (config.cookie_domain.is_some() || config.cookie_path != "/") {
         problems
@@ -95,6 +96,25 @@ fn check(config: &Config) -> Problems {
         problems.add("config.algorithms", "only algorithms with public keys can be used, and one must be");
     }
     problems
+}
+
+/// Paths at which cookies are needed and browsers send none.
+fn outside_cookies(config: &Config) -> Vec<Problem> {
+    if !config.cookie_path.starts_with('/') {
+        return vec![Problem::new("config.cookie_path", "does not begin with `/`")];
+    }
+    let gets = |path: &str| {
+        let rest = path.strip_prefix(&config.cookie_path);
+        rest.is_some_and(|rest| config.cookie_path.ends_with('/') || rest.is_empty() || rest.starts_with('/'))
+    };
+    let needed = [
+        ("redirect_path", Some(&config.redirect_path)),
+        ("logout_path", Some(&config.logout_path)),
+        ("frontchannel_logout_path", config.frontchannel_logout_path.as_ref()),
+    ];
+    let lost = needed.into_iter().filter(|(_, path)| path.is_some_and(|path| !gets(path)));
+    let message = "is not under `cookie_path`: browsers send no cookies there";
+    lost.map(|(option, _)| Problem::new(format!("config.{option}"), message)).collect()
 }
 
 /// A URL that has to be a whole one.
@@ -160,6 +180,14 @@ fn scopes(mut scopes: Vec<String>) -> String {
     scopes.join(" ")
 }
 
+/// What plugin configs share that have the same sessions: one ends for all of them, and is refreshed once.
+fn shared_state(config: &Config, client: &str, world: &World) -> (Arc<Ended>, Arc<Refreshes>) {
+    let whose = format!("{} {} {client}", config.issuer.len(), config.issuer);
+    let ended = world.shared(&format!("oidc ended {whose}"), Ended::default);
+    ended.lasting(config.session_ttl.0);
+    (ended, world.shared(&format!("oidc refreshes {whose}"), Refreshes::default))
+}
+
 /// Makes the plugin.
 pub(super) fn build(config: Config, world: &World) -> Result<Oidc, Problems> {
     let mut problems = check(&config);
@@ -184,6 +212,7 @@ pub(super) fn build(config: Config, world: &World) -> Result<Oidc, Problems> {
         std::iter::once(&config.session_secret).chain(&config.previous_session_secret).cloned().collect();
     let no_key = || Problems::one("config.session_secret", "can't be made into a key");
     let seal = Seal::new(&secrets, &config.issuer, &oauth.id).ok_or_else(no_key)?;
+    let (ended, refreshes) = shared_state(&config, &oauth.id, world);
     let provider = provider(&config, oauth, world)?;
     let scopes = scopes(config.scopes);
     let count = |event| world.meters().counter(SESSIONS, &["event"], &[event]);
@@ -219,8 +248,8 @@ pub(super) fn build(config: Config, world: &World) -> Result<Oidc, Problems> {
         token_header,
         anonymous: config.anonymous,
         known: SessionCache::default(),
-        ended: world.kept("ended", Ended::default),
-        refreshes: world.kept("refreshes", Refreshes::default),
+        ended,
+        refreshes,
         counts: Counts {
             logins: count("login"),
             logouts: count("logout"),

@@ -18,7 +18,7 @@ pub(crate) enum SameSite {
     /// Only when the user goes there by a link.
     #[default]
     Lax,
-    /// Never; a login that another site starts does not work then.
+    /// Never: who comes by a link of another site goes by way of the provider once more.
     Strict,
     /// Always; needs https.
     None,
@@ -99,7 +99,35 @@ impl Cookies {
 
     /// One `Set-Cookie`; without a value it removes the cookie.
     pub(super) fn set(&self, name: &str, value: &str, seconds: u64, secure: bool) -> Option<HeaderValue> {
-        let same_site = match self.same_site {
+        self.line(name, value, seconds, secure, self.same_site)
+    }
+
+    /// `Set-Cookie` for a login: the browser comes back by a link of the provider's, so that a strict one would not come back.
+    pub(super) fn set_login(
+        &self,
+        name: &str,
+        value: &str,
+        seconds: u64,
+        secure: bool,
+    ) -> Option<HeaderValue> {
+        let same_site = if self.is_strict() { SameSite::Lax } else { self.same_site };
+        self.line(name, value, seconds, secure, same_site)
+    }
+
+    /// Whether browsers send the session only with what a page of this site causes.
+    pub(super) fn is_strict(&self) -> bool {
+        self.same_site == SameSite::Strict
+    }
+
+    fn line(
+        &self,
+        name: &str,
+        value: &str,
+        seconds: u64,
+        secure: bool,
+        same_site: SameSite,
+    ) -> Option<HeaderValue> {
+        let same_site = match same_site {
             SameSite::Lax => "Lax",
             SameSite::Strict => "Strict",
             SameSite::None => "None",

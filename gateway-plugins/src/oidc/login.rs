@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
-use http::header::{CACHE_CONTROL, LOCATION, SET_COOKIE, WWW_AUTHENTICATE};
+use http::header::{CACHE_CONTROL, LOCATION, REFRESH, SET_COOKIE, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +46,14 @@ struct Login {
 pub(super) fn redirect(location: &str) -> Option<Reply> {
     let location = HeaderValue::try_from(location).ok()?;
     let reply = Reply::fixed(StatusCode::FOUND, "").header(LOCATION, location);
+    Some(reply.header(CACHE_CONTROL, HeaderValue::from_static("no-store")))
+}
+
+/// A page of this site that leads to another one. A redirect would be the end of a way that began at the provider's, on which
+/// browsers send no strict cookies: the session would not be seen, and the login begin anew.
+fn own_page(location: &str) -> Option<Reply> {
+    let refresh = HeaderValue::try_from(format!("0;url={location}")).ok()?;
+    let reply = Reply::fixed(StatusCode::OK, "").header(REFRESH, refresh);
     Some(reply.header(CACHE_CONTROL, HeaderValue::from_static("no-store")))
 }
 
@@ -126,7 +134,7 @@ impl Oidc {
         let name = self.cookies.login(&state);
         let login = Login { state, nonce, verifier, target, until: now().saturating_add(LOGIN) };
         let secure = visit.is_secure();
-        let cookie = self.cookies.set(&name, &self.seal.close(&name, &login)?, LOGIN, secure)?;
+        let cookie = self.cookies.set_login(&name, &self.seal.close(&name, &login)?, LOGIN, secure)?;
         let mut reply = redirect(&format!("{endpoint}{joint}{query}"))?.header(SET_COOKIE, cookie);
         let headers = &visit.headers;
         let mut old = self.cookies.logins(headers);
@@ -157,8 +165,12 @@ impl Oidc {
         let Some(login) = login.filter(|login| login.state == state && now() <= login.until) else {
             return invalid();
         };
-        // RFC 9207: the answer of another provider.
-        if field("iss").is_some_and(|issuer| issuer != self.issuer) {
+        // RFC 9207: the answer of another provider, or one that does not say whose it is where this one would.
+        let is_ours = match field("iss") {
+            Some(issuer) => issuer == self.issuer,
+            None => !self.provider.announces("authorization_response_iss_parameter_supported").await,
+        };
+        if !is_ours {
             return bad("oidc_issuer", "the answer is another provider's");
         }
         let Some(code) = field("code") else {
@@ -197,7 +209,8 @@ impl Oidc {
             let reply = Reply::new(Cause::Internal).reason("oidc_session_too_large");
             return Box::new(reply.detail("the provider's tokens are too large for cookies"));
         };
-        let Some(mut reply) = redirect(target) else { return Box::new(Reply::new(Cause::Internal)) };
+        let reply = if self.cookies.is_strict() { own_page(target) } else { redirect(target) };
+        let Some(mut reply) = reply else { return Box::new(Reply::new(Cause::Internal)) };
         self.counts.logins.add(1);
         reply = self.forgetting(reply, visit, name);
         for line in lines {

@@ -57,7 +57,7 @@ impl Oidc {
 
     /// Notes that a session is over, so that copies of its cookies are worth nothing. Without room for more only the cookies go.
     fn end(&self, open: &OpenSession) {
-        let until = open.session.began.saturating_add(self.session_ttl);
+        let until = self.ended.until(open.session.began);
         if now() < until {
             let _noted = self.ended.note("id", &open.session.id, now(), until);
         }
@@ -70,7 +70,7 @@ impl Oidc {
         let mut reply =
             Reply::fixed(StatusCode::OK, "").header(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         let Some((_, open)) = self.open(&visit.headers) else { return Box::new(reply) };
-        let sid = open.claims.get("sid").and_then(Value::as_str);
+        let sid = open.sid();
         let is_this = match (asked.get("iss"), asked.get("sid")) {
             (Some(issuer), Some(id)) => *issuer == self.issuer && sid == Some(id),
             // A provider that does not say which session ends all of the browser's.
@@ -82,7 +82,7 @@ impl Oidc {
         }
         self.end(&open);
         if let Some(sid) = sid {
-            let _noted = self.ended.note("sid", sid, now(), now().saturating_add(self.session_ttl));
+            let _noted = self.ended.note("sid", sid, now(), self.ended.until(now()));
         }
         for line in self.cookies.clear(&visit.headers, visit.is_secure()) {
             reply = reply.header(SET_COOKIE, line);
@@ -120,7 +120,7 @@ impl Oidc {
         }
         let who = text("sid").map(|id| ("sid", id)).or_else(|| text("sub").map(|id| ("sub", id)));
         let Some((name, id)) = who else { return invalid() };
-        if !self.ended.note(name, id, now(), now().saturating_add(self.session_ttl)) {
+        if !self.ended.note(name, id, now(), self.ended.until(now())) {
             return self.unavailable(exchange, "too many sessions have been ended");
         }
         self.counts.logouts.add(1);

@@ -9,7 +9,7 @@ use gateway_core::plugin::World;
 use http::{Response, StatusCode};
 use serde_json::{Map, Value};
 
-use super::session::Session;
+use super::session::{OpenSession, Session};
 use crate::credential::now;
 use crate::jose::{Algorithm, Rules, Token, TokenError, json};
 use crate::jwks_auth::source::Source;
@@ -67,6 +67,14 @@ impl Provider {
             self.source.ask(None).await;
         }
         Some(self.source.about()?.get(name)?.as_str()?.to_owned())
+    }
+
+    /// Whether the provider says that it does something.
+    pub(super) async fn announces(&self, name: &str) -> bool {
+        if self.source.about().is_none() {
+            self.source.ask(None).await;
+        }
+        self.source.about().is_some_and(|about| about.get(name).and_then(Value::as_bool) == Some(true))
     }
 
     /// A URL of the discovery document that a provider must have.
@@ -158,17 +166,19 @@ impl Provider {
             expires: tokens.expires,
             began: now(),
             id: super::seal::random().ok_or_else(|| Failure::Unavailable("there is no randomness".into()))?,
+            sid: None,
         })
     }
 
     /// The session with new tokens (RFC 6749 §6, OpenID Connect Core §12).
-    pub(super) async fn refresh(&self, old: &Session, subject: Option<&Value>) -> Result<Session, Failure> {
+    pub(super) async fn refresh(&self, open: &OpenSession) -> Result<Session, Failure> {
+        let old = &open.session;
         let token = old.refresh_token.as_deref().ok_or(Failure::Refused)?;
         let tokens = self.tokens(&[("grant_type", "refresh_token"), ("refresh_token", token)]).await?;
         let id_token = match tokens.id_token {
             Some(id_token) => {
                 let claims = self.verify(&id_token).await?;
-                if claims.get("sub") != subject {
+                if claims.get("sub") != open.claims.get("sub") {
                     return Err(Failure::Token(TokenError::Caller));
                 }
                 id_token
@@ -182,6 +192,7 @@ impl Provider {
             expires: tokens.expires,
             began: old.began,
             id: old.id.clone(),
+            sid: open.sid().map(str::to_owned),
         })
     }
 

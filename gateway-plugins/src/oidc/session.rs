@@ -1,15 +1,18 @@
 //! What is known of somebody who has logged in.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aws_lc_rs::digest::{SHA256, digest};
+use gateway_core::consumer::{Consumers, Standing};
 use gateway_core::plugin::world::per_worker::PerWorker;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::OnceCell;
 
+use crate::credential::now;
 use crate::jose::Token;
 
 /// A session as the browser keeps it, encrypted.
@@ -31,6 +34,9 @@ pub(super) struct Session {
     /// Made at the login, and the same however often it is refreshed: by it a session is known that has been ended.
     #[serde(rename = "d")]
     pub(super) id: String,
+    /// The `sid` that the provider knows it by, where the ID token has none: that of a refresh need not repeat it.
+    #[serde(rename = "s", default, skip_serializing_if = "Option::is_none")]
+    pub(super) sid: Option<String>,
 }
 
 /// A session with what its ID token says.
@@ -45,6 +51,32 @@ impl OpenSession {
         let claims = Token::read(session.id_token.as_bytes()).ok()?.claims;
         Some(Arc::new(Self { session, claims }))
     }
+
+    /// The `sid` that the provider knows the session by.
+    pub(super) fn sid(&self) -> Option<&str> {
+        self.claims.get("sid").and_then(Value::as_str).or(self.session.sid.as_deref())
+    }
+}
+
+/// For how long what was opened with a session may go on: until its end, whoever brings that about.
+pub(super) struct SessionStanding {
+    pub(super) open: Arc<OpenSession>,
+    pub(super) ended: Arc<Ended>,
+    /// The second since 1970 at which it is over in any case.
+    pub(super) until: u64,
+}
+
+/// Without the tokens.
+impl fmt::Debug for SessionStanding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionStanding").field("until", &self.until).finish_non_exhaustive()
+    }
+}
+
+impl Standing for SessionStanding {
+    fn holds(&self, _consumers: &Consumers) -> bool {
+        now() < self.until && !self.ended.has(&self.open)
+    }
 }
 
 pub(super) type Print = [u8; 32];
@@ -54,9 +86,11 @@ pub(super) fn print(bytes: &[u8]) -> Print {
 }
 
 /// Sessions and subjects that have been logged out, by the user or by the provider, for as long as their cookies would be accepted.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Ended {
     any: AtomicBool,
+    /// Seconds that a session lasts where it lasts longest.
+    longest: AtomicU64,
     /// When it was ended, and until when that has to be known.
     all: Mutex<HashMap<Print, (u64, u64)>>,
 }
@@ -65,6 +99,16 @@ pub(super) struct Ended {
 const MAX_ENDED: usize = 100_000;
 
 impl Ended {
+    /// Notes how many seconds sessions last in one of the plugin configs that share this.
+    pub(super) fn lasting(&self, seconds: u64) {
+        self.longest.fetch_max(seconds, Relaxed);
+    }
+
+    /// Until when what ends at this second has to be known.
+    pub(super) fn until(&self, second: u64) -> u64 {
+        second.saturating_add(self.longest.load(Relaxed))
+    }
+
     /// Notes that sessions that began before this second are over: the one with this `id`, those with this
     /// `sid`, or all of this `sub`. False
     /// when there is no room.
@@ -89,10 +133,12 @@ impl Ended {
         }
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let claim = |name| (name, open.claims.get(name).and_then(Value::as_str));
-        [("id", Some(open.session.id.as_str())), claim("sid"), claim("sub")].into_iter().any(|(name, id)| {
-            let known = id.and_then(|id| all.get(&print(format!("{name} {id}").as_bytes())));
-            known.is_some_and(|(second, _)| open.session.began <= *second)
-        })
+        [("id", Some(open.session.id.as_str())), ("sid", open.sid()), claim("sub")].into_iter().any(
+            |(name, id)| {
+                let known = id.and_then(|id| all.get(&print(format!("{name} {id}").as_bytes())));
+                known.is_some_and(|(second, _)| open.session.began <= *second)
+            },
+        )
     }
 }
 

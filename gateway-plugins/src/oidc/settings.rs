@@ -57,8 +57,8 @@ pub(crate) struct Config {
     pub(super) logout_path: String,
     /// Where the browser comes to after a logout: a URL that the provider knows. Default: the provider decides.
     pub(super) post_logout_redirect_uri: Option<String>,
-    /// The path at which the provider says who has logged out (back-channel). This gateway alone learns of it. Default
-    /// none.
+    /// The path at which the provider says who has logged out (back-channel). All plugin configs of this gateway with this issuer and
+    /// client learn of it, other gateways don't. Default none.
     pub(super) backchannel_logout_path: Option<String>,
     /// The path that the provider's logout page loads in a frame (front-channel): it ends the session of that browser. Browsers send
     /// cookies to frames of other sites only with `cookie_same_site: none`. Default none.
@@ -72,7 +72,7 @@ pub(crate) struct Config {
     /// The cookies' name; long sessions have several, with `_1`, `_2` and so on. Plugin configs with other issuers or clients on
     /// one host need other names, or a login at one ends the session of the other. Default `ferrum_session`.
     pub(super) cookie_name: String,
-    /// The cookies' path. Default `/`.
+    /// The cookies' path; `redirect_path` and `logout_path` have to be under it. Default `/`.
     pub(super) cookie_path: String,
     /// The cookies' domain. Default: the host alone.
     pub(super) cookie_domain: Option<String>,

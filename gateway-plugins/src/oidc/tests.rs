@@ -11,11 +11,13 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::jose::testing::{Signer, b64};
+use crate::key_auth::KeyAuth;
 use crate::testing::Machine;
 use crate::testing::net::{Served, page};
 
 mod logouts;
 mod sessions;
+mod shared;
 mod signing;
 
 use sessions::{sealed, session};
@@ -38,6 +40,8 @@ struct IdpState {
     answer: Value,
     refresh_status: u16,
     revocation_status: u16,
+    /// Fields of the discovery document that differ from those of a good one.
+    about: Value,
 }
 
 impl Idp {
@@ -48,6 +52,7 @@ impl Idp {
             answer: json!({}),
             refresh_status: 200,
             revocation_status: 200,
+            about: json!({}),
         };
         let (machine, state) = (Machine::default(), Arc::new(Mutex::new(state)));
         let signer = Arc::new(Signer::ed());
@@ -60,15 +65,15 @@ impl Idp {
     fn serve(&self) {
         let (served, keys) = (self.state.clone(), self.signer.clone());
         self.machine.net.serve(move |sent| match sent.url.as_str() {
-            "idp.test:443/.well-known/openid-configuration" => page(
-                200,
-                &json!({
+            "idp.test:443/.well-known/openid-configuration" => {
+                let about = json!({
                     "issuer": "https://idp.test", "authorization_endpoint": "https://idp.test/auth?tenant=1",
                     "token_endpoint": "https://idp.test/token", "jwks_uri": "https://idp.test/keys",
                     "end_session_endpoint": "https://idp.test/logout",
                     "revocation_endpoint": "https://idp.test/revoke",
-                }),
-            ),
+                });
+                page(200, &merged(about, &served.lock().unwrap_or_else(PoisonError::into_inner).about))
+            }
             "idp.test:443/keys" => page(200, &json!({ "keys": [keys.jwk("k")] })),
             "idp.test:443/token" => {
                 let mut state = served.lock().unwrap_or_else(PoisonError::into_inner);
@@ -353,8 +358,8 @@ async fn who_may_come_in() {
 async fn options_of_logins_and_cookies() {
     let idp = Idp::new();
     let trial = idp.trial(&json!({
-        "anonymous": "guest", "login_path": "/login", "redirect_uri": "https://shop.test/cb", "redirect_path": "/cb",
-        "cookie_name": "s", "cookie_path": "/a", "cookie_domain": "shop.test", "cookie_same_site": "strict",
+        "anonymous": "guest", "login_path": "/login", "redirect_uri": "https://shop.test/a/cb", "redirect_path": "/a/cb",
+        "logout_path": "/a", "cookie_name": "s", "cookie_path": "/a", "cookie_domain": "shop.test", "cookie_same_site": "none",
         "client_auth": "client_secret_post", "algorithms": ["ES256"],
     }));
     let mut jar = Jar::default();
@@ -363,15 +368,15 @@ async fn options_of_logins_and_cookies() {
     let got = jar.get(&trial, "/login", &[]).await;
     let set = got.field("set-cookie");
     assert!(set.starts_with("s_login_") && !set.contains("Secure"), "{set}");
-    for part in ["; Path=/a;", "; Domain=shop.test", "; SameSite=Strict", "; Max-Age=600;"] {
+    for part in ["; Path=/a;", "; Domain=shop.test", "; SameSite=None", "; Max-Age=600;"] {
         assert!(set.contains(part), "{set}");
     }
     let asked = parameters(got.field("location").split_once('?').expect("a query").1);
-    assert_eq!(asked["redirect_uri"], "https://shop.test/cb");
+    assert_eq!(asked["redirect_uri"], "https://shop.test/a/cb");
     idp.with(|it| {
         drop(it.codes.insert("c".into(), (asked["nonce"].clone(), asked["code_challenge"].clone())))
     });
-    let got = jar.get(&trial, &format!("/cb?code=c&state={}", asked["state"]), &[]).await;
+    let got = jar.get(&trial, &format!("/a/cb?code=c&state={}", asked["state"]), &[]).await;
     assert_eq!((got.status, reason(&trial)), (403, "token_algorithm"));
     let sent = idp.machine.net.sent().into_iter().find(|sent| sent.url.ends_with("/token")).expect("a call");
     assert_eq!((sent.form()["client_secret"].as_str(), sent.field("authorization")), ("s", ""));
@@ -428,6 +433,14 @@ fn settings_that_make_no_sense() {
         (json!({ "post_logout_redirect_uri": "shop" }), "config.post_logout_redirect_uri"),
         (json!({ "cookie_name": "a b" }), "config.cookie_name"),
         (json!({ "cookie_path": "/;x" }), "config.cookie_path"),
+        (json!({ "cookie_path": "app" }), "config.cookie_path"),
+        (json!({ "cookie_path": "/app" }), "config.redirect_path"),
+        (json!({ "cookie_path": "/oidc/call" }), "config.redirect_path"),
+        (json!({ "cookie_path": "/oidc", "logout_path": "/out" }), "config.logout_path"),
+        (
+            json!({ "cookie_path": "/oidc", "frontchannel_logout_path": "/f" }),
+            "config.frontchannel_logout_path",
+        ),
         (json!({ "cookie_domain": "" }), "config.cookie_domain"),
         (json!({ "algorithms": ["HS256"] }), "config.algorithms"),
         (json!({ "access_token_header": "Content-Length" }), "config.access_token_header"),

@@ -16,6 +16,7 @@ pub(super) fn session(idp: &Idp, expires: u64, began: u64) -> Session {
         expires,
         began,
         id: "session-1".into(),
+        sid: None,
     }
 }
 
