@@ -26,14 +26,25 @@ pub struct SpanId(pub [u8; 8]);
 impl TraceId {
     /// A random one.
     pub fn random() -> Self {
-        Self(fastrand::u128(1..).to_be_bytes())
+        // A range costs a multiplication of 256 bits.
+        loop {
+            let number = fastrand::u128(..);
+            if number != 0 {
+                return Self(number.to_be_bytes());
+            }
+        }
     }
 }
 
 impl SpanId {
     /// A random one.
     pub fn random() -> Self {
-        Self(fastrand::u64(1..).to_be_bytes())
+        loop {
+            let number = fastrand::u64(..);
+            if number != 0 {
+                return Self(number.to_be_bytes());
+            }
+        }
     }
 }
 
@@ -55,11 +66,24 @@ impl SpanId {
     }
 }
 
+/// The two digits of each byte.
+static PAIRS: [[u8; 2]; 256] = pairs();
+
+const fn pairs() -> [[u8; 2]; 256] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut pairs = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        pairs[byte] = [DIGITS[byte >> 4], DIGITS[byte & 15]];
+        byte += 1;
+    }
+    pairs
+}
+
 /// Every traced request writes ids several times: this takes a fraction of what the formatting of numbers does.
 fn write_hex(bytes: &[u8], digits: &mut [u8]) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
-        pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        pair.copy_from_slice(&PAIRS[usize::from(*byte)]);
     }
 }
 

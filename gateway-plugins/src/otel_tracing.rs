@@ -81,6 +81,10 @@ struct Trace {
     grpc: Option<GrpcStatus>,
 }
 
+/// What an exchange remembers that is not recorded, whatever becomes of it: that this has been decided. Its attempts have no
+/// spans of their own, and targets are told the exchange's.
+struct Unrecorded;
+
 /// One attempt.
 struct Try {
     span: SpanId,
@@ -194,15 +198,24 @@ impl Recorder {
     }
 }
 
+impl Trace {
+    fn new(context: TraceContext, parent: Option<Parent>) -> Self {
+        Self { context, parent, attempts: SmallVec::new(), session: None, grpc: None }
+    }
+}
+
 impl OtelTracing {
+    /// Where a request or session that begins now is in a trace.
+    fn context(&self, incoming: &Incoming) -> TraceContext {
+        let parent = incoming.parent.as_ref();
+        let trace = parent.map_or_else(TraceId::random, |parent| parent.trace);
+        let decided = parent.map_or(incoming.sampled, |parent| parent.sampled);
+        TraceContext { trace, span: SpanId::random(), sampled: self.sampler.decide(trace, decided) }
+    }
+
     /// The trace of a request or session that begins now.
     fn begin(&self, incoming: Incoming) -> Trace {
-        let parent = incoming.parent;
-        let trace = parent.as_ref().map_or_else(TraceId::random, |parent| parent.trace);
-        let decided = parent.as_ref().map_or(incoming.sampled, |parent| parent.sampled);
-        let sampled = self.sampler.decide(trace, decided);
-        let context = TraceContext { trace, span: SpanId::random(), sampled };
-        Trace { context, parent, attempts: SmallVec::new(), session: None, grpc: None }
+        Trace::new(self.context(&incoming), incoming.parent)
     }
 
     /// What a request's headers say, which then say it no more.
@@ -238,11 +251,14 @@ impl OnRequest for OtelTracing {
             }
             return Step::Next;
         }
-        let trace = self.begin(incoming);
+        let context = self.context(&incoming);
         // Also for plugins that call others, and where no target is asked.
-        context::inject(&self.propagators, headers, trace.context, trace.parent.as_ref());
-        exchange.trace = Some(trace.context);
-        exchange.state.put(seat, trace);
+        context::inject(&self.propagators, headers, context, incoming.parent.as_ref());
+        exchange.trace = Some(context);
+        match context.sampled || self.sampler.looks_back() {
+            true => exchange.state.put(seat, Trace::new(context, incoming.parent)),
+            false => exchange.state.put(seat, Unrecorded),
+        }
         Step::Next
     }
 }
@@ -377,6 +393,9 @@ impl OnConnect for OtelTracing {
         }
         if let Some(trace) = session.state.of_mut::<Trace>(seat) {
             trace.session = Some(SpanId::random());
+            return Gate::Open;
+        }
+        if session.state.of::<Unrecorded>(seat).is_some() {
             return Gate::Open;
         }
         let trace = self.begin(Incoming::default());

@@ -80,6 +80,11 @@ impl Sampler {
         }
     }
 
+    /// Whether anything is recorded for what became of it.
+    pub(super) fn looks_back(&self) -> bool {
+        self.errors || self.slower_than.is_some()
+    }
+
     /// Whether an exchange is recorded for what became of it; a gRPC call may have failed with a 200.
     pub(super) fn wants(&self, record: &ExchangeRecord<'_>, has_failed: bool) -> bool {
         self.errors && (has_failed || is_failure(record)) || self.is_slow(record.duration)
