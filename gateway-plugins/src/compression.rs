@@ -156,6 +156,7 @@ impl Plugin for Compression {
         if self.hides {
             hooks.on_request(self.clone());
         }
+        hooks.takes_inspected_responses();
         hooks.on_response(self);
     }
 }
@@ -182,6 +183,10 @@ impl OnResponse for Compression {
     ) -> Step<'a> {
         if exchange.dialect == Dialect::Plain && response.status() == StatusCode::NOT_MODIFIED {
             self.not_modified(exchange, response.headers_mut());
+            return Step::Next;
+        }
+        if exchange.request.headers.contains_key(RANGE) {
+            self.of_a_range(exchange, response);
             return Step::Next;
         }
         let Some(essence) = self.compressible(exchange, response) else { return Step::Next };
@@ -239,6 +244,19 @@ impl Compression {
         }
     }
 
+    /// Says with what answers a range what the whole answer says (RFC 9110 §15.3.7): whose `Vary` it is.
+    fn of_a_range(&self, exchange: &Exchange, response: &mut Response<Body>) {
+        let headers = response.headers();
+        let is_part = exchange.dialect == Dialect::Plain
+            && matches!(response.status(), StatusCode::OK | StatusCode::PARTIAL_CONTENT)
+            && !headers.contains_key(CONTENT_ENCODING)
+            && !says(headers, "no-transform")
+            && !(self.spares_etags && has_strong_tag(headers));
+        if is_part && essence(headers).is_some_and(|essence| self.takes(&essence)) {
+            add_vary(response.headers_mut());
+        }
+    }
+
     /// Whether bodies of this media type are compressed.
     fn takes(&self, essence: &str) -> bool {
         let is_grpc = essence.starts_with("application/grpc");
@@ -250,7 +268,6 @@ impl Compression {
         let headers = response.headers();
         let is_head = exchange.request.method == Method::HEAD;
         let is_whole = exchange.dialect == Dialect::Plain
-            && !exchange.request.headers.contains_key(RANGE)
             && !matches!(response.status().as_u16(), 100..=199 | 204..=206 | 304)
             && !headers.contains_key(CONTENT_ENCODING)
             && !headers.contains_key(CONTENT_RANGE)

@@ -218,7 +218,10 @@ impl OnResponse for ErrorPages {
         let headers = response.headers_mut();
         shared::forget_bytes(headers);
         for name in OF_THE_BODY {
-            headers.remove(*name);
+            // There it says how long the resource is (RFC 9110 §15.5.17), not what the body is.
+            if status != StatusCode::RANGE_NOT_SATISFIABLE || *name != "content-range" {
+                headers.remove(*name);
+            }
         }
         for name in &self.removed {
             headers.remove(name);

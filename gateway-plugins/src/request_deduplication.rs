@@ -182,6 +182,7 @@ impl Plugin for RequestDeduplication {
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         self.rules.scope.attend(hooks);
         hooks.answers_for_target();
+        hooks.takes_inspected_responses();
         hooks.on_request(self.clone());
         hooks.on_attempt(self.clone());
         hooks.on_response(self);

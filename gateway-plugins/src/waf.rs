@@ -23,7 +23,9 @@ use gateway_core::condition::Condition;
 use gateway_core::config::problem::Problems;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::per_worker::PerWorker;
-use gateway_core::plugin::{Hooks, OnMessage, OnRequest, OnResponse, Passage, Plugin, Seat, Step, World};
+use gateway_core::plugin::{
+    Attempt, Hooks, OnAttempt, OnMessage, OnRequest, OnResponse, Passage, Plugin, Seat, Step, World,
+};
 use gateway_core::record::Metric;
 use gateway_core::stream::session::{Message, Session};
 use gateway_waf::{Buffers, Ruleset, Transaction};
@@ -106,6 +108,8 @@ impl Plugin for Waf {
         }
         hooks.on_request(self.clone());
         if self.0.policy.response.is_some() {
+            hooks.inspects_responses();
+            hooks.on_attempt(self.clone());
             hooks.on_response(self.clone());
         }
         if self.0.policy.messages {
@@ -135,6 +139,13 @@ impl OnResponse for Waf {
         seat: Seat<'a>,
     ) -> Step<'a> {
         self.0.inspect_response(exchange, response, seat)
+    }
+}
+
+impl OnAttempt for Waf {
+    fn on_attempt<'a>(&'a self, exchange: &'a mut Exchange, _: Attempt<'a>, seat: Seat<'a>) -> Step<'a> {
+        self.0.ask_for_plain(exchange, seat);
+        Step::Next
     }
 }
 

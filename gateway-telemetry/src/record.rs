@@ -232,7 +232,7 @@ pub fn exchange(line: &mut impl FieldVisitor, record: &ExchangeRecord<'_>, extra
         line.text("enduser.id", &*identity.name);
     }
     if let Some(route) = record.route {
-        proxy(line, route);
+        proxy(line, route, exchange.upstream().map(|chosen| &**chosen));
     }
     if let Some(target) = record.target {
         line.text("upstream.address", &*target.authority);
@@ -289,7 +289,7 @@ pub fn session(line: &mut impl FieldVisitor, record: &SessionRecord<'_>, extras:
         line.text("enduser.id", &*identity.name);
     }
     if let Some(route) = record.route {
-        proxy(line, route);
+        proxy(line, route, None);
     }
     if let Some(target) = record.target {
         line.text("upstream.address", &*target.authority);
@@ -400,9 +400,10 @@ fn trace(line: &mut impl FieldVisitor, context: TraceContext) {
     line.text("span_id", context.span.hex());
 }
 
-fn proxy(line: &mut impl FieldVisitor, route: &ProxyState) {
+/// The proxy, and the upstream: its own, unless a plugin chose another one.
+fn proxy(line: &mut impl FieldVisitor, route: &ProxyState, chosen: Option<&str>) {
     line.text("proxy.id", route.proxy.id.as_str());
-    line.text("upstream.id", route.proxy.backend.upstream.id.as_str());
+    line.text("upstream.id", chosen.unwrap_or(route.proxy.backend.upstream.id.as_str()));
     if let Traffic::Http(_) = route.proxy.traffic {
         line.text("upstream.scheme", route.proxy.backend.scheme.as_str());
     }

@@ -20,7 +20,7 @@ use super::body::Body;
 use super::dialect::Dialect;
 use super::forwarding::Forwarding;
 use super::hedging::Hedged;
-use super::reply::Reply;
+use super::reply::{Origin, Reply};
 use crate::condition::Condition;
 use crate::config::model::{TargetRules, Traffic};
 use crate::consumer::Identity;
@@ -68,7 +68,7 @@ pub struct Exchange {
     pub trace: Option<TraceContext>,
     /// What plugins remember between their hooks.
     pub state: PluginState,
-    pub(crate) is_from_target: bool,
+    pub(crate) origin: Origin,
     /// How much of the path the route took.
     pub(crate) path_bytes: usize,
     /// `Host` as the client sent it.
@@ -124,7 +124,7 @@ impl Exchange {
             captures: None,
             trace: None,
             state: PluginState::default(),
-            is_from_target: false,
+            origin: Origin::Gateway,
             path_bytes: 0,
             host: None,
             rare: None,
@@ -294,7 +294,7 @@ impl Exchange {
             captures: self.captures.clone(),
             trace: self.trace,
             state: PluginState::default(),
-            is_from_target: false,
+            origin: Origin::Gateway,
             path_bytes: self.path_bytes,
             host: self.host.clone(),
             rare,
@@ -402,7 +402,12 @@ impl Exchange {
 
     /// Whether the response is a target's, rather than the gateway's own; told to response hooks.
     pub fn is_from_target(&self) -> bool {
-        self.is_from_target
+        self.origin == Origin::Target
+    }
+
+    /// Whether the response gives out again what a target said to another request; told to response hooks.
+    pub fn is_replay(&self) -> bool {
+        self.origin == Origin::Replay
     }
 
     /// The response that a reply is to this request, in its dialect; a problem document names the trace it belongs to.
@@ -413,7 +418,7 @@ impl Exchange {
 
     /// Notes what a reply says about itself.
     pub(crate) fn note_reply(&mut self, reply: &Reply) {
-        self.is_from_target = false;
+        self.origin = if reply.is_replay { Origin::Replay } else { Origin::Gateway };
         let is_plain_error = reply.is_error() && reply.reason.is_none();
         if self.rare.is_some() || !is_plain_error {
             let rare = self.rare();

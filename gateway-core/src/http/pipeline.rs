@@ -35,7 +35,7 @@ use super::guard;
 use super::headers::{self, MessageSource};
 use super::names::TrailerRules;
 use super::path;
-use super::reply::{Cause, Reply};
+use super::reply::{Cause, Origin, Reply};
 use super::retry::MAX_HELD;
 use crate::balance::AttemptOutcome;
 use crate::config::model::Traffic;
@@ -367,7 +367,7 @@ impl<U: Upstream> Pipeline<U> {
                     end.first_byte = Some(first_byte);
                     end.tunnel = answer.tunnel;
                     let Some(pause) = attempts.after_status(status, replay.is_some()) else {
-                        end.exchange.is_from_target = true;
+                        end.exchange.origin = Origin::Target;
                         from_target(end.answer.insert(answer.response));
                         end.cookie = destination.cookie(&end.exchange, index);
                         return Ok(());

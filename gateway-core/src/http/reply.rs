@@ -182,6 +182,17 @@ impl Cause {
     }
 }
 
+/// Whose a response is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The gateway's own.
+    Gateway,
+    /// What a target said to another request, given out again by the gateway.
+    Replay,
+    /// A target's.
+    Target,
+}
+
 /// An answer of the gateway's own.
 #[derive(Debug)]
 pub struct Reply {
@@ -204,6 +215,8 @@ pub struct Reply {
     pub as_is: bool,
     /// The connection must not carry another exchange.
     pub close: bool,
+    /// It gives out again what a target said to another request.
+    pub is_replay: bool,
     /// The trace that a problem document names.
     pub trace: Option<TraceId>,
 }
@@ -221,6 +234,7 @@ impl Reply {
             is_error: None,
             as_is: false,
             close: false,
+            is_replay: false,
             trace: None,
         }
     }

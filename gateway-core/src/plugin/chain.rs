@@ -92,6 +92,7 @@ impl Chain {
         problems.0.extend(order::bypassed(registry, &hooks, &members));
         // Responses go back the way requests came.
         hooks.on_response.reverse();
+        hooks.inspect_first();
         problems.into_result(Self {
             authenticate: hooks.authenticate.into(),
             on_request: hooks.on_request.into(),

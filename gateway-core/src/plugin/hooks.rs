@@ -158,6 +158,8 @@ macro_rules! hooks {
             pub(crate) prepares: Vec<u16>,
             pub(crate) for_messages: Vec<u16>,
             pub(crate) no_datagrams: Vec<u16>,
+            pub(crate) inspects: Vec<u16>,
+            pub(crate) takes_inspected: Vec<u16>,
             /// Who asks for the caller while the request is there, and where its settings say so.
             pub(crate) asks: Vec<(u16, String)>,
             $(pub(crate) $name: Vec<Seated<dyn $hook>>,)+
@@ -254,6 +256,29 @@ impl Hooks {
     /// Declares that [`OnMessage`] reads messages of WebSockets only. A UDP or DTLS proxy with this plugin is refused.
     pub fn reads_no_datagrams(&mut self) {
         self.no_datagrams.push(self.place);
+    }
+
+    /// Declares that the response hook inspects what targets say. Wherever the plugin stands in the chain, the hook is called
+    /// before those of plugins that [take what was inspected](Self::takes_inspected_responses).
+    pub fn inspects_responses(&mut self) {
+        self.inspects.push(self.place);
+    }
+
+    /// Declares that the response hook compresses or keeps responses: it must not get what an inspection would have refused,
+    /// nor hide it from one.
+    pub fn takes_inspected_responses(&mut self) {
+        self.takes_inspected.push(self.place);
+    }
+
+    /// Puts the hooks that inspect before those that take what was inspected, once they are in the order of responses.
+    pub(crate) fn inspect_first(&mut self) {
+        let takes = |seat: &Seated<dyn OnResponse>| self.takes_inspected.contains(&seat.place);
+        let Some(first) = self.on_response.iter().position(takes) else { return };
+        let behind = self.on_response.split_off(first);
+        let inspects = |seat: &Seated<dyn OnResponse>| self.inspects.contains(&seat.place);
+        let (inspecting, others): (Vec<_>, Vec<_>) = behind.into_iter().partition(inspects);
+        self.on_response.extend(inspecting);
+        self.on_response.extend(others);
     }
 
     /// Declares that this plugin's request hook refuses nobody, so that the plugin may be moved behind one that answers

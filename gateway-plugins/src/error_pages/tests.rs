@@ -122,3 +122,17 @@ fn settings_that_can_not_be_meant_are_refused() {
     let framing = json!({"remove_headers": ["content-length"], "pages": [{"status": "404", "body": "x"}]});
     Trial::refused(PLUGINS, "error_pages", &framing);
 }
+
+/// RFC 9110 §15.5.17: it tells the client how long the resource is.
+#[tokio::test]
+async fn a_page_for_a_range_out_of_bounds_says_how_long_the_resource_is() {
+    let config = json!({"pages": [{"status": "4xx", "body": "mine"}]});
+    for (status, kept) in [(416, "bytes */5"), (404, "")] {
+        let trial = Trial::new(PLUGINS, "error_pages", config.clone()).answering(move |_| {
+            let response = Response::builder().status(status).header("content-range", "bytes */5");
+            response.body(Body::full("theirs")).unwrap()
+        });
+        let got = trial.get("/", &[("range", "bytes=9-")]).await;
+        assert_eq!((got.text().as_str(), got.field("content-range")), ("mine", kept), "{status}");
+    }
+}

@@ -239,7 +239,8 @@ pub(super) fn attempt(
             if let Some(reused) = tried.reused {
                 all.bool("ferrum.connection.reused", reused);
             }
-            all.text("ferrum.upstream.id", seat.proxy().backend.upstream.id.as_str());
+            let own = seat.proxy().backend.upstream.id.as_str();
+            all.text("ferrum.upstream.id", exchange.upstream().map_or(own, |chosen| &**chosen));
             rpc(all, exchange);
             if let Some(code) = code {
                 all.int("rpc.grpc.status_code", code);

@@ -1,5 +1,6 @@
 //! Schemas, compiled; and what is said of a value that does not fit one.
 
+use base64::Engine as _;
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::{Map, Value};
 
@@ -38,10 +39,16 @@ impl Schema {
         if written == SchemaDialect::OpenApi30 {
             normalise(&mut root);
         }
+        if components.is_some() {
+            number_formats(&mut root);
+        }
         without_read_only(&mut root);
         let mut options = jsonschema::options()
             .offline()
             .should_validate_formats(true)
+            // OpenAPI's, and what draft 4, which OpenAPI 3.0 goes by, does not know yet.
+            .with_format("uuid", is_uuid)
+            .with_format("byte", is_base64)
             .should_ignore_unknown_formats(true)
             .with_pattern_options(PatternOptions::fancy_regex().backtrack_limit(BACKTRACKS));
         if written == SchemaDialect::OpenApi30 {
@@ -88,6 +95,40 @@ fn normalise(value: &mut Value) {
         }
         _ => {}
     }
+}
+
+/// Turns OpenAPI's formats of numbers into ranges.
+fn number_formats(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(number_formats),
+        Value::Object(map) => {
+            map.values_mut().for_each(number_formats);
+            let (least, most) = match map.get("format").and_then(Value::as_str) {
+                Some("int32") => (i64::from(i32::MIN), i64::from(i32::MAX)),
+                Some("int64") => (i64::MIN, i64::MAX),
+                _ => return,
+            };
+            if map.get("type").is_some_and(|kind| kind.to_string().contains("\"integer\"")) {
+                map.entry("minimum").or_insert_with(|| least.into());
+                map.entry("maximum").or_insert_with(|| most.into());
+            }
+        }
+        _ => {}
+    }
+}
+
+/// RFC 9562 §4: `8-4-4-4-12` hexadecimal digits.
+fn is_uuid(text: &str) -> bool {
+    text.len() == 36
+        && text.bytes().enumerate().all(|(at, c)| match at {
+            8 | 13 | 18 | 23 => c == b'-',
+            _ => c.is_ascii_hexdigit(),
+        })
+}
+
+/// Base64 of RFC 4648 §4, with its padding.
+fn is_base64(text: &str) -> bool {
+    base64::engine::general_purpose::STANDARD.decode(text).is_ok()
 }
 
 fn nullable(map: &mut Map<String, Value>) {

@@ -278,6 +278,38 @@ async fn a_document_may_leave_room() {
 }
 
 #[tokio::test]
+async fn formats_of_openapi_hold_in_both_versions() {
+    for version in ["3.0.3", "3.1.0"] {
+        let document = json!({
+            "openapi": version, "info": {}, "paths": { "/a": { "post": { "requestBody": { "content": { "application/json": { "schema": {
+                "type": "object", "properties": {
+                    "u": { "type": "string", "format": "uuid" },
+                    "i": { "type": "integer", "format": "int32" },
+                    "l": { "type": "integer", "format": "int64", "maximum": 7 },
+                    "b": { "type": "string", "format": "byte" },
+                    "free": { "type": "string", "format": "of-its-own" },
+                } } } } } } } },
+        });
+        let trial =
+            with_document(&document.to_string(), json!({})).unwrap_or_else(|problems| panic!("{problems}"));
+        for (body, status) in [
+            (
+                json!({ "u": "123e4567-e89b-12d3-a456-426614174000", "i": -5, "l": 7, "b": "aGk=", "free": "x" }),
+                200,
+            ),
+            (json!({ "u": "123e4567e89b-12d3-a456-4266141740000" }), 400),
+            (json!({ "i": 2_147_483_648_u64 }), 400),
+            (json!({ "l": 8 }), 400),
+            (json!({ "l": 9_223_372_036_854_775_808_u64 }), 400),
+            (json!({ "b": "%%%" }), 400),
+        ] {
+            let got = trial.request("POST", "/a", &[JSON], body.to_string()).await;
+            assert_eq!(got.status, status, "{version} {body}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn documents_of_version_3_0_have_nullable_and_boolean_bounds() {
     let document = json!({
         "openapi": "3.0.3", "info": {}, "paths": { "/a": { "post": { "requestBody": { "content": { "application/json": { "schema": {

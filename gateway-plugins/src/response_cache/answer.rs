@@ -275,7 +275,7 @@ fn part(response: &mut Response<Body>, method: &Method, request: &HeaderMap, bod
 /// A response of the cache as the answer to an exchange. What comes out of the cache is no error of the gateway's.
 pub(super) fn reply(response: Response<Body>, how: How) -> Reply {
     let mut reply = Reply::response(response);
-    reply.is_error = Some(false);
+    (reply.is_error, reply.is_replay) = (Some(false), true);
     reply.reason(match how {
         How::Hit => "cache_hit",
         How::Collapsed => "cache_collapsed",

@@ -10,7 +10,7 @@ use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Seat, Step, Verdict};
 use gateway_waf::{RequestHead, Transaction};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HOST};
-use http::{StatusCode, Version};
+use http::{HeaderValue, StatusCode, Version};
 
 use super::settings::{Mode, OnTrouble};
 use super::{Firewall, give, take};
@@ -19,7 +19,11 @@ use super::{Firewall, give, take};
 const LARGE: usize = 2 << 10;
 
 /// A transaction that waits for the response.
-pub(super) struct Pending(pub(super) Transaction);
+pub(super) struct Pending {
+    pub(super) transaction: Transaction,
+    /// The client's `Accept-Encoding`, which the target does not get.
+    pub(super) accepted: Vec<HeaderValue>,
+}
 
 /// The name of a version, as the request line has it.
 pub(super) fn version(version: Version) -> &'static str {
@@ -240,7 +244,7 @@ impl Firewall {
             }
         };
         if reply.is_none() && self.policy.response.is_some() {
-            exchange.state.put(seat, Some(Pending(transaction)));
+            exchange.state.put(seat, Some(Pending { transaction, accepted: Vec::new() }));
         } else {
             self.done(transaction);
         }

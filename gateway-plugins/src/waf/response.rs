@@ -6,7 +6,7 @@ use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Seat, Step, Verdict};
 use gateway_waf::{ResponseHead, Transaction};
 use http::Response;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, Entry};
 
 use super::Firewall;
 use super::inspect::{Pending, version};
@@ -14,31 +14,49 @@ use super::policy::ResponsePolicy;
 use super::settings::Mode;
 
 impl ResponsePolicy {
-    /// Whether the body is one to look at.
+    /// Whether the body is one to look at, if it is not compressed.
     fn takes(&self, response: &Response<Body>) -> bool {
         let headers = response.headers();
         let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let essence = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        self.max_bytes > 0
-            && !response.body().is_empty()
-            && !headers.contains_key(CONTENT_ENCODING)
-            && self.content_types.contains(&essence)
+        self.max_bytes > 0 && !response.body().is_empty() && self.content_types.contains(&essence)
     }
 }
 
 impl Firewall {
-    /// Inspects a target's response to a request that was inspected.
+    /// Has the target answer without compression, which rules can't see through.
+    pub(super) fn ask_for_plain(&self, exchange: &mut Exchange, seat: Seat<'_>) {
+        if self.policy.response.as_ref().is_none_or(|policy| policy.max_bytes == 0) {
+            return;
+        }
+        let pending = exchange.state.of_mut::<Option<Pending>>(seat).and_then(Option::as_mut);
+        if let (Some(pending), Entry::Occupied(field)) =
+            (pending, exchange.request.headers.entry(ACCEPT_ENCODING))
+        {
+            pending.accepted = field.remove_entry_mult().1.collect();
+        }
+    }
+
+    /// Inspects a target's response to a request that was inspected, also where it is given out again.
     pub(super) fn inspect_response<'a>(
         &'a self,
         exchange: &'a mut Exchange,
         response: &'a mut Response<Body>,
         seat: Seat<'a>,
     ) -> Step<'a> {
-        let Some(policy) = self.policy.response.as_ref().filter(|_| exchange.is_from_target()) else {
+        let pending = exchange.state.of_mut::<Option<Pending>>(seat).and_then(Option::as_mut);
+        // What compresses the response looks at what the client takes.
+        let accepted = pending.map(|pending| std::mem::take(&mut pending.accepted)).unwrap_or_default();
+        let headers = &mut exchange.request.headers;
+        if !headers.contains_key(ACCEPT_ENCODING) {
+            accepted.into_iter().for_each(|value| _ = headers.append(ACCEPT_ENCODING, value));
+        }
+        let is_targets = exchange.is_from_target() || exchange.is_replay();
+        let Some(policy) = self.policy.response.as_ref().filter(|_| is_targets) else {
             return Step::Next;
         };
         let pending = exchange.state.of_mut::<Option<Pending>>(seat).and_then(Option::take);
-        let Some(Pending(mut transaction)) = pending else { return Step::Next };
+        let Some(Pending { mut transaction, .. }) = pending else { return Step::Next };
         let headers: Vec<(&[u8], &[u8])> = (response.headers().iter())
             .map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
             .collect();
@@ -47,7 +65,12 @@ impl Firewall {
             version: version(response.version()),
             headers: &headers,
         });
-        if transaction.is_refused() || !policy.takes(response) {
+        let is_taken = policy.takes(response);
+        let is_encoded = is_taken && response.headers().contains_key(CONTENT_ENCODING);
+        if is_encoded {
+            exchange.note("waf.not_inspected", "compressed response");
+        }
+        if transaction.is_refused() || !is_taken || is_encoded {
             transaction.response_body(b"");
             return self.conclude_response(exchange, transaction).map_or(Step::Next, Step::reply);
         }

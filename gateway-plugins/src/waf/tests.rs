@@ -303,6 +303,65 @@ async fn responses_are_inspected_where_wanted() {
     assert_eq!(field(&trial, "waf.reason").as_deref(), Some("response_rules"));
 }
 
+/// A gateway with response rules and one more plugin; the target leaks.
+fn leaking(machine: &Machine, plugin: &str, config: &Value, coding: &'static str) -> Trial {
+    let waf = json!({"rules": {"crs": "/crs"}, "response": {}});
+    let spec = json!({
+        "proxies": [{"id": "p", "listen_path": "/", "backend_host": "t", "backend_port": 80}],
+        "plugin_configs": [
+            {"id": "w", "plugin_name": "waf", "scope": "proxy", "proxy_id": "p", "config": waf},
+            {"id": "x", "plugin_name": plugin, "scope": "proxy", "proxy_id": "p", "config": config},
+        ],
+    });
+    let trial = Trial::try_of_spec(crate::PLUGINS, &spec.to_string(), &machine.world());
+    let trial = trial.unwrap_or_else(|problems| panic!("{problems:?}"));
+    trial.answering(move |_| {
+        let response =
+            Response::builder().header("content-type", "text/html").header("cache-control", "max-age=60");
+        let response = if coding.is_empty() { response } else { response.header("content-encoding", coding) };
+        response.body(Body::full("a leak ".repeat(200))).unwrap()
+    })
+}
+
+#[tokio::test]
+async fn responses_are_inspected_before_they_are_compressed() {
+    let machine = machine();
+    for coding in ["br", "gzip", "zstd"] {
+        let trial = leaking(&machine, "compression", &json!({}), "");
+        assert_eq!(trial.get("/", &[("accept-encoding", coding)]).await.status, 502, "{coding}");
+        let asked = trial.asked();
+        assert_eq!(asked.last().unwrap().headers.get("accept-encoding"), None, "the target answers in plain");
+    }
+    let good = leaking(&machine, "compression", &json!({}), "");
+    let good = good.answering(|_| {
+        let response = Response::builder().header("content-type", "text/html");
+        response.body(Body::full("all is well ".repeat(200))).unwrap()
+    });
+    let got = good.get("/", &[("accept-encoding", "br")]).await;
+    assert_eq!((got.status, got.field("content-encoding")), (200.try_into().unwrap(), "br"));
+    // What comes compressed nevertheless is not seen, and the record says so.
+    let stubborn = leaking(&machine, "compression", &json!({}), "br");
+    assert_eq!(stubborn.get("/", &[("accept-encoding", "br")]).await.status, 200);
+    assert_eq!(field(&stubborn, "waf.not_inspected").as_deref(), Some("compressed response"));
+}
+
+#[tokio::test]
+async fn what_was_refused_is_not_given_out_again() {
+    let machine = machine();
+    let cached = leaking(&machine, "response_cache", &json!({}), "");
+    for _ in 0..3 {
+        let got = cached.get("/a", &[]).await;
+        assert_eq!((got.status, got.text().contains("leak")), (502.try_into().unwrap(), false));
+    }
+    let kept = leaking(&machine, "request_deduplication", &json!({}), "");
+    // The target has carried it out: a repetition is neither sent nor answered with what was refused.
+    for status in [502, 409, 409] {
+        let request = Request::post("/").header("host", "h.example").header("idempotency-key", "k1");
+        let got = kept.send(request.body(Body::full("x=1")).unwrap()).await;
+        assert_eq!((got.status, got.text().contains("leak")), (status.try_into().unwrap(), false));
+    }
+}
+
 #[test]
 fn rules_that_cannot_be_enforced_are_refused_with_file_and_line() {
     let machine = Machine::default();

@@ -18,7 +18,7 @@ use crate::http::dialect::Dialect;
 use crate::http::downstream::Downstream;
 use crate::http::exchange::Exchange;
 use crate::http::hedging::Hedger;
-use crate::http::reply::Reply;
+use crate::http::reply::{Origin, Reply};
 use crate::plugin::seat::{Around, Attempt};
 use crate::upstream::Upstream;
 
@@ -98,7 +98,7 @@ fn take<'s>(
             end.settle(pick.report(AttemptOutcome::Response { status, first_byte }, now));
             end.first_byte = Some(first_byte);
             let Some(pause) = attempts.after_status(status, may_repeat) else {
-                end.exchange.is_from_target = true;
+                end.exchange.origin = Origin::Target;
                 from_target(end.answer.insert(answer.response));
                 end.cookie = course.destination.cookie(&end.exchange, index);
                 return Ok(None);
