@@ -48,7 +48,7 @@ use visit::BrowserVisit;
 
 /// The plugin.
 pub(crate) struct Oidc {
-    provider: Provider,
+    provider: Arc<Provider>,
     issuer: String,
     scopes: String,
     redirect_uri: Option<String>,
@@ -274,7 +274,8 @@ impl Oidc {
         Ok(identity)
     }
 
-    /// The caller of a session with new tokens. Requests of one session that come together cause one refresh.
+    /// The caller of a session with new tokens. Requests of one session that come together cause one refresh. It goes on when the
+    /// browser leaves: the provider has taken the refresh token then, and to ask with it again would look like theft.
     async fn refreshed(
         &self,
         exchange: &mut Exchange,
@@ -286,17 +287,21 @@ impl Oidc {
         let Some(refreshed) = self.refreshes.of(token, now()) else {
             return Err(self.unavailable(exchange, "too many sessions are being refreshed"));
         };
-        let made = refreshed.get_or_try_init(|| async {
-            match self.provider.refresh(old).await {
-                Ok(session) => {
-                    self.counts.refreshes.add(1);
-                    Ok(OpenSession::new(session))
+        let (provider, old, count) = (self.provider.clone(), old.clone(), self.counts.refreshes.clone());
+        let making = tokio::spawn(async move {
+            let made = refreshed.get_or_try_init(|| async {
+                match provider.refresh(&old).await {
+                    Ok(session) => {
+                        count.add(1);
+                        Ok(OpenSession::new(session))
+                    }
+                    Err(Failure::Unavailable(why)) => Err(why),
+                    Err(Failure::Refused | Failure::Token(_)) => Ok(None),
                 }
-                Err(Failure::Unavailable(why)) => Err(why),
-                Err(Failure::Refused | Failure::Token(_)) => Ok(None),
-            }
+            });
+            made.await.cloned()
         });
-        let made = match made.await {
+        let made = match making.await.unwrap_or_else(|_| Err("the refresh was broken off".into())) {
             Ok(made) => made,
             Err(why) => return Err(self.unavailable(exchange, &why)),
         };
@@ -307,7 +312,7 @@ impl Oidc {
         let lines = self
             .session_cookies(&visit, &open.session)
             .ok_or_else(|| Box::new(Reply::new(Cause::Internal).reason("oidc_session_too_large")))?;
-        self.admitted(exchange, seat, open.clone(), lines)
+        self.admitted(exchange, seat, open, lines)
     }
 }
 

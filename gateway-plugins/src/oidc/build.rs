@@ -217,7 +217,7 @@ pub(super) fn build(config: Config, world: &World) -> Result<Oidc, Problems> {
     let scopes = scopes(config.scopes);
     let count = |event| world.meters().counter(SESSIONS, &["event"], &[event]);
     Ok(Oidc {
-        provider,
+        provider: Arc::new(provider),
         issuer: config.issuer,
         scopes,
         redirect_uri: config.redirect_uri,

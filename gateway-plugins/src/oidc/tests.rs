@@ -77,7 +77,10 @@ impl Idp {
             "idp.test:443/keys" => page(200, &json!({ "keys": [keys.jwk("k")] })),
             "idp.test:443/token" => {
                 let mut state = served.lock().unwrap_or_else(PoisonError::into_inner);
-                answer(&mut state, &keys, &sent.form())
+                match answer(&mut state, &keys, &sent.form()) {
+                    Served::Response(response) => Served::Late(response),
+                    other => other,
+                }
             }
             "idp.test:443/revoke" => {
                 page(served.lock().unwrap_or_else(PoisonError::into_inner).revocation_status, &json!({}))

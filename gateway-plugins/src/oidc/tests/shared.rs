@@ -1,6 +1,7 @@
 //! Sessions that several plugin configs have, what goes on while they last, and browsers that keep cookies from other sites.
 
 use std::cell::RefCell;
+use std::task::Poll;
 
 use gateway_core::consumer::{Consumers, Standing};
 
@@ -57,6 +58,25 @@ async fn a_refresh_at_one_is_one_at_all() {
         let mut jar = sealed(&session(&idp, now() - 1, now() - 60));
         assert_eq!(jar.get(&trial, path, &[]).await.status, 200);
     }
+    assert_eq!(idp.asked("idp.test:443/token"), 1);
+}
+
+/// Somebody who leaves the page in the midst of it has not lost the login.
+#[tokio::test]
+async fn a_refresh_goes_on_when_its_browser_leaves() {
+    let idp = Idp::new();
+    let trial = idp.trial(&json!({}));
+    let mut jar = sealed(&session(&idp, now() - 1, now() - 60));
+    {
+        let mut gone = jar.clone();
+        let mut left = std::pin::pin!(gone.get(&trial, "/", &[]));
+        while idp.asked("idp.test:443/token") == 0 {
+            let polled = std::future::poll_fn(|cx| Poll::Ready(left.as_mut().poll(cx).is_pending()));
+            assert!(polled.await);
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(jar.get(&trial, "/", &[]).await.status, 200);
     assert_eq!(idp.asked("idp.test:443/token"), 1);
 }
 
