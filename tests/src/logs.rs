@@ -48,6 +48,35 @@ async fn syslog_takes_a_datagram_for_each_record() {
 }
 
 #[tokio::test]
+async fn records_name_the_upstream_that_was_chosen() {
+    let (own, canary) = (Standing::start("own").await, Standing::start("canary").await);
+    let server = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
+    let address = server.local_addr().expect("an address");
+    let settings =
+        format!("    sinks:\n      - {{name: s, interval_ms: 10, syslog: {{address: 'udp://{address}'}}}}");
+    let edge = Edge::start_with(
+        &settings,
+        &format!(
+            "proxies:\n  - {{id: a, listen_path: /, upstream_id: own}}\n\
+             upstreams:\n  - {{id: own, targets: [{}]}}\n  - {{id: canary, targets: [{}]}}\n\
+             plugin_configs:\n  - {{id: s, plugin_name: traffic_split, scope: proxy, proxy_id: a, config: {{splits: [{{weight: 1}}], \
+             overrides: [{{header: x-canary, upstream_id: canary}}]}}}}\n",
+            own.target(),
+            canary.target()
+        ),
+    );
+    for (field, expected) in [("x-other", "own"), ("x-canary", "canary")] {
+        let request = format!("GET / HTTP/1.1\r\nhost: a.test\r\n{field}: 1\r\nconnection: close\r\n\r\n");
+        edge.ask(&request).await;
+        let mut space = [0; 65_536];
+        let length = soon(server.recv(&mut space)).await.expect("a datagram");
+        let message = std::str::from_utf8(&space[..length]).expect("UTF-8");
+        let (_, line) = message.split_once(" access - ").expect("a head");
+        assert_eq!(fields(line)["upstream.id"], expected);
+    }
+}
+
+#[tokio::test]
 async fn datagrams_go_where_the_gateways_name_servers_say() {
     let origin = Standing::start("o").await;
     let names = Names::start(Zone::Address([127, 0, 0, 1]));
