@@ -140,7 +140,7 @@ impl Plugin for GrpcJsonTranscoding {
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {
         let set = match (&config.descriptor_set_path, &config.descriptor_set) {
-            (Some(path), None) => world.files().read(path, MAX_SET).map_err(|error| {
+            (Some(path), None) => world.settings_file(path, MAX_SET).map_err(|error| {
                 let why = format!("{} can't be read: {error}", path.display());
                 Problems::one("config.descriptor_set_path", why)
             })?,

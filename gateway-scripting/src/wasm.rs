@@ -151,8 +151,7 @@ impl Plugin for Wasm {
 fn compiled(rules: &Rules, world: &World) -> Result<Arc<engine::Compiled>, Problems> {
     let shown = rules.path.display();
     let bytes = world
-        .files()
-        .read(&rules.path, MAX_MODULE)
+        .settings_file(&rules.path, MAX_MODULE)
         .map_err(|error| Problems::one("config.path", format!("{shown} can't be read: {error}")))?;
     let compiled =
         engine::compile(&bytes).map_err(|error| Problems::one("config.path", format!("{shown}: {error}")))?;

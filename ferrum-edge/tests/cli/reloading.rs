@@ -136,3 +136,34 @@ fn settings_that_need_a_restart_are_told() {
     assert!(!reload().contains("[restart_needed]"), "what it was started with is what is configured");
     assert_eq!(warned(), [""; 0]);
 }
+
+/// Rules of the firewall are part of its settings, though they are in files of their own.
+#[test]
+fn a_reload_reads_the_files_again_that_a_plugin_is_built_from() {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.path("rules")).unwrap();
+    folder.write(
+        "rules/a.conf",
+        "SecRule ARGS \"@pmFromFile words.data\" \"id:1,phase:2,deny,msg:'A word'\"\n",
+    );
+    folder.write("rules/words.data", "evil\n");
+    let firewall =
+        "  - { id: waf, plugin_name: waf, scope: global, config: { mode: block, rules: { crs: rules } } }\n";
+    // What passes is sent to a target that is not there.
+    let answers_itself = "plugins: [{ plugin_config_id: answer }]";
+    let proxied = spec(1, "one").replace(answers_itself, "plugins: []");
+    folder.write("ferrum.yaml", &format!("{proxied}{firewall}"));
+    let gateway = Gateway::start(&folder, |_| {});
+    let passes = |word: &str| get(gateway.http, &format!("/?q={word}")).starts_with("HTTP/1.1 502");
+    assert_eq!(["evil", "vile", "good"].map(passes), [false, true, true]);
+    // The configuration itself stays as it is.
+    folder.write("rules/words.data", "vile\n");
+    gateway.signal("HUP");
+    until("the other word is refused", || !passes("vile"));
+    assert_eq!(["evil", "vile", "good"].map(passes), [true, false, true]);
+    // Rules that can't be used are a refused reload.
+    folder.write("rules/b.conf", "SecRule ARGS \"@rx (\" \"id:2,deny\"\n");
+    gateway.signal("HUP");
+    until("it is refused", || gateway.status()["config"]["refused"] == 1);
+    assert_eq!(["evil", "vile", "good"].map(passes), [true, false, true]);
+}

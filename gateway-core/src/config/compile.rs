@@ -261,8 +261,8 @@ impl Compiler {
         Route { state, chain }
     }
 
-    /// Builds the proxy's plugins. One whose settings are those it had goes on with its state, and a shared one is
-    /// built once for all.
+    /// Builds the proxy's plugins. One whose settings are those it had, and the files that are part of them, goes on with its
+    /// state, and a shared one is built once for all.
     fn chain(&self, proxy: &Proxy, before: Option<&Route>, next: &mut Snapshot) -> Result<Chain, Problems> {
         let mut members = Vec::with_capacity(proxy.plugins.len());
         let mut problems = Problems::default();
@@ -272,7 +272,12 @@ impl Compiler {
                 true => next.plugins.get(&config.id),
                 false => before.and_then(|route| route.chain.member(&config.id)),
             };
-            let member = match known.filter(|(known, _)| known == config) {
+            let checked = config.built.as_ref().and_then(Registry::plugin_of);
+            let is_same = |(known, plugin): &&Member| {
+                known == config
+                    && checked.as_ref().is_none_or(|checked| checked.sources() == plugin.sources())
+            };
+            let member = match known.filter(is_same) {
                 Some(member) => member.clone(),
                 None => match self.build(config) {
                     Ok(member) => member,

@@ -33,6 +33,9 @@ pub trait Built: Send + Sync {
     /// The type of credential that it checks.
     fn credential(&self) -> Option<&'static CredentialType>;
 
+    /// What stands for the files that are part of its settings, as they were when it was built.
+    fn sources(&self) -> u64;
+
     /// What an operator can have it do, by name, each with one sentence.
     fn actions(&self) -> &'static [(&'static str, &'static str)];
 
@@ -49,6 +52,7 @@ pub trait Built: Send + Sync {
 struct Instance<P> {
     plugin: Arc<P>,
     world: World,
+    sources: u64,
     hooks: HookSet,
     started: OnceLock<Vec<TaskHandle>>,
 }
@@ -68,6 +72,10 @@ impl<P: Plugin> Built for Instance<P> {
 
     fn credential(&self) -> Option<&'static CredentialType> {
         P::CREDENTIAL
+    }
+
+    fn sources(&self) -> u64 {
+        self.sources
     }
 
     fn actions(&self) -> &'static [(&'static str, &'static str)] {
@@ -147,7 +155,8 @@ fn known_schema<P: Plugin>() -> Arc<Schema> {
 fn build_of<P: Plugin>(config: &Value, world: &World) -> Result<Arc<dyn Built>, Problems> {
     let settings = settings_of::<P>(config)?;
     let mut problems = needs::check(P::NEEDS, config);
-    let built = P::build(settings, world);
+    let world = world.to_build_with();
+    let built = P::build(settings, &world);
     let plugin = match built {
         Ok(plugin) => problems.into_result(Arc::new(plugin))?,
         Err(more) => {
@@ -158,7 +167,8 @@ fn build_of<P: Plugin>(config: &Value, world: &World) -> Result<Arc<dyn Built>, 
     let mut hooks = Hooks { place: 1, ..Hooks::default() };
     plugin.clone().attend(&mut hooks);
     let hooks = hooks.taken_by(1);
-    Ok(Arc::new(Instance { plugin, world: world.clone(), hooks, started: OnceLock::new() }))
+    let sources = world.sources();
+    Ok(Arc::new(Instance { plugin, world, sources, hooks, started: OnceLock::new() }))
 }
 
 fn settings_of<P: Plugin>(config: &Value) -> Result<P::Config, Problems> {

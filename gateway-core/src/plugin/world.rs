@@ -13,9 +13,14 @@ pub mod tasks;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use tokio::sync::watch;
 
 use blocking::{Blocking, Busy};
@@ -34,6 +39,8 @@ pub struct World {
     kept: Arc<KeptStates>,
     redis: Arc<watch::Sender<RedisServers>>,
     owner: Option<Owner>,
+    /// Of the files that are part of the settings of the plugin that is built with this.
+    sources: Arc<AtomicU64>,
 }
 
 /// What a [`World`] is made of.
@@ -68,7 +75,7 @@ impl World {
     /// A world of these parts.
     pub fn new(reach: Reach) -> Self {
         let redis = Arc::new(watch::Sender::new(RedisServers::default()));
-        Self { reach: Arc::new(reach), kept: Arc::default(), redis, owner: None }
+        Self { reach: Arc::new(reach), kept: Arc::default(), redis, owner: None, sources: Arc::default() }
     }
 
     /// The same world, for one plugin config.
@@ -104,6 +111,31 @@ impl World {
     /// Files of the machine.
     pub fn files(&self) -> &Arc<dyn Files> {
         &self.reach.files
+    }
+
+    /// Reads a file that is part of a plugin's settings, such as rules or a program: a plugin that is built from one and does not
+    /// look at it again by itself. When a configuration is loaded while the file has other bytes, the plugin is built anew, as
+    /// if its settings had changed. To be called while the plugin is built.
+    ///
+    /// # Errors
+    /// As [`Files::read`].
+    pub fn settings_file(&self, path: &Path, limit: u64) -> io::Result<Bytes> {
+        let bytes = self.files().read(path, limit)?;
+        let mut hasher = DefaultHasher::new();
+        (path, &bytes).hash(&mut hasher);
+        // In whichever order they are read.
+        self.sources.fetch_add(hasher.finish(), Ordering::Relaxed);
+        Ok(bytes)
+    }
+
+    /// The same world, for one plugin to be built with.
+    pub(super) fn to_build_with(&self) -> Self {
+        Self { sources: Arc::default(), ..self.clone() }
+    }
+
+    /// What stands for the bytes of all [`Self::settings_file`]s that were read.
+    pub(super) fn sources(&self) -> u64 {
+        self.sources.load(Ordering::Relaxed)
     }
 
     /// The gateway's metrics.

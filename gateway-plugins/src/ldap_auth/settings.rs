@@ -325,7 +325,7 @@ fn tls(config: &Config, world: &World, problems: &mut Problems) -> Option<Arc<Cl
         None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
         Some(path) => {
             let read =
-                world.files().read(path, MAX_ROOTS).map_err(|error| error.to_string()).and_then(|bytes| {
+                world.settings_file(path, MAX_ROOTS).map_err(|error| error.to_string()).and_then(|bytes| {
                     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
                     let (added, _) = roots.add_parsable_certificates(all.map_err(|error| error.to_string())?);
                     if added == 0 { Err("there is no certificate in it".into()) } else { Ok(()) }

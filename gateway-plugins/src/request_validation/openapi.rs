@@ -188,7 +188,7 @@ impl OpenApi {
 }
 
 fn load(path: &Path, world: &World) -> Result<Value, String> {
-    let bytes = world.files().read(path, MAX_DOCUMENT).map_err(|error| error.to_string())?;
+    let bytes = world.settings_file(path, MAX_DOCUMENT).map_err(|error| error.to_string())?;
     let text = std::str::from_utf8(&bytes).map_err(|_| "it is not UTF-8".to_owned())?;
     // By the rules of the gateway's own file, YAML 1.2: `no` and `on` are text, `012` is twelve.
     file::foreign(text, &Origin::default()).map_err(|problems| problems.to_string())

@@ -293,7 +293,7 @@ fn folder_sources(folder: &Path, world: &World) -> Result<Sources, String> {
         };
         for name in names.into_iter().filter(|name| pack::is_rule_file(name)) {
             let path = path.join(&name);
-            let content = world.files().read(&path, MAX_FILE_BYTES);
+            let content = world.settings_file(&path, MAX_FILE_BYTES);
             let content = content.map_err(|error| format!("{}: {error}", path.display()))?;
             files.push((path.to_string_lossy().into_owned(), content.to_vec()));
         }
