@@ -240,7 +240,7 @@ async fn handshakes_take_as_long_as_the_settings_say() {
     );
     edge.reload(&one(other, &fields));
     plain_client(other).await.send(b"anybody?").await.unwrap();
-    assert_eq!(edge.session().await.end(), "dtls_timeout", "a target that never answers");
+    assert_eq!(edge.session().await.end(), "target_dtls_timeout", "a target that never answers");
 }
 
 /// First words from anywhere take nobody's place: there is one session and one is all there may be.
@@ -354,8 +354,38 @@ async fn a_target_of_another_ca_or_name_gets_nothing() {
         let mut far = Peer::server(socket).await;
         assert!(!far.hears_payload().await, "a stranger was told the payload");
         let record = edge.only_record().await;
-        assert_eq!((record.end(), record.carried().1), ("dtls_certificate_refused", 0));
+        assert_eq!((record.end(), record.carried().1), ("target_certificate_refused", 0));
     }
+}
+
+/// A target that does not answer, or shows a wrong certificate, is one that can't be connected to: sessions go elsewhere.
+#[tokio::test]
+async fn a_target_whose_handshake_fails_is_left_alone() {
+    let (silent, good) =
+        (UdpSocket::bind("127.0.0.1:0").await.unwrap(), UdpSocket::bind("127.0.0.1:0").await.unwrap());
+    let ports = [&silent, &good].map(|socket| socket.local_addr().unwrap().port());
+    let port = free_port();
+    let mut edge = Edge::start_with(
+        LOOPBACK,
+        &format!(
+            "proxies:\n  - {{id: a, listen_port: {port}, backend_scheme: dtls, upstream_id: u, \
+             backend_connect_timeout_ms: 300, backend_tls_server_ca_cert_path: {:?}}}\n\
+             upstreams:\n  - {{id: u, health_checks: {{passive: {{unhealthy_threshold: 1}}}}, \
+             targets: [{{host: 127.0.0.1, port: {}, priority: 0}}, {{host: 127.0.0.1, port: {}, priority: 1}}]}}\n",
+            tls::authority().ca(),
+            ports[0],
+            ports[1]
+        ),
+    );
+    let client = plain_client(port).await;
+    client.send(b"lost").await.unwrap();
+    let record = edge.session().await;
+    assert_eq!((record.kind(), record.end()), ("udp", "target_dtls_timeout"));
+    client.send(b"found").await.unwrap();
+    let mut far = Peer::server(good).await;
+    far.shake().await;
+    assert_eq!(far.next().await, b"found");
+    drop(silent);
 }
 
 #[tokio::test]

@@ -351,4 +351,13 @@ async fn plugins_read_datagrams_change_them_drop_them_and_end_sessions() {
     let record = edge.session().await;
     assert_eq!((record.kind(), record.end(), record.carried()), ("udp", "message_refused", (9, 9)));
     assert_eq!(client.ask(b"again").await, b"AGAIN", "the next one is another session");
+
+    // A panic costs the session that it happened in, and no other one of the port.
+    let other = Client::new(port).await;
+    assert_eq!(other.ask(b"other").await, b"OTHER");
+    client.send(b"panic").await;
+    let record = edge.session().await;
+    assert_eq!((record.end(), record.carried()), ("internal", (5, 5)));
+    assert_eq!(other.ask(b"still").await, b"STILL");
+    edge.nothing_recorded().await;
 }

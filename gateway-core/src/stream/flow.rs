@@ -1,5 +1,6 @@
 //! The account of one datagram session. Owned, unlike a stream's, since a table holds very many of them.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -113,7 +114,10 @@ impl Flow {
         let mut payload = Bytes::copy_from_slice(payload);
         let mut from = 0;
         loop {
-            match chain.message(&self.session, direction, MessageKind::Datagram, &mut payload, around, from) {
+            let kind = MessageKind::Datagram;
+            let decided =
+                self.guard(|| chain.message(&self.session, direction, kind, &mut payload, around, from))?;
+            match decided {
                 Decided::Forward => {
                     forward(&payload);
                     return Ok(Vec::new());
@@ -123,7 +127,9 @@ impl Flow {
                 Decided::Close(_) => return Err(RelayOutcome::Refused.reason()),
                 Decided::Wait(mut decision, next) => {
                     // One loop serves all sessions of a port: nothing may wait in it.
-                    match decision.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                    let polled =
+                        self.guard(|| decision.as_mut().poll(&mut Context::from_waker(Waker::noop())))?;
+                    match polled {
                         Poll::Ready(Decision::Forward(changed)) => (payload, from) = (changed, next),
                         Poll::Ready(Decision::Answer(answers)) => {
                             return Ok(answers.into_iter().map(|(_, bytes)| bytes).collect());
@@ -134,6 +140,14 @@ impl Flow {
                 }
             }
         }
+    }
+
+    /// One loop serves all sessions of a port: a plugin that panics costs the session that it was called for.
+    fn guard<T>(&self, hook: impl FnOnce() -> T) -> Result<T, &'static str> {
+        catch_unwind(AssertUnwindSafe(hook)).map_err(|_| {
+            self.recorder.panicked();
+            Cause::Internal.reason()
+        })
     }
 
     /// Asks the plugins, picks a target and opens a way to it.

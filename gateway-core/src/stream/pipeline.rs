@@ -160,7 +160,7 @@ pub(crate) async fn tunnel<'r>(tunnelled: Tunnelled<'r>, session: Session, ends:
     let mut told = pin!(drain.told());
     let mut drained = drain.watch(told.as_mut());
     let mut carry = pin!(websocket::carry(ends, &ending.session, rules, &mut ending.carried));
-    let end = poll_fn(|cx| {
+    let carrying = poll_fn(|cx| {
         if !own.has_begun() {
             if drained.poll(cx).is_ready() {
                 own.begin();
@@ -170,9 +170,15 @@ pub(crate) async fn tunnel<'r>(tunnelled: Tunnelled<'r>, session: Session, ends:
             }
         }
         carry.as_mut().poll(cx)
-    })
-    .await;
-    ending.reason = forced.get().map_or_else(|| end.reason(), |cause| cause.reason());
+    });
+    // A plugin that panics costs the WebSocket that it was called for, and nothing beside it on the same connection.
+    ending.reason = match guarded(pin!(carrying)).await {
+        Ok(end) => forced.get().map_or_else(|| end.reason(), |cause| cause.reason()),
+        Err(Panicked) => {
+            recorder.panicked();
+            Cause::Internal.reason()
+        }
+    };
 }
 
 /// How a session is listed while it is open.

@@ -67,6 +67,9 @@ pub(super) struct Outlet {
 
 /// The target's machine says that nobody listens there.
 pub(super) const REFUSED: Dead = "target_refused";
+/// Ends that count against the target, as a connection that fails does.
+const TARGET_FAILS: [Dead; 4] =
+    [REFUSED, "target_dtls_timeout", "target_dtls_failed", "target_certificate_refused"];
 /// Datagrams that wait while a target is found; the first is never lost.
 const MAX_WAITING: usize = 16;
 /// Sessions without a limit on idleness end after this all the same.
@@ -139,7 +142,7 @@ impl Session {
         let (client, given) = (&mut self.client, &mut self.given);
         let most = self.amplification.map(|factor| factor * self.taken as f64);
         let (mut dead, mut answers) = (Ok(()), Vec::new());
-        target.receive(datagram, &mut |emit| match emit {
+        let received = target.receive(datagram, &mut |emit| match emit {
             Emit::Wire(bytes) => drop(socket.send(bytes)),
             Emit::Payload(payload) => {
                 if most.is_some_and(|most| (*given + payload.len() as u64) as f64 > most) {
@@ -164,13 +167,15 @@ impl Session {
                     dead = sent;
                 }
             }
-        })?;
+        });
+        received.map_err(of_target)?;
         for answer in answers {
-            target.send(&answer, &mut |emit| {
+            let said = target.send(&answer, &mut |emit| {
                 if let Emit::Wire(bytes) = emit {
                     drop(socket.send(bytes));
                 }
-            })?;
+            });
+            said.map_err(of_target)?;
         }
         dead
     }
@@ -238,7 +243,7 @@ impl Session {
             SessionStage::Opening(_, looking) => drop(looking.send(reason)),
             SessionStage::Open(mut open) => {
                 open.flow.reason = reason;
-                if reason == REFUSED {
+                if TARGET_FAILS.contains(&reason) {
                     open.flow.target_failed();
                 }
             }
@@ -261,16 +266,27 @@ impl OpenSession {
             });
         })?;
         flow.carried.up += length;
-        sent.and(dead).map(|()| answers)
+        sent.map_err(of_target).and(dead).map(|()| answers)
     }
 
     fn tick(&mut self, now: Instant) -> Result<(), Dead> {
         let socket = &self.socket;
-        self.target.tick(now, &mut |emit| {
+        let ticked = self.target.tick(now, &mut |emit| {
             if let Emit::Wire(bytes) = emit {
                 drop(socket.send(bytes));
             }
-        })
+        });
+        ticked.map_err(of_target)
+    }
+}
+
+/// Whose DTLS it was that failed: records tell a target's from a client's.
+fn of_target(dead: Dead) -> Dead {
+    match dead {
+        "dtls_timeout" => "target_dtls_timeout",
+        "dtls_certificate_refused" | "dtls_certificate_missing" => "target_certificate_refused",
+        "dtls_failed" | "dtls_panicked" => "target_dtls_failed",
+        other => other,
     }
 }
 
@@ -293,14 +309,14 @@ impl Opener for OutletOpener {
 
     async fn open(&self, route: &Route, target: &Target, _session: &Seen) -> Result<Outlet, Cause> {
         let backend = &route.proxy.backend;
-        let address = match backend.dns_override {
-            Some(address) => SocketAddr::new(address, target.rules.port),
+        let addresses = match backend.dns_override {
+            Some(address) => vec![SocketAddr::new(address, target.rules.port)],
             None => {
                 let found = self.dns.resolve(&target.rules.host, target.rules.port, backend.dns_ttl).await;
-                found.ok().and_then(|found| found.first().copied()).ok_or(Cause::DnsFailed)?
+                found.map_err(|_| Cause::DnsFailed)?
             }
         };
-        let socket = connected(address).map_err(|_| Cause::ConnectFailed)?;
+        let socket = connected(&addresses)?;
         let leg = match &backend.tls {
             Some(rules) if backend.scheme == Scheme::Dtls => {
                 let verifier = Verifier::target(rules, &target.rules.host).map_err(|_| Cause::TlsFailed)?;
@@ -316,10 +332,30 @@ impl Opener for OutletOpener {
     }
 }
 
-fn connected(address: SocketAddr) -> io::Result<UdpSocket> {
-    let any: SocketAddr = if address.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0_u16; 8], 0).into() };
-    let socket = UdpSocket::bind(any)?;
-    socket.set_nonblocking(true)?;
-    socket.connect(address)?;
-    Ok(socket)
+/// A socket to the first of a name's addresses that this machine has a way to: it may have IPv6 alone, or none.
+fn connected(addresses: &[SocketAddr]) -> Result<UdpSocket, Cause> {
+    let connect = |address: &SocketAddr| -> io::Result<UdpSocket> {
+        let any: SocketAddr =
+            if address.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0_u16; 8], 0).into() };
+        let socket = UdpSocket::bind(any)?;
+        socket.set_nonblocking(true)?;
+        socket.connect(address)?;
+        Ok(socket)
+    };
+    let found = addresses.iter().find_map(|address| connect(address).ok());
+    found.ok_or(if addresses.is_empty() { Cause::DnsFailed } else { Cause::ConnectFailed })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_without_a_way_to_it_is_passed_over() {
+        // To a broadcast address nothing is sent unless a socket is told to.
+        let (none, some) = (SocketAddr::from(([255; 4], 9)), SocketAddr::from(([127, 0, 0, 1], 9)));
+        assert_eq!(connected(&[none, some]).unwrap().peer_addr().unwrap(), some);
+        assert_eq!(connected(&[none]).unwrap_err(), Cause::ConnectFailed);
+        assert_eq!(connected(&[]).unwrap_err(), Cause::DnsFailed);
+    }
 }

@@ -416,7 +416,14 @@ pub(super) fn why(error: &wasmtime::Error) -> String {
     match error.downcast_ref::<Trap>() {
         Some(Trap::Interrupt) => "it takes longer than it may".to_owned(),
         Some(trap) => trap.to_string(),
-        None => format!("{error:#}").lines().next().unwrap_or_default().to_owned(),
+        None => {
+            // Where in the module it was is in a cause of its own, which says nothing to those who did not write it.
+            let causes = error.chain().map(ToString::to_string);
+            let told = causes.filter(|cause| !cause.starts_with("error while executing at wasm backtrace"));
+            let lines: Vec<String> =
+                told.map(|cause| cause.lines().next().unwrap_or_default().to_owned()).collect();
+            lines.join(": ")
+        }
     }
 }
 

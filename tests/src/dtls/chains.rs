@@ -177,7 +177,8 @@ async fn a_targets_chain_is_followed() {
     let ca = tls::authority().ca();
     for (n, more) in ["", ", min_version: \"1.3\""].into_iter().enumerate() {
         let chain = with_intermediate(&format!("dtls-target-chain-{n}"), 0);
-        for (shown, end) in [(&chain, "closed"), (&without_intermediate(&chain), "dtls_certificate_refused")]
+        for (shown, end) in
+            [(&chain, "closed"), (&without_intermediate(&chain), "target_certificate_refused")]
         {
             let (_far, target, _echo) = terminating(&settings(&[shown], more)).await;
             let (mut edge, port) = edge_with(&named_backend(target, &ca));
@@ -208,7 +209,7 @@ async fn a_targets_chain_has_to_end_at_a_trusted_certificate() {
     let (mut edge, port) = edge_with(&named_backend(target, &wrong));
     plain_client(port).await.send(b"secret").await.unwrap();
     let record = edge.only_record().await;
-    assert_eq!((record.end(), record.carried().1), ("dtls_certificate_refused", 0));
+    assert_eq!((record.end(), record.carried().1), ("target_certificate_refused", 0));
 }
 
 /// A client of OpenSSL's (DTLS 1.2) is let in by the certificate of an intermediate CA that it shows as well, also where the

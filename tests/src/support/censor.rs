@@ -10,7 +10,7 @@ use ferrum_edge::core::stream::session::{Direction, Message, MessageKind, Sessio
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Makes what goes up upper case, drops `drop`, ends the session at `end` and spoils the text `spoil`.
+/// Makes what goes up upper case, drops `drop`, ends the session at `end`, panics at `panic` and spoils the text `spoil`.
 struct Censor(Config);
 
 #[derive(Deserialize, JsonSchema)]
@@ -57,6 +57,7 @@ impl OnMessage for Censor {
         match (&message.payload[..], message.kind) {
             (b"drop", _) => return Passage::Drop,
             (b"end", _) => return Passage::Close(1008),
+            (b"panic", _) => panic!("a plugin's defect, on purpose"),
             (b"spoil", MessageKind::Text) => *message.payload = vec![0xFF].into(),
             _ => {}
         }

@@ -68,6 +68,17 @@ async fn extensions_are_not_negotiated_where_messages_are_read() {
 }
 
 #[tokio::test]
+async fn a_plugin_that_panics_at_a_message_ends_its_websocket_with_a_record() {
+    let (mut edge, origin) = censored("", "").await;
+    let (mut client, mut far) = opened(&edge, &origin).await;
+    client.wire.send(masked(0x81, b"panic")).await;
+    client.wire.closed().await;
+    far.wire.closed().await;
+    assert_eq!(session(&mut edge).await.end(), "internal");
+    edge.nothing_recorded().await;
+}
+
+#[tokio::test]
 async fn a_plugin_ends_one_at_a_message_or_before_the_first() {
     let (mut edge, origin) = censored("", "").await;
     let (mut client, mut far) = opened(&edge, &origin).await;

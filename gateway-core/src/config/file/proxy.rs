@@ -171,7 +171,8 @@ pub struct Proxy {
     /// there are. Default 4.
     #[schemars(range(min = 1, max = 256))]
     pub pool_http3_connections_per_backend: Option<u32>,
-    /// When to leave a target alone for a while. Default never.
+    /// When to leave a target alone for a while. Not for UDP and DTLS: nothing says that a datagram has arrived; there, an
+    /// upstream's passive health checks go by targets that refuse and by handshakes that fail. Default never.
     pub circuit_breaker: Option<CircuitBreaker>,
     /// What is tried again. Default nothing, except that a kept connection found dead is replaced.
     pub retry: Option<Retry>,

@@ -374,10 +374,14 @@ fn wrong_transport(notes: &mut Notes<'_>, written: &file::Proxy, is_udp: bool) {
         let transport = if *of_udp { "UDP" } else { "TCP" };
         notes.add(key, format!("only a {transport} proxy has this")).remedy = Some("remove it".to_owned());
     }
+    // One of requests is named already.
+    let breaker = written.circuit_breaker.as_ref();
     let keys = [
         ("total_timeout_ms", written.total_timeout_ms.is_some_and(|timeout| timeout.0 > 0)),
         ("pool_tcp_keepalive_seconds", written.pool_tcp_keepalive_seconds.is_some()),
         ("backend_congestion_control", written.backend_congestion_control.is_some()),
+        // Nothing says that a datagram has arrived, so that a breaker could neither open nor close again.
+        ("circuit_breaker", breaker.is_some_and(|breaker| breaker.failure_status_codes.is_none())),
     ];
     for (key, _) in keys.iter().filter(|(_, given)| *given && is_udp) {
         notes.add(key, "a UDP proxy does not have this").remedy = Some("remove it".to_owned());

@@ -201,3 +201,19 @@ fn what_can_not_run_is_refused() {
         assert!(said.contains(expected), "{said}");
     }
 }
+
+/// What the gateway refuses to a module is what the log says, not where in the module it happened.
+#[test]
+fn why_a_call_failed_is_told() {
+    let engine = wasmtime::Engine::default();
+    let mut store = wasmtime::Store::new(&engine, ());
+    let host = wasmtime::Func::wrap(&mut store, || -> wasmtime::Result<()> {
+        Err(wasmtime::Error::msg("99999 is not a status"))
+    });
+    let text = r#"(module (import "a" "b" (func $host)) (func (export "run") (call $host)))"#;
+    let module = wasmtime::Module::new(&engine, wat::parse_str(text).unwrap()).unwrap();
+    let instance = wasmtime::Instance::new(&mut store, &module, &[host.into()]).unwrap();
+    let run = instance.get_typed_func::<(), ()>(&mut store, "run").unwrap();
+    let error = run.call(&mut store, ()).unwrap_err();
+    assert_eq!(super::super::vm::why(&error), "99999 is not a status");
+}

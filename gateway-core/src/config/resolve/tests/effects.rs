@@ -83,6 +83,12 @@ fn settings_of_requests_are_refused_on_streams() {
         let message = "a UDP proxy does not have this (remove it)";
         refused(&spec("udp", setting), &format!("f:1: proxies[0].{}: {message}", key(setting)));
     }
+    let setting = "circuit_breaker: {failure_threshold: 3}";
+    good(&spec("tcp", setting));
+    refused(
+        &spec("udp", setting),
+        "f:1: proxies[0].circuit_breaker: a UDP proxy does not have this (remove it)",
+    );
 }
 
 #[test]
