@@ -7,7 +7,6 @@ mod exemplars;
 mod histogram;
 mod labels;
 mod load;
-mod log_file;
 mod native;
 pub(crate) mod open_metrics;
 mod process;

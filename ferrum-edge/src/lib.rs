@@ -49,6 +49,7 @@ mod control;
 #[cfg(feature = "admin")]
 mod explain;
 pub mod export;
+mod line_file;
 pub mod source;
 #[cfg(feature = "database")]
 pub mod store;

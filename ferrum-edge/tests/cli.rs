@@ -16,6 +16,8 @@ mod exhaustion;
 mod explaining;
 #[path = "cli/files.rs"]
 mod files;
+#[path = "cli/full_disk.rs"]
+mod full_disk;
 #[path = "cli/http_socket.rs"]
 mod http_socket;
 #[cfg(feature = "import")]

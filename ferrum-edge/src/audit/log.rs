@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::{ChainBreak, ChainLine, Query, Tip, Verified};
+use crate::line_file::LineFile;
 
 /// Bytes of a line that is read.
 const MAX_LINE: u64 = 16 << 20;
@@ -28,21 +29,29 @@ pub struct AuditLogError {
 #[derive(Debug)]
 pub(crate) struct Log {
     path: PathBuf,
-    /// `None` is standard output.
-    file: Option<File>,
+    lines: LineFile,
 }
 
 impl Log {
     /// Opens a file, which only this user may read, or standard output for `-`. Says where the chain in it ends.
+    ///
+    /// # Errors
+    /// When it can't be opened, or is not a file whose entries stay: a pipe or a device.
     pub(crate) fn open(path: &Path) -> Result<(Self, Tip), AuditLogError> {
         let failed = |source| AuditLogError { path: path.to_owned(), source };
         if path == Path::new("-") {
-            return Ok((Self { path: path.to_owned(), file: None }, Tip::default()));
+            let lines = LineFile::stdout().map_err(failed)?;
+            return Ok((Self { path: path.to_owned(), lines }, Tip::default()));
+        }
+        // A pipe that is full would hold up whoever changes the configuration, for as long as nobody reads it.
+        if std::fs::metadata(path).is_ok_and(|about| !about.is_file()) {
+            let what = "it is not a regular file (`-` is standard output)";
+            return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, what)));
         }
         let mut options = OpenOptions::new();
         let mut file = options.append(true).read(true).create(true).mode(0o600).open(path).map_err(failed)?;
         let tip = last(&mut file).map_err(failed)?;
-        Ok((Self { path: path.to_owned(), file: Some(file) }, tip))
+        Ok((Self { path: path.to_owned(), lines: LineFile::of(file, true) }, tip))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -52,22 +61,17 @@ impl Log {
     /// Writes an entry and waits until the file has it.
     pub(crate) fn write(&mut self, line: &ChainLine) -> io::Result<()> {
         let text = format!("{}\n", line.with_hash());
-        match &mut self.file {
-            Some(file) => {
-                file.write_all(text.as_bytes())?;
-                file.sync_data()
-            }
-            None => io::stdout().lock().write_all(text.as_bytes()),
-        }
+        let is_file = self.lines.is_regular();
+        // Others who write whole lines to standard output wait for this one.
+        let _others = (!is_file).then(|| io::stdout().lock());
+        self.lines.write(text.as_bytes()).map_err(|failed| failed.source)?;
+        if is_file { self.lines.file().sync_data() } else { Ok(()) }
     }
 }
 
 /// The last whole line of a file that ends a chain. A line that was cut off by a crash is ended, so that the next one
 /// stands alone.
 fn last(file: &mut File) -> io::Result<Tip> {
-    if !file.metadata()?.is_file() {
-        return Ok(Tip::default());
-    }
     let length = file.seek(SeekFrom::End(0))?;
     file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
     let mut tail = Vec::new();

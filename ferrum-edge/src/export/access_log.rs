@@ -3,8 +3,7 @@
 //! A worker appends its line to a buffer that it shares with nobody but the writer, which takes the whole buffer away
 //! in one swap. When the writer falls behind, lines are dropped and counted; traffic never waits for a disk.
 
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -17,6 +16,8 @@ use gateway_core::record::{ExchangeRecord, SessionRecord};
 
 use gateway_telemetry::json;
 use gateway_telemetry::record::{self, Extras};
+
+use crate::line_file::LineFile;
 
 /// The log of one gateway.
 pub(crate) struct AccessLog {
@@ -74,8 +75,7 @@ impl AccessLog {
     /// Opens the file and starts the writer.
     pub(crate) fn start(rules: &Rules, workers: usize) -> Result<Self, AccessLogError> {
         let failed = |source| AccessLogError { path: rules.path.clone(), source };
-        let mut output = LogOutput::new(&rules.path);
-        output.open().map_err(failed)?;
+        let output = LogOutput::open(&rules.path).map_err(failed)?;
         let state = Arc::new(WriterState::default());
         let limit = (rules.queue / workers.max(1)).max(1);
         let shares: Vec<_> = (0..workers)
@@ -193,9 +193,9 @@ fn write(mut output: LogOutput, shares: &[Arc<Share>], state: &WriterState) {
                 continue;
             }
             found = true;
-            let records = batch.records as u64;
-            let counter = if output.write(&batch.lines) { &state.written } else { &state.dropped };
-            counter.fetch_add(records, Ordering::Relaxed);
+            let written = output.write(&batch.lines, batch.records);
+            state.written.fetch_add(written as u64, Ordering::Relaxed);
+            state.dropped.fetch_add((batch.records - written) as u64, Ordering::Relaxed);
             if batch.lines.capacity() > KEPT_BYTES {
                 batch.lines = Vec::new();
             }
@@ -219,53 +219,56 @@ fn write(mut output: LogOutput, shares: &[Arc<Share>], state: &WriterState) {
 /// Where lines go.
 struct LogOutput {
     path: PathBuf,
-    file: Option<File>,
-    /// The last write failed, and it was said.
-    failing: bool,
+    file: LineFile,
+    /// Records lost since writing began to fail, which was said then.
+    lost: usize,
 }
 
 impl LogOutput {
-    fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), file: None, failing: false }
+    /// Opens the file to append to it; `-` is standard output.
+    fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), file: Self::file(path)?, lost: 0 })
     }
 
-    /// Opens the file to append to it; standard output needs none.
-    fn open(&mut self) -> io::Result<()> {
-        if self.path.as_os_str() != "-" {
-            self.file = Some(super::log_file::append(&self.path)?);
-        }
-        Ok(())
+    fn file(path: &Path) -> io::Result<LineFile> {
+        if path.as_os_str() == "-" { LineFile::stdout() } else { LineFile::append(path) }
     }
 
     fn reopen(&mut self) {
-        match self.open() {
-            Ok(()) => tracing::info!(path = %self.path.display(), "the access log was opened anew"),
+        match Self::file(&self.path) {
+            Ok(file) => {
+                self.file = file;
+                tracing::info!(path = %self.path.display(), "the access log was opened anew");
+            }
             Err(error) => {
                 tracing::error!(path = %self.path.display(), %error, "the access log goes on in the old file");
             }
         }
     }
 
-    /// Writes whole lines in one call; a batch already is a buffer. Says whether it worked.
-    fn write(&mut self, lines: &[u8]) -> bool {
-        let result = match &mut self.file {
-            Some(file) => file.write_all(lines),
-            None => {
-                let mut out = io::stdout().lock();
-                out.write_all(lines).and_then(|()| out.flush())
-            }
-        };
-        match result {
+    /// Writes a line for each of these records, in one call where the file takes that; a batch already is a buffer. Says how many
+    /// were written.
+    fn write(&mut self, lines: &[u8], records: usize) -> usize {
+        // Others who write whole lines to standard output wait for this one.
+        let _others = (self.path.as_os_str() == "-").then(|| io::stdout().lock());
+        match self.file.write(lines) {
             Ok(()) => {
-                self.failing = false;
-                true
-            }
-            Err(error) => {
-                if !self.failing {
-                    tracing::error!(path = %self.path.display(), %error, "access records can't be written");
+                if self.lost > 0 {
+                    let (path, lost) = (self.path.display(), self.lost);
+                    tracing::info!(%path, lost, "access records are written again");
                 }
-                self.failing = true;
-                false
+                self.lost = 0;
+                records
+            }
+            Err(failed) => {
+                let written =
+                    memchr::memchr_iter(b'\n', lines.get(..failed.written).unwrap_or(lines)).count();
+                if self.lost == 0 {
+                    let (path, error) = (self.path.display(), failed.source);
+                    tracing::error!(%path, %error, "access records can't be written");
+                }
+                self.lost += records - written;
+                written
             }
         }
     }

@@ -374,7 +374,11 @@ const INFORMATIONAL: u16 = 6;
 fn way(rules: &LogSink, world: &World) -> Result<(Transport, Envelope, Option<u8>), String> {
     let line = Some(b'\n');
     Ok(match &rules.destination {
-        LogDestination::Stdout => (Transport::Stdout(Arc::default()), Envelope::Line, line),
+        LogDestination::Stdout => {
+            let writer = file::StdoutWriter::open()
+                .map_err(|error| format!("standard output can't be used: {error}"))?;
+            (Transport::Stdout(Arc::new(writer)), Envelope::Line, line)
+        }
         LogDestination::File(file) => {
             let writer = file::FileWriter::open(file.clone())
                 .map_err(|error| format!("{} can't be opened: {error}", file.path.display()))?;
