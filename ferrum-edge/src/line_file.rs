@@ -103,7 +103,7 @@ impl LineFile {
 
     /// Removes so many bytes at the end, which were just written; says whether it could. Where another process has written
     /// behind them, they stay.
-    fn takes_back(&mut self, bytes: u64) -> bool {
+    fn takes_back(&self, bytes: u64) -> bool {
         let cut = || -> io::Result<bool> {
             // After a write, this is where it ended.
             let end = (&self.file).stream_position()?;
