@@ -56,7 +56,7 @@ pub trait OnAttempt: Send + Sync {
 
 /// Sees a response's head before the client does, also a reply of the gateway's own
 /// ([`Exchange::is_from_target`] tells them apart). Called in reverse chain order, only for plugins the request had
-/// reached.
+/// reached; those that [inspect](Hooks::inspects_responses) go before those that compress or keep responses.
 pub trait OnResponse: Send + Sync {
     /// May change the response, wrap its body, or replace it by a reply. A reply passes the plugins that saw the
     /// replaced response once more, so that their headers are on it; such a plugin is called twice for one exchange.

@@ -1,5 +1,5 @@
-//! Ends sessions whose proxy is gone from the configuration, or whose caller would not be let in any more as he was: they were
-//! admitted by what no longer holds, and may last for days.
+//! Ends sessions whose proxy is gone from the configuration, or whose caller would no longer be admitted: they may last for
+//! days.
 
 use std::future::Future;
 use std::pin::{Pin, pin};

@@ -31,7 +31,9 @@ impl Caddy<'_> {
         let settings = &mut self.from_ca.settings;
         match line.name() {
             "email" if first.contains('@') => set(settings, "email", first),
-            "acme_ca" if first.starts_with("https://") => set(settings, "directory_url", first),
+            // Whatever is no directory is refused by `check`: another CA must not take its place.
+            "acme_ca" if first.contains("://") => set(settings, "directory_url", first),
+            "acme_ca" if !first.is_empty() => set(settings, "directory_url", format!("https://{first}")),
             "acme_ca_root" if !first.is_empty() => set(settings, "root_ca_path", first),
             "acme_eab" => {
                 let of = |name: &str| line.inner().iter().find(|it| it.name() == name).map(|it| it.word(1));

@@ -133,6 +133,16 @@ fn what_caddy_gets_from_a_ca_is_got_from_it() {
         "challenge": "tls-alpn-01", "storage": "/var/lib/ferrum-edge/acme",
     });
     assert_eq!(made.gateway["acme"], settings);
+    // Never another CA than the one that is named; `check` refuses the second.
+    for (written, url) in
+        [("ca.example/dir", "https://ca.example/dir"), ("http://ca.example/dir", "http://ca.example/dir")]
+    {
+        let made = import(
+            Format::Caddyfile,
+            &format!("{{\n acme_ca {written}\n}}\na.example {{\n respond 200\n}}\n"),
+        );
+        assert_eq!(made.unwrap().gateway["acme"]["directory_url"], url);
+    }
     for none in ["auto_https off", "auto_https disable_certs", "local_certs"] {
         let made = import(Format::Caddyfile, &format!("{{\n {none}\n}}\na.example {{\n respond 200\n}}\n"));
         assert_eq!(made.unwrap().gateway.get("acme"), None, "{none}");

@@ -118,7 +118,7 @@ fn the_order_of_routes_is_kongs() {
     let made =
         of("{name: plain, hosts: [a.test], paths: [/]}, {name: wild, hosts: ['*.test'], headers: {x: [y]}}");
     assert!(priority(&made, "plain") > priority(&made, "wild"));
-    // A host with a port goes before the host alone where it asks for as much.
+    // Of two equally specific routes, the one whose host names a port has precedence.
     let made = of(
         "{name: port, hosts: ['p.test:8443'], paths: [/admin]}, {name: host, hosts: [p.test], paths: [/]}",
     );
