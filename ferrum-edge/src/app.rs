@@ -91,11 +91,11 @@ impl Gateway {
         let admin_tls = AdminTls::new(settings.admin_tls.as_ref())?;
         engine::congestion_is_known(&compiled.put)?;
         let listeners = Listeners::bind(&settings, &frontend, workers, &mut inherited)?;
-        let sinks =
-            Sinks::build(&settings.log_sinks, compiler.registry().world()).map_err(StartError::LogSinks)?;
-        let pushes = Pushes::build(&settings.metrics_push, compiler.registry().world())
-            .map_err(StartError::LogSinks)?;
+        let world = compiler.registry().world();
+        let sinks = Sinks::build(&settings.log_sinks, world).map_err(StartError::LogSinks)?;
         let telemetry = Arc::new(Telemetry::with_sinks(workers, &settings, sinks)?);
+        let begun = telemetry.started().1;
+        let pushes = Pushes::build(&settings.metrics_push, begun, world).map_err(StartError::LogSinks)?;
         let audit = Arc::new(Recorder::new(telemetry.control.audit.clone()));
         audit.log_to(settings.audit_log.as_deref())?;
         telemetry.applied(&compiled);
@@ -229,14 +229,16 @@ impl Gateway {
     }
 
     fn stop(&mut self) {
-        if !self.threads.is_empty() {
-            self.engine.tasks.end(FLUSH);
-            self.engine.tell(|| Order::Stop);
-        }
+        // What is cut off has a record and spans, which tasks send: they end behind the workers.
+        let is_first = !self.threads.is_empty();
+        self.engine.tell(|| Order::Stop);
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a worker's thread panicked");
             }
+        }
+        if is_first {
+            self.engine.tasks.end(FLUSH);
         }
         self.engine.telemetry.flush();
         self.engine.audit.flush();

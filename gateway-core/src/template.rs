@@ -52,19 +52,28 @@ pub struct Facts<'a> {
     pub response: Option<(StatusCode, &'a HeaderMap)>,
     /// How it ended.
     pub record: Option<&'a ExchangeRecord<'a>>,
+    /// When it began, as a text: no clock is read here.
+    pub begun: Option<&'a str>,
 }
 
 impl<'a> Facts<'a> {
     /// What is known from a request alone.
     pub fn of(exchange: &'a Exchange) -> Self {
-        Self { exchange, proxy: None, target: None, response: None, record: None }
+        Self { exchange, proxy: None, target: None, response: None, record: None, begun: None }
     }
 
-    /// What is known when an exchange has ended.
-    pub fn ended(record: &'a ExchangeRecord<'a>) -> Self {
+    /// What is known when an exchange has ended that began then.
+    pub fn ended(record: &'a ExchangeRecord<'a>, begun: &'a str) -> Self {
         let proxy = record.route.map(|route| route.proxy.id.as_str());
         let response = record.exchange.answered();
-        Self { exchange: record.exchange, proxy, target: record.target, response, record: Some(record) }
+        Self {
+            exchange: record.exchange,
+            proxy,
+            target: record.target,
+            response,
+            record: Some(record),
+            begun: Some(begun),
+        }
     }
 }
 
@@ -100,6 +109,11 @@ impl Template {
     /// What is wrong with it.
     pub fn parse(text: &str, moment: Moment) -> Result<Self, BadTemplate> {
         parse::parse(text, moment)
+    }
+
+    /// The names of all values; of those that end with a dot, whoever writes the template says the rest.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        variable::KNOWN.iter().map(|(name, ..)| *name).chain(variable::FAMILIES.iter().map(|(name, _)| *name))
     }
 
     /// The text itself, when there are no values in it.

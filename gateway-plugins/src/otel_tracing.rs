@@ -182,7 +182,8 @@ impl Recorder {
         let separator = exporter.separator();
         let kept = format!("{limits:?}{separator:?}");
         Self {
-            batches: world.kept(&kept, || Batches::new(limits, separator)),
+            batches: world
+                .kept(&kept, || Batches::new(limits, separator).counting_unsent(counts.failed.clone())),
             exporter: Arc::new(exporter),
             pace,
             counts,

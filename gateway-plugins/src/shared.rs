@@ -100,7 +100,7 @@ pub(crate) fn is_framing(name: &HeaderName) -> bool {
 /// What a template may know of a request.
 pub(crate) fn facts<'a>(exchange: &'a Exchange, seat: Seat<'a>) -> Facts<'a> {
     let proxy = Some(seat.proxy().id.as_str());
-    Facts { exchange, proxy, target: seat.target(), response: None, record: None }
+    Facts { proxy, target: seat.target(), ..Facts::of(exchange) }
 }
 
 /// What a template may know once there is a response.

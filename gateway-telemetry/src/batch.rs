@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use gateway_core::plugin::world::meters::Counter;
 use tokio::sync::Notify;
 
 /// Open chunks; a thread always writes into the same.
@@ -45,6 +46,7 @@ pub struct Batches {
     bytes: AtomicUsize,
     lost: AtomicU64,
     full: Notify,
+    unsent: Option<Counter>,
 }
 
 impl Batches {
@@ -59,7 +61,15 @@ impl Batches {
             bytes: AtomicUsize::new(0),
             lost: AtomicU64::new(0),
             full: Notify::new(),
+            unsent: None,
         }
+    }
+
+    /// The same, which counts what is left when it is dropped: what came when nobody was there any more to send it.
+    #[must_use]
+    pub fn counting_unsent(mut self, unsent: Counter) -> Self {
+        self.unsent = Some(unsent);
+        self
     }
 
     /// Takes an item that `write` appends to the buffer. Says whether there was room; what has none is counted as lost.
@@ -158,6 +168,14 @@ impl Batches {
     }
 }
 
+impl Drop for Batches {
+    fn drop(&mut self) {
+        if let Some(unsent) = &self.unsent {
+            unsent.add(self.waiting() as u64);
+        }
+    }
+}
+
 /// The open chunk of this thread.
 fn shard() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -209,6 +227,15 @@ mod tests {
         assert!(batches.push(|out| out.extend_from_slice(b"6789")));
         assert_eq!(batches.take().unwrap().bytes, b"12345,6789");
         assert_eq!((batches.lost(), batches.bytes.load(Relaxed)), (1, 0));
+    }
+
+    #[test]
+    fn what_nobody_sends_is_counted() {
+        let unsent = Counter::default();
+        let batches = Batches::new(limits(3, 1000), None).counting_unsent(unsent.clone());
+        (0..5).for_each(|_| _ = batches.push(|out| out.push(b'x')));
+        drop(batches);
+        assert_eq!(unsent.get(), 3, "those that had no room were counted when they came");
     }
 
     #[test]

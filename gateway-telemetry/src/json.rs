@@ -121,7 +121,11 @@ fn append(buffer: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
 /// Appends text the way it stands within quotation marks (RFC 8259 §7). Control characters beyond ASCII are escaped, too: a
 /// terminal that shows a line would obey them.
 pub fn escape(out: &mut Vec<u8>, text: &[u8]) {
-    let text = &text[..text.len().min(MAX_TEXT)];
+    escape_line(out, &text[..text.len().min(MAX_TEXT)]);
+}
+
+/// The same for a whole line, however long it is.
+pub fn escape_line(out: &mut Vec<u8>, text: &[u8]) {
     // Without an early end, so that it takes many bytes at a time.
     let is_special = |byte: u8| !matches!(byte, 0x20..=0x7e) | matches!(byte, b'"' | b'\\');
     if !text.iter().fold(false, |found, byte| found | is_special(*byte)) {
@@ -142,13 +146,6 @@ pub fn escape(out: &mut Vec<u8>, text: &[u8]) {
         if !chunk.invalid().is_empty() {
             out.extend_from_slice("\u{fffd}".as_bytes());
         }
-    }
-}
-
-/// Appends a whole line the way it stands within quotation marks, however long it is.
-pub fn escape_line(out: &mut Vec<u8>, line: &[u8]) {
-    for piece in line.chunks(MAX_TEXT) {
-        escape(out, piece);
     }
 }
 
@@ -292,6 +289,15 @@ mod tests {
         assert_eq!(value["long"].as_str().unwrap().len(), MAX_TEXT);
         let odd = format!("x{}", "ü".repeat(MAX_TEXT));
         assert!(written(|line| line.text("long", &odd))["long"].as_str().unwrap().ends_with('\u{fffd}'));
+    }
+
+    #[test]
+    fn long_lines_are_whole() {
+        let line = format!("x{}", "ü".repeat(MAX_TEXT));
+        let mut out = b"\"".to_vec();
+        escape_line(&mut out, line.as_bytes());
+        out.push(b'"');
+        assert_eq!(serde_json::from_slice::<String>(&out).unwrap(), line);
     }
 
     #[test]

@@ -12,6 +12,6 @@ mod settings;
 pub use encoder::{Attributes, Encoder, Encoding, Field, MAX_TEXT};
 pub use exporter::{Exporter, gzip};
 pub use gateway_core::config::exporter::{Compression, ExporterSettings, Protocol};
-pub use reply::of_post as of_http;
+pub use reply::of_post;
 pub use resource::{Signal, resource};
 pub use settings::{build_exporter, pairs};

@@ -1,5 +1,6 @@
 //! Access records through a running gateway to servers that take them: syslog, lines, batches, Loki, OTLP.
 
+mod ending;
 mod flapping;
 
 use serde_json::Value;

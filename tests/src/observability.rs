@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ferrum_edge::core::record::metric;
+use ferrum_edge::core::template::Template;
 use serde_json::Value;
 
 /// Counters of plugins, which register theirs when they are built.
@@ -78,4 +79,17 @@ fn the_board_has_panels_that_do_not_overlap() {
         assert!(targets.iter().all(|target| !target["expr"].as_str().unwrap_or_default().is_empty()));
     }
     assert!(panels.len() > 10);
+}
+
+#[test]
+fn every_value_of_templates_is_documented() {
+    let readme = fs::read_to_string(folder().with_file_name("README.md")).expect("the README");
+    let section = readme.split("### Values in templates").nth(1).expect("the section");
+    let section = section.split("\n#").next().unwrap_or_default();
+    let documented: BTreeSet<&str> = section.split('`').skip(1).step_by(2).collect();
+    let missing: Vec<String> = Template::names()
+        .map(|name| if name.ends_with('.') { format!("{name}NAME") } else { name.to_owned() })
+        .filter(|name| !documented.contains(name.as_str()))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }

@@ -325,7 +325,8 @@ impl Engine {
         let world = compiler.registry().world();
         let sinks = self.telemetry.sinks.prepare(&after.log_sinks, world)?;
         let is_changed = before.metrics_push != after.metrics_push;
-        let pushes = is_changed.then(|| Pushes::build(&after.metrics_push, world)).transpose()?;
+        let begun = self.telemetry.started().1;
+        let pushes = is_changed.then(|| Pushes::build(&after.metrics_push, begun, world)).transpose()?;
         Ok((sinks, pushes))
     }
 

@@ -289,7 +289,9 @@ impl<'s> Process<'s> {
         registry: Registry,
     ) -> Result<Self, Box<dyn std::error::Error>> {
         let settings = model.settings.clone();
-        if settings.admin_require_token && database.is_none() && access_given()?.is_empty() {
+        // Tokens that can't be used are refused here, not at the first request that has one.
+        let is_without_token = database.is_none() && access_given()?.is_empty();
+        if settings.admin_require_token && is_without_token {
             return Err(
                 "gateway.admin_require_token is set, and there is no token; set FERRUM_ADMIN_TOKEN or \
                         FERRUM_ADMIN_READ_TOKEN"

@@ -7,7 +7,7 @@ mod otlp;
 mod statsd;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use gateway_core::config::model::{Id, MetricsPush};
 use gateway_core::config::problem::Problems;
@@ -40,11 +40,11 @@ enum To {
 }
 
 impl Pushes {
-    /// Those of the settings.
+    /// Those of the settings. Counters began to count at `begun`, when the gateway did.
     ///
     /// # Errors
     /// What can't be used, such as a certificate.
-    pub(crate) fn build(settings: &MetricsPush, world: &World) -> Result<Self, Problems> {
+    pub(crate) fn build(settings: &MetricsPush, begun: SystemTime, world: &World) -> Result<Self, Problems> {
         let count =
             |kind, outcome| world.meters().counter(METRICS_PUSHED, &["to", "outcome"], &[kind, outcome]);
         let push = |to, kind, interval| Push {
@@ -56,7 +56,7 @@ impl Pushes {
         };
         let mut pushes = Vec::new();
         if let Some(rules) = &settings.otlp {
-            let to = To::Otlp(Arc::new(otlp::OtlpPush::new(&rules.exporter, world)?));
+            let to = To::Otlp(Arc::new(otlp::OtlpPush::new(&rules.exporter, begun, world)?));
             pushes.push(push(to, "otlp", rules.push_interval));
         }
         if let Some(rules) = &settings.statsd {

@@ -236,13 +236,14 @@ impl Sink {
             chunk_bytes: chunk_bytes(&rules.destination).min(rules.queue_bytes),
         };
         let layout = Layout::of(rules);
+        let counts = Counts { sent: count("sent"), failed: count("failed"), refused: count("refused") };
         Ok(Self {
             has_sessions: layout.has_sessions(&rules.destination),
             layout,
             envelope,
-            batches: Arc::new(Batches::new(limits, separator)),
+            batches: Arc::new(Batches::new(limits, separator).counting_unsent(counts.failed.clone())),
             queue_full: count("queue_full"),
-            counts: Counts { sent: count("sent"), failed: count("failed"), refused: count("refused") },
+            counts,
             way,
             rules: rules.clone(),
             running: Mutex::default(),

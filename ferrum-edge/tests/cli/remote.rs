@@ -109,6 +109,15 @@ fn a_unix_socket_is_for_the_gateways_user_and_goes_with_it() {
 }
 
 #[test]
+fn a_token_that_cannot_be_used_is_refused_at_the_start() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &spec(""));
+    let refused = ferrum_edge(&folder).arg("run").env("FERRUM_ADMIN_TOKEN", "short").output().unwrap();
+    assert!(!refused.status.success());
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("FERRUM_ADMIN_TOKEN"), "{refused:?}");
+}
+
+#[test]
 fn status_and_metrics_may_need_a_token() {
     let folder = Folder::new();
     folder.write("ferrum.yaml", &spec("admin_require_token: true"));

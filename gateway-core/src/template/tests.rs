@@ -115,6 +115,7 @@ fn what_is_refused() {
         ("${response.status}", "there is no response yet"),
         ("${target.host}", "no target has been picked yet"),
         ("${duration_ms}", "not ended yet"),
+        ("${time}", "not ended yet"),
         ("${request.path:-${x}}", "plain text"),
         ("${env:HOME}", "one `$`"),
     ];

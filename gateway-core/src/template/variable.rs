@@ -95,6 +95,7 @@ known! {
     "response.status" Response Status,
     "request.bytes" End RequestBytes,
     "response.bytes" End ResponseBytes,
+    "time" End Time,
     "duration_ms" End Duration,
     "first_byte_ms" End FirstByte,
     "attempts" End Attempts,
@@ -196,6 +197,7 @@ impl NamedVariable {
             }
             Self::RequestBytes
             | Self::ResponseBytes
+            | Self::Time
             | Self::Duration
             | Self::FirstByte
             | Self::Attempts
@@ -251,6 +253,7 @@ impl NamedVariable {
                 None => Ok(()),
             },
             Self::Attempts => sink.number(record.attempts),
+            Self::Time => sink.some(facts.begun.map(str::as_bytes)),
             Self::Cause => sink.some(record.cause.map(|cause| cause.reason().as_bytes())),
             _ => sink.number(u64::try_from(record.duration.as_millis()).unwrap_or(u64::MAX)),
         }

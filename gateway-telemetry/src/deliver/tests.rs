@@ -110,7 +110,8 @@ async fn a_chunk_is_given_up_in_time_and_what_has_no_room_is_lost() {
         Some(Failed { after: Some(Duration::from_secs(25)), ..Failed::passing("busy") });
     bench.push(120);
     assert_eq!(bench.batches.lost(), 20);
-    bench.after(Duration::from_secs(24 * 60)).await;
+    // Three tries each, and a pause before the next one.
+    bench.after(Duration::from_secs(25 * 90)).await;
     assert_eq!(bench.batches.waiting(), 0);
     assert_eq!(bench.end().await, (0, 100, 0));
 }
@@ -123,6 +124,48 @@ async fn an_end_does_not_wait_for_a_silent_side() {
     let began = Instant::now();
     assert_eq!(bench.end().await, (0, 3, 0));
     assert!(began.elapsed() <= LAST + Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_under_way_at_the_end_is_counted_and_what_waits_has_the_same_time() {
+    let bench = bench(PACE);
+    bench.other.silent.store(true, Relaxed);
+    bench.push(7);
+    bench.after(Duration::from_secs(1)).await;
+    assert_eq!((bench.other.asked.load(Relaxed), bench.batches.waiting()), (1, 3));
+    let began = Instant::now();
+    assert_eq!(bench.end().await, (0, 7, 0));
+    assert!(began.elapsed() <= LAST + Duration::from_millis(100), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_sent_before_the_other_side_wants_it() {
+    let bench = bench(PACE);
+    let busy =
+        |seconds| Some(Failed { after: Some(Duration::from_secs(seconds)), ..Failed::passing("busy") });
+    // Within the time that a chunk is tried.
+    *bench.other.fail.lock().unwrap() = busy(40);
+    bench.push(4);
+    bench.after(Duration::from_secs(39)).await;
+    assert_eq!(bench.other.asked.load(Relaxed), 1);
+    // Beyond it: this chunk is given up, and the next one waits.
+    *bench.other.fail.lock().unwrap() = busy(120);
+    bench.after(Duration::from_secs(10)).await;
+    assert_eq!((bench.other.asked.load(Relaxed), bench.counts.failed.get()), (2, 4));
+    *bench.other.fail.lock().unwrap() = None;
+    bench.push(4);
+    bench.after(Duration::from_secs(100)).await;
+    assert_eq!((bench.other.asked.load(Relaxed), bench.batches.waiting()), (2, 0), "one is on its way");
+    bench.after(Duration::from_secs(60)).await;
+    assert_eq!(bench.counts.sent.get(), 4);
+    // A server does not silence a sink for days.
+    *bench.other.fail.lock().unwrap() = busy(1_000_000);
+    bench.push(4);
+    bench.after(Duration::from_secs(1)).await;
+    *bench.other.fail.lock().unwrap() = None;
+    bench.push(4);
+    bench.after(MAX_AFTER * 2).await;
+    assert_eq!(bench.end().await, (8, 8, 0));
 }
 
 #[tokio::test(start_paused = true)]

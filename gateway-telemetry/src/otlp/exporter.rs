@@ -104,7 +104,8 @@ impl Deliver for Exporter {
 
 impl Exporter {
     async fn exchange(&self, request: Request<Body>) -> Result<Delivered, Failed> {
-        let answer = self.client.send(request).await.map_err(|error| Failed::passing(error.to_string()))?;
+        let sending = self.client.send(request).await;
+        let answer = sending.map_err(|error| Failed::of_call(&error, self.timeout))?;
         let (head, mut body) = answer.into_parts();
         let (bytes, trailers) = match body.collect(MAX_ANSWER).await {
             Ok((bytes, trailers)) => (bytes, trailers.unwrap_or_default()),

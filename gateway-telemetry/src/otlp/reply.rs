@@ -24,24 +24,32 @@ pub(super) fn of_http(
         });
     }
     // OTLP's list; all else stays as it is.
-    let may_pass = matches!(status.as_u16(), 429 | 502..=504);
+    Err(refusal(status, headers, body, matches!(status.as_u16(), 429 | 502..=504)))
+}
+
+fn refusal(status: StatusCode, headers: &HeaderMap, body: &[u8], may_pass: bool) -> Failed {
     let said = String::from_utf8_lossy(&body[..body.len().min(MAX_MESSAGE)]);
     let said: String = said.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let message = format!("the server answered {}: {}", status.as_u16(), said.trim());
     let after = headers.get(http::header::RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?));
-    Err(Failed { message, may_pass, after: after.filter(|_| may_pass) })
+    Failed { message, may_pass, after: after.filter(|_| may_pass) }
 }
 
-/// An answer to a POST of any kind.
+/// An answer to a POST of any kind. Servers of logs answer 500 while parts of them are away, as Loki does: it may pass, as all
+/// that is not about the request itself.
 ///
 /// # Errors
 /// When it was not taken.
 pub fn of_post(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Result<Delivered, Failed> {
     if status.is_success() {
-        Ok(Delivered::default())
-    } else {
-        of_http(status, headers, body, Encoding::Json)
+        return Ok(Delivered::default());
     }
+    let may_pass = match status.as_u16() {
+        408 | 429 => true,
+        501 | 505 => false,
+        status => status >= 500,
+    };
+    Err(refusal(status, headers, body, may_pass))
 }
 
 /// Seconds, or a date.
@@ -200,6 +208,19 @@ mod tests {
             failed(429, &[("retry-after", "Thu, 01 Jan 1970 00:00:00 GMT")]).after == Some(Duration::ZERO)
         );
         assert!(!failed(400, &[]).may_pass && !failed(500, &[]).may_pass);
+    }
+
+    #[test]
+    fn what_a_server_of_logs_answers_while_it_is_ill_may_pass() {
+        let failed = |status| {
+            of_post(StatusCode::from_u16(status).unwrap(), &map(&[("retry-after", "7")]), b"no").unwrap_err()
+        };
+        for status in [408, 429, 500, 502, 503, 504, 507] {
+            assert!(failed(status).may_pass && failed(status).after.is_some(), "{status}");
+        }
+        for status in [301, 400, 401, 404, 413, 422, 501] {
+            assert!(!failed(status).may_pass && failed(status).after.is_none(), "{status}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use gateway_core::trace::TraceContext;
 use super::ecs::Ecs;
 use super::logfmt::Logfmt;
 use super::{Chosen, Extras, FieldVisitor, combined};
-use crate::json::JsonLine;
+use crate::json::{JsonLine, Rfc3339};
 use crate::otlp::{Encoder, Encoding, Field, Signal};
 use crate::redact::Secrets;
 
@@ -88,7 +88,10 @@ impl Layout {
             LogLayout::Template(template) => {
                 if let Record::Exchange(record) = record {
                     let before = out.len();
-                    let rendered = template.render(&Facts::ended(record), TextContext::Log, MAX_LINE, out);
+                    let now = SystemTime::now();
+                    let begun = Rfc3339(now.checked_sub(record.duration).unwrap_or(now)).to_string();
+                    let facts = Facts::ended(record, &begun);
+                    let rendered = template.render(&facts, TextContext::Log, MAX_LINE, out);
                     // What is too long with all its values is not written; its line is still there.
                     if rendered.is_err() {
                         out.truncate(before);

@@ -29,18 +29,25 @@ const FAMILIES_AT_A_TIME: usize = 20;
 /// Pushes to a collector.
 pub(super) struct OtlpPush {
     exporter: Exporter,
-    started: u64,
+    /// Since when counters count: a reload does not begin them anew.
+    begun: u64,
 }
 
 impl OtlpPush {
-    pub(super) fn new(settings: &ExporterSettings, world: &World) -> Result<Self, Problems> {
+    pub(super) fn new(
+        settings: &ExporterSettings,
+        begun: SystemTime,
+        world: &World,
+    ) -> Result<Self, Problems> {
         let exporter = build_exporter(settings, Signal::Metrics, "gateway.metrics.otlp.exporter", world)?;
         let attributes = world.variable("OTEL_RESOURCE_ATTRIBUTES").and_then(pairs).unwrap_or_default();
         let service = world.variable("OTEL_SERVICE_NAME").unwrap_or("ferrum-edge");
-        Ok(Self { exporter: exporter.of_resource(resource(service, attributes)), started: now() })
+        Ok(Self { exporter: exporter.of_resource(resource(service, attributes)), begun: nanos(begun) })
     }
 
+    /// What a collector refuses of one request is no reason to keep the others from it.
     pub(super) async fn push(&self, page: &str) -> Result<(), String> {
+        let mut refused = None;
         for families in families::of(page).chunks(FAMILIES_AT_A_TIME) {
             let mut chunk = Chunk::default();
             for family in families.iter().filter(|family| !family.points.is_empty()) {
@@ -53,10 +60,11 @@ impl OtlpPush {
             }
             let delivered = self.exporter.deliver(&chunk).await.map_err(|failed| failed.message)?;
             if delivered.refused > 0 {
-                return Err(format!("the collector refused {} points: {}", delivered.refused, delivered.why));
+                refused =
+                    Some(format!("the collector refused {} points: {}", delivered.refused, delivered.why));
             }
         }
-        Ok(())
+        refused.map_or(Ok(()), Err)
     }
 
     fn family(&self, metric: &mut Encoder<'_>, family: &Family<'_>) {
@@ -80,7 +88,7 @@ impl OtlpPush {
 
     fn numbers(&self, metric: &mut Encoder<'_>, points: &[Point]) {
         metric.list(DATA_POINTS, points, |it, point| {
-            it.fixed(Field(2, "startTimeUnixNano"), self.started);
+            it.fixed(Field(2, "startTimeUnixNano"), self.begun);
             it.fixed(Field(3, "timeUnixNano"), now());
             it.double(Field(4, "asDouble"), point.value);
             labels(it, Field(7, "attributes"), point);
@@ -88,7 +96,7 @@ impl OtlpPush {
     }
 
     fn histogram(&self, it: &mut Encoder<'_>, point: &Point) {
-        it.fixed(Field(2, "startTimeUnixNano"), self.started);
+        it.fixed(Field(2, "startTimeUnixNano"), self.begun);
         it.fixed(Field(3, "timeUnixNano"), now());
         it.fixed(Field(4, "count"), point.count());
         it.double(Field(5, "sum"), point.value);
@@ -113,6 +121,9 @@ fn unit(name: &str) -> &'static str {
 }
 
 fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    nanos(SystemTime::now())
+}
+
+fn nanos(at: SystemTime) -> u64 {
+    u64::try_from(at.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,6 +1,7 @@
 //! Metrics as StatsD's lines over UDP: what counters grew by, gauges as they are, of histograms count and sum.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use gateway_core::config::model::StatsdPush as Rules;
 use gateway_core::plugin::World;
@@ -18,13 +19,10 @@ const MAX_SERIES: usize = 100_000;
 pub(super) struct StatsdPush {
     prefix: Box<str>,
     tags: bool,
-    state: Mutex<PushState>,
-}
-
-struct PushState {
-    server: DatagramServer,
-    /// What the server knows of each series that grows.
-    before: HashMap<String, f64>,
+    server: Mutex<DatagramServer>,
+    /// What was sent of each series that grows. Another push that a reload puts in the place of this one goes on with it: what
+    /// was sent once is not sent again.
+    sent: Arc<Mutex<HashMap<String, f64>>>,
 }
 
 /// A line, and what the server knows of its series once it was sent.
@@ -39,14 +37,15 @@ impl StatsdPush {
         Self {
             prefix: rules.prefix.clone(),
             tags: rules.tags,
-            state: Mutex::new(PushState { server, before: HashMap::new() }),
+            server: Mutex::new(server),
+            sent: world.shared("metrics.statsd", Mutex::default),
         }
     }
 
     /// What could not be sent counts as not known, so that the next push has it.
     pub(super) async fn push(&self, page: &str) -> Result<(), String> {
-        let PushState { server, before } = &mut *self.state.lock().await;
-        let datagrams = datagrams(self.lines(page, before));
+        let (mut server, mut sent) = (self.server.lock().await, self.sent.lock().await);
+        let datagrams = datagrams(self.lines(page, &sent));
         let count = datagrams.len();
         for (number, (datagram, known)) in datagrams.into_iter().enumerate() {
             pace(number, count).await;
@@ -54,7 +53,7 @@ impl StatsdPush {
                 server.close();
                 return Err(error.to_string());
             }
-            before.extend(known);
+            sent.extend(known);
         }
         Ok(())
     }
@@ -65,17 +64,23 @@ impl StatsdPush {
         for family in families::of(page) {
             for point in &family.points {
                 let (name, tags) = self.name(family.name, point);
-                let mut grown =
-                    |name: &str, value| lines.extend(grown(before, &mut room, name, &tags, value));
+                // Under its own name: others may look the same to the server, which adds them up.
+                let series = |part: &str| format!("{}{part}{:?}", family.name, point.labels);
+                let mut grown = |part: &str, value| {
+                    let by = grown(before, &mut room, series(part), value);
+                    lines.extend(by.map(|(by, known)| StatsdLine {
+                        text: format!("{name}{part}:{by}|c{tags}"),
+                        known: Some(known),
+                    }));
+                };
                 match family.kind {
                     MetricKind::Gauge => {
-                        let text = format!("{name}:{}|g{tags}", point.value);
-                        lines.push(StatsdLine { text, known: None });
+                        lines.push(StatsdLine { text: gauge(&name, &tags, point.value), known: None });
                     }
-                    MetricKind::Counter => grown(&name, point.value),
+                    MetricKind::Counter => grown("", point.value),
                     MetricKind::Histogram => {
-                        grown(&format!("{name}.count"), point.count() as f64);
-                        grown(&format!("{name}.sum"), point.value);
+                        grown(".count", point.count() as f64);
+                        grown(".sum", point.value);
                     }
                 }
             }
@@ -116,15 +121,20 @@ fn datagrams(lines: Vec<StatsdLine>) -> Vec<(String, Vec<(String, f64)>)> {
     all
 }
 
-/// The line that says by how much a series grew; nothing where it did not, but for one that began anew. `room` is how many more series are remembered.
+/// A gauge as it is. With a sign it would be a change of what the server has, so that one below zero begins at zero.
+fn gauge(name: &str, tags: &str, value: f64) -> String {
+    let zero = if value < 0.0 { format!("{name}:0|g{tags}\n") } else { String::new() };
+    format!("{zero}{name}:{value}|g{tags}")
+}
+
+/// By how much a series grew, and what is known of it then; nothing where it did not, but for one that began anew. `room` is how
+/// many more series are remembered.
 fn grown(
     before: &HashMap<String, f64>,
     room: &mut usize,
-    name: &str,
-    tags: &str,
+    series: String,
     value: f64,
-) -> Option<StatsdLine> {
-    let series = format!("{name}{tags}");
+) -> Option<(f64, (String, f64))> {
     let known = before.get(&series).copied();
     // One that began anew, with another proxy at its place, counts from nothing.
     let by = known.map(|known| value - known).filter(|by| *by >= 0.0).unwrap_or(value);
@@ -134,7 +144,7 @@ fn grown(
     if known.is_none() {
         *room = room.checked_sub(1)?;
     }
-    Some(StatsdLine { text: format!("{name}:{by}|c{tags}"), known: Some((series, value)) })
+    Some((by, (series, value)))
 }
 
 /// Without the characters that mean something in a line; dots part names where labels are in them.
@@ -190,6 +200,30 @@ mod tests {
     }
 
     #[test]
+    fn series_that_look_the_same_to_a_server_each_say_what_they_grew_by() {
+        let (push, mut before) = (pusher(false, 1), HashMap::new());
+        let page = |a: u32, b: u32| {
+            format!("# TYPE a_total counter\na_total{{proxy=\"s.h\"}} {a}\na_total{{proxy=\"s_h\"}} {b}\n")
+        };
+        for (counts, expected) in
+            [((100, 7), vec!["edge.a.s_h:100|c", "edge.a.s_h:7|c"]), ((101, 7), vec!["edge.a.s_h:1|c"])]
+        {
+            let lines = push.lines(&page(counts.0, counts.1), &before);
+            before.extend(lines.iter().filter_map(|line| line.known.clone()));
+            assert_eq!(texts(lines), expected);
+        }
+    }
+
+    #[test]
+    fn a_gauge_below_zero_is_no_decrease() {
+        let page = "# TYPE g gauge\ng{a=\"b\"} -3\n";
+        assert_eq!(
+            texts(pusher(true, 1).lines(page, &HashMap::new())),
+            ["edge.g:0|g|#a:b\nedge.g:-3|g|#a:b"]
+        );
+    }
+
+    #[test]
     fn lines_share_datagrams_as_far_as_they_fit() {
         let line = |n: usize| StatsdLine { text: "x".repeat(600), known: Some((n.to_string(), 1.0)) };
         let all = datagrams((0..5).map(line).collect());
@@ -205,9 +239,9 @@ mod tests {
         let push = pusher(true, server.local_addr().unwrap().port());
         // A server that has no address yet.
         let broken = DatagramServer::new(&"nowhere.test".into(), 1, &World::default());
-        let good = std::mem::replace(&mut push.state.lock().await.server, broken);
+        let good = std::mem::replace(&mut *push.server.lock().await, broken);
         assert!(push.push(PAGE).await.is_err());
-        push.state.lock().await.server = good;
+        *push.server.lock().await = good;
         push.push(&PAGE.replace("} 2\n# HELP g", "} 5\n# HELP g")).await.unwrap();
         let mut space = [0; 2000];
         let length = server.recv(&mut space).await.unwrap();

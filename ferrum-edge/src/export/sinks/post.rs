@@ -7,7 +7,7 @@ use gateway_core::plugin::World;
 use gateway_core::plugin::world::calls::{Client, Endpoint};
 use gateway_telemetry::batch::Chunk;
 use gateway_telemetry::deliver::{Deliver, Delivered, Failed};
-use gateway_telemetry::otlp::{gzip, of_http};
+use gateway_telemetry::otlp::{gzip, of_post};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Request};
 
@@ -72,11 +72,12 @@ impl PostSender {
 
     async fn send(&self, chunk: &Chunk) -> Result<Delivered, Failed> {
         let request = self.request(chunk)?;
-        let answer = self.client.send(request).await.map_err(|error| Failed::passing(error.to_string()))?;
+        let sending = self.client.send(request).await;
+        let answer = sending.map_err(|error| Failed::of_call(&error, self.timeout))?;
         let (head, mut body) = answer.into_parts();
         // The status alone says whether it was taken.
         let said = body.collect(MAX_ANSWER).await.map(|(bytes, _)| bytes).unwrap_or_default();
-        of_http(head.status, &head.headers, &said)
+        of_post(head.status, &head.headers, &said)
     }
 }
 

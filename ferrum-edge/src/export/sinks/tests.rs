@@ -10,6 +10,7 @@ use gateway_core::config::file::{NoReferences, Origin};
 use gateway_core::config::resolve;
 use gateway_core::plugin::Registry;
 use gateway_core::record::ExchangeRecord;
+use gateway_telemetry::json::millis_of;
 use serde_json::{Value, json};
 
 use super::super::tests::{Configurations, exchange, record};
@@ -145,6 +146,17 @@ fn templates_and_chosen_fields_say_only_what_is_asked() {
     let place = Place::new();
     let template = json!({ "template": "${request.method} ${request.path} ${response.status} ${duration_ms} ${proxy.id}" });
     assert_eq!(written(&place, template, &[&record]), ["GET /a%22b 200 4 users"]);
+    let place = Place::new();
+    let [line] = &*written(&place, json!({ "template": "[${time}] ${time:-x}" }), &[&record]) else {
+        panic!("one line")
+    };
+    let (first, second) = line.split_once(' ').expect("two");
+    assert_eq!(first, format!("[{second}]"));
+    let (millis, now) = (millis_of(second).expect("RFC 3339"), SystemTime::now());
+    assert!(
+        u128::from(millis) <= now.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() - 4,
+        "{line}"
+    );
     let place = Place::new();
     let fields = json!({ "fields": ["url.path", "http.response.status_code"] });
     assert_eq!(

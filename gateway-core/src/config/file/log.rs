@@ -73,7 +73,8 @@ pub struct LogSink {
     /// The longest a record waits for others. Default 1 s.
     #[schemars(range(min = 1, max = 600_000))]
     pub interval_ms: Option<Millis>,
-    /// How long records are tried again before they are given up. Default 60 s.
+    /// How long records are tried again before they are given up: while the server can't be reached, and over HTTP after 408, 429 and
+    /// what begins with 5 but 501 and 505. Nothing is sent before the server's `Retry-After` is over, up to 5 minutes. Default 60 s.
     #[schemars(range(max = 3_600_000))]
     pub retry_for_ms: Option<Millis>,
 }
