@@ -45,6 +45,26 @@ struct BufferPool {
     lent_large: VecDeque<BytesMut>,
 }
 
+impl BufferPool {
+    /// Puts what was lent longest, and has come back, where buffers of its size are kept. What is too small for both is freed.
+    fn sort_returned(&mut self) {
+        while let Some(mut buffer) = self.lent.pop_front() {
+            if buffer.try_reclaim(BODY_BYTES) {
+                if self.large.len() < MAX_LARGE {
+                    self.large.push(buffer);
+                }
+            } else if buffer.try_reclaim(HEAD_BYTES) {
+                if self.small.len() < MAX_SMALL {
+                    self.small.push(buffer);
+                }
+            } else if !buffer.try_reclaim(buffer.capacity() + 1) {
+                self.lent.push_front(buffer);
+                return;
+            }
+        }
+    }
+}
+
 thread_local! {
     static KEPT: RefCell<BufferPool> = RefCell::default();
     static SCRATCH: RefCell<[u8; SCRATCH_BYTES]> = const { RefCell::new([0; SCRATCH_BYTES]) };
@@ -148,6 +168,8 @@ pub(crate) fn give_back(buffer: &mut BytesMut) {
                 kept.small.push(buffer);
             }
         } else {
+            // A full buffer looks like a small one until it comes back.
+            kept.sort_returned();
             remember(&mut kept.lent, buffer, MAX_LENT);
         }
     });
@@ -189,6 +211,32 @@ mod tests {
             assert_eq!(buffer.as_ptr(), first);
             assert!(buffer.capacity() >= wanted);
         }
+    }
+
+    #[test]
+    fn full_buffers_are_used_again() {
+        let mut slice = bytes::Bytes::new();
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..4 * MAX_LENT {
+            let mut buffer = BytesMut::new();
+            prepare(&mut buffer, BODY_BYTES);
+            seen.insert(buffer.as_ptr() as usize);
+            buffer.resize(buffer.capacity(), 7);
+            // The slice before is gone once this one is there.
+            slice = buffer.split().freeze();
+            give_back(&mut buffer);
+        }
+        assert!(seen.len() <= 3, "{} buffers for one body", seen.len());
+        drop(slice);
+        // Memory of a few bytes keeps none of the others from their use.
+        for _ in 0..MAX_LENT {
+            let mut few = BytesMut::with_capacity(64);
+            few.extend_from_slice(b"few");
+            let slice = few.split().freeze();
+            give_back(&mut few);
+            drop(slice);
+        }
+        KEPT.with_borrow(|kept| assert!(kept.lent.len() <= 1, "{} lent", kept.lent.len()));
     }
 
     #[test]
