@@ -30,7 +30,6 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use crate::audit::recorder::Recorder;
 use crate::control::clock::Clock;
-use crate::control::tasks::PluginTasks;
 use crate::control::{Control, discovery};
 use crate::export::Telemetry;
 use crate::export::push::Pushes;
@@ -114,8 +113,7 @@ impl Gateway {
         crate::control::overload::limit_descriptors(&shared.overload);
         let shared = Arc::new(shared);
         let (threads, orders) = start_workers(inboxes, &shared, &telemetry)?;
-        let tasks = PluginTasks::new(shared.clone());
-        engine::start_plugins(&compiled.put, &tasks);
+        let tasks = engine::first_tasks(&shared, &compiler, &settings, &compiled.put);
         telemetry.sinks.start(&tasks).map_err(StartError::Thread)?;
         let engine = Arc::new(Engine {
             tasks,

@@ -24,11 +24,6 @@ async fn status(edge: &Edge, kind: WireProtocol, who: &str) -> u16 {
     Client::ask(edge, kind, ask).await.head().await.expect("an answer").status
 }
 
-/// Comes when this gateway is connected: with `on_error: deny` it answers 503 before.
-async fn connected(edge: &Edge) {
-    while status(edge, WireProtocol::H1, "first").await == 503 {}
-}
-
 /// Requests that were counted in this way.
 fn count(edge: &Edge, outcome: &str) -> u32 {
     let page = edge.meters();
@@ -47,9 +42,6 @@ async fn gateways_with_leases_stay_within_the_limit_and_mostly_do_not_ask() {
     let config = "limits: [{rate: 40, per: 3650d}], lease: {size: 8, lifetime: 60s}, redis: {name: main, on_error: deny}";
     let spec = spec(&origin, config);
     let edges = [(); 2].map(|()| Edge::start_with(&redis.settings("10s"), &spec));
-    for edge in &edges {
-        connected(edge).await;
-    }
     let mut passed = [0_u32; 2];
     for n in 0..100 {
         passed[n % 2] += u32::from(status(&edges[n % 2], WireProtocol::H2, "ann").await == 200);
@@ -58,6 +50,49 @@ async fn gateways_with_leases_stay_within_the_limit_and_mostly_do_not_ask() {
     assert!(passed.iter().all(|passed| *passed == 16 || *passed == 24), "in eights: {passed:?}");
     assert!(count(&edges[0], "leased") > 40);
     assert!(count(&edges[0], "shared") < 10);
+}
+
+const DENY: &str = "limits: [{rate: 1000, per: 1h}], redis: {name: main, on_error: deny}";
+
+#[tokio::test]
+async fn the_first_request_finds_the_connection() {
+    let redis = Redis::start();
+    let origin = Standing::start("o").await;
+    for n in 0..8 {
+        let edge = Edge::start_with(&redis.settings("10s"), &spec(&origin, DENY));
+        assert_eq!(status(&edge, WireProtocol::H1, "ann").await, 200, "{n}");
+        assert_eq!(count(&edge, "shared"), 1, "{n}");
+    }
+}
+
+#[tokio::test]
+async fn a_reload_connects_to_another_redis_before_it_is_asked() {
+    let servers = [Redis::start(), Redis::start()];
+    let origin = Standing::start("o").await;
+    let mut edge = Edge::start_with(&servers[0].settings("10s"), &spec(&origin, DENY));
+    let places = servers.each_ref().map(|server| format!("127.0.0.1:{}", server.port));
+    for n in 0..8 {
+        let (from, to) = (&places[n % 2], &places[(n + 1) % 2]);
+        // Other settings of the plugin as well, so that another one holds the connection.
+        let other = DENY.replace("1000", &(1001 + n / 2).to_string());
+        edge.reload_with(from, to, &spec(&origin, &other));
+        assert_eq!(status(&edge, WireProtocol::H1, "ann").await, 200, "{n}");
+    }
+    assert_eq!(count(&edge, "shared"), 8);
+}
+
+#[tokio::test]
+async fn a_redis_that_is_away_does_not_keep_the_gateway_from_starting() {
+    let redis = Redis::start();
+    let origin = Standing::start("o").await;
+    redis.freeze(true);
+    let settings = redis.settings("10s, connect_timeout_ms: 300ms");
+    let since = Instant::now();
+    let edge = Edge::start_with(&settings, &spec(&origin, DENY));
+    assert!(since.elapsed() >= Duration::from_millis(300), "its time was waited for");
+    assert_eq!(status(&edge, WireProtocol::H1, "ann").await, 503);
+    redis.freeze(false);
+    while status(&edge, WireProtocol::H1, "ann").await == 503 {}
 }
 
 #[tokio::test]

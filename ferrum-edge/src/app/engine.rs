@@ -146,7 +146,8 @@ impl Engine {
         self.orders.iter().for_each(|worker| give(worker, order()));
     }
 
-    /// Compiles what changed and binds the ports it needs. Cost goes by the size of the change.
+    /// Compiles what changed, binds the ports it needs, and has plugins connect to a Redis that is new to them, for which it waits.
+    /// Cost goes by the size of the change.
     ///
     /// Only one source may stage and publish at a time, each against what it published before.
     ///
@@ -159,7 +160,11 @@ impl Engine {
             compiler.discard(compiled);
             return Err(error);
         }
-        self.bind(&mut compiler, compiled, ports)
+        let world = compiler.registry().world().clone();
+        let staged = self.bind(&mut compiler, compiled, ports)?;
+        drop(compiler);
+        self.tasks.connect(&world, staged.compiled.snapshot.settings.redis.as_ref());
+        Ok(staged)
     }
 
     fn bind(&self, compiler: &mut Compiler, compiled: Compiled, ports: Ports) -> Result<Staged, StartError> {
@@ -260,7 +265,9 @@ impl Engine {
 
     /// Throws a staged configuration away; what it bound is closed.
     pub(crate) fn discard(&self, staged: Staged) {
-        self.compiler().discard(staged.compiled);
+        let mut compiler = self.compiler();
+        compiler.discard(staged.compiled);
+        compiler.registry().world().use_redis(self.snapshot().settings.redis.as_ref());
     }
 
     /// Puts a whole model in use; says its revision.
@@ -355,6 +362,19 @@ pub(super) fn congestion_is_known(routes: &[Arc<Route>]) -> Result<(), StartErro
         }
     }
     Ok(())
+}
+
+/// Starts the tasks of the first plugins, connected to what they share.
+pub(super) fn first_tasks(
+    shared: &Arc<SharedByWorkers>,
+    compiler: &Compiler,
+    settings: &Settings,
+    routes: &[Arc<Route>],
+) -> PluginTasks {
+    let tasks = PluginTasks::new(shared.clone());
+    tasks.connect(compiler.registry().world(), settings.redis.as_ref());
+    start_plugins(routes, &tasks);
+    tasks
 }
 
 /// Starts the tasks of plugins that are new; those of the others run already.

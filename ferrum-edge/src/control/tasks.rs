@@ -7,6 +7,8 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
+use gateway_core::config::model::RedisServers;
+use gateway_core::plugin::World;
 use gateway_core::plugin::world::tasks::{Run, Task, TaskControl, TaskHealth, TaskName, Tasks};
 use gateway_protocols::worker::SharedByWorkers;
 use gateway_telemetry::json::Rfc3339;
@@ -19,6 +21,8 @@ use tokio::time::Instant;
 const PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
+/// How long a start and a reload wait for connections to Redis.
+const FIRST_CONNECTIONS: Duration = Duration::from_secs(5);
 /// Tasks named in `/v1/status`; their number is always given.
 const MAX_SHOWN: usize = 200;
 
@@ -73,6 +77,24 @@ impl PluginTasks {
 
     fn count(&self) -> usize {
         self.known.with(|table| table.tasks.len())
+    }
+
+    /// Waits until plugins have tried to connect to these servers, a few seconds at most, so that what they share is there from
+    /// the first request on. Connects where the tasks run, which use the connections.
+    pub(crate) fn connect(&self, world: &World, servers: Option<&RedisServers>) {
+        let attempts = world.prepare_redis(servers);
+        if attempts.is_empty() {
+            return;
+        }
+        let Some(runtime) = self.runtime() else { return };
+        let (done, tried) = std::sync::mpsc::sync_channel(1);
+        runtime.spawn(async move {
+            let all = tokio::time::timeout(FIRST_CONNECTIONS, futures_util::future::join_all(attempts));
+            _ = done.send(all.await.is_ok());
+        });
+        if tried.recv() == Ok(false) {
+            tracing::warn!("still connecting to Redis; `on_error` decides until then");
+        }
     }
 
     /// The tasks as `/v1/status` shows them.

@@ -9,6 +9,7 @@ pub mod files;
 pub mod kept;
 pub mod meters;
 pub mod per_worker;
+pub mod redis;
 pub mod tasks;
 
 use std::collections::BTreeMap;
@@ -28,6 +29,7 @@ use calls::{Call, Calls, Client, Endpoint};
 use files::Files;
 use kept::KeptStates;
 use meters::Meters;
+use redis::{RedisAttempt, RedisHolder, RedisLinks};
 
 use crate::config::model::{Id, RedisServers};
 use crate::config::problem::Problems;
@@ -37,7 +39,7 @@ use crate::config::problem::Problems;
 pub struct World {
     reach: Arc<Reach>,
     kept: Arc<KeptStates>,
-    redis: Arc<watch::Sender<RedisServers>>,
+    redis: Arc<RedisLinks>,
     owner: Option<Owner>,
     /// Of the files that are part of the settings of the plugin that is built with this.
     sources: Arc<AtomicU64>,
@@ -74,8 +76,13 @@ pub struct Owner {
 impl World {
     /// A world of these parts.
     pub fn new(reach: Reach) -> Self {
-        let redis = Arc::new(watch::Sender::new(RedisServers::default()));
-        Self { reach: Arc::new(reach), kept: Arc::default(), redis, owner: None, sources: Arc::default() }
+        Self {
+            reach: Arc::new(reach),
+            kept: Arc::default(),
+            redis: Arc::default(),
+            owner: None,
+            sources: Arc::default(),
+        }
     }
 
     /// The same world, for one plugin config.
@@ -177,20 +184,24 @@ impl World {
     /// The connections of `gateway.redis` that are in use, and when they change. Those of a configuration that is only checked are
     /// not among them.
     pub fn redis(&self) -> watch::Receiver<RedisServers> {
-        self.redis.subscribe()
+        self.redis.servers.subscribe()
     }
 
-    /// Puts other connections in use; called with each publication.
+    /// Has this one asked to connect before the servers of its name are used.
+    pub fn hold_redis(&self, holder: &Arc<dyn RedisHolder>) {
+        self.redis.add(holder);
+    }
+
+    /// Attempts to connect to those of these servers that plugins use and that nobody has tried to connect to. To be waited for,
+    /// for a bounded time, before [`Self::use_redis`].
+    pub fn prepare_redis(&self, servers: Option<&RedisServers>) -> Vec<RedisAttempt> {
+        servers.map_or_else(Vec::new, |servers| self.redis.prepare(servers))
+    }
+
+    /// Puts other connections in use; called with each publication, and with those in use where there is none after all.
     pub fn use_redis(&self, servers: Option<&RedisServers>) {
         let none = RedisServers::default();
-        let servers = servers.unwrap_or(&none);
-        self.redis.send_if_modified(|known| {
-            let is_new = *known != *servers;
-            if is_new {
-                known.clone_from(servers);
-            }
-            is_new
-        });
+        self.redis.put(servers.unwrap_or(&none));
     }
 }
 

@@ -1,7 +1,7 @@
 //! One connection of `gateway.redis`, which all plugin configs that name it share.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -11,6 +11,7 @@ use gateway_core::limit::epoch::Epoch;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::files::Files;
 use gateway_core::plugin::world::meters::{Counter, Gauge};
+use gateway_core::plugin::world::redis::{RedisAttempt, RedisHolder};
 use gateway_core::plugin::world::tasks::TaskControl;
 use gateway_core::record::Metric;
 use redis::Value;
@@ -76,6 +77,8 @@ pub(super) struct Hub {
     servers: watch::Receiver<RedisServers>,
     sender: Sender<Question>,
     held: Mutex<Holder>,
+    /// Those who wait to hold it next.
+    heirs: AtomicUsize,
     up: watch::Sender<bool>,
     epoch: Epoch,
     late: AtomicU64,
@@ -85,6 +88,43 @@ pub(super) struct Hub {
     too_late: Counter,
     failed: Counter,
     opened: Counter,
+    ahead: std::sync::Mutex<Ahead>,
+}
+
+/// What is done before the servers are used.
+#[derive(Default)]
+struct Ahead {
+    /// The servers that were tried last.
+    tried: Option<Arc<RedisServer>>,
+    /// The connection that came of it, until [`Hub::run`] takes it.
+    connection: Option<(Arc<RedisServer>, RedisConnection)>,
+}
+
+impl RedisHolder for Hub {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn prepare(self: Arc<Self>, server: &Arc<RedisServer>) -> Option<RedisAttempt> {
+        let is_in_use = self.server().as_ref() == Some(server);
+        let before = self.ahead().tried.replace(server.clone());
+        if is_in_use && before.as_ref() == Some(server) {
+            return None;
+        }
+        let server = server.clone();
+        Some(Box::pin(async move {
+            // Why it fails is logged by whoever runs, who tries at once again.
+            let connected = connect(&server, &self.files).await.ok();
+            self.ahead().connection = connected.map(|connection| (server, connection));
+            self.raise();
+        }))
+    }
+
+    fn settle(&self) {
+        let server = self.server();
+        drop(self.ahead().connection.take_if(|(to, _)| server.as_ref() != Some(to)));
+        self.raise();
+    }
 }
 
 /// Why a connection is served no more.
@@ -95,9 +135,9 @@ enum ServiceEnd {
 }
 
 impl Hub {
-    /// The one hub of this name. Nothing is connected before [`Self::run`].
+    /// The one hub of this name. Nothing is connected before [`Self::run`] or [`RedisHolder::prepare`].
     pub(super) fn of(name: &str, world: &World) -> Arc<Self> {
-        world.shared(name, || {
+        let hub = world.shared(name, || {
             let (sender, receiver) = mpsc::channel(MAX_QUEUED);
             let command =
                 |outcome| world.meters().counter(COMMANDS, &["connection", "outcome"], &[name, outcome]);
@@ -114,6 +154,7 @@ impl Hub {
                     failed: 0,
                     said: Vec::new(),
                 }),
+                heirs: AtomicUsize::new(0),
                 up: watch::Sender::new(false),
                 epoch: Epoch::starting(Instant::now()),
                 late: AtomicU64::new(0),
@@ -123,8 +164,29 @@ impl Hub {
                 too_late: command("late"),
                 failed: command("failed"),
                 opened: world.meters().counter(OPENED, &["connection"], &[name]),
+                ahead: std::sync::Mutex::default(),
             }
-        })
+        });
+        let holder: Arc<dyn RedisHolder> = hub.clone();
+        world.hold_redis(&holder);
+        hub
+    }
+
+    fn ahead(&self) -> MutexGuard<'_, Ahead> {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a connection to the servers of now waits to be taken.
+    fn is_prepared(&self) -> bool {
+        let server = self.server();
+        self.ahead().connection.as_ref().is_some_and(|(to, _)| server.as_ref() == Some(to))
+    }
+
+    /// Has callers ask from now on where a connection is prepared: the answers come as soon as it is taken.
+    fn raise(&self) {
+        if self.is_prepared() {
+            self.set_up(true);
+        }
     }
 
     /// The servers of now; `None` where the configuration in use has none of this name.
@@ -179,9 +241,17 @@ impl Hub {
     /// Holds the connection until `control` says that it ends. Of several that call this one at a time does; the next one takes
     /// the connection over.
     pub(super) async fn run(&self, mut control: TaskControl) {
-        let mut held = tokio::select! {
-            held = self.held.lock() => held,
-            () = control.ended() => return,
+        self.heirs.fetch_add(1, Relaxed);
+        let held = tokio::select! {
+            held = self.held.lock() => Some(held),
+            () = control.ended() => None,
+        };
+        self.heirs.fetch_sub(1, Relaxed);
+        let Some(mut held) = held else {
+            if self.held.try_lock().is_ok() {
+                self.leave();
+            }
+            return;
         };
         let mut servers = self.servers.clone();
         loop {
@@ -190,12 +260,17 @@ impl Hub {
                 Some(server) => self.serve(&mut held, &server, &mut servers, &mut control).await,
                 None => ServiceEnd::Changed,
             };
-            self.set_up(false);
             if matches!(end, ServiceEnd::Over) {
-                return;
+                return self.leave();
             }
+            if self.is_prepared() {
+                continue;
+            }
+            self.set_up(false);
+            // It may have been prepared just now.
+            self.raise();
             // Callers that wait get their failure now.
-            while held.receiver.try_recv().is_ok() {}
+            while !*self.up.borrow() && held.receiver.try_recv().is_ok() {}
             let pause = match end {
                 ServiceEnd::Lost(why) => {
                     // One line for each outage and reason; the metric shows how long it lasts.
@@ -220,6 +295,13 @@ impl Hub {
         }
     }
 
+    /// Nobody holds the connection, unless somebody waits to take it over.
+    fn leave(&self) {
+        if self.heirs.load(Relaxed) == 0 {
+            self.set_up(false);
+        }
+    }
+
     /// Connects, and sends what is asked until the connection is lost or something else is to be done.
     async fn serve(
         &self,
@@ -229,7 +311,8 @@ impl Hub {
         control: &mut TaskControl,
     ) -> ServiceEnd {
         let left = held.left.take().filter(|(to, _)| to == server);
-        let connection = match left {
+        let prepared = self.ahead().connection.take_if(|(to, _)| to == server);
+        let connection = match prepared.or(left) {
             Some((_, connection)) => connection,
             None => tokio::select! {
                 connected = connect(server, &self.files) => match connected {
@@ -259,8 +342,13 @@ impl Hub {
         };
         if !matches!(end, ServiceEnd::Lost(_)) {
             // What is sent is still answered.
-            let rest = async { while sent.next().await.is_some() {} };
-            let _in_time = tokio::time::timeout(server.timeout, rest).await;
+            let rest = async move { while sent.next().await.is_some() {} };
+            let rest = tokio::time::timeout(server.timeout, rest);
+            match end {
+                // Nobody waits for the servers of before.
+                ServiceEnd::Changed => drop(tokio::spawn(rest)),
+                _ => drop(rest.await),
+            }
             held.left = Some((server.clone(), connection));
         }
         end
