@@ -152,6 +152,41 @@ async fn a_malformed_request_is_reset_and_recorded() {
     assert_eq!(next(&mut wire).await.stream, 3);
 }
 
+/// A client that looks at the answer only when it has sent everything gets it whole (RFC 9113 §8.1).
+#[tokio::test]
+async fn an_early_answer_is_not_followed_by_a_reset() {
+    const SMALL: &str = "proxies:\n  - {id: a, listen_path: /, backend_scheme: http, backend_host: 127.0.0.1, \
+        backend_port: 1, plugins: [{plugin_config_id: size}]}\nplugin_configs:\n  - {id: size, \
+        plugin_name: request_size_limiting, scope: proxy_group, config: {max_bytes: 10}}\n";
+    let mut edge = Edge::start(SMALL);
+    let mut wire = client(&edge, &[]).await;
+    let post = [b"\x83\x86\x84\x01\x06a.test", &literal("content-length", "1048576")[..]].concat();
+    wire.send(frame(HEADERS, END_HEADERS, 1, &post)).await;
+    let answer = next(&mut wire).await;
+    assert_eq!((answer.kind, answer.stream, &answer.payload[..5]), (HEADERS, 1, &b"\x08\x03413"[..]));
+    let mut ended = answer.flags & END_STREAM != 0;
+    while !ended {
+        let body = next(&mut wire).await;
+        assert_eq!((body.kind, body.stream), (DATA, 1));
+        ended = body.flags & END_STREAM != 0;
+    }
+    assert_eq!(edge.only_record().await.status(), 413);
+    let mut window = 256 << 10;
+    for left in (0..64).rev() {
+        while window < 16_384 {
+            let update = any(&mut wire).await;
+            assert!(matches!(update.kind, WINDOW_UPDATE | SETTINGS), "{update:?}");
+            if update.kind == WINDOW_UPDATE && update.stream == 1 {
+                window += u32::from_be_bytes(update.payload[..].try_into().unwrap());
+            }
+        }
+        window -= 16_384;
+        wire.send(frame(DATA, if left == 0 { END_STREAM } else { 0 }, 1, &[b'x'; 16_384])).await;
+    }
+    wire.send(frame(PING, 0, 0, b"all sent")).await;
+    assert_eq!(next(&mut wire).await.kind, PING);
+}
+
 /// RFC 9113 §6.8: what a client sends before it has heard that the gateway goes is still answered.
 #[tokio::test]
 async fn a_drain_sends_goaway_in_two_steps() {

@@ -34,6 +34,10 @@ const MAX_UNREAD: usize = 2 * MAX_QUEUED;
 pub(crate) const MAX_ADAPTIVE_WINDOW: u32 = 16 << 20;
 /// Streams that were reset but whose exchange is not over yet, beside those open.
 const MAX_LINGERING: usize = 128;
+/// Octets of a request that are read and forgotten once it is answered, ...
+pub(crate) const MAX_DISCARD: usize = 16 << 20;
+/// ... and for how long. Many clients look at the answer only when they have sent everything.
+pub(crate) const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What we tell the peer, and expect of it.
 #[derive(Debug, Clone, Copy)]
@@ -391,6 +395,7 @@ impl Connection {
             true => StreamError::TimedOut(fault.note),
             false => StreamError::Lost(fault.reason),
         };
+        self.streams.forget_discarded();
         for (_, stream) in self.streams.iter_mut() {
             stream.fate.get_or_insert(fate);
             stream.wake();

@@ -73,6 +73,15 @@ pub(crate) struct Stream {
     pub(crate) queued: bool,
     /// Nobody reads it any more.
     pub(crate) deaf: bool,
+    /// It is answered in full and nobody holds it: what still comes of its request is discarded.
+    pub(crate) discard: Option<Discard>,
+}
+
+/// How much more of a request is read and forgotten, and until when.
+#[derive(Debug)]
+pub(crate) struct Discard {
+    pub(crate) octets: usize,
+    pub(crate) until: Instant,
 }
 
 /// One who waits for a stream, and until when.
@@ -142,6 +151,7 @@ impl Stream {
             handles: 1,
             queued: false,
             deaf: false,
+            discard: None,
         }
     }
 
@@ -261,6 +271,12 @@ impl Streams {
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut Stream)> {
         self.slab.iter_mut()
+    }
+
+    /// Forgets those whose rest would be discarded: nothing more comes.
+    pub(crate) fn forget_discarded(&mut self) {
+        let discarded = self.slab.iter().filter(|(_, stream)| stream.discard.is_some()).map(|(key, _)| key);
+        discarded.collect::<Vec<_>>().into_iter().for_each(|key| self.remove(key));
     }
 
     /// Remembers that we reset it.

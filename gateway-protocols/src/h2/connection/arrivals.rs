@@ -247,6 +247,16 @@ impl Connection {
                 }
             }
         }
+        if let Some(discard) = &mut stream.discard {
+            match discard.octets.checked_sub(octets) {
+                Some(left) => discard.octets = left,
+                None => {
+                    self.give_connection(octets);
+                    self.reset(key, Reason::NO_ERROR);
+                    return Ok(());
+                }
+            }
+        }
         self.take_data(key, head, payload, octets)
     }
 

@@ -4,12 +4,13 @@ use bytes::Bytes;
 use gateway_core::http::forwarding::Forwarding;
 use http::header::{CONTENT_LENGTH, DATE, HOST, TE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use tokio::time::Instant;
 
 use super::super::frame::{self, FrameType, HEAD_BYTES, flag};
 use super::super::head::{is_of_connection, is_secret};
-use super::super::stream::{Stream, StreamError};
+use super::super::stream::{Discard, Stream, StreamError};
 use super::super::{Reason, Role};
-use super::{Connection, MAX_ADAPTIVE_WINDOW, MAX_QUEUED};
+use super::{Connection, DISCARD_TIMEOUT, MAX_ADAPTIVE_WINDOW, MAX_DISCARD, MAX_QUEUED};
 use crate::hpack::Encoder;
 
 /// The largest frame we send, even when the peer takes larger ones: others want their turn.
@@ -228,9 +229,13 @@ impl Connection {
         if !stream.is_closed() {
             return;
         }
+        let is_discarded = stream.discard.is_some();
         if std::mem::take(&mut stream.counted) {
             self.streams.active -= 1;
             self.openers.drain(..).for_each(std::task::Waker::wake);
+        }
+        if is_discarded {
+            self.streams.remove(key);
         }
     }
 
@@ -283,14 +288,26 @@ impl Connection {
         if stream.handles > 0 {
             return;
         }
-        // RFC 9113 §8.1: a response that is complete makes the rest of its request unneeded, which is no error.
-        let complete = role == Role::Server && !stream.sending;
-        self.reset(key, if complete { Reason::NO_ERROR } else { Reason::CANCEL });
+        if role == Role::Server && !stream.sending && !stream.is_closed() {
+            return self.discard(key);
+        }
+        self.reset(key, Reason::CANCEL);
         self.deafen(key);
         self.streams.remove(key);
         if self.is_over() {
             self.wake_driver();
         }
+    }
+
+    /// A response that is complete makes the rest of its request unneeded, which is no error (RFC 9113 §8.1). A reset at once would be
+    /// one to clients that are still sending, and cost them the answer: they may finish, within bounds. The stream counts as open.
+    fn discard(&mut self, key: usize) {
+        let until = Instant::now() + DISCARD_TIMEOUT;
+        if let Some(stream) = self.streams.of(key) {
+            stream.discard = Some(Discard { octets: MAX_DISCARD, until });
+        }
+        self.deafen(key);
+        self.arm(until);
     }
 
     /// One more holds a stream.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::frame;
+use super::super::stream::Stream;
 use super::super::{H2Error, Reason};
 use super::{Connection, Rules};
 
@@ -119,6 +120,7 @@ impl Connection {
         if late(self.clock.ping) && !self.ping_due(now) {
             return self.lose(H2Error::timeout(Reason::CANCEL, "a ping was left unanswered"));
         }
+        self.end_discards(now);
         let clock = &self.clock;
         let mut alarm =
             [clock.greeting, clock.block, clock.write, clock.ping].into_iter().fold(None, earlier);
@@ -131,8 +133,17 @@ impl Connection {
                 }
                 alarm = earlier(alarm, slot.until);
             }
+            alarm = earlier(alarm, stream.discard.as_ref().map(|discard| discard.until));
         }
         self.clock.alarm = alarm;
+    }
+
+    /// Resets streams whose clients had long enough to end them.
+    fn end_discards(&mut self, now: Instant) {
+        let late = |stream: &Stream| stream.discard.as_ref().is_some_and(|discard| discard.until <= now);
+        let late: Vec<usize> =
+            self.streams.iter_mut().filter(|(_, stream)| late(stream)).map(|(key, _)| key).collect();
+        late.into_iter().for_each(|key| self.reset(key, Reason::NO_ERROR));
     }
 
     /// Sends a ping; false when the last one is still unanswered.

@@ -138,6 +138,7 @@ fn play(seed: u64, role: Role, stock: &[Vec<u8>]) {
             dialogue.ours.release(key);
         }
     }
+    dialogue.ours.expire(Instant::now() + DISCARD_TIMEOUT);
     assert!(dialogue.ours.is_idle(), "seed {seed}: nothing is left behind");
     assert_eq!(dialogue.ours.streams.active, 0, "seed {seed}");
 }

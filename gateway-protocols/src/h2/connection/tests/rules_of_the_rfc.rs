@@ -457,3 +457,79 @@ fn goaways() {
     }
     assert!(dialogue.ours.is_over());
 }
+
+/// Opens a stream and answers it in full while its request goes on.
+fn answered_early(dialogue: &mut Dialogue, id: u32) {
+    let key = dialogue.request(id, POST, false);
+    let status = http::StatusCode::PAYLOAD_TOO_LARGE;
+    dialogue.ours.respond(key, status, &Default::default(), &Extra::default(), true).unwrap();
+    dialogue.ours.release(key);
+}
+
+/// §8.1: a client that is still sending may finish, which costs it neither the answer nor the connection.
+#[test]
+fn the_rest_of_an_answered_request_is_discarded() {
+    let mut dialogue = Dialogue::server();
+    answered_early(&mut dialogue, 1);
+    let said = dialogue.hear();
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert_eq!((said[0].kind, said[0].flags), (FrameType::Headers, END));
+    let mut windows = [0, 0];
+    for _ in 0..64 {
+        dialogue.say(&frame(FrameType::Data, 0, 1, &[b'x'; 16_384]));
+        for said in dialogue.hear() {
+            assert_eq!(said.kind, FrameType::WindowUpdate);
+            windows[said.stream as usize] += frame::number(&said.payload).unwrap() as usize;
+        }
+    }
+    assert!(windows.iter().all(|window| *window > 63 * 16_384 - 65_535), "{windows:?}");
+    assert!(!dialogue.ours.is_idle(), "it is open");
+    dialogue.say(&frame(FrameType::Data, flag::END_STREAM, 1, b"end"));
+    dialogue.fine();
+    assert!(dialogue.ours.is_idle());
+    // Trailers end it as well, and so does a client that is not interested any more.
+    for (id, last) in [
+        (3, headers(END, 3, b"\x00\x01t\x01v")),
+        (5, frame(FrameType::RstStream, 0, 5, &8_u32.to_be_bytes())),
+    ] {
+        answered_early(&mut dialogue, id);
+        dialogue.say(&last);
+        dialogue.fine();
+        assert!(dialogue.ours.is_idle(), "{id}");
+    }
+}
+
+#[test]
+fn what_is_discarded_has_bounds() {
+    let mut dialogue = Dialogue::server();
+    answered_early(&mut dialogue, 1);
+    let data = frame(FrameType::Data, 0, 1, &[b'x'; 16_384]);
+    for _ in 0..MAX_DISCARD / 16_384 {
+        dialogue.say(&data);
+        dialogue.fine();
+    }
+    dialogue.say(&data);
+    dialogue.reset(1, Reason::NO_ERROR);
+    assert!(dialogue.ours.is_idle());
+    dialogue.say(&data);
+    dialogue.fine();
+
+    answered_early(&mut dialogue, 3);
+    let alarm = dialogue.ours.alarm().expect("an alarm");
+    assert!(alarm <= Instant::now() + DISCARD_TIMEOUT);
+    dialogue.ours.expire(alarm);
+    dialogue.fine();
+    dialogue.ours.expire(Instant::now() + DISCARD_TIMEOUT);
+    dialogue.reset(3, Reason::NO_ERROR);
+    assert!(dialogue.ours.is_idle());
+
+    // They count as open streams.
+    (0..8).for_each(|n| answered_early(&mut dialogue, 2 * n + 5));
+    dialogue.fine();
+    dialogue.say(&headers(END, 21, GET));
+    assert!(dialogue.ours.next_arrival().is_none());
+    dialogue.reset(21, Reason::REFUSED_STREAM);
+    dialogue.say(&frame(FrameType::Data, flag::END_STREAM, 5, b""));
+    dialogue.request(23, GET, true);
+    dialogue.fine();
+}
