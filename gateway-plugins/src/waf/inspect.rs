@@ -244,6 +244,7 @@ impl Firewall {
             }
         };
         if reply.is_none() && self.policy.response.is_some() {
+            self.ask_for_whole(exchange);
             exchange.state.put(seat, Some(Pending { transaction, accepted: Vec::new() }));
         } else {
             self.done(transaction);

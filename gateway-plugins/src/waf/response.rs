@@ -6,7 +6,7 @@ use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Seat, Step, Verdict};
 use gateway_waf::{ResponseHead, Transaction};
 use http::Response;
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, Entry};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, Entry, IF_RANGE, RANGE};
 
 use super::Firewall;
 use super::inspect::{Pending, version};
@@ -24,6 +24,15 @@ impl ResponsePolicy {
 }
 
 impl Firewall {
+    /// Has whoever answers send all of it: rules don't find in small pieces what they find in the whole.
+    pub(super) fn ask_for_whole(&self, exchange: &mut Exchange) {
+        if self.policy.response.as_ref().is_some_and(|policy| policy.max_bytes > 0) {
+            for name in [RANGE, IF_RANGE] {
+                exchange.request.headers.remove(name);
+            }
+        }
+    }
+
     /// Has the target answer without compression, which rules can't see through.
     pub(super) fn ask_for_plain(&self, exchange: &mut Exchange, seat: Seat<'_>) {
         if self.policy.response.as_ref().is_none_or(|policy| policy.max_bytes == 0) {

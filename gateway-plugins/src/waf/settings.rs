@@ -190,7 +190,8 @@ pub(crate) struct LimitSettings {
     pub(super) exceeded: OnTrouble,
 }
 
-/// Responses of targets.
+/// Responses of targets. Where bodies are inspected, `Accept-Encoding`, `Range` and `If-Range` are not sent to targets, and ranges are
+/// answered with the whole.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ResponseSettings {

@@ -345,6 +345,34 @@ async fn responses_are_inspected_before_they_are_compressed() {
     assert_eq!(field(&stubborn, "waf.not_inspected").as_deref(), Some("compressed response"));
 }
 
+/// In pieces of a few bytes it would pass.
+#[tokio::test]
+async fn ranges_of_inspected_responses_are_not_asked_for() {
+    let machine = machine();
+    let ranges = [("range", "bytes=0-1"), ("if-range", "\"a\"")];
+    for (response, is_whole) in [(json!({}), true), (json!({"max_bytes": 0}), false), (Value::Null, false)] {
+        let config = json!({"rules": {"crs": "/crs"}, "response": response});
+        let trial = with_files(&machine, &config);
+        assert_eq!(trial.get("/", &ranges).await.status, 200, "{response}");
+        let asked = trial.asked();
+        let headers = &asked.last().unwrap().headers;
+        assert_eq!((headers.get("range").is_none(), headers.get("if-range").is_none()), (is_whole, is_whole));
+    }
+    let cached = leaking(&machine, "response_cache", &json!({}), "").answering(|_| {
+        let response =
+            Response::builder().header("content-type", "text/html").header("cache-control", "max-age=60");
+        response.body(Body::full("all is well")).unwrap()
+    });
+    for _ in 0..2 {
+        let got = cached.get("/", &ranges[..1]).await;
+        assert_eq!(
+            (got.status, got.text()),
+            (200.try_into().unwrap(), "all is well".into()),
+            "also from the cache"
+        );
+    }
+}
+
 #[tokio::test]
 async fn what_was_refused_is_not_given_out_again() {
     let machine = machine();
