@@ -1,6 +1,7 @@
 //! The way out: what the pipelines ask of whoever owns the sockets.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method, Response};
@@ -37,6 +38,8 @@ pub struct Call<'a> {
     pub timeouts: &'a Timeouts,
     /// Where to.
     pub target: &'a Target,
+    /// The upstream that a plugin chose, whose target it is; `None` where it is the backend's.
+    pub chosen: Option<&'a Arc<str>>,
     /// The trust domain that connections to it belong to.
     pub pool_key: u64,
     /// The method as the client sent it.

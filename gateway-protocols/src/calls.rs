@@ -129,6 +129,7 @@ impl EndpointCaller {
                 backend: &self.backend,
                 timeouts: &self.timeouts,
                 target: pick.target,
+                chosen: None,
                 pool_key: self.keys.number(&pick.target.rules.host, pick.target.rules.port),
                 method: &head.method,
                 path,

@@ -74,6 +74,10 @@ async fn records_name_the_upstream_that_was_chosen() {
         let message = std::str::from_utf8(&space[..length]).expect("UTF-8");
         let (_, line) = message.split_once(" access - ").expect("a head");
         assert_eq!(fields(line)["upstream.id"], expected);
+        let connected = format!(
+            "ferrum_upstream_connection_duration_seconds_count{{upstream=\"{expected}\",phase=\"connect\"}} 1"
+        );
+        assert!(edge.metrics().await.contains(&connected), "{connected}");
     }
 }
 

@@ -31,17 +31,18 @@ struct Watch {
     other: Row,
 }
 
-/// A proxy and the target of the last attempt; none of them for what the gateway answered itself.
+/// A proxy, the upstream that its request went to or would have gone to, and the target of the last attempt; none of them for what
+/// the gateway answered itself.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
     proxy: Option<Id>,
+    upstream: Option<Arc<str>>,
     target: Option<Arc<str>>,
 }
 
 /// The counts of one pair since the watch began.
 #[derive(Default)]
 struct Row {
-    upstream: Option<Id>,
     classes: [u64; CLASSES],
     errors: u64,
     retries: u64,
@@ -60,21 +61,19 @@ impl Traffic {
             *watched = None;
             return false;
         };
-        let (route, target) = match record {
-            Record::Exchange(record) => (record.route, record.target),
-            Record::Session(record) => (record.route, record.target),
+        let (route, chosen, target) = match record {
+            Record::Exchange(record) => (record.route, record.exchange.upstream().cloned(), record.target),
+            Record::Session(record) => (record.route, None, record.target),
         };
         let key = Key {
             proxy: route.map(|route| route.proxy.id.clone()),
+            upstream: chosen.or_else(|| route.map(|route| route.proxy.backend.upstream.id.shared())),
             target: target.map(|target| target.authority.clone()),
         };
         let is_full = watch.rows.len() >= MAX_ROWS && !watch.rows.contains_key(&key);
         let row = match is_full {
             true => &mut watch.other,
-            false => watch.rows.entry(key).or_insert_with(|| Row {
-                upstream: route.map(|route| route.proxy.backend.upstream.id.clone()),
-                ..Row::default()
-            }),
+            false => watch.rows.entry(key).or_default(),
         };
         match record {
             Record::Exchange(record) => row.exchange(record),
@@ -139,7 +138,7 @@ impl Row {
     fn shown(&self, key: Option<&Key>) -> Value {
         json!({
             "proxy": key.and_then(|key| key.proxy.as_ref()).map(Id::as_str),
-            "upstream": self.upstream.as_ref().map(Id::as_str),
+            "upstream": key.and_then(|key| key.upstream.as_deref()),
             "target": key.and_then(|key| key.target.as_deref()),
             "is_rest": key.is_none(),
             "classes": self.classes,

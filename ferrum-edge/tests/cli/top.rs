@@ -32,13 +32,17 @@ fn what_happens_now_is_printed_by_proxy_upstream_and_target() {
         "ferrum.yaml",
         "
 gateway: { http: '127.0.0.1:0', admin: '127.0.0.1:0', https: off, workers: 2 }
-upstreams: [{ id: group, targets: [{ host: 127.0.0.1, port: 1 }] }]
+upstreams:
+  - { id: group, targets: [{ host: 127.0.0.1, port: 1 }] }
+  - { id: chosen, targets: [{ host: 127.0.0.1, port: 1 }] }
 proxies:
   - { id: good, listen_path: /good, backend_scheme: http, backend_host: 127.0.0.1, backend_port: 9,
       plugins: [{ plugin_config_id: answer }] }
   - { id: broken, listen_path: /broken, backend_scheme: http, upstream_id: group }
+  - { id: split, listen_path: /split, backend_scheme: http, upstream_id: group, plugins: [{ plugin_config_id: to }] }
 plugin_configs:
   - { id: answer, plugin_name: request_termination, scope: proxy_group, config: { status_code: 200, body: good } }
+  - { id: to, plugin_name: traffic_split, scope: proxy_group, config: { splits: [{ upstream_id: chosen, weight: 1 }] } }
 ",
     );
     let gateway = Gateway::start(&folder, |_| {});
@@ -60,7 +64,7 @@ plugin_configs:
         String::from_utf8(output.stdout).unwrap()
     };
     let stop = Arc::new(AtomicBool::new(false));
-    let busy = [busy(gateway.http, "/good", &stop), busy(gateway.http, "/broken", &stop)];
+    let busy = ["/good", "/broken", "/split"].map(|path| busy(gateway.http, path, &stop));
     let board: Value = serde_json::from_str(&top(&["--once", "--json", "--interval", "2s"])).unwrap();
     let text = top(&["--once", "--interval", "500ms"]);
     stop.store(true, Ordering::Relaxed);
@@ -69,13 +73,19 @@ plugin_configs:
     let good = find(&board, "proxies", "good");
     assert!(good["requests_per_second"].as_f64().unwrap() > 1.0, "{board:#}");
     assert_eq!((&good["errors_per_second"], good["p99"].is_number()), (&json!(0.0), true), "{board:#}");
-    for (table, name) in [("proxies", "broken"), ("upstreams", "group"), ("targets", "127.0.0.1:1")] {
+    for (table, name) in [
+        ("proxies", "broken"),
+        ("proxies", "split"),
+        ("upstreams", "group"),
+        ("upstreams", "chosen"),
+        ("targets", "127.0.0.1:1"),
+    ] {
         let line = find(&board, table, name);
         assert!(line["errors_per_second"].as_f64().unwrap() > 0.0, "{table}: {board:#}");
     }
     assert_eq!(find(&board, "targets", "127.0.0.1:1")["healthy"], true);
     let events = board["events"].as_array().unwrap();
-    assert!(!events.is_empty() && events.iter().all(|event| event["proxy.id"] == "broken"), "{board:#}");
+    assert!(!events.is_empty() && events.iter().all(|event| event["proxy.id"] != "good"), "{board:#}");
     assert!(text.starts_with("PROXY") && text.contains("UPSTREAM") && text.contains("\ngood"), "{text}");
     // Without a terminal there is nothing to draw on, and a database has no traffic.
     let output = ferrum_edge(&folder).arg("top").output().unwrap();

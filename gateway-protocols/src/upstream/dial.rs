@@ -57,10 +57,12 @@ pub(crate) struct Destination {
 impl Destination {
     /// Where a call goes.
     pub(crate) fn of(call: &Call<'_>) -> Self {
+        let to = Self::to(call.backend, call.timeouts, call.target);
         Self {
             key: super::key(call),
+            upstream: call.chosen.and_then(|id| id.parse().ok()).unwrap_or(to.upstream),
             http: Some(wanted(call)),
-            ..Self::to(call.backend, call.timeouts, call.target)
+            ..to
         }
     }
 

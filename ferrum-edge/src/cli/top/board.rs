@@ -175,8 +175,10 @@ fn quantile(buckets: &[u64], bounds: &[f64], share: f64) -> Option<f64> {
 }
 
 /// What a row is known by from one look to the next.
-fn key(row: &Row) -> (Option<&str>, Option<&str>, bool) {
-    (row.proxy.as_deref(), row.target.as_deref(), row.is_rest)
+fn key(row: &Row) -> [Option<&str>; 3] {
+    // What is not told apart has none of them, and neither does what no proxy was found for.
+    let rest = row.is_rest.then_some(REST);
+    [row.proxy.as_deref().or(rest), row.upstream.as_deref(), row.target.as_deref()]
 }
 
 /// What lines for rows without a proxy, upstream or target are called.

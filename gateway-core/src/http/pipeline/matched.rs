@@ -70,6 +70,7 @@ impl Matched<'_> {
             backend: &self.route.proxy.backend,
             timeouts: &self.route.proxy.timeouts,
             target,
+            chosen: exchange.upstream(),
             pool_key,
             method,
             path,

@@ -2,6 +2,7 @@
 
 use std::future::{Future, pending, poll_fn};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
@@ -79,6 +80,7 @@ struct Copied<'s> {
     forwarding: Forwarding,
     matched: Matched<'s>,
     begun: Instant,
+    chosen: Option<Arc<str>>,
     pool_key: u64,
     dialect: Dialect,
     trailers: bool,
@@ -97,6 +99,7 @@ impl<'s> Copied<'s> {
             forwarding: call.forwarding.clone(),
             matched: *matched,
             begun: begun.at,
+            chosen: call.chosen.cloned(),
             pool_key,
             dialect: call.dialect,
             trailers: call.trailers,
@@ -338,6 +341,7 @@ impl<U: Upstream> Pipeline<U> {
             backend: &proxy.backend,
             timeouts: &proxy.timeouts,
             target,
+            chosen: copied.chosen.as_ref(),
             pool_key: copied.pool_key,
             method: &copied.method,
             path: &copied.path,
