@@ -209,7 +209,7 @@ impl Plugin for ResponseCache {
         if action == "warm" {
             return Ok(json!({ "queued": self.warm.add(input)? }));
         }
-        let purge = Purge::read(input)?;
+        let purge = Purge::read(input, &self.recipe)?;
         let (in_memory, on_disk) = self.store.purge(&purge, Instant::now());
         self.store.tiers.announce(&purge);
         let mut done = json!({ "purged": in_memory.max(on_disk) });

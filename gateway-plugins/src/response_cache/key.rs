@@ -2,14 +2,15 @@
 //!
 //! The key is what the target gets to see of the request: proxy, scheme, host, path and query, an upstream or host that
 //! another plugin chose, and what the settings add. A query parameter that is left out of the key is taken out of the
-//! request too, so that target and cache can't read it differently.
+//! request too, so that target and cache can't read it differently; for the same reason the target gets the host as the key has it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::{fields, forwarding};
 use gateway_core::plugin::Seat;
-use http::header::{ACCEPT_ENCODING, AUTHORIZATION, COOKIE, HeaderName};
+use http::header::{ACCEPT_ENCODING, AUTHORIZATION, COOKIE, Entry, HOST, HeaderName};
 use http::{HeaderMap, HeaderValue};
 use smallvec::SmallVec;
 
@@ -92,6 +93,12 @@ impl Recipe {
         {
             return None;
         }
+        let host = exchange.authority().and_then(|authority| respelled(authority, exchange.client.scheme()));
+        if let Some(host) = host
+            && let Entry::Occupied(mut field) = exchange.request.headers.entry(HOST)
+        {
+            field.insert(HeaderValue::try_from(host).ok()?);
+        }
         let target = exchange.request.uri.path_and_query().map_or("/", |target| target.as_str());
         let mut key = self.at(exchange, seat, target)?;
         self.add_parts(&mut key.parts, exchange);
@@ -116,7 +123,9 @@ impl Recipe {
         push(place, seat.proxy().id.as_str().as_bytes());
         push(place, exchange.client.scheme().as_bytes());
         key.url = place.len();
-        place.extend_from_slice(exchange.authority()?.as_bytes());
+        for part in authority_parts(exchange.authority()?, exchange.client.scheme()) {
+            place.extend_from_slice(part.as_bytes());
+        }
         place[key.url..].make_ascii_lowercase();
         place.extend_from_slice(target.as_bytes());
         Some(key)
@@ -128,8 +137,23 @@ impl Recipe {
             return None;
         }
         let (_, query) = shared::query::current(exchange);
-        let mut query = Query::of(query.as_deref());
+        self.counted_of(query.as_deref())
+    }
+
+    /// The same for any query.
+    fn counted_of(&self, query: Option<&str>) -> Option<Query> {
+        let mut query = Query::of(query);
         query.retain_names(|name| !self.ignored.iter().any(|pattern| pattern.fits(name))).then_some(query)
+    }
+
+    /// Path and query as keys have them.
+    pub(super) fn target<'t>(&self, target: &'t str) -> Cow<'t, str> {
+        let (path, query) =
+            target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
+        match self.counted_of(query) {
+            Some(query) => shared::query::join(path, query.text().as_deref()).into(),
+            None => target.into(),
+        }
     }
 
     fn add_parts(&self, parts: &mut Vec<u8>, exchange: &Exchange) {
@@ -198,6 +222,27 @@ static PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
 /// Whether a `Forwarded` says more than where the client is.
 fn names_host(value: &[u8]) -> bool {
     value.windows(5).any(|text| text.eq_ignore_ascii_case(b"host="))
+}
+
+/// A host, and a colon with its port: without the port that the scheme has anyway, and without the dot behind a full name.
+fn authority_parts<'a>(authority: &'a str, scheme: &str) -> [&'a str; 2] {
+    let at = authority.rfind(':').filter(|_| !authority.ends_with(']')).unwrap_or(authority.len());
+    let (host, port) = authority.split_at_checked(at).unwrap_or((authority, ""));
+    let is_default =
+        port == ":" || (scheme == "http" && port == ":80") || (scheme == "https" && port == ":443");
+    [host.strip_suffix('.').unwrap_or(host), if is_default { "" } else { port }]
+}
+
+/// An authority as keys have it.
+pub(super) fn normal_authority(authority: &str, scheme: &str) -> String {
+    authority_parts(authority, scheme).concat().to_ascii_lowercase()
+}
+
+/// The same, where that is more than a difference of case.
+fn respelled(authority: &str, scheme: &str) -> Option<String> {
+    let parts = authority_parts(authority, scheme);
+    let length: usize = parts.iter().map(|part| part.len()).sum();
+    (length < authority.len()).then(|| parts.concat())
 }
 
 fn push(bytes: &mut Bytes, part: &[u8]) {
@@ -341,6 +386,23 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(text));
             assert_eq!(accept_encoding(&headers), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn authorities() {
+        for (scheme, authority, expected) in [
+            ("http", "A.test", "a.test"),
+            ("http", "a.test.:80", "a.test"),
+            ("http", "a.test:", "a.test"),
+            ("http", "a.test:443", "a.test:443"),
+            ("https", "a.test:443", "a.test"),
+            ("https", "a.test:80", "a.test:80"),
+            ("http", "[::1]:80", "[::1]"),
+            ("http", "[::1]", "[::1]"),
+            ("https", "[::80]:81", "[::80]:81"),
+        ] {
+            assert_eq!(normal_authority(authority, scheme), expected, "{scheme} {authority}");
         }
     }
 

@@ -15,7 +15,7 @@ use super::answer::{self, How};
 use super::control::RequestControl;
 use super::fill::{self, Fill, Plan};
 use super::flights::Lead;
-use super::key::{Chooser, Key};
+use super::key::{Chooser, Key, normal_authority};
 use super::policy::{self, Use};
 use super::purge;
 use super::stored::{Head, Stored};
@@ -231,7 +231,7 @@ fn settle(lead: &Option<Lead<Fill>>) {
 fn target_at(reference: &str, host: &str) -> Option<String> {
     let is_path = reference.starts_with('/') && !reference.starts_with("//");
     let uri: Uri = reference.parse().ok()?;
-    if !is_path && !uri.authority()?.as_str().eq_ignore_ascii_case(host) {
+    if !is_path && normal_authority(uri.authority()?.as_str(), uri.scheme_str().unwrap_or_default()) != host {
         return None;
     }
     let target = uri.path_and_query()?.as_str();

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::control;
+use super::key::{Recipe, normal_authority};
 
 /// Purges that are remembered. A response that set out before the oldest of them is not stored.
 const REMEMBERED: usize = 256;
@@ -30,7 +31,7 @@ pub(super) struct Purge {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum What {
-    /// Exactly this host, path and query.
+    /// Exactly this host, path and query, but for the parameters that don't count.
     Url(String),
     /// A host and the beginning of a path.
     Prefix(String),
@@ -56,7 +57,7 @@ impl Purge {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn read(input: &Value) -> Result<Self, Problems> {
+    pub(super) fn read(input: &Value, recipe: &Recipe) -> Result<Self, Problems> {
         let written =
             PurgeRequest::deserialize(input).map_err(|error| Problems::one("", error.to_string()))?;
         let given = [written.url.is_some(), written.prefix.is_some(), written.tag.is_some(), written.all];
@@ -65,8 +66,8 @@ impl Purge {
             return Err(Problems(vec![problem.remedy("such as `{\"url\": \"https://example.com/a?b=c\"}`")]));
         }
         let what = match (&written.url, &written.prefix, written.tag) {
-            (Some(url), _, _) => What::Url(place("url", url)?),
-            (_, Some(prefix), _) => What::Prefix(place("prefix", prefix)?),
+            (Some(url), _, _) => What::Url(place("url", url, |target| recipe.target(target).into_owned())?),
+            (_, Some(prefix), _) => What::Prefix(place("prefix", prefix, str::to_owned)?),
             (_, _, Some(tag)) if tag.is_empty() => return Err(Problems::one("tag", "is empty")),
             (_, _, Some(tag)) => What::Tag(tag),
             _ => What::All,
@@ -146,19 +147,19 @@ pub(super) fn tags(headers: &HeaderMap) -> Option<Box<[Box<str>]>> {
     (tags.len() <= MAX_TAGS).then(|| tags.into())
 }
 
-/// Host, path and query of a URL, as stored responses have them. The scheme makes no difference.
-fn place(at: &str, url: &str) -> Result<String, Problems> {
+/// Host, path and query of a URL, as stored responses have them. The scheme makes no difference, but for the port it stands for.
+fn place(at: &str, url: &str, target_of: impl FnOnce(&str) -> String) -> Result<String, Problems> {
     let bad = |why: String| {
         let problem = Problem::new(at, why);
         Problems(vec![problem.remedy("a whole URL, such as `https://example.com/a`")])
     };
     let uri: Uri = url.parse().map_err(|error| bad(format!("`{url}` is not a URL: {error}")))?;
-    let (Some(_), Some(authority)) = (uri.scheme(), uri.authority()) else {
+    let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
         return Err(bad(format!("`{url}` names no host")));
     };
     let target = uri.path_and_query().map_or("/", |target| target.as_str());
     let target = gateway_core::http::path::normalise(target, false)
         .map_err(|_| bad("the path is malformed".into()))?
         .text;
-    Ok(format!("{}{target}", authority.as_str().to_ascii_lowercase()))
+    Ok(format!("{}{}", normal_authority(authority.as_str(), scheme), target_of(&target)))
 }

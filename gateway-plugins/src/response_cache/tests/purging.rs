@@ -52,6 +52,38 @@ async fn by_url_prefix_tag_and_all() {
     }
 }
 
+/// However the host is written, and whatever parameters don't count.
+#[tokio::test]
+async fn one_url_has_one_response() {
+    let trial = answering(json!({ "ignore_query": ["utm_*"] }), |_, n| {
+        let response = Response::builder().header("cache-control", "max-age=60");
+        response.body(format!("{n}").into_bytes().into_body()).unwrap()
+    });
+    let hosts = ["x.test", "X.test:80", "x.test.", "x.test.:80"];
+    for (n, url) in
+        ["http://x.test/a?b=1", "http://x.test:80/a?utm_source=y&b=1", "http://X.TEST./a?b=1&utm_id=2"]
+            .into_iter()
+            .enumerate()
+    {
+        for host in hosts {
+            let got = trial.get("/a?b=1&utm_source=z", &[("host", host)]).await;
+            assert_eq!(got.text(), (n + 1).to_string(), "{host}");
+        }
+        assert_eq!(purge(&trial, json!({ "url": url })), json!({ "purged": 1 }), "{url}");
+    }
+    trial.get("/a", &[("host", "x.test.")]).await;
+    assert_eq!(purge(&trial, json!({ "prefix": "http://x.test:80/" })), json!({ "purged": 1 }));
+    for asked in trial.asked() {
+        assert!(!asked.field("host").ends_with(":80"), "the target gets what the key has");
+    }
+    // Another port is another host.
+    for port in ["81", "443"] {
+        let before = trial.asked().len();
+        trial.get("/a", &[("host", &format!("x.test:{port}"))]).await;
+        assert_eq!(trial.asked().len(), before + 1);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn softly_they_are_only_marked_stale() {
     let trial = filled().await;
