@@ -1,8 +1,9 @@
 //! Recognises callers by signed tokens (JWT) of issuers such as an OpenID provider, whose keys the gateway fetches.
 //!
 //! Keys are fetched in the background and before they are too old, kept while the issuer is away, and fetched again when
-//! a token names a key that is not known, at most once in `min_refresh_interval_secs`. A caller is the consumer that the
-//! token names, and otherwise somebody the issuer vouches for.
+//! a token names a key that is not known, at most once in `min_refresh_interval_secs`. A token whose key the issuer does not
+//! have is refused with 401; where the issuer could not be asked, with 503 and `Retry-After`. A caller is the consumer that
+//! the token names, and otherwise somebody the issuer vouches for.
 
 mod provider;
 pub(crate) mod source;
@@ -22,6 +23,7 @@ use gateway_core::plugin::{
     Authenticate, Claim, Finding, Hooks, Need, Needs, OnRequest, Plugin, Seat, Step, World,
 };
 use gateway_core::record::Metric;
+use http::header::RETRY_AFTER;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -33,7 +35,7 @@ use crate::credential::{OneOrMany, is_current, now};
 use crate::jose::jwk::KeySet;
 use crate::jose::{Algorithm, Token, TokenError, token};
 use provider::Provider;
-use source::Pace;
+use source::{Asked, Pace};
 
 /// Settings of `jwks_auth`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -162,6 +164,7 @@ impl Plugin for JwksAuth {
             at_first: config.min_refresh_interval_secs.duration(),
             max_age: config.max_stale_secs.duration(),
             timeout: CALL_TIMEOUT,
+            timeout_setting: "",
         };
         if pace.max_age < pace.refresh {
             // Between two fetches the keys would be too old, and every request refused.
@@ -221,16 +224,22 @@ impl Authenticate for JwksAuth {
             TokenVerdict::KeysNeeded(provider, known) => {
                 let token = token.into_owned();
                 Claim::wait(async move {
-                    provider.source.ask(known.as_ref()).await;
+                    let asked = provider.source.ask(known.as_ref()).await;
                     match self.identity(&token, seat, now()) {
                         TokenVerdict::Known(identity) => {
                             Finding::Caller(self.bearer.recognised(exchange, seat, identity))
                         }
                         TokenVerdict::Refused(fault) => Finding::Refused(fault.reply()),
-                        TokenVerdict::KeysNeeded(_, Some(_)) => {
+                        TokenVerdict::KeysNeeded(_, Some(_)) if asked == Asked::Fresh => {
                             Finding::Refused(TokenError::Signature.reply())
                         }
-                        TokenVerdict::KeysNeeded(_, None) => Finding::Refused(no_keys()),
+                        // Nobody can tell whether it is good.
+                        TokenVerdict::KeysNeeded(provider, known) => {
+                            let reason =
+                                if known.is_some() { "token_key_unknown" } else { "token_keys_missing" };
+                            exchange.note_failure(format!("{}: {}", provider.issuer, provider.source.why()));
+                            Finding::Refused(no_keys(provider, reason))
+                        }
                     }
                 })
             }
@@ -250,10 +259,9 @@ impl OnRequest for JwksAuth {
 }
 
 /// The refusal while an issuer's keys can't be had.
-fn no_keys() -> Box<Reply> {
-    Box::new(
-        Reply::new(Cause::NoTarget).detail("the issuer's keys can't be had").reason("token_keys_missing"),
-    )
+fn no_keys(provider: &Provider, reason: &'static str) -> Box<Reply> {
+    let reply = Reply::new(Cause::NoTarget).detail("the issuer's keys can't be had").reason(reason);
+    Box::new(reply.header(RETRY_AFTER, provider.source.retry_after()))
 }
 
 enum TokenVerdict<'a> {

@@ -182,7 +182,7 @@ impl Plugin for Oauth2Introspection {
     fn build(config: Config, world: &World) -> Result<Self, Problems> {
         let (ca_path, timeout) = (config.ca_path, config.timeout_ms.duration());
         let server = oauth::client(world, &config.introspection_url, |endpoint| {
-            let mut endpoint = endpoint.trusting(ca_path).within(timeout);
+            let mut endpoint = endpoint.trusting(ca_path).within_setting(timeout, "timeout_ms");
             endpoint.max_response_bytes = MAX_ANSWER;
             endpoint
         });

@@ -138,8 +138,7 @@ impl Authenticate for Oidc {
             });
         }
         let second = now();
-        let open = self.open(&exchange.request.headers).filter(|(_, open)| self.is_good(open, second));
-        let Some((_, open)) = open else {
+        let Some(open) = self.open(&exchange.request.headers, second) else {
             if let Some(name) = &self.anonymous {
                 self.cookies.take_out(&mut exchange.request.headers);
                 return absent(Some(name), seat, forbidden("session_missing", "a login is required"));
@@ -232,16 +231,39 @@ impl Oidc {
         }
     }
 
-    /// The session of a request, not judged yet.
-    fn open(&self, headers: &HeaderMap) -> Option<(session::Print, Arc<OpenSession>)> {
-        let text = self.cookies.read(headers)?;
-        let print = session::print(&text);
+    /// The session of a request: of several the newest that is good.
+    fn open(&self, headers: &HeaderMap, second: u64) -> Option<Arc<OpenSession>> {
+        let mut newest: Option<Arc<OpenSession>> = None;
+        self.cookies.read(headers, |text| {
+            let Some(open) = self.opened(text) else { return false };
+            let is_newer = newest.as_ref().is_none_or(|known| known.age_key() < open.age_key());
+            if is_newer && self.is_good(&open, second) {
+                newest = Some(open);
+            }
+            true
+        });
+        newest
+    }
+
+    /// All the sessions of a request, not judged yet.
+    fn open_all(&self, headers: &HeaderMap) -> Vec<Arc<OpenSession>> {
+        let mut all = Vec::new();
+        self.cookies.read(headers, |text| {
+            let open = self.opened(text);
+            all.extend(open.clone());
+            open.is_some()
+        });
+        all
+    }
+
+    fn opened(&self, text: &[u8]) -> Option<Arc<OpenSession>> {
+        let print = session::print(text);
         if let Some(open) = self.known.get(&print) {
-            return Some((print, open));
+            return Some(open);
         }
-        let open = OpenSession::new(self.seal.open(&self.cookies.name, &text)?)?;
+        let open = OpenSession::new(self.seal.open(&self.cookies.name, text)?)?;
         self.known.put(print, open.clone());
-        Some((print, open))
+        Some(open)
     }
 
     /// Whether a session has neither come to its end nor been ended.
@@ -274,8 +296,8 @@ impl Oidc {
         Ok(identity)
     }
 
-    /// The caller of a session with new tokens. Requests of one session that come together cause one refresh. It goes on when the
-    /// browser leaves: the provider has taken the refresh token then, and to ask with it again would look like theft.
+    /// The caller of a session with new tokens. Requests of one session that come together cause one refresh, and have what it comes
+    /// to, also its failure.
     async fn refreshed(
         &self,
         exchange: &mut Exchange,
@@ -284,12 +306,9 @@ impl Oidc {
     ) -> Result<Arc<Identity>, Box<Reply>> {
         let visit = BrowserVisit::of(exchange);
         let token = old.session.refresh_token.as_deref().unwrap_or_default();
-        let Some(refreshed) = self.refreshes.of(token, now()) else {
-            return Err(self.unavailable(exchange, "too many sessions are being refreshed"));
-        };
-        let (provider, old, count) = (self.provider.clone(), old.clone(), self.counts.refreshes.clone());
-        let making = tokio::spawn(async move {
-            let made = refreshed.get_or_try_init(|| async {
+        let refresh = self.refreshes.join(token, || {
+            let (provider, old, count) = (self.provider.clone(), old.clone(), self.counts.refreshes.clone());
+            async move {
                 match provider.refresh(&old).await {
                     Ok(session) => {
                         count.add(1);
@@ -298,10 +317,12 @@ impl Oidc {
                     Err(Failure::Unavailable(why)) => Err(why),
                     Err(Failure::Refused | Failure::Token(_)) => Ok(None),
                 }
-            });
-            made.await.cloned()
+            }
         });
-        let made = match making.await.unwrap_or_else(|_| Err("the refresh was broken off".into())) {
+        let Some(refresh) = refresh else {
+            return Err(self.unavailable(exchange, "too many sessions are being refreshed"));
+        };
+        let made = match refresh.within(self.provider.timeout).await {
             Ok(made) => made,
             Err(why) => return Err(self.unavailable(exchange, &why)),
         };

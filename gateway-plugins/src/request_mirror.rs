@@ -111,7 +111,7 @@ impl Plugin for RequestMirror {
         let count =
             |outcome| world.meters().counter(COPIES, &["plugin_config", "outcome"], &[owner, outcome]);
         Ok(Self {
-            client: world.client(endpoint.within(timeout))?,
+            client: world.client(endpoint.within_setting(timeout, "timeout_ms"))?,
             percentage: config.percentage,
             max_body: config.max_body_bytes.0,
             max_in_flight: config.max_in_flight,

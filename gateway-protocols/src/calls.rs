@@ -220,6 +220,10 @@ impl Caller for EndpointCaller {
         self.endpoint.timeout
     }
 
+    fn timeout_setting(&self) -> &'static str {
+        self.endpoint.timeout_setting
+    }
+
     fn max_response_bytes(&self) -> u64 {
         self.endpoint.max_response_bytes
     }

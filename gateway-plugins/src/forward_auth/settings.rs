@@ -166,7 +166,7 @@ pub(super) fn build(config: Config, world: &World) -> Result<ForwardAuth, Proble
     let is_grpc = config.convention == Convention::EnvoyGrpc;
     let (ca_path, timeout) = (config.ca_path, config.timeout_ms.duration());
     let server = oauth::client(world, &config.url, |endpoint| {
-        let mut endpoint = endpoint.trusting(ca_path).within(timeout);
+        let mut endpoint = endpoint.trusting(ca_path).within_setting(timeout, "timeout_ms");
         endpoint.max_response_bytes = MAX_ANSWER;
         if is_grpc {
             endpoint.http = BackendHttp::Http2;

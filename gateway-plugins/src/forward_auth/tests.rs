@@ -309,6 +309,8 @@ async fn without_an_answer_nothing_passes() {
     let (first, second) = tokio::join!(trial.get("/", &[]), trial.get("/", &[]));
     assert_eq!((first.status, first.field("retry-after")), (403, ""));
     assert_eq!((second.status, second.field("retry-after")), (403, "1"));
+    let why: Vec<_> = trial.records().into_iter().filter_map(|record| record.failure).collect();
+    assert!(why.iter().any(|why| why.ends_with("within 50ms, which is what `timeout_ms` allows")), "{why:?}");
     assert!(trial.asked().is_empty());
 }
 

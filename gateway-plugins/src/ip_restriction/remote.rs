@@ -68,8 +68,9 @@ impl Remote {
         problems: &mut Problems,
     ) -> Option<Arc<Self>> {
         let server = oauth::client(world, url, |endpoint| {
-            let mut endpoint =
-                endpoint.trusting(config.ca_path.clone()).within(config.url_timeout.duration());
+            let mut endpoint = endpoint
+                .trusting(config.ca_path.clone())
+                .within_setting(config.url_timeout.duration(), "url_timeout");
             endpoint.max_response_bytes = config.max_url_bytes.0.min(MAX_FILE);
             endpoint
         });

@@ -11,7 +11,7 @@ use gateway_core::plugin::world::calls::{Client, Endpoint};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::TaskControl;
 use gateway_core::record::Metric;
-use http::{Request, StatusCode, Uri};
+use http::{HeaderValue, Request, StatusCode, Uri};
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -35,6 +35,8 @@ pub(crate) struct Pace {
     pub(crate) max_age: Duration,
     /// How long one fetch may take.
     pub(crate) timeout: Duration,
+    /// The setting that says so; empty where none does.
+    pub(crate) timeout_setting: &'static str,
 }
 
 /// The keys of one issuer.
@@ -56,10 +58,27 @@ struct IssuerState {
     keys: ArcSwapOption<(Instant, Arc<KeySet>)>,
     /// The discovery document that named them.
     about: ArcSwapOption<Map<String, Value>>,
-    /// When somebody last asked; the lock lets one ask at a time.
-    asked: Mutex<Option<Instant>>,
+    /// The last fetch; the lock lets one ask at a time.
+    asked: Mutex<Option<Attempt>>,
     /// Why the last fetch failed, if it did.
     failure: ArcSwapOption<String>,
+}
+
+/// A fetch of keys.
+#[derive(Clone, Copy)]
+struct Attempt {
+    at: Instant,
+    /// Not while it goes on, so that one that is broken off has not worked.
+    has_worked: bool,
+}
+
+/// What is known of a key after asking for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// The keys are those that the issuer gave when it was last asked: one that is not among them is none of its keys.
+    Fresh,
+    /// The issuer gave no keys when it was last asked: it may have others by now.
+    Failed,
 }
 
 const FETCHES: Metric = Metric {
@@ -78,8 +97,8 @@ impl Source {
         is_discovery: bool,
         pace: Pace,
     ) -> Result<Self, Problems> {
-        let first = client(world, url, ca_path.clone(), pace.timeout)
-            .map_err(|message| Problems::one("", message))?;
+        let first =
+            client(world, url, ca_path.clone(), pace).map_err(|message| Problems::one("", message))?;
         let count = |result| world.meters().counter(FETCHES, &["issuer", "result"], &[issuer, result]);
         Ok(Self {
             issuer: issuer.to_owned(),
@@ -114,26 +133,51 @@ impl Source {
         }
     }
 
-    /// Has the keys fetched that are to take the place of `known`, unless somebody has just done so or tried to. One
-    /// fetch at a time; everybody who asks meanwhile waits for it, and no longer than one fetch may take.
-    pub(crate) async fn ask(&self, known: Option<&Arc<KeySet>>) {
-        drop(tokio::time::timeout(self.pace.timeout, self.ask_in_turn(known)).await);
+    /// Seconds after which it makes sense to ask again for what could not be had.
+    pub(crate) fn retry_after(&self) -> HeaderValue {
+        HeaderValue::from(self.pace.at_least.as_secs().max(1))
     }
 
-    async fn ask_in_turn(&self, known: Option<&Arc<KeySet>>) {
+    /// Has the keys fetched that are to take the place of `known`, unless somebody has just done so or tried to. One
+    /// fetch at a time; everybody who asks meanwhile waits for it, and no longer than one fetch may take. It goes on when who
+    /// asked leaves: otherwise those who leave at once could keep new keys from everybody else.
+    pub(crate) async fn ask(self: &Arc<Self>, known: Option<&Arc<KeySet>>) -> Asked {
+        if let Ok(asked) = self.held.asked.try_lock()
+            && let Some(answer) = self.settled(*asked, known)
+        {
+            return answer;
+        }
+        let (source, known, within) = (self.clone(), known.cloned(), self.pace.timeout);
+        let asking = tokio::spawn(async move {
+            tokio::time::timeout(within, source.ask_in_turn(known.as_ref())).await.unwrap_or(Asked::Failed)
+        });
+        asking.await.unwrap_or(Asked::Failed)
+    }
+
+    async fn ask_in_turn(&self, known: Option<&Arc<KeySet>>) -> Asked {
         let mut asked = self.held.asked.lock().await;
+        if let Some(answer) = self.settled(*asked, known) {
+            return answer;
+        }
+        // A failure is counted, and leaves what is known as it is.
+        match self.fetch(&mut asked).await {
+            Ok(()) => Asked::Fresh,
+            Err(_) => Asked::Failed,
+        }
+    }
+
+    /// What can be said without another fetch, if it is too early for one or somebody else's has brought newer keys.
+    fn settled(&self, asked: Option<Attempt>, known: Option<&Arc<KeySet>>) -> Option<Asked> {
         let now = self.keys();
         let is_newer = match (&now, known) {
             (Some(now), Some(known)) => !Arc::ptr_eq(now, known),
             (now, _) => now.is_some(),
         };
         let pause = if now.is_some() { self.pace.at_least } else { self.pace.at_first };
-        if is_newer || asked.is_some_and(|last| last.elapsed() < pause) {
-            return;
+        if !is_newer && asked.is_none_or(|last| last.at.elapsed() >= pause) {
+            return None;
         }
-        *asked = Some(Instant::now());
-        // A failure is counted, and leaves what is known as it is.
-        drop(self.fetch().await);
+        Some(if asked.is_some_and(|last| last.has_worked) { Asked::Fresh } else { Asked::Failed })
     }
 
     /// Keeps the keys fresh until the plugin is gone.
@@ -141,8 +185,7 @@ impl Source {
         while !control.is_ended() {
             {
                 let mut asked = self.held.asked.lock().await;
-                *asked = Some(Instant::now());
-                self.fetch().await?;
+                self.fetch(&mut asked).await?;
             }
             tokio::select! {
                 () = control.ended() => {}
@@ -152,8 +195,11 @@ impl Source {
         Ok(())
     }
 
-    async fn fetch(&self) -> Result<(), String> {
+    async fn fetch(&self, asked: &mut Option<Attempt>) -> Result<(), String> {
+        let at = Instant::now();
+        *asked = Some(Attempt { at, has_worked: false });
         let fetched = self.fetch_keys().await;
+        *asked = Some(Attempt { at, has_worked: fetched.is_ok() });
         match &fetched {
             Ok(keys) => {
                 self.fetched.add(1);
@@ -184,7 +230,7 @@ impl Source {
         if uri.scheme_str() == Some("https") && !url.starts_with("https://") {
             return Err(format!("{uri} names keys that are not behind https"));
         }
-        let (client, uri) = client(&self.world, url, self.ca_path.clone(), self.pace.timeout)?;
+        let (client, uri) = client(&self.world, url, self.ca_path.clone(), self.pace)?;
         let keys = KeySet::read(&get(&client, &uri).await?).ok_or_else(|| format!("{uri} has no key set"))?;
         self.held.about.store(Some(Arc::new(about)));
         Ok(keys)
@@ -195,10 +241,10 @@ fn client(
     world: &World,
     url: &str,
     ca_path: Option<std::path::PathBuf>,
-    timeout: Duration,
+    pace: Pace,
 ) -> Result<(Client, Uri), String> {
     let (endpoint, uri) = Endpoint::of_url(url)?;
-    let mut endpoint = endpoint.trusting(ca_path).within(timeout);
+    let mut endpoint = endpoint.trusting(ca_path).within_setting(pace.timeout, pace.timeout_setting);
     endpoint.max_response_bytes = MAX_DOCUMENT;
     let client = world.client(endpoint).map_err(|problems| problems.messages())?;
     Ok((client, uri))

@@ -229,9 +229,20 @@ async fn keys_are_kept_while_the_issuer_is_away_but_not_for_ever() {
     let trial = trial(&web, &config);
     let good = token(&signer, "EdDSA", "k", &json!({}));
     assert_eq!(caller(&trial, &good).await, "alice");
+    let other = token(&signer, "EdDSA", "other", &json!({}));
+    assert_eq!(
+        caller(&trial, &other).await,
+        "token_signature",
+        "the issuer was just asked, and has no such key"
+    );
     web.clear();
     tokio::time::advance(Duration::from_secs(3599)).await;
-    assert_eq!(caller(&trial, &token(&signer, "EdDSA", "other", &json!({}))).await, "token_signature");
+    for _ in 0..2 {
+        let got = trial.get("/", &[("authorization", &format!("Bearer {other}"))]).await;
+        assert_eq!((got.status, got.field("retry-after")), (503, "5"), "nobody can tell whether it is good");
+        assert_eq!(trial.records().pop().and_then(|it| it.reason), Some("token_key_unknown"));
+    }
+    assert_eq!(web.asked(), 2, "an issuer that is away is not asked by every request");
     assert_eq!(caller(&trial, &good).await, "alice");
     tokio::time::advance(Duration::from_secs(1)).await;
     assert_eq!(caller(&trial, &good).await, "503 token_keys_missing");

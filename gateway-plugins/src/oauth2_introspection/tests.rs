@@ -221,6 +221,9 @@ async fn a_server_that_gives_no_answer_lets_nobody_in() {
     let (first, second) = tokio::join!(trial.get("/", &fields), trial.get("/", &fields));
     assert_eq!((first.status, first.field("retry-after")), (503, ""), "silent");
     assert_eq!((second.status, second.field("retry-after")), (503, "1"), "nobody may wait");
+    let why: Vec<_> = trial.records().into_iter().filter_map(|record| record.failure).collect();
+    let late = "idp.test: upstream_timeout: no answer within 100ms, which is what `timeout_ms` allows";
+    assert!(why.iter().any(|why| &**why == late), "{why:?}");
     machine.net.serve(|_| page(200, &json!({ "active": true, "sub": "x" })));
     assert_eq!(caller(&trial, "t").await, "x", "no failure is remembered");
 }

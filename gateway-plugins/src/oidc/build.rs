@@ -34,6 +34,7 @@ fn pace(timeout: Duration) -> Pace {
         at_first: Duration::from_secs(1),
         max_age: Duration::from_secs(86400),
         timeout,
+        timeout_setting: "timeout_ms",
     }
 }
 

@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
-use http::header::{CACHE_CONTROL, LOCATION, REFRESH, SET_COOKIE, WWW_AUTHENTICATE};
+use http::header::{CACHE_CONTROL, LOCATION, REFRESH, RETRY_AFTER, SET_COOKIE, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +18,8 @@ use super::visit::BrowserVisit;
 use crate::credential::now;
 use crate::shared::oauth::form;
 
+/// Seconds after which it makes sense to come again while the provider is away.
+const RETRY: u16 = 5;
 /// Seconds that a login may take.
 const LOGIN: u64 = 600;
 /// Logins that a browser may have begun; the others are forgotten.
@@ -69,7 +71,8 @@ impl Oidc {
         exchange.note_failure(format!("{}: {why}", self.issuer));
         tracing::warn!(provider = %self.issuer, %why, "the OpenID provider gives no answer");
         let reply = Reply::new(Cause::NoTarget).reason("oidc_provider_failed");
-        Box::new(reply.detail("logging in is not possible now"))
+        let reply = reply.detail("logging in is not possible now");
+        Box::new(reply.header(RETRY_AFTER, HeaderValue::from(RETRY)))
     }
 
     /// What somebody gets who is not logged in: the way to the login, or a refusal where that would lead nowhere.
@@ -78,7 +81,7 @@ impl Oidc {
             return self.begin(exchange, visit, visit.target.clone()).await;
         }
         let mut reply = Self::refusal();
-        for line in self.cookies.clear(&visit.headers, visit.is_secure()) {
+        for line in self.cookies.clear(visit) {
             reply = reply.header(SET_COOKIE, line);
         }
         Box::new(reply)
@@ -140,7 +143,7 @@ impl Oidc {
         let mut old = self.cookies.logins(headers);
         old.truncate(old.len().saturating_sub(MAX_LOGINS - 1));
         let gone = old.iter().filter_map(|name| self.cookies.set(name, "", 0, secure));
-        for line in gone.chain(self.cookies.clear(headers, secure)) {
+        for line in gone.chain(self.cookies.clear(visit)) {
             reply = reply.header(SET_COOKIE, line);
         }
         Some(reply.reason("oidc_login"))
@@ -160,8 +163,8 @@ impl Oidc {
             return invalid();
         }
         let name = self.cookies.login(state);
-        let text = Cookies::one(&visit.headers, &name);
-        let login: Option<Login> = text.and_then(|text| self.seal.open(&name, text));
+        let mut texts = Cookies::values(&visit.headers, &name).take(MAX_LOGINS);
+        let login: Option<Login> = texts.find_map(|text| self.seal.open(&name, text));
         let Some(login) = login.filter(|login| login.state == state && now() <= login.until) else {
             return invalid();
         };
@@ -226,8 +229,7 @@ impl Oidc {
         session: &Session,
     ) -> Option<Vec<HeaderValue>> {
         let left = session.began.saturating_add(self.session_ttl).saturating_sub(now());
-        let secure = visit.is_secure();
         let text = self.seal.close(&self.cookies.name, session)?;
-        self.cookies.write(&visit.headers, &text, left, secure)
+        self.cookies.write(visit, &text, left)
     }
 }

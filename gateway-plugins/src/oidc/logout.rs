@@ -1,5 +1,8 @@
 //! Logouts: asked for by the user (RP-initiated), or told by the provider (back-channel, and front-channel in a frame).
 
+use std::collections::BTreeSet;
+
+use futures_util::future::join_all;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use http::header::{ALLOW, CACHE_CONTROL, SET_COOKIE};
@@ -25,17 +28,18 @@ const EVENT: &str = "http://schemas.openid.net/event/backchannel-logout";
 impl Oidc {
     /// Ends the session, and sends the browser to the provider to end it there.
     pub(super) async fn log_out(&self, visit: &BrowserVisit) -> Box<Reply> {
-        let headers = &visit.headers;
-        let open = self.open(headers).map(|(_, open)| open);
-        if let Some(open) = &open {
-            self.end(open);
-            if let Some(token) = &open.session.refresh_token
-                && let Err(why) = self.provider.revoke(token).await
-            {
+        // Copies, and sessions of before at another path: what remained of them would let in again.
+        let mut all = self.open_all(&visit.headers);
+        all.sort_by_key(|open| std::cmp::Reverse(open.age_key()));
+        all.iter().for_each(|open| self.end(open));
+        let tokens: BTreeSet<&str> =
+            all.iter().filter_map(|open| open.session.refresh_token.as_deref()).collect();
+        for outcome in join_all(tokens.into_iter().map(|token| self.provider.revoke(token))).await {
+            if let Err(why) = outcome {
                 tracing::warn!(provider = %self.issuer, %why, "the refresh token of a logout is not revoked");
             }
         }
-        let hint = open.map(|open| open.session.id_token.clone());
+        let hint = all.first().map(|open| open.session.id_token.clone());
         let after = self.after_logout.as_deref();
         let location = match self.provider.url("end_session_endpoint").await {
             Some(endpoint) => {
@@ -48,7 +52,7 @@ impl Oidc {
             None => after.unwrap_or("/").to_owned(),
         };
         let Some(mut reply) = redirect(&location) else { return Box::new(Reply::new(Cause::Internal)) };
-        for line in self.cookies.clear(headers, visit.is_secure()) {
+        for line in self.cookies.clear(visit) {
             reply = reply.header(SET_COOKIE, line);
         }
         self.counts.logouts.add(1);
@@ -69,22 +73,26 @@ impl Oidc {
         let asked = super::parameters(&visit.query);
         let mut reply =
             Reply::fixed(StatusCode::OK, "").header(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        let Some((_, open)) = self.open(&visit.headers) else { return Box::new(reply) };
-        let sid = open.sid();
-        let is_this = match (asked.get("iss"), asked.get("sid")) {
-            (Some(issuer), Some(id)) => *issuer == self.issuer && sid == Some(id),
+        let mut all = self.open_all(&visit.headers);
+        if all.is_empty() {
+            return Box::new(reply);
+        }
+        all.retain(|open| match (asked.get("iss"), asked.get("sid")) {
+            (Some(issuer), Some(id)) => *issuer == self.issuer && open.sid() == Some(id),
             // A provider that does not say which session ends all of the browser's.
             (None, None) => true,
             _ => false,
-        };
-        if !is_this {
+        });
+        if all.is_empty() {
             return bad("oidc_logout_session", "this is not the session of this browser");
         }
-        self.end(&open);
-        if let Some(sid) = sid {
-            let _noted = self.ended.note("sid", sid, now(), self.ended.until(now()));
+        for open in &all {
+            self.end(open);
+            if let Some(sid) = open.sid() {
+                let _noted = self.ended.note("sid", sid, now(), self.ended.until(now()));
+            }
         }
-        for line in self.cookies.clear(&visit.headers, visit.is_secure()) {
+        for line in self.cookies.clear(visit) {
             reply = reply.header(SET_COOKIE, line);
         }
         self.counts.logouts.add(1);

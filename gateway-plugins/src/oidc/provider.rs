@@ -12,12 +12,17 @@ use serde_json::{Map, Value};
 use super::session::{OpenSession, Session};
 use crate::credential::now;
 use crate::jose::{Algorithm, Rules, Token, TokenError, json};
-use crate::jwks_auth::source::Source;
+use crate::jwks_auth::source::{Asked, Source};
 use crate::shared::oauth::{self, OauthClient};
 use crate::shared::turns::Turns;
 
 /// Bytes of an answer of the token endpoint.
 const MAX_ANSWER: u64 = 256 << 10;
+/// How long a refresh may take at least; requests wait for it no longer than `timeout_ms`. A slow provider has taken the old refresh
+/// token, and who hangs up too early never learns the new one.
+const REFRESH: Duration = Duration::from_secs(30);
+/// Seconds after which another ID token is asked for where one could not be verified.
+const UNVERIFIED: u64 = 60;
 
 pub(super) struct Provider {
     pub(super) source: Arc<Source>,
@@ -88,10 +93,18 @@ impl Provider {
     }
 
     /// Posts a form to one of the provider's endpoints, as the client that the gateway is.
-    async fn post(&self, url: &str, fields: &[(&str, &str)]) -> Result<Response<Bytes>, String> {
-        let _turn = self.turns.take().await.map_err(|_| "too many calls wait for it".to_owned())?;
+    async fn post(
+        &self,
+        url: &str,
+        fields: &[(&str, &str)],
+        within: Duration,
+    ) -> Result<Response<Bytes>, String> {
+        let busy = || "too many calls wait for it".to_owned();
+        let turn = tokio::time::timeout(self.timeout, self.turns.take()).await;
+        let _turn = turn.map_err(|_| busy())?.map_err(|_| busy())?;
+        let setting = if within == self.timeout { "timeout_ms" } else { "" };
         let (client, uri) = oauth::client(&self.world, url, |endpoint| {
-            let mut endpoint = endpoint.trusting(self.ca_path.clone()).within(self.timeout);
+            let mut endpoint = endpoint.trusting(self.ca_path.clone()).within_setting(within, setting);
             endpoint.max_response_bytes = MAX_ANSWER;
             endpoint
         })?;
@@ -103,16 +116,16 @@ impl Provider {
     pub(super) async fn revoke(&self, token: &str) -> Result<(), String> {
         let Some(url) = self.url("revocation_endpoint").await else { return Ok(()) };
         let fields = [("token", token), ("token_type_hint", "refresh_token")];
-        match self.post(&url, &fields).await?.status() {
+        match self.post(&url, &fields, self.timeout).await?.status() {
             StatusCode::OK => Ok(()),
             status => Err(format!("{url} answers {status}")),
         }
     }
 
     /// Asks the token endpoint.
-    async fn tokens(&self, fields: &[(&str, &str)]) -> Result<Tokens, Failure> {
+    async fn tokens(&self, fields: &[(&str, &str)], within: Duration) -> Result<Tokens, Failure> {
         let url = self.needed("token_endpoint").await?;
-        let response = self.post(&url, fields).await.map_err(Failure::Unavailable)?;
+        let response = self.post(&url, fields, within).await.map_err(Failure::Unavailable)?;
         let answer = json::object(response.body());
         let text = |name: &str| answer.as_ref()?.get(name)?.as_str().map(str::to_owned);
         match response.status() {
@@ -152,10 +165,10 @@ impl Provider {
             ("redirect_uri", redirect_uri),
             ("code_verifier", verifier),
         ];
-        let tokens = self.tokens(&fields).await?;
+        let tokens = self.tokens(&fields, self.timeout).await?;
         let none = || Failure::Unavailable("its token endpoint gives no ID token".into());
         let id_token = tokens.id_token.ok_or_else(none)?;
-        let claims = self.verify(&id_token).await?;
+        let claims = self.verify(&id_token, None).await?;
         if claims.get("nonce").and_then(Value::as_str) != Some(nonce) {
             return Err(Failure::Token(TokenError::Claim));
         }
@@ -174,33 +187,41 @@ impl Provider {
     pub(super) async fn refresh(&self, open: &OpenSession) -> Result<Session, Failure> {
         let old = &open.session;
         let token = old.refresh_token.as_deref().ok_or(Failure::Refused)?;
-        let tokens = self.tokens(&[("grant_type", "refresh_token"), ("refresh_token", token)]).await?;
-        let id_token = match tokens.id_token {
-            Some(id_token) => {
-                let claims = self.verify(&id_token).await?;
-                if claims.get("sub") != open.claims.get("sub") {
-                    return Err(Failure::Token(TokenError::Caller));
+        let fields = [("grant_type", "refresh_token"), ("refresh_token", token)];
+        let tokens = self.tokens(&fields, self.timeout.max(REFRESH)).await?;
+        let mut expires = tokens.expires;
+        let verified = match tokens.id_token {
+            Some(id_token) => match self.verify(&id_token, open.claims.get("sub")).await {
+                Ok(_) => Some(id_token),
+                // The old refresh token is worth nothing any more: without the new one the login would be lost. What nobody can
+                // verify now is left out, as by a provider that repeats no ID token, and another asked for soon.
+                Err(Failure::Unavailable(why)) => {
+                    tracing::warn!(%why, "the ID token of a refresh can't be verified now");
+                    let soon = now().saturating_add(UNVERIFIED);
+                    expires = if expires == 0 { soon } else { expires.min(soon) };
+                    None
                 }
-                id_token
-            }
-            None => old.id_token.clone(),
+                Err(failure) => return Err(failure),
+            },
+            None => None,
         };
         Ok(Session {
-            id_token,
+            id_token: verified.unwrap_or_else(|| old.id_token.clone()),
             access_token: tokens.access_token.or_else(|| old.access_token.clone()),
             refresh_token: tokens.refresh_token.or_else(|| old.refresh_token.clone()),
-            expires: tokens.expires,
+            expires,
             began: old.began,
             id: old.id.clone(),
             sid: open.sid().map(str::to_owned),
         })
     }
 
-    /// The claims of an ID token (OpenID Connect Core §3.1.3.7).
-    async fn verify(&self, text: &str) -> Result<Map<String, Value>, Failure> {
+    /// The claims of an ID token (OpenID Connect Core §3.1.3.7), whose `sub` must be this one where it is known.
+    async fn verify(&self, text: &str, subject: Option<&Value>) -> Result<Map<String, Value>, Failure> {
         let token = Token::read(text.as_bytes()).map_err(Failure::Token)?;
-        self.check(&token).await?;
-        let claims = token.claims;
+        // Its signature last: a token that is wrong in any case is so as well while there are no keys.
+        self.judge(&token)?;
+        let claims = &token.claims;
         let several = claims.get("aud").and_then(Value::as_array).is_some_and(|all| all.len() > 1);
         let party = claims.get("azp").and_then(Value::as_str);
         if party.is_some_and(|party| party != self.oauth.id) || (several && party.is_none()) {
@@ -209,25 +230,44 @@ impl Provider {
         if claims.get("sub").and_then(Value::as_str).is_none_or(str::is_empty) {
             return Err(Failure::Token(TokenError::Claim));
         }
-        Ok(claims)
+        if subject.is_some() && claims.get("sub") != subject {
+            return Err(Failure::Token(TokenError::Caller));
+        }
+        self.is_signed(&token).await?;
+        Ok(token.claims)
     }
 
     /// Whether a token is the provider's, for this client, and valid now.
     pub(super) async fn check(&self, token: &Token<'_>) -> Result<(), Failure> {
+        self.judge(token)?;
+        self.is_signed(token).await
+    }
+
+    /// Judges what can be said of a token without keys.
+    fn judge(&self, token: &Token<'_>) -> Result<(), Failure> {
         if !self.algorithms.contains(&token.algorithm) {
             return Err(Failure::Token(TokenError::Algorithm));
         }
         self.rules.judge(&token.claims, now()).map_err(Failure::Token)?;
+        Ok(())
+    }
+
+    /// Whether a token is signed with one of the provider's keys.
+    async fn is_signed(&self, token: &Token<'_>) -> Result<(), Failure> {
         let known = self.source.keys();
         let verified = known.as_ref().and_then(|keys| keys.verify(token));
         let verified = match verified {
             Some(verified) => verified,
             None => {
-                // Only newer keys can tell.
-                self.source.ask(known.as_ref()).await;
+                // Only newer keys can tell, and nobody where the provider could not be asked for them.
+                let asked = self.source.ask(known.as_ref()).await;
                 let none = || Failure::Unavailable(self.source.why());
                 let keys = self.source.keys().ok_or_else(none)?;
-                keys.verify(token).unwrap_or(false)
+                match keys.verify(token) {
+                    Some(verified) => verified,
+                    None if asked == Asked::Fresh => false,
+                    None => return Err(none()),
+                }
             }
         };
         if verified { Ok(()) } else { Err(Failure::Token(TokenError::Signature)) }

@@ -4,13 +4,15 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use gateway_core::consumer::{Consumers, Standing};
 use gateway_core::plugin::world::per_worker::PerWorker;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tokio::sync::OnceCell;
+use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::credential::now;
 use crate::jose::Token;
@@ -50,6 +52,11 @@ impl OpenSession {
     pub(super) fn new(session: Session) -> Option<Arc<Self>> {
         let claims = Token::read(session.id_token.as_bytes()).ok()?.claims;
         Some(Arc::new(Self { session, claims }))
+    }
+
+    /// What is greater for a newer session, and for one that was refreshed.
+    pub(super) fn age_key(&self) -> (u64, u64) {
+        (self.session.began, self.session.expires)
     }
 
     /// The `sid` that the provider knows the session by.
@@ -142,36 +149,78 @@ impl Ended {
     }
 }
 
-/// What refreshing a session came to; `None` when the provider refuses.
-pub(super) type Refreshed = Arc<OnceCell<Option<Arc<OpenSession>>>>;
+/// What refreshing a session came to: `None` when the provider refuses; an error, when it gives no answer, says why.
+pub(super) type Refreshed = Result<Option<Arc<OpenSession>>, String>;
+
+/// When a refresh came to its end, and with what.
+type RefreshEnd = (Instant, Refreshed);
+
+/// Waits for a refresh, which goes on whether anybody waits or not.
+pub(super) struct RefreshWait(watch::Receiver<Option<RefreshEnd>>);
+
+impl RefreshWait {
+    /// What it came to, or why that is not known within this time.
+    pub(super) async fn within(mut self, timeout: Duration) -> Refreshed {
+        let ended = async {
+            let ended = self.0.wait_for(Option::is_some).await.ok()?;
+            ended.as_ref().map(|(_, refreshed)| refreshed.clone())
+        };
+        match tokio::time::timeout(timeout, ended).await {
+            Ok(Some(refreshed)) => refreshed,
+            Ok(None) => Err("the refresh was broken off".into()),
+            Err(_) => Err(format!("no refresh within {timeout:?}, which is what `timeout_ms` allows")),
+        }
+    }
+
+    /// Whether those who come now are to have the same.
+    fn is_kept(&self) -> bool {
+        match &*self.0.borrow() {
+            Some((ended, refreshed)) => {
+                ended.elapsed() < if refreshed.is_ok() { REFRESH_KEPT } else { REFRESH_PAUSE }
+            }
+            None => self.0.has_changed().is_ok(),
+        }
+    }
+}
 
 /// Refreshes under way, and those of the last minute: a refresh token is often good once, and a browser sends several
 /// requests at a time.
 #[derive(Default)]
-pub(super) struct Refreshes(Mutex<HashMap<Print, (u64, Refreshed)>>);
+pub(super) struct Refreshes(Mutex<HashMap<Print, RefreshWait>>);
 
-/// Refreshes that are kept in mind, and for how many seconds.
+/// Refreshes that are kept in mind, and for how long.
 const MAX_REFRESHES: usize = 10_000;
-const REFRESH_KEPT: u64 = 60;
+const REFRESH_KEPT: Duration = Duration::from_secs(60);
+/// For how long one without an answer is not repeated. The provider may have taken the refresh token, and to send it again looks
+/// like theft: the fewer try, the better.
+const REFRESH_PAUSE: Duration = Duration::from_secs(5);
 
 impl Refreshes {
-    /// The one refresh of this token; `None` when there are too many.
-    pub(super) fn of(&self, token: &str, now: u64) -> Option<Refreshed> {
+    /// The one refresh of this token, which is begun where there is none; `None` when there are too many.
+    pub(super) fn join<F>(&self, token: &str, begin: impl FnOnce() -> F) -> Option<RefreshWait>
+    where
+        F: Future<Output = Refreshed> + Send + 'static,
+    {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = print(token.as_bytes());
-        let is_kept = |began: u64| now < began.saturating_add(REFRESH_KEPT);
-        if let Some((_, refreshed)) = all.get(&key).filter(|(began, _)| is_kept(*began)) {
-            return Some(refreshed.clone());
+        if let Some(known) = all.get(&key).filter(|known| known.is_kept()) {
+            return Some(RefreshWait(known.0.clone()));
         }
         if all.len() >= MAX_REFRESHES {
-            all.retain(|_, (began, _)| is_kept(*began));
+            all.retain(|_, known| known.is_kept());
         }
         if all.len() >= MAX_REFRESHES {
             return None;
         }
-        let refreshed = Refreshed::default();
-        all.insert(key, (now, refreshed.clone()));
-        Some(refreshed)
+        let (ended, wait) = watch::channel(None);
+        let refresh = begin();
+        // It goes on when the browser leaves, or does not wait for so long: the provider has taken the refresh token then.
+        tokio::spawn(async move {
+            let refreshed = refresh.await;
+            ended.send_replace(Some((Instant::now(), refreshed)));
+        });
+        all.insert(key, RefreshWait(wait.clone()));
+        Some(RefreshWait(wait))
     }
 }
 
@@ -201,17 +250,34 @@ impl SessionCache {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_refresh_is_kept_for_a_minute() {
+    #[tokio::test(start_paused = true)]
+    async fn a_refresh_is_kept_for_a_minute() {
         let refreshes = Refreshes::default();
-        let first = refreshes.of("rt-1", 100).expect("room");
-        assert!(Arc::ptr_eq(&first, &refreshes.of("rt-1", 159).expect("room")));
-        assert!(!Arc::ptr_eq(&first, &refreshes.of("rt-2", 159).expect("room")));
-        assert!(!Arc::ptr_eq(&first, &refreshes.of("rt-1", 160).expect("room")));
+        let begun = AtomicU64::new(0);
+        let joined = |token: &str, end: Refreshed| {
+            refreshes.join(token, || {
+                begun.fetch_add(1, Relaxed);
+                std::future::ready(end)
+            })
+        };
+        let time = Duration::from_secs;
+        assert!(joined("rt-1", Ok(None)).expect("room").within(time(1)).await.is_ok());
+        tokio::time::advance(time(59)).await;
+        assert!(joined("rt-1", Ok(None)).is_some());
+        assert_eq!(begun.load(Relaxed), 1);
+        assert!(joined("rt-2", Err("away".into())).expect("room").within(time(1)).await.is_err());
+        assert!(joined("rt-2", Ok(None)).expect("room").within(time(1)).await.is_err(), "the same failure");
+        tokio::time::advance(time(5)).await;
+        assert!(joined("rt-1", Ok(None)).is_some() && joined("rt-2", Ok(None)).is_some());
+        assert_eq!(begun.load(Relaxed), 4);
         for n in 0..MAX_REFRESHES {
-            refreshes.of(&format!("other {n}"), 200);
+            if let Some(wait) = joined(&format!("other {n}"), Ok(None)) {
+                assert!(wait.within(time(1)).await.is_ok());
+            }
         }
-        assert!(refreshes.of("one more", 200).is_none() && refreshes.of("one more", 260).is_some());
+        assert!(joined("one more", Ok(None)).is_none());
+        tokio::time::advance(time(61)).await;
+        assert!(joined("one more", Ok(None)).is_some());
     }
 
     #[test]

@@ -78,7 +78,8 @@ pub(crate) struct Config {
     pub(super) cookie_domain: Option<String>,
     /// `lax`, `strict` or `none`. Default `lax`.
     pub(super) cookie_same_site: SameSite,
-    /// How long the provider may take for an answer. Default 5 s.
+    /// How long requests wait for an answer of the provider; then they get 503. A refresh goes on for 30 s, so that a slow provider
+    /// costs no session; one that fails is not repeated for 5 s. Default 5 s.
     #[schemars(range(min = 1, max = 60_000))]
     pub(super) timeout_ms: Millis,
     /// Seconds by which the clocks of provider and gateway may differ. Default 60, at most 300.

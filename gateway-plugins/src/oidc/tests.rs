@@ -8,6 +8,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use gateway_core::plugin::entry;
 use gateway_core::testing::{Got, Trial};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use super::*;
 use crate::jose::testing::{Signer, b64};
@@ -15,6 +16,7 @@ use crate::key_auth::KeyAuth;
 use crate::testing::Machine;
 use crate::testing::net::{Served, page};
 
+mod copies;
 mod logouts;
 mod sessions;
 mod shared;
@@ -40,6 +42,10 @@ struct IdpState {
     answer: Value,
     refresh_status: u16,
     revocation_status: u16,
+    /// Its answers to refreshes wait until they are told to come.
+    held: Option<Arc<Notify>>,
+    /// Whether its keys can't be had.
+    keys_away: bool,
     /// Fields of the discovery document that differ from those of a good one.
     about: Value,
 }
@@ -52,6 +58,8 @@ impl Idp {
             answer: json!({}),
             refresh_status: 200,
             revocation_status: 200,
+            held: None,
+            keys_away: false,
             about: json!({}),
         };
         let (machine, state) = (Machine::default(), Arc::new(Mutex::new(state)));
@@ -74,12 +82,17 @@ impl Idp {
                 });
                 page(200, &merged(about, &served.lock().unwrap_or_else(PoisonError::into_inner).about))
             }
+            "idp.test:443/keys" if served.lock().unwrap_or_else(PoisonError::into_inner).keys_away => {
+                Served::Away
+            }
             "idp.test:443/keys" => page(200, &json!({ "keys": [keys.jwk("k")] })),
             "idp.test:443/token" => {
                 let mut state = served.lock().unwrap_or_else(PoisonError::into_inner);
-                match answer(&mut state, &keys, &sent.form()) {
-                    Served::Response(response) => Served::Late(response),
-                    other => other,
+                let held = state.held.clone();
+                match (answer(&mut state, &keys, &sent.form()), held) {
+                    (Served::Response(response), Some(held)) => Served::Held(held, response),
+                    (Served::Response(response), None) => Served::Late(response),
+                    (other, _) => other,
                 }
             }
             "idp.test:443/revoke" => {

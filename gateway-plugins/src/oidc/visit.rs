@@ -1,5 +1,7 @@
 //! What of a request the pages of a login need, apart from the request itself.
 
+use std::net::IpAddr;
+
 use gateway_core::http::exchange::Exchange;
 use http::header::ACCEPT;
 use http::{HeaderMap, Method};
@@ -36,6 +38,13 @@ impl BrowserVisit {
     /// Whether the browser's cookies may only come over TLS.
     pub(super) fn is_secure(&self) -> bool {
         self.scheme == "https"
+    }
+
+    /// The host's name, where cookies can be for a domain: no address, and not a name alone.
+    pub(super) fn domain(&self) -> Option<&str> {
+        let name = self.host.rsplit_once(':').map_or(self.host.as_str(), |(name, _)| name);
+        let is_name = name.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'.' | b'-'));
+        (is_name && name.contains('.') && name.parse::<IpAddr>().is_err()).then_some(name)
     }
 
     /// A URL of this host.

@@ -11,6 +11,7 @@ use gateway_core::http::reply::Cause;
 use gateway_core::plugin::world::calls::{Call, CallError, Caller, Calls, Client, Endpoint, Server};
 use gateway_core::stream::relay::Tunnel;
 use http::{HeaderMap, Method, Request, Response};
+use tokio::sync::Notify;
 
 use super::locked;
 
@@ -44,6 +45,8 @@ pub(crate) enum Served {
     Response(Response<Body>),
     /// As that, after everybody else has had several turns.
     Late(Response<Body>),
+    /// As that, once it is told to.
+    Held(Arc<Notify>, Response<Body>),
     /// It can't be reached.
     Away,
     /// It never answers.
@@ -128,6 +131,10 @@ impl Caller for Site {
                     }
                     Ok(response)
                 }
+                Served::Held(told, response) => {
+                    told.notified().await;
+                    Ok(response)
+                }
                 Served::Away => Err(CallError::new(Cause::ConnectFailed)),
                 Served::Silent => std::future::pending().await,
             }
@@ -140,6 +147,10 @@ impl Caller for Site {
 
     fn timeout(&self) -> Duration {
         self.endpoint.timeout
+    }
+
+    fn timeout_setting(&self) -> &'static str {
+        self.endpoint.timeout_setting
     }
 
     fn max_response_bytes(&self) -> u64 {

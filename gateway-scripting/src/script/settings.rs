@@ -306,7 +306,8 @@ fn server(name: String, call: Call, world: &World, problems: &mut Problems) -> O
         if uri.query().is_some() {
             return Err("a URL here must not have a query; give it with `path` in the script".to_owned());
         }
-        let mut endpoint = endpoint.trusting(call.ca_path).within(call.timeout_ms.duration());
+        let mut endpoint =
+            endpoint.trusting(call.ca_path).within_setting(call.timeout_ms.duration(), "timeout_ms");
         endpoint.max_response_bytes = call.max_response_bytes.0;
         let client = world.client(endpoint).map_err(|problems| problems.to_string())?;
         Ok((client, uri))

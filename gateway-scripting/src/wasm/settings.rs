@@ -260,7 +260,8 @@ fn client(call: Call, world: &World) -> Result<Client, String> {
     if uri.path_and_query().is_some_and(|path| path.as_str() != "/") {
         return Err("a URL here has no path; the module says what it asks for".to_owned());
     }
-    let mut endpoint = endpoint.trusting(call.ca_path).within(call.timeout_ms.duration());
+    let mut endpoint =
+        endpoint.trusting(call.ca_path).within_setting(call.timeout_ms.duration(), "timeout_ms");
     endpoint.max_response_bytes = call.max_response_bytes.0;
     world.client(endpoint).map_err(|problems| problems.to_string())
 }

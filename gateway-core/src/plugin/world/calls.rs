@@ -47,6 +47,8 @@ pub struct Endpoint {
     pub http: BackendHttp,
     /// From the beginning of a call to the end of its body; never zero. Default 5 s.
     pub timeout: Duration,
+    /// The setting that `timeout` comes from, for the log; empty where none does.
+    pub timeout_setting: &'static str,
     /// Bytes a response's body may have. Default 1 MiB.
     pub max_response_bytes: u64,
 }
@@ -79,6 +81,7 @@ impl Endpoint {
             tls: BackendTls { verify: true, ca_path: None, client_cert: None, server_name: None },
             http: BackendHttp::Auto,
             timeout: CALL_TIMEOUT,
+            timeout_setting: "",
             max_response_bytes: MAX_RESPONSE_BYTES,
         }
     }
@@ -145,6 +148,12 @@ impl Endpoint {
         self.timeout = timeout.max(Duration::from_millis(1));
         self
     }
+
+    /// Another limit on time, which comes from this setting.
+    #[must_use]
+    pub fn within_setting(self, timeout: Duration, setting: &'static str) -> Self {
+        Self { timeout_setting: setting, ..self.within(timeout) }
+    }
 }
 
 /// Sends to one endpoint. Cheap to clone.
@@ -162,6 +171,11 @@ pub trait Caller: Send + Sync {
 
     /// How long a call may take in all.
     fn timeout(&self) -> Duration;
+
+    /// The setting that this comes from; empty where none does.
+    fn timeout_setting(&self) -> &'static str {
+        ""
+    }
 
     /// Bytes a response's body may have.
     fn max_response_bytes(&self) -> u64;
@@ -201,8 +215,11 @@ impl Client {
     pub async fn send(&self, request: Request<Body>) -> Result<Response<Body>, CallError> {
         let limit = self.0.max_response_bytes();
         match tokio::time::timeout(self.0.timeout(), self.0.send(request)).await {
-            Ok(response) => response.map(|response| response.map(|body| body.limited(limit))),
-            Err(_) => Err(CallError::new(Cause::UpstreamTimeout)),
+            Ok(response) => {
+                let response = response.map_err(|error| self.own(error))?;
+                Ok(response.map(|body| body.limited(limit)))
+            }
+            Err(_) => Err(self.late()),
         }
     }
 
@@ -213,16 +230,28 @@ impl Client {
     pub async fn fetch(&self, request: Request<Body>) -> Result<Response<Bytes>, CallError> {
         let limit = self.0.max_response_bytes();
         let fetching = async {
-            let (head, mut body) = self.0.send(request).await?.into_parts();
+            let response = self.0.send(request).await.map_err(|error| self.own(error))?;
+            let (head, mut body) = response.into_parts();
             let (bytes, _) = body.collect(limit).await.map_err(|error| CallError {
                 cause: Cause::UpstreamClosed,
                 detail: Some(error.to_string()),
             })?;
             Ok(Response::from_parts(head, bytes))
         };
-        tokio::time::timeout(self.0.timeout(), fetching)
-            .await
-            .unwrap_or_else(|_| Err(CallError::new(Cause::UpstreamTimeout)))
+        tokio::time::timeout(self.0.timeout(), fetching).await.unwrap_or_else(|_| Err(self.late()))
+    }
+
+    /// The engines say of a timeout what proxies have to set; a call has a timeout of its own.
+    fn own(&self, error: CallError) -> CallError {
+        if error.cause == Cause::UpstreamTimeout { self.late() } else { error }
+    }
+
+    fn late(&self) -> CallError {
+        let mut detail = format!("no answer within {:?}", self.0.timeout());
+        if !self.0.timeout_setting().is_empty() {
+            detail.push_str(&format!(", which is what `{}` allows", self.0.timeout_setting()));
+        }
+        CallError { cause: Cause::UpstreamTimeout, detail: Some(detail) }
     }
 
     /// Opens a stream to the endpoint, within its timeout.
@@ -270,5 +299,45 @@ impl Caller for Unreachable {
 
     fn max_response_bytes(&self) -> u64 {
         self.0.max_response_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Late;
+
+    impl Caller for Late {
+        fn send<'a>(&'a self, _request: Request<Body>) -> Call<'a, Response<Body>> {
+            let detail =
+                Some("the target sent nothing, which is what `backend_read_timeout_ms` allows".into());
+            Box::pin(std::future::ready(Err(CallError { cause: Cause::UpstreamTimeout, detail })))
+        }
+
+        fn open(&self) -> Call<'_, Tunnel> {
+            Box::pin(std::future::pending())
+        }
+
+        fn timeout(&self) -> Duration {
+            Duration::from_millis(50)
+        }
+
+        fn timeout_setting(&self) -> &'static str {
+            "timeout_ms"
+        }
+
+        fn max_response_bytes(&self) -> u64 {
+            1
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_without_an_answer_names_its_own_setting() {
+        let client = Client::new(Arc::new(Late));
+        let expected = "upstream_timeout: no answer within 50ms, which is what `timeout_ms` allows";
+        let sent = client.send(Request::default()).await.expect_err("no answer");
+        let fetched = client.fetch(Request::default()).await.expect_err("no answer");
+        assert_eq!([sent.to_string(), fetched.to_string()], [expected, expected]);
     }
 }

@@ -80,6 +80,45 @@ async fn a_refresh_goes_on_when_its_browser_leaves() {
     assert_eq!(idp.asked("idp.test:443/token"), 1);
 }
 
+/// A provider that takes longer than requests wait has taken the refresh token all the same.
+#[tokio::test(start_paused = true)]
+async fn a_slow_refresh_holds_nobody_up_and_costs_no_session() {
+    let idp = Idp::new();
+    let told = Arc::new(Notify::new());
+    idp.with(|it| it.held = Some(told.clone()));
+    let trial = idp.trial(&json!({ "timeout_ms": 2000 }));
+    let old = sealed(&session(&idp, now() - 1, now() - 60));
+    let begun = tokio::time::Instant::now();
+    let mut jars = vec![old.clone(); 8];
+    let all = futures_util::future::join_all(jars.iter_mut().map(|jar| jar.get(&trial, "/", &[]))).await;
+    assert!(all.iter().all(|got| got.status == 503 && got.field("retry-after") == "5"));
+    assert_eq!(begun.elapsed().as_secs(), 2, "nobody waits for somebody else's turn");
+    assert!(why(&trial).contains("2s, which is what `timeout_ms` allows"), "{}", why(&trial));
+    assert_eq!(old.clone().get(&trial, "/", &[]).await.status, 503);
+    told.notify_one();
+    let mut jar = old.clone();
+    assert_eq!(jar.get(&trial, "/", &[]).await.status, 200);
+    assert!(jar.0 != old.0, "it has the new session");
+    assert_eq!(idp.asked("idp.test:443/token"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refresh_that_fails_fails_for_all_and_is_not_soon_repeated() {
+    let idp = Idp::new();
+    idp.with(|it| it.refresh_status = 500);
+    let trial = idp.trial(&json!({}));
+    let old = sealed(&session(&idp, now() - 1, now() - 60));
+    let (mut a, mut b, mut c) = (old.clone(), old.clone(), old.clone());
+    let (first, second) = tokio::join!(a.get(&trial, "/", &[]), b.get(&trial, "/", &[]));
+    let late = c.get(&trial, "/", &[]).await;
+    assert_eq!([first.status, second.status, late.status], [503; 3]);
+    assert_eq!(idp.asked("idp.test:443/token"), 1);
+    idp.with(|it| it.refresh_status = 200);
+    tokio::time::advance(std::time::Duration::from_secs(5)).await;
+    assert_eq!(c.get(&trial, "/", &[]).await.status, 200);
+    assert_eq!(idp.asked("idp.test:443/token"), 2);
+}
+
 /// The ID token of a refresh may leave out what the provider calls the session.
 #[tokio::test]
 async fn a_refreshed_session_is_the_one_that_the_provider_ends() {
