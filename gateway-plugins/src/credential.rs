@@ -8,6 +8,7 @@ pub(crate) mod headers;
 pub(crate) mod place;
 pub(crate) mod revoked;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -42,6 +43,26 @@ pub(crate) fn texts(path: &str, written: OneOrMany, problems: &mut Problems) -> 
         problems.add(path, "is empty").remedy = Some("write what is accepted, or leave it out".into());
     }
     texts
+}
+
+/// The setting `required_claims` at `path`: claims by name, and the values of which one is needed.
+pub(crate) fn required_claims(
+    path: &str,
+    written: BTreeMap<String, OneOrMany>,
+    problems: &mut Problems,
+) -> Vec<(String, Vec<String>)> {
+    let read = written.into_iter().map(|(name, values)| {
+        let place = format!("{path}.{name}");
+        if name.is_empty() {
+            problems.add(path, "no claim has an empty name");
+        }
+        let values = texts(&place, values, problems);
+        if values.is_empty() {
+            problems.add(place, "no value is accepted");
+        }
+        (name, values)
+    });
+    read.collect()
 }
 
 impl Default for OneOrMany {

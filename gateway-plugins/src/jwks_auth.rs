@@ -8,6 +8,7 @@
 mod provider;
 pub(crate) mod source;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -77,6 +78,9 @@ pub(crate) struct ProviderConfig {
     ca_path: Option<PathBuf>,
     /// The audience (`aud`) a token must be for, or a list of which it must name one. Default any.
     audience: OneOrMany,
+    /// Claims a token must have: for each a value, or a list of which it must have one, as in `{typ: Bearer}`, by which Keycloak tells
+    /// access tokens from ID tokens. A claim that is a list must have one of them in it; a dotted path leads into objects. Default none.
+    required_claims: BTreeMap<String, OneOrMany>,
     /// Algorithms that are accepted; those with a shared secret can't be. Default all others.
     algorithms: Vec<Algorithm>,
     /// Scopes a token must have, every one. Default none.
@@ -115,6 +119,7 @@ impl Default for ProviderConfig {
             discovery_url: None,
             ca_path: None,
             audience: OneOrMany::default(),
+            required_claims: BTreeMap::new(),
             algorithms: Algorithm::ALL.into_iter().filter(|name| !name.is_symmetric()).collect(),
             required_scopes: Vec::new(),
             required_roles: Vec::new(),

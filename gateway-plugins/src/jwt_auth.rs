@@ -6,6 +6,7 @@
 mod credential;
 mod keys;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gateway_core::config::credential::CredentialType;
@@ -26,7 +27,7 @@ use crate::credential::bearer::{Bearer, BearerSettings, SignedSettings};
 use crate::credential::checked::CheckCache;
 use crate::credential::place::CredentialLookup;
 use crate::credential::revoked::Revoked;
-use crate::credential::{OneOrMany, is_current, now, texts};
+use crate::credential::{OneOrMany, is_current, now, required_claims, texts};
 use crate::jose::{Algorithm, Rules, Token, TokenError, claims, token};
 use keys::Keys;
 
@@ -46,6 +47,9 @@ pub(crate) struct Config {
     issuer: OneOrMany,
     /// The audience (`aud`) a token must be for, or a list of which it must name one. Default any.
     audience: OneOrMany,
+    /// Claims a token must have: for each a value, or a list of which it must have one, as in `{typ: Bearer}`, by which Keycloak tells
+    /// access tokens from ID tokens. A claim that is a list must have one of them in it; a dotted path leads into objects. Default none.
+    required_claims: BTreeMap<String, OneOrMany>,
     #[serde(flatten)]
     signed: SignedSettings,
 }
@@ -58,6 +62,7 @@ impl Default for Config {
             algorithms: Algorithm::ALL.to_vec(),
             issuer: OneOrMany::default(),
             audience: OneOrMany::default(),
+            required_claims: BTreeMap::new(),
             signed: SignedSettings::default(),
         }
     }
@@ -110,6 +115,7 @@ impl Plugin for JwtAuth {
             texts("config.issuer", config.issuer, &mut problems),
             texts("config.audience", config.audience, &mut problems),
         );
+        let claims = required_claims("config.required_claims", config.required_claims, &mut problems);
         problems.into_result(())?;
         let count = |result| world.meters().counter(TOKENS, &["result"], &[result]);
         Ok(Self {
@@ -119,6 +125,7 @@ impl Plugin for JwtAuth {
             rules: Rules {
                 issuers,
                 audiences,
+                claims,
                 leeway: config.signed.leeway_seconds.0,
                 requires_expiry: config.signed.require_exp,
             },

@@ -4,6 +4,7 @@
 //! `cache_ttl` at the latest. While the server can't be reached or answers nonsense, tokens that are not remembered get
 //! 503: nobody is let in without an answer.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ use crate::credential::bearer::{Bearer, BearerSettings};
 use crate::credential::checked::{CheckCache, Print};
 use crate::credential::grants::Grants;
 use crate::credential::place::CredentialLookup;
-use crate::credential::{OneOrMany, is_current, now, texts};
+use crate::credential::{OneOrMany, is_current, now, required_claims, texts};
 use crate::jose::{Rules, TokenError, json};
 use crate::shared::assertion::KeySettings;
 use crate::shared::oauth::{self, ClientMethod, OauthClient};
@@ -44,7 +45,8 @@ pub(crate) struct Config {
     /// The PEM file with the only roots that are trusted for this URL. Default: the public roots.
     #[schemars(extend("format" = "path"))]
     ca_path: Option<PathBuf>,
-    /// The name under which the gateway is known to the authorization server. Required.
+    /// The name under which the gateway is known to the authorization server. Keycloak says of a token that it is not active unless this
+    /// client is in its `aud`: add a mapper for audiences to the clients that get tokens. Required.
     client_id: String,
     /// The secret that goes with `client_id`. Default none.
     client_secret: Option<String>,
@@ -84,6 +86,9 @@ pub(crate) struct Config {
     issuer: OneOrMany,
     /// The audience (`aud`) that the answer must name, or a list of which it must name one. Default any.
     audience: OneOrMany,
+    /// Fields the answer must have: for each a value, or a list of which it must have one, as in `{typ: Bearer}`, by which Keycloak tells
+    /// access tokens from ID tokens. A field that is a list must have one of them in it; a dotted path leads into objects. Default none.
+    required_claims: BTreeMap<String, OneOrMany>,
     /// Scopes a token must have, every one. Default none.
     required_scopes: Vec<String>,
     /// The field with the scopes: a list, or a text with spaces between them. Default `scope`.
@@ -122,6 +127,7 @@ impl Default for Config {
             bearer: BearerSettings::default(),
             issuer: OneOrMany::default(),
             audience: OneOrMany::default(),
+            required_claims: BTreeMap::new(),
             required_scopes: Vec::new(),
             scope_claim: "scope".into(),
             required_roles: Vec::new(),
@@ -200,6 +206,7 @@ impl Plugin for Oauth2Introspection {
             texts("config.issuer", config.issuer, &mut problems),
             texts("config.audience", config.audience, &mut problems),
         );
+        let claims = required_claims("config.required_claims", config.required_claims, &mut problems);
         let grants = Grants {
             scopes: (config.scope_claim, config.required_scopes),
             roles: (config.role_claim, config.required_roles),
@@ -229,7 +236,7 @@ impl Plugin for Oauth2Introspection {
             hint: config.token_type_hint,
             turns: Turns::new(config.max_concurrent_calls, config.max_waiting_calls),
             bearer: Bearer::read(config.bearer)?,
-            rules: Rules { issuers, audiences, leeway: 0, requires_expiry: false },
+            rules: Rules { issuers, audiences, claims, leeway: 0, requires_expiry: false },
             grants,
             ttl: (config.cache_ttl.0, config.negative_cache_ttl.0),
             known: CheckCache::new(config.cached_tokens),

@@ -11,6 +11,8 @@ pub(crate) struct Rules {
     pub(crate) issuers: Vec<String>,
     /// Audiences of which a token must name one; empty asks for none.
     pub(crate) audiences: Vec<String>,
+    /// Claims that a token must have, and for each the values of which it must have one.
+    pub(crate) claims: Vec<(String, Vec<String>)>,
     /// Seconds by which clocks may differ.
     pub(crate) leeway: u64,
     /// Refuses tokens without `exp`.
@@ -45,6 +47,9 @@ impl Rules {
         if !self.audiences.is_empty() && !self.is_audience(claims.get("aud")) {
             return Err(TokenError::Audience);
         }
+        if !self.claims.iter().all(|(name, values)| has_one(find(claims, name), values)) {
+            return Err(TokenError::Claim);
+        }
         Ok(until)
     }
 
@@ -55,6 +60,18 @@ impl Rules {
             Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).any(is_ours),
             _ => false,
         }
+    }
+}
+
+/// Whether a claim is one of these values, or a list with one of them. Numbers and booleans are compared as JSON writes them.
+fn has_one(claim: Option<&Value>, values: &[String]) -> bool {
+    match claim {
+        Some(Value::String(text)) => values.contains(text),
+        Some(Value::Array(list)) => {
+            list.iter().filter_map(Value::as_str).any(|text| values.iter().any(|value| value == text))
+        }
+        Some(other @ (Value::Bool(_) | Value::Number(_))) => values.contains(&other.to_string()),
+        Some(Value::Null | Value::Object(_)) | None => false,
     }
 }
 

@@ -16,7 +16,7 @@ pub(crate) enum TokenError {
     NotYetValid,
     Issuer,
     Audience,
-    /// A claim that is required is missing.
+    /// A claim that is required is missing, or has another value.
     Claim,
     /// The caller it names is not known.
     Caller,
@@ -39,7 +39,7 @@ impl TokenError {
             Self::NotYetValid => ("token_not_yet_valid", "the token is not valid yet"),
             Self::Issuer => ("token_issuer", "the token's issuer is not accepted"),
             Self::Audience => ("token_audience", "the token is for another audience"),
-            Self::Claim => ("token_claim", "the token lacks a required claim"),
+            Self::Claim => ("token_claim", "the token lacks a required claim, or a required value of one"),
             Self::Revoked => ("token_revoked", "the token has been revoked"),
             Self::Inactive => ("token_inactive", "the token is not valid"),
             Self::Scope => ("token_scope", "the token does not grant access to this"),

@@ -149,6 +149,7 @@ fn claims_are_judged_by_the_second() {
     let rules = Rules {
         issuers: vec!["i".into(), "j".into()],
         audiences: vec!["a".into(), "b".into()],
+        claims: Vec::new(),
         leeway: 10,
         requires_expiry: true,
     };

@@ -11,7 +11,7 @@ use super::ProviderConfig;
 use super::source::{Pace, Source};
 use crate::credential::bearer::SignedSettings;
 use crate::credential::grants::Grants;
-use crate::credential::texts;
+use crate::credential::{required_claims, texts};
 use crate::jose::jwk::KeySet;
 use crate::jose::{Algorithm, Rules, Token, TokenError};
 
@@ -51,6 +51,8 @@ impl Provider {
             problems.add(format!("{at}.consumer_identity_claim"), "no claim has an empty name");
         }
         let audiences = texts(&format!("{at}.audience"), written.audience, &mut problems);
+        let claims =
+            required_claims(&format!("{at}.required_claims"), written.required_claims, &mut problems);
         let grants = Grants {
             scopes: (written.scope_claim, written.required_scopes),
             roles: (written.role_claim, written.required_roles),
@@ -80,6 +82,7 @@ impl Provider {
                 // The issuer is what this provider was found by.
                 issuers: Vec::new(),
                 audiences,
+                claims,
                 leeway: signed.leeway_seconds.0,
                 requires_expiry: signed.require_exp,
             },

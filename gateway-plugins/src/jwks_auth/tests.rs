@@ -284,6 +284,23 @@ async fn what_an_issuer_asks_of_its_tokens() {
     let web = Web::default();
     web.put(KEYS, &json!({ "keys": [signer.jwk("k")] }));
     for (config, more, expected) in [
+        (json!({ "required_claims": { "typ": "Bearer" } }), json!({ "typ": "Bearer" }), "alice"),
+        (json!({ "required_claims": { "typ": "Bearer" } }), json!({ "typ": "ID" }), "token_claim"),
+        (json!({ "required_claims": { "typ": "Bearer" } }), json!({}), "token_claim"),
+        (json!({ "required_claims": { "typ": ["a", "b"] } }), json!({ "typ": "b" }), "alice"),
+        (json!({ "required_claims": { "amr": "mfa" } }), json!({ "amr": ["pwd", "mfa"] }), "alice"),
+        (json!({ "required_claims": { "amr": "mfa" } }), json!({ "amr": ["pwd"] }), "token_claim"),
+        (
+            json!({ "required_claims": { "ctx.level": "2", "email_verified": "true" } }),
+            json!({ "ctx": { "level": 2 }, "email_verified": true }),
+            "alice",
+        ),
+        (
+            json!({ "required_claims": { "ctx.level": "2", "email_verified": "true" } }),
+            json!({ "ctx": { "level": 2 } }),
+            "token_claim",
+        ),
+        (json!({ "required_claims": { "a": "null" } }), json!({ "a": null }), "token_claim"),
         (json!({ "audience": "api" }), json!({ "aud": "api" }), "alice"),
         (json!({ "audience": "api" }), json!({ "aud": "web" }), "token_audience"),
         (json!({ "algorithms": ["RS256"] }), json!({}), "token_algorithm"),

@@ -139,6 +139,23 @@ async fn each_rule_is_applied() {
     for (config, more, expected) in [
         (json!({ "issuer": "i" }), json!({ "iss": "i" }), "alice"),
         (json!({ "issuer": ["h", "i"] }), json!({ "iss": "j" }), "token_issuer"),
+        (json!({ "required_claims": { "typ": "Bearer" } }), json!({ "typ": "Bearer" }), "alice"),
+        (json!({ "required_claims": { "typ": "Bearer" } }), json!({ "typ": "ID" }), "token_claim"),
+        (json!({ "required_claims": { "typ": "Bearer" } }), json!({}), "token_claim"),
+        (json!({ "required_claims": { "typ": ["a", "b"] } }), json!({ "typ": "b" }), "alice"),
+        (json!({ "required_claims": { "amr": "mfa" } }), json!({ "amr": ["pwd", "mfa"] }), "alice"),
+        (json!({ "required_claims": { "amr": "mfa" } }), json!({ "amr": ["pwd"] }), "token_claim"),
+        (
+            json!({ "required_claims": { "ctx.level": "2", "email_verified": "true" } }),
+            json!({ "ctx": { "level": 2 }, "email_verified": true }),
+            "alice",
+        ),
+        (
+            json!({ "required_claims": { "ctx.level": "2", "email_verified": "true" } }),
+            json!({ "ctx": { "level": 2 } }),
+            "token_claim",
+        ),
+        (json!({ "required_claims": { "a": "null" } }), json!({ "a": null }), "token_claim"),
         (json!({ "audience": "a" }), json!({ "aud": ["a"] }), "alice"),
         (json!({ "audience": ["a"] }), json!({ "aud": "b" }), "token_audience"),
         (json!({ "leeway_seconds": 0 }), json!({ "exp": now() - 1 }), "token_expired"),

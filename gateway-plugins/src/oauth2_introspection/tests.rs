@@ -166,6 +166,20 @@ async fn what_the_answer_must_say() {
 }
 
 #[tokio::test]
+async fn fields_that_the_answer_must_have() {
+    for (field, expected) in [
+        (json!("Bearer"), "alice"),
+        (json!(["x", "Bearer"]), "alice"),
+        (json!("ID"), "token_claim"),
+        (json!(null), "token_claim"),
+    ] {
+        let machine = answering(json!({ "active": true, "sub": "alice", "typ": field }));
+        let (trial, _) = trial(&machine, &json!({ "required_claims": { "typ": "Bearer" } }));
+        assert_eq!(caller(&trial, "t").await, expected, "{field}");
+    }
+}
+
+#[tokio::test]
 async fn answers_are_remembered_for_a_while() {
     let exp = now() + 1000;
     for (more, answer, asked) in [

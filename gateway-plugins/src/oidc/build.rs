@@ -164,6 +164,7 @@ fn provider(config: &Config, oauth: OauthClient, world: &World) -> Result<Provid
         rules: Rules {
             issuers: vec![config.issuer.clone()],
             audiences: vec![oauth.id.clone()],
+            claims: Vec::new(),
             leeway: config.leeway_seconds.0,
             requires_expiry: true,
         },

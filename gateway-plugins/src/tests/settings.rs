@@ -97,6 +97,8 @@ fn settings_of_signed_credentials_without_effect() {
             (json!({ "claims_to_headers": { "sub": "x-forwarded-for" } }), "config.claims_to_headers.sub"),
             (json!({ "issuer": "" }), "config.issuer"),
             (json!({ "audience": ["a", ""] }), "config.audience"),
+            (json!({ "required_claims": { "typ": "" } }), "config.required_claims.typ"),
+            (json!({ "required_claims": { "typ": [] } }), "config.required_claims.typ"),
             (json!({ "revocation_refresh": "5s" }), "config.revocation_refresh"),
             (json!({ "algorithms": [] }), "config.algorithms"),
             (json!({ "consumer_claim_field": "" }), "config.consumer_claim_field"),
@@ -141,6 +143,7 @@ fn settings_of_plugins_that_ask_others_without_effect() {
             (jwks(json!({ "required_roles": [""] })), "config.providers[0].required_roles[0]"),
             (jwks(json!({ "role_claim": "" })), "config.providers[0].role_claim"),
             (jwks(json!({ "consumer_identity_claim": "" })), "config.providers[0].consumer_identity_claim"),
+            (jwks(json!({ "required_claims": { "": "a" } })), "config.providers[0].required_claims"),
             (jwks(json!({ "audience": "" })), "config.providers[0].audience"),
             (
                 json!({ "providers": [{ "issuer": "https://i" }], "max_stale_secs": 60 }),
