@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::revocation_list::CertificateRevocationList;
 
 /// Alternative names that are read of one certificate; more are refused as if there were none.
 const MAX_NAMES: usize = 1000;
@@ -48,6 +49,12 @@ pub fn validity(der: &[u8]) -> Option<(i64, i64)> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let validity = certificate.validity();
     Some((validity.not_before.timestamp(), validity.not_after.timestamp()))
+}
+
+/// From when to when a DER revocation list (CRL) is to be gone by, in seconds since 1970; `None` when it can't be read or has no end.
+pub fn revocation_list_validity(der: &[u8]) -> Option<(i64, i64)> {
+    let (_, list) = CertificateRevocationList::from_der(der).ok()?;
+    Some((list.last_update().timestamp(), list.next_update()?.timestamp()))
 }
 
 /// The identifier of its issuer's key and the serial number of a DER certificate, both as they are encoded; `None` where one

@@ -226,7 +226,7 @@ pub mod metric {
         DATABASE_UP: gauge = "ferrum_database_up";
         /// Changed certificate files that could not be used; the certificates before them went on serving.
         CERTIFICATES_REFUSED: counter = "ferrum_certificates_refused_total";
-        /// When the certificate in a file ends, in seconds since 1970.
+        /// When the certificate, or the revocation list, in a file ends, in seconds since 1970.
         CERTIFICATE_ENDS: gauge = "ferrum_certificate_not_after_timestamp_seconds";
         /// Orders of certificates at a CA (ACME), by their result.
         ACME_ORDERS: counter = "ferrum_acme_orders_total";

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use gateway_core::config::model::{BackendTls, FrontendTls};
 use gateway_core::config::snapshot::Snapshot;
 use gateway_core::config::warning::Expiry;
+use gateway_protocols::tls::pem;
 
 use crate::app::engine::Engine;
 use crate::export::CertificateEnd;
@@ -69,11 +70,7 @@ impl Watch {
 
     /// Takes over the files of a configuration, which were read when it was applied.
     fn follow(&mut self, snapshot: &Snapshot) {
-        let files = |rules: &FrontendTls| {
-            let pairs = rules.certificates.iter().flat_map(|files| [&files.cert_path, &files.key_path]);
-            pairs.chain(&rules.client_ca_path).cloned().collect::<Vec<_>>()
-        };
-        let mut frontend = stamps(files(&snapshot.settings.tls).into_iter());
+        let mut frontend = stamps(files(&snapshot.settings.tls));
         // A certificate that the gateway gets by itself may have come between the configuration's start and now.
         for files in snapshot.settings.tls.certificates.iter().filter(|files| files.acme.is_some()) {
             let known = self.frontend.get(&files.cert_path).copied().flatten();
@@ -135,6 +132,10 @@ impl Watch {
             self.follow(&snapshot);
         }
         if refresh(&mut self.frontend) {
+            // A folder may have others now.
+            let now = stamps(files(&snapshot.settings.tls));
+            self.frontend.retain(|file, _| now.contains_key(file));
+            now.into_iter().for_each(|(file, stamp)| _ = self.frontend.entry(file).or_insert(stamp));
             let errors = self.engine.frontend.refresh(&snapshot.settings);
             errors.iter().for_each(|error| self.refused(error));
             self.note_expiries(&snapshot);
@@ -168,6 +169,17 @@ impl Watch {
         self.engine.telemetry.control.certificates_refused.fetch_add(1, Ordering::Relaxed);
         tracing::error!(%error, "changed certificate files can't be used; those before them go on serving");
     }
+}
+
+/// The files of a server's side of TLS. Of a folder of revocation lists the files in it, and the folder itself, which changes when
+/// there are others.
+fn files(rules: &FrontendTls) -> impl Iterator<Item = PathBuf> {
+    let pairs = rules.certificates.iter().flat_map(|files| [&files.cert_path, &files.key_path]);
+    let lists = rules.client_crl_path.iter().flat_map(|path| {
+        let files = pem::revocation_files(path).unwrap_or_default();
+        files.into_iter().chain([path.clone()])
+    });
+    pairs.chain(&rules.client_ca_path).cloned().chain(lists)
 }
 
 /// The different TLS rules towards targets that name files.

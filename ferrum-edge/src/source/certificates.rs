@@ -27,6 +27,11 @@ pub(super) fn check(model: &Model) -> Problems {
     {
         problems.add("gateway.tls.client_ca_path", error.to_string());
     }
+    if let Some(path) = &rules.client_crl_path
+        && let Err(error) = tls::pem::revocation_lists(path)
+    {
+        problems.add("gateway.tls.client_crl_path", error.to_string());
+    }
     if let Some(path) = model.settings.acme.as_ref().and_then(|acme| acme.root_ca_path.as_deref())
         && let Err(error) = tls::pem::roots(path)
     {
@@ -113,7 +118,7 @@ fn pair_problem(problems: &mut Problems, at: &str, error: &str) {
     problems.add(at, message).remedy = Some(remedy.to_owned());
 }
 
-/// When the certificates that a configuration names end: the leaves shown to clients and to targets.
+/// When the certificates that a configuration names end: the leaves shown to clients and to targets; and the revocation lists.
 pub(crate) fn expiries(model: &Model) -> Vec<(String, Expiry)> {
     let shown = model.settings.tls.certificates.iter().enumerate();
     let shown = shown
@@ -138,7 +143,15 @@ pub(crate) fn expiries(model: &Model) -> Vec<(String, Expiry)> {
         let warned = if is_renewed { (to - from) / 6 } else { WARNED_SECONDS };
         Some((at, Expiry { file: path.clone(), seconds: to - now, warned }))
     });
-    ended.collect()
+    let lists = model.settings.tls.client_crl_path.iter();
+    let lists = lists.flat_map(|path| tls::pem::revocation_files(path).unwrap_or_default());
+    let lists = lists.filter_map(|file| {
+        let first = tls::pem::revocation_list(&file).ok()?.into_iter().min_by_key(|list| list.to)?;
+        // They are made anew all the time.
+        let expiry = Expiry { file, seconds: first.to - now, warned: (first.to - first.from) / 6 };
+        Some(("gateway.tls.client_crl_path".to_owned(), expiry))
+    });
+    ended.chain(lists).collect()
 }
 
 /// Proxies that terminate TLS or DTLS must have a certificate to show.

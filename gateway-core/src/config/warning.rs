@@ -458,9 +458,10 @@ pub fn expiring(certificates: impl IntoIterator<Item = (String, Expiry)>) -> Vec
     let mut found = WarningList(Vec::new());
     for (path, expiry) in known.into_values() {
         let (file, days) = (expiry.file.display(), expiry.seconds.div_euclid(24 * 3600));
+        let what = if path.ends_with("client_crl_path") { "revocation list" } else { "certificate" };
         let message = match expiry.seconds {
-            ..=0 => format!("the certificate in {file} has expired"),
-            left if left < expiry.warned => format!("the certificate in {file} expires in {days} days"),
+            ..=0 => format!("the {what} in {file} has expired"),
+            left if left < expiry.warned => format!("the {what} in {file} expires in {days} days"),
             _ => continue,
         };
         found.add("certificate_expires", path, message, "renew it; the file is read again when it changes");

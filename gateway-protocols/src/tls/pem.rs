@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use gateway_core::certificate::revocation_list_validity;
 use rustls::RootCertStore;
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
 
 /// Why a file is of no use.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +64,93 @@ pub fn key(path: &Path) -> Result<PrivateKeyDer<'static>, PemError> {
     let text = read(path)?;
     PrivateKeyDer::from_pem_slice(&text)
         .map_err(|_| PemError::Missing { path: path.to_owned(), wanted: "private key" })
+}
+
+/// Files of one folder with revocation lists, and octets of one of them.
+const MAX_LISTS: (usize, u64) = (1000, 64 << 20);
+
+/// The files with revocation lists that a path stands for: itself, or those in the folder, without hidden ones.
+///
+/// # Errors
+/// When the folder can't be read, or has none or too many.
+pub fn revocation_files(path: &Path) -> Result<Vec<PathBuf>, PemError> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let unreadable = |source| PemError::Unreadable { path: path.to_owned(), source };
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path).map_err(unreadable)? {
+        let file = entry.map_err(unreadable)?.path();
+        let is_hidden = file.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if is_hidden || file.is_dir() {
+            continue;
+        }
+        if files.len() == MAX_LISTS.0 {
+            let reason = format!("there are more than {} files in this folder", MAX_LISTS.0);
+            return Err(PemError::Unusable { path: path.to_owned(), reason });
+        }
+        files.push(file);
+    }
+    if files.is_empty() {
+        return Err(PemError::Missing { path: path.to_owned(), wanted: "revocation list" });
+    }
+    files.sort_unstable();
+    Ok(files)
+}
+
+/// The revocation lists of one file, with the seconds since 1970 from when and to when each is to be gone by.
+///
+/// # Errors
+/// When it has none, or one of no use.
+pub fn revocation_list(path: &Path) -> Result<Vec<RevocationList>, PemError> {
+    let unusable = |reason: String| PemError::Unusable { path: path.to_owned(), reason };
+    let unreadable = |source| PemError::Unreadable { path: path.to_owned(), source };
+    if fs::metadata(path).map_err(unreadable)?.len() > MAX_LISTS.1 {
+        return Err(unusable(format!("it is larger than {} MiB", MAX_LISTS.1 >> 20)));
+    }
+    let text = read(path)?;
+    let lists = CertificateRevocationListDer::pem_slice_iter(&text).map(|der| {
+        let der = der.map_err(|error| unusable(error.to_string()))?;
+        let (from, to) = revocation_list_validity(&der).ok_or_else(|| {
+            unusable("a revocation list can't be read, or does not say when it ends".to_owned())
+        })?;
+        Ok(RevocationList { der, from, to })
+    });
+    let lists: Vec<_> = lists.collect::<Result<_, _>>()?;
+    if lists.is_empty() {
+        return Err(PemError::Missing { path: path.to_owned(), wanted: "revocation list" });
+    }
+    Ok(lists)
+}
+
+/// A revocation list (CRL).
+#[derive(Debug)]
+pub struct RevocationList {
+    /// The list.
+    pub der: CertificateRevocationListDer<'static>,
+    /// When it was made, in seconds since 1970.
+    pub from: i64,
+    /// When the next one is to be there, in seconds since 1970.
+    pub to: i64,
+}
+
+/// The revocation lists in a file or folder, the newest first: of two of one issuer that one counts.
+///
+/// # Errors
+/// When a file is of no use, or holds a list that has ended.
+pub fn revocation_lists(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, PemError> {
+    let now = i64::try_from(UnixTime::now().as_secs()).unwrap_or(i64::MAX);
+    let mut all = Vec::new();
+    for file in revocation_files(path)? {
+        let lists = revocation_list(&file)?;
+        if lists.iter().any(|list| list.to <= now) {
+            let reason = "the revocation list has ended (nextUpdate); get a new one of its CA".to_owned();
+            return Err(PemError::Unusable { path: file, reason });
+        }
+        all.extend(lists);
+    }
+    all.sort_by_key(|list| std::cmp::Reverse(list.from));
+    Ok(all.into_iter().map(|list| list.der).collect())
 }
 
 /// Trusted roots.

@@ -153,7 +153,7 @@ pub fn got(file: &CertificateFiles, names: &[Box<str>]) -> Result<Option<Certifi
 /// Builds the server's side of TLS.
 ///
 /// # Errors
-/// When the client CA file is of no use.
+/// When the client CA file, or a revocation list, is of no use.
 pub fn build(
     rules: &FrontendTls,
     certificates: Arc<dyn ResolvesServerCert>,
@@ -175,6 +175,9 @@ pub fn build(
             let mut verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
             if !rules.client_cert_required {
                 verifier = verifier.allow_unauthenticated();
+            }
+            if let Some(path) = &rules.client_crl_path {
+                verifier = verifier.with_crls(pem::revocation_lists(path)?).enforce_revocation_expiration();
             }
             builder.with_client_cert_verifier(verifier.build().map_err(|error| unusable(&error))?)
         }

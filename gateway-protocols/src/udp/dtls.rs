@@ -164,7 +164,7 @@ impl Rules {
             Some(_) if !rules.client_cert_required => {
                 return Err(unusable("DTLS can't ask for a client certificate without requiring one"));
             }
-            Some(path) => Some(Verifier::clients(path)?),
+            Some(path) => Some(Verifier::clients(path, rules.client_crl_path.as_deref())?),
         };
         Ok(Self { certificates, clients, only_13: rules.min_version == TlsVersion::Tls13 })
     }

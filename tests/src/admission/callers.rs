@@ -200,6 +200,84 @@ async fn a_reload_changes_whose_certificates_are_trusted_in_every_version() {
     }
 }
 
+/// Whether a client that may know the gateway from before is answered.
+async fn answered(edge: &Edge, client: &Arc<rustls::ClientConfig>) -> bool {
+    let mut io = connect_as(edge.https(), client.clone()).await;
+    let mut answer = Vec::new();
+    if io.write_all(b"GET / HTTP/1.1\r\nhost: a.test\r\nconnection: close\r\n\r\n").await.is_ok() {
+        soon(io.read_to_end(&mut answer)).await.ok();
+    }
+    answer.starts_with(b"HTTP/1.1 200")
+}
+
+#[tokio::test]
+async fn revoked_certificates_are_turned_away_in_every_version() {
+    let origin = Standing::start("o").await;
+    let (own, authority) = (tls::localhost(), tls::authority());
+    let list = authority.folder().join("callers.crl");
+    authority.revoke(&list, &[77], 4000);
+    let settings = format!(
+        "  tls: {{certificates: [{{cert_path: {:?}, key_path: {:?}}}], client_ca_path: {:?}, client_crl_path: {list:?}}}\n",
+        own.cert,
+        own.key,
+        authority.ca()
+    );
+    let spec = spec(&origin, &[("mtls_auth", "{}")]);
+    let edge = h3::edge_with(&settings, &spec);
+    let revoked = authority.issue_numbered("ann-revoked", &["ann.test"], 77);
+    let good = authority.issue_numbered("ann-good", &["ann.test"], 78);
+    let resuming = tls::showing(&authority.client(&["http/1.1"]), &good);
+    assert!(answered(&edge, &resuming).await);
+    for version in ["http/1.1", "h3"] {
+        assert!(turned_away(&edge, version, &revoked).await, "{version}");
+        assert_eq!(shown(&edge, version, Some(&good)).await, 200, "{version}");
+    }
+    // Read again with a reload, which ends what could be resumed.
+    authority.revoke(&list, &[78], 4000);
+    edge.reload(&spec);
+    assert!(!answered(&edge, &resuming).await);
+    for version in ["http/1.1", "h3"] {
+        assert!(turned_away(&edge, version, &good).await, "{version}");
+        assert_eq!(shown(&edge, version, Some(&revoked)).await, 200, "{version}");
+    }
+}
+
+#[test]
+fn revocation_lists_of_no_use_refuse_the_configuration() {
+    let (own, authority) = (tls::localhost(), tls::authority());
+    let file = |name: &str| authority.folder().join(name);
+    authority.revoke(&file("ended.crl"), &[], 2001);
+    authority.revoke(&file("good.crl"), &[], 4000);
+    std::fs::create_dir_all(file("no-lists")).unwrap();
+    for (name, ca, why) in [
+        ("good.crl", true, None),
+        ("missing.crl", true, Some("No such file")),
+        ("ca.pem", true, Some("no revocation list in this PEM file")),
+        ("no-lists", true, Some("no revocation list in this PEM file")),
+        ("ended.crl", true, Some("the revocation list has ended")),
+        ("good.crl", false, Some("no certificates of clients are checked")),
+    ] {
+        let ca = if ca { format!(", client_ca_path: {:?}", authority.ca()) } else { String::new() };
+        let text = format!(
+            "gateway:\n  http: 127.0.0.1:0\n  tls: {{certificates: [{{cert_path: {:?}, key_path: {:?}}}]{ca}, client_crl_path: {:?}}}\nproxies: []\n",
+            own.cert,
+            own.key,
+            file(name)
+        );
+        let loaded = ferrum_edge::source::file::parse(&text, "f", &ferrum_edge::plugins());
+        match why {
+            None => assert!(loaded.is_ok(), "{name}"),
+            Some(why) => {
+                let problems = loaded.expect_err(name).to_string();
+                assert!(
+                    problems.contains("tls.client_crl_path") && problems.contains(why),
+                    "{name}: {problems}"
+                );
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn directories_decide_in_every_protocol() {
     let slapd = Slapd::start();

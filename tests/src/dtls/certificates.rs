@@ -69,6 +69,30 @@ async fn clients_show_a_certificate_of_the_ca() {
 }
 
 #[tokio::test]
+async fn clients_whose_certificate_is_revoked_are_refused() {
+    let authority = tls::authority();
+    let lists = authority.folder().join("dtls-lists");
+    std::fs::create_dir_all(&lists).unwrap();
+    authority.revoke(&lists.join("a.crl"), &[91], 4000);
+    let more = format!(", client_ca_path: {:?}, client_crl_path: {lists:?}", authority.ca());
+    let (mut edge, port, _echo) = terminating(&settings(&[tls::localhost()], &more)).await;
+    let revoked = authority.issue_numbered("dtls-revoked", &["localhost"], 91);
+    for offer in OFFERS {
+        let mut client = Peer::connect(at(port), offer).await;
+        assert_eq!(client.ask(b"known").await, b"known", "{offer:?}");
+        client.close().await;
+        assert_eq!(edge.session().await.end(), "closed", "{offer:?}");
+
+        let mut client = Peer::client_showing(at(port), offer, &revoked).await;
+        let record = tokio::select! {
+            record = edge.session() => record,
+            () = client.insist(b"let me in") => panic!("{offer:?}: a revoked certificate was taken"),
+        };
+        assert_eq!(record.end(), "dtls_certificate_refused", "{offer:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_client_without_a_certificate_is_refused() {
     let ca = format!(", client_ca_path: {:?}", tls::authority().ca());
     let (mut edge, port, _echo) = terminating(&settings(&[tls::localhost()], &ca)).await;

@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, IsCa, KeyIdMethod,
+    KeyPair, RevokedCertParams, date_time_ymd,
+};
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -74,6 +77,38 @@ impl Authority {
         };
         self.write(&identity, names, key);
         identity
+    }
+
+    /// As [`Authority::issue`], with this serial number.
+    pub(crate) fn issue_numbered(&self, file: &str, names: &[&str], serial: u64) -> Identity {
+        let (identity, key) = (self.issue(file, names), KeyPair::generate().expect("a key"));
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).expect("names");
+        params.serial_number = Some(serial.into());
+        let cert = params.signed_by(&key, &self.issuer).expect("a certificate");
+        std::fs::write(&identity.cert, cert.pem()).expect("a file");
+        std::fs::write(&identity.key, key.serialize_pem()).expect("a file");
+        identity
+    }
+
+    /// Writes the list of the certificates that are revoked, which ends in this year.
+    pub(crate) fn revoke(&self, file: &Path, serials: &[u64], ends: i32) {
+        let revoked = serials.iter().map(|serial| RevokedCertParams {
+            serial_number: (*serial).into(),
+            revocation_time: date_time_ymd(2000, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let params = CertificateRevocationListParams {
+            this_update: date_time_ymd(2000, 1, 1),
+            next_update: date_time_ymd(ends, 1, 1),
+            crl_number: 1.into(),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = params.signed_by(&self.issuer).expect("a list");
+        std::fs::write(file, list.pem().expect("a text")).expect("a file");
     }
 
     /// Replaces a certificate's files.

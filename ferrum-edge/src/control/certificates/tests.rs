@@ -6,7 +6,10 @@ use std::sync::atomic::AtomicU32;
 
 use gateway_core::config::model::BackendHttp;
 use gateway_protocols::tls;
-use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, CertifiedKey,
+    IsCa, KeyIdMethod, KeyPair, date_time_ymd, generate_simple_self_signed,
+};
 
 use super::*;
 use crate::{Gateway, source};
@@ -200,6 +203,61 @@ gateway:
         folder.put(bad, &other.cert.pem());
         watch.look();
     }
+}
+
+/// A revocation list of a CA of its own.
+fn revocation_list() -> String {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let params = CertificateRevocationListParams {
+        this_update: date_time_ymd(2000, 1, 1),
+        next_update: date_time_ymd(4000, 1, 1),
+        crl_number: 1.into(),
+        issuing_distribution_point: None,
+        revoked_certs: Vec::new(),
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    params.signed_by(&issuer).unwrap().pem().unwrap()
+}
+
+#[test]
+fn a_folder_of_revocation_lists_is_watched() {
+    let folder = Folder::new();
+    fs::create_dir(folder.0.join("lists")).unwrap();
+    let list = revocation_list();
+    folder.put("lists/a.crl", &list);
+    let (cert, key) = (shown(&folder.0.join("cert.pem")), shown(&folder.0.join("key.pem")));
+    let text = format!(
+        "
+gateway:
+  http: 127.0.0.1:0
+  https: 127.0.0.1:0
+  workers: 1
+  tls:
+    client_ca_path: {cert}
+    client_crl_path: {}
+    certificates: [{{ cert_path: {cert}, key_path: {key} }}]
+",
+        shown(&folder.0.join("lists"))
+    );
+    let registry = crate::plugins();
+    let model = source::file::parse(&text, "test.yaml", &registry).unwrap();
+    let gateway = Gateway::start(model, registry).unwrap();
+    let mut watch = Watch::new(gateway.engine().clone(), true);
+    let mut lists = |change: &dyn Fn()| {
+        change();
+        watch.look();
+        let control = &gateway.telemetry().control;
+        let ends = control.certificate_ends.lock().unwrap();
+        let lists = ends.iter().filter(|end| end.at == "gateway.tls.client_crl_path").count();
+        (lists, control.certificates_refused.load(Ordering::Relaxed))
+    };
+    assert_eq!(lists(&|| {}), (1, 0));
+    assert_eq!(lists(&|| folder.put("lists/b.crl", &list)), (2, 0));
+    assert_eq!(lists(&|| folder.put("lists/b.crl", "nothing")), (2, 1));
+    assert_eq!(lists(&|| fs::write(folder.0.join("lists/b.crl"), format!("{list}\n\n")).unwrap()), (2, 1));
+    assert_eq!(lists(&|| fs::remove_file(folder.0.join("lists/b.crl")).unwrap()), (1, 1));
 }
 
 #[test]

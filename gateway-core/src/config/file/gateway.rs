@@ -175,6 +175,12 @@ pub struct Tls {
     /// PEM file of the roots that client certificates are checked against. Default none are asked for.
     #[schemars(length(min = 1, max = 4096))]
     pub client_ca_path: Option<String>,
+    /// PEM file, or folder of such files, with the revocation lists (CRLs) for client certificates: one for each CA that issues
+    /// them or is between those and the roots. Refused are certificates that are on a list, those whose issuer has none, and, once a
+    /// list has ended (`nextUpdate`), all of its issuer's. Lists that can't be read or have ended refuse the
+    /// configuration; changed files are read again. Default no certificate is taken for revoked.
+    #[schemars(length(min = 1, max = 4096))]
+    pub client_crl_path: Option<String>,
     /// Refuses clients without a certificate. Default true when `client_ca_path` is given.
     pub client_cert_required: Option<bool>,
     /// The lowest version spoken. Default `"1.2"`.

@@ -132,6 +132,8 @@ pub struct FrontendTls {
     pub certificates: Vec<CertificateFiles>,
     /// PEM file of roots for client certificates.
     pub client_ca_path: Option<PathBuf>,
+    /// PEM file, or folder of such files, of revocation lists for client certificates.
+    pub client_crl_path: Option<PathBuf>,
     /// Refuses clients without a certificate. Default true when a client CA is set.
     pub client_cert_required: bool,
     /// Lowest version, 12 or 13. Default 12.

@@ -147,6 +147,11 @@ fn together(notes: &mut Notes<'_>, settings: &Settings) {
                 Some("give `tls.certificates`, or remove it".to_owned());
         }
     }
+    if settings.tls.client_crl_path.is_some() && settings.tls.client_ca_path.is_none() {
+        notes
+            .add("tls.client_crl_path", "no certificates of clients are checked that could be revoked")
+            .remedy = Some("write `client_ca_path`".to_owned());
+    }
     if settings.admin.is_none() && settings.admin_tls.is_some() {
         notes.add("admin_tls", "`admin` is off, and the socket has no TLS").remedy =
             Some("give `admin` an address, or remove it".to_owned());

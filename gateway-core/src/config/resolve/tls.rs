@@ -60,6 +60,7 @@ pub(super) fn frontend(
             .add("tls.client_cert_required", "there are no roots to check client certificates against")
             .remedy = Some("write `client_ca_path`".to_owned());
     }
+    let client_crl_path = written.client_crl_path.as_deref().map(|path| words::file_path(folder, path));
     let early_data = written.early_data.unwrap_or(false);
     if early_data && client_ca_path.is_some() {
         notes
@@ -73,6 +74,7 @@ pub(super) fn frontend(
         early_data,
         client_cert_required: written.client_cert_required.unwrap_or_else(|| client_ca_path.is_some()),
         client_ca_path,
+        client_crl_path,
         min_version: match written.min_version {
             Some(file::TlsVersion::Tls13) => TlsVersion::Tls13,
             Some(file::TlsVersion::Tls12) | None => TlsVersion::Tls12,

@@ -131,6 +131,12 @@ pub const SETTINGS: &[Setting] = &[
         how: How::Path,
     },
     Setting {
+        name: "FERRUM_FRONTEND_TLS_CLIENT_CRL_PATH",
+        key: "tls.client_crl_path",
+        doc: "PEM file, or folder of such files, with the revocation lists (CRLs) for client certificates. Default none.",
+        how: How::Path,
+    },
+    Setting {
         name: "FERRUM_TLS_MIN_VERSION",
         key: "tls.min_version",
         doc: "The lowest TLS version spoken, 1.2 or 1.3. Default 1.2.",

@@ -7,6 +7,8 @@ use gateway_core::config::model::BackendTls;
 use rustls::RootCertStore;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
+use webpki::{CertRevocationList, ExpirationPolicy, OwnedCertRevocationList, RevocationOptionsBuilder};
+
 use crate::tls::client::{ClientTlsError, public_roots, server_name};
 use crate::tls::pem::{self, PemError};
 
@@ -15,6 +17,8 @@ use crate::tls::pem::{self, PemError};
 #[derive(Clone)]
 pub(in crate::udp) struct Verifier {
     roots: Arc<RootCertStore>,
+    /// Certificates that are not to be trusted any more; empty where nobody says.
+    lists: Arc<[CertRevocationList<'static>]>,
     peer: Peer,
 }
 
@@ -29,9 +33,22 @@ impl Verifier {
     /// For clients.
     ///
     /// # Errors
-    /// When the CA file is of no use.
-    pub(super) fn clients(ca_path: &Path) -> Result<Self, PemError> {
-        Ok(Self { roots: Arc::new(pem::roots(ca_path)?), peer: Peer::Client })
+    /// When the CA file, or a revocation list, is of no use.
+    pub(super) fn clients(ca_path: &Path, crl_path: Option<&Path>) -> Result<Self, PemError> {
+        let lists = match crl_path {
+            None => Arc::default(),
+            Some(path) => {
+                let lists = pem::revocation_lists(path)?.into_iter().map(|der| {
+                    let read = OwnedCertRevocationList::from_der(&der);
+                    read.map(CertRevocationList::from).map_err(|error| PemError::Unusable {
+                        path: path.to_owned(),
+                        reason: error.to_string(),
+                    })
+                });
+                lists.collect::<Result<_, _>>()?
+            }
+        };
+        Ok(Self { roots: Arc::new(pem::roots(ca_path)?), lists, peer: Peer::Client })
     }
 
     /// For a target; `None` where the operator switched verification off.
@@ -46,7 +63,7 @@ impl Verifier {
             Some(path) => Arc::new(pem::roots(path)?),
             None => public_roots(),
         };
-        Ok(Some(Self { roots, peer: Peer::Target(server_name(rules, host)?) }))
+        Ok(Some(Self { roots, lists: Arc::default(), peer: Peer::Target(server_name(rules, host)?) }))
     }
 
     /// Whether the certificate leads to a trusted one, by those `behind` it, is valid now, and is for this kind of peer; a
@@ -58,13 +75,18 @@ impl Verifier {
             Peer::Client => (webpki::KeyUsage::client_auth(), None),
             Peer::Target(name) => (webpki::KeyUsage::server_auth(), Some(name)),
         };
+        let lists: Vec<&CertRevocationList<'_>> = self.lists.iter().collect();
+        // Without lists there is nothing to go by.
+        let revocation = RevocationOptionsBuilder::new(&lists).ok();
+        let revocation =
+            revocation.map(|options| options.with_expiration_policy(ExpirationPolicy::Enforce).build());
         let chain = leaf.verify_for_usage(
             crate::tls::provider().signature_verification_algorithms.all,
             &self.roots.roots,
             behind,
             UnixTime::now(),
             usage,
-            None,
+            revocation,
             None,
         );
         chain.is_ok() && name.is_none_or(|name| leaf.verify_is_valid_for_subject_name(name).is_ok())
