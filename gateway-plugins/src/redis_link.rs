@@ -11,6 +11,7 @@ mod settings;
 
 use std::hash::Hasher;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use aws_lc_rs::digest;
 use gateway_core::plugin::World;
@@ -61,8 +62,10 @@ pub(crate) struct RedisLink {
 impl RedisLink {
     /// Nothing is connected before [`Self::run`]. Whether the name exists is checked where settings are read.
     pub(crate) fn new(config: &RedisConfig, world: &World) -> Self {
+        let hub = Hub::of(&config.name, world);
+        hub.sides.fetch_add(1, Relaxed);
         Self {
-            hub: Hub::of(&config.name, world),
+            hub,
             owner: world.owner().map_or("", |owner| owner.config.as_str()).into(),
             on_error: config.on_error,
         }
@@ -110,6 +113,12 @@ impl RedisLink {
     #[cfg(test)]
     pub(crate) async fn becomes(&self, up: bool) {
         self.hub.becomes(up).await;
+    }
+}
+
+impl Drop for RedisLink {
+    fn drop(&mut self) {
+        self.hub.sides.fetch_sub(1, Relaxed);
     }
 }
 

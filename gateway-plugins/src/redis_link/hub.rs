@@ -77,8 +77,8 @@ pub(super) struct Hub {
     servers: watch::Receiver<RedisServers>,
     sender: Sender<Question>,
     held: Mutex<Holder>,
-    /// Those who wait to hold it next.
-    heirs: AtomicUsize,
+    /// Plugin configs' sides of it.
+    pub(super) sides: AtomicUsize,
     up: watch::Sender<bool>,
     epoch: Epoch,
     late: AtomicU64,
@@ -154,7 +154,7 @@ impl Hub {
                     failed: 0,
                     said: Vec::new(),
                 }),
-                heirs: AtomicUsize::new(0),
+                sides: AtomicUsize::new(0),
                 up: watch::Sender::new(false),
                 epoch: Epoch::starting(Instant::now()),
                 late: AtomicU64::new(0),
@@ -241,17 +241,14 @@ impl Hub {
     /// Holds the connection until `control` says that it ends. Of several that call this one at a time does; the next one takes
     /// the connection over.
     pub(super) async fn run(&self, mut control: TaskControl) {
-        self.heirs.fetch_add(1, Relaxed);
-        let held = tokio::select! {
-            held = self.held.lock() => Some(held),
-            () = control.ended() => None,
-        };
-        self.heirs.fetch_sub(1, Relaxed);
-        let Some(mut held) = held else {
-            if self.held.try_lock().is_ok() {
-                self.leave();
+        let mut held = tokio::select! {
+            held = self.held.lock() => held,
+            () = control.ended() => {
+                if self.held.try_lock().is_ok() {
+                    self.leave();
+                }
+                return;
             }
-            return;
         };
         let mut servers = self.servers.clone();
         loop {
@@ -295,9 +292,10 @@ impl Hub {
         }
     }
 
-    /// Nobody holds the connection, unless somebody waits to take it over.
+    /// Whoever held the connection goes. Where there is another side, which takes the connection over or is about to, callers go
+    /// on asking.
     fn leave(&self) {
-        if self.heirs.load(Relaxed) == 0 {
+        if self.sides.load(Relaxed) <= 1 {
             self.set_up(false);
         }
     }
