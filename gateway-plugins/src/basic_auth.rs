@@ -34,7 +34,7 @@ use crate::credential::{absent, now};
 use crate::shared::watched::Watched;
 use checks::{Checks, Decoy, Memory};
 use password::Stored;
-use users::{MAX_FILE, Users};
+use users::{FileStanding, InUse, MAX_FILE, Users};
 
 /// Settings of `basic_auth`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -44,7 +44,8 @@ pub(crate) struct Config {
     #[schemars(length(min = 1, max = 255))]
     realm: String,
     /// Files with more users, as `htpasswd -B` writes them: `name:hash` a line, `#` begins a comment. Hashes are by
-    /// argon2id, bcrypt or apr1; others are refused. Default none.
+    /// argon2id, bcrypt or apr1; others are refused. What goes on for long, such as a WebSocket, ends when its user is removed or has
+    /// another password. Default none.
     #[schemars(length(max = 100))]
     #[schemars(extend("format" = "path"))]
     htpasswd_files: Vec<PathBuf>,
@@ -91,6 +92,8 @@ impl Default for Config {
 pub(crate) struct BasicAuth {
     answers: Answers,
     users: Arc<Watched<Users>>,
+    /// Those of the settings in use.
+    in_use: Arc<InUse>,
     refresh: Seconds,
     anonymous: Option<String>,
     cache_ttl: u64,
@@ -141,6 +144,7 @@ impl Plugin for BasicAuth {
         Ok(Self {
             answers,
             users: Arc::new(users),
+            in_use: world.kept("users in use", InUse::default),
             refresh: config.refresh,
             anonymous: config.anonymous,
             cache_ttl: config.cache_ttl.0,
@@ -161,6 +165,7 @@ impl Plugin for BasicAuth {
     }
 
     fn start(self: &Arc<Self>, starter: &mut Starter<'_>) {
+        self.in_use.store(Some(self.users.clone()));
         if !self.users.is_empty() {
             let (users, every) = (self.users.clone(), self.refresh.duration());
             starter.task("refresh", move |control| users.clone().keep_fresh(every, control));
@@ -260,7 +265,10 @@ impl BasicAuth {
             return Some((identity.clone(), own.into()));
         }
         let stored = self.users.get().get(user)?.clone();
-        Some((consumer.cloned().unwrap_or_else(|| Arc::new(Identity::external(user))), stored))
+        let identity = consumer.map_or_else(|| Identity::external(user), |it| Identity::clone(it));
+        let (in_use, standing) = (self.in_use.clone(), stored.clone());
+        let standing = FileStanding { user: user.into(), stored: standing, in_use };
+        Some((Arc::new(Identity { standing: Some(Arc::new(standing)), ..identity }), stored))
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gateway_core::config::problem::Problems;
-use gateway_core::consumer::Identity;
+use gateway_core::consumer::{Consumers, Identity, Standing};
 use gateway_core::http::reply::Reply;
 use gateway_core::plugin::{Claim, Seat};
 use schemars::JsonSchema;
@@ -82,6 +82,19 @@ pub(crate) fn absent<'a>(anonymous: Option<&str>, seat: Seat<'a>, refusal: Box<R
     match anonymous.and_then(|name| seat.consumers().by_name(name)) {
         Some(consumer) => Claim::Anonymous(consumer.clone()),
         None => Claim::Absent(Some(refusal)),
+    }
+}
+
+/// For as long as a credential is good by itself.
+#[derive(Debug)]
+pub(crate) struct ExpiryStanding {
+    /// The second since 1970 from which on it is not.
+    pub(crate) until: u64,
+}
+
+impl Standing for ExpiryStanding {
+    fn holds(&self, _consumers: &Consumers) -> bool {
+        now() < self.until
     }
 }
 

@@ -36,7 +36,7 @@ use crate::credential::{OneOrMany, is_current, now};
 use crate::jose::jwk::KeySet;
 use crate::jose::{Algorithm, Token, TokenError, token};
 use provider::Provider;
-use source::{Asked, Pace};
+use source::{KeyFreshness, Pace};
 
 /// Settings of `jwks_auth`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -235,7 +235,7 @@ impl Authenticate for JwksAuth {
                             Finding::Caller(self.bearer.recognised(exchange, seat, identity))
                         }
                         TokenVerdict::Refused(fault) => Finding::Refused(fault.reply()),
-                        TokenVerdict::KeysNeeded(_, Some(_)) if asked == Asked::Fresh => {
+                        TokenVerdict::KeysNeeded(_, Some(_)) if asked == KeyFreshness::Fresh => {
                             Finding::Refused(TokenError::Signature.reply())
                         }
                         // Nobody can tell whether it is good.

@@ -3,7 +3,8 @@
 //! A user binds under a name made of `bind_dn`, or is looked up first with `search`. The caller is the consumer of that name
 //! where there is one, and has the groups that the directory says. Names and filters are escaped, and empty passwords are
 //! refused without asking. Good passwords are remembered for `cache_ttl` by a keyed hash, never themselves. While the directory
-//! is away, what is not remembered is answered with 503.
+//! is away, what is not remembered is answered with 503. What goes on for long, such as a WebSocket, does not end when the directory
+//! removes its user: it is not asked again while it lasts.
 
 mod directory;
 mod settings;

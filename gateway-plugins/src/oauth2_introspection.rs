@@ -2,7 +2,8 @@
 //!
 //! Answers are kept for a short while, no longer than the token is good for, so that a revoked token is refused after
 //! `cache_ttl` at the latest. While the server can't be reached or answers nonsense, tokens that are not remembered get
-//! 503: nobody is let in without an answer.
+//! 503: nobody is let in without an answer. What goes on for long, such as a WebSocket, ends at the token's `exp`; the server is not
+//! asked again while it lasts.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -29,7 +30,8 @@ use crate::credential::bearer::{Bearer, BearerSettings};
 use crate::credential::checked::{CheckCache, Print};
 use crate::credential::grants::Grants;
 use crate::credential::place::CredentialLookup;
-use crate::credential::{OneOrMany, is_current, now, required_claims, texts};
+use crate::credential::{ExpiryStanding, OneOrMany, is_current, now, required_claims, texts};
+use crate::jose::claims::NEVER;
 use crate::jose::{Rules, TokenError, json};
 use crate::shared::assertion::KeySettings;
 use crate::shared::oauth::{self, ClientMethod, OauthClient};
@@ -370,7 +372,12 @@ impl Oauth2Introspection {
             return Err(TokenError::Inactive);
         }
         let until = self.rules.judge(&answer, now)?;
-        Ok((self.grants.caller(answer, seat)?, until))
+        let mut identity = self.grants.caller(answer, seat)?;
+        // Nobody says when it is revoked, but this is known.
+        if until != NEVER {
+            Arc::make_mut(&mut identity).standing = Some(Arc::new(ExpiryStanding { until }));
+        }
+        Ok((identity, until))
     }
 }
 

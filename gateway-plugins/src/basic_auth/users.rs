@@ -2,14 +2,44 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::fmt;
 use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
+use gateway_core::consumer::{Consumers, Standing};
+
 use super::password::Stored;
+use crate::shared::watched::Watched;
 
 /// Bytes of one file.
 pub(super) const MAX_FILE: u64 = 64 << 20;
 /// Users of all files together.
 const MAX_USERS: usize = 500_000;
+
+/// The users of the settings in use, for sessions that began under those of before.
+pub(super) type InUse = ArcSwapOption<Watched<Users>>;
+
+/// For as long as a user of a file is there with the password of then.
+pub(super) struct FileStanding {
+    pub(super) user: Box<str>,
+    pub(super) stored: Arc<[Stored]>,
+    pub(super) in_use: Arc<InUse>,
+}
+
+/// Without the hashes.
+impl fmt::Debug for FileStanding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileStanding").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+impl Standing for FileStanding {
+    fn holds(&self, _consumers: &Consumers) -> bool {
+        let Some(users) = self.in_use.load_full().map(|files| files.get()) else { return true };
+        let known = users.get(&self.user);
+        known.is_some_and(|now| now.iter().map(Stored::text).eq(self.stored.iter().map(Stored::text)))
+    }
+}
 
 /// Users by name.
 #[derive(Debug, Default)]

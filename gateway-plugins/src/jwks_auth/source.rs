@@ -74,7 +74,7 @@ struct Attempt {
 
 /// What is known of a key after asking for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum KeyFreshness {
     /// The keys are those that the issuer gave when it was last asked: one that is not among them is none of its keys.
     Fresh,
     /// The issuer gave no keys when it was last asked: it may have others by now.
@@ -141,7 +141,7 @@ impl Source {
     /// Has the keys fetched that are to take the place of `known`, unless somebody has just done so or tried to. One
     /// fetch at a time; everybody who asks meanwhile waits for it, and no longer than one fetch may take. It goes on when who
     /// asked leaves: otherwise those who leave at once could keep new keys from everybody else.
-    pub(crate) async fn ask(self: &Arc<Self>, known: Option<&Arc<KeySet>>) -> Asked {
+    pub(crate) async fn ask(self: &Arc<Self>, known: Option<&Arc<KeySet>>) -> KeyFreshness {
         if let Ok(asked) = self.held.asked.try_lock()
             && let Some(answer) = self.settled(*asked, known)
         {
@@ -149,25 +149,27 @@ impl Source {
         }
         let (source, known, within) = (self.clone(), known.cloned(), self.pace.timeout);
         let asking = tokio::spawn(async move {
-            tokio::time::timeout(within, source.ask_in_turn(known.as_ref())).await.unwrap_or(Asked::Failed)
+            tokio::time::timeout(within, source.ask_in_turn(known.as_ref()))
+                .await
+                .unwrap_or(KeyFreshness::Failed)
         });
-        asking.await.unwrap_or(Asked::Failed)
+        asking.await.unwrap_or(KeyFreshness::Failed)
     }
 
-    async fn ask_in_turn(&self, known: Option<&Arc<KeySet>>) -> Asked {
+    async fn ask_in_turn(&self, known: Option<&Arc<KeySet>>) -> KeyFreshness {
         let mut asked = self.held.asked.lock().await;
         if let Some(answer) = self.settled(*asked, known) {
             return answer;
         }
         // A failure is counted, and leaves what is known as it is.
         match self.fetch(&mut asked).await {
-            Ok(()) => Asked::Fresh,
-            Err(_) => Asked::Failed,
+            Ok(()) => KeyFreshness::Fresh,
+            Err(_) => KeyFreshness::Failed,
         }
     }
 
     /// What can be said without another fetch, if it is too early for one or somebody else's has brought newer keys.
-    fn settled(&self, asked: Option<Attempt>, known: Option<&Arc<KeySet>>) -> Option<Asked> {
+    fn settled(&self, asked: Option<Attempt>, known: Option<&Arc<KeySet>>) -> Option<KeyFreshness> {
         let now = self.keys();
         let is_newer = match (&now, known) {
             (Some(now), Some(known)) => !Arc::ptr_eq(now, known),
@@ -177,7 +179,11 @@ impl Source {
         if !is_newer && asked.is_none_or(|last| last.at.elapsed() >= pause) {
             return None;
         }
-        Some(if asked.is_some_and(|last| last.has_worked) { Asked::Fresh } else { Asked::Failed })
+        Some(if asked.is_some_and(|last| last.has_worked) {
+            KeyFreshness::Fresh
+        } else {
+            KeyFreshness::Failed
+        })
     }
 
     /// Keeps the keys fresh until the plugin is gone.

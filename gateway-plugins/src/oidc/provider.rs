@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::session::{OpenSession, Session};
 use crate::credential::now;
 use crate::jose::{Algorithm, Rules, Token, TokenError, json};
-use crate::jwks_auth::source::{Asked, Source};
+use crate::jwks_auth::source::{KeyFreshness, Source};
 use crate::shared::oauth::{self, OauthClient};
 use crate::shared::turns::Turns;
 
@@ -265,7 +265,7 @@ impl Provider {
                 let keys = self.source.keys().ok_or_else(none)?;
                 match keys.verify(token) {
                     Some(verified) => verified,
-                    None if asked == Asked::Fresh => false,
+                    None if asked == KeyFreshness::Fresh => false,
                     None => return Err(none()),
                 }
             }
