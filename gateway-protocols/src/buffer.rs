@@ -25,8 +25,9 @@ const MIN_ROOM: usize = 2 << 10;
 const MAX_SMALL: usize = 256;
 const MAX_LARGE: usize = 16;
 /// Buffers a worker remembers until their slices are gone.
-const MAX_LENT: usize = 64;
-const MAX_LENT_LARGE: usize = 16;
+const MAX_LENT: usize = 24;
+/// How many of them are looked at at a time.
+const LOOKS: usize = 4;
 /// Bytes of the buffer that small messages are read into.
 const SCRATCH_BYTES: usize = 16 << 10;
 /// Buffers for heads on their way out that a worker keeps, and the bytes of the largest.
@@ -39,29 +40,54 @@ const OUTGOING_BYTES: usize = 512;
 struct BufferPool {
     small: Vec<BytesMut>,
     large: Vec<BytesMut>,
-    /// Given back while slices of them were still in use, the oldest first.
+    /// Given back while slices of them were still in use, whatever their size.
     lent: VecDeque<BytesMut>,
-    /// The same of those that held a body.
-    lent_large: VecDeque<BytesMut>,
 }
 
 impl BufferPool {
-    /// Puts what was lent longest, and has come back, where buffers of its size are kept. What is too small for both is freed.
-    fn sort_returned(&mut self) {
-        while let Some(mut buffer) = self.lent.pop_front() {
-            if buffer.try_reclaim(BODY_BYTES) {
-                if self.large.len() < MAX_LARGE {
-                    self.large.push(buffer);
-                }
-            } else if buffer.try_reclaim(HEAD_BYTES) {
-                if self.small.len() < MAX_SMALL {
-                    self.small.push(buffer);
-                }
-            } else if !buffer.try_reclaim(buffer.capacity() + 1) {
-                self.lent.push_front(buffer);
-                return;
+    /// Puts buffers that have come back where those of their size are kept. One that is still in use, such as that of a head whose
+    /// exchange goes on, does not keep the others from it.
+    fn collect_returned(&mut self) {
+        for _ in 0..LOOKS.min(self.lent.len()) {
+            let Some(mut buffer) = self.lent.pop_front() else { return };
+            // Any room before what is left of it can be had only when no slice is in use.
+            if !buffer.try_reclaim(buffer.capacity() + 1) {
+                self.lent.push_back(buffer);
+            } else if buffer.capacity() >= BODY_BYTES {
+                self.keep_large(buffer);
+            } else if buffer.capacity() >= HEAD_BYTES {
+                self.keep_small(buffer);
             }
         }
+    }
+
+    fn keep_large(&mut self, buffer: BytesMut) {
+        if self.large.len() < MAX_LARGE {
+            self.large.push(buffer);
+        }
+    }
+
+    fn keep_small(&mut self, buffer: BytesMut) {
+        if self.small.len() < MAX_SMALL {
+            self.small.push(buffer);
+        }
+    }
+
+    /// Remembers a buffer whose slices are in use. Beyond the limit the last slice frees it.
+    fn remember(&mut self, buffer: BytesMut) {
+        self.collect_returned();
+        if self.lent.len() >= MAX_LENT {
+            drop(self.lent.pop_front());
+        }
+        self.lent.push_back(buffer);
+    }
+
+    fn take(&mut self, size: usize) -> Option<BytesMut> {
+        let is_empty = if size == BODY_BYTES { self.large.is_empty() } else { self.small.is_empty() };
+        if is_empty {
+            self.collect_returned();
+        }
+        if size == BODY_BYTES { self.large.pop() } else { self.small.pop() }
     }
 }
 
@@ -112,38 +138,21 @@ pub(crate) fn room_after(message: u64) -> usize {
 
 /// Makes room for a read that may bring `wanted` bytes.
 pub(crate) fn prepare(buffer: &mut BytesMut, wanted: usize) {
-    let size = if wanted > HEAD_BYTES { BODY_BYTES } else { HEAD_BYTES };
+    let (size, enough) = match wanted > HEAD_BYTES {
+        true => (BODY_BYTES, BODY_BYTES / 4),
+        false => (HEAD_BYTES, MIN_ROOM),
+    };
+    if buffer.capacity() - buffer.len() >= enough {
+        return;
+    }
+    give_back(buffer);
     if buffer.capacity() == 0
-        && let Some(kept) = KEPT.with_borrow_mut(|kept| match size {
-            BODY_BYTES => kept.large.pop().or_else(|| returned(&mut kept.lent_large, BODY_BYTES)),
-            _ => kept.small.pop().or_else(|| returned(&mut kept.lent, HEAD_BYTES)),
-        })
+        && let Some(kept) = KEPT.with_borrow_mut(|kept| kept.take(size))
     {
         *buffer = kept;
         return;
     }
-    let enough = if size == BODY_BYTES { BODY_BYTES / 4 } else { MIN_ROOM };
-    if buffer.capacity() - buffer.len() < enough {
-        buffer.reserve(size);
-    }
-}
-
-/// The buffer lent longest, if its slices are gone by now.
-fn returned(lent: &mut VecDeque<BytesMut>, bytes: usize) -> Option<BytesMut> {
-    let mut buffer = lent.pop_front()?;
-    if buffer.try_reclaim(bytes) {
-        return Some(buffer);
-    }
-    lent.push_front(buffer);
-    None
-}
-
-/// Remembers a buffer whose slices are in use. Beyond the limit the last slice frees it.
-fn remember(lent: &mut VecDeque<BytesMut>, buffer: BytesMut, limit: usize) {
-    if lent.len() >= limit {
-        drop(lent.pop_front());
-    }
-    lent.push_back(buffer);
+    buffer.reserve(size);
 }
 
 /// Takes an empty buffer back, also one that only keeps the memory of a message from others.
@@ -158,19 +167,11 @@ pub(crate) fn give_back(buffer: &mut BytesMut) {
     // Works only when no slice of it is left.
     KEPT.with_borrow_mut(|kept| {
         if buffer.try_reclaim(BODY_BYTES) {
-            if kept.large.len() < MAX_LARGE {
-                kept.large.push(buffer);
-            }
-        } else if buffer.capacity() > HEAD_BYTES {
-            remember(&mut kept.lent_large, buffer, MAX_LENT_LARGE);
-        } else if buffer.try_reclaim(HEAD_BYTES) {
-            if kept.small.len() < MAX_SMALL {
-                kept.small.push(buffer);
-            }
+            kept.keep_large(buffer);
+        } else if buffer.capacity() <= HEAD_BYTES && buffer.try_reclaim(HEAD_BYTES) {
+            kept.keep_small(buffer);
         } else {
-            // A full buffer looks like a small one until it comes back.
-            kept.sort_returned();
-            remember(&mut kept.lent, buffer, MAX_LENT);
+            kept.remember(buffer);
         }
     });
 }
@@ -239,6 +240,29 @@ mod tests {
         KEPT.with_borrow(|kept| assert!(kept.lent.len() <= 1, "{} lent", kept.lent.len()));
     }
 
+    /// The answer's head goes on being used while its body passes.
+    #[test]
+    fn a_buffer_that_stays_in_use_keeps_no_other_from_being_used_again() {
+        let mut held = Vec::new();
+        let mut seen = std::collections::BTreeSet::new();
+        let mut slice = bytes::Bytes::new();
+        for round in 0..4 * MAX_LENT {
+            let mut buffer = BytesMut::new();
+            prepare(&mut buffer, BODY_BYTES);
+            seen.insert(buffer.as_ptr() as usize);
+            // Some leave room, some are full.
+            let bytes = if round % 3 == 0 { buffer.capacity() - 3 * MIN_ROOM } else { buffer.capacity() };
+            buffer.resize(bytes, 7);
+            slice = buffer.split().freeze();
+            if round == 0 || round == 5 {
+                held.push(slice.clone());
+            }
+            give_back(&mut buffer);
+        }
+        assert!(seen.len() <= 5, "{} buffers for one body", seen.len());
+        drop((held, slice));
+    }
+
     #[test]
     fn what_is_remembered_has_a_limit() {
         let mut slices = Vec::new();
@@ -251,9 +275,7 @@ mod tests {
                 give_back(&mut buffer);
             }
         }
-        KEPT.with_borrow(|kept| {
-            assert_eq!((kept.lent.len(), kept.lent_large.len()), (MAX_LENT, MAX_LENT_LARGE));
-        });
+        KEPT.with_borrow(|kept| assert_eq!(kept.lent.len(), MAX_LENT));
     }
 
     #[test]
