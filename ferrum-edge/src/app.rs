@@ -106,7 +106,8 @@ impl Gateway {
         // Nobody would accept what comes to the others.
         drop(inherited);
         let revision = compiled.snapshot.revision;
-        let (shared, inboxes) = SharedByWorkers::new(compiled.snapshot, workers);
+        let (mut shared, inboxes) = SharedByWorkers::new(compiled.snapshot, workers);
+        shared.client_trust = frontend.client_trust();
         if let Some(port) = listeners.http3_port() {
             shared.announce_http3(port);
         }

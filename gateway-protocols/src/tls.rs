@@ -10,6 +10,7 @@ pub mod pem;
 pub mod server;
 mod sessions;
 mod stand_in;
+pub mod trust;
 
 use std::sync::{Arc, LazyLock};
 

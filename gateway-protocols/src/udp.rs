@@ -27,6 +27,7 @@ mod retry;
 mod session;
 mod stray;
 mod transcript;
+mod trust;
 
 use std::net::UdpSocket;
 use std::sync::Arc;

@@ -45,4 +45,5 @@ mod tidy;
 mod tracing;
 mod udp;
 mod websocket;
+mod withdrawn;
 mod world;

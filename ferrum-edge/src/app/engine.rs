@@ -322,6 +322,7 @@ impl Engine {
         drop(self.shared.client_tls.refresh(|_| false));
         let revision = staged.compiled.snapshot.revision;
         drop(self.publish(staged));
+        self.frontend.end_untrusted();
         self.telemetry.reloaded();
         Ok(revision)
     }

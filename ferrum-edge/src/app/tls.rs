@@ -1,6 +1,6 @@
 //! The gateway's own certificates and the TLS configuration its listeners share.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 use gateway_core::config::model::{FrontendTls, Settings, TlsVersion};
@@ -8,6 +8,7 @@ use gateway_protocols::downstream::accept::Entrance;
 use gateway_protocols::quic::{ServerRules, limited, server_config};
 use gateway_protocols::tls::challenge::{self, TlsChallenges, WithChallenges};
 use gateway_protocols::tls::server::{Certificates, ServerTlsError, build};
+use gateway_protocols::tls::trust::{ClientRoots, ClientTrust};
 use gateway_protocols::udp::dtls::DtlsRules;
 use rustls::ServerConfig;
 
@@ -26,7 +27,16 @@ pub(crate) struct Frontend {
     /// The same over QUIC, once it is served.
     quic: OnceLock<ServerRules>,
     dtls: Arc<DtlsRules>,
-    rules: std::sync::Mutex<FrontendTls>,
+    trust: Arc<ClientTrust>,
+    in_use: Mutex<TlsInUse>,
+}
+
+/// What the configuration in use was made of.
+struct TlsInUse {
+    rules: FrontendTls,
+    roots: Option<ClientRoots>,
+    /// By which open connections were judged last.
+    judged: Option<ClientRoots>,
 }
 
 impl Frontend {
@@ -39,14 +49,18 @@ impl Frontend {
         let streams = build(&without_early_data(rules), certificates.clone(), &[])?;
         let dtls = Arc::new(DtlsRules::default());
         load_dtls(&dtls, rules);
+        let roots = ClientRoots::read(rules)?;
+        let trust = Arc::new(ClientTrust::default());
+        trust.replace(roots.as_ref())?;
         Ok(Self {
+            trust,
             dtls,
             certificates,
             challenges,
             config: Arc::new(ArcSwap::from_pointee(config)),
             streams: Arc::new(ArcSwap::from_pointee(streams)),
             quic: OnceLock::new(),
-            rules: std::sync::Mutex::new(rules.clone()),
+            in_use: Mutex::new(TlsInUse { rules: rules.clone(), judged: roots.clone(), roots }),
         })
     }
 
@@ -88,28 +102,34 @@ impl Frontend {
         self.streams.clone()
     }
 
+    /// How clients' certificates are judged after their handshakes.
+    pub(super) fn client_trust(&self) -> Arc<ClientTrust> {
+        self.trust.clone()
+    }
+
     /// What CAs are answered that check names by TLS handshakes.
     pub(crate) fn challenges(&self) -> &TlsChallenges {
         &self.challenges
     }
 
-    /// Reads the certificates again. The configuration, with its session tickets, is kept where the rules are the same.
+    /// Reads the certificates again. The configuration, with its session tickets, is kept where the rules and the CAs of clients are
+    /// the same.
     pub(crate) fn reload(&self, settings: &Settings) -> Result<(), ServerTlsError> {
         let rules = &settings.tls;
-        let mut known = self.rules.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let unchanged = *known == *rules && rules.client_ca_path.is_none();
-        let rebuilt = match unchanged {
+        let mut in_use = self.in_use();
+        let roots = ClientRoots::read(rules)?;
+        let rebuilt = match in_use.rules == *rules && in_use.roots == roots {
             true => None,
-            false => Some(self.rebuild(settings)?),
+            false => Some(self.rebuild(settings, roots)?),
         };
         self.certificates.load(&rules.certificates)?;
         load_dtls(&self.dtls, rules);
         if let Some(rebuilt) = rebuilt {
-            self.store(rebuilt);
+            self.store(rebuilt, &mut in_use);
         } else if let Some(rules) = self.quic.get() {
             rules.rcu(|quic| limited(quic, &settings.limits));
         }
-        known.clone_from(rules);
+        in_use.rules.clone_from(rules);
         Ok(())
     }
 
@@ -117,14 +137,16 @@ impl Frontend {
     /// The errors are those of bad files.
     pub(crate) fn refresh(&self, settings: &Settings) -> Vec<ServerTlsError> {
         let rules = &settings.tls;
-        let _known = self.rules.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut in_use = self.in_use();
         let mut errors = self.certificates.refresh(&rules.certificates);
-        if rules.client_ca_path.is_some() {
-            match self.rebuild(settings) {
-                Ok(rebuilt) => self.store(rebuilt),
-                Err(error) => errors.push(error),
-            }
-        }
+        let changed = match ClientRoots::read(rules) {
+            Ok(roots) if roots == in_use.roots => Ok(()),
+            Ok(roots) => self.rebuild(settings, roots).map(|rebuilt| self.store(rebuilt, &mut in_use)),
+            Err(error) => Err(error),
+        };
+        errors.extend(changed.err());
+        drop(in_use);
+        self.end_untrusted();
         // What DTLS can't use it passes over, and may then serve nobody: with a bad file it keeps everything as it is.
         if errors.is_empty() {
             load_dtls(&self.dtls, rules);
@@ -132,25 +154,55 @@ impl Frontend {
         errors
     }
 
-    fn rebuild(&self, settings: &Settings) -> Result<Rebuilt, ServerTlsError> {
+    fn rebuild(&self, settings: &Settings, roots: Option<ClientRoots>) -> Result<Rebuilt, ServerTlsError> {
         let rules = &settings.tls;
         let https = https(rules, &self.certificates, &self.challenges)?;
         let streams = build(&without_early_data(rules), self.certificates.clone(), &[])?;
         let quic = self.quic.get().map(|quic| self.build_quic(settings, Some(&quic.load())));
-        Ok(Rebuilt { https, streams, quic: quic.transpose()? })
+        Ok(Rebuilt { https, streams, quic: quic.transpose()?, roots })
     }
 
-    fn store(&self, Rebuilt { https, streams, quic }: Rebuilt) {
+    /// Puts it in use for new connections.
+    fn store(&self, rebuilt: Rebuilt, in_use: &mut TlsInUse) {
+        let Rebuilt { https, streams, quic, roots } = rebuilt;
         self.config.store(Arc::new(https));
         self.streams.store(Arc::new(streams));
         if let (Some(rules), Some(quic)) = (self.quic.get(), quic) {
             rules.store(Arc::new(quic));
         }
+        in_use.roots = roots;
+    }
+
+    /// Ends the connections of clients whose certificates come from none of the CAs that are trusted now.
+    pub(crate) fn end_untrusted(&self) {
+        let mut in_use = self.in_use();
+        if in_use.judged == in_use.roots {
+            return;
+        }
+        match self.trust.replace(in_use.roots.as_ref()) {
+            Ok(0) => {}
+            Ok(connections) => {
+                tracing::warn!(
+                    connections,
+                    "connections end: their clients' certificates are not trusted any more"
+                );
+            }
+            // They were good enough for the rules of new connections.
+            Err(error) => {
+                tracing::error!(%error, "open connections could not be judged by the changed client CAs")
+            }
+        }
+        in_use.judged = in_use.roots.clone();
+    }
+
+    fn in_use(&self) -> MutexGuard<'_, TlsInUse> {
+        self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The configurations around the certificates.
 struct Rebuilt {
+    roots: Option<ClientRoots>,
     https: ServerConfig,
     streams: ServerConfig,
     quic: Option<quinn::ServerConfig>,

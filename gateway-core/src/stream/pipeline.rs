@@ -304,6 +304,9 @@ impl<'r> SessionEnding<'r> {
 impl Drop for SessionEnding<'_> {
     fn drop(&mut self) {
         let duration: Duration = self.session.started.elapsed();
+        if self.reason == RelayOutcome::Drained.reason() && self.session.client.is_withdrawn() {
+            self.reason = Cause::Revoked.reason();
+        }
         let record = SessionRecord {
             session: &self.session,
             route: self.plugins.map(|(_, around)| around.state),

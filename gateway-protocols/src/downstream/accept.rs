@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
-use super::client_tls::facts;
+use super::client_tls::{facts, trust};
 pub use super::entrance::Entrance;
 use super::entrance::{Listening, UNIX_ADDRESS};
 use super::proxied::Addresses;
@@ -30,6 +30,7 @@ use crate::timer::deadline;
 use crate::tls::challenge::is_challenge;
 use crate::tls::early::EarlyStream;
 use crate::tls::handshake_failure;
+use crate::tls::trust::{Generation, while_trusted};
 use crate::worker::Worker;
 
 /// What an HTTP/2 client with prior knowledge sends first (RFC 9113 §3.4).
@@ -89,25 +90,31 @@ pub(crate) async fn serve(
     {
         return;
     }
-    let (link, tls) = match entrance {
+    let since = worker.shared().client_trust.generation();
+    let (link, tls, trusted) = match entrance {
         Entrance::Stream { port, tls } => {
             return Box::pin(super::tcp::serve(&worker, tcp, ends, port, tls)).await;
         }
-        Entrance::Plain => (Link::Tcp(tcp), None),
+        Entrance::Plain => (Link::Tcp(tcp), None, None),
         Entrance::Tls(config) => {
             let config = config.load_full();
             let (accepted, timeout) = (Instant::now(), settings.client_timeouts.handshake);
             if config.max_early_data_size > 0 {
                 drop(settings);
-                return Box::pin(serve_early(&worker, tcp, config, timeout, ends, &entry)).await;
+                let serving = EarlyServing { worker: &worker, ends, entry: &entry, since };
+                return Box::pin(serve_early(serving, tcp, config, timeout)).await;
             }
             let acceptor = TlsAcceptor::from(config);
             let accepting = acceptor.accept(Rewound::from(tcp));
             match Box::pin(tokio::time::timeout_at(deadline(timeout), accepting)).await {
                 Ok(Ok(tls)) if is_challenge(tls.get_ref().1) => return end_challenge(tls).await,
                 Ok(Ok(tls)) => {
-                    let facts = facts(tls.get_ref().1);
-                    (Link::from(TlsStream::Server(tls)), Some(facts))
+                    let mut facts = facts(tls.get_ref().1);
+                    let trusted = match trust(&worker, tls.get_ref().1, &mut facts, since) {
+                        Ok(trusted) => trusted,
+                        Err(error) => return failed(&worker, ends, &error, accepted),
+                    };
+                    (Link::from(TlsStream::Server(tls)), Some(facts), trusted)
                 }
                 Ok(Err(error)) => return failed(&worker, ends, &error, accepted),
                 Err(_) => return refused(&worker, ends, "handshake_timeout", accepted),
@@ -116,10 +123,18 @@ pub(crate) async fn serve(
     };
     drop(settings);
     let client = Arc::new(Client::new(ends.peer, ends.local, ends.trusted, tls));
-    if link.alpn() == Some(b"h2") {
-        return Box::pin(h2::serve(&worker, link, client, &entry)).await;
+    match trusted {
+        None => by_alpn(&worker, link, client, &entry).await,
+        trusted => Box::pin(while_trusted(trusted, by_alpn(&worker, link, client, &entry))).await,
     }
-    by_preface(&worker, link, client, &entry).await;
+}
+
+/// Serves a connection by the protocol that was agreed on in its handshake, if there was one.
+async fn by_alpn(worker: &Arc<Worker>, link: Link, client: Arc<Client>, entry: &ConnectionControl) {
+    match link.alpn() {
+        Some(b"h2") => Box::pin(h2::serve(worker, link, client, entry)).await,
+        _ => by_preface(worker, link, client, entry).await,
+    }
 }
 
 /// Reads the PROXY protocol header of an HTTP connection; one without it is recorded and false.
@@ -153,22 +168,34 @@ async fn end_challenge(mut tls: impl AsyncWrite + Unpin) {
     drop(ending.await);
 }
 
+/// A connection whose requests may come before its handshake is over.
+struct EarlyServing<'w> {
+    worker: &'w Arc<Worker>,
+    ends: Addresses,
+    entry: &'w ConnectionControl,
+    since: Generation,
+}
+
 /// Serves a TLS connection whose requests may come before the handshake is over.
 async fn serve_early(
-    worker: &Arc<Worker>,
+    serving: EarlyServing<'_>,
     tcp: TcpStream,
     config: Arc<ServerConfig>,
     timeout: Duration,
-    ends: Addresses,
-    entry: &ConnectionControl,
 ) {
+    let EarlyServing { worker, ends, entry, since } = serving;
     let (accepted, deadline) = (Instant::now(), deadline(timeout));
     let early = match tokio::time::timeout_at(deadline, EarlyStream::accept(tcp, config)).await {
         Ok(Ok(early)) => early,
         Ok(Err(error)) => return failed(worker, ends, &error, accepted),
         Err(_) => return refused(worker, ends, "handshake_timeout", accepted),
     };
-    let mut client = Client::new(ends.peer, ends.local, ends.trusted, Some(facts(early.session())));
+    let mut facts = facts(early.session());
+    let trusted = match trust(worker, early.session(), &mut facts, since) {
+        Ok(trusted) => trusted,
+        Err(error) => return failed(worker, ends, &error, accepted),
+    };
+    let mut client = Client::new(ends.peer, ends.local, ends.trusted, Some(facts));
     let handshake = early.handshake().clone();
     if is_challenge(early.session()) {
         let mut link = Link::from(early);
@@ -182,13 +209,8 @@ async fn serve_early(
         client.handshake = Some(handshake.clone());
     }
     let (link, client) = (Link::from(early), Arc::new(client));
-    let serving = async {
-        match link.alpn() {
-            Some(b"h2") => Box::pin(h2::serve(worker, link, client, entry)).await,
-            _ => by_preface(worker, link, client, entry).await,
-        }
-    };
-    before_and_after(&handshake, deadline, serving).await;
+    let serving = before_and_after(&handshake, deadline, by_alpn(worker, link, client, entry));
+    while_trusted(trusted, serving).await;
 }
 
 /// Serves a connection that has until `deadline` to finish its handshake.

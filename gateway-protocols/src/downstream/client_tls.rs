@@ -1,9 +1,13 @@
 //! What is known of a client by its TLS handshake.
 
+use std::io;
 use std::sync::Arc;
 
 use gateway_core::http::exchange::ClientTls;
-use rustls::CipherSuite;
+use rustls::{CipherSuite, HandshakeKind};
+
+use crate::tls::trust::{Generation, Trusted};
+use crate::worker::Worker;
 
 /// What the handshake said.
 pub(super) fn facts(session: &rustls::ServerConnection) -> ClientTls {
@@ -17,6 +21,21 @@ pub(super) fn facts(session: &rustls::ServerConnection) -> ClientTls {
         cipher: session.negotiated_cipher_suite().map_or("unknown", |suite| registered(suite.suite())),
         ..shown(session.peer_certificates().unwrap_or_default())
     }
+}
+
+/// Keeps watch over the certificate that was shown in the handshake, if there is one.
+///
+/// # Errors
+/// When it is not good any more: who resumes a session does not show it again.
+pub(super) fn trust(
+    worker: &Worker,
+    session: &rustls::ServerConnection,
+    facts: &mut ClientTls,
+    since: Generation,
+) -> io::Result<Option<Trusted>> {
+    let is_verified = session.handshake_kind().is_some_and(|kind| kind != HandshakeKind::Resumed);
+    let trusted = worker.shared().client_trust.enter(facts, is_verified, since);
+    trusted.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 /// A cipher suite by the name it has in IANA's registry; rustls names those of TLS 1.3 otherwise.

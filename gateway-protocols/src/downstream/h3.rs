@@ -32,6 +32,7 @@ use crate::h3::settings::Settings;
 use crate::h3::{Code, peer};
 use crate::quic::{self, ServerRules, WorkerPort};
 use crate::timer::{Timer, deadline};
+use crate::tls::trust::{Generation, while_trusted};
 use crate::worker::Worker;
 use aside::Aside;
 use exchange::{NewStream, work};
@@ -105,19 +106,25 @@ async fn accept_all(
             drop(incoming.retry());
             continue;
         }
+        let since = worker.shared().client_trust.generation();
         let rules = rules.load_full();
-        worker.spawn_counted(permit, |entry| connection(worker.clone(), incoming, rules, port, entry));
+        let arrival = NewConnection { incoming, rules, since, port };
+        worker.spawn_counted(permit, |entry| connection(worker.clone(), arrival, entry));
     }
     Err("the endpoint ended".to_owned())
 }
 
-async fn connection(
-    worker: Arc<Worker>,
+/// A connection that asks to be accepted.
+struct NewConnection {
     incoming: quinn::Incoming,
     rules: Arc<quinn::ServerConfig>,
+    since: Generation,
+    /// The port that it came to.
     port: u16,
-    entry: Arc<ConnectionControl>,
-) {
+}
+
+async fn connection(worker: Arc<Worker>, arrival: NewConnection, entry: Arc<ConnectionControl>) {
+    let NewConnection { incoming, rules, since, port } = arrival;
     let settings = worker.snapshot().settings.clone();
     let deadline = deadline(settings.client_timeouts.handshake);
     // Whoever is let in by address is let in by a proven one: without a token, that is only once the handshake is over.
@@ -131,7 +138,13 @@ async fn connection(
         Err(_) => return,
     };
     let Addresses { peer, local, trusted } = ends(quic.remote_address(), quic.local_ip(), port, &settings);
-    let mut client = Client::new(peer, local, trusted, Some(facts(&quic)));
+    let mut facts = facts(&quic);
+    // Whether the session was resumed can't be seen here.
+    let judged = match worker.shared().client_trust.enter(&mut facts, false, since) {
+        Ok(judged) => judged,
+        Err(error) => return refused(&worker, &quic, &began, &error),
+    };
+    let mut client = Client::new(peer, local, trusted, Some(facts));
     client.handshake = shaking.as_ref().map(|shaking| shaking.handshake.clone());
     let handshake = client.handshake.clone();
     let client = Arc::new(client);
@@ -157,11 +170,22 @@ async fn connection(
             drop(tokio::time::timeout(LINGER, async { tokio::join!(closed, link.quic.closed()) }).await);
         }
     };
-    match handshake {
-        None => serving.await,
-        Some(handshake) => before_and_after(&handshake, deadline, serving).await,
-    }
+    let serving = async {
+        match handshake {
+            None => serving.await,
+            Some(handshake) => before_and_after(&handshake, deadline, serving).await,
+        }
+    };
+    while_trusted(judged, serving).await;
     link.close(Code::NO_ERROR, "");
+}
+
+/// Ends a connection whose client's certificate is not good any more, and records it.
+fn refused(worker: &Worker, quic: &quinn::Connection, ends: &Addresses, error: &rustls::Error) {
+    tracing::debug!(peer = %ends.peer, %error, "QUIC handshake failed");
+    quic.close(Code::NO_ERROR.into(), b"");
+    let session = Session::new(Arc::new(Client::new(ends.peer, ends.local, ends.trusted, None)));
+    pipeline::refuse(worker.recorder().as_ref(), "http", session, "tls_certificate_error");
 }
 
 /// Whose connection it is. The address of ours is not known on every system.
@@ -334,7 +358,9 @@ impl Server<'_> {
         if self.link.quic.close_reason().is_none() {
             shaking.handshake.finish();
             let Client { peer, local, trusted, .. } = *self.client;
-            self.client = Arc::new(Client::new(peer, local, trusted, Some(facts(&self.link.quic))));
+            let withdrawn = self.client.tls.as_ref().and_then(|tls| tls.withdrawn.clone());
+            let facts = ClientTls { withdrawn, ..facts(&self.link.quic) };
+            self.client = Arc::new(Client::new(peer, local, trusted, Some(facts)));
         }
         self.shaking = None;
     }

@@ -16,11 +16,12 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
-use super::client_tls::facts;
+use super::client_tls::{facts, trust};
 use super::proxied::Addresses;
 use crate::link::{Link, Rewound};
 use crate::timer::deadline;
 use crate::tls::handshake_failure;
+use crate::tls::trust::while_trusted;
 use crate::upstream::Inbound;
 use crate::worker::Worker;
 
@@ -69,19 +70,23 @@ pub(super) async fn serve(
         return refuse("overloaded");
     }
     let terminates = rules(&route).is_some_and(|rules| rules.frontend_tls);
-    let (mut inbound, facts) = if terminates {
+    let since = worker.shared().client_trust.generation();
+    let (mut inbound, facts, trusted) = if terminates {
         let accepting = TlsAcceptor::from(tls.load_full()).accept(Rewound::new(ahead, tcp));
         match tokio::time::timeout_at(deadline(timeout), accepting).await {
             Ok(Ok(stream)) => {
-                let facts = facts(stream.get_ref().1);
+                let mut facts = facts(stream.get_ref().1);
+                let Ok(trusted) = trust(worker, stream.get_ref().1, &mut facts, since) else {
+                    return refuse("tls_certificate_error");
+                };
                 let link = Link::from(TlsStream::Server(stream));
-                (Inbound { link, ahead: BytesMut::new() }, Some(facts))
+                (Inbound { link, ahead: BytesMut::new() }, Some(facts), trusted)
             }
             Ok(Err(error)) => return refuse(handshake_failure(&error).unwrap_or("handshake_failed")),
             Err(_) => return refuse("handshake_timeout"),
         }
     } else {
-        (Inbound { link: Link::Tcp(tcp), ahead }, None)
+        (Inbound { link: Link::Tcp(tcp), ahead }, None, None)
     };
     let mut session = Session::new(client(facts));
     if session.server_name.is_none() {
@@ -93,7 +98,9 @@ pub(super) async fn serve(
         protocol: "tcp",
         current: Some(worker.shared().clone() as Arc<dyn Current>),
     };
-    pipeline::serve(worker.outbound(), worker.recorder().as_ref(), serving, session, &mut inbound).await;
+    let recorder = worker.recorder().as_ref();
+    while_trusted(trusted, pipeline::serve(worker.outbound(), recorder, serving, session, &mut inbound))
+        .await;
 }
 
 /// Reads as much as it takes to choose a proxy.

@@ -8,14 +8,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwapOption;
 use gateway_core::config::model::{CertificateFiles, FrontendTls, TlsVersion};
 use rustls::ServerConfig;
-use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
 use super::key_pair::{Keys, Pair, certified_key};
 use super::names::{self, ByName};
-use super::pem::{self, PemError};
+use super::pem::PemError;
 use super::sessions::Sessions;
 use super::stand_in::StandIns;
+use super::trust::ClientRoots;
 
 pub use super::key_pair::ServerTlsError;
 
@@ -159,28 +160,17 @@ pub fn build(
     certificates: Arc<dyn ResolvesServerCert>,
     alpn: &[&[u8]],
 ) -> Result<ServerConfig, ServerTlsError> {
-    let provider = super::provider();
     let versions: &[&rustls::SupportedProtocolVersion] = match rules.min_version {
         TlsVersion::Tls12 => &[&rustls::version::TLS13, &rustls::version::TLS12],
         TlsVersion::Tls13 => &[&rustls::version::TLS13],
     };
     let unusable = |error: &dyn fmt::Display| ServerTlsError::Unusable(error.to_string());
-    let builder = ServerConfig::builder_with_provider(provider.clone())
+    let builder = ServerConfig::builder_with_provider(super::provider())
         .with_protocol_versions(versions)
         .map_err(|error| unusable(&error))?;
-    let builder = match &rules.client_ca_path {
+    let builder = match ClientRoots::read(rules)? {
         None => builder.with_no_client_auth(),
-        Some(path) => {
-            let roots = Arc::new(pem::roots(path)?);
-            let mut verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
-            if !rules.client_cert_required {
-                verifier = verifier.allow_unauthenticated();
-            }
-            if let Some(path) = &rules.client_crl_path {
-                verifier = verifier.with_crls(pem::revocation_lists(path)?).enforce_revocation_expiration();
-            }
-            builder.with_client_cert_verifier(verifier.build().map_err(|error| unusable(&error))?)
-        }
+        Some(roots) => builder.with_client_cert_verifier(roots.verifier()?),
     };
     let mut config = builder.with_cert_resolver(certificates);
     config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();

@@ -44,7 +44,7 @@ impl Port {
         let _heard = question.answers.send(told);
     }
 
-    fn id(&self, slot: usize) -> DatagramId {
+    pub(super) fn id(&self, slot: usize) -> DatagramId {
         let generation = self.generations.get(slot).copied().unwrap_or_default();
         let key = u64::from(generation) << 32 | slot as u64;
         DatagramId { worker: self.worker.index(), port: self.number, key }

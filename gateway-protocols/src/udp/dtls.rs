@@ -17,7 +17,8 @@ use crate::tls::names::ByName;
 use crate::tls::pem;
 pub(super) use verify::Verifier;
 
-/// DTLS for the gateway's UDP ports. Certificates are read again on reload; sessions keep theirs.
+/// DTLS for the gateway's UDP ports. Certificates are read again on reload; sessions keep theirs,
+/// but end where their client's CA is not trusted any more.
 #[derive(Default)]
 pub struct DtlsRules {
     /// None until something has been loaded; an error where the settings can't be carried out over DTLS.
@@ -87,11 +88,20 @@ impl DtlsRules {
     /// not served.
     pub fn load(&self, rules: &FrontendTls) -> Result<(), ClientTlsError> {
         let (current, result) = match Rules::read(rules) {
-            Ok(rules) => (Ok(rules), Ok(())),
+            Ok(mut rules) => {
+                let before = self.clients().flatten();
+                rules.clients = rules.clients.map(|clients| clients.or_same(before.as_ref()));
+                (Ok(rules), Ok(()))
+            }
             Err(error) => (Err(error.to_string()), Err(error)),
         };
         self.current.store(Some(Arc::new(current)));
         result
+    }
+
+    /// What judges clients' certificates, if they are asked for any; `None` where no client can be served.
+    pub(super) fn clients(&self) -> Option<Option<Verifier>> {
+        Some(Result::as_ref(&*self.current.load_full()?).ok()?.clients.clone())
     }
 
     /// Why clients can't be served, if they can't.

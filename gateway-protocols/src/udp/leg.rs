@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dimpl::{CertificateError, Dtls, Output, ProtocolVersion};
+use rustls_pki_types::CertificateDer;
 
 use super::dtls::Verifier;
 use super::flight::Flight;
@@ -33,6 +34,8 @@ pub(super) struct Sealed {
     verifier: Option<Verifier>,
     /// The peer has shown a certificate that was accepted.
     certified: bool,
+    /// That of a client, which may have to be judged again.
+    shown: Option<Box<ShownCertificate>>,
     /// The random of the client's hello, by which it is told from one of a client that begins anew.
     random: Option<[u8; 32]>,
     /// Where the engine's transcript is another than it believes; until the handshake is over.
@@ -46,6 +49,12 @@ pub(super) struct Sealed {
     waiting: VecDeque<Vec<u8>>,
     /// When the engine wants to be called.
     wake: Option<Instant>,
+}
+
+/// A certificate and what was shown behind it.
+struct ShownCertificate {
+    leaf: Vec<u8>,
+    behind: Vec<CertificateDer<'static>>,
 }
 
 /// Why a leg is dead; a stable word for the record.
@@ -81,6 +90,7 @@ impl Leg {
             engine,
             verifier,
             certified: false,
+            shown: None,
             random: None,
             transcript: None,
             flight: None,
@@ -135,6 +145,13 @@ impl Leg {
             sealed.flight = transcript.flight.clone();
             sealed.transcript = Some(transcript).filter(|transcript| !transcript.is_right());
         }
+    }
+
+    /// Whether the certificate that a client has shown, if it has, is good by these CAs as well.
+    pub(super) fn is_trusted(&self, clients: Option<&Verifier>) -> bool {
+        let Self::Dtls(sealed) = self else { return true };
+        let Some(shown) = &sealed.shown else { return true };
+        clients.is_some_and(|clients| clients.accepts(&shown.leaf, &shown.behind))
     }
 
     /// Whether payload passes now.
@@ -281,6 +298,10 @@ impl Sealed {
                         return Err("dtls_certificate_refused");
                     }
                     self.certified = true;
+                    if self.verifier.as_ref().is_some_and(Verifier::is_for_clients) {
+                        let (leaf, behind) = (certificate.to_vec(), behind.to_vec());
+                        self.shown = Some(Box::new(ShownCertificate { leaf, behind }));
+                    }
                 }
                 // No engine goes on without one; nothing is passed on if it did.
                 Output::Connected if self.verifier.is_some() && !self.certified => {

@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::arrive::NewSenders;
 use super::connections::Connections;
-use super::dtls::DtlsRules;
+use super::dtls::{DtlsRules, Verifier};
 use super::leg::{Dead, Leg};
 use super::questions::{Question, slot_of};
 use super::ready::ReadySet;
@@ -32,6 +32,8 @@ pub(super) struct Port {
     pub(super) worker: Arc<Worker>,
     pub(super) number: u16,
     pub(super) dtls: Arc<DtlsRules>,
+    /// What the sessions' client certificates were judged by last.
+    pub(super) trusted: Option<Verifier>,
     pub(super) wire: Wire,
     pub(super) sessions: Slab<Session>,
     pub(super) by_client: HashMap<AddressPair, u64>,
@@ -112,6 +114,7 @@ impl Port {
             opener: Arc::new(OutletOpener { dns: worker.shared().dns.clone() }),
             worker,
             number,
+            trusted: dtls.clients().flatten(),
             dtls,
             wire: Wire { socket: tokio::net::UdpSocket::from_std(socket)?, state, local },
             sessions: Slab::new(),
@@ -358,6 +361,7 @@ impl Port {
             }
             self.handshakes.push_back(key);
         }
+        self.end_untrusted();
         self.arrivals.expire(now);
         self.failing = false;
         while let Some((due, key)) = self.expiry.front().copied()

@@ -17,6 +17,7 @@ use crate::downstream::entrance::Accepted;
 use crate::load::Load;
 use crate::supervise::Tasks;
 use crate::tls::client::ClientConfigs;
+use crate::tls::trust::ClientTrust;
 
 /// Orders and handed-over connections that wait for a worker; more would mean that it hangs.
 const QUEUE: usize = 1024;
@@ -33,6 +34,8 @@ pub struct SharedByWorkers {
     pub dns: Arc<Dns>,
     /// How targets' certificates are judged.
     pub client_tls: Arc<ClientConfigs>,
+    /// How clients' certificates are judged after their handshakes.
+    pub client_trust: Arc<ClientTrust>,
     /// What CAs are answered that check names over plain HTTP.
     pub challenges: Challenges,
     /// Tasks that must keep running, such as accept loops.
@@ -71,6 +74,7 @@ impl SharedByWorkers {
             snapshot: ArcSwap::from_pointee(snapshot),
             sessions: Sessions::default(),
             client_tls: Arc::default(),
+            client_trust: Arc::default(),
             challenges: Challenges::default(),
             tasks: Arc::default(),
             known: Arc::default(),

@@ -93,6 +93,32 @@ async fn clients_whose_certificate_is_revoked_are_refused() {
 }
 
 #[tokio::test]
+async fn sessions_end_with_the_ca_of_their_clients() {
+    let ca = tls::authority().ca();
+    let both = tls::authority().folder().join("dtls-both.pem");
+    std::fs::copy(&ca, &both).unwrap();
+    let stranger = stranger();
+    let (address, _echo) = echo().await;
+    let port = free_port();
+    let spec = one(port, &format!("frontend_tls: true, {}", udp_backend(address)));
+    let settings = settings(&[tls::localhost()], &format!(", client_ca_path: {both:?}"));
+    for offer in OFFERS {
+        let mut edge = Edge::start_with(&settings, &spec);
+        let mut client = Peer::connect(at(port), offer).await;
+        assert_eq!(client.ask(b"known").await, b"known", "{offer:?}");
+        // A reload that changes nothing ends nothing.
+        edge.reload(&spec);
+        assert_eq!(client.ask(b"still").await, b"still", "{offer:?}");
+        edge.reload_with(
+            &format!("client_ca_path: {both:?}"),
+            &format!("client_ca_path: {:?}", stranger.cert),
+            &spec,
+        );
+        assert_eq!(edge.session().await.end(), "revoked", "{offer:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_client_without_a_certificate_is_refused() {
     let ca = format!(", client_ca_path: {:?}", tls::authority().ca());
     let (mut edge, port, _echo) = terminating(&settings(&[tls::localhost()], &ca)).await;

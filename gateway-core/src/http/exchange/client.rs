@@ -1,6 +1,7 @@
 //! Who sends requests over a connection.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use http::HeaderValue;
@@ -40,6 +41,8 @@ pub struct ClientTls {
     pub certificate: Option<Arc<[u8]>>,
     /// What the client sent after its leaf, DER, in its order. Only those that lead to a trusted root were verified.
     pub chain: Box<[Arc<[u8]>]>,
+    /// Whether its certificate has lost the gateway's trust since the handshake; `None` without one.
+    pub withdrawn: Option<Arc<AtomicBool>>,
 }
 
 impl Client {
@@ -59,6 +62,12 @@ impl Client {
     pub fn certificate_names(&self) -> Option<&CertificateNames> {
         let certificate = self.tls.as_ref()?.certificate.as_ref()?;
         self.names.get_or_init(|| CertificateNames::read(certificate).map(Box::new)).as_deref()
+    }
+
+    /// Whether its certificate has lost the gateway's trust, which ends the connection.
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        let withdrawn = self.tls.as_ref().and_then(|tls| tls.withdrawn.as_ref());
+        withdrawn.is_some_and(|withdrawn| withdrawn.load(Ordering::Relaxed))
     }
 
     /// `https` or `http`.

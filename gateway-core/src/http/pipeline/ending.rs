@@ -195,7 +195,11 @@ impl ExchangeEnding<'_> {
 
     fn write(&self) {
         // Nobody else ends an exchange in the middle.
-        let left = if self.drain.is_over() { Cause::Drained } else { Cause::ClientGone };
+        let left = match self.exchange.client.is_withdrawn() {
+            true => Cause::Revoked,
+            false if self.drain.is_over() => Cause::Drained,
+            false => Cause::ClientGone,
+        };
         let cut = if self.finished { self.cause } else { Some(self.cause.unwrap_or(left)) };
         let status = match (self.finished, self.cause, self.status) {
             (false, None, _) => left.status(),

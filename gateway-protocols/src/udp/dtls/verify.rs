@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gateway_core::config::model::BackendTls;
 use rustls::RootCertStore;
-use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, ServerName, UnixTime};
 
 use webpki::{CertRevocationList, ExpirationPolicy, OwnedCertRevocationList, RevocationOptionsBuilder};
 
@@ -18,8 +18,27 @@ use crate::tls::pem::{self, PemError};
 pub(in crate::udp) struct Verifier {
     roots: Arc<RootCertStore>,
     /// Certificates that are not to be trusted any more; empty where nobody says.
-    lists: Arc<[CertRevocationList<'static>]>,
+    lists: Arc<Lists>,
     peer: Peer,
+}
+
+/// Revocation lists.
+#[derive(Default)]
+struct Lists {
+    lists: Vec<CertRevocationList<'static>>,
+    /// What they were read from, to tell whether others have changed anything.
+    der: Vec<CertificateRevocationListDer<'static>>,
+}
+
+impl Lists {
+    fn read(path: &Path) -> Result<Self, PemError> {
+        let unusable =
+            |error: webpki::Error| PemError::Unusable { path: path.to_owned(), reason: error.to_string() };
+        let der = pem::revocation_lists(path)?;
+        let lists =
+            der.iter().map(|der| OwnedCertRevocationList::from_der(der).map(CertRevocationList::from));
+        Ok(Self { lists: lists.collect::<Result<_, _>>().map_err(unusable)?, der })
+    }
 }
 
 /// What a certificate must be good for.
@@ -36,19 +55,10 @@ impl Verifier {
     /// When the CA file, or a revocation list, is of no use.
     pub(super) fn clients(ca_path: &Path, crl_path: Option<&Path>) -> Result<Self, PemError> {
         let lists = match crl_path {
-            None => Arc::default(),
-            Some(path) => {
-                let lists = pem::revocation_lists(path)?.into_iter().map(|der| {
-                    let read = OwnedCertRevocationList::from_der(&der);
-                    read.map(CertRevocationList::from).map_err(|error| PemError::Unusable {
-                        path: path.to_owned(),
-                        reason: error.to_string(),
-                    })
-                });
-                lists.collect::<Result<_, _>>()?
-            }
+            None => Lists::default(),
+            Some(path) => Lists::read(path)?,
         };
-        Ok(Self { roots: Arc::new(pem::roots(ca_path)?), lists, peer: Peer::Client })
+        Ok(Self { roots: Arc::new(pem::roots(ca_path)?), lists: Arc::new(lists), peer: Peer::Client })
     }
 
     /// For a target; `None` where the operator switched verification off.
@@ -66,6 +76,23 @@ impl Verifier {
         Ok(Some(Self { roots, lists: Arc::default(), peer: Peer::Target(server_name(rules, host)?) }))
     }
 
+    /// Whether both judge by the same CAs and lists: a copy of one, or read again with the same content.
+    pub(in crate::udp) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.roots, &other.roots)
+    }
+
+    /// This one, or `before` where that judges by the same CAs and lists.
+    pub(super) fn or_same(self, before: Option<&Self>) -> Self {
+        let is_same =
+            |before: &&Self| before.roots.roots == self.roots.roots && before.lists.der == self.lists.der;
+        before.filter(is_same).cloned().unwrap_or(self)
+    }
+
+    /// Whether it judges clients.
+    pub(in crate::udp) fn is_for_clients(&self) -> bool {
+        matches!(self.peer, Peer::Client)
+    }
+
     /// Whether the certificate leads to a trusted one, by those `behind` it, is valid now, and is for this kind of peer; a
     /// target's must carry its name.
     pub(in crate::udp) fn accepts(&self, certificate: &[u8], behind: &[CertificateDer<'_>]) -> bool {
@@ -75,7 +102,7 @@ impl Verifier {
             Peer::Client => (webpki::KeyUsage::client_auth(), None),
             Peer::Target(name) => (webpki::KeyUsage::server_auth(), Some(name)),
         };
-        let lists: Vec<&CertRevocationList<'_>> = self.lists.iter().collect();
+        let lists: Vec<&CertRevocationList<'_>> = self.lists.lists.iter().collect();
         // Without lists there is nothing to go by.
         let revocation = RevocationOptionsBuilder::new(&lists).ok();
         let revocation =
