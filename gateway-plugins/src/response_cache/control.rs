@@ -103,7 +103,7 @@ fn least(known: Option<Duration>, new: Option<Duration>) -> Option<Duration> {
 }
 
 /// A time in seconds. One that can't be read counts as zero: stale (RFC 9111 §4.2.1).
-fn seconds(value: &str) -> Duration {
+pub(super) fn seconds(value: &str) -> Duration {
     let value = value.trim().trim_matches('"');
     let is_number = !value.is_empty() && value.bytes().all(|c| c.is_ascii_digit());
     let seconds = if is_number { value.parse().unwrap_or(MAX_SECONDS).min(MAX_SECONDS) } else { 0 };

@@ -182,7 +182,9 @@ impl Recipe {
         }
         for name in &self.cookies {
             add("cookie", Some(name.as_bytes()).filter(|_| fields::cookie(headers, name).is_some()));
-            add(name, fields::cookie(headers, name));
+            // Of several, some targets take the first and some the last.
+            fields::cookies(headers, name).for_each(|value| add(name, Some(value)));
+            cookies_read_as(headers, name).for_each(|pair| add("cookie as sent", Some(pair)));
         }
         if self.per_caller {
             add("caller", exchange.identity.as_ref().map(|identity| identity.name.as_bytes()));
@@ -214,6 +216,16 @@ impl Recipe {
         !self.headers.contains(&COOKIE)
             && names.any(|name| !self.cookies.iter().any(|known| known.as_bytes() == name))
     }
+}
+
+/// Cookies that some targets take for the one of this name, by blanks around it or by what is encoded in it.
+fn cookies_read_as<'h>(headers: &'h HeaderMap, name: &str) -> impl Iterator<Item = &'h [u8]> {
+    let pairs = headers.get_all(COOKIE).into_iter().flat_map(|field| field.as_bytes().split(|c| *c == b';'));
+    pairs.map(<[u8]>::trim_ascii).filter(move |pair| {
+        let said = pair.split(|c| *c == b'=').next().unwrap_or_default();
+        let read: Cow<'_, [u8]> = percent_encoding::percent_decode(said).into();
+        said != name.as_bytes() && read.trim_ascii() == name.as_bytes()
+    })
 }
 
 static PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");

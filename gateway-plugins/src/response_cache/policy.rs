@@ -156,8 +156,8 @@ fn initial_age(headers: &HeaderMap, now: SystemTime, took: Duration) -> Duration
     let apparent = headers.get(DATE).and_then(date).and_then(|date| now.duration_since(date).ok());
     // What is less than a second may be nothing but the date's rounding.
     let apparent = Duration::from_secs(apparent.unwrap_or_default().as_secs());
-    let said = headers.get(AGE).and_then(|age| age.to_str().ok()?.trim().parse().ok());
-    apparent.max(Duration::from_secs(said.unwrap_or(0)).saturating_add(took))
+    let said = headers.get(AGE).and_then(|age| age.to_str().ok()).map(control::seconds);
+    apparent.max(said.unwrap_or_default().saturating_add(took))
 }
 
 fn is_event_stream(headers: &HeaderMap) -> bool {
@@ -367,6 +367,10 @@ mod tests {
         };
         assert_eq!(age(&[]), 0);
         assert_eq!(age(&[("age", "7")]), 7);
+        // RFC 9111 §1.2.2: what is too large is the largest there is, not the smallest.
+        for huge in ["18446744073709551615", "99999999999999999999999", "2147483649"] {
+            assert_eq!(age(&[("etag", "\"a\""), ("age", huge)]), 1 << 31, "{huge}");
+        }
         assert_eq!(age(&[("date", "Sun, 06 Nov 1994 08:49:27 GMT")]), 10);
         assert_eq!(age(&[("date", "Sun, 06 Nov 1994 08:49:27 GMT"), ("age", "70")]), 70);
         assert_eq!(

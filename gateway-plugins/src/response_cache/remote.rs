@@ -224,7 +224,8 @@ impl Remote {
             .arg(wire::digest_of(&head.variant))
             .arg(value)
             .arg(left.as_millis().to_string())
-            .arg(self.variants.to_string());
+            .arg(self.variants.to_string())
+            .arg(format!("p{}", fastrand::u64(1..)));
         let mut queue = locked(&self.queue);
         if queue.waiting.len() >= MAX_QUEUED.0 || queue.bytes + size > MAX_QUEUED.1 {
             return self.meters.dropped.add(1);

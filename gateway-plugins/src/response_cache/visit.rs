@@ -355,6 +355,10 @@ impl ResponseCache {
 
     /// Has a stale response fetched anew without this client.
     fn refresh(&self, wanted: &Wanted, exchange: &mut Exchange, seat: Seat<'_>, stored: &Arc<Stored>) {
+        // What comes back is stored for all: it must not be asked for with what makes an answer somebody's own.
+        if wanted.asked.no_store || self.recipe.is_overridden(&exchange.request.headers) {
+            return;
+        }
         let chooser = wanted.chooser(exchange);
         let flight = chooser.flight(&wanted.key, Some(&stored.head.variant));
         let FlightRole::Lead(lead) = self.flights.join(flight) else { return };

@@ -12,24 +12,29 @@ use super::super::purge::Purge;
 /// A place's state lasts a day longer than any response of it.
 const STATE_MS: u64 = 8 * 24 * 3600 * 1000;
 
-/// A response of a place, where it belongs to the place's state of now.
+/// A response of a place, where it belongs to the place's state of now. Without a state nothing is known: Redis may have
+/// evicted the one that an invalidation left.
 pub(super) static FIND: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         r"
 local state = redis.call('GET', KEYS[2]) or ''
 local known = redis.call('HMGET', KEYS[1], 'e', 'n', ARGV[1])
-if known[1] ~= state then return { state, '', false } end
+if state == '' or known[1] ~= state then return { state, '', false } end
 return { state, known[2] or '', known[3] }
 ",
     )
 });
 
-/// Stores a response, unless the place was invalidated since it was asked for.
+/// Stores a response, unless the place was invalidated since it was asked for. A place without a state gets one, which
+/// begins with `p` and has nothing to say to those that found none: other responses of the place were stored meanwhile.
 pub(super) static PUT: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(
+    Script::new(&format!(
         r"
 local state = redis.call('GET', KEYS[2]) or ''
-if ARGV[1] == '1' and ARGV[2] ~= state then return 0 end
+local is_first = ARGV[2] == '' and string.sub(state, 1, 1) == 'p'
+if ARGV[1] == '1' and ARGV[2] ~= state and not is_first then return 0 end
+if state == '' then state = ARGV[8] end
+redis.call('SET', KEYS[2], state, 'PX', {STATE_MS})
 if redis.call('HGET', KEYS[1], 'e') ~= state or redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[7]) + 2 then
   redis.call('DEL', KEYS[1])
 end
@@ -37,7 +42,7 @@ redis.call('HSET', KEYS[1], 'e', state, 'n', ARGV[3], ARGV[4], ARGV[5])
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[6]) then redis.call('PEXPIRE', KEYS[1], ARGV[6]) end
 return 1
 ",
-    )
+    ))
 });
 
 /// Forgets a place.

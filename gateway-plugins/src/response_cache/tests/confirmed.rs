@@ -34,6 +34,15 @@ async fn it_may_say_what_else_the_response_depends_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_of_any_age_can_be_confirmed() {
+    let fields = &[("cache-control", "max-age=10"), ("etag", "\"a\""), ("age", "18446744073709551615")];
+    let trial = trial(json!({}), fields);
+    trial.get("/a", &[]).await;
+    tokio::time::advance(Duration::from_secs(2)).await;
+    assert_eq!(trial.get("/a", &[]).await.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_about_another_response_has_it_fetched_anew() {
     let trial = confirming(json!({ "x_cache": true }), &[("etag", "\"v2\"")]);
     assert_eq!(trial.get("/a", &[]).await.text(), "answer 1 ");

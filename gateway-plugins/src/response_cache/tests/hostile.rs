@@ -27,6 +27,47 @@ async fn fields_that_override_the_request_share_nothing() {
     assert_eq!(trial.get("/a", &[("x-host", "evil")]).await.text(), "answer 1");
 }
 
+#[tokio::test(start_paused = true)]
+async fn they_replace_nothing_behind_the_client_s_back_either() {
+    for (config, after) in
+        [(json!({ "stale_while_revalidate_seconds": 60 }), 70), (json!({ "refresh_ahead_percent": 90 }), 50)]
+    {
+        for field in [("x-original-url", "/evil"), ("cache-control", "no-store")] {
+            let trial = trial(config.clone(), FRESH);
+            trial.get("/a", &[]).await;
+            tokio::time::advance(Duration::from_secs(after)).await;
+            assert_eq!(trial.get("/a", &[field]).await.text(), "answer 1", "{config} {field:?}");
+            assert_eq!(trial.asked().len(), 1, "{config} {field:?}: its answer would be everybody's");
+            trial.get("/a", &[]).await;
+            assert_eq!(trial.asked().len(), 2, "another one has it fetched");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_cookie_can_not_hide_behind_another() {
+    let config = json!({ "key": { "cookies": ["lang"] } });
+    for hidden in [
+        "lang=en; lang=evil",
+        "lang=evil; lang=en",
+        "lang =evil; lang=en",
+        "l%61ng=evil; lang=en",
+        "l%61ng=en",
+    ] {
+        let trial = trial(config.clone(), FRESH);
+        assert_eq!(trial.get("/a", &[("cookie", hidden)]).await.text(), "answer 1");
+        assert_eq!(
+            trial.get("/a", &[("cookie", hidden)]).await.text(),
+            "answer 1",
+            "its own is stored: {hidden}"
+        );
+        for (n, plain) in ["lang=en", "lang=evil", "other=1"].into_iter().enumerate() {
+            let got = trial.get("/a", &[("cookie", plain)]).await.text();
+            assert_eq!(got, format!("answer {}", n + 2), "{hidden} for {plain}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_client_can_not_say_which_host_it_came_by() {
     let trial = answering(json!({}), |asked, _| {

@@ -122,6 +122,30 @@ async fn purges_and_invalidations_reach_redis_and_the_other_gateways() {
 }
 
 #[tokio::test]
+async fn an_evicted_invalidation_brings_nothing_back() {
+    let redis = redis(&[]);
+    let one = side(&redis, "one", json!({})).await;
+    one.store("/post", &[]).await;
+    one.trial.request("POST", "/post", &[], "").await;
+    let two = side(&redis, "two", json!({})).await;
+    let only_stored = [("cache-control", "only-if-cached")];
+    assert_eq!(two.trial.get("/post", &only_stored).await.status, 504);
+    // What Redis does when it is full: the states of places go, the responses stay.
+    let client = ::redis::Client::open(format!("redis://127.0.0.1:{}", redis.port)).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let keys: Vec<String> =
+        ::redis::cmd("KEYS").arg("*:cache:{*}").query_async(&mut connection).await.unwrap();
+    assert!(!keys.is_empty());
+    let gone: usize = ::redis::cmd("DEL").arg(&keys).query_async(&mut connection).await.unwrap();
+    assert_eq!(gone, keys.len());
+    let third = side(&redis, "three", json!({})).await;
+    assert_eq!(third.trial.get("/post", &only_stored).await.status, 504);
+    // It goes on with what is fetched then.
+    let text = one.store("/post", &[]).await;
+    assert_eq!(third.trial.get("/post", &only_stored).await.text(), text);
+}
+
+#[tokio::test]
 async fn without_redis_requests_go_on_and_no_purge_is_lost() {
     let redis = redis(&[]);
     let one = side(&redis, "one", json!({})).await;
