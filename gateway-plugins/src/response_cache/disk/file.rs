@@ -20,6 +20,7 @@ use std::path::Path;
 
 use aws_lc_rs::digest::{Context, SHA256};
 use bytes::Bytes;
+use rustix::fs::OFlags;
 
 use super::super::wire::MAX_HEAD;
 
@@ -79,18 +80,19 @@ pub(super) fn write(path: &Path, head: &[u8], body: &[u8], stale_since: u64) -> 
 
 /// Marks a file stale.
 pub(super) fn mark_stale(path: &Path, since: u64) -> io::Result<()> {
-    OpenOptions::new().write(true).open(path)?.write_all_at(&since.to_be_bytes(), STALE_AT)
+    let file = OpenOptions::new().write(true).custom_flags(AS_IT_IS).open(path)?;
+    file.write_all_at(&since.to_be_bytes(), STALE_AT)
 }
 
 /// Reads the front of a file, whose length must be as it says.
 pub(super) fn read_front(path: &Path, most_body: u64) -> io::Result<(Front, File)> {
-    let mut file = OpenOptions::new().read(true).custom_flags(NO_FOLLOW).open(path)?;
+    let mut file = OpenOptions::new().read(true).custom_flags(AS_IT_IS).open(path)?;
     let front = front_of(&mut file, most_body)?;
     Ok((front, file))
 }
 
-/// A symbolic link in the folder is nobody's file.
-const NO_FOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+/// A symbolic link in the folder is nobody's file, and a pipe is not waited for.
+const AS_IT_IS: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits().cast_signed();
 
 fn damaged() -> io::Error {
     ErrorKind::InvalidData.into()

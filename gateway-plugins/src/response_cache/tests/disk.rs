@@ -175,6 +175,38 @@ async fn a_file_that_is_torn_while_it_is_known_is_not_served() {
 }
 
 #[tokio::test]
+async fn a_pipe_in_the_folder_holds_nothing_up() {
+    let folder = Folder::new();
+    let first = side(&folder, &json!({}), FRESH);
+    first.trial.get("/a", &[]).await;
+    first.written(1).await;
+    let path = stored(&folder).remove(0);
+    drop(first);
+    fs::remove_file(&path).unwrap();
+    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+    rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();
+    let second = side(&folder, &json!({}), FRESH);
+    second.trial.get("/b", &[]).await;
+    second.written(1).await;
+    assert!(!path.exists());
+}
+
+#[tokio::test]
+async fn a_link_in_the_folder_leads_nowhere() {
+    let (folder, other) = (Folder::new(), Folder::new());
+    let one = side(&folder, &json!({}), FRESH);
+    one.trial.get("/a", &[]).await;
+    one.written(1).await;
+    let (path, victim) = (stored(&folder).remove(0), other.0.join("victim"));
+    fs::create_dir_all(&other.0).unwrap();
+    fs::write(&victim, "not to be written to").unwrap();
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink(&victim, &path).unwrap();
+    one.trial.act("response_cache", "purge", &json!({ "all": true, "soft": true })).unwrap();
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "not to be written to");
+}
+
+#[tokio::test]
 async fn the_folder_never_takes_more_than_it_may() {
     let folder = Folder::new();
     let limits = json!({ "disk": { "path": folder.0, "max_bytes": "1MiB" } });
