@@ -42,6 +42,8 @@ struct BufferPool {
     large: Vec<BytesMut>,
     /// Given back while slices of them were still in use, whatever their size.
     lent: VecDeque<BytesMut>,
+    /// Which of the small ones was looked at last.
+    looked_at: usize,
 }
 
 impl BufferPool {
@@ -53,9 +55,10 @@ impl BufferPool {
             // Any room before what is left of it can be had only when no slice is in use.
             if !buffer.try_reclaim(buffer.capacity() + 1) {
                 self.lent.push_back(buffer);
-            } else if buffer.capacity() >= BODY_BYTES {
+            // That got back what was asked for, which may be less than there is.
+            } else if buffer.try_reclaim(BODY_BYTES) {
                 self.keep_large(buffer);
-            } else if buffer.capacity() >= HEAD_BYTES {
+            } else if buffer.try_reclaim(HEAD_BYTES) {
                 self.keep_small(buffer);
             }
         }
@@ -82,12 +85,29 @@ impl BufferPool {
         self.lent.push_back(buffer);
     }
 
-    fn take(&mut self, size: usize) -> Option<BytesMut> {
-        let is_empty = if size == BODY_BYTES { self.large.is_empty() } else { self.small.is_empty() };
-        if is_empty {
-            self.collect_returned();
+    /// Finds large buffers among the small ones: with a small one's room behind slices that are in use they look like those.
+    fn collect_large(&mut self) {
+        for _ in 0..LOOKS.min(self.small.len()) {
+            self.looked_at = (self.looked_at + 1) % self.small.len();
+            if self.small[self.looked_at].try_reclaim(BODY_BYTES) {
+                let buffer = self.small.swap_remove(self.looked_at);
+                return self.keep_large(buffer);
+            }
         }
-        if size == BODY_BYTES { self.large.pop() } else { self.small.pop() }
+    }
+
+    fn take(&mut self, size: usize) -> Option<BytesMut> {
+        if size != BODY_BYTES {
+            if self.small.is_empty() {
+                self.collect_returned();
+            }
+            return self.small.pop();
+        }
+        if self.large.is_empty() {
+            self.collect_returned();
+            self.collect_large();
+        }
+        self.large.pop()
     }
 }
 
@@ -261,6 +281,26 @@ mod tests {
         }
         assert!(seen.len() <= 5, "{} buffers for one body", seen.len());
         drop((held, slice));
+    }
+
+    /// A slow target's pieces may leave as much room as a small buffer has.
+    #[test]
+    fn large_buffers_are_not_kept_as_small_ones() {
+        let mut seen = std::collections::BTreeSet::new();
+        let mut held = VecDeque::new();
+        let mut buffer = BytesMut::new();
+        for _ in 0..500 {
+            prepare(&mut buffer, BODY_BYTES);
+            let is_last = buffer.capacity() < 4 * HEAD_BYTES;
+            buffer.resize(if is_last { buffer.capacity() - HEAD_BYTES } else { HEAD_BYTES }, 7);
+            let piece = buffer.split().freeze();
+            seen.insert(piece.as_ptr() as usize / BODY_BYTES);
+            held.push_back(piece);
+            if held.len() > 3 {
+                held.pop_front();
+            }
+        }
+        assert!(seen.len() < 12, "{} places of memory for one body", seen.len());
     }
 
     #[test]
