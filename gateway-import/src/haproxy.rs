@@ -2,6 +2,7 @@
 
 mod acl;
 mod backend;
+mod certificates;
 mod changes;
 mod fetch;
 mod fields;
@@ -26,6 +27,7 @@ use crate::steps::{RouteEnd, RouteStep, place, walk};
 use crate::text;
 use acl::{Acls, plain};
 use backend::Left;
+use certificates::ClientCertificates;
 use sections::{HaproxyLine, Section};
 
 /// An import under way.
@@ -37,7 +39,7 @@ struct Haproxy<'o, 'f> {
     /// Stick-tables by the section that has them.
     tables: HashMap<String, HaproxyLine>,
     certificates: Vec<Value>,
-    client_ca: Option<(String, bool)>,
+    client_certificates: ClientCertificates,
 }
 
 /// A port.
@@ -65,7 +67,7 @@ pub(crate) fn import(out: &mut Import, name: &str, text: &str, files: &dyn Files
         sections: Vec::new(),
         backends: HashMap::new(),
         certificates: Vec::new(),
-        client_ca: None,
+        client_certificates: ClientCertificates::default(),
     };
     haproxy.sections = sections;
     haproxy.all(name)
@@ -94,6 +96,8 @@ impl Haproxy<'_, '_> {
                 }
             }
         }
+        let of_http = fronts.iter().copied().filter(|section| !section.is_tcp());
+        self.client_certificates = ClientCertificates::read(of_http);
         let mut http: Vec<(&Section, Vec<Bind>)> = Vec::new();
         for section in fronts {
             if section.is_tcp() {
@@ -201,20 +205,6 @@ impl Haproxy<'_, '_> {
                     );
                 }
             }
-            match (value("verify").map(String::as_str), value("ca-file")) {
-                (Some(mode @ ("required" | "optional")), Some(file)) => {
-                    self.client_ca = Some((file.clone(), mode == "required"))
-                }
-                (Some("required" | "optional"), None) => {
-                    self.out.lost(
-                        line.at,
-                        line.text(),
-                        "it names no `ca-file`",
-                        "set gateway.tls.client_ca_path",
-                    );
-                }
-                _ => {}
-            }
             self.out.done(line.at, line.text());
         }
         made
@@ -225,10 +215,7 @@ impl Haproxy<'_, '_> {
             return;
         }
         let mut tls = json!({ "certificates": self.certificates });
-        if let Some((file, is_required)) = &self.client_ca {
-            tls["client_ca_path"] = json!(file);
-            tls["client_cert_required"] = json!(is_required);
-        }
+        self.client_certificates.write(&mut tls);
         set(&mut self.out.gateway, "tls", tls);
     }
 
@@ -242,7 +229,7 @@ impl Haproxy<'_, '_> {
 
     fn frontend(&mut self, section: &Section, facets: &[Value]) {
         let mut acls = self.acls(section);
-        let mut steps = Vec::new();
+        let mut steps: Vec<RouteStep> = self.certified(section).into_iter().collect();
         if let Some(line) = section.first(&["monitor-uri"]) {
             let cond = Cond::path("exact", line.word(1));
             steps.push(RouteStep::End(cond, RouteEnd::answer(line.at, 200, "")));

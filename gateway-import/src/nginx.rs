@@ -147,6 +147,7 @@ const HANDLED: &[&str] = &[
     "ssl_certificate",
     "ssl_certificate_key",
     "ssl_client_certificate",
+    "ssl_crl",
     "ssl_protocols",
     "return",
     "rewrite",

@@ -132,10 +132,7 @@ impl Watch {
             self.follow(&snapshot);
         }
         if refresh(&mut self.frontend) {
-            // A folder may have others now.
-            let now = stamps(files(&snapshot.settings.tls));
-            self.frontend.retain(|file, _| now.contains_key(file));
-            now.into_iter().for_each(|(file, stamp)| _ = self.frontend.entry(file).or_insert(stamp));
+            follow_folders(&mut self.frontend, stamps(files(&snapshot.settings.tls)));
             let errors = self.engine.frontend.refresh(&snapshot.settings);
             errors.iter().for_each(|error| self.refused(error));
             self.note_expiries(&snapshot);
@@ -144,6 +141,7 @@ impl Watch {
             }
         }
         if refresh(&mut self.admin) {
+            follow_folders(&mut self.admin, stamps(snapshot.settings.admin_tls.iter().flat_map(files)));
             match self.engine.admin_tls.reload(snapshot.settings.admin_tls.as_ref()) {
                 Ok(()) => {
                     self.note_expiries(&snapshot);
@@ -180,6 +178,12 @@ fn files(rules: &FrontendTls) -> impl Iterator<Item = PathBuf> {
         files.into_iter().chain([path.clone()])
     });
     pairs.chain(&rules.client_ca_path).cloned().chain(lists)
+}
+
+/// Adds files that have come into a folder meanwhile, and forgets those that have gone.
+fn follow_folders(known: &mut BTreeMap<PathBuf, Stamp>, now: BTreeMap<PathBuf, Stamp>) {
+    known.retain(|file, _| now.contains_key(file));
+    now.into_iter().for_each(|(file, stamp)| _ = known.entry(file).or_insert(stamp));
 }
 
 /// The different TLS rules towards targets that name files.

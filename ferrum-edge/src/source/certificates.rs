@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gateway_core::certificate;
-use gateway_core::config::model::{BackendTls, Id, Model, Proxy, Scheme, Traffic};
+use gateway_core::config::model::{BackendTls, FrontendTls, Id, Model, Proxy, Scheme, Traffic};
 use gateway_core::config::problem::Problems;
 use gateway_core::config::warning::{Expiry, WARNED_SECONDS, Warning};
 use gateway_protocols::tls;
@@ -27,11 +27,7 @@ pub(super) fn check(model: &Model) -> Problems {
     {
         problems.add("gateway.tls.client_ca_path", error.to_string());
     }
-    if let Some(path) = &rules.client_crl_path
-        && let Err(error) = tls::pem::revocation_lists(path)
-    {
-        problems.add("gateway.tls.client_crl_path", error.to_string());
-    }
+    lists_problem(&mut problems, "gateway.tls.client_crl_path", rules);
     if let Some(path) = model.settings.acme.as_ref().and_then(|acme| acme.root_ca_path.as_deref())
         && let Err(error) = tls::pem::roots(path)
     {
@@ -46,6 +42,7 @@ pub(super) fn check(model: &Model) -> Problems {
         for error in [pair, roots].into_iter().filter_map(Result::err) {
             pair_problem(&mut problems, "gateway.admin_tls", &error);
         }
+        lists_problem(&mut problems, "gateway.admin_tls.client_crl_path", rules);
     }
     for (name, server) in model.settings.redis.iter().flat_map(|servers| servers.iter()) {
         let (ca_path, client_cert) = (server.ca_path.clone(), server.client_cert.clone());
@@ -118,6 +115,15 @@ fn pair_problem(problems: &mut Problems, at: &str, error: &str) {
     problems.add(at, message).remedy = Some(remedy.to_owned());
 }
 
+/// What is wrong with the revocation lists of a server.
+fn lists_problem(problems: &mut Problems, at: &str, rules: &FrontendTls) {
+    if let Some(path) = &rules.client_crl_path
+        && let Err(error) = tls::pem::revocation_lists(path)
+    {
+        problems.add(at, error.to_string());
+    }
+}
+
 /// When the certificates that a configuration names end: the leaves shown to clients and to targets; and the revocation lists.
 pub(crate) fn expiries(model: &Model) -> Vec<(String, Expiry)> {
     let shown = model.settings.tls.certificates.iter().enumerate();
@@ -143,13 +149,20 @@ pub(crate) fn expiries(model: &Model) -> Vec<(String, Expiry)> {
         let warned = if is_renewed { (to - from) / 6 } else { WARNED_SECONDS };
         Some((at, Expiry { file: path.clone(), seconds: to - now, warned }))
     });
-    let lists = model.settings.tls.client_crl_path.iter();
-    let lists = lists.flat_map(|path| tls::pem::revocation_files(path).unwrap_or_default());
-    let lists = lists.filter_map(|file| {
+    let of_admin = model.settings.admin_tls.as_ref().and_then(|rules| rules.client_crl_path.as_ref());
+    let lists = [
+        ("gateway.tls.client_crl_path", model.settings.tls.client_crl_path.as_ref()),
+        ("gateway.admin_tls.client_crl_path", of_admin),
+    ];
+    let lists = lists.into_iter().flat_map(|(at, path)| {
+        let files = path.and_then(|path| tls::pem::revocation_files(path).ok()).unwrap_or_default();
+        files.into_iter().map(move |file| (at, file))
+    });
+    let lists = lists.filter_map(|(at, file)| {
         let first = tls::pem::revocation_list(&file).ok()?.into_iter().min_by_key(|list| list.to)?;
         // They are made anew all the time.
         let expiry = Expiry { file, seconds: first.to - now, warned: (first.to - first.from) / 6 };
-        Some(("gateway.tls.client_crl_path".to_owned(), expiry))
+        Some((at.to_owned(), expiry))
     });
     ended.chain(lists).collect()
 }

@@ -3,7 +3,10 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, IsCa, Issuer,
+    KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber, date_time_ymd,
+};
 
 use super::process::{Folder, Gateway, ferrum_edge, get, until};
 
@@ -16,15 +19,37 @@ fn spec(admin: &str) -> String {
 }
 
 /// A CA in `NAME.ca`, and a certificate for 127.0.0.1 in `NAME.pem` with its key in `NAME.key`.
-fn certificate(folder: &Folder, name: &str) {
+fn certificate(folder: &Folder, name: &str) -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
     let key = KeyPair::generate().unwrap();
-    let leaf = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().signed_by(&key, &ca).unwrap();
+    let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    params.serial_number = Some(SerialNumber::from(1));
+    let leaf = params.signed_by(&key, &ca).unwrap();
     folder.write(&format!("{name}.ca"), &ca.pem());
     folder.write(&format!("{name}.pem"), &leaf.pem());
     folder.write(&format!("{name}.key"), &key.serialize_pem());
+    ca
+}
+
+/// A list of the certificates that a CA has revoked.
+fn revocation_list(ca: &Issuer<'_, KeyPair>, serials: &[u64]) -> String {
+    let revoked = serials.iter().map(|serial| RevokedCertParams {
+        serial_number: (*serial).into(),
+        revocation_time: date_time_ymd(2000, 1, 1),
+        reason_code: None,
+        invalidity_date: None,
+    });
+    let params = CertificateRevocationListParams {
+        this_update: date_time_ymd(2000, 1, 1),
+        next_update: date_time_ymd(4000, 1, 1),
+        crl_number: 1.into(),
+        issuing_distribution_point: None,
+        revoked_certs: revoked.collect(),
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    params.signed_by(ca).unwrap().pem().unwrap()
 }
 
 fn status(folder: &Folder, address: &str, adjust: impl FnOnce(&mut Command)) -> Output {
@@ -87,6 +112,43 @@ fn clients_of_the_admin_api_show_a_certificate_where_it_is_asked_for() {
         command.env("FERRUM_ADMIN_CA_CERT", "server.ca");
     });
     assert!(!succeeds(&without));
+}
+
+#[test]
+fn a_revoked_certificate_opens_no_admin_api() {
+    let folder = Folder::new();
+    certificate(&folder, "server");
+    let ca = certificate(&folder, "client");
+    let lists = "client_crl_path: lists";
+    let tls =
+        |more: &str| spec(&format!("admin_tls: {{cert_path: server.pem, key_path: server.key, {more}}}"));
+    std::fs::create_dir(folder.path("lists")).unwrap();
+    folder.write("lists/a.crl", &revocation_list(&ca, &[]));
+    let refused = |more: &str| {
+        folder.write("ferrum.yaml", &tls(more));
+        let refused = ferrum_edge(&folder).arg("check").output().unwrap();
+        assert_eq!(refused.status.code(), Some(3), "{refused:?}");
+        String::from_utf8_lossy(&refused.stdout).contains("admin_tls.client_crl_path")
+    };
+    assert!(refused(lists));
+    assert!(refused("client_ca_path: client.ca, client_crl_path: nothing"));
+    folder.write("ferrum.yaml", &tls(&format!("client_ca_path: client.ca, {lists}")));
+    let gateway = Gateway::start(&folder, |_| {});
+    let address = format!("https://{}", gateway.admin);
+    let is_let_in = || {
+        succeeds(&status(&folder, &address, |command| {
+            command.env("FERRUM_ADMIN_CA_CERT", "server.ca");
+            command
+                .env("FERRUM_ADMIN_CLIENT_CERT", "client.pem")
+                .env("FERRUM_ADMIN_CLIENT_KEY", "client.key");
+        }))
+    };
+    assert!(is_let_in());
+    // Without a restart, also for a list that was not there.
+    folder.write("lists/b.crl", &revocation_list(&ca, &[]));
+    std::fs::remove_file(folder.path("lists/a.crl")).unwrap();
+    folder.write("lists/b.crl", &revocation_list(&ca, &[1]));
+    until("the certificate is revoked", || !is_let_in());
 }
 
 #[test]

@@ -83,3 +83,28 @@ fn what_haproxy_ignores_in_streams_is_named() {
     let lost: Vec<String> = made.report.losses().map(ToString::to_string).collect();
     assert!(lost.len() == 1 && lost[0].contains("http-request deny"), "{lost:?}");
 }
+
+#[test]
+fn one_file_of_authorities_and_one_of_lists_hold_for_all_clients() {
+    let front = |name: &str, port: u16, asks: &str| {
+        format!("frontend {name}\n mode http\n bind :{port} ssl crt /c.pem {asks}\n default_backend web\n")
+    };
+    let made = |fronts: &[String]| import(&(fronts.concat() + WEB)).expect("an import");
+    let both = "verify required ca-file /ca.pem crl-file /crl.pem";
+    let same = made(&[front("a", 1, both), front("b", 2, both)]);
+    assert_eq!(same.gateway["tls"]["client_ca_path"], "/ca.pem", "{:?}", same.gateway);
+    assert_eq!(same.gateway["tls"]["client_crl_path"], "/crl.pem");
+    assert_eq!(same.gateway["tls"]["client_cert_required"], true);
+    assert_eq!(same.report.count(Conversion::Closed), 0);
+    // Only one of them insists: its clients without a certificate get 403.
+    let one = made(&[front("a", 1, both), front("b", 2, "")]);
+    assert_eq!(one.gateway["tls"]["client_cert_required"], false);
+    let guarded = one.proxies.iter().filter(|proxy| proxy.to_string().contains("client_certificate")).count();
+    assert_eq!(guarded, 1, "{:?}", one.proxies);
+    // What differs opens neither.
+    for other in ["verify required ca-file /other.pem crl-file /crl.pem", "verify optional ca-file /ca.pem"] {
+        let made = made(&[front("a", 1, both), front("b", 2, other)]);
+        assert_eq!(made.gateway["tls"].get("client_ca_path"), None, "{other}");
+        assert_eq!(made.report.count(Conversion::Closed), 2, "{other}");
+    }
+}

@@ -315,7 +315,9 @@ impl Nginx<'_> {
             "off" | "optional" => {}
             _ => {
                 let why = match mode {
-                    "on" => "the gateway has one file of authorities for all clients' certificates",
+                    "on" => {
+                        "the gateway has one file of authorities, and one of revocation lists, for all clients' certificates"
+                    }
                     _ => "certificates that are not verified are not known here",
                 };
                 made.is_closed |= self.out.guard(asked.at, format_args!("{place}: {asked}"), why, TODO);

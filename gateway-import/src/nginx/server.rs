@@ -86,7 +86,7 @@ impl<'d> Nginx<'_> {
             servers.push(server);
         }
         let ports = self.listeners(&servers);
-        self.client_certificates(&servers);
+        self.client_certificates(&servers, http);
         if has_foreign_names(&servers, &ports) {
             // On a port where nobody has a name, patterns and the default server are asked for it.
             set(&mut self.out.gateway, "host_fallthrough", true);
@@ -191,22 +191,33 @@ impl<'d> Nginx<'_> {
         }
     }
 
-    /// One file of authorities holds for all clients here.
-    fn client_certificates(&mut self, servers: &[Server<'_>]) {
-        let mode = |server: &Server<'_>| first(&[server.directive], "ssl_verify_client").map(str::to_owned);
+    /// One file of authorities, and one of revocation lists, holds for all clients here.
+    fn client_certificates(&mut self, servers: &[Server<'_>], http: &Directive) {
+        let mode =
+            |server: &Server<'_>| first(&[http, server.directive], "ssl_verify_client").map(str::to_owned);
         let asking: Vec<&Server<'_>> =
             servers.iter().filter(|it| matches!(mode(it).as_deref(), Some("on" | "optional"))).collect();
-        let mut files: Vec<&str> =
-            asking.iter().filter_map(|server| first(&[server.directive], "ssl_client_certificate")).collect();
+        let mut files: Vec<&str> = asking
+            .iter()
+            .filter_map(|server| first(&[http, server.directive], "ssl_client_certificate"))
+            .collect();
         files.sort_unstable();
         files.dedup();
-        let [file] = files.as_slice() else { return };
+        let mut lists: Vec<Option<&str>> =
+            asking.iter().map(|server| first(&[http, server.directive], "ssl_crl")).collect();
+        lists.sort_unstable();
+        lists.dedup();
+        let ([file], [list]) = (files.as_slice(), lists.as_slice()) else { return };
         let path = self.folder.join(file).display().to_string();
         let all_tls: Vec<&Server<'_>> =
             servers.iter().filter(|it| it.listens.iter().any(|it| it.is_tls)).collect();
         let required = all_tls.iter().all(|server| mode(server).as_deref() == Some("on"));
         self.tls.insert("client_ca_path".to_owned(), json!(path));
         self.tls.insert("client_cert_required".to_owned(), json!(required));
+        if let Some(list) = list {
+            let path = self.folder.join(list).display().to_string();
+            self.tls.insert("client_crl_path".to_owned(), json!(path));
+        }
         self.client_ca = Some(path);
     }
 

@@ -218,3 +218,30 @@ fn names_by_regexes() {
     let made = import(text, &NoFiles).expect("an import");
     assert!(!made.report.has_loss() && made.proxies.len() == 1, "{:#}", made.document());
 }
+
+#[test]
+fn one_file_of_authorities_and_one_of_lists_hold_for_all_clients() {
+    let server = |port: u16, asks: &str| {
+        format!(
+            "server {{ listen {port} ssl; ssl_certificate c; ssl_certificate_key k; {asks} location / {{ proxy_pass http://127.0.0.1:9; }} }}\n"
+        )
+    };
+    let made = |http: &str, servers: &[String]| {
+        import(&format!("http {{ {http} {} }}", servers.concat()), &NoFiles).expect("an import")
+    };
+    let on = "ssl_verify_client on;";
+    let files = "ssl_client_certificate ca.pem; ssl_crl crl.pem;";
+    for (http, server_says) in [("", format!("{on} {files}")), (files, on.to_owned())] {
+        let same = made(http, &[server(1, &server_says), server(2, &server_says)]);
+        let tls = &same.gateway["tls"];
+        assert_eq!(tls["client_ca_path"], "/etc/nginx/ca.pem");
+        assert_eq!(tls["client_crl_path"], "/etc/nginx/crl.pem");
+        assert_eq!(tls["client_cert_required"], true);
+        assert_eq!(same.report.count(Conversion::Closed) + same.report.count(Conversion::Lost), 0);
+    }
+    // What differs opens neither.
+    let without = "ssl_verify_client on; ssl_client_certificate ca.pem;";
+    let different = made("", &[server(1, &format!("{on} {files}")), server(2, without)]);
+    assert_eq!(different.gateway["tls"].get("client_ca_path"), None);
+    assert_eq!(different.report.count(Conversion::Closed), 2, "{:#?}", different.report);
+}

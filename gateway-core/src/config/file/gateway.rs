@@ -205,6 +205,10 @@ pub struct AdminTls {
     /// none are asked for.
     #[schemars(length(min = 1, max = 4096))]
     pub client_ca_path: Option<String>,
+    /// PEM file, or folder of such files, with the revocation lists (CRLs) that they are checked against, as those of
+    /// `gateway.tls.client_crl_path`. Default none.
+    #[schemars(length(min = 1, max = 4096))]
+    pub client_crl_path: Option<String>,
 }
 
 /// A certificate and its key: two files, or names for which the gateway gets one by itself.

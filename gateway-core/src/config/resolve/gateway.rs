@@ -147,10 +147,15 @@ fn together(notes: &mut Notes<'_>, settings: &Settings) {
                 Some("give `tls.certificates`, or remove it".to_owned());
         }
     }
-    if settings.tls.client_crl_path.is_some() && settings.tls.client_ca_path.is_none() {
-        notes
-            .add("tls.client_crl_path", "no certificates of clients are checked that could be revoked")
-            .remedy = Some("write `client_ca_path`".to_owned());
+    let servers = [
+        ("tls.client_crl_path", Some(&settings.tls)),
+        ("admin_tls.client_crl_path", settings.admin_tls.as_ref()),
+    ];
+    for (key, rules) in servers {
+        if rules.is_some_and(|rules| rules.client_crl_path.is_some() && rules.client_ca_path.is_none()) {
+            notes.add(key, "no certificates of clients are checked that could be revoked").remedy =
+                Some("write `client_ca_path`".to_owned());
+        }
     }
     if settings.admin.is_none() && settings.admin_tls.is_some() {
         notes.add("admin_tls", "`admin` is off, and the socket has no TLS").remedy =

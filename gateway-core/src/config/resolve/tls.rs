@@ -89,6 +89,7 @@ pub(super) fn admin(written: &file::AdminTls, folder: &Path) -> Option<FrontendT
     Some(FrontendTls {
         certificates: vec![CertificateFiles::given(cert_path, key_path)],
         client_ca_path: written.client_ca_path.as_deref().map(|path| words::file_path(folder, path)),
+        client_crl_path: written.client_crl_path.as_deref().map(|path| words::file_path(folder, path)),
         client_cert_required: true,
         ..FrontendTls::default()
     })

@@ -299,6 +299,12 @@ pub const SETTINGS: &[Setting] = &[
         how: How::Path,
     },
     Setting {
+        name: "FERRUM_ADMIN_TLS_CLIENT_CRL_PATH",
+        key: "admin_tls.client_crl_path",
+        doc: "PEM file, or folder of such files, with the revocation lists (CRLs) for those certificates. Default none.",
+        how: How::Path,
+    },
+    Setting {
         name: "FERRUM_ADMIN_SOCKET",
         key: "admin_socket",
         doc: "Unix socket on which the admin API is served, too. Default none.",
