@@ -7,6 +7,7 @@ pub(crate) mod entrance;
 mod h1;
 mod h2;
 pub(crate) mod h3;
+mod opening;
 mod proxied;
 mod registry;
 mod tcp;

@@ -260,7 +260,8 @@ impl Inner {
                 }
                 Box::pin(self.dial_and_send(call, std::mem::take(body), downstream)).await
             }
-            Some(Version::Http2) => self.share(call, std::mem::take(body), downstream).await,
+            // What a stream of a shared connection takes beyond a connection of one's own is not held by those who have one.
+            Some(Version::Http2) => Box::pin(self.share(call, std::mem::take(body), downstream)).await,
             None | Some(Version::Http3) => Box::pin(self.learn(call, std::mem::take(body), downstream)).await,
         }
     }

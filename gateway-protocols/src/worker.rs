@@ -8,6 +8,7 @@ mod shared;
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
@@ -113,8 +114,8 @@ impl Worker {
         self.recorder.panicked();
     }
 
-    /// One connection's panic ends that connection and nothing else.
-    pub(crate) async fn guarded(&self, serving: impl Future<Output = ()>) {
+    /// One connection's panic ends that connection and nothing else. Its future is lent: handed over, it would take its room twice.
+    pub(crate) async fn guarded(&self, serving: Pin<&mut impl Future<Output = ()>>) {
         if AssertUnwindSafe(serving).catch_unwind().await.is_err() {
             tracing::error!("a connection's task panicked; the connection was closed");
             self.recorder.panicked();
@@ -139,7 +140,7 @@ fn aside(worker: Weak<Worker>) -> Aside {
         let Some(worker) = worker.upgrade() else { return };
         drop(tokio::spawn(async move {
             let snapshot = worker.snapshot();
-            worker.guarded(worker.pipeline.carry_on(&snapshot, fork)).await;
+            worker.guarded(pin!(worker.pipeline.carry_on(&snapshot, fork))).await;
         }));
     })
 }

@@ -1,4 +1,4 @@
-//! Large bodies pass without being held: what a gateway has resident hardly grows.
+//! What a gateway has resident: large bodies pass without being held, and idle connections are small.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use super::process::{Folder, Gateway};
+use super::process::{Folder, Gateway, spec};
 
 /// Bytes of what is asked for first, so that buffers and pools are there.
 const FIRST: u64 = 8 << 20;
@@ -138,4 +138,27 @@ plugin_configs:
     assert!(answer < MORE, "{answer} bytes more for an answer");
     let request = grown(&gateway, || assert_eq!(put(&gateway, LARGE), LARGE.to_string().len() as u64));
     assert!(request < MORE, "{request} bytes more for a request");
+}
+
+/// Clients that keep their connections, and what each may cost.
+const CLIENTS: u64 = 500;
+const IDLE_BYTES: u64 = 6 << 10;
+
+#[test]
+fn idle_connections_are_small() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &spec(1, "one"));
+    let gateway = Gateway::start(&folder, |_| {});
+    let ask = || {
+        let mut connection = TcpStream::connect(gateway.http).unwrap();
+        write!(connection, "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+        let mut answer = [0; 512];
+        assert!(connection.read(&mut answer).unwrap() > 0);
+        connection
+    };
+    // What the first ones need stays, and is not theirs.
+    drop((0..10).map(|_| ask()).collect::<Vec<_>>());
+    let mut open = Vec::new();
+    let grown = grown(&gateway, || open.extend((0..CLIENTS).map(|_| ask())));
+    assert!(grown < CLIENTS * IDLE_BYTES, "{} bytes more for each idle connection", grown / CLIENTS);
 }

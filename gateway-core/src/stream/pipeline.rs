@@ -99,7 +99,8 @@ pub async fn serve<C: Carrier>(
             return;
         }
     }
-    let mut target = match open(carrier, route, &ending.session).await {
+    // On the heap while it lasts: what is carried afterwards may last for hours.
+    let mut target = match Box::pin(open(carrier, route, &ending.session)).await {
         Ok(opened) => {
             ending.target = Some(opened.picked);
             ending.flight = opened.flight;

@@ -282,7 +282,6 @@ async fn exchange(
             (Body::empty(), Reading::Lent(lent))
         }
         Framing::None => {
-            let mut reader = reader;
             reader.room = HEAD_BYTES;
             (Body::empty(), Reading::Here(Returned { reader, decoder: Decoder::Done }))
         }
@@ -337,7 +336,7 @@ async fn after(
     if !responder.keeps_alive() {
         return (After::Linger, Some(returned.reader));
     }
-    if !returned.decoder.is_done() && !returned.discard(MAX_DISCARD, timeout).await {
+    if !returned.decoder.is_done() && !Box::pin(returned.discard(MAX_DISCARD, timeout)).await {
         return (After::Linger, Some(returned.reader));
     }
     (After::Next, Some(returned.reader))

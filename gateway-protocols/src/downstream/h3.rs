@@ -109,7 +109,8 @@ async fn accept_all(
         let since = worker.shared().client_trust.generation();
         let rules = rules.load_full();
         let arrival = NewConnection { incoming, rules, since, port };
-        worker.spawn_counted(permit, |entry| connection(worker.clone(), arrival, entry));
+        let its_worker = worker.clone();
+        worker.spawn_counted(permit, move |entry| connection(its_worker, arrival, entry));
     }
     Err("the endpoint ended".to_owned())
 }
@@ -162,20 +163,20 @@ async fn connection(worker: Arc<Worker>, arrival: NewConnection, entry: Arc<Conn
         next: 0,
         shaking,
     };
-    let serving = async {
+    let serving = pin!(async {
         let mut others = Aside::new(peer::attend(link.clone(), told));
         if server.run(&mut others).await {
             // The client's control stream must not be stopped before the connection is closed (RFC 9114 §6.2.1).
             let closed = poll_fn(|cx| others.poll(cx));
             drop(tokio::time::timeout(LINGER, async { tokio::join!(closed, link.quic.closed()) }).await);
         }
-    };
-    let serving = async {
+    });
+    let serving = pin!(async {
         match handshake {
             None => serving.await,
             Some(handshake) => before_and_after(&handshake, deadline, serving).await,
         }
-    };
+    });
     while_trusted(judged, serving).await;
     link.close(Code::NO_ERROR, "");
 }

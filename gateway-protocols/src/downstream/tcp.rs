@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
+use super::accept::Arrival;
 use super::client_tls::{facts, trust};
 use super::proxied::Addresses;
 use crate::link::{Link, Rewound};
@@ -41,8 +42,7 @@ type RefusalReason = &'static str;
 /// Serves a connection on a stream port from its first byte to its last.
 pub(super) async fn serve(
     worker: &Worker,
-    tcp: TcpStream,
-    ends: Addresses,
+    Arrival { tcp, ends }: Arrival,
     port: u16,
     tls: Arc<ArcSwap<ServerConfig>>,
 ) {
@@ -50,7 +50,8 @@ pub(super) async fn serve(
     let mut arrival =
         NewConnection { tcp, ahead: BytesMut::new(), ends, name: None, accepted: Instant::now() };
     let timeout = snapshot.settings.client_timeouts.handshake;
-    let arriving = arrive(&mut arrival, &snapshot, port);
+    // On the heap while it lasts, as the handshake is: what is carried afterwards may last for hours.
+    let arriving = Box::pin(arrive(&mut arrival, &snapshot, port));
     let chosen =
         tokio::time::timeout_at(deadline(timeout), arriving).await.unwrap_or(Err("handshake_timeout"));
     let NewConnection { tcp, ahead, ends, name, accepted } = arrival;
@@ -73,7 +74,7 @@ pub(super) async fn serve(
     let since = worker.shared().client_trust.generation();
     let (mut inbound, facts, trusted) = if terminates {
         let accepting = TlsAcceptor::from(tls.load_full()).accept(Rewound::new(ahead, tcp));
-        match tokio::time::timeout_at(deadline(timeout), accepting).await {
+        match Box::pin(tokio::time::timeout_at(deadline(timeout), accepting)).await {
             Ok(Ok(stream)) => {
                 let mut facts = facts(stream.get_ref().1);
                 let Ok(trusted) = trust(worker, stream.get_ref().1, &mut facts, since) else {
@@ -99,8 +100,8 @@ pub(super) async fn serve(
         current: Some(worker.shared().clone() as Arc<dyn Current>),
     };
     let recorder = worker.recorder().as_ref();
-    while_trusted(trusted, pipeline::serve(worker.outbound(), recorder, serving, session, &mut inbound))
-        .await;
+    let serving = pipeline::serve(worker.outbound(), recorder, serving, session, &mut inbound);
+    while_trusted(trusted, Box::pin(serving).as_mut()).await;
 }
 
 /// Reads as much as it takes to choose a proxy.
@@ -139,5 +140,20 @@ impl NewConnection {
                 Hello::More => self.fill().await?,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes<'w, F>(_serve: impl FnOnce(&'w Worker, Arrival, u16, Arc<ArcSwap<ServerConfig>>) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn a_stream_is_small() {
+        let bytes = bytes(serve);
+        assert!(bytes <= 1280, "{bytes} bytes: a future that is seldom needed belongs into a box");
     }
 }

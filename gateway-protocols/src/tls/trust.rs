@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -173,8 +174,9 @@ impl Drop for Trusted {
     }
 }
 
-/// Serves a connection to its end, or until its client's certificate is not trusted any more.
-pub(crate) async fn while_trusted(trusted: Option<Trusted>, serving: impl Future<Output = ()>) {
+/// Serves a connection to its end, or until its client's certificate is not trusted any more. The future is lent: handed over, it
+/// would take its room twice.
+pub(crate) async fn while_trusted(trusted: Option<Trusted>, serving: Pin<&mut impl Future<Output = ()>>) {
     let Some(trusted) = trusted else { return serving.await };
     tokio::select! {
         () = serving => {}

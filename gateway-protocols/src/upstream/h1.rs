@@ -149,7 +149,7 @@ pub(crate) async fn send<D: Downstream>(
 }
 
 /// Passes an informational response on.
-async fn pass_on<D: Downstream>(mut interim: Response<()>, downstream: &mut D) {
+pub(super) async fn pass_on<D: Downstream>(mut interim: Response<()>, downstream: &mut D) {
     headers::strip(interim.headers_mut(), MessageSource::Response);
     downstream.interim(interim.status(), interim.headers()).await;
 }

@@ -12,7 +12,6 @@ use bytes::Bytes;
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::downstream::Downstream;
-use gateway_core::http::headers::{self, MessageSource};
 use gateway_core::http::reply::Cause;
 use gateway_core::pool::Lease;
 use gateway_core::pool::multiplex::ConnectionId;
@@ -24,6 +23,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::dial_error::DialError;
+use super::h1::pass_on;
 use crate::h2::Reason;
 use crate::h2::body::{self, RecvBody};
 use crate::h2::connection::{Extra, RequestLine};
@@ -116,10 +116,8 @@ pub(crate) async fn send<D: Downstream>(
             ResponseHead::Interim(head) if head.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 return Err(Failure::sent(Cause::UpstreamGarbage).source("a switch nobody asked for"));
             }
-            ResponseHead::Interim(mut head) => {
-                headers::strip(head.headers_mut(), MessageSource::Response);
-                downstream.interim(head.status(), head.headers()).await;
-            }
+            // Rare: the head would be room in every exchange's future.
+            ResponseHead::Interim(head) => Box::pin(pass_on(head, downstream)).await,
             ResponseHead::Final(head) => {
                 // What follows may be here as well, and malformed: nothing has gone out yet (RFC 9113 §8.1.1).
                 if let Some(error @ StreamError::Refused(_)) = exchange.handle.fate() {

@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -226,7 +227,7 @@ impl Worker {
         let open = OpenConnection { worker: self.clone(), number, _permit: permit, _load: load };
         let task = tokio::spawn(async move {
             let worker = open.worker.clone();
-            worker.guarded(serve(worker.clone(), tcp, peer, entrance, entry)).await;
+            worker.guarded(pin!(serve(worker.clone(), tcp, peer, entrance, entry))).await;
             drop(open);
         });
         self.registry.attach(number, task.abort_handle());
@@ -241,19 +242,19 @@ impl Worker {
     pub(crate) fn spawn_counted<F>(
         self: &Arc<Self>,
         permit: Permit,
-        serving: impl FnOnce(Arc<ConnectionControl>) -> F,
+        serving: impl FnOnce(Arc<ConnectionControl>) -> F + Send + 'static,
     ) where
         F: Future<Output = ()> + Send + 'static,
     {
         self.recorder.accepted();
         let entry = Arc::new(ConnectionControl::default());
         let number = self.registry.add(entry.clone());
-        let serving = serving(entry);
         let load = self.shared.load(self.index);
         let open = OpenConnection { worker: self.clone(), number, _permit: permit, _load: load };
         let task = tokio::spawn(async move {
             let worker = open.worker.clone();
-            worker.guarded(serving).await;
+            // Made here: moved in, it would take its room twice.
+            worker.guarded(pin!(serving(entry))).await;
             drop(open);
         });
         self.registry.attach(number, task.abort_handle());
