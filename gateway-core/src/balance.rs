@@ -25,6 +25,7 @@ mod wheel;
 
 pub use affinity::Affinity;
 pub use ask::Ask;
+pub use target::connections::{AllBusy, ConnectionLimit, ConnectionPlace, KeptConnections};
 pub use target::{Target, TargetStatus};
 pub use targets::Targets;
 pub use targets::pick::{AttemptOutcome, Flight, Pick, Settled};

@@ -262,6 +262,10 @@ pub mod metric {
         PANICS: counter = "ferrum_panics_total";
         /// Whether a target gets traffic while others do: 1 or 0.
         TARGET_HEALTHY: gauge = "ferrum_target_healthy";
+        /// Connections of a target whose number is limited: in use, idle, and being made.
+        TARGET_CONNECTIONS: gauge = "ferrum_target_connections";
+        /// How many connections such a target may have.
+        TARGET_MAX_CONNECTIONS: gauge = "ferrum_target_max_connections";
         /// Changes of targets' health, by what it became.
         TARGET_CHANGES: counter = "ferrum_target_health_changes_total";
         /// Health probes, by their result.

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use gateway_core::balance::{Ask, AttemptOutcome, Targets};
+use gateway_core::balance::{Ask, AttemptOutcome, Target, Targets};
 use gateway_core::config::model::{Backend, Timeouts};
 use gateway_core::config::problem::Problems;
 use gateway_core::http::body::Body;
@@ -47,7 +47,8 @@ pub(crate) fn lend(outbound: Outbound, shared: &Arc<SharedByWorkers>) {
 
 /// Has plugins' calls on this thread, which is no worker's, go out with pools of its own.
 pub fn lend_beside(shared: &Arc<SharedByWorkers>) {
-    lend(Outbound::new(shared.dns.clone(), shared.client_tls.clone()), shared);
+    let (dns, tls) = (shared.dns.clone(), shared.client_tls.clone());
+    lend(Outbound::new(dns, tls, shared.recall.clone()), shared);
 }
 
 fn here() -> Result<Here, CallError> {
@@ -110,6 +111,10 @@ impl EndpointCaller {
         })
     }
 
+    fn pool_key(&self, target: &Target) -> u64 {
+        self.keys.number(&target.rules.host, target.rules.port, target.counted_as())
+    }
+
     async fn request(&self, request: Request<Body>) -> Result<Response<Body>, CallError> {
         let here = here()?;
         let found = self.targets(&here)?;
@@ -130,7 +135,7 @@ impl EndpointCaller {
                 timeouts: &self.timeouts,
                 target: pick.target,
                 chosen: None,
-                pool_key: self.keys.number(&pick.target.rules.host, pick.target.rules.port),
+                pool_key: self.pool_key(pick.target),
                 method: &head.method,
                 path,
                 host: match head.headers.get(http::header::HOST) {

@@ -9,15 +9,19 @@ mod dial_error;
 pub mod h1;
 pub mod h2;
 mod h3;
+pub(crate) mod placed;
+mod recall;
 mod shared;
 pub(crate) mod socket;
 mod stream;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use atomic_refcell::AtomicRefCell;
-use gateway_core::config::model::{BackendHttp, PoolRules};
+use gateway_core::balance::{ConnectionPlace, KeptConnections};
+use gateway_core::config::model::BackendHttp;
 use gateway_core::http::body::Body;
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::downstream::Downstream;
@@ -32,6 +36,7 @@ use crate::tls::client::ClientConfigs;
 use alternative::Alternatives;
 use dial::{Destination, Dialled, Dialler};
 use dial_error::DialError;
+pub(crate) use recall::Recall;
 pub use stream::Inbound;
 
 /// A worker's way out.
@@ -43,6 +48,8 @@ pub struct Outbound {
 pub(crate) struct Inner {
     dialler: Dialler,
     pools: AtomicRefCell<Pools>,
+    /// Whether connections that are wanted elsewhere are given up.
+    gives_up: AtomicBool,
 }
 
 /// A worker's kept connections. Only its own thread touches them: the cell checks, it never waits.
@@ -61,6 +68,8 @@ struct Pools {
     no_quic: HashMap<u64, Instant>,
     /// Targets that offer HTTP/3.
     alternatives: Alternatives,
+    /// Those of targets that may have only so many connections, by pool key.
+    counted: HashMap<u64, KeptConnections>,
     /// Held by the one exchange that finds out a target's version, by pool key.
     learning: HashMap<u64, Arc<tokio::sync::Mutex<()>>>,
 }
@@ -96,18 +105,20 @@ const MAX_LEARNED: usize = 100_000;
 
 impl Outbound {
     /// A way out with empty pools.
-    pub fn new(dns: Arc<Dns>, tls: Arc<ClientConfigs>) -> Self {
-        Self::recorded(dns, tls, None)
+    pub(crate) fn new(dns: Arc<Dns>, tls: Arc<ClientConfigs>, recall: Arc<Recall>) -> Self {
+        Self::recorded(dns, tls, recall, None)
     }
 
     /// The same; each new connection is told of.
     pub(crate) fn recorded(
         dns: Arc<Dns>,
         tls: Arc<ClientConfigs>,
+        recall: Arc<Recall>,
         recorder: Option<Arc<dyn ConnectionRecorder>>,
     ) -> Self {
-        let dialler = Dialler { dns, tls, recorder };
-        Self { inner: Arc::new(Inner { dialler, pools: AtomicRefCell::new(Pools::default()) }) }
+        let dialler = Dialler { dns, tls, recall, recorder };
+        let (pools, gives_up) = (AtomicRefCell::default(), AtomicBool::new(false));
+        Self { inner: Arc::new(Inner { dialler, pools, gives_up }) }
     }
 
     /// Closes kept connections that have waited too long. To be called every few seconds.
@@ -121,6 +132,7 @@ impl Outbound {
             !several.is_empty()
         });
         pools.sweep_alternatives(now);
+        pools.sweep_counted();
         pools.no_quic.retain(|_, until| *until > now);
         pools.waiters.retain(|_, waiters| Arc::strong_count(waiters) > 1);
         pools.learning.retain(|_, lock| Arc::strong_count(lock) > 1);
@@ -206,6 +218,18 @@ fn key(call: &Call<'_>) -> u64 {
     }
 }
 
+/// The connection, for one exchange alone. Where connections are counted, an exchange that waits for its place goes first.
+fn occupied(
+    mut kept: Box<h1::H1Connection>,
+    call: &Call<'_>,
+    body: &mut Body,
+) -> Result<Box<h1::H1Connection>, Failure> {
+    match kept.occupy(call.target.rules.max_connections) {
+        true => Ok(kept),
+        false => Err(DialError::ALL_BUSY.into_failure(std::mem::take(body))),
+    }
+}
+
 /// The version to ask a new connection for.
 fn wanted(call: &Call<'_>) -> BackendHttp {
     match call.backend.http_version {
@@ -256,6 +280,7 @@ impl Inner {
         match version {
             Some(Version::Http1) => {
                 if let Some(kept) = self.take(key(call), call.begun) {
+                    let kept = occupied(kept, call, body)?;
                     return h1::send(kept, self, call, body, downstream).await;
                 }
                 Box::pin(self.dial_and_send(call, std::mem::take(body), downstream)).await
@@ -274,7 +299,7 @@ impl Inner {
     }
 
     /// An HTTP/3 connection; `None` when the target does not answer over QUIC, and TLS is to be tried.
-    async fn quic(&self, call: &Call<'_>) -> Option<h3::H3Connection> {
+    async fn quic(self: &Arc<Self>, call: &Call<'_>) -> Option<h3::H3Connection> {
         let key = key(call);
         let lock = {
             let mut pools = self.pools.try_borrow_mut().ok()?;
@@ -285,13 +310,22 @@ impl Inner {
         };
         let _turn = lock.lock().await;
         // Whoever had the turn before found out, one way or the other.
-        if let Some(known) = self.pools.try_borrow_mut().ok()?.known_quic(call) {
-            return known;
-        }
-        let dialled = self.dialler.dial_quic(&Destination::of(call)).await;
+        let to = {
+            let mut pools = self.pools.try_borrow_mut().ok()?;
+            if let Some(known) = pools.known_quic(call) {
+                return known;
+            }
+            // Where connections are counted, a further one is not worth the one that there is.
+            let is_first = pools.quic.get(&key).is_none_or(Vec::is_empty);
+            if is_first { Destination::of(call) } else { Destination::of(call).at_leisure() }
+        };
+        let dialled = self.dialler.dial_quic(&to).await;
         let mut pools = self.pools.try_borrow_mut().ok()?;
         match dialled {
             Ok(connection) => {
+                drop(pools);
+                self.note_counted(key, connection.place().map(ConnectionPlace::kept));
+                pools = self.pools.try_borrow_mut().ok()?;
                 let until = kept_until(call);
                 pools.quic.entry(key).or_default().push(Quic { connection: connection.clone(), until });
                 Some(connection)
@@ -299,7 +333,12 @@ impl Inner {
             Err(error) => {
                 let several = pools.quic.get(&key).into_iter().flatten();
                 let kept = several.min_by_key(|kept| kept.connection.load());
-                if let Some(connection) = kept.map(|kept| kept.connection.clone()) {
+                let kept = kept.map(|kept| kept.connection.clone());
+                if matches!(error, DialError::NoPlace { .. }) {
+                    // Without one the request goes over TCP, waits for a place as well, and says so where there is none.
+                    return kept;
+                }
+                if let Some(connection) = kept {
                     // One more could not be made; those there are will have room again.
                     tracing::debug!(%error, target = %call.target.authority, "no other HTTP/3 connection");
                     pools.no_quic.insert(key, Instant::now() + NO_QUIC);
@@ -325,12 +364,13 @@ impl Inner {
     }
 
     /// Keeps a connection for the next exchange.
-    fn keep(&self, connection: Box<h1::H1Connection>, key: u64, rules: &PoolRules) {
+    fn keep(&self, mut connection: Box<h1::H1Connection>, home: &h1::Home) {
         let now = connection.since;
         if connection.is_current(now)
+            && connection.may_stay(home.max_connections)
             && let Ok(mut pools) = self.pools.try_borrow_mut()
         {
-            drop(pools.idle.put(key, connection, rules, now));
+            drop(pools.idle.put(home.key, connection, &home.rules, now));
         }
     }
 
@@ -341,7 +381,7 @@ impl Inner {
         body: Body,
         downstream: &mut D,
     ) -> Result<TargetResponse, Failure> {
-        match self.dialler.dial(&Destination::of(call)).await {
+        match self.dialler.dial(&Destination::of(call).alone()).await {
             Ok(dialled) => self.send_over(dialled, call, body, downstream).await,
             Err(error) => Err(error.into_failure(body)),
         }
@@ -366,14 +406,10 @@ impl Inner {
             self.adopt(dialled, call);
             self.share(call, body, downstream).await
         } else {
-            h1::send(
-                Box::new(h1::H1Connection::new(dialled.link, dialled.resolved)),
-                self,
-                call,
-                &mut body,
-                downstream,
-            )
-            .await
+            self.note_counted(key(call), dialled.place.as_ref().map(ConnectionPlace::kept));
+            let made = h1::H1Connection::new(dialled.link, dialled.resolved, dialled.place);
+            let made = occupied(Box::new(made), call, &mut body)?;
+            h1::send(made, self, call, &mut body, downstream).await
         };
         sent.map(|mut answer| {
             answer.reused = false;
@@ -411,7 +447,10 @@ impl Inner {
             Some(Version::Http1) => {
                 drop(turn);
                 return match self.take(key(call), call.begun) {
-                    Some(kept) => h1::send(kept, self, call, &mut body, downstream).await,
+                    Some(kept) => {
+                        let kept = occupied(kept, call, &mut body)?;
+                        h1::send(kept, self, call, &mut body, downstream).await
+                    }
                     None => self.dial_and_send(call, body, downstream).await,
                 };
             }

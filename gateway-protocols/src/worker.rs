@@ -47,7 +47,7 @@ impl Worker {
         R: Recorder + ConnectionRecorder,
     {
         let (dns, tls) = (shared.dns.clone(), shared.client_tls.clone());
-        let outbound = Outbound::recorded(dns, tls, Some(recorder.clone()));
+        let outbound = Outbound::recorded(dns, tls, shared.recall.clone(), Some(recorder.clone()));
         Arc::new_cyclic(|worker| Self {
             index,
             pipeline: Pipeline::new(outbound.clone(), recorder.clone(), shared.overload.clone())

@@ -2,6 +2,7 @@
 
 mod balancing;
 mod claims;
+mod connections;
 mod headers;
 
 use crate::support::edge::Edge;

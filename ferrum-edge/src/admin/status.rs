@@ -250,6 +250,8 @@ pub(super) fn target(target: &Target, now: Instant) -> Value {
         "observed_healthy": status.observed_healthy,
         "retried_in_seconds": status.retried_in.map(|left| left.as_secs_f64()),
         "in_flight": status.in_flight,
+        "connections": status.connections,
+        "max_connections": target.rules.max_connections,
         "latency_seconds": status.latency.map(|latency| latency.as_secs_f64()),
     })
 }

@@ -232,6 +232,27 @@ fn dials(page: &mut Page, telemetry: &Telemetry) {
     }
 }
 
+/// The connections of those targets that may have only so many.
+fn connections(page: &mut Page, snapshot: &Snapshot) {
+    let now = Instant::now();
+    let all = snapshot.upstreams.iter().flat_map(|(id, targets)| targets.list().iter().map(move |t| (id, t)));
+    let limited = all.filter_map(|(id, target)| Some((id, target, target.rules.max_connections?)));
+    let limited: Vec<_> = limited.take(MAX_TARGET_SERIES).collect();
+    for metric in [&metric::TARGET_CONNECTIONS, &metric::TARGET_MAX_CONNECTIONS] {
+        page.head(metric);
+        for (upstream, target, most) in &limited {
+            let labels = format_args!(
+                "upstream=\"{}\",target=\"{}\"",
+                Label(upstream.as_str()),
+                Label(&target.authority)
+            );
+            let now_open = target.status(now).connections.unwrap_or(0);
+            let is_limit = metric.name == metric::TARGET_MAX_CONNECTIONS.name;
+            page.sample(metric.name, labels, if is_limit { most.get() } else { now_open });
+        }
+    }
+}
+
 fn targets(page: &mut Page, telemetry: &Telemetry, snapshot: &Snapshot) {
     let now = Instant::now();
     page.head(&metric::TARGET_HEALTHY);
@@ -241,6 +262,7 @@ fn targets(page: &mut Page, telemetry: &Telemetry, snapshot: &Snapshot) {
             format_args!("upstream=\"{}\",target=\"{}\"", Label(upstream.as_str()), Label(&target.authority));
         page.sample(metric::TARGET_HEALTHY.name, labels, u8::from(target.is_healthy(now)));
     }
+    connections(page, snapshot);
     let control = &telemetry.control;
     let failed = sum(telemetry, |worker| &worker.failed) + control.failed.load(Relaxed);
     let recovered = sum(telemetry, |worker| &worker.recovered) + control.recovered.load(Relaxed);

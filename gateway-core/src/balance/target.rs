@@ -1,5 +1,7 @@
 //! One member of an upstream and what is known about it.
 
+pub(super) mod connections;
+
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -14,6 +16,7 @@ use super::queue::Queue;
 use crate::config::model::{ActiveHealth, PassiveHealth, TargetRules};
 use crate::health::{Active, HealthChange, Passive};
 use crate::limit::epoch::Epoch;
+use connections::{ConnectionLimit, Tally};
 
 /// Where an exchange may go. Shared by all workers; replaced on reload, while what it learned stays.
 #[derive(Debug)]
@@ -40,6 +43,7 @@ pub(super) struct Vitals {
     key: u64,
     epoch: Epoch,
     pub(super) in_flight: AtomicU32,
+    connections: Tally,
     /// When it was added or brought back, in milliseconds since the epoch; 0 when it was there from the beginning.
     well_since: AtomicU64,
     /// Who waits for it to have room. Set once an upstream with a queue has it.
@@ -60,6 +64,8 @@ pub struct TargetStatus {
     pub retried_in: Option<Duration>,
     /// Exchanges under way; stays 0 unless the algorithm counts them.
     pub in_flight: u32,
+    /// Connections it has; `None` unless their number is limited.
+    pub connections: Option<u32>,
     /// Recent time to the first byte; `None` unless the algorithm measures it.
     pub latency: Option<Duration>,
 }
@@ -128,6 +134,23 @@ impl Target {
     /// Whether it may get one more exchange.
     pub(super) fn has_room(&self) -> bool {
         self.rules.max_requests.is_none_or(|most| self.vitals.in_flight.load(Relaxed) < most.get())
+            && self.has_connection()
+    }
+
+    /// Whether it may have one more connection for an exchange alone, or one of those it has can give way to it.
+    pub(super) fn has_connection(&self) -> bool {
+        self.rules.max_connections.is_none_or(|most| self.vitals.connections.busy() < most.get())
+    }
+
+    /// The limit on its connections, where there is one.
+    pub fn connection_limit(&self) -> Option<ConnectionLimit> {
+        let most = self.rules.max_connections?;
+        Some(ConnectionLimit { vitals: self.vitals.clone(), most })
+    }
+
+    /// What its connections are told apart by from those to the same host and port in other upstreams, where they are counted.
+    pub fn counted_as(&self) -> Option<u64> {
+        self.rules.max_connections.map(|_| self.vitals.key)
     }
 
     /// Its share of the traffic while it warms up, of [`WARM`]: a tenth at first, and growing with the time it is well.
@@ -161,6 +184,7 @@ impl Target {
             observed_healthy: self.passive.as_ref().map(|passive| !passive.is_down(now)),
             retried_in: self.passive.as_ref().and_then(|passive| passive.out_for(now)).flatten(),
             in_flight: self.vitals.in_flight.load(Relaxed),
+            connections: self.rules.max_connections.map(|_| self.vitals.connections.open()),
             latency: self.vitals.latency.average(),
         }
     }
@@ -185,6 +209,7 @@ impl Vitals {
             key: NEXT_KEY.fetch_add(1, Relaxed),
             epoch,
             in_flight: AtomicU32::new(0),
+            connections: Tally::default(),
             well_since: AtomicU64::new(0),
             queue: OnceLock::new(),
             latency: Latency::default(),
@@ -213,6 +238,11 @@ impl Vitals {
     /// Ends an exchange.
     pub(super) fn leave(&self) {
         self.in_flight.fetch_sub(1, Relaxed);
+        self.wake();
+    }
+
+    /// Wakes the first of those who wait for it to have room.
+    pub(super) fn wake(&self) {
         if let Some(queue) = self.queue.get() {
             queue.wake();
         }

@@ -32,12 +32,12 @@ fn target(host: &str, weight: u16) -> TargetRules {
 }
 
 /// Targets `t0`, `t1`, … with these weights.
-fn upstream(algorithm: Algorithm, weights: &[u16]) -> Upstream {
+pub(super) fn upstream(algorithm: Algorithm, weights: &[u16]) -> Upstream {
     let targets = weights.iter().enumerate().map(|(index, weight)| target(&format!("t{index}"), *weight));
     Upstream { algorithm, ..Upstream::new(Id(Arc::from("u")), targets.map(Arc::new).collect()) }
 }
 
-fn active() -> ActiveHealth {
+pub(super) fn active() -> ActiveHealth {
     ActiveHealth {
         probe: Probe::Tcp,
         interval: Duration::from_secs(10),
@@ -78,7 +78,7 @@ fn probed(algorithm: Algorithm, weights: &[u16], now: Instant) -> Targets {
 }
 
 /// Lets a probe find the target unhealthy, unless it is already.
-fn fail(target: &Target, now: Instant) {
+pub(super) fn fail(target: &Target, now: Instant) {
     target.probed(false, now);
     assert!(!target.is_healthy(now));
 }

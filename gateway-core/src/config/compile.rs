@@ -11,10 +11,10 @@ use tokio::time::Instant;
 
 use super::changes::{Changes, Edits};
 use super::discovery::{self, Services};
-use super::model::{Backend, Consumer, Id, Model, PluginConfig, Proxy, Scope, TargetRules, Traffic};
+use super::model::{Backend, Consumer, Id, Model, PluginConfig, Proxy, Scope, Traffic};
 use super::problem::Problems;
 use super::snapshot::{ProxyState, Route, Snapshot};
-use crate::balance::Targets;
+use crate::balance::{Target, Targets};
 use crate::consumer::Consumers;
 use crate::health::breaker::Breakers;
 use crate::http::hedging::Hedger;
@@ -212,7 +212,7 @@ impl Compiler {
         let pool_keys = targets
             .list()
             .iter()
-            .map(|target| self.interner.intern(identity(&proxy.backend, &target.rules)))
+            .map(|target| self.interner.intern(identity(&proxy.backend, target)))
             .collect();
         let breakers = proxy.circuit_breaker.as_ref().map(|rules| {
             let before = before.and_then(|route| route.breakers.as_deref());
@@ -408,15 +408,16 @@ fn subset(proxy: &Proxy, targets: &Targets) -> Option<Box<[bool]>> {
 }
 
 /// What a connection to this target must have in common with another to stand in for it.
-fn identity(backend: &Backend, target: &TargetRules) -> Identity {
+fn identity(backend: &Backend, target: &Target) -> Identity {
     Identity {
         scheme: backend.scheme,
         http: backend.http_version,
-        host: target.host.clone(),
-        port: target.port,
+        host: target.rules.host.clone(),
+        port: target.rules.port,
         dns_override: backend.dns_override,
         tls: backend.tls.clone(),
         congestion: backend.pool.congestion,
+        counted_as: target.counted_as(),
     }
 }
 

@@ -86,6 +86,12 @@ impl<C> Idle<C> {
         evicted.map(Rejected)
     }
 
+    /// Takes out the connection of this key that has waited longest.
+    pub fn take_oldest(&mut self, key: u64) -> Option<C> {
+        let bottom = self.stacks.get(&key).filter(|stack| stack.len > 0)?.bottom;
+        self.remove(bottom)
+    }
+
     /// Connections kept for this key.
     pub fn count(&self, key: u64) -> usize {
         self.stacks.get(&key).map_or(0, |stack| stack.len as usize)

@@ -26,6 +26,8 @@ pub struct Identity {
     pub tls: Option<Arc<BackendTls>>,
     /// How the kernel sends.
     pub congestion: Option<Congestion>,
+    /// The target whose connections are counted; they are nobody else's.
+    pub counted_as: Option<u64>,
 }
 
 /// An identity with its number. Numbers are never used again within a process.
@@ -66,17 +68,17 @@ fn next_number() -> u64 {
 #[derive(Debug, Default)]
 pub struct KeyCache(OnceLock<Box<ArcSwap<Numbers>>>);
 
-/// Pool numbers by host and port.
-type Numbers = HashMap<(Arc<str>, u16), u64, foldhash::fast::RandomState>;
+/// Pool numbers by host, port and the target whose connections are counted.
+type Numbers = HashMap<(Arc<str>, u16, Option<u64>), u64, foldhash::fast::RandomState>;
 
 /// Targets a cache knows; beyond it they get new numbers, and their kept connections idle out.
 const MAX_CACHED: usize = 10_000;
 
 impl KeyCache {
     /// The number of this target.
-    pub fn number(&self, host: &Arc<str>, port: u16) -> u64 {
+    pub fn number(&self, host: &Arc<str>, port: u16, counted_as: Option<u64>) -> u64 {
         let numbers = self.0.get_or_init(Box::default);
-        let key = (host.clone(), port);
+        let key = (host.clone(), port, counted_as);
         if let Some(number) = numbers.load().get(&key) {
             return *number;
         }
@@ -139,6 +141,7 @@ mod tests {
             dns_override: None,
             tls: Some(Arc::new(tls())),
             congestion: None,
+            counted_as: None,
         }
     }
 
@@ -164,6 +167,7 @@ mod tests {
             Identity { scheme: Scheme::Http, ..plain("a") },
             Identity { http: BackendHttp::Http2, ..plain("a") },
             Identity { port: 444, ..plain("a") },
+            Identity { counted_as: Some(1), ..plain("a") },
             Identity { dns_override: Some(Ipv4Addr::LOCALHOST.into()), ..plain("a") },
             Identity { tls: None, ..plain("a") },
             with_tls(BackendTls { verify: false, ..tls() }),

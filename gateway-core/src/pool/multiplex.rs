@@ -209,6 +209,15 @@ impl<C> Multiplex<C> {
         Some(group.connections.swap_remove(index).connection)
     }
 
+    /// Takes out the connection of this key with the fewest streams.
+    pub fn take_least_busy(&mut self, key: u64) -> Option<C> {
+        let group = self.groups.get_mut(&key)?;
+        let streams = group.connections.iter().enumerate().map(|(at, shared)| (shared.streams(), at));
+        let (_, at) = streams.min()?;
+        self.total -= 1;
+        Some(group.connections.swap_remove(at).connection)
+    }
+
     /// Retires the connections of a key that is not configured any more.
     pub fn forget(&mut self, key: u64) {
         if let Some(group) = self.groups.get_mut(&key) {
@@ -231,6 +240,11 @@ impl<C> Multiplex<C> {
             self.groups.shrink_to_fit();
         }
         before - self.total
+    }
+
+    /// Whether a connection of this key is being made.
+    pub fn is_dialling(&self, key: u64) -> bool {
+        self.groups.get(&key).is_some_and(|group| group.dialling.load(Relaxed) > 0)
     }
 
     /// Connections kept for this key.

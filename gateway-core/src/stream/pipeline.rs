@@ -219,6 +219,9 @@ pub struct Failed<'r> {
     pub picked: Option<&'r Target>,
 }
 
+/// How often a session looks for another target because others were quicker to take the last place at one.
+const MAX_OVERTAKEN: u32 = 3;
+
 /// Tries targets until one takes the session; nothing has been sent yet, so each may be tried.
 ///
 /// # Errors
@@ -232,6 +235,7 @@ pub async fn open<'r, O: Opener>(
     let address = session.client_address.to_string();
     let hash_key = route.targets.hash_on().map(|_| address.as_bytes());
     let mut failed = Failed { cause: Cause::NoTarget, picked: None };
+    let mut overtaken = 0;
     loop {
         let started = Instant::now();
         let breakers = route.breakers.as_deref();
@@ -257,6 +261,9 @@ pub async fn open<'r, O: Opener>(
                 let settled = pick.report(outcome, now);
                 return Ok(OpenedTarget { end, picked, flight: settled.flight });
             }
+            // Others took what was left of its connections in the meantime.
+            Err(Cause::NoTarget) if overtaken < MAX_OVERTAKEN => overtaken += 1,
+            Err(Cause::NoTarget) => return Err(failed),
             Err(cause) => {
                 drop(pick.report(AttemptOutcome::ConnectFailed, now));
                 failed = Failed { cause, picked: Some(picked) };

@@ -18,6 +18,11 @@ pub(super) struct Forwarding {
     pub(super) plugins: Vec<Plug>,
 }
 
+/// Requests that wait for a connection where Envoy is told nothing.
+const PENDING: u64 = 1024;
+/// How long Envoy's routes wait for an answer where they are told nothing.
+const ROUTE_TIMEOUT_MS: u64 = 15_000;
+
 /// A number, plain or in one of protobuf's wrappers.
 pub(super) fn wrapped(node: &Node, key: &str) -> Option<u64> {
     let found = node.get(key)?;
@@ -182,26 +187,33 @@ impl Envoy<'_> {
         Some(rewrite)
     }
 
-    /// `circuit_breakers`: how many requests each target may have.
+    /// `circuit_breakers`: how many requests and connections each target may have, and how many requests wait for one.
     pub(super) fn cluster_limits(&mut self, what: &str, limits: &Node, made: &mut Map<String, Value>) {
         let what = format!("{what}: circuit_breakers");
         let default = limits
             .each("thresholds")
             .iter()
             .find(|it| matches!(it.text_of("priority"), None | Some("DEFAULT")));
-        let most =
-            default.and_then(|it| wrapped(it, "max_requests")).filter(|it| (1..=1_000_000).contains(it));
+        let said = |key| default.and_then(|it| wrapped(it, key)).filter(|it| (1..=1_000_000).contains(it));
+        let most = [("max_requests", said("max_requests")), ("max_connections", said("max_connections"))];
         let targets = made.get_mut("targets").and_then(Value::as_array_mut);
-        let (Some(most), Some(targets)) = (most, targets) else {
-            let why = "of its limits, `max_requests` has a counterpart";
-            return self.out.lost(limits.at, what, why, "set `max_requests` of targets");
+        let Some(targets) = targets.filter(|_| most.iter().any(|(_, most)| most.is_some())) else {
+            let why = "of its limits, `max_requests` and `max_connections` have counterparts";
+            return self.out.lost(limits.at, what, why, "set them at the targets");
         };
-        let each = (most / u64::try_from(targets.len()).unwrap_or(1).max(1)).max(1);
+        let count = u64::try_from(targets.len()).unwrap_or(1).max(1);
         for target in targets {
-            target["max_requests"] = json!(each);
+            for (key, most) in most.iter().filter_map(|(key, most)| Some((*key, (*most)?))) {
+                target[key] = json!((most / count).max(1));
+            }
+        }
+        if most[1].1.is_some() {
+            // Envoy's own defaults: so many wait, for as long as a route may take.
+            let waiting = said("max_pending_requests").unwrap_or(PENDING);
+            set(made, "queue", json!({ "max_waiting": waiting, "timeout_ms": ROUTE_TIMEOUT_MS }));
         }
         limits.see_all();
-        let why = "its limit is shared among the targets; others of its limits are not translated";
+        let why = "its limits are shared among the targets; others of its limits are not translated";
         self.out.partial(limits.at, what, why, "");
     }
 }

@@ -30,7 +30,7 @@ pub(super) async fn check(
     service: &str,
 ) -> Result<(), ProbeError> {
     // The connection ends with this call: nothing else will be asked on it.
-    let connection = H2Connection::open_on(link, &Http2Rules::default(), Arc::default());
+    let connection = H2Connection::open_on(link, &Http2Rules::default(), Arc::default(), None);
     let headers: HeaderMap = [
         (CONTENT_TYPE, HeaderValue::from_static("application/grpc")),
         (USER_AGENT, HeaderValue::from_static("ferrum-edge-probe")),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use gateway_core::balance::Target;
+use gateway_core::balance::{ConnectionPlace, Target};
 use gateway_core::config::model::Scheme;
 use gateway_core::config::snapshot::Route;
 use gateway_core::http::reply::Cause;
@@ -57,12 +57,15 @@ pub(super) struct OpenSession {
     pub(super) flow: Flow,
     pub(super) socket: UdpSocket,
     pub(super) target: Leg,
+    /// Its place among the target's connections, where they are counted.
+    _place: Option<ConnectionPlace>,
 }
 
 /// The target's end of a session.
 pub(super) struct Outlet {
     pub(super) socket: UdpSocket,
     pub(super) leg: Leg,
+    place: Option<ConnectionPlace>,
 }
 
 /// The target's machine says that nobody listens there.
@@ -138,7 +141,7 @@ impl Session {
     /// A datagram came from the target.
     pub(super) fn take_reply(&mut self, datagram: &[u8], reply: &mut dyn FnMut(&[u8])) -> Result<(), Dead> {
         let SessionStage::Open(open) = &mut self.stage else { return Ok(()) };
-        let OpenSession { flow, socket, target } = &mut **open;
+        let OpenSession { flow, socket, target, .. } = &mut **open;
         let (client, given) = (&mut self.client, &mut self.given);
         let most = self.amplification.map(|factor| factor * self.taken as f64);
         let (mut dead, mut answers) = (Ok(()), Vec::new());
@@ -182,7 +185,7 @@ impl Session {
 
     /// The target was found; what waited goes out.
     pub(super) fn opened(&mut self, flow: Flow, outlet: Outlet) -> Result<(), Dead> {
-        let open = OpenSession { flow, socket: outlet.socket, target: outlet.leg };
+        let open = OpenSession { flow, socket: outlet.socket, target: outlet.leg, _place: outlet.place };
         let stage = std::mem::replace(&mut self.stage, SessionStage::Open(Box::new(open)));
         // From here on the session has its account, so that whatever fails now is in its record.
         let SessionStage::Open(open) = &mut self.stage else { return Ok(()) };
@@ -254,7 +257,7 @@ impl Session {
 impl OpenSession {
     /// What it returns is to be sent back to the client.
     fn forward(&mut self, payload: &[u8]) -> Result<Vec<Bytes>, Dead> {
-        let Self { flow, socket, target } = self;
+        let Self { flow, socket, target, .. } = self;
         let (mut dead, mut length) = (Ok(()), 0);
         let mut sent = Ok(());
         let answers = flow.message(Direction::Up, payload, |payload| {
@@ -309,6 +312,10 @@ impl Opener for OutletOpener {
 
     async fn open(&self, route: &Route, target: &Target, _session: &Seen) -> Result<Outlet, Cause> {
         let backend = &route.proxy.backend;
+        let place = match target.connection_limit() {
+            Some(limit) => Some(limit.try_place(true).ok_or(Cause::NoTarget)?),
+            None => None,
+        };
         let addresses = match backend.dns_override {
             Some(address) => vec![SocketAddr::new(address, target.rules.port)],
             None => {
@@ -328,7 +335,7 @@ impl Opener for OutletOpener {
             }
             _ => Leg::Plain,
         };
-        Ok(Outlet { socket, leg })
+        Ok(Outlet { socket, leg, place })
     }
 }
 

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gateway_core::balance::ConnectionPlace;
 use gateway_core::http::body::Body;
 use gateway_core::http::downstream::Downstream;
 use gateway_core::http::reply::Cause;
@@ -196,7 +197,7 @@ impl Pools {
         }
         alternative.state = AlternativeState::Dialling;
         self.alternatives.dialling += 1;
-        Some(Destination::of(call).at(port))
+        Some(Destination::of(call).at(port).at_leisure())
     }
 
     /// What came of trying.
@@ -217,6 +218,8 @@ impl Pools {
                 let below = self.learned.insert(to.key, Version::Http3);
                 alternative.state = AlternativeState::Open(Quic { connection, until: kept }, below);
             }
+            // The target's connections are all in use; there may be one for it later.
+            Err(DialError::NoPlace { .. }) => alternative.state = AlternativeState::Untried,
             Err(error) => {
                 tracing::info!(%error, target = %to.host, "no HTTP/3, though the target offers it; TCP goes on");
                 self.judge_alternative(to.key, false);
@@ -224,7 +227,13 @@ impl Pools {
         }
     }
 
-    fn forget_alternative(&mut self, key: u64) {
+    /// Whether a connection is kept because the target has offered it.
+    pub(super) fn has_alternative(&self, key: u64) -> bool {
+        let known = self.alternatives.known.get(&key);
+        known.is_some_and(|alternative| matches!(alternative.state, AlternativeState::Open(..)))
+    }
+
+    pub(super) fn forget_alternative(&mut self, key: u64) {
         if let Some(mut alternative) = self.alternatives.known.remove(&key) {
             if matches!(alternative.state, AlternativeState::Dialling) {
                 self.alternatives.dialling = self.alternatives.dialling.saturating_sub(1);
@@ -266,6 +275,9 @@ impl Inner {
         let (inner, kept) = (self.clone(), kept_until(call));
         tokio::spawn(async move {
             let dialled = inner.dialler.dial_quic(&to).await;
+            if let Ok(connection) = &dialled {
+                inner.note_counted(to.key, connection.place().map(ConnectionPlace::kept));
+            }
             if let Ok(mut pools) = inner.pools.try_borrow_mut() {
                 pools.tried(&to, kept, dialled);
             }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gateway_core::balance::Target;
+use gateway_core::balance::{AllBusy, ConnectionLimit, ConnectionPlace, Target};
 use gateway_core::config::model::{Backend, BackendHttp, BackendTls, Id, PoolRules, Timeouts, socket_path};
 use gateway_core::config::snapshot::Route;
 use gateway_core::upstream::{Call, Phases};
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tokio_rustls::{TlsConnector, TlsStream};
 
 use super::dial_error::DialError;
-use super::{Version, h3, socket, wanted};
+use super::{Recall, Version, h3, socket, wanted};
 use crate::dns::{Dns, DnsError, ResolvedAddress};
 use crate::link::{Link, Rewound};
 use crate::recorder::ConnectionRecorder;
@@ -30,6 +30,8 @@ const QUIC_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct Dialler {
     pub(crate) dns: Arc<Dns>,
     pub(crate) tls: Arc<ClientConfigs>,
+    /// Where connections are counted and there may be no more: asks for one that is kept.
+    pub(crate) recall: Arc<Recall>,
     /// Told of each connection, where somebody counts.
     pub(crate) recorder: Option<Arc<dyn ConnectionRecorder>>,
 }
@@ -52,6 +54,11 @@ pub(crate) struct Destination {
     /// Bytes the target gets before anything else, also before a TLS handshake.
     pub(crate) preface: Vec<u8>,
     timeout: Duration,
+    limit: Option<ConnectionLimit>,
+    /// Whether one exchange or session has the connection for itself.
+    is_alone: bool,
+    /// Whether the connection is worth that another one is closed.
+    waits: bool,
 }
 
 impl Destination {
@@ -62,6 +69,7 @@ impl Destination {
             key: super::key(call),
             upstream: call.chosen.and_then(|id| id.parse().ok()).unwrap_or(to.upstream),
             http: Some(wanted(call)),
+            is_alone: false,
             ..to
         }
     }
@@ -86,11 +94,24 @@ impl Destination {
             http: None,
             preface: Vec::new(),
             timeout: timeouts.connect,
+            limit: target.connection_limit(),
+            is_alone: true,
+            waits: true,
         }
     }
 }
 
 impl Destination {
+    /// The same, for one exchange at a time.
+    pub(crate) fn alone(self) -> Self {
+        Self { is_alone: true, ..self }
+    }
+
+    /// The same, only if the target may have one more connection now.
+    pub(crate) fn at_leisure(self) -> Self {
+        Self { waits: false, ..self }
+    }
+
     /// The same target where it says that it is too.
     pub(crate) fn at(self, port: u16) -> Self {
         Self { port, alternative: true, ..self }
@@ -109,6 +130,8 @@ pub(crate) struct Dialled {
     pub(crate) link: Link,
     pub(crate) version: Version,
     pub(crate) phases: Phases,
+    /// Its place among the target's connections, where they are counted.
+    pub(crate) place: Option<ConnectionPlace>,
     /// Where it leads, if the target was found by its name.
     pub(crate) resolved: Option<Arc<ResolvedAddress>>,
 }
@@ -116,6 +139,7 @@ pub(crate) struct Dialled {
 impl Dialler {
     /// Resolves, connects and, where wanted, encrypts, all within the connect timeout.
     pub(crate) async fn dial(&self, to: &Destination) -> Result<Dialled, DialError> {
+        let place = self.place(to).await?;
         let dialled = match to.timeout.is_zero() {
             true => self.connect(to, None).await,
             false => {
@@ -125,7 +149,23 @@ impl Dialler {
                     .unwrap_or(Err(DialError::Timeout(to.timeout)))
             }
         };
-        dialled.inspect(|dialled| self.tell(to, dialled.phases))
+        dialled.inspect(|dialled| self.tell(to, dialled.phases)).map(|dialled| Dialled { place, ..dialled })
+    }
+
+    /// A place among the target's connections; waits no longer than connecting may take. `None` where they are not counted.
+    async fn place(&self, to: &Destination) -> Result<Option<ConnectionPlace>, DialError> {
+        let Some(limit) = &to.limit else { return Ok(None) };
+        if !to.waits {
+            return limit.try_place(to.is_alone).map(Some).ok_or(DialError::ALL_BUSY);
+        }
+        let placing = limit.place(to.is_alone, || self.recall.ask());
+        let placed = match to.timeout.is_zero() {
+            true => placing.await,
+            false => tokio::time::timeout(to.timeout, placing)
+                .await
+                .map_err(|_| DialError::NoPlace { waited: true })?,
+        };
+        placed.map(Some).map_err(|AllBusy| DialError::ALL_BUSY)
     }
 
     fn tell(&self, to: &Destination, phases: Phases) {
@@ -149,6 +189,7 @@ impl Dialler {
 
     /// Resolves and connects over QUIC, within half of the connect timeout: the other half is for TLS.
     pub(crate) async fn dial_quic(&self, to: &Destination) -> Result<h3::H3Connection, DialError> {
+        let place = self.place(to).await?;
         let connecting = async {
             let mut phases = Phases::default();
             let rules = to.tls.as_ref().ok_or(DialError::NoHttp2)?;
@@ -159,7 +200,7 @@ impl Dialler {
             let begun = Instant::now();
             let opened = h3::H3Connection::open(&addresses, name, Arc::new(config), to.alt_used()).await?;
             let resolved = self.resolved(to, opened.peer());
-            let connection = opened.at(resolved);
+            let connection = opened.at(resolved, place);
             phases.connect = Some(begun.elapsed());
             self.tell(to, phases);
             Ok(connection)
@@ -175,7 +216,7 @@ impl Dialler {
         let resolved = tcp.peer_addr().ok().and_then(|address| self.resolved(to, address));
         let Some(rules) = &to.tls else {
             let version = if to.http == Some(BackendHttp::Http2) { Version::Http2 } else { Version::Http1 };
-            return Ok(Dialled { link: Link::Tcp(tcp), version, phases, resolved });
+            return Ok(Dialled { link: Link::Tcp(tcp), version, phases, resolved, place: None });
         };
         let begun = Instant::now();
         let config = self.tls.of(rules, to.http)?;
@@ -196,7 +237,7 @@ impl Dialler {
         if to.http == Some(BackendHttp::Http2) && version != Version::Http2 {
             return Err(DialError::NoHttp2);
         }
-        Ok(Dialled { link, version, phases, resolved })
+        Ok(Dialled { link, version, phases, resolved, place: None })
     }
 
     fn resolved(&self, to: &Destination, address: SocketAddr) -> Option<Arc<ResolvedAddress>> {

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::http::body::Body;
-use gateway_core::http::reply::Cause;
+use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::upstream::Failure;
+use http::HeaderValue;
+use http::header::RETRY_AFTER;
 
 use crate::dns::DnsError;
 use crate::tls::client::ClientTlsError;
@@ -24,6 +26,12 @@ pub(crate) enum QuicError {
     Connect(#[from] quinn::ConnectError),
     #[error("QUIC: {0}")]
     Connection(#[from] quinn::ConnectionError),
+}
+
+/// What the client is answered when a target has as many connections as it may have.
+fn full() -> Box<Reply> {
+    let soon = HeaderValue::from_static("1");
+    Box::new(Reply::new(Cause::NoTarget).reason("targets_full").header(RETRY_AFTER, soon))
 }
 
 /// Why no connection was made.
@@ -51,9 +59,17 @@ pub(crate) enum DialError {
     NoHttp2,
     #[error("every connection to the target carries all it may")]
     Full,
+    #[error("the target has as many connections as its `max_connections` allows")]
+    NoPlace {
+        /// Whether it was waited for.
+        waited: bool,
+    },
 }
 
 impl DialError {
+    /// Each connection that the target may have is in use.
+    pub(crate) const ALL_BUSY: Self = Self::NoPlace { waited: false };
+
     /// The row of the reply table it belongs to.
     pub(crate) fn cause(&self) -> Cause {
         match self {
@@ -65,12 +81,19 @@ impl DialError {
             Self::Handshake { .. } | Self::Silent { .. } | Self::TlsRules(_) => Cause::TlsFailed,
             Self::NoHttp2 => Cause::VersionUnsupported,
             Self::Full => Cause::Overloaded,
+            Self::NoPlace { .. } => Cause::NoTarget,
         }
     }
 
     /// The failed attempt; the body was not touched.
     pub(crate) fn into_failure(self, body: Body) -> Failure {
         tracing::debug!(error = %self, "no connection to the target");
-        Failure::unsent(self.cause(), body).source(self)
+        let failure = Failure::unsent(self.cause(), body);
+        match self {
+            // Says nothing about the target. Whoever was too late for the last place looks for another one.
+            Self::NoPlace { waited } => Failure { stale: !waited, reply: Some(full()), ..failure },
+            _ => failure,
+        }
+        .source(self)
     }
 }

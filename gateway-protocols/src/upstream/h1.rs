@@ -8,11 +8,13 @@ mod answer;
 
 use std::future::poll_fn;
 use std::io;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::BytesMut;
+use gateway_core::balance::ConnectionPlace;
 use gateway_core::config::model::PoolRules;
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::downstream::Downstream;
@@ -23,6 +25,7 @@ use gateway_core::upstream::{Call, Failure, TargetResponse};
 use http::{Response, StatusCode};
 use tokio::time::Instant;
 
+use super::placed::Placed;
 use super::{Inner, key};
 use crate::buffer::{self, HEAD_BYTES};
 use crate::dns::ResolvedAddress;
@@ -49,6 +52,8 @@ pub(crate) struct H1Connection {
     used: bool,
     /// Where it leads, if the target was found by its name.
     resolved: Option<Arc<ResolvedAddress>>,
+    /// Its place among the target's connections, where they are counted.
+    place: Option<ConnectionPlace>,
 }
 
 /// Heads of targets may be this large; what they send is not in the operator's hands alone.
@@ -57,14 +62,31 @@ const LIMITS: HeadLimits = HeadLimits { bytes: 64 << 10, fields: 256, target: 0 
 const MAX_INTERIM: u32 = 16;
 
 impl H1Connection {
-    pub(crate) fn new(link: Link, resolved: Option<Arc<ResolvedAddress>>) -> Self {
+    pub(crate) fn new(
+        link: Link,
+        resolved: Option<Arc<ResolvedAddress>>,
+        place: Option<ConnectionPlace>,
+    ) -> Self {
         let (buffer, room, since) = (BytesMut::new(), HEAD_BYTES, Instant::now());
-        Self { link, buffer, room, timer: Timer::default(), since, used: false, resolved }
+        Self { link, buffer, room, timer: Timer::default(), since, used: false, resolved, place }
     }
 
     /// Whether its target's name still leads where it leads.
     pub(crate) fn is_current(&self, now: Instant) -> bool {
         self.resolved.as_ref().is_none_or(|resolved| resolved.is_current(now))
+    }
+
+    /// Begins an exchange; false when others have the target's connections.
+    pub(super) fn occupy(&mut self, most: Option<NonZeroU32>) -> bool {
+        self.place.as_mut().is_none_or(|place| place.occupy(most))
+    }
+
+    /// Ends an exchange. Whether the connection may be kept for another one; it is wanted elsewhere where not.
+    pub(super) fn may_stay(&mut self, most: Option<NonZeroU32>) -> bool {
+        self.place.as_mut().is_none_or(|place| {
+            place.rest();
+            place.may_stay(most)
+        })
     }
 
     /// Whether a kept connection can carry another exchange. A target that closed, or spoke unasked, can't.
@@ -117,8 +139,8 @@ pub(crate) async fn send<D: Downstream>(
                     return Err(Failure::sent(Cause::UpstreamGarbage).source("a switch nobody asked for"));
                 }
                 let response = head.response.map(|()| Body::empty());
-                let H1Connection { link, buffer, .. } = *exchange.connection;
-                let tunnel: Tunnel = Box::new(Rewound::new(buffer, link));
+                let H1Connection { link, buffer, place, .. } = *exchange.connection;
+                let tunnel: Tunnel = Box::new(Rewound::new(buffer, Placed::new(link, place)));
                 return Ok(TargetResponse {
                     response,
                     first_byte: started.elapsed(),
@@ -272,6 +294,7 @@ impl Exchange {
             pools: home.clone(),
             key: key(call),
             rules: *call.backend.pool,
+            max_connections: call.target.rules.max_connections,
             keep_alive: keep_alive && !self.deaf,
             idle: call.timeouts.idle,
         };
@@ -295,16 +318,18 @@ impl Exchange {
         // Bytes beyond the response belong to no request: such a connection can't be trusted with another.
         if home.keep_alive && self.connection.buffer.is_empty() && !self.deaf {
             buffer::give_back(&mut self.connection.buffer);
-            home.pools.keep(self.connection, home.key, &home.rules);
+            home.pools.keep(self.connection, home);
         }
     }
 }
 
 /// Where a connection goes when its exchange is over, and how long the rest of the exchange may stall.
-struct Home {
+pub(super) struct Home {
     pools: Arc<Inner>,
-    key: u64,
-    rules: PoolRules,
+    pub(super) key: u64,
+    pub(super) rules: PoolRules,
+    /// How many connections the target may have.
+    pub(super) max_connections: Option<NonZeroU32>,
     keep_alive: bool,
     idle: Duration,
 }

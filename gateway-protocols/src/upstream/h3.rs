@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use atomic_refcell::AtomicRefCell;
 use bytes::Bytes;
+use gateway_core::balance::ConnectionPlace;
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::downstream::Downstream;
 use gateway_core::http::headers::{self, MessageSource};
@@ -40,6 +41,8 @@ struct Owned {
     alt_used: Option<String>,
     /// Where it leads, if the target was found by its name.
     resolved: Option<Arc<ResolvedAddress>>,
+    /// Its place among the target's connections, where they are counted.
+    place: Option<ConnectionPlace>,
     /// A stream opened to see whether there is leave for one; nothing of it has been sent.
     spare: AtomicRefCell<Option<(quinn::SendStream, quinn::RecvStream)>>,
 }
@@ -67,10 +70,14 @@ impl NewConnection {
         self.link.quic.remote_address()
     }
 
-    /// The connection, which leads there.
-    pub(crate) fn at(self, resolved: Option<Arc<ResolvedAddress>>) -> H3Connection {
+    /// The connection, which leads there and has this place.
+    pub(crate) fn at(
+        self,
+        resolved: Option<Arc<ResolvedAddress>>,
+        place: Option<ConnectionPlace>,
+    ) -> H3Connection {
         let Self { link, alt_used } = self;
-        H3Connection(Arc::new(Owned { link, alt_used, resolved, spare: AtomicRefCell::default() }))
+        H3Connection(Arc::new(Owned { link, alt_used, resolved, place, spare: AtomicRefCell::default() }))
     }
 }
 
@@ -103,6 +110,11 @@ impl H3Connection {
             tracing::debug!("an HTTP/3 connection to a target ended");
         });
         NewConnection { link, alt_used }
+    }
+
+    /// Its place among the target's connections, where they are counted.
+    pub(crate) fn place(&self) -> Option<&ConnectionPlace> {
+        self.0.place.as_ref()
     }
 
     /// Whether its target's name still leads where it leads.

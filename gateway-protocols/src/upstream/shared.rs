@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use gateway_core::config::model::BackendHttp;
+use gateway_core::balance::ConnectionPlace;
+use gateway_core::config::model::{BackendHttp, PoolRules};
 use gateway_core::http::body::Body;
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::downstream::Downstream;
@@ -139,8 +140,21 @@ impl Inner {
 
     fn plan(&self, call: &Call<'_>) -> Plan {
         let Ok(mut pools) = self.pools.try_borrow_mut() else { return Plan::Wait };
+        // Where connections are counted, one is made at a time, and a further one only while there is a place for it: waiting
+        // for that would cost others theirs, or this worker the one it has.
+        let (key, room) = (key(call), call.target.connection_limit().map(|limit| limit.has_place()));
+        let keeps_to_one = room
+            .is_some_and(|room| pools.multiplex.is_dialling(key) || !room && pools.multiplex.count(key) > 0);
+        let one;
+        let rules = match keeps_to_one {
+            true => {
+                one = PoolRules { http2_connections: 1, ..*call.backend.pool };
+                &one
+            }
+            false => &call.backend.pool,
+        };
         loop {
-            match pools.multiplex.choose(key(call), &call.backend.pool) {
+            match pools.multiplex.choose(key, rules) {
                 Choice::Use { connection, lease, dial } => {
                     if connection.is_open() {
                         let stream = h2::Stream::new(lease, connection.waiters.clone());
@@ -159,7 +173,7 @@ impl Inner {
 
     /// Makes one more connection without anybody waiting for it.
     fn dial_aside(self: &Arc<Self>, call: &Call<'_>, dial: Dial) {
-        let (inner, to) = (self.clone(), Destination::of(call));
+        let (inner, to) = (self.clone(), Destination::of(call).at_leisure());
         tokio::spawn(async move {
             if let Err(error) = inner.dial_shared(&to, dial).await {
                 tracing::debug!(%error, "one more shared connection could not be made");
@@ -173,8 +187,9 @@ impl Inner {
         let dial = dial;
         let made = match self.dialler.dial(to).await {
             Ok(dialled) if dialled.version == Version::Http1 => Err(DialError::NoHttp2),
-            Ok(Dialled { link, resolved, .. }) => {
-                let opened = h2::H2Connection::open_on(link, &to.rules.http2, self.waiters(to.key));
+            Ok(Dialled { link, resolved, place, .. }) => {
+                self.note_counted(to.key, place.as_ref().map(ConnectionPlace::kept));
+                let opened = h2::H2Connection::open_on(link, &to.rules.http2, self.waiters(to.key), place);
                 Ok(opened.at(resolved))
             }
             Err(error) => Err(error),
@@ -204,8 +219,13 @@ impl Inner {
     /// Takes a connection made by somebody who did not know that it would be shared.
     pub(super) fn adopt(self: &Arc<Self>, dialled: Dialled, call: &Call<'_>) {
         let rules = &call.backend.pool;
-        let Dialled { link, resolved, .. } = dialled;
-        let connection = h2::H2Connection::open_on(link, &rules.http2, self.waiters(key(call))).at(resolved);
+        let Dialled { link, resolved, mut place, .. } = dialled;
+        if let Some(place) = &mut place {
+            place.rest();
+        }
+        self.note_counted(key(call), place.as_ref().map(ConnectionPlace::kept));
+        let opened = h2::H2Connection::open_on(link, &rules.http2, self.waiters(key(call)), place);
+        let connection = opened.at(resolved);
         if let Ok(mut pools) = self.pools.try_borrow_mut() {
             let (room, watched) = (connection.max_streams(), connection.clone());
             // Refused where the pool is full of others; then this one simply closes.

@@ -20,6 +20,7 @@ use tokio::io::AsyncWriteExt;
 use super::Outbound;
 use super::dial::Destination;
 use super::dial_error::DialError;
+use super::placed::Placed;
 use crate::dns::Dns;
 use crate::link::{Link, Rewound};
 use splice::Splice;
@@ -42,9 +43,9 @@ impl Outbound {
         backend: &Backend,
         timeouts: &Timeouts,
         target: &Target,
-    ) -> Result<Link, DialError> {
+    ) -> Result<Placed, DialError> {
         let dialled = self.inner.dialler.dial(&Destination::to(backend, timeouts, target)).await;
-        dialled.map(|dialled| dialled.link)
+        dialled.map(|dialled| Placed::new(dialled.link, dialled.place))
     }
 
     /// How names are resolved.
@@ -54,15 +55,15 @@ impl Outbound {
 }
 
 impl Opener for Outbound {
-    type Target = Link;
+    type Target = Placed;
 
-    async fn open(&self, route: &Route, target: &Target, session: &Session) -> Result<Link, Cause> {
+    async fn open(&self, route: &Route, target: &Target, session: &Session) -> Result<Placed, Cause> {
         let mut to = Destination::of_stream(route, target);
         if let Some(version) = rules(route).and_then(|rules| rules.send_proxy_protocol) {
             to.preface = proxy_protocol::header(version, session.client.peer, session.client.local);
         }
         match self.inner.dialler.dial(&to).await {
-            Ok(dialled) => Ok(dialled.link),
+            Ok(dialled) => Ok(Placed::new(dialled.link, dialled.place)),
             Err(error) => {
                 tracing::debug!(proxy = %route.proxy.id, target = %target.authority, %error, "no stream to the target");
                 Err(error.cause())
@@ -78,10 +79,11 @@ impl Carrier for Outbound {
         &self,
         route: &Route,
         client: &mut Inbound,
-        target: &mut Link,
+        target: &mut Placed,
         between: Option<&Between<'_>>,
         carried: &mut Carried,
     ) -> RelayOutcome {
+        let target = &mut target.link;
         if !client.ahead.is_empty() && between.is_none() {
             let ahead = std::mem::take(&mut client.ahead);
             if target.write_all(&ahead).await.is_err() || target.flush().await.is_err() {

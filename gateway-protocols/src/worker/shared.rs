@@ -18,6 +18,7 @@ use crate::load::Load;
 use crate::supervise::Tasks;
 use crate::tls::client::ClientConfigs;
 use crate::tls::trust::ClientTrust;
+use crate::upstream::Recall;
 
 /// Orders and handed-over connections that wait for a worker; more would mean that it hangs.
 const QUEUE: usize = 1024;
@@ -34,6 +35,8 @@ pub struct SharedByWorkers {
     pub dns: Arc<Dns>,
     /// How targets' certificates are judged.
     pub client_tls: Arc<ClientConfigs>,
+    /// How a connection that is wanted elsewhere is asked for.
+    pub(crate) recall: Arc<Recall>,
     /// How clients' certificates are judged after their handshakes.
     pub client_trust: Arc<ClientTrust>,
     /// What CAs are answered that check names over plain HTTP.
@@ -74,6 +77,7 @@ impl SharedByWorkers {
             snapshot: ArcSwap::from_pointee(snapshot),
             sessions: Sessions::default(),
             client_tls: Arc::default(),
+            recall: Arc::default(),
             client_trust: Arc::default(),
             challenges: Challenges::default(),
             tasks: Arc::default(),

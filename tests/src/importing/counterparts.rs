@@ -80,6 +80,11 @@ fn kong_limits_in_redis_and_settings_that_are_not_read() {
 }
 
 fn envoy(filters: &str, action: &str) -> Import {
+    envoy_with(filters, action, "")
+}
+
+/// As [`envoy`], with more fields of the cluster `one`.
+fn envoy_with(filters: &str, action: &str, fields: &str) -> Import {
     let text = format!(
         r#"
 static_resources:
@@ -97,7 +102,7 @@ static_resources:
           route_config:
             virtual_hosts: [{{name: all, domains: ["*"], routes: [{{match: {{prefix: /}}, route: {{{action}}}}}]}}]
   clusters:
-  - {{name: one, load_assignment: {{endpoints: [{{lb_endpoints: [{{endpoint: {{address: {{socket_address: {{address: 10.0.0.1, port_value: 1001}}}}}}}}]}}]}}}}
+  - {{name: one, {fields}load_assignment: {{endpoints: [{{lb_endpoints: [{{endpoint: {{address: {{socket_address: {{address: 10.0.0.1, port_value: 1001}}}}}}}}]}}]}}}}
   - {{name: two, load_assignment: {{endpoints: [{{lb_endpoints: [{{endpoint: {{address: {{socket_address: {{address: 10.0.0.1, port_value: 1002}}}}}}}}]}}]}}}}
   - {{name: authz, load_assignment: {{endpoints: [{{lb_endpoints: [{{endpoint: {{address: {{socket_address: {{address: 10.0.0.9, port_value: 9001}}}}}}}}]}}]}}}}
 "#
@@ -146,6 +151,28 @@ fn envoy_roles() {
     let nobody = envoy(&filter("{action: ALLOW}"), "cluster: one");
     good(&nobody);
     assert_eq!(asked(&nobody, "a.test", "GET", "/", HERE), "403");
+}
+
+#[test]
+fn envoy_limits_of_clusters() {
+    let limits = |fields: &str| {
+        let fields = format!("circuit_breakers: {{thresholds: [{{{fields}}}]}}, ");
+        envoy_with("", "cluster: one", &fields)
+    };
+    let document = good(&limits("max_connections: 20, max_pending_requests: 7, max_requests: 50"));
+    let one = by_id(&document, "upstreams", "one");
+    let target = &one["targets"][0];
+    assert_eq!((&target["max_connections"], &target["max_requests"]), (&json!(20), &json!(50)));
+    assert_eq!(one["queue"], json!({ "max_waiting": 7, "timeout_ms": 15_000 }));
+    let document = good(&limits("max_connections: 20"));
+    let one = by_id(&document, "upstreams", "one");
+    assert_eq!(
+        (&one["targets"][0]["max_requests"], &one["queue"]["max_waiting"]),
+        (&Value::Null, &json!(1024))
+    );
+    let document = good(&limits("max_requests: 50"));
+    assert_eq!(by_id(&document, "upstreams", "one")["queue"], Value::Null);
+    assert!(lost(&limits("max_retries: 3"), "circuit_breakers"));
 }
 
 #[test]

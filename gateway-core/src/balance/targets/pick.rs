@@ -92,6 +92,9 @@ pub(in crate::balance) struct BorrowedFlight<'t>(Option<&'t Arc<Vitals>>);
 impl<'t> BorrowedFlight<'t> {
     /// `None` when the target has as many as it may have.
     pub(in crate::balance) fn begin(target: &'t Target, counts: bool) -> Option<Self> {
+        if !target.has_connection() {
+            return None;
+        }
         if !counts {
             return Some(Self(None));
         }

@@ -38,7 +38,7 @@ pub struct Upstream {
     /// the few. Default 0: unhealthy targets get traffic only when none is healthy.
     #[schemars(range(max = 100))]
     pub panic_threshold_percent: Option<u8>,
-    /// Where requests wait while every target is at its `max_requests`. Default: they are refused with 503.
+    /// Where requests wait while every target is at its `max_requests` or `max_connections`. Default: they are refused with 503.
     pub queue: Option<Queue>,
     /// How to learn which targets work. Default: three failed connections or broken exchanges within 10 seconds take a
     /// target out for 10 seconds, where there are several.
@@ -93,6 +93,15 @@ pub struct Target {
     #[serde(default)]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_requests: Option<u32>,
+    /// Connections it has at a time, over all workers: those in use, those that wait for their next request, and those that are
+    /// being made. An idle one makes room where another worker needs it. The requests of HTTP/1.1 beyond it go to other
+    /// targets, wait in the `queue`, or are refused with 503; those of HTTP/2 and HTTP/3 share connections, and wait for
+    /// room on them. Each worker has its own shared connections, so give at least as many as there are `workers`. A TCP
+    /// stream and a WebSocket are one connection each, and so is a session of UDP or DTLS. Health checks are not counted.
+    /// Default no limit.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub max_connections: Option<u32>,
     /// Replaces the proxy's `backend_path`.
     #[serde(default)]
     #[schemars(length(max = 2048))]

@@ -54,7 +54,7 @@ pub struct Sharing {
     pub slow_start: Duration,
     /// With fewer healthy targets than this percentage, all get traffic. Default 0.
     pub panic_threshold_percent: u8,
-    /// Exchanges that may wait while every target is at its `max_requests`. Default 0.
+    /// Exchanges that may wait while every target is at its `max_requests` or `max_connections`. Default 0.
     pub max_waiting: u32,
     /// How long one waits. Default 1 s.
     pub wait: Duration,
@@ -101,6 +101,8 @@ pub struct TargetRules {
     pub priority: u8,
     /// Exchanges and sessions at a time, over all workers. `None` is no limit.
     pub max_requests: Option<NonZeroU32>,
+    /// Connections at a time, over all workers. `None` is no limit.
+    pub max_connections: Option<NonZeroU32>,
     /// Replaces the proxy's `backend_path`.
     pub path: Option<Arc<str>>,
     /// What a proxy's `backend_tags` choose by.
@@ -110,7 +112,16 @@ pub struct TargetRules {
 impl TargetRules {
     /// A target with the defaults of everything else.
     pub fn new(host: Arc<str>, port: u16) -> Self {
-        Self { host, port, weight: 1, priority: 0, max_requests: None, path: None, tags: BTreeMap::new() }
+        Self {
+            host,
+            port,
+            weight: 1,
+            priority: 0,
+            max_requests: None,
+            max_connections: None,
+            path: None,
+            tags: BTreeMap::new(),
+        }
     }
 
     /// The path of the Unix socket that it is.

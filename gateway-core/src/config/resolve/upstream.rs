@@ -89,6 +89,7 @@ fn targets(notes: &mut Notes<'_>, written: &[file::Target]) -> Vec<TargetRules> 
             weight: target.weight.map_or(1, |weight| u16::try_from(weight).unwrap_or(u16::MAX)),
             priority: target.priority.unwrap_or(0),
             max_requests: target.max_requests.and_then(NonZeroU32::new),
+            max_connections: target.max_connections.and_then(NonZeroU32::new),
             path: path.flatten(),
             tags: target.tags.clone(),
         });
@@ -178,9 +179,11 @@ fn sharing(notes: &mut Notes<'_>, written: &file::Upstream) -> Option<Sharing> {
         notes.add("slow_start_seconds", "`consistent_hashing` gives each key its target at once").remedy =
             Some("remove it, or choose another `algorithm`".to_owned());
     }
-    if written.queue.is_some() && written.targets.iter().all(|target| target.max_requests.is_none()) {
+    let is_limited =
+        |target: &file::Target| target.max_requests.is_some() || target.max_connections.is_some();
+    if written.queue.is_some() && !written.targets.iter().any(is_limited) {
         notes.add("queue", "no target has a limit to wait for").remedy =
-            Some("write `max_requests` at the targets".to_owned());
+            Some("write `max_requests` or `max_connections` at the targets".to_owned());
     }
     let sharing = Sharing {
         slow_start,

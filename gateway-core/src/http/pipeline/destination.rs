@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::A_SECOND;
-use crate::balance::{Ask, Pick, Targets};
+use crate::balance::{Ask, Pick, Target, Targets};
 use crate::config::model::HashOn;
 use crate::config::snapshot::{Route, Snapshot};
 use crate::health::Breakers;
@@ -192,7 +192,10 @@ impl<'s> Destination<'s> {
     pub(super) fn pool_key(&self, pick: &Pick<'_>) -> u64 {
         match self.is_chosen {
             false => self.route.pool_keys.get(pick.index).map_or(0, |key| key.number()),
-            true => self.route.chosen_keys.number(&pick.target.rules.host, pick.target.rules.port),
+            true => {
+                let Target { rules, .. } = &**pick.target;
+                self.route.chosen_keys.number(&rules.host, rules.port, pick.target.counted_as())
+            }
         }
     }
 }

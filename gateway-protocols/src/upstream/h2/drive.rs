@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use atomic_refcell::AtomicRefCell;
+use gateway_core::balance::ConnectionPlace;
 use gateway_core::config::model::Http2Rules;
 use http::HeaderMap;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -64,8 +65,13 @@ fn rules(rules: &Http2Rules) -> Rules {
 }
 
 impl H2Connection {
-    /// Speaks HTTP/2 over a link just made.
-    pub(crate) fn open_on<T>(io: T, told: &Http2Rules, waiters: Arc<Notify>) -> Self
+    /// Speaks HTTP/2 over a link just made, which gives its place back once it is closed.
+    pub(crate) fn open_on<T>(
+        io: T,
+        told: &Http2Rules,
+        waiters: Arc<Notify>,
+        place: Option<ConnectionPlace>,
+    ) -> Self
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -78,6 +84,8 @@ impl H2Connection {
             poll_fn(|cx| driver.poll(cx)).await;
             let mut shut = false;
             drop(tokio::time::timeout(LINGER, poll_fn(|cx| driver.wire.poll_close(cx, &mut shut))).await);
+            drop(driver);
+            drop(place);
         });
         Self { cell, most, waiters, resolved: None }
     }

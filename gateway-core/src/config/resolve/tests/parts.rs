@@ -1,5 +1,7 @@
 //! Credentials, references, single objects, Unix sockets.
 
+use std::num::NonZeroU32;
+
 use super::*;
 use crate::config::model::{Algorithm, RedisMode};
 
@@ -353,5 +355,29 @@ fn clients_addresses_come_in_no_field_that_says_other_things() {
             &format!("gateway: {{real_ip_header: {name}}}\nproxies: []"),
             &format!("f:1: gateway.real_ip_header: `{lower}` says other things than a client's address"),
         );
+    }
+}
+
+#[test]
+fn a_queue_is_for_targets_that_can_be_full() {
+    let upstream = |target: &str| {
+        format!(
+            "upstreams:\n  - {{id: u, targets: [{{host: h, port: 1{target}}}], queue: {{max_waiting: 5}}}}\n"
+        )
+    };
+    let limits = |target: &str| {
+        let model = good(&upstream(target));
+        let rules = &model.upstreams[0].targets[0];
+        (rules.max_requests.map(NonZeroU32::get), rules.max_connections.map(NonZeroU32::get))
+    };
+    assert_eq!(limits(", max_requests: 3"), (Some(3), None));
+    assert_eq!(limits(", max_connections: 4"), (None, Some(4)));
+    for (target, what) in
+        [("", "no target has a limit to wait for"), (", max_connections: 0", "max_connections")]
+    {
+        match resolved("f", &upstream(target)) {
+            Ok(_) => panic!("`{target}` was accepted"),
+            Err(problems) => assert!(problems.to_string().contains(what), "{problems}"),
+        }
     }
 }
