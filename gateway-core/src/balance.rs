@@ -18,6 +18,7 @@ mod queue;
 mod random;
 mod round_robin;
 mod spread;
+mod subset;
 mod target;
 mod targets;
 mod weighted;
@@ -25,6 +26,7 @@ mod wheel;
 
 pub use affinity::Affinity;
 pub use ask::Ask;
+pub use subset::{Fallback, NoSubset, Subset};
 pub use target::connections::{AllBusy, ConnectionLimit, ConnectionPlace, KeptConnections};
 pub use target::{Target, TargetStatus};
 pub use targets::Targets;

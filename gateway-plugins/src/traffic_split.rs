@@ -1,11 +1,15 @@
-//! Sends shares of the traffic to different upstreams: canaries, blue and green, tests of two versions.
+//! Sends shares of the traffic to different upstreams, or to targets with different tags of one upstream: canaries, blue and
+//! green, tests of two versions.
 //!
-//! An override by header or cookie decides first; otherwise weights do, by chance or, with `sticky_by`, by a hash, so
+//! An override by header, cookie or condition decides first; otherwise weights do, by chance or, with `sticky_by`, by a hash, so
 //! that one caller always comes to the same upstream. The hash is the same on every gateway and after every restart. As
 //! long as the sum of the weights stays the same (100, say), a change of weights moves only as many callers as it must.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use gateway_core::balance::{Fallback, Subset};
+use gateway_core::condition::{Condition, Use, compile, written};
 use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::fields;
@@ -40,23 +44,49 @@ pub(crate) struct Config {
 struct Share {
     /// The upstream's id. Default: the proxy's own targets.
     upstream_id: Option<String>,
+    /// Only targets that have all of these tags, such as `{version: v2}`. At least one has to. Default all targets.
+    #[serde(default)]
+    #[schemars(length(max = 50))]
+    tags: BTreeMap<String, String>,
+    /// Where requests go while no target with the `tags` is healthy. Default `refuse`.
+    fallback: Option<FallbackConfig>,
     /// Its part of the sum of all weights; 0 is nothing.
     #[schemars(range(max = 1_000_000))]
     weight: u32,
 }
 
-/// Requests with this header or cookie go to this upstream.
+/// Requests with this header or cookie, or that fit this condition, go to this upstream.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Override {
-    /// The header's name; this or `cookie`.
+    /// The header's name; this, `cookie` or `when`.
     header: Option<String>,
-    /// The cookie's name; this or `header`.
+    /// The cookie's name; this, `header` or `when`.
     cookie: Option<String>,
-    /// The exact value. Default: any that is not empty.
+    /// The exact value of the header or cookie. Default: any that is not empty.
     value: Option<String>,
+    /// The requests, in the language of `when` of plugin configs; this, `header` or `cookie`.
+    when: Option<written::Condition>,
     /// The upstream's id. Default: the proxy's own targets.
     upstream_id: Option<String>,
+    /// As those of a share.
+    #[serde(default)]
+    #[schemars(length(max = 50))]
+    tags: BTreeMap<String, String>,
+    /// As that of a share.
+    fallback: Option<FallbackConfig>,
+}
+
+/// Where requests go while no target with the tags is healthy.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum FallbackConfig {
+    /// Nowhere: they are refused with 503.
+    Refuse,
+    /// To any target of the upstream.
+    Any,
+    /// To the targets that have all of these tags; while none of them is healthy either, requests are refused with 503.
+    Tags(BTreeMap<String, String>),
 }
 
 /// The plugin.
@@ -64,27 +94,28 @@ pub(crate) struct TrafficSplit {
     /// Each with the sum of the weights up to and with its own.
     shares: Vec<(u64, Destination)>,
     total: u64,
-    overrides: Vec<(By, Option<String>, Destination)>,
+    overrides: Vec<(By, Destination)>,
     sticky: Option<Template>,
     seed: String,
 }
 
-/// An upstream, or the proxy's own targets.
-#[derive(Clone)]
+/// An upstream, or the proxy's own targets; all of them, or those with some tags.
 struct Destination {
     upstream: Option<Arc<str>>,
+    subset: Option<(Arc<Subset>, String)>,
     sent: Counter,
 }
 
 enum By {
-    Header(HeaderName),
-    Cookie(String),
+    Header(HeaderName, Option<String>),
+    Cookie(String, Option<String>),
+    Condition(Condition),
 }
 
 const REQUESTS: Metric = Metric {
     name: "ferrum_traffic_split_requests_total",
     kind: "counter",
-    help: "Requests sent to each upstream of a split.",
+    help: "Requests sent to each upstream and subset of a split.",
 };
 
 /// What stands in records and metrics for the proxy's own targets.
@@ -92,27 +123,27 @@ const OWN: &str = "own";
 
 impl Plugin for TrafficSplit {
     const NAME: &'static str = "traffic_split";
-    const SUMMARY: &'static str =
-        "Sends shares of the traffic to different upstreams, by weight, header or cookie.";
+    const SUMMARY: &'static str = "Sends shares of the traffic to different upstreams or targets, by weight, header, cookie or condition.";
     const GUARDS: bool = false;
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {
         let mut problems = Problems::default();
         let owner = world.owner().map_or("", |owner| owner.config.as_str());
-        let destination = |id: Option<String>| Destination {
-            sent: world.meters().counter(
-                REQUESTS,
-                &["plugin_config", "upstream"],
-                &[owner, id.as_deref().unwrap_or(OWN)],
-            ),
-            upstream: id.map(Arc::from),
+        let destination = |id: Option<String>, subset: Option<Arc<Subset>>| {
+            let subset = subset.map(|subset| (subset.clone(), shown(&subset)));
+            let labels = [owner, id.as_deref().unwrap_or(OWN), subset.as_ref().map_or("", |(_, tags)| tags)];
+            let sent = world.meters().counter(REQUESTS, &["plugin_config", "upstream", "subset"], &labels);
+            Destination { upstream: id.map(Arc::from), subset, sent }
         };
         let mut total = 0_u64;
         let mut shares = Vec::new();
-        for share in config.splits.into_iter().filter(|share| share.weight > 0) {
-            total += u64::from(share.weight);
-            shares.push((total, destination(share.upstream_id)));
+        for (n, share) in config.splits.into_iter().enumerate() {
+            let subset = subset(&format!("config.splits[{n}]"), share.tags, share.fallback, &mut problems);
+            if share.weight > 0 {
+                total += u64::from(share.weight);
+                shares.push((total, destination(share.upstream_id, subset)));
+            }
         }
         if shares.is_empty() {
             problems.add("config.splits", "no share has a weight above zero");
@@ -120,17 +151,9 @@ impl Plugin for TrafficSplit {
         let mut overrides = Vec::new();
         for (n, rule) in config.overrides.into_iter().enumerate() {
             let at = format!("config.overrides[{n}]");
-            let by = match (rule.header, rule.cookie) {
-                (Some(name), None) => {
-                    shared::header_name(&format!("{at}.header"), &name, &mut problems).map(By::Header)
-                }
-                (None, Some(name)) if !name.is_empty() => Some(By::Cookie(name)),
-                _ => {
-                    problems.add(at, "needs either `header` or `cookie`");
-                    None
-                }
-            };
-            overrides.extend(by.map(|by| (by, rule.value, destination(rule.upstream_id))));
+            let subset = subset(&at, rule.tags, rule.fallback, &mut problems);
+            let by = by(&at, (rule.header, rule.cookie, rule.when), rule.value, &mut problems);
+            overrides.extend(by.map(|by| (by, destination(rule.upstream_id, subset))));
         }
         let sticky = config.sticky_by.and_then(|text| {
             let template = shared::template("config.sticky_by", &text, Moment::Request, &mut problems)?;
@@ -145,9 +168,17 @@ impl Plugin for TrafficSplit {
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         let shares = self.shares.iter().map(|(_, to)| to);
-        for to in shares.chain(self.overrides.iter().map(|(_, _, to)| to)) {
+        for to in shares.chain(self.overrides.iter().map(|(_, to)| to)) {
             if let Some(upstream) = &to.upstream {
                 hooks.may_choose(upstream.clone());
+            }
+            if let Some((subset, _)) = &to.subset {
+                hooks.may_choose_subset(to.upstream.clone(), subset.clone());
+            }
+        }
+        for (n, (by, _)) in self.overrides.iter().enumerate() {
+            if matches!(by, By::Condition(when) if when.asks_for_caller()) {
+                hooks.goes_by_caller(format!("config.overrides[{n}].when"));
             }
         }
         hooks.renders("config.sticky_by", self.sticky.as_ref());
@@ -157,9 +188,9 @@ impl Plugin for TrafficSplit {
 
 impl OnRequest for TrafficSplit {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
-        let forced = self.overrides.iter().find(|(by, value, _)| by.fits(exchange, value.as_deref()));
+        let forced = self.overrides.iter().find(|(by, _)| by.fits(exchange));
         let to = match forced {
-            Some((_, _, to)) => Some(to),
+            Some((_, to)) => Some(to),
             None => {
                 let point =
                     self.hash(exchange, seat).unwrap_or_else(|| fastrand::u64(..)) % self.total.max(1);
@@ -171,6 +202,10 @@ impl OnRequest for TrafficSplit {
         exchange.note("traffic_split.upstream", to.upstream.as_deref().unwrap_or(OWN));
         if let Some(upstream) = &to.upstream {
             exchange.choose_upstream(upstream.clone());
+        }
+        if let Some((subset, tags)) = &to.subset {
+            exchange.note("traffic_split.subset", tags.as_str());
+            exchange.choose_subset(subset.clone());
         }
         Step::Next
     }
@@ -189,14 +224,84 @@ impl TrafficSplit {
 }
 
 impl By {
-    fn fits(&self, exchange: &Exchange, wanted: Option<&str>) -> bool {
+    fn fits(&self, exchange: &Exchange) -> bool {
         let headers = &exchange.request.headers;
-        let found = match self {
-            Self::Header(name) => fields::header(headers, name).map(|value| value.to_vec()),
-            Self::Cookie(name) => fields::cookie(headers, name).map(<[u8]>::to_vec),
+        let (found, wanted) = match self {
+            Self::Header(name, wanted) => {
+                (fields::header(headers, name).map(|value| value.to_vec()), wanted.as_ref())
+            }
+            Self::Cookie(name, wanted) => {
+                (fields::cookie(headers, name).map(<[u8]>::to_vec), wanted.as_ref())
+            }
+            Self::Condition(when) => return when.holds(exchange),
         };
         found.is_some_and(|found| wanted.map_or(!found.is_empty(), |wanted| wanted.as_bytes() == found))
     }
+}
+
+/// Whom an override is for.
+fn by(
+    at: &str,
+    written: (Option<String>, Option<String>, Option<written::Condition>),
+    value: Option<String>,
+    problems: &mut Problems,
+) -> Option<By> {
+    match written {
+        (Some(name), None, None) => {
+            shared::header_name(&format!("{at}.header"), &name, problems).map(|name| By::Header(name, value))
+        }
+        (None, Some(name), None) if !name.is_empty() => Some(By::Cookie(name, value)),
+        (None, None, Some(when)) => {
+            if value.is_some() {
+                problems.add(format!("{at}.value"), "belongs to `header` or `cookie`");
+            }
+            match compile(&when, &format!("{at}.when"), Use::Plugin) {
+                Ok(when) => Some(By::Condition(when)),
+                Err(wrong) => {
+                    problems.0.extend(wrong.0);
+                    None
+                }
+            }
+        }
+        _ => {
+            problems.add(at, "needs one of `header`, `cookie` and `when`");
+            None
+        }
+    }
+}
+
+/// The targets with these tags.
+fn subset(
+    at: &str,
+    tags: BTreeMap<String, String>,
+    fallback: Option<FallbackConfig>,
+    problems: &mut Problems,
+) -> Option<Arc<Subset>> {
+    if tags.is_empty() {
+        if fallback.is_some() {
+            problems.add(format!("{at}.fallback"), "there is nothing to fall back from without `tags`");
+        }
+        return None;
+    }
+    let fallback = match fallback {
+        None | Some(FallbackConfig::Refuse) => Fallback::Refuse,
+        Some(FallbackConfig::Any) => Fallback::Any,
+        Some(FallbackConfig::Tags(others)) => {
+            if others.is_empty() || others == tags {
+                let remedy = "name other tags, or write `any`";
+                problems.add(format!("{at}.fallback.tags"), "are those of no other targets").remedy =
+                    Some(remedy.into());
+            }
+            Fallback::Other(Arc::new(Subset::new(others, Fallback::Refuse)))
+        }
+    };
+    Some(Arc::new(Subset::new(tags, fallback)))
+}
+
+/// The tags as records and metrics show them.
+fn shown(subset: &Subset) -> String {
+    let tags: Vec<_> = subset.tags().iter().map(|(name, value)| format!("{name}={value}")).collect();
+    tags.join(",")
 }
 
 /// FNV-1a, its bits mixed at the end: the same everywhere and for ever, unlike the hashers of maps.

@@ -14,7 +14,7 @@ pub struct Ask<'t, 'a> {
     /// The target to take before all others, as long as nothing speaks against it.
     pub preferred: Option<usize>,
     /// For each target whether the proxy uses it; `None` uses all.
-    pub subset: Option<&'t [bool]>,
+    pub subset: Option<&'a [bool]>,
     /// The proxy's breakers, built for these targets.
     pub breakers: Option<&'t Breakers>,
     /// This moment.

@@ -1,5 +1,6 @@
 //! A group of targets and the picking among them.
 
+mod choose;
 pub(super) mod pick;
 mod wait;
 
@@ -15,6 +16,7 @@ use super::ask::Ask;
 use super::field::{Cursor, Field, Round};
 use super::policy::Policy;
 use super::queue::QueueLimits;
+use super::subset::KnownSubsets;
 use super::target::{Health, Target};
 use crate::config::model::{Algorithm, HashOn, Sharing, TargetRules, Upstream};
 use crate::health::breaker::Permit;
@@ -41,6 +43,7 @@ pub struct Targets {
     panic_threshold_percent: usize,
     waiting: Option<Box<QueueLimits>>,
     affinity: Option<Box<Affinity>>,
+    subsets: KnownSubsets,
     watched: bool,
     counts: bool,
     measures_latency: bool,
@@ -85,6 +88,7 @@ impl Targets {
             panic_threshold_percent: sharing.panic_threshold_percent.into(),
             waiting,
             affinity: Affinity::build(upstream, &list),
+            subsets: KnownSubsets::default(),
             watched: health.active.is_some() || health.passive.is_some(),
             counts: several && counts(algorithm)
                 || list.iter().any(|target| target.rules.max_requests.is_some()),

@@ -1,6 +1,7 @@
 //! From what changed to the next snapshot, at a cost that goes by the size of the change.
 
 mod found;
+mod subsets;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -252,7 +253,7 @@ impl Compiler {
             chosen_keys: KeyCache::default(),
             allow: allow(&proxy),
             mark: OnceLock::new(),
-            subset: subset(&proxy, &targets),
+            subset: subsets::used(&proxy, &targets),
             quarantine,
             slot: before.map_or_else(|| self.slots.take(), |route| route.slot),
             targets,
@@ -302,6 +303,7 @@ impl Compiler {
                 format!("a plugin sends to the upstream `{id}`, which does not exist"),
             );
         }
+        problems.0.extend(subsets::problems(proxy, &chain, next));
         problems.into_result(chain)
     }
 
@@ -396,15 +398,6 @@ fn targets(proxy: &Proxy, before: Option<&Route>, next: &Snapshot, now: Instant)
         let known = before.filter(|route| !route.proxy.backend.is_named);
         Arc::new(Targets::build(&backend.upstream, known.map(|route| route.targets.as_ref()), now))
     })
-}
-
-/// Which of the targets have the proxy's tags.
-fn subset(proxy: &Proxy, targets: &Targets) -> Option<Box<[bool]>> {
-    let tags = &proxy.backend.tags;
-    if tags.is_empty() {
-        return None;
-    }
-    Some(targets.list().iter().map(|target| target.rules.has_tags(tags)).collect())
 }
 
 /// What a connection to this target must have in common with another to stand in for it.

@@ -1,5 +1,6 @@
 //! One request on its way through the gateway, as the plugins see it.
 
+mod chosen;
 mod client;
 mod field;
 mod fork;
@@ -21,6 +22,7 @@ use super::dialect::Dialect;
 use super::forwarding::Forwarding;
 use super::hedging::Hedged;
 use super::reply::{Origin, Reply};
+use crate::balance::Subset;
 use crate::condition::Condition;
 use crate::config::model::{TargetRules, Traffic};
 use crate::consumer::Identity;
@@ -84,6 +86,7 @@ struct Rare {
     /// Which plugins run for it, by place, as far as that was asked.
     decided: Vec<(u16, bool)>,
     upstream: Option<Arc<str>>,
+    subset: Option<Arc<Subset>>,
     forward_host: Option<HeaderValue>,
     fields: Vec<(&'static str, Field)>,
     reason: Option<&'static str>,
@@ -223,17 +226,6 @@ impl Exchange {
     /// The id that a plugin gave the request.
     pub fn request_id(&self) -> Option<&HeaderValue> {
         self.rare.as_ref()?.request_id.as_ref()
-    }
-
-    /// Sends the request to the targets of this upstream instead of the proxy's. The plugin has to have declared it with
-    /// [`Hooks::may_choose`](crate::plugin::Hooks::may_choose), or the request is refused.
-    pub fn choose_upstream(&mut self, id: Arc<str>) {
-        self.rare().upstream = Some(id);
-    }
-
-    /// The upstream that a plugin chose.
-    pub fn upstream(&self) -> Option<&Arc<str>> {
-        self.rare.as_ref()?.upstream.as_ref()
     }
 
     /// Sends this host to the target instead of what the proxy's rules would send. Who is connected to, and whose

@@ -19,6 +19,7 @@ use super::hooks::{
 };
 use super::seat::{Around, Attempt, AttemptEnd};
 use super::step::{Decision, Gate, Passage, Refusal, Step, Wait};
+use crate::balance::Subset;
 use crate::config::model::{Id, PluginConfig, Scope, Traffic};
 use crate::config::problem::{Problem, Problems};
 use crate::config::resolve::idle;
@@ -48,6 +49,7 @@ pub struct Chain {
     on_close: Box<[Seated<dyn OnClose>]>,
     on_bytes: Box<[Seated<dyn OnBytes>]>,
     chooses: Box<[Arc<str>]>,
+    subsets: Box<[(Option<Arc<str>>, Arc<Subset>)]>,
     secrets: Box<[Box<str>]>,
     members: Box<[Member]>,
 }
@@ -104,6 +106,7 @@ impl Chain {
             on_close: hooks.on_close.into(),
             on_bytes: hooks.on_bytes.into(),
             chooses: hooks.chooses.into(),
+            subsets: hooks.subsets.into(),
             secrets: hooks.secrets.into(),
             members: members.into(),
         })
@@ -127,6 +130,11 @@ impl Chain {
     /// The upstreams that plugins of this chain may choose.
     pub fn chooses(&self) -> &[Arc<str>] {
         &self.chooses
+    }
+
+    /// The subsets that plugins of this chain may choose, with their upstreams; `None` is the proxy's own.
+    pub(crate) fn subsets(&self) -> &[(Option<Arc<str>>, Arc<Subset>)] {
+        &self.subsets
     }
 
     /// What is known of its plugins, for those who don't run them. Their secrets are told once.

@@ -7,6 +7,7 @@ use http::Response;
 use super::hook_set::HookSet;
 use super::seat::{Attempt, AttemptEnd, Seat, SeatNumber};
 use super::step::{Claim, Gate, Passage, Step};
+use crate::balance::Subset;
 use crate::condition::Condition;
 use crate::http::body::Body;
 use crate::http::exchange::Exchange;
@@ -153,6 +154,7 @@ macro_rules! hooks {
             pub(crate) place: u16,
             pub(crate) when: Option<Arc<Condition>>,
             pub(crate) chooses: Vec<Arc<str>>,
+            pub(crate) subsets: Vec<(Option<Arc<str>>, Arc<Subset>)>,
             pub(crate) secrets: Vec<Box<str>>,
             pub(crate) answers: Vec<u16>,
             pub(crate) prepares: Vec<u16>,
@@ -221,6 +223,12 @@ impl Hooks {
     /// ([`Exchange::upstream`]). An upstream that was not declared can't be chosen.
     pub fn may_choose(&mut self, upstream_id: impl Into<Arc<str>>) {
         self.chooses.push(upstream_id.into());
+    }
+
+    /// Declares that this plugin may send requests to this subset of an upstream's targets, or of the proxy's own
+    /// ([`Exchange::choose_subset`]). One that no target belongs to is a configuration error.
+    pub fn may_choose_subset(&mut self, upstream_id: Option<Arc<str>>, subset: Arc<Subset>) {
+        self.subsets.push((upstream_id, subset));
     }
 
     /// Declares that the value of this query parameter is a credential: logs and traces don't show it.

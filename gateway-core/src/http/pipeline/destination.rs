@@ -1,12 +1,14 @@
 //! Where a request goes: the proxy's targets, or those of the upstream that a plugin chose.
 
+use std::sync::Arc;
+
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::A_SECOND;
-use crate::balance::{Ask, Pick, Target, Targets};
+use crate::balance::{Ask, NoSubset, Pick, Target, Targets};
 use crate::config::model::HashOn;
 use crate::config::snapshot::{Route, Snapshot};
 use crate::health::Breakers;
@@ -21,6 +23,8 @@ pub(super) struct Destination<'s> {
     /// Breakers belong to the proxy's own targets, and so does the choice among them.
     breakers: Option<&'s Breakers>,
     subset: Option<&'s [bool]>,
+    /// The targets of the subset that a plugin chose.
+    members: Option<Arc<[bool]>>,
     route: &'s Route,
     is_chosen: bool,
     /// The target that the client's cookie names.
@@ -48,10 +52,17 @@ impl<'s> Destination<'s> {
         };
         let headers = &exchange.request.headers;
         let affinity = targets.affinity();
+        let breakers = route.breakers.as_deref().filter(|_| !is_chosen);
+        let subset = route.subset.as_deref().filter(|_| !is_chosen);
+        let members = match exchange.subset() {
+            None => None,
+            Some(chosen) => targets.choose(chosen, subset, breakers, exchange.started).map_err(no_subset)?,
+        };
         Ok(Self {
             targets,
-            breakers: route.breakers.as_deref().filter(|_| !is_chosen),
-            subset: route.subset.as_deref().filter(|_| !is_chosen),
+            breakers,
+            subset,
+            members,
             route,
             is_chosen,
             preferred: affinity.and_then(|affinity| affinity.target(headers)),
@@ -172,12 +183,12 @@ impl<'s> Destination<'s> {
         self.targets.has_untried(&self.ask(started, &tried))
     }
 
-    fn ask<'a>(&self, started: Instant, tried: &'a [usize]) -> Ask<'s, 'a> {
+    fn ask<'a>(&'a self, started: Instant, tried: &'a [usize]) -> Ask<'s, 'a> {
         Ask {
             hash_key: None,
             tried,
             preferred: self.preferred,
-            subset: self.subset,
+            subset: self.members.as_deref().or(self.subset),
             breakers: self.breakers,
             now: started,
         }
@@ -198,6 +209,15 @@ impl<'s> Destination<'s> {
             }
         }
     }
+}
+
+/// A plugin chose targets of which none can be asked.
+fn no_subset(why: NoSubset) -> Box<Reply> {
+    let reason = match why {
+        NoSubset::Empty => "subset_empty",
+        NoSubset::Unhealthy => "subset_unhealthy",
+    };
+    Box::new(Reply::new(Cause::NoTarget).reason(reason).header(RETRY_AFTER, A_SECOND))
 }
 
 /// What consistent hashing hashes of a request; `None` falls back to the client's address.
