@@ -2,8 +2,8 @@
 //!
 //! Nothing outside the folder is ever read: the kernel resolves each path beneath it (`openat2`), links included, whatever
 //! is renamed meanwhile. Paths are decoded once; encoded slashes, backslashes and NUL are refused, names that begin with a
-//! dot are not there. Small files are kept in memory and looked at again every second; what the kernel has in its cache is
-//! read on the worker, and the rest on other threads, piece by piece as the client takes it.
+//! dot are not there. Small files are kept in memory, large ones open, and their paths are looked at again every second; what the
+//! kernel has in its cache is read on the worker, and the rest on other threads, piece by piece as the client takes it.
 //!
 //! Conditions (RFC 9110 §13) and ranges, also several, are answered for every file. GET and HEAD are served, OPTIONS says
 //! so, other methods are refused with 405. A request for a WebSocket is answered as the GET that it is.
@@ -11,6 +11,7 @@
 mod answer;
 mod content;
 mod find;
+mod kept;
 mod listing;
 mod mime;
 mod path;
@@ -19,7 +20,6 @@ mod settings;
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use gateway_core::config::problem::Problems;
@@ -27,17 +27,16 @@ use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
+use gateway_core::plugin::world::tasks::{Starter, TaskControl};
 use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, Verdict, World};
 use gateway_core::record::Metric;
 use http::header::{ACCEPT, ACCEPT_ENCODING, ALLOW, LOCATION};
 use http::{HeaderValue, Method, StatusCode};
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
 use tokio::time::Instant;
 
 use answer::Answers;
-use content::Content;
 use find::{File, Resolved, Wanted};
+use kept::{CacheLookup, KeptFile, KeptFiles};
 use root::{Root, Wait};
 pub(crate) use settings::Config;
 
@@ -49,8 +48,6 @@ const REOPEN: Duration = Duration::from_secs(1);
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
 /// The same where all other methods are refused.
 const READING: HeaderValue = HeaderValue::from_static("GET, HEAD");
-/// What an entry in memory costs besides its bytes.
-const OVERHEAD: u64 = 1536;
 
 /// The plugin.
 pub(crate) struct StaticFiles {
@@ -60,7 +57,6 @@ pub(crate) struct StaticFiles {
     /// Other methods than GET and HEAD on what is there, where the rest passes.
     refuses: bool,
     hidden: bool,
-    recheck: Duration,
     answers: Answers,
     world: World,
     counts: Counts,
@@ -70,28 +66,7 @@ pub(crate) struct StaticFiles {
 struct SharedFiles {
     root: Root,
     places: find::FileFinder,
-    memory: Option<Cache<Arc<Wanted>, Arc<FileInMemory>, Weigh>>,
-    born: Instant,
-}
-
-/// A file in memory.
-struct FileInMemory {
-    file: File,
-    /// Milliseconds after the plugin was made when it was last looked at.
-    checked: AtomicU64,
-}
-
-#[derive(Clone)]
-struct Weigh;
-
-impl Weighter<Arc<Wanted>, Arc<FileInMemory>> for Weigh {
-    fn weight(&self, wanted: &Arc<Wanted>, held: &Arc<FileInMemory>) -> u64 {
-        let bytes = match &held.file.content {
-            Content::Memory(bytes) => bytes.len() as u64,
-            Content::File(_) => 0,
-        };
-        OVERHEAD + bytes + 2 * wanted.path.as_ref().map_or(0, String::len) as u64
-    }
+    kept: KeptFiles,
 }
 
 /// What became of requests.
@@ -113,8 +88,8 @@ const BYTES: Metric = Metric {
 
 impl Counts {
     fn new(world: &World) -> Self {
-        const OUTCOMES: [&str; 7] =
-            ["memory", "file", "not_modified", "listing", "redirect", "not_found", "refused"];
+        const OUTCOMES: [&str; 8] =
+            ["memory", "open", "file", "not_modified", "listing", "redirect", "not_found", "refused"];
         let owner = world.owner().map_or("", |owner| owner.config.as_str());
         let count =
             |outcome| world.meters().counter(REQUESTS, &["plugin_config", "outcome"], &[owner, outcome]);
@@ -148,15 +123,13 @@ impl Plugin for StaticFiles {
             }
             problems
         })?;
-        let items = usize::try_from(read.memory / (16 << 10)).unwrap_or(usize::MAX).max(64);
-        let memory = (read.memory > 0).then(|| Cache::with_weighter(items, read.memory, Weigh));
+        let kept = KeptFiles::new(read.keeps, Instant::now());
         Ok(Self {
-            shared: Arc::new(SharedFiles { root, places: read.places, memory, born: Instant::now() }),
+            shared: Arc::new(SharedFiles { root, places: read.places, kept }),
             codings: read.codings.clone(),
             passes: read.passes,
             refuses: read.refuses,
             hidden: read.hidden,
-            recheck: read.recheck,
             answers: Answers {
                 tags: read.tags,
                 cache_control: read.cache_control,
@@ -172,6 +145,26 @@ impl Plugin for StaticFiles {
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         hooks.on_request(self);
+    }
+
+    fn start(self: &Arc<Self>, starter: &mut Starter<'_>) {
+        let Some(every) = self.shared.kept.closes_every() else { return };
+        let shared = self.shared.clone();
+        starter.task("open_files", move |control| close_idle(shared.clone(), every, control));
+    }
+}
+
+/// Closes files that nobody has asked for of late, until the plugin ends.
+async fn close_idle(
+    shared: Arc<SharedFiles>,
+    every: Duration,
+    mut control: TaskControl,
+) -> Result<(), String> {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(every) => shared.kept.close_idle(Instant::now()),
+            () = control.ended() => return Ok(()),
+        }
     }
 }
 
@@ -208,15 +201,18 @@ impl OnRequest for StaticFiles {
             Err(path::BadPath::Nowhere) => return self.nowhere(exchange),
         };
         let now = exchange.started;
-        let known = self.shared.memory.as_ref().and_then(|memory| memory.get(&wanted));
-        if let Some(held) = known.as_ref().filter(|held| self.shared.is_recent(held, now, self.recheck)) {
-            return Step::Reply(match is_read(exchange.method()) {
-                true => self.file(exchange, &held.file, "memory"),
-                false => self.refuse_method(),
-            });
-        }
+        let known = match self.shared.kept.get(&wanted, now) {
+            CacheLookup::Current(kept) => {
+                return Step::Reply(match is_read(exchange.method()) {
+                    true => self.file(exchange, &kept.file, kept.source()),
+                    false => self.refuse_method(),
+                });
+            }
+            CacheLookup::Stale(kept) => Some(kept),
+            CacheLookup::Nothing => None,
+        };
         if self.shared.root.age(now) <= REOPEN {
-            let known = known.as_ref().map(|held| &held.file);
+            let known = known.as_ref().map(|kept| &kept.file);
             match self.shared.find(&wanted, known, now, Wait::Never) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 found => return self.answer(exchange, found).map_or(Step::Next, Step::Reply),
@@ -265,7 +261,7 @@ impl StaticFiles {
         &self,
         exchange: &mut Exchange,
         wanted: Wanted,
-        known: Option<Arc<FileInMemory>>,
+        known: Option<Arc<KeptFile>>,
         now: Instant,
     ) -> Verdict {
         let shared = self.shared.clone();
@@ -273,7 +269,7 @@ impl StaticFiles {
             if shared.root.age(now) > REOPEN {
                 shared.root.reopen(now)?;
             }
-            shared.find(&wanted, known.as_ref().map(|held| &held.file), now, Wait::May)
+            shared.find(&wanted, known.as_ref().map(|kept| &kept.file), now, Wait::May)
         });
         let reply = match looked.await {
             Ok(found) => self.answer(exchange, found),
@@ -373,21 +369,11 @@ impl StaticFiles {
 }
 
 impl SharedFiles {
-    /// Whether a file in memory needs no look yet.
-    fn is_recent(&self, held: &FileInMemory, now: Instant, recheck: Duration) -> bool {
-        let age = now.saturating_duration_since(self.born);
-        age.saturating_sub(Duration::from_millis(held.checked.load(Relaxed))) < recheck
-    }
-
-    /// Looks for what answers, and keeps it in memory where it is small.
+    /// Looks for what answers, and keeps it.
     fn find(&self, wanted: &Wanted, known: Option<&File>, now: Instant, wait: Wait) -> io::Result<Resolved> {
         let found = self.places.find(&self.root, wanted, known, wait)?;
-        if let (Resolved::File(file), Some(memory)) = (&found, &self.memory)
-            && matches!(file.content, Content::Memory(_))
-        {
-            let checked = now.saturating_duration_since(self.born).as_millis();
-            let checked = AtomicU64::new(u64::try_from(checked).unwrap_or(u64::MAX));
-            memory.insert(Arc::new(wanted.clone()), Arc::new(FileInMemory { file: file.clone(), checked }));
+        if let Resolved::File(file) = &found {
+            self.kept.put(wanted, file, self.places.whole, now);
         }
         Ok(found)
     }

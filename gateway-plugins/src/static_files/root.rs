@@ -74,6 +74,11 @@ impl Stamp {
         }
     }
 
+    /// Whether contents of this state are still those of `earlier`. What else changes, such as its names, does not matter.
+    pub(super) fn holds(&self, earlier: Self) -> bool {
+        Self { changed: earlier.changed, ..*self } == earlier
+    }
+
     /// When its contents were last changed, in whole seconds, as `Last-Modified` says it.
     pub(super) fn modified_second(&self) -> SystemTime {
         let seconds = u64::try_from(self.modified.max(0) / 1_000_000_000).unwrap_or(0);

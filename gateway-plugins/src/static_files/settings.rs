@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::{Bytes, Millis};
@@ -11,6 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::find::FileFinder;
+use super::kept::KeepLimits;
 use super::path;
 use crate::shared::coding::Coding;
 
@@ -64,7 +64,14 @@ pub(crate) struct Config {
     memory_bytes: Bytes,
     /// The largest file that is kept in memory; larger ones are read while they are sent. Default 256 KiB.
     memory_file_bytes: Bytes,
-    /// How long a file in memory is served without a look whether it has changed. Default 1 s.
+    /// How many larger files are kept open between requests; 0 keeps none. Each takes a file descriptor. Default 64.
+    #[schemars(range(max = 100_000))]
+    open_files: usize,
+    /// After which time without a request such a file is closed. Default 20 s.
+    #[schemars(range(min = 1000, max = 3_600_000))]
+    open_files_idle_ms: Millis,
+    /// How long a file in memory, or one that is kept open, is served without a look whether its path leads to another one by
+    /// now. The contents of an open file are never served under what was said of earlier ones. Default 1 s.
     #[schemars(range(max = 3_600_000))]
     recheck_ms: Millis,
 }
@@ -112,6 +119,8 @@ impl Default for Config {
             charset: "utf-8".to_owned(),
             memory_bytes: Bytes(32 << 20),
             memory_file_bytes: Bytes(256 << 10),
+            open_files: 64,
+            open_files_idle_ms: Millis(20_000),
             recheck_ms: Millis(1000),
         }
     }
@@ -132,8 +141,7 @@ pub(super) struct Read {
     pub(super) types: BTreeMap<String, HeaderValue>,
     pub(super) default_type: HeaderValue,
     pub(super) charset: String,
-    pub(super) memory: u64,
-    pub(super) recheck: Duration,
+    pub(super) keeps: KeepLimits,
 }
 
 impl Config {
@@ -203,8 +211,12 @@ impl Config {
             types,
             default_type,
             charset: self.charset,
-            memory: self.memory_bytes.0,
-            recheck: self.recheck_ms.duration(),
+            keeps: KeepLimits {
+                memory: self.memory_bytes.0,
+                open: self.open_files,
+                recheck: self.recheck_ms.duration(),
+                idle: self.open_files_idle_ms.duration(),
+            },
         })
     }
 }

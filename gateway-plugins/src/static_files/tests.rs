@@ -1,11 +1,13 @@
 //! Which file answers, and how.
 
 mod hostile;
+mod open_files;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use gateway_core::plugin::world::meters::Meters;
 use gateway_core::plugin::{Entry, entry};
 use gateway_core::testing::{Got, Trial};
 use serde_json::{Value, json};
@@ -371,7 +373,7 @@ async fn changes_are_seen() {
 #[tokio::test]
 async fn it_is_counted() {
     let folder = Folder::with(&[("a.txt", "four")]);
-    let meters = gateway_core::plugin::world::meters::Meters::default();
+    let meters = Meters::default();
     let world = World::new(gateway_core::plugin::world::Reach {
         gateway: "test".into(),
         calls: Arc::new(gateway_core::plugin::world::calls::Nowhere),
@@ -429,6 +431,8 @@ fn what_can_not_be_served_is_refused() {
         (root(json!({ "cache_control": [{ "path": "*", "value": "" }] })), "config.cache_control[0].value"),
         (root(json!({ "memory_bytes": 1000, "memory_file_bytes": 1000 })), "config.memory_file_bytes"),
         (root(json!({ "etag": "md5" })), "config.etag"),
+        (root(json!({ "open_files": 100_001 })), "config.open_files"),
+        (root(json!({ "open_files_idle_ms": 999 })), "config.open_files_idle_ms"),
     ] {
         let problems = Trial::refused(PLUGINS, "static_files", &config);
         assert_eq!(problems.0[0].path, path, "{config}");
