@@ -6,6 +6,7 @@
 pub mod backoff;
 pub mod bucket;
 pub mod budget;
+pub mod busyness;
 pub mod concurrency;
 pub mod epoch;
 pub mod overload;
@@ -14,6 +15,7 @@ pub mod window;
 pub use backoff::pause;
 pub use bucket::{Bucket, BucketState};
 pub use budget::RetryBudget;
+pub use busyness::{Busyness, Steps};
 pub use concurrency::{Concurrency, Permit};
 pub use epoch::Epoch;
 pub use overload::Overload;

@@ -4,6 +4,10 @@
 //! responses that are encoded already, that say `no-transform`, answers to HEAD and ranges, 204, 205, 206 and 304, gRPC
 //! and gRPC-Web, and media types that are compressed by nature. A strong `ETag` becomes a weak one, since the bytes are
 //! others (RFC 9110 §8.8.3). `Vary: Accept-Encoding` is on every response that would be compressed for another client.
+//!
+//! With `adapt_to_load` levels fall while the gateway's CPUs are busy ([`load`]).
+
+mod load;
 
 use std::sync::Arc;
 
@@ -22,6 +26,8 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
+
+use load::{AdaptToLoad, LevelByLoad};
 
 use crate::shared;
 use crate::shared::coding::{Coding, Encoder};
@@ -53,6 +59,8 @@ pub(crate) struct Config {
     /// Zstandard's level, 1 to 19. Default 3.
     #[schemars(range(min = 1, max = 19))]
     zstd_level: u32,
+    /// Lets the levels fall while the gateway's CPUs are busy. Default they stay what they are.
+    adapt_to_load: Option<AdaptToLoad>,
 }
 
 impl Default for Config {
@@ -68,6 +76,7 @@ impl Default for Config {
             gzip_level: 6,
             brotli_quality: 4,
             zstd_level: 3,
+            adapt_to_load: None,
         }
     }
 }
@@ -95,6 +104,7 @@ const TYPES: &[&str] = &[
 /// The plugin.
 pub(crate) struct Compression {
     algorithms: Vec<(Coding, u32)>,
+    by_load: Option<LevelByLoad>,
     min: u64,
     types: Vec<String>,
     flushed: Vec<String>,
@@ -140,9 +150,11 @@ impl Plugin for Compression {
             Coding::Zstd => config.zstd_level,
         };
         let owner = world.owner().map_or("", |owner| owner.config.as_str());
+        let by_load = config.adapt_to_load.and_then(|rules| LevelByLoad::new(rules, world, &mut problems));
         let lower = |types: Vec<String>| types.into_iter().map(|it| it.to_ascii_lowercase()).collect();
         problems.into_result(Self {
             algorithms: config.algorithms.iter().map(|coding| (*coding, level(*coding))).collect(),
+            by_load,
             min: config.min_content_length.0,
             types: lower(config.content_types),
             flushed: lower(config.flush_types),
@@ -197,6 +209,7 @@ impl OnResponse for Compression {
         let headers = response.headers_mut();
         add_vary(headers);
         let Some((coding, level)) = chosen else { return Step::Next };
+        let level = self.by_load.as_ref().map_or(level, |by_load| by_load.level(coding, level));
         if exchange.request.method == Method::HEAD {
             // The head that GET would get.
             encoded(headers, coding);

@@ -12,6 +12,7 @@ use gateway_core::config::model::{Model, Settings};
 use gateway_core::config::problem::Problems;
 use gateway_core::config::snapshot::{Route, Snapshot};
 use gateway_core::http::body::limit_collected;
+use gateway_core::limit::Busyness;
 use gateway_core::plugin::world::meters::Meters;
 use gateway_core::plugin::world::tasks::TaskHandle;
 use gateway_protocols::downstream::bind::Inherited;
@@ -129,6 +130,11 @@ impl Engine {
     /// Worker threads.
     pub(crate) fn workers(&self) -> usize {
         self.orders.len()
+    }
+
+    /// How much of its CPUs the gateway uses.
+    pub(crate) fn busyness(&self) -> Busyness {
+        self.compiler().registry().world().busyness().clone()
     }
 
     /// Workers whose thread is gone; none, unless one panicked.

@@ -38,8 +38,11 @@ pub(super) async fn run(engine: Arc<Engine>) -> Result<(), String> {
     // Kept open: once descriptors have run out it could not be opened any more.
     let mut statm = None;
     let mut load = Load::default();
+    let busyness = engine.busyness();
+    let mut cpu = CpuUse::begin(engine.workers());
     for look in 0_u32.. {
         ticks.tick().await;
+        busyness.measured(cpu.share());
         let rules = engine.snapshot().settings.overload;
         statm = statm.or_else(|| File::open("/proc/self/statm").ok());
         load.memory = statm.as_ref().and_then(resident_pages).unwrap_or(0) * page;
@@ -60,6 +63,35 @@ pub(super) async fn run(engine: Arc<Engine>) -> Result<(), String> {
         tell(&engine, &load, rules);
     }
     Ok(())
+}
+
+/// How much CPU time the process takes.
+struct CpuUse {
+    cpus: usize,
+    used: Duration,
+    at: Instant,
+}
+
+impl CpuUse {
+    /// Begins to measure for so many workers: as many CPUs, or all there are for the process.
+    fn begin(workers: usize) -> Self {
+        let available = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
+        Self { cpus: workers.clamp(1, available.max(1)), used: cpu_time(), at: Instant::now() }
+    }
+
+    /// The share of the CPUs' time that was used since this was last asked.
+    fn share(&mut self) -> f64 {
+        let (used, at) = (cpu_time(), Instant::now());
+        let spent = used.saturating_sub(std::mem::replace(&mut self.used, used));
+        let passed = at.saturating_duration_since(std::mem::replace(&mut self.at, at));
+        if passed.is_zero() { 0.0 } else { spent.as_secs_f64() / (passed.as_secs_f64() * self.cpus as f64) }
+    }
+}
+
+/// The CPU time of all threads of this process.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// Has clients leave some descriptors free, and says how many there may be. Called before the first client comes, and again since
@@ -186,6 +218,18 @@ mod tests {
         write("memory/c/memory.limit_in_bytes", "700000\n");
         assert_eq!(cgroup_limit(&root, "5:cpu:/x\n4:memory:/c\n"), Some(700_000));
         fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn work_is_seen_as_a_share_of_the_cpus() {
+        let mut cpu = CpuUse::begin(1);
+        let before = cpu_time();
+        // Until the process has worked for some time, however long that takes.
+        while cpu_time().saturating_sub(before) < Duration::from_millis(20) {
+            std::hint::black_box((0..10_000_u64).sum::<u64>());
+        }
+        let share = cpu.share();
+        assert!(share > 0.0, "{share}");
     }
 
     #[test]

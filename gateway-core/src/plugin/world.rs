@@ -33,6 +33,7 @@ use redis::{RedisAttempt, RedisHolder, RedisLinks};
 
 use crate::config::model::{Id, RedisServers};
 use crate::config::problem::Problems;
+use crate::limit::Busyness;
 
 /// What plugins are built with. Cheap to clone; a plugin keeps its clone for as long as it needs it.
 #[derive(Clone)]
@@ -40,6 +41,7 @@ pub struct World {
     reach: Arc<Reach>,
     kept: Arc<KeptStates>,
     redis: Arc<RedisLinks>,
+    busyness: Busyness,
     owner: Option<Owner>,
     /// Of the files that are part of the settings of the plugin that is built with this.
     sources: Arc<AtomicU64>,
@@ -80,6 +82,7 @@ impl World {
             reach: Arc::new(reach),
             kept: Arc::default(),
             redis: Arc::default(),
+            busyness: Busyness::default(),
             owner: None,
             sources: Arc::default(),
         }
@@ -89,6 +92,11 @@ impl World {
     #[must_use]
     pub fn owned_by(&self, owner: Owner) -> Self {
         Self { owner: Some(owner), ..self.clone() }
+    }
+
+    /// How much of its CPUs the gateway uses.
+    pub fn busyness(&self) -> &Busyness {
+        &self.busyness
     }
 
     /// The gateway's name in headers it adds.

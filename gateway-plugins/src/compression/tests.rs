@@ -252,3 +252,76 @@ fn settings_that_can_not_be_meant_are_refused() {
         Trial::refused(PLUGINS, "compression", &config);
     }
 }
+
+/// Bodies of the same text at each load, in this coding.
+async fn at_loads(config: Value, coding: &str, loads: &[f64]) -> (Vec<Vec<u8>>, String) {
+    let world = World::default();
+    let spec = json!({
+        "proxies": [{"id": "a", "listen_path": "/", "backend_host": "t", "backend_port": 80, "backend_scheme": "http"}],
+        "plugin_configs": [{"id": "c", "plugin_name": "compression", "proxy_id": "a", "config": config}],
+    });
+    // Levels differ on what repeats itself in parts and far apart.
+    let text: String = (0..4000_u64).map(|n| format!("{} {} ", n * n % 977, n % 53)).collect();
+    let sent = text.clone();
+    let trial = Trial::of_spec(PLUGINS, &spec.to_string(), &world).answering(move |_| {
+        let response = Response::builder().header("content-type", "text/plain");
+        response.body(Body::full(sent.clone())).unwrap()
+    });
+    let mut bodies = Vec::new();
+    for load in loads {
+        // Until what was before does not count any more.
+        (0..12).for_each(|_| world.busyness().measured(*load));
+        let got = trial.get("/", &[("accept-encoding", coding)]).await;
+        assert_eq!(decoded(&got), text, "{coding} at {load}");
+        bodies.push(got.body.to_vec());
+    }
+    let mut metrics = String::new();
+    world.meters().write(&mut metrics);
+    (bodies, metrics)
+}
+
+#[tokio::test]
+async fn levels_fall_with_the_load_and_come_back_late() {
+    let levels = json!({"gzip_level": 9, "brotli_quality": 8, "zstd_level": 9});
+    let with = |more: Value| {
+        let mut config = levels.clone();
+        config["adapt_to_load"] = more;
+        config
+    };
+    for (coding, lowest) in [
+        ("gzip", json!({"gzip_level": 1})),
+        ("br", json!({"brotli_quality": 0})),
+        ("zstd", json!({"zstd_level": 1})),
+    ] {
+        let (own, _) = at_loads(levels.clone(), coding, &[0.0, 1.0]).await;
+        assert_eq!(own[0], own[1], "without the option the load does not matter");
+        let (low, _) = at_loads(lowest, coding, &[0.0]).await;
+        assert_ne!(own[0], low[0], "{coding}: the text has to tell levels apart");
+        let loads = [0.0, 0.59, 0.95, 0.88, 0.70, 0.5];
+        let (bodies, metrics) = at_loads(with(json!({})), coding, &loads).await;
+        assert!(bodies[0] == own[0] && bodies[1] == own[0], "{coding} below the load");
+        assert!(bodies[2] == low[0] && bodies[3] == low[0], "{coding} beyond it, and not far enough below");
+        assert!(bodies[4] != own[0] && bodies[4] != low[0], "{coding} between");
+        assert!(bodies[5] == own[0], "{coding} after it");
+        assert!(metrics.contains("ferrum_compression_load_step{plugin_config=\"c\"} 0\n"), "{metrics}");
+        assert!(metrics.contains("ferrum_compression_lowered_total{plugin_config=\"c\"} 3\n"), "{metrics}");
+    }
+    let (bodies, metrics) =
+        at_loads(with(json!({"from_percent": 10, "to_percent": 20})), "gzip", &[0.3]).await;
+    let (low, _) = at_loads(json!({"gzip_level": 1}), "gzip", &[0.0]).await;
+    assert_eq!(bodies, low);
+    assert!(metrics.contains("ferrum_compression_load_step{plugin_config=\"c\"} 4\n"), "{metrics}");
+}
+
+#[test]
+fn loads_that_can_not_be_meant_are_refused() {
+    for rules in [
+        json!({"from_percent": 90, "to_percent": 90}),
+        json!({"from_percent": 0}),
+        json!({"to_percent": 101}),
+        json!({"from_percent": 95}),
+        json!({"percent": 1}),
+    ] {
+        Trial::refused(PLUGINS, "compression", &json!({"adapt_to_load": rules}));
+    }
+}
