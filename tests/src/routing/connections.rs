@@ -3,6 +3,7 @@
 use http::{Method, Request};
 
 use crate::support::edge::Edge;
+use crate::support::h1::Talker;
 use crate::support::stream::{Echo, LOOPBACK, at, free_port, open};
 use crate::support::wire::{Port, Wire, connect};
 use crate::support::{h2, soon};
@@ -62,27 +63,38 @@ async fn a_request_waits_for_a_connection_where_there_is_a_queue() {
     assert_eq!(second.response(&Method::GET).await.unwrap().status(), 200);
 }
 
+/// Clients of a gateway with two workers: all 64 at one of them would be one chance in 2^63.
+async fn clients(edge: &Edge) -> Vec<Talker> {
+    let mut clients = Vec::new();
+    for _ in 0..64 {
+        clients.push(edge.talker().await);
+    }
+    clients
+}
+
 #[tokio::test]
 async fn an_idle_connection_of_another_worker_makes_room() {
     let port = Port::listen(None).await;
     let edge = Edge::start_with("  workers: 2", &one(&port, "", ""));
-    let mut first = edge.talker().await;
-    first.wire.send(GET).await;
-    let mut idle = Wire::new(port.accept().await);
-    idle.until(b"\r\n\r\n").await.unwrap();
-    idle.send(OK).await;
-    assert_eq!(first.response(&Method::GET).await.unwrap().status(), 200);
-    // The first client's worker has a connection, so that this one goes to the other.
-    let mut second = edge.talker().await;
-    for turn in 0..6 {
-        let client = if turn % 2 == 0 { &mut second } else { &mut first };
+    let mut clients = clients(&edge).await;
+    let (mut target, mut closed) = (None, 0);
+    for client in &mut clients {
         client.wire.send(GET).await;
-        idle.closed().await;
-        idle = Wire::new(port.accept().await);
-        idle.until(b"\r\n\r\n").await.unwrap();
-        idle.send(OK).await;
+        let mut wire = match target.take() {
+            None => Wire::new(port.accept().await),
+            Some(wire) => wire,
+        };
+        // Closed, where the request came to the other worker; only then there is another one.
+        if wire.until(b"\r\n\r\n").await.is_err() {
+            closed += 1;
+            wire = Wire::new(port.accept().await);
+            wire.until(b"\r\n\r\n").await.unwrap();
+        }
+        wire.send(OK).await;
         assert_eq!(client.response(&Method::GET).await.unwrap().status(), 200);
+        target = Some(wire);
     }
+    assert!(closed > 0, "both workers had requests");
 }
 
 #[tokio::test]
@@ -91,17 +103,21 @@ async fn a_shared_connection_of_another_worker_makes_room_once_its_requests_are_
     let spec = one(&port, ", backend_http_version: '2'", "");
     let edge = Edge::start_with("  workers: 2", &spec);
     let mut streams = h2::origin(port);
-    let mut first = edge.talker().await;
-    first.wire.send(GET).await;
+    let mut clients = clients(&edge).await;
+    clients[0].wire.send(GET).await;
     let (_, mut held) = soon(streams.recv()).await.unwrap();
-    let mut second = edge.talker().await;
-    second.wire.send(GET).await;
-    // The second one's worker has no connection, and gets none before the first one's is closed.
+    for client in clients.iter_mut().skip(1) {
+        client.wire.send(GET).await;
+    }
+    // Those of the other worker have no connection, and get none before the first one is closed.
     held.send_response(http::Response::new(()), true).unwrap();
-    assert_eq!(first.response(&Method::GET).await.unwrap().status(), 200);
-    let (_, mut respond) = soon(streams.recv()).await.unwrap();
-    respond.send_response(http::Response::new(()), true).unwrap();
-    assert_eq!(second.response(&Method::GET).await.unwrap().status(), 200);
+    for _ in 1..clients.len() {
+        let (_, mut respond) = soon(streams.recv()).await.unwrap();
+        respond.send_response(http::Response::new(()), true).unwrap();
+    }
+    for client in &mut clients {
+        assert_eq!(client.response(&Method::GET).await.unwrap().status(), 200);
+    }
 }
 
 #[tokio::test]

@@ -1,3 +1,5 @@
+//! How connections are counted, given up and waited for.
+
 use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Waker};
 use std::thread;

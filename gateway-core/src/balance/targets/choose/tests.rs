@@ -1,3 +1,5 @@
+//! Which targets a subset has, and where else requests go.
+
 use super::*;
 use crate::balance::subset::MAX_KNOWN;
 use crate::balance::tests::{active, fail, upstream};
