@@ -14,12 +14,11 @@ use http::Response;
 
 use super::entry::{Built, Registry};
 use super::hooks::{
-    Authenticate, Hooks, OnAttempt, OnBytes, OnClose, OnConnect, OnEnd, OnMessage, OnRequest, OnResponse,
-    Seated,
+    Authenticate, DeclaredSubset, Hooks, OnAttempt, OnBytes, OnClose, OnConnect, OnEnd, OnMessage, OnRequest,
+    OnResponse, Seated,
 };
 use super::seat::{Around, Attempt, AttemptEnd};
 use super::step::{Decision, Gate, Passage, Refusal, Step, Wait};
-use crate::balance::Subset;
 use crate::config::model::{Id, PluginConfig, Scope, Traffic};
 use crate::config::problem::{Problem, Problems};
 use crate::config::resolve::idle;
@@ -49,7 +48,7 @@ pub struct Chain {
     on_close: Box<[Seated<dyn OnClose>]>,
     on_bytes: Box<[Seated<dyn OnBytes>]>,
     chooses: Box<[Arc<str>]>,
-    subsets: Box<[(Option<Arc<str>>, Arc<Subset>)]>,
+    subsets: Box<[DeclaredSubset]>,
     secrets: Box<[Box<str>]>,
     members: Box<[Member]>,
 }
@@ -132,8 +131,8 @@ impl Chain {
         &self.chooses
     }
 
-    /// The subsets that plugins of this chain may choose, with their upstreams; `None` is the proxy's own.
-    pub(crate) fn subsets(&self) -> &[(Option<Arc<str>>, Arc<Subset>)] {
+    /// The subsets that plugins of this chain may choose.
+    pub(crate) fn subsets(&self) -> &[DeclaredSubset] {
         &self.subsets
     }
 

@@ -145,6 +145,9 @@ pub(crate) struct Seated<T: ?Sized> {
     pub(crate) plugin: Arc<T>,
 }
 
+/// A subset that a plugin may choose, and of which upstream; `None` is the proxy's own.
+pub(crate) type DeclaredSubset = (Option<Arc<str>>, Arc<Subset>);
+
 /// Declares [`Hooks`]: one list of seats for each hook, a method that takes a seat, and what was taken.
 macro_rules! hooks {
     ($($(#[doc = $doc:literal])+ $name:ident: $hook:ident, $flag:ident;)+) => {
@@ -154,7 +157,7 @@ macro_rules! hooks {
             pub(crate) place: u16,
             pub(crate) when: Option<Arc<Condition>>,
             pub(crate) chooses: Vec<Arc<str>>,
-            pub(crate) subsets: Vec<(Option<Arc<str>>, Arc<Subset>)>,
+            pub(crate) subsets: Vec<DeclaredSubset>,
             pub(crate) secrets: Vec<Box<str>>,
             pub(crate) answers: Vec<u16>,
             pub(crate) prepares: Vec<u16>,
