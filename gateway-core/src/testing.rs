@@ -27,6 +27,7 @@ use crate::config::resolve;
 use crate::config::snapshot::Snapshot;
 use crate::health::HealthChange;
 use crate::http::body::{Body, BodyError};
+use crate::http::dialect::grpc_status;
 use crate::http::downstream::{Delivery, Downstream};
 use crate::http::exchange::Fork;
 use crate::http::exchange::{Client, ClientTls, Exchange, Field};
@@ -378,7 +379,8 @@ impl Downstream for Screen {
                 }
             }
         }
-        let delivery = Delivery { bytes: bytes.len() as u64, cut, ..Delivery::default() };
+        let grpc_status = trailers.as_ref().and_then(grpc_status);
+        let delivery = Delivery { bytes: bytes.len() as u64, cut, grpc_status, ..Delivery::default() };
         let status = head.status.as_u16();
         self.0 = Some(Got { status, headers: head.headers, body: bytes.into(), trailers, cut });
         delivery

@@ -8,7 +8,6 @@
 //! Spans are encoded as OTLP by the worker that ends an exchange, wait in a bounded queue, and are sent by a task of
 //! the plugin's own. A collector that is slow or away costs spans, which are counted, and never traffic.
 
-mod grpc;
 mod sampler;
 mod settings;
 mod spans;
@@ -29,16 +28,15 @@ use gateway_core::plugin::{
 use gateway_core::record::{ExchangeRecord, Metric, SessionRecord};
 use gateway_core::stream::session::Session;
 use gateway_core::trace::{SpanId, TraceContext, TraceId};
-use gateway_telemetry::batch::Batches;
-use gateway_telemetry::context::{self, Incoming, Parent, Propagator};
+use gateway_telemetry::batch::{Batches, Items};
+use gateway_telemetry::context::{self, FirstLook, Incoming, Parent, Propagator};
 use gateway_telemetry::deliver::{self, Counts, Pace};
 use gateway_telemetry::otlp::{Encoding, Exporter, Signal, build_exporter};
-use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::shared;
-use grpc::GrpcStatus;
 use sampler::Sampler;
 use settings::Config;
 use spans::Clock;
@@ -49,6 +47,7 @@ const MAX_ATTEMPTS: usize = 16;
 /// The plugin.
 pub(crate) struct OtelTracing {
     propagators: Box<[Propagator]>,
+    look: FirstLook,
     accept_context: bool,
     sampler: Sampler,
     headers: Box<[(HeaderName, String)]>,
@@ -77,8 +76,6 @@ struct Trace {
     attempts: SmallVec<[Try; 1]>,
     /// The span of the session that the exchange became.
     session: Option<SpanId>,
-    /// Of a gRPC call: the status that the target has answered with.
-    grpc: Option<GrpcStatus>,
 }
 
 /// What an exchange remembers that is not recorded, whatever becomes of it: that this has been decided. Its attempts have no
@@ -87,16 +84,29 @@ struct Unrecorded;
 
 /// One attempt.
 struct Try {
-    span: SpanId,
+    /// What its target is told; `None` where that is the exchange's span, as nobody records the trace.
+    span: Option<SpanId>,
     number: u32,
-    authority: Arc<str>,
-    rules: Arc<TargetRules>,
+    /// Where it went; `None` where it was the last attempt, of which the record knows that.
+    target: Option<Addressee>,
     began: Instant,
     ended: Option<Instant>,
     status: Option<u16>,
     reused: Option<bool>,
     error: Option<&'static str>,
     message: Option<String>,
+}
+
+/// The target of an attempt.
+struct Addressee {
+    authority: Arc<str>,
+    rules: Arc<TargetRules>,
+}
+
+impl Addressee {
+    fn of(attempt: Attempt<'_>) -> Self {
+        Self { authority: attempt.target.authority.clone(), rules: attempt.target.rules.clone() }
+    }
 }
 
 const SPANS: Metric = Metric {
@@ -138,6 +148,7 @@ impl Plugin for OtelTracing {
         let encoding = exporter.encoding();
         let recorder = (!is_disabled).then(|| Recorder::new(exporter, world, limits, pace));
         Ok(Self {
+            look: FirstLook::of(&propagators),
             propagators: propagators.into(),
             accept_context: config.accept_context,
             sampler,
@@ -153,7 +164,10 @@ impl Plugin for OtelTracing {
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         hooks.on_request(self.clone());
         hooks.on_attempt(self.clone());
-        hooks.on_response(self.clone());
+        // The pipeline knows a gRPC call's status: nothing else is to be learnt of responses.
+        if self.response_header.is_some() {
+            hooks.on_response(self.clone());
+        }
         hooks.on_end(self.clone());
         hooks.on_connect(self.clone());
         hooks.on_close(self.clone());
@@ -192,16 +206,17 @@ impl Recorder {
         }
     }
 
-    fn push(&self, write: impl FnOnce(&mut Vec<u8>)) {
-        if !self.batches.push(write) {
-            self.queue_full.add(1);
+    /// Spans that belong together, which `write` appends one by one.
+    fn push(&self, spans: usize, write: impl FnOnce(&mut Items<'_>)) {
+        if !self.batches.push_all(spans, write) {
+            self.queue_full.add(spans as u64);
         }
     }
 }
 
 impl Trace {
     fn new(context: TraceContext, parent: Option<Parent>) -> Self {
-        Self { context, parent, attempts: SmallVec::new(), session: None, grpc: None }
+        Self { context, parent, attempts: SmallVec::new(), session: None }
     }
 }
 
@@ -240,7 +255,7 @@ impl OtelTracing {
 impl OnRequest for OtelTracing {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
         let headers = &mut exchange.request.headers;
-        let incoming = match context::is_there(&self.propagators, headers) {
+        let incoming = match self.look.finds(&self.propagators, headers) {
             true => self.take_context(headers),
             false => Incoming::default(),
         };
@@ -274,20 +289,21 @@ impl OnAttempt for OtelTracing {
         attempt: Attempt<'a>,
         seat: Seat<'a>,
     ) -> Step<'a> {
-        let Some(context) = exchange.trace.filter(|_| exchange.state.of::<Trace>(seat).is_some()) else {
-            return Step::Next;
-        };
-        let span = SpanId::random();
         let Some(trace) = exchange.state.of_mut::<Trace>(seat) else { return Step::Next };
-        let context = TraceContext { span, ..context };
-        context::inject(&self.propagators, &mut exchange.request.headers, context, trace.parent.as_ref());
+        // Where nobody records the trace, the exchange's own span is as good for those who log it.
+        let span = trace.context.sampled.then(SpanId::random);
+        if let Some(span) = span {
+            let context = TraceContext { span, ..trace.context };
+            let headers = &mut exchange.request.headers;
+            context::inject(&self.propagators, headers, context, trace.parent.as_ref());
+        }
         if trace.attempts.len() < MAX_ATTEMPTS {
+            let has_others = attempt.number > 1 || seat.state().hedger.is_some();
             trace.attempts.push(Try {
                 span,
                 number: attempt.number,
-                authority: attempt.target.authority.clone(),
-                rules: attempt.target.rules.clone(),
-                began: Instant::now(),
+                target: has_others.then(|| Addressee::of(attempt)),
+                began: attempt.begun,
                 ended: None,
                 status: None,
                 reused: None,
@@ -305,21 +321,36 @@ impl OnAttempt for OtelTracing {
         end: AttemptEnd<'_>,
         seat: Seat<'_>,
     ) {
+        let is_grpc = exchange.dialect == Dialect::Grpc;
         let Some(trace) = exchange.state.of_mut::<Trace>(seat) else { return };
         // Others may have begun beside it.
         let mut latest = trace.attempts.iter_mut().rev();
         let Some(tried) = latest.find(|tried| tried.number == attempt.number) else { return };
-        tried.ended = Some(Instant::now());
-        match end {
-            AttemptEnd::Answered { status, reused, .. } => {
+        let is_last = match end {
+            AttemptEnd::Answered { status, reused, first_byte } => {
+                tried.ended = Some(tried.began + first_byte);
                 (tried.status, tried.reused) = (Some(status.as_u16()), Some(reused));
+                !is_grpc && !may_be_repeated(status, seat)
             }
             AttemptEnd::Failed { cause, source } => {
                 (tried.error, tried.message) = (Some(cause.reason()), source.map(ToString::to_string));
+                false
             }
-            AttemptEnd::Cancelled => tried.error = Some(CANCELLED),
+            AttemptEnd::Cancelled => {
+                tried.error = Some(CANCELLED);
+                false
+            }
+        };
+        tried.ended.get_or_insert_with(Instant::now);
+        if !is_last {
+            tried.target.get_or_insert_with(|| Addressee::of(attempt));
         }
     }
+}
+
+/// Whether the request may be sent to another target after an answer with this status.
+fn may_be_repeated(status: StatusCode, seat: Seat<'_>) -> bool {
+    status.as_u16() >= 400 || seat.proxy().retry.status_codes.contains(&status.as_u16())
 }
 
 impl OnResponse for OtelTracing {
@@ -327,13 +358,8 @@ impl OnResponse for OtelTracing {
         &'a self,
         exchange: &'a mut Exchange,
         response: &'a mut Response<Body>,
-        seat: Seat<'a>,
+        _seat: Seat<'a>,
     ) -> Step<'a> {
-        if exchange.dialect == Dialect::Grpc
-            && let Some(trace) = exchange.state.of_mut::<Trace>(seat)
-        {
-            trace.grpc = Some(GrpcStatus::watch(response));
-        }
         if let Some((name, value)) = exchange.trace.and_then(|context| self.shown_to_client(context)) {
             response.headers_mut().insert(name, value);
         }
@@ -346,17 +372,20 @@ impl OnEnd for OtelTracing {
         let (Some(recorder), Some(trace)) = (&self.recorder, record.exchange.state.of::<Trace>(seat)) else {
             return;
         };
-        let has_failed = trace.grpc.as_ref().and_then(GrpcStatus::code).is_some_and(grpc::is_failure);
-        if !trace.context.sampled && !self.sampler.wants(record, has_failed) {
+        if !trace.context.sampled && !self.sampler.wants(record) {
             return;
         }
-        for tried in &trace.attempts {
-            recorder.push(|out| spans::attempt(out, self, Clock::new(), trace, tried, record, seat));
-        }
-        for waited in record.exchange.waits() {
-            recorder.push(|out| spans::wait(out, self, Clock::new(), trace, waited, seat));
-        }
-        recorder.push(|out| spans::exchange(out, self, Clock::new(), trace, record));
+        let waits = record.exchange.waits();
+        recorder.push(trace.attempts.len() + waits.len() + 1, |spans| {
+            let clock = Clock::at_end(record);
+            for tried in &trace.attempts {
+                spans.add(|out| spans::attempt(out, self, clock, trace, tried, record, seat));
+            }
+            for waited in waits {
+                spans.add(|out| spans::wait(out, self, clock, trace, waited, seat));
+            }
+            spans.add(|out| spans::exchange(out, self, clock, trace, record));
+        });
     }
 }
 
@@ -381,8 +410,9 @@ impl OnUnrouted for OtelTracing {
         let (Some(recorder), Some(trace)) = (&self.recorder, record.exchange.state.of::<Trace>(place)) else {
             return;
         };
-        if trace.context.sampled || self.sampler.wants(record, false) {
-            recorder.push(|out| spans::exchange(out, self, Clock::new(), trace, record));
+        if trace.context.sampled || self.sampler.wants(record) {
+            let clock = Clock::at_end(record);
+            recorder.push(1, |spans| spans.add(|out| spans::exchange(out, self, clock, trace, record)));
         }
     }
 }
@@ -412,7 +442,8 @@ impl OnClose for OtelTracing {
             return;
         };
         if trace.context.sampled || self.sampler.wants_session(record) {
-            recorder.push(|out| spans::session(out, self, Clock::new(), trace, record, seat));
+            let clock = Clock::now();
+            recorder.push(1, |spans| spans.add(|out| spans::session(out, self, clock, trace, record, seat)));
         }
     }
 }

@@ -42,11 +42,33 @@ pub struct Batches {
     separator: Option<u8>,
     open: [Mutex<Chunk>; SHARDS],
     ready: Mutex<VecDeque<Chunk>>,
+    /// The buffer of a chunk that was sent, for the next one.
+    spare: Mutex<Vec<u8>>,
     items: AtomicUsize,
     bytes: AtomicUsize,
     lost: AtomicU64,
     full: Notify,
     unsent: Option<Counter>,
+}
+
+/// Items that are being written.
+pub struct Items<'b> {
+    bytes: &'b mut Vec<u8>,
+    separator: Option<u8>,
+    added: usize,
+}
+
+impl Items<'_> {
+    /// One more, which `write` appends to the buffer.
+    pub fn add(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        if !self.bytes.is_empty()
+            && let Some(separator) = self.separator
+        {
+            self.bytes.push(separator);
+        }
+        write(self.bytes);
+        self.added += 1;
+    }
 }
 
 impl Batches {
@@ -57,6 +79,7 @@ impl Batches {
             separator,
             open: Default::default(),
             ready: Mutex::default(),
+            spare: Mutex::default(),
             items: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
             lost: AtomicU64::new(0),
@@ -74,27 +97,32 @@ impl Batches {
 
     /// Takes an item that `write` appends to the buffer. Says whether there was room; what has none is counted as lost.
     pub fn push(&self, write: impl FnOnce(&mut Vec<u8>)) -> bool {
-        if self.items.fetch_add(1, Relaxed) >= self.limits.items {
-            return self.lose();
+        self.push_all(1, |items| items.add(write))
+    }
+
+    /// Takes so many items that belong together, each of which `write` has to add. Says whether there was room for all of them;
+    /// else none is taken, and all are counted as lost.
+    pub fn push_all(&self, count: usize, write: impl FnOnce(&mut Items<'_>)) -> bool {
+        if self.items.fetch_add(count, Relaxed) + count > self.limits.items {
+            return self.lose(count);
         }
         let mut chunk = lock(&self.open[shard()]);
         let before = chunk.bytes.len();
-        if before > 0
-            && let Some(separator) = self.separator
-        {
-            chunk.bytes.push(separator);
-        }
-        write(&mut chunk.bytes);
+        let mut items = Items { bytes: &mut chunk.bytes, separator: self.separator, added: 0 };
+        write(&mut items);
+        debug_assert_eq!(items.added, count, "the limits go by what is said to come");
         let written = chunk.bytes.len() - before;
         if self.bytes.fetch_add(written, Relaxed) + written > self.limits.bytes {
             chunk.bytes.truncate(before);
             self.bytes.fetch_sub(written, Relaxed);
-            return self.lose();
+            return self.lose(count);
         }
-        chunk.items += 1;
+        chunk.items += count;
         if chunk.items >= self.limits.chunk_items || chunk.bytes.len() >= self.limits.chunk_bytes {
             // As much as the last one needed, so that the next does not grow by copying.
-            let next = Chunk { bytes: Vec::with_capacity(chunk.bytes.len()), items: 0 };
+            let mut bytes = std::mem::take(&mut *lock(&self.spare));
+            bytes.reserve(chunk.bytes.len());
+            let next = Chunk { bytes, items: 0 };
             let full = std::mem::replace(&mut *chunk, next);
             drop(chunk);
             lock(&self.ready).push_back(full);
@@ -103,9 +131,9 @@ impl Batches {
         true
     }
 
-    fn lose(&self) -> bool {
-        self.items.fetch_sub(1, Relaxed);
-        self.lost.fetch_add(1, Relaxed);
+    fn lose(&self, count: usize) -> bool {
+        self.items.fetch_sub(count, Relaxed);
+        self.lost.fetch_add(count as u64, Relaxed);
         false
     }
 
@@ -121,6 +149,16 @@ impl Batches {
         self.items.fetch_sub(chunk.items, Relaxed);
         self.bytes.fetch_sub(chunk.bytes.len(), Relaxed);
         Some(chunk)
+    }
+
+    /// Takes back a chunk that was sent: its memory is used again.
+    pub fn recycle(&self, chunk: Chunk) {
+        let mut bytes = chunk.bytes;
+        // A single item may have been much larger than a chunk.
+        if bytes.capacity() <= 2 * self.limits.chunk_bytes {
+            bytes.clear();
+            *lock(&self.spare) = bytes;
+        }
     }
 
     /// A full chunk, if there is one.
@@ -227,6 +265,39 @@ mod tests {
         assert!(batches.push(|out| out.extend_from_slice(b"6789")));
         assert_eq!(batches.take().unwrap().bytes, b"12345,6789");
         assert_eq!((batches.lost(), batches.bytes.load(Relaxed)), (1, 0));
+    }
+
+    #[test]
+    fn items_that_belong_together_are_taken_or_lost_together() {
+        let batches = Batches::new(limits(3, 1000), Some(b','));
+        let both = |items: &mut Items<'_>| (0..2).for_each(|n| items.add(|out| out.push(b'0' + n)));
+        assert!(batches.push_all(2, both));
+        assert!(!batches.push_all(2, both), "there is room for one");
+        assert!(batches.push(|out| out.push(b'x')));
+        let chunk = batches.take().unwrap();
+        assert_eq!((chunk.items, chunk.bytes.as_slice()), (3, &b"0,1,x"[..]));
+        assert_eq!((batches.waiting(), batches.lost()), (0, 2));
+        let batches = Batches::new(limits(3, 2), Some(b','));
+        assert!(!batches.push_all(2, both), "too many bytes");
+        assert_eq!((batches.waiting(), batches.lost(), batches.bytes.load(Relaxed)), (0, 2, 0));
+    }
+
+    #[test]
+    fn the_memory_of_a_chunk_is_used_again_unless_it_is_large() {
+        let batches = Batches::new(limits(100, 10_000), None);
+        let fill = |bytes: usize| {
+            (0..4).for_each(|_| assert!(batches.push(|out| out.extend(std::iter::repeat_n(b'x', bytes)))));
+            batches.take_full().unwrap()
+        };
+        let first = fill(20);
+        let place = first.bytes.as_ptr();
+        // The next one is open already, and has memory of its own.
+        batches.recycle(first);
+        let second = fill(20);
+        assert_ne!(second.bytes.as_ptr(), place);
+        assert_eq!(fill(20).bytes.as_ptr(), place);
+        batches.recycle(Chunk { bytes: Vec::with_capacity(1000), items: 0 });
+        assert_eq!(lock(&batches.spare).capacity(), 0, "ten times as much as a chunk may have");
     }
 
     #[test]

@@ -85,9 +85,32 @@ pub struct Incoming {
     pub sampled: Option<bool>,
 }
 
-/// Whether there is any field of these formats: most requests have none, and need neither reading nor clearing.
-pub fn is_there(propagators: &[Propagator], headers: &HeaderMap) -> bool {
-    headers.keys().any(|name| propagators.iter().any(|propagator| propagator.fields().contains(name)))
+/// Looks whether requests have any field of some formats. Most have none, and need neither reading nor clearing.
+#[derive(Debug, Clone, Copy)]
+pub struct FirstLook {
+    /// The letters that names of the fields begin with, one bit each: most other fields begin with others.
+    letters: u32,
+}
+
+impl FirstLook {
+    /// A look for these formats.
+    pub fn of(propagators: &[Propagator]) -> Self {
+        let fields = propagators.iter().flat_map(|propagator| propagator.fields());
+        Self { letters: fields.fold(0, |letters, name| letters | letter(name)) }
+    }
+
+    /// Whether there is any field of these formats, which are those that this look is for.
+    pub fn finds(self, propagators: &[Propagator], headers: &HeaderMap) -> bool {
+        headers.keys().any(|name| {
+            letter(name) & self.letters != 0
+                && propagators.iter().any(|propagator| propagator.fields().contains(name))
+        })
+    }
+}
+
+/// The bit of the letter that a name begins with.
+fn letter(name: &HeaderName) -> u32 {
+    name.as_str().bytes().next().map_or(0, |first| 1 << (first & 31))
 }
 
 /// Reads the context by the first format that has one.

@@ -116,7 +116,9 @@ pub async fn run<D: Deliver>(
             () = sleep_until(next) => true,
         };
         while let Some(chunk) = if is_time { batches.take() } else { batches.take_full() } {
-            if !sender.send(&chunk, &mut control).await {
+            let goes_on = sender.send(&chunk, &mut control).await;
+            batches.recycle(chunk);
+            if !goes_on {
                 break;
             }
         }

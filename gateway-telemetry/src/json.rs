@@ -1,5 +1,6 @@
 //! JSON objects on one line, written straight into a buffer.
 
+use std::cell::Cell;
 use std::fmt::{Display, Write};
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -28,10 +29,29 @@ impl<'b> JsonLine<'b> {
     }
 
     /// A text; any bytes, those that are not UTF-8 are replaced.
+    #[inline(always)]
     pub fn text(&mut self, key: &str, text: impl AsRef<[u8]>) {
         self.key(key);
+        self.quoted(text.as_ref());
+    }
+
+    /// A text that needs no escaping: letters, digits, and signs other than quotation marks and backslashes.
+    #[inline(always)]
+    pub fn word(&mut self, key: &str, word: &str) {
+        debug_assert!(
+            word.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\')),
+            "{word:?} needs escaping"
+        );
+        self.key(key);
         self.0.push(b'"');
-        escape(self.0, text.as_ref());
+        self.0.extend_from_slice(word.as_bytes());
+        self.0.push(b'"');
+    }
+
+    #[inline(never)]
+    fn quoted(&mut self, text: &[u8]) {
+        self.0.push(b'"');
+        escape(self.0, text);
         self.0.push(b'"');
     }
 
@@ -52,16 +72,16 @@ impl<'b> JsonLine<'b> {
     }
 
     /// An address.
+    #[inline(always)]
     pub fn address(&mut self, key: &str, address: IpAddr) {
-        let IpAddr::V4(address) = address else { return self.plain(key, address) };
         self.key(key);
+        self.address_value(address);
+    }
+
+    #[inline(never)]
+    fn address_value(&mut self, address: IpAddr) {
         self.0.push(b'"');
-        for (at, part) in address.octets().into_iter().enumerate() {
-            if at > 0 {
-                self.0.push(b'.');
-            }
-            self.0.extend_from_slice(itoa::Buffer::new().format(part).as_bytes());
-        }
+        self.0.extend_from_slice(AddressText::of(address).as_bytes());
         self.0.push(b'"');
     }
 
@@ -72,17 +92,30 @@ impl<'b> JsonLine<'b> {
     }
 
     /// A whole number.
+    #[inline(always)]
     pub fn number(&mut self, key: &str, number: impl itoa::Integer) {
         self.key(key);
+        self.number_value(number);
+    }
+
+    #[inline(never)]
+    fn number_value(&mut self, number: impl itoa::Integer) {
         self.0.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
     }
 
     /// Seconds with six places.
+    #[inline(always)]
     pub fn seconds(&mut self, key: &str, duration: Duration) {
         self.key(key);
-        self.0.extend_from_slice(itoa::Buffer::new().format(duration.as_secs()).as_bytes());
-        self.0.push(b'.');
-        self.0.extend_from_slice(&digits::<6>(duration.subsec_micros()));
+        self.seconds_value(duration);
+    }
+
+    #[inline(never)]
+    fn seconds_value(&mut self, duration: Duration) {
+        self.number_value(duration.as_secs());
+        let mut fraction = *b".000000";
+        fraction[1..].copy_from_slice(&digits::<6>(duration.subsec_micros()));
+        self.0.extend_from_slice(&fraction);
     }
 
     /// RFC 3339 in UTC with microseconds.
@@ -93,13 +126,65 @@ impl<'b> JsonLine<'b> {
         self.0.push(b'"');
     }
 
+    /// Where it is called, the key is known: to copy few bytes of which the number is known takes no call.
+    #[inline(always)]
     fn key(&mut self, key: &str) {
+        self.0.reserve(key.len() + 4);
         if self.0.last() != Some(&b'{') {
             self.0.push(b',');
         }
         self.0.push(b'"');
         self.0.extend_from_slice(key.as_bytes());
         self.0.extend_from_slice(b"\":");
+    }
+}
+
+/// An address as text. Every record has two, and the formatting of numbers is dear.
+#[derive(Debug, Clone, Copy)]
+pub struct AddressText {
+    /// Room for the longest, an IPv6 address with an IPv4 address at its end.
+    bytes: [u8; 46],
+    length: usize,
+}
+
+impl AddressText {
+    /// The text of an address.
+    pub fn of(address: IpAddr) -> Self {
+        let mut text = Self { bytes: [0; 46], length: 0 };
+        match address {
+            IpAddr::V4(address) => {
+                for (at, part) in address.octets().into_iter().enumerate() {
+                    if at > 0 {
+                        text.push(b".");
+                    }
+                    text.push(itoa::Buffer::new().format(part).as_bytes());
+                }
+            }
+            IpAddr::V6(address) => {
+                let written = write!(text, "{address}");
+                debug_assert!(written.is_ok(), "{address} is too long");
+            }
+        }
+        text
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
+
+    fn push(&mut self, part: &[u8]) {
+        if let Some(room) = self.bytes.get_mut(self.length..self.length + part.len()) {
+            room.copy_from_slice(part);
+            self.length += part.len();
+        }
+    }
+}
+
+impl Write for AddressText {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.push(text.as_bytes());
+        Ok(())
     }
 }
 
@@ -160,11 +245,8 @@ impl Rfc3339 {
     fn text(&self) -> [u8; 27] {
         let since = self.0.duration_since(UNIX_EPOCH).unwrap_or_default();
         let (days, second) = (since.as_secs() / 86_400, (since.as_secs() % 86_400) as u32);
-        let (year, month, day) = date(days);
         let mut text = *b"0000-00-00T00:00:00.000000Z";
-        text[..4].copy_from_slice(&digits::<4>(year as u32));
-        text[5..7].copy_from_slice(&digits::<2>(month as u32));
-        text[8..10].copy_from_slice(&digits::<2>(day as u32));
+        text[..10].copy_from_slice(&date_text(days));
         text[11..13].copy_from_slice(&digits::<2>(second / 3600));
         text[14..16].copy_from_slice(&digits::<2>(second / 60 % 60));
         text[17..19].copy_from_slice(&digits::<2>(second % 60));
@@ -179,12 +261,25 @@ impl Display for Rfc3339 {
     }
 }
 
-/// The last digits of a number, with zeros before it.
+/// The two digits of each number below 100.
+static PAIRS: [[u8; 2]; 100] = pairs();
+
+const fn pairs() -> [[u8; 2]; 100] {
+    let mut pairs = [[b'0'; 2]; 100];
+    let mut number = 0;
+    while number < 100 {
+        pairs[number as usize] = [b'0' + number / 10, b'0' + number % 10];
+        number += 1;
+    }
+    pairs
+}
+
+/// The last digits of a number, with zeros before it; of even count.
 fn digits<const COUNT: usize>(mut number: u32) -> [u8; COUNT] {
     let mut digits = [b'0'; COUNT];
-    for digit in digits.iter_mut().rev() {
-        *digit += (number % 10) as u8;
-        number /= 10;
+    for two in digits.rchunks_exact_mut(2) {
+        two.copy_from_slice(&PAIRS[(number % 100) as usize]);
+        number /= 100;
     }
     digits
 }
@@ -243,6 +338,24 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
+/// `YYYY-MM-DD` of a day since the epoch. The next one asked for is nearly always the same.
+fn date_text(days: u64) -> [u8; 10] {
+    thread_local! {
+        static LAST: Cell<(u64, [u8; 10])> = const { Cell::new((0, *b"1970-01-01")) };
+    }
+    let (last, text) = LAST.get();
+    if last == days {
+        return text;
+    }
+    let (year, month, day) = date(days);
+    let mut text = *b"0000-00-00";
+    text[..4].copy_from_slice(&digits::<4>(year as u32));
+    text[5..7].copy_from_slice(&digits::<2>(month as u32));
+    text[8..].copy_from_slice(&digits::<2>(day as u32));
+    LAST.set((days, text));
+    text
+}
+
 /// Year, month and day of a day since the epoch, in the Gregorian calendar.
 fn date(days: u64) -> (u64, u64, u64) {
     // Years counted from March have the leap day at their end, so that months have fixed places within them.
@@ -281,6 +394,21 @@ mod tests {
             line.seconds("s", Duration::from_micros(1_000_042));
         });
         assert_eq!(value, serde_json::json!({ "umlaut": "grün\n", "n": 7, "s": 1.000_042 }));
+    }
+
+    #[test]
+    fn addresses_are_written_whole() {
+        for text in [
+            "0.0.0.0",
+            "192.0.2.255",
+            "::",
+            "::ffff:255.255.255.255",
+            "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff",
+        ] {
+            let address = text.parse().unwrap();
+            assert_eq!(AddressText::of(address).as_bytes(), text.as_bytes());
+            assert_eq!(written(|line| line.address("a", address)), serde_json::json!({ "a": text }));
+        }
     }
 
     #[test]

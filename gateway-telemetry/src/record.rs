@@ -2,6 +2,7 @@
 
 pub mod combined;
 pub mod ecs;
+mod headers;
 mod layout;
 pub mod logfmt;
 
@@ -14,22 +15,22 @@ use gateway_core::config::snapshot::ProxyState;
 use gateway_core::http::exchange::{Client, Exchange, Field};
 use gateway_core::record::{ExchangeRecord, SessionRecord};
 use gateway_core::trace::TraceContext;
-use http::HeaderMap;
-use http::Version;
-use http::header::{HeaderName, REFERER, USER_AGENT};
+use http::{HeaderName, Version};
 
 use crate::json::JsonLine;
 use crate::otlp::Attributes;
 use crate::redact::{self, Secrets};
 pub use layout::{Layout, Record};
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-
 /// Takes the fields of a record, one by one.
 pub trait FieldVisitor {
     /// A text; any bytes.
     fn text(&mut self, key: &str, text: impl AsRef<[u8]>);
+
+    /// A text that no format has to escape: letters, digits, and signs other than quotation marks, backslashes, spaces and `=`.
+    fn word(&mut self, key: &str, word: &str) {
+        self.text(key, word);
+    }
 
     /// Something whose text never needs escaping: an address, a version.
     fn plain(&mut self, key: &str, value: impl Display);
@@ -69,6 +70,12 @@ pub struct Extras {
 }
 
 impl FieldVisitor for JsonLine<'_> {
+    #[inline(always)]
+    fn word(&mut self, key: &str, word: &str) {
+        self.word(key, word);
+    }
+
+    #[inline(always)]
     fn text(&mut self, key: &str, text: impl AsRef<[u8]>) {
         self.text(key, text);
     }
@@ -77,10 +84,12 @@ impl FieldVisitor for JsonLine<'_> {
         self.plain(key, value);
     }
 
+    #[inline(always)]
     fn address(&mut self, key: &str, address: IpAddr) {
         self.address(key, address);
     }
 
+    #[inline(always)]
     fn number(&mut self, key: &str, number: u64) {
         self.number(key, number);
     }
@@ -91,6 +100,7 @@ impl FieldVisitor for JsonLine<'_> {
         }
     }
 
+    #[inline(always)]
     fn seconds(&mut self, key: &str, duration: Duration) {
         self.seconds(key, duration);
     }
@@ -109,8 +119,16 @@ impl FieldVisitor for Attributes<'_, '_, '_> {
         self.text(key, text);
     }
 
+    fn word(&mut self, key: &str, word: &str) {
+        self.str(key, word);
+    }
+
     fn plain(&mut self, key: &str, value: impl Display) {
         self.text(key, value.to_string());
+    }
+
+    fn address(&mut self, key: &str, address: IpAddr) {
+        self.address(key, address);
     }
 
     fn number(&mut self, key: &str, number: u64) {
@@ -150,6 +168,12 @@ impl<V> Chosen<'_, V> {
 }
 
 impl<V: FieldVisitor> FieldVisitor for Chosen<'_, V> {
+    fn word(&mut self, key: &str, word: &str) {
+        if self.has(key) {
+            self.visit.word(key, word);
+        }
+    }
+
     fn text(&mut self, key: &str, text: impl AsRef<[u8]>) {
         if self.has(key) {
             self.visit.text(key, text);
@@ -203,7 +227,7 @@ impl<V: FieldVisitor> FieldVisitor for Chosen<'_, V> {
 pub fn exchange(line: &mut impl FieldVisitor, record: &ExchangeRecord<'_>, extras: &Extras) {
     let exchange = record.exchange;
     begin(line, "http", record.duration);
-    line.text("http.request.method", exchange.method().as_str());
+    line.word("http.request.method", exchange.method().as_str());
     target(line, exchange, Secrets::of(record.route, &extras.redact_query));
     line.number("http.response.status_code", u64::from(record.status));
     if let Some(status) = record.grpc_status {
@@ -211,7 +235,7 @@ pub fn exchange(line: &mut impl FieldVisitor, record: &ExchangeRecord<'_>, extra
     }
     if let Some(reason) = record.reason {
         // What a plugin answers on purpose is no error, and still has a reason.
-        line.text(if record.is_error { "error.type" } else { "reply.reason" }, reason);
+        line.word(if record.is_error { "error.type" } else { "reply.reason" }, reason);
     }
     if let Some(failure) = record.failure {
         line.text("error.message", failure.to_string());
@@ -222,11 +246,11 @@ pub fn exchange(line: &mut impl FieldVisitor, record: &ExchangeRecord<'_>, extra
     line.seconds("http.server.request.duration", record.duration);
     line.number("http.request.body.size", record.request_bytes);
     line.number("http.response.body.size", record.response_bytes);
-    line.text("network.protocol.version", version(exchange.version()));
+    line.word("network.protocol.version", version(exchange.version()));
     line.address("client.address", exchange.client_address);
     client(line, &exchange.client);
-    headers(line, exchange);
-    asked(line, exchange, extras);
+    headers::usual(line, exchange);
+    headers::asked(line, exchange, extras);
     fields(line, exchange.fields());
     if let Some(identity) = &exchange.identity {
         line.text("enduser.id", &*identity.name);
@@ -264,7 +288,7 @@ pub fn exchange(line: &mut impl FieldVisitor, record: &ExchangeRecord<'_>, extra
 /// What is said of a session.
 pub fn session(line: &mut impl FieldVisitor, record: &SessionRecord<'_>, extras: &Extras) {
     begin(line, record.protocol, record.duration);
-    line.text("session.end", record.reason);
+    line.word("session.end", record.reason);
     line.seconds("session.duration", record.duration);
     line.number("session.bytes_up", record.bytes_up);
     line.number("session.bytes_down", record.bytes_down);
@@ -300,19 +324,19 @@ fn begin(line: &mut impl FieldVisitor, kind: &'static str, lasted: Duration) {
     let now = SystemTime::now();
     // The moment it began, as other parties' logs have it.
     line.time("timestamp", now.checked_sub(lasted).unwrap_or(now));
-    line.text("kind", kind);
+    line.word("kind", kind);
 }
 
 /// The request's target. Of its query, secrets are blanked out; user information in an absolute target is left out.
 fn target(line: &mut impl FieldVisitor, exchange: &Exchange, secrets: Secrets<'_>) {
     let uri = exchange.uri();
-    line.text("url.scheme", exchange.client.scheme());
+    line.word("url.scheme", exchange.client.scheme());
     line.text("url.path", uri.path());
     if let Some(query) = uri.query() {
         line.query("url.query", query, secrets);
     }
     if let Some(authority) = exchange.authority() {
-        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+        let host = split_last(authority, b'@').map_or(authority, |(_, host)| host);
         let (name, port) = host_and_port(host);
         line.text("server.address", name);
         if let Some(port) = port {
@@ -323,7 +347,7 @@ fn target(line: &mut impl FieldVisitor, exchange: &Exchange, secrets: Secrets<'_
 
 /// The host without the brackets of an address, and the port where there is one.
 fn host_and_port(authority: &str) -> (&str, Option<u16>) {
-    let split = authority.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+    let split = split_last(authority, b':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
     // The last group of an address without brackets is no port.
     let (host, port) = match split {
         Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
@@ -332,12 +356,18 @@ fn host_and_port(authority: &str) -> (&str, Option<u16>) {
     (host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host), port)
 }
 
+/// As `str::rsplit_once`, for a text of a few bytes, in which looking at each is cheaper.
+fn split_last(text: &str, at: u8) -> Option<(&str, &str)> {
+    let place = text.bytes().rposition(|byte| byte == at)?;
+    Some((text.get(..place)?, text.get(place + 1..)?))
+}
+
 fn client(line: &mut impl FieldVisitor, client: &Client) {
     line.address("network.peer.address", client.peer.ip());
     line.number("network.peer.port", u64::from(client.peer.port()));
     if let Some(tls) = &client.tls {
         // The number alone, as OpenTelemetry has it.
-        line.text("tls.protocol.name", "tls");
+        line.word("tls.protocol.name", "tls");
         line.text("tls.protocol.version", tls.version.trim_start_matches("TLSv"));
         line.text("tls.cipher", tls.cipher);
         if let Some(name) = &tls.server_name {
@@ -358,63 +388,19 @@ fn fields(line: &mut impl FieldVisitor, fields: &[(&'static str, Field)]) {
     }
 }
 
-/// The headers that were asked for, without credentials.
-fn asked(line: &mut impl FieldVisitor, exchange: &Exchange, extras: &Extras) {
-    let mut each = |headers: &HeaderMap, wanted: &[(HeaderName, Box<str>)]| {
-        for (name, field) in wanted {
-            // The referer is among the usual fields.
-            if headers.contains_key(name) && name != REFERER {
-                line.text(field, redact::header(headers, name));
-            }
-        }
-    };
-    each(&exchange.request.headers, &extras.request_headers);
-    if let Some((_, headers)) = exchange.answered() {
-        each(headers, &extras.response_headers);
-    }
-}
-
-/// The few headers that are logged; none that may carry a credential.
-fn headers(line: &mut impl FieldVisitor, exchange: &Exchange) {
-    let headers = &exchange.request.headers;
-    // The id that a plugin gave goes before one that the client sent.
-    if let Some(id) = exchange.request_id().or_else(|| headers.get(REQUEST_ID)) {
-        line.text("http.request.id", id);
-    }
-    if let Some(context) = exchange.trace {
-        trace(line, context);
-    } else if let Some(trace) = headers.get(TRACEPARENT).and_then(|value| trace_id(value.as_bytes())) {
-        line.text("trace_id", trace);
-    }
-    if let Some(agent) = headers.get(USER_AGENT) {
-        line.text("user_agent.original", agent);
-    }
-    if let Some(referer) = headers.get(REFERER) {
-        line.text("http.request.header.referer", redact::referer(referer.as_bytes()));
-    }
-}
-
 /// Where it is in its trace.
 fn trace(line: &mut impl FieldVisitor, context: TraceContext) {
-    line.text("trace_id", context.trace.hex());
-    line.text("span_id", context.span.hex());
+    line.word("trace_id", std::str::from_utf8(&context.trace.hex()).unwrap_or_default());
+    line.word("span_id", std::str::from_utf8(&context.span.hex()).unwrap_or_default());
 }
 
 /// The proxy, and the upstream: its own, unless a plugin chose another one.
 fn proxy(line: &mut impl FieldVisitor, route: &ProxyState, chosen: Option<&str>) {
-    line.text("proxy.id", route.proxy.id.as_str());
-    line.text("upstream.id", chosen.unwrap_or(route.proxy.backend.upstream.id.as_str()));
+    line.word("proxy.id", route.proxy.id.as_str());
+    line.word("upstream.id", chosen.unwrap_or(route.proxy.backend.upstream.id.as_str()));
     if let Traffic::Http(_) = route.proxy.traffic {
-        line.text("upstream.scheme", route.proxy.backend.scheme.as_str());
+        line.word("upstream.scheme", route.proxy.backend.scheme.as_str());
     }
-}
-
-/// The trace id of a W3C traceparent, if it is well-formed: `version-trace-parent-flags`.
-fn trace_id(value: &[u8]) -> Option<&[u8]> {
-    let mut parts = value.split(|byte| *byte == b'-');
-    let (_version, trace) = (parts.next()?, parts.next()?);
-    let is_hex = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    (trace.len() == 32 && trace.iter().all(is_hex) && trace.iter().any(|byte| *byte != b'0')).then_some(trace)
 }
 
 fn version(version: Version) -> &'static str {
@@ -428,7 +414,7 @@ fn version(version: Version) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::{host_and_port, trace_id};
+    use super::host_and_port;
 
     #[test]
     fn a_port_is_parted_from_its_host() {
@@ -442,21 +428,6 @@ mod tests {
             ("a.test:99999", "a.test:99999", None),
         ] {
             assert_eq!(host_and_port(authority), (host, port), "{authority}");
-        }
-    }
-
-    #[test]
-    fn takes_the_trace_of_a_wellformed_traceparent_only() {
-        let good = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-        assert_eq!(trace_id(good), Some(&b"0af7651916cd43dd8448eb211c80319c"[..]));
-        for bad in [
-            &b"00-00000000000000000000000000000000-b7ad6b7169203331-01"[..],
-            b"00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01",
-            b"00-0af7-b7ad-01",
-            b"",
-            b"\"-",
-        ] {
-            assert_eq!(trace_id(bad), None);
         }
     }
 }

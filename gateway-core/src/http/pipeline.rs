@@ -192,11 +192,11 @@ impl<U: Upstream> Pipeline<U> {
         reached: Reached,
     ) {
         let deadline = end.deadline();
-        let Some(mut response) = end.answer.take() else { return };
         let mut replaced = None;
         let attended = {
-            let mut attending =
-                pin!(chain.response(&mut end.exchange, &mut response, around, reached, &mut replaced));
+            // Where it is: a response is large to move.
+            let ExchangeEnding { exchange, answer: Some(response), .. } = &mut *end else { return };
+            let mut attending = pin!(chain.response(exchange, response, around, reached, &mut replaced));
             match deadline {
                 None => guarded(attending).await.map(|()| true),
                 Some(deadline) => {
@@ -205,12 +205,12 @@ impl<U: Upstream> Pipeline<U> {
                 }
             }
         };
-        match attended {
-            Ok(true) => end.cause = replaced.or(end.cause),
-            Ok(false) => response = end.reply(Reply::new(Cause::TotalTimeout)),
-            Err(Panicked) => response = self.panicked(end),
-        }
-        end.answer = Some(response);
+        let instead = match attended {
+            Ok(true) => return end.cause = replaced.or(end.cause),
+            Ok(false) => end.reply(Reply::new(Cause::TotalTimeout)),
+            Err(Panicked) => self.panicked(end),
+        };
+        end.answer = Some(instead);
     }
 
     /// Hands both ends of an exchange that switched protocols to the stream side, and carries them to the end.
@@ -347,10 +347,10 @@ impl<U: Upstream> Pipeline<U> {
             end.attempts = attempts.made();
             end.target = Some(pick.target);
             let index = pick.index;
-            let attempt = Attempt { target: pick.target, number: attempts.made() };
+            let attempt = Attempt { target: pick.target, number: attempts.made(), begun };
             let around = around.with_target(Some(pick.target));
             if route.chain.has_attempt_seats() {
-                Box::pin(route.chain.attempt(&mut end.exchange, attempt, around)).await?;
+                pin!(route.chain.attempt(&mut end.exchange, attempt, around)).await?;
             }
             let replay = body.replay().filter(|_| !end.exchange.is_sent_once());
             let path = matched.path(&end.exchange, pick.target.rules.path.as_deref());

@@ -242,9 +242,14 @@ impl Chain {
             if Reached(*place) > reached || !seat.runs(exchange) {
                 continue;
             }
-            let step = plugin.on_response(exchange, response, around.seat(*place));
-            let (waited, decided) = timed(step).await;
-            exchange.note_wait(*place, "response", waited);
+            let decided = match plugin.on_response(exchange, response, around.seat(*place)) {
+                Step::Next => Ok(()),
+                step => {
+                    let (waited, decided) = timed(step).await;
+                    exchange.note_wait(*place, "response", waited);
+                    decided
+                }
+            };
             if exchange.is_asked_again() {
                 return;
             }

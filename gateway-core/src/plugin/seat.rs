@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::StatusCode;
+use tokio::time::Instant;
 
 use crate::balance::Target;
 use crate::config::model::Proxy;
@@ -80,6 +81,8 @@ pub struct Attempt<'a> {
     pub target: &'a Target,
     /// 1 for the first.
     pub number: u32,
+    /// When it began: before plugins were shown it.
+    pub begun: Instant,
 }
 
 /// How an attempt ended.

@@ -85,9 +85,9 @@ impl Sampler {
         self.errors || self.slower_than.is_some()
     }
 
-    /// Whether an exchange is recorded for what became of it; a gRPC call may have failed with a 200.
-    pub(super) fn wants(&self, record: &ExchangeRecord<'_>, has_failed: bool) -> bool {
-        self.errors && (has_failed || is_failure(record)) || self.is_slow(record.duration)
+    /// Whether an exchange is recorded for what became of it.
+    pub(super) fn wants(&self, record: &ExchangeRecord<'_>) -> bool {
+        self.errors && is_failure(record) || self.is_slow(record.duration)
     }
 
     /// Whether a session is recorded for what became of it.
@@ -100,11 +100,16 @@ impl Sampler {
     }
 }
 
-/// Whether the gateway or its target failed: 500 and above, or a response that was cut off by either.
+/// Whether the gateway or its target failed: 500 and above, a response that was cut off by either, or a gRPC call that failed
+/// with a 200.
 pub(super) fn is_failure(record: &ExchangeRecord<'_>) -> bool {
     let is_cut = record.is_error && record.status < 400 && record.cause != Some(Cause::ClientGone);
-    record.status >= 500 || is_cut
+    record.status >= 500 || is_cut || record.grpc_status.is_some_and(|code| GRPC_FAILURES.contains(&code))
 }
+
+/// What servers' spans count as failures: UNKNOWN, DEADLINE_EXCEEDED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE, DATA_LOSS. The others
+/// say that the caller did something wrong.
+const GRPC_FAILURES: [u16; 6] = [2, 4, 12, 13, 14, 15];
 
 /// Ends of sessions that are nobody's failure.
 const GOOD_ENDS: &[&str] =

@@ -1,8 +1,9 @@
 //! Spans as OTLP has them, under OpenTelemetry's names.
 
+use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use gateway_core::config::model::{PathPattern, Proxy, Traffic};
+use gateway_core::config::model::{PathPattern, Proxy, TargetRules, Traffic};
 use gateway_core::config::snapshot::ProxyState;
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
@@ -15,9 +16,8 @@ use gateway_telemetry::redact::{self, Secrets};
 use http::{Method, Version};
 use tokio::time::Instant;
 
-use super::grpc::{self, GrpcStatus};
 use super::sampler;
-use super::{OtelTracing, Trace, Try};
+use super::{Addressee, CANCELLED, OtelTracing, Trace, Try};
 
 const TRACE_ID: Field = Field(1, "traceId");
 const SPAN_ID: Field = Field(2, "spanId");
@@ -51,9 +51,18 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    pub(super) fn new() -> Self {
+    pub(super) fn now() -> Self {
+        Self::at_moment(Instant::now())
+    }
+
+    /// At the end of an exchange, which is now: its record has read one clock already.
+    pub(super) fn at_end(record: &ExchangeRecord<'_>) -> Self {
+        Self::at_moment(record.exchange.started + record.duration)
+    }
+
+    fn at_moment(now: Instant) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { now: Instant::now(), nanos: u64::try_from(since.as_nanos()).unwrap_or(u64::MAX) }
+        Self { now, nanos: u64::try_from(since.as_nanos()).unwrap_or(u64::MAX) }
     }
 
     fn at(self, moment: Instant) -> u64 {
@@ -116,10 +125,9 @@ pub(super) fn exchange(
     let route = record.route.and_then(|proxy| route(&proxy.proxy));
     // Where no proxy serves it, the path may be anything, a gRPC method too: names of spans are few.
     let name = match record.route {
-        Some(_) => name(exchange, route.as_deref()),
-        None => shown(exchange.method()).to_owned(),
+        Some(_) => name(exchange, route),
+        None => shown(exchange.method()).into(),
     };
-    let code = trace.grpc.as_ref().and_then(GrpcStatus::code);
     span(out, plugin.encoding, |span| {
         let parent = trace.parent.as_ref().and_then(|parent| Some((parent.span?, true)));
         let state = trace.parent.as_ref().map_or("", |parent| parent.state.as_str());
@@ -127,36 +135,36 @@ pub(super) fn exchange(
         Head { context: trace.context, parent, state, name: &name, kind: SERVER, times }.write(span);
         span.attributes(ATTRIBUTES, |all| {
             method(all, exchange.method());
-            all.text("url.scheme", exchange.client.scheme());
-            all.text("url.path", exchange.uri().path());
+            all.str("url.scheme", exchange.client.scheme());
+            all.str("url.path", exchange.uri().path());
             if let Some(query) = exchange.uri().query() {
                 all.text("url.query", redact::plain(query, Secrets::of(record.route, &plugin.redact_query)));
             }
             if let Some(authority) = exchange.authority() {
                 address(all, authority.rsplit_once('@').map_or(authority, |(_, host)| host));
             }
-            if let Some(route) = &route {
-                all.text("http.route", route);
+            if let Some(route) = route {
+                all.str("http.route", route);
             }
             all.int("http.response.status_code", record.status);
             if let Some(reason) = record.reason.filter(|_| record.is_error) {
-                all.text("error.type", reason);
+                all.str("error.type", reason);
             } else if record.status >= 500 {
                 all.text("error.type", record.status.to_string());
             }
             all.int("http.request.body.size", record.request_bytes);
             all.int("http.response.body.size", record.response_bytes);
-            all.text("network.protocol.name", "http");
-            all.text("network.protocol.version", version(exchange.version()));
-            all.text("client.address", exchange.client_address.to_string());
-            all.text("network.peer.address", exchange.client.peer.ip().to_string());
+            all.str("network.protocol.name", "http");
+            all.str("network.protocol.version", version(exchange.version()));
+            all.address("client.address", exchange.client_address);
+            all.address("network.peer.address", exchange.client.peer.ip());
             all.int("network.peer.port", exchange.client.peer.port());
             if let Some(tls) = &exchange.client.tls {
-                all.text("tls.protocol.version", tls.version.trim_start_matches("TLSv"));
-                all.text("tls.cipher", tls.cipher);
+                all.str("tls.protocol.version", tls.version.trim_start_matches("TLSv"));
+                all.str("tls.cipher", tls.cipher);
             }
             rpc(all, exchange);
-            if let Some(code) = code {
+            if let Some(code) = record.grpc_status {
                 all.int("rpc.grpc.status_code", code);
             }
             identity(all, record.route, exchange.identity.as_deref().map(|identity| &*identity.name));
@@ -165,7 +173,7 @@ pub(super) fn exchange(
             }
             sent(all, plugin, exchange);
         });
-        if sampler::is_failure(record) || code.is_some_and(grpc::is_failure) {
+        if sampler::is_failure(record) {
             failed(span, record.failure.map(ToString::to_string).as_deref());
         }
     });
@@ -211,11 +219,16 @@ pub(super) fn attempt(
     let error = tried.error.or(cut);
     // Only the last one was answered for good.
     let mut latest = trace.attempts.iter().rev();
-    let taken = latest.find(|tried| tried.error != Some(super::CANCELLED));
-    let is_last = taken.is_some_and(|taken| taken.number == tried.number);
-    let code = trace.grpc.as_ref().filter(|_| is_last).and_then(GrpcStatus::code);
+    let taken = latest.find(|tried| tried.error != Some(CANCELLED));
+    let is_taken = taken.is_some_and(|taken| taken.number == tried.number);
+    let code = record.grpc_status.filter(|_| is_taken && tried.error.is_none());
+    let is_latest = trace.attempts.last().is_some_and(|last| last.number == tried.number);
+    let (authority, rules) = match (&tried.target, record.target.filter(|_| is_latest)) {
+        (Some(Addressee { authority, rules }), _) => (Some(&**authority), Some(&**rules)),
+        (None, target) => (target.map(|it| &*it.authority), target.map(|it| &*it.rules)),
+    };
     span(out, plugin.encoding, |span| {
-        let context = TraceContext { span: tried.span, ..trace.context };
+        let context = TraceContext { span: tried.span.unwrap_or_else(SpanId::random), ..trace.context };
         let state = trace.parent.as_ref().map_or("", |parent| parent.state.as_str());
         let parent = Some((trace.context.span, false));
         let times = (clock.at(tried.began), ended);
@@ -223,13 +236,15 @@ pub(super) fn attempt(
         Head { context, parent, state, name, kind: CLIENT, times }.write(span);
         span.attributes(ATTRIBUTES, |all| {
             method(all, exchange.method());
-            all.text("url.full", url(plugin, exchange, tried, seat));
-            address(all, &tried.authority);
+            if let (Some(authority), Some(rules)) = (authority, rules) {
+                all.str("url.full", &url(plugin, exchange, authority, rules, seat));
+                address(all, authority);
+            }
             if let Some(status) = tried.status {
                 all.int("http.response.status_code", status);
             }
             if let Some(error) = error {
-                all.text("error.type", error);
+                all.str("error.type", error);
             } else if let Some(status) = tried.status.filter(|status| *status >= 400) {
                 all.text("error.type", status.to_string());
             }
@@ -240,7 +255,7 @@ pub(super) fn attempt(
                 all.bool("ferrum.connection.reused", reused);
             }
             let own = seat.proxy().backend.upstream.id.as_str();
-            all.text("ferrum.upstream.id", exchange.upstream().map_or(own, |chosen| &**chosen));
+            all.str("ferrum.upstream.id", exchange.upstream().map_or(own, |chosen| &**chosen));
             rpc(all, exchange);
             if let Some(code) = code {
                 all.int("rpc.grpc.status_code", code);
@@ -254,10 +269,16 @@ pub(super) fn attempt(
 }
 
 /// The whole URL of an attempt, without the query's secrets.
-fn url(plugin: &OtelTracing, exchange: &Exchange, tried: &Try, seat: Seat<'_>) -> String {
-    let path = exchange.path_for(&tried.rules, seat);
+fn url(
+    plugin: &OtelTracing,
+    exchange: &Exchange,
+    authority: &str,
+    rules: &TargetRules,
+    seat: Seat<'_>,
+) -> String {
+    let path = exchange.path_for(rules, seat);
     let (path, query) = path.split_once('?').map_or((&*path, None), |(path, query)| (path, Some(query)));
-    let mut url = format!("{}://{}{path}", seat.proxy().backend.scheme.as_str(), tried.authority);
+    let mut url = [seat.proxy().backend.scheme.as_str(), "://", authority, path].concat();
     if let Some(query) = query {
         url.push('?');
         url.push_str(&redact::plain(query, Secrets::of(Some(seat.state()), &plugin.redact_query)));
@@ -282,9 +303,9 @@ pub(super) fn wait(
         let times = (clock.at(waited.began), clock.at(waited.ended));
         Head { context, parent, state: "", name, kind: INTERNAL, times }.write(span);
         span.attributes(ATTRIBUTES, |all| {
-            all.text("ferrum.plugin.hook", waited.hook);
+            all.str("ferrum.plugin.hook", waited.hook);
             if let Some(config) = config {
-                all.text("ferrum.plugin.config", config.id.as_str());
+                all.str("ferrum.plugin.config", config.id.as_str());
             }
         });
     });
@@ -321,8 +342,8 @@ pub(super) fn session(
                 if matches!(record.protocol, "udp" | "dtls") { "udp" } else { "tcp" },
             );
             all.text("network.protocol.name", record.protocol);
-            all.text("client.address", session.client_address.to_string());
-            all.text("network.peer.address", session.client.peer.ip().to_string());
+            all.address("client.address", session.client_address);
+            all.address("network.peer.address", session.client.peer.ip());
             all.int("network.peer.port", session.client.peer.port());
             if let Some(name) = &session.server_name {
                 all.text("server.address", &**name);
@@ -346,10 +367,10 @@ pub(super) fn session(
 
 fn identity(all: &mut Attributes<'_, '_, '_>, proxy: Option<&ProxyState>, caller: Option<&str>) {
     if let Some(proxy) = proxy {
-        all.text("ferrum.proxy.id", proxy.proxy.id.as_str());
+        all.str("ferrum.proxy.id", proxy.proxy.id.as_str());
     }
     if let Some(name) = caller {
-        all.text("enduser.id", name);
+        all.str("enduser.id", name);
     }
 }
 
@@ -358,17 +379,17 @@ fn rpc(all: &mut Attributes<'_, '_, '_>, exchange: &Exchange) {
     if exchange.dialect != Dialect::Grpc {
         return;
     }
-    all.text("rpc.system", "grpc");
+    all.str("rpc.system", "grpc");
     if let Some((service, method)) = exchange.path().trim_start_matches('/').rsplit_once('/') {
-        all.text("rpc.service", service);
-        all.text("rpc.method", method);
+        all.str("rpc.service", service);
+        all.str("rpc.method", method);
     }
 }
 
 fn method(all: &mut Attributes<'_, '_, '_>, method: &Method) {
-    all.text("http.request.method", if shown(method) == "HTTP" { "_OTHER" } else { method.as_str() });
+    all.str("http.request.method", if shown(method) == "HTTP" { "_OTHER" } else { method.as_str() });
     if shown(method) == "HTTP" {
-        all.text("http.request.method_original", method.as_str());
+        all.str("http.request.method_original", method.as_str());
     }
 }
 
@@ -386,33 +407,31 @@ fn address(all: &mut Attributes<'_, '_, '_>, authority: &str) {
         }
         _ => (authority, None),
     };
-    all.text("server.address", host.trim_start_matches('[').trim_end_matches(']'));
+    all.str("server.address", host.trim_start_matches('[').trim_end_matches(']'));
     if let Some(port) = port.and_then(|port| port.parse::<u16>().ok()) {
         all.int("server.port", port);
     }
 }
 
 /// What the proxy's path stands for, which is the same for all its requests.
-fn route(proxy: &Proxy) -> Option<String> {
+fn route(proxy: &Proxy) -> Option<&str> {
     let Traffic::Http(rules) = &proxy.traffic else { return None };
     let [only] = &*rules.matches else { return None };
     Some(match &only.path {
         PathPattern::HostOnly => return None,
-        PathPattern::Exact(path) | PathPattern::Prefix(path) => path.to_string(),
-        PathPattern::Template(template) => template.as_str().to_owned(),
-        PathPattern::Regex(regex) => regex.as_str().to_owned(),
+        PathPattern::Exact(path) | PathPattern::Prefix(path) => path,
+        PathPattern::Template(template) => template.as_str(),
+        PathPattern::Regex(regex) => regex.as_str(),
     })
 }
 
 /// `GET /shop`, or a gRPC method.
-fn name(exchange: &Exchange, route: Option<&str>) -> String {
+fn name<'e>(exchange: &'e Exchange, route: Option<&str>) -> Cow<'e, str> {
     if exchange.dialect == Dialect::Grpc {
-        return exchange.path().trim_start_matches('/').to_owned();
+        return exchange.path().trim_start_matches('/').into();
     }
-    match route {
-        Some(route) => format!("{} {route}", shown(exchange.method())),
-        None => shown(exchange.method()).to_owned(),
-    }
+    let method = shown(exchange.method());
+    route.map_or(Cow::Borrowed(method), |route| [method, " ", route].concat().into())
 }
 
 fn version(version: Version) -> &'static str {

@@ -163,3 +163,26 @@ fn baggage_is_kept_or_dropped_whole() {
     assert_eq!(baggage_value(&fields, "x").unwrap(), "2");
     assert_eq!(baggage_value(&fields, "y"), None);
 }
+
+#[test]
+fn fields_of_any_format_are_seen_at_the_first_look() {
+    let all = [
+        Propagator::TraceContext,
+        Propagator::Baggage,
+        Propagator::B3,
+        Propagator::B3Multi,
+        Propagator::Jaeger,
+    ];
+    let usual =
+        [("host", "a.test"), ("user-agent", "x"), ("te", "trailers"), ("x-other", "x"), ("upgrade", "x")];
+    for propagators in [&all[..], &all[..1], &all[3..]] {
+        let look = FirstLook::of(propagators);
+        assert!(!look.finds(propagators, &headers(&usual)));
+        assert!(!look.finds(propagators, &HeaderMap::new()));
+        for field in propagators.iter().flat_map(|propagator| propagator.fields()) {
+            let fields: Vec<_> = usual.iter().copied().chain([(field.as_str(), "x")]).collect();
+            assert!(look.finds(propagators, &headers(&fields)), "{field}");
+        }
+    }
+    assert!(!FirstLook::of(&[]).finds(&[], &headers(&[("traceparent", "x")])));
+}

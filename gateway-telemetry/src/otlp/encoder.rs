@@ -1,8 +1,11 @@
 //! Writes messages as protobuf or as protobuf's JSON, by the same description.
 
+mod attributes;
+
 use std::fmt::Write as _;
 
 use crate::json::escape;
+pub use attributes::Attributes;
 
 /// Bytes of a text; what is beyond is cut off.
 pub const MAX_TEXT: usize = crate::json::MAX_TEXT;
@@ -261,13 +264,18 @@ impl<'b> Encoder<'b> {
         let begin = self.out.len();
         write(&mut Encoder { out: self.out, encoding: self.encoding });
         let length = self.out.len() - begin;
-        let mut digits = Vec::with_capacity(5);
-        varint(&mut digits, length as u64);
-        if let Some(place) = self.out.get_mut(begin - 1) {
-            *place = digits[0];
+        let more = size_of_varint(length as u64) - 1;
+        if more > 0 {
+            self.out.extend_from_slice(&[0; MAX_VARINT][..more]);
+            self.out.copy_within(begin..begin + length, begin + more);
         }
-        if digits.len() > 1 {
-            self.out.splice(begin..begin, digits.into_iter().skip(1));
+        let mut number = length as u64;
+        for place in self.out.iter_mut().skip(begin - 1).take(more) {
+            *place = number.to_le_bytes()[0] | 0x80;
+            number >>= 7;
+        }
+        if let Some(place) = self.out.get_mut(begin - 1 + more) {
+            *place = number.to_le_bytes()[0];
         }
     }
 
@@ -278,7 +286,7 @@ impl<'b> Encoder<'b> {
     }
 
     fn tag(&mut self, field: Field, wire: u32) {
-        self.varint(u64::from(field.0 << 3 | wire));
+        tag(self.out, field, wire);
     }
 
     fn varint(&mut self, number: u64) {
@@ -300,6 +308,18 @@ impl<'b> Encoder<'b> {
     }
 }
 
+fn tag(out: &mut Vec<u8>, field: Field, wire: u32) {
+    varint(out, u64::from(field.0 << 3 | wire));
+}
+
+/// Bytes of the longest varint.
+const MAX_VARINT: usize = 10;
+
+/// Bytes of a number as a varint.
+fn size_of_varint(number: u64) -> usize {
+    (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
+}
+
 fn varint(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number.to_le_bytes()[0] | 0x80);
@@ -311,10 +331,10 @@ fn varint(out: &mut Vec<u8>, mut number: u64) {
 /// Whole characters within the limit; what is not UTF-8 is replaced.
 fn cut(text: &[u8]) -> std::borrow::Cow<'_, str> {
     let mut text = &text[..text.len().min(MAX_TEXT)];
-    if let Err(error) = std::str::from_utf8(text)
-        && error.error_len().is_none()
-    {
-        text = &text[..error.valid_up_to()];
+    match std::str::from_utf8(text) {
+        Ok(valid) => return valid.into(),
+        Err(error) if error.error_len().is_none() => text = &text[..error.valid_up_to()],
+        Err(_) => {}
     }
     String::from_utf8_lossy(text)
 }
@@ -332,60 +352,6 @@ impl List<'_, '_> {
             self.encoder.out.push(b',');
         }
         self.encoder.item(self.field, write);
-    }
-}
-
-const KEY: Field = Field(1, "key");
-const VALUE: Field = Field(2, "value");
-const STRING_VALUE: Field = Field(1, "stringValue");
-const BOOL_VALUE: Field = Field(2, "boolValue");
-const INT_VALUE: Field = Field(3, "intValue");
-const DOUBLE_VALUE: Field = Field(4, "doubleValue");
-const ARRAY_VALUE: Field = Field(5, "arrayValue");
-const VALUES: Field = Field(1, "values");
-
-/// Attributes that are being written.
-pub struct Attributes<'a, 'l, 'b> {
-    list: &'a mut List<'l, 'b>,
-}
-
-impl Attributes<'_, '_, '_> {
-    /// A text.
-    pub fn text(&mut self, key: &str, text: impl AsRef<[u8]>) {
-        self.value(key, |value| value.plain_text(STRING_VALUE, text.as_ref()));
-    }
-
-    /// A whole number; what is beyond `i64` is the largest there is.
-    pub fn int(&mut self, key: &str, number: impl TryInto<i64>) {
-        self.value(key, |value| value.int(INT_VALUE, number.try_into().unwrap_or(i64::MAX)));
-    }
-
-    /// A fraction.
-    pub fn double(&mut self, key: &str, number: f64) {
-        if number.is_finite() {
-            self.value(key, |value| value.double(DOUBLE_VALUE, number));
-        }
-    }
-
-    /// Yes or no.
-    pub fn bool(&mut self, key: &str, flag: bool) {
-        self.value(key, |value| value.bool(BOOL_VALUE, flag));
-    }
-
-    /// Texts.
-    pub fn texts<T: AsRef<[u8]>>(&mut self, key: &str, texts: impl IntoIterator<Item = T>) {
-        self.value(key, |value| {
-            value.message(ARRAY_VALUE, |array| {
-                array.list(VALUES, texts, |item, text| item.plain_text(STRING_VALUE, text.as_ref()));
-            });
-        });
-    }
-
-    fn value(&mut self, key: &str, write: impl FnOnce(&mut Encoder<'_>)) {
-        self.list.item(|pair| {
-            pair.text(KEY, key);
-            pair.message(VALUE, write);
-        });
     }
 }
 

@@ -58,12 +58,13 @@ impl<U: Upstream> Pipeline<U> {
             attempts.begin();
             end.attempts = attempts.made();
             end.target = Some(pick.target);
+            let at = Instant::now();
             if route.chain.has_attempt_seats() {
-                let attempt = Attempt { target: pick.target, number: attempts.made() };
+                let attempt = Attempt { target: pick.target, number: attempts.made(), begun: at };
                 let around = around.with_target(Some(pick.target));
                 route.chain.attempt(&mut end.exchange, attempt, around).await?;
             }
-            let first = Begun { pick, number: attempts.made(), at: Instant::now() };
+            let first = Begun { pick, number: attempts.made(), at };
             downstream.asking();
             let course = Course { hedger, destination: &destination, matched, around, body: &bytes };
             let mut state = RaceState { end: &mut *end, attempts: &mut attempts, tried: &mut tried };
@@ -86,7 +87,7 @@ fn take<'s>(
     let Begun { pick, number, at } = begun;
     let RaceState { end, attempts, tried } = state;
     let chain = &course.matched.route.chain;
-    let (index, attempt) = (pick.index, Attempt { target: pick.target, number });
+    let (index, attempt) = (pick.index, Attempt { target: pick.target, number, begun: at });
     let around = course.around.with_target(Some(pick.target));
     end.target = Some(pick.target);
     let may_repeat = !end.exchange.is_sent_once();

@@ -33,6 +33,13 @@ pub(super) struct Begun<'s> {
     pub(super) at: Instant,
 }
 
+impl<'s> Begun<'s> {
+    /// What plugins are told of it.
+    fn attempt(&self) -> Attempt<'s> {
+        Attempt { target: self.pick.target, number: self.number, begun: self.at }
+    }
+}
+
 /// An attempt that is under way.
 struct Runner<'s, 'f> {
     begun: Begun<'s>,
@@ -207,8 +214,8 @@ impl<U: Upstream> Pipeline<U> {
 
     /// Reports an attempt that ended and isn't taken.
     fn lost<'s>(&self, course: Course<'_, 's>, state: &mut RaceState<'_, 's, '_>, raced: Raced<'s>) {
-        let Raced { begun: Begun { pick, number, .. }, sent } = raced;
-        let attempt = Attempt { target: pick.target, number };
+        let Raced { begun: Begun { pick, number, at }, sent } = raced;
+        let attempt = Attempt { target: pick.target, number, begun: at };
         let around = course.around.with_target(Some(pick.target));
         state.tried.push(pick.index);
         let chain = &course.matched.route.chain;
@@ -237,7 +244,7 @@ impl<U: Upstream> Pipeline<U> {
     ) {
         let chain = &course.matched.route.chain;
         if let Some(Raced { begun, sent: Ok(answer) }) = spare {
-            let attempt = Attempt { target: begun.pick.target, number: begun.number };
+            let attempt = begun.attempt();
             let around = course.around.with_target(Some(begun.pick.target));
             chain.attempted(&mut end.exchange, attempt, answered(&answer), around);
             let status = judged(&end.exchange, &answer);
@@ -245,7 +252,7 @@ impl<U: Upstream> Pipeline<U> {
         }
         for Runner { begun, sending } in runners {
             drop(sending);
-            let attempt = Attempt { target: begun.pick.target, number: begun.number };
+            let attempt = begun.attempt();
             let around = course.around.with_target(Some(begun.pick.target));
             chain.attempted(&mut end.exchange, attempt, AttemptEnd::Cancelled, around);
             self.report(begun.pick, AttemptOutcome::Outrun { waited: begun.at.elapsed() });
@@ -287,7 +294,7 @@ impl<U: Upstream> Pipeline<U> {
         if !chain.has_attempt_seats() {
             return Event::Beside(Some(begun));
         }
-        let attempt = Attempt { target: begun.pick.target, number: begun.number };
+        let attempt = begun.attempt();
         let around = course.around.with_target(Some(begun.pick.target));
         let admitted = {
             let attending = pin!(chain.attempt(&mut state.end.exchange, attempt, around));
