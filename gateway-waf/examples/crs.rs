@@ -25,7 +25,7 @@ fn main() -> Result<(), Failure> {
         ["score", rules, tests, rest @ ..] => score(rules, Path::new(tests), rest),
         ["time", rules, rest @ ..] => time(rules, rest),
         ["benign", rules, file] => benign(rules, Path::new(file)),
-        _ => Err("usage: crs score RULES TESTS [LEVEL] | time RULES [ROUNDS [SAMPLE]] | benign RULES FILE; RULES is a folder, balanced or aggressive".into()),
+        _ => Err("usage: crs score RULES TESTS [LEVEL] | time RULES [ROUNDS [SAMPLE [again|new|cold]]] | benign RULES FILE; RULES is a folder, balanced or aggressive".into()),
     }
 }
 
@@ -353,15 +353,21 @@ fn time(rules: &str, rest: &[&str]) -> Result<(), Failure> {
     let ruleset = load(rules, 1)?;
     let wanted = rest.get(1).copied().unwrap_or_default();
     let rounds: u32 = rest.first().and_then(|rounds| rounds.parse().ok()).unwrap_or(2000);
+    // One way alone, so that its instructions can be counted.
+    let ways = ["again", "new", "cold"].into_iter().filter(|way| rest.get(2).is_none_or(|only| only == way));
     for sample in samples().into_iter().filter(|sample| sample.name.starts_with(wanted)) {
         let rounds = if sample.body.len() > 20_000 { rounds.div_ceil(100) } else { rounds };
-        let kept = timed(&ruleset, &sample, rounds, Buffers::default(), false);
-        let fresh = timed(&ruleset, &sample, rounds, Buffers::default(), true);
-        let cold = timed(&ruleset, &sample, rounds, Buffers::without_cache(), false);
-        println!(
-            "{:<22} again {kept:>9.1} us   new values {fresh:>9.1} us   without cache {cold:>9.1} us",
-            sample.name
-        );
+        let mut line = format!("{:<22}", sample.name);
+        for way in ways.clone() {
+            let (buffers, label) = match way {
+                "cold" => (Buffers::without_cache(), "without cache"),
+                "new" => (Buffers::default(), "new values"),
+                _ => (Buffers::default(), "again"),
+            };
+            let took = timed(&ruleset, &sample, rounds, buffers, way == "new");
+            line.push_str(&format!(" {label} {took:>9.1} us  "));
+        }
+        println!("{line}");
     }
     Ok(())
 }

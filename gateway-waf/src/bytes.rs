@@ -7,7 +7,19 @@ pub(crate) struct ByteSet([u64; 4]);
 impl ByteSet {
     /// The bytes that occur in `text`.
     pub(crate) fn of(text: &[u8]) -> Self {
-        let mut set = [0; 4];
+        let mut set = [0_u64; 4];
+        if text.is_ascii() {
+            // Two words stay in registers.
+            let (mut low, mut high) = (0_u64, 0_u64);
+            for byte in text {
+                let bit = 1_u64 << (byte & 63);
+                let is_high = u64::from(byte >> 6).wrapping_neg();
+                high |= bit & is_high;
+                low |= bit & !is_high;
+            }
+            (set[0], set[1]) = (low, high);
+            return Self(set);
+        }
         for byte in text {
             set[usize::from(byte >> 6)] |= 1 << (byte & 63);
         }

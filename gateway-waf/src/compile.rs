@@ -213,6 +213,11 @@ fn finish_half(rules: Vec<Rule>, second: usize, needs: Vec<Needs>) -> Result<Pha
     });
     let filter = Filter::new(&needed, width)?;
     let order = Vec::new();
+    let is_looked_at = |variable: &Variable| {
+        let lookers = &lookers[*variable as usize];
+        Values::parts(*variable).1.is_none() && lookers.iter().any(|word| *word != 0)
+    };
+    let looked = Variable::ALL.iter().copied().filter(is_looked_at).collect();
     Ok(PhaseRules {
         rules,
         second,
@@ -222,6 +227,7 @@ fn finish_half(rules: Vec<Rule>, second: usize, needs: Vec<Needs>) -> Result<Pha
         asked,
         filtered,
         lookers,
+        looked,
         nodes: by_node,
         order,
         plain,
@@ -260,7 +266,7 @@ impl Builder<'_> {
         for (name, value) in initial {
             // Only what a rule still reads has a slot.
             if let Some(slot) = self.slots.by_name.get(name.as_bytes()) {
-                self.slots.initial[*slot] = Some(value.clone().into());
+                self.slots.begin_with(*slot, value);
             }
         }
         let mut finish = |(rules, second, needs)| {

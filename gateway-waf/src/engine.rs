@@ -60,6 +60,8 @@ pub struct Transaction {
     outcome: Findings,
     /// Which half's facts the texts have.
     half: usize,
+    /// For which half, and after how many changes of the values, the rules to run were found.
+    gathered: Option<(usize, u64)>,
 }
 
 /// What has come of it so far.
@@ -98,6 +100,7 @@ impl Transaction {
             excluded: Vec::new(),
             outcome: Findings::default(),
             half: 0,
+            gathered: None,
         }
     }
 
@@ -310,17 +313,15 @@ impl Transaction {
     /// Finds the rules that could match any of the values.
     fn gather(&mut self, ruleset: &Ruleset, half: &PhaseRules, which: usize) {
         let Buffers { run, values, texts, caches, .. } = &mut self.buffers;
+        let now = Some((which, values.changes()));
+        if self.gathered == now {
+            return;
+        }
+        self.gathered = None;
         run.clear();
         run.extend_from_slice(&half.always);
-        for variable in Variable::ALL {
+        for variable in &half.looked {
             let lookers = &half.lookers[*variable as usize];
-            if lookers.iter().all(|word| *word == 0) || !values.has(*variable) {
-                continue;
-            }
-            // Of ARGS and ARGS_NAMES the parts are gone through.
-            if Values::parts(*variable).1.is_some() {
-                continue;
-            }
             for value in values.of(*variable) {
                 texts.prepare(value.text, half, &ruleset.nodes, &mut caches[which]);
                 add_open(run, texts, value.text, half, lookers);
@@ -330,6 +331,7 @@ impl Transaction {
                 return;
             }
         }
+        self.gathered = now;
     }
 
     fn control(&mut self, control: &Control) {

@@ -211,6 +211,8 @@ pub(crate) struct PhaseRules {
     pub(crate) filtered: Box<[u64]>,
     /// For each variable, the rules whose heads look at its values.
     pub(crate) lookers: Vec<Box<[u64]>>,
+    /// The variables that any looks at; of ARGS and ARGS_NAMES their parts.
+    pub(crate) looked: Box<[Variable]>,
     /// The transformations that heads need, in order, each with the rules that test its result.
     pub(crate) nodes: Vec<(usize, Box<[u64]>)>,
     /// The transformations on the way to those, each behind the one before it.
@@ -224,10 +226,28 @@ pub(crate) struct PhaseRules {
 pub(crate) struct TxSlots {
     pub(crate) names: Vec<Box<[u8]>>,
     pub(crate) by_name: HashMap<Box<[u8]>, usize, foldhash::fast::FixedState>,
-    pub(crate) initial: Vec<Option<Box<[u8]>>>,
+    pub(crate) initial: Vec<Option<Initial>>,
+}
+
+/// What a variable of TX begins with.
+pub(crate) enum Initial {
+    Number(i64),
+    Text(Box<[u8]>),
 }
 
 impl TxSlots {
+    /// Has a slot begin with this value.
+    pub(crate) fn begin_with(&mut self, slot: usize, value: &[u8]) {
+        let number = crate::bytes::number(value);
+        let initial = match number.to_string().as_bytes() == value {
+            true => Initial::Number(number),
+            false => Initial::Text(value.into()),
+        };
+        if let Some(known) = self.initial.get_mut(slot) {
+            *known = Some(initial);
+        }
+    }
+
     /// The slot of this name, a new one where it has none.
     pub(crate) fn of(&mut self, name: &str) -> usize {
         if let Some(slot) = self.by_name.get(name.as_bytes()) {

@@ -19,15 +19,20 @@ const UNKNOWN: u32 = u32::MAX;
 
 /// A distinct value.
 pub(crate) type TextId = u32;
+/// The empty one, which is the first of each request.
+pub(crate) const EMPTY: TextId = 0;
 
 #[derive(Debug, Clone, Copy)]
 struct DistinctText {
     start: u32,
     length: u32,
     hash: u64,
-    bytes: ByteSet,
+    /// Which bytes it has, once somebody has asked.
+    bytes: Option<ByteSet>,
     /// Where its facts begin.
     facts: u32,
+    /// Something was learned that the cache does not know.
+    is_news: bool,
     /// Where what its transformations make of it begins.
     variants: u32,
     /// Where the rules are whose needs it meets.
@@ -110,8 +115,9 @@ impl Texts {
             start,
             length,
             hash,
-            bytes: ByteSet::of(text),
+            bytes: None,
             facts: UNKNOWN,
+            is_news: false,
             variants: UNKNOWN,
             scan: UNKNOWN,
             alike: UNKNOWN,
@@ -125,8 +131,15 @@ impl Texts {
         self.entries.get(id as usize).map_or(&[], |entry| slice(&self.arena, entry))
     }
 
-    pub(crate) fn bytes(&self, id: TextId) -> ByteSet {
-        self.entries.get(id as usize).map_or_else(ByteSet::default, |entry| entry.bytes)
+    /// Which bytes the value has.
+    pub(crate) fn bytes(&mut self, id: TextId) -> ByteSet {
+        let Some(entry) = self.entries.get_mut(id as usize) else { return ByteSet::default() };
+        if let Some(bytes) = entry.bytes {
+            return bytes;
+        }
+        let bytes = ByteSet::of(slice(&self.arena, entry));
+        entry.bytes = Some(bytes);
+        bytes
     }
 
     /// What a chain of transformations makes of the value.
@@ -173,10 +186,12 @@ impl Texts {
         }
         self.facts.resize(from + 3 * width, 0);
         let entry = self.entries[id as usize];
-        if let Some(known) = cache.get(entry.hash, slice(&self.arena, &entry)) {
+        if let Some(known) = cache.get(entry.hash, slice(&self.arena, &entry), 3 * width) {
             self.facts[from..].copy_from_slice(known);
+            self.entries[id as usize].is_news = false;
             return;
         }
+        self.entries[id as usize].is_news = true;
         let scan = self.scan(id, half);
         bits::or_common(&mut self.facts[from..from + width], &self.scans[scan..scan + width], &half.plain);
         let variants = self.fill(id, half, nodes);
@@ -226,9 +241,9 @@ impl Texts {
             entry.scan = alike.scan;
         }
         if entry.scan == UNKNOWN {
-            let from = self.scans.len();
+            let (from, bytes) = (self.scans.len(), self.bytes(id));
             self.scans.resize(from + half.width, 0);
-            half.filter.scan(slice(&self.arena, &entry), &entry.bytes, &mut self.scans[from..]);
+            half.filter.scan(slice(&self.arena, &entry), &bytes, &mut self.scans[from..]);
             self.read += u64::from(entry.length);
             entry.scan = from as u32;
         }
@@ -256,7 +271,8 @@ impl Texts {
 
     /// Notes that a rule was asked about a value, and what it said.
     pub(crate) fn note(&mut self, id: TextId, rule: usize, matched: bool, width: usize) {
-        let Some(entry) = self.entries.get(id as usize).filter(|it| it.facts != UNKNOWN) else { return };
+        let Some(entry) = self.entries.get_mut(id as usize).filter(|it| it.facts != UNKNOWN) else { return };
+        entry.is_news = true;
         let from = entry.facts as usize;
         let asked = from + Fact::Asked as usize * width;
         bits::set(&mut self.facts[asked..asked + width], rule);
@@ -268,7 +284,7 @@ impl Texts {
 
     /// Keeps what was learned for later requests.
     pub(crate) fn remember(&self, width: usize, cache: &mut Cache) {
-        for entry in self.entries.iter().filter(|entry| entry.facts != UNKNOWN) {
+        for entry in self.entries.iter().filter(|entry| entry.is_news && entry.facts != UNKNOWN) {
             let from = entry.facts as usize;
             if let Some(facts) = self.facts.get(from..from + 3 * width) {
                 cache.put(entry.hash, slice(&self.arena, entry), facts);

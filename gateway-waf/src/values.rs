@@ -5,7 +5,7 @@ mod intake;
 use crate::body::form;
 use crate::bytes::is_space;
 use crate::request::{RequestHead, ResponseHead};
-use crate::texts::{TextId, Texts};
+use crate::texts::{EMPTY, TextId, Texts};
 use crate::transform::Transform;
 use crate::variable::Variable;
 pub(crate) use intake::{Intake, Intaker};
@@ -26,6 +26,8 @@ pub(crate) struct Values {
     argument_bytes: usize,
     file_bytes: usize,
     arguments: usize,
+    /// How often values have come.
+    changes: u64,
 }
 
 impl Default for Values {
@@ -36,6 +38,7 @@ impl Default for Values {
             argument_bytes: 0,
             file_bytes: 0,
             arguments: 0,
+            changes: 0,
         }
     }
 }
@@ -44,6 +47,11 @@ impl Values {
     pub(crate) fn clear(&mut self) {
         self.by_variable.iter_mut().for_each(Vec::clear);
         (self.not_inspected, self.argument_bytes, self.file_bytes, self.arguments) = (0, 0, 0, 0);
+    }
+
+    /// Another number whenever there are other values.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// The values of a variable.
@@ -74,6 +82,7 @@ impl Values {
     }
 
     fn push(&mut self, variable: Variable, name: TextId, text: TextId) {
+        self.changes += 1;
         if let Some(list) = self.by_variable.get_mut(variable as usize) {
             list.push(Value { name, text });
         }
@@ -82,10 +91,11 @@ impl Values {
     /// Gives a variable without members its value.
     pub(crate) fn set(&mut self, variable: Variable, texts: &mut Texts, value: &[u8], limit: usize) {
         let value = self.cut(value, limit);
-        let (name, text) = (texts.keep(b""), texts.keep(value));
+        let text = texts.keep(value);
+        self.changes += 1;
         if let Some(list) = self.by_variable.get_mut(variable as usize) {
             list.clear();
-            list.push(Value { name, text });
+            list.push(Value { name: EMPTY, text });
         }
     }
 
@@ -227,9 +237,5 @@ impl Values {
     /// How many values there are that rules look at one by one.
     pub(crate) fn count(&self) -> usize {
         self.by_variable.iter().map(Vec::len).sum()
-    }
-
-    pub(crate) fn has(&self, variable: Variable) -> bool {
-        self.nth(variable, 0).is_some()
     }
 }

@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 
 use crate::bytes::number;
-use crate::rules::TxSlots;
+use crate::rules::{Initial, TxSlots};
 use crate::texts::{TextId, Texts};
 use crate::variable::Variable;
 
@@ -56,13 +56,8 @@ impl Tx {
         self.slots.clear();
         self.slots.extend(slots.initial.iter().map(|initial| match initial {
             None => TxValue::Unset,
-            Some(text) => {
-                let value = number(text);
-                match value.to_string().as_bytes() == &**text {
-                    true => TxValue::Number(value),
-                    false => TxValue::Text(texts.keep(text)),
-                }
-            }
+            Some(Initial::Number(number)) => TxValue::Number(*number),
+            Some(Initial::Text(text)) => TxValue::Text(texts.keep(text)),
         }));
     }
 

@@ -105,8 +105,30 @@ fn numeric(text: &[u8], out: &mut Vec<u8>) -> Option<usize> {
 fn named(text: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     let name = text.get(1..).unwrap_or_default();
     let count = name.iter().take(LONGEST + 1).take_while(|byte| byte.is_ascii_alphanumeric()).count();
-    let name = name.get(..count)?;
-    let (_, byte) = NAMED.iter().find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name))?;
-    out.push(*byte);
+    if !(2..=LONGEST).contains(&count) {
+        return None;
+    }
+    let wanted = packed(name.get(..count)?);
+    let at = PACKED.iter().position(|known| *known == wanted)?;
+    out.push(NAMED.get(at)?.1);
     Some(with_end(text, 1 + count))
 }
+
+/// A name of up to eight letters as a number, in lower case: queries are full of ampersands, and numbers are soon compared.
+const fn packed(name: &[u8]) -> u64 {
+    let (mut number, mut at) = (0, 0);
+    while at < name.len() {
+        number = number << 8 | name[at].to_ascii_lowercase() as u64;
+        at += 1;
+    }
+    number
+}
+
+const PACKED: [u64; NAMED.len()] = {
+    let (mut all, mut at) = ([0; NAMED.len()], 0);
+    while at < NAMED.len() {
+        all[at] = packed(NAMED[at].0.as_bytes());
+        at += 1;
+    }
+    all
+};
