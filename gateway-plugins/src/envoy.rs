@@ -102,19 +102,13 @@ pub(crate) fn withhold_trailers(mutation: &HeaderMutation, body: &mut Body) {
         .for_each(|name| body.withhold_trailer(&name));
 }
 
-/// Changes header fields. What frames a message, and who is asked, is left as it is.
+/// Changes header fields: all that is asked for, or none. What frames a message, and who is asked, is left as it is.
 ///
 /// # Errors
-/// A name or value that can't be written.
+/// A name or value that can't be written, or too many fields.
 pub(crate) fn apply(mutation: &HeaderMutation, headers: &mut Fields) -> Result<RequestLine, String> {
     let mut line = RequestLine::default();
-    for name in &mutation.remove_headers {
-        if let Ok(name) = HeaderName::from_bytes(name.as_bytes())
-            && !shared::is_framing(&name)
-        {
-            headers.remove(name);
-        }
-    }
+    let mut fields = Vec::with_capacity(mutation.set_headers.len());
     for option in &mutation.set_headers {
         let Some(field) = &option.header else { continue };
         let value = if field.raw_value.is_empty() { field.value.as_bytes() } else { &field.raw_value };
@@ -130,11 +124,24 @@ pub(crate) fn apply(mutation: &HeaderMutation, headers: &mut Fields) -> Result<R
                 let name = HeaderName::from_bytes(key.as_bytes()).map_err(|_| bad())?;
                 let value = FieldValue::from_bytes(value).map_err(|_| bad())?;
                 if !shared::is_framing(&name) {
-                    write(headers, name, value, option);
+                    fields.push((name, value, option));
                 }
             }
         }
-        if headers.len() > MAX_FIELDS {
+    }
+    // Whether they are too many shows when some have taken the place of others.
+    let before = (headers.len() + fields.len() > MAX_FIELDS).then(|| headers.clone());
+    for name in &mutation.remove_headers {
+        if let Ok(name) = HeaderName::from_bytes(name.as_bytes())
+            && !shared::is_framing(&name)
+        {
+            headers.remove(name);
+        }
+    }
+    for (name, value, option) in fields {
+        write(headers, name, value, option);
+        if let Some(before) = before.as_ref().filter(|_| headers.len() > MAX_FIELDS) {
+            headers.clone_from(before);
             return Err("the other server adds too many header fields".to_owned());
         }
     }

@@ -21,7 +21,6 @@ use bytes::Bytes;
 use gateway_core::config::model::BackendHttp;
 use gateway_core::config::problem::Problems;
 use gateway_core::http::body::{Body, BodyError};
-use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::calls::Client;
@@ -77,7 +76,6 @@ enum Direction {
 /// One exchange's visit to the processor.
 struct ProcessorExchange {
     session: Session,
-    dialect: Dialect,
 }
 
 impl ProcessorExchange {
@@ -151,7 +149,7 @@ impl OnRequest for ExtProc {
             };
         };
         let session = Session::new(&self.core.client, &self.core.rules, turn);
-        let visit = Arc::new(ProcessorExchange { session, dialect: exchange.dialect });
+        let visit = Arc::new(ProcessorExchange { session });
         exchange.state.put(seat, Visiting(visit.clone()));
         Step::wait(async move {
             let done = self.core.request(exchange, &visit).await;
@@ -216,7 +214,7 @@ impl Core {
         let Some(ProcessorReply::ImmediateResponse(reply)) = &said else { return Ok(said) };
         visit.session.close();
         let reply = match self.rules.replies {
-            true => change::reply(reply, visit.dialect),
+            true => change::reply(reply),
             false => {
                 Err(Failure::Broken("the processor sends an immediate response, which is refused".to_owned()))
             }

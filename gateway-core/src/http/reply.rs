@@ -200,6 +200,8 @@ pub struct Reply {
     pub cause: Cause,
     /// The status, where it differs from the cause's.
     pub status: Option<StatusCode>,
+    /// What gRPC clients get, where it differs from what stands for the status.
+    pub grpc_status: Option<u8>,
     /// One sentence for the client; never an internal detail.
     pub detail: Option<Cow<'static, str>>,
     /// Header fields to add.
@@ -227,6 +229,7 @@ impl Reply {
         Self {
             cause,
             status: None,
+            grpc_status: None,
             detail: None,
             headers: HeaderMap::new(),
             body: None,
@@ -332,7 +335,10 @@ impl Reply {
     /// A gRPC trailers-only answer: the status travels in the head.
     fn into_grpc(self) -> Response<Body> {
         let Row { title, proxy_error, .. } = self.cause.row();
-        let code = self.status.map_or_else(|| self.cause.grpc_status(), grpc_status_of);
+        let code = self.grpc_status.unwrap_or_else(|| match self.status {
+            Some(status) => grpc_status_of(status),
+            None => self.cause.grpc_status(),
+        });
         let mut response = Response::new(Body::empty());
         *response.headers_mut() = self.headers;
         let headers = response.headers_mut();

@@ -1,10 +1,9 @@
 //! Heads as a processor gets them, and what it may change of them.
 
-use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
-use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::http::reply::Reply;
 use http::header::{CONTENT_TYPE, HeaderValue};
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, StatusCode};
 
 use super::protocol::{self, HeaderMutation, HttpHeaders, ImmediateResponse};
 use super::session::Failure;
@@ -52,11 +51,14 @@ pub(super) fn apply(mutation: &HeaderMutation, headers: &mut HeaderMap) -> Resul
     envoy::apply(mutation, headers).map_err(Failure::Broken)
 }
 
+/// Bytes of an immediate response's body that gRPC clients get as its message.
+const MAX_MESSAGE: usize = 1024;
+
 /// An immediate response as the client gets it.
 ///
 /// # Errors
 /// One that can't be sent.
-pub(super) fn reply(said: &ImmediateResponse, dialect: Dialect) -> Result<Reply, Failure> {
+pub(super) fn reply(said: &ImmediateResponse) -> Result<Reply, Failure> {
     let code = said.status.as_ref().map_or(200, |status| status.code);
     let status = u16::try_from(code).ok().filter(|code| (200..=599).contains(code));
     let Some(status) = status.and_then(|code| StatusCode::from_u16(code).ok()) else {
@@ -69,17 +71,12 @@ pub(super) fn reply(said: &ImmediateResponse, dialect: Dialect) -> Result<Reply,
     if let Some(mutation) = &said.headers {
         apply(mutation, &mut headers)?;
     }
-    if let (Dialect::Grpc, Some(grpc)) = (dialect, &said.grpc_status) {
-        let mut response = Response::new(gateway_core::http::body::Body::empty());
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-        headers.insert("grpc-status", HeaderValue::from(grpc.status));
-        let message = percent_encoding::percent_encode(&said.body, percent_encoding::CONTROLS).to_string();
-        if let Ok(message) = HeaderValue::from_str(&message) {
-            headers.insert("grpc-message", message);
-        }
-        *response.headers_mut() = headers;
-        return Ok(Reply::response(response).reason("ext_proc"));
-    }
     let reply = Reply::fixed(status, said.body.clone()).reason("ext_proc");
-    Ok(Reply { headers, ..Reply { cause: Cause::Plugin, ..reply } })
+    let Some(grpc) = &said.grpc_status else { return Ok(Reply { headers, ..reply }) };
+    let Ok(code) = u8::try_from(grpc.status) else {
+        return Err(Failure::Broken(format!("the processor answers with the gRPC status {}", grpc.status)));
+    };
+    let message = said.body.get(..MAX_MESSAGE).unwrap_or(&said.body);
+    let detail = Some(String::from_utf8_lossy(message).into_owned().into());
+    Ok(Reply { headers, grpc_status: Some(code), detail, ..reply })
 }

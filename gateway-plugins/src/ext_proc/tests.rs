@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use super::ExtProc;
 use super::protocol::*;
 
+mod lies;
 mod messages;
 
 /// What a processor does about one message.
