@@ -26,6 +26,20 @@ pub(super) fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
     scanner.node()
 }
 
+/// Keys that are looked at one by one. Most objects have few, and there may be millions of them.
+const FEW: usize = 32;
+
+/// The line of a key among those before it; in `lines` once there are many.
+fn line_of(key: &str, entries: &[MapEntry], lines: &mut HashMap<String, u32>) -> Option<u32> {
+    if entries.len() < FEW {
+        return entries.iter().find(|entry| entry.key == key).map(|entry| entry.line);
+    }
+    if lines.is_empty() {
+        lines.extend(entries.iter().map(|entry| (entry.key.clone(), entry.line)));
+    }
+    lines.get(key).copied()
+}
+
 struct Scanner<'t, 'p> {
     text: &'t str,
     at: usize,
@@ -75,16 +89,18 @@ impl<'t> Scanner<'t, '_> {
     fn map(&mut self) -> Option<Vec<MapEntry>> {
         self.at += 1;
         let mut entries = Vec::new();
-        let mut seen = HashMap::new();
+        let mut lines = HashMap::new();
         while self.peek()? != b'}' {
             let line = self.line;
             let key = self.string()?;
             let back = self.trail.key(&key);
             let value = self.node()?;
-            match seen.get(&key) {
-                Some(first) => duplicate(&self.trail, line, *first, self.problems),
+            match line_of(&key, &entries, &mut lines) {
+                Some(first) => duplicate(&self.trail, line, first, self.problems),
                 None => {
-                    seen.insert(key.clone(), line);
+                    if !lines.is_empty() {
+                        lines.insert(key.clone(), line);
+                    }
                     entries.push(MapEntry { key, line, value });
                 }
             }
@@ -117,5 +133,23 @@ impl<'t> Scanner<'t, '_> {
             "false" => Value::Bool(false),
             number => Value::Number(serde_json::from_str(number).ok()?),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeated_key_is_found_among_few_and_many() {
+        for keys in [1, FEW - 1, FEW, FEW + 1, 3 * FEW] {
+            for twice in [0, keys / 2, keys - 1] {
+                let all: Vec<_> = (0..keys).chain([twice]).map(|n| format!("\"k{n}\": 1")).collect();
+                let mut problems = Problems::default();
+                assert!(parse(&format!("{{{}}}", all.join(",\n")), &mut problems).is_some());
+                let said: Vec<_> = problems.0.iter().map(|problem| problem.message.as_str()).collect();
+                assert_eq!(said, [format!("duplicate key, first used on line {}", twice + 1)], "{keys} keys");
+            }
+        }
     }
 }
