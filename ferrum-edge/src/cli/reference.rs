@@ -1,6 +1,8 @@
 //! What the program knows about itself: schema, plugins, settings, version, completions.
 
-use clap::{Args, CommandFactory};
+mod markdown;
+
+use clap::{Args, CommandFactory, ValueEnum};
 use gateway_core::config::file::File;
 use gateway_core::config::settings::SETTINGS;
 use gateway_core::plugin::{Entry, Registry};
@@ -9,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::source::file;
 use crate::source::variables::VARIABLES;
 
-use super::{OutputFormat, print};
+use super::print;
 
 /// Arguments of `plugins`.
 #[derive(Debug, Args)]
@@ -18,7 +20,18 @@ pub(super) struct PluginsArgs {
     name: Option<String>,
     /// How to print the result
     #[arg(long, value_enum, default_value = "text")]
-    output: OutputFormat,
+    output: ReferenceFormat,
+}
+
+/// How a reference is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ReferenceFormat {
+    /// For people
+    Text,
+    /// For machines
+    Json,
+    /// As a page
+    Markdown,
 }
 
 /// Arguments of `version`.
@@ -43,7 +56,11 @@ pub(super) fn plugins(args: &PluginsArgs, registry: &Registry) -> u8 {
         print::error("There is no plugin of this name; `ferrum-edge plugins` lists them.");
         return super::MISUSED;
     }
-    if args.output == OutputFormat::Json {
+    if args.output == ReferenceFormat::Markdown {
+        print::raw(format_args!("{}", markdown::plugins(&entries, registry)));
+        return 0;
+    }
+    if args.output == ReferenceFormat::Json {
         let list: Vec<_> = entries
             .iter()
             .map(|entry| {

@@ -74,6 +74,19 @@ fn a_reader_of_the_access_log_that_stops_reading_does_not_hold_the_end_up() {
 }
 
 #[test]
+fn the_page_of_plugins_says_what_the_program_does() {
+    let output = ferrum_edge(&Folder::new()).args(["plugins", "--output", "markdown"]).output().unwrap();
+    let (page, path) = (String::from_utf8(output.stdout).unwrap(), "../website/plugins.md");
+    let kept = std::fs::read_to_string(path).unwrap();
+    let differs = page.lines().zip(kept.lines()).find(|(now, kept)| now != kept);
+    assert!(
+        page == kept,
+        "website/plugins.md is old, first at {differs:?}; write it anew with \
+         `cargo run -p ferrum-edge -- plugins --output markdown > website/plugins.md`"
+    );
+}
+
+#[test]
 fn results_nobody_reads_end_quietly() {
     let folder = Folder::new();
     for arguments in [&["schema"][..], &["settings"], &["plugins"], &["--help"], &["completions", "bash"]] {
