@@ -169,7 +169,7 @@ impl Config {
                 problems.add("config.passthrough", "with it, what is not found is the target's to answer");
             problem.remedy = Some("leave out `not_found` and `spa_fallback`".into());
         }
-        let whole = self.check_rest(&mut problems);
+        let (whole, keeps) = (self.check_rest(&mut problems), self.keeps());
         let mut types = BTreeMap::new();
         for (ending, name) in &self.mime_types {
             let at = format!("config.mime_types.{ending}");
@@ -211,17 +211,22 @@ impl Config {
             types,
             default_type,
             charset: self.charset,
-            keeps: KeepLimits {
-                memory: self.memory_bytes.0,
-                open: self.open_files,
-                recheck: self.recheck_ms.duration(),
-                idle: self.open_files_idle_ms.duration(),
-            },
+            keeps,
         })
     }
 }
 
 impl Config {
+    /// What is kept between requests.
+    fn keeps(&self) -> KeepLimits {
+        KeepLimits {
+            memory: self.memory_bytes.0,
+            open: self.open_files,
+            recheck: self.recheck_ms.duration(),
+            idle: self.open_files_idle_ms.duration(),
+        }
+    }
+
     /// Looks at what stands by itself, and says up to which size files are kept in memory.
     fn check_rest(&self, problems: &mut Problems) -> u64 {
         if self.refuse_other_methods && !self.passthrough {
