@@ -2,6 +2,9 @@
 
 mod ending;
 mod flapping;
+mod rsyslog;
+
+use std::net::SocketAddr;
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, BufReader};
@@ -22,6 +25,14 @@ fn start(origin: &Standing, sink: &str) -> Edge {
 
 fn fields(line: &str) -> Value {
     serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+}
+
+/// What the admin API says of the gateway.
+async fn status(admin: SocketAddr) -> Value {
+    let mut wire = Wire::open(admin).await;
+    wire.send("GET /v1/status HTTP/1.0\r\nhost: localhost\r\n\r\n").await;
+    let answer = String::from_utf8_lossy(&wire.rest().await).into_owned();
+    fields(answer.split_once("\r\n\r\n").expect("a body").1)
 }
 
 #[tokio::test]
@@ -115,10 +126,7 @@ async fn a_sink_that_cannot_send_says_why_in_the_status() {
     edge.get("/one").await;
     let shown = async {
         loop {
-            let mut wire = Wire::open(admin).await;
-            wire.send("GET /v1/status HTTP/1.0\r\nhost: localhost\r\n\r\n").await;
-            let answer = String::from_utf8_lossy(&wire.rest().await).into_owned();
-            let status = fields(answer.split_once("\r\n\r\n").expect("a body").1);
+            let status = status(admin).await;
             // The sink knows it a moment before its task is seen to have failed.
             let task = &status["plugin_tasks"]["tasks"][0];
             if status["log_sinks"][0]["last_error"].is_string() && task["last_error"].is_string() {

@@ -10,6 +10,7 @@ pub(crate) mod h3;
 pub(crate) mod names;
 pub(crate) mod records;
 pub(crate) mod redis;
+pub(crate) mod rsyslog;
 pub(crate) mod slapd;
 pub(crate) mod standing;
 pub(crate) mod stream;

@@ -16,12 +16,12 @@ use crate::support::stream::{at, free_port};
 use crate::support::wire::{Port, Wire};
 
 /// Records of one batch: each is sent as soon as it has so many.
-const BATCH: usize = 4;
+pub(super) const BATCH: usize = 4;
 /// Records that may wait.
-const QUEUE: usize = 8;
+pub(super) const QUEUE: usize = 8;
 
 /// A gateway whose sink sends whole batches only, and the rest at its end.
-fn start(origin: &Standing, sink: &str) -> Edge {
+pub(super) fn start(origin: &Standing, sink: &str) -> Edge {
     let settings = format!(
         "    sinks:\n      - {{name: s, batch: {BATCH}, queue: {QUEUE}, interval_ms: 600000, {sink}}}"
     );
@@ -29,13 +29,13 @@ fn start(origin: &Standing, sink: &str) -> Edge {
 }
 
 /// Makes records with paths of their own, and counts them.
-struct Traffic {
-    edge: Edge,
-    made: usize,
+pub(super) struct Traffic {
+    pub(super) edge: Edge,
+    pub(super) made: usize,
 }
 
 impl Traffic {
-    async fn make(&mut self, count: usize) {
+    pub(super) async fn make(&mut self, count: usize) {
         for _ in 0..count {
             let path = format!("/{}", self.made);
             assert_eq!(self.edge.get(&path).await.0.status(), 200, "traffic goes on");
@@ -45,7 +45,7 @@ impl Traffic {
     }
 
     /// Waits until so many records were counted in this way.
-    async fn until_counted(&self, outcome: &str, count: usize) {
+    pub(super) async fn until_counted(&self, outcome: &str, count: usize) {
         let counting = async {
             while counted(&self.edge.meters(), outcome) < count {
                 tokio::task::yield_now().await;
@@ -56,7 +56,7 @@ impl Traffic {
 }
 
 /// Records of the sink that were counted in this way.
-fn counted(page: &str, outcome: &str) -> usize {
+pub(super) fn counted(page: &str, outcome: &str) -> usize {
     let outcome = format!("outcome=\"{outcome}\"");
     let lines = page.lines().filter(|line| line.starts_with("ferrum_access_log_sink_records_total"));
     let line = lines.into_iter().find(|line| line.contains(&outcome));

@@ -1,5 +1,7 @@
 //! Messages as datagrams.
 
+use std::io;
+
 use gateway_core::config::model::LogServer;
 use gateway_core::plugin::World;
 use gateway_telemetry::batch::Chunk;
@@ -22,13 +24,28 @@ impl Deliver for UdpSender {
         let mut server = self.0.lock().await;
         let socket = server.socket().await.map_err(Failed::passing)?;
         let mut delivered = Delivered::default();
+        let mut refused = |error: &io::Error| {
+            delivered.refused += 1;
+            delivered.why = error.to_string();
+        };
         for (number, message) in chunk.bytes.split(|byte| *byte == b'\n').enumerate() {
             pace(number, chunk.items).await;
+            let sent = match socket.send(message).await {
+                // This tells of the one before, which nobody took. The message itself was not sent.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    refused(&error);
+                    socket.send(message).await
+                }
+                sent => sent,
+            };
             // Those before are gone already: one that can't be sent is not a reason to send all of them again.
-            if let Err(error) = socket.send(message).await {
-                delivered.refused += 1;
-                delivered.why = error.to_string();
+            if let Err(error) = sent {
+                refused(&error);
             }
+        }
+        // Of the last one, the kernel may know already that nobody took it.
+        if let Ok(Some(error)) = socket.take_error() {
+            refused(&error);
         }
         if delivered.refused > 0 {
             server.close();
