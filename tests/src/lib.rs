@@ -4,6 +4,7 @@
 mod support;
 
 mod admission;
+mod alerting;
 mod bad_input;
 mod called;
 mod certificates;

@@ -8,6 +8,7 @@ pub(crate) mod h1;
 pub(crate) mod h2;
 pub(crate) mod h3;
 pub(crate) mod names;
+pub(crate) mod prometheus;
 pub(crate) mod records;
 pub(crate) mod redis;
 pub(crate) mod rsyslog;
