@@ -3,12 +3,14 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use gateway_core::config::problem::Problems;
-use gateway_core::http::body::Body;
+use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::reply::Cause;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::calls::{Call, CallError, Caller, Calls, Client, Endpoint, Server};
@@ -17,6 +19,88 @@ use gateway_core::plugin::world::meters::Meters;
 use gateway_core::plugin::world::{Reach, blocking};
 use gateway_core::stream::relay::Tunnel;
 use http::{Request, Response};
+use http_body::Frame;
+use tokio::sync::{mpsc, oneshot};
+
+/// A world with one server, whose exchanges the test has in its hands, and these files.
+pub(crate) fn served(disk: Arc<Disk>) -> (World, mpsc::UnboundedReceiver<Served>) {
+    let (sender, served) = mpsc::unbounded_channel();
+    (of_calls(Arc::new(Scripted(sender)), disk), served)
+}
+
+/// A call that waits for its answer.
+pub(crate) struct Served {
+    pub(crate) request: Request<Body>,
+    answer: oneshot::Sender<Result<Response<Body>, CallError>>,
+}
+
+impl Served {
+    /// Answers with a body that comes from the sender.
+    pub(crate) fn answer(self, head: Response<()>) -> (Body, mpsc::UnboundedSender<Frame<Bytes>>) {
+        let (sender, frames) = mpsc::unbounded_channel();
+        drop(self.answer.send(Ok(head.map(|()| Body::stream(Frames(frames))))));
+        (self.request.into_body(), sender)
+    }
+
+    /// Whether nobody waits for the answer any more.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.answer.is_closed()
+    }
+
+    /// Ends the call so.
+    pub(crate) fn end(self, with: Result<Response<Body>, CallError>) {
+        drop(self.answer.send(with));
+    }
+}
+
+struct Frames(mpsc::UnboundedReceiver<Frame<Bytes>>);
+
+impl http_body::Body for Frames {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        self.get_mut().0.poll_recv(cx).map(|frame| frame.map(Ok))
+    }
+}
+
+struct Scripted(mpsc::UnboundedSender<Served>);
+
+impl Calls for Scripted {
+    fn client(&self, endpoint: Endpoint) -> Result<Client, Problems> {
+        Ok(Client::new(Arc::new(ScriptedCaller { endpoint, calls: self.0.clone() })))
+    }
+}
+
+struct ScriptedCaller {
+    endpoint: Endpoint,
+    calls: mpsc::UnboundedSender<Served>,
+}
+
+impl Caller for ScriptedCaller {
+    fn send<'a>(&'a self, request: Request<Body>) -> Call<'a, Response<Body>> {
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            drop(self.calls.send(Served { request, answer }));
+            answered.await.unwrap_or_else(|_| Err(CallError::new(Cause::UpstreamClosed)))
+        })
+    }
+
+    fn open(&self) -> Call<'_, Tunnel> {
+        Box::pin(std::future::ready(Err(CallError::new(Cause::ConnectFailed))))
+    }
+
+    fn timeout(&self) -> Duration {
+        self.endpoint.timeout
+    }
+
+    fn max_response_bytes(&self) -> u64 {
+        self.endpoint.max_response_bytes
+    }
+}
 
 type Answering = dyn Fn(&str, &Request<Bytes>) -> Result<Response<Body>, Cause> + Send + Sync;
 
@@ -32,9 +116,13 @@ pub(crate) fn world(
     answer: impl Fn(&str, &Request<Bytes>) -> Result<Response<Body>, Cause> + Send + Sync + 'static,
     disk: Arc<Disk>,
 ) -> World {
+    of_calls(Arc::new(Net(Arc::new(answer))), disk)
+}
+
+fn of_calls(calls: Arc<dyn Calls>, disk: Arc<Disk>) -> World {
     World::new(Reach {
         gateway: Arc::from("ferrum-edge"),
-        calls: Arc::new(Net(Arc::new(answer))),
+        calls,
         files: disk,
         blocking: Arc::new(blocking::Inline),
         meters: Meters::default(),

@@ -6,17 +6,19 @@
 //!
 //! Modules of Conduit's small interface (`on_request`, `on_response`) are run as well: see `interface`.
 //!
-//! Modules see request and response heads, bodies and trailers, answer themselves, pause an exchange until a call is answered,
-//! share data, queues and metrics with the other instances of their plugin config, and are called by a timer. With functions for
-//! connections they see the bytes of TCP and TLS streams as well. gRPC streams and foreign functions are not offered: the module is
-//! told so. The headers that frame messages are the gateway's own; a
-//! module that is going to change a body removes `content-length`, as Envoy asks for, too.
+//! Modules see request and response heads, bodies and trailers, answer themselves, pause an exchange until a call is answered or a
+//! gRPC stream brings something, share data, queues and metrics with the other instances of their plugin config, and are called by a
+//! timer. With functions for connections they see the bytes of TCP and TLS streams as well. Foreign functions are not offered: the
+//! module is told so. The headers that frame messages are the gateway's own; a module that is going to change a body removes
+//! `content-length`, as Envoy asks for, too.
 
 mod abi;
 mod conduit;
 mod engine;
 mod filter;
+mod grpc;
 mod host;
+mod pool;
 mod queues;
 mod settings;
 mod stream;

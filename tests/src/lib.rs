@@ -45,6 +45,7 @@ mod tcp;
 mod tidy;
 mod tracing;
 mod udp;
+mod wasm_grpc;
 mod websocket;
 mod withdrawn;
 mod world;

@@ -2,6 +2,7 @@
 
 mod calls;
 mod fields;
+mod grpc;
 mod messages;
 mod properties;
 mod shared;
@@ -117,5 +118,6 @@ pub(super) fn linker(linker: &mut Linker<Host>) -> Result<(), Error> {
     fields::link(linker)?;
     properties::link(linker)?;
     shared::link(linker)?;
-    calls::link(linker)
+    calls::link(linker)?;
+    grpc::link(linker)
 }

@@ -239,12 +239,13 @@ impl Filter {
                 self.settle()?;
                 continue;
             }
-            if self.is_paused {
-                // Also other contexts may end the pause.
-                let waker = cx.waker().clone();
+            if self.is_paused || self.visit.listens() {
+                // Also other contexts may end the pause, and gRPC streams may have the guest decide something.
+                let (waker, before) = (cx.waker().clone(), (self.is_paused, self.calls.len()));
                 self.visit.context(|context| context.waker = Some(waker))?;
                 self.settle()?;
-                if !self.is_paused {
+                // A call that was begun has to be asked how far it is.
+                if (before.0 && !self.is_paused) || self.calls.len() > before.1 {
                     continue;
                 }
             }

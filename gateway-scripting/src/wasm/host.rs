@@ -6,6 +6,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use futures_util::future::{AbortHandle, AbortRegistration};
 use gateway_core::config::model::Id;
 use gateway_core::http::exchange::{Client, Exchange};
 use gateway_core::plugin::Seat;
@@ -15,6 +16,7 @@ use gateway_core::stream::session::Session;
 use http::{HeaderMap, Method, StatusCode};
 use wasmtime::{Memory, StoreLimits, TypedFunc};
 
+use super::grpc::OpenStream;
 use super::queues::Queues;
 use super::settings::Rules;
 use crate::shared_table::SharedTable;
@@ -92,8 +94,12 @@ pub(super) struct Host {
     pub(super) effective: u32,
     /// Calls that the guest has asked for and nobody has begun yet.
     pub(super) calls: Vec<Call>,
+    /// The number of the last call or stream.
     pub(super) next_call: u32,
-    /// What a call came to, while the guest is told.
+    /// gRPC streams by number, and those of them that nobody has begun yet.
+    pub(super) streams: HashMap<u32, OpenStream, foldhash::fast::RandomState>,
+    pub(super) opening: Vec<u32>,
+    /// What a call came to or a stream brought, while the guest is told.
     pub(super) answer: Option<Answered>,
     /// How often the module wants to be called, at the root.
     pub(super) tick: Option<Duration>,
@@ -110,6 +116,15 @@ pub(super) struct Call {
     pub(super) request: http::Request<Bytes>,
     pub(super) timeout: Duration,
     pub(super) is_grpc: bool,
+    /// Ends the call when the guest cancels it.
+    pub(super) cancelled: AbortRegistration,
+}
+
+/// A call that was begun or is about to be.
+pub(super) struct UnderWay {
+    pub(super) id: u32,
+    pub(super) is_grpc: bool,
+    pub(super) cancel: AbortHandle,
 }
 
 /// What a call came to; no headers for a failure.
@@ -152,8 +167,11 @@ pub(super) struct Context {
     pub(super) properties: HashMap<Box<[u8]>, Bytes>,
     /// Who waits for the guest to go on.
     pub(super) waker: Option<Waker>,
-    /// Calls under way.
-    pub(super) calls: usize,
+    pub(super) calls: Vec<UnderWay>,
+    /// Numbers of its gRPC streams.
+    pub(super) streams: Vec<u32>,
+    /// A function of the guest has failed that was called for a gRPC stream of this context.
+    pub(super) failure: Option<String>,
 }
 
 /// One message of an exchange.
@@ -272,6 +290,21 @@ impl Context {
 }
 
 impl Host {
+    /// Ends a gRPC stream.
+    pub(super) fn end_stream(&mut self, id: u32) {
+        let Some(stream) = self.streams.remove(&id) else { return };
+        self.opening.retain(|other| *other != id);
+        if let Some(context) = self.contexts.get_mut(&stream.owner) {
+            context.streams.retain(|other| *other != id);
+        }
+    }
+
+    /// A number for a call or stream.
+    pub(super) fn number(&mut self) -> u32 {
+        self.next_call = self.next_call.wrapping_add(1).max(1);
+        self.next_call
+    }
+
     /// The context whose data is worked with.
     pub(super) fn context(&mut self) -> Option<&mut Context> {
         self.contexts.get_mut(&self.effective)

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gateway_core::config::model::BackendHttp;
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::{Bytes, Millis};
 use gateway_core::plugin::World;
@@ -49,13 +50,14 @@ pub(crate) struct Config {
     /// Default 64 MiB.
     #[schemars(range(min = 65_536, max = 1_073_741_824))]
     max_memory_bytes: Bytes,
-    /// Bytes of a body that the module holds back while it pauses; the exchange ends with 413 or 502 beyond that. Default 1 MiB.
+    /// Bytes of a body that the module holds back while it pauses; the exchange ends with 413 or 502 beyond that. As much may wait
+    /// to be sent on a gRPC stream. Default 1 MiB.
     #[schemars(range(min = 1, max = 67_108_864))]
     max_body_bytes: Bytes,
     /// The servers that the module can call, by the name of the cluster that it calls. Default none.
     #[schemars(length(max = 100))]
     calls: BTreeMap<String, Call>,
-    /// Calls that one exchange, or the module in the background, may have under way at a time. Default 10.
+    /// Calls and gRPC streams that one exchange, or the module in the background, may have under way at a time. Default 10.
     #[schemars(range(min = 1, max = 1000))]
     max_calls: usize,
     /// Entries of shared data; a full table forgets some. Default 10,000.
@@ -122,7 +124,11 @@ pub(crate) struct Call {
     #[schemars(range(min = 1, max = 60_000))]
     #[serde(default = "call_timeout")]
     timeout_ms: Millis,
-    /// Bytes of an answer's body. Default 1 MiB.
+    /// How long a gRPC stream may be open at most. Default 1 h.
+    #[schemars(range(min = 1, max = 86_400_000))]
+    #[serde(default = "stream_timeout")]
+    stream_timeout_ms: Millis,
+    /// Bytes of an answer's body, and of each message that comes on a gRPC stream. Default 1 MiB.
     #[schemars(range(min = 1, max = 67_108_864))]
     #[serde(default = "answer_bytes")]
     max_response_bytes: Bytes,
@@ -130,6 +136,10 @@ pub(crate) struct Call {
 
 fn call_timeout() -> Millis {
     Millis(5000)
+}
+
+fn stream_timeout() -> Millis {
+    Millis(3_600_000)
 }
 
 fn answer_bytes() -> Bytes {
@@ -176,11 +186,23 @@ pub(super) struct Rules {
     pub(super) start_timeout: Duration,
     pub(super) max_memory: usize,
     pub(super) max_body: usize,
-    /// By name, each with how long a call may take.
-    pub(super) servers: Vec<(String, Client, Duration)>,
+    /// The servers that the module may call.
+    pub(super) servers: Vec<Callee>,
     pub(super) max_calls: usize,
     pub(super) max_shared_values: usize,
     pub(super) max_queue_length: usize,
+}
+
+/// A server that the module may call.
+pub(super) struct Callee {
+    pub(super) name: String,
+    /// For calls, and for gRPC streams, which may take longer.
+    pub(super) calls: Client,
+    pub(super) streams: Client,
+    pub(super) timeout: Duration,
+    pub(super) stream_timeout: Duration,
+    /// Bytes of one message of a stream.
+    pub(super) max_message: u64,
 }
 
 /// Checks settings; all that is wrong with them goes to `problems`.
@@ -201,11 +223,11 @@ pub(super) fn read(config: Config, world: &World, problems: &mut Problems) -> Ru
     }
     let mut servers = Vec::new();
     for (name, call) in config.calls {
-        let timeout = call.timeout_ms.duration();
-        match client(call, world) {
-            Ok(client) => servers.push((name, client, timeout)),
+        let place = format!("config.calls.{name}.url");
+        match callee(name, call, world) {
+            Ok(callee) => servers.push(callee),
             Err(message) => {
-                problems.add(format!("config.calls.{name}.url"), message);
+                problems.add(place, message);
             }
         }
     }
@@ -255,15 +277,28 @@ pub(super) fn only_for_proxy_wasm(rules: &Rules, problems: &mut Problems) {
     }
 }
 
-fn client(call: Call, world: &World) -> Result<Client, String> {
+fn callee(name: String, call: Call, world: &World) -> Result<Callee, String> {
     let (endpoint, uri) = Endpoint::of_url(&call.url)?;
     if uri.path_and_query().is_some_and(|path| path.as_str() != "/") {
         return Err("a URL here has no path; the module says what it asks for".to_owned());
     }
-    let mut endpoint =
-        endpoint.trusting(call.ca_path).within_setting(call.timeout_ms.duration(), "timeout_ms");
+    let (timeout, stream_timeout) = (call.timeout_ms.duration(), call.stream_timeout_ms.duration());
+    let mut endpoint = endpoint.trusting(call.ca_path).within_setting(timeout, "timeout_ms");
     endpoint.max_response_bytes = call.max_response_bytes.0;
-    world.client(endpoint).map_err(|problems| problems.to_string())
+    let mut streams = endpoint.clone().within_setting(stream_timeout, "stream_timeout_ms");
+    streams.connect_timeout = Some(timeout);
+    streams.http = BackendHttp::Http2;
+    // Each message is bounded instead.
+    streams.max_response_bytes = u64::MAX;
+    let client = |endpoint| world.client(endpoint).map_err(|problems| problems.to_string());
+    Ok(Callee {
+        name,
+        calls: client(endpoint)?,
+        streams: client(streams)?,
+        timeout,
+        stream_timeout,
+        max_message: call.max_response_bytes.0,
+    })
 }
 
 fn written(value: &Value) -> Arc<[u8]> {

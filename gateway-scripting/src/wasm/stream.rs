@@ -57,6 +57,10 @@ impl Guest {
 
     /// Tells the guest of calls that were answered. Also other contexts may end a pause: whoever waits is woken then.
     fn poll_calls(&mut self, cx: &mut Wake<'_>) -> Result<(), Stop> {
+        // A gRPC stream may have had the guest ask for some.
+        for call in self.visit.take_calls()? {
+            self.calls.push(self.visit.core.make(call));
+        }
         while let Poll::Ready(Some(made)) = self.calls.poll_next_unpin(cx) {
             self.visit.with(|vm| vm.answered(made.owner, made.id, made.answer, made.is_grpc))?;
             for call in self.visit.take_calls()? {
@@ -198,7 +202,8 @@ impl<'a> Tap<'a> {
         if self.is_cut {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        if self.passes || (self.guest.calls.is_empty() && !self.up.is_paused && !self.down.is_paused) {
+        let is_told = !self.guest.calls.is_empty() || self.guest.visit.listens();
+        if self.passes || !(is_told || self.up.is_paused || self.down.is_paused) {
             return Ok(());
         }
         match self.guest.poll_calls(cx) {

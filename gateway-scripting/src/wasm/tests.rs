@@ -16,6 +16,7 @@ mod calls;
 mod compilers;
 mod conduit;
 mod failures;
+mod grpc;
 mod limits;
 mod streams;
 
@@ -32,6 +33,12 @@ const PRELUDE: &str = r#"
     (func $http_call (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
   (import "env" "proxy_grpc_call"
     (func $grpc_call (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
+  (import "env" "proxy_grpc_stream"
+    (func $grpc_stream (param i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
+  (import "env" "proxy_grpc_send" (func $grpc_send (param i32 i32 i32 i32) (result i32)))
+  (import "env" "proxy_grpc_close" (func $grpc_close (param i32) (result i32)))
+  (import "env" "proxy_grpc_cancel" (func $grpc_cancel (param i32) (result i32)))
+  (import "env" "proxy_get_status" (func $call_status (param i32 i32 i32) (result i32)))
   (import "env" "proxy_continue_stream" (func $continue (param i32) (result i32)))
   (import "env" "proxy_close_stream" (func $close (param i32) (result i32)))
   (import "env" "proxy_get_buffer_bytes" (func $buffer (param i32 i32 i32 i32 i32) (result i32)))
@@ -100,6 +107,11 @@ pub(super) fn calling(
     let disk = Arc::<Disk>::default();
     disk.write("m.wasm", module);
     let world = world(answer, disk);
+    (of_world(&world, config), world)
+}
+
+/// The plugin `wasm` of the only proxy in this world, whose disk has the module.
+pub(super) fn of_world(world: &World, config: Value) -> Trial {
     let mut config = config;
     config["path"] = json!("m.wasm");
     let spec = json!({
@@ -109,7 +121,7 @@ pub(super) fn calling(
         }],
         "plugin_configs": [{ "id": "p0", "plugin_name": "wasm", "config": config, "proxy_id": "a" }],
     });
-    (Trial::of_spec(&[WASM], &spec.to_string(), &world), world)
+    Trial::of_spec(&[WASM], &spec.to_string(), world)
 }
 
 /// The same, with nobody to call.

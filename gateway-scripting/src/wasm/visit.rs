@@ -1,22 +1,26 @@
 //! One exchange's visit to an instance, and what keeps the root of each instance going.
 
+mod listener;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use bytes::{Buf as _, Bytes};
-use futures_util::future::BoxFuture;
+use bytes::Buf as _;
+use futures_util::future::{Abortable, BoxFuture};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use gateway_core::http::body::{Body, BodyError};
+use gateway_core::http::body::{Body, BodyError, GrpcPrefix};
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::calls::CallError;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::per_worker::PerWorker;
 use tokio::time::Instant;
 
+use super::grpc::GrpcEnd;
 use super::host::{Answered, Call, Context, Parts, ROOT};
+use super::pool::Pool;
 use super::settings::OnError;
-use super::vm::{Pool, Template, Vm};
+use super::vm::{Template, Vm};
 
 /// What a plugin config runs with.
 pub(super) struct Core {
@@ -34,6 +38,8 @@ pub(super) struct GuestContext {
     generation: u64,
     pub(super) id: u32,
     is_over: AtomicBool,
+    /// It has had gRPC streams, of which it may hear at any time.
+    listens: AtomicBool,
 }
 
 /// Why the guest is not asked any further.
@@ -81,6 +87,7 @@ impl Core {
                 generation,
                 id,
                 is_over: AtomicBool::new(false),
+                listens: AtomicBool::new(false),
             })),
             Err(error) => {
                 pool.retire(generation);
@@ -101,7 +108,7 @@ impl Core {
 
     /// Does something with an instance of this worker; `None` when it is gone. An instance that fails takes no more
     /// exchanges.
-    fn with<T>(
+    pub(super) fn with<T>(
         self: &Arc<Self>,
         generation: u64,
         with: impl FnOnce(&mut Vm) -> Result<T, String>,
@@ -116,8 +123,9 @@ impl Core {
         Some(done)
     }
 
-    /// Sees to it that the root of an instance is called when it wants to be.
+    /// Begins the gRPC streams that the guest has opened, and sees to it that its root is called when it wants to be.
     fn tend(self: &Arc<Self>, vm: &mut Vm) {
+        listener::begin(self, vm);
         if !std::mem::take(&mut vm.host().is_root_changed) {
             return;
         }
@@ -132,10 +140,10 @@ impl Core {
 
     /// The call, under way.
     pub(super) fn make(&self, call: Call) -> BoxFuture<'static, Made> {
-        let (_, client, longest) = &self.parts.rules.servers[call.server];
-        let (client, timeout) = (client.clone(), call.timeout.min(*longest));
+        let callee = &self.parts.rules.servers[call.server];
+        let (client, timeout) = (callee.calls.clone(), call.timeout.min(callee.timeout));
         Box::pin(async move {
-            let Call { id, owner, is_grpc, request, .. } = call;
+            let Call { id, owner, is_grpc, request, cancelled, .. } = call;
             let asking = async {
                 let (head, mut body) = client.send(request.map(Body::full)).await?.into_parts();
                 let read = body.collect(u64::MAX).await;
@@ -145,19 +153,22 @@ impl Core {
                 })?;
                 Ok::<_, CallError>((head, bytes, trailers.unwrap_or_default()))
             };
-            let answer = match tokio::time::timeout(timeout, asking).await {
-                Ok(Ok((head, body, trailers))) => Answered {
+            let asking = Abortable::new(tokio::time::timeout(timeout, asking), cancelled);
+            let answer = match asking.await {
+                // The guest does not wait for it any more.
+                Err(_) => Answered::default(),
+                Ok(Ok(Ok((head, body, trailers)))) => Answered {
                     status: Some(head.status),
                     headers: head.headers,
                     body,
                     trailers,
                     ..Answered::default()
                 },
-                Ok(Err(error)) => {
+                Ok(Ok(Err(error))) => {
                     tracing::debug!(%error, "a module's call failed");
-                    Answered { grpc_status: 14, ..Answered::default() }
+                    Answered::default().ending(GrpcEnd::failed(&error))
                 }
-                Err(_) => Answered { grpc_status: 4, ..Answered::default() },
+                Ok(Err(_)) => Answered::default().ending(GrpcEnd::late()),
             };
             let answer = if is_grpc { of_grpc(answer) } else { answer };
             Made { id, owner, is_grpc, answer }
@@ -173,28 +184,29 @@ pub(super) struct Made {
     pub(super) answer: Answered,
 }
 
+impl Answered {
+    fn ending(mut self, end: GrpcEnd) -> Self {
+        (self.grpc_status, self.grpc_message) = (end.status, end.message);
+        self
+    }
+}
+
 /// The message and status of a gRPC answer.
 fn of_grpc(mut answer: Answered) -> Answered {
-    if answer.status.is_none() {
+    let Some(status) = answer.status else { return answer };
+    let end = GrpcEnd::of(&answer.trailers).or_else(|| GrpcEnd::of(&answer.headers));
+    let mut body = std::mem::take(&mut answer.body);
+    let mut answer = answer.ending(end.unwrap_or_else(|| GrpcEnd::of_http(status)));
+    if answer.grpc_status != 0 {
         return answer;
     }
-    let told = |name: &str| answer.trailers.get(name).or_else(|| answer.headers.get(name));
-    let status = told("grpc-status").and_then(|status| status.to_str().ok()?.parse().ok());
-    let message = told("grpc-message").map(|text| String::from_utf8_lossy(text.as_bytes()).into_owned());
-    answer.grpc_status = status.unwrap_or(2);
-    answer.grpc_message = message.unwrap_or_default();
-    let mut body = answer.body.clone();
-    let is_plain = body.len() >= 5 && body.first() == Some(&0);
-    answer.body = if is_plain {
-        body.advance(1);
-        let length = usize::try_from(body.get_u32()).unwrap_or(usize::MAX);
-        body.slice(..length.min(body.len()))
-    } else {
-        Bytes::new()
-    };
-    if !is_plain && answer.grpc_status == 0 {
-        // No message, or a compressed one, which was not asked for.
-        answer.grpc_status = 13;
+    // One message, which nobody was asked to compress.
+    match GrpcPrefix::read(&body, u64::MAX) {
+        Ok(Some(prefix)) if !prefix.compressed && body.len() - GrpcPrefix::BYTES == prefix.length => {
+            body.advance(GrpcPrefix::BYTES);
+            answer.body = body;
+        }
+        _ => answer.grpc_status = 13,
     }
     answer
 }
@@ -208,7 +220,13 @@ impl GuestContext {
         if self.is_over() {
             return Err(Stop::Pass);
         }
-        let done = self.core.with(self.generation, with);
+        let done = self.core.with(self.generation, |vm| {
+            let context = vm.host().contexts.get_mut(&self.id);
+            match context.and_then(|context| context.failure.take()) {
+                Some(error) => Err(error),
+                None => with(vm),
+            }
+        });
         done.unwrap_or_else(|| Err("its instance has been replaced".to_owned())).map_err(|error| {
             self.give_up();
             self.core.failed(&error)
@@ -224,23 +242,27 @@ impl GuestContext {
         })
     }
 
-    /// Calls of this context that nobody has begun yet, and those under way are counted.
+    /// Calls of this context that nobody has begun yet.
     pub(super) fn take_calls(&self) -> Result<Vec<Call>, Stop> {
         let id = self.id;
         self.with(|vm| {
             let host = vm.host();
+            if host.contexts.get(&id).is_some_and(|context| !context.streams.is_empty()) {
+                self.listens.store(true, Ordering::Relaxed);
+            }
             if host.calls.is_empty() {
                 return Ok(Vec::new());
             }
             let (own, others) =
                 std::mem::take(&mut host.calls).into_iter().partition(|call| call.owner == id);
             host.calls = others;
-            let own: Vec<Call> = own;
-            if let Some(context) = host.contexts.get_mut(&id) {
-                context.calls += own.len();
-            }
             Ok(own)
         })
+    }
+
+    /// Whether gRPC streams may have the guest decide something at any time.
+    pub(super) fn listens(&self) -> bool {
+        self.listens.load(Ordering::Relaxed)
     }
 
     /// The exchange is over: the guest may look at it once more.
@@ -307,9 +329,6 @@ async fn tend(core: Weak<Core>, generation: u64, changed: Arc<tokio::sync::Notif
                 std::mem::take(&mut host.calls).into_iter().partition(|call| call.owner == ROOT);
             host.calls = others;
             let own: Vec<Call> = own;
-            if let Some(context) = host.contexts.get_mut(&ROOT) {
-                context.calls += own.len();
-            }
             Ok((own, host.tick, host.listens.clone()))
         });
         let Some(Ok((own, tick, listens))) = looked else { return };

@@ -1,23 +1,19 @@
-//! One instance of a module with its contexts, and the instances of one worker.
+//! One instance of a module with its contexts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 use wasmtime::{Engine, Instance, InstancePre, Linker, Module, Store, StoreLimitsBuilder, Trap, TypedFunc};
 use wasmtime::{WasmParams, WasmResults};
 
 use super::engine::{clockwork, ticks};
+use super::grpc::{GrpcEnd, GrpcEvent};
 use super::host::{Answered, Context, Direction, Directions, Host, Parts, ROOT};
 use super::{abi, wasi};
 
 /// Elements of a guest's table of functions.
 pub(super) const MAX_TABLE: usize = 100_000;
-/// Instances that still serve the exchanges they began with, for each worker; beyond it the oldest ends.
-const MAX_RETIRED: usize = 8;
-/// How long a worker waits before it starts an instance again that could not be started.
-const START_AGAIN: Duration = Duration::from_secs(1);
 
 /// A module that is ready to be started any number of times.
 pub(super) struct Template {
@@ -73,7 +69,9 @@ exports! {
     on_tick: "proxy_on_tick" (u32) -> ();
     on_queue_ready: "proxy_on_queue_ready" (u32, u32) -> ();
     on_http_call_response: "proxy_on_http_call_response" (u32, u32, u32, u32, u32) -> ();
+    on_grpc_head: "proxy_on_grpc_receive_initial_metadata" (u32, u32, u32) -> ();
     on_grpc_receive: "proxy_on_grpc_receive" (u32, u32, u32) -> ();
+    on_grpc_trailers: "proxy_on_grpc_receive_trailing_metadata" (u32, u32, u32) -> ();
     on_grpc_close: "proxy_on_grpc_close" (u32, u32, u32) -> ();
 }
 
@@ -113,6 +111,8 @@ impl Host {
             effective: ROOT,
             calls: Vec::new(),
             next_call: 0,
+            streams: std::collections::HashMap::default(),
+            opening: Vec::new(),
             answer: None,
             tick: None,
             listens: Vec::new(),
@@ -187,7 +187,6 @@ impl Vm {
     }
 
     fn configure(&mut self, vm_settings: usize, settings: usize) -> Result<(), String> {
-        let size = |size: usize| u32::try_from(size).unwrap_or(u32::MAX);
         self.run(|all| all.on_context_create.clone(), ROOT, (ROOT, 0))?;
         if self.run(|all| all.on_vm_start.clone(), ROOT, (ROOT, size(vm_settings)))? == Some(0) {
             return Err("the module refuses `vm_settings`".to_owned());
@@ -240,8 +239,10 @@ impl Vm {
     /// # Errors
     /// How the guest failed; the context is gone all the same.
     pub(super) fn end(&mut self, id: u32) -> Result<(), String> {
-        if !self.host().contexts.contains_key(&id) {
-            return Ok(());
+        let Some(context) = self.host().contexts.get_mut(&id) else { return Ok(()) };
+        if let Some(error) = context.failure.take() {
+            self.forget(id);
+            return Err(error);
         }
         let ended = self
             .run(|all| all.on_done.clone(), id, id_of(id))
@@ -254,8 +255,11 @@ impl Vm {
     /// Forgets a context without a word to the guest.
     pub(super) fn forget(&mut self, id: u32) {
         let host = self.host();
-        host.contexts.remove(&id);
+        let context = host.contexts.remove(&id);
         host.calls.retain(|call| call.owner != id);
+        for stream in context.into_iter().flat_map(|context| context.streams) {
+            host.end_stream(stream);
+        }
     }
 
     /// Tells the guest of a message's head.
@@ -360,7 +364,7 @@ impl Vm {
         }
     }
 
-    /// Tells the guest what a call came to.
+    /// Tells the guest what a call came to, unless it has cancelled it.
     ///
     /// # Errors
     /// How the guest failed.
@@ -372,17 +376,17 @@ impl Vm {
         is_grpc: bool,
     ) -> Result<(), String> {
         let Some(context) = self.host().contexts.get_mut(&owner) else { return Ok(()) };
-        context.calls = context.calls.saturating_sub(1);
-        let size = |size: usize| u32::try_from(size).unwrap_or(u32::MAX);
+        let Some(place) = context.calls.iter().position(|call| call.id == id) else { return Ok(()) };
+        context.calls.swap_remove(place);
         let body = size(answer.body.len());
         let told = if is_grpc {
             let (status, has_message) = (answer.grpc_status, answer.status.take().is_some());
             self.host().answer = Some(answer);
-            let received = match has_message && status == 0 {
-                true => self.run(|all| all.on_grpc_receive.clone(), owner, (ROOT, id, body)).map(drop),
-                false => Ok(()),
-            };
-            received.and_then(|()| self.run(|all| all.on_grpc_close.clone(), owner, (ROOT, id, status)))
+            // Either the message or what became of it.
+            match has_message && status == 0 {
+                true => self.run(|all| all.on_grpc_receive.clone(), owner, (ROOT, id, body)),
+                false => self.run(|all| all.on_grpc_close.clone(), owner, (ROOT, id, status)),
+            }
         } else {
             let headers = size(answer.headers.len() + usize::from(answer.status.is_some()));
             let trailers = size(answer.trailers.len());
@@ -394,17 +398,71 @@ impl Vm {
         told.map(drop)
     }
 
+    /// Tells the guest of something that came on a gRPC stream; whether the guest listens any further.
+    ///
+    /// # Errors
+    /// How the guest failed. The exchange or session that the stream belongs to hears of it as well.
+    pub(super) fn grpc_event(&mut self, id: u32, event: GrpcEvent) -> Result<bool, String> {
+        let Some(owner) = self.host().streams.get(&id).map(|stream| stream.owner) else { return Ok(false) };
+        let is_end = matches!(event, GrpcEvent::Closed(_));
+        let answer = self.host().answer.insert(Answered::default());
+        let told = match event {
+            GrpcEvent::Head(status, headers) => {
+                let count = size(headers.len() + usize::from(status.is_some()));
+                (answer.status, answer.headers) = (status, headers);
+                self.run(|all| all.on_grpc_head.clone(), owner, (ROOT, id, count))
+            }
+            GrpcEvent::Message(message) => {
+                let length = size(message.len());
+                answer.body = message;
+                self.run(|all| all.on_grpc_receive.clone(), owner, (ROOT, id, length))
+            }
+            GrpcEvent::Trailers(trailers) => {
+                let count = size(trailers.len());
+                answer.trailers = trailers;
+                self.run(|all| all.on_grpc_trailers.clone(), owner, (ROOT, id, count))
+            }
+            GrpcEvent::Closed(GrpcEnd { status, message }) => {
+                (answer.grpc_status, answer.grpc_message) = (status, message);
+                self.run(|all| all.on_grpc_close.clone(), owner, (ROOT, id, status))
+            }
+        };
+        let host = self.host();
+        host.answer = None;
+        if is_end || told.is_err() {
+            host.end_stream(id);
+        }
+        let listens = host.streams.contains_key(&id);
+        if let Some(context) = host.contexts.get_mut(&owner).filter(|_| owner != ROOT) {
+            if let Err(error) = &told {
+                context.failure.get_or_insert_with(|| error.clone());
+            }
+            context.wake();
+        }
+        told.map(|_| listens)
+    }
+
+    /// Numbers of gRPC streams that are to be begun.
+    pub(super) fn opening(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.host().opening)
+    }
+
     /// Exchanges that it serves.
     pub(super) fn exchanges(&mut self) -> usize {
         self.host().contexts.len().saturating_sub(1)
     }
 
     /// Whether it has taken so much memory that the next exchange gets a new one.
-    fn is_full(&mut self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         let memory = self.store.data().memory;
         let used = memory.map_or(0, |memory| memory.data_size(&self.store));
         used > self.store.data().parts.rules.max_memory / 4 * 3
     }
+}
+
+/// A size or number, for the guest.
+fn size(size: usize) -> u32 {
+    u32::try_from(size).unwrap_or(u32::MAX)
 }
 
 fn id_of(id: u32) -> (u32,) {
@@ -424,72 +482,5 @@ pub(super) fn why(error: &wasmtime::Error) -> String {
                 told.map(|cause| cause.lines().next().unwrap_or_default().to_owned()).collect();
             lines.join(": ")
         }
-    }
-}
-
-/// The instances of one worker.
-#[derive(Default)]
-pub(super) struct Pool {
-    current: Option<Vm>,
-    /// Those that only end what they have begun; the oldest first.
-    retired: Vec<Vm>,
-    failed: Option<(Instant, String)>,
-}
-
-impl Pool {
-    /// The instance that takes new exchanges, started where there is none; and whether it was started now.
-    ///
-    /// # Errors
-    /// What keeps it from starting.
-    pub(super) fn current(
-        &mut self,
-        template: &Template,
-        parts: &Arc<Parts>,
-    ) -> Result<(&mut Vm, bool), String> {
-        if self.current.as_mut().is_some_and(Vm::is_full) {
-            self.retire_current();
-        }
-        if let Some((at, error)) = &self.failed
-            && at.elapsed() < START_AGAIN
-        {
-            return Err(error.clone());
-        }
-        let is_new = self.current.is_none();
-        if is_new {
-            match Vm::start(template, parts) {
-                Ok(vm) => self.current = Some(vm),
-                Err(error) => {
-                    self.failed = Some((Instant::now(), error.clone()));
-                    return Err(error);
-                }
-            }
-            self.failed = None;
-        }
-        self.current.as_mut().map(|vm| (vm, is_new)).ok_or_else(String::new)
-    }
-
-    /// The instance of this generation, if it is still there.
-    pub(super) fn find(&mut self, generation: u64) -> Option<&mut Vm> {
-        self.current.iter_mut().chain(&mut self.retired).find(|vm| vm.generation == generation)
-    }
-
-    /// Has an instance take no more exchanges, after it has failed.
-    pub(super) fn retire(&mut self, generation: u64) {
-        if self.current.as_ref().is_some_and(|vm| vm.generation == generation) {
-            self.retire_current();
-        }
-    }
-
-    fn retire_current(&mut self) {
-        self.retired.extend(self.current.take());
-        self.sweep();
-        if self.retired.len() > MAX_RETIRED {
-            self.retired.remove(0);
-        }
-    }
-
-    /// Drops retired instances that have nothing more to do.
-    pub(super) fn sweep(&mut self) {
-        self.retired.retain_mut(|vm| vm.exchanges() > 0);
     }
 }

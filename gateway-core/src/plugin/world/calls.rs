@@ -49,6 +49,8 @@ pub struct Endpoint {
     pub timeout: Duration,
     /// The setting that `timeout` comes from, for the log; empty where none does.
     pub timeout_setting: &'static str,
+    /// How long a new connection may take, where that is less than `timeout`.
+    pub connect_timeout: Option<Duration>,
     /// Bytes a response's body may have. Default 1 MiB.
     pub max_response_bytes: u64,
 }
@@ -82,6 +84,7 @@ impl Endpoint {
             http: BackendHttp::Auto,
             timeout: CALL_TIMEOUT,
             timeout_setting: "",
+            connect_timeout: None,
             max_response_bytes: MAX_RESPONSE_BYTES,
         }
     }
@@ -132,7 +135,8 @@ impl Endpoint {
             dns_ttl: None,
         };
         let each = self.timeout;
-        (backend, Timeouts { connect: each, first_byte: each, idle: each, total: each })
+        let connect = self.connect_timeout.map_or(each, |connect| connect.min(each));
+        (backend, Timeouts { connect, first_byte: each, idle: each, total: each })
     }
 
     /// Trusts only the roots of this PEM file.

@@ -54,10 +54,11 @@ async fn a_grpc_call_is_answered_with_its_message() {
         (i32.const 1))
       (func (export "proxy_on_grpc_receive") (param i32 i32 i32)
         (drop (call $buffer (i32.const 5) (i32.const 0) (i32.const 100) (i32.const 0) (i32.const 4)))
-        (drop (call $set (i32.const 0) {{x-message}} (i32.load (i32.const 0)) (i32.load (i32.const 4)))))
+        (drop (call $set (i32.const 0) {{x-message}} (i32.load (i32.const 0)) (i32.load (i32.const 4))))
+        (drop (call $continue (i32.const 0))))
       (func (export "proxy_on_grpc_close") (param i32 i32 i32)
-        (if (local.get 2) (then (drop (call $reply (i32.const 403) {{}} {{}} {{}} (i32.const -1)))))
-        (drop (call $continue (i32.const 0))))"#;
+        (if (i32.eqz (local.get 2)) (then (unreachable)))
+        (drop (call $reply (i32.const 403) {{}} {{}} {{}} (i32.const -1))))"#;
     let config = json!({ "calls": { "auth": { "url": "http://auth.test" } } });
     for (status, expected) in [("0", 200), ("7", 403)] {
         let (trial, _) = calling(module(functions), config.clone(), move |_, request| {
@@ -66,6 +67,7 @@ async fn a_grpc_call_is_answered_with_its_message() {
                 ("/pkg.Service/Check", &b"\0\0\0\0\x03ask"[..])
             );
             assert_eq!(request.headers()["content-type"], "application/grpc");
+            assert_eq!(request.headers()["grpc-timeout"], "500m");
             let mut trailers = http::HeaderMap::new();
             trailers.insert("grpc-status", status.parse().unwrap());
             let body =
