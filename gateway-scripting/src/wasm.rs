@@ -213,7 +213,9 @@ impl OnResponse for Wasm {
             return Step::Next;
         }
         let line = PseudoHeaders { status: response.status(), ..PseudoHeaders::default() };
-        let headers = response.headers().clone();
+        let mut headers = response.headers().clone();
+        // Also where it is written later, as of a reply.
+        fit_length(&mut headers, response.body());
         let target = seat.target().map(|target| target.authority.to_string());
         let told = visit.context(|context| {
             context.response = HostMessage { is_there: true, line, headers, ..HostMessage::default() };

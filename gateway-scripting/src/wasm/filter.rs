@@ -29,6 +29,8 @@ pub(super) struct Filter {
     remaining: Option<u64>,
     /// The guest holds back what there is.
     is_paused: bool,
+    /// It holds the head back: nothing behind it is read, or shown to the guest, before it lets the head pass.
+    holds_head: bool,
     sees_body: bool,
     /// All of the inner body has come; the guest knows; all of it is out.
     ended: bool,
@@ -53,6 +55,7 @@ impl Filter {
             held: 0,
             remaining: None,
             is_paused: false,
+            holds_head: false,
             sees_body,
             ended: false,
             told_end: false,
@@ -70,6 +73,7 @@ impl Filter {
         self.told_end = is_end;
         let action = self.visit.with(|vm| vm.headers(way, id, is_end))?;
         self.is_paused = action.unwrap_or(0) != 0;
+        self.holds_head = self.is_paused;
         let drops_length = self.visit.context(|context| context.side(way).drops_length)?;
         if !drops_length {
             self.remaining = self.inner.exact_length();
@@ -164,14 +168,13 @@ impl Filter {
             (local, side.is_closed, std::mem::take(&mut side.is_resumed))
         })?;
         if let Some(local) = local {
-            let reply = Reply::fixed(local.status, local.body).reason("wasm");
-            return Err(Stop::Reply(Box::new(Reply { headers: local.headers, ..reply })));
+            return Err(Stop::Reply(Box::new(local.into_reply())));
         }
         if closed {
             return Err(Stop::Reply(Box::new(Reply::new(Cause::Forbidden).reason("wasm_closed"))));
         }
-        if resumed && self.is_paused {
-            self.is_paused = false;
+        if resumed {
+            (self.is_paused, self.holds_head) = (false, false);
         }
         if self.is_paused { Ok(()) } else { self.flush() }
     }
@@ -248,6 +251,9 @@ impl Filter {
                 if (before.0 && !self.is_paused) || self.calls.len() > before.1 {
                     continue;
                 }
+                if self.holds_head {
+                    return Poll::Pending;
+                }
             }
             if !self.sees_body || self.ended {
                 if self.is_paused || !self.calls.is_empty() {
@@ -323,7 +329,7 @@ impl Filter {
             }
         };
         self.held = held;
-        // A guest that pauses a head sees the body as well, and decides with each piece anew.
+        // The guest decides with each piece anew.
         self.is_paused = match action {
             Some(action) => action != 0,
             None => self.is_paused && !is_end,

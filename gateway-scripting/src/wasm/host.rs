@@ -9,11 +9,13 @@ use bytes::{Bytes, BytesMut};
 use futures_util::future::{AbortHandle, AbortRegistration};
 use gateway_core::config::model::Id;
 use gateway_core::http::exchange::{Client, Exchange};
+use gateway_core::http::reply::Reply;
 use gateway_core::plugin::Seat;
 use gateway_core::plugin::world::meters::{Counter, Gauge, Histogram, Meters};
 use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
-use http::{HeaderMap, Method, StatusCode};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use wasmtime::{Memory, StoreLimits, TypedFunc};
 
 use super::grpc::OpenStream;
@@ -29,6 +31,9 @@ pub(super) const MAX_PROPERTIES: usize = 64;
 pub(super) const MAX_METRICS: usize = 200;
 /// Bytes of one shared value, queue entry, property or log line.
 pub(super) const MAX_VALUE: usize = 256 << 10;
+
+/// Bytes of a local response that gRPC clients get as its message.
+const MAX_MESSAGE: usize = 1024;
 
 /// What all instances of a plugin config share.
 pub(super) struct Parts {
@@ -106,6 +111,8 @@ pub(super) struct Host {
     /// Queues that it wants to hear of.
     pub(super) listens: Vec<u32>,
     pub(super) is_root_changed: bool,
+    /// What was written to the standard output and error, without an end of a line so far.
+    pub(super) unfinished: [Vec<u8>; 2],
 }
 
 /// A call that a guest wants made.
@@ -210,7 +217,7 @@ pub(super) struct Facts {
     pub(super) client: Arc<Client>,
     pub(super) client_address: std::net::IpAddr,
     pub(super) version: http::Version,
-    pub(super) request_id: Option<http::HeaderValue>,
+    pub(super) request_id: Option<HeaderValue>,
     pub(super) server_name: Option<Arc<str>>,
     pub(super) proxy: Id,
     pub(super) caller: Option<Arc<str>>,
@@ -221,8 +228,24 @@ pub(super) struct Facts {
 /// What a guest answers.
 pub(super) struct LocalReply {
     pub(super) status: StatusCode,
+    /// What gRPC clients get, where the guest says so; the body is their message then.
+    pub(super) grpc_status: Option<u8>,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
+}
+
+impl LocalReply {
+    pub(super) fn into_reply(self) -> Reply {
+        let Self { status, grpc_status, mut headers, body } = self;
+        if !body.is_empty() && !headers.contains_key(CONTENT_TYPE) {
+            // As in Envoy.
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+        }
+        let message = body.get(..MAX_MESSAGE).unwrap_or(&body);
+        let detail = (!message.is_empty()).then(|| String::from_utf8_lossy(message).into_owned().into());
+        let reply = Reply::fixed(status, body).reason("wasm");
+        Reply { headers, grpc_status, detail, ..reply }
+    }
 }
 
 /// Path and query as the target sees them, unless its proxy strips some of the path.

@@ -55,6 +55,7 @@ const PRELUDE: &str = r#"
   (import "wasi_snapshot_preview1" "fd_write" (func $fd_write (param i32 i32 i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "path_open"
     (func $path_open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)
   (func (export "proxy_abi_version_0_2_1"))
   (func (export "proxy_on_memory_allocate") (param i32) (result i32) (i32.const 32768))
@@ -172,9 +173,58 @@ async fn a_module_answers_itself() {
         json!({}),
     );
     let got = trial.get("/", &[]).await;
-    assert_eq!((got.status, got.text().as_str()), (429, "slow down"));
+    assert_eq!(
+        (got.status, got.text().as_str(), got.field("content-type")),
+        (429, "slow down", "text/plain")
+    );
     assert_eq!([got.field("retry-after"), got.field("x-a"), got.field("content-length")], ["5", "b", ""]);
     assert_eq!((trial.asked().len(), trial.records()[0].reason), (0, Some("wasm")));
+}
+
+#[tokio::test]
+async fn a_grpc_client_gets_the_status_that_a_module_says() {
+    let functions = |status: i32| {
+        format!(
+            r#"(func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+                (drop (call $reply (i32.const 403) {{{{}}}} {{{{100% aborted}}}} {{{{map x-a=b}}}} (i32.const {status})))
+                (i32.const 1))"#
+        )
+    };
+    let grpc = [("content-type", "application/grpc"), ("te", "trailers")];
+    for (status, expected) in [(10, "10"), (-1, "7")] {
+        let trial = trial(&functions(status), json!({}));
+        let got = trial.request("POST", "/", &grpc, "").await;
+        assert_eq!(
+            (got.status, got.field("grpc-status"), got.field("grpc-message"), got.field("x-a")),
+            (200, expected, "100%25 aborted", "b")
+        );
+        assert_eq!((trial.get("/", &[]).await.status, trial.asked().len()), (403, 0));
+    }
+}
+
+#[tokio::test]
+async fn waiting_for_events_comes_back_at_once() {
+    // A clock, and reading from a descriptor.
+    let trial = trial(
+        r#"(func $is (param i32) (if (i32.eqz (local.get 0)) (then (unreachable))))
+           (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+             (i64.store (i32.const 256) (i64.const 7))
+             (i64.store (i32.const 304) (i64.const 8))
+             (i32.store8 (i32.const 312) (i32.const 1))
+             (call $is (i32.eqz (call $poll (i32.const 256) (i32.const 512) (i32.const 2) (i32.const 640))))
+             (call $is (i32.eq (i32.load (i32.const 640)) (i32.const 2)))
+             (call $is (i64.eq (i64.load (i32.const 512)) (i64.const 7)))
+             (call $is (i32.eqz (i32.load (i32.const 520))))
+             (call $is (i64.eq (i64.load (i32.const 544)) (i64.const 8)))
+             (call $is (i32.eq (i32.load16_u (i32.const 552)) (i32.const 8)))
+             (call $is (i32.eq (i32.load8_u (i32.const 554)) (i32.const 1)))
+             (call $is (i32.eq (call $poll (i32.const 256) (i32.const 512) (i32.const 0) (i32.const 640)) (i32.const 28)))
+             (call $is (i32.eq (call $poll (i32.const 256) (i32.const 512) (i32.const 65) (i32.const 640)) (i32.const 28)))
+             (call $is (i32.eq (call $poll (i32.const -2) (i32.const 512) (i32.const 1) (i32.const 640)) (i32.const 21)))
+             (i32.const 0))"#,
+        json!({}),
+    );
+    assert_eq!(trial.get("/", &[]).await.status, 200);
 }
 
 /// Holds the body back until it has all of it, and puts something else in its place.

@@ -117,6 +117,7 @@ impl Host {
             tick: None,
             listens: Vec::new(),
             is_root_changed: false,
+            unfinished: Default::default(),
         }
     }
 }
@@ -135,6 +136,7 @@ pub(super) struct Vm {
 
 impl Drop for Vm {
     fn drop(&mut self) {
+        wasi::flush(self.host());
         self.root.notify_one();
     }
 }

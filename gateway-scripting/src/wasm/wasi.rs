@@ -9,6 +9,13 @@ use super::host::{Host, MAX_VALUE};
 /// The module that WASI's functions are in.
 pub(super) const NAME: &str = "wasi_snapshot_preview1";
 
+/// Events that a module may wait for at a time.
+const MAX_POLLED: u32 = 64;
+/// Bytes of a line that has not ended.
+const MAX_LINE: usize = 4096;
+/// The levels at which lines of the standard output and error are logged.
+const LEVELS: [u32; 2] = [2, 4];
+
 const BAD_DESCRIPTOR: u32 = 8;
 const FAULT: u32 = 21;
 const INVALID: u32 = 28;
@@ -29,8 +36,8 @@ pub(super) fn link(linker: &mut Linker<Host>) -> Result<(), Error> {
         NAME,
         "fd_write",
         |mut guest: Guest<'_>, fd: u32, at: u32, count: u32, written: u32| match fd {
-            1 => told(print(&mut guest, 2, at, count, written)),
-            2 => told(print(&mut guest, 4, at, count, written)),
+            1 => told(print(&mut guest, 0, at, count, written)),
+            2 => told(print(&mut guest, 1, at, count, written)),
             _ => Ok(BAD_DESCRIPTOR),
         },
     )?;
@@ -65,6 +72,14 @@ pub(super) fn link(linker: &mut Linker<Host>) -> Result<(), Error> {
     })?;
     linker.func_wrap(NAME, "args_get", |_: u32, _: u32| 0_u32)?;
     linker.func_wrap(NAME, "sched_yield", || 0_u32)?;
+    linker.func_wrap(
+        NAME,
+        "poll_oneoff",
+        |mut guest: Guest<'_>, asked: u32, events: u32, count: u32, written: u32| match count {
+            1..=MAX_POLLED => told(poll(&mut guest, asked, events, count, written)),
+            _ => Ok(INVALID),
+        },
+    )?;
     linker.func_wrap(NAME, "proc_exit", |code: u32| -> Result<(), Error> {
         Err(Error::msg(format!("the module ended itself with code {code}")))
     })?;
@@ -98,24 +113,64 @@ pub(super) fn link_rest(
     Ok(())
 }
 
-fn print(guest: &mut Guest<'_>, level: u32, at: u32, count: u32, written: u32) -> Result<(), Fail> {
+/// Takes what is written; each line goes to the log when it ends.
+fn print(guest: &mut Guest<'_>, stream: usize, at: u32, count: u32, written: u32) -> Result<(), Fail> {
     let mut text = Vec::new();
     for n in 0..count.min(1024) {
-        let entry = read(guest, at.wrapping_add(n * 8), 8)?;
-        let number = |from: usize| {
-            entry
-                .get(from..)
-                .and_then(|rest| rest.first_chunk::<4>())
-                .map_or(0, |part| u32::from_le_bytes(*part))
-        };
-        let part = read(guest, number(0), number(4).min(u32::try_from(MAX_VALUE).unwrap_or(0)))?;
+        let [part, length] = numbers(&read(guest, at.wrapping_add(n * 8), 8)?);
+        let part = read(guest, part, length.min(u32::try_from(MAX_VALUE).unwrap_or(0)))?;
         text.extend_from_slice(&part);
         if text.len() > MAX_VALUE {
             break;
         }
     }
-    super::abi::say(guest.data(), level, &String::from_utf8_lossy(&text))?;
+    let mut line = std::mem::take(&mut guest.data_mut().unfinished[stream]);
+    line.extend_from_slice(&text);
+    let (lines, rest) = line.split_at(line.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1));
+    if !lines.is_empty() {
+        super::abi::say(guest.data(), LEVELS[stream], &String::from_utf8_lossy(lines))?;
+    }
+    let rest = rest.to_vec();
+    if rest.len() > MAX_LINE {
+        super::abi::say(guest.data(), LEVELS[stream], &String::from_utf8_lossy(&rest))?;
+    } else {
+        guest.data_mut().unfinished[stream] = rest;
+    }
     write_u32(guest, written, u32::try_from(text.len()).unwrap_or(0))
+}
+
+/// Logs lines that have not ended.
+pub(super) fn flush(host: &mut Host) {
+    for (level, line) in LEVELS.into_iter().zip(std::mem::take(&mut host.unfinished)) {
+        if !line.is_empty() {
+            // The levels are known ones.
+            drop(super::abi::say(host, level, &String::from_utf8_lossy(&line)));
+        }
+    }
+}
+
+/// Two numbers, as they lie in memory.
+fn numbers(bytes: &[u8]) -> [u32; 2] {
+    [0, 4].map(|from: usize| {
+        let part = bytes.get(from..).and_then(|rest| rest.first_chunk::<4>());
+        part.map_or(0, |part| u32::from_le_bytes(*part))
+    })
+}
+
+/// Comes back at once: a clock has rung, as no module may hold its worker up; of descriptors there are none.
+fn poll(guest: &mut Guest<'_>, asked: u32, events: u32, count: u32, written: u32) -> Result<(), Fail> {
+    const CLOCK: u8 = 0;
+    for n in 0..count {
+        let subscription = read(guest, asked.wrapping_add(n * 48), 48)?;
+        let kind = subscription.get(8).copied().unwrap_or(CLOCK);
+        let mut event = subscription.get(..8).unwrap_or_default().to_vec();
+        let error = if kind == CLOCK { 0 } else { BAD_DESCRIPTOR };
+        event.extend_from_slice(&u16::try_from(error).unwrap_or(0).to_le_bytes());
+        event.push(kind);
+        event.resize(32, 0);
+        write(guest, events.wrapping_add(n * 32), &event)?;
+    }
+    write_u32(guest, written, count)
 }
 
 fn environment(guest: &mut Guest<'_>, array: u32, buffer: u32) -> Result<(), Fail> {

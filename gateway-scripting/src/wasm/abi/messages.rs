@@ -195,9 +195,9 @@ fn streams(linker: &mut Linker<Host>) -> Result<(), Error> {
          body_size: u32,
          headers: u32,
          headers_size: u32,
-         _grpc_status: i32| {
+         grpc_status: i32| {
             let parts = [(details, details_size), (body, body_size), (headers, headers_size)];
-            told(local_response(&mut guest, status, parts))
+            told(local_response(&mut guest, status, u8::try_from(grpc_status).ok(), parts))
         },
     )?;
     Ok(())
@@ -219,7 +219,12 @@ fn end_pause(host: &mut Host, stream: u32, closes: bool) -> HostResult {
     Ok(())
 }
 
-fn local_response(guest: &mut Guest<'_>, status: u32, parts: [(u32, u32); 3]) -> HostResult {
+fn local_response(
+    guest: &mut Guest<'_>,
+    status: u32,
+    grpc_status: Option<u8>,
+    parts: [(u32, u32); 3],
+) -> HostResult {
     let [_details, (body, body_size), (headers, headers_size)] = parts;
     let body = Bytes::from(read(guest, body, body_size)?);
     let pairs = fields::parse(&read(guest, headers, headers_size)?)?;
@@ -241,7 +246,7 @@ fn local_response(guest: &mut Guest<'_>, status: u32, parts: [(u32, u32); 3]) ->
     if context.is_stream {
         return Err(Fail::Status(UNIMPLEMENTED));
     }
-    context.local = Some(LocalReply { status, headers, body });
+    context.local = Some(LocalReply { status, grpc_status, headers, body });
     context.wake();
     Ok(())
 }

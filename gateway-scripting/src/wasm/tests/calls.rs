@@ -46,6 +46,64 @@ async fn a_request_waits_for_a_call() {
 }
 
 #[tokio::test]
+async fn no_body_lets_a_head_pass_that_is_held_back() {
+    // As SDKs do, it has functions for bodies that let everything pass.
+    let bodies = r#"
+      (func (export "proxy_on_request_body") (param i32 i32 i32) (result i32) (i32.const 0))
+      (func (export "proxy_on_request_trailers") (param i32 i32) (result i32) (i32.const 0))"#;
+    for (status, expected) in [(401, 403), (200, 200)] {
+        let disk = Arc::<Disk>::default();
+        disk.write("m.wasm", module(&format!("{ASKS}{bodies}")));
+        let (world, mut scripted) = crate::testing::served(disk);
+        let config = json!({ "calls": { "auth": { "url": "http://auth.test" } } });
+        let trial = Arc::new(of_world(&world, config));
+        grpc::local(async {
+            let asking = {
+                let trial = trial.clone();
+                tokio::task::spawn_local(async move {
+                    let mut request =
+                        Request::post("/").body(gateway_core::http::body::Body::empty()).unwrap();
+                    *request.body_mut() =
+                        gateway_core::http::body::Body::from("12345").transform(limits::Twice);
+                    trial.send(request).await
+                })
+            };
+            let call = scripted.recv().await.unwrap();
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            assert!(!asking.is_finished() && trial.asked().is_empty(), "it waits for the answer");
+            call.end(Ok(Response::builder().status(status).body("ann".into()).unwrap()));
+            assert_eq!(asking.await.unwrap().status, expected);
+            let bodies: Vec<_> = trial.asked().iter().map(|asked| asked.body.clone()).collect();
+            assert_eq!(bodies, vec!["1234512345"; usize::from(status == 200)]);
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_response_waits_for_several_calls() {
+    let functions = r#"
+      (global $left (mut i32) (i32.const 3))
+      (func $ask (drop (call $http_call {{auth}} {{map :method=GET;:path=/;:authority=auth}} {{}}
+        (i32.const 0) (i32.const 0) (i32.const 500) (i32.const 16))))
+      (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
+        (call $ask) (call $ask) (call $ask)
+        (i32.const 1))
+      (func (export "proxy_on_response_body") (param i32 i32 i32) (result i32) (i32.const 0))
+      (func (export "proxy_on_http_call_response") (param i32 i32 i32 i32 i32)
+        (global.set $left (i32.sub (global.get $left) (i32.const 1)))
+        (if (i32.eqz (global.get $left)) (then
+          (drop (call $add (i32.const 2) {{x-asked}} {{3}}))
+          (drop (call $continue (i32.const 1))))))"#;
+    let config = json!({ "calls": { "auth": { "url": "http://auth.test" } } });
+    let (trial, _) = calling(module(functions), config, |_, _| Ok(Response::new("".into())));
+    let got = trial.get("/", &[]).await;
+    assert_eq!((got.status, got.field("x-asked"), got.text().as_str()), (200, "3", "ok"));
+}
+
+#[tokio::test]
 async fn a_grpc_call_is_answered_with_its_message() {
     let functions = r#"
       (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)

@@ -35,7 +35,7 @@ async fn a_body_that_is_held_back_has_a_limit() {
 }
 
 /// A body that comes in two pieces.
-struct Twice;
+pub(super) struct Twice;
 
 impl gateway_core::http::body::Transform for Twice {
     fn data(
