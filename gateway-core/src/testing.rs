@@ -317,6 +317,12 @@ impl Trial {
         locked(&self.pipeline.upstream().asked).clone()
     }
 
+    /// Forgets what the target was asked and what was recorded so far.
+    pub fn forget(&self) {
+        locked(&self.pipeline.upstream().asked).clear();
+        locked(&self.records.0).clear();
+    }
+
     /// What was recorded so far.
     pub fn records(&self) -> Vec<Record> {
         locked(&self.records.0).clone()

@@ -16,6 +16,38 @@ async fn a_module_that_leaks_stays_within_its_memory() {
 }
 
 #[tokio::test]
+async fn a_hundred_thousand_requests_through_a_leaking_module_stay_within_its_memory() {
+    // Keeps 4 KiB of each request for ever, and answers with the pages that it has.
+    let functions = r#"
+      (global $at (mut i32) (i32.const 65536))
+      (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+        (global.set $at (i32.add (global.get $at) (i32.const 4096)))
+        (if (i32.gt_u (global.get $at) (i32.mul (memory.size) (i32.const 65536))) (then
+          (if (i32.eq (memory.grow (i32.const 1)) (i32.const -1)) (then (unreachable)))))
+        (i32.store (i32.sub (global.get $at) (i32.const 4)) (i32.const 1))
+        (i32.store8 (i32.const 64) (i32.add (i32.const 48) (memory.size)))
+        (drop (call $reply (i32.const 200) {{}} (i32.const 64) (i32.const 1) {{}} (i32.const -1)))
+        (i32.const 1))"#;
+    let (trial, world) = calling(module(functions), json!({ "max_memory_bytes": 8 * 65536 }), |_, _| {
+        Err(Cause::ConnectFailed)
+    });
+    let (mut most, mut fewer, mut before) = (0, 0, 0);
+    for n in 0..100_000 {
+        let got = trial.get("/", &[]).await;
+        assert_eq!(got.status, 200, "{n}");
+        let pages = got.text().as_bytes()[0] - b'0';
+        (most, fewer) = (most.max(pages), fewer + u32::from(pages < before));
+        before = pages;
+        trial.forget();
+    }
+    assert!(most <= 8, "{most} pages");
+    assert!(fewer >= 100, "{fewer} instances were replaced");
+    let mut metrics = String::new();
+    world.meters().write(&mut metrics);
+    assert!(metrics.contains("ferrum_wasm_failures_total{plugin_config=\"p0\"} 0"), "{metrics}");
+}
+
+#[tokio::test]
 async fn a_module_that_takes_all_at_once_fails_alone() {
     let functions = r#"
       (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
