@@ -3,6 +3,7 @@
 pub mod accept;
 pub mod bind;
 mod client_tls;
+mod connection;
 pub(crate) mod entrance;
 mod h1;
 mod h2;

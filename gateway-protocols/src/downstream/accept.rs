@@ -11,24 +11,21 @@ use bytes::BytesMut;
 use gateway_core::config::model::Settings;
 use gateway_core::http::exchange::Client;
 use gateway_core::http::handshake::Handshake;
-use gateway_core::stream::pipeline;
-use gateway_core::stream::session::Session;
 use rustls::ServerConfig;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::client_tls::{facts, trust};
+use super::connection::{TcpConnection, failed, refused};
 pub use super::entrance::Entrance;
-use super::entrance::{Listening, UNIX_ADDRESS};
-use super::opening::{self, Opened, Version};
-use super::proxied::Addresses;
+use super::entrance::Listening;
+use super::opening::{self, OpenedConnection, Version};
 use super::{ConnectionControl, h1, h2};
 use crate::buffer::HEAD_BYTES;
 use crate::link::{Link, Rewound};
 use crate::timer::deadline;
 use crate::tls::challenge::is_challenge;
 use crate::tls::early::EarlyStream;
-use crate::tls::handshake_failure;
 use crate::tls::trust::{Generation, while_trusted};
 use crate::worker::Worker;
 
@@ -73,7 +70,7 @@ pub(crate) async fn serve(
 ) {
     let arrival = {
         let settings = worker.snapshot().settings.clone();
-        let Some(mut arrival) = Arrival::of(tcp, peer, &settings) else { return };
+        let Some(mut arrival) = TcpConnection::of(tcp, peer, &settings) else { return };
         if settings.accept_proxy_protocol
             && entrance.stream_port().is_none()
             && !Box::pin(announced(&worker, &mut arrival, &settings)).await
@@ -96,7 +93,7 @@ pub(crate) async fn serve(
         return Box::pin(serve_early(serving, arrival, config.clone())).await;
     }
     let opening = Box::pin(opening::open(&worker, arrival, config, since)).await;
-    let Some(Opened { link, client, trusted, version }) = opening else { return };
+    let Some(OpenedConnection { link, client, trusted, version }) = opening else { return };
     match version {
         Version::Http1(buffer) if trusted.is_none() => {
             h1::serve(&worker, link, client, &entry, buffer).await;
@@ -105,25 +102,6 @@ pub(crate) async fn serve(
             let serving = Box::pin(speak(&worker, link, client, &entry, version));
             while_trusted(trusted, pin!(serving)).await;
         }
-    }
-}
-
-/// An accepted connection.
-pub(super) struct Arrival {
-    pub(super) tcp: TcpStream,
-    pub(super) ends: Addresses,
-}
-
-impl Arrival {
-    /// `None` when the client is gone already.
-    fn of(tcp: TcpStream, peer: SocketAddr, settings: &Settings) -> Option<Self> {
-        let local = match tcp.local_addr() {
-            Ok(local) if tcp.set_nodelay(true).is_ok() => local,
-            // A Unix socket has neither.
-            Err(_) if peer == UNIX_ADDRESS => UNIX_ADDRESS,
-            _ => return None,
-        };
-        Some(Self { tcp, ends: Addresses::new(peer, local, settings) })
     }
 }
 
@@ -142,29 +120,13 @@ async fn speak(
 }
 
 /// Reads the PROXY protocol header of an HTTP connection; one without it is recorded and false.
-async fn announced(worker: &Worker, arrival: &mut Arrival, settings: &Settings) -> bool {
+async fn announced(worker: &Worker, arrival: &mut TcpConnection, settings: &Settings) -> bool {
     let (accepted, deadline) = (Instant::now(), deadline(settings.client_timeouts.handshake));
-    let Arrival { tcp, ends } = arrival;
+    let TcpConnection { tcp, ends } = arrival;
     let reading = tokio::time::timeout_at(deadline, ends.read_header(tcp, settings));
     let Err(reason) = reading.await.unwrap_or(Err("handshake_timeout")) else { return true };
     refused(worker, *ends, reason, accepted);
     false
-}
-
-/// Records a connection that never came to a request.
-pub(super) fn refused(worker: &Worker, ends: Addresses, reason: &'static str, accepted: Instant) {
-    let client = Arc::new(Client::new(ends.peer, ends.local, ends.trusted, None));
-    let mut session = Session::new(client);
-    session.started = accepted;
-    pipeline::refuse(worker.recorder().as_ref(), "http", session, reason);
-}
-
-/// Records a failed TLS handshake. A client that only connects and leaves, as health checks do, is no failure.
-pub(super) fn failed(worker: &Worker, ends: Addresses, error: &io::Error, accepted: Instant) {
-    tracing::debug!(peer = %ends.peer, %error, "TLS handshake failed");
-    if let Some(reason) = handshake_failure(error) {
-        refused(worker, ends, reason, accepted);
-    }
 }
 
 /// A connection whose requests may come before its handshake is over.
@@ -175,9 +137,9 @@ struct EarlyServing<'w> {
 }
 
 /// Serves a TLS connection whose requests may come before the handshake is over.
-async fn serve_early(serving: EarlyServing<'_>, arrival: Arrival, config: Arc<ServerConfig>) {
+async fn serve_early(serving: EarlyServing<'_>, arrival: TcpConnection, config: Arc<ServerConfig>) {
     let EarlyServing { worker, entry, since } = serving;
-    let Arrival { tcp, ends } = arrival;
+    let TcpConnection { tcp, ends } = arrival;
     let timeout = worker.snapshot().settings.client_timeouts.handshake;
     let (accepted, deadline) = (Instant::now(), deadline(timeout));
     let early = match tokio::time::timeout_at(deadline, EarlyStream::accept(tcp, config)).await {

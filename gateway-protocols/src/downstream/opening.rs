@@ -11,8 +11,8 @@ use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::time::Instant;
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
-use super::accept::{Arrival, failed, refused};
 use super::client_tls::{facts, trust};
+use super::connection::{TcpConnection, failed, refused};
 use super::h1;
 use crate::buffer::HEAD_BYTES;
 use crate::link::{Link, Rewound};
@@ -27,7 +27,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const CHALLENGE_END: Duration = Duration::from_secs(1);
 
 /// A connection whose HTTP version is known.
-pub(super) struct Opened {
+pub(super) struct OpenedConnection {
     pub(super) link: Link,
     pub(super) client: Arc<Client>,
     /// Where the client showed a certificate.
@@ -45,18 +45,18 @@ pub(super) enum Version {
 /// asked for.
 pub(super) async fn open(
     worker: &Worker,
-    Arrival { tcp, ends }: Arrival,
+    TcpConnection { tcp, ends }: TcpConnection,
     config: Option<Arc<ServerConfig>>,
     since: Generation,
-) -> Option<Opened> {
+) -> Option<OpenedConnection> {
     let Shaken { mut link, facts, trusted } = match config {
         None => Shaken { link: Link::Tcp(tcp), facts: None, trusted: None },
         // What a handshake needs, only those have who do one.
-        Some(config) => Box::pin(shake(worker, Arrival { tcp, ends }, config, since)).await?,
+        Some(config) => Box::pin(shake(worker, TcpConnection { tcp, ends }, config, since)).await?,
     };
     let client = Arc::new(Client::new(ends.peer, ends.local, ends.trusted, facts));
     let version = version(worker, &mut link, &client).await?;
-    Some(Opened { link, client, trusted, version })
+    Some(OpenedConnection { link, client, trusted, version })
 }
 
 /// A connection behind its handshake, if it has one.
@@ -69,7 +69,7 @@ struct Shaken {
 /// Does the TLS handshake. One that fails is recorded.
 async fn shake(
     worker: &Worker,
-    Arrival { tcp, ends }: Arrival,
+    TcpConnection { tcp, ends }: TcpConnection,
     config: Arc<ServerConfig>,
     since: Generation,
 ) -> Option<Shaken> {

@@ -16,8 +16,8 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
-use super::accept::Arrival;
 use super::client_tls::{facts, trust};
+use super::connection::TcpConnection;
 use super::proxied::Addresses;
 use crate::link::{Link, Rewound};
 use crate::timer::deadline;
@@ -42,7 +42,7 @@ type RefusalReason = &'static str;
 /// Serves a connection on a stream port from its first byte to its last.
 pub(super) async fn serve(
     worker: &Worker,
-    Arrival { tcp, ends }: Arrival,
+    TcpConnection { tcp, ends }: TcpConnection,
     port: u16,
     tls: Arc<ArcSwap<ServerConfig>>,
 ) {
@@ -147,7 +147,9 @@ impl NewConnection {
 mod tests {
     use super::*;
 
-    fn bytes<'w, F>(_serve: impl FnOnce(&'w Worker, Arrival, u16, Arc<ArcSwap<ServerConfig>>) -> F) -> usize {
+    fn bytes<'w, F>(
+        _serve: impl FnOnce(&'w Worker, TcpConnection, u16, Arc<ArcSwap<ServerConfig>>) -> F,
+    ) -> usize {
         size_of::<F>()
     }
 
