@@ -46,7 +46,7 @@ fn one_without_a_healthy_target_falls_back_as_it_says() {
     assert_eq!(chosen(&targets, &version("v2", Fallback::Refuse), None), Err(NoSubset::Unhealthy));
     assert_eq!(chosen(&targets, &version("v2", Fallback::Any), None), Ok(vec![0, 1, 2, 3]));
     let stable = Arc::new(version("v1", Fallback::Refuse));
-    let canary = version("v2", Fallback::Other(stable.clone()));
+    let canary = version("v2", Fallback::Other(stable));
     assert_eq!(chosen(&targets, &canary, None), Ok(vec![0, 1]));
     [0, 1].iter().for_each(|index: &usize| fail(&targets.list()[*index], Instant::now()));
     assert_eq!(chosen(&targets, &canary, None), Err(NoSubset::Unhealthy));
