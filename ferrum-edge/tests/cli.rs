@@ -349,6 +349,8 @@ fn records_are_followed_by_proxy_status_and_time() {
         String::from_utf8(output.stderr).unwrap()
     };
     assert!(refused(&["--status", "abc"], TOKEN).contains("(400)"));
+    let unknown = refused(&["--proxy", "al"], TOKEN);
+    assert!(unknown.contains("(404)") && unknown.contains("no proxy `al`"), "{unknown}");
     assert!(refused(&[], "another token, which is not set").contains("(401)"));
 }
 

@@ -11,6 +11,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use gateway_core::condition::written::{Condition, StatusMatch};
 use gateway_core::condition::{Use, compile};
+use gateway_core::config::snapshot::Snapshot;
 
 use super::problem::{Refused, problem};
 use super::query::{nothing_else, number, pairs};
@@ -26,6 +27,7 @@ const QUIET: Duration = Duration::from_secs(5);
 /// `GET`: one JSON line for each record that passes the query's filters, until the client goes.
 pub(super) async fn follow(State(engine): State<Arc<Engine>>, RawQuery(query): RawQuery) -> Response {
     answer(filter(query.as_deref()).and_then(|filter| {
+        known(&filter.proxies, &engine.snapshot())?;
         let tails = &engine.telemetry.sinks.tails;
         let Some(following) = tails.follow(filter) else {
             let detail = format!("{MAX_TAILS} others follow already; try again when one of them has gone");
@@ -42,6 +44,17 @@ pub(super) async fn follow(State(engine): State<Arc<Engine>>, RawQuery(query): R
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
         Ok(response)
     }))
+}
+
+/// Whoever names a proxy that is not there would wait for its records for ever.
+fn known(proxies: &[String], snapshot: &Snapshot) -> Result<(), Refused> {
+    match proxies.iter().find(|id| snapshot.by_id.get(id.as_str()).is_none()) {
+        None => Ok(()),
+        Some(unknown) => {
+            let detail = format!("There is no proxy `{unknown}`");
+            Err(Box::new(problem(StatusCode::NOT_FOUND, "not_found", &detail)))
+        }
+    }
 }
 
 fn filter(query: Option<&str>) -> Result<Filter, Refused> {

@@ -6,7 +6,7 @@ use crate::support::edge::Edge;
 use crate::support::h1::Talker;
 use crate::support::stream::{Echo, LOOPBACK, at, free_port, open};
 use crate::support::wire::{Port, Wire, connect};
-use crate::support::{h2, soon};
+use crate::support::{h2, h3, soon, tls};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
@@ -121,6 +121,37 @@ async fn a_shared_connection_of_another_worker_makes_room_once_its_requests_are_
 }
 
 #[tokio::test]
+async fn a_connection_over_http3_makes_room_as_well() {
+    let (origin, mut streams) = h3::origin("127.0.0.1:0".parse().unwrap()).unwrap();
+    let spec = format!(
+        "proxies:\n  - {{id: a, listen_path: /, backend_scheme: https, backend_http_version: '3', upstream_id: u, \
+         backend_tls_server_name: localhost, backend_tls_server_ca_cert_path: {:?}}}\n\
+         upstreams:\n  - {{id: u, targets: [{{host: 127.0.0.1, port: {}, max_connections: 1}}]}}\n",
+        tls::authority().ca(),
+        origin.port()
+    );
+    let edge = Edge::start_with("  workers: 2", &spec);
+    for client in &mut clients(&edge).await {
+        client.wire.send(GET).await;
+        let (_, mut stream) = soon(streams.recv()).await.unwrap();
+        soon(stream.send_response(http::Response::new(()))).await.unwrap();
+        soon(stream.finish()).await.unwrap();
+        assert_eq!(client.response(&Method::GET).await.unwrap().status(), 200);
+        client.body().await.unwrap();
+    }
+    assert_eq!(open_now(&edge).await, "1");
+}
+
+/// How many connections the only target has.
+async fn open_now(edge: &Edge) -> String {
+    let metrics = edge.metrics().await;
+    let mut lines = metrics.lines().filter_map(|line| line.strip_prefix("ferrum_target_connections{"));
+    let line = lines.next().unwrap_or_else(|| panic!("{metrics}"));
+    assert!(metrics.contains("ferrum_target_max_connections{") && lines.next().is_none(), "{metrics}");
+    line.rsplit(' ').next().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
 async fn requests_over_http2_share_the_only_connection() {
     let port = Port::listen(None).await;
     let edge = Edge::start(&one(&port, ", backend_http_version: '2'", ""));
@@ -135,11 +166,7 @@ async fn requests_over_http2_share_the_only_connection() {
     for _ in 0..50 {
         held.push(soon(streams.recv()).await.unwrap());
     }
-    let metrics = edge.metrics().await;
-    let open = metrics.lines().filter(|line| line.starts_with("ferrum_target_connections{"));
-    let open: Vec<_> = open.collect();
-    assert!(open.len() == 1 && open[0].ends_with("} 1"), "{open:?}");
-    assert!(metrics.contains("ferrum_target_max_connections{"), "{metrics}");
+    assert_eq!(open_now(&edge).await, "1");
     held.iter_mut().for_each(|(_, respond)| {
         respond.send_response(http::Response::new(()), true).unwrap();
     });

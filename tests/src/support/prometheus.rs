@@ -82,7 +82,7 @@ impl Prometheus {
         let receivers = json!({ "route": { "receiver": "none" }, "receivers": [{ "name": "none" }] });
         fs::write(folder.join("alertmanager.yml"), receivers.to_string()).expect("a file");
         let file = |option: &str, name: &str| format!("--{option}={}", folder.join(name).display());
-        let mut programs = vec![program("prometheus-alertmanager"), program("prometheus")];
+        let mut programs = [program("prometheus-alertmanager"), program("prometheus")];
         programs[0].args([
             file("config.file", "alertmanager.yml"),
             file("storage.path", "alerts"),
