@@ -16,13 +16,8 @@ use tokio::time::Instant;
 use super::{Documents, LoadError, Mirror};
 use crate::store::{Mark, Object, Store, StoreError};
 
-/// Objects checked and compiled at a time, to begin with.
+/// Objects checked and compiled at a time.
 const CHUNK: usize = 4096;
-/// The most of them. A chunk is compiled against the configuration before it, whose indexes it shares: each place that it changes
-/// there is copied once. The more there is already, the larger a chunk has to be for that to be little.
-const MAX_CHUNK: usize = 128 << 10;
-/// What is there is so many times as much as the next chunk.
-const GROWTH: usize = 4;
 /// Chunks that wait at each of the two steps.
 const WAITING: usize = 2;
 
@@ -102,15 +97,13 @@ async fn read(
         parsed.into_iter().for_each(|edit| building.add(edit));
         building
     })?;
-    let (mut chunk, mut wanted, mut loaded) = (Vec::with_capacity(CHUNK), CHUNK, 0);
+    let mut chunk = Vec::with_capacity(CHUNK);
     let mark = store
         .load(|object| {
             chunk.push(object);
-            if chunk.len() == wanted {
-                loaded += wanted;
-                wanted = (loaded / GROWTH).clamp(CHUNK, MAX_CHUNK);
+            if chunk.len() == CHUNK {
                 // Fails only when the others are gone, which is told below.
-                drop(chunks.send(std::mem::replace(&mut chunk, Vec::with_capacity(wanted))));
+                drop(chunks.send(std::mem::replace(&mut chunk, Vec::with_capacity(CHUNK))));
             }
         })
         .await;
