@@ -1,7 +1,7 @@
 //! Sends shares of the traffic to different upstreams, or to targets with different tags of one upstream: canaries, blue and
 //! green, tests of two versions.
 //!
-//! An override by header, cookie or condition decides first; otherwise weights do, by chance or, with `sticky_by`, by a hash, so
+//! An override by header, cookie or condition decides first; otherwise weights do, at random or, with `sticky_by`, by a hash, so
 //! that one caller always comes to the same upstream. The hash is the same on every gateway and after every restart. As
 //! long as the sum of the weights stays the same (100, say), a change of weights moves only as many callers as it must.
 
@@ -32,7 +32,7 @@ pub(crate) struct Config {
     /// Requests that go to an upstream whatever the weights say; the first that fits decides. Default none.
     overrides: Vec<Override>,
     /// What one caller is recognised by, as a template such as `${client.address}`, `${consumer.id}` or
-    /// `${request.cookie.session}`. A request for which it is empty goes by chance. Default: every request by chance.
+    /// `${request.cookie.session}`. A request for which it is empty is assigned at random. Default: every request is.
     sticky_by: Option<String>,
     /// Makes callers fall otherwise than in another split over the same values. Default empty.
     seed: String,
