@@ -5,8 +5,10 @@
 //! and gRPC-Web, and media types that are compressed by nature. A strong `ETag` becomes a weak one, since the bytes are
 //! others (RFC 9110 §8.8.3). `Vary: Accept-Encoding` is on every response that would be compressed for another client.
 //!
-//! With `adapt_to_load` levels fall while the gateway's CPUs are busy ([`load`]).
+//! With `adapt_to_load` levels fall while the gateway's CPUs are busy ([`load`]). With `dictionaries`, clients that hold one get
+//! what is not in it ([`dictionary`]).
 
+mod dictionary;
 mod load;
 
 use std::sync::Arc;
@@ -17,6 +19,7 @@ use gateway_core::http::body::Body;
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::world::meters::Counter;
+use gateway_core::plugin::world::tasks::Starter;
 use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World};
 use gateway_core::record::Metric;
 use http::header::{
@@ -27,10 +30,11 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use dictionary::{Dictionaries, DictionaryConfig};
 use load::{AdaptToLoad, LevelByLoad};
 
 use crate::shared;
-use crate::shared::coding::{Coding, Encoder};
+use crate::shared::coding::{Coding, Encoder, Prepared};
 
 /// Settings of `compression`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -61,6 +65,11 @@ pub(crate) struct Config {
     zstd_level: u32,
     /// Lets the levels fall while the gateway's CPUs are busy. Default they stay what they are.
     adapt_to_load: Option<AdaptToLoad>,
+    /// Files that clients hold, or get from the gateway: responses to such clients are compressed against them (`dcz`, RFC 9842),
+    /// at `zstd_level`, but at least at level 3, or 9 with one above 1 MiB, since lower ones find too little in it. With
+    /// `adapt_to_load` it is that least level where the lowered one is nearer to it. At most 32.
+    #[schemars(length(max = 32))]
+    dictionaries: Vec<DictionaryConfig>,
 }
 
 impl Default for Config {
@@ -77,6 +86,7 @@ impl Default for Config {
             brotli_quality: 4,
             zstd_level: 3,
             adapt_to_load: None,
+            dictionaries: Vec::new(),
         }
     }
 }
@@ -110,7 +120,33 @@ pub(crate) struct Compression {
     flushed: Vec<String>,
     spares_etags: bool,
     hides: bool,
+    zstd_level: u32,
+    dictionaries: Option<Dictionaries>,
     done: Counter,
+}
+
+/// How a response is compressed.
+enum Chosen {
+    Coding(Coding, u32),
+    Dictionary(Arc<Prepared>),
+}
+
+impl Chosen {
+    /// The coding's name in `Content-Encoding`.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Coding(coding, _) => coding.name(),
+            Self::Dictionary(_) => dictionary::DCZ,
+        }
+    }
+
+    /// An encoder; `None` where there is no memory for one.
+    fn encoder(self, flushes: bool) -> Option<Encoder> {
+        match self {
+            Self::Coding(coding, level) => Encoder::new(coding, level, flushes).ok(),
+            Self::Dictionary(dictionary) => Encoder::with_dictionary(dictionary, flushes).ok(),
+        }
+    }
 }
 
 /// What the client takes, for a response whose request does not say it any more.
@@ -151,6 +187,14 @@ impl Plugin for Compression {
         };
         let owner = world.owner().map_or("", |owner| owner.config.as_str());
         let by_load = config.adapt_to_load.and_then(|rules| LevelByLoad::new(rules, world, &mut problems));
+        let levels = match by_load {
+            Some(_) if config.zstd_level > 1 => vec![config.zstd_level, 1],
+            _ => vec![config.zstd_level],
+        };
+        let dictionaries = Dictionaries::new(config.dictionaries, levels, world).unwrap_or_else(|more| {
+            problems.extend(more.0);
+            None
+        });
         let lower = |types: Vec<String>| types.into_iter().map(|it| it.to_ascii_lowercase()).collect();
         problems.into_result(Self {
             algorithms: config.algorithms.iter().map(|coding| (*coding, level(*coding))).collect(),
@@ -160,21 +204,35 @@ impl Plugin for Compression {
             flushed: lower(config.flush_types),
             spares_etags: config.disable_on_etag,
             hides: config.remove_accept_encoding,
+            zstd_level: config.zstd_level,
+            dictionaries,
             done: world.meters().counter(RESPONSES, &["plugin_config"], &[owner]),
         })
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
-        if self.hides {
+        if self.hides || self.dictionaries.as_ref().is_some_and(Dictionaries::serves) {
             hooks.on_request(self.clone());
         }
         hooks.takes_inspected_responses();
         hooks.on_response(self);
     }
+
+    fn start(self: &Arc<Self>, starter: &mut Starter<'_>) {
+        if let Some(dictionaries) = &self.dictionaries {
+            dictionaries.start(starter);
+        }
+    }
 }
 
 impl OnRequest for Compression {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
+        if let Some(reply) = self.dictionaries.as_ref().and_then(|known| known.answer(exchange)) {
+            return Step::Reply(reply);
+        }
+        if !self.hides {
+            return Step::Next;
+        }
         // Also of what is or calls itself gRPC, which has a field of its own for this.
         let mut kept = HeaderMap::new();
         for value in exchange.request.headers.get_all(ACCEPT_ENCODING) {
@@ -201,23 +259,27 @@ impl OnResponse for Compression {
             self.of_a_range(exchange, response);
             return Step::Next;
         }
-        let Some(essence) = self.compressible(exchange, response) else { return Step::Next };
-        let flushes = fits(&self.flushed, &essence);
         let kept = exchange.state.of::<Accepted>(seat);
         let accepted = kept.map_or(&exchange.request.headers, |Accepted(kept)| kept);
-        let chosen = self.choose(accepted);
+        self.announce(exchange, accepted, response);
+        let Some(essence) = self.compressible(exchange, response) else { return Step::Next };
+        let flushes = fits(&self.flushed, &essence);
+        let chosen = self.choose(exchange, accepted, response.headers());
         let headers = response.headers_mut();
-        add_vary(headers);
-        let Some((coding, level)) = chosen else { return Step::Next };
-        let level = self.by_load.as_ref().map_or(level, |by_load| by_load.level(coding, level));
+        self.vary(exchange, headers);
+        let Some(chosen) = chosen else { return Step::Next };
+        let name = chosen.name();
         if exchange.request.method == Method::HEAD {
             // The head that GET would get.
-            encoded(headers, coding);
+            encoded(headers, name);
             return Step::Next;
         }
+        if let (Chosen::Dictionary(_), Some(dictionaries)) = (&chosen, &self.dictionaries) {
+            dictionaries.done.add(1);
+        }
         // Without memory for an encoder the response goes out as it is.
-        let Ok(encoder) = Encoder::new(coding, level, flushes) else { return Step::Next };
-        encoded(headers, coding);
+        let Some(encoder) = chosen.encoder(flushes) else { return Step::Next };
+        encoded(headers, name);
         let body = std::mem::take(response.body_mut());
         *response.body_mut() = body.transform(encoder);
         self.done.add(1);
@@ -226,9 +288,9 @@ impl OnResponse for Compression {
 }
 
 /// What the head says of compressed bytes.
-fn encoded(headers: &mut HeaderMap, coding: Coding) {
+fn encoded(headers: &mut HeaderMap, coding: &'static str) {
     shared::forget_bytes(headers);
-    headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
+    headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding));
     weaken(headers);
 }
 
@@ -246,7 +308,7 @@ impl Compression {
         if essence.as_ref().is_some_and(|essence| !self.takes(essence)) {
             return;
         }
-        add_vary(headers);
+        self.vary(exchange, headers);
         let weak = headers.get(ETAG).map(|tag| [b"W/", tag.as_bytes()].concat());
         let mut known = exchange.request.headers.get_all(IF_NONE_MATCH).into_iter();
         let is_known = |field: &HeaderValue| {
@@ -266,7 +328,7 @@ impl Compression {
             && !says(headers, "no-transform")
             && !(self.spares_etags && has_strong_tag(headers));
         if is_part && essence(headers).is_some_and(|essence| self.takes(&essence)) {
-            add_vary(response.headers_mut());
+            self.vary(exchange, response.headers_mut());
         }
     }
 
@@ -296,8 +358,9 @@ impl Compression {
         essence(headers).filter(|essence| self.takes(essence))
     }
 
-    /// The coding the client likes best; `None` where it likes the plain bytes at least as much.
-    fn choose(&self, accepted: &HeaderMap) -> Option<(Coding, u32)> {
+    /// What the client likes best; `None` where it likes the plain bytes at least as much. A dictionary that it holds comes first
+    /// among what it likes alike.
+    fn choose(&self, exchange: &Exchange, accepted: &HeaderMap, response: &HeaderMap) -> Option<Chosen> {
         let quality = |name: &str, any: bool| {
             shared::accept::quality(accepted, ACCEPT_ENCODING, |member| {
                 if member.eq_ignore_ascii_case(name) { 2 } else { u8::from(any && member == "*") }
@@ -311,7 +374,40 @@ impl Compression {
             }
         }
         let plain = quality("identity", false).unwrap_or(0);
-        best.filter(|(_, wanted)| *wanted >= plain).map(|(chosen, _)| chosen)
+        let level = |coding, level| match &self.by_load {
+            Some(by_load) => by_load.level(coding, level),
+            None => level,
+        };
+        if let Some(dictionaries) = &self.dictionaries {
+            let wanted = quality(dictionary::DCZ, false).unwrap_or(0);
+            if wanted > 0 && wanted >= plain && best.is_none_or(|(_, known)| wanted >= known) {
+                let held = dictionaries.held(exchange, response, || level(Coding::Zstd, self.zstd_level));
+                if let Some(held) = held {
+                    return Some(Chosen::Dictionary(held));
+                }
+            }
+        }
+        let ((coding, known), _) = best.filter(|(_, wanted)| *wanted >= plain)?;
+        Some(Chosen::Coding(coding, level(coding, known)))
+    }
+
+    /// Points to the dictionaries with a page.
+    fn announce(&self, exchange: &Exchange, accepted: &HeaderMap, response: &mut Response<Body>) {
+        let Some(dictionaries) = &self.dictionaries else { return };
+        let is_page = response.status() == StatusCode::OK
+            && essence(response.headers()).is_some_and(|it| it == "text/html");
+        if is_page && dictionaries.announce(exchange, accepted, response.headers_mut()) {
+            add_vary(response.headers_mut(), "Accept-Encoding");
+            add_vary(response.headers_mut(), "Available-Dictionary");
+        }
+    }
+
+    /// Says that other clients get other bytes.
+    fn vary(&self, exchange: &Exchange, headers: &mut HeaderMap) {
+        add_vary(headers, "Accept-Encoding");
+        if self.dictionaries.as_ref().is_some_and(|known| known.concern(exchange)) {
+            add_vary(headers, "Available-Dictionary");
+        }
     }
 }
 
@@ -354,12 +450,12 @@ fn weaken(headers: &mut HeaderMap) {
     }
 }
 
-/// Says that other clients get other bytes.
-fn add_vary(headers: &mut HeaderMap) {
+/// Names a request's field in `Vary`.
+fn add_vary(headers: &mut HeaderMap, name: &'static str) {
     let values = headers.get_all(VARY).into_iter().filter_map(|value| value.to_str().ok());
     let mut members = values.flat_map(|value| value.split(','));
-    if !members.any(|it| it.trim() == "*" || it.trim().eq_ignore_ascii_case("accept-encoding")) {
-        headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
+    if !members.any(|it| it.trim() == "*" || it.trim().eq_ignore_ascii_case(name)) {
+        headers.append(VARY, HeaderValue::from_static(name));
     }
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod range;
 pub(crate) mod statuses;
 pub(crate) mod turns;
 pub(crate) mod watched;
+pub(crate) mod wildcard;
 
 use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;

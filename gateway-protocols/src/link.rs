@@ -10,7 +10,8 @@ use std::task::{Context, Poll, ready};
 
 use atomic_refcell::AtomicRefCell;
 use bytes::BytesMut;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use gateway_core::http::body::FilePiece;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_rustls::TlsStream;
@@ -351,9 +352,26 @@ pub trait Sink {
 
     /// Pushes out what TLS still holds.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Whether the kernel can send files here, since nothing is encrypted.
+    fn sends_files(&self) -> bool;
+
+    /// Has the kernel send some of a file; zero where the file ends before the piece. Only where [`Sink::sends_files`].
+    fn poll_send_file(&mut self, cx: &mut Context<'_>, piece: &FilePiece) -> Poll<io::Result<usize>>;
 }
 
 impl Sink for Link {
+    fn sends_files(&self) -> bool {
+        matches!(self, Self::Tcp(_))
+    }
+
+    fn poll_send_file(&mut self, cx: &mut Context<'_>, piece: &FilePiece) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Tcp(tcp) => send_file(tcp, cx, piece),
+            Self::Tls(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+        }
+    }
+
     fn poll_write(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         match self {
             Self::Tcp(tcp) => write_slices(Pin::new(tcp), cx, slices),
@@ -367,6 +385,17 @@ impl Sink for Link {
 }
 
 impl Sink for WriteHalf {
+    fn sends_files(&self) -> bool {
+        matches!(self, Self::Tcp(_))
+    }
+
+    fn poll_send_file(&mut self, cx: &mut Context<'_>, piece: &FilePiece) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Tcp(half) => send_file(half.as_ref(), cx, piece),
+            Self::Tls(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+        }
+    }
+
     fn poll_write(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         match self {
             Self::Tcp(half) => write_slices(Pin::new(half), cx, slices),
@@ -398,6 +427,23 @@ fn write_slices<W: AsyncWrite>(
     match slices {
         [one] => writer.poll_write(cx, one),
         several => writer.poll_write_vectored(cx, several),
+    }
+}
+
+/// One `sendfile`, as soon as the socket takes something.
+fn send_file(tcp: &TcpStream, cx: &mut Context<'_>, piece: &FilePiece) -> Poll<io::Result<usize>> {
+    let length = usize::try_from(piece.length).unwrap_or(usize::MAX);
+    loop {
+        ready!(tcp.poll_write_ready(cx))?;
+        let mut from = piece.from;
+        let sent = tcp.try_io(Interest::WRITABLE, || {
+            Ok(rustix::fs::sendfile(tcp, &piece.file, Some(&mut from), length)?)
+        });
+        match sent {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            sent => return Poll::Ready(sent),
+        }
     }
 }
 

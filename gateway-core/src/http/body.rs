@@ -2,6 +2,7 @@
 
 mod ceiling;
 mod collect;
+mod file;
 mod grpc;
 mod transform;
 
@@ -18,6 +19,7 @@ use http::{HeaderMap, HeaderName};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
 pub use ceiling::{MAX_COLLECTED, collected, limit_collected};
+pub use file::{FileBody, FilePiece};
 pub use grpc::{GrpcMessage, GrpcMessages, GrpcPrefix};
 pub use transform::{Transform, TransformOutput};
 
@@ -57,16 +59,16 @@ impl Meter {
         }
     }
 
-    fn add(&mut self, bytes: usize) -> u64 {
+    fn add(&mut self, bytes: u64) -> u64 {
         match &self.0 {
             // One body is pulled by one task at a time, so load and store suffice.
             Some(shared) => {
-                let total = shared.load(Ordering::Relaxed) + bytes as u64;
+                let total = shared.load(Ordering::Relaxed) + bytes;
                 shared.store(total, Ordering::Relaxed);
                 total
             }
             None => {
-                self.1 += bytes as u64;
+                self.1 += bytes;
                 self.1
             }
         }
@@ -78,6 +80,7 @@ enum BodyKind {
     Full(Bytes),
     Trailed(Box<Trailed>),
     Stream(Pin<Box<dyn HttpBody<Data = Bytes, Error = BodyError> + Send>>),
+    File(Pin<Box<dyn FileBody>>),
 }
 
 /// A body at hand, and what follows it.
@@ -161,9 +164,11 @@ impl Body {
 
     /// Whatever `stream` yields.
     pub fn stream(stream: impl HttpBody<Data = Bytes, Error = BodyError> + Send + 'static) -> Self {
-        let mut body = Self::of(BodyKind::Stream(Box::pin(stream)));
-        body.passed = Meter(Some(Arc::new(AtomicU64::new(0))), 0);
-        body
+        Self::pulled(BodyKind::Stream(Box::pin(stream)))
+    }
+
+    fn pulled(kind: BodyKind) -> Self {
+        Self { passed: Meter(Some(Arc::new(AtomicU64::new(0))), 0), ..Self::of(kind) }
     }
 
     const fn of(kind: BodyKind) -> Self {
@@ -200,7 +205,7 @@ impl Body {
         match &self.kind {
             BodyKind::Full(bytes) => Meter(None, bytes.len() as u64),
             BodyKind::Trailed(whole) => Meter(None, self.passed.bytes() + whole.data.len() as u64),
-            BodyKind::Empty | BodyKind::Stream(_) => self.passed.clone(),
+            BodyKind::Empty | BodyKind::Stream(_) | BodyKind::File(_) => self.passed.clone(),
         }
     }
 
@@ -211,6 +216,7 @@ impl Body {
             BodyKind::Full(bytes) => Some(bytes.len() as u64),
             BodyKind::Trailed(whole) => whole.length,
             BodyKind::Stream(stream) => stream.size_hint().exact(),
+            BodyKind::File(file) => file.size_hint().exact(),
         }
     }
 
@@ -220,12 +226,13 @@ impl Body {
             BodyKind::Empty => true,
             BodyKind::Full(_) | BodyKind::Trailed(_) => false,
             BodyKind::Stream(stream) => stream.is_end_stream(),
+            BodyKind::File(file) => file.is_end_stream(),
         }
     }
 
     /// Whether all of it is there, so that nothing can end it early.
     pub fn is_at_hand(&self) -> bool {
-        !matches!(self.kind, BodyKind::Stream(_))
+        !matches!(self.kind, BodyKind::Stream(_) | BodyKind::File(_))
     }
 
     /// Whether the body can be sent a second time: nothing has been pulled from a stream.
@@ -233,7 +240,7 @@ impl Body {
         match &self.kind {
             BodyKind::Empty => Some(Self::empty()),
             BodyKind::Full(bytes) => Some(Self { allowed: self.allowed, ..Self::full(bytes.clone()) }),
-            BodyKind::Trailed(_) | BodyKind::Stream(_) => None,
+            BodyKind::Trailed(_) | BodyKind::Stream(_) | BodyKind::File(_) => None,
         }
     }
 
@@ -241,7 +248,7 @@ impl Body {
     pub fn take_full(&mut self) -> Option<Bytes> {
         match std::mem::replace(&mut self.kind, BodyKind::Empty) {
             BodyKind::Full(bytes) if bytes.len() as u64 <= self.allowed => {
-                self.passed.add(bytes.len());
+                self.passed.add(bytes.len() as u64);
                 Some(bytes)
             }
             other => {
@@ -277,6 +284,7 @@ impl Body {
                 Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))))
             }
             BodyKind::Stream(stream) => stream.as_mut().poll_frame(cx),
+            BodyKind::File(file) => file.as_mut().poll_frame(cx),
         };
         if let Poll::Ready(Some(Ok(frame))) = &mut polled {
             if let Some(trailers) = frame.trailers_mut() {
@@ -291,7 +299,7 @@ impl Body {
                     return Poll::Ready(Some(Err(BodyError::Framing(detail))));
                 }
             }
-            let passed = self.passed.add(frame.data_ref().map_or(0, Bytes::len));
+            let passed = self.passed.add(frame.data_ref().map_or(0, |data| data.len() as u64));
             if passed > self.allowed {
                 self.kind = BodyKind::Empty;
                 return Poll::Ready(Some(Err(BodyError::TooLarge { limit: self.allowed })));
@@ -345,6 +353,7 @@ impl fmt::Debug for Body {
             BodyKind::Empty => "empty",
             BodyKind::Full(_) | BodyKind::Trailed(_) => "full",
             BodyKind::Stream(_) => "stream",
+            BodyKind::File(_) => "file",
         };
         write!(f, "Body({kind}, {} passed)", self.passed.bytes())
     }

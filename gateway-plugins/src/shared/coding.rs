@@ -1,6 +1,7 @@
 //! Content codings: gzip, deflate (in requests), Brotli and Zstandard, as streams.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use gateway_core::http::body::{BodyError, Transform, TransformOutput};
@@ -48,10 +49,24 @@ enum Encoding {
     Gzip(flate2::write::GzEncoder<Vec<u8>>),
     Brotli(Box<brotli::CompressorWriter<Vec<u8>>>),
     Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
+    /// The encoder points into the dictionary, and has to be dropped first.
+    Dictionary(zstd::stream::write::Encoder<'static, Vec<u8>>, Arc<Prepared>),
     Ended,
 }
 
 impl Encoder {
+    /// An encoder by `dcz`: Zstandard with a dictionary (RFC 9842 §5).
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub(crate) fn with_dictionary(dictionary: Arc<Prepared>, flushes: bool) -> io::Result<Self> {
+        let digested = &dictionary.digested;
+        let mut encoder =
+            zstd::stream::write::Encoder::with_prepared_dictionary(dictionary.head.to_vec(), digested)?;
+        encoder.window_log(dictionary.window)?;
+        Ok(Self { kind: Encoding::Dictionary(encoder, dictionary), flushes })
+    }
+
     /// An encoder of a level that the coding has.
     ///
     /// # Errors
@@ -92,7 +107,7 @@ impl Encoder {
                 written(encoder)?;
                 std::mem::take(encoder.get_mut())
             }
-            Encoding::Zstd(encoder) => {
+            Encoding::Zstd(encoder) | Encoding::Dictionary(encoder, _) => {
                 written(encoder)?;
                 std::mem::take(encoder.get_mut())
             }
@@ -105,6 +120,7 @@ impl Encoder {
             Encoding::Gzip(encoder) => encoder.finish(),
             Encoding::Brotli(encoder) => Ok(encoder.into_inner()),
             Encoding::Zstd(encoder) => encoder.finish(),
+            Encoding::Dictionary(encoder, _dictionary) => encoder.finish(),
             Encoding::Ended => Ok(Vec::new()),
         }
     }
@@ -119,6 +135,45 @@ impl Transform for Encoder {
     fn end(&mut self, out: &mut TransformOutput) -> Result<(), BodyError> {
         out.data(self.finish()?);
         Ok(())
+    }
+}
+
+/// A dictionary that was prepared for one level of Zstandard.
+pub(crate) struct Prepared {
+    /// The level.
+    pub(crate) level: u32,
+    digested: zstd::dict::EncoderDictionary<'static>,
+    window: u32,
+    /// What a body begins with: a frame that decoders skip, with the dictionary's SHA-256 in it.
+    head: [u8; HEAD_BYTES],
+}
+
+/// How the head of a `dcz` body begins.
+const DCZ_MAGIC: [u8; 8] = [0x5e, 0x2a, 0x4d, 0x18, 0x20, 0, 0, 0];
+const HEAD_BYTES: usize = DCZ_MAGIC.len() + 32;
+/// What files begin with that `zstd --train` makes. They are more than bytes that were seen before.
+const TRAINED_MAGIC: [u8; 4] = [0x37, 0xa4, 0x30, 0xec];
+
+impl Prepared {
+    /// Prepares these bytes, of which `hash` is the SHA-256.
+    ///
+    /// # Errors
+    /// Why they can't be a dictionary.
+    pub(crate) fn new(bytes: &[u8], hash: &[u8; 32], level: u32) -> Result<Self, String> {
+        if bytes.is_empty() {
+            return Err("it is empty".to_owned());
+        }
+        if bytes.starts_with(&TRAINED_MAGIC) {
+            return Err("it is a trained dictionary of Zstandard; clients take raw ones only".to_owned());
+        }
+        let mut head = [0; HEAD_BYTES];
+        head[..DCZ_MAGIC.len()].copy_from_slice(&DCZ_MAGIC);
+        head[DCZ_MAGIC.len()..].copy_from_slice(hash);
+        // A dictionary can be referred to until a window of output has passed, and its like is about as large as it is.
+        let window = (bytes.len().next_power_of_two().ilog2() + 1).clamp(21, ZSTD_WINDOW);
+        let digested =
+            zstd::dict::EncoderDictionary::copy(bytes, i32::try_from(level).map_err(|e| e.to_string())?);
+        Ok(Self { level, digested, window, head })
     }
 }
 

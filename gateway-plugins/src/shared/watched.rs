@@ -15,9 +15,12 @@ pub(crate) struct Watched<T> {
     world: World,
     paths: Vec<PathBuf>,
     max_bytes: u64,
-    merge: fn(&mut T, &[u8]) -> Result<(), String>,
+    merge: Merge<T>,
     now: ArcSwap<Read<T>>,
 }
+
+/// Adds what a file has.
+type Merge<T> = Box<dyn Fn(&mut T, &[u8]) -> Result<(), String> + Send + Sync>;
 
 /// What was read, and how old the files were.
 struct Read<T> {
@@ -36,10 +39,11 @@ impl<T: Default + Send + Sync + 'static> Watched<T> {
         place: &str,
         paths: Vec<PathBuf>,
         max_bytes: u64,
-        merge: fn(&mut T, &[u8]) -> Result<(), String>,
+        merge: impl Fn(&mut T, &[u8]) -> Result<(), String> + Send + Sync + 'static,
     ) -> Result<Self, Problems> {
+        let (world, merge) = (world.clone(), Box::new(merge));
         let first = Read { value: Arc::new(T::default()), modified: Vec::new() };
-        let files = Self { world: world.clone(), paths, max_bytes, merge, now: ArcSwap::from_pointee(first) };
+        let files = Self { world, paths, max_bytes, merge, now: ArcSwap::from_pointee(first) };
         files.now.store(Arc::new(files.read(place)?));
         Ok(files)
     }

@@ -15,15 +15,16 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use super::content::{self, Segment};
 use super::find::File;
 use super::mime;
-use super::settings::{Pattern, Tags};
+use super::settings::Tags;
 use crate::shared::conditional::{self, Precondition, Validators};
 use crate::shared::range::{self, Ranges};
+use crate::shared::wildcard::Wildcard;
 
 /// What answers say about files.
 #[derive(Debug)]
 pub(super) struct Answers {
     pub(super) tags: Tags,
-    pub(super) cache_control: Vec<(Pattern, HeaderValue)>,
+    pub(super) cache_control: Vec<(Wildcard, HeaderValue)>,
     pub(super) types: BTreeMap<String, HeaderValue>,
     pub(super) default_type: HeaderValue,
     pub(super) charset: String,

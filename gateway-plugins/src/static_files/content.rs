@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use gateway_core::http::body::{Body, BodyError};
+use gateway_core::http::body::{Body, BodyError, FileBody, FilePiece};
 use gateway_core::plugin::World;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
@@ -19,6 +19,10 @@ use super::root::{Stamp, Wait, stamp};
 
 /// Bytes read at a time.
 const PIECE: u64 = 128 << 10;
+/// Bytes that the kernel sends at a time, without a look at its cache in between.
+const SENT_PIECE: u64 = 512 << 10;
+/// What is shorter than this is read: it goes out with the head, in one write.
+const SENT_LEAST: u64 = 32 << 10;
 /// Before a piece is asked for again when all threads for slow work are busy.
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
 
@@ -93,7 +97,7 @@ pub(super) fn body(content: &Content, segments: Vec<Segment>, world: &World) -> 
                 Body::full(all)
             }
         },
-        Content::File(file) => Body::stream(FileReader {
+        Content::File(file) => Body::file(FileReader {
             file: file.clone(),
             segments: segments.into(),
             left: length,
@@ -136,14 +140,24 @@ impl FileReader {
         if n == 0 {
             return Err(BodyError::Incomplete);
         }
-        self.left = self.left.saturating_sub(n);
+        self.advance_by(n);
+        Ok(())
+    }
+
+    /// Counts bytes of the segment under way.
+    fn advance_by(&mut self, bytes: u64) {
+        self.left = self.left.saturating_sub(bytes);
         if let Some(Segment::Range(from, to)) = self.segments.front_mut() {
-            *from += n;
+            *from += bytes;
             if from >= to {
                 self.segments.pop_front();
             }
         }
-        Ok(())
+    }
+
+    /// Whether the kernel has this byte of the file in its cache.
+    fn is_cached(&self, at: u64) -> bool {
+        matches!(read_at(&self.file, &mut [0], at, Wait::Never), Ok(1))
     }
 
     fn read(&mut self, from: u64, to: u64) -> Option<io::Result<Bytes>> {
@@ -174,6 +188,23 @@ impl FileReader {
             }
         }));
         None
+    }
+}
+
+impl FileBody for FileReader {
+    fn cached(&self) -> Option<FilePiece> {
+        let Some(Segment::Range(from, to)) = self.segments.front() else { return None };
+        let length = (to - from).min(SENT_PIECE);
+        // Both ends: what lies between was read with them.
+        let is_cached = self.reading.is_none()
+            && length >= SENT_LEAST
+            && self.is_cached(from + length - 1)
+            && self.is_cached(*from);
+        is_cached.then(|| FilePiece { file: self.file.clone(), from: *from, length })
+    }
+
+    fn advance(mut self: Pin<&mut Self>, bytes: u64) {
+        self.advance_by(bytes);
     }
 }
 

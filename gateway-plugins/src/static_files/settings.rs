@@ -13,6 +13,7 @@ use super::find::FileFinder;
 use super::kept::KeepLimits;
 use super::path;
 use crate::shared::coding::Coding;
+use crate::shared::wildcard::Wildcard;
 
 /// Patterns, candidates and indexes that can be named each.
 const MAX_NAMES: usize = 256;
@@ -137,7 +138,7 @@ pub(super) struct Read {
     pub(super) hidden: bool,
     pub(super) follows_links: bool,
     pub(super) tags: Tags,
-    pub(super) cache_control: Vec<(Pattern, HeaderValue)>,
+    pub(super) cache_control: Vec<(Wildcard, HeaderValue)>,
     pub(super) types: BTreeMap<String, HeaderValue>,
     pub(super) default_type: HeaderValue,
     pub(super) charset: String,
@@ -186,7 +187,7 @@ impl Config {
             if value.is_none() {
                 problems.add(format!("config.cache_control[{n}].value"), "is not a value of a header field");
             }
-            Some((Pattern::read(&rule.path), value?))
+            Some((Wildcard::read(rule.path.trim_start_matches('/')), value?))
         });
         let cache_control = cache_control.collect();
         let (Some(default_type), true) = (default_type, problems.is_empty()) else { return Err(problems) };
@@ -288,52 +289,4 @@ fn media_type(at: &str, name: &str, problems: &mut Problems) -> Option<HeaderVal
         problems.add(at, format!("`{name}` is not a media type"));
     }
     value
-}
-
-/// A pattern with `*`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Pattern(Vec<String>);
-
-impl Pattern {
-    pub(super) fn read(text: &str) -> Self {
-        Self(text.trim_start_matches('/').split('*').map(str::to_owned).collect())
-    }
-
-    pub(super) fn fits(&self, path: &str) -> bool {
-        let [first, middle @ .., last] = self.0.as_slice() else {
-            return self.0.first().is_some_and(|only| only == path);
-        };
-        let Some(mut rest) = path.strip_prefix(first.as_str()) else { return false };
-        for part in middle {
-            match rest.split_once(part.as_str()) {
-                Some((_, behind)) => rest = behind,
-                None => return false,
-            }
-        }
-        rest.ends_with(last.as_str())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patterns() {
-        for (pattern, path, fits) in [
-            ("*", "a/b", true),
-            ("*.css", "a/b.css", true),
-            ("*.css", "a/b.css.map", false),
-            ("/assets/*", "assets/x/y", true),
-            ("assets/*", "other/assets/x", false),
-            ("a*b*c", "a-b-c", true),
-            ("a*b*c", "abc", true),
-            ("a*b*c", "acb", false),
-            ("index.html", "index.html", true),
-            ("index.html", "x/index.html", false),
-            ("ab*ba", "aba", false),
-        ] {
-            assert_eq!(Pattern::read(pattern).fits(path), fits, "{pattern} {path}");
-        }
-    }
 }

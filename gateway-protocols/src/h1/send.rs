@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use gateway_core::http::body::{Body, BodyError};
+use gateway_core::http::body::{Body, BodyError, FilePiece};
 
 use super::write::{self, Frame};
 use crate::buffer;
@@ -27,6 +27,10 @@ pub(crate) struct Sender {
     /// Body bytes taken from the body.
     pub(crate) sent: u64,
     moved: bool,
+    /// What the kernel is to send of a file before anything else of the body.
+    piece: Option<FilePiece>,
+    /// Files can't be sent by the kernel from where this one is.
+    reads_files: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +75,21 @@ impl Sender {
             }
             Frame::Chunked | Frame::UntilClose => {}
         }
-        Self { head, written: 0, data, tail: b"", body, frame, left, stage, sent, moved: false }
+        let (piece, reads_files) = (None, false);
+        Self {
+            head,
+            written: 0,
+            data,
+            tail: b"",
+            body,
+            frame,
+            left,
+            stage,
+            sent,
+            moved: false,
+            piece,
+            reads_files,
+        }
     }
 
     /// Whether nothing has been written yet: all of a head of this length is still here.
@@ -88,6 +106,7 @@ impl Sender {
     pub(crate) fn is_blocked(&self) -> bool {
         !(self.written == self.head.len() && self.data.is_empty() && self.tail.is_empty())
             || self.stage == SendStage::Flushing
+            || self.piece.is_some()
     }
 
     /// Whether bytes moved since last asked.
@@ -105,6 +124,11 @@ impl Sender {
             // The head waits for the first piece of the body where that is at hand: one write for both.
             let mut starved = false;
             if self.stage == SendStage::Sending && self.data.is_empty() && self.tail.is_empty() {
+                if sink.sends_files() && self.has_piece() {
+                    ready!(self.poll_write(cx, sink)).map_err(Stopped::Peer)?;
+                    ready!(self.poll_send_file(cx, sink))?;
+                    continue;
+                }
                 match self.body.poll_next(cx) {
                     Poll::Ready(frame) => {
                         self.take(frame.transpose().map_err(Stopped::Body)?).map_err(Stopped::Body)?;
@@ -128,6 +152,41 @@ impl Sender {
                 SendStage::Sending => {}
             }
         }
+    }
+
+    /// Whether a piece of a file comes next that the kernel can send.
+    fn has_piece(&mut self) -> bool {
+        if self.piece.is_none() && !self.reads_files && matches!(self.frame, Frame::Length(_)) {
+            self.piece = self.body.cached_piece().filter(|piece| piece.length <= self.left);
+        }
+        self.piece.is_some()
+    }
+
+    /// Has the kernel send a piece of a file.
+    fn poll_send_file<S: Sink>(&mut self, cx: &mut Context<'_>, sink: &mut S) -> Poll<Result<(), Stopped>> {
+        let Some(piece) = &mut self.piece else { return Poll::Ready(Ok(())) };
+        match ready!(sink.poll_send_file(cx, piece)) {
+            // The file has become shorter than it was said to be.
+            Ok(0) => return Poll::Ready(Err(Stopped::Body(BodyError::Incomplete))),
+            Ok(sent) => {
+                let sent = sent as u64;
+                piece.from += sent;
+                piece.length = piece.length.saturating_sub(sent);
+                if piece.length == 0 {
+                    self.piece = None;
+                }
+                self.moved = true;
+                self.body.advance(sent);
+                self.sent += sent;
+                self.left = self.left.saturating_sub(sent);
+                if self.left == 0 && self.body.is_empty() {
+                    self.stage = SendStage::Flushing;
+                }
+            }
+            // Whoever is at fault, the file or the peer, says so where the file is read and written.
+            Err(_) => (self.piece, self.reads_files) = (None, true),
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn poll_write<S: Sink>(&mut self, cx: &mut Context<'_>, sink: &mut S) -> Poll<io::Result<()>> {
@@ -210,3 +269,6 @@ impl Sender {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
