@@ -88,7 +88,12 @@ pub struct Message {
     pub fresh: bool,
     /// What a POST of HTTP/1.1 sends in place of stamped bytes, where the server looks at what it gets.
     pub body: Option<Bytes>,
+    /// [`STAMP_MARK`] in the path, in headers and in `body` is each request's stamp (HTTP/1.1).
+    pub varied: bool,
 }
+
+/// Stands for a request's stamp in hexadecimal, where a message is varied.
+pub const STAMP_MARK: &str = "{stamp}";
 
 /// The HTTP methods a generator needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,6 +157,7 @@ impl Plan {
                 headers: Vec::new(),
                 fresh: false,
                 body: None,
+                varied: false,
             },
             expect: Expect { status: 200, body: ExpectBody::Echo, refused: None },
             content: Bytes::new(),

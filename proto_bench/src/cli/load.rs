@@ -166,6 +166,7 @@ impl LoadArgs {
             headers: self.headers.clone(),
             fresh: self.fresh,
             body: None,
+            varied: false,
         };
         plan.expect = Expect { status: self.expect_status, body, refused: None };
         if let Some(content) = &self.expect_body {

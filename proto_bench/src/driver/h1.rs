@@ -79,12 +79,12 @@ impl Lane for Connection {
     async fn round_trip(&mut self, stamp: Stamp) -> Result<VerifiedAnswer, Fault> {
         self.shape.template.patch(&mut self.request, stamp, &self.shape.pattern);
         let (head, body) = self.wire.exchange(&self.request).await?;
-        self.shape.verify(&head, stamp, self.wire.body(body))
+        self.shape.verify(&head, stamp, self.wire.body(body), &self.request)
     }
 }
 
 impl H1Plan {
-    fn verify(&self, head: &Head, stamp: Stamp, got: &[u8]) -> Result<VerifiedAnswer, Fault> {
+    fn verify(&self, head: &Head, stamp: Stamp, got: &[u8], request: &[u8]) -> Result<VerifiedAnswer, Fault> {
         let expect = self.expect;
         if expect.refused == Some(head.status) {
             let stamped = head.stamp.is_none_or(|echoed| echoed == stamp);
@@ -101,7 +101,10 @@ impl H1Plan {
         }
         match expect.body {
             ExpectBody::Echo => {
-                self.pattern.check(stamp, got)?;
+                match self.template.fixed_body(request) {
+                    Some(body) => compare(got, body)?,
+                    None => self.pattern.check(stamp, got)?,
+                }
                 stamped = true;
             }
             ExpectBody::Content(_) => match &self.coded {

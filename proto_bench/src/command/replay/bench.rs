@@ -263,6 +263,7 @@ impl<'a> Bench<'a> {
             headers: row.headers.iter().map(|(name, value)| (name.clone(), values.fill(value))).collect(),
             fresh: false,
             body,
+            varied: false,
         };
         plan.expect.status = row.answer.status;
         plan.expect.refused = row.answer.refused;
