@@ -39,6 +39,8 @@ pub enum CommandError {
     #[error(transparent)]
     File(#[from] FileError),
     #[error(transparent)]
+    Rules(#[from] crate::peers::firewall::RulesError),
+    #[error(transparent)]
     Stand(#[from] stand::StandError),
     #[error(transparent)]
     Process(#[from] process::ProcessError),

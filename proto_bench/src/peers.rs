@@ -9,13 +9,16 @@ use crate::command::process::find;
 use crate::plan::Protocol;
 
 pub mod caddy;
+mod coraza;
 pub mod envoy;
+pub mod firewall;
 pub mod gateway;
 pub mod haproxy;
 pub mod nginx;
 mod relay;
 pub mod tests;
 
+pub use firewall::Rules;
 pub use tests::Test;
 
 /// A proxy that can be measured.
@@ -25,6 +28,10 @@ pub enum Peer {
     Haproxy,
     Envoy,
     Caddy,
+    /// nginx with ModSecurity 3 (Debian's `libnginx-mod-http-modsecurity`), for the firewall tests.
+    NginxModsecurity,
+    /// A reverse proxy with Coraza, for the firewall tests.
+    Coraza,
     /// Reads and writes bytes and nothing else: the floor under every proxy.
     Relay,
     Gateway,
@@ -40,6 +47,8 @@ pub struct Site<'a> {
     pub workers: usize,
     /// Port of the gateway's admin API.
     pub admin: SocketAddr,
+    /// What the firewalls of [`Test::needs_rules`] are given.
+    pub rules: Option<&'a Rules>,
 }
 
 /// A proxy made ready for one test.
@@ -50,8 +59,16 @@ pub struct Setup {
 }
 
 impl Peer {
-    pub const ALL: [Self; 6] =
-        [Self::Nginx, Self::Haproxy, Self::Envoy, Self::Caddy, Self::Relay, Self::Gateway];
+    pub const ALL: [Self; 8] = [
+        Self::Nginx,
+        Self::Haproxy,
+        Self::Envoy,
+        Self::Caddy,
+        Self::NginxModsecurity,
+        Self::Coraza,
+        Self::Relay,
+        Self::Gateway,
+    ];
 
     /// The name in reports.
     #[must_use]
@@ -61,16 +78,31 @@ impl Peer {
             Self::Haproxy => "haproxy",
             Self::Envoy => "envoy",
             Self::Caddy => "caddy",
+            Self::NginxModsecurity => "nginx-modsecurity",
+            Self::Coraza => "coraza",
             Self::Relay => "relay",
             Self::Gateway => "gateway",
         }
     }
 
-    /// Its program, if it is on this machine.
+    /// Whether it has a part in a test: what a firewall is asked is no work for a proxy without one.
     #[must_use]
-    pub fn program(self, gateway: Option<&Path>) -> Option<PathBuf> {
+    pub fn takes_part(self, test: Test) -> bool {
         match self {
-            Self::Gateway => gateway::find_program(gateway),
+            Self::Gateway => true,
+            Self::NginxModsecurity => test.needs_rules(),
+            Self::Coraza => test.needs_rules() || test == Test::WafOff,
+            Self::Nginx | Self::Haproxy | Self::Envoy | Self::Caddy | Self::Relay => !test.inspects(),
+        }
+    }
+
+    /// Its program, if it is on this machine: as given, for the gateway and Coraza, else where programs are.
+    #[must_use]
+    pub fn program(self, given: Option<&Path>) -> Option<PathBuf> {
+        match self {
+            Self::Gateway => gateway::find_program(given),
+            Self::Coraza => given_or_beside(given, coraza::PROGRAM),
+            Self::NginxModsecurity => nginx::modsecurity_module().and_then(|_| find("nginx")),
             Self::Relay => std::env::current_exe().ok(),
             peer => find(peer.name()),
         }
@@ -80,7 +112,8 @@ impl Peer {
     #[must_use]
     pub fn version_arguments(self) -> &'static [&'static str] {
         match self {
-            Self::Nginx | Self::Haproxy => &["-v"],
+            Self::Nginx | Self::NginxModsecurity | Self::Haproxy => &["-v"],
+            Self::Coraza => &["-version"],
             Self::Envoy | Self::Relay => &["--version"],
             Self::Caddy | Self::Gateway => &["version"],
         }
@@ -89,8 +122,12 @@ impl Peer {
     /// The configuration for a test, or nothing where the proxy cannot do that work.
     #[must_use]
     pub fn setup(self, test: Test, program: &Path, site: &Site<'_>) -> Option<Setup> {
+        if !self.takes_part(test) {
+            return None;
+        }
         match self {
-            Self::Nginx => nginx::setup(test, program, site),
+            Self::Nginx | Self::NginxModsecurity => nginx::setup(test, program, site),
+            Self::Coraza => coraza::setup(test, program, site),
             Self::Haproxy => haproxy::setup(test, program, site),
             Self::Envoy => envoy::setup(test, program, site),
             Self::Caddy => caddy::setup(test, program, site),
@@ -114,6 +151,15 @@ impl Setup {
         }
         out
     }
+}
+
+/// A program as given, else beside ours, else in the search path.
+fn given_or_beside(given: Option<&Path>, name: &str) -> Option<PathBuf> {
+    if let Some(given) = given {
+        return Some(given.to_owned()).filter(|path| path.exists());
+    }
+    let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join(name)));
+    beside.filter(|path| path.exists()).or_else(|| find(name))
 }
 
 /// A port of loopback that was free a moment ago, for both TCP and UDP.

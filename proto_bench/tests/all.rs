@@ -1,9 +1,11 @@
-//! proto_bench's tests from outside: all protocols, wrong servers, the growing configuration, replays, the command line.
+//! proto_bench's tests from outside: all protocols, wrong servers, firewalls, the growing configuration, replays, the command line.
 
 #[path = "all/cli.rs"]
 mod cli;
 #[path = "all/closing.rs"]
 mod closing;
+#[path = "all/firewall.rs"]
+mod firewall;
 #[path = "all/protocols.rs"]
 mod protocols;
 #[path = "all/replay.rs"]

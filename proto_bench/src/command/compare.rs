@@ -7,11 +7,12 @@ use super::matrix::entry;
 use super::measure::Console;
 use super::process::{BackendProcess, Server, find, pin_self};
 use super::run::note_limits;
-use super::stand::{ProxyPlacement, Stand, probe};
+use super::stand::{ProxyPlacement, Stand, probe_test};
 use super::{CommandError, output};
 use crate::cli::{ExitStatus, LoadArgs, OutputArgs};
 use crate::measure::{Role, Watched, counters, machine};
-use crate::peers::{self, Peer, Test};
+use crate::peers::firewall::CONNECTIONS;
+use crate::peers::{self, Peer, Rules, Test};
 use crate::plan::Plan;
 use crate::report::model::{Row, Verdict};
 use crate::report::{Document, ReportKind};
@@ -22,15 +23,25 @@ mod check;
 /// Arguments of `compare`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Proxies to compare; those that are not installed are left out, and the report says so.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Peer::ALL)]
+    /// Proxies to compare [default: all that have a part in one of the tests]; those that are not installed are left out, and
+    /// the report says so.
+    #[arg(long, value_enum, value_delimiter = ',')]
     peers: Vec<Peer>,
-    /// Tests to run, in this order.
+    /// Tests to run, in this order. Those named `waf-…` are the firewalls', of the gateway, nginx with ModSecurity and Coraza, and
+    /// are run only when they are named.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Test::ALL)]
     tests: Vec<Test>,
     /// The gateway's program; without it, `ferrum-edge` beside this program or in the search path.
     #[arg(long, value_name = "PROGRAM")]
     gateway: Option<PathBuf>,
+    /// Folder with the OWASP Core Rule Set 4, as `tests/waf/crs fetch` makes it: what all firewalls load for the tests waf-get,
+    /// waf-form, waf-json and waf-attack.
+    #[arg(long, value_name = "FOLDER")]
+    crs: Option<PathBuf>,
+    /// A reverse proxy with Coraza, as `tests/waf/crs coraza` builds it; without it, `coraza-proxy` beside this program or in the
+    /// search path.
+    #[arg(long, value_name = "PROGRAM")]
+    coraza: Option<PathBuf>,
     /// Core of the proxy, with one worker.
     #[arg(long, default_value_t = 0)]
     server_core: usize,
@@ -70,6 +81,7 @@ struct Bench<'a> {
     load: LoadArgs,
     stand: Stand,
     backend: BackendProcess,
+    peers: Vec<Peer>,
     found: Vec<(Peer, PathBuf)>,
 }
 
@@ -88,15 +100,17 @@ const STREAMS: u32 = 10;
 /// # Errors
 /// A core that is not there, a backend that cannot be started, or a result that cannot be written.
 pub fn run(args: &Args) -> Result<ExitStatus, CommandError> {
+    let rules = args.rules()?;
     let core = args.generator_core;
     pin_self(&[core]).map_err(|source| CommandError::Pin { core, source })?;
-    let stand = Stand::new()?;
+    let mut stand = Stand::new()?;
+    stand.rules = rules;
     let certificates = stand.directory.to_string_lossy().into_owned();
     let arguments = ["--threads", "1", "--write-certificate", &certificates];
     let backend = BackendProcess::start(&arguments, &[core])?;
-    let program = |peer: &Peer| Some((*peer, peer.program(args.gateway.as_deref())?));
-    let found: Vec<_> = args.peers.iter().filter_map(program).collect();
-    let bench = Bench { args, load: args.load.in_slices(), stand, backend, found };
+    let peers = args.peers();
+    let found: Vec<_> = peers.iter().filter_map(|peer| Some((*peer, args.program(*peer)?))).collect();
+    let bench = Bench { args, load: args.load.in_slices(), stand, backend, peers, found };
     let mut document = bench.begin();
     let counting = args.instructions == Instructions::Perf && can_count(&mut document);
     let mut console =
@@ -122,6 +136,41 @@ fn can_count(document: &mut Document) -> bool {
     false
 }
 
+impl Args {
+    /// Whom to measure.
+    fn peers(&self) -> Vec<Peer> {
+        if !self.peers.is_empty() {
+            return self.peers.clone();
+        }
+        let has_a_part = |peer: &Peer| self.tests.iter().any(|test| peer.takes_part(*test));
+        Peer::ALL.into_iter().filter(has_a_part).collect()
+    }
+
+    fn program(&self, peer: Peer) -> Option<PathBuf> {
+        let given = match peer {
+            Peer::Gateway => self.gateway.as_deref(),
+            Peer::Coraza => self.coraza.as_deref(),
+            _ => None,
+        };
+        peer.program(given)
+    }
+
+    /// The rules, where a test needs them.
+    fn rules(&self) -> Result<Option<Rules>, CommandError> {
+        match (&self.crs, self.tests.iter().find(|test| test.needs_rules())) {
+            (Some(folder), Some(_)) => Ok(Some(Rules::read(folder)?)),
+            (None, None) => Ok(None),
+            (None, Some(test)) => Err(CommandError::Usage(format!(
+                "{} needs rules: give the folder of the OWASP Core Rule Set with --crs (`tests/waf/crs fetch` makes one)",
+                test.id()
+            ))),
+            (Some(_), None) => Err(CommandError::Usage(
+                "--crs is for the tests waf-get, waf-form, waf-json and waf-attack".to_owned(),
+            )),
+        }
+    }
+}
+
 impl Bench<'_> {
     fn begin(&self) -> Document {
         let (args, load) = (self.args, &self.load);
@@ -131,7 +180,7 @@ impl Bench<'_> {
             let (name, version) = checker.version_command();
             document.versions.extend(machine::versions(&[(name, name, version)]));
         }
-        for peer in &args.peers {
+        for peer in &self.peers {
             if !self.found.iter().any(|(present, _)| present == peer) {
                 document.notes.push(format!("{} is not installed here.", peer.name()));
             }
@@ -147,7 +196,12 @@ impl Bench<'_> {
             ("workers", "one for each proxy".to_owned()),
             (
                 "connections",
-                format!("{}; HTTP/2, HTTP/3 and gRPC {}", load.connections(), args.multiplexed_connections),
+                format!(
+                    "{}; HTTP/2, HTTP/3 and gRPC {}; firewalls {}",
+                    load.connections(),
+                    args.multiplexed_connections,
+                    load.connections().min(CONNECTIONS)
+                ),
             ),
             (
                 "slices",
@@ -161,6 +215,9 @@ impl Bench<'_> {
             ("tls", "X25519, full handshakes; in front, never to the backend".to_owned()),
         ];
         document.settings.extend(settings.map(|(name, value)| (name.to_owned(), value)));
+        if let Some(rules) = &self.stand.rules {
+            document.settings.insert("firewall rules".to_owned(), rules.text());
+        }
         document.notes.push(
         "Generator and backend share a core, so the proxy is seldom at its limit: rates and latencies show the whole \
          chain, CPU time a request shows the proxy."
@@ -177,7 +234,9 @@ impl Bench<'_> {
         console: &mut Console,
     ) -> Result<(), CommandError> {
         let mut subjects = Vec::new();
-        for (peer, program) in &self.found {
+        // Whoever was named is told what it can't do; the others have no row.
+        let has_a_part = |peer: Peer| !self.args.peers.is_empty() || peer.takes_part(test);
+        for (peer, program) in self.found.iter().filter(|(peer, _)| has_a_part(*peer)) {
             subjects.extend(self.start(test, *peer, program, document)?);
         }
         for slice in 0..test.slices(self.load.rounds()) {
@@ -207,7 +266,7 @@ impl Bench<'_> {
         let core = Some(self.args.server_core);
         let place = ProxyPlacement { backend: &self.backend.ports, listen, workers: 1, core };
         let started = self.stand.start(peer, test, program, place);
-        match started.and_then(|started| probe(&plan).map(|()| started)) {
+        match started.and_then(|started| probe_test(test, &plan).map(|()| started)) {
             Ok((server, setup)) => {
                 document.configurations.insert(format!("{} {}", peer.name(), test.id()), setup.text());
                 note_limits(document, &plan);

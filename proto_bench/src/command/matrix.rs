@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::measure::{Console, row};
 use super::process::BackendProcess;
 use super::run::note_limits;
-use super::stand::{ProxyPlacement, Stand, StandError, probe};
+use super::stand::{ProxyPlacement, Stand, StandError, probe_test};
 use super::{CommandError, output};
 use crate::cli::{ExitStatus, LoadArgs, OutputArgs};
 use crate::measure::{Role, Watched};
@@ -145,7 +145,7 @@ fn gateway_round(
             ProxyPlacement { backend: &backend.ports, listen, workers, core: None },
         ),
     };
-    let started = started.and_then(|(server, setup)| probe(&plan).map(|()| (server, setup)));
+    let started = started.and_then(|(server, setup)| probe_test(test, &plan).map(|()| (server, setup)));
     let row = match started {
         Err(reason) => {
             entry(document, test, "gateway", &plan).verdict = Verdict::Unavailable(reason.to_string());

@@ -9,7 +9,7 @@ use super::process::{ProcessError, Server};
 use crate::backend::Ports;
 use crate::driver::Fault;
 use crate::engine;
-use crate::peers::{Peer, Setup, Site, Test, free_port};
+use crate::peers::{Peer, Rules, Setup, Site, Test, free_port};
 use crate::plan::{Plan, Protocol, Target};
 
 /// Why a proxy cannot be measured in a test.
@@ -29,6 +29,8 @@ pub enum StandError {
     NoUdpPort { name: String, words: String },
     #[error("the first round trip failed: {0}")]
     Probe(String),
+    #[error("the firewall does not tell attacks from clean requests: {0}")]
+    NoFirewall(String),
     #[error("no round trip was completed")]
     NoAnswer,
     #[error(transparent)]
@@ -52,6 +54,8 @@ pub struct ProxyPlacement<'a> {
 #[derive(Debug)]
 pub struct Stand {
     pub directory: PathBuf,
+    /// What firewalls are given.
+    pub rules: Option<Rules>,
 }
 
 /// Round trips that a proxy must get right before it is measured.
@@ -70,7 +74,7 @@ impl Stand {
         let directory = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&directory)
             .map_err(|source| CommandError::Directory { path: directory.clone(), source })?;
-        Ok(Self { directory })
+        Ok(Self { directory, rules: None })
     }
 
     /// A free port of loopback.
@@ -116,7 +120,8 @@ impl Stand {
     ) -> Result<(Server, Setup), StandError> {
         let ProxyPlacement { backend, listen, workers, core } = place;
         let admin = self.port()?;
-        let site = Site { listen, backend, directory: &self.directory, workers, admin };
+        let rules = self.rules.as_ref();
+        let site = Site { listen, backend, directory: &self.directory, workers, admin, rules };
         let Some(setup) = peer.setup(test, program, &site) else {
             return Err(StandError::NoConfiguration(peer.name()));
         };
@@ -155,6 +160,19 @@ fn wait_bound(server: &mut Server, listen: SocketAddr) -> Result<(), StandError>
         std::thread::sleep(Duration::from_millis(25));
     }
     Err(StandError::NoUdpPort { name: server.name.clone(), words: server.last_lines() })
+}
+
+/// Runs a few round trips of a test; on a firewall also some that it must judge the other way.
+///
+/// # Errors
+/// The first fault.
+pub fn probe_test(test: Test, plan: &Plan) -> Result<(), StandError> {
+    probe(plan)?;
+    let Some(counterpart) = test.counterpart(plan) else { return Ok(()) };
+    probe(&counterpart).map_err(|error| match error {
+        StandError::Probe(words) => StandError::NoFirewall(words),
+        other => other,
+    })
 }
 
 /// Runs a few round trips over one connection; tells what is wrong with them.

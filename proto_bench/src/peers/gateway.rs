@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::firewall::REFUSED;
 use super::tests::{FIXED_BODY, KEY, ROUTES, Test};
-use super::{Setup, Site, upstream};
-use crate::command::process::find;
+use super::{Setup, Site, given_or_beside, upstream};
 use crate::plan::Protocol;
 
 const PROGRAM: &str = "ferrum-edge";
@@ -15,11 +15,7 @@ const PROGRAM: &str = "ferrum-edge";
 /// The gateway's program: as given, else beside ours, else in the search path.
 #[must_use]
 pub fn find_program(given: Option<&Path>) -> Option<PathBuf> {
-    if let Some(given) = given {
-        return Some(given.to_owned()).filter(|path| path.exists());
-    }
-    let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join(PROGRAM)));
-    beside.filter(|path| path.exists()).or_else(|| find(PROGRAM))
+    given_or_beside(given, PROGRAM)
 }
 
 pub(super) fn setup(test: Test, program: &Path, site: &Site<'_>) -> Option<Setup> {
@@ -71,13 +67,32 @@ fn document(test: Test, site: &Site<'_>) -> Option<Value> {
         spec["consumers"] = json!([{
             "id": "bench", "username": "bench", "credentials": { "keyauth": { "key": KEY } }
         }]);
-        spec["plugin_configs"] = json!([plugin("key_auth", json!({ "key_location": "header:X-API-Key" }))]);
     }
-    if test.is_fixed() {
-        let config = json!({ "status_code": 200, "body": FIXED_BODY, "content_type": "text/plain" });
-        spec["plugin_configs"] = json!([plugin("request_termination", config)]);
+    if let Some(name) = plugin_of(test) {
+        spec["plugin_configs"] = json!([plugin(name, plugin_config(test, site)?)]);
     }
     Some(spec)
+}
+
+/// The plugin that a test is about.
+fn plugin_of(test: Test) -> Option<&'static str> {
+    match test {
+        Test::KeyAuth => Some("key_auth"),
+        _ if test.is_fixed() => Some("request_termination"),
+        _ if test.inspects() => Some("waf"),
+        _ => None,
+    }
+}
+
+fn plugin_config(test: Test, site: &Site<'_>) -> Option<Value> {
+    Some(match test {
+        Test::KeyAuth => json!({ "key_location": "header:X-API-Key" }),
+        Test::WafOwn => json!({ "deny_status": REFUSED }),
+        _ if test.needs_rules() => {
+            json!({ "rules": { "crs": site.rules?.directory.to_string_lossy() }, "deny_status": REFUSED })
+        }
+        _ => json!({ "status_code": 200, "body": FIXED_BODY, "content_type": "text/plain" }),
+    })
 }
 
 fn plugin(name: &str, config: Value) -> Value {
@@ -94,8 +109,7 @@ fn http_proxy(test: Test, site: &Site<'_>) -> Option<Value> {
         "backend_host": backend.ip().to_string(),
         "backend_port": backend.port(),
     });
-    if test == Test::KeyAuth || test.is_fixed() {
-        let name = if test == Test::KeyAuth { "key_auth" } else { "request_termination" };
+    if let Some(name) = plugin_of(test) {
         proxy["plugins"] = json!([{ "plugin_config_id": name }]);
     }
     if test == Test::H2c {

@@ -1,7 +1,7 @@
 //! nginx, tuned as its manual says: upstream keepalive, no access log, no limit on requests a connection.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::tests::{FIXED_BODY, KEY, ROUTES, Test};
 use super::{Setup, Site, upstream};
@@ -9,6 +9,20 @@ use crate::plan::Protocol;
 
 /// Where Debian puts the stream module; in other builds it is compiled in.
 const STREAM_MODULE: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
+/// Where Debian and others put ModSecurity's.
+const MODSECURITY_MODULES: [&str; 3] = [
+    "/usr/lib/nginx/modules/ngx_http_modsecurity_module.so",
+    "/usr/lib64/nginx/modules/ngx_http_modsecurity_module.so",
+    "/etc/nginx/modules/ngx_http_modsecurity_module.so",
+];
+
+/// The file of ModSecurity's directives.
+const RULES: &str = "modsecurity.conf";
+
+/// ModSecurity's module, if it is here.
+pub(super) fn modsecurity_module() -> Option<PathBuf> {
+    MODSECURITY_MODULES.map(PathBuf::from).into_iter().find(|path| path.exists())
+}
 
 pub(super) fn setup(test: Test, program: &Path, site: &Site<'_>) -> Option<Setup> {
     let body = match test {
@@ -17,22 +31,28 @@ pub(super) fn setup(test: Test, program: &Path, site: &Site<'_>) -> Option<Setup
         Test::Tcp | Test::TcpTls | Test::TcpBulk | Test::Udp => stream(test, site)?,
         _ => http(test, site)?,
     };
-    let module = Path::new(STREAM_MODULE);
-    let load = if body.starts_with("stream") && module.exists() {
-        format!("load_module {STREAM_MODULE};\n")
-    } else {
-        String::new()
-    };
+    let mut files = Vec::new();
+    let (mut load, mut level) = (String::new(), "warn");
+    if body.starts_with("stream") && Path::new(STREAM_MODULE).exists() {
+        load = format!("load_module {STREAM_MODULE};\n");
+    }
+    if test.needs_rules() {
+        load = format!("load_module {};\n", modsecurity_module()?.to_string_lossy());
+        // Each refusal would be a line; nobody else writes one.
+        level = "crit";
+        files.push((site.directory.join(RULES), site.rules?.directives()));
+    }
     let directory = site.directory.to_string_lossy();
     let text = format!(
-        "{load}daemon off;\nworker_processes {};\npid {directory}/nginx.pid;\nerror_log stderr warn;\n\
+        "{load}daemon off;\nworker_processes {};\npid {directory}/nginx.pid;\nerror_log stderr {level};\n\
          worker_rlimit_nofile 65536;\nevents {{ worker_connections 32768; }}\n{body}",
         site.workers
     );
     let file = site.directory.join("nginx.conf");
     let command =
         [program.to_string_lossy().into_owned(), "-c".to_owned(), file.to_string_lossy().into_owned()];
-    Some(Setup { command: command.to_vec(), files: vec![(file, text)] })
+    files.push((file, text));
+    Some(Setup { command: command.to_vec(), files })
 }
 
 fn http(test: Test, site: &Site<'_>) -> Option<String> {
@@ -60,6 +80,12 @@ fn http(test: Test, site: &Site<'_>) -> Option<String> {
         }
         _ => format!("location / {{ {} }}\n", pass("")),
     };
+    let firewall = if test.needs_rules() {
+        let file = site.directory.join(RULES);
+        format!("modsecurity on;\nmodsecurity_rules_file {};\n", file.to_string_lossy())
+    } else {
+        String::new()
+    };
     let map = if test == Test::KeyAuth {
         format!("map $http_x_api_key $known_key {{ default 0; \"{KEY}\" 1; }}\n")
     } else {
@@ -70,7 +96,7 @@ fn http(test: Test, site: &Site<'_>) -> Option<String> {
          client_body_buffer_size 64k;\nclient_max_body_size 0;\nproxy_buffers 16 16k;\nproxy_buffer_size 16k;\n\
          http2_max_concurrent_streams 1000;\n{}{map}\
          upstream backend {{ server {backend}; keepalive 1024; keepalive_requests 1000000000; keepalive_timeout 1h; }}\n\
-         server {{\nlisten {listen}{options} reuseport backlog=8192;\n{}{locations}}}\n}}\n",
+         server {{\nlisten {listen}{options} reuseport backlog=8192;\n{}{firewall}{locations}}}\n}}\n",
         temporary_paths(site),
         certificates(tls, site)
     ))

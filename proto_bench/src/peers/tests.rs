@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::firewall;
 use crate::backend::{Ports, answer};
 use crate::plan::{Method, Pace, Plan, Protocol, Target};
 
@@ -31,6 +32,12 @@ pub enum Test {
     Routes,
     TcpBulk,
     Idle10k,
+    WafOff,
+    WafGet,
+    WafForm,
+    WafJson,
+    WafAttack,
+    WafOwn,
 }
 
 /// Routes of [`Test::Routes`].
@@ -55,7 +62,7 @@ impl Test {
         Self::Dtls,
     ];
 
-    /// Everything `compare` knows.
+    /// What `compare` runs unless told.
     pub const ALL: [Self; 20] = [
         Self::H1,
         Self::H1Tls,
@@ -103,6 +110,12 @@ impl Test {
             Self::Routes => "routes-30k",
             Self::TcpBulk => "tcp-bulk",
             Self::Idle10k => "idle-10k",
+            Self::WafOff => "waf-off",
+            Self::WafGet => "waf-get",
+            Self::WafForm => "waf-form",
+            Self::WafJson => "waf-json",
+            Self::WafAttack => "waf-attack",
+            Self::WafOwn => "waf-own",
         }
     }
 
@@ -130,7 +143,25 @@ impl Test {
             Self::Routes => "30,000 routes",
             Self::TcpBulk => "TCP bulk, 64 KiB echoes",
             Self::Idle10k => "10,000 connections at 5,000/s",
+            Self::WafOff => "the firewall's GET, no firewall",
+            Self::WafGet => "firewall, clean GET",
+            Self::WafForm => "firewall, form of 1 KiB",
+            Self::WafJson => "firewall, JSON of 100 values",
+            Self::WafAttack => "firewall, SQL injection",
+            Self::WafOwn => "firewall, own rules, clean GET",
         }
+    }
+
+    /// Whether requests are inspected by a firewall, each by the same rules, which must be given.
+    #[must_use]
+    pub fn needs_rules(self) -> bool {
+        matches!(self, Self::WafGet | Self::WafForm | Self::WafJson | Self::WafAttack)
+    }
+
+    /// Whether requests are inspected by a firewall.
+    #[must_use]
+    pub fn inspects(self) -> bool {
+        self.needs_rules() || self == Self::WafOwn
     }
 
     /// Whether the proxy answers by itself.
@@ -149,7 +180,13 @@ impl Test {
             | Self::KeyAuth
             | Self::Post16k
             | Self::Get64k
-            | Self::Routes => (Protocol::Http1, false),
+            | Self::Routes
+            | Self::WafOff
+            | Self::WafGet
+            | Self::WafForm
+            | Self::WafJson
+            | Self::WafAttack
+            | Self::WafOwn => (Protocol::Http1, false),
             Self::H1Tls | Self::FreshTls => (Protocol::Http1, true),
             Self::H2 => (Protocol::Http2, true),
             Self::H2c | Self::FixedH2 => (Protocol::Http2, false),
@@ -217,8 +254,20 @@ impl Test {
                 plan.timing.warm_up = plan.timing.warm_up.max(Duration::from_secs(4));
             }
             Self::Routes => plan.target.path = format!("/svc/{}/echo", ROUTES / 2),
+            _ if self.inspects() || self == Self::WafOff => firewall::shape(self, plan, false),
             _ => {}
         }
+    }
+
+    /// For a firewall's test, requests that must be judged the other way: attacks in place of clean requests, a clean one in place
+    /// of an attack.
+    #[must_use]
+    pub fn counterpart(self, plan: &Plan) -> Option<Plan> {
+        self.inspects().then(|| {
+            let mut plan = plan.clone();
+            firewall::shape(self, &mut plan, true);
+            plan
+        })
     }
 
     /// Slices of this test, where so many are asked for: the ports of ten thousand connections are not free again at once.
@@ -231,8 +280,8 @@ impl Test {
     #[must_use]
     pub fn direct(self, ports: &Ports) -> Option<Target> {
         let (protocol, tls) = self.front();
-        // No proxy, no key, no routes, no answer of its own: these rows compare proxies only.
-        if self.is_fixed() || matches!(self, Self::KeyAuth | Self::Routes) {
+        // No proxy, no key, no routes, no firewall, no answer of its own: these rows compare proxies only.
+        if self.is_fixed() || self.inspects() || matches!(self, Self::KeyAuth | Self::Routes) {
             return None;
         }
         Some(Target::at(protocol, tls, super::upstream(ports, protocol, tls)?))

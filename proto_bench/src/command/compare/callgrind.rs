@@ -72,7 +72,7 @@ pub(super) fn count(bench: &Bench<'_>, test: Test, document: &mut Document, cons
 }
 
 fn difference(bench: &Bench<'_>, test: Test, peer: Peer, program: &Path) -> Result<(Plan, Counts), String> {
-    if peer == Peer::Caddy {
+    if matches!(peer, Peer::Caddy | Peer::Coraza) {
         return Err("programs in Go do not run under valgrind".to_owned());
     }
     let requests = bench.args.counted_requests;
