@@ -48,6 +48,58 @@ async fn spans_come_to_a_collector_by_every_protocol() {
     }
 }
 
+/// What a client can write into a request: every byte that HTTP takes, and marks of what spans are written in.
+fn odd_values() -> Vec<Vec<u8>> {
+    let every: Vec<u8> = (0x20..=0xffu8).filter(|byte| *byte != 0x7f).chain([b'\t']).collect();
+    let marks: [&[u8]; 4] = [
+        b"\"}},{\"key\":\"forged\",\"value\":{\"stringValue\":\"x\"}},{\"key\":\"",
+        b"\\\",\"forged\":\"",
+        b"\xff\xfe\xc3",
+        b"\xe2\x80\xa8\xc2\x85\\u0000",
+    ];
+    let marks = marks.into_iter().map(<[u8]>::to_vec);
+    // Some values are longer than spans take.
+    let long = [&b"\""[..], b"\xff", b"\\"].map(|unit| unit.repeat(12_000));
+    std::iter::once(every).chain(marks).chain(long).collect()
+}
+
+#[tokio::test]
+async fn no_value_breaks_a_span_or_adds_an_attribute() {
+    let origin = Standing::start("o").await;
+    for protocol in ["http/protobuf", "http/json", "grpc"] {
+        let mut collector = match protocol {
+            "grpc" => Collector::grpc().await,
+            _ => Collector::http(&[]).await,
+        };
+        let config = format!(
+            "{{exporter: {{endpoint: 'http://{}', protocol: {protocol}}}, request_headers: [x-odd], {QUEUE}}}",
+            collector.address
+        );
+        let own = "  - {id: r, plugin_name: request_termination, proxy_id: a, config: {status_code: 200}}\n";
+        let edge = Edge::start(&(spec(&origin, &config) + own));
+        let mut known = None;
+        for value in [b"plain".to_vec()].into_iter().chain(odd_values()) {
+            let mut wire = edge.wire().await;
+            let head =
+                b"GET /a%22%ff%0a?x=%22%00&y=%0d%0a HTTP/1.1\r\nhost: a\r\nconnection: close\r\nuser-agent: ";
+            wire.send([&head[..], &value, b"\r\nx-odd: ", &value, b"\r\n\r\n"].concat()).await;
+            wire.expect("HTTP/1.1 ").await;
+            wire.rest().await;
+            let (spans, _) = collector.spans(1).await;
+            let attributes = spans.iter().map(|span| {
+                let keys: Vec<_> = span.attributes.keys().cloned().collect();
+                (span.kind, span.name.clone(), keys)
+            });
+            let mut attributes: Vec<_> = attributes.collect();
+            attributes.sort();
+            let shown = String::from_utf8_lossy(&value[..value.len().min(40)]).into_owned();
+            assert_eq!(known.get_or_insert_with(|| attributes.clone()), &attributes, "{protocol} {shown}");
+            let longest = spans.iter().flat_map(|span| span.attributes.values()).map(String::len).max();
+            assert!(longest.unwrap_or(0) <= 16 << 10, "{protocol} {shown}: {longest:?} bytes");
+        }
+    }
+}
+
 #[tokio::test]
 async fn requests_to_a_collector_have_their_path_and_fields() {
     let origin = Standing::start("o").await;

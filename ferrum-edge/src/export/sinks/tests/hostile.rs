@@ -117,6 +117,10 @@ fn no_value_breaks_what_is_around_a_line() {
         let text = line(&built(&json!({ "loki": { "url": "http://a.test/" } })), &odd);
         let pair: Vec<String> = serde_json::from_slice(&text).unwrap();
         keys(pair[1].as_bytes());
+        let kafka = json!({ "kafka": { "brokers": ["a.test:9092"], "topic": "t" } });
+        let text = line(&built(&kafka), &odd);
+        assert!(text.len() <= MAX_LINE && !text.contains(&b'\n'), "a record is a line");
+        keys(&text);
         for protocol in ["http/json", "http/protobuf"] {
             let sink = built(
                 &json!({ "otlp": { "endpoint": "http://a.test", "protocol": protocol }, "request_headers": ["x-odd"] }),
