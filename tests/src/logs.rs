@@ -247,6 +247,45 @@ async fn a_collector_gets_log_records() {
     );
 }
 
+/// Labels are the names of configured things: what clients write is in none of them, whatever looks at it.
+#[tokio::test]
+async fn no_value_of_a_client_comes_into_the_metrics() {
+    let spec = r#"
+proxies:
+  - {id: a, listen_path: "~/(?<part>.*)", backend_scheme: http, backend_host: 127.0.0.1, backend_port: 1}
+plugin_configs:
+  - {id: k, plugin_name: key_auth, scope: global, config: {anonymous: nobody}}
+  - {id: l, plugin_name: rate_limiting, scope: global, config: {limits: [{rate: 1000, per: 1m}], limit_by: 'header:x-odd'}}
+  - {id: r, plugin_name: request_termination, scope: global, config: {status_code: 200}}
+consumers:
+  - {id: nobody, username: nobody}
+"#;
+    let edge = Edge::start(spec);
+    let pages = [b"plain".as_slice(), b"\"forged\" 1\t\xff", b"\\\"} 1 forged{x=\""];
+    let mut series: Vec<Vec<String>> = Vec::new();
+    for value in pages {
+        let mut wire = edge.wire().await;
+        let head = b"GET /forged%0a%22 HTTP/1.1\r\nhost: forged\r\nconnection: close\r\nx-api-key: ";
+        wire.send([&head[..], value, b"\r\nx-odd: ", value, b"\r\n\r\n"].concat()).await;
+        wire.expect("HTTP/1.1 ").await;
+        wire.rest().await;
+        let page = [edge.metrics().await, edge.meters()].concat();
+        let lines = page.lines().filter(|line| line.starts_with("ferrum_"));
+        let names = lines.map(|line| {
+            let (name, number) = line.rsplit_once(' ').expect("a number");
+            assert!(number.parse::<f64>().is_ok(), "{line}");
+            name.to_owned()
+        });
+        series.push(names.collect());
+        assert!(!page.contains("forged"), "{page}");
+    }
+    assert!(
+        series[0].iter().any(|name| name.starts_with("ferrum_proxy_requests_total{proxy=\"a\"")),
+        "{series:?}"
+    );
+    assert_eq!((&series[1], &series[2]), (&series[0], &series[0]));
+}
+
 #[tokio::test]
 async fn metrics_are_pushed_by_otlp_and_statsd() {
     let origin = Standing::start("o").await;
