@@ -9,6 +9,7 @@ mod transform;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +20,6 @@ use http::{HeaderMap, HeaderName};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
 pub use ceiling::{MAX_COLLECTED, collected, limit_collected};
-pub use file::{FileBody, FilePiece};
 pub use grpc::{GrpcMessage, GrpcMessages, GrpcPrefix};
 pub use transform::{Transform, TransformOutput};
 
@@ -81,6 +81,27 @@ enum BodyKind {
     Trailed(Box<Trailed>),
     Stream(Pin<Box<dyn HttpBody<Data = Bytes, Error = BodyError> + Send>>),
     File(Pin<Box<dyn FileBody>>),
+}
+
+/// A body that is read from a file. Whoever can't have the kernel send it pulls it as any other.
+pub trait FileBody: HttpBody<Data = Bytes, Error = BodyError> + Send {
+    /// The piece of the file that comes next, where the kernel can send it without waiting for a disk, and sooner than it
+    /// would be read.
+    fn cached(&self) -> Option<FilePiece>;
+
+    /// Counts the first bytes of that piece as sent.
+    fn advance(self: Pin<&mut Self>, bytes: u64);
+}
+
+/// A piece of a file.
+#[derive(Debug)]
+pub struct FilePiece {
+    /// The file.
+    pub file: Arc<OwnedFd>,
+    /// Where the piece begins, in bytes.
+    pub from: u64,
+    /// Its bytes; not zero.
+    pub length: u64,
 }
 
 /// A body at hand, and what follows it.
