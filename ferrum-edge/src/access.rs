@@ -67,7 +67,7 @@ struct Jwt {
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
     /// Too easily guessed.
-    #[error("it has {bytes} bytes, fewer than {least}; make a longer one by chance")]
+    #[error("it has {bytes} bytes, fewer than {least}; generate a longer random one")]
     Short {
         /// As given.
         bytes: usize,

@@ -1,6 +1,6 @@
 //! Delays or refuses a share of the requests on purpose, to see how clients bear it.
 //!
-//! Which requests are hit is decided by chance, for the delay and the abort separately. Narrow it with `when`.
+//! Which requests are hit is random, for the delay and the abort separately. Narrow it with `when`.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -11,7 +11,6 @@ use bytes::Bytes;
 use gateway_core::balance::ConnectionPlace;
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::downstream::Downstream;
-use gateway_core::http::headers::{self, MessageSource};
 use gateway_core::http::reply::Cause;
 use gateway_core::upstream::{Call, Failure, TargetResponse};
 use http::{Method, Response, StatusCode};
@@ -19,6 +18,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Instant;
 
 use super::dial_error::{DialError, QuicError};
+use super::h1::pass_on;
 use super::h2::body_failure;
 use crate::dns::ResolvedAddress;
 use crate::h2::Role;
@@ -255,10 +255,7 @@ pub(crate) async fn send<D: Downstream>(
             ResponseHead::Interim(head) if head.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 return Err(Failure::sent(Cause::UpstreamGarbage).source("a switch nobody asked for"));
             }
-            ResponseHead::Interim(mut head) => {
-                headers::strip(head.headers_mut(), MessageSource::Response);
-                downstream.interim(head.status(), head.headers()).await;
-            }
+            ResponseHead::Interim(head) => Box::pin(pass_on(head, downstream)).await,
             ResponseHead::Final(head, length) => {
                 let first_byte = started.elapsed();
                 let response = exchange.into_response(head, length, timeouts.idle).await;
