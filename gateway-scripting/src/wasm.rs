@@ -28,6 +28,8 @@ mod wasi;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use gateway_core::config::problem::Problems;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
@@ -44,6 +46,7 @@ use http::{HeaderMap, HeaderValue, Response};
 
 use crate::shared_table::SharedTable;
 use conduit::Conduit;
+use engine::Instances;
 use filter::Filter;
 use host::{Context, Direction, Directions, HostMessage, Parts, PseudoHeaders};
 use queues::Queues;
@@ -91,10 +94,12 @@ impl Plugin for Wasm {
         let mut problems = Problems::default();
         let rules = settings::read(config, world, &mut problems);
         std::mem::take(&mut problems).into_result(())?;
-        let compiled = compiled(&rules, world)?;
+        let bytes = read(&rules, world)?;
+        let compiled = compile(&rules, &bytes, Instances::Kept)?;
         if rules.interface.is_conduit(&compiled.module)? {
             settings::only_for_proxy_wasm(&rules, &mut problems);
             problems.into_result(())?;
+            let compiled = compile(&rules, &bytes, Instances::OnePerCall)?;
             return Ok(Self(Runs::Conduit(Box::new(Conduit::new(compiled, rules, world)?))));
         }
         let at = |message: String| Problems::one("config.path", message);
@@ -149,14 +154,19 @@ impl Plugin for Wasm {
     }
 }
 
-/// Reads and compiles the module.
-fn compiled(rules: &Rules, world: &World) -> Result<Arc<engine::Compiled>, Problems> {
+/// Reads the module.
+fn read(rules: &Rules, world: &World) -> Result<Bytes, Problems> {
+    let bytes = world.settings_file(&rules.path, MAX_MODULE);
+    bytes.map_err(|error| {
+        Problems::one("config.path", format!("{} can't be read: {error}", rules.path.display()))
+    })
+}
+
+/// Compiles it, where it is the one that is wanted.
+fn compile(rules: &Rules, bytes: &[u8], instances: Instances) -> Result<Arc<engine::Compiled>, Problems> {
     let shown = rules.path.display();
-    let bytes = world
-        .settings_file(&rules.path, MAX_MODULE)
-        .map_err(|error| Problems::one("config.path", format!("{shown} can't be read: {error}")))?;
-    let compiled =
-        engine::compile(&bytes).map_err(|error| Problems::one("config.path", format!("{shown}: {error}")))?;
+    let compiled = engine::compile(bytes, instances)
+        .map_err(|error| Problems::one("config.path", format!("{shown}: {error}")))?;
     let digest: String = compiled.digest.iter().map(|byte| format!("{byte:02x}")).collect();
     if rules.sha256.as_ref().is_some_and(|expected| *expected != digest) {
         return Err(Problems::one("config.sha256", format!("{shown} has the SHA-256 {digest}")));

@@ -19,9 +19,9 @@ use gateway_core::plugin::world::meters::Counter;
 use http::{HeaderMap, Response, StatusCode};
 use wasmtime::{InstancePre, Linker, Memory, Store, StoreLimits, StoreLimitsBuilder};
 
-use super::engine::{Compiled, clockwork, ticks};
+use super::engine::{Compiled, Instances, MAX_TABLE, MAX_TABLES, clockwork, ticks};
 use super::settings::{OnError, Rules};
-use super::vm::{MAX_TABLE, why};
+use super::vm::why;
 use super::{FAILURES, fit_length};
 
 /// What a module of this interface runs with.
@@ -70,7 +70,7 @@ impl Conduit {
     /// What it needs that the gateway does not have.
     pub(super) fn new(compiled: Arc<Compiled>, rules: Rules, world: &World) -> Result<Self, Problems> {
         let at = |message: String| Problems::one("config.path", message);
-        let clockwork = clockwork().map_err(|error| at(error.to_owned()))?;
+        let clockwork = clockwork(Instances::OnePerCall).map_err(|error| at(error.to_owned()))?;
         let mut linker = Linker::new(&clockwork.engine);
         functions::link(&mut linker, &compiled.module).map_err(|error| at(format!("{error:#}")))?;
         let instance = linker.instantiate_pre(&compiled.module).map_err(|error| at(format!("{error:#}")))?;
@@ -93,7 +93,7 @@ impl Conduit {
             .memory_size(self.rules.max_memory)
             .table_elements(MAX_TABLE)
             .instances(1)
-            .tables(8)
+            .tables(MAX_TABLES as usize)
             .memories(1)
             .build();
         Guest {
@@ -126,7 +126,7 @@ impl Conduit {
     }
 
     fn start(&self, guest: Guest) -> Result<(Store<Guest>, wasmtime::Instance), String> {
-        let clockwork = clockwork()?;
+        let clockwork = clockwork(Instances::OnePerCall)?;
         let mut store = Store::new(&clockwork.engine, guest);
         store.limiter(|guest| &mut guest.limits);
         store.set_epoch_deadline(ticks(self.rules.timeout));
@@ -140,7 +140,7 @@ impl Conduit {
     fn run(&self, guest: Guest) -> Result<(i32, Guest), String> {
         let phase = guest.phase;
         let (mut store, instance) = self.start(guest)?;
-        let _running = clockwork()?.begin();
+        let _running = clockwork(Instances::OnePerCall)?.begin();
         let result = match phase {
             Phase::Request => {
                 let function = instance.get_typed_func::<(), i32>(&mut store, "on_request");

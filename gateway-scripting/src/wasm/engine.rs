@@ -1,4 +1,4 @@
-//! The engine of all modules: one for the process, with a clock that ends guests which take too long.
+//! The engines of all modules: two for the process, each with a clock that ends guests which take too long.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use wasmtime::{Config, Engine, Module};
+use wasmtime::{Config, Engine, Module, PoolingAllocationConfig};
 
 use sha2::{Digest as _, Sha256};
 
@@ -14,6 +14,10 @@ use sha2::{Digest as _, Sha256};
 pub(super) const TICK: Duration = Duration::from_millis(2);
 /// Bytes of a guest's stack.
 const MAX_STACK: usize = 512 << 10;
+/// Elements of one of a guest's tables.
+pub(super) const MAX_TABLE: usize = 100_000;
+/// Tables of an instance that lives for one call.
+pub(super) const MAX_TABLES: u32 = 8;
 
 /// The engine with its clock.
 pub(super) struct Clockwork {
@@ -24,23 +28,67 @@ pub(super) struct Clockwork {
     clock: OnceLock<Thread>,
 }
 
-/// The process's engine; `Err` where this machine can't have one.
-pub(super) fn clockwork() -> Result<&'static Clockwork, &'static str> {
-    static ONE: OnceLock<Result<Clockwork, String>> = OnceLock::new();
-    let made = ONE.get_or_init(|| {
-        let mut config = Config::new();
-        config.epoch_interruption(true).max_wasm_stack(MAX_STACK);
-        let engine = Engine::new(&config).map_err(|error| error.to_string())?;
-        let clock = OnceLock::new();
-        Ok(Clockwork { engine, running: AtomicU64::new(0), begun: AtomicU64::new(0), clock })
-    });
+/// How long a module's instances live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Instances {
+    /// For as long as a plugin and its worker do.
+    Kept,
+    /// For one call, on one thread. They are made from a pool, which maps no memory for each.
+    OnePerCall,
+}
+
+/// Calls at a time: no more than there are threads.
+const MAX_CALLS: u32 = 1024;
+/// Bytes of an instance's memory that are zeroed for the next one, rather than given back to the system and faulted in again.
+const KEPT_MEMORY: usize = 128 << 10;
+
+/// Bytes that describe an instance, its functions and globals among them.
+const MAX_INSTANCE: usize = 16 << 20;
+
+/// The process's engine for such instances; `Err` where this machine can't have one.
+pub(super) fn clockwork(instances: Instances) -> Result<&'static Clockwork, &'static str> {
+    static KEPT: OnceLock<Result<Clockwork, String>> = OnceLock::new();
+    static ONE_PER_CALL: OnceLock<Result<Clockwork, String>> = OnceLock::new();
+    let made = match instances {
+        Instances::Kept => KEPT.get_or_init(|| Clockwork::new(config())),
+        // The pool reserves terabytes of addresses, which a limit on them forbids.
+        Instances::OnePerCall => {
+            ONE_PER_CALL.get_or_init(|| Clockwork::new(pooled()).or_else(|_| Clockwork::new(config())))
+        }
+    };
     made.as_ref().map_err(String::as_str)
+}
+
+fn config() -> Config {
+    let mut config = Config::new();
+    config.epoch_interruption(true).max_wasm_stack(MAX_STACK);
+    config
+}
+
+fn pooled() -> Config {
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_core_instances(MAX_CALLS)
+        .total_memories(MAX_CALLS)
+        .total_tables(MAX_CALLS * MAX_TABLES)
+        .max_core_instance_size(MAX_INSTANCE)
+        .max_memories_per_module(1)
+        .max_tables_per_module(MAX_TABLES)
+        .table_elements(MAX_TABLE)
+        .linear_memory_keep_resident(KEPT_MEMORY);
+    let mut config = config();
+    config.allocation_strategy(pool);
+    config
 }
 
 /// One run of a guest; the clock ticks while there is any.
 pub(super) struct GuestRun(&'static Clockwork);
 
 impl Clockwork {
+    fn new(config: Config) -> Result<Self, String> {
+        let engine = Engine::new(&config).map_err(|error| error.to_string())?;
+        Ok(Self { engine, running: AtomicU64::new(0), begun: AtomicU64::new(0), clock: OnceLock::new() })
+    }
+
     /// A guest begins to run.
     pub(super) fn begin(&'static self) -> GuestRun {
         self.begun.fetch_add(1, Ordering::Relaxed);
@@ -94,16 +142,18 @@ pub(super) struct Compiled {
     pub(super) digest: [u8; 32],
 }
 
-/// Compiles a module, or takes the same one that a plugin has already. Takes seconds for large modules: never on a worker.
+/// Compiles a module for such instances, or takes the same one that a plugin has already. Takes seconds for large modules: never on a worker.
 ///
 /// # Errors
 /// What is wrong with the module.
-pub(super) fn compile(bytes: &[u8]) -> Result<Arc<Compiled>, String> {
-    static KNOWN: Mutex<Option<HashMap<[u8; 32], Weak<Compiled>>>> = Mutex::new(None);
-    let clockwork = clockwork()?;
+pub(super) fn compile(bytes: &[u8], instances: Instances) -> Result<Arc<Compiled>, String> {
+    type Known = HashMap<([u8; 32], Instances), Weak<Compiled>>;
+    static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
+    let clockwork = clockwork(instances)?;
     let digest: [u8; 32] = Sha256::digest(bytes).into();
     let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(compiled) = known().get_or_insert_default().get(&digest).and_then(Weak::upgrade) {
+    if let Some(compiled) = known().get_or_insert_default().get(&(digest, instances)).and_then(Weak::upgrade)
+    {
         return Ok(compiled);
     }
     let module = Module::new(&clockwork.engine, bytes).map_err(|error| format!("{error:#}"))?;
@@ -111,6 +161,6 @@ pub(super) fn compile(bytes: &[u8]) -> Result<Arc<Compiled>, String> {
     let mut known = known();
     let known = known.get_or_insert_default();
     known.retain(|_, module| module.strong_count() > 0);
-    known.insert(digest, Arc::downgrade(&compiled));
+    known.insert((digest, instances), Arc::downgrade(&compiled));
     Ok(compiled)
 }

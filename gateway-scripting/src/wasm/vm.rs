@@ -7,13 +7,10 @@ use tokio::sync::Notify;
 use wasmtime::{Engine, Instance, InstancePre, Linker, Module, Store, StoreLimitsBuilder, Trap, TypedFunc};
 use wasmtime::{WasmParams, WasmResults};
 
-use super::engine::{clockwork, ticks};
+use super::engine::{Instances, MAX_TABLE, MAX_TABLES, clockwork, ticks};
 use super::grpc::{GrpcEnd, GrpcEvent};
 use super::host::{Answered, Context, Direction, Directions, Host, Parts, ROOT};
 use super::{abi, wasi};
-
-/// Elements of a guest's table of functions.
-pub(super) const MAX_TABLE: usize = 100_000;
 
 /// A module that is ready to be started any number of times.
 pub(super) struct Template {
@@ -81,7 +78,7 @@ impl Template {
     /// # Errors
     /// What it needs that the gateway does not have, or lacks that the gateway needs.
     pub(super) fn new(module: &Module, parts: &Arc<Parts>) -> Result<Self, String> {
-        let engine = &clockwork()?.engine;
+        let engine = &clockwork(Instances::Kept)?.engine;
         let has = |name: &str| module.get_export(name).is_some();
         if !["proxy_abi_version_0_2_1", "proxy_abi_version_0_2_0"].into_iter().any(has) {
             return Err("the module does not say that it is written for Proxy-Wasm ABI 0.2".to_owned());
@@ -153,13 +150,13 @@ impl Vm {
             .memory_size(rules.max_memory)
             .table_elements(MAX_TABLE)
             .instances(1)
-            .tables(8)
+            .tables(MAX_TABLES as usize)
             .memories(1)
             .build();
         let mut store = Store::new(&template.engine, Host::new(parts.clone(), limits));
         store.limiter(|host| &mut host.limits);
         store.set_epoch_deadline(ticks(rules.start_timeout));
-        let _running = clockwork()?.begin();
+        let _running = clockwork(Instances::Kept)?.begin();
         let instance = template.instance.instantiate(&mut store).map_err(|error| why(&error))?;
         store.data_mut().memory = instance.get_memory(&mut store, "memory");
         let allocate = ["proxy_on_memory_allocate", "malloc"]
@@ -213,7 +210,7 @@ impl Vm {
         let timeout = self.store.data().parts.rules.timeout;
         self.store.data_mut().effective = context;
         self.store.set_epoch_deadline(ticks(timeout));
-        let _running = clockwork()?.begin();
+        let _running = clockwork(Instances::Kept)?.begin();
         function.call(&mut self.store, parameters).map(Some).map_err(|error| why(&error))
     }
 
