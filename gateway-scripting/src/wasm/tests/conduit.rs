@@ -166,6 +166,30 @@ async fn nothing_is_kept_between_exchanges() {
     }
 }
 
+/// Memory comes from a pool: the next call finds it as the module has it, whatever the last one wrote, and wherever.
+#[tokio::test]
+async fn memory_is_new_for_each_exchange() {
+    let trial = small(
+        r#"(data (i32.const 60000) "7")
+           (func $dirty (param i32) (result i32)
+            (local $old i32)
+            (local.set $old (i32.load8_u (local.get 0)))
+            (i32.store8 (local.get 0) (i32.const 255))
+            (local.get $old))
+           (func (export "on_request") (result i32)
+            (if (i32.ne (memory.grow (i32.const 9)) (i32.const 1)) (then (return (i32.const 1))))
+            (if (i32.ne (call $dirty (i32.const 60000)) (i32.const 55)) (then (return (i32.const 2))))
+            (if (call $dirty (i32.const 0)) (then (return (i32.const 3))))
+            (if (call $dirty (i32.const 131071)) (then (return (i32.const 4))))
+            (if (call $dirty (i32.const 655359)) (then (return (i32.const 5))))
+            (i32.const 0))"#,
+        json!({}),
+    );
+    for _ in 0..3 {
+        assert_eq!(trial.get("/", &[]).await.status, 200);
+    }
+}
+
 #[test]
 fn what_can_not_run_is_refused() {
     let says = |module: Vec<u8>, config: Value| {
