@@ -7,21 +7,20 @@ use std::sync::Arc;
 use std::task::{Context as Wake, Poll};
 
 use bytes::{Bytes, BytesMut};
-use futures_util::future::BoxFuture;
-use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use futures_util::stream::StreamExt as _;
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::reply::{Cause, Reply};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
 use super::host::Direction;
-use super::visit::{GuestContext, Made, Stop};
+use super::visit::{CallsUnderWay, GuestContext, Stop};
 
 /// A message's body with the guest in between.
 pub(super) struct Filter {
     visit: Arc<GuestContext>,
     way: Direction,
     inner: Body,
-    calls: FuturesUnordered<BoxFuture<'static, Made>>,
+    calls: CallsUnderWay,
     out: VecDeque<Frame<Bytes>>,
     /// Bytes that the guest holds back.
     held: usize,
@@ -50,7 +49,7 @@ impl Filter {
             visit,
             way,
             inner,
-            calls: FuturesUnordered::new(),
+            calls: CallsUnderWay::new(),
             out: VecDeque::new(),
             held: 0,
             remaining: None,
@@ -130,7 +129,8 @@ impl Filter {
     /// The body as it goes on; whole where all of it has passed already.
     pub(super) fn into_body(mut self) -> Body {
         if !self.over {
-            if !self.sees_body && self.out.is_empty() && self.calls.is_empty() {
+            if !self.sees_body && self.out.is_empty() {
+                self.visit.leave(std::mem::take(&mut self.calls));
                 return std::mem::take(&mut self.inner);
             }
             return Body::stream(self);
@@ -256,9 +256,10 @@ impl Filter {
                 }
             }
             if !self.sees_body || self.ended {
-                if self.is_paused || !self.calls.is_empty() {
+                if self.is_paused {
                     return Poll::Pending;
                 }
+                self.visit.leave(std::mem::take(&mut self.calls));
                 self.ended = true;
                 self.told_end = true;
                 self.flush()?;
