@@ -405,7 +405,7 @@ impl Compression {
     /// Says that other clients get other bytes.
     fn vary(&self, exchange: &Exchange, headers: &mut HeaderMap) {
         add_vary(headers, "Accept-Encoding");
-        if self.dictionaries.as_ref().is_some_and(|known| known.concern(exchange)) {
+        if self.dictionaries.as_ref().is_some_and(|known| known.concerns(exchange)) {
             add_vary(headers, "Available-Dictionary");
         }
     }

@@ -30,6 +30,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SECRET = "0123456789abcdef0123456789abcdef"
 ORIGIN = "https://shop.example"
 KEY = "key-of-the-bench"
+SCRIPT = 'fn on_request(request) { let n = 0; for i in 0..9 { n += i; } request.set_header("x-tier", "gold"); }'
 TRACES = {"sampler": "traceidratio", "exporter": {"endpoint": "{collector}"}}
 
 # Row: plugins with their settings, settings of the gateway, and by how much a request may cost more, in percent.
@@ -42,6 +43,7 @@ ROWS = {
     "ip_restriction": ([("ip_restriction", {"deny": ["10.0.0.0/8", "2001:db8::/32"]})], {}, 2),
     "jwt_auth HS256": ([("jwt_auth", {"cached_tokens": 0})], {}, 12),
     "jwt_auth HS256, cached": ([("jwt_auth", {})], {}, 6),
+    "script, 50 operations": ([("script", {"source": SCRIPT})], {}, 10),
     "traces, 1 %": ([("otel_tracing", {**TRACES, "sample_ratio": 0.01})], {}, 2),
     "traces, 100 %": ([("otel_tracing", {**TRACES, "sample_ratio": 1})], {}, 15),
     "access log to a file": ([], {"access_log": {"sinks": [{"name": "file", "file": {"path": "{folder}/access.log"}}]}}, 4),

@@ -175,7 +175,7 @@ impl Dictionaries {
     }
 
     /// Whether responses to this request differ by the dictionary that a client holds.
-    pub(super) fn concern(&self, exchange: &Exchange) -> bool {
+    pub(super) fn concerns(&self, exchange: &Exchange) -> bool {
         self.rules.iter().any(|rules| rules.paths.fits(exchange.path()))
     }
 
@@ -313,7 +313,7 @@ impl Served {
             url: url.to_owned(),
             use_as: value(use_as)?,
             link: value(format!("<{url}>; rel=\"compression-dictionary\""))?,
-            cache_control: value(format!("public, max-age={}", config.max_age.unwrap_or(WEEK)))?,
+            cache_control: value(format!("max-age={}", config.max_age.unwrap_or(WEEK)))?,
         })
     }
 }
