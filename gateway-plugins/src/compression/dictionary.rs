@@ -13,6 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use gateway_core::config::problem::Problems;
+use gateway_core::config::units::Seconds;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::Reply;
@@ -71,11 +72,11 @@ pub(super) struct DictionaryConfig {
     destinations: Vec<String>,
     /// A name that clients send back in `Dictionary-ID`. Default none. Needs `url`.
     id: Option<String>,
-    /// How long clients may keep the dictionary, in seconds. Default 604800, a week. Needs `url`.
-    max_age: Option<u32>,
+    /// How long clients may keep the dictionary. Default 7 days. Needs `url`.
+    max_age: Option<Seconds>,
 }
 
-const WEEK: u32 = 7 * 24 * 3600;
+const WEEK: Seconds = Seconds(7 * 24 * 3600);
 
 const RESPONSES: Metric = Metric {
     name: "ferrum_compression_dictionary_responses_total",
@@ -313,7 +314,7 @@ impl Served {
             url: url.to_owned(),
             use_as: value(use_as)?,
             link: value(format!("<{url}>; rel=\"compression-dictionary\""))?,
-            cache_control: value(format!("max-age={}", config.max_age.unwrap_or(WEEK)))?,
+            cache_control: value(format!("max-age={}", config.max_age.unwrap_or(WEEK).0))?,
         })
     }
 }

@@ -147,8 +147,8 @@ pub(super) struct Compiled {
 /// # Errors
 /// What is wrong with the module.
 pub(super) fn compile(bytes: &[u8], instances: Instances) -> Result<Arc<Compiled>, String> {
-    type Known = HashMap<([u8; 32], Instances), Weak<Compiled>>;
-    static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
+    type CompiledModules = HashMap<([u8; 32], Instances), Weak<Compiled>>;
+    static KNOWN: Mutex<Option<CompiledModules>> = Mutex::new(None);
     let clockwork = clockwork(instances)?;
     let digest: [u8; 32] = Sha256::digest(bytes).into();
     let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);

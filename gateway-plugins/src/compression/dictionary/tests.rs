@@ -44,7 +44,7 @@ const TEXT: &[(&str, &str)] = &[("content-type", "text/html")];
 fn served() -> Value {
     json!({ "dictionaries": [{
         "path": "shop.dict", "match": "/shop/*", "url": "/dictionaries/shop",
-        "destinations": ["document", "script"], "id": "shop 1", "max_age": 60,
+        "destinations": ["document", "script"], "id": "shop 1", "max_age": "1m",
     }] })
 }
 
