@@ -4,6 +4,7 @@ pub(crate) mod accept;
 pub(crate) mod assertion;
 pub(crate) mod coding;
 pub(crate) mod conditional;
+mod gzip;
 pub(crate) mod limit_headers;
 pub(crate) mod oauth;
 pub(crate) mod privacy;

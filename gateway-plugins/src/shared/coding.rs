@@ -8,6 +8,8 @@ use gateway_core::http::body::{BodyError, Transform, TransformOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::gzip::GzipEncoder;
+
 /// A coding that responses are sent in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -46,7 +48,7 @@ pub(crate) struct Encoder {
 }
 
 enum Encoding {
-    Gzip(flate2::write::GzEncoder<Vec<u8>>),
+    Gzip(GzipEncoder),
     Brotli(Box<brotli::CompressorWriter<Vec<u8>>>),
     Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
     /// The encoder points into the dictionary, and has to be dropped first.
@@ -73,9 +75,7 @@ impl Encoder {
     /// When there is no memory for it.
     pub(crate) fn new(coding: Coding, level: u32, flushes: bool) -> io::Result<Self> {
         let kind = match coding {
-            Coding::Gzip => {
-                Encoding::Gzip(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(level)))
-            }
+            Coding::Gzip => Encoding::Gzip(GzipEncoder::new(level)),
             Coding::Br => Encoding::Brotli(Box::new(brotli::CompressorWriter::new(
                 Vec::new(),
                 BROTLI_BUFFER,
@@ -99,10 +99,7 @@ impl Encoder {
             if flushes { writer.flush() } else { Ok(()) }
         };
         Ok(match &mut self.kind {
-            Encoding::Gzip(encoder) => {
-                written(encoder)?;
-                std::mem::take(encoder.get_mut())
-            }
+            Encoding::Gzip(encoder) => encoder.write(data, flushes)?,
             Encoding::Brotli(encoder) => {
                 written(encoder)?;
                 std::mem::take(encoder.get_mut())
@@ -117,7 +114,7 @@ impl Encoder {
 
     fn finish(&mut self) -> io::Result<Vec<u8>> {
         match std::mem::replace(&mut self.kind, Encoding::Ended) {
-            Encoding::Gzip(encoder) => encoder.finish(),
+            Encoding::Gzip(mut encoder) => encoder.finish(),
             Encoding::Brotli(encoder) => Ok(encoder.into_inner()),
             Encoding::Zstd(encoder) => encoder.finish(),
             Encoding::Dictionary(encoder, _dictionary) => encoder.finish(),
