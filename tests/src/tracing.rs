@@ -23,10 +23,7 @@ const QUEUE: &str = "queue: {interval_ms: 10}";
 async fn spans_come_to_a_collector_by_every_protocol() {
     let origin = Standing::start("o").await;
     for protocol in ["http/protobuf", "http/json", "grpc"] {
-        let mut collector = match protocol {
-            "grpc" => Collector::grpc().await,
-            _ => Collector::http(&[]).await,
-        };
+        let mut collector = Collector::speaking(protocol).await;
         let config = format!(
             "{{exporter: {{endpoint: 'http://{}', protocol: {protocol}, headers: {{x-tenant: shop}}, bearer_token: s3}}, \
               service_name: edge, resource_attributes: {{deployment.environment.name: test}}, {QUEUE}}}",
@@ -67,10 +64,7 @@ fn odd_values() -> Vec<Vec<u8>> {
 async fn no_value_breaks_a_span_or_adds_an_attribute() {
     let origin = Standing::start("o").await;
     for protocol in ["http/protobuf", "http/json", "grpc"] {
-        let mut collector = match protocol {
-            "grpc" => Collector::grpc().await,
-            _ => Collector::http(&[]).await,
-        };
+        let mut collector = Collector::speaking(protocol).await;
         let config = format!(
             "{{exporter: {{endpoint: 'http://{}', protocol: {protocol}}}, request_headers: [x-odd], {QUEUE}}}",
             collector.address

@@ -269,7 +269,7 @@ impl GuestContext {
         if calls.is_empty() {
             return;
         }
-        // They are on their way before the exchange goes on, however soon that ends.
+        // Each is sent before the exchange continues, however soon that ends.
         let first = calls.next().now_or_never().flatten();
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             // On this worker, whose instance it is.

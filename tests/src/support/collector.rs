@@ -51,6 +51,14 @@ pub(crate) struct Span {
 }
 
 impl Collector {
+    /// Takes OTLP by the protocol of this name, as in the settings of exporters.
+    pub(crate) async fn speaking(protocol: &str) -> Self {
+        match protocol {
+            "grpc" => Self::grpc().await,
+            _ => Self::http(&[]).await,
+        }
+    }
+
     /// Takes OTLP over HTTP/1.1; answers with these statuses first, then with 200.
     pub(crate) async fn http(statuses: &'static [u16]) -> Self {
         let port = Port::listen_on(SocketAddr::from(([127, 0, 0, 1], 0)), None).await;
