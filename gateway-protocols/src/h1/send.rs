@@ -52,6 +52,9 @@ pub(crate) enum Stopped {
 
 /// Bodies up to this size are copied behind the head, so that one plain write sends both.
 const COPY_BYTES: usize = 2 << 10;
+/// After so much of a file it is another connection's turn: a client that takes it as fast as the kernel sends it would keep the
+/// worker for as long as the file is.
+const TURN_BYTES: u64 = 2 << 20;
 
 impl Sender {
     /// `head` is sent first, then `body` in `frame`.
@@ -120,12 +123,17 @@ impl Sender {
         cx: &mut Context<'_>,
         sink: &mut S,
     ) -> Poll<Result<(), Stopped>> {
+        let before = self.sent;
         loop {
             // The head waits for the first piece of the body where that is at hand: one write for both.
             let mut starved = false;
             if self.stage == SendStage::Sending && self.data.is_empty() && self.tail.is_empty() {
                 if sink.sends_files() && self.has_piece() {
                     ready!(self.poll_write(cx, sink)).map_err(Stopped::Peer)?;
+                    if self.sent - before >= TURN_BYTES {
+                        cx.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
                     ready!(self.poll_send_file(cx, sink))?;
                     continue;
                 }

@@ -130,6 +130,38 @@ async fn chunks_are_read() {
     assert_eq!(got, [HEAD, b"4\r\ntext\r\n0\r\n\r\n"].concat());
 }
 
+/// Takes all that it is given, at once.
+struct Greedy(u64);
+
+impl Sink for Greedy {
+    fn poll_write(&mut self, _: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()))
+    }
+
+    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn sends_files(&self) -> bool {
+        true
+    }
+
+    fn poll_send_file(&mut self, _: &mut Context<'_>, piece: &FilePiece) -> Poll<io::Result<usize>> {
+        self.0 += piece.length;
+        Poll::Ready(Ok(usize::try_from(piece.length).unwrap()))
+    }
+}
+
+#[tokio::test]
+async fn a_large_file_leaves_turns_to_others() {
+    let mut sender = Sender::new(HEAD.to_vec(), Body::file(zeros(LENGTH)), Frame::Length(LENGTH));
+    let mut sink = Greedy(0);
+    let polled = poll_fn(|cx| Poll::Ready(sender.poll_send(cx, &mut sink).is_pending())).await;
+    assert_eq!((polled, sink.0), (true, 2 << 20));
+    poll_fn(|cx| sender.poll_send(cx, &mut sink)).await.unwrap();
+    assert_eq!((sink.0, sender.sent), (LENGTH, LENGTH));
+}
+
 /// A client that takes nothing is the one that is waited for.
 #[tokio::test]
 async fn a_client_that_takes_nothing_blocks_a_file() {
