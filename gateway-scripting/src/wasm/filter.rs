@@ -7,20 +7,21 @@ use std::sync::Arc;
 use std::task::{Context as Wake, Poll};
 
 use bytes::{Bytes, BytesMut};
-use futures_util::stream::StreamExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::reply::{Cause, Reply};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
 use super::host::Direction;
-use super::visit::{CallsUnderWay, GuestContext, Stop};
+use super::visit::{GuestContext, Made, Stop};
 
 /// A message's body with the guest in between.
 pub(super) struct Filter {
     visit: Arc<GuestContext>,
     way: Direction,
     inner: Body,
-    calls: CallsUnderWay,
+    calls: FuturesUnordered<BoxFuture<'static, Made>>,
     out: VecDeque<Frame<Bytes>>,
     /// Bytes that the guest holds back.
     held: usize,
@@ -49,7 +50,7 @@ impl Filter {
             visit,
             way,
             inner,
-            calls: CallsUnderWay::new(),
+            calls: FuturesUnordered::new(),
             out: VecDeque::new(),
             held: 0,
             remaining: None,
@@ -129,8 +130,7 @@ impl Filter {
     /// The body as it goes on; whole where all of it has passed already.
     pub(super) fn into_body(mut self) -> Body {
         if !self.over {
-            if !self.sees_body && self.out.is_empty() {
-                self.visit.leave(std::mem::take(&mut self.calls));
+            if !self.sees_body && self.out.is_empty() && self.calls.is_empty() {
                 return std::mem::take(&mut self.inner);
             }
             return Body::stream(self);
@@ -256,10 +256,9 @@ impl Filter {
                 }
             }
             if !self.sees_body || self.ended {
-                if self.is_paused {
+                if self.is_paused || !self.calls.is_empty() {
                     return Poll::Pending;
                 }
-                self.visit.leave(std::mem::take(&mut self.calls));
                 self.ended = true;
                 self.told_end = true;
                 self.flush()?;

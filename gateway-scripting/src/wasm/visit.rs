@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Buf as _;
-use futures_util::future::{Abortable, BoxFuture, FutureExt as _};
+use futures_util::future::{Abortable, BoxFuture};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use gateway_core::http::body::{Body, BodyError, GrpcPrefix};
 use gateway_core::http::reply::{Cause, Reply};
@@ -176,9 +176,6 @@ impl Core {
     }
 }
 
-/// Calls that are being made.
-pub(super) type CallsUnderWay = FuturesUnordered<BoxFuture<'static, Made>>;
-
 /// A call that was made.
 pub(super) struct Made {
     pub(super) id: u32,
@@ -263,20 +260,6 @@ impl GuestContext {
         })
     }
 
-    /// Leaves calls that nothing waits for to themselves: the guest hears of their answers for as long as the exchange lasts, as
-    /// with Envoy.
-    pub(super) fn leave(self: &Arc<Self>, mut calls: CallsUnderWay) {
-        if calls.is_empty() {
-            return;
-        }
-        // Each is sent before the exchange continues, however soon that ends.
-        let first = calls.next().now_or_never().flatten();
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            // On this worker, whose instance it is.
-            runtime.spawn(answer(Arc::downgrade(self), first, calls));
-        }
-    }
-
     /// Whether gRPC streams may have the guest decide something at any time.
     pub(super) fn listens(&self) -> bool {
         self.listens.load(Ordering::Relaxed)
@@ -334,23 +317,9 @@ impl Drop for GuestContext {
     }
 }
 
-/// Tells a guest of the answers to calls that nothing waits for, and makes those it begins then.
-async fn answer(visit: Weak<GuestContext>, mut first: Option<Made>, mut calls: CallsUnderWay) {
-    loop {
-        let next = match first.take() {
-            Some(made) => Some(made),
-            None => calls.next().await,
-        };
-        let (Some(made), Some(visit)) = (next, visit.upgrade()) else { return };
-        let told = visit.with(|vm| vm.answered(made.owner, made.id, made.answer, made.is_grpc));
-        let Ok(more) = told.and_then(|()| visit.take_calls()) else { return };
-        calls.extend(more.into_iter().map(|call| visit.core.make(call)));
-    }
-}
-
 /// Calls the root of an instance when its timer, a queue or an answer says so, for as long as there is the instance.
 async fn tend(core: Weak<Core>, generation: u64, changed: Arc<tokio::sync::Notify>) {
-    let mut calls = CallsUnderWay::new();
+    let mut calls: FuturesUnordered<BoxFuture<'static, Made>> = FuturesUnordered::new();
     let mut next: Option<(Duration, Instant)> = None;
     loop {
         let Some(strong) = core.upgrade() else { return };

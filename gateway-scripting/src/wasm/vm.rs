@@ -254,10 +254,9 @@ impl Vm {
     /// Forgets a context without a word to the guest.
     pub(super) fn forget(&mut self, id: u32) {
         let host = self.host();
+        let context = host.contexts.remove(&id);
         host.calls.retain(|call| call.owner != id);
-        let Some(context) = host.contexts.remove(&id) else { return };
-        context.calls.iter().for_each(|call| call.cancel.abort());
-        for stream in context.streams {
+        for stream in context.into_iter().flat_map(|context| context.streams) {
             host.end_stream(stream);
         }
     }

@@ -82,67 +82,6 @@ async fn no_body_lets_a_head_pass_that_is_held_back() {
     }
 }
 
-/// Asks `auth` and lets the request pass.
-const ASKS_ASIDE: &str = r#"
-  (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
-    (drop (call $http_call {{auth}} {{map :method=GET;:path=/;:authority=auth}} {{}}
-      (i32.const 0) (i32.const 0) (i32.const 500) (i32.const 16)))
-    (i32.const 0))"#;
-
-fn asking_aside(
-    functions: &str,
-) -> (Arc<Trial>, tokio::sync::mpsc::UnboundedReceiver<crate::testing::Served>) {
-    let disk = Arc::<Disk>::default();
-    disk.write("m.wasm", module(&format!("{ASKS_ASIDE}{functions}")));
-    let (world, scripted) = crate::testing::served(disk);
-    let config = json!({ "calls": { "auth": { "url": "http://auth.test" } } });
-    (Arc::new(of_world(&world, config)), scripted)
-}
-
-async fn posted(trial: Arc<Trial>, body: &'static str) -> gateway_core::testing::Got {
-    trial.send(Request::post("/").body(gateway_core::http::body::Body::from(body)).unwrap()).await
-}
-
-#[tokio::test]
-async fn a_request_does_not_wait_for_a_call_that_the_guest_does_not_wait_for() {
-    for body in ["", "a body"] {
-        grpc::local(async {
-            let (trial, mut scripted) = asking_aside("");
-            let got = posted(trial.clone(), body).await;
-            assert_eq!((got.status, trial.asked().len()), (200, 1));
-            let call = scripted.recv().await.unwrap();
-            for _ in 0..100 {
-                tokio::task::yield_now().await;
-            }
-            assert!(call.is_given_up(), "the exchange is over");
-        })
-        .await;
-    }
-}
-
-#[tokio::test]
-async fn the_answer_to_such_a_call_comes_while_the_exchange_lasts() {
-    let functions = r#"
-      (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32) (i32.const 1))
-      (func (export "proxy_on_http_call_response") (param i32 i32 i32 i32 i32)
-        (drop (call $add (i32.const 2) {{x-asked}} {{1}}))
-        (drop (call $continue (i32.const 1))))"#;
-    for body in ["", "a body"] {
-        grpc::local(async {
-            let (trial, mut scripted) = asking_aside(functions);
-            let asking = tokio::task::spawn_local(posted(trial.clone(), body));
-            let call = scripted.recv().await.unwrap();
-            while trial.asked().is_empty() {
-                tokio::task::yield_now().await;
-            }
-            call.end(Ok(Response::new("".into())));
-            let got = asking.await.unwrap();
-            assert_eq!((got.status, got.field("x-asked"), got.text().as_str()), (200, "1", "ok"));
-        })
-        .await;
-    }
-}
-
 #[tokio::test]
 async fn a_response_waits_for_several_calls() {
     let functions = r#"
