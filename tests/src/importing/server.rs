@@ -1,7 +1,7 @@
 //! The originals: nginx, HAProxy and Caddy as processes of a test.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Once;
@@ -110,20 +110,18 @@ impl Original {
         original
     }
 
-    /// Until it listens.
+    /// Until it listens. A program that was just installed is read from a cold disk beside other tests: that takes seconds.
     fn wait(&mut self) {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        listener.set_nonblocking(false).expect("a listener");
-        for _ in 0..500 {
+        // A datagram that nobody sends, as a pause.
+        let quiet = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        quiet.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
+        for _ in 0..3000 {
             let ended = self.running.try_wait().expect("a process");
             assert!(ended.is_none(), "it does not start: {}", self.log());
             if TcpStream::connect_timeout(&self.address, Duration::from_millis(200)).is_ok() {
                 return;
             }
-            // A read that nobody answers, as a pause.
-            let quiet = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
-            quiet.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
-            drop(std::io::Read::read(&mut &quiet, &mut [0; 1]));
+            drop(quiet.recv(&mut [0; 1]));
         }
         panic!("it does not listen on {}: {}", self.address, self.log());
     }
