@@ -261,7 +261,7 @@ fn urls(route: &Route, rules: &HttpRules, target: &str, matched: usize) -> Vec<S
 /// Why the gateway would answer itself, as far as that hangs on the route.
 fn refused(chosen: Option<&Chosen<'_>>, method: &Method) -> Option<String> {
     let Some(chosen) = chosen else { return Some("404 no_route".to_owned()) };
-    if let Some(Problems(problems)) = &chosen.route.quarantine {
+    if let Some(Problems(problems)) = chosen.route.quarantine.as_deref() {
         let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
         return Some(format!("503 quarantined: {}", problems.join("; ")));
     }

@@ -2,8 +2,10 @@
 
 use std::collections::HashSet;
 use std::fmt::Debug;
+use std::hash::BuildHasher as _;
 use std::sync::{Arc, OnceLock};
 
+use foldhash::fast::RandomState;
 use http::{HeaderName, HeaderValue};
 
 use sha2::{Digest as _, Sha256};
@@ -142,9 +144,37 @@ impl Identity {
 /// A clone is cheap and shares everything; a change copies what leads to the consumer it touches.
 #[derive(Debug, Clone, Default)]
 pub struct Consumers {
-    by_id: Index<Id, Arc<Identity>>,
-    by_name: Index<Arc<str>, Arc<Identity>>,
-    by_credential: Index<Fingerprint, Arc<Identity>>,
+    by_id: Index<Indexed, ()>,
+    by_name: Index<Indexed, ()>,
+    by_credential: Index<Indexed, ()>,
+    hasher: RandomState,
+}
+
+/// A consumer as an entry of an index: what it is found by is its own, and not written there once more.
+#[derive(Debug, Clone)]
+struct Indexed(Arc<Identity>);
+
+/// The same consumer, in the same state.
+impl PartialEq for Indexed {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Indexed {}
+
+impl Indexed {
+    fn has_id(&self, id: &str) -> bool {
+        self.0.consumer.as_ref().is_some_and(|consumer| consumer.id.as_str() == id)
+    }
+
+    fn has_name(&self, name: &str) -> bool {
+        self.0.consumer.as_ref().is_some_and(|consumer| names(consumer).any(|own| **own == *name))
+    }
+
+    fn has_credential(&self, print: &Fingerprint) -> bool {
+        self.0.consumer.as_ref().is_some_and(|consumer| fingerprints(consumer).any(|own| own == *print))
+    }
 }
 
 /// The digest of a credential's text.
@@ -183,54 +213,71 @@ impl Consumers {
         self.remove(&consumer.id);
         let identity = Arc::new(Identity::consumer(consumer.clone()));
         for name in names(consumer) {
-            self.by_name.insert(name.clone(), identity.clone());
+            let hash = self.hasher.hash_one(&**name);
+            self.by_name.remove_hashed(hash, |known| known.has_name(name));
+            self.by_name.insert_hashed(hash, Indexed(identity.clone()), ());
         }
         for print in fingerprints(consumer) {
-            self.by_credential.insert(print, identity.clone());
+            let hash = self.hasher.hash_one(&print);
+            self.by_credential.remove_hashed(hash, |known| known.has_credential(&print));
+            self.by_credential.insert_hashed(hash, Indexed(identity.clone()), ());
         }
-        self.by_id.insert(consumer.id.clone(), identity);
+        self.by_id.insert_hashed(self.hasher.hash_one(consumer.id.as_str()), Indexed(identity), ());
     }
 
     /// Forgets a consumer with its names and credentials.
     pub fn remove(&mut self, id: &Id) {
-        let Some(consumer) = self.by_id.remove(id).and_then(|identity| identity.consumer.clone()) else {
-            return;
-        };
-        for name in names(&consumer) {
-            self.by_name.remove(name);
+        let Some(identity) = self.by_id(id.as_str()).cloned() else { return };
+        let is_it = |known: &Indexed| Arc::ptr_eq(&known.0, &identity);
+        self.by_id.remove_hashed(self.hasher.hash_one(id.as_str()), is_it);
+        let Some(consumer) = &identity.consumer else { return };
+        for name in names(consumer) {
+            self.by_name.remove_hashed(self.hasher.hash_one(&**name), is_it);
         }
-        for print in fingerprints(&consumer) {
-            self.by_credential.remove(&print);
+        for print in fingerprints(consumer) {
+            self.by_credential.remove_hashed(self.hasher.hash_one(&print), is_it);
         }
     }
 
-    /// Another consumer that has something in common with this one which identifies both, and what it is.
-    pub fn collision(&self, consumer: &Consumer) -> Option<(SharedTrait, &Arc<Identity>)> {
-        let is_other =
-            |found: &&Arc<Identity>| found.consumer.as_ref().is_none_or(|other| other.id != consumer.id);
-        let named = names(consumer).find_map(|name| {
-            Some((SharedTrait::Name(name.clone()), self.by_name.get(name).filter(is_other)?))
-        });
+    /// Another consumer that has something in common with this one which identifies both, and what it is. Those that are
+    /// `ignored` don't count.
+    pub fn collision(
+        &self,
+        consumer: &Consumer,
+        ignored: impl Fn(&Consumer) -> bool,
+    ) -> Option<(SharedTrait, &Arc<Identity>)> {
+        let is_other = |found: &&Arc<Identity>| {
+            found.consumer.as_ref().is_none_or(|other| other.id != consumer.id && !ignored(other))
+        };
+        let named = names(consumer)
+            .find_map(|name| Some((SharedTrait::Name(name.clone()), self.by_name(name).filter(is_other)?)));
         named.or_else(|| {
             fingerprints(consumer).find_map(|print| {
-                Some((SharedTrait::Credential(print.kind), self.by_credential.get(&print).filter(is_other)?))
+                Some((SharedTrait::Credential(print.kind), self.by_fingerprint(&print).filter(is_other)?))
             })
         })
     }
 
     /// The consumer with this id.
     pub fn by_id(&self, id: &str) -> Option<&Arc<Identity>> {
-        self.by_id.get(id)
+        let hash = self.hasher.hash_one(id);
+        self.by_id.entry_hashed(hash, |known| known.has_id(id)).map(|(known, ())| &known.0)
     }
 
     /// The consumer with this username or custom id.
     pub fn by_name(&self, name: &str) -> Option<&Arc<Identity>> {
-        self.by_name.get(name)
+        let hash = self.hasher.hash_one(name);
+        self.by_name.entry_hashed(hash, |known| known.has_name(name)).map(|(known, ())| &known.0)
     }
 
     /// The owner of a credential that identifies by itself: `key_auth`'s key, `mtls_auth`'s identity.
     pub fn by_credential(&self, kind: &'static CredentialType, text: &[u8]) -> Option<&Arc<Identity>> {
-        self.by_credential.get(&Fingerprint { kind, digest: digest(text) })
+        self.by_fingerprint(&Fingerprint { kind, digest: digest(text) })
+    }
+
+    fn by_fingerprint(&self, print: &Fingerprint) -> Option<&Arc<Identity>> {
+        let hash = self.hasher.hash_one(print);
+        self.by_credential.entry_hashed(hash, |known| known.has_credential(print)).map(|(known, ())| &known.0)
     }
 
     /// Number of consumers.
@@ -245,7 +292,7 @@ impl Consumers {
 
     /// Every consumer, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (&Id, &Arc<Identity>)> {
-        self.by_id.iter()
+        self.by_id.iter().filter_map(|(Indexed(known), ())| Some((&known.consumer.as_ref()?.id, known)))
     }
 }
 

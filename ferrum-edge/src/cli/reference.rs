@@ -100,7 +100,7 @@ pub(super) fn plugins(args: &PluginsArgs, registry: &Registry) -> u8 {
 fn protocols(entry: &Entry, registry: &Registry) -> Option<String> {
     let model = file::parse(entry.example, "example", registry).ok()?;
     let config = model.plugin_configs.iter().find(|config| *config.plugin_name == *entry.name)?;
-    Some(config.built.as_ref()?.hooks.protocols().join("; "))
+    Some(config.built.as_ref()?.hooks().protocols().join("; "))
 }
 
 /// How deep options are within options, at most.

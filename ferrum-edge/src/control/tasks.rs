@@ -107,7 +107,7 @@ impl PluginTasks {
                 .map(|task| {
                     let failing = task.health.failing();
                     json!({
-                        "plugin": &*task.name.owner.plugin,
+                        "plugin": task.name.owner.plugin,
                         "plugin_config": task.name.owner.config.as_str(),
                         "task": task.name.task,
                         "failures": task.failures,
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     fn name() -> TaskName {
-        let owner = Owner { plugin: Arc::from("p"), config: "c".parse().expect("an id") };
+        let owner = Owner { plugin: "p", config: "c".parse().expect("an id") };
         TaskName { owner, task: "t" }
     }
 

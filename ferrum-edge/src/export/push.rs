@@ -76,7 +76,7 @@ impl Push {
     fn start(self, scrape: Scrape, tasks: &dyn Tasks) -> Option<TaskHandle> {
         let (handle, control) = TaskControl::new();
         let config = self.kind.parse::<Id>().ok()?;
-        let name = TaskName { owner: Owner { plugin: Arc::from("metrics"), config }, task: "push" };
+        let name = TaskName { owner: Owner { plugin: "metrics", config }, task: "push" };
         let push = Arc::new(self);
         let run = move |control| -> gateway_core::plugin::world::tasks::Run {
             let (push, scrape) = (push.clone(), scrape.clone());

@@ -357,7 +357,7 @@ impl Sink {
         running.handle = Some(handle);
         running.health = control.health().clone();
         let Ok(config) = self.rules.name.parse::<Id>() else { return };
-        let name = TaskName { owner: Owner { plugin: Arc::from("access_log"), config }, task: "send" };
+        let name = TaskName { owner: Owner { plugin: "access_log", config }, task: "send" };
         let (batches, called) = (self.batches.clone(), self.name());
         let (pace, counts) = (self.pace(), self.counts.clone());
         let run = move |control| -> gateway_core::plugin::world::tasks::Run {

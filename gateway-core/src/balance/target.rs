@@ -43,7 +43,8 @@ pub(super) struct Vitals {
     key: u64,
     epoch: Epoch,
     pub(super) in_flight: AtomicU32,
-    connections: Tally,
+    /// Counted where their number is limited.
+    connections: OnceLock<Box<Tally>>,
     /// When it was added or brought back, in milliseconds since the epoch; 0 when it was there from the beginning.
     well_since: AtomicU64,
     /// Who waits for it to have room. Set once an upstream with a queue has it.
@@ -139,7 +140,7 @@ impl Target {
 
     /// Whether it may have one more connection for an exchange alone, or one of those it has can give way to it.
     pub(super) fn has_connection(&self) -> bool {
-        self.rules.max_connections.is_none_or(|most| self.vitals.connections.busy() < most.get())
+        self.rules.max_connections.is_none_or(|most| self.vitals.connections().busy() < most.get())
     }
 
     /// The limit on its connections, where there is one.
@@ -184,7 +185,7 @@ impl Target {
             observed_healthy: self.passive.as_ref().map(|passive| !passive.is_down(now)),
             retried_in: self.passive.as_ref().and_then(|passive| passive.out_for(now)).flatten(),
             in_flight: self.vitals.in_flight.load(Relaxed),
-            connections: self.rules.max_connections.map(|_| self.vitals.connections.open()),
+            connections: self.rules.max_connections.map(|_| self.vitals.connections().open()),
             latency: self.vitals.latency.average(),
         }
     }
@@ -209,11 +210,15 @@ impl Vitals {
             key: NEXT_KEY.fetch_add(1, Relaxed),
             epoch,
             in_flight: AtomicU32::new(0),
-            connections: Tally::default(),
+            connections: OnceLock::new(),
             well_since: AtomicU64::new(0),
             queue: OnceLock::new(),
             latency: Latency::default(),
         }
+    }
+
+    fn connections(&self) -> &Tally {
+        self.connections.get_or_init(Box::default)
     }
 
     pub(super) fn millis(&self, now: Instant) -> u64 {

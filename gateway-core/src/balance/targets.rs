@@ -32,7 +32,7 @@ const ADMIT_TRIES: usize = 3;
 pub struct Targets {
     list: Box<[Arc<Target>]>,
     policy: Box<dyn Policy>,
-    hash_on: Option<HashOn>,
+    hash_on: Option<Box<HashOn>>,
     /// Only where there are several to choose from.
     cursor: Option<Box<Cursor>>,
     epoch: Epoch,
@@ -77,7 +77,8 @@ impl Targets {
         Self {
             // A group of one is never asked for an order.
             policy: algorithm::prepare(if several { algorithm } else { Algorithm::RoundRobin }, &list),
-            hash_on: (several && algorithm == Algorithm::ConsistentHashing).then(|| upstream.hash_on.clone()),
+            hash_on: (several && algorithm == Algorithm::ConsistentHashing)
+                .then(|| Box::new(upstream.hash_on.clone())),
             cursor: several.then(|| {
                 let before = previous.and_then(|old| old.cursor.as_ref());
                 Box::new(Cursor::at(before.map_or(0, |cursor| cursor.position())))
@@ -104,7 +105,7 @@ impl Targets {
 
     /// What [`Ask::hash_key`] is to hold; `None` when nothing is hashed.
     pub fn hash_on(&self) -> Option<&HashOn> {
-        self.hash_on.as_ref()
+        self.hash_on.as_deref()
     }
 
     /// The cookie that keeps a client at its target.

@@ -28,8 +28,7 @@ use super::model::{Consumer, Id, Proxy, Scope, Settings};
 use super::problem::{Problem, Problems};
 use super::resolve::{self, NamedObjects, ObjectPlace, PluginCheck};
 use super::snapshot::Snapshot;
-use crate::consumer::Consumers;
-use taken::Taken;
+use taken::{ConsumerTrial, Taken};
 
 /// Everything configured, as far as objects refer to each other or exclude each other.
 #[derive(Clone, Default)]
@@ -221,7 +220,7 @@ impl Catalog {
             catalog: self,
             against,
             refusal,
-            consumers: against.previous.consumers.clone(),
+            consumers: ConsumerTrial::new(&against.previous.consumers),
             changes: Changes::default(),
             problems: Problems::default(),
         };
@@ -274,7 +273,7 @@ struct Trial<'a, 'c> {
     against: Against<'a>,
     refusal: OnRefusal,
     /// Who has which names and credentials, so far.
-    consumers: Consumers,
+    consumers: ConsumerTrial<'a>,
     changes: Changes,
     problems: Problems,
 }
@@ -376,7 +375,7 @@ impl Trial<'_, '_> {
             self.consumers.remove(&consumer.id);
         }
         for (at, consumer) in resolved {
-            match taken::consumer(&mut self.consumers, &consumer, at) {
+            match self.consumers.add(&consumer, at) {
                 Ok(()) => {
                     self.catalog.broken.forget(ObjectKind::Consumers, consumer.id.as_str());
                     self.changes.consumers.put.push(consumer);
@@ -386,7 +385,7 @@ impl Trial<'_, '_> {
                     // The version before goes on, with what it had.
                     let before = self.against.previous.consumers.by_id(consumer.id.as_str());
                     if let Some(before) = before.and_then(|identity| identity.consumer.as_ref())
-                        && taken::consumer(&mut self.consumers, before, at).is_err()
+                        && self.consumers.add(before, at).is_err()
                     {
                         // Somebody else was given what it had meanwhile.
                         self.changes.consumers.gone.push(consumer.id.clone());

@@ -120,29 +120,38 @@ impl Compiler {
     ///
     /// Nothing of `previous` is touched, so that the result may as well be discarded.
     pub fn apply(&mut self, changes: Changes, previous: &Snapshot, now: Instant) -> Compiled {
-        let mut next = previous.clone();
-        next.revision = changes.revision.unwrap_or(previous.revision + 1);
+        self.advance(changes, previous.clone(), now)
+    }
+
+    /// As [`Self::apply`], with a snapshot that is given up. What it shares with no other is changed in its place instead of
+    /// copied: a configuration that grows chunk by chunk would else be copied once a chunk.
+    pub fn advance(&mut self, changes: Changes, mut next: Snapshot, now: Instant) -> Compiled {
+        next.revision = changes.revision.unwrap_or(next.revision + 1);
         next.settings = changes.settings.unwrap_or(next.settings);
         next.routes.set_fall_through(next.settings.host_fallthrough);
         consumers(&mut next.consumers, changes.consumers);
-        for id in &changes.upstreams.gone {
+        let Edits { put, gone } = &changes.upstreams;
+        let known: Vec<_> = put.iter().map(|upstream| next.upstreams.get(&upstream.id).cloned()).collect();
+        for id in gone {
             next.upstreams.remove(id);
             next.discovered.remove(id);
         }
-        for upstream in &changes.upstreams.put {
-            let known = previous.upstreams.get(&upstream.id).map(Arc::as_ref);
+        for (upstream, known) in put.iter().zip(known) {
             let found = discovery::expanded(upstream, &self.services);
             match &found {
                 Some(_) => _ = next.discovered.insert(upstream.id.clone(), upstream.clone()),
                 None => _ = next.discovered.remove(&upstream.id),
             }
-            let targets = Targets::build(found.as_ref().unwrap_or(upstream), known, now);
+            let targets = Targets::build(found.as_ref().unwrap_or(upstream), known.as_deref(), now);
             next.upstreams.insert(upstream.id.clone(), Arc::new(targets));
         }
         let mut globals_changed = false;
         for id in &changes.plugin_configs_gone {
             globals_changed |= next.plugins.remove(id).is_some_and(|(config, _)| is_global(&config));
         }
+        let proxies = changes.proxies.put.iter().chain(changes.closed.iter().map(|(proxy, _)| proxy));
+        globals_changed |=
+            proxies.flat_map(|proxy| &proxy.plugins).any(|config| changes_globals(config, &next));
         let (put, gone, fresh) = (Vec::new(), Vec::new(), Vec::new());
         let mut compiled = Compiled { snapshot: next, put, gone, fresh, streams_changed: false };
         for id in &changes.proxies.gone {
@@ -175,7 +184,8 @@ impl Compiler {
         }
         let touched = &mut compiled.put.iter().chain(&compiled.gone);
         compiled.streams_changed |= touched.any(|route| is_stream(route));
-        if retire_shared(&mut compiled, previous) || globals_changed {
+        retire_shared(&mut compiled);
+        if globals_changed {
             let members = compiled.snapshot.plugins.iter().map(|(_, member)| member);
             compiled.snapshot.unrouted = Unrouted::build(&self.registry, members);
         }
@@ -254,7 +264,7 @@ impl Compiler {
             allow: allow(&proxy),
             mark: OnceLock::new(),
             subset: subsets::used(&proxy, &targets),
-            quarantine,
+            quarantine: quarantine.map(Box::new),
             slot: before.map_or_else(|| self.slots.take(), |route| route.slot),
             targets,
             proxy,
@@ -273,14 +283,16 @@ impl Compiler {
                 true => next.plugins.get(&config.id),
                 false => before.and_then(|route| route.chain.member(&config.id)),
             };
+            // What was built to check the settings is what runs.
             let checked = config.built.as_ref().and_then(Registry::plugin_of);
             let is_same = |(known, plugin): &&Member| {
                 known == config
                     && checked.as_ref().is_none_or(|checked| checked.sources() == plugin.sources())
             };
-            let member = match known.filter(is_same) {
-                Some(member) => member.clone(),
-                None => match self.build(config) {
+            let member = match (known.filter(is_same), checked) {
+                (Some(member), _) => member.clone(),
+                (None, Some(plugin)) => (config.clone(), plugin),
+                (None, None) => match self.build(config) {
                     Ok(member) => member,
                     Err(mut found) => {
                         problems.0.append(&mut found.0);
@@ -308,10 +320,6 @@ impl Compiler {
     }
 
     fn build(&self, config: &Arc<PluginConfig>) -> Result<Member, Problems> {
-        // What was built to check the settings is what runs.
-        if let Some(plugin) = config.built.as_ref().and_then(Registry::plugin_of) {
-            return Ok((config.clone(), plugin));
-        }
         match self.registry.build(&config.plugin_name, Some(&config.id), &config.config.value()) {
             Ok(plugin) => Ok((config.clone(), plugin)),
             Err(mut problems) => {
@@ -335,19 +343,20 @@ fn is_global(config: &PluginConfig) -> bool {
     config.scope == Scope::Global
 }
 
-/// Takes out plugins that several proxies shared and that are one proxy's own now. Returns whether any global one is new,
-/// was changed, or is global no longer; those who are gone are known already.
-fn retire_shared(compiled: &mut Compiled, previous: &Snapshot) -> bool {
-    let mut globals_changed = false;
+/// Whether a global plugin is new or was changed by this config, or is global no longer.
+fn changes_globals(config: &Arc<PluginConfig>, before: &Snapshot) -> bool {
+    let before = before.plugins.get(&config.id).map(|(before, _)| before);
+    let is_same = before.is_some_and(|before| Arc::ptr_eq(before, config));
+    !is_same && (is_global(config) || before.is_some_and(|before| is_global(before)))
+}
+
+/// Takes out plugins that several proxies shared and that are one proxy's own now.
+fn retire_shared(compiled: &mut Compiled) {
     for config in compiled.put.iter().flat_map(|route| &route.proxy.plugins) {
-        let before = previous.plugins.get(&config.id).map(|(before, _)| before);
-        if matches!(config.scope, Scope::Proxy(_)) && before.is_some() {
+        if matches!(config.scope, Scope::Proxy(_)) {
             compiled.snapshot.plugins.remove(&config.id);
         }
-        let is_same = before.is_some_and(|before| Arc::ptr_eq(before, config));
-        globals_changed |= !is_same && (is_global(config) || before.is_some_and(|before| is_global(before)));
     }
-    globals_changed
 }
 
 /// Takes a proxy out of all tables.
@@ -407,7 +416,7 @@ fn identity(backend: &Backend, target: &Target) -> Identity {
         http: backend.http_version,
         host: target.rules.host.clone(),
         port: target.rules.port,
-        dns_override: backend.dns_override,
+        dns_override: backend.dns_override(),
         tls: backend.tls.clone(),
         congestion: backend.pool.congestion,
         counted_as: target.counted_as(),

@@ -6,7 +6,7 @@
 //! and leaves the rest shared with the older snapshots. The tree grows by splitting one leaf at a time: no change
 //! ever pays for a rebuild of all.
 //!
-//! A leaf is an array without a free place in it, ordered by hash: there may be millions of entries. Hashes are spread
+//! A leaf is an array with hardly a free place in it, ordered by hash: there may be millions of entries. Hashes are spread
 //! evenly, so where one must stand is guessed from its value, a few places off at most.
 
 use std::borrow::Borrow;
@@ -20,6 +20,8 @@ use foldhash::fast::RandomState;
 const SHARD: usize = 64;
 /// Entries below which a branch of leaves becomes one leaf again; well under [`SHARD`], so that it doesn't flap.
 const MERGE: usize = 16;
+/// Places that a leaf grows by: none is wasted on many, and not every entry moves all others.
+const GROWTH: usize = 4;
 /// Bits of the hash a branch consumes.
 const BITS: u32 = 5;
 /// Children of a branch.
@@ -60,14 +62,20 @@ impl<K, V> Index<K, V> {
     }
 
     /// The value whose key hashes to `hash` and pleases `is_key`.
-    pub fn get_hashed(&self, hash: u64, mut is_key: impl FnMut(&K) -> bool) -> Option<&V> {
+    pub fn get_hashed(&self, hash: u64, is_key: impl FnMut(&K) -> bool) -> Option<&V> {
+        self.entry_hashed(hash, is_key).map(|(_, value)| value)
+    }
+
+    /// The key that hashes to `hash` and pleases `is_key`, with its value.
+    pub fn entry_hashed(&self, hash: u64, mut is_key: impl FnMut(&K) -> bool) -> Option<(&K, &V)> {
         let mut node = &self.root;
         let mut bit = FIRST_BIT;
         loop {
             match node {
                 Node::Branch(children) => node = &children[slot(hash, bit)],
                 Node::Leaf(entries) => {
-                    return find(entries, hash, &mut is_key).map(|at| &entries[at].value);
+                    let entry = &entries[find(entries, hash, &mut is_key)?];
+                    return Some((&entry.key, &entry.value));
                 }
             }
             bit += BITS;
@@ -83,6 +91,15 @@ impl<K: Hash + Eq + Clone, V: Clone> Index<K, V> {
         Q: Hash + Eq + ?Sized,
     {
         self.get_hashed(self.hasher.hash_one(key), |k| k.borrow() == key)
+    }
+
+    /// The key itself that is equal to `key`.
+    pub fn get_key<Q>(&self, key: &Q) -> Option<&K>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.entry_hashed(self.hasher.hash_one(key), |k| k.borrow() == key).map(|(key, _)| key)
     }
 
     /// True when `key` has a value.
@@ -263,7 +280,9 @@ impl<K: Clone, V: Clone> Node<K, V> {
             Self::Leaf(entries) if entries.len() < SHARD || bit > LAST_BIT => {
                 let at = first(entries, entry.hash);
                 if let Some(entries) = Arc::get_mut(entries) {
-                    entries.reserve_exact(1);
+                    if entries.len() == entries.capacity() {
+                        entries.reserve_exact(GROWTH);
+                    }
                     entries.insert(at, entry);
                     return;
                 }

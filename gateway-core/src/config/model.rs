@@ -182,7 +182,7 @@ impl fmt::Debug for PluginConfig {
 /// A plugin's own settings, as compact JSON: read when the plugin is built, then only compared and shown. There may be
 /// millions of them.
 #[derive(Clone, PartialEq, Eq)]
-pub struct PluginSettings(Box<str>);
+pub struct PluginSettings(Arc<str>);
 
 impl fmt::Debug for PluginSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -194,6 +194,11 @@ impl PluginSettings {
     /// These settings.
     pub fn new(settings: &serde_json::Value) -> Self {
         Self(settings.to_string().into())
+    }
+
+    /// Bytes of the text.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// Whether this text is anywhere in the settings.

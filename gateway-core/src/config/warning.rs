@@ -394,12 +394,12 @@ fn texts(value: &serde_json::Value, found: &mut HashSet<String>) {
 }
 
 fn authenticates(config: &PluginConfig) -> bool {
-    config.built.as_ref().is_some_and(|built| built.hooks.authenticates())
+    config.built.as_ref().is_some_and(|built| built.hooks().authenticates())
 }
 
 /// Whether callers can be somebody without a credential of a consumer: another party vouches for them.
 fn identifies_others(config: &PluginConfig) -> bool {
-    let is_own = config.built.as_ref().is_some_and(|built| built.credential.is_some());
+    let is_own = config.built.as_ref().is_some_and(|built| built.credential().is_some());
     authenticates(config) && !is_own
 }
 

@@ -40,8 +40,15 @@ pub const PLUGIN_TIMEOUT: Duration = Duration::from_secs(60);
 pub struct Chain {
     authenticate: Box<[Seated<dyn Authenticate>]>,
     on_request: Box<[Seated<dyn OnRequest>]>,
-    on_attempt: Box<[Seated<dyn OnAttempt>]>,
     on_response: Box<[Seated<dyn OnResponse>]>,
+    rare: Option<Box<RareSeats>>,
+    members: Box<[Member]>,
+}
+
+/// What most chains have nothing of: there may be a million chains.
+#[derive(Default)]
+struct RareSeats {
+    on_attempt: Box<[Seated<dyn OnAttempt>]>,
     on_end: Box<[Seated<dyn OnEnd>]>,
     on_connect: Box<[Seated<dyn OnConnect>]>,
     on_message: Box<[Seated<dyn OnMessage>]>,
@@ -50,7 +57,36 @@ pub struct Chain {
     chooses: Box<[Arc<str>]>,
     subsets: Box<[DeclaredSubset]>,
     secrets: Box<[Box<str>]>,
-    members: Box<[Member]>,
+}
+
+impl RareSeats {
+    fn of(hooks: Hooks) -> Option<Box<Self>> {
+        let rare = Self {
+            on_attempt: hooks.on_attempt.into(),
+            on_end: hooks.on_end.into(),
+            on_connect: hooks.on_connect.into(),
+            on_message: hooks.on_message.into(),
+            on_close: hooks.on_close.into(),
+            on_bytes: hooks.on_bytes.into(),
+            chooses: hooks.chooses.into(),
+            subsets: hooks.subsets.into(),
+            secrets: hooks.secrets.into(),
+        };
+        (!rare.is_empty()).then(|| Box::new(rare))
+    }
+
+    fn is_empty(&self) -> bool {
+        let Self { on_attempt, on_end, on_connect, on_message, on_close, on_bytes, .. } = self;
+        on_attempt.is_empty()
+            && on_end.is_empty()
+            && on_connect.is_empty()
+            && on_message.is_empty()
+            && on_close.is_empty()
+            && on_bytes.is_empty()
+            && self.chooses.is_empty()
+            && self.subsets.is_empty()
+            && self.secrets.is_empty()
+    }
 }
 
 /// A built plugin and the config it was built from.
@@ -95,18 +131,10 @@ impl Chain {
         hooks.on_response.reverse();
         hooks.inspect_first();
         problems.into_result(Self {
-            authenticate: hooks.authenticate.into(),
-            on_request: hooks.on_request.into(),
-            on_attempt: hooks.on_attempt.into(),
-            on_response: hooks.on_response.into(),
-            on_end: hooks.on_end.into(),
-            on_connect: hooks.on_connect.into(),
-            on_message: hooks.on_message.into(),
-            on_close: hooks.on_close.into(),
-            on_bytes: hooks.on_bytes.into(),
-            chooses: hooks.chooses.into(),
-            subsets: hooks.subsets.into(),
-            secrets: hooks.secrets.into(),
+            authenticate: std::mem::take(&mut hooks.authenticate).into(),
+            on_request: std::mem::take(&mut hooks.on_request).into(),
+            on_response: std::mem::take(&mut hooks.on_response).into(),
+            rare: RareSeats::of(hooks),
             members: members.into(),
         })
     }
@@ -126,21 +154,50 @@ impl Chain {
         self.members.iter().find(|(config, _)| config.id == *id)
     }
 
+    #[inline]
+    fn rare<'c, T>(&'c self, of: impl FnOnce(&'c RareSeats) -> &'c [T]) -> &'c [T] {
+        self.rare.as_deref().map_or(&[], of)
+    }
+
+    fn on_attempt(&self) -> &[Seated<dyn OnAttempt>] {
+        self.rare(|rare| &rare.on_attempt)
+    }
+
+    fn on_end(&self) -> &[Seated<dyn OnEnd>] {
+        self.rare(|rare| &rare.on_end)
+    }
+
+    fn on_connect(&self) -> &[Seated<dyn OnConnect>] {
+        self.rare(|rare| &rare.on_connect)
+    }
+
+    fn on_message(&self) -> &[Seated<dyn OnMessage>] {
+        self.rare(|rare| &rare.on_message)
+    }
+
+    fn on_close(&self) -> &[Seated<dyn OnClose>] {
+        self.rare(|rare| &rare.on_close)
+    }
+
+    fn on_bytes(&self) -> &[Seated<dyn OnBytes>] {
+        self.rare(|rare| &rare.on_bytes)
+    }
+
     /// The upstreams that plugins of this chain may choose.
     pub fn chooses(&self) -> &[Arc<str>] {
-        &self.chooses
+        self.rare(|rare| &rare.chooses)
     }
 
     /// The subsets that plugins of this chain may choose.
     pub(crate) fn subsets(&self) -> &[DeclaredSubset] {
-        &self.subsets
+        self.rare(|rare| &rare.subsets)
     }
 
     /// What is known of its plugins, for those who don't run them. Their secrets are told once.
     pub(crate) fn known(&mut self) -> Plugins {
         Plugins {
             configs: self.members.iter().map(|(config, _)| config.clone()).collect(),
-            secrets: std::mem::take(&mut self.secrets),
+            secrets: self.rare.as_mut().map(|rare| std::mem::take(&mut rare.secrets)).unwrap_or_default(),
         }
     }
 
@@ -175,7 +232,7 @@ impl Chain {
 
     /// Whether any plugin attends to attempts.
     pub(crate) fn has_attempt_seats(&self) -> bool {
-        !self.on_attempt.is_empty()
+        !self.on_attempt().is_empty()
     }
 
     /// Shows an attempt to whoever attends.
@@ -188,7 +245,7 @@ impl Chain {
         attempt: Attempt<'_>,
         around: Around<'_>,
     ) -> Result<(), Box<Reply>> {
-        for seat @ Seated { place, plugin, .. } in &self.on_attempt {
+        for seat @ Seated { place, plugin, .. } in self.on_attempt() {
             if !seat.runs(exchange) {
                 continue;
             }
@@ -212,7 +269,7 @@ impl Chain {
         end: AttemptEnd<'_>,
         around: Around<'_>,
     ) {
-        for seat @ Seated { place, plugin, .. } in &self.on_attempt {
+        for seat @ Seated { place, plugin, .. } in self.on_attempt() {
             if seat.runs(exchange) {
                 plugin.after_attempt(exchange, attempt, end, around.seat(*place));
             }
@@ -283,9 +340,9 @@ impl Chain {
 
     /// Decides which of the session's hooks run for an exchange that becomes one.
     pub(crate) fn decide_session(&self, exchange: &mut Exchange) {
-        self.on_connect.iter().for_each(|seat| _ = seat.runs(exchange));
-        self.on_message.iter().for_each(|seat| _ = seat.runs(exchange));
-        self.on_close.iter().for_each(|seat| _ = seat.runs(exchange));
+        self.on_connect().iter().for_each(|seat| _ = seat.runs(exchange));
+        self.on_message().iter().for_each(|seat| _ = seat.runs(exchange));
+        self.on_close().iter().for_each(|seat| _ = seat.runs(exchange));
     }
 
     /// Asks whether a new session may go on.
@@ -293,7 +350,7 @@ impl Chain {
     /// # Errors
     /// What the first plugin that refuses says.
     pub(crate) async fn connect(&self, session: &mut Session, around: Around<'_>) -> Result<(), Refusal> {
-        for seat @ Seated { place, plugin, .. } in &self.on_connect {
+        for seat @ Seated { place, plugin, .. } in self.on_connect() {
             if !seat.attends(session) {
                 continue;
             }
@@ -319,7 +376,7 @@ impl Chain {
         around: Around<'a>,
         from: usize,
     ) -> Decided<'a> {
-        for (n, seat @ Seated { place, plugin, .. }) in self.on_message.iter().enumerate().skip(from) {
+        for (n, seat @ Seated { place, plugin, .. }) in self.on_message().iter().enumerate().skip(from) {
             if !seat.attends(session) {
                 continue;
             }
@@ -338,7 +395,7 @@ impl Chain {
     /// Hands the record to whoever attends. A panic costs only the plugin that panicked its record.
     pub(crate) fn end(&self, record: &ExchangeRecord<'_>, around: Around<'_>) -> Panics {
         let mut panics = Panics(0);
-        for seat @ Seated { place, plugin, .. } in &self.on_end {
+        for seat @ Seated { place, plugin, .. } in self.on_end() {
             if seat.when.as_ref().is_some_and(|when| !record.exchange.decided(*place, when)) {
                 continue;
             }
@@ -350,7 +407,7 @@ impl Chain {
     /// Hands a session's record to whoever attends.
     pub(crate) fn close(&self, record: &SessionRecord<'_>, around: Around<'_>) -> Panics {
         let mut panics = Panics(0);
-        for seat @ Seated { place, plugin, .. } in &self.on_close {
+        for seat @ Seated { place, plugin, .. } in self.on_close() {
             if !seat.attends(record.session) {
                 continue;
             }
@@ -361,12 +418,12 @@ impl Chain {
 
     /// Whether any plugin attends to sessions.
     pub(crate) fn has_session_seats(&self) -> bool {
-        !(self.on_connect.is_empty() && self.on_message.is_empty() && self.on_close.is_empty())
+        !(self.on_connect().is_empty() && self.on_message().is_empty() && self.on_close().is_empty())
     }
 
     /// Whether any plugin sees the bytes of streams.
     pub(crate) fn has_byte_seats(&self) -> bool {
-        !self.on_bytes.is_empty()
+        !self.on_bytes().is_empty()
     }
 
     /// The client's end with the plugins in front of it that see bytes, the first in the chain next to the client.
@@ -377,7 +434,7 @@ impl Chain {
         cut: &'a Cut,
         around: Around<'a>,
     ) -> Stream<'a> {
-        let seats = self.on_bytes.iter().filter(|seat| seat.attends(session));
+        let seats = self.on_bytes().iter().filter(|seat| seat.attends(session));
         seats.fold(client, |client, Seated { place, plugin, .. }| {
             plugin.on_bytes(client, session, cut, around.seat(*place))
         })
@@ -385,7 +442,7 @@ impl Chain {
 
     /// Whether any plugin reads messages, so that bytes may not be relayed unopened.
     pub fn reads_messages(&self) -> bool {
-        !self.on_message.is_empty()
+        !self.on_message().is_empty()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The table of known plugins and how one is built from its settings.
 
-use std::any::TypeId;
+use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
@@ -15,23 +15,17 @@ use super::world::tasks::{Starter, TaskHandle, Tasks};
 use super::{Plugin, World};
 use crate::config::credential::{CredentialType, CredentialTypes};
 use crate::config::file::settings_problems;
-use crate::config::model::{BuiltPlugin, Id};
+use crate::config::model::{BuiltPlugin, CheckedSettings, Id};
 use crate::config::problem::{Problem, Problems};
 use crate::config::resolve::{CheckedPlugin, PluginCheck};
 
 /// A built plugin. It can take its seats any number of times (a group shares one).
-pub trait Built: Send + Sync {
+pub trait Built: CheckedSettings {
     /// Takes the plugin's seats.
     fn attend(&self, hooks: &mut Hooks);
 
-    /// The hooks in which it takes a seat.
-    fn hooks(&self) -> HookSet;
-
     /// Whether a proxy is closed rather than served without it.
     fn guards(&self) -> bool;
-
-    /// The type of credential that it checks.
-    fn credential(&self) -> Option<&'static CredentialType>;
 
     /// What stands for the files that are part of its settings, as they were when it was built.
     fn sources(&self) -> u64;
@@ -51,10 +45,25 @@ pub trait Built: Send + Sync {
 
 struct Instance<P> {
     plugin: Arc<P>,
-    world: World,
+    /// The id of its config; `None` where settings are only checked.
+    config: Option<Id>,
     sources: u64,
     hooks: HookSet,
-    started: OnceLock<Vec<TaskHandle>>,
+    started: OnceLock<Box<[TaskHandle]>>,
+}
+
+impl<P: Plugin> CheckedSettings for Instance<P> {
+    fn hooks(&self) -> HookSet {
+        self.hooks
+    }
+
+    fn credential(&self) -> Option<&'static CredentialType> {
+        P::CREDENTIAL
+    }
+
+    fn plugin(self: Arc<Self>) -> Box<dyn Any> {
+        Box::new(self as Arc<dyn Built>)
+    }
 }
 
 impl<P: Plugin> Built for Instance<P> {
@@ -62,16 +71,8 @@ impl<P: Plugin> Built for Instance<P> {
         self.plugin.clone().attend(hooks);
     }
 
-    fn hooks(&self) -> HookSet {
-        self.hooks
-    }
-
     fn guards(&self) -> bool {
         P::GUARDS
-    }
-
-    fn credential(&self) -> Option<&'static CredentialType> {
-        P::CREDENTIAL
     }
 
     fn sources(&self) -> u64 {
@@ -95,11 +96,12 @@ impl<P: Plugin> Built for Instance<P> {
     }
 
     fn start(&self, tasks: &dyn Tasks) {
-        let Some(owner) = self.world.owner() else { return };
+        let Some(config) = &self.config else { return };
         self.started.get_or_init(|| {
-            let mut starter = Starter::new(tasks, owner.clone());
+            let owner = Owner { plugin: P::NAME, config: config.clone() };
+            let mut starter = Starter::new(tasks, owner);
             self.plugin.start(&mut starter);
-            starter.into_handles()
+            starter.into_handles().into()
         });
     }
 }
@@ -167,8 +169,8 @@ fn build_of<P: Plugin>(config: &Value, world: &World) -> Result<Arc<dyn Built>, 
     let mut hooks = Hooks { place: 1, ..Hooks::default() };
     plugin.clone().attend(&mut hooks);
     let hooks = hooks.taken_by(1);
-    let sources = world.sources();
-    Ok(Arc::new(Instance { plugin, world, sources, hooks, started: OnceLock::new() }))
+    let (config, sources) = (world.owner().map(|owner| owner.config.clone()), world.sources());
+    Ok(Arc::new(Instance { plugin, config, sources, hooks, started: OnceLock::new() }))
 }
 
 fn settings_of<P: Plugin>(config: &Value) -> Result<P::Config, Problems> {
@@ -180,16 +182,11 @@ fn settings_of<P: Plugin>(config: &Value) -> Result<P::Config, Problems> {
         .map_err(|error| Problems(vec![Problem::new("config", error.to_string())]))
 }
 
-fn known_of(plugin: Arc<dyn Built>) -> BuiltPlugin {
-    let (hooks, credential) = (plugin.hooks(), plugin.credential());
-    BuiltPlugin::new(plugin, hooks, credential)
-}
-
 /// Builds plugins to check them; what was built is what runs.
 impl PluginCheck for Registry {
     fn check(&self, plugin_name: &str, id: Option<&Id>, config: &Value) -> Result<CheckedPlugin, Problems> {
         let built = self.build(plugin_name, id, config);
-        built.map(|plugin| Some(known_of(plugin))).map_err(|mut problems| {
+        built.map(|plugin| Some(BuiltPlugin::new(plugin))).map_err(|mut problems| {
             for problem in &mut problems.0 {
                 let within = problem.path.strip_prefix("config").unwrap_or(&problem.path);
                 problem.path = within.trim_start_matches('.').to_owned();
@@ -232,7 +229,7 @@ impl Registry {
 
     /// The plugin that a registry has built to check its settings.
     pub(crate) fn plugin_of(built: &BuiltPlugin) -> Option<Arc<dyn Built>> {
-        built.plugin().cloned()
+        built.plugin()
     }
 
     /// What plugins are built with.
@@ -278,7 +275,7 @@ impl Registry {
         match id {
             None => (entry.build)(config, &self.world),
             Some(id) => {
-                let owner = Owner { plugin: Arc::from(entry.name), config: id.clone() };
+                let owner = Owner { plugin: entry.name, config: id.clone() };
                 (entry.build)(config, &self.world.owned_by(owner))
             }
         }

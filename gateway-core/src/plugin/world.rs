@@ -70,7 +70,7 @@ pub type Variables = Arc<BTreeMap<String, String>>;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Owner {
     /// The plugin's name.
-    pub plugin: Arc<str>,
+    pub plugin: &'static str,
     /// The plugin config's id.
     pub config: Id,
 }

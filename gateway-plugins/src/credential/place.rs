@@ -34,7 +34,7 @@ pub(crate) enum CredentialLookup<'e> {
 
 /// Every place that is looked at.
 #[derive(Debug)]
-pub(crate) struct CredentialLocations(Vec<CredentialLocation>);
+pub(crate) struct CredentialLocations(Box<[CredentialLocation]>);
 
 impl CredentialLocation {
     /// `header:NAME`, `query:NAME` or `cookie:NAME`. `header:Authorization` is that of a Bearer token.
@@ -199,7 +199,7 @@ impl CredentialLocations {
         if places.is_empty() && problems.0.is_empty() {
             problems.add(path, "there is no place to look at");
         }
-        problems.into_result(Self(places))
+        problems.into_result(Self(places.into()))
     }
 
     /// Says which query parameters hold credentials, so that logs don't show them.

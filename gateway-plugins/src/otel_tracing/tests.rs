@@ -61,10 +61,8 @@ impl Traced {
             chunk_items: self.queue.min(512),
             chunk_bytes: 1 << 20,
         };
-        let owner = gateway_core::plugin::world::Owner {
-            plugin: "otel_tracing".into(),
-            config: "t".parse().unwrap(),
-        };
+        let owner =
+            gateway_core::plugin::world::Owner { plugin: "otel_tracing", config: "t".parse().unwrap() };
         let name = format!("{limits:?}{:?}", Some(b','));
         let batches =
             self.world.owned_by(owner).kept(&name, || -> Batches { panic!("the plugin has no such queue") });

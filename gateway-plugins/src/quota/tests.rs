@@ -155,7 +155,7 @@ async fn each_option_has_its_effect() {
 
 /// Runs the task that writes the file, as at the end of the plugin.
 async fn save(world: &World, id: &str, config: &Value) {
-    let owner = gateway_core::plugin::world::Owner { plugin: "quota".into(), config: id.parse().unwrap() };
+    let owner = gateway_core::plugin::world::Owner { plugin: "quota", config: id.parse().unwrap() };
     let config = serde_json::from_value(config.clone()).unwrap();
     let plugin = Quota::build(config, &world.owned_by(owner)).unwrap();
     let (handle, control) = TaskControl::new();
@@ -204,7 +204,7 @@ async fn the_file_is_written_now_and_then_and_failures_are_counted() {
     let machine = Machine::default();
     let config = json!({ "limits": [{ "limit": 9, "per": "day" }], "path": "/q", "save_interval": "10s" });
     let world = machine.world();
-    let owner = gateway_core::plugin::world::Owner { plugin: "quota".into(), config: "q".parse().unwrap() };
+    let owner = gateway_core::plugin::world::Owner { plugin: "quota", config: "q".parse().unwrap() };
     let plugin =
         Quota::build(serde_json::from_value(config.clone()).unwrap(), &world.owned_by(owner)).unwrap();
     let (_handle, control) = TaskControl::new();

@@ -78,7 +78,7 @@ fn setup(id: &str, mut config: Value) -> Setup {
         "plugin_configs": [{"id": id, "plugin_name": "request_mirror", "proxy_id": "a", "config": config}],
     });
     let trial = Trial::of_spec(PLUGINS, &spec.to_string(), &world);
-    let owner = Owner { plugin: "request_mirror".into(), config: id.parse().unwrap() };
+    let owner = Owner { plugin: "request_mirror", config: id.parse().unwrap() };
     let settings = serde_json::from_value(config).unwrap();
     let plugin = RequestMirror::build(settings, &world.owned_by(owner)).unwrap_or_else(|it| panic!("{it}"));
     Setup { trial, got: Mutex::new(got), world, plugin }

@@ -316,10 +316,10 @@ impl Opener for OutletOpener {
             Some(limit) => Some(limit.try_place(true).ok_or(Cause::NoTarget)?),
             None => None,
         };
-        let addresses = match backend.dns_override {
+        let addresses = match backend.dns_override() {
             Some(address) => vec![SocketAddr::new(address, target.rules.port)],
             None => {
-                let found = self.dns.resolve(&target.rules.host, target.rules.port, backend.dns_ttl).await;
+                let found = self.dns.resolve(&target.rules.host, target.rules.port, backend.dns_ttl()).await;
                 found.map_err(|_| Cause::DnsFailed)?
             }
         };

@@ -111,14 +111,14 @@ fn targets(model: &Model) -> Vec<Tried> {
                 target.port,
                 backend.scheme.as_str(),
                 format!("{tls:?}"),
-                backend.dns_override,
+                backend.dns_override(),
             );
             all.entry(key).or_insert_with(|| Tried {
                 host: target.host.clone(),
                 port: target.port,
                 scheme: backend.scheme,
                 tls,
-                fixed: backend.dns_override,
+                fixed: backend.dns_override(),
                 of: format!("proxy `{id}`"),
             });
         }

@@ -147,7 +147,9 @@ impl Building {
         // What refers to something comes after it, so nothing older is concerned.
         let applied = self.catalog.apply(edit, Vec::new(), against, OnRefusal::Object);
         let changes = applied.expect("a broken object is left alone and refuses nothing");
-        let later = self.compiler.apply(changes, previous, Instant::now());
+        let nothing = Snapshot::empty(previous.settings.clone());
+        let previous = std::mem::replace(&mut self.compiled.snapshot, nothing);
+        let later = self.compiler.advance(changes, previous, Instant::now());
         self.compiled.absorb(later);
     }
 

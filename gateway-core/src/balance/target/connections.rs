@@ -93,7 +93,7 @@ impl ConnectionLimit {
     /// # Errors
     /// At once when all that there may be are busy.
     pub async fn place(&self, alone: bool, ask: impl Fn()) -> Result<ConnectionPlace, AllBusy> {
-        let tally = &self.vitals.connections;
+        let tally = self.vitals.connections();
         let claim = self.claim(alone)?;
         if enter(&tally.open, self.most) {
             return Ok(self.placed(claim));
@@ -115,17 +115,17 @@ impl ConnectionLimit {
 
     /// Whether there could be one more connection at this moment.
     pub fn has_place(&self) -> bool {
-        self.vitals.connections.open() < self.most.get()
+        self.vitals.connections().open() < self.most.get()
     }
 
     /// As [`Self::place`], if there is one at this moment.
     pub fn try_place(&self, alone: bool) -> Option<ConnectionPlace> {
         let claim = self.claim(alone).ok()?;
-        enter(&self.vitals.connections.open, self.most).then(|| self.placed(claim))
+        enter(&self.vitals.connections().open, self.most).then(|| self.placed(claim))
     }
 
     fn claim(&self, alone: bool) -> Result<Claim<'_>, AllBusy> {
-        let busy = &self.vitals.connections.busy;
+        let busy = &self.vitals.connections().busy;
         match alone {
             true if enter(busy, self.most) => Ok(Claim(Some(self))),
             false if busy.load(SeqCst) < self.most.get() => Ok(Claim(None)),
@@ -142,7 +142,7 @@ impl ConnectionPlace {
     /// An exchange has the connection alone from now on; false when that would be one more than there may be at a time.
     #[must_use]
     pub fn occupy(&mut self, most: Option<NonZeroU32>) -> bool {
-        let busy = &self.vitals.connections.busy;
+        let busy = &self.vitals.connections().busy;
         self.is_busy = self.is_busy || enter(busy, most.unwrap_or(NonZeroU32::MAX));
         self.is_busy
     }
@@ -156,7 +156,7 @@ impl ConnectionPlace {
 
     /// Whether the connection may be kept: nobody waits for its place, and there are not too many.
     pub fn may_stay(&self, most: Option<NonZeroU32>) -> bool {
-        let tally = &self.vitals.connections;
+        let tally = self.vitals.connections();
         tally.waiting.load(SeqCst) == 0 && most.is_none_or(|most| tally.open() <= most.get())
     }
 
@@ -169,7 +169,7 @@ impl ConnectionPlace {
 impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         self.rest();
-        let tally = &self.vitals.connections;
+        let tally = self.vitals.connections();
         tally.open.fetch_sub(1, SeqCst);
         tally.closed.notify_one();
     }
@@ -178,12 +178,12 @@ impl Drop for ConnectionPlace {
 impl KeptConnections {
     /// Whether somebody waits for a connection to be given up.
     pub fn is_wanted(&self) -> bool {
-        self.0.connections.waiting.load(SeqCst) > 0
+        self.0.connections().waiting.load(SeqCst) > 0
     }
 
     /// Whether a connection is to be given up; true once for each that was asked for. To be called by who has one.
     pub fn give_up(&self) -> bool {
-        let Tally { asked, .. } = &self.0.connections;
+        let Tally { asked, .. } = self.0.connections();
         if !self.is_wanted() {
             // Asked for by somebody who has got a place by now, or does not want it any more.
             asked.store(0, SeqCst);
@@ -196,7 +196,7 @@ impl KeptConnections {
 impl Vitals {
     /// A connection is no longer busy.
     fn rest(&self) {
-        self.connections.busy.fetch_sub(1, SeqCst);
+        self.connections().busy.fetch_sub(1, SeqCst);
         self.wake();
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn again(
         |global: &&Arc<PluginConfig>| plugins.iter().all(|own| own.plugin_name != global.plugin_name);
     let globals: Vec<_> = known.globals().iter().filter(is_missing).cloned().collect();
     plugins.extend(globals);
-    proxy.plugins = plugins;
+    proxy.plugins = plugins.into();
     problems.into_result(proxy)
 }
 

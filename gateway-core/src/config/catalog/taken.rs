@@ -1,5 +1,6 @@
 //! What no two objects may have in common: names, hosts and paths, ports, credentials.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::{Id, Problems};
@@ -139,30 +140,49 @@ impl Taken {
     }
 }
 
-/// Gives a consumer its names and credentials.
-pub(super) fn consumer(
-    consumers: &mut Consumers,
-    consumer: &Arc<Consumer>,
-    at: &str,
-) -> Result<(), Problems> {
-    let Some((shared, owner)) = consumers.collision(consumer) else {
-        consumers.insert(consumer);
-        return Ok(());
-    };
-    let owner = owner.consumer.as_ref().map_or("", |owner| owner.id.as_str());
-    let (place, message) = match shared {
-        SharedTrait::Name(name) => {
-            let place = if name == consumer.username { "username" } else { "custom_id" };
-            (place.to_owned(), format!("`{name}` is a name of the consumer `{owner}` already"))
+/// Consumers while an edit is tried: those of before that it leaves alone, and its own beside them. Nothing of before is copied.
+pub(super) struct ConsumerTrial<'a> {
+    before: &'a Consumers,
+    /// Those of before that are gone, or replaced.
+    gone: HashSet<Id>,
+    put: Consumers,
+}
+
+impl<'a> ConsumerTrial<'a> {
+    pub(super) fn new(before: &'a Consumers) -> Self {
+        Self { before, gone: HashSet::new(), put: Consumers::default() }
+    }
+
+    /// Takes back a consumer's names and credentials.
+    pub(super) fn remove(&mut self, id: &Id) {
+        self.put.remove(id);
+        if self.before.by_id(id.as_str()).is_some() {
+            self.gone.insert(id.clone());
         }
-        SharedTrait::Credential(kind) => (
-            format!("credentials.{}", kind.name),
-            format!("the consumer `{owner}` has the same {}", kind.key),
-        ),
-    };
-    let mut problems = Problems::default();
-    problems.add(key(at, &place), message).remedy = Some("give each its own".to_owned());
-    Err(problems)
+    }
+
+    /// Gives a consumer its names and credentials.
+    pub(super) fn add(&mut self, consumer: &Arc<Consumer>, at: &str) -> Result<(), Problems> {
+        let before = self.before.collision(consumer, |other| self.gone.contains(&other.id));
+        let Some((shared, owner)) = before.or_else(|| self.put.collision(consumer, |_| false)) else {
+            self.put.insert(consumer);
+            return Ok(());
+        };
+        let owner = owner.consumer.as_ref().map_or("", |owner| owner.id.as_str());
+        let (place, message) = match shared {
+            SharedTrait::Name(name) => {
+                let place = if name == consumer.username { "username" } else { "custom_id" };
+                (place.to_owned(), format!("`{name}` is a name of the consumer `{owner}` already"))
+            }
+            SharedTrait::Credential(kind) => (
+                format!("credentials.{}", kind.name),
+                format!("the consumer `{owner}` has the same {}", kind.key),
+            ),
+        };
+        let mut problems = Problems::default();
+        problems.add(key(at, &place), message).remedy = Some("give each its own".to_owned());
+        Err(problems)
+    }
 }
 
 fn key(at: &str, key: &str) -> String {

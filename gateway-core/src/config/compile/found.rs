@@ -53,7 +53,7 @@ impl Compiler {
             match &route.quarantine {
                 None => proxies.push(route.proxy.clone()),
                 // What is closed for another reason stays closed.
-                Some(why) => closed.push((route.proxy.clone(), why.clone())),
+                Some(why) => closed.push((route.proxy.clone(), (**why).clone())),
             }
         }
         Some(Changes {

@@ -177,3 +177,12 @@ fn slots_are_given_back_by_what_is_gone_and_by_what_was_thrown_away() {
     compiler.adopt(&both);
     assert_eq!(both.snapshot.by_id.len(), 1);
 }
+
+#[test]
+fn what_a_proxy_takes_is_bounded() {
+    // There may be a million of each. An allocator gives them sizes such as 128 and 256 with the 16 bytes of an `Arc`.
+    assert!(size_of::<Route>() <= 240, "{}", size_of::<Route>());
+    assert!(size_of::<Proxy>() <= 240, "{}", size_of::<Proxy>());
+    assert!(size_of::<PluginConfig>() <= 112, "{}", size_of::<PluginConfig>());
+    assert!(size_of::<Targets>() <= 144, "{}", size_of::<Targets>());
+}

@@ -6,28 +6,40 @@ use std::sync::Arc;
 use crate::config::credential::CredentialType;
 use crate::plugin::HookSet;
 
-/// A plugin that was built to check its settings: what a configuration has to know of it, and the plugin itself, which only
-/// those who built it can make use of.
-#[derive(Clone)]
-pub struct BuiltPlugin {
+/// What a configuration has to know of a built plugin.
+pub trait CheckedSettings: Send + Sync {
     /// The hooks in which it takes a seat.
-    pub hooks: HookSet,
+    fn hooks(&self) -> HookSet;
+
     /// The type of credential that it checks.
-    pub credential: Option<&'static CredentialType>,
-    plugin: Arc<dyn Any + Send + Sync>,
+    fn credential(&self) -> Option<&'static CredentialType>;
+
+    /// The plugin, which only those who built it can make use of.
+    fn plugin(self: Arc<Self>) -> Box<dyn Any>;
 }
 
+/// A plugin that was built to check its settings. There may be millions.
+#[derive(Clone)]
+pub struct BuiltPlugin(Arc<dyn CheckedSettings>);
+
 impl BuiltPlugin {
-    /// A built plugin with what is to be known of it.
-    pub fn new<P>(plugin: P, hooks: HookSet, credential: Option<&'static CredentialType>) -> Self
-    where
-        P: Any + Send + Sync,
-    {
-        Self { hooks, credential, plugin: Arc::new(plugin) }
+    /// A built plugin.
+    pub fn new(plugin: Arc<dyn CheckedSettings>) -> Self {
+        Self(plugin)
+    }
+
+    /// The hooks in which it takes a seat.
+    pub fn hooks(&self) -> HookSet {
+        self.0.hooks()
+    }
+
+    /// The type of credential that it checks.
+    pub fn credential(&self) -> Option<&'static CredentialType> {
+        self.0.credential()
     }
 
     /// The plugin; `None` when it was built by others, as another type.
-    pub fn plugin<P: Any>(&self) -> Option<&P> {
-        self.plugin.downcast_ref()
+    pub fn plugin<P: Any>(&self) -> Option<P> {
+        self.0.clone().plugin().downcast().ok().map(|plugin| *plugin)
     }
 }

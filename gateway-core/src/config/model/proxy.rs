@@ -38,7 +38,7 @@ pub struct Proxy {
     /// Whether it is refused early or late when the gateway is overloaded.
     pub load_priority: LoadPriority,
     /// The plugins that run for this proxy (global ones included), not yet in execution order.
-    pub plugins: Vec<Arc<PluginConfig>>,
+    pub plugins: Box<[Arc<PluginConfig>]>,
 }
 
 /// Which proxies are refused first when the gateway is overloaded.
@@ -70,7 +70,7 @@ pub struct HttpRules {
     /// Goes before the proxies of the same host that have a lower one. Default 0.
     pub priority: i32,
     /// `None` allows every method; others get 405 with `Allow`.
-    pub allowed_methods: Option<Vec<Method>>,
+    pub allowed_methods: Option<Box<[Method]>>,
     /// Removes the matched part of the path before forwarding. Default true.
     pub strip_listen_path: bool,
     /// Put before the forwarded path; begins with `/`, never ends with one.
@@ -202,10 +202,29 @@ pub struct Backend {
     pub tls: Option<Arc<BackendTls>>,
     /// How connections to the target are kept.
     pub pool: Arc<PoolRules>,
-    /// Used instead of looking the target's name up.
-    pub dns_override: Option<IpAddr>,
+    /// How the target's name is looked up; `None` is the default of all.
+    pub dns: Option<Box<DnsRules>>,
+}
+
+/// How a target's name is looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DnsRules {
+    /// Used instead of looking the name up.
+    pub address: Option<IpAddr>,
     /// How long a looked-up address is used; `None` is what the name server says.
-    pub dns_ttl: Option<Duration>,
+    pub ttl: Option<Duration>,
+}
+
+impl Backend {
+    /// Used instead of looking the target's name up.
+    pub fn dns_override(&self) -> Option<IpAddr> {
+        self.dns.as_ref()?.address
+    }
+
+    /// How long a looked-up address is used; `None` is what the name server says.
+    pub fn dns_ttl(&self) -> Option<Duration> {
+        self.dns.as_ref()?.ttl
+    }
 }
 
 /// How a target is spoken to.

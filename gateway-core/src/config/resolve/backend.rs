@@ -7,8 +7,8 @@ use super::known::{Group, NamedObjects};
 use super::{Notes, ObjectPlace, words};
 use crate::config::file;
 use crate::config::model::{
-    Backend, BackendHttp, BackendTls, HashOn, Http2Rules, Id, PoolRules, Scheme, TargetRules, Upstream,
-    service_name, socket_path,
+    Backend, BackendHttp, BackendTls, DnsRules, HashOn, Http2Rules, Id, PoolRules, Scheme, TargetRules,
+    Upstream, service_name, socket_path,
 };
 use crate::config::units::Seconds;
 
@@ -188,7 +188,7 @@ pub(super) fn backend(
             Some(format!("write `backend_scheme: {}`, or remove it", encrypted(scheme).as_str()));
     }
     let own = if scheme.is_encrypted() { Some(tls(notes, &written_tls, place.folder)?) } else { None };
-    let dns_override =
+    let address =
         written.dns_override.as_deref().and_then(|text| notes.value("dns_override", words::address(text)));
     let Group { upstream, tls } = group?;
     if tls.is_some() {
@@ -208,6 +208,7 @@ pub(super) fn backend(
     let tags = tags(notes, written, &upstream);
     let tls = own.map(|own| tls.unwrap_or(own));
     sockets(notes, written, tls.as_deref(), protocol, &upstream);
+    let dns = DnsRules { address, ttl: written.dns_cache_ttl_seconds.map(Seconds::duration) };
     // RFC 7838 §2.1: who speaks for a target elsewhere has to prove that it may.
     let is_proven = tls.as_ref().is_some_and(|tls| tls.verify);
     Some(Backend {
@@ -222,8 +223,7 @@ pub(super) fn backend(
         tags,
         tls,
         pool: pool(notes, written).shared(),
-        dns_override,
-        dns_ttl: written.dns_cache_ttl_seconds.map(Seconds::duration),
+        dns: (dns != DnsRules::default()).then(|| Box::new(dns)),
     })
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::plugin::Configured;
 use crate::config::file::Document;
 use crate::config::index::Index;
-use crate::config::model::{BackendTls, PluginConfig, Scope, Upstream};
+use crate::config::model::{BackendTls, Id, PluginConfig, Scope, Upstream};
 
 /// An upstream, and how its targets' certificates are judged when it says so itself.
 #[derive(Debug, Clone)]
@@ -41,7 +41,12 @@ impl NamedObjects {
     }
 
     /// Adds a plugin config, or puts it in the place of one with its id.
-    pub fn add_plugin(&mut self, configured: Configured) {
+    pub fn add_plugin(&mut self, mut configured: Configured) {
+        if let Some(config) = Arc::get_mut(&mut configured.config)
+            && let Scope::Proxy(proxy) = &mut config.scope
+        {
+            *proxy = self.shared_proxy_id(proxy.clone());
+        }
         let config = configured.config.clone();
         self.remove_plugin(config.id.as_str());
         match &config.scope {
@@ -92,6 +97,11 @@ impl NamedObjects {
     /// The switched-on plugin configs of every proxy, in the order they were added.
     pub fn globals(&self) -> &[Arc<PluginConfig>] {
         &self.globals
+    }
+
+    /// A proxy's id, as the one text that its plugin configs have already, if any.
+    pub(super) fn shared_proxy_id(&self, id: Id) -> Id {
+        self.scoped.get_key(id.as_str()).cloned().map_or(id, Id)
     }
 
     /// The switched-on plugin configs of one proxy that name it themselves, in the order they were added.

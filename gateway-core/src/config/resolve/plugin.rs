@@ -1,6 +1,6 @@
 //! A plugin config.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
@@ -92,16 +92,8 @@ pub fn plugin_config(
     let (Some(id), Some(scope), true) = (id, scope, notes.problems.is_empty()) else {
         return Err(notes.problems);
     };
-    let plugin_name = shared_name(&written.plugin_name);
-    let config = Arc::new(PluginConfig {
-        id,
-        plugin_name,
-        config: PluginSettings::new(&config),
-        scope,
-        order,
-        when,
-        built,
-    });
+    let (plugin_name, config) = shared(&written.plugin_name, PluginSettings::new(&config));
+    let config = Arc::new(PluginConfig { id, plugin_name, config, scope, order, when, built });
     Ok(Configured { config, enabled: written.enabled.unwrap_or(true) })
 }
 
@@ -133,19 +125,24 @@ pub(crate) fn idle(config: &PluginConfig, taken: HookSet, traffic: &Traffic) -> 
 
 /// Names of plugins that are held once, however many configs have them; far more than there are plugins.
 const MAX_SHARED_NAMES: usize = 1024;
+/// Bytes of settings that are compared with those of the plugin's config before, to be held once.
+const MAX_SHARED_SETTINGS: usize = 256;
 
-/// A plugin's name, the same text for all configs of the plugin.
-fn shared_name(name: &str) -> Arc<str> {
-    static NAMES: Mutex<BTreeSet<Arc<str>>> = Mutex::new(BTreeSet::new());
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = names.get(name) {
-        return known.clone();
+/// A plugin's name, the same text for all configs of the plugin, and its settings, the same text as those of the config before
+/// where they are the same: a million proxies may each have the same.
+fn shared(name: &str, settings: PluginSettings) -> (Arc<str>, PluginSettings) {
+    static KNOWN: Mutex<BTreeMap<Arc<str>, Option<PluginSettings>>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let shared = known.get_key_value(name).map(|(name, last)| (name.clone(), last.clone()));
+    let (name, last) = shared.unwrap_or_else(|| (Arc::from(name), None));
+    let settings = match last {
+        Some(last) if last == settings => return (name, last),
+        _ => settings,
+    };
+    if known.len() < MAX_SHARED_NAMES || known.contains_key(&name) {
+        known.insert(name.clone(), Some(settings.clone()).filter(|it| it.len() <= MAX_SHARED_SETTINGS));
     }
-    let name: Arc<str> = Arc::from(name);
-    if names.len() < MAX_SHARED_NAMES {
-        names.insert(name.clone());
-    }
-    name
+    (name, settings)
 }
 
 /// Where a plugin config says it runs, for as far as that can be told.

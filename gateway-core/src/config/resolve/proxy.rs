@@ -23,6 +23,7 @@ pub fn proxy(written: &file::Proxy, place: ObjectPlace<'_>, known: &NamedObjects
     let protocol = backend::protocol(&mut notes, written);
     let traffic = protocol.and_then(|it| traffic::traffic(&mut notes, written, it.scheme));
     // A proxy without an id has its other problems looked for all the same.
+    let id = id.map(|id| known.shared_proxy_id(id));
     let name = id.clone().unwrap_or_else(|| Id(Arc::from("")));
     let backend = protocol.and_then(|it| backend::backend(&mut notes, written, it, place, &name, known));
     let plugins = plugins(&mut notes, written, &name, known);
@@ -54,7 +55,7 @@ pub fn proxy(written: &file::Proxy, place: ObjectPlace<'_>, known: &NamedObjects
             Some(file::LoadPriority::High) => LoadPriority::High,
             Some(file::LoadPriority::Normal) | None => LoadPriority::Normal,
         },
-        plugins,
+        plugins: plugins.into(),
     })
 }
 
@@ -79,8 +80,7 @@ pub(in crate::config) fn closed_proxy(written: &file::Proxy, place: ObjectPlace<
         tags: Box::default(),
         tls: None,
         pool: PoolRules::default().shared(),
-        dns_override: None,
-        dns_ttl: None,
+        dns: None,
     };
     Some(Proxy {
         id,
@@ -93,7 +93,7 @@ pub(in crate::config) fn closed_proxy(written: &file::Proxy, place: ObjectPlace<
         circuit_breaker: None,
         auth_mode: AuthMode::default(),
         load_priority: LoadPriority::default(),
-        plugins: Vec::new(),
+        plugins: Box::default(),
     })
 }
 
@@ -160,7 +160,7 @@ fn circuit_breaker(written: &file::CircuitBreaker) -> CircuitBreaker {
 fn idle_plugins(notes: &mut Notes<'_>, plugins: &[Arc<PluginConfig>], traffic: &Traffic) {
     for config in plugins.iter().filter(|config| config.scope != Scope::Global) {
         let Some(built) = &config.built else { continue };
-        if let Some(problem) = super::plugin::idle(config, built.hooks, traffic) {
+        if let Some(problem) = super::plugin::idle(config, built.hooks(), traffic) {
             notes.add("", problem.message).remedy = problem.remedy;
         }
     }

@@ -67,7 +67,7 @@ fn http(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<HttpRules> {
         {
             methods.insert(get + 1, http::Method::HEAD);
         }
-        methods
+        methods.into()
     });
     let backend_path =
         written.backend_path.as_deref().and_then(|text| notes.value("backend_path", words::base_path(text)));

@@ -201,7 +201,7 @@ pub(super) fn credentials(consumers: &[(usize, Arc<Consumer>)], problems: &mut P
     let mut seen = Consumers::default();
     let places: HashMap<&str, usize> = consumers.iter().map(|(n, c)| (c.id.as_str(), *n)).collect();
     for (n, consumer) in consumers {
-        if let Some((SharedTrait::Credential(kind), owner)) = seen.collision(consumer) {
+        if let Some((SharedTrait::Credential(kind), owner)) = seen.collision(consumer, |_| false) {
             let other = owner.consumer.as_ref().and_then(|other| places.get(other.id.as_str()));
             let message = format!("consumers[{}] has the same {}", other.unwrap_or(n), kind.key);
             problems.add(format!("consumers[{n}].credentials.{}", kind.name), message).remedy =

@@ -42,7 +42,7 @@ pub struct ProxyState {
     /// `Allow`, when methods are limited.
     pub allow: Option<Box<HeaderValue>>,
     /// Why the proxy is closed; it answers 503 to everything.
-    pub quarantine: Option<Problems>,
+    pub quarantine: Option<Box<Problems>>,
     /// A small number of its own, kept over reloads, for tables of counters.
     pub slot: u32,
 }

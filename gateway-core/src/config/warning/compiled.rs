@@ -13,7 +13,7 @@ pub fn compiled(snapshot: &Snapshot) -> Vec<Warning> {
     let (mut found, mut running) = (WarningList(Vec::new()), HashSet::new());
     for (_, route) in snapshot.by_id.iter() {
         let runs = |config: &PluginConfig| {
-            let hooks = config.built.as_ref().map(|built| built.hooks);
+            let hooks = config.built.as_ref().map(|built| built.hooks());
             hooks.is_none_or(|hooks| idle(config, hooks, &route.proxy.traffic).is_none())
         };
         running.extend(

@@ -131,8 +131,7 @@ impl Endpoint {
             tags: Box::default(),
             tls: self.encrypted.then(|| Arc::new(self.tls.clone())),
             pool: Arc::default(),
-            dns_override: None,
-            dns_ttl: None,
+            dns: None,
         };
         let each = self.timeout;
         let connect = self.connect_timeout.map_or(each, |connect| connect.min(each));

@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn state_is_a_plugin_configs_own_within_one_world() {
-        let owner = |config: &str| Owner { plugin: Arc::from("p"), config: config.parse().expect("an id") };
+        let owner = |config: &str| Owner { plugin: "p", config: config.parse().expect("an id") };
         let world = World::default();
         let first = world.owned_by(owner("a")).kept("n", || 1);
         assert!(Arc::ptr_eq(&first, &world.owned_by(owner("a")).kept("n", || 2)), "kept over a change");

@@ -12,7 +12,7 @@ use crate::testing::{Machine, metric};
 const URL: &str = "https://lists.test/deny?x=1";
 
 fn owned(machine: &Machine) -> World {
-    machine.world().owned_by(Owner { plugin: "ip_restriction".into(), config: "i".parse().unwrap() })
+    machine.world().owned_by(Owner { plugin: "ip_restriction", config: "i".parse().unwrap() })
 }
 
 fn plugin(world: &World, config: Value) -> Arc<IpRestriction> {
