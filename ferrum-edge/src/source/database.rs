@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
-use gateway_core::config::catalog::{Against, Catalog, Edit, ObjectKind, OnRefusal, Put};
+use gateway_core::config::catalog::{Against, Catalog, Edit, ObjectKind, OnRefusal, Put, ResolvedEdit};
 use gateway_core::config::changes::Changes;
 use gateway_core::config::file;
 use gateway_core::config::model::{Id, Settings};
@@ -235,7 +235,8 @@ impl Reconciler {
         let mut trial = catalog.clone();
         let previous = self.engine.snapshot();
         let folder = PathBuf::new();
-        let against = Against { previous: &previous, plugins: &self.registry, folder: &folder };
+        let against = Against { previous: &previous, folder: &folder };
+        let edit = ResolvedEdit::new(edit, &self.registry, previous.settings.redis.as_ref());
         let changes = trial.apply(edit, affected, against, refusal)?;
         Ok((trial, changes))
     }

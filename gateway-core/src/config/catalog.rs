@@ -12,6 +12,7 @@ mod again;
 mod broken;
 mod check;
 mod edit;
+mod resolved;
 mod taken;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -20,13 +21,14 @@ use std::sync::Arc;
 
 pub use broken::{BrokenObject, BrokenObjects, Closes};
 pub use edit::{Edit, ObjectKind, Put};
+pub use resolved::ResolvedEdit;
 
 use super::changes::Changes;
 use super::file;
 use super::index::Index;
 use super::model::{Consumer, Id, Proxy, Scope, Settings};
 use super::problem::{Problem, Problems};
-use super::resolve::{self, NamedObjects, ObjectPlace, PluginCheck};
+use super::resolve::{self, Configured, NamedObjects, ObjectPlace};
 use super::snapshot::Snapshot;
 use taken::{ConsumerTrial, Taken};
 
@@ -65,8 +67,6 @@ pub enum Affected {
 pub struct Against<'a> {
     /// The configuration before the edit, compiled.
     pub previous: &'a Snapshot,
-    /// The plugins there are.
-    pub plugins: &'a dyn PluginCheck,
     /// Where relative file paths start.
     pub folder: &'a Path,
 }
@@ -211,7 +211,7 @@ impl Catalog {
     /// Every problem of the edit. With [`OnRefusal::Object`] there is none.
     pub fn apply(
         &mut self,
-        edit: Edit,
+        edit: ResolvedEdit,
         affected: Vec<Put<file::Proxy>>,
         against: Against<'_>,
         refusal: OnRefusal,
@@ -224,11 +224,12 @@ impl Catalog {
             changes: Changes::default(),
             problems: Problems::default(),
         };
+        let ResolvedEdit { edit, plugin_configs, consumers } = edit;
         trial.remove(&edit);
         trial.upstreams(&edit.upstreams);
-        trial.plugin_configs(&edit.plugin_configs);
+        trial.plugin_configs(&edit.plugin_configs, plugin_configs);
         trial.proxies(&edit, affected);
-        trial.consumers(&edit.consumers);
+        trial.consumers(&edit.consumers, consumers);
         let Trial { changes, problems, .. } = trial;
         problems.into_result(changes)
     }
@@ -244,10 +245,8 @@ impl Catalog {
     }
 
     fn note_references(&mut self, proxy: &Id, written: &file::Proxy) {
-        let own = |id: &str| {
-            let scope = self.known.plugin(id).map(|known| &known.config.scope);
-            matches!(scope, Some(Scope::Proxy(of)) if of == proxy)
-        };
+        let own = self.known.all_scoped(proxy.as_str());
+        let own = |id: &str| own.iter().any(|configured| configured.config.id.as_str() == id);
         let configs = written.plugins.iter().map(|plugin| plugin.plugin_config_id.as_str());
         let configs = configs.filter(|id| !own(id)).map(|id| Reference::PluginConfig(id.into()));
         let upstream = written.upstream_id.as_deref().map(|id| Reference::Upstream(id.into()));
@@ -341,10 +340,13 @@ impl Trial<'_, '_> {
         }
     }
 
-    fn plugin_configs(&mut self, puts: &[Put<file::PluginConfig>]) {
-        for put @ Put { at, object, .. } in puts {
-            let (plugins, redis) = (self.against.plugins, self.against.settings().redis.as_ref());
-            match put.resolved(|object| resolve::plugin_config(object, at, plugins, redis)) {
+    fn plugin_configs(
+        &mut self,
+        puts: &[Put<file::PluginConfig>],
+        resolved: Vec<Result<Configured, Problems>>,
+    ) {
+        for (Put { object, .. }, resolved) in puts.iter().zip(resolved) {
+            match resolved {
                 Ok(configured) => {
                     let id = &configured.config.id;
                     self.catalog.broken.forget(ObjectKind::PluginConfigs, id.as_str());
@@ -362,11 +364,10 @@ impl Trial<'_, '_> {
         }
     }
 
-    fn consumers(&mut self, puts: &[Put<file::Consumer>]) {
-        let types = self.against.plugins.credential_types();
+    fn consumers(&mut self, puts: &[Put<file::Consumer>], read: Vec<Result<Consumer, Problems>>) {
         let mut resolved: Vec<(&str, Arc<Consumer>)> = Vec::with_capacity(puts.len());
-        for put @ Put { at, object, .. } in puts {
-            match put.resolved(|object| resolve::consumer(object, at, types.as_ref())) {
+        for (Put { at, object, .. }, read) in puts.iter().zip(read) {
+            match read {
                 Ok(consumer) => resolved.push((at, Arc::new(consumer))),
                 Err(problems) => self.refuse(ObjectKind::Consumers, object.id.as_deref(), None, problems),
             }

@@ -16,8 +16,10 @@ mod log;
 mod places;
 mod plugin;
 mod proxy;
+mod reading;
 mod redis;
 mod reference;
+mod rules;
 mod tree;
 mod upstream;
 mod yaml;
@@ -50,6 +52,7 @@ pub use proxy::{
 };
 pub use redis::{Redis, RedisMode};
 pub use reference::{KeepReferences, NoReferences, References, literal};
+pub use rules::Rules;
 use tree::{Node, Value};
 pub use upstream::{
     ActiveHealth, Algorithm, CookieConfig, HealthChecks, PassiveHealth, ProbeType, SameSite, Target, Upstream,
@@ -82,6 +85,12 @@ impl File {
         static SCHEMA: LazyLock<Schema> = LazyLock::new(|| schema_for!(File));
         &SCHEMA
     }
+
+    /// The schema as our own checks go by it.
+    fn rules() -> &'static Rules {
+        static RULES: LazyLock<Rules> = LazyLock::new(|| Rules::new(File::schema().as_value()));
+        &RULES
+    }
 }
 
 /// The settings that one text stands for, its `path` inside the `gateway` section; numbers and truth values are
@@ -97,21 +106,26 @@ pub(super) fn setting(path: &str, value: Vec<String>, is_list: bool) -> Result<G
         let entry = tree::MapEntry { key: key.to_owned(), line: 0, value };
         Node { line: 0, value: Value::Map(vec![entry]) }
     });
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| schema_for!(Gateway));
+    static RULES: LazyLock<Rules> = LazyLock::new(|| Rules::new(schema_for!(Gateway).as_value()));
     let mut problems = Problems::default();
-    check::check(SCHEMA.as_value(), SCHEMA.as_value(), &mut node, "", &mut problems);
+    check::check(&RULES, RULES.root(), &mut node, "", &mut problems);
     let read = if problems.is_empty() { convert(node, "", &mut problems) } else { None };
     read.ok_or(problems)
 }
 
-/// Every problem of a plugin's settings against the plugin's schema, each path beginning with `config`. A key with an
-/// empty value counts as absent and is taken out.
-pub fn settings_problems(schema: &Schema, settings: &mut serde_json::Value) -> Problems {
+/// A plugin's settings, checked against the rules of the plugin's schema. A key with an empty value counts as absent.
+///
+/// # Errors
+/// Every problem, each path beginning with `config`.
+pub fn plugin_settings<T: DeserializeOwned>(
+    rules: &Rules,
+    settings: serde_json::Value,
+) -> Result<T, Problems> {
     let mut problems = Problems::default();
-    let mut node = Node::of_json(settings.take());
-    check::check_plugin(schema.as_value(), &mut node, "config", &mut problems);
-    *settings = node.into_json();
-    problems
+    let mut node = Node::of_json(settings);
+    check::check_plugin(rules, &mut node, "config", &mut problems);
+    let read = if problems.is_empty() { convert(node, "config", &mut problems) } else { None };
+    read.ok_or(problems)
 }
 
 /// Where a text comes from.
@@ -277,18 +291,18 @@ pub fn parse_part<T: DeserializeOwned + JsonSchema>(
     references: &dyn References,
 ) -> (Option<T>, Problems) {
     let mut problems = Problems::default();
-    let root = File::schema().as_value();
+    let rules = File::rules();
     let item = tree(text, origin.format(text), &mut problems).and_then(|mut node| {
         if reference::has_any(text) {
             let mut refused = Problems::default();
             reference::expand(&mut node, &origin.folder, references, &mut refused);
             problems.0.extend(refused.0.into_iter().map(|problem| problem.within(at)));
         }
-        match root.get("$defs").and_then(|types| types.get(&*T::schema_name())) {
-            Some(schema) => check::check(root, schema, &mut node, at, &mut problems),
+        match rules.definition(&T::schema_name()) {
+            Some(rule) => check::check(rules, rule, &mut node, at, &mut problems),
             None => {
-                let schema = schema_for!(T);
-                check::check(schema.as_value(), schema.as_value(), &mut node, at, &mut problems);
+                let rules = Rules::new(schema_for!(T).as_value());
+                check::check(&rules, rules.root(), &mut node, at, &mut problems);
             }
         }
         if problems.is_empty() {
@@ -316,8 +330,8 @@ pub fn document(
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let root = tree(text, origin.format(text), &mut problems).map(|mut root| {
         reference::expand(&mut root, &origin.folder, references, &mut problems);
-        let schema = File::schema().as_value();
-        check::check(schema, schema, &mut root, "", &mut problems);
+        let rules = File::rules();
+        check::check(rules, rules.root(), &mut root, "", &mut problems);
         root.into_json()
     });
     match root {
@@ -358,8 +372,8 @@ fn read(mut root: Node, problems: Problems, before: usize) -> Document {
     if matches!(root.value, Value::Null) {
         return document;
     }
-    let schema = File::schema().as_value();
-    check::check(schema, schema, &mut root, "", &mut document.problems);
+    let rules = File::rules();
+    check::check(rules, rules.root(), &mut root, "", &mut document.problems);
     let Value::Map(entries) = root.value else {
         return document;
     };
@@ -478,7 +492,7 @@ fn items<T: DeserializeOwned>(
 /// problem and never a panic.
 fn convert<T: DeserializeOwned>(node: Node, at: &str, problems: &mut Problems) -> Option<T> {
     let line = node.line;
-    match serde_json::from_value(node.into_json()) {
+    match T::deserialize(node) {
         Ok(value) => Some(value),
         Err(error) => {
             problems.push(Problem { line, ..Problem::new(at, error.to_string()) });

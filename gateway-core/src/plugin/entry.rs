@@ -14,7 +14,7 @@ use super::world::Owner;
 use super::world::tasks::{Starter, TaskHandle, Tasks};
 use super::{Plugin, World};
 use crate::config::credential::{CredentialType, CredentialTypes};
-use crate::config::file::settings_problems;
+use crate::config::file::{Rules, plugin_settings};
 use crate::config::model::{BuiltPlugin, CheckedSettings, Id};
 use crate::config::problem::{Problem, Problems};
 use crate::config::resolve::{CheckedPlugin, PluginCheck};
@@ -147,11 +147,12 @@ fn schema_of<P: Plugin>() -> Schema {
     schemars::schema_for!(P::Config)
 }
 
-/// The schema of a type of settings, made once: there may be millions of plugin configs.
-fn known_schema<P: Plugin>() -> Arc<Schema> {
-    static KNOWN: LazyLock<Mutex<HashMap<TypeId, Arc<Schema>>>> = LazyLock::new(Mutex::default);
+/// The rules of a type of settings, made once: there may be millions of plugin configs.
+fn known_rules<P: Plugin>() -> Arc<Rules> {
+    static KNOWN: LazyLock<Mutex<HashMap<TypeId, Arc<Rules>>>> = LazyLock::new(Mutex::default);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    known.entry(TypeId::of::<P>()).or_insert_with(|| Arc::new(schema_of::<P>())).clone()
+    let rules = || Arc::new(Rules::new(schema_of::<P>().as_value()));
+    known.entry(TypeId::of::<P>()).or_insert_with(rules).clone()
 }
 
 fn build_of<P: Plugin>(config: &Value, world: &World) -> Result<Arc<dyn Built>, Problems> {
@@ -175,11 +176,9 @@ fn build_of<P: Plugin>(config: &Value, world: &World) -> Result<Arc<dyn Built>, 
 
 fn settings_of<P: Plugin>(config: &Value) -> Result<P::Config, Problems> {
     // An absent `config` is an empty one, so that a plugin whose settings all have defaults needs none.
-    let empty = Value::Object(serde_json::Map::new());
-    let mut config = if config.is_null() { empty } else { config.clone() };
-    settings_problems(&known_schema::<P>(), &mut config).into_result(())?;
-    <P::Config as serde::Deserialize>::deserialize(&config)
-        .map_err(|error| Problems(vec![Problem::new("config", error.to_string())]))
+    let empty = || Value::Object(serde_json::Map::new());
+    let config = if config.is_null() { empty() } else { config.clone() };
+    plugin_settings(&known_rules::<P>(), config)
 }
 
 /// Builds plugins to check them; what was built is what runs.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 
-use gateway_core::config::catalog::{Against, Catalog, Edit, OnRefusal};
+use gateway_core::config::catalog::{Against, Catalog, Edit, OnRefusal, ResolvedEdit};
 use gateway_core::config::changes::Changes;
 use gateway_core::config::compile::{Compiled, Compiler};
 use gateway_core::config::model::Settings;
@@ -73,7 +73,7 @@ pub(super) async fn load(
     }
 }
 
-/// Reads on this thread, parses on another and compiles on a third.
+/// Reads on this thread, parses and builds plugins on another, and compiles on a third.
 async fn read(
     store: &Store,
     documents: &Documents,
@@ -81,13 +81,14 @@ async fn read(
     registry: &Registry,
 ) -> Result<Loaded, StoreError> {
     let (chunks, rows) = sync_channel::<Vec<Object>>(WAITING);
-    let (edits, parsed) = sync_channel::<Edit>(WAITING);
-    let (documents, registry) = (documents.clone(), registry.clone());
+    let (edits, parsed) = sync_channel::<ResolvedEdit>(WAITING);
+    let (documents, plugins, registry) = (documents.clone(), registry.clone(), registry.clone());
+    let redis = settings.redis.clone();
     let parsing = thread("parse", move || {
         for objects in rows {
             let mut edit = Edit::default();
             objects.iter().for_each(|object| documents.put(&mut edit, object));
-            if edits.send(edit).is_err() {
+            if edits.send(ResolvedEdit::new(edit, &plugins, redis.as_ref())).is_err() {
                 return;
             }
         }
@@ -127,7 +128,6 @@ fn thread<T: Send + 'static>(
 
 /// A configuration that grows chunk by chunk.
 struct Building {
-    registry: Registry,
     compiler: Compiler,
     catalog: Catalog,
     compiled: Compiled,
@@ -135,15 +135,15 @@ struct Building {
 
 impl Building {
     fn new(settings: Arc<Settings>, registry: Registry) -> Self {
-        let mut compiler = Compiler::new(registry.clone());
+        let mut compiler = Compiler::new(registry);
         let empty = Snapshot::empty(settings);
         let compiled = compiler.apply(Changes::default(), &empty, Instant::now());
-        Self { registry, compiler, catalog: Catalog::default(), compiled }
+        Self { compiler, catalog: Catalog::default(), compiled }
     }
 
-    fn add(&mut self, edit: Edit) {
+    fn add(&mut self, edit: ResolvedEdit) {
         let previous = &self.compiled.snapshot;
-        let against = Against { previous, plugins: &self.registry, folder: Path::new("") };
+        let against = Against { previous, folder: Path::new("") };
         // What refers to something comes after it, so nothing older is concerned.
         let applied = self.catalog.apply(edit, Vec::new(), against, OnRefusal::Object);
         let changes = applied.expect("a broken object is left alone and refuses nothing");

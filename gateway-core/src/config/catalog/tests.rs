@@ -103,7 +103,8 @@ impl Live {
             Some(put(&key.1, document))
         });
         let (others, mut catalog) = (others.collect(), self.catalog.clone());
-        let against = Against { previous: &self.snapshot, plugins: &self.registry, folder: Path::new("") };
+        let against = Against { previous: &self.snapshot, folder: Path::new("") };
+        let edit = ResolvedEdit::new(edit, &self.registry, None);
         let changes = catalog.apply(edit, others, against, refusal)?;
         let compiled = self.compiler.apply(changes, &self.snapshot, Instant::now());
         self.compiler.adopt(&compiled);

@@ -1,27 +1,25 @@
 //! A tree against the schema of our types: every unknown key, wrong type and value out of range at once.
 
-use serde_json::Value as Json;
-
 use super::hints::{self, nearest};
+use super::rules::{Others, Properties, Rule, Rules};
 use super::tree::{Node, Trail, Value};
 use crate::config::problem::{Problem, Problems};
-use crate::config::units::{self, Unit};
 
-/// Checks `node` against `schema`, whose definitions stand in `root`.
+/// Checks `node` against one of the rules of a schema.
 ///
 /// Two things are set right on the way, so that what passes can be read: a key with an empty value counts as absent,
 /// and text that came from a reference becomes the number or truth value that is wanted.
-pub(super) fn check(root: &Json, schema: &Json, node: &mut Node, at: &str, problems: &mut Problems) {
-    Checker { root, trail: Trail::at(at), problems, is_plugin: false }.check(schema, node);
+pub(super) fn check(rules: &Rules, rule: &Rule, node: &mut Node, at: &str, problems: &mut Problems) {
+    Checker { rules, trail: Trail::at(at), problems, is_plugin: false }.check(rule, node);
 }
 
 /// Checks a plugin's own settings, whose texts may have several lines.
-pub(super) fn check_plugin(schema: &Json, node: &mut Node, at: &str, problems: &mut Problems) {
-    Checker { root: schema, trail: Trail::at(at), problems, is_plugin: true }.check(schema, node);
+pub(super) fn check_plugin(rules: &Rules, node: &mut Node, at: &str, problems: &mut Problems) {
+    Checker { rules, trail: Trail::at(at), problems, is_plugin: true }.check(rules.root(), node);
 }
 
 struct Checker<'s, 'p> {
-    root: &'s Json,
+    rules: &'s Rules,
     trail: Trail,
     problems: &'p mut Problems,
     /// The settings of a plugin rather than of the gateway.
@@ -33,37 +31,32 @@ impl<'s> Checker<'s, '_> {
         self.problems.push(Problem { line, ..Problem::new(self.trail.as_str(), message) })
     }
 
-    fn check(&mut self, schema: &'s Json, node: &mut Node) {
-        let schema = self.follow(schema);
-        loosen(schema, node);
-        if !self.unit(schema, node) {
+    fn check(&mut self, rule: &'s Rule, node: &mut Node) {
+        let rule = self.rules.follow(rule);
+        loosen(rule, node);
+        if !self.unit(rule, node) {
             return;
         }
-        self.number_as_word(schema, node);
-        if let Some(choices) = choices(schema) {
+        self.number_as_word(rule, node);
+        if let Some(choices) = &rule.choices {
             return self.choose(choices, node);
         }
-        let types = types(schema);
-        if !types.is_empty() && !types.iter().any(|wanted| fits(wanted, &node.value)) {
-            return self.wrong_type(&types, node);
+        if !takes(rule, &node.value) {
+            return self.wrong_type(&rule.types, node);
         }
         match &mut node.value {
-            Value::Number(number) => self.number(schema, number.clone(), node.line),
-            Value::Text { text, .. } => {
-                let text = text.clone();
-                self.text(schema, &text, node.line);
-            }
-            Value::List(nodes) => self.list(schema, nodes, node.line),
-            Value::Map(_) => self.map(schema, node),
+            Value::Number(number) => self.number(rule, number, node.line),
+            Value::Text { text, .. } => self.text(rule, text, node.line),
+            Value::List(nodes) => self.list(rule, nodes, node.line),
+            Value::Map(_) => self.map(rule, node),
             Value::Null | Value::Bool(_) => {}
         }
     }
 
     /// Turns `5s` into the number that is meant, so that its range is checked like any other's. `false`: it can't be read,
     /// and nothing more is to be said about it.
-    fn unit(&mut self, schema: &Json, node: &mut Node) -> bool {
-        let unit = schema.get(units::KEYWORD).and_then(Json::as_str).and_then(Unit::named);
-        let (Some(unit), Value::Text { text, .. }) = (unit, &node.value) else { return true };
+    fn unit(&mut self, rule: &Rule, node: &mut Node) -> bool {
+        let (Some(unit), Value::Text { text, .. }) = (rule.unit, &node.value) else { return true };
         match unit.read(text) {
             Ok(number) => node.value = Value::Number(number.into()),
             Err(bad) => {
@@ -76,81 +69,69 @@ impl<'s> Checker<'s, '_> {
     }
 
     /// Reads `1.2` as text where the words to choose from are numbers, as versions are.
-    fn number_as_word(&self, schema: &'s Json, node: &mut Node) {
+    fn number_as_word(&self, rule: &'s Rule, node: &mut Node) {
         let Value::Number(number) = &node.value else { return };
-        let all = choices(schema).unwrap_or_default();
-        let words = all.iter().map(|choice| self.follow(choice)).chain([schema]).flat_map(allowed);
-        if words.into_iter().any(|word| word.starts_with(|c: char| c.is_ascii_digit())) {
+        let all = rule.choices.as_deref().unwrap_or_default();
+        let mut words =
+            all.iter().map(|choice| self.rules.follow(choice)).chain([rule]).flat_map(|rule| &rule.words);
+        if words.any(|word| word.starts_with(|c: char| c.is_ascii_digit())) {
             node.value = Value::Text { text: number.to_string(), loose: false };
         }
     }
 
-    fn follow(&self, schema: &'s Json) -> &'s Json {
-        let Some(target) = schema.get("$ref").and_then(Json::as_str).and_then(|to| to.strip_prefix('#'))
-        else {
-            return schema;
-        };
-        // A pointer is read part by part each time; nearly all of them name a definition.
-        let found = match target.strip_prefix("/$defs/") {
-            Some(name) if !name.contains(['/', '~']) => self.root.get("$defs").and_then(|all| all.get(name)),
-            _ => self.root.pointer(target),
-        };
-        found.unwrap_or(schema)
-    }
-
-    /// One of several schemas: the one whose type fits the value, so that its problems are told rather than all.
-    fn choose(&mut self, choices: &'s [Json], node: &mut Node) {
-        let choices: Vec<&Json> = choices.iter().map(|choice| self.follow(choice)).collect();
-        let words: Vec<&str> = choices.iter().flat_map(|choice| allowed(choice)).collect();
-        if let (Value::Text { text, .. }, false) = (&node.value, words.is_empty()) {
-            let text = text.clone();
-            return self.word(&words, &text, node.line);
+    /// One of several rules: the one whose type fits the value, so that its problems are told rather than all.
+    fn choose(&mut self, choices: &'s [Rule], node: &mut Node) {
+        let rules = self.rules;
+        let followed = || choices.iter().map(|choice| rules.follow(choice));
+        if let Value::Text { text, .. } = &node.value
+            && followed().any(|choice| !choice.words.is_empty())
+        {
+            let words: Vec<&str> = followed().flat_map(|choice| &choice.words).map(|word| &**word).collect();
+            return self.word(&words, text, node.line);
         }
-        let tags: Vec<&str> = choices.iter().filter_map(|choice| tag(choice)).collect();
-        if let (Value::Map(_), true) = (&node.value, tags.len() == choices.len()) {
-            return self.tagged(&choices, &tags, node);
+        if matches!(node.value, Value::Map(_)) && followed().all(|choice| choice.tag.is_some()) {
+            let choices: Vec<&Rule> = followed().collect();
+            return self.tagged(&choices, node);
         }
-        let fitting: Vec<&&Json> = choices
-            .iter()
-            .filter(|choice| {
-                let types = types(choice);
-                types.is_empty() || types.iter().any(|wanted| fits(wanted, &node.value))
-            })
-            .collect();
-        match fitting.as_slice() {
-            [] => {
-                let types: Vec<&str> = choices.iter().flat_map(|choice| types(choice)).collect();
+        let mut fitting = followed().filter(|choice| takes(choice, &node.value));
+        match (fitting.next(), fitting.next()) {
+            (None, _) => {
+                let types: Vec<&str> = followed().flat_map(|choice| &choice.types).copied().collect();
                 self.wrong_type(&types, node);
             }
-            [only] => self.check(only, node),
-            several => self.best(several, node),
+            (Some(only), None) => self.check(only, node),
+            (Some(first), Some(second)) => {
+                let several: Vec<&Rule> = [first, second].into_iter().chain(fitting).collect();
+                self.best(&several, node);
+            }
         }
     }
 
     /// A map of one key, which says what its value is.
-    fn tagged(&mut self, choices: &[&'s Json], tags: &[&str], node: &mut Node) {
+    fn tagged(&mut self, choices: &[&'s Rule], node: &mut Node) {
         let Value::Map(entries) = &node.value else {
             return;
         };
+        let tags: Vec<&str> = choices.iter().filter_map(|choice| choice.tag.as_deref()).collect();
         let [entry] = entries.as_slice() else {
             self.problem(node.line, format!("this has to have one key, and has {}", entries.len())).remedy =
                 Some(format!("one of: {}", tags.join(", ")));
             return;
         };
-        if let Some(choice) = choices.iter().find(|choice| tag(choice) == Some(&entry.key)) {
+        if let Some(choice) = choices.iter().find(|choice| choice.tag.as_deref() == Some(&entry.key)) {
             return self.check(choice, node);
         }
-        self.word(tags, &entry.key.clone(), entry.line);
+        self.word(&tags, &entry.key, entry.line);
     }
 
     /// Several maps may be meant: the one with the fewest problems was.
-    fn best(&mut self, schemas: &[&&'s Json], node: &mut Node) {
-        let tries = schemas.iter().map(|schema| {
+    fn best(&mut self, choices: &[&'s Rule], node: &mut Node) {
+        let tries = choices.iter().map(|choice| {
             let (mut problems, mut attempt) = (Problems::default(), node.clone());
             let trail = Trail::at(self.trail.as_str());
             let is_plugin = self.is_plugin;
-            Checker { root: self.root, trail, problems: &mut problems, is_plugin }
-                .check(schema, &mut attempt);
+            Checker { rules: self.rules, trail, problems: &mut problems, is_plugin }
+                .check(choice, &mut attempt);
             (problems, attempt)
         });
         if let Some((problems, attempt)) = tries.min_by_key(|(problems, _)| problems.count()) {
@@ -198,11 +179,9 @@ impl<'s> Checker<'s, '_> {
         self.problem(node.line, message).remedy = remedy;
     }
 
-    fn number(&mut self, schema: &Json, number: serde_json::Number, line: u32) {
+    fn number(&mut self, rule: &Rule, number: &serde_json::Number, line: u32) {
         let value = number.as_f64().unwrap_or(0.0);
-        let low = schema.get("minimum").and_then(Json::as_f64);
-        let high = schema.get("maximum").and_then(Json::as_f64);
-        let above = schema.get("exclusiveMinimum").and_then(Json::as_f64);
+        let (low, high, above) = (rule.minimum, rule.maximum, rule.exclusive_minimum);
         if above.is_some_and(|above| value <= above) {
             self.problem(line, format!("{number} is too small")).remedy =
                 above.map(|n| format!("more than {n}"));
@@ -218,22 +197,22 @@ impl<'s> Checker<'s, '_> {
         self.problem(line, format!("{number} is out of range")).remedy = Some(remedy);
     }
 
-    fn text(&mut self, schema: &'s Json, text: &str, line: u32) {
-        let words = allowed(schema);
-        if !words.is_empty() {
+    fn text(&mut self, rule: &Rule, text: &str, line: u32) {
+        if !rule.words.is_empty() {
+            let words: Vec<&str> = rule.words.iter().map(|word| &**word).collect();
             return self.word(&words, text, line);
         }
         // Whatever ends in a log line must not be able to forge another one. A plugin's own settings may have lines.
-        let may_have_lines = self.is_plugin || schema.get("type").is_none();
+        let may_have_lines = self.is_plugin || rule.types.is_empty();
         if text.chars().any(|c| c.is_control() && !(may_have_lines && matches!(c, '\n' | '\t' | '\r'))) {
             self.problem(line, "this has control characters".to_owned()).remedy =
                 Some("remove them".to_owned());
         }
         let length = text.chars().count() as u64;
-        if let Some(most) = schema.get("maxLength").and_then(Json::as_u64).filter(|most| length > *most) {
+        if let Some(most) = rule.max_length.filter(|most| length > *most) {
             self.problem(line, format!("this has {length} characters, at most {most} are allowed"));
         }
-        if schema.get("minLength").and_then(Json::as_u64).is_some_and(|least| length < least) {
+        if rule.min_length.is_some_and(|least| length < least) {
             self.problem(line, "this is empty".to_owned()).remedy =
                 Some("write it, or leave the key out".to_owned());
         }
@@ -247,13 +226,11 @@ impl<'s> Checker<'s, '_> {
         self.problem(line, format!("`{text}` is not known here")).remedy = Some(remedy);
     }
 
-    fn list(&mut self, schema: &'s Json, nodes: &mut [Node], line: u32) {
-        if let Some(most) =
-            schema.get("maxItems").and_then(Json::as_u64).filter(|most| nodes.len() as u64 > *most)
-        {
+    fn list(&mut self, rule: &'s Rule, nodes: &mut [Node], line: u32) {
+        if let Some(most) = rule.max_items.filter(|most| nodes.len() as u64 > *most) {
             self.problem(line, format!("this has {} items, at most {most} are allowed", nodes.len()));
         }
-        let Some(items) = schema.get("items") else {
+        let Some(items) = &rule.items else {
             return;
         };
         for (n, node) in nodes.iter_mut().enumerate() {
@@ -263,37 +240,32 @@ impl<'s> Checker<'s, '_> {
         }
     }
 
-    fn map(&mut self, schema: &'s Json, node: &mut Node) {
+    fn map(&mut self, rule: &'s Rule, node: &mut Node) {
         let Value::Map(entries) = &mut node.value else {
             return;
         };
         let line = node.line;
-        let known = schema.get("properties").and_then(Json::as_object);
-        let others = schema.get("additionalProperties");
-        if let Some(known) = known {
-            entries.retain(|entry| {
-                !(known.contains_key(&entry.key) && matches!(entry.value.value, Value::Null))
-            });
-        }
+        let known = rule.properties.as_ref();
+        let property = |key: &str| known.and_then(|known| known.get(key));
+        entries.retain(|entry| !matches!(entry.value.value, Value::Null) || property(&entry.key).is_none());
         for entry in entries.iter_mut() {
             let back = self.trail.key(&entry.key);
-            match (known.and_then(|known| known.get(&entry.key)), others) {
-                (Some(schema), _) => self.check(schema, &mut entry.value),
-                (None, Some(Json::Bool(false))) => self.unknown(&entry.key, entry.line, known),
-                (None, Some(schema)) => self.check(schema, &mut entry.value),
-                (None, None) => {}
+            match (property(&entry.key), &rule.others) {
+                (Some(rule), _) => self.check(rule, &mut entry.value),
+                (None, Others::Nothing) => self.unknown(&entry.key, entry.line, known),
+                (None, Others::Rule(rule)) => self.check(rule, &mut entry.value),
+                (None, Others::Anything) => {}
             }
             self.trail.back(back);
         }
-        let required = schema.get("required").and_then(Json::as_array);
-        for key in required.into_iter().flatten().filter_map(Json::as_str) {
-            if entries.iter().all(|entry| entry.key != key) {
+        for key in &rule.required {
+            if entries.iter().all(|entry| *entry.key != **key) {
                 self.problem(line, format!("`{key}` is missing"));
             }
         }
     }
 
-    fn unknown(&mut self, key: &str, line: u32, known: Option<&serde_json::Map<String, Json>>) {
+    fn unknown(&mut self, key: &str, line: u32, known: Option<&Properties>) {
         if self.problems.is_full() {
             // Looking for what was meant takes long, and nobody sees it.
             self.problem(line, String::new());
@@ -301,7 +273,7 @@ impl<'s> Checker<'s, '_> {
         }
         let elsewhere = if self.is_plugin { None } else { hints::key(self.trail.as_str(), key) };
         let elsewhere = elsewhere.map(str::to_owned);
-        let near = nearest(key, known.into_iter().flat_map(|known| known.keys().map(String::as_str)));
+        let near = nearest(key, known.into_iter().flat_map(Properties::names));
         let remedy = elsewhere.or_else(|| near.map(|near| format!("did you mean `{near}`?")));
         self.problem(line, "this key is not known".to_owned()).remedy = remedy.or_else(|| {
             let other = match self.is_plugin {
@@ -326,12 +298,12 @@ fn text_remedy(text: &str, types: &[&str]) -> Option<String> {
     (is_number && number_wanted).then(|| "remove the quotes".to_owned())
 }
 
-/// Turns text that came from a reference into what the schema wants, where it can.
-fn loosen(schema: &Json, node: &mut Node) {
+/// Turns text that came from a reference into what is wanted, where it can.
+fn loosen(rule: &Rule, node: &mut Node) {
     let Value::Text { text, loose: true } = &node.value else {
         return;
     };
-    let types = types(schema);
+    let types = &rule.types;
     if types.contains(&"string") {
         return;
     }
@@ -347,34 +319,9 @@ fn loosen(schema: &Json, node: &mut Node) {
     }
 }
 
-fn choices(schema: &Json) -> Option<&[Json]> {
-    let choices = schema.get("anyOf").or_else(|| schema.get("oneOf"))?;
-    choices.as_array().map(Vec::as_slice)
-}
-
-/// The only key of a map that stands for one variant of several.
-fn tag(schema: &Json) -> Option<&str> {
-    let required = schema.get("required")?.as_array()?;
-    let properties = schema.get("properties")?.as_object()?;
-    match required.as_slice() {
-        [only] if properties.len() == 1 => only.as_str(),
-        _ => None,
-    }
-}
-
-fn types(schema: &Json) -> Vec<&str> {
-    match schema.get("type") {
-        Some(Json::String(one)) => vec![one],
-        Some(Json::Array(several)) => several.iter().filter_map(Json::as_str).collect(),
-        _ => Vec::new(),
-    }
-}
-
-/// The words a text may be, when they are listed.
-fn allowed(schema: &Json) -> Vec<&str> {
-    let one = schema.get("const").and_then(Json::as_str);
-    let several = schema.get("enum").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str);
-    one.into_iter().chain(several).collect()
+/// Whether the type of a value is one of those wanted.
+fn takes(rule: &Rule, value: &Value) -> bool {
+    rule.types.is_empty() || rule.types.iter().any(|wanted| fits(wanted, value))
 }
 
 fn fits(wanted: &str, value: &Value) -> bool {

@@ -115,10 +115,16 @@ impl<'t> Scanner<'t, '_> {
         let start = self.at;
         let bytes = self.text.as_bytes();
         let mut at = start + 1;
+        let mut is_plain = true;
         while *bytes.get(at)? != b'"' {
-            at += if bytes[at] == b'\\' { 2 } else { 1 };
+            let is_escape = bytes[at] == b'\\';
+            at += if is_escape { 2 } else { 1 };
+            is_plain &= !is_escape;
         }
         self.at = at + 1;
+        if is_plain {
+            return self.text.get(start + 1..at).map(str::to_owned);
+        }
         serde_json::from_str(self.text.get(start..self.at)?).ok()
     }
 

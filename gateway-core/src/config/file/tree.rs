@@ -1,5 +1,7 @@
 //! A document as a tree in which everything knows its line.
 
+use std::fmt::Write as _;
+
 /// Bytes of text that count as one node.
 const NODE_BYTES: usize = 128;
 
@@ -113,7 +115,8 @@ impl Trail {
     /// Goes to a position; what it returns leads back.
     pub(super) fn position(&mut self, n: usize) -> usize {
         let length = self.0.len();
-        self.0.push_str(&format!("[{n}]"));
+        // A text takes all that is written to it.
+        write!(self.0, "[{n}]").unwrap_or_default();
         length
     }
 

@@ -48,27 +48,31 @@ impl NamedObjects {
             *proxy = self.shared_proxy_id(proxy.clone());
         }
         let config = configured.config.clone();
-        self.remove_plugin(config.id.as_str());
+        if let Some(before) = self.plugins.insert(config.id.shared(), configured.clone()) {
+            self.unlist(&before.config);
+        }
         match &config.scope {
-            Scope::Global if configured.enabled => Arc::make_mut(&mut self.globals).push(config.clone()),
+            Scope::Global if configured.enabled => Arc::make_mut(&mut self.globals).push(config),
             Scope::Proxy(proxy) => match self.scoped.get_mut(proxy.as_str()) {
                 Some(scoped) => {
                     // There may be a million such lists, most of one or two.
                     scoped.reserve_exact(1);
-                    scoped.push(configured.clone());
+                    scoped.push(configured);
                 }
-                None => drop(self.scoped.insert(proxy.shared(), vec![configured.clone()])),
+                None => drop(self.scoped.insert(proxy.shared(), vec![configured])),
             },
             Scope::Global | Scope::ProxyGroup => {}
         }
-        self.plugins.insert(config.id.shared(), configured);
     }
 
     /// Removes a plugin config.
     pub fn remove_plugin(&mut self, id: &str) {
-        let Some(Configured { config, .. }) = self.plugins.remove(id) else {
-            return;
-        };
+        if let Some(Configured { config, .. }) = self.plugins.remove(id) {
+            self.unlist(&config);
+        }
+    }
+
+    fn unlist(&mut self, config: &PluginConfig) {
         match &config.scope {
             Scope::Global => Arc::make_mut(&mut self.globals).retain(|c| c.id != config.id),
             Scope::Proxy(proxy) => {

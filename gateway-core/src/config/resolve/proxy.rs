@@ -177,14 +177,16 @@ fn plugins(
     let mut own: Vec<Arc<PluginConfig>> = known.scoped(id.as_str()).cloned().collect();
     let mut seen: Vec<&str> = Vec::new();
     for (n, file::Plugin { plugin_config_id }) in written.plugins.iter().enumerate() {
-        let at = format!("plugins[{n}].plugin_config_id");
+        let at = || format!("plugins[{n}].plugin_config_id");
         if seen.contains(&plugin_config_id.as_str()) {
-            notes.add(&at, format!("`{plugin_config_id}` is listed twice")).remedy =
+            notes.add(&at(), format!("`{plugin_config_id}` is listed twice")).remedy =
                 Some("remove it".to_owned());
             continue;
         }
         seen.push(plugin_config_id);
-        own.extend(named_plugin(notes, &at, plugin_config_id, id, known));
+        if own.iter().all(|config| config.id.as_str() != plugin_config_id) {
+            own.extend(named_plugin(notes, &at(), plugin_config_id, id, known));
+        }
     }
     let mut unique: Vec<Arc<PluginConfig>> = Vec::with_capacity(own.len());
     for config in own {
