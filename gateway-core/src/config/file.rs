@@ -50,6 +50,8 @@ pub use proxy::{
     AuthMode, BackendHttpVersion, Backoff, BodyMode, CircuitBreaker, ExponentialBackoff, FixedBackoff,
     LoadPriority, Parameters, PathPolicy, PathRules, Plugin, Protocol, Proxy, Retry, Scheme,
 };
+use reading::convert;
+pub use reading::plugin_settings;
 pub use redis::{Redis, RedisMode};
 pub use reference::{KeepReferences, NoReferences, References, literal};
 pub use rules::Rules;
@@ -110,21 +112,6 @@ pub(super) fn setting(path: &str, value: Vec<String>, is_list: bool) -> Result<G
     let mut problems = Problems::default();
     check::check(&RULES, RULES.root(), &mut node, "", &mut problems);
     let read = if problems.is_empty() { convert(node, "", &mut problems) } else { None };
-    read.ok_or(problems)
-}
-
-/// A plugin's settings, checked against the rules of the plugin's schema. A key with an empty value counts as absent.
-///
-/// # Errors
-/// Every problem, each path beginning with `config`.
-pub fn plugin_settings<T: DeserializeOwned>(
-    rules: &Rules,
-    settings: serde_json::Value,
-) -> Result<T, Problems> {
-    let mut problems = Problems::default();
-    let mut node = Node::of_json(settings);
-    check::check_plugin(rules, &mut node, "config", &mut problems);
-    let read = if problems.is_empty() { convert(node, "config", &mut problems) } else { None };
     read.ok_or(problems)
 }
 
@@ -486,17 +473,4 @@ fn items<T: DeserializeOwned>(
         }
     }
     items
-}
-
-/// The last step: what the schema's check let pass, serde can read; a difference between the two is still a
-/// problem and never a panic.
-fn convert<T: DeserializeOwned>(node: Node, at: &str, problems: &mut Problems) -> Option<T> {
-    let line = node.line;
-    match T::deserialize(node) {
-        Ok(value) => Some(value),
-        Err(error) => {
-            problems.push(Problem { line, ..Problem::new(at, error.to_string()) });
-            None
-        }
-    }
 }

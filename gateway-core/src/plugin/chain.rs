@@ -3,6 +3,7 @@
 mod behind;
 mod identify;
 pub(super) mod order;
+mod rare;
 mod verdict;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,10 +14,7 @@ use bytes::Bytes;
 use http::Response;
 
 use super::entry::{Built, Registry};
-use super::hooks::{
-    Authenticate, DeclaredSubset, Hooks, OnAttempt, OnBytes, OnClose, OnConnect, OnEnd, OnMessage, OnRequest,
-    OnResponse, Seated,
-};
+use super::hooks::{Authenticate, DeclaredSubset, Hooks, OnRequest, OnResponse, Seated};
 use super::seat::{Around, Attempt, AttemptEnd};
 use super::step::{Decision, Gate, Passage, Refusal, Step, Wait};
 use crate::config::model::{Id, PluginConfig, Scope, Traffic};
@@ -29,6 +27,7 @@ use crate::http::reply::{Cause, Reply};
 use crate::record::{ExchangeRecord, SessionRecord};
 use crate::stream::cut::{Cut, Stream};
 use crate::stream::session::{Direction, Message, MessageKind, Session};
+use rare::RareSeats;
 pub(crate) use verdict::{Panicked, guarded};
 use verdict::{timed, verdict};
 
@@ -43,50 +42,6 @@ pub struct Chain {
     on_response: Box<[Seated<dyn OnResponse>]>,
     rare: Option<Box<RareSeats>>,
     members: Box<[Member]>,
-}
-
-/// What most chains have nothing of: there may be a million chains.
-#[derive(Default)]
-struct RareSeats {
-    on_attempt: Box<[Seated<dyn OnAttempt>]>,
-    on_end: Box<[Seated<dyn OnEnd>]>,
-    on_connect: Box<[Seated<dyn OnConnect>]>,
-    on_message: Box<[Seated<dyn OnMessage>]>,
-    on_close: Box<[Seated<dyn OnClose>]>,
-    on_bytes: Box<[Seated<dyn OnBytes>]>,
-    chooses: Box<[Arc<str>]>,
-    subsets: Box<[DeclaredSubset]>,
-    secrets: Box<[Box<str>]>,
-}
-
-impl RareSeats {
-    fn of(hooks: Hooks) -> Option<Box<Self>> {
-        let rare = Self {
-            on_attempt: hooks.on_attempt.into(),
-            on_end: hooks.on_end.into(),
-            on_connect: hooks.on_connect.into(),
-            on_message: hooks.on_message.into(),
-            on_close: hooks.on_close.into(),
-            on_bytes: hooks.on_bytes.into(),
-            chooses: hooks.chooses.into(),
-            subsets: hooks.subsets.into(),
-            secrets: hooks.secrets.into(),
-        };
-        (!rare.is_empty()).then(|| Box::new(rare))
-    }
-
-    fn is_empty(&self) -> bool {
-        let Self { on_attempt, on_end, on_connect, on_message, on_close, on_bytes, .. } = self;
-        on_attempt.is_empty()
-            && on_end.is_empty()
-            && on_connect.is_empty()
-            && on_message.is_empty()
-            && on_close.is_empty()
-            && on_bytes.is_empty()
-            && self.chooses.is_empty()
-            && self.subsets.is_empty()
-            && self.secrets.is_empty()
-    }
 }
 
 /// A built plugin and the config it was built from.
@@ -152,35 +107,6 @@ impl Chain {
     /// The plugin built from the config with this id.
     pub fn member(&self, id: &Id) -> Option<&Member> {
         self.members.iter().find(|(config, _)| config.id == *id)
-    }
-
-    #[inline]
-    fn rare<'c, T>(&'c self, of: impl FnOnce(&'c RareSeats) -> &'c [T]) -> &'c [T] {
-        self.rare.as_deref().map_or(&[], of)
-    }
-
-    fn on_attempt(&self) -> &[Seated<dyn OnAttempt>] {
-        self.rare(|rare| &rare.on_attempt)
-    }
-
-    fn on_end(&self) -> &[Seated<dyn OnEnd>] {
-        self.rare(|rare| &rare.on_end)
-    }
-
-    fn on_connect(&self) -> &[Seated<dyn OnConnect>] {
-        self.rare(|rare| &rare.on_connect)
-    }
-
-    fn on_message(&self) -> &[Seated<dyn OnMessage>] {
-        self.rare(|rare| &rare.on_message)
-    }
-
-    fn on_close(&self) -> &[Seated<dyn OnClose>] {
-        self.rare(|rare| &rare.on_close)
-    }
-
-    fn on_bytes(&self) -> &[Seated<dyn OnBytes>] {
-        self.rare(|rare| &rare.on_bytes)
     }
 
     /// The upstreams that plugins of this chain may choose.

@@ -176,9 +176,8 @@ fn build_of<P: Plugin>(config: &Value, world: &World) -> Result<Arc<dyn Built>, 
 
 fn settings_of<P: Plugin>(config: &Value) -> Result<P::Config, Problems> {
     // An absent `config` is an empty one, so that a plugin whose settings all have defaults needs none.
-    let empty = || Value::Object(serde_json::Map::new());
-    let config = if config.is_null() { empty() } else { config.clone() };
-    plugin_settings(&known_rules::<P>(), config)
+    let empty = Value::Object(serde_json::Map::new());
+    plugin_settings(&known_rules::<P>(), if config.is_null() { &empty } else { config })
 }
 
 /// Builds plugins to check them; what was built is what runs.

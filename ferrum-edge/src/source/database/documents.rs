@@ -218,6 +218,19 @@ impl Documents {
         }
     }
 
+    /// What the store has, as an edit that puts all of it.
+    pub(super) fn edit(&self, objects: &[Object]) -> Edit {
+        let mut edit = Edit::default();
+        let count = |kind| objects.iter().filter(|object| object.kind == kind).count();
+        // A proxy as it is written has many fields: growing a list of them moves kilobytes for each.
+        edit.upstreams.reserve_exact(count(ObjectKind::Upstreams));
+        edit.plugin_configs.reserve_exact(count(ObjectKind::PluginConfigs));
+        edit.proxies.reserve_exact(count(ObjectKind::Proxies));
+        edit.consumers.reserve_exact(count(ObjectKind::Consumers));
+        objects.iter().for_each(|object| self.put(&mut edit, object));
+        edit
+    }
+
     /// Adds what the store has to an edit.
     pub(crate) fn put(&self, edit: &mut Edit, object: &Object) {
         let at = format!("{}.{}", object.kind, object.id);

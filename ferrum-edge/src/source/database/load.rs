@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 
-use gateway_core::config::catalog::{Against, Catalog, Edit, OnRefusal, ResolvedEdit};
+use gateway_core::config::catalog::{Against, Catalog, OnRefusal, ResolvedEdit};
 use gateway_core::config::changes::Changes;
 use gateway_core::config::compile::{Compiled, Compiler};
 use gateway_core::config::model::Settings;
@@ -18,7 +18,9 @@ use crate::store::{Mark, Object, Store, StoreError};
 
 /// Objects checked and compiled at a time.
 const CHUNK: usize = 4096;
-/// Chunks that wait at each of the two steps.
+/// Threads that parse.
+const PARSERS: usize = 2;
+/// Chunks that wait at each step of each of them.
 const WAITING: usize = 2;
 
 /// Everything a store has, compiled.
@@ -73,44 +75,61 @@ pub(super) async fn load(
     }
 }
 
-/// Reads on this thread, parses and builds plugins on another, and compiles on a third.
+/// Reads on this thread, parses and builds plugins on others, and compiles on one more.
 async fn read(
     store: &Store,
     documents: &Documents,
     settings: Arc<Settings>,
     registry: &Registry,
 ) -> Result<Loaded, StoreError> {
-    let (chunks, rows) = sync_channel::<Vec<Object>>(WAITING);
-    let (edits, parsed) = sync_channel::<ResolvedEdit>(WAITING);
-    let (documents, plugins, registry) = (documents.clone(), registry.clone(), registry.clone());
-    let redis = settings.redis.clone();
-    let parsing = thread("parse", move || {
-        for objects in rows {
-            let mut edit = Edit::default();
-            objects.iter().for_each(|object| documents.put(&mut edit, object));
-            if edits.send(ResolvedEdit::new(edit, &plugins, redis.as_ref())).is_err() {
-                return;
+    // Some kinds of objects take longer to parse, some to compile. Chunks go to the parsing threads in turns, and come back in turns.
+    let (mut rows, mut parsed, mut parsing) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..PARSERS {
+        let (chunks, to_parse) = sync_channel::<Vec<Object>>(WAITING);
+        let (edits, to_compile) = sync_channel::<ResolvedEdit>(WAITING);
+        let (documents, registry, redis) = (documents.clone(), registry.clone(), settings.redis.clone());
+        parsing.push(thread("parse", move || {
+            for objects in to_parse {
+                let edit = ResolvedEdit::new(documents.edit(&objects), &registry, redis.as_ref());
+                if edits.send(edit).is_err() {
+                    return;
+                }
             }
-        }
-    })?;
+        })?);
+        rows.push(chunks);
+        parsed.push(to_compile);
+    }
+    let registry = registry.clone();
     let compiling = thread("compile", move || {
         let mut building = Building::new(settings, registry);
-        parsed.into_iter().for_each(|edit| building.add(edit));
+        let mut turns = parsed.iter().cycle();
+        // The first thread without a further chunk was the one whose turn it is at the end.
+        while let Some(edit) = turns.next().and_then(|edits| edits.recv().ok()) {
+            building.add(edit);
+        }
         building
     })?;
     let mut chunk = Vec::with_capacity(CHUNK);
+    let mut turns = rows.iter().cycle();
+    let mut send = |chunk: Vec<Object>| {
+        // Fails only when the others are gone, which is told below.
+        if let Some(chunks) = turns.next() {
+            drop(chunks.send(chunk));
+        }
+    };
     let mark = store
         .load(|object| {
             chunk.push(object);
             if chunk.len() == CHUNK {
-                // Fails only when the others are gone, which is told below.
-                drop(chunks.send(std::mem::replace(&mut chunk, Vec::with_capacity(CHUNK))));
+                send(std::mem::replace(&mut chunk, Vec::with_capacity(CHUNK)));
             }
         })
         .await;
-    drop(chunks.send(chunk));
-    drop(chunks);
-    parsing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    send(chunk);
+    drop(rows);
+    for parsing in parsing {
+        parsing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    }
     let building = compiling.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     Ok(building.done(mark?))
 }

@@ -88,7 +88,7 @@ impl<'t> Scanner<'t, '_> {
 
     fn map(&mut self) -> Option<Vec<MapEntry>> {
         self.at += 1;
-        let mut entries = Vec::new();
+        let mut entries = Vec::with_capacity(8);
         let mut lines = HashMap::new();
         while self.peek()? != b'}' {
             let line = self.line;

@@ -2,11 +2,42 @@
 
 use serde::Deserializer;
 use serde::de::value::{MapAccessDeserializer, MapDeserializer, SeqDeserializer, StringDeserializer};
-use serde::de::{Error as _, IntoDeserializer, Unexpected, Visitor};
+use serde::de::{DeserializeOwned, Error as _, IntoDeserializer, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
 use serde_json::Error;
 
+use super::check::check_plugin;
+use super::rules::Rules;
 use super::tree::{MapEntry, Node, Value};
+use crate::config::problem::{Problem, Problems};
+
+/// A plugin's settings, checked against the rules of the plugin's schema. A key with an empty value counts as absent.
+///
+/// # Errors
+/// Every problem, each path beginning with `config`.
+pub fn plugin_settings<T: DeserializeOwned>(
+    rules: &Rules,
+    settings: &serde_json::Value,
+) -> Result<T, Problems> {
+    let mut problems = Problems::default();
+    let mut node = Node::of_json(settings);
+    check_plugin(rules, &mut node, "config", &mut problems);
+    let read = if problems.is_empty() { convert(node, "config", &mut problems) } else { None };
+    read.ok_or(problems)
+}
+
+/// The last step: what the schema's check let pass, serde can read; a difference between the two is still a
+/// problem and never a panic.
+pub(super) fn convert<T: DeserializeOwned>(node: Node, at: &str, problems: &mut Problems) -> Option<T> {
+    let line = node.line;
+    match T::deserialize(node) {
+        Ok(value) => Some(value),
+        Err(error) => {
+            problems.push(Problem { line, ..Problem::new(at, error.to_string()) });
+            None
+        }
+    }
+}
 
 fn list(nodes: Vec<Node>) -> SeqDeserializer<std::vec::IntoIter<Node>, Error> {
     SeqDeserializer::new(nodes.into_iter())
@@ -157,7 +188,7 @@ mod tests {
         ];
         let mut read = 0;
         for document in all {
-            let ours = Everything::deserialize(Node::of_json(document.clone()));
+            let ours = Everything::deserialize(Node::of_json(&document));
             let theirs = serde_json::from_value::<Everything>(document.clone());
             assert_eq!(ours.is_ok(), theirs.is_ok(), "{document}: {ours:?} and {theirs:?}");
             read += usize::from(ours.is_ok());

@@ -37,18 +37,18 @@ pub(super) struct MapEntry {
 
 impl Node {
     /// A value whose place in a text is not known.
-    pub(super) fn of_json(value: serde_json::Value) -> Self {
+    pub(super) fn of_json(value: &serde_json::Value) -> Self {
         use serde_json::Value as Json;
         let value = match value {
             Json::Null => Value::Null,
-            Json::Bool(value) => Value::Bool(value),
-            Json::Number(value) => Value::Number(value),
-            Json::String(text) => Value::Text { text, loose: false },
-            Json::Array(values) => Value::List(values.into_iter().map(Self::of_json).collect()),
+            Json::Bool(value) => Value::Bool(*value),
+            Json::Number(value) => Value::Number(value.clone()),
+            Json::String(text) => Value::Text { text: text.clone(), loose: false },
+            Json::Array(values) => Value::List(values.iter().map(Self::of_json).collect()),
             Json::Object(entries) => Value::Map(
                 entries
-                    .into_iter()
-                    .map(|(key, value)| MapEntry { key, line: 0, value: Self::of_json(value) })
+                    .iter()
+                    .map(|(key, value)| MapEntry { key: key.clone(), line: 0, value: Self::of_json(value) })
                     .collect(),
             ),
         };

@@ -73,9 +73,18 @@ pub fn plugin_config(
     let mut notes = Notes::new(at);
     let id = words::id(&mut notes, written.id.as_deref());
     words::namespace(&mut notes, written.namespace.as_deref());
-    let (config, built) = settings(&mut notes, written, id.as_ref(), plugins);
+    let empty = Value::Object(serde_json::Map::new());
+    let config = if written.config.is_null() { &empty } else { &written.config };
+    let settings = PluginSettings::new(config);
+    let built = match settings.len() {
+        ..=MAX_CONFIG_BYTES => built(&mut notes, written, config, id.as_ref(), plugins),
+        _ => {
+            notes.add("config", format!("this has more than {MAX_CONFIG_BYTES} bytes"));
+            None
+        }
+    };
     if let Some(redis) = redis {
-        super::redis::check(&mut notes, &config, redis);
+        super::redis::check(&mut notes, config, redis);
     }
     let scope = scope(&mut notes, written);
     let order = order(&mut notes, written, plugins).map(Box::new);
@@ -92,7 +101,7 @@ pub fn plugin_config(
     let (Some(id), Some(scope), true) = (id, scope, notes.problems.is_empty()) else {
         return Err(notes.problems);
     };
-    let (plugin_name, config) = shared(&written.plugin_name, PluginSettings::new(&config));
+    let (plugin_name, config) = shared(&written.plugin_name, settings);
     let config = Arc::new(PluginConfig { id, plugin_name, config, scope, order, when, built });
     Ok(Configured { config, enabled: written.enabled.unwrap_or(true) })
 }
@@ -150,30 +159,24 @@ pub(in crate::config) fn scope_of(written: &file::PluginConfig) -> Option<Scope>
     scope(&mut Notes::new(""), written)
 }
 
-fn settings(
+/// Builds the plugin to check its settings.
+fn built(
     notes: &mut Notes<'_>,
     written: &file::PluginConfig,
+    config: &Value,
     id: Option<&Id>,
     plugins: &dyn PluginCheck,
-) -> (Value, CheckedPlugin) {
-    let config = match &written.config {
-        Value::Null => Value::Object(serde_json::Map::new()),
-        config => config.clone(),
-    };
-    if config.to_string().len() > MAX_CONFIG_BYTES {
-        notes.add("config", format!("this has more than {MAX_CONFIG_BYTES} bytes"));
-        return (config, None);
-    }
+) -> CheckedPlugin {
     if !plugins.is_known(&written.plugin_name)
         && let Some(names) = plugins.names()
     {
         let near = words::did_you_mean(&written.plugin_name, names.iter().map(String::as_str));
         let remedy = near.or_else(|| Some("`ferrum-edge plugins` lists them".to_owned()));
         notes.add("plugin_name", format!("there is no plugin `{}`", written.plugin_name)).remedy = remedy;
-        return (config, None);
+        return None;
     }
-    let problems = match plugins.check(&written.plugin_name, id, &config) {
-        Ok(built) => return (config, built),
+    let problems = match plugins.check(&written.plugin_name, id, config) {
+        Ok(built) => return built,
         Err(problems) => problems,
     };
     for mut problem in problems.0 {
@@ -181,7 +184,7 @@ fn settings(
         problem.path = format!("{}.config{dot}{}", notes.at, problem.path);
         notes.problems.push(problem);
     }
-    (config, None)
+    None
 }
 
 fn scope(notes: &mut Notes<'_>, written: &file::PluginConfig) -> Option<Scope> {

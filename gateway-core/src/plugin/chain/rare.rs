@@ -1,0 +1,83 @@
+//! Seats and promises that most chains have none of.
+
+use std::sync::Arc;
+
+use super::Chain;
+use crate::plugin::hooks::{
+    DeclaredSubset, Hooks, OnAttempt, OnBytes, OnClose, OnConnect, OnEnd, OnMessage, Seated,
+};
+
+/// What most chains have nothing of: there may be a million chains.
+#[derive(Default)]
+pub(super) struct RareSeats {
+    on_attempt: Box<[Seated<dyn OnAttempt>]>,
+    on_end: Box<[Seated<dyn OnEnd>]>,
+    on_connect: Box<[Seated<dyn OnConnect>]>,
+    on_message: Box<[Seated<dyn OnMessage>]>,
+    on_close: Box<[Seated<dyn OnClose>]>,
+    on_bytes: Box<[Seated<dyn OnBytes>]>,
+    pub(super) chooses: Box<[Arc<str>]>,
+    pub(super) subsets: Box<[DeclaredSubset]>,
+    pub(super) secrets: Box<[Box<str>]>,
+}
+
+impl RareSeats {
+    pub(super) fn of(hooks: Hooks) -> Option<Box<Self>> {
+        let rare = Self {
+            on_attempt: hooks.on_attempt.into(),
+            on_end: hooks.on_end.into(),
+            on_connect: hooks.on_connect.into(),
+            on_message: hooks.on_message.into(),
+            on_close: hooks.on_close.into(),
+            on_bytes: hooks.on_bytes.into(),
+            chooses: hooks.chooses.into(),
+            subsets: hooks.subsets.into(),
+            secrets: hooks.secrets.into(),
+        };
+        (!rare.is_empty()).then(|| Box::new(rare))
+    }
+
+    fn is_empty(&self) -> bool {
+        let Self { on_attempt, on_end, on_connect, on_message, on_close, on_bytes, .. } = self;
+        on_attempt.is_empty()
+            && on_end.is_empty()
+            && on_connect.is_empty()
+            && on_message.is_empty()
+            && on_close.is_empty()
+            && on_bytes.is_empty()
+            && self.chooses.is_empty()
+            && self.subsets.is_empty()
+            && self.secrets.is_empty()
+    }
+}
+
+impl Chain {
+    #[inline]
+    pub(super) fn rare<'c, T>(&'c self, of: impl FnOnce(&'c RareSeats) -> &'c [T]) -> &'c [T] {
+        self.rare.as_deref().map_or(&[], of)
+    }
+
+    pub(super) fn on_attempt(&self) -> &[Seated<dyn OnAttempt>] {
+        self.rare(|rare| &rare.on_attempt)
+    }
+
+    pub(super) fn on_end(&self) -> &[Seated<dyn OnEnd>] {
+        self.rare(|rare| &rare.on_end)
+    }
+
+    pub(super) fn on_connect(&self) -> &[Seated<dyn OnConnect>] {
+        self.rare(|rare| &rare.on_connect)
+    }
+
+    pub(super) fn on_message(&self) -> &[Seated<dyn OnMessage>] {
+        self.rare(|rare| &rare.on_message)
+    }
+
+    pub(super) fn on_close(&self) -> &[Seated<dyn OnClose>] {
+        self.rare(|rare| &rare.on_close)
+    }
+
+    pub(super) fn on_bytes(&self) -> &[Seated<dyn OnBytes>] {
+        self.rare(|rare| &rare.on_bytes)
+    }
+}
