@@ -253,7 +253,7 @@ fn urls(route: &Route, rules: &HttpRules, target: &str, matched: usize) -> Vec<S
         let path = forward_path(target, matched, rules.strip_listen_path, prefix);
         let weight = one.rules.weight;
         let share = if weight == 1 { String::new() } else { format!(" (weight {weight})") };
-        format!("{scheme}://{}{path}{share}", one.authority)
+        format!("{scheme}://{}{path}{share}", one.authority())
     });
     list.collect()
 }

@@ -347,7 +347,7 @@ impl Upstream for Answers {
         headers.insert("host", call.host.clone());
         headers.extend(call.forwarding.fields().map(|(name, value)| (name.clone(), value.clone())));
         let asked = ReceivedRequest {
-            authority: call.target.authority.to_string(),
+            authority: call.target.authority().to_string(),
             method: call.method.clone(),
             path: call.path.to_owned(),
             headers,

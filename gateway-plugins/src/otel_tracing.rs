@@ -105,7 +105,7 @@ struct Addressee {
 
 impl Addressee {
     fn of(attempt: Attempt<'_>) -> Self {
-        Self { authority: attempt.target.authority.clone(), rules: attempt.target.rules.clone() }
+        Self { authority: attempt.target.authority().clone(), rules: attempt.target.rules.clone() }
     }
 }
 

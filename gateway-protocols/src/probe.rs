@@ -96,7 +96,7 @@ impl Prober {
             Probe::Grpc { service, tls: encrypted } => {
                 let link = self.link(target, *encrypted, tls, BackendHttp::Http2).await?;
                 let scheme = if *encrypted { "https" } else { "http" };
-                grpc::check(link, scheme, &target.authority, service).await
+                grpc::check(link, scheme, target.authority(), service).await
             }
         }
     }

@@ -340,11 +340,11 @@ impl Inner {
                 }
                 if let Some(connection) = kept {
                     // One more could not be made; those there are will have room again.
-                    tracing::debug!(%error, target = %call.target.authority, "no other HTTP/3 connection");
+                    tracing::debug!(%error, target = %call.target.authority(), "no other HTTP/3 connection");
                     pools.no_quic.insert(key, Instant::now() + NO_QUIC);
                     return Some(connection);
                 }
-                tracing::info!(%error, target = %call.target.authority, "no HTTP/3; trying TLS for a while");
+                tracing::info!(%error, target = %call.target.authority(), "no HTTP/3; trying TLS for a while");
                 pools.no_quic.insert(key, Instant::now() + NO_QUIC);
                 None
             }

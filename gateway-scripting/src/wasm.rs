@@ -226,7 +226,7 @@ impl OnResponse for Wasm {
         let mut headers = response.headers().clone();
         // Also where it is written later, as of a reply.
         fit_length(&mut headers, response.body());
-        let target = seat.target().map(|target| target.authority.to_string());
+        let target = seat.target().map(|target| target.authority().to_string());
         let told = visit.context(|context| {
             context.response = HostMessage { is_there: true, line, headers, ..HostMessage::default() };
             if let Some(facts) = &mut context.facts {
@@ -309,7 +309,7 @@ impl OnBytes for Wasm {
         else {
             return client;
         };
-        let target = seat.target().map(|target| target.authority.to_string());
+        let target = seat.target().map(|target| target.authority().to_string());
         let told = visit.context(|context| {
             if let Some(facts) = &mut context.facts {
                 facts.target = target;

@@ -259,7 +259,7 @@ pub fn exchange(line: &mut impl FieldVisitor, record: &ExchangeRecord<'_>, extra
         proxy(line, route, exchange.upstream().map(|chosen| &**chosen));
     }
     if let Some(target) = record.target {
-        line.text("upstream.address", &*target.authority);
+        line.text("upstream.address", &**target.authority());
         line.number("upstream.attempts", u64::from(record.attempts));
         let hedged = exchange.hedged();
         if hedged.sent > 0 {
@@ -316,7 +316,7 @@ pub fn session(line: &mut impl FieldVisitor, record: &SessionRecord<'_>, extras:
         proxy(line, route, None);
     }
     if let Some(target) = record.target {
-        line.text("upstream.address", &*target.authority);
+        line.text("upstream.address", &**target.authority());
     }
 }
 

@@ -243,7 +243,7 @@ fn acme(telemetry: &Telemetry) -> Value {
 pub(super) fn target(target: &Target, now: Instant) -> Value {
     let status = target.status(now);
     json!({
-        "address": &*target.authority,
+        "address": &**target.authority(),
         "weight": target.rules.weight,
         "healthy": status.healthy,
         "probed_healthy": status.probed_healthy,

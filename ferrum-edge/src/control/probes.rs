@@ -139,7 +139,7 @@ async fn ask(
         let result = prober.probe(&target, &rules, tls.as_deref()).await;
         drop(place);
         if let Err(error) = &result {
-            tracing::debug!(target = %target.authority, %error, "a probe failed");
+            tracing::debug!(target = %target.authority(), %error, "a probe failed");
         }
         let change = target.probed(result.is_ok(), Instant::now());
         telemetry.probed(&target, result.is_ok(), change);

@@ -244,7 +244,7 @@ fn connections(page: &mut Page, snapshot: &Snapshot) {
             let labels = format_args!(
                 "upstream=\"{}\",target=\"{}\"",
                 Label(upstream.as_str()),
-                Label(&target.authority)
+                Label(target.authority())
             );
             let now_open = target.status(now).connections.unwrap_or(0);
             let is_limit = metric.name == metric::TARGET_MAX_CONNECTIONS.name;
@@ -258,8 +258,11 @@ fn targets(page: &mut Page, telemetry: &Telemetry, snapshot: &Snapshot) {
     page.head(&metric::TARGET_HEALTHY);
     let all = snapshot.upstreams.iter().flat_map(|(id, targets)| targets.list().iter().map(move |t| (id, t)));
     for (upstream, target) in all.take(MAX_TARGET_SERIES) {
-        let labels =
-            format_args!("upstream=\"{}\",target=\"{}\"", Label(upstream.as_str()), Label(&target.authority));
+        let labels = format_args!(
+            "upstream=\"{}\",target=\"{}\"",
+            Label(upstream.as_str()),
+            Label(target.authority())
+        );
         page.sample(metric::TARGET_HEALTHY.name, labels, u8::from(target.is_healthy(now)));
     }
     connections(page, snapshot);

@@ -428,9 +428,9 @@ fn is_upstream_failure(cause: Cause) -> bool {
 /// A target changed sides: rare, and what operators look for first.
 pub(super) fn log_health(target: &Target, change: HealthChange, by: &'static str) {
     match change {
-        HealthChange::Failed => tracing::warn!(target = %target.authority, by, "a target became unhealthy"),
+        HealthChange::Failed => tracing::warn!(target = %target.authority(), by, "a target became unhealthy"),
         HealthChange::Recovered => {
-            tracing::warn!(target = %target.authority, by, "a target is healthy again")
+            tracing::warn!(target = %target.authority(), by, "a target is healthy again")
         }
     }
 }
@@ -439,7 +439,7 @@ pub(super) fn log_health(target: &Target, change: HealthChange, by: &'static str
 #[cold]
 fn log_failure(record: &ExchangeRecord<'_>) {
     let proxy = record.route.map_or("", |route| route.proxy.id.as_str());
-    let target = record.target.map_or("", |target| &*target.authority);
+    let target = record.target.map_or("", |target| &**target.authority());
     let error = record.failure.map(ToString::to_string);
     tracing::warn!(proxy, target, reason = record.reason, error, "upstream request failed");
 }

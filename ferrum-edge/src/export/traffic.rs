@@ -68,7 +68,7 @@ impl Traffic {
         let key = Key {
             proxy: route.map(|route| route.proxy.id.clone()),
             upstream: chosen.or_else(|| route.map(|route| route.proxy.backend.upstream.id.shared())),
-            target: target.map(|target| target.authority.clone()),
+            target: target.map(|target| target.authority().clone()),
         };
         let is_full = watch.rows.len() >= MAX_ROWS && !watch.rows.contains_key(&key);
         let row = match is_full {

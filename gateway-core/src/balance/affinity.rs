@@ -77,7 +77,7 @@ fn name(upstream: &Upstream, target: &Target) -> Box<str> {
         .chain_update(b"ferrum-edge target\0")
         .chain_update(upstream.id.as_str())
         .chain_update(b"\0")
-        .chain_update(&*target.authority)
+        .chain_update(target.authority().as_bytes())
         .finalize();
     digest.iter().take(NAME_BYTES).map(|byte| format!("{byte:02x}")).collect::<String>().into()
 }

@@ -78,11 +78,11 @@ impl Policy for ConsistentHash {
 /// One seed a target; the same host and port listed twice gets two.
 fn seeds(targets: &[Arc<Target>]) -> Vec<u64> {
     let mut seen: HashMap<&str, u64, foldhash::fast::RandomState> = HashMap::default();
-    let seed = |target: &Arc<Target>| hash(target.authority.as_bytes());
+    let seed = |target: &Arc<Target>| hash(target.authority().as_bytes());
     targets
         .iter()
         .map(|target| {
-            let times = seen.entry(&target.authority).or_default();
+            let times = seen.entry(target.authority()).or_default();
             *times += 1;
             if *times == 1 { seed(target) } else { mix(seed(target) ^ *times) }
         })

@@ -23,15 +23,22 @@ use connections::{ConnectionLimit, Tally};
 pub struct Target {
     /// As configured.
     pub rules: Arc<TargetRules>,
-    /// `host:port`, with brackets around an IPv6 address; `unix:` and the path of a Unix socket.
-    pub authority: Arc<str>,
-    /// The authority as a header value, for a port that is not the scheme's default.
-    pub authority_value: HeaderValue,
-    /// The host alone as a header value, with brackets around an IPv6 address; `localhost` for a Unix socket.
-    pub host_value: HeaderValue,
+    /// Made when they are first asked for: most of a million targets never are.
+    names: OnceLock<Box<TargetNames>>,
     vitals: Arc<Vitals>,
     active: Option<Arc<Active>>,
     passive: Option<Arc<Passive>>,
+}
+
+/// What a target is called.
+#[derive(Debug)]
+struct TargetNames {
+    /// `host:port`, with brackets around an IPv6 address; `unix:` and the path of a Unix socket.
+    authority: Arc<str>,
+    /// The authority as a header value, for a port that is not the scheme's default.
+    authority_value: HeaderValue,
+    /// The host alone as a header value, with brackets around an IPv6 address; `localhost` for a Unix socket.
+    host_value: HeaderValue,
 }
 
 /// The share of a target that is warm. A cold one begins with a tenth of it.
@@ -79,11 +86,8 @@ impl Target {
         known: Option<&Self>,
         epoch: Epoch,
     ) -> Self {
-        let (authority, [host_value, authority_value]) = names(rules);
         Self {
-            host_value,
-            authority_value,
-            authority,
+            names: OnceLock::new(),
             rules: rules.clone(),
             vitals: known.map_or_else(|| Arc::new(Vitals::new(epoch)), |known| known.vitals.clone()),
             active: health.active(known),
@@ -108,7 +112,17 @@ impl Target {
 
     /// The value of a `Host` header: without the port where it is the scheme's default.
     pub fn host_header(&self, default_port: u16) -> &HeaderValue {
-        if self.rules.port == default_port { &self.host_value } else { &self.authority_value }
+        let names = self.names();
+        if self.rules.port == default_port { &names.host_value } else { &names.authority_value }
+    }
+
+    /// `host:port`, with brackets around an IPv6 address; `unix:` and the path of a Unix socket.
+    pub fn authority(&self) -> &Arc<str> {
+        &self.names().authority
+    }
+
+    fn names(&self) -> &TargetNames {
+        self.names.get_or_init(|| Box::new(TargetNames::new(&self.rules)))
     }
 
     /// Whether it gets traffic while others do.
@@ -288,21 +302,22 @@ impl Health<'_> {
     }
 }
 
-/// The authority, and the host alone and the authority as values of `Host`.
-fn names(rules: &TargetRules) -> (Arc<str>, [HeaderValue; 2]) {
-    if rules.socket().is_some() {
-        const LOCALHOST: HeaderValue = HeaderValue::from_static("localhost");
-        return (rules.host.clone(), [LOCALHOST, LOCALHOST]);
+impl TargetNames {
+    fn new(rules: &TargetRules) -> Self {
+        if rules.socket().is_some() {
+            const LOCALHOST: HeaderValue = HeaderValue::from_static("localhost");
+            return Self { authority: rules.host.clone(), authority_value: LOCALHOST, host_value: LOCALHOST };
+        }
+        let host = match rules.host.contains(':') {
+            true => format!("[{}]", rules.host),
+            false => rules.host.to_string(),
+        };
+        let authority = format!("{host}:{}", rules.port);
+        // One piece of memory for both headers.
+        let text = Bytes::copy_from_slice(authority.as_bytes());
+        let host_value = header_value(text.slice(..host.len()));
+        Self { authority: Arc::from(authority), authority_value: header_value(text), host_value }
     }
-    let host = match rules.host.contains(':') {
-        true => format!("[{}]", rules.host),
-        false => rules.host.to_string(),
-    };
-    let authority = format!("{host}:{}", rules.port);
-    // One piece of memory for both headers: there may be a million targets.
-    let text = Bytes::copy_from_slice(authority.as_bytes());
-    let values = [header_value(text.slice(..host.len())), header_value(text)];
-    (Arc::from(authority), values)
 }
 
 /// A host that passed the configuration's checks is a valid header value; should one ever not be, requests carry a

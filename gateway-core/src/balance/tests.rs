@@ -110,7 +110,7 @@ fn names_and_headers_of_a_target() {
     rules.targets[1] = target("café", 1).into();
     let targets = Targets::build(&rules, None, Instant::now());
     let six = &targets.list()[0];
-    assert_eq!(&*six.authority, "[2001:db8::1]:8443");
+    assert_eq!(&**six.authority(), "[2001:db8::1]:8443");
     assert_eq!(six.host_header(443), "[2001:db8::1]:8443");
     assert_eq!(six.host_header(8443), "[2001:db8::1]");
     assert_eq!(targets.list()[1].host_header(80).as_bytes(), "café".as_bytes());

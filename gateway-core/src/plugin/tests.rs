@@ -115,7 +115,7 @@ macro_rules! probe {
                 if self.0.attempt == "refuse" {
                     return Step::reply(Reply::new(Cause::Forbidden));
                 }
-                let value = format!("{} {}", attempt.number, attempt.target.authority);
+                let value = format!("{} {}", attempt.number, attempt.target.authority());
                 let value = HeaderValue::from_str(&value).expect("a value");
                 exchange.request.headers.insert("x-attempt", value);
                 Step::Next

@@ -189,7 +189,7 @@ impl NamedVariable {
             Self::ProxyId => sink.some(facts.proxy.map(str::as_bytes)),
             Self::TargetHost => sink.some(facts.target.map(|target| target.rules.host.as_bytes())),
             Self::TargetPort => facts.target.map_or(Ok(()), |target| sink.number(target.rules.port)),
-            Self::TargetAuthority => sink.some(facts.target.map(|target| target.authority.as_bytes())),
+            Self::TargetAuthority => sink.some(facts.target.map(|target| target.authority().as_bytes())),
             Self::Status => {
                 let ended = facts.record.map(|record| record.status);
                 let status = facts.response.map(|(status, _)| status.as_u16()).or(ended);

@@ -225,7 +225,7 @@ pub(super) fn attempt(
     let is_latest = trace.attempts.last().is_some_and(|last| last.number == tried.number);
     let (authority, rules) = match (&tried.target, record.target.filter(|_| is_latest)) {
         (Some(Addressee { authority, rules }), _) => (Some(&**authority), Some(&**rules)),
-        (None, target) => (target.map(|it| &*it.authority), target.map(|it| &*it.rules)),
+        (None, target) => (target.map(|it| &**it.authority()), target.map(|it| &*it.rules)),
     };
     span(out, plugin.encoding, |span| {
         let context = TraceContext { span: tried.span.unwrap_or_else(SpanId::random), ..trace.context };
@@ -349,7 +349,7 @@ pub(super) fn session(
                 all.text("server.address", &**name);
             }
             if let Some(target) = record.target {
-                all.text("ferrum.target", &*target.authority);
+                all.text("ferrum.target", &**target.authority());
             }
             all.text("ferrum.session.end", record.reason);
             all.int("ferrum.session.bytes_up", record.bytes_up);

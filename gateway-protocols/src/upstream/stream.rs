@@ -65,7 +65,7 @@ impl Opener for Outbound {
         match self.inner.dialler.dial(&to).await {
             Ok(dialled) => Ok(Placed::new(dialled.link, dialled.place)),
             Err(error) => {
-                tracing::debug!(proxy = %route.proxy.id, target = %target.authority, %error, "no stream to the target");
+                tracing::debug!(proxy = %route.proxy.id, target = %target.authority(), %error, "no stream to the target");
                 Err(error.cause())
             }
         }

@@ -211,7 +211,7 @@ fn owners(targets: &Targets, keys: u32, now: Instant) -> Vec<Arc<str>> {
     let owner = |key: u32| {
         let key = format!("client-{key}");
         let pick = targets.pick(&Ask { hash_key: Some(key.as_bytes()), ..ask(now) }).unwrap();
-        pick.target.authority.clone()
+        pick.target.authority().clone()
     };
     (0..keys).map(owner).collect()
 }

@@ -129,7 +129,7 @@ impl Live {
                 .members()
                 .map(|(config, _)| (config.id.as_str(), config.config.value()))
                 .collect();
-            let targets: Vec<_> = route.targets.list().iter().map(|target| &*target.authority).collect();
+            let targets: Vec<_> = route.targets.list().iter().map(|target| &**target.authority()).collect();
             let closed = route.quarantine.is_some();
             proxies.insert(id.as_str(), json!({ "plugins": plugins, "targets": targets, "closed": closed }));
         }

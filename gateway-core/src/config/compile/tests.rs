@@ -184,5 +184,6 @@ fn what_a_proxy_takes_is_bounded() {
     assert!(size_of::<Route>() <= 240, "{}", size_of::<Route>());
     assert!(size_of::<Proxy>() <= 240, "{}", size_of::<Proxy>());
     assert!(size_of::<PluginConfig>() <= 112, "{}", size_of::<PluginConfig>());
+    assert!(size_of::<Target>() <= 48, "{}", size_of::<Target>());
     assert!(size_of::<Targets>() <= 144, "{}", size_of::<Targets>());
 }

@@ -1,7 +1,7 @@
 //! Where a proxy's traffic goes.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::known::{Group, NamedObjects};
 use super::{Notes, ObjectPlace, words};
@@ -338,9 +338,19 @@ fn own_group(notes: &mut Notes<'_>, written: &file::Proxy, id: &Id) -> Option<Gr
     let port = notes.value("backend_port", words::target_port(&host, written.backend_port))?;
     let upstream = Upstream {
         name: words::label(written.name.as_ref()),
-        ..Upstream::new(id.clone(), vec![Arc::new(TargetRules::new(host, port))])
+        ..Upstream::new(id.clone(), vec![shared(TargetRules::new(host, port))])
     };
     Some(Group { upstream: Arc::new(upstream), tls: None })
+}
+
+/// The same target as that of the proxy before, where it is the same: a million proxies may lead to a few servers.
+fn shared(target: TargetRules) -> Arc<TargetRules> {
+    static LAST: Mutex<Option<Arc<TargetRules>>> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    match &*last {
+        Some(known) if **known == target => known.clone(),
+        _ => last.insert(Arc::new(target)).clone(),
+    }
 }
 
 fn pool(notes: &mut Notes<'_>, written: &file::Proxy) -> PoolRules {

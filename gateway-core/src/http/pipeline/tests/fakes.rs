@@ -185,10 +185,10 @@ impl Upstream for Targets {
         body: &mut Body,
         _: &mut D,
     ) -> Result<TargetResponse, Failure> {
-        self.asked.lock().unwrap().push(call.target.authority.to_string());
+        self.asked.lock().unwrap().push(call.target.authority().to_string());
         let say = self.script.lock().unwrap().pop_front().expect("an attempt too many");
         let mut answer = TargetResponse {
-            response: Response::new(Body::full(format!("body of {} {}", call.target.authority, call.path))),
+            response: Response::new(Body::full(format!("body of {} {}", call.target.authority(), call.path))),
             first_byte: Duration::from_millis(1),
             reused: false,
             tunnel: None,
