@@ -5,6 +5,7 @@ pub(crate) mod assertion;
 pub(crate) mod coding;
 pub(crate) mod conditional;
 mod gzip;
+mod kept;
 pub(crate) mod limit_headers;
 pub(crate) mod oauth;
 pub(crate) mod privacy;
@@ -14,6 +15,7 @@ pub(crate) mod statuses;
 pub(crate) mod turns;
 pub(crate) mod watched;
 pub(crate) mod wildcard;
+mod zstandard;
 
 use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::gzip::GzipEncoder;
+use super::zstandard::{MAX_WINDOW, WINDOW, ZstdEncoder};
 
 /// A coding that responses are sent in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
@@ -37,9 +38,6 @@ impl Coding {
 const BROTLI_WINDOW: u32 = 22;
 /// Bytes of Brotli's own buffers.
 const BROTLI_BUFFER: usize = 4096;
-/// The window that a Zstandard decoder has to have at most, in bits: 8 MiB (RFC 9659).
-const ZSTD_WINDOW: u32 = 23;
-
 /// A body being encoded.
 pub(crate) struct Encoder {
     kind: Encoding,
@@ -50,7 +48,7 @@ pub(crate) struct Encoder {
 enum Encoding {
     Gzip(GzipEncoder),
     Brotli(Box<brotli::CompressorWriter<Vec<u8>>>),
-    Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
+    Zstd(ZstdEncoder),
     /// The encoder points into the dictionary, and has to be dropped first.
     Dictionary(zstd::stream::write::Encoder<'static, Vec<u8>>, Arc<Prepared>),
     Ended,
@@ -82,12 +80,7 @@ impl Encoder {
                 level,
                 BROTLI_WINDOW,
             ))),
-            Coding::Zstd => {
-                let mut encoder =
-                    zstd::stream::write::Encoder::new(Vec::new(), i32::try_from(level).unwrap_or(3))?;
-                encoder.window_log(if level > 16 { ZSTD_WINDOW } else { 21 })?;
-                Encoding::Zstd(encoder)
-            }
+            Coding::Zstd => Encoding::Zstd(ZstdEncoder::new(level)?),
         };
         Ok(Self { kind, flushes })
     }
@@ -104,7 +97,8 @@ impl Encoder {
                 written(encoder)?;
                 std::mem::take(encoder.get_mut())
             }
-            Encoding::Zstd(encoder) | Encoding::Dictionary(encoder, _) => {
+            Encoding::Zstd(encoder) => encoder.write(data, flushes)?,
+            Encoding::Dictionary(encoder, _) => {
                 written(encoder)?;
                 std::mem::take(encoder.get_mut())
             }
@@ -116,7 +110,7 @@ impl Encoder {
         match std::mem::replace(&mut self.kind, Encoding::Ended) {
             Encoding::Gzip(mut encoder) => encoder.finish(),
             Encoding::Brotli(encoder) => Ok(encoder.into_inner()),
-            Encoding::Zstd(encoder) => encoder.finish(),
+            Encoding::Zstd(mut encoder) => encoder.finish(),
             Encoding::Dictionary(encoder, _dictionary) => encoder.finish(),
             Encoding::Ended => Ok(Vec::new()),
         }
@@ -167,7 +161,7 @@ impl Prepared {
         head[..DCZ_MAGIC.len()].copy_from_slice(&DCZ_MAGIC);
         head[DCZ_MAGIC.len()..].copy_from_slice(hash);
         // A dictionary can be referred to until a window of output has passed, and its like is about as large as it is.
-        let window = (bytes.len().next_power_of_two().ilog2() + 1).clamp(21, ZSTD_WINDOW);
+        let window = (bytes.len().next_power_of_two().ilog2() + 1).clamp(WINDOW, MAX_WINDOW);
         let digested =
             zstd::dict::EncoderDictionary::copy(bytes, i32::try_from(level).map_err(|e| e.to_string())?);
         Ok(Self { level, digested, window, head })
@@ -224,7 +218,7 @@ impl Decoder {
             "br" => Decoding::Brotli(Box::new(brotli::DecompressorWriter::new(sink, BROTLI_BUFFER))),
             "zstd" => {
                 let mut decoder = zstd::stream::write::Decoder::new(sink).ok()?;
-                decoder.window_log_max(ZSTD_WINDOW).ok()?;
+                decoder.window_log_max(MAX_WINDOW).ok()?;
                 Decoding::Zstd(decoder)
             }
             _ => return None,

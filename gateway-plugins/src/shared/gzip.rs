@@ -1,9 +1,10 @@
-//! gzip encoders, which each thread keeps for the next body: making one takes longer than encoding a short response.
+//! gzip encoders, which each thread keeps for the next body.
 
-use std::cell::RefCell;
 use std::io;
 
 use flate2::{Compress, Compression, FlushCompress, Status};
+
+use super::kept::KeptEncoders;
 
 /// Encoders that a thread keeps, each of some 270 KB.
 const MAX_KEPT: usize = 8;
@@ -13,8 +14,7 @@ const WINDOW: u8 = 15;
 const LEAST_ROOM: usize = 256;
 
 thread_local! {
-    /// Those that are free, by level.
-    static KEPT: RefCell<Vec<(u32, Compress)>> = const { RefCell::new(Vec::new()) };
+    static KEPT: KeptEncoders<Compress> = const { KeptEncoders::new() };
 }
 
 /// Encodes one body (RFC 1952).
@@ -27,10 +27,7 @@ pub(super) struct GzipEncoder {
 impl GzipEncoder {
     /// An encoder of a level from 1 to 9.
     pub(super) fn new(level: u32) -> Self {
-        let kept = KEPT.with_borrow_mut(|kept| {
-            let place = kept.iter().position(|(known, _)| *known == level)?;
-            Some(kept.swap_remove(place).1)
-        });
+        let kept = KEPT.with(|kept| kept.take(level));
         let state = kept.unwrap_or_else(|| Compress::new_gzip(Compression::new(level), WINDOW));
         Self { level, state: Some(state) }
     }
@@ -79,14 +76,8 @@ impl Drop for GzipEncoder {
     fn drop(&mut self) {
         let Some(mut state) = self.state.take() else { return };
         // Where a thread ends, its list may be gone before what uses it.
-        let _gone = KEPT.try_with(|kept| {
-            if let Ok(mut kept) = kept.try_borrow_mut()
-                && kept.len() < MAX_KEPT
-            {
-                state.reset();
-                kept.push((self.level, state));
-            }
-        });
+        state.reset();
+        let _gone = KEPT.try_with(|kept| kept.keep(self.level, state, MAX_KEPT));
     }
 }
 
@@ -113,7 +104,7 @@ mod tests {
     }
 
     fn kept() -> Vec<u32> {
-        KEPT.with_borrow(|kept| kept.iter().map(|(level, _)| *level).collect())
+        KEPT.with(KeptEncoders::levels)
     }
 
     #[test]
@@ -131,7 +122,7 @@ mod tests {
         for level in [1, 6, 9] {
             for flushes in [false, true] {
                 let new = bodies.map(|pieces| {
-                    KEPT.take();
+                    KEPT.with(KeptEncoders::clear);
                     encoded(level, pieces, flushes)
                 });
                 let used = bodies.map(|pieces| encoded(level, pieces, flushes));
@@ -160,7 +151,7 @@ mod tests {
     /// One that a client left in the middle, and more than are kept.
     #[test]
     fn encoders_are_kept_for_their_level_up_to_a_number() {
-        KEPT.take();
+        KEPT.with(KeptEncoders::clear);
         let mut broken_off = GzipEncoder::new(6);
         broken_off.write(b"a body of which nobody wants the rest", false).unwrap();
         drop(broken_off);
