@@ -374,21 +374,27 @@ impl Compression {
             }
         }
         let plain = quality("identity", false).unwrap_or(0);
-        let level = |coding, level| match &self.by_load {
-            Some(by_load) => by_load.level(coding, level),
-            None => level,
+        let level =
+            |coding, level| self.by_load.as_ref().map_or(level, |by_load| by_load.level(coding, level));
+        let note = |is_lowered| {
+            if let Some(by_load) = self.by_load.as_ref().filter(|_| is_lowered) {
+                by_load.lowered();
+            }
         };
         if let Some(dictionaries) = &self.dictionaries {
             let wanted = quality(dictionary::DCZ, false).unwrap_or(0);
             if wanted > 0 && wanted >= plain && best.is_none_or(|(_, known)| wanted >= known) {
-                let held = dictionaries.held(exchange, response, || level(Coding::Zstd, self.zstd_level));
-                if let Some(held) = held {
-                    return Some(Chosen::Dictionary(held));
+                let by_load = || level(Coding::Zstd, self.zstd_level);
+                if let Some(held) = dictionaries.held(exchange, response, self.zstd_level, by_load) {
+                    note(held.is_lowered);
+                    return Some(Chosen::Dictionary(held.prepared));
                 }
             }
         }
         let ((coding, known), _) = best.filter(|(_, wanted)| *wanted >= plain)?;
-        Some(Chosen::Coding(coding, level(coding, known)))
+        let level = level(coding, known);
+        note(level < known);
+        Some(Chosen::Coding(coding, level))
     }
 
     /// Points to the dictionaries with a page.

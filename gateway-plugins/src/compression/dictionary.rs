@@ -114,6 +114,13 @@ struct Dictionary {
     prepared: Vec<Arc<Prepared>>,
 }
 
+/// The dictionary that a client holds, for one response.
+pub(super) struct HeldDictionary {
+    pub(super) prepared: Arc<Prepared>,
+    /// Its level is lower than it would be without the load.
+    pub(super) is_lowered: bool,
+}
+
 impl Dictionaries {
     /// Reads the dictionaries and prepares them for each of the levels. `None` where there are none.
     ///
@@ -180,14 +187,15 @@ impl Dictionaries {
         self.rules.iter().any(|rules| rules.paths.fits(exchange.path()))
     }
 
-    /// The dictionary that a client holds, prepared for the level nearest to this one; `None` where the response should not be
-    /// compressed with it.
+    /// The dictionary that a client holds, prepared for the level nearest to the one that the load leaves; `None` where the response
+    /// should not be compressed with it.
     pub(super) fn held(
         &self,
         exchange: &Exchange,
         response: &HeaderMap,
-        level: impl FnOnce() -> u32,
-    ) -> Option<Arc<Prepared>> {
+        level: u32,
+        by_load: impl FnOnce() -> u32,
+    ) -> Option<HeldDictionary> {
         let hash = available(&exchange.request.headers)?;
         if !is_readable(&exchange.request.headers, response) {
             return None;
@@ -195,8 +203,9 @@ impl Dictionaries {
         let dictionaries = self.files.get();
         let mut all = dictionaries.iter().zip(&self.rules);
         let (dictionary, _) = all.find(|(it, rules)| it.hash == hash && rules.paths.fits(exchange.path()))?;
-        let level = level();
-        dictionary.prepared.iter().min_by_key(|prepared| prepared.level.abs_diff(level)).cloned()
+        let nearest = |level: u32| dictionary.prepared.iter().min_by_key(|it| it.level.abs_diff(level));
+        let (usual, prepared) = (nearest(level)?, nearest(by_load())?.clone());
+        Some(HeldDictionary { is_lowered: prepared.level < usual.level, prepared })
     }
 
     /// The answer to a request for a dictionary.

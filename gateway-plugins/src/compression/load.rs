@@ -80,10 +80,11 @@ impl LevelByLoad {
             self.shown.set(i64::from(step));
         }
         let lowest = if coding == Coding::Br { 0 } else { 1 };
-        let lowered = level - level.saturating_sub(lowest) * step / STEPS;
-        if lowered < level {
-            self.lowered.add(1);
-        }
-        lowered
+        level - level.saturating_sub(lowest) * step / STEPS
+    }
+
+    /// A response is compressed at a lower level than without the load.
+    pub(super) fn lowered(&self) {
+        self.lowered.add(1);
     }
 }

@@ -25,12 +25,16 @@ fn text(seed: u32) -> String {
 }
 
 fn trial_of(machine: &Machine, config: &Value, fields: &[(&'static str, &'static str)]) -> Trial {
+    trial_in(&machine.world(), config, fields)
+}
+
+fn trial_in(world: &World, config: &Value, fields: &[(&'static str, &'static str)]) -> Trial {
     let spec = json!({
         "proxies": [{ "id": "a", "listen_path": "/", "backend_host": "t.test", "backend_port": 80 }],
         "plugin_configs": [{ "id": "p", "plugin_name": "compression", "proxy_id": "a", "config": config }],
     });
     let fields = fields.to_vec();
-    Trial::of_spec(PLUGINS, &spec.to_string(), &machine.world()).answering(move |_| {
+    Trial::of_spec(PLUGINS, &spec.to_string(), world).answering(move |_| {
         let mut response = Response::builder();
         for (name, value) in &fields {
             response = response.header(*name, *value);
@@ -86,6 +90,26 @@ async fn a_client_that_holds_the_dictionary_gets_the_difference() {
     assert_eq!(got.field("link"), "", "the client has it");
     let head = trial.request("HEAD", "/shop/page", &fields, "").await;
     assert_eq!(head.field("content-encoding"), "dcz");
+}
+
+#[tokio::test]
+async fn a_level_counts_as_lowered_only_where_it_is() {
+    // Of the levels prepared, 9 is lowered to 3, which is the least.
+    for (zstd_level, expected) in [(3, "0"), (9, "1")] {
+        let world = machine().world();
+        let mut config = served();
+        config["zstd_level"] = json!(zstd_level);
+        config["adapt_to_load"] = json!({});
+        let trial = trial_in(&world, &config, TEXT);
+        (0..12).for_each(|_| world.busyness().measured(1.0));
+        let held = named(&text(1));
+        let fields = [("accept-encoding", "dcz"), ("available-dictionary", held.as_str())];
+        assert_eq!(trial.get("/shop/page", &fields).await.field("content-encoding"), "dcz");
+        let mut metrics = String::new();
+        world.meters().write(&mut metrics);
+        let counted = format!("ferrum_compression_lowered_total{{plugin_config=\"p\"}} {expected}\n");
+        assert!(metrics.contains(&counted), "{zstd_level}: {metrics}");
+    }
 }
 
 #[tokio::test]
