@@ -75,8 +75,8 @@ impl GzipEncoder {
 impl Drop for GzipEncoder {
     fn drop(&mut self) {
         let Some(mut state) = self.state.take() else { return };
-        // Where a thread ends, its list may be gone before what uses it.
         state.reset();
+        // Where a thread ends, its list may be gone before what uses it.
         let _gone = KEPT.try_with(|kept| kept.keep(self.level, state, MAX_KEPT));
     }
 }
@@ -86,6 +86,7 @@ mod tests {
     use std::io::Read as _;
 
     use super::*;
+    use crate::shared::kept::assert_used_writes_as_new;
 
     fn decoded(bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
@@ -109,28 +110,9 @@ mod tests {
 
     #[test]
     fn an_encoder_that_was_used_before_writes_what_a_new_one_writes() {
-        let mut random = fastrand::Rng::with_seed(3);
-        let noise: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(300_000).collect();
-        let text = "the same words, again and again. ".repeat(20_000);
-        let bodies: [&[&[u8]]; 5] = [
-            &[b"short"],
-            &[],
-            &[&noise],
-            &[text.as_bytes(), &noise, b""],
-            &[&noise[..10], b"", text.as_bytes()],
-        ];
         for level in [1, 6, 9] {
-            for flushes in [false, true] {
-                let new = bodies.map(|pieces| {
-                    KEPT.with(KeptEncoders::clear);
-                    encoded(level, pieces, flushes)
-                });
-                let used = bodies.map(|pieces| encoded(level, pieces, flushes));
-                assert!(new == used, "{level}");
-                for (pieces, bytes) in bodies.iter().zip(&used) {
-                    assert!(decoded(bytes) == pieces.concat(), "{level}");
-                }
-            }
+            let encoded = |pieces: &[&[u8]], flushes| encoded(level, pieces, flushes);
+            assert_used_writes_as_new(|| KEPT.with(KeptEncoders::clear), encoded, decoded);
         }
     }
 

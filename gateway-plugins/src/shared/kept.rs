@@ -35,3 +35,29 @@ impl<T> KeptEncoders<T> {
         self.0.borrow().iter().map(|(level, _)| *level).collect()
     }
 }
+
+/// Fails where an encoder that was used before writes anything else than a new one, or what can't be decoded. `encoded` takes pieces of a
+/// body, and whether each is flushed.
+#[cfg(test)]
+pub(super) fn assert_used_writes_as_new(
+    forget: impl Fn(),
+    encoded: impl Fn(&[&[u8]], bool) -> Vec<u8>,
+    decoded: impl Fn(&[u8]) -> Vec<u8>,
+) {
+    let mut random = fastrand::Rng::with_seed(3);
+    let noise: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(300_000).collect();
+    let text = "the same words, again and again. ".repeat(20_000);
+    let bodies: [&[&[u8]]; 5] =
+        [&[b"short"], &[], &[&noise], &[text.as_bytes(), &noise, b""], &[&noise[..10], b"", text.as_bytes()]];
+    for flushes in [false, true] {
+        let new = bodies.map(|pieces| {
+            forget();
+            encoded(pieces, flushes)
+        });
+        let used = bodies.map(|pieces| encoded(pieces, flushes));
+        assert!(new == used);
+        for (pieces, bytes) in bodies.iter().zip(&used) {
+            assert!(decoded(bytes) == pieces.concat());
+        }
+    }
+}

@@ -103,7 +103,7 @@ async fn read(
     let compiling = thread("compile", move || {
         let mut building = Building::new(settings, registry);
         let mut turns = parsed.iter().cycle();
-        // The first thread without a further chunk was the one whose turn it is at the end.
+        // In the order in which they were sent: the first thread that has no further one is the end of all.
         while let Some(edit) = turns.next().and_then(|edits| edits.recv().ok()) {
             building.add(edit);
         }

@@ -144,10 +144,9 @@ fn shared(name: &str, settings: PluginSettings) -> (Arc<str>, PluginSettings) {
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let shared = known.get_key_value(name).map(|(name, last)| (name.clone(), last.clone()));
     let (name, last) = shared.unwrap_or_else(|| (Arc::from(name), None));
-    let settings = match last {
-        Some(last) if last == settings => return (name, last),
-        _ => settings,
-    };
+    if let Some(last) = last.filter(|last| *last == settings) {
+        return (name, last);
+    }
     if known.len() < MAX_SHARED_NAMES || known.contains_key(&name) {
         known.insert(name.clone(), Some(settings.clone()).filter(|it| it.len() <= MAX_SHARED_SETTINGS));
     }
