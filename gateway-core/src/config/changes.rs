@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::model::{Consumer, Id, Model, Proxy, Settings, Upstream};
 use super::problem::Problems;
 use super::snapshot::Snapshot;
+use crate::consumer::Consumers;
 
 /// Changed objects of one kind.
 #[derive(Debug)]
@@ -31,6 +32,16 @@ impl<T> Edits<T> {
     /// True when nothing changes.
     pub fn is_empty(&self) -> bool {
         self.put.is_empty() && self.gone.is_empty()
+    }
+}
+
+impl Edits<Arc<Consumer>> {
+    /// Carries them out.
+    pub fn apply(&self, consumers: &mut Consumers) {
+        // All go before any comes: two may have swapped their names or keys.
+        let replaced = self.put.iter().map(|consumer| &consumer.id);
+        self.gone.iter().chain(replaced).for_each(|id| consumers.remove(id));
+        self.put.iter().for_each(|consumer| consumers.insert(consumer));
     }
 }
 

@@ -12,11 +12,10 @@ use tokio::time::Instant;
 
 use super::changes::{Changes, Edits};
 use super::discovery::{self, Services};
-use super::model::{Backend, Consumer, Id, Model, PluginConfig, Proxy, Scope, Traffic};
+use super::model::{Backend, Id, Model, PluginConfig, Proxy, Scope, Traffic};
 use super::problem::Problems;
 use super::snapshot::{ProxyState, Route, Snapshot};
 use crate::balance::{Target, Targets};
-use crate::consumer::Consumers;
 use crate::health::breaker::Breakers;
 use crate::http::hedging::Hedger;
 use crate::limit::budget::RetryBudget;
@@ -129,7 +128,7 @@ impl Compiler {
         next.revision = changes.revision.unwrap_or(next.revision + 1);
         next.settings = changes.settings.unwrap_or(next.settings);
         next.routes.set_fall_through(next.settings.host_fallthrough);
-        consumers(&mut next.consumers, changes.consumers);
+        changes.consumers.apply(&mut next.consumers);
         let Edits { put, gone } = &changes.upstreams;
         let known: Vec<_> = put.iter().map(|upstream| next.upstreams.get(&upstream.id).cloned()).collect();
         for id in gone {
@@ -330,13 +329,6 @@ impl Compiler {
             }
         }
     }
-}
-
-fn consumers(index: &mut Consumers, edits: Edits<Arc<Consumer>>) {
-    // All go before any comes: two may have swapped their names or keys.
-    let replaced = edits.put.iter().map(|consumer| &consumer.id);
-    edits.gone.iter().chain(replaced).for_each(|id| index.remove(id));
-    edits.put.iter().for_each(|consumer| index.insert(consumer));
 }
 
 fn is_global(config: &PluginConfig) -> bool {

@@ -20,8 +20,8 @@ use foldhash::fast::RandomState;
 const SHARD: usize = 64;
 /// Entries below which a branch of leaves becomes one leaf again; well under [`SHARD`], so that it doesn't flap.
 const MERGE: usize = 16;
-/// Places that a leaf grows by: none is wasted on many, and not every entry moves all others.
-const GROWTH: usize = 4;
+/// Places that a leaf grows by, beside an eighth of what it has: few are wasted, and not every entry moves all others.
+const GROWTH: usize = 2;
 /// Bits of the hash a branch consumes.
 const BITS: u32 = 5;
 /// Children of a branch.
@@ -281,7 +281,7 @@ impl<K: Clone, V: Clone> Node<K, V> {
                 let at = first(entries, entry.hash);
                 if let Some(entries) = Arc::get_mut(entries) {
                     if entries.len() == entries.capacity() {
-                        entries.reserve_exact(GROWTH);
+                        entries.reserve_exact(GROWTH + entries.len() / 8);
                     }
                     entries.insert(at, entry);
                     return;

@@ -52,7 +52,7 @@ impl Documents {
     /// What is wrong with the files that an object names.
     fn files<T: Identified>(&self, at: &str, object: &T) -> Problems {
         if let Some((plugin, config)) = object.plugin() {
-            return self.paths.check(plugin, config, &format!("{at}.config"), &self.references);
+            return self.paths.check(plugin, config, at, &self.references);
         }
         let mut problems = Problems::default();
         for (key, path) in object.files() {

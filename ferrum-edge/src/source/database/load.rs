@@ -75,7 +75,7 @@ pub(super) async fn load(
     }
 }
 
-/// Reads on this thread, parses and builds plugins on others, and compiles on one more.
+/// Reads on this thread, parses and builds plugins on two, checks on one, and compiles on one more.
 async fn read(
     store: &Store,
     documents: &Documents,
@@ -99,14 +99,21 @@ async fn read(
         rows.push(chunks);
         parsed.push(to_compile);
     }
-    let registry = registry.clone();
-    let compiling = thread("compile", move || {
-        let mut building = Building::new(settings, registry);
+    let (checked, to_compile) = sync_channel::<Changes>(WAITING);
+    let mut checking = Checking::new(settings.clone());
+    let checking = thread("check", move || {
         let mut turns = parsed.iter().cycle();
         // In the order in which they were sent: the first thread that has no further one is the end of all.
         while let Some(edit) = turns.next().and_then(|edits| edits.recv().ok()) {
-            building.add(edit);
+            if checked.send(checking.changes(edit)).is_err() {
+                break;
+            }
         }
+        checking
+    })?;
+    let mut building = Building::new(settings, registry.clone());
+    let compiling = thread("compile", move || {
+        to_compile.iter().for_each(|changes| building.add(changes));
         building
     })?;
     let mut chunk = Vec::with_capacity(CHUNK);
@@ -127,11 +134,13 @@ async fn read(
         .await;
     send(chunk);
     drop(rows);
-    for parsing in parsing {
-        parsing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    }
-    let building = compiling.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    Ok(building.done(mark?))
+    parsing.into_iter().for_each(joined);
+    let (checking, building) = (joined(checking), joined(compiling));
+    Ok(building.done(checking, mark?))
+}
+
+fn joined<T>(thread: JoinHandle<T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 fn thread<T: Send + 'static>(
@@ -145,10 +154,34 @@ fn thread<T: Send + 'static>(
     })
 }
 
+/// What turns chunks into changes.
+///
+/// An object of a load takes the place of none, so that of the snapshot before only the consumers matter: they may not share names
+/// and credentials. So they are kept here, and chunks are checked while earlier ones are compiled.
+struct Checking {
+    catalog: Catalog,
+    /// Nothing but settings and consumers.
+    known: Snapshot,
+}
+
+impl Checking {
+    fn new(settings: Arc<Settings>) -> Self {
+        Self { catalog: Catalog::default(), known: Snapshot::empty(settings) }
+    }
+
+    fn changes(&mut self, edit: ResolvedEdit) -> Changes {
+        let against = Against { previous: &self.known, folder: Path::new("") };
+        // What refers to something comes after it, so nothing older is concerned.
+        let applied = self.catalog.apply(edit, Vec::new(), against, OnRefusal::Object);
+        let mut changes = applied.expect("a broken object is left alone and refuses nothing");
+        std::mem::take(&mut changes.consumers).apply(&mut self.known.consumers);
+        changes
+    }
+}
+
 /// A configuration that grows chunk by chunk.
 struct Building {
     compiler: Compiler,
-    catalog: Catalog,
     compiled: Compiled,
 }
 
@@ -157,24 +190,21 @@ impl Building {
         let mut compiler = Compiler::new(registry);
         let empty = Snapshot::empty(settings);
         let compiled = compiler.apply(Changes::default(), &empty, Instant::now());
-        Self { compiler, catalog: Catalog::default(), compiled }
+        Self { compiler, compiled }
     }
 
-    fn add(&mut self, edit: ResolvedEdit) {
-        let previous = &self.compiled.snapshot;
-        let against = Against { previous, folder: Path::new("") };
-        // What refers to something comes after it, so nothing older is concerned.
-        let applied = self.catalog.apply(edit, Vec::new(), against, OnRefusal::Object);
-        let changes = applied.expect("a broken object is left alone and refuses nothing");
-        let nothing = Snapshot::empty(previous.settings.clone());
+    fn add(&mut self, changes: Changes) {
+        let nothing = Snapshot::empty(self.compiled.snapshot.settings.clone());
         let previous = std::mem::replace(&mut self.compiled.snapshot, nothing);
         let later = self.compiler.advance(changes, previous, Instant::now());
         self.compiled.absorb(later);
     }
 
-    fn done(mut self, mark: Mark) -> Loaded {
+    fn done(mut self, checking: Checking, mark: Mark) -> Loaded {
+        let Checking { catalog, known } = checking;
+        self.compiled.snapshot.consumers = known.consumers;
         self.compiled.snapshot.revision = mark.revision;
-        let Self { compiler, catalog, compiled, .. } = self;
+        let Self { compiler, compiled } = self;
         Loaded { compiled, compiler, catalog, mark, stale: None }
     }
 }

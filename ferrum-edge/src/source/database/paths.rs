@@ -23,12 +23,12 @@ impl Paths {
         Self(schemas.filter(|(_, schema)| has_any(schema)).collect())
     }
 
-    /// What is wrong with the files that these settings name. `at` is where the settings stand.
+    /// What is wrong with the files that these settings name. `at` is where the plugin config stands.
     pub(super) fn check(&self, plugin: &str, config: &Value, at: &str, permitted: &Permitted) -> Problems {
         let mut problems = Problems::default();
         if let Some(schema) = self.0.get(plugin) {
             let mut walk = Walk { root: schema, permitted, problems: &mut problems };
-            walk.value(schema, config, at, 0);
+            walk.value(schema, config, &format!("{at}.config"), 0);
         }
         problems
     }
@@ -125,8 +125,9 @@ mod tests {
 
     fn refused(plugin: &str, config: &Value, permitted: &str) -> Vec<String> {
         let paths = Paths::of(&crate::plugins());
-        let problems = paths.check(plugin, config, "config", &permitted.parse().unwrap());
-        problems.0.into_iter().map(|problem| problem.path).collect()
+        let problems = paths.check(plugin, config, "plugin_configs.a", &permitted.parse().unwrap());
+        let path = |problem: Problem| problem.path.strip_prefix("plugin_configs.a.").map(str::to_owned);
+        problems.0.into_iter().filter_map(path).collect()
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(super) fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
             remedy.map(str::to_owned);
         return None;
     }
-    let mut scanner = Scanner { text, at: 0, line: 1, trail: Trail::default(), problems };
+    let mut scanner = Scanner { text, at: 0, line: 1, trail: Trail::new(), problems };
     scanner.node()
 }
 

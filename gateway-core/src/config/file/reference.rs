@@ -90,7 +90,7 @@ pub(super) fn has_any(document: &str) -> bool {
 /// Replaces every reference in the text values at and below `node`; `$${env:` stands for a literal `${env:`.
 pub(super) fn expand(node: &mut Node, folder: &Path, references: &dyn References, problems: &mut Problems) {
     if !references.keeps() {
-        walk(node, &mut Trail::default(), &Expander { folder, references }, problems);
+        walk(node, &mut Trail::new(), &Expander { folder, references }, problems);
     }
 }
 

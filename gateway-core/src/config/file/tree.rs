@@ -94,12 +94,21 @@ impl Node {
 }
 
 /// The path to where a walk through a document is, as people write it: `proxies[2].listen_path`.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Trail(String);
 
+/// Bytes that most paths don't grow beyond.
+const USUAL_PATH: usize = 128;
+
 impl Trail {
+    pub(super) fn new() -> Self {
+        Self::at("")
+    }
+
     pub(super) fn at(path: &str) -> Self {
-        Self(path.to_owned())
+        let mut trail = String::with_capacity(path.len() + USUAL_PATH);
+        trail.push_str(path);
+        Self(trail)
     }
 
     /// Goes to a key; what it returns leads back.

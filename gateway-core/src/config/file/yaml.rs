@@ -21,7 +21,7 @@ pub(super) fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
         parser: Parser::new_from_str(text),
         anchors: HashMap::new(),
         aliased: 0,
-        trail: Trail::default(),
+        trail: Trail::new(),
         problems,
     };
     match composer.document() {
