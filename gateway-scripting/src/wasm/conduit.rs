@@ -130,7 +130,7 @@ impl Conduit {
         let mut store = Store::new(&clockwork.engine, guest);
         store.limiter(|guest| &mut guest.limits);
         store.set_epoch_deadline(ticks(self.rules.timeout));
-        let _running = clockwork.begin();
+        let _running = clockwork.begin()?;
         let instance = self.instance.instantiate(&mut store).map_err(|error| why(&error))?;
         store.data_mut().memory = instance.get_memory(&mut store, "memory");
         Ok((store, instance))
@@ -140,7 +140,7 @@ impl Conduit {
     fn run(&self, guest: Guest) -> Result<(i32, Guest), String> {
         let phase = guest.phase;
         let (mut store, instance) = self.start(guest)?;
-        let _running = clockwork(Instances::OnePerCall)?.begin();
+        let _running = clockwork(Instances::OnePerCall)?.begin()?;
         let result = match phase {
             Phase::Request => {
                 let function = instance.get_typed_func::<(), i32>(&mut store, "on_request");
@@ -169,7 +169,8 @@ impl Conduit {
     /// Runs `on_request`; the reply, where the exchange ends here.
     pub(super) fn on_request(&self, exchange: &mut Exchange) -> Option<Reply> {
         let mut guest = self.guest(Phase::Request, exchange.request.headers.clone());
-        let uri = exchange.uri();
+        // Normalised: it is this path that is routed and forwarded.
+        let uri = &exchange.request.uri;
         guest.path = uri.path().to_owned();
         guest.query = uri.query().unwrap_or_default().to_owned();
         guest.method = exchange.method().as_str().to_owned();

@@ -25,7 +25,7 @@ pub(super) struct Clockwork {
     /// Guests that run now, and all that ever began, in one number each.
     running: AtomicU64,
     begun: AtomicU64,
-    clock: OnceLock<Thread>,
+    clock: OnceLock<Result<Thread, String>>,
 }
 
 /// How long a module's instances live.
@@ -53,10 +53,19 @@ pub(super) fn clockwork(instances: Instances) -> Result<&'static Clockwork, &'st
         Instances::Kept => KEPT.get_or_init(|| Clockwork::new(config())),
         // The pool reserves terabytes of addresses, which a limit on them forbids.
         Instances::OnePerCall => {
-            ONE_PER_CALL.get_or_init(|| Clockwork::new(pooled()).or_else(|_| Clockwork::new(config())))
+            ONE_PER_CALL.get_or_init(|| Clockwork::new(pooled()).or_else(|error| without_pool(&error)))
         }
     };
     made.as_ref().map_err(String::as_str)
+}
+
+fn without_pool(error: &str) -> Result<Clockwork, String> {
+    tracing::warn!(
+        error,
+        "there is no pool for instances of WebAssembly modules: each call maps memory of its own, which takes several times as long \
+         (is the address space limited, as by `ulimit -v`?)"
+    );
+    Clockwork::new(config())
 }
 
 fn config() -> Config {
@@ -90,26 +99,26 @@ impl Clockwork {
     }
 
     /// A guest begins to run.
-    pub(super) fn begin(&'static self) -> GuestRun {
+    ///
+    /// # Errors
+    /// When there is no clock, and so nothing that would end it.
+    pub(super) fn begin(&'static self) -> Result<GuestRun, &'static str> {
+        let clock = self.clock()?;
         self.begun.fetch_add(1, Ordering::Relaxed);
         // The clock's thread looks at this after its token, and `unpark` leaves it one: no beginning is missed.
         if self.running.fetch_add(1, Ordering::SeqCst) == 0 {
-            self.clock().unpark();
+            clock.unpark();
         }
-        GuestRun(self)
+        Ok(GuestRun(self))
     }
 
-    fn clock(&'static self) -> &'static Thread {
-        self.clock.get_or_init(|| {
+    fn clock(&'static self) -> Result<&'static Thread, &'static str> {
+        let clock = self.clock.get_or_init(|| {
             let started = thread::Builder::new().name("wasm-clock".to_owned()).spawn(move || self.tick());
-            match started {
-                Ok(thread) => thread.thread().clone(),
-                Err(error) => {
-                    tracing::error!(%error, "cannot start the clock of WebAssembly modules");
-                    thread::current()
-                }
-            }
-        })
+            let started = started.map(|thread| thread.thread().clone());
+            started.map_err(|error| format!("the clock of WebAssembly modules can't be started: {error}"))
+        });
+        clock.as_ref().map_err(String::as_str)
     }
 
     fn tick(&self) {

@@ -13,8 +13,8 @@ use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::reply::{Cause, Reply};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-use super::host::Direction;
-use super::visit::{GuestContext, Made, Stop};
+use super::host::{Direction, Made};
+use super::visit::{GuestContext, Stop};
 
 /// A message's body with the guest in between.
 pub(super) struct Filter {
@@ -130,7 +130,8 @@ impl Filter {
     /// The body as it goes on; whole where all of it has passed already.
     pub(super) fn into_body(mut self) -> Body {
         if !self.over {
-            if !self.sees_body && self.out.is_empty() && self.calls.is_empty() {
+            if !self.sees_body && self.out.is_empty() {
+                self.leave_calls();
                 return std::mem::take(&mut self.inner);
             }
             return Body::stream(self);
@@ -153,6 +154,13 @@ impl Filter {
     /// The body as it came.
     pub(super) fn into_inner(self) -> Body {
         self.inner
+    }
+
+    /// Calls under way hold back nothing that the guest lets pass: they go on by themselves.
+    fn leave_calls(&mut self) {
+        if !self.calls.is_empty() {
+            self.visit.go_on(std::mem::take(&mut self.calls));
+        }
     }
 
     /// After the guest was called: begins its calls, and looks at what it has decided.
@@ -238,7 +246,7 @@ impl Filter {
                 return Poll::Ready(Ok(()));
             }
             if let Poll::Ready(Some(made)) = self.calls.poll_next_unpin(cx) {
-                self.visit.with(|vm| vm.answered(made.owner, made.id, made.answer, made.is_grpc))?;
+                self.visit.with(|vm| vm.answered(made))?;
                 self.settle()?;
                 continue;
             }
@@ -256,9 +264,10 @@ impl Filter {
                 }
             }
             if !self.sees_body || self.ended {
-                if self.is_paused || !self.calls.is_empty() {
+                if self.is_paused {
                     return Poll::Pending;
                 }
+                self.leave_calls();
                 self.ended = true;
                 self.told_end = true;
                 self.flush()?;

@@ -146,6 +146,14 @@ pub(super) struct Answered {
     pub(super) grpc_message: String,
 }
 
+/// A call that was made.
+pub(super) struct Made {
+    pub(super) id: u32,
+    pub(super) owner: u32,
+    pub(super) is_grpc: bool,
+    pub(super) answer: Answered,
+}
+
 /// Directions of a stream.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Directions {
@@ -177,7 +185,7 @@ pub(super) struct Context {
     pub(super) calls: Vec<UnderWay>,
     /// Numbers of its gRPC streams.
     pub(super) streams: Vec<u32>,
-    /// A function of the guest has failed that was called for a gRPC stream of this context.
+    /// A function of the guest has failed that was called for a gRPC stream of this context, or a call beside its messages.
     pub(super) failure: Option<String>,
 }
 
@@ -313,6 +321,16 @@ impl Context {
 }
 
 impl Host {
+    /// Calls of this context that nobody has begun yet.
+    pub(super) fn take_calls(&mut self, owner: u32) -> Vec<Call> {
+        if self.calls.is_empty() {
+            return Vec::new();
+        }
+        let (own, others) = std::mem::take(&mut self.calls).into_iter().partition(|call| call.owner == owner);
+        self.calls = others;
+        own
+    }
+
     /// Ends a gRPC stream.
     pub(super) fn end_stream(&mut self, id: u32) {
         let Some(stream) = self.streams.remove(&id) else { return };

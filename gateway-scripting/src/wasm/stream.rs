@@ -11,8 +11,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use gateway_core::stream::cut::{Cut, Stream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::host::{Direction, Directions};
-use super::visit::{GuestContext, Made, Stop};
+use super::host::{Direction, Directions, Made};
+use super::visit::{GuestContext, Stop};
 
 /// Bytes that the guest is shown at a time.
 const PIECE: usize = 16 << 10;
@@ -62,7 +62,7 @@ impl Guest {
             self.calls.push(self.visit.core.make(call));
         }
         while let Poll::Ready(Some(made)) = self.calls.poll_next_unpin(cx) {
-            self.visit.with(|vm| vm.answered(made.owner, made.id, made.answer, made.is_grpc))?;
+            self.visit.with(|vm| vm.answered(made))?;
             for call in self.visit.take_calls()? {
                 self.calls.push(self.visit.core.make(call));
             }

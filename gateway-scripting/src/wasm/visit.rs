@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Buf as _;
-use futures_util::future::{Abortable, BoxFuture};
+use futures_util::future::{Abortable, BoxFuture, FutureExt as _};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use gateway_core::http::body::{Body, BodyError, GrpcPrefix};
 use gateway_core::http::reply::{Cause, Reply};
@@ -17,7 +17,7 @@ use gateway_core::plugin::world::per_worker::PerWorker;
 use tokio::time::Instant;
 
 use super::grpc::GrpcEnd;
-use super::host::{Answered, Call, Context, Parts, ROOT};
+use super::host::{Answered, Call, Context, Made, Parts, ROOT};
 use super::pool::Pool;
 use super::settings::OnError;
 use super::vm::{Template, Vm};
@@ -38,7 +38,7 @@ pub(super) struct GuestContext {
     generation: u64,
     pub(super) id: u32,
     is_over: AtomicBool,
-    /// It has had gRPC streams, of which it may hear at any time.
+    /// It has had gRPC streams or calls beside its messages, of which it may hear at any time.
     listens: AtomicBool,
 }
 
@@ -176,14 +176,6 @@ impl Core {
     }
 }
 
-/// A call that was made.
-pub(super) struct Made {
-    pub(super) id: u32,
-    pub(super) owner: u32,
-    pub(super) is_grpc: bool,
-    pub(super) answer: Answered,
-}
-
 impl Answered {
     fn ending(mut self, end: GrpcEnd) -> Self {
         (self.grpc_status, self.grpc_message) = (end.status, end.message);
@@ -250,17 +242,34 @@ impl GuestContext {
             if host.contexts.get(&id).is_some_and(|context| !context.streams.is_empty()) {
                 self.listens.store(true, Ordering::Relaxed);
             }
-            if host.calls.is_empty() {
-                return Ok(Vec::new());
-            }
-            let (own, others) =
-                std::mem::take(&mut host.calls).into_iter().partition(|call| call.owner == id);
-            host.calls = others;
-            Ok(own)
+            Ok(host.take_calls(id))
         })
     }
 
-    /// Whether gRPC streams may have the guest decide something at any time.
+    /// Makes calls beside the messages, which don't wait for them. They end with the exchange.
+    pub(super) fn go_on(&self, mut calls: FuturesUnordered<BoxFuture<'static, Made>>) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        self.listens.store(true, Ordering::Relaxed);
+        let (core, generation) = (Arc::downgrade(&self.core), self.generation);
+        // They begin before the message goes on: an exchange may end without a turn of the runtime.
+        let first = calls.next().now_or_never().flatten();
+        // On this worker, whose instance it is.
+        runtime.spawn(async move {
+            let mut made = first;
+            loop {
+                if made.is_none() {
+                    made = calls.next().await;
+                }
+                let Some(made) = made.take() else { return };
+                let Some(core) = core.upgrade() else { return };
+                // What becomes of the exchange after a failure is decided where it goes on.
+                let Some(Ok(further)) = core.with(generation, |vm| vm.answered_beside(made)) else { return };
+                calls.extend(further.into_iter().map(|call| core.make(call)));
+            }
+        });
+    }
+
+    /// Whether gRPC streams or calls may have the guest decide something at any time.
     pub(super) fn listens(&self) -> bool {
         self.listens.load(Ordering::Relaxed)
     }
@@ -325,11 +334,7 @@ async fn tend(core: Weak<Core>, generation: u64, changed: Arc<tokio::sync::Notif
         let Some(strong) = core.upgrade() else { return };
         let looked = strong.with(generation, |vm| {
             let host = vm.host();
-            let (own, others) =
-                std::mem::take(&mut host.calls).into_iter().partition(|call| call.owner == ROOT);
-            host.calls = others;
-            let own: Vec<Call> = own;
-            Ok((own, host.tick, host.listens.clone()))
+            Ok((host.take_calls(ROOT), host.tick, host.listens.clone()))
         });
         let Some(Ok((own, tick, listens))) = looked else { return };
         calls.extend(own.into_iter().map(|call| strong.make(call)));
@@ -354,7 +359,7 @@ async fn tend(core: Weak<Core>, generation: u64, changed: Arc<tokio::sync::Notif
         }
         let told = strong.with(generation, |vm| match event {
             Event::Changed => Ok(()),
-            Event::Made(made) => vm.answered(made.owner, made.id, made.answer, made.is_grpc),
+            Event::Made(made) => vm.answered(*made),
             Event::Queue(queue) => vm.run(|all| all.on_queue_ready.clone(), ROOT, (ROOT, queue)).map(drop),
             Event::Tick => vm.run(|all| all.on_tick.clone(), ROOT, (ROOT,)).map(drop),
         });

@@ -9,7 +9,7 @@ use wasmtime::{WasmParams, WasmResults};
 
 use super::engine::{Instances, MAX_TABLE, MAX_TABLES, clockwork, ticks};
 use super::grpc::{GrpcEnd, GrpcEvent};
-use super::host::{Answered, Context, Direction, Directions, Host, Parts, ROOT};
+use super::host::{Answered, Call, Context, Direction, Directions, Host, Made, Parts, ROOT};
 use super::{abi, wasi};
 
 /// A module that is ready to be started any number of times.
@@ -156,7 +156,7 @@ impl Vm {
         let mut store = Store::new(&template.engine, Host::new(parts.clone(), limits));
         store.limiter(|host| &mut host.limits);
         store.set_epoch_deadline(ticks(rules.start_timeout));
-        let _running = clockwork(Instances::Kept)?.begin();
+        let _running = clockwork(Instances::Kept)?.begin()?;
         let instance = template.instance.instantiate(&mut store).map_err(|error| why(&error))?;
         store.data_mut().memory = instance.get_memory(&mut store, "memory");
         let allocate = ["proxy_on_memory_allocate", "malloc"]
@@ -210,7 +210,7 @@ impl Vm {
         let timeout = self.store.data().parts.rules.timeout;
         self.store.data_mut().effective = context;
         self.store.set_epoch_deadline(ticks(timeout));
-        let _running = clockwork(Instances::Kept)?.begin();
+        let _running = clockwork(Instances::Kept)?.begin()?;
         function.call(&mut self.store, parameters).map(Some).map_err(|error| why(&error))
     }
 
@@ -254,11 +254,10 @@ impl Vm {
     /// Forgets a context without a word to the guest.
     pub(super) fn forget(&mut self, id: u32) {
         let host = self.host();
-        let context = host.contexts.remove(&id);
         host.calls.retain(|call| call.owner != id);
-        for stream in context.into_iter().flat_map(|context| context.streams) {
-            host.end_stream(stream);
-        }
+        let Some(context) = host.contexts.remove(&id) else { return };
+        context.calls.iter().for_each(|call| call.cancel.abort());
+        context.streams.into_iter().for_each(|stream| host.end_stream(stream));
     }
 
     /// Tells the guest of a message's head.
@@ -367,13 +366,8 @@ impl Vm {
     ///
     /// # Errors
     /// How the guest failed.
-    pub(super) fn answered(
-        &mut self,
-        owner: u32,
-        id: u32,
-        mut answer: Answered,
-        is_grpc: bool,
-    ) -> Result<(), String> {
+    pub(super) fn answered(&mut self, made: Made) -> Result<(), String> {
+        let Made { id, owner, is_grpc, mut answer } = made;
         let Some(context) = self.host().contexts.get_mut(&owner) else { return Ok(()) };
         let Some(place) = context.calls.iter().position(|call| call.id == id) else { return Ok(()) };
         context.calls.swap_remove(place);
@@ -395,6 +389,23 @@ impl Vm {
         };
         self.host().answer = None;
         told.map(drop)
+    }
+
+    /// As [`Self::answered`], for a call beside the messages of an exchange, which hears of what the guest decides; what the guest
+    /// calls then.
+    ///
+    /// # Errors
+    /// How the guest failed. The exchange hears of it as well.
+    pub(super) fn answered_beside(&mut self, made: Made) -> Result<Vec<Call>, String> {
+        let owner = made.owner;
+        let told = self.answered(made);
+        let host = self.host();
+        let Some(context) = host.contexts.get_mut(&owner) else { return told.map(|()| Vec::new()) };
+        if let Err(error) = &told {
+            context.failure.get_or_insert_with(|| error.clone());
+        }
+        context.wake();
+        told.map(|()| host.take_calls(owner))
     }
 
     /// Tells the guest of something that came on a gRPC stream; whether the guest listens any further.

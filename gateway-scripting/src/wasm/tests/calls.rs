@@ -219,3 +219,106 @@ async fn a_queue_is_announced_and_has_a_length() {
         "{metrics}"
     );
 }
+
+/// Asks `auth` and lets the request pass at once.
+const ASKS_BESIDE: &str = r#"
+  (func (export "proxy_on_configure") (param i32 i32) (result i32)
+    (drop (call $metric (i32.const 0) {{told}} (i32.const 20)))
+    (i32.const 1))
+  (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+    (drop (call $http_call {{auth}} {{map :method=GET;:path=/;:authority=auth}} {{}}
+      (i32.const 0) (i32.const 0) (i32.const 500) (i32.const 16)))
+    (i32.const 0))"#;
+
+/// A request to it, and the call that it makes.
+fn beside(
+    functions: &str,
+) -> (Arc<Trial>, tokio::sync::mpsc::UnboundedReceiver<crate::testing::Served>, World) {
+    let disk = Arc::<Disk>::default();
+    disk.write("m.wasm", module(&format!("{ASKS_BESIDE}{functions}")));
+    let (world, scripted) = crate::testing::served(disk);
+    let config = json!({ "calls": { "auth": { "url": "http://auth.test" } } });
+    (Arc::new(of_world(&world, config)), scripted, world)
+}
+
+#[tokio::test]
+async fn nothing_waits_for_a_call_that_the_module_does_not_wait_for() {
+    let seen = r#"(func (export "proxy_on_request_body") (param i32 i32 i32) (result i32) (i32.const 0))"#;
+    for functions in ["", seen] {
+        let (trial, mut scripted, _) = beside(functions);
+        for body in ["", "kept"] {
+            let got = trial.request("POST", "/", &[], body).await;
+            assert_eq!((got.status, &trial.asked().pop().unwrap().body[..]), (200, body.as_bytes()));
+            let call = scripted.recv().await.unwrap();
+            tokio::task::yield_now().await;
+            assert!(call.is_given_up(), "it ends with its exchange");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_answer_to_such_a_call_finds_an_exchange_that_goes_on() {
+    let answered = |what: &str| {
+        format!(
+            r#"(func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32) (i32.const 1))
+               (func (export "proxy_on_http_call_response") (param i32 i32 i32 i32 i32)
+                 (drop (call $increment (i32.load (i32.const 20)) (i64.const 1)))
+                 {what})"#
+        )
+    };
+    for (what, expected) in [
+        (
+            r"(drop (call $add (i32.const 2) {{x-asked}} {{1}})) (drop (call $continue (i32.const 1)))",
+            (200, "1"),
+        ),
+        ("(drop (call $reply (i32.const 403) {{}} {{no}} {{}} (i32.const -1)))", (403, "")),
+        ("(unreachable)", (500, "")),
+    ] {
+        let (trial, mut scripted, world) = beside(&answered(what));
+        grpc::local(async {
+            let asking = {
+                let trial = trial.clone();
+                tokio::task::spawn_local(async move { trial.get("/", &[]).await })
+            };
+            let call = scripted.recv().await.unwrap();
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            assert!(!asking.is_finished() && trial.asked().len() == 1, "the response is held back: {what}");
+            call.end(Ok(Response::new("".into())));
+            let got = asking.await.unwrap();
+            assert_eq!((got.status, got.field("x-asked")), expected, "{what}");
+        })
+        .await;
+        let mut metrics = String::new();
+        world.meters().write(&mut metrics);
+        assert!(metrics.contains("name=\"told\"} 1"), "{what}: {metrics}");
+    }
+}
+
+#[tokio::test]
+async fn calls_made_for_such_an_answer_are_made() {
+    let chained = r#"
+      (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32) (i32.const 1))
+      (func (export "proxy_on_http_call_response") (param i32 i32 i32 i32 i32)
+        (if (i32.eqz (i32.load (i32.const 24)))
+          (then
+            (i32.store (i32.const 24) (i32.const 1))
+            (drop (call $http_call {{auth}} {{map :method=GET;:path=/second;:authority=auth}} {{}}
+              (i32.const 0) (i32.const 0) (i32.const 500) (i32.const 16))))
+          (else (drop (call $continue (i32.const 1))))))"#;
+    let (trial, mut scripted, _) = beside(chained);
+    grpc::local(async {
+        let asking = {
+            let trial = trial.clone();
+            tokio::task::spawn_local(async move { trial.get("/", &[]).await })
+        };
+        for path in ["/", "/second"] {
+            let call = scripted.recv().await.unwrap();
+            assert_eq!(call.request.uri().path(), path);
+            call.end(Ok(Response::new("".into())));
+        }
+        assert_eq!(asking.await.unwrap().status, 200);
+    })
+    .await;
+}
