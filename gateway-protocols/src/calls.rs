@@ -45,10 +45,13 @@ pub(crate) fn lend(outbound: Outbound, shared: &Arc<SharedByWorkers>) {
     HERE.with(|here| *here.borrow_mut() = Some(lent));
 }
 
-/// Has plugins' calls on this thread, which is no worker's, go out with pools of its own.
+/// Has plugins' calls on this thread, which is no worker's, go out with pools of its own. To be called on the thread's runtime, which
+/// closes connections that wait too long.
 pub fn lend_beside(shared: &Arc<SharedByWorkers>) {
     let (dns, tls) = (shared.dns.clone(), shared.client_tls.clone());
-    lend(Outbound::new(dns, tls, shared.recall.clone()), shared);
+    let outbound = Outbound::new(dns, tls, shared.recall.clone());
+    drop(tokio::spawn(outbound.swept()));
+    lend(outbound, shared);
 }
 
 fn here() -> Result<Here, CallError> {
@@ -246,5 +249,38 @@ impl Downstream for Nobody {
 
     async fn respond(&mut self, _response: Response<Body>) -> Delivery {
         Delivery { bytes: 0, cut: None, ..Delivery::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gateway_core::config::snapshot::Snapshot;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn connections_that_wait_too_long_are_closed_beside_workers_too() {
+        let (shared, _inboxes) = SharedByWorkers::new(Snapshot::empty(Arc::default()), 1);
+        lend_beside(&Arc::new(shared));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = Server::Address { host: "127.0.0.1".into(), port };
+        let client = PluginCalls.client(Endpoint::new(server, false)).unwrap();
+        let serving = async {
+            let (mut peer, _) = listener.accept().await.unwrap();
+            let mut head = [0; 1024];
+            assert!(peer.read(&mut head).await.unwrap() > 0);
+            peer.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
+            peer
+        };
+        let (answer, mut peer) = tokio::join!(client.send(Request::new(Body::empty())), serving);
+        assert_eq!(answer.unwrap().status(), StatusCode::NO_CONTENT);
+        // From here on, time passes when nothing else happens.
+        tokio::time::pause();
+        let hour = Duration::from_secs(3600);
+        let end = tokio::time::timeout(hour, peer.read(&mut [0])).await;
+        assert_eq!(end.expect("it is closed").unwrap(), 0);
     }
 }

@@ -98,6 +98,8 @@ impl Quic {
     }
 }
 
+/// How often kept connections are looked through.
+pub(crate) const SWEEP: std::time::Duration = std::time::Duration::from_secs(5);
 /// How long a target that did not answer over QUIC is spoken to over TLS instead.
 const NO_QUIC: std::time::Duration = std::time::Duration::from_secs(60);
 /// Targets whose version is remembered; beyond that everything is learned anew.
@@ -121,7 +123,19 @@ impl Outbound {
         Self { inner: Arc::new(Inner { dialler, pools, gives_up }) }
     }
 
-    /// Closes kept connections that have waited too long. To be called every few seconds.
+    /// Sweeps again and again, for as long as anybody has this way out.
+    pub(crate) fn swept(&self) -> impl Future<Output = ()> + use<> {
+        let inner = Arc::downgrade(&self.inner);
+        async move {
+            loop {
+                tokio::time::sleep(SWEEP).await;
+                let Some(inner) = inner.upgrade() else { return };
+                Self { inner }.sweep();
+            }
+        }
+    }
+
+    /// Closes kept connections that have waited too long. To be called every [`SWEEP`].
     pub fn sweep(&self) {
         let Ok(mut pools) = self.inner.pools.try_borrow_mut() else { return };
         let now = Instant::now();

@@ -199,9 +199,11 @@ fn start(shared: Arc<SharedByWorkers>, mut drain: watch::Receiver<bool>) -> std:
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
     thread::Builder::new().name("plugin-tasks".to_owned()).spawn(move || {
-        gateway_protocols::calls::lend_beside(&shared);
-        drop(shared);
-        runtime.block_on(until_drained(&mut drain));
+        runtime.block_on(async {
+            gateway_protocols::calls::lend_beside(&shared);
+            drop(shared);
+            until_drained(&mut drain).await;
+        });
     })?;
     Ok(handle)
 }

@@ -7,7 +7,6 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use gateway_core::limit::concurrency::Permit;
 use tokio::net::{TcpListener, TcpStream};
@@ -22,9 +21,8 @@ use crate::load::Load;
 use crate::quic::{ServerRules, WorkerPort};
 use crate::udp::Question;
 use crate::udp::dtls::DtlsRules;
+use crate::upstream::SWEEP;
 
-/// How often kept connections are looked through.
-const SWEEP: Duration = Duration::from_secs(5);
 /// Connections taken out of one listener's queue when a drain begins.
 const MAX_BACKLOG: usize = 4096;
 /// Turns of the runtime after everything was ended.
