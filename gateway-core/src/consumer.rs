@@ -81,6 +81,13 @@ impl Identity {
         }
     }
 
+    /// The issuer that vouches for the name, where the caller is no consumer: names are unique within an issuer only (OpenID Connect
+    /// Core §2).
+    pub fn issuer(&self) -> Option<&str> {
+        let claims = self.claims.as_ref().filter(|_| self.consumer.is_none())?;
+        claims.get("iss")?.as_str()
+    }
+
     /// Whether somebody who was admitted as this caller may stay. The consumer has to be there with all the credentials of then,
     /// for any of them may be the one that was shown, and in the same groups, by which it was let in. Credentials that were
     /// added since change nothing. Who another party vouches for is known to that party, and to whom it told of it.

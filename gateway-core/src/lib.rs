@@ -13,6 +13,7 @@ pub mod consumer;
 pub mod health;
 pub mod http;
 pub mod limit;
+pub mod network;
 pub mod plugin;
 pub mod pool;
 pub mod record;

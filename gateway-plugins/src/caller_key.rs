@@ -143,6 +143,17 @@ impl KeyBy {
         }
     }
 
+    /// Whether any byte stream counts: one without headers has nothing to be counted by where what is missing is let pass.
+    pub(crate) fn counts_sessions(&self) -> bool {
+        let is_there = |part: &KeyPart| {
+            !matches!(
+                part,
+                KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Template(_) | KeyPart::GrpcMethod
+            )
+        };
+        self.missing != Missing::Allow || self.parts.iter().all(is_there)
+    }
+
     /// Whom an exchange counts for.
     pub(crate) fn of_exchange(&self, exchange: &Exchange, proxy: &str, hasher: impl Hasher) -> Keyed {
         self.key(
@@ -197,7 +208,13 @@ impl KeyBy {
                 self.address(caller.address, hasher);
                 Ok(())
             }
-            KeyPart::Consumer => text(caller.identity.map(|who| who.name.as_bytes()), hasher),
+            KeyPart::Consumer => {
+                text(caller.identity.map(|who| who.name.as_bytes()), hasher)?;
+                caller
+                    .identity
+                    .and_then(Identity::issuer)
+                    .map_or(Ok(()), |issuer| text(Some(issuer.as_bytes()), hasher))
+            }
             KeyPart::Group => {
                 let group = caller.identity.and_then(|who| who.groups().next());
                 text(group.map(|group| group.as_bytes()), hasher)

@@ -135,6 +135,7 @@ impl Plugin for ExtProc {
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         hooks.on_request(self.clone());
+        hooks.decides();
         hooks.on_response(self);
     }
 }

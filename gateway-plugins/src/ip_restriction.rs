@@ -279,7 +279,7 @@ fn read(config: &Config, world: &World) -> Result<Lists, Problems> {
             // Asked before it is read: a change while it is read is seen the next time.
             let changed = world.files().modified(path).unwrap_or(0);
             modified.push(changed);
-            let read = world.files().read(path, MAX_FILE).map_err(|error| error.to_string());
+            let read = world.settings_file(path, MAX_FILE).map_err(|error| error.to_string());
             if let Err(why) = read.and_then(|bytes| parts.add_lines(&bytes)) {
                 let place = format!("config.{name}_files[{n}]");
                 problems.add(place, format!("{} can't be used: {why}", path.display()));

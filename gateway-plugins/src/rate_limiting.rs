@@ -110,7 +110,11 @@ impl Plugin for RateLimiting {
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         self.key_by.attend(hooks);
-        hooks.on_connect(self.clone());
+        self.costs.attend(hooks);
+        // What nothing of a stream would ever count for does nothing there, and is refused.
+        if self.count == Count::All && self.key_by.counts_sessions() {
+            hooks.on_connect(self.clone());
+        }
         hooks.on_request(self.clone());
         if self.sees_responses() {
             hooks.on_response(self);

@@ -24,7 +24,7 @@ use crate::shared::query::Query;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Rule {
-    /// What is done: `set` (whatever is there), `add` (only where nothing is there), `update` (only where something is
+    /// What is done: `set` (whatever is there, also on the way there), `add` (only where nothing is there), `update` (only where something is
     /// there), `append` (beside what is there; an item of a list in a body), `remove`, `rename`.
     operation: Operation,
     /// What is changed: `header`, `query` (requests only) or `body` (JSON bodies).
@@ -70,15 +70,16 @@ pub(crate) enum Unchangeable {
     Pass,
 }
 
-/// Settings about bodies, for both plugins.
+/// Settings about bodies, for both plugins. The numbers of a changed body are written anew: those with more than 17 digits lose some, and
+/// `1.10` becomes `1.1`.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct BodyRules {
     /// Bytes a body may have to be changed; it is held in memory. Default 1 MiB.
     #[schemars(range(min = 1))]
     max_bytes: Bytes,
-    /// What becomes of a body that is larger, that is not JSON though its type says so, that has a duplicate key, that comes
-    /// with several `Content-Type` fields or in part (206), or that is compressed: `refuse` (413, 400 or 415 for requests, 502
+    /// What becomes of a body that is larger, that is not JSON though its type says so, that has a duplicate key or no place for a
+    /// value that is to be there (a list where a map is needed), that comes with several `Content-Type` fields or in part (206), or that is compressed: `refuse` (413, 400 or 415 for requests, 502
     /// for responses) or `pass` as it is. Default `refuse`.
     otherwise: Unchangeable,
 }
@@ -247,13 +248,21 @@ impl Rules {
             let is_json = serde_json::from_slice::<IgnoredAny>(&bytes).is_ok();
             *body = whole(bytes, trailers);
             return match is_json {
-                true => self.unchangeable(not_json, "body_ambiguous", "the body has a duplicate key"),
+                true => self.unchangeable(
+                    not_json,
+                    "body_ambiguous",
+                    "the body has a duplicate key or a number out of range",
+                ),
                 false => self.unchangeable(not_json, "body_not_json", "the body is not JSON"),
             };
         };
         let before = document.clone();
         for (change, value) in self.body.iter().zip(values) {
-            change.apply(&mut document, value);
+            if !change.apply(&mut document, value) {
+                *body = whole(bytes, trailers);
+                let why = "the body has no place for a value that is to be there";
+                return self.unchangeable(not_json, "body_without_place", why);
+            }
         }
         if document == before {
             *body = whole(bytes, trailers);

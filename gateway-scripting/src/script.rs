@@ -121,6 +121,7 @@ impl Plugin for Script {
         self.parts.upstreams.iter().for_each(|id| hooks.may_choose(id.clone()));
         if any || loaded.program.on_request {
             hooks.on_request(self.clone());
+            hooks.decides();
         }
         if any || loaded.program.on_response {
             hooks.on_response(self);
@@ -145,7 +146,7 @@ fn read(parts: &Parts, rules: &Rules, world: &World, path: &std::path::Path) -> 
     let modified = world.files().modified(path).unwrap_or(0);
     let shown = path.display();
     let bytes =
-        world.files().read(path, MAX_SOURCE).map_err(|error| format!("{shown} can't be read: {error}"))?;
+        world.settings_file(path, MAX_SOURCE).map_err(|error| format!("{shown} can't be read: {error}"))?;
     let source = std::str::from_utf8(&bytes).map_err(|_| format!("{shown} is not UTF-8"))?;
     load(parts, rules, source, modified).map_err(|fault| format!("{shown}: {fault}"))
 }

@@ -135,6 +135,7 @@ impl Plugin for Wasm {
             Runs::ProxyWasm { sees, .. } => {
                 if sees.exchanges {
                     hooks.on_request(self.clone());
+                    hooks.decides();
                     hooks.on_response(self.clone());
                     hooks.on_end(self.clone());
                 }
@@ -146,6 +147,7 @@ impl Plugin for Wasm {
             }
             Runs::Conduit(conduit) => {
                 hooks.on_request(self.clone());
+                hooks.decides();
                 if conduit.sees_responses() {
                     hooks.on_response(self.clone());
                 }

@@ -147,6 +147,25 @@ async fn a_bad_configuration_leaves_the_old_one_in_use() {
     assert_eq!(edge.gateway.snapshot().revision, 1);
 }
 
+/// Files that a plugin looks at now and then are in force with the reload already.
+#[tokio::test]
+async fn a_reload_reads_the_files_of_plugins() {
+    let origin = Standing::start("o").await;
+    let denied = tls::authority().folder().join("denied-by-a-reload.txt");
+    std::fs::write(&denied, "192.0.2.0/24\n").unwrap();
+    let spec = format!(
+        "proxies:\n  - {{id: a, listen_path: /, {}}}\nplugin_configs:\n  - {{id: i, plugin_name: ip_restriction, scope: global, \
+         config: {{deny_files: [{denied:?}]}}}}\n",
+        origin.backend()
+    );
+    let edge = Edge::start(&spec);
+    assert_eq!(edge.get("/").await.0.status(), 200);
+    std::fs::write(&denied, "127.0.0.0/8\n").unwrap();
+    let model = file::parse(&spec, "again", &ferrum_edge::plugins()).expect("the file is there");
+    edge.gateway.reload(&model).expect("taken");
+    assert_eq!(edge.get("/").await.0.status(), 403);
+}
+
 /// And the next one on its connection has the configuration that is in use when it comes.
 #[tokio::test]
 async fn a_waiting_connection_sees_the_new_configuration() {

@@ -169,7 +169,13 @@ impl Port {
 #[tokio::test]
 async fn only_allowed_origins_may_open_one() {
     let (mut edge, origin) = edge_with(", allowed_ws_origins: [https://app.test]").await;
-    for origin in ["", "origin: https://evil.test\r\n", "origin: null\r\n", "origin: http://app.test\r\n"] {
+    for origin in [
+        "",
+        "origin: https://evil.test\r\n",
+        "origin: null\r\n",
+        "origin: http://app.test\r\n",
+        "origin: https://app.test\r\norigin: https://evil.test\r\n",
+    ] {
         let mut client = edge.talker().await;
         client.wire.send(format!("{ASK}{origin}\r\n")).await;
         assert_eq!(client.response(&Method::GET).await.unwrap().status(), 403, "{origin}");

@@ -10,6 +10,7 @@ use super::written::{self, PathMatch, StatusMatch, TextMatch};
 use super::{Certificate, Condition, ConditionPart, MAX_DEPTH, MAX_PARTS, MediaType};
 use crate::config::patterns;
 use crate::config::problem::{Problem, Problems};
+use crate::network::canonical_network;
 use crate::route::HostPattern;
 
 /// What a condition is for: not everything is known everywhere.
@@ -310,7 +311,7 @@ impl Compiler {
 
 fn block(text: &String) -> Result<IpNet, (String, Option<String>)> {
     let block = text.parse::<IpNet>().or_else(|_| text.parse::<std::net::IpAddr>().map(IpNet::from));
-    block.map(|block| block.trunc()).map_err(|_| {
+    block.map(|block| canonical_network(block.trunc())).map_err(|_| {
         (format!("`{text}` is not an address or CIDR block"), Some("such as 10.0.0.0/8".to_owned()))
     })
 }

@@ -8,6 +8,7 @@ use crate::certificate::CertificateNames;
 use crate::http::dialect::{Dialect, GrpcWeb};
 use crate::http::exchange::{ClientTls, Exchange, canonical};
 use crate::http::fields;
+use crate::http::path::plain;
 use crate::route::host_name;
 
 /// What a condition is asked about.
@@ -46,7 +47,10 @@ impl ConditionPart {
         let head = &exchange.request;
         match self {
             Self::Methods(methods) => methods.contains(&head.method),
-            Self::Path(path) => path.covers(head.uri.path()),
+            Self::Path(path) => {
+                let sent = head.uri.path();
+                path.covers(sent) || plain(sent).is_some_and(|plain| path.covers(&plain))
+            }
             Self::Hosts(hosts) => {
                 host_name(exchange.authority(), |name| hosts.iter().any(|host| host.covers(name)))
             }
@@ -56,7 +60,7 @@ impl ConditionPart {
                 let local = canonical(exchange.client.local.ip());
                 blocks.iter().any(|block| block.contains(&local))
             }
-            Self::Header(name, text) => text.fits(fields::header(&head.headers, name).as_deref()),
+            Self::Header(name, text) => text.fits(exchange.header(name).as_deref()),
             Self::Query(name, text) => text.fits(fields::query(head.uri.query(), name).as_deref()),
             Self::Authority(text) => text.fits(exchange.authority().map(str::as_bytes)),
             Self::QueryString(text) => text.fits(head.uri.query().map(str::as_bytes)),

@@ -11,12 +11,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Condition {
-    /// One of these methods, such as `[GET, HEAD]`.
+    /// One of these methods, such as `[GET, POST]`. `GET` stands for `HEAD` as well.
     #[schemars(length(max = 32))]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub methods: Vec<String>,
     /// The path, without the query: `/prefix` on whole segments, `/users/{id}` with names for single segments and
-    /// `{rest...}` for all that is left, `~regex`, or a map such as `{exact: /health}`.
+    /// `{rest...}` for all that is left, `~regex`, or a map such as `{exact: /health}`. `%3A` and other escaped characters that a path
+    /// may have plainly count as those.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathMatch>,
     /// One of these host names or `*.suffix` patterns.
@@ -34,7 +35,8 @@ pub struct Condition {
     #[schemars(length(max = 100))]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<String>,
-    /// Request headers by name. Several fields of one name count as one, joined by `, `.
+    /// Request headers by name. Several fields of one name count as one, joined by `, `. Those for one hop, such as `Upgrade`, are seen
+    /// as well, but for a `Connection` that says `keep-alive` or `close` only.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, TextMatch>,
     /// Query parameters by name, percent-decoded. The first of several of one name counts.

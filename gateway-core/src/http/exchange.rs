@@ -4,6 +4,7 @@ mod chosen;
 mod client;
 mod field;
 mod fork;
+mod hop;
 mod marks;
 
 use std::any::Any;
@@ -103,6 +104,8 @@ struct Rare {
     late_status: Option<LateStatus>,
     failure: Option<Box<dyn std::error::Error + Send + Sync>>,
     hedged: Hedged,
+    /// What the client said to this hop.
+    hop: Option<Box<HeaderMap>>,
 }
 
 impl Exchange {
@@ -264,8 +267,10 @@ impl Exchange {
                 request_id: rare.request_id.clone(),
                 decided: rare.decided.clone(),
                 upstream: rare.upstream.clone(),
+                subset: rare.subset.clone(),
                 forward_host: rare.forward_host.clone(),
                 checked: rare.checked,
+                hop: rare.hop.clone(),
                 ..Rare::default()
             })
         });

@@ -19,12 +19,15 @@ use crate::config::snapshot::Route;
 const MAX_HOPS: usize = 32;
 
 /// What was seen on the way through the fields.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Stripped {
     /// The sender takes trailers (`TE: trailers`, which is gone now).
     pub trailers: bool,
     /// There is an `Early-Data`, which stays.
     pub early: bool,
+    /// What a request's client said to this hop, for conditions. `Connection: keep-alive` or `close` and `TE: trailers` by themselves
+    /// are left out: nearly every request has them.
+    pub hop: Option<Box<HeaderMap>>,
 }
 
 /// Which side a message comes from.
@@ -55,15 +58,17 @@ pub fn strip(headers: &mut HeaderMap, side: MessageSource) -> Stripped {
         early |= *name == EARLY_DATA;
     }
     if removed.is_empty() {
-        return Stripped { trailers: false, early };
+        return Stripped { early, ..Stripped::default() };
     }
     let trailers = removed.contains(&TE) && takes_trailers(headers);
+    let mut names_fields = false;
     for value in headers.get_all(CONNECTION) {
         for token in value.as_bytes().split(|c| *c == b',').map(<[u8]>::trim_ascii) {
             if token.eq_ignore_ascii_case(b"close") || token.eq_ignore_ascii_case(b"keep-alive") {
                 // Names no field that is not in the list anyway.
                 continue;
             }
+            names_fields = true;
             // Framing and Host can't be declared hop-by-hop, or a client could have them removed behind a check.
             if let Ok(name) = HeaderName::from_bytes(token)
                 && !is_end_to_end(&name)
@@ -72,10 +77,17 @@ pub fn strip(headers: &mut HeaderMap, side: MessageSource) -> Stripped {
             }
         }
     }
+    let mut hop = None;
     for name in removed {
+        let is_usual = (name == CONNECTION && !names_fields)
+            || (name == TE && headers.get(TE).is_some_and(|value| value == "trailers"));
+        if matches!(side, MessageSource::Request { .. }) && !is_usual && !is_of_the_side(&name, side) {
+            let hop: &mut Box<HeaderMap> = hop.get_or_insert_default();
+            hop.extend(headers.get_all(&name).iter().map(|value| (name.clone(), value.clone())));
+        }
         headers.remove(name);
     }
-    Stripped { trailers, early }
+    Stripped { trailers, early, hop }
 }
 
 /// Whether `TE` has `trailers` among what it lists (RFC 9110 §10.1.4).

@@ -17,13 +17,41 @@ pub struct Oddities {
     pub double: bool,
     /// `;` in a segment.
     pub parameters: bool,
+    /// `%3A` and the like: a character that a path may have plainly as well. It stays, as there are targets that tell the two apart;
+    /// those that don't must not be reached past a proxy whose path has it plainly ([`plain`]).
+    pub reserved: bool,
 }
 
 impl Oddities {
-    /// Whether there are any.
+    /// Whether there are any that the proxy's rules decide on.
     pub fn any(self) -> bool {
-        self != Self::default()
+        Self { reserved: false, ..self } != Self::default()
     }
+}
+
+/// Characters that a segment of a path may have plainly and escaped (RFC 3986 §3.3), but for `;`, by which some targets take a segment
+/// apart.
+fn is_reserved(value: u8) -> bool {
+    matches!(value, b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b'=' | b':' | b'@')
+}
+
+/// A normal path with such characters written plainly, as many targets read it; `None` where it has none that are escaped.
+pub fn plain(path: &str) -> Option<String> {
+    let mut plain = String::new();
+    let mut rest = path;
+    while let Some(at) = rest.find('%') {
+        let (before, escaped) = rest.split_at(at);
+        let value =
+            escape(&escaped.as_bytes()[1..]).map(|(value, _)| value).filter(|value| is_reserved(*value));
+        plain.push_str(before);
+        match value {
+            Some(value) => plain.push(value.into()),
+            None => plain.push_str(escaped.get(..3)?),
+        }
+        rest = escaped.get(3..)?;
+    }
+    plain.push_str(rest);
+    (plain.len() < path.len()).then_some(plain)
 }
 
 /// A path in its one spelling.
@@ -125,6 +153,7 @@ fn decode(path: &[u8]) -> Result<(Vec<u8>, Oddities), Box<Reply>> {
                     }
                     _ => push_escaped(&mut decoded, value),
                 }
+                oddities.reserved |= is_reserved(value);
                 oddities.slash |= value == b'/';
                 oddities.backslash |= value == b'\\';
                 oddities.double |=
@@ -315,8 +344,22 @@ mod tests {
             ("/a%25252fb", Oddities { double: true, ..none }),
             ("/a%2500", Oddities { double: true, ..none }),
             ("/a?b=%2F;%252f", none),
+            ("/a%3ab%40", Oddities { reserved: true, ..none }),
         ] {
             assert_eq!(normalise(given, true).unwrap().oddities, expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn a_path_has_a_plain_form() {
+        for (given, expected) in [
+            ("/a%3Ab%40%2B", Some("/a:b@+")),
+            ("/%21%24%26%27%28%29%2A%2C%3D", Some("/!$&'()*,=")),
+            ("/\u{e4}%3A%C3%A4", Some("/\u{e4}:%C3%A4")),
+            ("/a%2Fb%3Bc%25%20", None),
+            ("/a", None),
+        ] {
+            assert_eq!(plain(given).as_deref(), expected, "{given}");
         }
     }
 

@@ -436,6 +436,7 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut ExchangeEnding<'s>) -> Result<Mat
     };
     let stripped = headers::strip(&mut exchange.request.headers, side);
     exchange.trailers = stripped.trailers;
+    exchange.keep_hop(stripped.hop);
     let (mut route, mut path_bytes) = matched::find(snapshot, exchange)?;
     end.route = Some(route);
     if route.quarantine.is_some() {
@@ -450,6 +451,9 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut ExchangeEnding<'s>) -> Result<Mat
         if !std::ptr::eq(before, route) {
             return Err(path::leads_elsewhere());
         }
+    }
+    if (oddities.reserved || oddities.any()) && !matched::is_plainly(snapshot, exchange, route) {
+        return Err(path::leads_elsewhere());
     }
     if let (Some(methods), Some(allow)) = (&rules.allowed_methods, &route.allow)
         && !methods.contains(&exchange.request.method)

@@ -160,6 +160,7 @@ macro_rules! hooks {
             pub(crate) subsets: Vec<DeclaredSubset>,
             pub(crate) secrets: Vec<Box<str>>,
             pub(crate) answers: Vec<u16>,
+            pub(crate) decides: Vec<u16>,
             pub(crate) prepares: Vec<u16>,
             pub(crate) for_messages: Vec<u16>,
             pub(crate) no_datagrams: Vec<u16>,
@@ -240,9 +241,15 @@ impl Hooks {
     }
 
     /// Declares that this plugin answers with what was made for others, so that whatever comes behind it is not asked. A
-    /// chain in which a plugin that guards was moved behind it is refused.
+    /// chain in which a plugin that guards was moved behind it is refused, or one that [decides](Self::decides) stands there.
     pub fn answers_for_target(&mut self) {
         self.answers.push(self.place);
+    }
+
+    /// Declares that the request hook runs code of the operator's, which may refuse requests. A chain in which it stands behind a
+    /// plugin that [answers for the target](Self::answers_for_target) is refused, also where nothing was moved.
+    pub fn decides(&mut self) {
+        self.decides.push(self.place);
     }
 
     /// Declares that this setting, such as `config.scope`, goes by who the caller is, and is read by the request hook. A chain

@@ -128,9 +128,9 @@ impl World {
         &self.reach.files
     }
 
-    /// Reads a file that is part of a plugin's settings, such as rules or a program: a plugin that is built from one and does not
-    /// look at it again by itself. When a configuration is loaded while the file has other bytes, the plugin is built anew, as
-    /// if its settings had changed. To be called while the plugin is built.
+    /// Reads a file that is part of a plugin's settings, such as rules or a program. When a configuration is loaded while the file has
+    /// other bytes, the plugin is built anew, as if its settings had changed: whoever reloads sees the file in force at once, also
+    /// where the plugin looks at it again now and then. To be called while the plugin is built.
     ///
     /// # Errors
     /// As [`Files::read`].

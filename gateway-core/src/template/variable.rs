@@ -126,7 +126,7 @@ impl Variable {
         let head = &facts.exchange.request;
         match self {
             Self::Known(known) => known.write(facts, sink),
-            Self::RequestHeader(name) => sink.some(fields::header(&head.headers, name).as_deref()),
+            Self::RequestHeader(name) => sink.some(facts.exchange.header(name).as_deref()),
             Self::RequestQuery(name) => sink.some(fields::query(head.uri.query(), name).as_deref()),
             Self::RequestCookie(name) => sink.some(fields::cookie(&head.headers, name)),
             Self::Claim(way) => {

@@ -89,6 +89,20 @@ fn identities_claims_and_groups() {
 }
 
 #[test]
+fn a_name_of_one_issuer_is_not_that_of_another() {
+    let who = |issuer: Option<&str>| {
+        let mut identity = Identity::external("1001");
+        identity.claims = issuer.map(|iss| Arc::new(json!({ "iss": iss }).as_object().cloned().unwrap()));
+        let mut exchange = exchange("192.0.2.1", &[]);
+        exchange.identity = Some(Arc::new(identity));
+        keyed(&key_by(json!("consumer"), Missing::Deny).unwrap(), &exchange)
+    };
+    assert_eq!(who(Some("https://a.test")), who(Some("https://a.test")));
+    assert_ne!(who(Some("https://a.test")), who(Some("https://b.test")));
+    assert_ne!(who(Some("https://a.test")), who(None));
+}
+
+#[test]
 fn what_is_missing() {
     let bare = exchange("192.0.2.1", &[]);
     let other = exchange("198.51.100.1", &[]);

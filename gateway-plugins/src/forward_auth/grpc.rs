@@ -15,7 +15,7 @@ use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, TE};
 use http::{HeaderMap, Method, Request, StatusCode, Uri, Version};
 use prost::Message as _;
 
-use super::question::read;
+use super::question::{original, read};
 use crate::envoy::{self, HeaderMutation, HeaderValueOption, HttpStatus};
 use crate::shared;
 use crate::shared::query::{self, Query};
@@ -227,8 +227,7 @@ impl Grpc {
     }
 
     fn http(&self, exchange: &Exchange, length: Option<u64>, body: Bytes) -> HttpRequest {
-        let uri = exchange.uri();
-        let path = uri.path_and_query().map_or_else(|| uri.path(), |target| target.as_str()).to_owned();
+        let path = original(exchange);
         let host = exchange.authority().unwrap_or_default().to_owned();
         let method = exchange.method().as_str().to_owned();
         let scheme = shared::scheme(exchange).to_owned();

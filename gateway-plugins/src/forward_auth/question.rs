@@ -149,9 +149,10 @@ fn copy(from: &HeaderMap, to: &mut HeaderMap, names: &[HeaderName]) {
     }
 }
 
-/// Path and query as the client sent them.
-fn original(exchange: &Exchange) -> String {
-    let uri = exchange.uri();
+/// Path and query as the gateway routes by them and the target reads them: as the client spelled them, `/a/../b` would be judged as
+/// another path than it is.
+pub(super) fn original(exchange: &Exchange) -> String {
+    let uri = &exchange.request.uri;
     uri.path_and_query().map_or_else(|| uri.path().to_owned(), |target| target.as_str().to_owned())
 }
 

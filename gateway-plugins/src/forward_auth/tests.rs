@@ -101,6 +101,27 @@ async fn what_the_other_server_is_asked() {
     }
 }
 
+/// The question is about the path that is routed and forwarded: asked about `/public/../admin`, a server may see `/public/`.
+#[tokio::test]
+async fn the_path_asked_about_is_the_one_that_is_forwarded() {
+    for (config, field, url) in [
+        (json!({}), "x-forwarded-uri", "auth.test:443/check"),
+        (json!({ "convention": "nginx" }), "x-original-uri", "auth.test:443/check"),
+        (json!({ "convention": "envoy" }), "", "auth.test:443/check/admin"),
+    ] {
+        let machine = answering(200, &[], "");
+        let trial = trial(&machine, &config, &[]);
+        for path in ["/public/../admin?q=/../x", "/public/%2e%2E/admin?q=/../x", "//admin?q=/../x"] {
+            assert_eq!(trial.get(path, &[]).await.status, 200);
+            let asked = machine.net.sent().pop().expect("a question");
+            assert_eq!(asked.url, url, "{config} {path}");
+            if !field.is_empty() {
+                assert_eq!(asked.field(field), "/admin?q=/../x", "{config} {path}");
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn bodies_are_sent_up_to_a_limit() {
     let machine = answering(200, &[], "");

@@ -92,6 +92,6 @@ fn modified(rules: &Rules, world: &World) -> [u128; 2] {
 }
 
 fn open(path: &Path, world: &World) -> Result<Reader<Bytes>, String> {
-    let bytes = world.files().read(path, MAX_DATABASE).map_err(|error| error.to_string())?;
+    let bytes = world.settings_file(path, MAX_DATABASE).map_err(|error| error.to_string())?;
     Reader::from_source(bytes).map_err(|error| format!("this is not a MaxMind database: {error}"))
 }

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use gateway_core::network::canonical_network;
 use ipnet::IpNet;
 
 /// Networks an address may be in; IPv4 and IPv6 apart.
@@ -25,21 +26,9 @@ impl Parts {
     /// Adds an address or network. Bits beyond a network's prefix do not count.
     pub(super) fn add(&mut self, text: &str) -> Result<(), ()> {
         let parsed = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-        match parsed.map_err(drop)? {
+        match canonical_network(parsed.map_err(drop)?) {
             IpNet::V4(net) => self.v4.push((net.network().into(), net.broadcast().into())),
-            IpNet::V6(net) => {
-                let mapped = net.network().to_ipv4_mapped();
-                match mapped.filter(|_| net.prefix_len() >= 96) {
-                    // IPv4 as IPv6 writes it: clients are looked up as IPv4.
-                    Some(network) => {
-                        let first = u32::from(network);
-                        let hosts = 128 - u32::from(net.prefix_len());
-                        let mask = 1_u32.checked_shl(hosts).map_or(u32::MAX, |size| size - 1);
-                        self.v4.push((first, first | mask));
-                    }
-                    None => self.v6.push((net.network().into(), net.broadcast().into())),
-                }
-            }
+            IpNet::V6(net) => self.v6.push((net.network().into(), net.broadcast().into())),
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use gateway_core::condition::{Condition, Use, compile, written};
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Millis;
 use gateway_core::http::exchange::Exchange;
+use gateway_core::plugin::Hooks;
 use http::{HeaderMap, HeaderName, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -47,7 +48,8 @@ pub(crate) struct Config {
     /// then, also where nothing is left. Clients don't get the field. Default none.
     cost_header: Option<String>,
     /// What counts: `all` requests, or only `failures`, which are known when their response is there: requests that are
-    /// under way at that time are not held back. Sessions of TCP and UDP only count with `all`. Default `all`.
+    /// under way at that time are not held back. Refusals of plugins that run before this one, as those that identify callers do, are
+    /// not seen; `before: key_auth` counts wrong keys. Sessions of TCP and UDP only count with `all`. Default `all`.
     pub(super) count: Count,
     /// Statuses that are failures with `count: failures`: `401` or `4xx`. Of gRPC answers, every `grpc-status` in the
     /// head but 0 is one. Default `4xx` and `5xx`.
@@ -190,6 +192,15 @@ pub(super) struct Costs {
 }
 
 impl Costs {
+    /// Tells the chain where they go by who the caller is.
+    pub(super) fn attend(&self, hooks: &mut Hooks) {
+        for (n, (when, _)) in self.of_some.iter().enumerate() {
+            if when.asks_for_caller() {
+                hooks.goes_by_caller(format!("config.costs[{n}].when"));
+            }
+        }
+    }
+
     /// What this request costs.
     pub(super) fn of(&self, exchange: &Exchange) -> u64 {
         let fits = self.of_some.iter().find(|(when, _)| when.holds(exchange));

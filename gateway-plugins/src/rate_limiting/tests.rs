@@ -335,3 +335,48 @@ async fn without_the_shared_store_it_goes_as_configured() {
     let bad = json!({ "limits": slow(1), "redis": {} });
     assert_eq!(Trial::refused(&[entry::<RateLimiting>()], "rate_limiting", &bad).0[0].path, "config.redis");
 }
+
+/// What would count nothing is refused.
+#[test]
+fn a_stream_that_nothing_counts_for_is_refused() {
+    for (config, is_taken) in [
+        (json!({}), true),
+        (json!({ "count": "failures" }), false),
+        (json!({ "limit_by": "header:x-a" }), true),
+        (json!({ "limit_by": "header:x-a", "on_missing": "allow" }), false),
+        (json!({ "limit_by": ["address", "consumer"], "on_missing": "allow" }), true),
+    ] {
+        let mut config = config;
+        config["limits"] = slow(1);
+        let spec = json!({
+            "proxies": [{ "id": "a", "listen_port": 9999, "backend_scheme": "tcp", "backend_host": "t", "backend_port": 1 }],
+            "plugin_configs": [{ "id": "l", "plugin_name": "rate_limiting", "proxy_id": "a", "config": config }],
+        });
+        let entries = [entry::<RateLimiting>()];
+        let taken = Trial::try_of_spec(&entries, &spec.to_string(), &World::default());
+        assert_eq!(taken.is_ok(), is_taken, "{config}");
+    }
+}
+
+#[test]
+fn costs_that_go_by_the_caller_need_to_know_it() {
+    let spec = |before: Option<&str>| {
+        let mut limit = json!({"id": "l", "plugin_name": "rate_limiting", "proxy_id": "a", "config": {
+            "limits": slow(10), "costs": [{ "when": { "consumers": ["ann"] }, "cost": 5 }],
+        }});
+        if let Some(before) = before {
+            limit["before"] = before.into();
+        }
+        json!({
+            "proxies": [{ "id": "a", "listen_path": "/", "backend_scheme": "http", "backend_host": "t", "backend_port": 1 }],
+            "plugin_configs": [{ "id": "k", "plugin_name": "key_auth", "proxy_id": "a" }, limit],
+        })
+        .to_string()
+    };
+    let closed = |before| {
+        Trial::try_of_spec(crate::PLUGINS, &spec(before), &World::default())
+            .map_or(true, |trial| !trial.closed().is_empty())
+    };
+    assert!(!closed(None));
+    assert!(closed(Some("key_auth")));
+}

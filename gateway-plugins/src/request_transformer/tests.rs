@@ -81,9 +81,18 @@ async fn bodies_by_each_operation() {
     for (rule, body, expected) in [
         (json!({"operation": "set", "key": "/a/b", "value": 1}), r#"{"x":[1]}"#, r#"{"x":[1],"a":{"b":1}}"#),
         (json!({"operation": "set", "key": "/x/0", "value": 7}), r#"{"x":[1]}"#, r#"{"x":[7]}"#),
-        (json!({"operation": "set", "key": "/x/9", "value": 1}), r#"{"x":[1]}"#, r#"{"x":[1]}"#),
         (json!({"operation": "set", "key": "/x/-", "value": 2}), r#"{"x":[1]}"#, r#"{"x":[1,2]}"#),
-        (json!({"operation": "set", "key": "/a/b", "value": 1}), r#"{"a":"text"}"#, r#"{"a":"text"}"#),
+        (json!({"operation": "set", "key": "/a/b", "value": 1}), r#"{"a":"text"}"#, r#"{"a":{"b":1}}"#),
+        (json!({"operation": "set", "key": "/a/b/c", "value": 1}), r#"{"a":[1]}"#, r#"{"a":{"b":{"c":1}}}"#),
+        (json!({"operation": "set", "key": "/a/0/c", "value": 1}), r#"{"a":[1]}"#, r#"{"a":[{"c":1}]}"#),
+        (json!({"operation": "set", "key": "/a", "value": 1}), "null", r#"{"a":1}"#),
+        (json!({"operation": "add", "key": "/a/b", "value": 1}), r#"{"a":"text"}"#, r#"{"a":"text"}"#),
+        (json!({"operation": "append", "key": "/a/b", "value": 1}), r#"{"a":[1]}"#, r#"{"a":[1]}"#),
+        (
+            json!({"operation": "rename", "key": "/a", "new_key": "/b/c"}),
+            r#"{"a":1,"b":2}"#,
+            r#"{"b":{"c":1}}"#,
+        ),
         (
             json!({"operation": "set", "key": "/a~1b", "value": {"q": ["${request.query.q}"]}}),
             "{}",
@@ -133,6 +142,30 @@ async fn a_body_that_can_not_be_changed_is_refused_or_passes() {
     assert_eq!(untouched.body, r#"{"secret":1}"#);
     let nested = trial(rules).request("POST", "/", &[JSON], deep).await;
     assert_eq!(nested.status, 400, "depth is limited");
+}
+
+/// A client must not evade a value that is forced on its request by sending another shape of body.
+#[tokio::test]
+async fn a_value_that_has_no_place_is_refused() {
+    for (operation, body) in [
+        (json!({"operation": "set", "key": "/a/b", "value": 1}), r#"[{"a":1}]"#),
+        (json!({"operation": "set", "key": "/a/b", "value": 1}), r#""a""#),
+        (json!({"operation": "set", "key": "/x/9", "value": 1}), r#"{"x":[1]}"#),
+        (json!({"operation": "rename", "key": "/0", "new_key": "/a"}), "[1]"),
+    ] {
+        let mut rule = operation;
+        rule["target"] = "body".into();
+        for (otherwise, expected) in [("refuse", 400), ("pass", 200)] {
+            let config = json!({"rules": [rule], "body": {"otherwise": otherwise}});
+            let trial = Trial::new(PLUGINS, "request_transformer", config);
+            assert_eq!(
+                trial.request("POST", "/", &[JSON], body).await.status,
+                expected,
+                "{rule} {otherwise}"
+            );
+            assert!(trial.asked().iter().all(|asked| asked.body == body), "as it came, or not at all");
+        }
+    }
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use gateway_core::consumer::Identity;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::{fields, forwarding};
 use gateway_core::plugin::Seat;
@@ -40,6 +41,9 @@ const OVERRIDES: &[&str] = &[
     "x-http-method",
     "x-method-override",
     "x-url-scheme",
+    "x-scheme",
+    "x-script-name",
+    "x-proxycontextpath",
     "front-end-https",
     "base-url",
 ];
@@ -168,6 +172,10 @@ impl Recipe {
         // What plugins made of the request counts as well as what it was.
         add("path", exchange.forward_path.as_deref().map(str::as_bytes));
         add("upstream", exchange.upstream().map(|id| id.as_bytes()));
+        for (tag, value) in exchange.subset().iter().flat_map(|subset| subset.tags()) {
+            add("tag", Some(tag.as_bytes()));
+            add("tag value", Some(value.as_bytes()));
+        }
         add("host", exchange.forward_host().map(HeaderValue::as_bytes));
         if exchange.client.trusted {
             // A trusted proxy's word, which goes on to the target.
@@ -187,7 +195,9 @@ impl Recipe {
             cookies_read_as(headers, name).for_each(|pair| add("cookie as sent", Some(pair)));
         }
         if self.per_caller {
-            add("caller", exchange.identity.as_ref().map(|identity| identity.name.as_bytes()));
+            let identity = exchange.identity.as_deref();
+            add("caller", identity.map(|identity| identity.name.as_bytes()));
+            add("issuer", identity.and_then(Identity::issuer).map(str::as_bytes));
         }
     }
 

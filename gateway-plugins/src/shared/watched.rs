@@ -65,7 +65,7 @@ impl<T: Default + Send + Sync + 'static> Watched<T> {
         for (n, path) in self.paths.iter().enumerate() {
             // Asked before it is read: a change while it is read is seen the next time.
             modified.push(self.world.files().modified(path).unwrap_or(0));
-            let bytes = self.world.files().read(path, self.max_bytes).map_err(|error| error.to_string());
+            let bytes = self.world.settings_file(path, self.max_bytes).map_err(|error| error.to_string());
             if let Err(why) = bytes.and_then(|bytes: Bytes| (self.merge)(&mut value, &bytes)) {
                 problems.add(format!("{place}[{n}]"), format!("{} can't be used: {why}", path.display()));
             }

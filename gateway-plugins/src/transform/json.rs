@@ -72,22 +72,42 @@ impl Pointer {
         Some((parent, last))
     }
 
-    /// As [`Self::parent`], making the maps that are missing on the way. `None` where something else is in the way.
+    /// As [`Self::parent`], making the maps that are missing on the way, also in the place of what else stands there. `None` where the
+    /// document itself has no place for the first step.
     fn make_parent<'d>(&self, document: &'d mut Value) -> Option<(&'d mut Value, &str)> {
-        let (last, way) = self.0.split_last()?;
-        let parent = way.iter().try_fold(document, |value, step| {
-            if value.is_null() {
-                *value = Value::Object(serde_json::Map::new());
-            }
-            match value {
-                Value::Object(map) => Some(map.entry(step.clone()).or_insert(Value::Null)),
-                other => child(other, step),
-            }
-        })?;
-        if parent.is_null() {
-            *parent = Value::Object(serde_json::Map::new());
+        let (last, _) = self.0.split_last()?;
+        if !takes(document, &self.0[0]) && !document.is_null() {
+            return None;
         }
-        Some((parent, last))
+        let mut value = document;
+        for (step, next) in self.0.iter().zip(&self.0[1..]) {
+            room(value, step);
+            value = match value {
+                Value::Object(map) => map.entry(step.clone()).or_insert(Value::Null),
+                other => child(other, step)?,
+            };
+            room(value, next);
+        }
+        room(value, last);
+        Some((value, last))
+    }
+
+    /// Whether something stands where a map is needed on the way.
+    fn is_blocked(&self, document: &Value) -> bool {
+        let mut value = document;
+        for step in &self.0 {
+            if !takes(value, step) {
+                return !value.is_null();
+            }
+            let next = match value {
+                Value::Object(map) => map.get(step),
+                Value::Array(list) => index(step).and_then(|n| list.get(n)),
+                _ => None,
+            };
+            let Some(next) = next else { return false };
+            value = next;
+        }
+        false
     }
 
     fn get<'d>(&self, document: &'d mut Value) -> Option<&'d mut Value> {
@@ -104,20 +124,45 @@ impl Pointer {
         }
     }
 
-    fn put(&self, document: &mut Value, value: Value) {
-        let Some((parent, last)) = self.make_parent(document) else { return };
+    /// Puts a value there, whatever is there or in the way. False where the document has no such place: it is a list or a plain value
+    /// where the pointer needs a map.
+    fn put(&self, document: &mut Value, value: Value) -> bool {
+        let Some((parent, last)) = self.make_parent(document) else { return false };
         match parent {
             Value::Object(map) => {
                 map.insert(last.to_owned(), value);
+                true
             }
-            Value::Array(list) if last == "-" => list.push(value),
-            Value::Array(list) => {
-                if let Some(place) = index(last).and_then(|n| list.get_mut(n)) {
+            Value::Array(list) if last == "-" => {
+                list.push(value);
+                true
+            }
+            Value::Array(list) => match index(last).and_then(|n| list.get_mut(n)) {
+                Some(place) => {
                     *place = value;
+                    true
                 }
-            }
-            _ => {}
+                None => false,
+            },
+            _ => false,
         }
+    }
+}
+
+/// Whether a value has a place for this step.
+fn takes(value: &Value, step: &str) -> bool {
+    match value {
+        Value::Object(_) => true,
+        Value::Array(list) => step == "-" || index(step).is_some_and(|n| n < list.len()),
+        _ => false,
+    }
+}
+
+/// Makes a value a map where it has no place for this step; a list that is only too short stays one.
+fn room(value: &mut Value, step: &str) {
+    let is_short = value.is_array() && index(step).is_some();
+    if !takes(value, step) && !is_short {
+        *value = Value::Object(serde_json::Map::new());
     }
 }
 
@@ -154,29 +199,40 @@ impl DocumentChange {
         self.value.as_ref().map(|value| value.make(facts)).transpose()
     }
 
-    pub(super) fn apply(&self, document: &mut Value, value: Option<Value>) {
+    /// Makes the change. False where the document has no place for a value that has to be there from now on.
+    #[must_use]
+    pub(super) fn apply(&self, document: &mut Value, value: Option<Value>) -> bool {
         match (self.operation, value, &self.new) {
             (Operation::Remove, ..) => {
                 self.at.take(document);
+                true
             }
             (Operation::Rename, _, Some(new)) => {
-                if let Some(value) = self.at.take(document) {
-                    new.put(document, value);
+                self.at.take(document).is_none_or(|value| new.put(document, value))
+            }
+            (Operation::Append, Some(value), _) => {
+                let is_blocked = self.at.is_blocked(document);
+                match self.at.get(document) {
+                    Some(Value::Array(list)) => {
+                        list.push(value);
+                        true
+                    }
+                    Some(Value::Null) | None if !is_blocked => {
+                        self.at.put(document, Value::Array(vec![value]))
+                    }
+                    _ => true,
                 }
             }
-            (Operation::Append, Some(value), _) => match self.at.get(document) {
-                Some(Value::Array(list)) => list.push(value),
-                Some(Value::Null) | None => self.at.put(document, Value::Array(vec![value])),
-                Some(_) => {}
-            },
-            (Operation::Add, Some(value), _) if self.at.get(document).is_none() => {
+            (Operation::Add, Some(value), _)
+                if self.at.get(document).is_none() && !self.at.is_blocked(document) =>
+            {
                 self.at.put(document, value)
             }
             (Operation::Update, Some(value), _) if self.at.get(document).is_some() => {
-                self.at.put(document, value);
+                self.at.put(document, value)
             }
             (Operation::Set, Some(value), _) => self.at.put(document, value),
-            _ => {}
+            _ => true,
         }
     }
 }

@@ -127,6 +127,40 @@ async fn a_proxy_may_keep_or_decode_what_is_refused_by_default() {
     }
 }
 
+/// Many targets read `%3A` as `:`. Where that would be another proxy's path, the request goes to neither.
+#[tokio::test]
+async fn an_escaped_character_does_not_lead_past_a_proxy() {
+    let origin = Standing::start("o").await;
+    let port = origin.address.port();
+    let proxy = |id: &str, path: &str, rest: &str| {
+        format!(
+            "  - {{id: {id}, listen_path: {path:?}, backend_scheme: http, backend_host: 127.0.0.1, backend_port: {port}{rest}}}\n"
+        )
+    };
+    let spec = format!(
+        "proxies:\n{}{}{}plugin_configs:\n  - {{id: no, plugin_name: request_termination, scope: global, config: {{status_code: 403}}, \
+         when: {{path: '/w@x'}}}}\n  - {{id: shut, plugin_name: request_termination, proxy_id: items, config: {{status_code: 403}}}}\n",
+        proxy("all", "/", ""),
+        proxy("items", "/v1/items:delete", ""),
+        proxy("regex", "~^/r/[^:]+$", ", priority: 1"),
+    );
+    let edge = Edge::start(&spec);
+    for (path, expected) in [
+        ("/v1/items:delete", (403, "")),
+        ("/v1/items%3Adelete", (400, "")),
+        ("/v1/items%3adelete/x", (400, "")),
+        ("/v1/items%3Aput", (200, "/v1/items%3Aput")),
+        ("/r/a%3Ab", (400, "")),
+        ("/w@x", (403, "")),
+        ("/w%40x", (403, "")),
+        ("/w%2Bx", (200, "/w%2Bx")),
+    ] {
+        let (head, body) = edge.get(path).await;
+        let got = if head.status() == 200 { path_of(&body) } else { "" };
+        assert_eq!((head.status(), got), expected, "{path}");
+    }
+}
+
 #[tokio::test]
 async fn doubled_slashes_stay_where_they_are_not_to_be_merged() {
     let origin = Standing::start("o").await;

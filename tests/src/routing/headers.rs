@@ -96,3 +96,38 @@ async fn the_host_is_the_targets_unless_it_is_preserved() {
     let (_, body) = edge.ask("GET http://b.test/kept HTTP/1.1\r\nhost: evil.test\r\n\r\n").await;
     assert_eq!(field(&body, "host"), Some("b.test"));
 }
+
+/// Conditions see what a client says to this hop, which targets don't.
+#[tokio::test]
+async fn a_proxy_is_chosen_by_what_belongs_to_one_hop() {
+    let (plain, chosen) = (Standing::start("plain").await, Standing::start("chosen").await);
+    let spec = |condition: &str| {
+        format!(
+            "proxies:\n  - {{id: a, listen_path: /, {}}}\n  - {{id: b, matches: [{{path: /, headers: {{{condition}}}}}], {}}}\n",
+            plain.backend(),
+            chosen.backend()
+        )
+    };
+    for (condition, fields, is_chosen) in [
+        ("connection: {contains: x-bot}", "connection: x-bot\r\nx-bot: 1\r\n", true),
+        ("x-bot: {present: true}", "connection: x-bot\r\nx-bot: 1\r\n", true),
+        ("upgrade: x", "upgrade: x\r\n", true),
+        ("te: gzip", "te: gzip\r\n", true),
+        ("te: trailers", "te: trailers\r\n", true),
+        ("connection: {present: true}", "connection: keep-alive\r\n", false),
+        ("x-consumer-username: {present: true}", "x-consumer-username: root\r\n", false),
+        (
+            "x-consumer-username: {present: true}",
+            "connection: x-consumer-username\r\nx-consumer-username: root\r\n",
+            false,
+        ),
+    ] {
+        let edge = Edge::start(&spec(condition));
+        let (_, body) = edge.ask(&format!("GET / HTTP/1.1\r\nhost: a\r\n{fields}\r\n")).await;
+        let name = if is_chosen { "chosen" } else { "plain" };
+        assert!(body.starts_with(name), "{condition}: {body}");
+        for gone in ["upgrade", "te", "x-bot", "x-consumer-username"] {
+            assert_eq!(field(&body, gone), None, "{condition}");
+        }
+    }
+}

@@ -16,6 +16,7 @@ use crate::config::model::{
 use crate::config::problem::{Problems, ValueProblem};
 use crate::config::units::Bytes;
 use crate::config::warning::codes;
+use crate::network::canonical_network;
 
 /// Resolves the settings.
 ///
@@ -413,13 +414,13 @@ fn real_ip_header(notes: &mut Notes<'_>, written: Option<&str>) -> RealIpHeader 
 fn cidr(text: &str) -> Result<IpNet, ValueProblem> {
     let text = text.trim();
     if let Ok(address) = text.parse::<IpAddr>() {
-        return Ok(address.into());
+        return Ok(address.to_canonical().into());
     }
     let block: IpNet = text.parse().map_err(|_| {
         ValueProblem::new(format!("`{text}` is not an address or a CIDR block"))
             .remedy("such as 10.0.0.0/8 or 192.0.2.7")
     })?;
-    Ok(block.trunc())
+    Ok(canonical_network(block.trunc()))
 }
 
 fn via(notes: &mut Notes<'_>, written: Option<&str>, default: Option<Arc<str>>) -> Option<Arc<str>> {

@@ -9,6 +9,7 @@ use crate::balance::Target;
 use crate::config::model::HttpRules;
 use crate::config::snapshot::{Route, Snapshot};
 use crate::http::exchange::Exchange;
+use crate::http::path;
 use crate::http::reply::{Cause, Reply};
 use crate::http::retry::Attempts;
 use crate::route::forward_path;
@@ -99,6 +100,13 @@ pub(super) fn find<'s>(
     Ok((route, matched))
 }
 
+/// Whether a path with escaped characters that it may have plainly leads to this proxy in either form: targets may take one for the other.
+pub(super) fn is_plainly(snapshot: &Snapshot, exchange: &Exchange, route: &Route) -> bool {
+    let Some(plain) = path::plain(exchange.request.uri.path()) else { return true };
+    let found = snapshot.routes.find(exchange.asked_host(), &plain, |condition| condition.holds(exchange));
+    found.is_none_or(|found| std::ptr::eq(&**found.route, route))
+}
+
 /// Whether an upgrade may go on to the target.
 pub(super) fn check_upgrade(
     exchange: &mut Exchange,
@@ -109,8 +117,10 @@ pub(super) fn check_upgrade(
         return Ok(());
     }
     stream::make_readable(route, &mut exchange.request.headers);
-    let origin = exchange.request.headers.get(http::header::ORIGIN).and_then(|origin| origin.to_str().ok());
-    if rules.may_upgrade_from(origin) {
+    let mut origins = exchange.request.headers.get_all(http::header::ORIGIN).iter();
+    let origin = origins.next().and_then(|origin| origin.to_str().ok());
+    // Of several, the target may take another one for the page's.
+    if origins.next().is_none() && rules.may_upgrade_from(origin) {
         return Ok(());
     }
     Err(Box::new(Reply::new(Cause::Forbidden).detail("this origin may not upgrade here")))

@@ -59,7 +59,8 @@ fn cycle(waiting: &[Member]) -> Problems {
     Problems(vec![Problem::new(format!("plugin_configs.{first}"), message).remedy("remove one of them")])
 }
 
-/// Plugins that guard, moved behind one that answers with what was made for others: it would let anybody past them.
+/// Plugins that guard, moved behind one that answers with what was made for others, and code that may refuse, wherever it stands behind
+/// one: it would let anybody past them.
 pub(super) fn bypassed(registry: &Registry, hooks: &Hooks, members: &[Member]) -> Vec<Problem> {
     let mut problems = Vec::new();
     for answering in &hooks.answers {
@@ -72,12 +73,18 @@ pub(super) fn bypassed(registry: &Registry, hooks: &Hooks, members: &[Member]) -
             let was_moved = registry.place(&other.plugin_name) < own;
             let identifies = taken.meets(HookSet::AUTHENTICATE);
             let refuses = taken.meets(HookSet::ON_REQUEST) && !hooks.prepares.contains(&place);
-            if was_moved && (identifies || plugin.guards() && refuses) {
+            let decides = refuses && hooks.decides.contains(&place);
+            if decides || was_moved && (identifies || plugin.guards() && refuses) {
                 let message = format!(
                     "`{}` runs before `{}` and would answer without asking it",
                     config.plugin_name, other.plugin_name
                 );
-                problems.push(Problem::new(format!("plugin_configs.{}", config.id), message));
+                let problem = Problem::new(format!("plugin_configs.{}", config.id), message);
+                problems.push(match was_moved {
+                    true => problem,
+                    false => problem
+                        .remedy(format!("give `{}` the order `before: {}`", other.id, config.plugin_name)),
+                });
             }
         }
     }

@@ -212,3 +212,55 @@ async fn errors_that_one_client_provokes_are_its_own() {
     assert_eq!(trial.get("/a", &[("x-large", "1"), ("cache-control", "no-cache")]).await.status, 431);
     assert_eq!(trial.get("/a", &[]).await.text(), "2", "and remove nothing");
 }
+
+#[tokio::test]
+async fn a_canarys_responses_are_its_own() {
+    let target = |name: &str| json!({"host": format!("{name}.test"), "port": 80, "tags": {"v": name}});
+    let spec = json!({
+        "upstreams": [{"id": "u", "targets": [target("old"), target("new")]}],
+        "proxies": [{"id": "a", "listen_path": "/", "upstream_id": "u", "backend_scheme": "http"}],
+        "plugin_configs": [
+            {"id": "s", "plugin_name": "traffic_split", "proxy_id": "a", "config": {
+                "splits": [{"weight": 1, "tags": {"v": "old"}}],
+                "overrides": [{"header": "x-canary", "tags": {"v": "new"}}],
+            }},
+            {"id": "c", "plugin_name": "response_cache", "proxy_id": "a", "config": {}},
+        ],
+    });
+    let trial = Trial::of_spec(crate::PLUGINS, &spec.to_string(), &World::default()).answering(|asked| {
+        let response = Response::builder().header("cache-control", "max-age=60, stale-while-revalidate=600");
+        response.body(asked.authority.clone().into_bytes().into_body()).unwrap()
+    });
+    for _ in 0..2 {
+        assert_eq!(trial.get("/a", &[("x-canary", "1")]).await.text(), "new.test:80");
+        assert_eq!(trial.get("/a", &[]).await.text(), "old.test:80");
+    }
+    assert_eq!(trial.asked().len(), 2, "each is stored");
+}
+
+/// Code of the operator's may refuse a request: what was said to another one must not be handed out without asking it.
+#[cfg(feature = "script")]
+#[test]
+fn answers_are_not_given_again_past_a_script() {
+    let spec = |order: Option<&str>, source: &str| {
+        let mut script =
+            json!({"id": "s", "plugin_name": "script", "proxy_id": "a", "config": {"source": source}});
+        if let Some(before) = order {
+            script["before"] = before.into();
+        }
+        json!({
+            "proxies": [{"id": "a", "listen_path": "/", "backend_host": "t", "backend_port": 80, "backend_scheme": "http"}],
+            "plugin_configs": [
+                {"id": "d", "plugin_name": "request_deduplication", "proxy_id": "a", "config": {}},
+                script,
+            ],
+        })
+        .to_string()
+    };
+    let closed =
+        |order, source| Trial::of_spec(crate::PLUGINS, &spec(order, source), &World::default()).why_closed();
+    let asks = "fn on_request(request) { }";
+    assert!(closed(None, asks)[0].contains("request_deduplication"), "{:?}", closed(None, asks));
+    assert_eq!(closed(Some("request_deduplication"), asks).len(), 0);
+    assert_eq!(closed(None, "fn on_response(request, response) { }").len(), 0, "it refuses no requests");
+}
