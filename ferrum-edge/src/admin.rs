@@ -37,6 +37,7 @@ use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use axum::routing::MethodRouter;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
@@ -129,11 +130,12 @@ async fn connection(accepted: Accepted, service: TowerToHyperService<Router>, vi
 fn router(admin: Admin) -> Router<()> {
     let routes = endpoints::all().into_iter();
     let router = routes.fold(Router::new(), |router, endpoint| {
+        let route = handler(&endpoint);
         let route = match endpoint.role {
-            None if is_open(&endpoint, &admin) => (endpoint.route)(),
+            None if is_open(&endpoint, &admin) => route,
             None => {
                 let gate = RoleGate { admin: admin.clone(), role: Role::Read };
-                (endpoint.route)().route_layer(middleware::from_fn_with_state(gate, request::gate_of_running))
+                route.route_layer(middleware::from_fn_with_state(gate, request::gate_of_running))
             }
             Some(role) => {
                 let gate = RoleGate { admin: admin.clone(), role };
@@ -145,9 +147,10 @@ fn router(admin: Admin) -> Router<()> {
                     | records::PATH
                     | sessions::PATH
                     | sessions::ONE
-                    | traffic::PATH => (endpoint.route)()
-                        .route_layer(middleware::from_fn_with_state(gate, request::gate_of_running)),
-                    _ => (endpoint.route)().route_layer(middleware::from_fn_with_state(gate, request::gate)),
+                    | traffic::PATH => {
+                        route.route_layer(middleware::from_fn_with_state(gate, request::gate_of_running))
+                    }
+                    _ => route.route_layer(middleware::from_fn_with_state(gate, request::gate)),
                 }
             }
         };
@@ -160,6 +163,15 @@ fn router(admin: Admin) -> Router<()> {
         .with_state(admin)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::from_fn(limits))
+}
+
+/// What answers, with nothing sent where nothing is taken. A body of a question is left unread.
+fn handler(endpoint: &endpoint::Endpoint) -> MethodRouter<Admin> {
+    let route = (endpoint.route)();
+    match endpoint.body.is_none() && !endpoint.method.is_safe() {
+        true => route.route_layer(middleware::from_fn(request::without_body)),
+        false => route,
+    }
 }
 
 /// Whether anybody may ask for it who reaches the listener; health always.

@@ -31,7 +31,7 @@ pub(super) async fn act(
 ) -> Response {
     let acted = async {
         let mut pairs = pairs(query.as_deref());
-        let config = value(&mut pairs, "plugin_config");
+        let config = value(&mut pairs, "plugin_config")?;
         nothing_else(&pairs)?;
         let input = if body.is_empty() { json!({}) } else { Value::Object(object(&body)?) };
         let plugins = running(&engine, &name, config.as_deref())?;

@@ -85,11 +85,11 @@ fn query(asked: Option<&str>) -> Result<Query, Refused> {
         before: number(&mut pairs, "before")?,
         since: time(&mut pairs, "since")?,
         until: time(&mut pairs, "until")?,
-        actor: value(&mut pairs, "actor"),
-        source: value(&mut pairs, "source"),
-        outcome: value(&mut pairs, "outcome"),
-        kind: value(&mut pairs, "kind"),
-        id: value(&mut pairs, "id"),
+        actor: value(&mut pairs, "actor")?,
+        source: value(&mut pairs, "source")?,
+        outcome: value(&mut pairs, "outcome")?,
+        kind: value(&mut pairs, "kind")?,
+        id: value(&mut pairs, "id")?,
     };
     nothing_else(&pairs)?;
     if query.outcome.as_deref().is_some_and(|outcome| !OUTCOMES.contains(&outcome)) {
@@ -99,7 +99,7 @@ fn query(asked: Option<&str>) -> Result<Query, Refused> {
 }
 
 fn time(pairs: &mut Vec<(String, String)>, name: &str) -> Result<Option<u64>, Refused> {
-    let Some(text) = value(pairs, name) else { return Ok(None) };
+    let Some(text) = value(pairs, name)? else { return Ok(None) };
     let millis = gateway_telemetry::json::millis_of(&text);
     millis.map(Some).ok_or_else(|| bad(&format!("`{name}` is a time such as 2026-11-22T10:00:00Z")))
 }

@@ -10,7 +10,7 @@ use gateway_core::config::model::Id;
 use serde_json::{Map, Value, json};
 
 use super::problem::{Refused, problem, refused, store};
-use super::query::{nothing_else, pairs, switch, value};
+use super::query::{nothing_else, pairs, switch, switch_on, value};
 use super::request::{AuthorizedRequest, expected, object, own_id, tagged};
 use super::resources::{REVISION, answer};
 use crate::access::Role;
@@ -49,7 +49,7 @@ pub(super) async fn import(
 ) -> Response {
     let imported = async {
         let mut pairs = pairs(query.as_deref());
-        let keep = value(&mut pairs, "prune").is_some_and(|prune| prune == "false" || prune == "0");
+        let prunes = switch_on(&mut pairs, "prune")?;
         let mut document = object(&body)?;
         drop(body);
         document.shift_remove("version");
@@ -59,14 +59,14 @@ pub(super) async fn import(
             return Err(bad(detail));
         }
         document.shift_remove("gateway");
-        if !keep && !document.contains_key("proxies") {
+        if prunes && !document.contains_key("proxies") {
             let detail = "There is no `proxies` section, and everything would be deleted; \
                           send `\"proxies\": []` for a gateway without proxies";
             return Err(bad(detail));
         }
         let mut steps = Vec::new();
         puts(document, &mut steps)?;
-        let prune = if keep { Vec::new() } else { ObjectKind::ALL.to_vec() };
+        let prune = if prunes { ObjectKind::ALL.to_vec() } else { Vec::new() };
         write(&asked, pairs, &headers, steps, prune).await
     };
     answer(imported.await)
@@ -106,7 +106,7 @@ async fn write(
 ) -> Result<Response, Refused> {
     let validate_only = switch(&mut pairs, "validate_only")?;
     let details = switch(&mut pairs, "details")?;
-    let note = value(&mut pairs, "note").unwrap_or_default();
+    let note = value(&mut pairs, "note")?.unwrap_or_default();
     nothing_else(&pairs)?;
     let expected = expected(headers)?;
     let request = Request { steps, prune, rollback: None, expected, validate_only, note };

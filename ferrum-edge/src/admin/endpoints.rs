@@ -28,7 +28,11 @@ const ROLLBACK: &[Param] = &[
     NOTE,
 ];
 const IMPORT: &[Param] = &[
-    param("prune", Type::Switch, "`false` keeps what the document doesn't have. Default true."),
+    param(
+        "prune",
+        Type::Switch,
+        "`false` keeps what the document doesn't have. Default true; anything but `true` and `false` is refused.",
+    ),
     VALIDATE,
     DETAILS,
     NOTE,

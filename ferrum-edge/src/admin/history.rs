@@ -100,7 +100,7 @@ pub(super) async fn rollback(
         let validate_only = switch(&mut pairs, "validate_only")?;
         let details = switch(&mut pairs, "details")?;
         let keep_credentials = switch(&mut pairs, "keep_credentials")?;
-        let note = value(&mut pairs, "note").unwrap_or_else(|| format!("back to revision {revision}"));
+        let note = value(&mut pairs, "note")?.unwrap_or_else(|| format!("back to revision {revision}"));
         nothing_else(&pairs)?;
         let request = Request {
             steps: Vec::new(),

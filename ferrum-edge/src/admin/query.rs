@@ -22,25 +22,35 @@ pub(super) fn pairs(query: Option<&str>) -> Vec<(String, String)> {
 
 /// Takes a switch out of a query's pairs: `?validate_only` and `?validate_only=true`.
 pub(super) fn switch(pairs: &mut Vec<(String, String)>, name: &str) -> Result<bool, Refused> {
-    let mut on = false;
-    for (_, value) in pairs.extract_if(.., |(key, _)| key == name) {
-        on = match value.as_str() {
-            "" | "true" | "1" => true,
-            "false" | "0" => false,
-            _ => return Err(unknown(&format!("`{name}` is true or false"))),
-        };
+    match value(pairs, name)?.as_deref() {
+        None | Some("false" | "0") => Ok(false),
+        Some("" | "true" | "1") => Ok(true),
+        Some(_) => Err(unknown(&format!("`{name}` is true or false"))),
     }
-    Ok(on)
 }
 
-/// Takes a value out of a query's pairs.
-pub(super) fn value(pairs: &mut Vec<(String, String)>, name: &str) -> Option<String> {
-    pairs.extract_if(.., |(key, _)| key == name).last().map(|(_, value)| value)
+/// Takes a switch out of a query's pairs that is on unless the query says otherwise. An empty value is refused: a script
+/// sends one whose variable is not set.
+pub(super) fn switch_on(pairs: &mut Vec<(String, String)>, name: &str) -> Result<bool, Refused> {
+    match value(pairs, name)?.as_deref() {
+        None | Some("true" | "1") => Ok(true),
+        Some("false" | "0") => Ok(false),
+        Some(_) => Err(unknown(&format!("`{name}` is true or false"))),
+    }
+}
+
+/// Takes a value out of a query's pairs. With several nobody can tell which one is meant.
+pub(super) fn value(pairs: &mut Vec<(String, String)>, name: &str) -> Result<Option<String>, Refused> {
+    let mut values = pairs.extract_if(.., |(key, _)| key == name).map(|(_, value)| value);
+    match (values.next(), values.next()) {
+        (first, None) => Ok(first),
+        (_, Some(_)) => Err(unknown(&format!("The query has `{name}` more than once"))),
+    }
 }
 
 /// Takes a number out of a query's pairs.
 pub(super) fn number(pairs: &mut Vec<(String, String)>, name: &str) -> Result<Option<u64>, Refused> {
-    let Some(text) = value(pairs, name) else { return Ok(None) };
+    let Some(text) = value(pairs, name)? else { return Ok(None) };
     text.parse().map(Some).map_err(|_| unknown(&format!("`{name}` has to be a number")))
 }
 
@@ -65,4 +75,44 @@ pub(super) fn nothing_else(pairs: &[(String, String)]) -> Result<(), Refused> {
 
 fn unknown(detail: &str) -> Refused {
     Box::new(problem(StatusCode::BAD_REQUEST, "bad_query", detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_switch_is_true_or_false_and_nothing_else() {
+        let given = |query: &str| switch(&mut pairs(Some(query)), "on").ok();
+        let kept = |query: &str| switch_on(&mut pairs(Some(query)), "on").ok();
+        for (query, off_by_default, on_by_default) in [
+            ("", Some(false), Some(true)),
+            ("on=true", Some(true), Some(true)),
+            ("on=1", Some(true), Some(true)),
+            ("on=false", Some(false), Some(false)),
+            ("on=0", Some(false), Some(false)),
+            ("on", Some(true), None),
+            ("on=", Some(true), None),
+        ] {
+            assert_eq!((given(query), kept(query)), (off_by_default, on_by_default), "{query}");
+        }
+        for wrong in ["False", "FALSE", "True", "no", "off", "xyz", "00", "%20false"] {
+            let query = format!("on={wrong}");
+            assert_eq!((given(&query), kept(&query)), (None, None), "{query}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_stands_twice_is_refused() {
+        for query in ["on=true&on=false", "on&on", "on=1&b=2&on=1"] {
+            assert!(switch(&mut pairs(Some(query)), "on").is_err(), "{query}");
+            assert!(switch_on(&mut pairs(Some(query)), "on").is_err(), "{query}");
+            assert!(value(&mut pairs(Some(query)), "on").is_err(), "{query}");
+            assert!(number(&mut pairs(Some(query)), "on").is_err(), "{query}");
+        }
+        let mut others = pairs(Some("a=1&on=2&b=3"));
+        assert_eq!(number(&mut others, "on").ok(), Some(Some(2)));
+        assert!(nothing_else(&others).is_err());
+        assert_eq!(others.len(), 2, "what was not asked for stays");
+    }
 }

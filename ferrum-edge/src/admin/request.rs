@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts, Path, Request, State};
 use axum::http::header::{ETAG, IF_MATCH, IF_NONE_MATCH, WWW_AUTHENTICATE};
 use axum::http::request::Parts;
@@ -92,6 +92,21 @@ pub(super) async fn gate_of_running(State(gate): State<RoleGate>, request: Reque
         attempt.ended(&gate.admin.engine.audit, caller.as_ref(), &response, false);
     }
     response
+}
+
+/// Bytes that are read of a body where there should be none.
+const MAX_EMPTY_BODY: usize = 64;
+
+/// Refuses what is sent where an endpoint takes no body: who sends `{"validate_only":true}` means it. An empty object says
+/// nothing.
+pub(super) async fn without_body(request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    let sent = axum::body::to_bytes(body, MAX_EMPTY_BODY).await;
+    if sent.is_ok_and(|sent| matches!(sent.trim_ascii(), b"" | b"{}")) {
+        return next.run(Request::from_parts(parts, Body::empty())).await;
+    }
+    let detail = "This takes no body; what it can be told stands in the query, such as `?validate_only=true`";
+    problem(StatusCode::BAD_REQUEST, "unexpected_body", detail)
 }
 
 /// Whether the caller may do what needs this role; else the answer.

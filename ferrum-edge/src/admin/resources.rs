@@ -50,7 +50,7 @@ pub(super) async fn list(
 async fn listed(asked: &AuthorizedRequest, of: &str, query: Option<String>) -> Result<Response, Refused> {
     let kind = kind(of)?;
     let mut pairs = pairs(query.as_deref());
-    let after = value(&mut pairs, "after");
+    let after = value(&mut pairs, "after")?;
     let limit = page_size(&mut pairs, DEFAULT_PAGE, MAX_PAGE)?;
     // Who may see no credentials may not try whether they are these either.
     let about_secrets = |key: &str| key.split('.').next() == Some("credentials");
@@ -210,7 +210,7 @@ pub(super) async fn one(
 ) -> Result<Response, Refused> {
     let mut pairs = pairs(query);
     let validate_only = switch(&mut pairs, "validate_only")?;
-    let note = value(&mut pairs, "note").unwrap_or_default();
+    let note = value(&mut pairs, "note")?.unwrap_or_default();
     nothing_else(&pairs)?;
     let (kind, id) = (step.key().0, step.key().1.clone());
     let request = Request {

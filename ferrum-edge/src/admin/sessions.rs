@@ -39,8 +39,8 @@ struct Filter {
 }
 
 impl Filter {
-    fn take(pairs: &mut Vec<(String, String)>) -> Self {
-        Self { proxy: value(pairs, "proxy"), consumer: value(pairs, "consumer") }
+    fn take(pairs: &mut Vec<(String, String)>) -> Result<Self, Refused> {
+        Ok(Self { proxy: value(pairs, "proxy")?, consumer: value(pairs, "consumer")? })
     }
 
     fn matches(&self, about: &About) -> bool {
@@ -86,8 +86,8 @@ pub(super) async fn list(State(engine): State<Arc<Engine>>, RawQuery(query): Raw
 
 async fn listed(engine: &Engine, query: Option<&str>) -> Result<Response, Refused> {
     let mut pairs = pairs(query);
-    let filter = Arc::new(Filter::take(&mut pairs));
-    let after = After::of(value(&mut pairs, "after"))?;
+    let filter = Arc::new(Filter::take(&mut pairs)?);
+    let after = After::of(value(&mut pairs, "after")?)?;
     let limit = page_size(&mut pairs, DEFAULT_PAGE, MAX_PAGE)?;
     nothing_else(&pairs)?;
     let sessions = &engine.shared.sessions;
@@ -132,7 +132,7 @@ pub(super) async fn end_all(State(engine): State<Arc<Engine>>, RawQuery(query): 
 
 async fn all_ended(engine: &Engine, query: Option<&str>) -> Result<Response, Refused> {
     let mut pairs = pairs(query);
-    let filter = Arc::new(Filter::take(&mut pairs));
+    let filter = Arc::new(Filter::take(&mut pairs)?);
     nothing_else(&pairs)?;
     if filter.proxy.is_none() && filter.consumer.is_none() {
         return Err(bad("Say whose sessions are meant: `proxy`, `consumer` or both"));

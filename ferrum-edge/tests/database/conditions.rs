@@ -390,3 +390,46 @@ fn secrets_that_are_not_known_do_not_go_to_another_server() {
     assert_eq!(error["pointer"], "/config/client_secret", "{error}");
     assert!(!refused.text.contains("consumer"), "{refused:?}");
 }
+
+/// Who is not understood changes nothing.
+#[test]
+fn what_a_write_is_told_counts_or_is_refused() {
+    let folder = Folder::new();
+    let running = Running::new(&folder);
+    let mut api = running.api();
+    let target = target("whole");
+    api.batch(&protected(target));
+    api.good("PUT", "/v1/proxies/b", &proxy("b", "/b", target));
+    let before = api.get("/v1/export").json();
+    let only_b = json!({ "proxies": [proxy("b", "/b", target)] });
+    for prune in ["False", "FALSE", "no", "off", "xyz", "", "false&prune=true"] {
+        let refused = api.send("POST", &format!("/v1/import?prune={prune}"), &only_b);
+        assert_eq!((refused.status, &refused.json()["code"]), (400, &json!("bad_query")), "{prune}");
+    }
+    for path in ["/v1/import", "/v1/batch", "/v1/revisions/1/rollback"] {
+        let sent = if path.contains("rollback") { json!({}) } else { only_b.clone() };
+        for twice in ["validate_only=true&validate_only=false", "details&details", "note=a&note=b"] {
+            let refused = api.send("POST", &format!("{path}?{twice}"), &sent);
+            assert_eq!(
+                (refused.status, &refused.json()["code"]),
+                (400, &json!("bad_query")),
+                "{path} {twice}"
+            );
+        }
+    }
+    for (method, path) in [
+        ("POST", "/v1/revisions/1/rollback"),
+        ("DELETE", "/v1/proxies/b"),
+        ("DELETE", "/v1/sessions?proxy=b"),
+    ] {
+        for sent in [json!({ "validate_only": true }), json!([]), json!({ "note": "x".repeat(1000) })] {
+            let refused = api.send(method, path, &sent);
+            let told = (refused.status, refused.json()["code"].clone());
+            assert_eq!(told, (400, json!("unexpected_body")), "{method} {path}");
+        }
+    }
+    assert_eq!(api.get("/v1/export").json(), before);
+    assert_eq!(api.send("POST", "/v1/import?prune=false", &only_b).status, 200);
+    assert_eq!(api.get("/v1/export").json(), before, "the others stay");
+    assert_eq!(api.send("POST", "/v1/import?prune=true", &only_b).json()["deleted"], 3);
+}
