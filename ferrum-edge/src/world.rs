@@ -32,7 +32,7 @@ pub fn world() -> World {
 
 /// What plugins may see of the environment: OpenTelemetry's variables.
 fn variables(all: impl Iterator<Item = (OsString, OsString)>) -> BTreeMap<String, String> {
-    // A value that is not UTF-8 can't be meant for any of them.
+    // One whose value is not UTF-8 is refused with the configuration.
     let texts = all.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     texts.filter(|(name, _)| name.starts_with("OTEL_")).collect()
 }

@@ -10,6 +10,8 @@ mod caching;
 mod congestion;
 #[path = "cli/doctor.rs"]
 mod doctor;
+#[path = "cli/environment.rs"]
+mod environment;
 #[path = "cli/exhaustion.rs"]
 mod exhaustion;
 #[path = "cli/explaining.rs"]

@@ -72,7 +72,11 @@ fn targets(verbosity: Verbosity) -> Targets {
         2 => Some("debug".to_owned()),
         _ => Some("trace".to_owned()),
     };
-    let variable = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
+    // What is not UTF-8 is not understood below.
+    let variable = |name| {
+        let text = std::env::var_os(name)?.to_string_lossy().into_owned();
+        Some(text).filter(|text| !text.is_empty())
+    };
     let words = flag.or_else(|| variable("FERRUM_LOG_LEVEL")).or_else(|| variable("RUST_LOG"));
     let words = words.unwrap_or_else(|| "info".to_owned());
     read(&words).unwrap_or_else(|error| {

@@ -2,6 +2,8 @@
 
 mod text;
 
+use std::env::VarError;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::{env, fmt, io};
 
@@ -51,6 +53,12 @@ impl fmt::Display for Spec {
 /// `FERRUM_` names that the command line reads itself.
 const READ_BY_CLI: &[&str] =
     &["FERRUM_SPEC", "FERRUM_FILE_CONFIG_PATH", "FERRUM_LOG_LEVEL", "FERRUM_PID_FILE"];
+
+/// Those of them that are paths, which need not be UTF-8.
+const PATHS: &[&str] = &["FERRUM_SPEC", "FERRUM_FILE_CONFIG_PATH", "FERRUM_PID_FILE"];
+
+/// What the names of variables begin with that the gateway reads; OpenTelemetry's are read by exporters.
+const READ: [&str; 2] = [settings::PREFIX, "OTEL_"];
 
 impl Source {
     /// Reads and checks everything: the document, the environment over it, the flags over both.
@@ -127,6 +135,7 @@ impl Source {
     /// Lays the environment and the flags over the settings.
     fn lay_over(&self, gateway: &mut Gateway) -> Problems {
         let mut problems = apply(gateway, environment(), "environment").problems;
+        problems.extend(not_text(env::vars_os()).0);
         let from_flags = apply(gateway, self.flags.iter().cloned(), "command line");
         problems.extend(from_flags.problems.0);
         problems
@@ -144,7 +153,19 @@ fn apply(
     settings::apply(gateway, values, Layer { name, folder: &folder, read: &text::read, also: &also })
 }
 
-/// A variable that is no text can't be one of ours.
+/// Variables that the gateway reads and whose value is no text: they would change nothing.
+fn not_text(all: impl Iterator<Item = (OsString, OsString)>) -> Problems {
+    let mut problems = Problems::default();
+    for (name, _) in all.filter(|(_, value)| value.to_str().is_none()) {
+        let is_read = |name: &&str| READ.iter().any(|start| name.starts_with(start)) && !PATHS.contains(name);
+        if let Some(name) = name.to_str().filter(is_read) {
+            "environment".clone_into(&mut problems.add(name, "its value is not UTF-8").file);
+        }
+    }
+    problems
+}
+
+/// The variables that are text; [`not_text`] has the others.
 fn environment() -> impl Iterator<Item = (String, String)> {
     env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
@@ -200,11 +221,49 @@ fn with_files(model: Model, text: &str, origin: &Origin) -> Result<Model, Proble
 pub(crate) struct Machine;
 
 impl References for Machine {
+    /// Everything that is there. A variable whose value is no text is there, and can't be used.
+    fn permit(&self, reference: &str) -> Result<(), Problem> {
+        let Some(name) = reference.strip_prefix("env:") else { return Ok(()) };
+        match env::var(name) {
+            Err(VarError::NotUnicode(_)) => {
+                let message = format!("the value of the environment variable {name} is not UTF-8");
+                Err(Problem::new("", message))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn env(&self, name: &str) -> Option<String> {
         env::var(name).ok()
     }
 
     fn file(&self, path: &Path) -> io::Result<String> {
         text::read(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt as _;
+
+    use super::*;
+
+    #[test]
+    fn variables_that_are_no_text_are_named() {
+        let bad = || OsString::from_vec(b"true\xa0".to_vec());
+        let names = [
+            "FERRUM_ADMIN_REQUIRE_TOKEN",
+            "FERRUM_ADMIN_TOKEN_FILE",
+            "OTEL_SERVICE_NAME",
+            "FERRUM_SPEC",
+            "FERRUM_PID_FILE",
+            "PATH",
+        ];
+        let all = names.into_iter().map(|name| (OsString::from(name), bad()));
+        let good = [(OsString::from("FERRUM_PROXY_HTTP_PORT"), OsString::from("80"))];
+        let told = not_text(all.chain(good)).0;
+        let paths: Vec<_> = told.iter().map(|problem| problem.path.as_str()).collect();
+        assert_eq!(paths, ["FERRUM_ADMIN_REQUIRE_TOKEN", "FERRUM_ADMIN_TOKEN_FILE", "OTEL_SERVICE_NAME"]);
+        assert_eq!(told[0].to_string(), "environment: FERRUM_ADMIN_REQUIRE_TOKEN: its value is not UTF-8");
     }
 }

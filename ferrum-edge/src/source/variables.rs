@@ -1,6 +1,7 @@
 //! The environment variables that say where the configuration is and who may change it. Secrets come this way only:
 //! never from a flag, never from a file of settings that somebody checks in.
 
+use std::env::{self, VarError};
 use std::fs;
 
 use gateway_core::config::problem::{Problem, Problems};
@@ -41,14 +42,18 @@ pub const VARIABLES: &[Variable] = &[
 /// Reads a variable, or the file that the one with `_FILE` behind its name names.
 ///
 /// # Errors
-/// When that file can't be read.
+/// When that file can't be read, or a value is not UTF-8.
 pub fn variable(name: &str) -> Result<Option<String>, Problem> {
-    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    if let Some(value) = set(name) {
+    let set = |name: &str| match env::var(name) {
+        Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),
+        Err(VarError::NotPresent) => Ok(None),
+        Err(VarError::NotUnicode(_)) => Err(Problem::new(name, "its value is not UTF-8")),
+    };
+    if let Some(value) = set(name)? {
         return Ok(Some(value));
     }
     let file = format!("{name}_FILE");
-    let Some(path) = set(&file) else { return Ok(None) };
+    let Some(path) = set(&file)? else { return Ok(None) };
     match fs::read_to_string(&path) {
         Ok(text) => Ok(Some(text.trim_end().to_owned())),
         Err(error) => Err(Problem::new(file, format!("{path} can't be read: {error}"))),

@@ -86,7 +86,7 @@ impl References for Permitted {
             _ => false,
         };
         match is_permitted {
-            true => Ok(()),
+            true => Machine.permit(reference),
             false => {
                 let message = format!("`${{{reference}}}` is not permitted here, or there is no such file");
                 Err(Problem::new("", message).remedy("permit it by FERRUM_DB_REFERENCES on every gateway"))

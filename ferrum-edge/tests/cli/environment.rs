@@ -1,0 +1,40 @@
+//! What variables of the environment say, and that none of ours is passed over.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use crate::process::{Folder, ferrum_edge, spec};
+
+/// What a command says with variables of the environment, and its exit code.
+fn said(folder: &Folder, arguments: &[&str], variables: &[(&str, &[u8])]) -> (Option<i32>, String) {
+    let mut command = ferrum_edge(folder);
+    command.args(arguments);
+    for (name, value) in variables {
+        command.env(name, OsStr::from_bytes(value));
+    }
+    let output = command.output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+}
+
+#[test]
+fn a_value_that_is_not_utf_8_is_refused_by_name() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &spec(1, "hi"));
+    let bad: &[u8] = b"true\xa0";
+    for name in ["FERRUM_ADMIN_REQUIRE_TOKEN", "FERRUM_ADMIN_TOKEN", "FERRUM_ADMIN_READ_TOKEN_FILE"] {
+        for command in ["check", "run"] {
+            let (code, told) = said(&folder, &[command], &[(name, bad)]);
+            assert_eq!(code, Some(3), "{command} {name}: {told}");
+            assert!(told.contains(&format!("{name}: its value is not UTF-8")), "{told}");
+        }
+    }
+    let (code, told) = said(&folder, &["run", "--mode", "database"], &[("FERRUM_DB_KEEP_REVISIONS", bad)]);
+    assert_eq!(code, Some(3), "{told}");
+    assert!(told.contains("FERRUM_DB_KEEP_REVISIONS: its value is not UTF-8"), "{told}");
+    folder.write("ferrum.yaml", &spec(1, "'${env:GREETING}'"));
+    let (code, told) = said(&folder, &["check"], &[("GREETING", bad)]);
+    assert_eq!(code, Some(3), "{told}");
+    assert!(told.contains("the value of the environment variable GREETING is not UTF-8"), "{told}");
+    assert!(!told.contains("is not set"), "{told}");
+    assert_eq!(said(&folder, &["check"], &[("GREETING", &b"hi"[..]), ("OTHER", bad)]).0, Some(0));
+}
