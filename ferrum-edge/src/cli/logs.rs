@@ -11,6 +11,29 @@ use super::Verbosity;
 use crate::export::program_log::ProgramLog;
 use gateway_telemetry::json::Rfc3339;
 
+/// The modules that log: crates of ours, then those of others.
+const MODULES: &[&str] = &[
+    "ferrum_edge",
+    "gateway_core",
+    "gateway_import",
+    "gateway_plugins",
+    "gateway_protocols",
+    "gateway_scripting",
+    "gateway_telemetry",
+    "gateway_waf",
+    "h2",
+    "hickory_net",
+    "hickory_proto",
+    "hickory_resolver",
+    "hyper",
+    "quinn",
+    "quinn_proto",
+    "quinn_udp",
+    "rustls",
+    "sqlx",
+    "sqlx_core",
+];
+
 /// Times as in the access log.
 struct Utc;
 
@@ -23,7 +46,7 @@ impl FormatTime for Utc {
 /// Logs to standard error from here on: for people on a terminal, JSON lines otherwise. Panics are logged, too.
 ///
 /// The level is `-v`'s, else `FERRUM_LOG_LEVEL`'s, else `RUST_LOG`'s, else `info`; the variables may also give
-/// levels by module, as in `warn,gateway_protocols=debug`.
+/// levels by module, as in `warn,gateway_protocols=debug`; other modules have the level by itself, else `info`.
 pub(super) fn init(verbosity: Verbosity) {
     let targets = targets(verbosity);
     let log = match ProgramLog::install() {
@@ -79,14 +102,27 @@ fn targets(verbosity: Verbosity) -> Targets {
     };
     let words = flag.or_else(|| variable("FERRUM_LOG_LEVEL")).or_else(|| variable("RUST_LOG"));
     let words = words.unwrap_or_else(|| "info".to_owned());
+    for module in unknown(&words) {
+        super::print::error(format_args!(
+            "the log level `{words}` is for a module `{module}`, and none of this name is known; there are {}",
+            MODULES.join(", ")
+        ));
+    }
     read(&words).unwrap_or_else(|error| {
         super::print::error(format_args!("the log level `{words}` is not understood ({error}); using info"));
         Targets::new().with_default(LevelFilter::INFO)
     })
 }
 
+/// Modules that levels are given for and that log nothing, as far as is known: programs may add plugins of their own.
+fn unknown(words: &str) -> Vec<&str> {
+    let modules = words.split(',').filter_map(|part| part.split_once('=')).map(|(module, _)| module.trim());
+    let first = |module: &str| module.split("::").next().unwrap_or_default().to_owned();
+    modules.filter(|module| !MODULES.contains(&first(module).as_str())).collect()
+}
+
 /// Reads levels, as `warn,gateway_protocols=debug`. A word by itself has to be a level: it would be taken for a module
-/// otherwise, and nothing else would be logged.
+/// otherwise, and nothing else would be logged. Without one it is `info`: who wants more of a module wants no less of others.
 fn read(words: &str) -> Result<Targets, String> {
     let level = |word: &str| match word.to_ascii_lowercase().as_str() {
         "warning" => Ok("warn".to_owned()),
@@ -98,7 +134,10 @@ fn read(words: &str) -> Result<Targets, String> {
         None => level(part.trim()),
     };
     let parts = words.split(',').filter(|part| !part.trim().is_empty()).map(part);
-    let parts: Vec<String> = parts.collect::<Result<_, _>>()?;
+    let mut parts: Vec<String> = parts.collect::<Result<_, _>>()?;
+    if parts.iter().all(|part| part.contains('=')) {
+        parts.push("info".to_owned());
+    }
     parts.join(",").parse().map_err(|error: tracing_subscriber::filter::ParseError| error.to_string())
 }
 
@@ -126,12 +165,25 @@ mod tests {
             ("trace", (5, 5)),
             ("warn,b=debug", (2, 4)),
             ("warning, b=warning", (2, 2)),
-            ("b=trace", (0, 5)),
+            ("b=trace", (3, 5)),
+            ("b=error", (3, 1)),
+            ("b=off,", (3, 0)),
+            ("off,b=debug", (0, 4)),
+            ("b=debug,error", (1, 4)),
+            (",", (3, 3)),
         ] {
             assert_eq!((at(words, "a"), at(words, "b")), expected, "{words}");
         }
         for wrong in ["warnings", "ferrum_edge", "loud,b=debug", "b=loud", "info,a b"] {
             assert!(read(wrong).unwrap_err().contains("is not one of off"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn modules_that_log_nothing_are_named() {
+        for known in ["info", "gateway_core=debug", "warn, gateway_protocols::h2=trace,quinn=off"] {
+            assert_eq!(unknown(known), [""; 0], "{known}");
+        }
+        assert_eq!(unknown("gateway_cor=info,warn,gateway_core=debug,a::b=off"), ["gateway_cor", "a::b"]);
     }
 }

@@ -163,7 +163,7 @@ const COMMAND_LINE: &[(&str, &str)] = &[
     ("FERRUM_PID_FILE", "The file with the process id, as --pid-file. Default none."),
     (
         "FERRUM_LOG_LEVEL",
-        "error, warn, info, debug or trace, in the place of -v; or directives such as `gateway_core=debug`. Default info: listeners, configuration changes and failures.",
+        "error, warn, info, debug or trace, in the place of -v; or with levels by module, such as `warn,gateway_core=debug`; without a level by itself the other modules have info. Default RUST_LOG, else info: listeners, configuration changes and failures.",
     ),
 ];
 

@@ -2,8 +2,9 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::process::Stdio;
 
-use crate::process::{Folder, ferrum_edge, spec};
+use crate::process::{Folder, Gateway, ferrum_edge, spec};
 
 /// What a command says with variables of the environment, and its exit code.
 fn said(folder: &Folder, arguments: &[&str], variables: &[(&str, &[u8])]) -> (Option<i32>, String) {
@@ -37,4 +38,21 @@ fn a_value_that_is_not_utf_8_is_refused_by_name() {
     assert!(told.contains("the value of the environment variable GREETING is not UTF-8"), "{told}");
     assert!(!told.contains("is not set"), "{told}");
     assert_eq!(said(&folder, &["check"], &[("GREETING", &b"hi"[..]), ("OTHER", bad)]).0, Some(0));
+}
+
+#[test]
+fn a_level_for_one_module_silences_no_other() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &spec(1, "hi"));
+    for name in ["FERRUM_LOG_LEVEL", "RUST_LOG"] {
+        // It is found by an info line of another module.
+        let mut gateway = Gateway::start(&folder, |command| {
+            *command = ferrum_edge(&folder);
+            command.arg("run").env(name, "gateway_core=debug,gateway_cor=info");
+            command.stdout(Stdio::null()).stderr(Stdio::piped());
+        });
+        assert!(gateway.log().contains("module `gateway_cor`, and none of this name"), "{}", gateway.log());
+        gateway.signal("TERM");
+        assert_eq!(gateway.wait(), Some(0));
+    }
 }
