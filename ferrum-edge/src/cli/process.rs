@@ -46,6 +46,15 @@ pub(super) fn hang_up(pid: Pid) -> Result<(), NotSignalled> {
     find(pid)?.signal(Signal::HUP)
 }
 
+/// The ids of a process: the one it has here, and those it has in the containers it runs in.
+pub(super) fn ids(pid: Pid) -> Vec<i64> {
+    let number = pid.as_raw_nonzero().get();
+    let status = fs::read_to_string(format!("/proc/{number}/status")).unwrap_or_default();
+    let inner = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+    let inner = inner.split_whitespace().filter_map(|id| id.parse().ok());
+    std::iter::once(i64::from(number)).chain(inner).collect()
+}
+
 /// Looks whether this process is a running gateway.
 pub(super) fn find(pid: Pid) -> Result<GatewayProcess, NotSignalled> {
     let number = pid.as_raw_nonzero().get();

@@ -58,12 +58,14 @@ pub(super) fn reload(args: &ReloadArgs, registry: &Registry) -> u8 {
         print::error("Say which process is meant: --pid PID or --pid-file FILE, or --admin ADDRESS");
         return MISUSED;
     };
+    let told = process::ids(pid);
     if let Err(error) = process::hang_up(pid) {
         print::error(error);
         return FAILED;
     }
     match before {
-        Ok(before) => wait(&admin, &address, &ConfigurationState::of(&before)),
+        Ok(before) if is_other(&before, &told) => say_other(&before, &address),
+        Ok(before) => wait(&admin, &address, &ConfigurationState::of(&before), &told),
         Err(error) => {
             print::error(format_args!(
                 "Told the process, but nobody answers at {address} ({error}); its log says whether it reloaded."
@@ -97,8 +99,22 @@ impl ConfigurationState {
     }
 }
 
+/// Whether a status is another process's than the one that was told to reload.
+fn is_other(status: &Value, told: &[i64]) -> bool {
+    status["pid"].as_i64().is_some_and(|pid| !told.contains(&pid))
+}
+
+fn say_other(status: &Value, address: &AdminAddress) -> u8 {
+    print::error(format_args!(
+        "Told the process, but it is another one that answers at {address}, {}; the log says whether it reloaded.",
+        status["pid"]
+    ));
+    print::error("Say where the one that was told answers: --admin ADDRESS");
+    FAILED
+}
+
 /// Looks until the status shows what became of the reload.
-fn wait(admin: &Admin, address: &AdminAddress, before: &ConfigurationState) -> u8 {
+fn wait(admin: &Admin, address: &AdminAddress, before: &ConfigurationState, told: &[i64]) -> u8 {
     let deadline = Instant::now() + TIMEOUT;
     loop {
         let status = match status(admin) {
@@ -108,6 +124,9 @@ fn wait(admin: &Admin, address: &AdminAddress, before: &ConfigurationState) -> u
                 return FAILED;
             }
         };
+        if is_other(&status, told) {
+            return say_other(&status, address);
+        }
         let now = ConfigurationState::of(&status);
         if now.is_reloaded(before) {
             print::line(format_args!("Revision {} is in use.", now.revision));

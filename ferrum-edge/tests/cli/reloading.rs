@@ -167,3 +167,27 @@ fn a_reload_reads_the_files_again_that_a_plugin_is_built_from() {
     until("it is refused", || gateway.status()["config"]["refused"] == 1);
     assert_eq!(["evil", "vile", "good"].map(passes), [true, false, true]);
 }
+
+/// What another gateway says of itself is no answer.
+#[test]
+fn a_reload_is_told_by_the_process_that_was_signalled() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &spec(1, "one"));
+    let (told, other) = (Gateway::start(&folder, |_| {}), Gateway::start(&folder, |_| {}));
+    folder.write("pid", &told.pid().to_string());
+    folder.write("ferrum.yaml", &spec(1, "two"));
+    for which in [["--pid", &told.pid().to_string()], ["--pid-file", "pid"]] {
+        let reload = |admin: &Gateway| {
+            let mut command = ferrum_edge(&folder);
+            command.arg("reload").args(which).args(["--admin", &admin.admin.to_string()]).output().unwrap()
+        };
+        let refused = reload(&other);
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(said.contains(&format!("answers at {}, {};", other.admin, other.pid())), "{said}");
+        until("it is reloaded all the same", || get(told.http, "/").ends_with("\r\n\r\ntwo"));
+        assert!(get(other.http, "/").ends_with("\r\n\r\none"));
+        let good = reload(&told);
+        assert_eq!(good.status.code(), Some(0), "{good:?}");
+    }
+}
