@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use regex::{Regex, RegexBuilder};
 
-use super::problem::ValueProblem;
+use super::problem::{ValueProblem, without_user};
 use crate::condition::written::PathMatch;
 use crate::condition::{not_a_regex, whole};
 use crate::route::{HostPattern, MAX_SEGMENTS, PathPattern, PathTemplate};
@@ -14,7 +14,8 @@ const MAX_REGEX_BYTES: usize = 1 << 20;
 
 pub(crate) fn host_pattern(text: &str) -> Result<HostPattern, ValueProblem> {
     let lower = text.trim_end_matches('.').to_ascii_lowercase();
-    let bad = |remedy: String| ValueProblem::new(format!("`{text}` is not a host")).remedy(remedy);
+    let bad =
+        |remedy: String| ValueProblem::new(format!("`{}` is not a host", without_user(text))).remedy(remedy);
     if lower == "*" {
         return Err(bad("leave `hosts` out to take any host".to_owned()));
     }
@@ -49,9 +50,15 @@ pub(super) fn is_label(label: &str) -> bool {
     (1..=63).contains(&label.len()) && label.bytes().all(inner)
 }
 
-/// The host in something like `host:80/path`.
+/// The host in something like `user:password@host:80/path`.
 pub(super) fn bare(text: &str) -> &str {
+    let text = behind_user(text);
     text.split([':', '/']).next().unwrap_or(text)
+}
+
+/// What follows the user and password, which may be written with any character.
+pub(super) fn behind_user(text: &str) -> &str {
+    text.rsplit_once('@').map_or(text, |(_, rest)| rest)
 }
 
 /// A prefix, a path with names, or a regex.
@@ -170,4 +177,20 @@ fn path_regex(pattern: &str) -> Result<Regex, ValueProblem> {
         };
         ValueProblem::new(not_a_regex(pattern, &error)).remedy(remedy)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_host_shows_no_password() {
+        for text in
+            ["http://u:SECRET@h/", "u:SECRET@h", "http://SECRET@h:80", "https://u:SEC/SECRET@h/SECRET@x"]
+        {
+            let refused = host_pattern(text).expect_err("it is no host");
+            let said = format!("{refused:?}").to_ascii_lowercase();
+            assert!(said.contains("redacted@") && !said.contains("secret"), "{text}: {said}");
+        }
+    }
 }

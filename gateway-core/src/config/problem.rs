@@ -1,5 +1,6 @@
 //! What is wrong with a configuration, said so that the person who wrote it can mend it.
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// One thing that is wrong, with the place and, where we know it, the remedy.
@@ -182,6 +183,16 @@ impl fmt::Display for Problems {
     }
 }
 
+/// A text that may be a URL, without the user and password in it: what is refused is shown and logged. A password may hold any
+/// character where it is written wrong, so that nothing before the last `@` is shown but the scheme.
+pub fn without_user(text: &str) -> Cow<'_, str> {
+    let Some((before, rest)) = text.rsplit_once('@') else { return Cow::Borrowed(text) };
+    let scheme = before.split_once("://").map_or("", |(scheme, _)| scheme);
+    let is_scheme = scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+    let (scheme, sign) = if scheme.is_empty() || !is_scheme { ("", "") } else { (scheme, "://") };
+    Cow::Owned(format!("{scheme}{sign}REDACTED@{rest}"))
+}
+
 /// What is wrong with a value, before its place is known.
 #[derive(Debug)]
 pub(crate) struct ValueProblem {
@@ -215,6 +226,21 @@ mod tests {
         let mut all = Problems::one("a", "one");
         all.extend(problems.0);
         assert_eq!((all.0.len(), all.count()), (MAX_PROBLEMS + 1, MAX_PROBLEMS + 6));
+    }
+
+    #[test]
+    fn a_url_is_shown_without_its_user() {
+        for (url, shown) in [
+            ("https://u:SECRET@x/a?b", "https://REDACTED@x/a?b"),
+            ("redis+tls://SECRET@x", "redis+tls://REDACTED@x"),
+            ("https://u:SEC@R/ET?@x/", "https://REDACTED@x/"),
+            ("u:SECRET@x", "REDACTED@x"),
+            ("u:SEC://RET@x", "REDACTED@x"),
+            ("https://x/", "https://x/"),
+            ("", ""),
+        ] {
+            assert_eq!(without_user(url), shown);
+        }
     }
 
     #[test]

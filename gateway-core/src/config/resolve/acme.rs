@@ -11,7 +11,7 @@ use super::{Notes, words};
 use crate::config::file;
 use crate::config::model::{AcmeChallenge, AcmeNames, AcmeRules, ExternalAccount, Settings};
 use crate::config::patterns::is_label;
-use crate::config::problem::ValueProblem;
+use crate::config::problem::{ValueProblem, without_user};
 
 /// The directory where none is written.
 const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
@@ -136,8 +136,9 @@ fn name(text: &str) -> Result<Box<str>, ValueProblem> {
 }
 
 fn is_directory(text: &str) -> Result<(), ValueProblem> {
-    let refused =
-        |why: &str| Err(ValueProblem::new(format!("`{text}` {why}")).remedy("write an `https` URL"));
+    let refused = |why: &str| {
+        Err(ValueProblem::new(format!("`{}` {why}", without_user(text))).remedy("write an `https` URL"))
+    };
     let Ok(uri) = text.parse::<Uri>() else { return refused("is not a URL") };
     if uri.scheme_str() != Some("https") {
         return refused("does not begin with `https://`: a CA's directory is asked over TLS only");

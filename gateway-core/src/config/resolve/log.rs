@@ -18,6 +18,7 @@ use crate::config::model::{
     LogDestination, LogFile, LogLayout, LogPost, LogServer, LogSink, LogTransport, MetricsOtlpPush,
     MetricsPush, StatsdPush,
 };
+use crate::config::problem::without_user;
 use crate::config::units::{Millis, Seconds};
 use crate::plugin::world::calls::Endpoint;
 use crate::template::{Moment, Template};
@@ -372,7 +373,7 @@ fn server(
             .add(
                 key,
                 match address {
-                    Some(address) => format!("`{address}` is not an address"),
+                    Some(address) => format!("`{}` is not an address", without_user(address)),
                     None => "is missing".to_owned(),
                 },
             )

@@ -10,8 +10,8 @@ use http::Method;
 use super::Notes;
 use crate::config::file;
 use crate::config::model::{Congestion, Id, SERVICE, UNIX, service_name, socket_path};
-use crate::config::patterns::{bare, is_label};
-use crate::config::problem::ValueProblem;
+use crate::config::patterns::{bare, behind_user, is_label};
+use crate::config::problem::{ValueProblem, without_user};
 use crate::config::units::{Bytes, Millis, Seconds};
 
 /// The namespace everything is in.
@@ -58,12 +58,13 @@ pub(super) fn label(written: Option<&String>) -> Option<Arc<str>> {
 /// A target's host: a name or an address, in lower case, without brackets.
 pub(super) fn target_host(text: &str) -> Result<Arc<str>, ValueProblem> {
     let lower = text.trim().trim_end_matches('.').to_ascii_lowercase();
-    let bad = || ValueProblem::new(format!("`{text}` is not a host"));
+    let bad = || ValueProblem::new(format!("`{}` is not a host", without_user(text)));
     let unbracketed = lower.strip_prefix('[').and_then(|a| a.strip_suffix(']')).unwrap_or(&lower);
     if let Ok(address) = unbracketed.parse::<IpAddr>() {
         return Ok(address.to_string().into());
     }
     if let Some((scheme, rest)) = lower.split_once("://") {
+        let rest = behind_user(rest);
         let port =
             rest.split('/').next().and_then(|authority| authority.rsplit_once(':')).map(|(_, port)| port);
         let port = port.filter(|port| port.parse::<u16>().is_ok());
@@ -76,7 +77,7 @@ pub(super) fn target_host(text: &str) -> Result<Arc<str>, ValueProblem> {
         let name = name.trim_matches(['{', '}', '(', ')']);
         return Err(bad().remedy(format!("write `${{env:{name}}}` for a variable of the environment")));
     }
-    if let Some((name, port)) = lower.rsplit_once(':')
+    if let Some((name, port)) = behind_user(&lower).rsplit_once(':')
         && !name.contains(':')
     {
         return Err(bad().remedy(format!("write `{name}`, and {port} as the port")));
@@ -211,4 +212,20 @@ pub(super) fn small(written: Option<Bytes>, default: u32) -> u32 {
 /// The nearest of `names`, as a question.
 pub(super) fn did_you_mean<'n>(text: &str, names: impl Iterator<Item = &'n str>) -> Option<String> {
     file::nearest(text, names).map(|name| format!("did you mean `{name}`?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_target_shows_no_password() {
+        for text in
+            ["http://u:SECRET@h", "http://u:80/SECRET@h:81/", "u:SECRET@h", "u:SECRET@h:80", "SECRET@h"]
+        {
+            let refused = target_host(text).expect_err("it is no host");
+            let said = format!("{refused:?}").to_ascii_lowercase();
+            assert!(said.contains("redacted@") && !said.contains("secret"), "{text}: {said}");
+        }
+    }
 }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{Request, Response, Uri};
 
 use crate::config::model::{Backend, BackendHttp, BackendTls, Id, Scheme, TargetRules, Timeouts, Upstream};
-use crate::config::problem::Problems;
+use crate::config::problem::{Problems, without_user};
 use crate::http::body::Body;
 use crate::http::reply::Cause;
 use crate::stream::relay::Tunnel;
@@ -94,19 +94,20 @@ impl Endpoint {
     /// # Errors
     /// A sentence that says what is wrong with the URL.
     pub fn of_url(url: &str) -> Result<(Self, Uri), String> {
-        let uri: Uri = url.parse().map_err(|error| format!("`{url}` is not a URL: {error}"))?;
+        let shown = without_user(url);
+        let uri: Uri = url.parse().map_err(|error| format!("`{shown}` is not a URL: {error}"))?;
         let encrypted = match uri.scheme_str() {
             Some("https") => true,
             Some("http") => false,
-            _ => return Err(format!("`{url}` must begin with `http://` or `https://`")),
+            _ => return Err(format!("`{shown}` must begin with `http://` or `https://`")),
         };
-        let Some(authority) = uri.authority() else { return Err(format!("`{url}` names no server")) };
+        let Some(authority) = uri.authority() else { return Err(format!("`{shown}` names no server")) };
         if authority.as_str().contains('@') {
             return Err("a URL here must not carry a user name or password".to_owned());
         }
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
         if host.is_empty() {
-            return Err(format!("`{url}` names no server"));
+            return Err(format!("`{shown}` names no server"));
         }
         let port = authority.port_u16().unwrap_or(if encrypted { 443 } else { 80 });
         Ok((Self::new(Server::Address { host: Arc::from(host), port }, encrypted), uri))
@@ -342,5 +343,23 @@ mod tests {
         let sent = client.send(Request::default()).await.expect_err("no answer");
         let fetched = client.fetch(Request::default()).await.expect_err("no answer");
         assert_eq!([sent.to_string(), fetched.to_string()], [expected, expected]);
+    }
+
+    #[test]
+    fn a_refused_url_shows_no_password() {
+        for url in [
+            "htp://u:SECRET@x/",
+            "https://u:SECRET@x/",
+            "u:SECRET@x",
+            "https://u:SEC RET@x/",
+            "http://SECRET@",
+        ] {
+            let refused = Endpoint::of_url(url).map(drop).expect_err("it is refused");
+            assert!(!refused.contains("SEC"), "{url}: {refused}");
+        }
+        assert_eq!(
+            Endpoint::of_url("ftp://x/").map(drop).expect_err("it is refused"),
+            "`ftp://x/` must begin with `http://` or `https://`"
+        );
     }
 }

@@ -181,3 +181,14 @@ fn what_is_probably_not_meant() {
     let unused = format!("{acme}, tls: {{certificates: [{{cert_path: a, key_path: b}}]}}");
     assert_eq!(warned(&unused, proxy), [("setting_without_effect", "gateway.acme".to_owned())]);
 }
+
+#[test]
+fn a_refused_directory_shows_no_password() {
+    for url in
+        ["https://u:SECRET@ca.example/", "http://u:SECRET@ca.example/", "https://u:SECRET @ca.example/"]
+    {
+        let problems = read(&format!("{ACCEPTED}, directory_url: '{url}'"), SHOP).map(drop);
+        let problems = problems.expect_err("it is refused").to_string();
+        assert!(problems.contains("REDACTED@ca.example/") && !problems.contains("SECRET"), "{problems}");
+    }
+}

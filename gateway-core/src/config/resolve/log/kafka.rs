@@ -7,6 +7,7 @@ use super::Notes;
 use crate::config::exporter::Compression;
 use crate::config::file::{KafkaMechanism, KafkaSink};
 use crate::config::model::{LogDestination, LogKafka};
+use crate::config::problem::without_user;
 
 /// Checks what is written about a topic.
 pub(super) fn topic(
@@ -19,8 +20,8 @@ pub(super) fn topic(
         match broker(address) {
             Some(broker) => brokers.push(broker),
             None => {
-                let problem =
-                    notes.add(&format!("kafka.brokers[{n}]"), format!("`{address}` is not an address"));
+                let message = format!("`{}` is not an address", without_user(address));
+                let problem = notes.add(&format!("kafka.brokers[{n}]"), message);
                 problem.remedy = Some("`host:port`; encryption is `tls: true`".to_owned());
             }
         }
