@@ -74,7 +74,7 @@ const MAX_LINE_BYTES: u64 = 4 << 20;
 const MAX_ANSWER_BYTES: u64 = 4 << 30;
 
 impl AdminArgs {
-    /// As [`Self::open`], for those who only read: they don't make a database where there is none.
+    /// As [`Self::open`], for those who only read or check: they don't make a database where there is none.
     pub(super) fn open_existing(&self, registry: Registry) -> Result<Admin, u8> {
         if self.database.is_given()
             && let Ok(location) = self.database.location()

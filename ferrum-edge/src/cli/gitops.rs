@@ -134,7 +134,9 @@ pub(super) fn sync(args: &SyncArgs, registry: Registry) -> u8 {
 }
 
 fn put(args: &ApplyArgs, prune: bool, registry: Registry) -> u8 {
-    told(args.admin.open(registry).and_then(|admin| {
+    // Who only checks makes no database either.
+    let admin = if args.dry_run { args.admin.open_existing(registry) } else { args.admin.open(registry) };
+    told(admin.and_then(|admin| {
         let document = read(&args.file, args.keep_references)?;
         let note: String =
             percent_encoding::utf8_percent_encode(&args.note, percent_encoding::NON_ALPHANUMERIC).collect();

@@ -148,10 +148,16 @@ fn files_go_to_a_gateway_and_come_back_the_same() {
 fn files_go_to_a_database_and_its_gateway_follows() {
     let folder = Folder::new();
     let whom = at_store(&folder);
-    for command in [&["dump"][..], &["status"], &["diff", "config.yaml"]] {
+    for command in [
+        &["dump"][..],
+        &["status"],
+        &["diff", "config.yaml"],
+        &["apply", "config.yaml", "--dry-run"],
+        &["sync", "config.yaml", "--prune", "--dry-run"],
+    ] {
         folder.write("config.yaml", CONFIG);
         assert!(whom.ends(&folder, 1, command).contains("There is no database"));
-        assert!(!folder.exists("f.db"), "{command:?} only reads");
+        assert!(!folder.exists("f.db"), "{command:?} writes nothing");
     }
     assert!(
         whom.ends(&folder, 0, &["migrate", "--dry-run"]).contains("to be done") || !folder.exists("f.db")
