@@ -16,9 +16,20 @@ pub(super) enum PidFileError {
     Unreadable { path: String, source: io::Error },
     #[error("{path} holds no process id")]
     NotOne { path: String },
+    #[error(
+        "{path} holds something else than a process id, and would be lost; name another pid file, or remove it"
+    )]
+    Foreign { path: String },
+    #[error(
+        "another gateway runs with the pid file {path}, process {pid}; stop it, name another pid file, or take its place with --replace"
+    )]
+    Running { path: String, pid: i32 },
     #[error("the gateway of {path} can't be replaced: {source}")]
     Stranger { path: String, source: NotSignalled },
 }
+
+/// Bytes of a pid file; a process id has ten digits at most.
+const MAX_BYTES: u64 = 64;
 
 /// The file of this gateway; removed when it ends, unless another one has taken its place.
 pub(super) struct PidFile {
@@ -72,6 +83,28 @@ impl Drop for PidFile {
     }
 }
 
+/// Refuses to start with a pid file that is something else, and with another gateway's, unless that is to be replaced.
+///
+/// # Errors
+/// [`PidFileError::Foreign`], [`PidFileError::Running`], [`PidFileError::Unreadable`]
+pub(super) fn check(path: &Path, replaces: bool) -> Result<(), PidFileError> {
+    let shown = || path.display().to_string();
+    let unreadable = |source| PidFileError::Unreadable { path: shown(), source };
+    let about = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        about => about.map_err(unreadable)?,
+    };
+    let is_small_file = about.is_file() && about.len() <= MAX_BYTES;
+    if !is_small_file || !fs::read(path).map_err(unreadable)?.trim_ascii().iter().all(u8::is_ascii_digit) {
+        return Err(PidFileError::Foreign { path: shown() });
+    }
+    match running(path) {
+        Ok(Some(running)) if !replaces => Err(PidFileError::Running { path: shown(), pid: running.pid() }),
+        // An empty one, or one of a process that is no gateway, is left over.
+        _ => Ok(()),
+    }
+}
+
 /// A file that belongs to a pid file.
 pub(super) fn beside(pid_file: &Path, ending: &str) -> PathBuf {
     let mut path = pid_file.as_os_str().to_owned();
@@ -112,5 +145,33 @@ pub(super) fn running(path: &Path) -> Result<Option<GatewayProcess>, PidFileErro
         Ok(running) => Ok(Some(running)),
         Err(NotSignalled::Gone(_)) => Ok(None),
         Err(source) => Err(PidFileError::Stranger { path: shown(), source }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_pid_file_is_written_over() {
+        let folder = std::env::temp_dir().join(format!("ferrum-pid-file-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("pid");
+        assert!(check(&path, false).is_ok(), "there is none");
+        // One above the highest id that Linux gives.
+        let (ours, nobody) = (format!("{}\n", std::process::id()), "4194304\n");
+        for free in ["", "\n", nobody, &ours] {
+            fs::write(&path, free).unwrap();
+            assert!(check(&path, false).is_ok() && check(&path, true).is_ok(), "{free:?}");
+        }
+        for foreign in ["precious", "-1", "12 34", "1.5", "12\nx", &"1".repeat(65)] {
+            fs::write(&path, foreign).unwrap();
+            for replaces in [false, true] {
+                let refused = check(&path, replaces).expect_err("it is no pid file");
+                assert!(matches!(refused, PidFileError::Foreign { .. }), "{foreign}: {refused}");
+            }
+        }
+        assert!(matches!(check(&folder, false), Err(PidFileError::Foreign { .. })), "a folder");
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

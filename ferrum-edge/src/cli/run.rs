@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::database::DatabaseArgs;
 use super::handover::{self, HandoverError, Offer, Predecessor, Turn};
 use super::notify::{self, ServiceState};
-use super::pid_file::PidFile;
+use super::pid_file::{self, PidFile};
 use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, Verbosity, descriptors, logs, print};
 use crate::access::environment::access_given;
 use crate::app::admin::AdminSockets;
@@ -77,7 +77,7 @@ pub(super) struct Flags {
     /// Does not start with a file that has warnings
     #[arg(long)]
     deny_warnings: bool,
-    /// Writes the process id here while the gateway runs
+    /// Writes the process id here while the gateway runs; a file that holds anything else is refused
     #[arg(long, env = "FERRUM_PID_FILE", value_name = "FILE")]
     pid_file: Option<PathBuf>,
     /// Takes the place of the gateway of --pid-file: listens on its ports beside it, and stops it once this one serves
@@ -288,6 +288,7 @@ impl<'s> Process<'s> {
         model: Model,
         registry: Registry,
     ) -> Result<Self, Box<dyn std::error::Error>> {
+        flags.pid_file.as_deref().map(|path| pid_file::check(path, flags.replace)).transpose()?;
         let settings = model.settings.clone();
         // Tokens that can't be used are refused here, not at the first request that has one.
         let is_without_token = database.is_none() && access_given()?.is_empty();

@@ -114,11 +114,43 @@ fn a_port_in_use_is_refused_without_being_asked_to_share_it() {
     let folder = Folder::new();
     folder.write("ferrum.yaml", &at("x", ports()));
     let current = replacing(&folder);
-    let second = ferrum_edge(&folder).args(["run", "--pid-file", "pid"]).output().unwrap();
+    let second = ferrum_edge(&folder).args(["run", "--pid-file", "other"]).output().unwrap();
     assert_eq!(second.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&second.stderr).contains("another process listens there"), "{second:?}");
     assert!(get(current.http, "/").ends_with("\r\n\r\nx"), "the first one goes on");
     assert_eq!(folder.read("pid").trim(), current.pid().to_string());
+}
+
+#[test]
+fn a_pid_file_is_no_other_file_and_no_other_gateways() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &spec(1, "x"));
+    let run = || ferrum_edge(&folder).args(["run", "--pid-file", "pid"]).output().unwrap();
+    folder.write("pid", "precious\n");
+    let refused = run();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&refused.stderr).contains("something else than a process id"),
+        "{refused:?}"
+    );
+    assert_eq!(folder.read("pid"), "precious\n");
+    folder.write("pid", "");
+    let mut current = Gateway::start(&folder, |command| _ = command.args(["--pid-file", "pid"]));
+    assert_eq!(folder.read("pid").trim(), current.pid().to_string());
+    // Its ports are free ones, so that only the file is in the way.
+    let refused = run();
+    assert_eq!(refused.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        said.contains(&format!("another gateway runs with the pid file pid, process {}", current.pid())),
+        "{said}"
+    );
+    assert_eq!(folder.read("pid").trim(), current.pid().to_string());
+    // What was put there meanwhile stays.
+    folder.write("pid", "precious\n");
+    current.signal("TERM");
+    assert_eq!(current.wait(), Some(0));
+    assert_eq!(folder.read("pid"), "precious\n");
 }
 
 #[test]
