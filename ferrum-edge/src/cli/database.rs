@@ -9,7 +9,8 @@ use crate::store::Location;
 /// Which database is meant. Its password may stand in the variable, which other users can't see.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct DatabaseArgs {
-    /// The database in database mode: sqlite:FILE, postgres://… or mysql://… [env: FERRUM_DB_URL]
+    /// The database in database mode: sqlite:FILE, postgres://… or mysql://…; sqlite:g.db is beside the default database,
+    /// sqlite:./g.db is in the current directory [env: FERRUM_DB_URL]
     #[arg(long, value_name = "URL")]
     db_url: Option<String>,
     /// The kind of database, where no URL says it: sqlite, postgres or mysql [env: FERRUM_DB_TYPE]

@@ -462,6 +462,7 @@ fn say_started(gateway: &Gateway, source: &Source, admin: Option<SocketAddr>) {
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         spec = %source.spec,
+        database = gateway.reconciler().map(|reconciler| reconciler.store().location().to_string()),
         http = shown(&all_http),
         https = shown(&all_https),
         admin = shown(admin.as_slice()),

@@ -167,6 +167,8 @@ fn files_go_to_a_database_and_its_gateway_follows() {
     round_trip(&folder, &whom);
     refusals(&folder, &whom);
     let gateway = start(&folder);
+    let database = format!("\"database\":\"{}\"", folder.path("f.db").display());
+    assert!(gateway.log().contains(&database), "the log names it: {}", gateway.log());
     assert_eq!(Client::new(gateway.http).get("/b", None).status, 502);
     whom.ends(&folder, 0, &["sync", "less.yaml", "--prune"]);
     crate::client::until("the gateway follows", || Client::new(gateway.http).get("/b", None).status == 404);
