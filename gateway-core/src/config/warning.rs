@@ -48,6 +48,7 @@ pub fn warnings(model: &Model) -> Vec<Warning> {
     found.settings(model);
     found.shadowed(&model.proxies.iter().map(|proxy| &**proxy).collect::<Vec<_>>());
     found.unused(model);
+    found.sinks(model);
     found.consumers(model);
     found.certificates(model);
     found.preflights(model);
@@ -253,6 +254,19 @@ impl WarningList {
                     "no proxy names it",
                     "name it by `upstream_id`, or remove it",
                 );
+            }
+        }
+    }
+
+    /// Proxies that a sink waits for, and that are not there.
+    fn sinks(&mut self, model: &Model) {
+        let known: HashSet<&str> = model.proxies.iter().map(|proxy| proxy.id.as_str()).collect();
+        for (n, sink) in model.settings.log_sinks.iter().enumerate() {
+            let named = sink.proxies.as_deref().unwrap_or_default().iter();
+            for id in named.filter(|id| !known.contains(id.as_str())) {
+                let path = format!("gateway.access_log.sinks[{n}].proxies");
+                let message = format!("there is no proxy `{id}`, so that no record of it comes");
+                self.add("unknown_proxy", path, message, "correct the id, or add the proxy");
             }
         }
     }

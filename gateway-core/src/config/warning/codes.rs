@@ -14,6 +14,7 @@ pub const CODES: &[(&str, &str)] = &[
         "a plugin config of a proxy that runs for some requests only takes the place of a global one",
     ),
     ("upstream_unused", "no proxy names an upstream"),
+    ("unknown_proxy", "a sink of the access log names a proxy that does not exist"),
     ("access_without_identity", "`access_control` lets callers in by name where nobody is identified"),
     ("unknown_consumer", "a plugin config names a consumer or a group that does not exist"),
     ("certificate_not_asked", "`mtls_auth` runs where clients are not asked for a certificate"),

@@ -139,3 +139,18 @@ fn certificates_near_their_end() {
     assert_eq!(message(-5).as_deref(), Some("the certificate in a.pem has expired"));
     assert_eq!(expiring([at(5), at(5)]).len(), 1);
 }
+
+#[test]
+fn a_sink_of_a_proxy_that_is_not_there() {
+    let proxies = proxy("shop", "listen_path: /");
+    for (named, expected) in [
+        ("[shop]", Vec::new()),
+        ("[shop, shopp]", one("unknown_proxy", "gateway.access_log.sinks[1].proxies")),
+    ] {
+        let sinks = format!(
+            "{{name: all, stdout: {{}}}}, {{name: some, file: {{path: some.log}}, proxies: {named}}}"
+        );
+        let text = format!("gateway: {{access_log: {{sinks: [{sinks}]}}}}\nproxies:\n{proxies}");
+        assert_eq!(warned(&text), expected, "{named}");
+    }
+}
