@@ -38,6 +38,12 @@ pub(crate) struct Who {
 /// How what the audit tells of may have ended.
 pub(crate) const OUTCOMES: &[&str] = &["allowed", "refused", "failed"];
 
+/// Which way what the audit tells of may have come.
+pub(crate) const SOURCES: &[&str] = &["admin-api", "command-line", "file"];
+
+/// Kinds of objects that may have changed.
+pub(crate) const KINDS: [&str; 4] = ["proxies", "consumers", "upstreams", "plugin_configs"];
+
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

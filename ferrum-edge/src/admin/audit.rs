@@ -12,7 +12,7 @@ use super::problem::{Refused, problem, store};
 use super::query::{nothing_else, number, page_size, pairs, value};
 use super::resources::answer;
 use crate::audit::log::{AuditLogError, CheckedLog, page, verify};
-use crate::audit::{OUTCOMES, Query};
+use crate::audit::{KINDS, OUTCOMES, Query, SOURCES};
 use crate::store::MAX_AUDIT_PAGE;
 
 /// Where entries are read.
@@ -92,8 +92,14 @@ fn query(asked: Option<&str>) -> Result<Query, Refused> {
         id: value(&mut pairs, "id")?,
     };
     nothing_else(&pairs)?;
-    if query.outcome.as_deref().is_some_and(|outcome| !OUTCOMES.contains(&outcome)) {
-        return Err(bad("`outcome` is allowed, refused or failed"));
+    for (name, given, known) in [
+        ("outcome", &query.outcome, OUTCOMES),
+        ("source", &query.source, SOURCES),
+        ("kind", &query.kind, &KINDS[..]),
+    ] {
+        if given.as_deref().is_some_and(|given| !known.contains(&given)) {
+            return Err(bad(&format!("`{name}` is one of {}", known.join(", "))));
+        }
     }
     Ok(query)
 }

@@ -9,7 +9,7 @@ use super::{
     sessions, status, targets, traffic,
 };
 use crate::access::Role;
-use crate::audit::OUTCOMES;
+use crate::audit::{KINDS, OUTCOMES, SOURCES};
 
 const VALIDATE: Param = param("validate_only", Type::Switch, "Checks everything and writes nothing.");
 const NOTE: Param = param("note", Type::Text, "Why, for the history.");
@@ -68,9 +68,9 @@ const REVISIONS: &[Param] = &[
 ];
 const AUDIT: &[Param] = &[
     param("actor", Type::Text, "Only what this one did: a token's name, a JWT's subject, or a user."),
-    param("source", Type::Text, "Only what came this way: `admin-api`, `command-line` or `file`."),
+    param("source", Type::OneOf(SOURCES), "Only what came this way: `admin-api`, `command-line` or `file`."),
     param("outcome", Type::OneOf(OUTCOMES), "Only what ended so: `allowed`, `refused` or `failed`."),
-    param("kind", Type::Text, "Only changes of objects of this kind, such as `proxies`."),
+    param("kind", Type::OneOf(&KINDS), "Only changes of objects of this kind, such as `proxies`."),
     param("id", Type::Text, "Only changes of the object with this id."),
     param("since", Type::Time, "Only what is not older than this time (RFC 3339)."),
     param("until", Type::Time, "Only what is not newer than this time (RFC 3339)."),

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::admin::AdminArgs;
 use super::{FAILED, OutputFormat, print};
 use crate::audit::log::{page, verify};
-use crate::audit::{ChainLine, Query, Tip};
+use crate::audit::{ChainLine, KINDS, Query, Tip};
 use gateway_telemetry::json::Rfc3339;
 
 /// Arguments of `audit`.
@@ -77,7 +77,7 @@ struct Filter {
     #[arg(long, value_enum)]
     outcome: Option<Ended>,
     /// Only changes of objects of this kind, such as proxies
-    #[arg(long, value_name = "KIND")]
+    #[arg(long, value_name = "KIND", value_parser = KINDS)]
     kind: Option<String>,
     /// Only changes of the object with this id
     #[arg(long, value_name = "ID")]

@@ -100,6 +100,9 @@ fn reloads_and_refused_attempts_are_written_to_the_audit_log() {
     assert!(
         audit(&folder, 0, &["--file", "audit.log.1", "--source", "file"]).contains("~ plugin_configs/answer")
     );
+    let kind = ["--file", "audit.log.1", "--kind"];
+    assert!(!audit(&folder, 0, &[&kind[..], &["plugin_configs"]].concat()).is_empty());
+    audit(&folder, 2, &[&kind[..], &["proxy"]].concat());
 }
 
 #[test]

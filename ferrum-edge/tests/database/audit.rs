@@ -112,7 +112,9 @@ fn who_did_what(running: &Running, url: &str) {
     let page = api.get("/v1/audit?limit=4").json();
     assert_eq!(page["next"], "6");
     assert_eq!(entries(&mut api, "limit=4&before=6")[0]["seq"], 5);
-    assert_eq!(api.get("/v1/audit?outcome=maybe").status, 400);
+    for unknown in ["outcome=maybe", "source=foo", "kind=foo", "kind=proxy", "kind=", "source=File"] {
+        assert_eq!(api.get(&format!("/v1/audit?{unknown}")).status, 400, "{unknown}");
+    }
     assert_eq!(api.get("/v1/audit?since=yesterday").status, 400);
     assert_eq!(entries(&mut api, "until=2000-01-01T00:00:00Z"), [Value::Null; 0]);
     assert_eq!(entries(&mut api, "since=2000-01-01T00:00:00Z&id=ann").len(), 2);
