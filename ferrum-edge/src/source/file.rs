@@ -54,6 +54,9 @@ impl fmt::Display for Spec {
 const READ_BY_CLI: &[&str] =
     &["FERRUM_SPEC", "FERRUM_FILE_CONFIG_PATH", "FERRUM_LOG_LEVEL", "FERRUM_PID_FILE"];
 
+/// The one beside those that the command line reads, too, and only as it is.
+const MODE: &str = "FERRUM_MODE";
+
 /// Those of them that are paths, which need not be UTF-8.
 const PATHS: &[&str] = &["FERRUM_SPEC", "FERRUM_FILE_CONFIG_PATH", "FERRUM_PID_FILE"];
 
@@ -149,7 +152,10 @@ fn apply(
 ) -> Applied {
     let folder = env::current_dir().unwrap_or_default();
     let database = super::variables::VARIABLES.iter().map(|variable| variable.name);
-    let also: Vec<&str> = READ_BY_CLI.iter().copied().chain(database).collect();
+    let files = database.clone().filter(|name| *name != MODE).map(|name| format!("{name}_FILE"));
+    let files: Vec<String> = files.collect();
+    let files = files.iter().map(String::as_str);
+    let also: Vec<&str> = READ_BY_CLI.iter().copied().chain(database).chain(files).collect();
     settings::apply(gateway, values, Layer { name, folder: &folder, read: &text::read, also: &also })
 }
 

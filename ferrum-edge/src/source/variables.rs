@@ -42,18 +42,21 @@ pub const VARIABLES: &[Variable] = &[
 /// Reads a variable, or the file that the one with `_FILE` behind its name names.
 ///
 /// # Errors
-/// When that file can't be read, or a value is not UTF-8.
+/// When that file can't be read, a value is not UTF-8, or both are set.
 pub fn variable(name: &str) -> Result<Option<String>, Problem> {
     let set = |name: &str| match env::var(name) {
         Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),
         Err(VarError::NotPresent) => Ok(None),
         Err(VarError::NotUnicode(_)) => Err(Problem::new(name, "its value is not UTF-8")),
     };
-    if let Some(value) = set(name)? {
-        return Ok(Some(value));
-    }
     let file = format!("{name}_FILE");
-    let Some(path) = set(&file)? else { return Ok(None) };
+    let path = match (set(name)?, set(&file)?) {
+        (Some(_), Some(_)) => {
+            return Err(Problem::new(file, format!("{name} is set too")).remedy("set one of the two"));
+        }
+        (value, None) => return Ok(value),
+        (None, Some(path)) => path,
+    };
     match fs::read_to_string(&path) {
         Ok(text) => Ok(Some(text.trim_end().to_owned())),
         Err(error) => Err(Problem::new(file, format!("{path} can't be read: {error}"))),

@@ -56,3 +56,22 @@ fn a_level_for_one_module_silences_no_other() {
         assert_eq!(gateway.wait(), Some(0));
     }
 }
+
+#[test]
+fn a_file_of_a_variable_is_read_or_told_of() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &spec(1, "hi"));
+    folder.write("token", "a-token-of-enough-bytes\n");
+    for name in ["FERRUM_SPEC", "FERRUM_MODE", "FERRUM_LOG_LEVEL", "FERRUM_PID_FILE"] {
+        let file = format!("{name}_FILE");
+        let (code, told) = said(&folder, &["check", "--deny-warnings"], &[(&file, b"token")]);
+        assert_eq!(code, Some(3), "{file}: {told}");
+        assert!(told.contains(&format!("environment.{file}: {name} has no such form")), "{told}");
+    }
+    let file: (&str, &[u8]) = ("FERRUM_ADMIN_TOKEN_FILE", b"token");
+    assert_eq!(said(&folder, &["check", "--deny-warnings"], &[file]).0, Some(0));
+    let both = [file, ("FERRUM_ADMIN_TOKEN", &b"a-token-of-enough-bytes"[..])];
+    let (code, told) = said(&folder, &["status", "--admin", "127.0.0.1:1"], &both);
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains("FERRUM_ADMIN_TOKEN_FILE: FERRUM_ADMIN_TOKEN is set too"), "{told}");
+}

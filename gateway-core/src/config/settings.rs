@@ -65,7 +65,8 @@ pub struct Layer<'a> {
     pub folder: &'a Path,
     /// Reads the files that `_FILE` names; relative paths are already joined to the folder.
     pub read: &'a dyn Fn(&Path) -> io::Result<String>,
-    /// `FERRUM_` names that somebody else reads, so that they are not called unknown.
+    /// `FERRUM_` names that somebody else reads, so that they are not called unknown; those with `_FILE` only where they are
+    /// among them.
     pub also: &'a [&'a str],
 }
 
@@ -166,7 +167,12 @@ fn known(name: &str) -> Option<&'static Setting> {
 }
 
 fn unknown(name: &str, also: &[&str], warnings: &mut Problems) {
-    if also.iter().any(|also| *also == name || name.strip_suffix("_FILE") == Some(also)) {
+    if also.contains(&name) {
+        return;
+    }
+    if let Some(plain) = name.strip_suffix("_FILE").filter(|plain| also.contains(plain)) {
+        let message = format!("{plain} has no such form, so it changes nothing");
+        warnings.add(name, message).remedy = Some(format!("set {plain} itself"));
         return;
     }
     // What all names begin with would make any two of them look alike.

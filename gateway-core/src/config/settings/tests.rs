@@ -123,6 +123,7 @@ fn what_is_wrong_is_told_by_its_name() {
             ("FERRUM_ACCESS_LOG_FILE", "nope"),
             ("FERRUM_FRONTEND_TLS_CERT_PATH", "c.pem"),
             ("FERRUM_LOG_LEVEL", "info"),
+            ("FERRUM_LOG_LEVEL_FILE", "level.txt"),
             ("FERRUM_PROXI_HTTP_PORT", "1"),
             ("FERRUM_XYZ", "1"),
         ],
@@ -145,7 +146,9 @@ fn what_is_wrong_is_told_by_its_name() {
     );
     assert_eq!(
         applied.warnings.to_string(),
-        "environment: FERRUM_PROXI_HTTP_PORT: nothing of this name is known, so it changes nothing (did you mean \
+        "environment: FERRUM_LOG_LEVEL_FILE: FERRUM_LOG_LEVEL has no such form, so it changes nothing (set \
+         FERRUM_LOG_LEVEL itself)\n\
+         environment: FERRUM_PROXI_HTTP_PORT: nothing of this name is known, so it changes nothing (did you mean \
          FERRUM_PROXY_HTTP_PORT?)\n\
          environment: FERRUM_XYZ: nothing of this name is known, so it changes nothing",
     );
