@@ -3,12 +3,15 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use gateway_core::config::model::Model;
 use gateway_core::config::problem::{Problem, Problems};
 use gateway_core::plugin::Registry;
 use serde_json::json;
 
 use super::run::Mode;
 use super::{BAD_CONFIG, MISUSED, OutputFormat, SpecArgs, Verbosity, logs, print};
+use crate::access::environment::access_given;
+use crate::source::variables::NOT_UTF_8;
 use crate::source::warnings;
 
 /// Arguments of `check`.
@@ -38,6 +41,7 @@ pub(super) fn check(args: &CheckArgs, registry: &Registry) -> u8 {
         Mode::File => source.load(registry),
         Mode::Database => source.load_settings(registry),
     };
+    let result = with_tokens(result);
     let warnings = match (&result, args.mode) {
         (Ok(model), Mode::File) => warnings::of(model, registry),
         // Everything but the settings is in the database.
@@ -81,6 +85,19 @@ pub(super) fn check(args: &CheckArgs, registry: &Registry) -> u8 {
         }
     }
     code
+}
+
+/// The same with what is wrong with the tokens of the environment, with which no gateway starts.
+fn with_tokens(result: Result<Model, Problems>) -> Result<Model, Problems> {
+    match (result, access_given()) {
+        (result, Ok(_)) => result,
+        (Ok(_), Err(problems)) => Err(problems),
+        (Err(mut all), Err(problems)) => {
+            // What is not UTF-8 is told already.
+            all.extend(problems.0.into_iter().filter(|problem| problem.message != NOT_UTF_8));
+            Err(all)
+        }
+    }
 }
 
 fn document(problem: &Problem) -> serde_json::Value {

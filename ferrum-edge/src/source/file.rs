@@ -15,6 +15,7 @@ use gateway_core::config::settings::{self, Applied, Layer};
 use gateway_core::config::warning::Warning;
 use gateway_core::plugin::Registry;
 
+use super::variables::NOT_UTF_8;
 use super::{certificates, outputs};
 pub(crate) use text::read as read_text;
 
@@ -165,7 +166,7 @@ fn not_text(all: impl Iterator<Item = (OsString, OsString)>) -> Problems {
     for (name, _) in all.filter(|(_, value)| value.to_str().is_none()) {
         let is_read = |name: &&str| READ.iter().any(|start| name.starts_with(start)) && !PATHS.contains(name);
         if let Some(name) = name.to_str().filter(is_read) {
-            "environment".clone_into(&mut problems.add(name, "its value is not UTF-8").file);
+            "environment".clone_into(&mut problems.add(name, NOT_UTF_8).file);
         }
     }
     problems

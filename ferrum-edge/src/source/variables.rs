@@ -39,6 +39,9 @@ pub const VARIABLES: &[Variable] = &[
     Variable { name: "FERRUM_ADMIN_CLIENT_KEY", doc: "For commands: PEM file of that certificate's key." },
 ];
 
+/// What is wrong with a value that is no text.
+pub(crate) const NOT_UTF_8: &str = "its value is not UTF-8";
+
 /// Reads a variable, or the file that the one with `_FILE` behind its name names.
 ///
 /// # Errors
@@ -47,7 +50,7 @@ pub fn variable(name: &str) -> Result<Option<String>, Problem> {
     let set = |name: &str| match env::var(name) {
         Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),
         Err(VarError::NotPresent) => Ok(None),
-        Err(VarError::NotUnicode(_)) => Err(Problem::new(name, "its value is not UTF-8")),
+        Err(VarError::NotUnicode(_)) => Err(Problem::new(name, NOT_UTF_8)),
     };
     let file = format!("{name}_FILE");
     let path = match (set(name)?, set(&file)?) {

@@ -64,7 +64,7 @@ fn a_file_of_a_variable_is_read_or_told_of() {
     folder.write("token", "a-token-of-enough-bytes\n");
     for name in ["FERRUM_SPEC", "FERRUM_MODE", "FERRUM_LOG_LEVEL", "FERRUM_PID_FILE"] {
         let file = format!("{name}_FILE");
-        let (code, told) = said(&folder, &["check", "--deny-warnings"], &[(&file, b"token")]);
+        let (code, told) = said(&folder, &["check", "--deny-warnings"], &[(file.as_str(), &b"token"[..])]);
         assert_eq!(code, Some(3), "{file}: {told}");
         assert!(told.contains(&format!("environment.{file}: {name} has no such form")), "{told}");
     }
@@ -74,4 +74,30 @@ fn a_file_of_a_variable_is_read_or_told_of() {
     let (code, told) = said(&folder, &["status", "--admin", "127.0.0.1:1"], &both);
     assert_eq!(code, Some(2), "{told}");
     assert!(told.contains("FERRUM_ADMIN_TOKEN_FILE: FERRUM_ADMIN_TOKEN is set too"), "{told}");
+}
+
+#[test]
+fn check_refuses_the_tokens_that_run_refuses() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &spec(1, "hi"));
+    for name in ["FERRUM_ADMIN_TOKEN", "FERRUM_ADMIN_READ_TOKEN", "FERRUM_ADMIN_JWT_SECRET"] {
+        for mode in ["file", "database"] {
+            let (code, told) = said(&folder, &["check", "--mode", mode], &[(name, &b"short"[..])]);
+            assert_eq!(code, Some(3), "{told}");
+            assert!(told.contains(&format!("{name}: it has 5 bytes")), "{mode}: {told}");
+        }
+    }
+}
+
+#[test]
+fn an_unknown_kind_of_database_is_told_by_its_own_name() {
+    let folder = Folder::new();
+    let url: (&str, &[u8]) = ("FERRUM_DB_URL", b"sqlite:/nowhere/x.db");
+    for (kind, expected) in
+        [("oracle", "FERRUM_DB_TYPE: "), ("mysql", "FERRUM_DB_URL: "), ("MariaDB", "FERRUM_DB_URL: ")]
+    {
+        let (code, told) = said(&folder, &["migrate"], &[url, ("FERRUM_DB_TYPE", kind.as_bytes())]);
+        assert_eq!(code, Some(2), "{kind}: {told}");
+        assert!(told.contains(expected), "{kind}: {told}");
+    }
 }

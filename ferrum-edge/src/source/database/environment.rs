@@ -34,8 +34,11 @@ pub fn location(url: Option<&str>, engine: Option<&str>) -> Result<Location, Pro
     let url = url.map_or_else(|| variable("FERRUM_DB_URL"), |url| Ok(Some(url.to_owned())));
     let engine = engine.map_or_else(|| variable("FERRUM_DB_TYPE"), |engine| Ok(Some(engine.to_owned())));
     let (url, engine) = (url.map_err(one)?, engine.map_err(one)?);
+    // A kind that is none is not the fault of the URL.
+    let is_kind = |name: &str| name.is_empty() || Engine::named(name).is_some();
+    let at = if engine.as_deref().is_none_or(is_kind) { "FERRUM_DB_URL" } else { "FERRUM_DB_TYPE" };
     Location::parse(url.as_deref(), engine.as_deref())
-        .map_err(|error| one(Problem::new("FERRUM_DB_URL", error.to_string()).remedy(error.remedy())))
+        .map_err(|error| one(Problem::new(at, error.to_string()).remedy(error.remedy())))
 }
 
 impl Database {
