@@ -216,7 +216,7 @@ impl Jwt {
             "A claim of the token is of another kind: `sub` and `iss` are texts, `exp` and `nbf` seconds since 1970, \
              `role` is read, write or admin",
         )?;
-        let name = claims.sub.ok_or("The token lacks `sub`")?;
+        let name = claims.sub.filter(|name| !name.trim().is_empty()).ok_or("The token lacks `sub`")?;
         let ends = claims.exp.ok_or("The token lacks `exp`")?;
         let role = claims.role.ok_or("The token lacks `role` (read, write or admin)")?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());

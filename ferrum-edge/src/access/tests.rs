@@ -81,6 +81,8 @@ fn signed_tokens_tell_who_and_what() {
     assert_eq!(caller_of(jwt(hs256, fraction, SECRET)).unwrap(), ann);
     for (claims, told) in [
         (r#"{"exp":4102444800,"role":"write"}"#, "lacks `sub`"),
+        (r#"{"sub":"","exp":4102444800,"role":"write"}"#, "lacks `sub`"),
+        (r#"{"sub":" ","exp":4102444800,"role":"write"}"#, "lacks `sub`"),
         (r#"{"sub":"ann","role":"write"}"#, "lacks `exp`"),
         (r#"{"sub":"ann","exp":4102444800}"#, "lacks `role`"),
         (r#"{"sub":"ann","exp":"soon","role":"write"}"#, "of another kind"),

@@ -47,6 +47,11 @@ pub(super) fn serve(args: ServeArgs, registry: Registry) -> u8 {
             return MISUSED;
         }
     };
+    if let Some(page) = args.spa.as_deref().filter(|page| !root.join(page.trim_start_matches('/')).is_file())
+    {
+        print::error(format_args!("--spa {page}: there is no such file in {}", root.display()));
+        return MISUSED;
+    }
     let Some(root) = root.to_str() else {
         print::error(format_args!("{} can't be served: its name is not text", folder.display()));
         return MISUSED;

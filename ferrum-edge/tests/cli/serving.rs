@@ -66,3 +66,11 @@ fn a_folder_that_is_not_there_is_a_wrong_use() {
     let printed: serde_json::Value = serde_json::from_slice(&printed.stdout).unwrap();
     assert_eq!(printed["plugin_configs"][0]["plugin_name"], "static_files");
 }
+
+#[test]
+fn a_page_that_is_not_there_is_refused() {
+    let folder = site();
+    let output = ferrum_edge(&folder).args(["serve", "site", "--spa", "nosuch.html"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--spa nosuch.html: there is no such file"));
+}
