@@ -50,12 +50,24 @@ pub(crate) enum What {
 pub(crate) struct RequestChange {
     pub(crate) when: Cond,
     pub(crate) what: What,
+    /// The rule that makes it, where its importer says so.
+    pub(crate) by: String,
 }
 
 impl RequestChange {
     /// A change of the requests that a condition means; one that is not known means any.
     pub(crate) fn new(when: Cond, what: What) -> Self {
-        Self { when, what }
+        Self { when, what, by: String::new() }
+    }
+
+    /// The same with the rule that makes it.
+    pub(crate) fn by(self, by: String) -> Self {
+        Self { by, ..self }
+    }
+
+    /// Whether a condition looks at what is changed.
+    pub(crate) fn concerns(&self, cond: &Cond) -> bool {
+        if let Cond::Is(cond) = cond { self.what.concerns(cond) } else { false }
     }
 }
 

@@ -6,18 +6,21 @@ mod certificates;
 mod changes;
 mod fetch;
 mod fields;
+mod limits;
 mod maps;
 mod redirects;
 mod rules;
 mod sections;
 mod stream;
 mod templates;
+mod why;
+mod words;
 
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use crate::changed::{RequestChange, seen};
+use crate::changed::seen;
 use crate::cond::Cond;
 use crate::draft::{Import, To, set};
 use crate::error::Failure;
@@ -25,10 +28,11 @@ use crate::files::{Files, IncludeReader};
 use crate::ports::{Port, Ports};
 use crate::steps::{RouteEnd, RouteStep, place, walk};
 use crate::text;
-use acl::{Acls, plain};
+use acl::Acls;
 use backend::Left;
 use certificates::ClientCertificates;
 use sections::{HaproxyLine, Section};
+use why::told;
 
 /// An import under way.
 struct Haproxy<'o, 'f> {
@@ -55,9 +59,11 @@ struct Bind {
 /// When the text is not made of HAProxy's sections.
 pub(crate) fn import(out: &mut Import, name: &str, text: &str, files: &dyn Files) -> Result<(), Failure> {
     let file = out.report.file(name);
-    let sections = sections::parse(name, file, text)?;
+    let mut sections = sections::parse(name, file, text)?;
+    leave_unknown(out, &mut sections);
     let tables = sections.iter().filter_map(|section| {
-        let table = section.lines.iter().find(|line| line.name() == "stick-table")?;
+        let is_table = |line: &&HaproxyLine| line.name() == "stick-table";
+        let table = section.lines.iter().find(is_table)?;
         Some((section.name.clone(), table.clone()))
     });
     let mut haproxy = Haproxy {
@@ -71,6 +77,39 @@ pub(crate) fn import(out: &mut Import, name: &str, text: &str, files: &dyn Files
     };
     haproxy.sections = sections;
     haproxy.all(name)
+}
+
+/// Lines whose part of the import says what becomes of them where a variable of the environment is not known.
+const KEPT: &[&str] = &[
+    "acl",
+    "bind",
+    "default-server",
+    "default_backend",
+    "group",
+    "http-after-response",
+    "http-request",
+    "http-response",
+    "redirect",
+    "server",
+    "server-template",
+    "tcp-request",
+    "use_backend",
+    "user",
+];
+
+/// Leaves out lines that need a variable of the environment, and names them.
+fn leave_unknown(out: &mut Import, sections: &mut [Section]) {
+    let is_left = |line: &HaproxyLine| line.lacks().is_some() && !KEPT.contains(&line.name());
+    for section in sections {
+        for line in section.lines.iter().filter(|line| is_left(line)) {
+            if let Some(why) = line.lacks() {
+                let what = format!("{} {}: {}", section.kind, section.name, line.text());
+                out.lost(line.at, what, why, "write the value into the file");
+            }
+        }
+        section.lines.retain(|line| !is_left(line));
+        section.defaults.retain(|line| !is_left(line));
+    }
 }
 
 impl Haproxy<'_, '_> {
@@ -154,6 +193,10 @@ impl Haproxy<'_, '_> {
 
     fn global(&mut self, section: &Section) {
         for line in &section.lines {
+            if words::is_about_environment(line.name()) {
+                self.out.done(line.at, line.text());
+                continue;
+            }
             let about_tls = line.name().starts_with("ssl-default");
             if about_tls {
                 self.out.lost(line.at, line.text(), "TLS 1.2 and 1.3 with rustls's ciphers are spoken", "");
@@ -163,9 +206,25 @@ impl Haproxy<'_, '_> {
         }
     }
 
+    /// Whether a port is not opened, which this says then.
+    fn is_left_closed(&mut self, line: &HaproxyLine) -> bool {
+        if let Some(why) = line.lacks() {
+            let why = format!("{why}; the port is not opened");
+            self.out.lost(line.at, line.text(), why, "write the value into the file");
+            return true;
+        }
+        let why = "HAProxy takes the PROXY protocol from everybody, the gateway from trusted proxies only; the port is not opened";
+        let todo =
+            "set gateway.trusted_proxies and gateway.accept_proxy_protocol, and leave out `accept-proxy`";
+        line.words.iter().any(|it| it == "accept-proxy") && self.out.guard(line.at, line.text(), why, todo)
+    }
+
     fn binds(&mut self, section: &Section) -> Vec<Bind> {
         let mut made = Vec::new();
         for line in section.lines.iter().filter(|line| line.name() == "bind") {
+            if self.is_left_closed(line) {
+                continue;
+            }
             let words = line.arguments();
             let has = |word: &str| words.iter().any(|it| it == word);
             let value = |word: &str| words.iter().position(|it| it == word).and_then(|n| words.get(n + 1));
@@ -183,15 +242,6 @@ impl Haproxy<'_, '_> {
                     continue;
                 };
                 made.push(Bind { host: host.to_owned(), port, is_tls });
-            }
-            if has("accept-proxy") {
-                set(&mut self.out.gateway, "accept_proxy_protocol", true);
-                self.out.partial(
-                    line.at,
-                    line.text(),
-                    "PROXY protocol is taken from trusted proxies only",
-                    "set gateway.trusted_proxies",
-                );
             }
             if let Some(file) = value("crt") {
                 if file.ends_with(".pem") || file.ends_with(".crt") {
@@ -252,9 +302,14 @@ impl Haproxy<'_, '_> {
         for line in section.lines.iter().filter(|line| line.name() == "use_backend") {
             self.use_backend(section, line, &acls, &mut steps);
         }
-        let default = section.first(&["default_backend"]).map(|line| line.word(1).to_owned());
-        let last = match default {
-            Some(name) => self.backend(&name, &acls.changes),
+        let last = match section.first(&["default_backend"]) {
+            Some(line) => match line.lacks() {
+                Some(why) => {
+                    self.closed(line, why, &mut steps);
+                    None
+                }
+                None => self.backend(line.word(1), &acls),
+            },
             None if section.kind == "listen" => {
                 let mut own = section.clone();
                 let is_rule = |line: &HaproxyLine| {
@@ -262,7 +317,7 @@ impl Haproxy<'_, '_> {
                 };
                 own.lines.retain(|line| !is_rule(line));
                 own.defaults.retain(|line| !is_rule(line));
-                Some(self.backend_steps(&own, &acls.changes))
+                Some(self.backend_steps(&own, &acls))
             }
             None => None,
         };
@@ -286,8 +341,8 @@ impl Haproxy<'_, '_> {
         acls: &Acls,
         steps: &mut Vec<RouteStep>,
     ) {
-        let ways = acls.condition(line.words.get(2..).unwrap_or_default(), &mut self.reader);
-        let cond = plain(&ways);
+        let (_, ways) = self.split(line, line.words.get(2..).unwrap_or_default(), acls);
+        let cond = told(&ways);
         let is_dynamic = line.word(1).contains('%');
         let mapped = match is_dynamic {
             true => maps::mapped(line.word(1), &mut self.reader).and_then(|mut mapped| {
@@ -304,7 +359,7 @@ impl Haproxy<'_, '_> {
             }),
         };
         let why = match (cond.clone(), mapped) {
-            (Some(cond), Ok(mapped)) => {
+            (Ok(cond), Ok(mapped)) => {
                 // What a map has no backend for goes to the default one, past the rules that follow.
                 let fallback = section.first(&["default_backend"]).map(|line| line.word(1).to_owned());
                 let other = fallback.clone().unwrap_or_default();
@@ -313,8 +368,7 @@ impl Haproxy<'_, '_> {
                 let last = own.into_iter().chain((!takes_all).then_some((Cond::Always, other)));
                 for (part, name) in mapped.entries.into_iter().chain(last) {
                     let other = fallback.as_deref().filter(|_| is_dynamic);
-                    let changes = &acls.changes;
-                    let found = self.backend(&name, changes).or_else(|| self.backend(other?, changes));
+                    let found = self.backend(&name, acls).or_else(|| self.backend(other?, acls));
                     let unknown = || vec![RouteStep::End(Cond::Always, RouteEnd::answer(line.at, 503, ""))];
                     let inner = found.unwrap_or_else(unknown);
                     let cond = cond.clone().and(part);
@@ -323,7 +377,7 @@ impl Haproxy<'_, '_> {
                 self.out.done(line.at, line.text());
                 return;
             }
-            (None, _) => "its condition can't be translated".to_owned(),
+            (Err(why), _) => why.to_string(),
             (_, Err(why)) => why,
         };
         if self.out.guard(line.at, line.text(), why, "write it with `matches`") {
@@ -331,13 +385,13 @@ impl Haproxy<'_, '_> {
         }
     }
 
-    fn backend(&mut self, name: &str, changes: &[RequestChange]) -> Option<Vec<RouteStep>> {
+    fn backend(&mut self, name: &str, front: &Acls) -> Option<Vec<RouteStep>> {
         let section = self
             .sections
             .iter()
             .find(|it| matches!(it.kind.as_str(), "backend" | "listen") && it.name == name);
         let section = section.cloned()?;
-        Some(self.backend_steps(&section, changes))
+        Some(self.backend_steps(&section, front))
     }
 
     /// Names the lines of a section that nobody looked at.
@@ -357,6 +411,9 @@ impl Haproxy<'_, '_> {
     /// The consumers of a user list, and the group that its users, or those of one of its groups, are in.
     fn users(&mut self, list: &str, group: Option<&str>) -> Option<String> {
         let section = self.sections.iter().find(|it| it.kind == "userlist" && it.name == list)?.clone();
+        if section.lines.iter().any(|line| line.lacks().is_some()) {
+            return None;
+        }
         let groups_of = |user: &HaproxyLine| -> Vec<String> {
             let own = user.words.iter().position(|it| it == "groups").and_then(|n| user.words.get(n + 1));
             let mut names: Vec<String> =

@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 
 use super::fetch::{cuts_port, ending, split};
 use super::fields::Field;
+use super::limits::{Rate, Tracked};
 use super::sections::HaproxyLine;
+use super::why::Why;
 use crate::changed::{RequestChange, What, seen};
 use crate::cond::Cond;
 use crate::files::IncludeReader;
@@ -25,18 +27,20 @@ pub(super) enum Term {
     Asks(Cond),
     /// Who it is: a user list, and a group of it.
     Auth(String, Option<String>),
-    /// More requests than this in a stick-table's time.
-    Rate(u64),
+    /// More requests than these in a stick-table's time.
+    Rate(Rate),
     /// Something that is not known here.
-    Unknown,
+    Unknown(Why),
 }
 
 impl Term {
-    /// The requests of a client that are too many.
-    pub(super) fn rate(&self) -> Option<u64> {
-        if let Self::Rate(most) = self { Some(*most) } else { None }
+    /// How many requests of whom are too many.
+    pub(super) fn rate(&self) -> Option<&Rate> {
+        if let Self::Rate(rate) = self { Some(rate) } else { None }
     }
 }
+
+const UNKNOWN: Term = Term::Unknown(Why::Untranslated);
 
 /// A condition: the ways in which it holds, each with all that has to hold then, or (false) not to.
 pub(super) type Ways = Vec<Vec<(bool, Term)>>;
@@ -47,6 +51,8 @@ pub(super) struct Acls {
     named: HashMap<String, Vec<Term>>,
     /// What rules before changed about the request.
     pub(super) changes: Vec<RequestChange>,
+    /// What rules before count.
+    pub(super) tracked: Vec<Tracked>,
 }
 
 impl Acls {
@@ -54,16 +60,26 @@ impl Acls {
     pub(super) fn add(&mut self, line: &HaproxyLine, reader: &mut IncludeReader<'_>) {
         let words: Vec<&str> = line.arguments().iter().map(String::as_str).collect();
         let Some((name, rest)) = words.split_first() else { return };
-        let term = self.asked(rest, reader);
+        let term = line.lacks().map_or_else(|| self.asked(rest, reader), Term::Unknown);
         self.named.entry((*name).to_owned()).or_default().push(term);
     }
 
     /// Notes what a rule changes for the requests that its condition means; one that is not known may mean any.
-    pub(super) fn change(&mut self, cond: Option<&Cond>, what: What) {
-        match cond {
-            Some(cond) => self.changes.push(RequestChange::new(cond.clone(), what)),
-            None => self.changes.push(RequestChange::new(Cond::Always, what.unknown())),
+    pub(super) fn change(&mut self, line: &HaproxyLine, cond: Option<&Cond>, what: What) {
+        let change = match cond {
+            Some(cond) => RequestChange::new(cond.clone(), what),
+            None => RequestChange::new(Cond::Always, what.unknown()),
+        };
+        self.changes.push(change.by(format!("{} {}", line.name(), line.word(1))));
+    }
+
+    /// What a condition asks of the request as rules before left it, by what the client sent.
+    fn before_changes(&self, cond: Cond) -> Term {
+        if let Some(cond) = seen(cond.clone(), &self.changes) {
+            return Term::Asks(cond);
         }
+        let rule = self.changes.iter().rev().find(|change| change.concerns(&cond));
+        Term::Unknown(rule.map_or(Why::Untranslated, |change| Why::Changed(change.by.clone())))
     }
 
     /// The ways in which `if …` or `unless …` hold, by what the client sent.
@@ -72,13 +88,13 @@ impl Acls {
         let mut ways = self.ways(rest, reader);
         for (_, term) in ways.iter_mut().flatten() {
             if let Term::Asks(cond) = term {
-                *term = seen(cond.clone(), &self.changes).map_or(Term::Unknown, Term::Asks);
+                *term = self.before_changes(cond.clone());
             }
         }
         match first.as_str() {
             "if" => ways,
             "unless" => negate(&ways),
-            _ => vec![vec![(true, Term::Unknown)]],
+            _ => vec![vec![(true, UNKNOWN)]],
         }
     }
 
@@ -131,7 +147,7 @@ impl Acls {
             }
             ways = next;
             if ways.len() + alternatives.len() > MAX_WAYS {
-                return vec![vec![(true, Term::Unknown)]];
+                return vec![vec![(true, UNKNOWN)]];
             }
         }
         alternatives.extend(ways);
@@ -155,14 +171,14 @@ impl Acls {
             "METH_OPTIONS" => methods(&["OPTIONS"]),
             "METH_CONNECT" => methods(&["CONNECT"]),
             "METH_TRACE" => methods(&["TRACE"]),
-            _ => vec![Term::Unknown],
+            _ => vec![UNKNOWN],
         }
     }
 
     /// `FETCH [FLAGS] VALUES`.
     fn asked(&self, words: &[&str], reader: &mut IncludeReader<'_>) -> Term {
-        let Some((fetch, rest)) = words.split_first() else { return Term::Unknown };
-        let Some(mut test) = Test::read(rest, reader) else { return Term::Unknown };
+        let Some((fetch, rest)) = words.split_first() else { return UNKNOWN };
+        let Some(mut test) = Test::read(rest, reader) else { return UNKNOWN };
         let parts = split(fetch);
         let mut converters = parts.iter().map(String::as_str);
         let fetch = converters.next().unwrap_or_default();
@@ -176,7 +192,7 @@ impl Acls {
                 // Lower case of it is looked at.
                 "lower" | "upper" => test.ignores_case = true,
                 converter if cuts_port(converter) => test.cuts_port = true,
-                _ => return Term::Unknown,
+                _ => return UNKNOWN,
             }
         }
         let (name, argument) = match fetch.split_once('(') {
@@ -186,17 +202,12 @@ impl Acls {
         match name {
             "http_auth" => return Term::Auth(argument.to_owned(), None),
             "http_auth_group" => return Term::Auth(argument.to_owned(), test.values.first().cloned()),
-            "sc_http_req_rate" | "sc0_http_req_rate" | "src_http_req_rate" => {
-                return match test.values.as_slice() {
-                    [operator, most] if operator == "gt" || operator == "ge" => {
-                        most.parse().map_or(Term::Unknown, Term::Rate)
-                    }
-                    _ => Term::Unknown,
-                };
+            name if name.ends_with("http_req_rate") => {
+                return Rate::read(name, argument, &test.values).map_or(UNKNOWN, Term::Rate);
             }
             _ => {}
         }
-        test.of(name, argument).map_or(Term::Unknown, Term::Asks)
+        test.of(name, argument).map_or(UNKNOWN, Term::Asks)
     }
 }
 
@@ -214,7 +225,7 @@ fn negate(ways: &Ways) -> Ways {
         }
         made = next;
         if made.len() > MAX_WAYS {
-            return vec![vec![(true, Term::Unknown)]];
+            return vec![vec![(true, UNKNOWN)]];
         }
     }
     made

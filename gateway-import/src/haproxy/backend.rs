@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::Haproxy;
+use super::acl::Acls;
 use super::sections::{HaproxyLine, Section};
-use crate::changed::RequestChange;
 use crate::cond::Cond;
 use crate::draft::{Plug, To, is_service, set, target};
 use crate::steps::{RouteEnd, RouteStep};
@@ -19,9 +19,10 @@ pub(super) struct Backend {
 
 impl Haproxy<'_, '_> {
     /// The way of a backend's requests, which a frontend changed before: its rules, and its servers.
-    pub(super) fn backend_steps(&mut self, section: &Section, changes: &[RequestChange]) -> Vec<RouteStep> {
+    pub(super) fn backend_steps(&mut self, section: &Section, front: &Acls) -> Vec<RouteStep> {
         let mut acls = self.acls(section);
-        acls.changes = changes.to_vec();
+        acls.changes.clone_from(&front.changes);
+        acls.tracked.clone_from(&front.tracked);
         let mut steps = self.rules(section, &mut acls);
         let mut ending = match self.servers(section) {
             Some(backend) => {
@@ -56,8 +57,14 @@ impl Haproxy<'_, '_> {
         let defaults: Vec<String> =
             section.said(&["default-server"]).iter().flat_map(|line| line.arguments().to_vec()).collect();
         let (mut settings, mut targets) = (Map::new(), Vec::new());
+        let lacking = section.said(&["default-server"]).into_iter().find_map(HaproxyLine::lacks);
         let (mut is_checked, mut is_tls, mut inter, mut rise, mut fall) = (false, false, None, None, None);
         for line in section.lines.iter().filter(|line| matches!(line.name(), "server" | "server-template")) {
+            if let Some(why) = line.lacks().or_else(|| lacking.clone()) {
+                let why = format!("{why}; it is left out");
+                self.out.lost(line.at, line.text(), why, "write the value into the file");
+                continue;
+            }
             let mut words: Vec<String> = defaults.clone();
             let first = if line.name() == "server-template" { 4 } else { 3 };
             words.extend(line.words.get(first..).unwrap_or_default().iter().cloned());

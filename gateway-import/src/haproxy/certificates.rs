@@ -34,7 +34,8 @@ fn verifies(line: &HaproxyLine) -> bool {
 }
 
 fn binds(section: &Section) -> impl Iterator<Item = &HaproxyLine> {
-    section.lines.iter().filter(|line| line.name() == "bind" && line.arguments().iter().any(|it| it == "ssl"))
+    let is_tls = |line: &&HaproxyLine| line.name() == "bind" && line.arguments().iter().any(|it| it == "ssl");
+    section.lines.iter().filter(is_tls).filter(|line| line.lacks().is_none())
 }
 
 impl ClientCertificates {

@@ -3,9 +3,10 @@
 use serde_json::{Value, json};
 
 use super::Haproxy;
-use super::acl::{Acls, plain};
+use super::acl::Acls;
 use super::sections::HaproxyLine;
 use super::templates::template;
+use super::why::told;
 use crate::cond::Cond;
 use crate::draft::{Plug, To};
 use crate::steps::{RouteEnd, RouteStep};
@@ -19,7 +20,7 @@ impl Haproxy<'_, '_> {
         acls: &Acls,
         steps: &mut Vec<RouteStep>,
     ) {
-        let (words, ways) = self.split(words, acls);
+        let (words, ways) = self.split(line, words, acls);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let after =
             |word: &str| words.iter().position(|it| *it == word).and_then(|n| words.get(n + 1)).copied();
@@ -44,8 +45,9 @@ impl Haproxy<'_, '_> {
                 ["/", "http://", "https://", "${request.scheme}://"].iter().any(|start| to.starts_with(start))
             })
         };
-        match (made.filter(good), plain(&ways)) {
-            (Some(config), Some(cond)) if matches!(status, 301 | 302 | 303 | 307 | 308) => {
+        match (made.filter(good), told(&ways)) {
+            (_, Err(why)) => self.closed(line, why, steps),
+            (Some(config), Ok(cond)) if matches!(status, 301 | 302 | 303 | 307 | 308) => {
                 if words.contains(&"append-slash") && query == "keep" {
                     let why = "`append-slash` without `drop-query` is left out";
                     self.out.partial(line.at, line.text(), why, "");

@@ -1,12 +1,16 @@
 //! `http-request`, `http-response`, `redirect` and `tcp-request` rules as steps.
 
+use std::fmt;
+
 use serde_json::json;
 
 use super::Haproxy;
 use super::acl::{Acls, Term, Ways, plain};
 use super::changes::{changed_header, changed_target, put_before};
-use super::sections::{HaproxyLine, Section, rate_period};
+use super::limits::is_limit;
+use super::sections::{HaproxyLine, Section};
 use super::templates::{groups, template};
+use super::why::{Why, told, unknown};
 use crate::changed::What;
 use crate::cond::Cond;
 use crate::draft::{Plug, To};
@@ -53,21 +57,11 @@ impl Haproxy<'_, '_> {
     /// The rules of a section as steps, in the order in which HAProxy takes them.
     pub(super) fn rules(&mut self, section: &Section, acls: &mut Acls) -> Vec<RouteStep> {
         let mut steps = Vec::new();
-        // What requests are counted, for how long.
-        let tracked =
-            section.rules(&["http-request", "tcp-request"]).find(|line| line.word(1).starts_with("track-sc"));
-        let named = tracked.and_then(|line| {
-            let at = line.words.iter().position(|word| word == "table")?;
-            self.tables.get(line.word(at + 1))
-        });
-        let own = section.lines.iter().find(|line| line.name() == "stick-table");
-        let table = named.or(own).or_else(|| self.tables.get(&section.name));
-        let period = table.and_then(rate_period);
         for line in section.rules(&["tcp-request"]) {
-            self.tcp_request(line, acls, &mut steps);
+            self.tcp_request(section, line, acls, &mut steps);
         }
         for line in section.rules(&["http-request"]) {
-            self.http_request(line, acls, period.as_deref(), &mut steps);
+            self.http_request(section, line, acls, &mut steps);
         }
         for line in section.lines.iter().filter(|line| line.name() == "redirect") {
             let words = line.arguments();
@@ -97,31 +91,45 @@ impl Haproxy<'_, '_> {
     }
 
     /// The words of a rule before its condition, and the ways in which that holds.
-    pub(super) fn split<'l>(&mut self, words: &'l [String], acls: &Acls) -> (&'l [String], Ways) {
+    pub(super) fn split<'l>(
+        &mut self,
+        line: &HaproxyLine,
+        words: &'l [String],
+        acls: &Acls,
+    ) -> (&'l [String], Ways) {
         let at = words.iter().position(|word| word == "if" || word == "unless").unwrap_or(words.len());
         let (before, after) = words.split_at_checked(at).unwrap_or((words, &[]));
-        (before, acls.condition(after, &mut self.reader))
+        let ways = match line.lacks() {
+            Some(why) => vec![vec![(true, Term::Unknown(why))]],
+            None => acls.condition(after, &mut self.reader),
+        };
+        (before, ways)
     }
 
-    pub(super) fn closed(&mut self, line: &HaproxyLine, why: &str, steps: &mut Vec<RouteStep>) {
+    pub(super) fn closed(&mut self, line: &HaproxyLine, why: impl fmt::Display, steps: &mut Vec<RouteStep>) {
+        let why = line.lacks().map_or_else(|| why.to_string(), |lacks| lacks.to_string());
         if self.out.guard(line.at, line.text(), why, TODO) {
             steps.push(RouteStep::End(Cond::Always, RouteEnd::new(line.at, To::Closed)));
         }
     }
 
-    fn tcp_request(&mut self, line: &HaproxyLine, acls: &Acls, steps: &mut Vec<RouteStep>) {
-        let (words, ways) = self.split(line.arguments(), acls);
+    fn tcp_request(
+        &mut self,
+        section: &Section,
+        line: &HaproxyLine,
+        acls: &mut Acls,
+        steps: &mut Vec<RouteStep>,
+    ) {
+        let (words, ways) = self.split(line, line.arguments(), acls);
         let action = words.get(1).map_or("", String::as_str);
-        match (action, plain(&ways)) {
-            ("reject" | "silent-drop", Some(cond)) => {
+        match (action, told(&ways)) {
+            ("reject" | "silent-drop", Ok(cond)) => {
                 self.out.partial(line.at, line.text(), "the connection stays: requests get 403", "");
                 steps.push(RouteStep::End(cond, RouteEnd::answer(line.at, 403, "")));
             }
-            ("reject" | "silent-drop", None) => self.closed(line, "its condition can't be translated", steps),
-            (
-                "accept" | "inspect-delay" | "track-sc0" | "track-sc1" | "track-sc2" | "capture" | "set-var",
-                _,
-            ) => {
+            ("reject" | "silent-drop", Err(why)) => self.closed(line, why, steps),
+            (action, _) if action.starts_with("track-sc") => self.track(section, line, acls),
+            ("accept" | "inspect-delay" | "capture" | "set-var", _) => {
                 self.out.needless(line.at, line.text(), "");
             }
             _ if words.first().is_some_and(|word| word == "inspect-delay") => {
@@ -133,17 +141,18 @@ impl Haproxy<'_, '_> {
 
     fn http_request(
         &mut self,
+        section: &Section,
         line: &HaproxyLine,
         acls: &mut Acls,
-        period: Option<&str>,
         steps: &mut Vec<RouteStep>,
     ) {
-        let (words, ways) = self.split(line.arguments(), acls);
+        let (words, ways) = self.split(line, line.arguments(), acls);
         let Some((action, rest)) = words.split_first() else { return };
         let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
         let after =
             |word: &str| rest.iter().position(|it| *it == word).and_then(|n| rest.get(n + 1)).copied();
-        let cond = plain(&ways);
+        let cond = told(&ways);
+        let known = cond.as_ref().ok();
         match action.as_str() {
             "deny" | "tarpit" | "reject" | "silent-drop" => {
                 let default = if action == "tarpit" { 500 } else { 403 };
@@ -151,11 +160,14 @@ impl Haproxy<'_, '_> {
                     .or_else(|| after("status"))
                     .and_then(|it| it.parse().ok())
                     .unwrap_or(default);
-                self.deny(line, &ways, cond, status, period, steps);
+                match cond {
+                    Err(_) if is_limit(&ways) => self.limited(section, line, &ways, status, acls, steps),
+                    cond => self.deny(line, &ways, cond, status, steps),
+                }
             }
             "allow" => match cond {
                 // Whoever is allowed skips the rules that follow.
-                Some(Cond::Never) => {}
+                Ok(Cond::Never) => {}
                 _ => self.closed(line, "the rules behind an `allow` can't be skipped here", steps),
             },
             "auth" => self.auth(line, &ways, after("realm"), steps),
@@ -167,18 +179,18 @@ impl Haproxy<'_, '_> {
             "set-header" | "add-header" | "del-header" | "replace-header" | "replace-value" => {
                 self.header(line, words, cond.clone(), "request_transformer", acls, steps);
                 if let Some(what) = changed_header(action, &rest) {
-                    acls.change(cond.as_ref(), what);
+                    acls.change(line, known, what);
                 }
             }
             "set-path" | "set-pathq" | "set-uri" | "replace-path" | "replace-pathq" | "replace-uri"
             | "set-query" | "set-method" => {
                 self.rewrite(line, action, &rest, cond.clone(), acls, steps);
                 for what in changed_target(action, &rest) {
-                    acls.change(cond.as_ref(), what);
+                    acls.change(line, known, what);
                 }
             }
             "set-src" | "set-src-port" => {
-                acls.change(None, What::AnyClient);
+                acls.change(line, None, What::AnyClient);
                 self.out.lost(
                     line.at,
                     line.text(),
@@ -190,9 +202,7 @@ impl Haproxy<'_, '_> {
                 self.out.lost(line.at, line.text(), "it answers 503", "see /metrics of the admin port");
                 steps.push(RouteStep::End(cond.unwrap_or(Cond::Always), RouteEnd::new(line.at, To::Closed)));
             }
-            name if name.starts_with("track-sc") => {
-                self.out.needless(line.at, line.text(), "limits count by themselves")
-            }
+            name if name.starts_with("track-sc") => self.track(section, line, acls),
             name if HARMLESS.iter().any(|known| name.starts_with(known)) => {
                 self.out.lost(line.at, line.text(), "the gateway does not support this", "");
             }
@@ -205,11 +215,12 @@ impl Haproxy<'_, '_> {
         &mut self,
         line: &HaproxyLine,
         words: &[&str],
-        cond: Option<Cond>,
+        cond: Result<Cond, Why>,
         steps: &mut Vec<RouteStep>,
     ) {
-        let Some(cond) = cond else {
-            return self.closed(line, "its condition can't be translated", steps);
+        let cond = match cond {
+            Ok(cond) => cond,
+            Err(why) => return self.closed(line, why, steps),
         };
         let after =
             |word: &str| words.iter().position(|it| *it == word).and_then(|n| words.get(n + 1)).copied();
@@ -242,54 +253,31 @@ impl Haproxy<'_, '_> {
         &mut self,
         line: &HaproxyLine,
         ways: &Ways,
-        cond: Option<Cond>,
+        cond: Result<Cond, Why>,
         status: u16,
-        period: Option<&str>,
         steps: &mut Vec<RouteStep>,
     ) {
-        if let Some(cond) = cond {
-            self.out.done(line.at, line.text());
-            let status = if (200..600).contains(&status) { status } else { 403 };
-            steps.push(RouteStep::End(cond, RouteEnd::answer(line.at, status, "")));
-            return;
-        }
-        // Whoever comes too often.
-        let is_rate = ways.iter().all(|way| way.iter().any(|(holds, term)| *holds && term.rate().is_some()));
-        if is_rate {
-            for way in ways {
-                let rest: Vec<(bool, Term)> =
-                    way.iter().filter(|(_, term)| term.rate().is_none()).cloned().collect();
-                let most = way.iter().find_map(|(_, term)| term.rate());
-                match (plain(&vec![rest]), most.filter(|most| *most > 0), period) {
-                    (Some(cond), Some(most), Some(period)) => {
-                        let status = if (400..600).contains(&status) { status } else { 429 };
-                        let config = json!({
-                            "limits": [{ "rate": most, "per": period }], "limit_by": "address",
-                            "headers": "none", "status_code": status,
-                        });
-                        self.out.done(line.at, line.text());
-                        steps.push(RouteStep::Pass(cond, Plug::new("rate_limiting", config)));
-                    }
-                    _ => self.out.lost(
-                        line.at,
-                        line.text(),
-                        "its table or condition can't be translated",
-                        "use `rate_limiting`",
-                    ),
-                }
+        let why = match cond {
+            Ok(cond) => {
+                self.out.done(line.at, line.text());
+                let status = if (200..600).contains(&status) { status } else { 403 };
+                return steps.push(RouteStep::End(cond, RouteEnd::answer(line.at, status, "")));
             }
-            return;
-        }
+            Err(why) => why,
+        };
         let asks = ways.iter().any(|way| way.iter().any(|(_, term)| matches!(term, Term::Auth(..))));
         if asks {
             self.auth(line, ways, None, steps);
         } else {
-            self.closed(line, "its condition can't be translated", steps);
+            self.closed(line, why, steps);
         }
     }
 
     /// `auth … unless { http_auth(LIST) }`.
     fn auth(&mut self, line: &HaproxyLine, ways: &Ways, realm: Option<&str>, steps: &mut Vec<RouteStep>) {
+        if let Some(why) = unknown(ways) {
+            return self.closed(line, why, steps);
+        }
         let mut asked = Vec::new();
         for way in ways {
             let who: Vec<&Term> = way
@@ -329,7 +317,7 @@ impl Haproxy<'_, '_> {
         line: &HaproxyLine,
         action: &str,
         words: &[&str],
-        cond: Option<Cond>,
+        cond: Result<Cond, Why>,
         acls: &Acls,
         steps: &mut Vec<RouteStep>,
     ) {
@@ -358,7 +346,8 @@ impl Haproxy<'_, '_> {
         // What begins with a group may be nothing.
         let is_open = action.starts_with("replace-") && words.get(1).is_some_and(|to| !to.starts_with('/'));
         match (made, cond) {
-            (Some(config), Some(cond)) => {
+            (_, Err(why)) => self.closed(line, why, steps),
+            (Some(config), Ok(cond)) => {
                 if is_open {
                     let why = "a path that it leaves nothing of, or that begins without a slash then, is answered 400";
                     self.out.partial(line.at, line.text(), why, "begin it with a slash");
@@ -379,7 +368,7 @@ impl Haproxy<'_, '_> {
         &mut self,
         line: &HaproxyLine,
         words: &[String],
-        cond: Option<Cond>,
+        cond: Result<Cond, Why>,
         plugin: &'static str,
         acls: &Acls,
         steps: &mut Vec<RouteStep>,
@@ -409,41 +398,44 @@ impl Haproxy<'_, '_> {
             _ => None,
         };
         match (rule, cond) {
-            (Some(rule), Some(cond))
+            (Some(rule), Ok(cond))
                 if is_request && name.eq_ignore_ascii_case("host") && action == "set-header" =>
             {
                 self.told(line, rule["value"].as_str().unwrap_or_default(), acls);
                 let host = words.get(1).and_then(|host| template(host)).unwrap_or_default();
                 steps.push(RouteStep::Pass(cond, Plug::new("rewrite", json!({ "host": host }))));
             }
-            (Some(rule), Some(cond)) => {
+            (Some(rule), Ok(cond)) => {
                 self.told(line, rule["value"].as_str().unwrap_or_default(), acls);
                 steps.push(RouteStep::Pass(cond, Plug::new(plugin, json!({ "rules": [rule] }))));
             }
-            _ if is_request && !name.is_empty() && action == "set-header" => {
+            (_, cond)
+                if is_request
+                    && !name.is_empty()
+                    && (action == "set-header" || action == "del-header" && words.len() == 1) =>
+            {
+                // A name that is not known may be any.
+                if line.unknown.as_ref().is_some_and(|unknown| unknown.word <= 2) {
+                    return self.closed(line, no_counterpart(cond.err()), steps);
+                }
                 // What a client sends under this name does not pass for what HAProxy would have said.
                 let rule = json!({ "operation": "remove", "target": "header", "key": name });
-                self.out.lost(
-                    line.at,
-                    line.text(),
-                    "its value or condition has no counterpart; the field is removed",
-                    "",
-                );
+                let why = format!("{}; the field is removed", no_counterpart(cond.err()));
+                self.out.lost(line.at, line.text(), why, "");
                 steps.push(RouteStep::Pass(Cond::Always, Plug::new(plugin, json!({ "rules": [rule] }))));
             }
-            _ => self.out.lost(
-                line.at,
-                line.text(),
-                "its value or condition has no counterpart",
-                "use `request_transformer`",
-            ),
+            (_, cond) => {
+                let todo =
+                    if is_request { "use `request_transformer`" } else { "use `response_transformer`" };
+                self.out.lost(line.at, line.text(), no_counterpart(cond.err()), todo);
+            }
         }
     }
 
     fn http_response(&mut self, line: &HaproxyLine, acls: &Acls, steps: &mut Vec<RouteStep>) {
-        let (words, ways) = self.split(line.arguments(), acls);
+        let (words, ways) = self.split(line, line.arguments(), acls);
         let Some(action) = words.first() else { return };
-        let cond = plain(&ways);
+        let cond = told(&ways);
         match action.as_str() {
             "set-header" | "add-header" | "del-header" => {
                 self.header(line, words, cond, "response_transformer", acls, steps);
@@ -452,4 +444,9 @@ impl Haproxy<'_, '_> {
             _ => self.out.lost(line.at, line.text(), "the gateway does not support this", ""),
         }
     }
+}
+
+/// Why a rule about a header is left out: its condition, or what it says.
+fn no_counterpart(why: Option<Why>) -> String {
+    why.map_or_else(|| "its value has no counterpart".to_owned(), |why| why.to_string())
 }

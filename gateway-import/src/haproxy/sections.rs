@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use super::why::Why;
+use super::words::{self, Environment, UnknownVariable};
 use crate::error::Failure;
 use crate::report::At;
 use crate::text;
@@ -14,9 +16,16 @@ const MAX_LINES: usize = 500_000;
 pub(super) struct HaproxyLine {
     pub(super) at: At,
     pub(super) words: Vec<String>,
+    /// What the words lack: a variable whose value is not in the file.
+    pub(super) unknown: Option<UnknownVariable>,
 }
 
 impl HaproxyLine {
+    /// Why the line can't be read, where a variable in it is not known.
+    pub(super) fn lacks(&self) -> Option<Why> {
+        self.unknown.as_ref().map(|unknown| Why::Environment(unknown.name.clone()))
+    }
+
     pub(super) fn name(&self) -> &str {
         self.words.first().map_or("", String::as_str)
     }
@@ -97,15 +106,22 @@ pub(super) fn parse(name: &str, file: u16, source: &str) -> Result<Vec<Section>,
     let mut defaults: Vec<HaproxyLine> = Vec::new();
     // Those that sections name with `from`.
     let mut named: HashMap<String, Vec<HaproxyLine>> = HashMap::new();
+    let mut environment = Environment::default();
     for (n, line) in source.lines().enumerate() {
         let number = u32::try_from(n + 1).unwrap_or(0);
         if n > MAX_LINES {
             return Err(Failure::new(name, number, format!("more than {MAX_LINES} lines")));
         }
-        let words = words(line).ok_or_else(|| Failure::new(name, number, "a quoted text has no end"))?;
+        let read = words::read(line, &environment).map_err(|why| Failure::new(name, number, why))?;
+        let (words, unknown) = (read.words, read.unknown);
         let Some(first) = words.first() else { continue };
         let at = At { file, line: number, column: 0 };
-        if KINDS.contains(&first.as_str()) {
+        let is_section = KINDS.contains(&first.as_str());
+        if let Some(unknown) = unknown.as_ref().filter(|unknown| is_section || names(first) >= unknown.word) {
+            let why = Why::Environment(unknown.name.clone());
+            return Err(Failure::new(name, number, format!("{why}; write the value into the file")));
+        }
+        if is_section {
             let from = words.iter().position(|word| word == "from").and_then(|n| words.get(n + 1));
             let chosen = from.map(|from| named.get(from).cloned().unwrap_or_default());
             let name = words.get(1).filter(|word| *word != "from").cloned().unwrap_or_default();
@@ -131,7 +147,10 @@ pub(super) fn parse(name: &str, file: u16, source: &str) -> Result<Vec<Section>,
                 "directives such as `.if` are not evaluated; import the result",
             ));
         }
-        let line = HaproxyLine { at, words };
+        if section.kind == "global" {
+            environment.follow(&words, unknown.as_ref());
+        }
+        let line = HaproxyLine { at, words, unknown };
         if section.kind == "defaults" {
             defaults.push(line.clone());
             named.entry(section.name.clone()).or_default().push(line.clone());
@@ -144,52 +163,9 @@ pub(super) fn parse(name: &str, file: u16, source: &str) -> Result<Vec<Section>,
     Ok(sections)
 }
 
-/// A line's words, with quotes and backslashes taken away.
-fn words(line: &str) -> Option<Vec<String>> {
-    let mut words = Vec::new();
-    let (mut word, mut inside) = (String::new(), false);
-    let mut rest = line.chars();
-    while let Some(c) = rest.next() {
-        match c {
-            '#' if !inside => break,
-            c if c.is_whitespace() => {
-                if inside {
-                    words.push(std::mem::take(&mut word));
-                }
-                inside = false;
-            }
-            '\\' => {
-                inside = true;
-                match rest.next() {
-                    // Within a regex, a backslash before anything else stays.
-                    Some(c @ (' ' | '#' | '\\' | '"' | '\'')) => word.push(c),
-                    Some(c) => word.extend(['\\', c]),
-                    None => {}
-                }
-            }
-            quote @ ('"' | '\'') => {
-                inside = true;
-                loop {
-                    match rest.next()? {
-                        c if c == quote => break,
-                        '\\' if quote == '"' => match rest.next()? {
-                            c @ ('"' | '\\' | '$') => word.push(c),
-                            c => word.extend(['\\', c]),
-                        },
-                        c => word.push(c),
-                    }
-                }
-            }
-            c => {
-                inside = true;
-                word.push(c);
-            }
-        }
-    }
-    if inside {
-        words.push(word);
-    }
-    Some(words)
+/// Up to which of its words a line can't be understood at all: what it is, which ACL it names, whether a section is of HTTP.
+fn names(first: &str) -> usize {
+    usize::from(matches!(first, "acl" | "mode"))
 }
 
 /// The time over which a stick-table counts requests.

@@ -23,6 +23,9 @@ impl Haproxy<'_, '_> {
         let Some(ways) = self.stream_ways(section, &acls) else { return };
         let by_name = ways.iter().any(|(names, _)| !names.is_empty());
         for line in section.lines.iter().filter(|line| line.name() == "bind") {
+            if self.is_left_closed(line) {
+                continue;
+            }
             let port = line.word(1).rsplit(':').next().and_then(|port| port.parse::<u16>().ok());
             let Some(port) = port else {
                 self.out.lost(line.at, line.text(), "only addresses with one port are known", "");
@@ -40,9 +43,6 @@ impl Haproxy<'_, '_> {
                 if has("ssl") {
                     set(&mut settings, "frontend_tls", true);
                 }
-                if has("accept-proxy") {
-                    set(&mut settings, "accept_proxy_protocol", true);
-                }
                 if by_name {
                     set(&mut settings, "passthrough", true);
                 }
@@ -59,6 +59,13 @@ impl Haproxy<'_, '_> {
         let mut clients: Option<Value> = None;
         for line in section.rules(&["tcp-request"]) {
             let words = line.arguments();
+            if let Some(why) = line.lacks() {
+                let why = format!("{why}; the port is not opened");
+                match self.out.guard(line.at, line.text(), why, "write the value into the file") {
+                    true => return None,
+                    false => continue,
+                }
+            }
             let at = words.iter().position(|word| word == "if" || word == "unless").unwrap_or(words.len());
             let action = words.get(1).map_or("", String::as_str);
             let is_about_waiting = words.first().is_some_and(|word| word == "inspect-delay");
@@ -95,6 +102,12 @@ impl Haproxy<'_, '_> {
     /// Backends by the names that clients ask for; `None` when the port may not be opened.
     fn stream_ways(&mut self, section: &Section, acls: &Acls) -> Option<Vec<(Vec<String>, String)>> {
         let mut ways: Vec<(Vec<String>, String)> = Vec::new();
+        let mut targets = section.rules(&["use_backend", "default_backend"]);
+        if let Some((line, why)) = targets.find_map(|line| Some((line, line.lacks()?))) {
+            let why = format!("{why}; the port is not opened");
+            self.out.closed(line.at, line.text(), why, "write the value into the file");
+            return None;
+        }
         for line in section.lines.iter().filter(|line| line.name() == "use_backend") {
             let asked = acls.condition(line.words.get(2..).unwrap_or_default(), &mut self.reader);
             let Some(names) = plain(&asked).and_then(|cond| server_names(&cond)) else {

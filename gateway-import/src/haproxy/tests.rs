@@ -1,5 +1,7 @@
 //! Texts that no server would take.
 
+use serde_json::json;
+
 use crate::{Conversion, Failure, Format, Import, NoFiles, Options};
 
 fn import(text: &str) -> Result<Import, Failure> {
@@ -106,5 +108,172 @@ fn one_file_of_authorities_and_one_of_lists_hold_for_all_clients() {
         let made = made(&[front("a", 1, both), front("b", 2, other)]);
         assert_eq!(made.gateway["tls"].get("client_ca_path"), None, "{other}");
         assert_eq!(made.report.count(Conversion::Closed), 2, "{other}");
+    }
+}
+
+/// A frontend with these lines, and what `global` says.
+fn front(global: &str, lines: &str) -> Import {
+    let global = if global.is_empty() { String::new() } else { format!("global\n{global}\n") };
+    import(&format!("{global}frontend f\n mode http\n bind :80\n{lines}\n default_backend web\n{WEB}"))
+        .expect("an import")
+}
+
+fn losses(made: &Import) -> Vec<String> {
+    made.report.losses().map(ToString::to_string).collect()
+}
+
+#[test]
+fn variables_are_filled_in() {
+    let globals = " setenv D /x\n setenv L \"/p1 /p2\"\n setenv GONE y\n unsetenv GONE\n presetenv GONE /now";
+    for (written, expected) in [
+        (r#""$D""#, "/x"),
+        (r#""${D}""#, "/x"),
+        (r#"a"${D}b""#, "a/xb"),
+        (r#""$D.a""#, ""),
+        (r#""\$D""#, "$D"),
+        ("'$D'", "$D"),
+        ("$D", "$D"),
+        (r#""${GONE-/other}""#, "/now"),
+        (r#""'$D'""#, "'/x'"),
+    ] {
+        let line = format!(" http-request return string {written} if {{ path /a }}");
+        let made = front(globals, &line);
+        let body = made.plugin_configs.first().map(|it| it["config"]["body"].clone());
+        match expected {
+            // `D.a` is another variable.
+            "" => assert_eq!(made.report.count(Conversion::Closed), 1, "{written}"),
+            expected => assert_eq!(body, Some(json!(expected)), "{written}: {:?}", losses(&made)),
+        }
+    }
+    let denied = front(globals, " http-request deny if { path_beg \"${L[*]}\" }");
+    let asked = denied.proxies[0]["matches"][0].to_string();
+    assert!(asked.contains("/p1") && asked.contains("/p2"), "{asked}");
+    assert_eq!(losses(&denied), Vec::<String>::new());
+    // All but those that are named are taken away.
+    let reset = front(" resetenv PATH", " http-request return string \"[${X-none}]\" if { path /a }");
+    assert_eq!(reset.plugin_configs[0]["config"]["body"], "[none]");
+}
+
+#[test]
+fn what_needs_a_variable_that_is_not_known_is_closed() {
+    for lines in [
+        " http-request deny if { path_beg \"$D\" }",
+        " acl a path_beg \"${D}\"\n http-request deny if a",
+        " acl a path_beg \"${D-/x}\"\n http-request deny unless a",
+        " http-request set-header \"$D\" x",
+        " http-request \"$D\"",
+        " http-request auth realm \"$D\" unless { http_auth(u) }",
+        " http-request redirect location \"$D\"",
+        " redirect prefix \"$D\"",
+        " use_backend \"$D\" if { path /x }",
+        " tcp-request content reject if { src \"$D\" }",
+    ] {
+        let made = front("", lines);
+        assert_eq!(made.report.count(Conversion::Closed), 1, "{lines}");
+        assert_eq!(made.proxies[0]["backend_port"], 9, "{lines}");
+        assert!(losses(&made)[0].contains("the environment variable `D`"), "{lines}: {:?}", losses(&made));
+    }
+    // Others may have it, whatever the file says of it.
+    let maybe = front(" presetenv D /x", " http-request deny if { path \"$D\" }");
+    assert_eq!(maybe.report.count(Conversion::Closed), 1);
+    // What the client sends does not pass for it.
+    let header = front("", " http-request set-header X-Home \"$HOME\"");
+    let rule = &header.plugin_configs[0]["config"]["rules"][0];
+    assert_eq!((&rule["operation"], &rule["key"]), (&json!("remove"), &json!("X-Home")));
+    assert!(losses(&header)[0].contains("`HOME`"), "{:?}", losses(&header));
+    // Neither a port nor a server is guessed.
+    let port = front("", " bind \":$P\"\n timeout client \"$T\"");
+    assert_eq!(losses(&port).len(), 2, "{:?}", losses(&port));
+    let server = import(
+        "frontend f\n mode http\n bind :80\n default_backend b\nbackend b\n server a \"$H\":80\n server b 10.0.0.1:80\n",
+    );
+    assert_eq!(server.expect("an import").upstreams[0]["targets"].as_array().map(Vec::len), Some(1));
+    let backend = import(&format!("frontend f\n mode http\n bind :80\n default_backend \"$B\"\n{WEB}"));
+    assert_eq!(backend.expect("an import").report.count(Conversion::Closed), 1);
+    for bad in [
+        "frontend \"$F\"\n mode http",
+        "frontend f\n mode \"$M\"",
+        "frontend f\n \"$X\" y",
+        "frontend f\n acl \"$A\" path /x",
+        "frontend f\n bind \"$1\"",
+        "frontend f\n bind \"${A\"",
+    ] {
+        assert!(import(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn limits_count_what_is_tracked() {
+    const TABLE: &str = " stick-table type string size 1k expire 1m store http_req_rate(10s)\n";
+    let limit = |track: &str, deny: &str| {
+        let made = front(
+            "",
+            &format!("{TABLE} http-request track-sc0 {track}\n http-request deny deny_status 429 if {deny}"),
+        );
+        let found = made.plugin_configs.iter().find(|it| it["plugin_name"] == "rate_limiting").cloned();
+        (found.unwrap_or_default(), losses(&made))
+    };
+    for (key, by) in [
+        ("src", "address"),
+        ("url_param(k)", "template:${request.query.k}"),
+        ("hdr(X-Key)", "header:x-key"),
+        ("cook(s)", "cookie:s"),
+        ("path", "template:${request.path}"),
+    ] {
+        let (made, lost) = limit(&format!("{key} if {{ path_beg /t }}"), "{ sc_http_req_rate(0) gt 5 }");
+        assert_eq!(made["config"]["limit_by"], by, "{key}: {lost:?}");
+        assert_eq!(made["config"]["limits"], json!([{ "rate": 5, "per": "10s" }]));
+        assert_eq!(made["when"]["path"]["regex"], "/t.*", "{key}");
+        let missing = made["config"].get("on_missing");
+        assert_eq!(missing, (by != "address").then_some(&json!("allow")), "what has no key is not counted");
+        assert_eq!(lost, Vec::<String>::new(), "{key}");
+    }
+    assert_eq!(limit("src", "{ sc0_http_req_rate ge 5 }").0["config"]["limits"][0]["rate"], 4);
+    let (made, lost) = limit("src", "{ sc_http_req_rate(0) gt 5 } { path /l }");
+    assert!(made["when"]["path"]["regex"] == "/l" && lost[0].contains("are counted"), "{made} {lost:?}");
+    for (track, deny, why) in [
+        ("base32+src", "{ sc_http_req_rate(0) gt 5 }", "can't be counted"),
+        ("hdr(x),lower", "{ sc_http_req_rate(0) gt 5 }", "can't be counted"),
+        ("src if { var(txn.a) -m found }", "{ sc_http_req_rate(0) gt 5 }", "condition"),
+        ("src", "{ sc_http_req_rate(1) gt 5 }", "no `track-sc`"),
+        ("src table gone", "{ sc_http_req_rate(0) gt 5 }", "counts no requests"),
+        ("src\n http-request track-sc0 path", "{ sc_http_req_rate(0) gt 5 }", "several"),
+        ("hdr(x)", "{ src_http_req_rate gt 5 }", "no `track-sc`"),
+    ] {
+        let (made, lost) = limit(track, deny);
+        assert_eq!(made, serde_json::Value::Null, "{track}");
+        assert!(
+            lost.iter().any(|it| it.contains("the limit is not translated") && it.contains(why)),
+            "{track}: {lost:?}"
+        );
+    }
+    // A rule that guards as well is closed.
+    let made =
+        front("", &format!("{TABLE} http-request deny if {{ sc_http_req_rate(0) gt 5 }} or {{ path /x }}"));
+    assert_eq!(made.report.count(Conversion::Closed), 1);
+}
+
+#[test]
+fn what_a_rule_before_changes_is_named() {
+    let made = front("", " http-request replace-path (.*) /x\\1\n http-request deny if { path_beg /x }");
+    let lost = losses(&made);
+    assert!(
+        lost.iter().any(|it| it.contains("what `http-request replace-path` before it changes")),
+        "{lost:?}"
+    );
+}
+
+#[test]
+fn the_proxy_protocol_of_everybody_opens_no_port() {
+    for mode in ["http", "tcp"] {
+        let text = format!("frontend f\n mode {mode}\n bind :80 accept-proxy\n default_backend web\n{WEB}");
+        let made = import(&text).expect("an import");
+        assert_eq!(made.proxies, Vec::<serde_json::Value>::new(), "{mode}");
+        assert!(made.gateway.get("accept_proxy_protocol").is_none());
+        assert!(
+            losses(&made).iter().any(|it| it.contains("trusted_proxies") && it.contains("closed")),
+            "{:?}",
+            losses(&made)
+        );
     }
 }

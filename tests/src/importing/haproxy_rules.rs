@@ -173,3 +173,28 @@ backend other
     };
     run(config, case).await;
 }
+
+/// Variables within double quotes, of those that `global` sets.
+#[tokio::test]
+async fn variables_of_the_environment() {
+    let config = "global
+  setenv D /x
+  setenv L \"/p1 /p2\"
+defaults
+  mode http
+  timeout connect 2s
+  timeout client 10s
+  timeout server 10s
+frontend main
+  bind 127.0.0.1:@PORT@
+  http-request deny if { path_beg \"${D}\" }
+  http-request deny if { path_beg \"${L[*]}\" }
+  http-request set-header X-D \"$D|\\$D\"
+  http-request set-header X-S '$D'
+  default_backend web
+backend web
+  server w @A@
+";
+    let paths = &["/x", "/$D", "/${D}", "/p1", "/p2", "/p3"];
+    compare(Case { format: Format::Haproxy, config, paths, ..Case::default() }).await;
+}

@@ -1,0 +1,171 @@
+//! Stick-tables that count requests, as limits.
+
+use serde_json::{Value, json};
+
+use super::Haproxy;
+use super::acl::{Acls, Term, Ways, plain};
+use super::sections::{HaproxyLine, Section, rate_period};
+use super::templates::template;
+use super::why::{Why, told};
+use crate::cond::Cond;
+use crate::draft::Plug;
+use crate::steps::RouteStep;
+
+/// How many requests within a stick-table's time pass, and where they are counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Rate {
+    most: u64,
+    counter: Counter,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Counter {
+    /// What `track-sc` with this number counts.
+    Tracked(String),
+    /// The requests of the client's address in a table; without a name in the section's own.
+    Address(String),
+}
+
+impl Rate {
+    /// Reads a fetch that is compared with a number.
+    pub(super) fn read(name: &str, argument: &str, values: &[String]) -> Option<Self> {
+        let counter = match name.strip_suffix("_http_req_rate")? {
+            "src" => Counter::Address(argument.to_owned()),
+            "sc" => Counter::Tracked(argument.to_owned()),
+            name if argument.is_empty() => Counter::Tracked(name.strip_prefix("sc")?.to_owned()),
+            _ => return None,
+        };
+        if let Counter::Tracked(number) = &counter {
+            number.parse::<u8>().ok()?;
+        }
+        let most = match values {
+            [operator, most] if operator == "gt" => most.parse().ok()?,
+            [operator, most] if operator == "ge" => most.parse::<u64>().ok()?.checked_sub(1)?,
+            _ => return None,
+        };
+        (most > 0).then_some(Self { most, counter })
+    }
+}
+
+/// What a `track-sc` rule counts.
+#[derive(Debug, Clone)]
+pub(super) struct Tracked {
+    number: String,
+    table: String,
+    /// For `limit_by`.
+    by: Option<String>,
+    cond: Result<Cond, Why>,
+    /// The time over which its table counts requests.
+    period: Option<String>,
+}
+
+/// By what requests are told apart, as `limit_by` says it; `None` where it can't, or where rules before change it.
+fn limit_by(key: &str, acls: &Acls) -> Option<String> {
+    let text = template(&format!("%[{key}]")).filter(|_| !key.contains(','))?;
+    if acls.changes.iter().any(|change| change.what.is_in(&text)) {
+        return None;
+    }
+    let variable = text.trim_start_matches("${").trim_end_matches('}');
+    let named = |start: &str, kind: &str| variable.strip_prefix(start).map(|name| format!("{kind}:{name}"));
+    let plain = (variable == "client.address").then(|| "address".to_owned());
+    let field = named("request.header.", "header").or_else(|| named("request.cookie.", "cookie"));
+    Some(plain.or(field).unwrap_or_else(|| format!("template:{text}")))
+}
+
+impl Haproxy<'_, '_> {
+    /// Notes what a `track-sc` rule counts.
+    pub(super) fn track(&mut self, section: &Section, line: &HaproxyLine, acls: &mut Acls) {
+        let (words, ways) = self.split(line, line.arguments(), acls);
+        let Some(at) = words.iter().position(|word| word.starts_with("track-sc")) else { return };
+        let after = |n: usize| words.get(at + n).map_or("", String::as_str);
+        let table = if after(2) == "table" { after(3) } else { section.name.as_str() };
+        let tracked = Tracked {
+            number: after(0).trim_start_matches("track-sc").to_owned(),
+            table: table.to_owned(),
+            by: limit_by(after(1), acls).filter(|_| line.lacks().is_none()),
+            cond: told(&ways),
+            period: self.tables.get(table).and_then(rate_period),
+        };
+        let todo = "use `rate_limiting`";
+        match (&tracked.cond, &tracked.by) {
+            (Err(why), _) => self.out.lost(line.at, line.text(), why, todo),
+            (Ok(_), None) => self.out.lost(line.at, line.text(), NO_KEY, todo),
+            (Ok(_), Some(_)) => self.out.needless(line.at, line.text(), "limits count by themselves"),
+        }
+        acls.tracked.push(tracked);
+    }
+
+    /// `deny` for whoever comes too often.
+    pub(super) fn limited(
+        &mut self,
+        section: &Section,
+        line: &HaproxyLine,
+        ways: &Ways,
+        status: u16,
+        acls: &Acls,
+        steps: &mut Vec<RouteStep>,
+    ) {
+        for way in ways {
+            let rest: Vec<(bool, Term)> =
+                way.iter().filter(|(_, term)| term.rate().is_none()).cloned().collect();
+            let mut rates = way.iter().filter_map(|(_, term)| term.rate());
+            let made = match (told(&vec![rest]), rates.next(), rates.next()) {
+                (Ok(cond), Some(rate), None) => limit(section, rate, acls, status).map(|made| (cond, made)),
+                (Err(why), ..) => Err(why.to_string()),
+                (Ok(_), ..) => Err("it asks for several rates at a time".to_owned()),
+            };
+            match made {
+                Ok((cond, (tracked, config))) => {
+                    if cond != Cond::Always && cond != tracked {
+                        let why = "only requests that its own condition means are counted";
+                        self.out.partial(line.at, line.text(), why, "");
+                    } else {
+                        self.out.done(line.at, line.text());
+                    }
+                    steps.push(RouteStep::Pass(cond.and(tracked), Plug::new("rate_limiting", config)));
+                }
+                Err(why) => {
+                    let why = format!("the limit is not translated: {why}");
+                    self.out.lost(line.at, line.text(), why, "use `rate_limiting`");
+                }
+            }
+        }
+    }
+}
+
+/// Whether a condition only keeps out those who come too often.
+pub(super) fn is_limit(ways: &Ways) -> bool {
+    let has_rate = |way: &Vec<(bool, Term)>| way.iter().any(|(holds, term)| *holds && term.rate().is_some());
+    plain(ways).is_none() && ways.iter().all(has_rate)
+}
+
+const NO_KEY: &str = "requests can't be counted by what it names";
+
+/// Which requests are counted, and the settings of `rate_limiting`.
+fn limit(section: &Section, rate: &Rate, acls: &Acls, status: u16) -> Result<(Cond, Value), String> {
+    let is_meant = |tracked: &&Tracked| match &rate.counter {
+        Counter::Tracked(number) => tracked.number == *number,
+        Counter::Address(table) => {
+            let table = if table.is_empty() { &section.name } else { table };
+            tracked.by.as_deref() == Some("address") && tracked.table == *table
+        }
+    };
+    let mut meant = acls.tracked.iter().filter(is_meant);
+    let tracked = match (meant.next(), meant.next()) {
+        (Some(tracked), None) => tracked,
+        (Some(_), Some(_)) => return Err("several `track-sc` rules count for it".to_owned()),
+        (None, _) => return Err("no `track-sc` rule before it counts for it".to_owned()),
+    };
+    let by = tracked.by.as_deref().ok_or(NO_KEY)?;
+    let period = tracked.period.as_deref().ok_or("its table counts no requests over a time")?;
+    let status = if (400..600).contains(&status) { status } else { 429 };
+    let mut config = json!({
+        "limits": [{ "rate": rate.most, "per": period }], "limit_by": by,
+        "headers": "none", "status_code": status,
+    });
+    // What has no key is not counted.
+    if by != "address" {
+        config["on_missing"] = json!("allow");
+    }
+    Ok((tracked.cond.clone().map_err(|why| why.to_string())?, config))
+}

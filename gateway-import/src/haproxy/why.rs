@@ -1,0 +1,41 @@
+//! Why something can't be translated.
+
+use std::fmt;
+
+use super::acl::{Term, Ways, plain};
+use crate::cond::Cond;
+
+/// Why a condition, or a whole rule, can't be translated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Why {
+    /// It asks for something that the gateway can't ask for.
+    Untranslated,
+    /// It asks for what this rule before it changes.
+    Changed(String),
+    /// It needs a variable of HAProxy's environment.
+    Environment(String),
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Untranslated => f.write_str("its condition can't be translated"),
+            Self::Changed(rule) => write!(f, "its condition asks for what `{rule}` before it changes"),
+            Self::Environment(name) => {
+                write!(f, "it needs the environment variable `{name}`, whose value is not in the file")
+            }
+        }
+    }
+}
+
+/// What is asked of the request, where nothing else is; or why that can't be said.
+pub(super) fn told(ways: &Ways) -> Result<Cond, Why> {
+    plain(ways).ok_or_else(|| unknown(ways).unwrap_or(Why::Untranslated))
+}
+
+/// Why one of the parts of a condition is not known.
+pub(super) fn unknown(ways: &Ways) -> Option<Why> {
+    ways.iter()
+        .flatten()
+        .find_map(|(_, term)| if let Term::Unknown(why) = term { Some(why.clone()) } else { None })
+}
