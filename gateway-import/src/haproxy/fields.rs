@@ -27,7 +27,12 @@ impl Field {
             Self::Values | Self::First | Self::Last | Self::Lines => {
                 Cond::is(json!({ "headers": { name: { "present": true } } }))
             }
-            Self::Cookies => cookie_header(&format!(r"(?:.*[;,])?\s*{}\s*=.*", text::literal(name))),
+            // An empty value right behind the name is found only where something follows it, or a space goes before the name.
+            Self::Cookies => {
+                let name = text::literal(name);
+                let filled = format!(r"(?:.*[;,])?\s*{name}(?:\s+=.*|=\s*[^,\s].*)");
+                cookie_header(&format!(r"(?:{filled}|.*;\s+{name}=.*)"))
+            }
             Self::Parameters => {
                 let regex = format!("(?:.*[&;])?{}=.*", text::literal(name));
                 Cond::is(json!({ "query_string": { "regex": regex } }))
@@ -47,8 +52,12 @@ impl Field {
             Self::Last => headers(format!(r"{flag}(?:.*,\s*)?(?:{regex})")),
             Self::Lines => headers(format!("{flag}(?:.*, )?(?:{regex})(?:, .*)?")),
             Self::Cookies => {
+                let value = regex;
                 let regex = format!(r#"(?:.*[;,])?\s*{name_of}\s*=\s*"?{flag}(?:{regex})"?\s*(?:[;,].*)?"#);
-                text::is_regex(&regex).then(|| cookie_header(&regex))
+                let takes_nothing =
+                    regex::Regex::new(&format!("^(?:{value})$")).is_ok_and(|regex| regex.is_match(""));
+                let there = if takes_nothing { self.there(name) } else { Cond::Always };
+                text::is_regex(&regex).then(|| there.and(cookie_header(&regex)))
             }
             Self::Parameters => {
                 let regex = format!("(?:.*[&;])?{name_of}={flag}(?:{regex})(?:[&;].*)?");

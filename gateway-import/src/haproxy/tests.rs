@@ -254,6 +254,40 @@ fn limits_count_what_is_tracked() {
 }
 
 #[test]
+fn cookies_without_a_value() {
+    let made =
+        front("", " http-request deny if { cook(s) -m found }\n http-request deny if { cook(t) -m reg .* }");
+    let regex = |n: usize| {
+        let asked = made.proxies[n]["matches"][0].to_string();
+        let value: serde_json::Value = serde_json::from_str(&asked).expect("a condition");
+        value["headers"]["cookie"]["regex"]
+            .as_str()
+            .or_else(|| value["all"][0]["headers"]["cookie"]["regex"].as_str())
+            .expect("a regex")
+            .to_owned()
+    };
+    let found = regex::Regex::new(&format!("^(?:{})$", regex(0))).expect("a regex");
+    for (cookie, expected) in [
+        ("s=", false),
+        ("s= ", false),
+        ("a=1;s=", false),
+        ("s=,a=b", false),
+        ("a;s=", false),
+        ("xs=1", false),
+        ("s=1", true),
+        ("s=;", true),
+        ("s=; a=b", true),
+        ("a=1; s=", true),
+        ("s =", true),
+        ("s=\"\"", true),
+        ("s= x", true),
+    ] {
+        assert_eq!(found.is_match(cookie), expected, "{cookie}");
+    }
+    assert!(!regex::Regex::new(&format!("^(?:{})$", regex(1))).expect("a regex").is_match("t="));
+}
+
+#[test]
 fn what_a_rule_before_changes_is_named() {
     let made = front("", " http-request replace-path (.*) /x\\1\n http-request deny if { path_beg /x }");
     let lost = losses(&made);

@@ -198,3 +198,32 @@ backend web
     let paths = &["/x", "/$D", "/${D}", "/p1", "/p2", "/p3"];
     compare(Case { format: Format::Haproxy, config, paths, ..Case::default() }).await;
 }
+
+/// A cookie without a value is not always found.
+#[tokio::test]
+async fn cookies_without_a_value() {
+    run(
+        "frontend main
+  bind 127.0.0.1:@PORT@
+  http-request deny unless { cook(s) -m found }
+  default_backend web
+backend web
+  server w @A@
+",
+        Case {
+            fields: &[
+                "cookie: s=",
+                "cookie: s=1",
+                "cookie: s=;",
+                "cookie: a=1;s=",
+                "cookie: a=1; s=",
+                "cookie: s=; a=b",
+                "cookie: s=,a=b",
+                "cookie: s =",
+                "cookie: s=\"\"",
+            ],
+            ..Case::default()
+        },
+    )
+    .await;
+}
