@@ -3,6 +3,7 @@
 //! A Kong route with several paths becomes as many proxies: a proxy has one path. What a service says, each of its
 //! routes' proxies says.
 
+mod anonymous;
 mod consumers;
 mod counterparts;
 mod defaults;
@@ -120,6 +121,7 @@ pub(crate) fn import(out: &mut Import, file: &str, text: &str) -> Result<(), Fai
         set(&mut kong.out.gateway, "host_fallthrough", true);
     }
     plugins::all_authenticate(&mut kong.out);
+    anonymous::tell(&mut kong.out);
     within::add(&mut kong.out);
     lifted::add(&mut kong.out);
     routes::level(&mut kong.out);

@@ -6,38 +6,18 @@ use super::{text, texts};
 use crate::draft::{Import, set};
 use crate::tree::{Node, NodeValue};
 
-/// Our plugin's name and settings; `None` when there is none like it, or none that keeps out whom this one does.
+/// Our plugin's name and settings; or why there is none like it, or none that keeps out whom this one does.
 pub(super) fn settings(
     out: &mut Import,
     place: &str,
     theirs: &str,
     config: &Node,
-) -> Option<(&'static str, Map<String, Value>)> {
-    let reader = &mut SettingsReader { out, place, config, made: Map::new() };
-    let ours = match theirs {
-        "key-auth" => reader.key_auth(),
-        "basic-auth" => reader.basic_auth(),
-        "hmac-auth" => reader.hmac_auth()?,
-        "jwt" => reader.jwt()?,
-        "acl" => reader.acl()?,
-        "ip-restriction" => reader.ip_restriction(),
-        "bot-detection" => reader.bot_detection(),
-        "rate-limiting" => reader.rate_limiting()?,
-        "request-size-limiting" => reader.request_size_limiting(),
-        "cors" => reader.cors()?,
-        "request-transformer" => reader.transformer("request_transformer", "querystring"),
-        "response-transformer" => reader.transformer("response_transformer", ""),
-        "correlation-id" => reader.correlation_id(),
-        "request-termination" => reader.request_termination(),
-        "grpc-web" => "grpc_web",
-        "ldap-auth" => reader.ldap_auth()?,
-        "oauth2-introspection" => reader.introspection()?,
-        "openid-connect" => reader.openid()?,
-        "opentelemetry" => reader.opentelemetry()?,
-        "proxy-cache" => reader.proxy_cache()?,
-        _ => return None,
-    };
-    Some((ours, std::mem::take(&mut reader.made)))
+) -> Result<(&'static str, Map<String, Value>), String> {
+    let mut reader = SettingsReader { out, place, config, made: Map::new(), why: None };
+    match reader.ours(theirs) {
+        Some(ours) => Ok((ours, reader.made)),
+        None => Err(reader.why.unwrap_or_else(|| "its settings have no counterpart here".to_owned())),
+    }
 }
 
 /// The key under which settings have the condition of the plugin config.
@@ -49,9 +29,43 @@ pub(super) struct SettingsReader<'r> {
     place: &'r str,
     pub(super) config: &'r Node,
     made: Map<String, Value>,
+    /// Why there is no counterpart.
+    pub(super) why: Option<String>,
 }
 
 impl SettingsReader<'_> {
+    fn ours(&mut self, theirs: &str) -> Option<&'static str> {
+        Some(match theirs {
+            "key-auth" => self.key_auth(),
+            "basic-auth" => self.basic_auth(),
+            "hmac-auth" => self.hmac_auth()?,
+            "jwt" => self.jwt()?,
+            "acl" => self.acl()?,
+            "ip-restriction" => self.ip_restriction(),
+            "bot-detection" => self.bot_detection()?,
+            "rate-limiting" => self.rate_limiting()?,
+            "request-size-limiting" => self.request_size_limiting(),
+            "cors" => self.cors()?,
+            "request-transformer" => self.transformer("request_transformer", "querystring"),
+            "response-transformer" => self.transformer("response_transformer", ""),
+            "correlation-id" => self.correlation_id(),
+            "request-termination" => self.request_termination(),
+            "grpc-web" => "grpc_web",
+            "ldap-auth" => self.ldap_auth()?,
+            "oauth2-introspection" => self.introspection()?,
+            "openid-connect" => self.openid()?,
+            "opentelemetry" => self.opentelemetry()?,
+            "proxy-cache" => self.proxy_cache()?,
+            _ => return self.cannot("there is no such plugin here"),
+        })
+    }
+
+    /// Says why there is no counterpart.
+    pub(super) fn cannot<T>(&mut self, why: impl Into<String>) -> Option<T> {
+        self.why = Some(why.into());
+        None
+    }
+
     pub(super) fn flag(&self, key: &str, default: bool) -> bool {
         self.config.get(key).and_then(Node::bool).unwrap_or(default)
     }
@@ -136,7 +150,7 @@ impl SettingsReader<'_> {
             let kept: Vec<_> =
                 algorithms.iter().filter(|name| known.contains(&name.as_str())).cloned().collect();
             if kept.is_empty() {
-                return None;
+                return self.cannot("none of its `algorithms` is known here: HMAC-SHA1 is not accepted");
             }
             self.set("algorithms", kept);
         }
@@ -154,8 +168,11 @@ impl SettingsReader<'_> {
 
     /// Tokens name a consumer by the claim that holds its credential's key.
     fn jwt(&mut self) -> Option<&'static str> {
-        if self.flag("secret_is_base64", false) || self.number("maximum_expiration").unwrap_or(0) > 0 {
-            return None;
+        if self.flag("secret_is_base64", false) {
+            return self.cannot("`secret_is_base64`: secrets are taken as they are written");
+        }
+        if self.number("maximum_expiration").unwrap_or(0) > 0 {
+            return self.cannot("`maximum_expiration`: how long tokens are good is not limited");
         }
         let named = |key: &str, default: &[&str]| match self.config.get(key) {
             None => default.iter().map(|name| (*name).to_owned()).collect(),
@@ -183,8 +200,8 @@ impl SettingsReader<'_> {
     /// Groups are those of the consumer's ACLs; with others, whom it keeps out is not known.
     fn acl(&mut self) -> Option<&'static str> {
         let others = ["include_consumer_groups", "always_use_authenticated_groups"];
-        if others.iter().any(|key| self.flag(key, false)) {
-            return None;
+        if let Some(key) = others.iter().find(|key| self.flag(key, false)) {
+            return self.cannot(format!("`{key}`: only the groups of consumers' ACLs are known"));
         }
         if self.flag("hide_groups_header", false) {
             self.miss("hide_groups_header", "targets get X-Consumer-Groups");
@@ -206,10 +223,19 @@ impl SettingsReader<'_> {
         "ip_restriction"
     }
 
-    fn bot_detection(&mut self) -> &'static str {
-        self.copied("allow", "allow");
-        self.copied("deny", "deny");
-        "bot_detection"
+    /// Patterns are regexes, which have to fit a part of the header, in its case.
+    fn bot_detection(&mut self) -> Option<&'static str> {
+        for key in ["allow", "deny"] {
+            let list = texts(self.config, key);
+            if let Some(bad) = list.iter().find(|regex| !crate::text::is_regex(regex)) {
+                return self.cannot(format!("`{key}`: the regex `{bad}` has no counterpart"));
+            }
+            if !list.is_empty() {
+                let list: Vec<String> = list.iter().map(|regex| format!("~(?-i:{regex})")).collect();
+                self.set(key, list);
+            }
+        }
+        Some("bot_detection")
     }
 
     fn rate_limiting(&mut self) -> Option<&'static str> {
@@ -226,7 +252,7 @@ impl SettingsReader<'_> {
             .filter_map(|(key, per)| Some(json!({ "rate": self.number(key)?, "per": per })))
             .collect();
         if limits.is_empty() {
-            return None;
+            return self.cannot("it has no limit");
         }
         self.set("limits", limits);
         let by = match text(self.config, "limit_by").unwrap_or("consumer") {
@@ -238,7 +264,10 @@ impl SettingsReader<'_> {
                 self.miss("limit_by", "the limit is for each proxy");
                 "route".to_owned()
             }
-            _ => return None,
+            other => {
+                let why = format!("`limit_by: {other}` has no counterpart");
+                return self.cannot(why);
+            }
         };
         self.set("limit_by", by);
         self.set("on_missing", "address");
@@ -274,8 +303,8 @@ impl SettingsReader<'_> {
             origin == "*"
                 || origin.contains("://") && !origin.contains(['*', '(', '[', '\\', '^', '$', '?', '+'])
         };
-        if !origins.iter().all(is_plain) {
-            return None;
+        if let Some(regex) = origins.iter().find(|origin| !is_plain(origin)) {
+            return self.cannot(format!("`origins`: `{regex}` is a regex, which origins can't be here"));
         }
         let mut credentials = self.flag("credentials", false);
         if credentials && origins.iter().any(|origin| origin == "*") {
@@ -332,16 +361,25 @@ impl SettingsReader<'_> {
                 for item in items {
                     match rule(operation, target, item) {
                         Some(rule) => rules.push(rule),
-                        None => self.out.miss(
-                            format_args!("{}.{theirs}.{list}: `{item}`", self.place),
-                            "values with expressions are not translated",
-                        ),
+                        None => rules.extend(self.untold(&format!("{theirs}.{list}"), ours, target, item)),
                     }
                 }
             }
         }
         self.set("rules", rules);
         ours
+    }
+
+    /// Names a value that is not translated. Where a target would not get what the client sends, it is removed: it does not pass
+    /// for what Kong says in its place.
+    fn untold(&mut self, key: &str, ours: &str, target: &str, item: &str) -> Option<Value> {
+        let replaces = key.starts_with("replace.") || key.starts_with("rename.");
+        let is_removed = replaces && ours == "request_transformer";
+        let rest = if is_removed { "; what the client sends is removed" } else { "" };
+        let why = format!("values with expressions are not translated{rest}");
+        self.out.miss(format_args!("{}.{key}: `{item}`", self.place), why);
+        let name = item.split(':').next().unwrap_or_default();
+        if is_removed { rule("remove", target, name) } else { None }
     }
 
     fn correlation_id(&mut self) -> &'static str {
@@ -381,8 +419,8 @@ fn rule(operation: &str, target: &str, item: &str) -> Option<Value> {
     let (name, value) = item.split_once(':')?;
     made["key"] = json!(key(name.trim()));
     match operation {
-        "rename" => made["new_key"] = json!(key(value.trim())),
         _ if value.contains("$(") => return None,
+        "rename" => made["new_key"] = json!(key(value.trim())),
         _ => made["value"] = json!(value.trim().replace('$', "$$")),
     }
     Some(made)

@@ -57,9 +57,15 @@ const OPENID: &[&str] = &[
 
 impl SettingsReader<'_> {
     /// Whether a key says something that is neither of these nor common.
-    fn says_more_than(&self, known: &[&str]) -> bool {
+    fn says_more_than(&mut self, known: &[&str]) -> bool {
         let keys = self.config.all_entries().iter().map(|(key, _)| key.as_str());
-        keys.filter(|key| !known.contains(key) && !COMMON.contains(key)).any(|key| self.says(key))
+        let mut others = keys.filter(|key| !known.contains(key) && !COMMON.contains(key));
+        let why = others.find(|key| self.says(key)).map(|key| format!("`{key}` has no counterpart here"));
+        if why.is_some() {
+            self.why = why;
+            return true;
+        }
+        false
     }
 
     /// Binds under a name made from the user's, as Kong does.
@@ -76,8 +82,11 @@ impl SettingsReader<'_> {
             "realm",
         ];
         let is_basic = text(self.config, "header_type").is_some_and(|it| it.eq_ignore_ascii_case("basic"));
-        if self.says_more_than(&known) || !is_basic {
+        if self.says_more_than(&known) {
             return None;
+        }
+        if !is_basic {
+            return self.cannot("only `header_type: basic` can be translated");
         }
         let (host, base, attribute) =
             (text(self.config, "ldap_host")?, text(self.config, "base_dn")?, text(self.config, "attribute")?);
@@ -143,7 +152,13 @@ impl SettingsReader<'_> {
         let plain = places.is_empty() || places == ["header"];
         let checks = self.flag("verify_claims", true) && self.flag("verify_signature", true);
         let nested = ["audience_claim", "scopes_claim"].iter().any(|key| texts(self.config, key).len() > 1);
-        if methods != ["bearer"] || !plain || !checks || nested || self.says_more_than(OPENID) {
+        if methods != ["bearer"] {
+            return self.cannot("only `auth_methods: [bearer]` can be translated");
+        }
+        if !checks {
+            return self.cannot("tokens that are not verified are not accepted here");
+        }
+        if !plain || nested || self.says_more_than(OPENID) {
             return None;
         }
         let issuer = text(self.config, "issuer")?;
@@ -223,7 +238,7 @@ impl SettingsReader<'_> {
 
     pub(super) fn proxy_cache(&mut self) -> Option<&'static str> {
         if text(self.config, "strategy").is_some_and(|it| it != "memory") {
-            return None;
+            return self.cannot("only `strategy: memory` can be translated");
         }
         let ttl = self.number("cache_ttl").unwrap_or(300);
         let statuses = self.config.each("response_code").iter().filter_map(Node::uint);

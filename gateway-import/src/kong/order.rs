@@ -112,6 +112,7 @@ impl Kong {
         if is_off(chain) || !runs {
             return self.out.needless(chain.at, format_args!("{place}, filter chain"), "it is switched off");
         }
-        plugins::unknown(&mut self.out, &format!("{place}, filter chain"), "filter-chain", chain.at, at);
+        let (place, why) = (format!("{place}, filter chain"), "there is no such plugin here");
+        plugins::unknown(&mut self.out, &place, "filter-chain", why, chain.at, at);
     }
 }

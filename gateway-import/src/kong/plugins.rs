@@ -41,10 +41,12 @@ pub(super) fn plugin(out: &mut Import, place: &str, plugin: &Node, at: Where<'_>
     }
     let nothing = Node::new(plugin.at, NodeValue::Null);
     let config = plugin.get("config").unwrap_or(&nothing);
-    let Some((ours, mut settings)) = super::counterparts::settings(out, &place, &theirs, config) else {
-        config.see_all();
-        unknown(out, &place, &theirs, plugin.at, at);
-        return;
+    let (ours, mut settings) = match super::counterparts::settings(out, &place, &theirs, config) {
+        Ok(made) => made,
+        Err(why) => {
+            config.see_all();
+            return unknown(out, &place, &theirs, &why, plugin.at, at);
+        }
     };
     let id = out.id("plugin", &format!("{theirs}-{}", out.plugin_configs.len() + 1));
     let scope = match at {
@@ -64,6 +66,10 @@ pub(super) fn plugin(out: &mut Import, place: &str, plugin: &Node, at: Where<'_>
     }
     attach(out, proxies, &id);
 }
+
+/// Plugins of ours that ask callers who they are.
+pub(super) const AUTHENTICATION: [&str; 7] =
+    ["key_auth", "basic_auth", "hmac_auth", "jwt_auth", "ldap_auth", "oauth2_introspection", "jwks_auth"];
 
 /// Plugins that keep nobody out: without them more is answered slower, or less is counted, and nothing is opened.
 const HARMLESS: &[&str] = &[
@@ -103,8 +109,7 @@ pub(super) fn is_harmless(theirs: &str) -> bool {
 }
 
 /// A plugin there is none like: whatever it may have guarded is closed.
-pub(super) fn unknown(out: &mut Import, place: &str, theirs: &str, line: At, at: Where<'_>) {
-    let why = "there is no such plugin here";
+pub(super) fn unknown(out: &mut Import, place: &str, theirs: &str, why: &str, line: At, at: Where<'_>) {
     if is_harmless(theirs) {
         out.miss(place, why);
         return;
@@ -129,7 +134,7 @@ pub(super) fn unknown(out: &mut Import, place: &str, theirs: &str, line: At, at:
 }
 
 /// Has proxies name a plugin config.
-fn attach(out: &mut Import, proxies: &[usize], id: &str) {
+pub(super) fn attach(out: &mut Import, proxies: &[usize], id: &str) {
     for proxy in proxies {
         if let Some(Value::Object(proxy)) = out.proxies.get_mut(*proxy) {
             let list = proxy.entry("plugins").or_insert_with(|| json!([]));
@@ -142,9 +147,7 @@ fn attach(out: &mut Import, proxies: &[usize], id: &str) {
 
 /// Kong asks every authentication plugin of a route; the gateway would be content with one.
 pub(super) fn all_authenticate(out: &mut Import) {
-    const NAMES: [&str; 7] =
-        ["key_auth", "basic_auth", "hmac_auth", "jwt_auth", "ldap_auth", "oauth2_introspection", "jwks_auth"];
-    let is_auth = |config: &&Value| NAMES.iter().any(|name| config["plugin_name"] == *name);
+    let is_auth = |config: &&Value| AUTHENTICATION.iter().any(|name| config["plugin_name"] == *name);
     let everywhere =
         out.plugin_configs.iter().filter(is_auth).filter(|config| config["scope"] == "global").count();
     let auth: HashSet<String> =

@@ -151,3 +151,103 @@ fn streams_are_for_their_sources() {
     }
     assert_eq!(stream("sources: []").plugin_configs, Vec::<Value>::new());
 }
+
+/// What becomes of a service's plugin.
+fn plugin(text: &str) -> Import {
+    whole(&format!(
+        "_format_version: '3.0'\nconsumers: [{{username: guest}}]\nservices:\n- name: s\n  url: http://10.0.0.1:80\n  \
+         routes: [{{name: r, paths: [/]}}]\n  plugins: [{text}]\n"
+    ))
+}
+
+fn config<'i>(made: &'i Import, name: &str) -> Vec<&'i Value> {
+    made.plugin_configs.iter().filter(|it| it["plugin_name"] == name).collect()
+}
+
+fn said(made: &Import, piece: &str) -> bool {
+    made.report.losses().any(|it| it.to_string().contains(piece))
+}
+
+#[test]
+fn bots_are_named_by_regexes() {
+    let made = plugin("{name: bot-detection, config: {deny: ['evil.*', curl], allow: ['^Good']}}");
+    let bots = &config(&made, "bot_detection")[0]["config"];
+    assert_eq!(bots["deny"], json!(["~(?-i:evil.*)", "~(?-i:curl)"]));
+    assert_eq!(bots["allow"], json!(["~(?-i:^Good)"]));
+    for key in ["allow", "deny"] {
+        let made = plugin(&format!("{{name: bot-detection, config: {{{key}: ['a(?!b)']}}}}"));
+        assert_eq!(made.report.count(Conversion::Closed), 1, "{key}");
+        assert!(said(&made, "the regex `a(?!b)`"));
+        assert_eq!(config(&made, "bot_detection"), Vec::<&Value>::new());
+    }
+}
+
+#[test]
+fn what_clients_send_does_not_pass_for_a_value_that_is_not_translated() {
+    let rules = |text: &str| {
+        let made = plugin(&format!("{{name: request-transformer, config: {{{text}}}}}"));
+        assert!(said(&made, "expressions"), "{text}");
+        config(&made, "request_transformer").first().map(|made| made["config"]["rules"].clone())
+    };
+    for (text, target, key) in [
+        ("replace: {headers: ['X-User:$(consumer.username)']}", "header", "X-User"),
+        ("replace: {querystring: ['user:$(headers.x)']}", "query", "user"),
+        ("rename: {headers: ['X-User:$(headers.x)']}", "header", "X-User"),
+    ] {
+        let removed = json!([{ "operation": "remove", "target": target, "key": key }]);
+        assert_eq!(rules(text), Some(removed), "{text}");
+    }
+    // Kong keeps what the client sends, too.
+    assert_eq!(rules("add: {headers: ['X-User:$(headers.x)']}"), None);
+}
+
+#[test]
+fn anonymous_callers_are_told_of() {
+    let removed = json!([{ "operation": "remove", "target": "header", "key": "X-Anonymous-Consumer" }]);
+    let made = plugin("{name: key-auth}");
+    let rules = config(&made, "request_transformer");
+    assert_eq!((rules.len(), &rules[0]["config"]["rules"]), (1, &removed));
+    assert_eq!(rules[0].get("when"), None);
+    assert!(made.proxies[0]["plugins"].to_string().contains("x-anonymous-consumer"));
+    let made = plugin("{name: key-auth, config: {anonymous: guest}}");
+    let rules = config(&made, "request_transformer");
+    assert_eq!(
+        (&rules[0]["config"]["rules"], &rules[0]["when"]["not"]["consumers"]),
+        (&removed, &json!(["guest"]))
+    );
+    assert_eq!(
+        (&rules[1]["config"]["rules"][0]["value"], &rules[1]["when"]["consumers"]),
+        (&json!("true"), &json!(["guest"]))
+    );
+    assert_eq!(config(&plugin("{name: cors}"), "request_transformer"), Vec::<&Value>::new());
+    // The same of one that stands for all.
+    let text = "_format_version: '3.0'\nservices: [{name: s, url: 'http://10.0.0.1:80', routes: [{name: r, paths: [/]}]}]\nplugins: [{name: key-auth}]\n";
+    assert!(whole(text).proxies[0]["plugins"].to_string().contains("x-anonymous-consumer"));
+}
+
+#[test]
+fn what_of_a_plugin_has_no_counterpart_is_named() {
+    for (text, why) in [
+        (
+            "{name: cors, config: {origins: ['https://.*[.]a[.]test']}}",
+            "`origins`: `https://.*[.]a[.]test` is a regex",
+        ),
+        ("{name: jwt, config: {secret_is_base64: true}}", "`secret_is_base64`"),
+        ("{name: jwt, config: {maximum_expiration: 60}}", "`maximum_expiration`"),
+        ("{name: hmac-auth, config: {algorithms: [hmac-sha1]}}", "`algorithms`"),
+        (
+            "{name: openid-connect, config: {issuer: 'https://i.test', auth_methods: [session]}}",
+            "`auth_methods: [bearer]`",
+        ),
+        ("{name: rate-limiting, config: {minute: 5, limit_by: x}}", "`limit_by: x`"),
+        ("{name: what}", "there is no such plugin here"),
+    ] {
+        let made = plugin(text);
+        assert!(
+            said(&made, why),
+            "{text}: {:?}",
+            made.report.losses().map(ToString::to_string).collect::<Vec<_>>()
+        );
+        assert_eq!(said(&made, "no such plugin"), text.contains("what"), "{text}");
+    }
+}

@@ -109,7 +109,7 @@ fn kong_plugins_run_where_they_ran() {
     for proxy in ["orders-api", "orders-api-2"] {
         assert_eq!(
             names(by_id(&document, "proxies", proxy)),
-            ["key_auth", "access_control", "rate_limiting"]
+            ["key_auth", "access_control", "rate_limiting", "request_transformer"]
         );
     }
     assert_eq!(names(by_id(&document, "proxies", "shop")), ["request_termination"]);
@@ -243,7 +243,7 @@ fn kongs_plugins_have_counterparts() {
         config("ip_restriction"),
         json!({ "allow": ["10.0.0.0/8"], "deny": ["10.0.0.7"], "status_code": 404 })
     );
-    assert_eq!(config("bot_detection"), json!({ "deny": ["curl"] }));
+    assert_eq!(config("bot_detection"), json!({ "deny": ["~(?-i:curl)"] }));
     let limits = config("rate_limiting");
     assert_eq!(limits["limits"], json!([{ "rate": 5, "per": "1m" }, { "rate": 100, "per": "1h" }]));
     assert_eq!(limits["limit_by"], "address");
