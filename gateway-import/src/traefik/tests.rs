@@ -339,3 +339,18 @@ http:
     let said = made.report.to_json().to_string();
     assert!(said.contains("*.b.example") && said.contains("certResolver other"), "{said}");
 }
+
+/// What the client sends does not pass for who it is.
+#[test]
+fn the_name_of_a_caller_is_told() {
+    let made = import(
+        "http: {routers: {r: {rule: 'Host(`a.test`)', service: s, middlewares: [m]}}, services: {s: {loadBalancer: {servers: [{url: 'http://10.0.0.1:1'}]}}}, middlewares: {m: {basicAuth: {users: ['joe:$2y$05$abcdefghijklmnopqrstuv'], headerField: X-WebAuth-User}}}}",
+    )
+    .unwrap();
+    let rules = made.plugin_configs.iter().find(|it| it["plugin_name"] == "request_transformer").unwrap();
+    assert_eq!(
+        rules["config"]["rules"],
+        serde_json::json!([{ "operation": "set", "target": "header", "key": "X-WebAuth-User", "value": "${consumer.username}" }])
+    );
+    assert_eq!(made.report.losses().count(), 0);
+}

@@ -74,6 +74,11 @@ impl Traefik<'_> {
         let realm = settings.text_of("realm").unwrap_or("traefik");
         made.plugins.push(Plug::new("basic_auth", json!({ "realm": realm, "hide_credentials": hides })));
         made.plugins.push(Plug::new("access_control", json!({ "allowed_groups": [group] })));
+        // It takes the place of what the client sends under this name.
+        if let Some(name) = settings.text_of("headerField").filter(|name| !name.is_empty()) {
+            let rule = json!({ "operation": "set", "target": "header", "key": name, "value": "${consumer.username}" });
+            made.plugins.push(Plug::new("request_transformer", json!({ "rules": [rule] })));
+        }
         self.out.done(settings.at, what);
     }
 
