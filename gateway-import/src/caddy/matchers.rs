@@ -44,7 +44,7 @@ pub(super) fn hosts(names: &[String]) -> Option<Cond> {
 /// A header with patterns of values, of which one has to fit. None: it is there.
 pub(super) fn header(name: &str, values: &[String]) -> Option<Cond> {
     let (name, negated) = name.strip_prefix('!').map_or((name, false), |name| (name, true));
-    let field = |how: Value| Cond::is(json!({ "headers": { name.to_ascii_lowercase(): how } }));
+    let field = |how: Value| field(name, how);
     if values.is_empty() {
         return Some(field(json!({ "present": !negated })));
     }
@@ -72,7 +72,15 @@ const OTHERS_BEHIND: &str = "(?:, .*)?";
 /// A header of which one field's value fits a regex.
 pub(super) fn header_regex(name: &str, regex: &str) -> Option<Cond> {
     let how = text::one_field(regex)?;
-    Some(Cond::is(json!({ "headers": { name.to_ascii_lowercase(): how } })))
+    Some(field(name, how))
+}
+
+/// What is asked of a header; `Host` is the authority, with its port.
+fn field(name: &str, how: Value) -> Cond {
+    match name.to_ascii_lowercase().as_str() {
+        "host" => Cond::is(json!({ "authority": how })),
+        name => Cond::is(json!({ "headers": { name: how } })),
+    }
 }
 
 /// Query parameters `name=value`, of which one has to fit.

@@ -177,3 +177,21 @@ fn what_caddys_json_gets_from_a_ca_is_got_from_it() {
     let made = made.unwrap();
     assert_eq!((made.gateway.get("acme"), &made.gateway["http"]), (None, &json!("off")));
 }
+
+#[test]
+fn the_header_host_is_the_authority() {
+    for (asked, how) in [
+        ("header Host b.test", "regex"),
+        ("header Host *b.test*", "contains"),
+        ("header host *", "present"),
+        ("header !Host", "present"),
+        ("header_regexp Host ^b", "regex"),
+    ] {
+        let text = format!("http://a.test {{\n @m {asked}\n respond @m 403\n reverse_proxy 10.0.0.1:1\n}}\n");
+        let made = import(Format::Caddyfile, &text).expect("an import").document().to_string();
+        assert!(
+            made.contains(&format!("\"authority\":{{\"{how}\"")) && !made.contains("\"headers\""),
+            "{asked}: {made}"
+        );
+    }
+}
