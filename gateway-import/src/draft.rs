@@ -31,6 +31,8 @@ pub struct Import {
     /// Where the importer is, for [`Import::miss`].
     pub(crate) here: At,
     open: bool,
+    /// Whether its proxies would have more plugins than an import may make.
+    pub(crate) has_too_many_plugins: bool,
     /// How often each id was asked for.
     ids: HashMap<String, usize>,
 }

@@ -116,6 +116,10 @@ pub fn import(
     if out.proxies.len() > MAX_PROXIES {
         return Err(Failure::new(name, 0, format!("it makes more than {MAX_PROXIES} proxies")));
     }
+    if out.has_too_many_plugins {
+        let why = format!("its proxies have more than {} plugins in all", steps::MAX_PLUGINS);
+        return Err(Failure::new(name, 0, why));
+    }
     out.report.notes = NOTES.to_vec();
     out.report.notes.extend(match format {
         Format::Nginx => NGINX_NOTES,

@@ -9,6 +9,8 @@ use crate::report::At;
 
 /// Proxies that one site may become.
 const MAX_ITEMS: usize = 2000;
+/// Plugins that all proxies of an import may have.
+pub(crate) const MAX_PLUGINS: usize = 100_000;
 
 /// A step of a request's way.
 #[derive(Debug, Clone)]
@@ -55,7 +57,7 @@ pub(crate) fn walk(
     items: &mut Vec<Item>,
 ) -> Option<Vec<Plug>> {
     for (n, step) in steps.iter().enumerate() {
-        if items.len() > MAX_ITEMS {
+        if items.len() > MAX_ITEMS || count(items) > MAX_PLUGINS {
             items.push(Item {
                 cond: cond.clone(),
                 ending: RouteEnd::new(At::default(), To::Closed),
@@ -73,7 +75,8 @@ pub(crate) fn walk(
             RouteStep::End(when, ending) => {
                 let taken = cond.clone().and(when.clone());
                 if taken != Cond::Never {
-                    items.push(Item { cond: taken, ending: ending.clone(), plugins: plugins.clone() });
+                    let plugins = meant(&plugins, &taken);
+                    items.push(Item { cond: taken, ending: ending.clone(), plugins });
                 }
                 if *when == Cond::Always {
                     return None;
@@ -102,7 +105,7 @@ pub(crate) fn walk(
                     let behind =
                         steps.iter().skip(n + 1).filter(is_other).take(if *ends { 0 } else { usize::MAX });
                     let whole: Vec<RouteStep> = inner.iter().chain(behind).cloned().collect();
-                    if let Some(last) = walk(&whole, &taken, plugins.clone(), items) {
+                    if let Some(last) = walk(&whole, &taken, meant(&plugins, &taken), items) {
                         let ending = RouteEnd::answer(At::default(), 200, "");
                         items.push(Item { cond: taken, ending, plugins: last });
                     }
@@ -114,6 +117,45 @@ pub(crate) fn walk(
         }
     }
     Some(plugins)
+}
+
+fn count(items: &[Item]) -> usize {
+    items.iter().map(|item| item.plugins.len()).sum()
+}
+
+/// The plugins that run for any of these requests: those of other hosts don't.
+fn meant(plugins: &[Plug], cond: &Cond) -> Vec<Plug> {
+    let Cond::Is(cond) = cond else { return plugins.to_vec() };
+    let is_meant = |plug: &&Plug| plug.when.as_ref().is_none_or(|when| !are_of_other_hosts(when, cond));
+    plugins.iter().filter(is_meant).cloned().collect()
+}
+
+/// Whether both conditions name hosts, and no host is in both.
+fn are_of_other_hosts(one: &Value, other: &Value) -> bool {
+    parts(one).any(|one| parts(other).any(|other| are_apart(one, other)))
+}
+
+/// A condition, and those that have to hold for it.
+fn parts(cond: &Value) -> impl Iterator<Item = &Value> {
+    let all = cond.get("all").and_then(Value::as_array);
+    std::iter::once(cond).chain(all.into_iter().flatten())
+}
+
+/// The same of what each says by itself, not of conditions within it.
+fn are_apart(one: &Value, other: &Value) -> bool {
+    ["/hosts", "/authority/one_of"].iter().any(|key| {
+        let (Some(one), Some(other)) =
+            (one.pointer(key).and_then(Value::as_array), other.pointer(key).and_then(Value::as_array))
+        else {
+            return false;
+        };
+        let is_plain = |host: &Value| host.as_str().is_some_and(|host| !host.contains('*'));
+        let same = |one: &Value, other: &Value| match (one.as_str(), other.as_str()) {
+            (Some(one), Some(other)) => one.eq_ignore_ascii_case(other),
+            _ => true,
+        };
+        one.iter().chain(other).all(is_plain) && !one.iter().any(|one| other.iter().any(|it| same(one, it)))
+    })
 }
 
 /// Whether nobody goes on behind these steps.
@@ -199,6 +241,10 @@ impl Plug {
 /// A site's items as proxies; `lift` is by how much they go before those of other sites.
 pub(crate) fn place(out: &mut Import, name: &str, facets: &[Value], items: Vec<Item>, lift: i64) {
     let items = settled(out, name, items);
+    if out.plugin_configs.len() + count(&items) > MAX_PLUGINS {
+        out.has_too_many_plugins = true;
+        return;
+    }
     let count = i64::try_from(items.len()).unwrap_or(i64::MAX);
     for (n, item) in items.into_iter().enumerate() {
         let mut route = Route::new(format!("{name}-{}", n + 1), item.ending.to);

@@ -311,3 +311,32 @@ fn the_proxy_protocol_of_everybody_opens_no_port() {
         );
     }
 }
+
+/// Hosts with guards and headers of their own.
+fn many(count: usize, acl: &str) -> Result<Import, Failure> {
+    use std::fmt::Write as _;
+    let mut text = String::from(
+        "userlist u\n user a insecure-password b\nfrontend f\n mode http\n bind :80\n acl au http_auth(u)\n",
+    );
+    for n in 0..count {
+        writeln!(text, " acl a{n} {acl}{n}.test\n http-request auth if a{n} !au\n http-request set-header X-N {n} if a{n}").expect("a line");
+    }
+    for n in 0..count {
+        writeln!(text, " use_backend web if a{n}").expect("a line");
+    }
+    import(&(text + WEB))
+}
+
+#[test]
+fn a_host_has_no_plugins_of_others() {
+    for acl in ["hdr(host) -i h", "hdr(host),field(1,:) -i h"] {
+        let made = many(100, acl).expect("an import");
+        // What each host has, once for it and once for the answer to what no backend takes.
+        assert_eq!(made.plugin_configs.len(), 100 * 3 * 2 + 1, "{acl}");
+        let own = made.plugin_configs.iter().filter(|it| it["proxy_id"] == "f-7");
+        assert_eq!(own.filter(|it| it["when"].to_string().contains("h6.test")).count(), 3, "{acl}");
+    }
+    // Where more than one may be meant, the import says where it ends.
+    let failure = many(200, "hdr_sub(host) -i h").expect_err("too many plugins");
+    assert!(failure.to_string().contains("more than 100000 plugins"), "{failure}");
+}
