@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::blocks::Directive;
-use super::{Nginx, first, innermost, said};
+use super::{Nginx, innermost, said};
 use crate::cond::Cond;
 use crate::draft::Plug;
 use crate::text;
@@ -104,49 +104,59 @@ impl Nginx<'_> {
             let why = "its name says that it guards, and it can't be translated";
             made.is_closed |= self.out.guard(found.at, format_args!("{place}: {found}"), why, TODO);
         }
-        let by_address = self.by_address(place, levels, &mut made.is_closed);
-        let satisfy_any = first(levels, "satisfy") == Some("any");
         self.asks_password(place, levels, &mut made);
         self.asks_server(place, levels, &mut made);
-        match by_address {
-            Cond::Never => {}
-            denied if satisfy_any && !made.plugins.is_empty() => {
-                // Who is let in by address is asked nothing.
-                for plug in &mut made.plugins {
-                    plug.when = denied.when();
-                }
-            }
-            denied => made.denied = Some(denied),
-        }
-        if satisfy_any && made.plugins.len() > 1 {
-            let found = innermost(levels, "satisfy").map(|it| it.at).unwrap_or_default();
-            let why = "`satisfy any` of several kinds of authentication can't be translated";
-            made.is_closed |= self.out.guard(found, format_args!("{place}: satisfy any"), why, TODO);
-        }
+        self.addresses(place, levels, &mut made);
         self.limit_except(place, levels, &mut made);
         self.certificates_asked(place, levels, &mut made);
         made
     }
 
-    /// Who `allow` and `deny` keep out.
-    fn by_address(&mut self, place: &str, levels: &[&Directive], is_closed: &mut bool) -> Cond {
+    /// `allow` and `deny`, and what `satisfy` makes of them beside a password or a server that is asked.
+    fn addresses(&mut self, place: &str, levels: &[&Directive], made: &mut Guards) {
+        let satisfy =
+            innermost(levels, "satisfy").filter(|it| it.arguments.first().is_some_and(|it| it == "any"));
+        let Some(satisfy) = satisfy.filter(|_| !made.plugins.is_empty()) else {
+            let denied = self.by_address(place, levels, false, &mut made.is_closed);
+            made.denied = Some(denied).filter(|denied| *denied != Cond::Never);
+            return;
+        };
+        // An address that no rule names lets nobody in by itself. Who is let in by address is asked nothing.
+        match self.by_address(place, levels, true, &mut made.is_closed) {
+            Cond::Never => made.plugins.clear(),
+            asked => made.plugins.iter_mut().for_each(|plug| plug.when = asked.when()),
+        }
+        let has_limit =
+            levels.last().is_some_and(|level| level.block.iter().any(|it| it.name == "limit_except"));
+        let why = match made.plugins.len() {
+            2.. => "`satisfy any` of several kinds of authentication can't be translated",
+            _ if has_limit => "`satisfy any` beside `limit_except` can't be translated",
+            _ => return,
+        };
+        made.is_closed |= self.out.guard(satisfy.at, format_args!("{place}: satisfy any"), why, TODO);
+    }
+
+    /// Whom `allow` and `deny` don't let in; `others` says whether they are those that no rule names, too.
+    fn by_address(&mut self, place: &str, levels: &[&Directive], others: bool, is_closed: &mut bool) -> Cond {
         let has_rules =
             |level: &&&Directive| level.block.iter().any(|it| matches!(it.name.as_str(), "allow" | "deny"));
-        let Some(level) = levels.iter().rev().find(has_rules) else { return Cond::Never };
-        match self.denied_by(&level.block) {
+        let nobody_named = || if others { Cond::Always } else { Cond::Never };
+        let Some(level) = levels.iter().rev().find(has_rules) else { return nobody_named() };
+        match self.denied_by(&level.block, others) {
             Some(cond) => cond,
             None => {
                 let rule = level.block.iter().find(|it| matches!(it.name.as_str(), "allow" | "deny"));
                 let at = rule.map(|rule| rule.at).unwrap_or_default();
                 let why = "these addresses can't be translated, or clients' addresses are not known here (`real_ip_header`)";
                 *is_closed |= self.out.guard(at, format_args!("{place}: allow and deny"), why, TODO);
-                Cond::Never
+                nobody_named()
             }
         }
     }
 
-    /// The clients that a list of `allow` and `deny` keeps out: the first that fits decides.
-    pub(super) fn denied_by(&self, block: &[Directive]) -> Option<Cond> {
+    /// The clients that a list of `allow` and `deny` does not let in: the first that fits decides, and `others` for those that
+    /// none fits.
+    pub(super) fn denied_by(&self, block: &[Directive], others: bool) -> Option<Cond> {
         let mut rules: Vec<(Cond, bool)> = Vec::new();
         for rule in block.iter().filter(|it| matches!(it.name.as_str(), "allow" | "deny")) {
             let denies = rule.name == "deny";
@@ -168,7 +178,7 @@ impl Nginx<'_> {
                 _ => rules.push((Cond::is(json!({ "clients": [whom] })), denies)),
             }
         }
-        let cond = Cond::first(rules.into_iter(), false);
+        let cond = Cond::first(rules.into_iter(), others);
         (cond.depth() <= 12).then_some(cond)
     }
 
@@ -289,7 +299,7 @@ impl Nginx<'_> {
         let others = other_methods(limit);
         let what = format!("{place}: {limit}");
         let only_addresses = limit.block.iter().all(|it| matches!(it.name.as_str(), "allow" | "deny"));
-        match self.denied_by(&limit.block).filter(|_| only_addresses) {
+        match self.denied_by(&limit.block, false).filter(|_| only_addresses) {
             Some(denied) => {
                 self.out.done(limit.at, what);
                 let denied = others.and(denied);

@@ -47,7 +47,7 @@ impl<'d> Nginx<'_> {
         let what = format!("{}: {limit}", place(site, levels));
         let others = other_methods(limit);
         let why = "beside `return`, `rewrite` and `if`, only `deny all` in it can be translated";
-        if self.denied_by(&limit.block) == Some(Cond::Always) {
+        if self.denied_by(&limit.block, false) == Some(Cond::Always) {
             self.out.done(limit.at, what);
             let answer = To::Answer(403, "text/plain".to_owned(), String::new());
             items.push(Item::new(&base.and(others.clone()), answer, "denied"));

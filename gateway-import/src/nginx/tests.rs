@@ -8,6 +8,8 @@ use serde_json::json;
 
 use crate::{Conversion, Failure, Files, Format, Import, NoFiles, Options};
 
+mod guards;
+
 /// Files in memory.
 struct Memory(HashMap<String, String>);
 

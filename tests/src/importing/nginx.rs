@@ -93,6 +93,9 @@ http {
         location /secret/ { auth_basic "staff"; auth_basic_user_file @DIR@/users; proxy_pass http://@A@; }
         location /either/ { satisfy any; allow 10.0.0.0/8; deny all; auth_basic "x"; auth_basic_user_file @DIR@/users; proxy_pass http://@A@; }
         location /home-or-password/ { satisfy any; allow 127.0.0.1; deny all; auth_basic "x"; auth_basic_user_file @DIR@/users; proxy_pass http://@A@; }
+        location /unnamed/ { satisfy any; deny 10.0.0.1; auth_basic "x"; auth_basic_user_file @DIR@/users; proxy_pass http://@A@; }
+        location /named/ { satisfy any; allow 127.0.0.1; auth_basic "x"; auth_basic_user_file @DIR@/users; proxy_pass http://@A@; }
+        location /anybody/ { satisfy any; allow all; auth_basic "x"; auth_basic_user_file @DIR@/users; proxy_pass http://@A@; }
         location /read/ { limit_except GET { deny all; } proxy_pass http://@A@; }
         location /key/ { if ($good_key = 0) { return 401; } proxy_pass http://@A@; }
         location /geo/ { if ($inside = 0) { return 403; } proxy_pass http://@A@; }
@@ -112,7 +115,8 @@ http {
 }
 "#,
         paths: &[
-            "/", "/office/x", "/home/x", "/odd/x", "/but/x", "/secret/x", "/either/x", "/home-or-password/x", "/read/x",
+            "/", "/office/x", "/home/x", "/odd/x", "/but/x", "/secret/x", "/either/x", "/home-or-password/x",
+            "/unnamed/x", "/named/x", "/anybody/x", "/read/x",
             "/key/x", "/geo/x", "/methods/x", "/hidden/x", "/pictures/x", "/nested/x", "/nested/open/x", "/nested/a.txt",
         ],
         methods: &["GET", "POST", "DELETE", "HEAD"],
