@@ -21,6 +21,7 @@ mod server;
 mod settings;
 mod site;
 mod stream;
+mod subrequest;
 mod tested;
 mod upstream;
 mod values;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::blocks::Directive;
-use super::{Nginx, innermost, said};
+use super::{Nginx, innermost};
 use crate::cond::Cond;
 use crate::draft::Plug;
 use crate::text;
@@ -75,7 +75,8 @@ pub(super) struct Guards {
     pub(super) plugins: Vec<Plug>,
 }
 
-const TODO: &str = "guard it with a plugin (see `ferrum-edge plugins`), then remove `request_termination`";
+pub(super) const TODO: &str =
+    "guard it with a plugin (see `ferrum-edge plugins`), then remove `request_termination`";
 
 impl Nginx<'_> {
     /// What guards a location, by itself and by the levels around it, the outermost first.
@@ -230,63 +231,6 @@ impl Nginx<'_> {
         let realm = if realm.is_empty() { "ferrum-edge" } else { realm };
         let config = json!({ "realm": realm, "htpasswd_files": [path.display().to_string()], "hide_credentials": false });
         made.plugins.push(Plug::new("basic_auth", config));
-    }
-
-    /// `auth_request`, whose location has to lead to a server.
-    fn asks_server(&mut self, place: &str, levels: &[&Directive], made: &mut Guards) {
-        let Some(asked) = innermost(levels, "auth_request") else { return };
-        let path = asked.arguments.first().map_or("", String::as_str);
-        if path == "off" {
-            return;
-        }
-        let what = format!("{place}: {asked}");
-        let server = levels.iter().find(|level| level.name == "server");
-        let location = server.and_then(|server| {
-            let of = |it: &&Directive| {
-                it.name == "location" && it.arguments.last().is_some_and(|last| last == path)
-            };
-            server.block.iter().find(of)
-        });
-        let Some(url) = location.and_then(|location| self.asked_url(location, path)) else {
-            let why = "its location does not simply pass to a server";
-            made.is_closed |= self.out.guard(asked.at, what, why, "use the plugin `forward_auth`");
-            return;
-        };
-        let mut fields = Vec::new();
-        for set in said(levels, "auth_request_set") {
-            let [_, value] = set.arguments.as_slice() else { continue };
-            match value.strip_prefix("$upstream_http_") {
-                Some(name) => fields.push(name.replace('_', "-")),
-                None => self.out.lost(
-                    set.at,
-                    format_args!("{place}: {set}"),
-                    "only header fields of the answer are taken over",
-                    "",
-                ),
-            }
-        }
-        self.out.done(asked.at, what);
-        let config =
-            json!({ "url": url, "convention": "nginx", "response_headers": fields, "status_on_error": 500 });
-        made.plugins.push(Plug::new("forward_auth", config));
-    }
-
-    /// The URL that the location of an `auth_request` asks.
-    fn asked_url(&self, location: &Directive, path: &str) -> Option<String> {
-        let pass = location.block.iter().find(|it| it.name == "proxy_pass")?.arguments.first()?;
-        if pass.contains('$') || pass.contains("unix:") {
-            return None;
-        }
-        let url = text::url(pass)?;
-        let authority = match self.upstreams.get(&url.host) {
-            Some(upstream) => upstream.first.clone()?,
-            None => match url.port {
-                Some(port) => format!("{}:{port}", url.host),
-                None => url.host.clone(),
-            },
-        };
-        let path = if url.path.is_empty() { path } else { &url.path };
-        Some(format!("{}://{authority}{path}", url.scheme))
     }
 
     /// `limit_except METHODS { deny all; }`.

@@ -150,15 +150,20 @@ http {
         location /app/ { auth_request /check; proxy_pass http://@A@; proxy_set_header Host $host; }
         location /dead/ { auth_request /gone; proxy_pass http://@A@; proxy_set_header Host $host; }
         location /other/ { auth_request /local; proxy_pass http://@A@; }
+        location /token/ { auth_request /tokens; proxy_pass http://@A@; }
+        location /alone/ { auth_request /bare; proxy_pass http://@A@; proxy_set_header Host $host; }
         location = /check { internal; proxy_pass http://@B@/verify; proxy_pass_request_body off; proxy_set_header Content-Length ""; }
         location = /gone { internal; proxy_pass http://127.0.0.1:1/; }
         location = /local { internal; return 403; }
+        location = /tokens { internal; if ($http_x_admin != 1) { return 403; } proxy_pass http://@B@/verify; }
+        location = /bare { internal; proxy_pass http://@B@/verify; proxy_pass_request_headers off; }
     }
 }
 "#,
-        paths: &["/", "/app/x", "/app/", "/dead/x", "/other/x", "/check", "/gone", "/local"],
+        paths: &["/", "/app/x", "/app/", "/dead/x", "/other/x", "/check", "/gone", "/local", "/token/x", "/alone/x"],
         methods: &["GET", "POST"],
-        known: &[("/other/", "auth_request /local")],
+        fields: &["", "x-admin: 1"],
+        known: &[("/other/", "auth_request /local"), ("/token/", "auth_request /tokens")],
         ..Case::default()
     })
     .await;

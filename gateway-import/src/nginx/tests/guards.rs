@@ -55,3 +55,69 @@ fn an_address_that_no_rule_names_is_asked_for_a_password() {
     let limited = ask.replace("proxy_pass", "limit_except GET { allow 10.1.0.0/16; } proxy_pass");
     assert!(is_closed(&server(&format!("satisfy any; allow 10.0.0.0/8; {limited}")), "limit_except"));
 }
+
+#[test]
+fn what_changes_a_question_closes() {
+    let usual = "internal; proxy_pass http://10.0.0.2:2/check; proxy_pass_request_body off; proxy_set_header Content-Length \"\"; \
+                 proxy_set_header X-Original-URI $request_uri;";
+    let asked = |before: &str, inner: &str| {
+        server(&format!(
+            "{before} location = /au {{ {inner} }} location / {{ auth_request /au; proxy_pass http://10.0.0.1:1; }}"
+        ))
+    };
+    let config = |made: &Import| plugins(made, "forward_auth").first().map(|it| it["config"].clone());
+    let good = config(&asked("", usual)).expect("a question");
+    assert_eq!(
+        good,
+        json!({ "url": "http://10.0.0.2:2/check", "convention": "nginx", "response_headers": [],
+                "status_on_error": 500, "timeout_ms": 60_000 })
+    );
+    for (more, key, wanted) in [
+        ("proxy_read_timeout 3s;", "timeout_ms", json!(3000)),
+        ("proxy_pass_request_headers off;", "request_headers", json!([])),
+        (
+            "proxy_pass_request_headers off; proxy_set_header X-Token $http_x_token;",
+            "request_headers",
+            json!(["x-token"]),
+        ),
+        ("proxy_method $request_method;", "preserve_method", json!(true)),
+        ("proxy_method GET;", "preserve_method", Value::Null),
+        ("proxy_ssl_trusted_certificate ca.pem;", "ca_path", json!("/etc/nginx/ca.pem")),
+        ("proxy_set_header X-Real-IP $remote_addr;", "convention", json!("nginx")),
+    ] {
+        let made = asked("", &format!("{usual} {more}"));
+        let found = config(&made).unwrap_or_default();
+        assert_eq!(found[key], wanted, "{more}");
+    }
+    let traefik = "proxy_pass http://10.0.0.2:2/check; proxy_set_header X-Forwarded-Uri $request_uri;";
+    assert_eq!(config(&asked("", traefik)).expect("a question")["convention"], "traefik");
+    for bad in [
+        "if ($http_x_admin != 1) { return 403; }",
+        "proxy_set_header X-Token \"\";",
+        "proxy_set_header X-Token $cookie_t;",
+        "proxy_set_header X-Token secret;",
+        "proxy_set_header Host $host;",
+        "proxy_set_header X-Original-URI /;",
+        "rewrite ^ /other break;",
+        "return 403;",
+        "proxy_method POST;",
+        "proxy_set_body x;",
+        "set $http_x_token y;",
+        "limit_req zone=a;",
+        "some_module on;",
+    ] {
+        let made = asked("", &format!("{usual}\n{bad}"));
+        let named = bad.split([';', '{']).next().unwrap_or_default().trim().replace('"', "");
+        assert!(is_closed(&made, &format!("`{}", named.trim())), "{bad}: {:#?}", made.report);
+    }
+    for before in ["rewrite ^/au /x;", "proxy_set_header X-Token a;", "if ($uri = /au) { return 200; }"] {
+        let made = asked(before, "internal; proxy_pass http://10.0.0.2:2/check;");
+        assert!(plugins(&made, "forward_auth").is_empty(), "{before}");
+    }
+    // A regex goes before a location of this very path.
+    let made = server(
+        "location /au { proxy_pass http://10.0.0.2:2; } location ~ u$ { return 204; } \
+         location / { auth_request /au; proxy_pass http://10.0.0.1:1; }",
+    );
+    assert!(plugins(&made, "forward_auth").is_empty());
+}

@@ -1,0 +1,296 @@
+//! `auth_request`: the server that is asked, and what it is asked.
+//!
+//! nginx sends the question through the location that it names, whose directives may change it, or answer in the place of a
+//! server. What `forward_auth` can't say of them closes what they guard.
+
+use serde_json::{Map, Value, json};
+
+use super::asked::Test;
+use super::blocks::Directive;
+use super::guards::Guards;
+use super::{Nginx, SILENT, first, innermost, said};
+use crate::draft::{Plug, set};
+use crate::own_fields::is_framing;
+use crate::text;
+
+/// Directives of the location that change nothing of the question, or are looked at here. Access rules don't hold for it.
+const GOOD: &[&str] = &[
+    "access_log",
+    "add_header",
+    "allow",
+    "auth_basic",
+    "auth_basic_user_file",
+    "auth_request",
+    "client_max_body_size",
+    "deny",
+    "error_log",
+    "internal",
+    "proxy_connect_timeout",
+    "proxy_hide_header",
+    "proxy_method",
+    "proxy_next_upstream",
+    "proxy_next_upstream_timeout",
+    "proxy_next_upstream_tries",
+    "proxy_pass",
+    "proxy_pass_request_body",
+    "proxy_pass_request_headers",
+    "proxy_read_timeout",
+    "proxy_redirect",
+    "proxy_send_timeout",
+    "proxy_set_body",
+    "proxy_set_header",
+    "proxy_ssl_certificate",
+    "proxy_ssl_name",
+    "proxy_ssl_trusted_certificate",
+    "proxy_ssl_verify",
+    "root",
+    "satisfy",
+];
+
+/// The longest that `forward_auth` waits for an answer.
+const MAX_WAIT: u64 = 60_000;
+
+/// What is asked, as settings of `forward_auth`, or the directive that can't be said there.
+type Said<'d> = Result<Map<String, Value>, &'d Directive>;
+
+impl Nginx<'_> {
+    /// `auth_request`, whose location has to lead to a server.
+    pub(super) fn asks_server(&mut self, place: &str, levels: &[&Directive], made: &mut Guards) {
+        let Some(asked) = innermost(levels, "auth_request") else { return };
+        let path = asked.arguments.first().map_or("", String::as_str);
+        if path == "off" {
+            return;
+        }
+        let what = format!("{place}: {asked}");
+        let server = levels.iter().find(|level| level.name == "server").copied();
+        let found = server.and_then(|server| Some((server, location_of(server, path)?)));
+        let url = found.and_then(|(_, location)| self.asked_url(location, path));
+        let (Some((server, location)), Some(url)) = (found, url) else {
+            let why = "its location does not simply pass to a server";
+            made.is_closed |= self.out.guard(asked.at, what, why, "use the plugin `forward_auth`");
+            return;
+        };
+        let outer: Vec<&Directive> =
+            levels.iter().copied().take_while(|level| level.name != "server").collect();
+        let levels_there: Vec<&Directive> = outer.into_iter().chain([server, location]).collect();
+        let settings = match self.question(&levels_there, path, &url) {
+            Ok(settings) => settings,
+            Err(bad) => {
+                let why = format!(
+                    "`{bad}` in line {} changes what is asked, or answers by itself, and can't be translated",
+                    bad.at.line
+                );
+                made.is_closed |= self.out.guard(asked.at, what, why, "use the plugin `forward_auth`");
+                return;
+            }
+        };
+        self.told_of_question(&levels_there, &what, asked, &url);
+        let fields = self.answered_fields(place, levels);
+        self.out.done(asked.at, what);
+        let mut config =
+            json!({ "url": url, "convention": "nginx", "response_headers": fields, "status_on_error": 500 });
+        if let Value::Object(config) = &mut config {
+            config.extend(settings);
+        }
+        made.plugins.push(Plug::new("forward_auth", config));
+    }
+
+    /// Fields of the answer that `auth_request_set` takes over.
+    fn answered_fields(&mut self, place: &str, levels: &[&Directive]) -> Vec<String> {
+        let mut fields = Vec::new();
+        for set in said(levels, "auth_request_set") {
+            let [_, value] = set.arguments.as_slice() else { continue };
+            match value.strip_prefix("$upstream_http_") {
+                Some(name) => fields.push(name.replace('_', "-")),
+                None => self.out.lost(
+                    set.at,
+                    format_args!("{place}: {set}"),
+                    "only header fields of the answer are taken over",
+                    "",
+                ),
+            }
+        }
+        fields
+    }
+
+    /// Says what differs without opening anything.
+    fn told_of_question(&mut self, levels: &[&Directive], what: &str, asked: &Directive, url: &str) {
+        if url.starts_with("https") && first(levels, "proxy_ssl_verify") != Some("on") {
+            let why = "nginx checks no certificates by default; here they are checked";
+            self.out.partial(asked.at, what, why, "set `ca_path` of `forward_auth`");
+        }
+        for directive in levels.last().into_iter().flat_map(|level| &level.block) {
+            if is_only_weaker(&directive.name) {
+                self.unknown(what, directive);
+            }
+        }
+    }
+
+    /// What is asked by way of a location.
+    fn question<'d>(&self, levels: &[&'d Directive], path: &str, url: &str) -> Said<'d> {
+        let mut made = Map::new();
+        let (server, location) = match levels {
+            [.., server, location] => (*server, *location),
+            _ => return Ok(made),
+        };
+        if let Some(taken) = server.block.iter().find(|it| may_take(it, path)) {
+            return Err(taken);
+        }
+        let is_good = |it: &&Directive| {
+            GOOD.contains(&it.name.as_str()) || SILENT.contains(&it.name.as_str()) || is_only_weaker(&it.name)
+        };
+        if let Some(bad) = location.block.iter().find(|it| !is_good(it)) {
+            return Err(bad);
+        }
+        for name in ["proxy_set_body", "proxy_ssl_name", "proxy_ssl_certificate"] {
+            innermost(levels, name).map_or(Ok(()), Err)?;
+        }
+        if let Some(method) = innermost(levels, "proxy_method") {
+            match method.arguments.first().map(String::as_str) {
+                Some("GET") => {}
+                Some("$request_method") => set(&mut made, "preserve_method", true),
+                _ => return Err(method),
+            }
+        }
+        if let Some(file) = innermost(levels, "proxy_ssl_trusted_certificate") {
+            let name = file.arguments.first().ok_or(file)?;
+            set(&mut made, "ca_path", self.folder.join(name).display().to_string());
+        }
+        let wait = first(levels, "proxy_read_timeout").and_then(|time| text::millis(time, 1000));
+        set(&mut made, "timeout_ms", wait.unwrap_or(MAX_WAIT).clamp(1, MAX_WAIT));
+        self.asked_fields(levels, url, &mut made)?;
+        Ok(made)
+    }
+
+    /// The header fields of the question.
+    fn asked_fields<'d>(
+        &self,
+        levels: &[&'d Directive],
+        url: &str,
+        made: &mut Map<String, Value>,
+    ) -> Result<(), &'d Directive> {
+        let sets = said(levels, "proxy_set_header");
+        let is_of_traefik = |it: &&Directive| {
+            let name = it.arguments.first().map(|name| name.to_ascii_lowercase());
+            matches!(name.as_deref(), Some("x-forwarded-uri" | "x-forwarded-method"))
+        };
+        let convention = if sets.iter().any(is_of_traefik) { "traefik" } else { "nginx" };
+        set(made, "convention", convention);
+        let mut passed = Vec::new();
+        for field in sets {
+            let [name, value] = field.arguments.as_slice() else { return Err(field) };
+            let name = name.to_ascii_lowercase();
+            let own = format!("${{request.header.{name}}}");
+            if self.vars_here.template(value).is_some_and(|value| value == own) {
+                passed.push(name);
+            } else if !self.is_asked_anyway(&name, value, convention, url) {
+                return Err(field);
+            }
+        }
+        if first(levels, "proxy_pass_request_headers") == Some("off") {
+            set(made, "request_headers", passed);
+        }
+        Ok(())
+    }
+
+    /// Whether a field has this value in what `forward_auth` asks, or says nothing about the request.
+    fn is_asked_anyway(&self, name: &str, value: &str, convention: &str, url: &str) -> bool {
+        if name == "host" {
+            let authority = url.split("://").nth(1).and_then(|rest| rest.split('/').next());
+            return value == "$proxy_host" || Some(value) == authority;
+        }
+        if is_framing(name) || matches!(name, "accept-encoding" | "expect") {
+            return true;
+        }
+        let is_nginx = convention == "nginx";
+        let wanted: &[&str] = match name {
+            "x-original-uri" if is_nginx => &["${request.target}"],
+            "x-original-method" if is_nginx => &["${request.method}"],
+            "x-original-url" if is_nginx => &[
+                "${request.scheme}://${request.authority}${request.target}",
+                "${request.scheme}://${request.host}${request.target}",
+            ],
+            "x-real-ip" if is_nginx => &["${client.address}"],
+            "x-forwarded-uri" if !is_nginx => &["${request.target}"],
+            "x-forwarded-method" if !is_nginx => &["${request.method}"],
+            "x-forwarded-for" if value == "$proxy_add_x_forwarded_for" => return true,
+            "x-forwarded-for" => &["${client.address}"],
+            "x-forwarded-proto" => &["${request.scheme}"],
+            "x-forwarded-host" => &["${request.host}", "${request.authority}"],
+            _ => return false,
+        };
+        self.vars_here.template(value).is_some_and(|value| wanted.contains(&value.as_str()))
+    }
+
+    /// The URL that the location of an `auth_request` asks.
+    fn asked_url(&self, location: &Directive, path: &str) -> Option<String> {
+        let pass = location.block.iter().find(|it| it.name == "proxy_pass")?.arguments.first()?;
+        if pass.contains('$') || pass.contains("unix:") {
+            return None;
+        }
+        let url = text::url(pass)?;
+        let authority = match self.upstreams.get(&url.host) {
+            Some(upstream) => upstream.first.clone()?,
+            None => match url.port {
+                Some(port) => format!("{}:{port}", url.host),
+                None => url.host.clone(),
+            },
+        };
+        let path = if url.path.is_empty() { path } else { &url.path };
+        Some(format!("{}://{authority}{path}", url.scheme))
+    }
+}
+
+/// The location that a question goes through: an exact one, or that of its very path where no regex goes before it.
+fn location_of<'d>(server: &'d Directive, path: &str) -> Option<&'d Directive> {
+    if !path.starts_with('/') || path.contains(['$', '?']) {
+        return None;
+    }
+    let all = || server.block.iter().filter(|it| it.name == "location");
+    let exact = all().find(|it| match it.arguments.as_slice() {
+        [sign, own] => sign == "=" && own == path,
+        [one] => one.strip_prefix('=') == Some(path),
+        _ => false,
+    });
+    if exact.is_some() {
+        return exact;
+    }
+    let may_fit = |it: &Directive| match it.arguments.as_slice() {
+        [sign, regex] if sign.starts_with('~') => fits(regex, sign == "~*", path),
+        [one] => match (one.strip_prefix("~*"), one.strip_prefix('~')) {
+            (Some(regex), _) => fits(regex, true, path),
+            (None, Some(regex)) => fits(regex, false, path),
+            (None, None) => false,
+        },
+        _ => false,
+    };
+    let has_regex = all().any(|it| may_fit(it) || it.block.iter().any(|it| it.name == "location"));
+    all().find(|it| match it.arguments.as_slice() {
+        [sign, own] => sign == "^~" && own == path,
+        [one] => one == path && !has_regex,
+        _ => false,
+    })
+}
+
+/// Whether a regex fits a path; one that is none here may.
+fn fits(regex: &str, ignores: bool, path: &str) -> bool {
+    !text::is_regex(regex) || Test::Regex(regex, ignores).fits_text(path)
+}
+
+/// Whether a directive of the server may take the question elsewhere, or answer it, though it let the request pass.
+fn may_take(directive: &Directive, path: &str) -> bool {
+    let words = &directive.arguments;
+    match directive.name.as_str() {
+        "rewrite" => words.first().is_none_or(|regex| fits(regex, false, path)),
+        "if" => {
+            let asks_path = words.iter().any(|word| word.contains("$uri") || word.contains("$document_uri"));
+            asks_path || directive.block.iter().any(|it| may_take(it, path))
+        }
+        _ => false,
+    }
+}
+
+/// What makes nginx keep answers, or give others in their place: without it fewer requests pass.
+fn is_only_weaker(name: &str) -> bool {
+    name.starts_with("proxy_cache") || matches!(name, "error_page" | "proxy_intercept_errors")
+}
