@@ -3,12 +3,17 @@
 use serde_json::{Value, json};
 
 use super::asked::{Test, flagged};
+use super::parts::alternatives;
 use crate::cond::Cond;
 use crate::text;
 
 /// `$http_NAME`.
 pub(super) fn header(test: &Test<'_>, name: &str) -> Option<Cond> {
-    let field = |how: Value| Cond::is(json!({ "headers": { name: how } }));
+    // The host may come otherwise than as a header field.
+    let field = |how: Value| match name {
+        "host" => Cond::is(json!({ "authority": how })),
+        _ => Cond::is(json!({ "headers": { name: how } })),
+    };
     Some(match test {
         Test::Same("", _) => field(json!({ "present": false })).or(field(json!({ "exact": "" }))),
         Test::Same(value, true) => field(json!({ "exact": value, "ignore_case": true })),
@@ -26,42 +31,88 @@ pub(super) fn header(test: &Test<'_>, name: &str) -> Option<Cond> {
     })
 }
 
-/// `$arg_NAME`: the name in any case, the value as it was sent.
+/// `$arg_NAME`: the first parameter of the name in any case, the value as it was sent.
 pub(super) fn parameter(test: &Test<'_>, name: &str) -> Option<Cond> {
-    let start = format!("(?:.*&)?(?i:{})=", text::literal(name));
-    pair(test, "query_string", "", &start, "[^&]", "(?:&.*)?")
+    let unlike = unlike(name, "&", "(?:[^&=][^&]*)?")?;
+    let start = format!("(?:{unlike}&)*(?i:{name})=");
+    let whole = |regex: String| Cond::is(json!({ "query_string": { "regex": regex } }));
+    pair(test, &whole, &Pair { start: &start, other: "[^&]", banned: &['&'], end: "(?:&.*)?" })
 }
 
-/// `$cookie_NAME`: the name in any case. Several fields are joined by commas.
+/// `$cookie_NAME`: the first one of the name in any case. Several fields are joined by commas.
 pub(super) fn cookie(test: &Test<'_>, name: &str) -> Option<Cond> {
-    let start = format!(r"(?:.*[;,])?\s*(?i:{})=", text::literal(name));
-    pair(test, "headers", "cookie", &start, "[^;,]", "(?:[;,].*)?")
+    let unlike = unlike(name, ";,", " *(?:[^;,= ][^;,]*)?")?;
+    let start = format!("(?: *{unlike}[;,])* *(?i:{name}) *= *");
+    let whole = |regex: String| Cond::is(json!({ "headers": { "cookie": { "regex": regex } } }));
+    pair(test, &whole, &Pair { start: &start, other: "[^;,]", banned: &[';', ','], end: "(?:[;,].*)?" })
 }
 
-/// A pair with its name in a field of several.
-fn pair(test: &Test<'_>, kind: &str, field: &str, start: &str, other: &str, end: &str) -> Option<Cond> {
+/// A regex for what does not begin with this name and an equals sign; `last` is for what is behind the name, and `ends` what no
+/// character of it is.
+fn unlike(name: &str, ends: &str, last: &str) -> Option<String> {
+    if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+        return None;
+    }
+    Some(name.char_indices().rev().fold(last.to_owned(), |rest, (at, c)| {
+        let both = format!("{}{}", c.to_ascii_lowercase(), c.to_ascii_uppercase());
+        // Spaces in front are no part of it.
+        let space = if at == 0 && ends.contains(';') { " " } else { "" };
+        format!("(?:[^{ends}{both}{space}][^{ends}]*|[{both}]{rest})?")
+    }))
+}
+
+/// Where a pair with its name is in a field of several.
+struct Pair<'p> {
+    /// All before its value.
+    start: &'p str,
+    /// A character of its value.
+    other: &'p str,
+    /// Those that its value has not.
+    banned: &'p [char],
+    /// All behind it.
+    end: &'p str,
+}
+
+fn pair(test: &Test<'_>, cond: &dyn Fn(String) -> Cond, place: &Pair<'_>) -> Option<Cond> {
+    let Pair { start, other, banned, end } = place;
     let whole = |value: &str| {
         let regex = format!("{start}{value}{end}");
-        text::is_regex(&regex).then(|| {
-            let how = json!({ "regex": regex });
-            Cond::is(if field.is_empty() { json!({ kind: how }) } else { json!({ kind: { field: how } }) })
-        })
+        text::is_regex(&regex).then(|| cond(regex))
     };
     // What is not there is empty.
     let there = whole(&format!("{other}+"))?;
     Some(match test {
         Test::Same("", _) => there.negate(),
+        Test::Same(value, _) if value.contains(banned[0]) => Cond::Never,
         Test::Same(value, true) => whole(&format!("(?i:{})", text::literal(value)))?,
         Test::Same(value, false) => whole(&text::literal(value))?,
         Test::Regex(regex, ignores) => {
-            let made = text::anywhere(regex);
-            let any = format!("{other}*");
-            let (before, made) = made.strip_prefix(".*").map_or(("", made.as_str()), |made| (&*any, made));
-            let (made, after) = made.strip_suffix(".*").map_or((made, ""), |made| (made, &*any));
-            let flag = if *ignores { "i" } else { "" };
-            let found = whole(&format!("{before}(?{flag}:{made}){after}"))?;
+            let all = alternatives(regex, *ignores)?;
+            let all: Vec<String> = all.iter().map(|one| one.over(banned, other)).collect();
+            let found = whole(&format!("(?:{})", all.join("|")))?;
             if test.fits("") { found.or(there.negate()) } else { found }
         }
         Test::True => there.and(whole("0")?.negate()),
     })
+}
+
+/// `$request_uri`: the path and, behind a question mark, the query.
+pub(super) fn target(test: &Test<'_>) -> Option<Cond> {
+    let Test::Regex(regex, ignores) = test else { return None };
+    let query =
+        |regex: &str| text::is_regex(regex).then(|| Cond::is(json!({ "query_string": { "regex": regex } })));
+    let path = |regex: &str| text::is_regex(regex).then(|| Cond::path("regex", regex));
+    let no_query = || Cond::is(json!({ "query_string": { "present": false } }));
+    let mut made = Cond::Never;
+    for one in alternatives(regex, *ignores)? {
+        let within = path(&one.over(&['?'], "."))?;
+        made = made.or(if one.ends() { within.and(no_query()) } else { within });
+        if !one.starts() {
+            made = made.or(query(&one.over(&[], "."))?);
+        }
+        for halves in one.around('?')? {
+            made = made.or(path(&halves.left)?.and(query(&halves.right)?));
+        }
+    }
+    Some(made)
 }

@@ -15,13 +15,7 @@ impl Test<'_> {
             "host" => return self.host(),
             "request_method" => return self.method(),
             "uri" | "document_uri" => return self.path(),
-            // The query is not looked at.
-            "request_uri" => {
-                return match self {
-                    Self::Regex(regex, _) if !regex.contains('?') && !regex.ends_with('$') => self.path(),
-                    _ => None,
-                };
-            }
+            "request_uri" => return fields::target(self),
             "scheme" => {
                 return Some(Cond::any(
                     ["http", "https"]

@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::{Conversion, Failure, Files, Format, Import, NoFiles, Options};
 
 mod guards;
+mod values;
 
 /// Files in memory.
 struct Memory(HashMap<String, String>);

@@ -80,6 +80,7 @@ http {
         if ($is_high) { return 410; }
         if ($is_bad) { return 406; }
         if ($arg_word ~ ^o.e$) { return 409; }
+        if ($request_uri ~* "base64_decode|etc/passwd") { return 411; }
         location /key { if ($arg_key != sesame) { return 401; } proxy_pass http://@B@; }
         location / { proxy_pass http://@A@; }
     }
@@ -102,6 +103,12 @@ http {
             "/key?KEY=sesame&a=b",
             "/key?key=x",
             "/key?key=",
+            "/key?key=sesame&key=x",
+            "/key?key=x&key=sesame",
+            "/?debug=2&debug=1",
+            "/?x=base64_decode",
+            "/base64_decode?x",
+            "/?word=o&e",
         ],
         fields: &[
             "",
@@ -109,6 +116,7 @@ http {
             "cookie: a=b; ADM=2",
             "cookie: a=b\r\ncookie: adm=2",
             "cookie: xadm=2; any=0",
+            "cookie: adm=1; adm=2",
             "cookie: any=x",
             "user-agent: so EVIL\u{ff}",
         ],
