@@ -129,6 +129,26 @@ impl Cond {
         }
     }
 
+    /// How many single conditions it is made of, up to about this many.
+    pub(crate) fn parts(&self, most: usize) -> usize {
+        fn count(value: &Value, most: usize, made: &mut usize) {
+            for (key, value) in value.as_object().into_iter().flatten() {
+                *made += 1;
+                match (key.as_str(), value) {
+                    _ if *made > most => return,
+                    ("all" | "any", Value::Array(list)) => list.iter().for_each(|one| count(one, most, made)),
+                    ("not", one) => count(one, most, made),
+                    _ => {}
+                }
+            }
+        }
+        let mut made = 0;
+        if let Self::Is(value) = self {
+            count(value, most, &mut made);
+        }
+        made
+    }
+
     /// How deep conditions are in one another.
     pub(crate) fn depth(&self) -> usize {
         fn of(value: &Value) -> usize {
@@ -184,5 +204,6 @@ mod tests {
         let denied = Cond::first([(c("A"), true), (c("B"), false)].into_iter(), true);
         assert_eq!(denied, c("A").or(c("B").negate()));
         assert_eq!(three.depth(), 1);
+        assert_eq!((three.parts(9), three.clone().negate().parts(9), Cond::Always.parts(9)), (4, 5, 0));
     }
 }

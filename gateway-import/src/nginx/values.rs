@@ -12,6 +12,10 @@ use crate::text;
 
 /// Cases one variable, or one text with variables, may have.
 const MAX_CASES: usize = 64;
+/// Single conditions of all cases of one variable or text together, and of one condition; the gateway takes 1024.
+const MAX_PARTS: usize = 500;
+/// Conditions within conditions; the gateway takes 16.
+const MAX_DEEP: usize = 12;
 /// Variables within variables.
 const MAX_DEPTH: usize = 8;
 
@@ -46,7 +50,8 @@ impl Variables {
             (Some(new), Some(Cases(before))) if new.len() + before.len() <= MAX_CASES => {
                 let is_whole = cond == Cond::Always;
                 let new = new.into_iter().map(|(case, text)| (cond.clone().and(case), text));
-                Some(Cases(new.chain(before.into_iter().filter(|_| !is_whole)).collect()))
+                let all: Vec<_> = new.chain(before.into_iter().filter(|_| !is_whole)).collect();
+                is_small(&all).then_some(Cases(all))
             }
             (Some(new), None) if cond == Cond::Always => Some(Cases(new)),
             _ => None,
@@ -230,12 +235,15 @@ impl Variables {
                 for (cond, value) in cases {
                     said.push((cond.clone(), self.holds(value, test, depth + 1)?));
                 }
-                let start = Cond::Never;
-                Some(
-                    said.into_iter()
-                        .rev()
-                        .fold(start, |rest, (cond, then)| cond.clone().and(then).or(cond.negate().and(rest))),
-                )
+                let made = said.into_iter().rev().try_fold(Cond::Never, |rest, (cond, then)| {
+                    let made = match then {
+                        Cond::Always => cond.or(rest),
+                        Cond::Never => cond.negate().and(rest),
+                        then => cond.clone().and(then).or(cond.negate().and(rest)),
+                    };
+                    (made.parts(MAX_PARTS) <= MAX_PARTS).then_some(made)
+                })?;
+                (made.depth() <= MAX_DEEP).then_some(made)
             }
             None => test.of(name),
         }
@@ -267,12 +275,15 @@ impl Variables {
                         for (cond, value) in cases {
                             let here = rest.clone().and(cond.clone());
                             rest = rest.and(cond.clone().negate());
+                            if rest.parts(MAX_PARTS) > MAX_PARTS {
+                                return None;
+                            }
                             for (inner, text) in self.unfolded(value, is_ours, depth + 1)? {
                                 all.push((here.clone().and(inner), text));
                             }
                         }
                         all.retain(|(cond, _)| *cond != Cond::Never);
-                        all
+                        is_small(&all).then_some(all)?
                     }
                     None if is_ours => vec![(Cond::Always, format!("${{{}}}", ours(name)?))],
                     None => vec![(Cond::Always, format!("${{{name}}}"))],
@@ -289,6 +300,9 @@ impl Variables {
                     })
                 })
                 .collect();
+            if !is_small(&made) {
+                return None;
+            }
         }
         Some(made)
     }
@@ -301,6 +315,17 @@ impl Variables {
             _ => None,
         }
     }
+}
+
+/// Whether cases are small enough to go on with: each variable that is made of another one multiplies them.
+fn is_small(cases: &[(Cond, String)]) -> bool {
+    let mut left = MAX_PARTS;
+    cases.iter().all(|(cond, _)| {
+        let parts = cond.parts(left);
+        let fits = parts <= left && cond.depth() <= MAX_DEEP;
+        left = left.saturating_sub(parts);
+        fits
+    })
 }
 
 /// Whether a template has something of the target or of its response, which requests have not.

@@ -188,3 +188,25 @@ fn the_host_is_no_header() {
         assert!(cond.contains("authority") && !cond.contains("headers"), "{cond}");
     }
 }
+
+/// Each condition that is made of those before it doubles them: beyond a limit, what is guarded by them is closed.
+#[test]
+fn conditions_that_double_are_bounded() {
+    let ifs: String = (0..40).map(|n| format!("if ($http_x_{n} = 1) {{ set $v \"${{v}}{n}\"; }} ")).collect();
+    let text = format!(
+        "server {{ listen 80; location / {{ set $v 0; {ifs} if ($v = 012) {{ return 403; }} proxy_pass http://10.0.0.1:1; }} }}"
+    );
+    let made = super::import(&text, &crate::NoFiles).expect("an import");
+    assert_eq!(made.proxies[0]["backend_port"], 9);
+    assert_eq!(made.proxies[0]["matches"], serde_json::json!([{ "path": { "prefix": "/" } }]), "all of them");
+    assert!(made.document().to_string().len() < 100_000);
+    // A map of many values that mean the same is no deep condition.
+    let entries: String = (0..40).map(|n| format!("~^k{n} {}; ", n % 3 / 2)).collect();
+    let text = format!(
+        "http {{ map $http_x_k $bad {{ default 0; {entries} }} server {{ listen 80; location / {{ \
+         if ($bad) {{ return 403; }} proxy_pass http://10.0.0.1:1; }} }} }}"
+    );
+    let made = super::import(&text, &crate::NoFiles).expect("an import");
+    let deepest = made.proxies.iter().map(|it| Cond::is(it["matches"][0].clone()).depth()).max();
+    assert!(deepest.is_some_and(|deepest| deepest <= 16), "{deepest:?}");
+}
