@@ -94,6 +94,10 @@ impl Included<'_, '_> {
                 continue;
             }
             match self.found(out, &pattern) {
+                Ok(files) if files.is_empty() => {
+                    let why = "no file matches it here; what such files would say is not known";
+                    out.partial(directive.at, &directive, why, "import what `nginx -T` prints");
+                }
                 Ok(files) => {
                     for (name, mut inner) in files {
                         if self.trail.contains(&name) || self.trail.len() > MAX_INCLUDES {

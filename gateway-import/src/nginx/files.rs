@@ -61,6 +61,15 @@ impl<'d> Nginx<'_> {
             );
             return answer(To::Closed);
         }
+        if let (LocationKind::Prefix(own), Some(alias)) = (way, alias)
+            && own.ends_with('/')
+            && !folder.ends_with('/')
+        {
+            let why =
+                "without a slash at its end, names of files are joined to that of the folder; it answers 503";
+            self.out.lost(alias.at, what, why, "write `alias` with a slash at its end");
+            return answer(To::Closed);
+        }
         let mut config = folder_config(levels, &path.display().to_string());
         self.guarded_index(site, at, place, &mut config);
         self.out.done(at, &what);

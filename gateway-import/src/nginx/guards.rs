@@ -100,7 +100,9 @@ impl Nginx<'_> {
             .filter(|it| is_guard_by_name(&it.name))
             .collect();
         foreign.dedup_by_key(|directive| directive.at);
-        for found in foreign.into_iter().filter(|found| found.arguments.first().is_none_or(|it| it != "off"))
+        for found in foreign
+            .into_iter()
+            .filter(|found| found.arguments.first().is_none_or(|it| !it.eq_ignore_ascii_case("off")))
         {
             let why = "its name says that it guards, and it can't be translated";
             made.is_closed |= self.out.guard(found.at, format_args!("{place}: {found}"), why, TODO);
@@ -223,9 +225,9 @@ impl Nginx<'_> {
             }
             Err(_) => {
                 let why = format!("{file} could not be read here");
-                let todo =
-                    "it has to be there where the gateway runs, with hashes by bcrypt, argon2id or apr1";
-                self.out.partial(asked.at, what, why, todo);
+                let todo = "import where it is; its hashes are by bcrypt, argon2id or apr1";
+                made.is_closed |= self.out.guard(asked.at, what, why, todo);
+                return;
             }
         }
         let realm = if realm.is_empty() { "ferrum-edge" } else { realm };
@@ -291,7 +293,7 @@ pub(super) fn other_methods(limit: &Directive) -> Cond {
 
 /// Whether a directive of a module we don't know keeps requests out, to go by its name.
 fn is_guard_by_name(name: &str) -> bool {
-    const WORDS: [&str; 12] = [
+    const WORDS: [&str; 21] = [
         "auth",
         "jwt",
         "oidc",
@@ -304,7 +306,18 @@ fn is_guard_by_name(name: &str) -> bool {
         "naxsi",
         "testcookie",
         "ssl_ocsp",
+        "shib",
+        "secrulesenabled",
+        "modsecurityenabled",
+        "wallarm",
+        "server_rewrite_by",
+        "rewrite_by",
+        "hmac_secure_link",
+        "spnego",
+        "gss",
     ];
+    let name = name.to_ascii_lowercase();
+    let name = name.as_str();
     !NAMES.contains(&name)
         && !name.starts_with("proxy_")
         && WORDS.iter().any(|word| name.split('_').any(|part| part == *word) || name.starts_with(word))

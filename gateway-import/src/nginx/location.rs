@@ -108,6 +108,7 @@ impl<'d> Nginx<'_> {
                     continue;
                 }
             };
+            let way = way.spelled();
             if let LocationKind::Exact(path) | LocationKind::Prefix(path) = &way
                 && (is_never(path)
                     || matches!(way, LocationKind::Exact(_))
@@ -198,6 +199,26 @@ impl<'d> Nginx<'_> {
         }
         (decided, tentative)
     }
+}
+
+impl LocationKind {
+    /// The same over paths as the gateway has them: what can't stand in one is encoded, where nginx decodes it.
+    fn spelled(self) -> Self {
+        match self {
+            Self::Exact(path) => Self::Exact(encoded(&path)),
+            Self::Prefix(path) => Self::Prefix(encoded(&path)),
+            Self::Regex(regex, ignores) if !regex.contains('[') => {
+                Self::Regex(regex.replace("\\ ", " ").replace(' ', "(?:%20)"), ignores)
+            }
+            other => other,
+        }
+    }
+}
+
+fn encoded(path: &str) -> String {
+    let is_odd = |b: u8| b <= b' ' || b >= 0x7f || matches!(b, b'%' | b'?' | b'#');
+    let each = path.bytes().map(|b| if is_odd(b) { format!("%{b:02X}") } else { char::from(b).to_string() });
+    each.collect()
 }
 
 /// Whether a path has an empty or dot segment: nginx looks for locations by paths without those.

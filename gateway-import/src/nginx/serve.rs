@@ -150,7 +150,16 @@ impl<'d> Nginx<'_> {
         let plugins = self.plugins(&place, levels);
         let settings = self.settings(&place, levels);
         for passed in self.handled(site, &place, levels, way, rewritten) {
-            if let Some(mut slash) = self.folder_itself(base, &passed, way) {
+            let (base, beside) = beside_folder(base, &passed, way);
+            if let Some(paths) = beside {
+                // What goes on within the segment, `/ax` of `/a`, is a file beside the folder to nginx.
+                let beside = Base { paths, cond: base.cond.clone().and(passed.cond.clone()) };
+                let none = To::Answer(404, "text/plain".to_owned(), String::new());
+                let mut item = Item::new(&beside, none, &format!("{label}-beside"));
+                item.plugins.clone_from(&guards.plugins);
+                items.push(item);
+            }
+            if let Some(mut slash) = self.folder_itself(&base, &passed, way) {
                 slash.plugins.clone_from(&guards.plugins);
                 self.response_headers(&place, levels, Some(301), &mut slash.plugins);
                 items.push(slash);
@@ -385,6 +394,20 @@ impl<'d> Nginx<'_> {
             self.out.route(route);
         }
     }
+}
+
+/// The requests of `location /a { alias FOLDER; }` that are for the folder, and the paths that only begin with the same letters.
+fn beside_folder(base: &Base, passed: &Passed, way: &LocationKind) -> (Base, Option<Vec<Value>>) {
+    let mut base = base.clone();
+    let LocationKind::Prefix(own) = way else { return (base, None) };
+    let is_folder =
+        matches!(passed.to, To::Files(_)) && passed.settings.get("strip_listen_path") == Some(&json!(true));
+    if !is_folder || own.ends_with('/') || !base.paths.contains(&json!({ "prefix": own })) {
+        return (base, None);
+    }
+    let (own, beside) = base.paths.into_iter().partition(|path| path.get("prefix").is_some());
+    base.paths = own;
+    (base, Some(beside))
 }
 
 /// What may stand behind the host of a `proxy_pass` for the request's path.

@@ -73,6 +73,7 @@ fn includes_are_followed_with_limits() {
     assert_eq!(missing.proxies[0]["backend_port"], 9);
     let empty = import(&format!("http {{ include gone/*.conf; {server} }}"), &files).expect("an import");
     assert_eq!(empty.proxies[0]["backend_port"], 1, "a pattern may mean no file");
+    assert!(empty.report.losses().any(|one| one.to_string().contains("include gone/*.conf: no file")));
 }
 
 #[test]
@@ -175,7 +176,7 @@ fn names_by_regexes() {
     let of = |names: &str, more: &str, open: bool| {
         let text = format!(
             "http {{ server {{ listen 80 default_server; server_name a.test; location / {{ proxy_pass http://10.0.0.1:1; }} }} \
-             server {{ listen 80; server_name {names}; auth_basic x; auth_basic_user_file /f; location / {{ proxy_pass http://10.0.0.1:2; }} }} \
+             server {{ listen 80; server_name {names}; allow all; location / {{ proxy_pass http://10.0.0.1:2; }} }} \
              {more} }}"
         );
         let sources = [("nginx.conf".to_owned(), text)];

@@ -121,3 +121,64 @@ fn what_changes_a_question_closes() {
     );
     assert!(plugins(&made, "forward_auth").is_empty());
 }
+
+#[test]
+fn modules_that_guard_close() {
+    for guard in [
+        "shib_request /shibauthorizer;",
+        "SecRulesEnabled;",
+        "ModSecurityEnabled on;",
+        "wallarm_mode block;",
+        "server_rewrite_by_lua_block { return ngx.exit(403) }",
+        "hmac_secure_link_secret x;",
+        "spnego on;",
+        "auth_gss on;",
+    ] {
+        let made = server(&format!("{guard} location / {{ proxy_pass http://10.0.0.1:1; }}"));
+        assert!(is_closed(&made, guard.split([' ', ';']).next().unwrap_or_default()), "{guard}");
+    }
+    let made = server("auth_gss off; ModSecurityEnabled off; location / { proxy_pass http://10.0.0.1:1; }");
+    assert_eq!(made.report.count(Conversion::Closed), 0);
+}
+
+#[test]
+fn a_file_of_passwords_that_is_not_there_closes() {
+    let made =
+        server("location / { auth_basic x; auth_basic_user_file gone; proxy_pass http://10.0.0.1:1; }");
+    assert!(is_closed(&made, "gone could not be read here"), "{:#?}", made.report);
+    assert!(plugins(&made, "basic_auth").is_empty());
+}
+
+/// Paths of locations are decoded, those of proxies are as requests have them.
+#[test]
+fn what_no_path_has_is_encoded() {
+    let made = server(
+        "location \"/a b/\" { deny all; } location = /\u{e9} { deny all; } location ~ \"^/c d$\" { deny all; } \
+         location / { proxy_pass http://10.0.0.1:1; }",
+    );
+    let document = made.document().to_string();
+    for path in ["/a%20b", "/%C3%A9", "^?(?:/c(?:%20)d)"] {
+        assert!(document.contains(path.trim_start_matches("^?")), "{path}: {document}");
+    }
+}
+
+/// Beside the folder of `alias`, there is nothing.
+#[test]
+fn what_only_begins_like_a_folder_is_not_in_it() {
+    let made =
+        server("location /static { alias /www; } location /dir/ { alias /www; } location / { return 204; }");
+    let of = |wanted: &str| {
+        made.proxies.iter().filter(move |it| it["matches"].to_string().contains(wanted)).collect::<Vec<_>>()
+    };
+    let answers = |proxy: &Value| {
+        let own = made.plugin_configs.iter().filter(|it| it["proxy_id"] == proxy["id"]);
+        own.map(|it| it["config"]["status_code"].as_u64().unwrap_or(200)).collect::<Vec<_>>()
+    };
+    let beside = of("/static[^/].*");
+    assert_eq!(beside.len(), 1, "{:#}", made.document());
+    assert_eq!(answers(beside[0]), [404]);
+    let folder = of("{\"prefix\":\"/static\"}");
+    assert_eq!(answers(folder[0]), [200]);
+    // nginx joins the names of folder and file: `/wwwx`.
+    assert_eq!(answers(of("{\"prefix\":\"/dir\"}")[0]), [503]);
+}
