@@ -26,6 +26,7 @@ mod subrequest;
 mod tested;
 mod upstream;
 mod values;
+mod zones;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -211,6 +212,7 @@ pub(crate) fn import(out: &mut Import, name: &str, text: &str, files: &dyn Files
     }
     nginx.tls();
     *out = nginx.out;
+    zones::share(out);
     if out.proxies.is_empty() && !out.report.has_loss() {
         return Err(Failure::new(name, 1, "there is no server in it"));
     }

@@ -1,15 +1,18 @@
 //! What nginx says by directives and the gateway by plugins: limits, headers, compression.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use serde_json::{Map, Value, json};
 
 use super::blocks::Directive;
 use super::values::is_of_answer;
+use super::zones::ZONE;
 use super::{Nginx, first, said};
 use crate::cond::Cond;
 use crate::draft::{Plug, set};
 use crate::own_fields::is_framing;
+use crate::report::At;
 
 /// Directives that become plugins of a location. Each level that has one of a name has all of that name.
 pub(super) const NAMES: &[&str] = &[
@@ -35,6 +38,8 @@ const OWN_HEADERS: &[&str] = &["x-forwarded-for", "x-forwarded-proto", "x-forwar
 pub(super) struct Zone {
     keys: Vec<(Cond, String)>,
     rate: Option<(u64, &'static str)>,
+    /// What the first place that limits by it says besides.
+    used: Option<Value>,
 }
 
 /// Zones by name.
@@ -76,7 +81,7 @@ impl Nginx<'_> {
                 Some((number, if unit == "m" { "1m" } else { "1s" }))
             }
         };
-        self.zones.insert(name.to_owned(), Zone { keys, rate });
+        self.zones.insert(name.to_owned(), Zone { keys, rate, used: None });
         true
     }
 
@@ -108,17 +113,19 @@ impl Nginx<'_> {
             if burst > 0 && !limit.arguments.iter().any(|it| it == "nodelay") {
                 self.out.partial(
                     limit.at,
-                    what,
+                    &what,
                     "requests within the burst pass at once: they are not delayed",
                     "",
                 );
             } else {
-                self.out.done(limit.at, what);
+                self.out.done(limit.at, &what);
             }
+            let name = argument("zone=").unwrap_or_default();
+            self.use_zone(limit, &what, name, json!([burst, status("limit_req_status")]));
             for (cond, by) in zone.keys {
                 let config = json!({
                     "limits": [{ "rate": rate, "per": per, "burst": burst + 1 }],
-                    "headers": "none", "status_code": status("limit_req_status"),
+                    "headers": "none", "status_code": status("limit_req_status"), ZONE: name,
                 });
                 made.push(Plug::new("rate_limiting", counted_by(config, by)).when(cond.when()));
             }
@@ -140,11 +147,34 @@ impl Nginx<'_> {
                 code @ (429 | 503) => code,
                 _ => 503,
             };
-            self.out.done(limit.at, what);
+            self.out.done(limit.at, &what);
+            let name = limit.arguments.first().map_or("", String::as_str);
+            self.use_zone(limit, &what, name, json!([most, refusal]));
             for (cond, by) in zone.keys {
-                let config = json!({ "max_concurrent": most, "status_code": refusal });
+                let config = json!({ "max_concurrent": most, "status_code": refusal, ZONE: name });
                 made.push(Plug::new("concurrency_limiting", counted_by(config, by)).when(cond.when()));
             }
+        }
+    }
+
+    /// Notes how a place limits by a zone. Others that say the same share its counters.
+    fn use_zone(&mut self, limit: &Directive, what: &str, name: &str, says: Value) {
+        let Some(zone) = self.zones.get_mut(name) else { return };
+        let is_other = zone.used.get_or_insert_with(|| says.clone()) != &says;
+        if is_other {
+            let why = "another place limits by this zone with other numbers: each of them counts for itself";
+            self.out.partial(limit.at, what, why, "write the same numbers in both");
+        }
+    }
+
+    /// Notes what is translated with this template, in which parameters of the query are decoded.
+    pub(super) fn told(&mut self, at: At, what: impl fmt::Display, template: &str) {
+        if template.contains("${request.query.") {
+            let why =
+                "parameters of the query (`$arg_…`) are decoded in it; nginx has them as they were sent";
+            self.out.partial(at, what, why, "");
+        } else {
+            self.out.done(at, what);
         }
     }
 
@@ -174,6 +204,9 @@ impl Nginx<'_> {
                 self.out.lost(header.at, what, "a variable in it has no counterpart", "");
                 continue;
             };
+            if let Some((_, text)) = cases.iter().find(|(_, text)| text.contains("${request.query.")) {
+                self.told(header.at, &what, text);
+            }
             let is_always = rest.iter().any(|it| it == "always");
             match status {
                 _ if is_always => self.out.done(header.at, what),
@@ -283,7 +316,8 @@ impl Nginx<'_> {
             let why = "its cases go by the field that it sets; the field is removed";
             return self.out.lost(header.at, what, why, "");
         }
-        self.out.done(header.at, what);
+        let all: String = cases.iter().map(|(_, text)| text.as_str()).collect();
+        self.told(header.at, what, &all);
         for (cond, text) in cases {
             if text.is_empty() {
                 rules.push((cond.when(), remove.clone()));

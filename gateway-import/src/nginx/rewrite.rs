@@ -118,7 +118,7 @@ impl<'d> Nginx<'_> {
         {
             return match self.redirect(status, to, false) {
                 Some(config) => {
-                    self.out.done(answer.at, what);
+                    self.told(answer.at, what, config["location"].as_str().unwrap_or_default());
                     To::Redirect(config)
                 }
                 None => {
@@ -264,7 +264,7 @@ impl<'d> Nginx<'_> {
         let (to, keeps) = to.strip_suffix('?').map_or((to, true), |to| (to, false));
         match self.redirect(status, to, keeps) {
             Some(config) => {
-                self.out.done(directive.at, what);
+                self.told(directive.at, what, config["location"].as_str().unwrap_or_default());
                 To::Redirect(config)
             }
             None => {

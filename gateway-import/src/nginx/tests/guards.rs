@@ -182,3 +182,45 @@ fn what_only_begins_like_a_folder_is_not_in_it() {
     // nginx joins the names of folder and file: `/wwwx`.
     assert_eq!(answers(of("{\"prefix\":\"/dir\"}")[0]), [503]);
 }
+
+/// One zone is one counter, wherever it limits.
+#[test]
+fn places_share_the_counters_of_a_zone() {
+    let of = |second: &str| {
+        let text = format!(
+            "http {{ limit_req_zone $binary_remote_addr zone=one:1m rate=5r/s; limit_conn_zone $binary_remote_addr zone=conn:1m; \
+             server {{ listen 80; limit_conn conn 3; \
+             location /a {{ limit_req zone=one burst=2 nodelay; proxy_pass http://10.0.0.1:1; }} \
+             location /b {{ limit_req zone=one {second}; proxy_pass http://10.0.0.1:1; }} }} }}"
+        );
+        import(&text, &crate::NoFiles).expect("an import")
+    };
+    let same = of("burst=2 nodelay");
+    assert!(!same.document().to_string().contains("__zone"));
+    for name in ["rate_limiting", "concurrency_limiting"] {
+        let configs = plugins(&same, name);
+        assert_eq!(configs.len(), 1, "{:#}", same.document());
+        assert_eq!(configs[0]["scope"], "proxy_group");
+        assert_eq!(configs[0].get("proxy_id"), None);
+        let with = |it: &&Value| it["plugins"].to_string().contains(&format!("{}}}", configs[0]["id"]));
+        assert_eq!(same.proxies.iter().filter(with).count(), 2, "{:#}", same.document());
+    }
+    assert!(!same.report.has_loss());
+    let other = of("burst=4 nodelay");
+    assert_eq!(plugins(&other, "rate_limiting").len(), 2);
+    assert!(plugins(&other, "rate_limiting").iter().all(|it| it["proxy_id"].is_string()));
+    assert!(other.report.losses().any(|one| one.to_string().contains("counts for itself")));
+}
+
+#[test]
+fn parameters_in_headers_are_said_to_be_decoded() {
+    for directive in [
+        "proxy_set_header X-U $arg_u;",
+        "add_header X-U $arg_u always;",
+        "if ($arg_u) { return 302 /x?u=$arg_u; }",
+    ] {
+        let made = server(&format!("location / {{ {directive} proxy_pass http://10.0.0.1:1; }}"));
+        let is_named = made.report.losses().any(|one| one.to_string().contains("as they were sent"));
+        assert!(is_named, "{directive}: {:#?}", made.report);
+    }
+}

@@ -1,0 +1,59 @@
+//! Zones of `limit_req` and `limit_conn`: all places that limit by one share its counters.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use crate::draft::Import;
+
+/// What names the zone in the settings of a plugin, until [`share`] takes it away.
+pub(super) const ZONE: &str = "__zone";
+
+/// Makes one plugin config of those that limit alike by one zone.
+pub(super) fn share(out: &mut Import) {
+    let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for (n, made) in out.plugin_configs.iter_mut().enumerate() {
+        let zone = made["config"].as_object_mut().and_then(|config| config.shift_remove(ZONE));
+        let Some(Value::String(zone)) = zone else { continue };
+        let key = json!([zone, made["plugin_name"], made["config"], made.get("when")]).to_string();
+        let at = *places.entry(key).or_insert(groups.len());
+        match groups.get_mut(at) {
+            Some((_, group)) => group.push(n),
+            None => groups.push((zone, vec![n])),
+        }
+    }
+    let mut named: HashMap<String, Vec<String>> = HashMap::new();
+    let mut gone: Vec<usize> = Vec::new();
+    for (zone, group) in groups.into_iter().filter(|(_, group)| group.len() > 1) {
+        let id = out.id("plugin", &format!("zone-{zone}"));
+        for n in &group {
+            let proxy = out.plugin_configs[*n]["proxy_id"].as_str().unwrap_or_default().to_owned();
+            let ids = named.entry(proxy).or_default();
+            if !ids.contains(&id) {
+                ids.push(id.clone());
+            }
+        }
+        let one = &mut out.plugin_configs[group[0]];
+        if let Some(one) = one.as_object_mut() {
+            one.shift_remove("proxy_id");
+        }
+        one["id"] = json!(id);
+        one["scope"] = json!("proxy_group");
+        gone.extend(group.iter().skip(1));
+    }
+    gone.sort_unstable();
+    let mut n = 0;
+    out.plugin_configs.retain(|_| {
+        n += 1;
+        gone.binary_search(&(n - 1)).is_err()
+    });
+    for proxy in &mut out.proxies {
+        let Some(ids) = proxy["id"].as_str().and_then(|id| named.get(id)) else { continue };
+        let more = ids.iter().map(|id| json!({ "plugin_config_id": id }));
+        match proxy.get_mut("plugins").and_then(Value::as_array_mut) {
+            Some(list) => list.extend(more),
+            None => proxy["plugins"] = more.collect(),
+        }
+    }
+}
