@@ -204,6 +204,6 @@ mod tests {
         let denied = Cond::first([(c("A"), true), (c("B"), false)].into_iter(), true);
         assert_eq!(denied, c("A").or(c("B").negate()));
         assert_eq!(three.depth(), 1);
-        assert_eq!((three.parts(9), three.clone().negate().parts(9), Cond::Always.parts(9)), (4, 5, 0));
+        assert_eq!((three.parts(9), three.negate().parts(9), Cond::Always.parts(9)), (4, 5, 0));
     }
 }
