@@ -92,8 +92,13 @@ impl Alternative {
     }
 }
 
+/// Parts as a regex, in characters that can be printed.
 fn text(parts: Vec<Hir>) -> String {
-    Hir::concat(parts).to_string()
+    let whole = Hir::concat(parts).to_string();
+    let is_plain = |c: char| c == ' ' || c.is_ascii_graphic();
+    let each =
+        whole.chars().map(|c| if is_plain(c) { c.to_string() } else { format!("\\x{{{:X}}}", u32::from(c)) });
+    each.collect()
 }
 
 fn has_anchor(hir: &Hir) -> bool {

@@ -111,6 +111,8 @@ fn regexes_over_the_whole_target() {
             }
         }
     }
+    let written = format!("{:?}", Test::Regex("a[^x]b", false).of("request_uri"));
+    assert!(written.is_ascii() && written.contains("x{0}") && !written.contains("u{"), "{written}");
     // A piece that may have the question mark somewhere within.
     assert!(Test::Regex("(a|b?c.)+d", false).of("request_uri").is_none());
     assert!(Test::Regex("a.{3}b", false).of("request_uri").is_none());
