@@ -8,6 +8,8 @@ mod fetch;
 mod fields;
 mod limits;
 mod maps;
+mod plain;
+mod rates;
 mod redirects;
 mod rules;
 mod sections;
@@ -31,8 +33,8 @@ use crate::text;
 use acl::Acls;
 use backend::Left;
 use certificates::ClientCertificates;
+use plain::told;
 use sections::{HaproxyLine, Section};
-use why::told;
 
 /// An import under way.
 struct Haproxy<'o, 'f> {

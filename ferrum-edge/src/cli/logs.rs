@@ -11,16 +11,11 @@ use super::Verbosity;
 use crate::export::program_log::ProgramLog;
 use gateway_telemetry::json::Rfc3339;
 
-/// The modules that log: crates of ours, then those of others.
+/// What the names of our crates have behind `gateway_`.
+const CRATES: &[&str] = &["core", "import", "plugins", "protocols", "scripting", "telemetry", "waf"];
+/// Other modules that log.
 const MODULES: &[&str] = &[
     "ferrum_edge",
-    "gateway_core",
-    "gateway_import",
-    "gateway_plugins",
-    "gateway_protocols",
-    "gateway_scripting",
-    "gateway_telemetry",
-    "gateway_waf",
     "h2",
     "hickory_net",
     "hickory_proto",
@@ -105,7 +100,7 @@ fn targets(verbosity: Verbosity) -> Targets {
     for module in unknown(&words) {
         super::print::error(format_args!(
             "the log level `{words}` is for a module `{module}`, and none of this name is known; there are {}",
-            MODULES.join(", ")
+            names().collect::<Vec<_>>().join(", ")
         ));
     }
     read(&words).unwrap_or_else(|error| {
@@ -114,11 +109,21 @@ fn targets(verbosity: Verbosity) -> Targets {
     })
 }
 
+/// The modules that log.
+fn names() -> impl Iterator<Item = String> {
+    let ours = CRATES.iter().map(|name| format!("gateway_{name}"));
+    ours.chain(MODULES.iter().map(|name| (*name).to_owned()))
+}
+
+fn is_known(module: &str) -> bool {
+    names().any(|name| name == module)
+}
+
 /// Modules that levels are given for and that log nothing, as far as is known: programs may add plugins of their own.
 fn unknown(words: &str) -> Vec<&str> {
     let modules = words.split(',').filter_map(|part| part.split_once('=')).map(|(module, _)| module.trim());
     let first = |module: &str| module.split("::").next().unwrap_or_default().to_owned();
-    modules.filter(|module| !MODULES.contains(&first(module).as_str())).collect()
+    modules.filter(|module| !is_known(&first(module))).collect()
 }
 
 /// Reads levels, as `warn,gateway_protocols=debug`. A word by itself has to be a level: it would be taken for a module

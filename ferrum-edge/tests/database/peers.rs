@@ -246,7 +246,8 @@ fn a_copy_that_is_no_database_does_not_hinder_a_start() {
     let folder = Folder::new();
     let path = folder.path().join("copy.db");
     std::fs::write(&path, "this is no database, ".repeat(1000)).unwrap();
-    let running = Running::on(Database { mirror: Some(path), ..impatient(&location) });
+    let patient = Database { options: patient(), ..Running::database(location) };
+    let running = Running::on(Database { mirror: Some(path), ..patient });
     running.api().batch(&protected(target("behind")));
     assert_eq!(running.client().get("/a/x", None).status, 401);
 }

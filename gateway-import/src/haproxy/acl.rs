@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::fetch::{cuts_port, ending, split};
 use super::fields::Field;
-use super::limits::{Rate, Tracked};
+use super::rates::{Rate, Tracked};
 use super::sections::HaproxyLine;
 use super::why::Why;
 use crate::changed::{RequestChange, What, seen};

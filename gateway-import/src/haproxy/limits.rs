@@ -4,60 +4,13 @@ use serde_json::{Value, json};
 
 use super::Haproxy;
 use super::acl::{Acls, Term, Ways, plain};
+use super::plain::told;
+use super::rates::{Counter, Rate, Tracked};
 use super::sections::{HaproxyLine, Section, rate_period};
 use super::templates::template;
-use super::why::{Why, told};
 use crate::cond::Cond;
 use crate::draft::Plug;
 use crate::steps::RouteStep;
-
-/// How many requests within a stick-table's time pass, and where they are counted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Rate {
-    most: u64,
-    counter: Counter,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Counter {
-    /// What `track-sc` with this number counts.
-    Tracked(String),
-    /// The requests of the client's address in a table; without a name in the section's own.
-    Address(String),
-}
-
-impl Rate {
-    /// Reads a fetch that is compared with a number.
-    pub(super) fn read(name: &str, argument: &str, values: &[String]) -> Option<Self> {
-        let counter = match name.strip_suffix("_http_req_rate")? {
-            "src" => Counter::Address(argument.to_owned()),
-            "sc" => Counter::Tracked(argument.to_owned()),
-            name if argument.is_empty() => Counter::Tracked(name.strip_prefix("sc")?.to_owned()),
-            _ => return None,
-        };
-        if let Counter::Tracked(number) = &counter {
-            number.parse::<u8>().ok()?;
-        }
-        let most = match values {
-            [operator, most] if operator == "gt" => most.parse().ok()?,
-            [operator, most] if operator == "ge" => most.parse::<u64>().ok()?.checked_sub(1)?,
-            _ => return None,
-        };
-        (most > 0).then_some(Self { most, counter })
-    }
-}
-
-/// What a `track-sc` rule counts.
-#[derive(Debug, Clone)]
-pub(super) struct Tracked {
-    number: String,
-    table: String,
-    /// For `limit_by`.
-    by: Option<String>,
-    cond: Result<Cond, Why>,
-    /// The time over which its table counts requests.
-    period: Option<String>,
-}
 
 /// By what requests are told apart, as `limit_by` says it; `None` where it can't, or where rules before change it.
 fn limit_by(key: &str, acls: &Acls) -> Option<String> {

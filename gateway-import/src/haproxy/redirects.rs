@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::Haproxy;
 use super::acl::Acls;
+use super::plain::told;
 use super::sections::HaproxyLine;
 use super::templates::template;
-use super::why::told;
 use crate::cond::Cond;
 use crate::draft::{Plug, To};
 use crate::steps::{RouteEnd, RouteStep};

@@ -23,7 +23,7 @@ pub(super) fn template(text: &str) -> Option<String> {
     let mut made = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('%') {
-        made.push_str(before);
+        made.push_str(&before.replace('$', "$$"));
         if let Some(after) = after.strip_prefix('%') {
             made.push('%');
             rest = after;
@@ -33,7 +33,7 @@ pub(super) fn template(text: &str) -> Option<String> {
         made.push_str(&format!("${{{}}}", variable(fetch)?));
         rest = tail;
     }
-    made.push_str(rest);
+    made.push_str(&rest.replace('$', "$$"));
     Some(made)
 }
 

@@ -2,9 +2,6 @@
 
 use std::fmt;
 
-use super::acl::{Term, Ways, plain};
-use crate::cond::Cond;
-
 /// Why a condition, or a whole rule, can't be translated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Why {
@@ -26,16 +23,4 @@ impl fmt::Display for Why {
             }
         }
     }
-}
-
-/// What is asked of the request, where nothing else is; or why that can't be said.
-pub(super) fn told(ways: &Ways) -> Result<Cond, Why> {
-    plain(ways).ok_or_else(|| unknown(ways).unwrap_or(Why::Untranslated))
-}
-
-/// Why one of the parts of a condition is not known.
-pub(super) fn unknown(ways: &Ways) -> Option<Why> {
-    ways.iter()
-        .flatten()
-        .find_map(|(_, term)| if let Term::Unknown(why) = term { Some(why.clone()) } else { None })
 }

@@ -51,7 +51,7 @@ const GOOD: &[&str] = &[
 const MAX_WAIT: u64 = 60_000;
 
 /// What is asked, as settings of `forward_auth`, or the directive that can't be said there.
-type Said<'d> = Result<Map<String, Value>, &'d Directive>;
+type Question<'d> = Result<Map<String, Value>, &'d Directive>;
 
 impl Nginx<'_> {
     /// `auth_request`, whose location has to lead to a server.
@@ -127,7 +127,7 @@ impl Nginx<'_> {
     }
 
     /// What is asked by way of a location.
-    fn question<'d>(&self, levels: &[&'d Directive], path: &str, url: &str) -> Said<'d> {
+    fn question<'d>(&self, levels: &[&'d Directive], path: &str, url: &str) -> Question<'d> {
         let mut made = Map::new();
         let (server, location) = match levels {
             [.., server, location] => (*server, *location),
@@ -181,7 +181,10 @@ impl Nginx<'_> {
             let [name, value] = field.arguments.as_slice() else { return Err(field) };
             let name = name.to_ascii_lowercase();
             let own = format!("${{request.header.{name}}}");
-            if self.vars_here.template(value).is_some_and(|value| value == own) {
+            let said = self.vars_here.template(value);
+            if name == "host" && matches!(said.as_deref(), Some("${request.host}" | "${request.authority}")) {
+                set(made, "preserve_host", true);
+            } else if said.is_some_and(|value| value == own) {
                 passed.push(name);
             } else if !self.is_asked_anyway(&name, value, convention, url) {
                 return Err(field);

@@ -33,6 +33,7 @@ pub(super) struct Question {
     /// Header fields that are sent; `None` is all.
     pub(super) headers: Option<Vec<HeaderName>>,
     pub(super) preserve_method: bool,
+    pub(super) preserve_host: bool,
     /// Bytes of a body that is sent along; `None` sends none.
     pub(super) body: Option<u64>,
 }
@@ -114,6 +115,9 @@ impl Question {
         put("x-forwarded-for", &exchange.client_address.to_string());
         put("x-forwarded-proto", shared::scheme(exchange));
         put("x-forwarded-host", host);
+        if self.preserve_host {
+            put("host", host);
+        }
         match self.convention {
             Convention::Traefik => {
                 put("x-forwarded-method", exchange.request.method.as_str());

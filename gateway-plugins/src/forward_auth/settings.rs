@@ -54,6 +54,8 @@ pub(crate) struct Config {
     request_headers: Option<Vec<String>>,
     /// Asks with the request's own method instead of GET. Default false.
     preserve_method: bool,
+    /// Asks with the request's own host in `Host` instead of the one of `url`; those of Envoy do so in any case. Default false.
+    preserve_host: bool,
     /// Sends the body along; needs `preserve_method` or one of the conventions of Envoy. Default false.
     send_body: bool,
     /// Bytes that such a body may have; a larger one gets 413. Default 64 KiB.
@@ -100,6 +102,7 @@ impl Default for Config {
             max_waiting_calls: 1000,
             request_headers: None,
             preserve_method: false,
+            preserve_host: false,
             send_body: false,
             max_body_bytes: units::Bytes(64 << 10),
             allow_partial_body: false,
@@ -140,6 +143,9 @@ fn check(config: &Config, problems: &mut Problems) {
         if grpc && is_set {
             wrong(option, their_own, None);
         }
+    }
+    if is_envoy && config.preserve_host {
+        wrong("preserve_host", "the request's own host is told in any case", None);
     }
     if grpc && config.preserve_method {
         wrong("preserve_method", "the method is part of the question over gRPC", None);
@@ -214,6 +220,7 @@ pub(super) fn build(config: Config, world: &World) -> Result<ForwardAuth, Proble
             convention: config.convention,
             headers: request_headers,
             preserve_method: config.preserve_method,
+            preserve_host: config.preserve_host,
             body,
         },
         turns: Turns::new(config.max_concurrent_calls, config.max_waiting_calls),

@@ -84,6 +84,7 @@ async fn what_the_other_server_is_asked() {
             json!({ "host": "shop.test", "cookie": "a=b", "x-a": "", "x-forwarded-for": "192.0.2.1" }),
         ),
         (json!({ "preserve_method": true }), "auth.test:443/check", "POST", json!({})),
+        (json!({ "preserve_host": true }), "auth.test:443/check", "GET", json!({ "host": "shop.test" })),
     ] {
         let machine = answering(200, &[], "");
         let trial = trial(&machine, &config, &[]);

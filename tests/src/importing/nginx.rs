@@ -155,8 +155,18 @@ http {
         location = /check { internal; proxy_pass http://@B@/verify; proxy_pass_request_body off; proxy_set_header Content-Length ""; }
         location = /gone { internal; proxy_pass http://127.0.0.1:1/; }
         location = /local { internal; return 403; }
-        location = /tokens { internal; if ($http_x_admin != 1) { return 403; } proxy_pass http://@B@/verify; }
-        location = /bare { internal; proxy_pass http://@B@/verify; proxy_pass_request_headers off; }
+        location = /tokens {
+            internal;
+            if ($http_x_admin != 1) { return 403; }
+            proxy_pass http://@B@/verify;
+            proxy_set_header Content-Length "";
+        }
+        location = /bare {
+            internal;
+            proxy_pass http://@B@/verify;
+            proxy_pass_request_headers off;
+            proxy_set_header Content-Length "";
+        }
     }
 }
 "#,

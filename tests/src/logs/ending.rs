@@ -149,3 +149,30 @@ async fn points_that_a_collector_refuses_keep_no_others_from_it() {
     assert!(asked.load(Ordering::Relaxed) > 1);
     assert!(page.contains("{to=\"otlp\",outcome=\"failed\"} 1\n"), "{page}");
 }
+
+/// Who leaves in the middle of a response has had its status and some of its bytes.
+#[tokio::test]
+async fn a_response_that_is_cut_off_is_recorded_as_far_as_it_came() {
+    let target = Port::listen_on(([127, 0, 0, 1], 0).into(), None).await;
+    let address = target.address;
+    let mut edge = Edge::start(&format!(
+        "proxies:\n  - {{id: a, listen_path: /, backend_scheme: http, backend_host: {}, backend_port: {}}}\n",
+        address.ip(),
+        address.port()
+    ));
+    for is_sent in [true, false] {
+        let mut client = edge.wire().await;
+        client.send("GET /cut HTTP/1.1\r\nhost: a.test\r\n\r\n").await;
+        let mut far = Talker::new(Wire::new_patient(target.accept_ever().await));
+        far.request().await.expect("a request");
+        if is_sent {
+            far.wire.send("HTTP/1.1 206 Partial Content\r\ncontent-length: 1000\r\n\r\nsome").await;
+            client.until(b"some").await.expect("the beginning");
+        }
+        drop(client);
+        let record = edge.records.next().await;
+        let expected = if is_sent { (206, 4) } else { (499, 0) };
+        let got = (record.status(), record.0["http.response.body.size"].as_u64().unwrap_or_default());
+        assert_eq!((got, record.reason()), (expected, "client_gone"));
+    }
+}

@@ -64,6 +64,8 @@ pub(super) struct ExchangeEnding<'s> {
     pub(super) attempts: u32,
     pub(super) first_byte: Option<Duration>,
     pub(super) response_bytes: u64,
+    /// Counts what is taken out of a response that comes piece by piece: all that is known of one that is cut off.
+    sent: Option<Meter>,
     pub(super) finished: bool,
     /// The configuration that it is served by; `None` when nobody waits for an answer.
     snapshot: Option<&'s Snapshot>,
@@ -101,6 +103,7 @@ impl<'s> ExchangeEnding<'s> {
             attempts: 0,
             first_byte: None,
             response_bytes: 0,
+            sent: None,
             finished: false,
             snapshot,
             is_shown: false,
@@ -141,6 +144,7 @@ impl<'s> ExchangeEnding<'s> {
     /// Notes the head of the response, and those of its headers that logs ask for.
     pub(super) fn answered(&mut self, response: &Response<Body>, logged: &[HeaderName]) {
         self.status = Some(response.status());
+        self.sent = (!response.body().is_at_hand()).then(|| response.body().meter());
         if self.exchange.dialect == Dialect::Grpc {
             self.grpc_status = grpc_status(response.headers());
         }
@@ -166,12 +170,18 @@ impl<'s> ExchangeEnding<'s> {
 
     /// Notes how sending the response ended.
     pub(super) fn delivered(&mut self, delivery: Delivery) -> Delivery {
-        self.response_bytes = delivery.bytes;
+        // Where sending ended at a deadline, nobody says how far it came.
+        let is_late = delivery.cut == Some(Cause::TotalTimeout);
+        self.response_bytes = if is_late { self.sent() } else { delivery.bytes };
         self.finished = true;
         self.cause = delivery.cut.or(self.cause);
         self.status = delivery.status.or(self.status);
         self.grpc_status = delivery.grpc_status.or_else(|| self.exchange.said_status()).or(self.grpc_status);
         delivery
+    }
+
+    fn sent(&self) -> u64 {
+        self.sent.as_ref().map_or(0, Meter::bytes)
     }
 
     /// When the whole exchange must be over.
@@ -202,6 +212,8 @@ impl ExchangeEnding<'_> {
         };
         let cut = if self.finished { self.cause } else { Some(self.cause.unwrap_or(left)) };
         let status = match (self.finished, self.cause, self.status) {
+            // The client has it already.
+            (false, None, Some(status)) if self.sent() > 0 => status,
             (false, None, _) => left.status(),
             // Also when the client went away in the middle of a reply.
             (_, _, Some(status)) => status,
@@ -222,7 +234,7 @@ impl ExchangeEnding<'_> {
             first_byte: self.first_byte,
             duration: exchange.started.elapsed(),
             request_bytes: self.meter.bytes(),
-            response_bytes: self.response_bytes,
+            response_bytes: if self.finished { self.response_bytes } else { self.sent() },
         };
         let panics = match (self.unrouted(), self.route, self.snapshot) {
             (Some(unrouted), ..) => unrouted.end(&record).0,

@@ -82,6 +82,9 @@ fn what_changes_a_question_closes() {
         ),
         ("proxy_method $request_method;", "preserve_method", json!(true)),
         ("proxy_method GET;", "preserve_method", Value::Null),
+        ("proxy_set_header Host $host;", "preserve_host", json!(true)),
+        ("proxy_set_header Host $http_host;", "preserve_host", json!(true)),
+        ("proxy_set_header Host $proxy_host;", "preserve_host", Value::Null),
         ("proxy_ssl_trusted_certificate ca.pem;", "ca_path", json!("/etc/nginx/ca.pem")),
         ("proxy_set_header X-Real-IP $remote_addr;", "convention", json!("nginx")),
     ] {
@@ -96,7 +99,7 @@ fn what_changes_a_question_closes() {
         "proxy_set_header X-Token \"\";",
         "proxy_set_header X-Token $cookie_t;",
         "proxy_set_header X-Token secret;",
-        "proxy_set_header Host $host;",
+        "proxy_set_header Host other.test;",
         "proxy_set_header X-Original-URI /;",
         "rewrite ^ /other break;",
         "return 403;",

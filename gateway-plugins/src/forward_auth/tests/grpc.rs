@@ -281,6 +281,7 @@ fn what_does_not_go_together_is_refused() {
         (json!({ "client_headers": ["x-a"] }), "config.client_headers"),
         (json!({ "refusal_headers": [] }), "config.refusal_headers"),
         (json!({ "preserve_method": true }), "config.preserve_method"),
+        (json!({ "preserve_host": true }), "config.preserve_host"),
         (json!({ "allow_partial_body": true }), "config.allow_partial_body"),
         (json!({ "failure_mode_allow": true, "caller_header": "x-a" }), "config.failure_mode_allow"),
         (json!({ "convention": "envoy", "context_extensions": { "a": "b" } }), "config.context_extensions"),

@@ -1,0 +1,52 @@
+//! Rates that stick-tables count, as conditions and `track-sc` rules name them.
+
+use super::why::Why;
+use crate::cond::Cond;
+
+/// How many requests within a stick-table's time pass, and where they are counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Rate {
+    pub(super) most: u64,
+    pub(super) counter: Counter,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Counter {
+    /// What `track-sc` with this number counts.
+    Tracked(String),
+    /// The requests of the client's address in a table; without a name in the section's own.
+    Address(String),
+}
+
+impl Rate {
+    /// Reads a fetch that is compared with a number.
+    pub(super) fn read(name: &str, argument: &str, values: &[String]) -> Option<Self> {
+        let counter = match name.strip_suffix("_http_req_rate")? {
+            "src" => Counter::Address(argument.to_owned()),
+            "sc" => Counter::Tracked(argument.to_owned()),
+            name if argument.is_empty() => Counter::Tracked(name.strip_prefix("sc")?.to_owned()),
+            _ => return None,
+        };
+        if let Counter::Tracked(number) = &counter {
+            number.parse::<u8>().ok()?;
+        }
+        let most = match values {
+            [operator, most] if operator == "gt" => most.parse().ok()?,
+            [operator, most] if operator == "ge" => most.parse::<u64>().ok()?.checked_sub(1)?,
+            _ => return None,
+        };
+        (most > 0).then_some(Self { most, counter })
+    }
+}
+
+/// What a `track-sc` rule counts.
+#[derive(Debug, Clone)]
+pub(super) struct Tracked {
+    pub(super) number: String,
+    pub(super) table: String,
+    /// For `limit_by`.
+    pub(super) by: Option<String>,
+    pub(super) cond: Result<Cond, Why>,
+    /// The time over which its table counts requests.
+    pub(super) period: Option<String>,
+}
