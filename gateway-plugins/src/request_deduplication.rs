@@ -11,6 +11,8 @@
 //! a request was carried out, `on_unknown` decides. Answers longer than `max_response_bytes`, and event streams, are not
 //! stored; their keys are remembered, and repeated requests get 409. A call of gRPC whose client goes on sending after the
 //! first answer can't have a key: its body is read first. WebSockets have none.
+//!
+//! A `script`, `wasm` or `ext_proc` of the proxy needs `before: request_deduplication`: stored answers would be given without asking it.
 
 mod local;
 mod recording;

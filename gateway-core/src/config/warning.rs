@@ -6,7 +6,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use http::Method;
 use ipnet::IpNet;
 
 use super::model::{
@@ -17,6 +16,7 @@ mod acme;
 pub mod codes;
 mod compiled;
 mod covers;
+mod preflights;
 
 pub use codes::{CODES, is_code};
 pub use compiled::compiled;
@@ -290,20 +290,6 @@ impl WarningList {
                 let message = format!("`{}` needs client certificates, which are not asked for", config.id);
                 let path = format!("proxies.{}", proxy.id);
                 self.add("certificate_not_asked", path, message, "set `gateway.tls.client_ca_path`");
-            }
-        }
-    }
-
-    /// `cors` answers no preflight where `OPTIONS` is refused before any plugin runs.
-    fn preflights(&mut self, model: &Model) {
-        for proxy in &model.proxies {
-            let Traffic::Http(rules) = &proxy.traffic else { continue };
-            let refused =
-                rules.allowed_methods.as_ref().is_some_and(|methods| !methods.contains(&Method::OPTIONS));
-            for config in proxy.plugins.iter().filter(|config| refused && &*config.plugin_name == "cors") {
-                let message =
-                    format!("`{}` answers no preflights: `allowed_methods` lacks OPTIONS", config.id);
-                self.add("setting_without_effect", format!("proxies.{}", proxy.id), message, "add OPTIONS");
             }
         }
     }
