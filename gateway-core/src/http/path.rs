@@ -37,7 +37,11 @@ fn is_reserved(value: u8) -> bool {
 
 /// A normal path with such characters written plainly, as many targets read it; `None` where it has none that are escaped.
 pub fn plain(path: &str) -> Option<String> {
-    let mut plain = String::new();
+    // Most paths have none, and conditions ask for each request.
+    if !path.contains('%') {
+        return None;
+    }
+    let mut plain = String::with_capacity(path.len());
     let mut rest = path;
     while let Some(at) = rest.find('%') {
         let (before, escaped) = rest.split_at(at);

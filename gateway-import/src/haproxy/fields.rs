@@ -27,7 +27,7 @@ impl Field {
             Self::Values | Self::First | Self::Last | Self::Lines => {
                 Cond::is(json!({ "headers": { name: { "present": true } } }))
             }
-            // An empty value right behind the name is found only where something follows it, or a space goes before the name.
+            // HAProxy finds `name=` without a value only before another cookie, or after a space.
             Self::Cookies => {
                 let name = text::literal(name);
                 let filled = format!(r"(?:.*[;,])?\s*{name}(?:\s+=.*|=\s*[^,\s].*)");

@@ -19,7 +19,7 @@ pub(super) struct Halves {
     pub(super) right: String,
 }
 
-/// The alternatives of a regex that may match anywhere in a text; `None` where they can't be told apart.
+/// The alternatives of an unanchored regex; `None` where they can't be told apart.
 pub(super) fn alternatives(regex: &str, ignores_case: bool) -> Option<Vec<Alternative>> {
     let parsed =
         regex_syntax::ParserBuilder::new().case_insensitive(ignores_case).build().parse(regex).ok()?;
