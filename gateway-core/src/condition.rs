@@ -16,6 +16,7 @@ use ipnet::IpNet;
 
 use crate::route::{HostPattern, PathPattern};
 pub use compile::{Use, compile};
+pub(crate) use holds::Assumed;
 use text::Text;
 pub(crate) use text::{not_a_regex, whole};
 
@@ -34,7 +35,11 @@ pub struct Condition {
 #[derive(Debug, Clone, PartialEq)]
 enum ConditionPart {
     Methods(Box<[Method]>),
-    Path(PathPattern),
+    Path {
+        pattern: PathPattern,
+        /// Holds only if every way in which a target may read the path is covered, where otherwise one is enough.
+        is_strict: bool,
+    },
     Hosts(Box<[HostPattern]>),
     Encrypted(bool),
     Ports(Box<[u16]>),
@@ -147,7 +152,7 @@ impl ConditionPart {
     fn key(&self) -> &'static str {
         match self {
             Self::Methods(_) => "methods",
-            Self::Path(_) => "path",
+            Self::Path { .. } => "path",
             Self::Hosts(_) => "hosts",
             Self::Encrypted(_) => "scheme",
             Self::Ports(_) => "ports",

@@ -16,3 +16,5 @@ pub mod settings;
 pub mod snapshot;
 pub mod units;
 pub mod warning;
+
+pub use patterns::path_regex::in_request_spelling as path_regex_in_request_spelling;

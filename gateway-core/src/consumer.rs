@@ -7,12 +7,15 @@ use std::sync::{Arc, OnceLock};
 
 use foldhash::fast::RandomState;
 use http::{HeaderName, HeaderValue};
-
+use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use crate::config::credential::CredentialType;
 use crate::config::index::Index;
 use crate::config::model::{Consumer, Credential, Digest, Id};
+
+/// Dots in the path of a claim at which it is taken apart.
+const MAX_CLAIM_STEPS: usize = 16;
 
 /// What a caller was recognised by, where that may come to its end before a session does: a login, a token.
 pub trait Standing: Send + Sync + Debug {
@@ -24,7 +27,7 @@ pub trait Standing: Send + Sync + Debug {
 #[derive(Debug, Clone)]
 pub struct Identity {
     /// What another party said about the caller: the claims of a token, the fields of an answer. An object.
-    pub claims: Option<Arc<serde_json::Map<String, serde_json::Value>>>,
+    pub claims: Option<Arc<Map<String, Value>>>,
     /// Groups the caller is in besides those of the consumer.
     pub groups: Arc<[Arc<str>]>,
     /// The consumer, when the caller is one.
@@ -324,6 +327,18 @@ fn fingerprints(consumer: &Consumer) -> impl Iterator<Item = Fingerprint> {
         Credential::Digest { kind, digest } => Some(Fingerprint { kind, digest: *digest }),
         Credential::Secret { .. } => None,
     })
+}
+
+/// The claim of this name; or, where there is none, what the dotted path leads to: `realm_access.roles`. Names within the path may
+/// contain dots themselves, as `https://example.com/app.roles` does; the longest name that is there counts.
+pub fn find_claim<'c>(claims: &'c Map<String, Value>, path: &str) -> Option<&'c Value> {
+    if let Some(value) = claims.get(path) {
+        return Some(value);
+    }
+    let splits = path.rmatch_indices('.').filter_map(|(at, _)| path.split_at_checked(at));
+    splits
+        .take(MAX_CLAIM_STEPS)
+        .find_map(|(name, rest)| find_claim(claims.get(name)?.as_object()?, rest.strip_prefix('.')?))
 }
 
 #[cfg(test)]

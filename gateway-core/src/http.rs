@@ -15,5 +15,7 @@ pub mod hedging;
 mod names;
 pub mod path;
 pub mod pipeline;
+mod preflight;
 pub mod reply;
 pub mod retry;
+mod scheme;

@@ -9,7 +9,8 @@ use gateway_core::config::problem::Problems;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::forwarding::is_told;
-use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World};
+use gateway_core::http::reply::Reply;
+use gateway_core::plugin::{Hooks, OnRequest, OnResponse, OnUnrouted, Plugin, Seat, SeatNumber, Step, World};
 use http::{HeaderName, HeaderValue, Response};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -68,13 +69,23 @@ impl Plugin for CorrelationId {
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         hooks.on_request(self.clone());
         if self.echo {
-            hooks.on_response(self);
+            hooks.attends_every_reply();
+            hooks.on_response(self.clone());
         }
+        hooks.on_unrouted(self);
     }
 }
 
 impl OnRequest for CorrelationId {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
+        self.identify(exchange, seat);
+        Step::Next
+    }
+}
+
+impl CorrelationId {
+    /// Gives the request its id: the client's own where that can be used.
+    fn identify(&self, exchange: &mut Exchange, seat: impl Into<SeatNumber>) -> HeaderValue {
         exchange.body.withhold_trailer(&self.header);
         let headers = &mut exchange.request.headers;
         let mut sent = headers.get_all(&self.header).iter();
@@ -91,8 +102,8 @@ impl OnRequest for CorrelationId {
         if self.echo {
             exchange.state.put(seat, Id(id.clone()));
         }
-        exchange.set_request_id(id);
-        Step::Next
+        exchange.set_request_id(id.clone());
+        id
     }
 }
 
@@ -103,10 +114,20 @@ impl OnResponse for CorrelationId {
         response: &'a mut Response<Body>,
         seat: Seat<'a>,
     ) -> Step<'a> {
-        if let Some(Id(id)) = exchange.state.of(seat) {
-            response.headers_mut().insert(self.header.clone(), id.clone());
-        }
+        let known = exchange.state.of(seat).map(|Id(id)| id.clone());
+        // Refused before the request came here.
+        let id = known.unwrap_or_else(|| self.identify(exchange, seat));
+        response.headers_mut().insert(self.header.clone(), id);
         Step::Next
+    }
+}
+
+impl OnUnrouted for CorrelationId {
+    fn on_unrouted(&self, exchange: &mut Exchange, reply: &mut Reply, place: SeatNumber) {
+        let id = self.identify(exchange, place);
+        if self.echo {
+            reply.headers.insert(self.header.clone(), id);
+        }
     }
 }
 

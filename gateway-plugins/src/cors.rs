@@ -1,8 +1,8 @@
 //! Lets pages of other origins read responses (CORS, Fetch §3.2): answers preflights, and marks responses.
 //!
 //! What a target says about CORS itself is replaced. A request from another origin is forwarded and its response is not
-//! marked, so that the browser keeps it from the page; a preflight for what is not allowed is answered with 403. A proxy
-//! whose `allowed_methods` lacks `OPTIONS` refuses preflights before they get here.
+//! marked, so that the browser keeps it from the page; a preflight for what is not allowed is answered with 403. A preflight
+//! is routed as the request that it asks about. Replies of the gateway's own are marked as well, so that pages can read them.
 
 use std::sync::Arc;
 
@@ -11,7 +11,9 @@ use gateway_core::config::units::Seconds;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
-use gateway_core::plugin::{Hooks, Need, Needs, OnRequest, OnResponse, Plugin, Seat, Step, World};
+use gateway_core::plugin::{
+    Hooks, Need, Needs, OnRequest, OnResponse, OnUnrouted, Plugin, Seat, SeatNumber, Step, World,
+};
 use http::header::Entry;
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
@@ -149,8 +151,13 @@ impl Plugin for Cors {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        if !self.preflight_continue {
+            hooks.answers_preflights();
+        }
+        hooks.attends_every_reply();
         hooks.on_request(self.clone());
-        hooks.on_response(self);
+        hooks.on_response(self.clone());
+        hooks.on_unrouted(self);
     }
 }
 
@@ -226,14 +233,10 @@ fn joined<'a>(parts: impl Iterator<Item = &'a str>) -> HeaderValue {
 
 impl OnRequest for Cors {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, _seat: Seat<'a>) -> Step<'a> {
-        let headers = &exchange.request.headers;
-        let is_preflight = exchange.request.method == Method::OPTIONS
-            && headers.contains_key(ORIGIN)
-            && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
-        if !is_preflight || self.preflight_continue {
+        if self.preflight_continue || !exchange.is_preflight() {
             return Step::Next;
         }
-        Step::reply(match self.preflight(headers) {
+        Step::reply(match self.preflight(&exchange.request.headers) {
             Ok(reply) => reply,
             Err(reason) => {
                 Reply::new(Cause::Forbidden).reason(reason).detail("the page may not make this request")
@@ -251,6 +254,12 @@ impl OnResponse for Cors {
     ) -> Step<'a> {
         self.mark(&exchange.request.headers, response.headers_mut());
         Step::Next
+    }
+}
+
+impl OnUnrouted for Cors {
+    fn on_unrouted(&self, exchange: &mut Exchange, reply: &mut Reply, _place: SeatNumber) {
+        self.mark(&exchange.request.headers, &mut reply.headers);
     }
 }
 

@@ -10,10 +10,13 @@ use std::sync::Arc;
 
 use gateway_core::config::problem::Problems;
 use gateway_core::http::body::Body;
+use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
-use gateway_core::plugin::{Hooks, OnResponse, Plugin, Seat, Step, World};
+use gateway_core::http::reply::Reply;
+use gateway_core::plugin::{Hooks, OnResponse, OnUnrouted, Plugin, Seat, SeatNumber, Step, World};
+use gateway_core::template::Facts;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, VARY};
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -117,7 +120,11 @@ impl Plugin for ErrorPages {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
-        hooks.on_response(self);
+        hooks.attends_every_reply();
+        hooks.on_response(self.clone());
+        if self.of != Whose::Target {
+            hooks.on_unrouted(self);
+        }
     }
 }
 
@@ -203,6 +210,29 @@ impl OnResponse for ErrorPages {
         if !is_meant || status < StatusCode::BAD_REQUEST || is_grpc(response) {
             return Step::Next;
         }
+        let Some((choice, is_negotiated)) = self.choose(exchange, status) else { return Step::Next };
+        let text = choice.page.render(&shared::facts_with(exchange, seat, status, response.headers()));
+        self.describe(response.headers_mut(), status, choice, is_negotiated);
+        *response.body_mut() = Body::full(text);
+        Step::Next
+    }
+}
+
+impl OnUnrouted for ErrorPages {
+    fn on_unrouted(&self, exchange: &mut Exchange, reply: &mut Reply, _place: SeatNumber) {
+        let status = reply.status.unwrap_or(reply.cause.status());
+        let is_page = status >= StatusCode::BAD_REQUEST && exchange.dialect == Dialect::Plain;
+        let Some((choice, is_negotiated)) = self.choose(exchange, status).filter(|_| is_page) else { return };
+        let text =
+            choice.page.render(&Facts { response: Some((status, &reply.headers)), ..Facts::of(exchange) });
+        self.describe(&mut reply.headers, status, choice, is_negotiated);
+        (reply.status, reply.body) = (Some(status), Some(Body::full(text)));
+    }
+}
+
+impl ErrorPages {
+    /// The page for a status that the client wants most, and whether there were several.
+    fn choose(&self, exchange: &Exchange, status: StatusCode) -> Option<(&Choice, bool)> {
         let several = self.pages.iter().filter(|page| page.covers(status.as_u16()));
         let mut best: Option<(&Choice, u16)> = None;
         let mut count = 0;
@@ -213,9 +243,11 @@ impl OnResponse for ErrorPages {
                 best = Some((page, wanted));
             }
         }
-        let Some((choice, _)) = best else { return Step::Next };
-        let text = choice.page.render(&shared::facts_with(exchange, seat, status, response.headers()));
-        let headers = response.headers_mut();
+        best.map(|(choice, _)| (choice, count > 1))
+    }
+
+    /// Makes a response's header fields those of a page.
+    fn describe(&self, headers: &mut HeaderMap, status: StatusCode, choice: &Choice, is_negotiated: bool) {
         shared::forget_bytes(headers);
         for name in OF_THE_BODY {
             // There it says how long the resource is (RFC 9110 §15.5.17), not what the body is.
@@ -227,11 +259,9 @@ impl OnResponse for ErrorPages {
             headers.remove(name);
         }
         headers.insert(CONTENT_TYPE, choice.content_type.clone());
-        if count > 1 {
+        if is_negotiated {
             headers.append(VARY, HeaderValue::from_static("Accept"));
         }
-        *response.body_mut() = Body::full(text);
-        Step::Next
     }
 }
 

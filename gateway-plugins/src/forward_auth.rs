@@ -91,6 +91,8 @@ impl Plugin for ForwardAuth {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        let own = self.copied.0.iter().chain(&self.caller).chain(&self.groups);
+        own.for_each(|name| hooks.owns_header(name));
         if self.caller.is_some() {
             hooks.authenticate(self.clone());
         }

@@ -102,6 +102,7 @@ impl Plugin for GeoRestriction {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        self.rules.headers.iter().flatten().for_each(|name| hooks.owns_header(name));
         hooks.on_request(self.clone());
         hooks.on_connect(self);
     }

@@ -198,7 +198,7 @@ impl Plugin for JwksAuth {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
-        self.bearer.hide(hooks);
+        self.bearer.declare(hooks);
         hooks.authenticate(self.clone());
         if self.bearer.tells() {
             hooks.on_request(self);

@@ -141,7 +141,7 @@ impl Plugin for JwtAuth {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
-        self.bearer.hide(hooks);
+        self.bearer.declare(hooks);
         hooks.authenticate(self.clone());
         if self.bearer.tells() {
             hooks.on_request(self);

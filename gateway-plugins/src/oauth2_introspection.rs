@@ -252,7 +252,7 @@ impl Plugin for Oauth2Introspection {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
-        self.bearer.hide(hooks);
+        self.bearer.declare(hooks);
         hooks.authenticate(self.clone());
         if self.bearer.tells() {
             hooks.on_request(self);

@@ -104,6 +104,7 @@ impl Plugin for Oidc {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        self.headers.declare(hooks);
         hooks.authenticate(self.clone());
         hooks.on_request(self.clone());
         hooks.on_response(self);

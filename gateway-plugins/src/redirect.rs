@@ -225,12 +225,7 @@ impl OnRequest for Redirect {
 
 /// The URL that the client asked for.
 fn asked(exchange: &Exchange) -> Url {
-    let forwarded = exchange.request.headers.get("x-forwarded-proto").filter(|_| exchange.client.trusted);
-    let scheme = match forwarded.map(|value| value.as_bytes().to_ascii_lowercase()).as_deref() {
-        Some(b"https") => "https",
-        Some(b"http") => "http",
-        _ => exchange.client.scheme(),
-    };
+    let scheme = exchange.scheme();
     let uri = &exchange.request.uri;
     let target = uri.path_and_query().map_or("/", |target| target.as_str());
     Url {

@@ -2,14 +2,15 @@
 //!
 //! The original never waits for the copy: copies go through a bounded queue, sent by a task of its own, and are dropped
 //! and counted when it is full. A request with a body is copied when its body has passed; one whose body is cut off or
-//! too large is not. Copies have the path and the header fields as the plugins before this one left them, credentials
-//! among them unless `remove_headers` names those. WebSockets are not copied.
+//! too large is not. A copy is the request as the first target gets it, field by field, credentials among them unless
+//! `remove_headers` names those. WebSockets, and requests that the gateway answers itself, are not copied.
 
 mod queue;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use atomic_refcell::AtomicRefCell;
 use bytes::{Bytes, BytesMut};
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::{self, Millis};
@@ -17,9 +18,10 @@ use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::world::calls::{Client, Endpoint, Server};
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Starter, Step, World};
+use gateway_core::plugin::{Attempt, Hooks, OnAttempt, OnRequest, Plugin, Seat, Starter, Step, World};
 use gateway_core::record::Metric;
-use http::HeaderName;
+use http::header::{CONTENT_LENGTH, HOST};
+use http::{HeaderMap, HeaderName};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -45,8 +47,21 @@ pub(crate) struct Config {
     /// How long the second server may take to answer, and again to send its body. Default 5 s.
     #[schemars(range(min = 1, max = 600_000))]
     timeout_ms: Millis,
+    /// Which request is copied: `as_sent`, with path, host and header fields as the first target gets them, or `as_received`, with path
+    /// and query as the client sent them and the header fields as the plugins before this one left them. Default `as_sent`.
+    request: CopiedRequest,
     /// Header fields that copies don't have, such as `authorization`. Default none.
     remove_headers: Vec<String>,
+}
+
+/// Which request is copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum CopiedRequest {
+    /// The one that the first target gets.
+    AsSent,
+    /// The one that the client sent.
+    AsReceived,
 }
 
 impl Default for Config {
@@ -58,6 +73,7 @@ impl Default for Config {
             max_body_bytes: units::Bytes(64 << 10),
             max_in_flight: 64,
             timeout_ms: Millis(5000),
+            request: CopiedRequest::AsSent,
             remove_headers: Vec::new(),
         }
     }
@@ -70,6 +86,7 @@ pub(crate) struct RequestMirror {
     max_body: u64,
     max_in_flight: usize,
     timeout: Duration,
+    request: CopiedRequest,
     removed: Vec<HeaderName>,
     queue: Arc<Queue>,
     counts: Counts,
@@ -116,6 +133,7 @@ impl Plugin for RequestMirror {
             max_body: config.max_body_bytes.0,
             max_in_flight: config.max_in_flight,
             timeout,
+            request: config.request,
             removed,
             queue: world.kept("queue", Queue::new),
             counts: Counts {
@@ -128,7 +146,10 @@ impl Plugin for RequestMirror {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
-        hooks.on_request(self);
+        hooks.on_request(self.clone());
+        if self.request == CopiedRequest::AsSent {
+            hooks.on_attempt(self);
+        }
     }
 
     fn start(self: &Arc<Self>, starter: &mut Starter<'_>) {
@@ -164,7 +185,7 @@ fn endpoint(url: Option<&str>, upstream: Option<&str>, problems: &mut Problems) 
 }
 
 impl OnRequest for RequestMirror {
-    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, _seat: Seat<'a>) -> Step<'a> {
+    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
         if exchange.dialect == Dialect::Upgrade || fastrand::f64() * 100.0 >= self.percentage {
             return Step::Next;
         }
@@ -172,32 +193,35 @@ impl OnRequest for RequestMirror {
             self.counts.too_large.add(1);
             return Step::Next;
         }
-        let copy = self.head(exchange);
+        let draft = Arc::new(Draft::default());
+        match self.request {
+            CopiedRequest::AsSent => exchange.state.put(seat, draft.clone()),
+            CopiedRequest::AsReceived => self.put_head(&draft, self.received(exchange)),
+        }
         // What is at hand is copied as it is, so that the original can still be sent again.
         if let Some(mut body) = exchange.body.replay() {
             let bytes = if body.is_empty() { Some(Bytes::new()) } else { body.take_full() };
             if let Some(bytes) = bytes {
-                self.queue.put(copy.with_body(bytes), &self.counts.dropped);
+                self.put_body(&draft, bytes);
             }
             return Step::Next;
         }
         let (queue, counts, max) = (self.queue.clone(), self.counts.clone(), self.max_body);
-        let mut kept = Some((copy, BytesMut::new()));
+        let mut kept = Some(BytesMut::new());
         let body = std::mem::take(&mut exchange.body);
         exchange.body = body.tee(move |piece| match piece {
             Some(piece) => {
-                let is_over =
-                    kept.as_ref().is_some_and(|(_, bytes)| (bytes.len() + piece.len()) as u64 > max);
+                let is_over = kept.as_ref().is_some_and(|bytes| (bytes.len() + piece.len()) as u64 > max);
                 if is_over {
                     kept = None;
                     counts.too_large.add(1);
-                } else if let Some((_, bytes)) = &mut kept {
+                } else if let Some(bytes) = &mut kept {
                     bytes.extend_from_slice(piece);
                 }
             }
             None => {
-                if let Some((copy, bytes)) = kept.take() {
-                    queue.put(copy.with_body(bytes.freeze()), &counts.dropped);
+                if let Some(copy) = kept.take().and_then(|bytes| draft.complete(Part::Body(bytes.freeze()))) {
+                    queue.put(copy, &counts.dropped);
                 }
             }
         });
@@ -205,17 +229,83 @@ impl OnRequest for RequestMirror {
     }
 }
 
+impl OnAttempt for RequestMirror {
+    fn on_attempt<'a>(
+        &'a self,
+        exchange: &'a mut Exchange,
+        attempt: Attempt<'a>,
+        seat: Seat<'a>,
+    ) -> Step<'a> {
+        let draft = exchange.state.of::<Arc<Draft>>(seat).cloned();
+        if let Some(draft) = draft.filter(|_| attempt.number == 1) {
+            self.put_head(&draft, self.sent(exchange, attempt, seat));
+        }
+        Step::Next
+    }
+}
+
+/// A copy of which the head or the body is not known yet: the body may have passed before the head is sent once more, or after.
+#[derive(Default)]
+struct Draft(AtomicRefCell<(Option<Copy>, Option<Bytes>)>);
+
+/// What became known of a copy.
+enum Part {
+    Head(Copy),
+    Body(Bytes),
+}
+
+impl Draft {
+    /// Notes a part; the copy, once both are known.
+    fn complete(&self, part: Part) -> Option<Copy> {
+        let (head, body) = &mut *self.0.borrow_mut();
+        match part {
+            Part::Head(known) => *head = Some(known),
+            Part::Body(known) => *body = Some(known),
+        }
+        if body.is_none() {
+            return None;
+        }
+        Some(head.take()?.with_body(body.take()?))
+    }
+}
+
 impl RequestMirror {
-    /// A copy without its body.
-    fn head(&self, exchange: &Exchange) -> Copy {
-        let (path, query) = shared::query::current(exchange);
+    fn put_head(&self, draft: &Draft, head: Copy) {
+        draft
+            .complete(Part::Head(head))
+            .into_iter()
+            .for_each(|copy| self.queue.put(copy, &self.counts.dropped));
+    }
+
+    fn put_body(&self, draft: &Draft, body: Bytes) {
+        draft
+            .complete(Part::Body(body))
+            .into_iter()
+            .for_each(|copy| self.queue.put(copy, &self.counts.dropped));
+    }
+
+    /// The head that a target gets.
+    fn sent(&self, exchange: &Exchange, attempt: Attempt<'_>, seat: Seat<'_>) -> Copy {
         let mut headers = exchange.request.headers.clone();
+        for (name, value) in exchange.forwarding.fields() {
+            headers.append(name, value.clone());
+        }
+        headers.insert(HOST, exchange.host_for(attempt.target, seat.proxy()).clone());
+        self.head(exchange, exchange.path_for(&attempt.target.rules, seat).into_owned(), headers)
+    }
+
+    /// The head that the client sent.
+    fn received(&self, exchange: &Exchange) -> Copy {
+        let target = exchange.uri().path_and_query().map_or("/", |target| target.as_str());
+        self.head(exchange, target.to_owned(), exchange.request.headers.clone())
+    }
+
+    fn head(&self, exchange: &Exchange, target: String, mut headers: HeaderMap) -> Copy {
         for name in &self.removed {
             headers.remove(name);
         }
         // The call writes its own.
-        headers.remove(http::header::CONTENT_LENGTH);
-        let target = shared::query::join(&path, query.as_deref());
+        headers.remove(CONTENT_LENGTH);
         Copy { method: exchange.request.method.clone(), target, headers, body: Bytes::new() }
     }
 }

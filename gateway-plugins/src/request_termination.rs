@@ -14,6 +14,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::shared;
+
 /// Settings of `request_termination`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -92,13 +94,16 @@ impl Plugin for RequestTermination {
                 None
             }
         });
+        let prefix = trigger.path_prefix.as_deref();
+        let path_prefix =
+            prefix.and_then(|text| shared::request_path("config.trigger.path_prefix", text, &mut problems));
         let (Some(status), Ok(content_type), true) = (status, content_type, problems.is_empty()) else {
             return Err(problems);
         };
         let body =
             config.body.unwrap_or_else(|| serde_json::json!({ "message": config.message }).to_string());
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, content_type)]);
-        Ok(Self { status, headers, body: body.into(), path_prefix: trigger.path_prefix, header })
+        Ok(Self { status, headers, body: body.into(), path_prefix, header })
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {

@@ -12,7 +12,6 @@ use gateway_core::http::path;
 use gateway_core::http::reply::Reply;
 use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, Verdict, World};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -78,33 +77,32 @@ enum Path {
 }
 
 impl Path {
-    /// Notes what no request's path is like when it is matched.
-    fn check(&self, at: &str, problems: &mut Problems) {
-        let (Self::Exact(text) | Self::Prefix(text)) = self else { return };
+    /// Reads a path, or the beginning of one with `*` behind it, into the spelling of requests.
+    fn read(at: &str, text: &str, problems: &mut Problems) -> Option<Self> {
         if text.contains(['?', '#']) {
             problems.add(at, format!("`{text}` can't be a path")).remedy =
                 Some("a path has no query or fragment".into());
-            return;
+            return None;
         }
-        let encoded = utf8_percent_encode(text, ENCODED).to_string();
-        let normal = match self {
-            Self::Exact(_) => path::normalise(&encoded, false).map(|normal| normal.text.into_owned()),
+        if let Some(prefix) = text.strip_suffix('*') {
             // The beginning of a path may end anywhere in a segment.
-            _ => Ok(encoded),
-        };
-        match normal {
-            Ok(normal) if normal == *text => {}
+            return shared::request_path(at, prefix, problems).map(Self::Prefix);
+        }
+        let spelled = shared::request_path(at, text, problems)?;
+        match path::normalise(&spelled, false) {
+            Ok(normal) if normal.text == spelled => Some(Self::Exact(spelled)),
             Ok(normal) => {
                 problems.add(at, format!("no request has the path `{text}` when it is matched")).remedy =
-                    Some(format!("write `{normal}`"));
+                    Some(format!("write `{}`", normal.text));
+                None
             }
-            Err(_) => _ = problems.add(at, format!("`{text}` can't be a path")),
+            Err(_) => {
+                problems.add(at, format!("`{text}` can't be a path"));
+                None
+            }
         }
     }
 }
-
-/// What clients write by its code in a path, besides what is not ASCII.
-const ENCODED: &AsciiSet = &CONTROLS.add(b' ');
 
 impl Plugin for ResponseMock {
     const NAME: &'static str = "response_mock";
@@ -137,21 +135,13 @@ impl Mock {
             method
         });
         let path = match rule.path.strip_prefix('~') {
-            Some(regex) => {
-                shared::regex(&format!("{at}.path"), &format!("^(?:{regex})$"), problems).map(Path::Regex)
-            }
+            Some(regex) => shared::path_regex(&format!("{at}.path"), &format!("^(?:{regex})$"), problems)
+                .map(Path::Regex),
             None if !rule.path.starts_with('/') => {
                 problems.add(format!("{at}.path"), "a path begins with `/`, a regex with `~`");
                 None
             }
-            None => {
-                let path = match rule.path.strip_suffix('*') {
-                    Some(prefix) => Path::Prefix(prefix.to_owned()),
-                    None => Path::Exact(rule.path),
-                };
-                path.check(&format!("{at}.path"), problems);
-                Some(path)
-            }
+            None => Path::read(&format!("{at}.path"), &rule.path, problems),
         };
         let json = || BTreeMap::from([("content-type".to_owned(), "application/json".to_owned())]);
         let mut headers = HeaderMap::new();

@@ -179,11 +179,14 @@ fn new_path(
                     Some("begin it with `/`; leave the query out".into());
             }
         }
-        let plain = |text: String| text.trim_end_matches('/').to_owned();
-        return NewPath::Prefix { from: plain(from), to: plain(to) };
+        let mut plain = |name: &str, text: &str| {
+            let spelled = shared::request_path(&format!("config.prefix.{name}"), text, problems);
+            spelled.unwrap_or_default().trim_end_matches('/').to_owned()
+        };
+        return NewPath::Prefix { from: plain("from", &from), to: plain("to", &to) };
     }
     let read = regex.into_iter().enumerate().filter_map(|(n, Replace { from, to })| {
-        Some((shared::regex(&format!("config.regex[{n}].from"), &from, problems)?, to))
+        Some((shared::path_regex(&format!("config.regex[{n}].from"), &from, problems)?, to))
     });
     let regexes: Vec<_> = read.collect();
     if regexes.is_empty() { NewPath::Same } else { NewPath::Regex(regexes) }

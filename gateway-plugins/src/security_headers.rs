@@ -8,12 +8,13 @@ use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Seconds;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
-use gateway_core::plugin::{Hooks, OnResponse, Plugin, Seat, Step, World};
+use gateway_core::http::reply::Reply;
+use gateway_core::plugin::{Hooks, OnResponse, OnUnrouted, Plugin, Seat, SeatNumber, Step, World};
 use http::header::{
     CONTENT_SECURITY_POLICY, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS,
     X_FRAME_OPTIONS,
 };
-use http::{HeaderName, HeaderValue, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -39,7 +40,8 @@ pub(crate) struct Config {
     cross_origin_embedder_policy: String,
     /// `Cross-Origin-Resource-Policy`. Default none.
     cross_origin_resource_policy: String,
-    /// `Strict-Transport-Security` (RFC 6797), on responses that go out over TLS. Default none.
+    /// `Strict-Transport-Security` (RFC 6797), on responses to clients that use TLS, also where a trusted
+    /// proxy ends it (`X-Forwarded-Proto`). Default none.
     hsts: Option<Hsts>,
     /// Response headers that are taken out, such as `Server` or `X-Powered-By`. Default none.
     remove: Vec<String>,
@@ -174,6 +176,8 @@ impl Plugin for SecurityHeaders {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        hooks.attends_every_reply();
+        hooks.on_unrouted(self.clone());
         hooks.on_response(self);
     }
 }
@@ -233,7 +237,19 @@ impl OnResponse for SecurityHeaders {
         response: &'a mut Response<Body>,
         _seat: Seat<'a>,
     ) -> Step<'a> {
-        let headers = response.headers_mut();
+        self.apply(exchange, response.headers_mut());
+        Step::Next
+    }
+}
+
+impl OnUnrouted for SecurityHeaders {
+    fn on_unrouted(&self, exchange: &mut Exchange, reply: &mut Reply, _place: SeatNumber) {
+        self.apply(exchange, &mut reply.headers);
+    }
+}
+
+impl SecurityHeaders {
+    fn apply(&self, exchange: &Exchange, headers: &mut HeaderMap) {
         for name in &self.remove {
             headers.remove(name);
         }
@@ -243,12 +259,11 @@ impl OnResponse for SecurityHeaders {
             }
         }
         // Browsers do not believe it over plain HTTP (RFC 6797 §7.2).
-        let hsts = self.hsts.as_ref().filter(|_| exchange.client.tls.is_some());
+        let hsts = self.hsts.as_ref().filter(|_| exchange.scheme() == "https");
         if let Some(hsts) = hsts.filter(|_| self.replaces || !headers.contains_key(STRICT_TRANSPORT_SECURITY))
         {
             headers.insert(STRICT_TRANSPORT_SECURITY, hsts.clone());
         }
-        Step::Next
     }
 }
 

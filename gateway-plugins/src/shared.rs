@@ -17,8 +17,10 @@ pub(crate) mod watched;
 pub(crate) mod wildcard;
 mod zstandard;
 
+use gateway_core::config::path_regex_in_request_spelling;
 use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
+use gateway_core::http::path::in_request_spelling;
 use gateway_core::plugin::Seat;
 use gateway_core::template::{Facts, Moment, Template};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -47,13 +49,20 @@ pub(crate) fn header_name(path: &str, name: &str, problems: &mut Problems) -> Op
     read
 }
 
-/// The scheme the client used, in front of the outermost trusted proxy: `https` or `http`.
-pub(crate) fn scheme(exchange: &Exchange) -> &'static str {
-    let forwarded = exchange.request.headers.get("x-forwarded-proto").filter(|_| exchange.client.trusted);
-    match forwarded.map(HeaderValue::as_bytes) {
-        Some(b"https") => "https",
-        Some(b"http") => "http",
-        _ => exchange.client.scheme(),
+/// Reads a regex over paths: what it says of characters that are percent-encoded in requests, it says of their encoded form.
+pub(crate) fn path_regex(path: &str, text: &str, problems: &mut Problems) -> Option<Regex> {
+    regex(path, &path_regex_in_request_spelling(text), problems)
+}
+
+/// Reads a path, or the beginning of one, into the spelling of requests when plugins see them.
+pub(crate) fn request_path(path: &str, text: &str, problems: &mut Problems) -> Option<String> {
+    match in_request_spelling(text) {
+        Ok(spelled) => Some(spelled),
+        Err(error) => {
+            problems.add(path, format!("`{text}`: {error}")).remedy =
+                Some("write `%20` for a space and `%25` for a percent sign".into());
+            None
+        }
     }
 }
 

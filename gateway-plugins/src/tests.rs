@@ -11,6 +11,9 @@ use serde_json::json;
 use super::PLUGINS;
 
 mod callers;
+mod client_claims;
+mod every_reply;
+mod owned_headers;
 mod prefixes;
 mod settings;
 

@@ -9,6 +9,7 @@ mod dial_error;
 pub mod h1;
 pub mod h2;
 mod h3;
+mod interim;
 pub(crate) mod placed;
 mod recall;
 mod shared;

@@ -330,7 +330,7 @@ fn begin(line: &mut impl FieldVisitor, kind: &'static str, lasted: Duration) {
 /// The request's target. Of its query, secrets are blanked out; user information in an absolute target is left out.
 fn target(line: &mut impl FieldVisitor, exchange: &Exchange, secrets: Secrets<'_>) {
     let uri = exchange.uri();
-    line.word("url.scheme", exchange.client.scheme());
+    line.word("url.scheme", exchange.scheme());
     line.text("url.path", uri.path());
     if let Some(query) = uri.query() {
         line.query("url.query", query, secrets);

@@ -17,6 +17,7 @@ pub struct Affinity {
     /// What follows the value in `Set-Cookie`.
     attributes: Box<str>,
     /// The values that name a target; `None` where the value is random and gets hashed.
+    secure: Option<bool>,
     names: Option<CookieNames>,
 }
 
@@ -38,7 +39,12 @@ impl Affinity {
             let by = of.iter().enumerate().map(|(index, name)| (name.clone(), index)).collect();
             CookieNames { of, by }
         });
-        Some(Box::new(Self { name: cookie.clone(), attributes: written(attributes).into(), names }))
+        Some(Box::new(Self {
+            name: cookie.clone(),
+            attributes: written(attributes).into(),
+            secure: attributes.secure,
+            names,
+        }))
     }
 
     /// The target that the client's cookie names, if there is still one of this name.
@@ -62,13 +68,15 @@ impl Affinity {
         headers: &HeaderMap,
         index: usize,
         new_key: Option<&str>,
+        is_https: bool,
     ) -> Option<HeaderValue> {
         let value = match &self.names {
             None => new_key?,
             Some(_) if self.target(headers) == Some(index) => return None,
             Some(names) => names.of.get(index)?,
         };
-        HeaderValue::try_from(format!("{}={value}{}", self.name, self.attributes)).ok()
+        let secure = if self.secure.unwrap_or(is_https) { "; Secure" } else { "" };
+        HeaderValue::try_from(format!("{}={value}{}{secure}", self.name, self.attributes)).ok()
     }
 }
 
@@ -93,9 +101,6 @@ fn written(attributes: &CookieAttributes) -> String {
     }
     if attributes.http_only {
         text.push_str("; HttpOnly");
-    }
-    if attributes.secure {
-        text.push_str("; Secure");
     }
     match attributes.same_site {
         None => {}

@@ -92,7 +92,10 @@ impl Compiler {
             parts.push(ConditionPart::Methods(methods.into()));
         }
         if let Some(path) = &written.path {
-            parts.extend(self.path(path, &below(at, "path")).map(ConditionPart::Path));
+            // A way in which a target may read the path must not have a request spared either.
+            let is_strict = self.purpose != Use::Route && self.is_negated;
+            let pattern = self.path(path, &below(at, "path"));
+            parts.extend(pattern.map(|pattern| ConditionPart::Path { pattern, is_strict }));
         }
         let hosts = self.hosts(&written.hosts, at, "hosts");
         if !hosts.is_empty() {

@@ -19,8 +19,14 @@ pub(super) fn conditions(a: &Condition, b: &Condition) -> bool {
 fn parts(a: &ConditionPart, b: &ConditionPart) -> bool {
     match (a, b) {
         (ConditionPart::Methods(a), ConditionPart::Methods(b)) => !a.iter().any(|method| b.contains(method)),
-        (ConditionPart::Path(PathPattern::Exact(path)), ConditionPart::Path(other))
-        | (ConditionPart::Path(other), ConditionPart::Path(PathPattern::Exact(path))) => !other.covers(path),
+        (
+            ConditionPart::Path { pattern: PathPattern::Exact(path), .. },
+            ConditionPart::Path { pattern: other, .. },
+        )
+        | (
+            ConditionPart::Path { pattern: other, .. },
+            ConditionPart::Path { pattern: PathPattern::Exact(path), .. },
+        ) => !other.covers(path),
         (ConditionPart::Hosts(a), ConditionPart::Hosts(b))
         | (ConditionPart::ServerNames(a), ConditionPart::ServerNames(b)) => !hosts_overlap(a, b),
         (ConditionPart::Encrypted(a), ConditionPart::Encrypted(b)) => a != b,

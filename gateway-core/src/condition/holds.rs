@@ -8,26 +8,41 @@ use crate::certificate::CertificateNames;
 use crate::http::dialect::{Dialect, GrpcWeb};
 use crate::http::exchange::{ClientTls, Exchange, canonical};
 use crate::http::fields;
-use crate::http::path::plain;
+use crate::http::path::other_readings;
 use crate::route::host_name;
 
 /// What a condition is asked about.
 #[derive(Clone, Copy)]
 struct Facts<'a> {
     exchange: &'a Exchange,
+    assumed: Assumed<'a>,
     status: Option<u16>,
+}
+
+/// What a request is taken to be where that differs from what it is.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Assumed<'a> {
+    /// The method that a preflight asks about.
+    pub(crate) method: Option<&'a Method>,
+    /// The TLS server name, as if the connection had been opened for the host that is asked.
+    pub(crate) server_name: Option<&'a str>,
 }
 
 impl Condition {
     /// Whether a request is meant.
     #[inline]
     pub fn holds(&self, exchange: &Exchange) -> bool {
-        self.all(Facts { exchange, status: None })
+        self.holds_as(exchange, Assumed::default())
+    }
+
+    /// Whether the request would be meant if it was like this.
+    pub(crate) fn holds_as(&self, exchange: &Exchange, assumed: Assumed<'_>) -> bool {
+        self.all(Facts { exchange, assumed, status: None })
     }
 
     /// Whether a request that got this status is meant.
     pub fn holds_with(&self, exchange: &Exchange, status: u16) -> bool {
-        self.all(Facts { exchange, status: Some(status) })
+        self.all(Facts { exchange, assumed: Assumed::default(), status: Some(status) })
     }
 
     fn all(&self, facts: Facts<'_>) -> bool {
@@ -36,7 +51,7 @@ impl Condition {
 
     /// What does not hold for a request, as it is written: `methods`, `headers.x-version`.
     pub fn failing(&self, exchange: &Exchange) -> Vec<String> {
-        let facts = Facts { exchange, status: None };
+        let facts = Facts { exchange, assumed: Assumed::default(), status: None };
         self.parts.iter().filter(|part| !part.holds(facts)).map(ConditionPart::place).collect()
     }
 }
@@ -46,10 +61,17 @@ impl ConditionPart {
         let exchange = facts.exchange;
         let head = &exchange.request;
         match self {
-            Self::Methods(methods) => methods.contains(&head.method),
-            Self::Path(path) => {
+            Self::Methods(methods) => methods.contains(facts.assumed.method.unwrap_or(&head.method)),
+            Self::Path { pattern, is_strict } => {
                 let sent = head.uri.path();
-                path.covers(sent) || plain(sent).is_some_and(|plain| path.covers(&plain))
+                match is_strict {
+                    false => {
+                        pattern.covers(sent) || other_readings(sent).any(|reading| pattern.covers(&reading))
+                    }
+                    true => {
+                        pattern.covers(sent) && other_readings(sent).all(|reading| pattern.covers(&reading))
+                    }
+                }
             }
             Self::Hosts(hosts) => {
                 host_name(exchange.authority(), |name| hosts.iter().any(|host| host.covers(name)))
@@ -77,7 +99,8 @@ impl ConditionPart {
             }
             Self::Clients(blocks) => blocks.iter().any(|block| block.contains(&exchange.client_address)),
             Self::ServerNames(names) => {
-                let asked = exchange.client.tls.as_ref().and_then(|tls| tls.server_name.as_deref());
+                let sent = || exchange.client.tls.as_ref().and_then(|tls| tls.server_name.as_deref());
+                let asked = facts.assumed.server_name.or_else(sent);
                 asked.is_some_and(|_| host_name(asked, |asked| names.iter().any(|name| name.covers(asked))))
             }
             Self::Certificate(wanted) => wanted.fits(exchange),

@@ -16,8 +16,9 @@ pub struct Condition {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub methods: Vec<String>,
     /// The path, without the query: `/prefix` on whole segments, `/users/{id}` with names for single segments and
-    /// `{rest...}` for all that is left, `~regex`, or a map such as `{exact: /health}`. `%3A` and other escaped characters that a path
-    /// may have plainly count as those.
+    /// `{rest...}` for all that is left, `~regex`, or a map such as `{exact: /health}`. Paths are compared in one spelling: `/café` and
+    /// `/caf%C3%A9` are the same. The path `/admin;x` is also `/admin`, and `%3A` is also `:`, as targets may read them so; below `not`,
+    /// every reading has to match.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathMatch>,
     /// One of these host names or `*.suffix` patterns.

@@ -1,5 +1,7 @@
 //! Patterns of hosts and paths, as routes and conditions write them.
 
+pub(crate) mod path_regex;
+
 use std::sync::Arc;
 
 use regex::{Regex, RegexBuilder};
@@ -7,6 +9,7 @@ use regex::{Regex, RegexBuilder};
 use super::problem::{ValueProblem, without_user};
 use crate::condition::written::PathMatch;
 use crate::condition::{not_a_regex, whole};
+use crate::http::path::in_request_spelling;
 use crate::route::{HostPattern, MAX_SEGMENTS, PathPattern, PathTemplate};
 
 /// Bytes a compiled regex may take, so that one pattern cannot eat the machine.
@@ -106,7 +109,16 @@ fn prefix(text: &str) -> Result<PathPattern, ValueProblem> {
     if prefix.matches('/').count() > MAX_SEGMENTS {
         return Err(ValueProblem::new(format!("this has more than {MAX_SEGMENTS} segments")));
     }
-    Ok(PathPattern::Prefix(prefix.into()))
+    Ok(PathPattern::Prefix(request_spelling(prefix)?.into()))
+}
+
+/// A path as requests have it when they are matched.
+fn request_spelling(text: &str) -> Result<String, ValueProblem> {
+    let fault = |error| {
+        ValueProblem::new(format!("`{text}` can't be a path: {error}"))
+            .remedy("write `%25` for a percent sign")
+    };
+    in_request_spelling(text).map_err(fault)
 }
 
 /// The path of a condition; a problem comes with the key it stands under.
@@ -149,7 +161,7 @@ fn exact(text: &str) -> Result<PathPattern, ValueProblem> {
         );
     }
     prefix(without_slash)?;
-    Ok(PathPattern::Exact(text.into()))
+    Ok(PathPattern::Exact(request_spelling(text)?.into()))
 }
 
 fn template(text: &str) -> Result<PathPattern, ValueProblem> {
@@ -165,8 +177,10 @@ fn template(text: &str) -> Result<PathPattern, ValueProblem> {
     }
 }
 
+/// A regex over the whole path, which also matches what it says in the spelling of requests.
 fn path_regex(pattern: &str) -> Result<Regex, ValueProblem> {
-    RegexBuilder::new(&whole(pattern)).size_limit(MAX_REGEX_BYTES).build().map_err(|error| {
+    let spelled = path_regex::in_request_spelling(pattern);
+    RegexBuilder::new(&whole(&spelled)).size_limit(MAX_REGEX_BYTES).build().map_err(|error| {
         // nginx writes `~* regex`.
         let remedy = match pattern
             .strip_prefix('*')

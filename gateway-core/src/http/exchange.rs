@@ -23,9 +23,9 @@ use super::dialect::Dialect;
 use super::forwarding::Forwarding;
 use super::hedging::Hedged;
 use super::reply::{Origin, Reply};
-use crate::balance::Subset;
+use crate::balance::{Subset, Target};
 use crate::condition::Condition;
-use crate::config::model::{TargetRules, Traffic};
+use crate::config::model::{Proxy, TargetRules, Traffic};
 use crate::consumer::Identity;
 use crate::plugin::{Seat, SeatNumber};
 use crate::route::{Captures, forward_path};
@@ -72,6 +72,8 @@ pub struct Exchange {
     /// What plugins remember between their hooks.
     pub state: PluginState,
     pub(crate) origin: Origin,
+    /// Whether the client used TLS, also in front of a trusted proxy.
+    pub(super) is_https: bool,
     /// How much of the path the route took.
     pub(crate) path_bytes: usize,
     /// `Host` as the client sent it.
@@ -113,6 +115,7 @@ impl Exchange {
     pub fn new(request: http::Request<Body>, client: Arc<Client>) -> Self {
         let (request, body) = request.into_parts();
         let client_address = canonical(client.peer.ip());
+        let is_https = client.tls.is_some();
         Self {
             request,
             body,
@@ -131,6 +134,7 @@ impl Exchange {
             trace: None,
             state: PluginState::default(),
             origin: Origin::Gateway,
+            is_https,
             path_bytes: 0,
             host: None,
             rare: None,
@@ -188,6 +192,19 @@ impl Exchange {
                 forward_path(sent.as_str(), self.path_bytes, rules.strip_listen_path, prefix)
             }
             _ => Cow::Borrowed("/"),
+        }
+    }
+
+    /// The host as this target gets it, by what plugins have decided so far.
+    pub fn host_for<'e>(&'e self, target: &'e Target, proxy: &Proxy) -> &'e HeaderValue {
+        if let Some(host) = self.forward_host() {
+            return host;
+        }
+        let keeps = matches!(&proxy.traffic, Traffic::Http(rules) if rules.preserve_host_header);
+        match self.request.headers.get(http::header::HOST).filter(|_| keeps) {
+            Some(host) => host,
+            None if proxy.backend.scheme.is_encrypted() => target.host_header(443),
+            None => target.host_header(80),
         }
     }
 
@@ -292,6 +309,7 @@ impl Exchange {
             trace: self.trace,
             state: PluginState::default(),
             origin: Origin::Gateway,
+            is_https: self.is_https,
             path_bytes: self.path_bytes,
             host: self.host.clone(),
             rare,

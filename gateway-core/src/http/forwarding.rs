@@ -43,7 +43,7 @@ impl Forwarding {
             }
         }
         let mut earlier = |name: &HeaderName| if any { take(headers, name) } else { None };
-        let scheme = if client.tls.is_some() { HTTPS } else { HTTP };
+        let scheme = if exchange.is_https { HTTPS } else { HTTP };
         let addresses = listed(earlier(&X_FORWARDED_FOR), client.peer_text.clone());
         let scheme = earlier(&X_FORWARDED_PROTO).unwrap_or(scheme);
         let name = earlier(&X_FORWARDED_HOST).or_else(|| host.clone());

@@ -172,9 +172,9 @@ fn nearest(hops: impl Iterator<Item = Option<IpAddr>>, trusted: &[IpNet]) -> Opt
 
 /// The parts of a text between separators outside of quotes, from the right: that is where proxies add, and what stands
 /// left of it may be anything.
-struct UnquotedParts<'v> {
-    rest: Option<&'v [u8]>,
-    separator: u8,
+pub(super) struct UnquotedParts<'v> {
+    pub(super) rest: Option<&'v [u8]>,
+    pub(super) separator: u8,
 }
 
 impl<'v> Iterator for UnquotedParts<'v> {
@@ -223,6 +223,7 @@ fn parse_hop(hop: &[u8]) -> Option<IpAddr> {
 /// # Errors
 /// The request has been here before.
 pub fn forward(exchange: &mut Exchange, settings: &Settings, route: &Route) -> Result<(), Box<Reply>> {
+    route.chain.remove_owned_headers(exchange);
     if exchange.early && exchange.client.is_early() {
         exchange.request.headers.insert(EARLY_DATA, MARK);
     }

@@ -14,7 +14,10 @@ pub(super) fn may_be_claim(name: &[u8]) -> bool {
     has_underscore(name)
         || matches!(
             name,
-            [b'x', b'-', b'c' | b'f' | b'r', ..] | [b'c', b'l', b'i', ..] | [b'a', b'l', b't', ..]
+            [b'x', b'-', b'c' | b'f' | b'r', ..]
+                | [b'c', b'l', b'i', ..]
+                | [b'a', b'l', b't', ..]
+                | [b'f', b'o', b'r', ..]
         )
 }
 
@@ -37,14 +40,10 @@ fn is_certificate(name: &str) -> bool {
     matches!(name, "client-cert" | "client-cert-chain" | "x-forwarded-client-cert")
 }
 
-/// What else only a trusted proxy may say about the way here, or about who the client is (Traefik's
-/// `X-Forwarded-Tls-Client-Cert`, oauth2-proxy's `X-Forwarded-User`); targets tend to believe it. The gateway does not write
-/// these: a plugin may. The three that it writes itself are looked at where it does.
+/// What else only a trusted proxy may say: the way here, and who the client is (Traefik's `X-Forwarded-Tls-Client-Cert`, oauth2-proxy's
+/// `X-Forwarded-User`). Targets tend to believe it, and so do plugins, which see these fields only if a trusted proxy wrote them.
 fn is_way(name: &str) -> bool {
-    match name.strip_prefix("x-forwarded-") {
-        Some(what) => !matches!(what, "for" | "proto" | "host"),
-        None => name == "x-real-ip",
-    }
+    name.starts_with("x-forwarded-") || matches!(name, "x-real-ip" | "forwarded")
 }
 
 /// Whether a name with underscores could be taken for one of those that a client may not use or that say where it comes

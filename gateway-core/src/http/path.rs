@@ -13,9 +13,9 @@ pub struct Oddities {
     pub slash: bool,
     /// `%5C`, or a plain backslash, which is written as `%5C` from here on.
     pub backslash: bool,
-    /// `%252F` and the like: a slash, backslash, dot, percent sign or NUL that is encoded twice.
+    /// `%252F`, `%2561` and the like: an octet that is encoded twice.
     pub double: bool,
-    /// `;` in a segment.
+    /// `;` in a segment: some targets read what precedes it as the whole segment.
     pub parameters: bool,
     /// `%3A` and the like: a character that a path may have plainly as well. It stays, as there are targets that tell the two apart;
     /// those that don't must not be reached past a proxy whose path has it plainly ([`plain`]).
@@ -31,12 +31,21 @@ impl Oddities {
 
 /// Characters that a segment of a path may have plainly and escaped (RFC 3986 §3.3), but for `;`, by which some targets take a segment
 /// apart.
-fn is_reserved(value: u8) -> bool {
+const fn is_reserved(value: u8) -> bool {
     matches!(value, b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b'=' | b':' | b'@')
 }
 
+/// The other ways in which targets may read a normal path: with escaped reserved characters written plainly, without the parameters of
+/// its segments, and both. Empty for most paths, which costs a look for `%` and `;`.
+pub fn other_readings(path: &str) -> impl Iterator<Item = String> {
+    let plain = plain(path);
+    let bare = memchr::memchr(b';', path.as_bytes()).map(|_| without_parameters(path));
+    let both = plain.as_deref().filter(|_| bare.is_some()).map(without_parameters);
+    [plain, bare, both].into_iter().flatten()
+}
+
 /// A normal path with such characters written plainly, as many targets read it; `None` where it has none that are escaped.
-pub fn plain(path: &str) -> Option<String> {
+fn plain(path: &str) -> Option<String> {
     // Most paths have none, and conditions ask for each request.
     if !path.contains('%') {
         return None;
@@ -68,7 +77,8 @@ pub struct Normal<'p> {
 }
 
 /// The path to route and forward by: dot segments resolved, doubled slashes merged if asked to, escaped unreserved
-/// characters written plainly (RFC 3986 §6.2.2), the query untouched.
+/// characters written plainly, octets that a path may not contain raw (RFC 3986 §3.3) escaped, escapes in capitals (§6.2.2), the
+/// query untouched.
 ///
 /// # Errors
 /// A path that no two readers agree on and no rule allows: a NUL, a broken escape, a fragment, a dot segment with
@@ -91,14 +101,54 @@ fn is_clean(path: &[u8], merge_slashes: bool) -> bool {
     let mut clean = path.first() == Some(&b'/');
     for &c in path {
         match c {
-            b'%' | b'\\' | b'#' | b';' | 0..=b' ' | 0x7f => clean = false,
             b'.' if previous == b'/' => clean = false,
             b'/' if previous == b'/' && merge_slashes => clean = false,
-            _ => {}
+            c => clean &= NEEDS_NO_LOOK[usize::from(c)],
         }
         previous = c;
     }
     clean
+}
+
+/// Octets that a path may contain raw, `pchar` and `/` of RFC 3986 §3.3, but for `;` and `%`.
+const NEEDS_NO_LOOK: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut c = 0_u8;
+    while c < 0x7f {
+        table[c as usize] =
+            matches!(c, b'/' | b'-' | b'.' | b'_' | b'~') || c.is_ascii_alphanumeric() || is_reserved(c);
+        c += 1;
+    }
+    table
+};
+
+/// A path of the configuration, or a piece of one, in the spelling of requests when they are matched: escaped unreserved characters
+/// are written plainly, octets that a path may not contain raw are escaped, escapes are in capitals. Slashes and dot segments stay.
+///
+/// # Errors
+/// A `%` that begins no escape, a NUL, a space, a control character or `#`: no request's path contains them.
+pub fn in_request_spelling(text: &str) -> Result<String, InvalidPath> {
+    let (decoded, _) = decode(text.as_bytes()).map_err(|_| InvalidPath)?;
+    String::from_utf8(decoded).map_err(|_| InvalidPath)
+}
+
+/// A text that no request's path is like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no request has such a path: it contains a broken escape, a NUL, a space, a control character or `#`"
+)]
+pub struct InvalidPath;
+
+/// Appends `%XX` for an octet.
+pub(crate) fn push_octet(out: &mut String, octet: u8) {
+    for c in [b'%', HEX[usize::from(octet >> 4)], HEX[usize::from(octet & 15)]] {
+        out.push(c.into());
+    }
+}
+
+/// Whether a path may contain this octet raw.
+pub(crate) fn may_be_raw(octet: u8) -> bool {
+    octet == b';' || NEEDS_NO_LOOK[usize::from(octet)]
 }
 
 fn bad(detail: &'static str) -> Box<Reply> {
@@ -160,18 +210,19 @@ fn decode(path: &[u8]) -> Result<(Vec<u8>, Oddities), Box<Reply>> {
                 oddities.reserved |= is_reserved(value);
                 oddities.slash |= value == b'/';
                 oddities.backslash |= value == b'\\';
-                oddities.double |=
-                    value == b'%' && matches!(hidden(tail), Some(b'/' | b'\\' | b'.' | b'%' | 0));
+                oddities.double |= value == b'%' && escape(tail).is_some();
             }
             b'\\' => {
                 oddities.backslash = true;
                 push_escaped(&mut decoded, c);
             }
             b'#' | 0..=b' ' | 0x7f => return Err(bad(MALFORMED)),
-            _ => {
-                oddities.parameters |= c == b';';
+            b';' => {
+                oddities.parameters = true;
                 decoded.push(c);
             }
+            c if NEEDS_NO_LOOK[usize::from(c)] => decoded.push(c),
+            c => push_escaped(&mut decoded, c),
         }
     }
     Ok((decoded, oddities))
@@ -181,11 +232,6 @@ fn decode(path: &[u8]) -> Result<(Vec<u8>, Oddities), Box<Reply>> {
 fn escape(text: &[u8]) -> Option<(u8, &[u8])> {
     let [high, low, tail @ ..] = text else { return None };
     Some((hex(*high)? << 4 | hex(*low)?, tail))
-}
-
-/// What stands behind `%25`, read once more.
-fn hidden(tail: &[u8]) -> Option<u8> {
-    escape(tail).map(|(value, _)| value)
 }
 
 fn push_escaped(out: &mut Vec<u8>, value: u8) {
@@ -296,6 +342,10 @@ mod tests {
         path("/%41%7e%2f%3f", Some("/A~%2F%3F"));
         path("/.well-known/x", Some("/.well-known/x"));
         path("/a;b=c/d", Some("/a;b=c/d"));
+        path("/caf\u{e9}", Some("/caf%C3%A9"));
+        path("/caf%c3%a9", Some("/caf%C3%A9"));
+        path("/a|b\"c<d>e[f]g^h`i{j}", Some("/a%7Cb%22c%3Cd%3Ee%5Bf%5Dg%5Eh%60i%7Bj%7D"));
+        path("/!$&'()*+,=:@-._~", Some("/!$&'()*+,=:@-._~"));
         path("/a\\b%5cc", Some("/a%5Cb%5Cc"));
         path("*", Some("*"));
     }
@@ -338,7 +388,10 @@ mod tests {
             ("/a%20b%3F", none),
             ("/100%25", none),
             ("/100%25 ".trim_end(), none),
-            ("/a%2541", none),
+            ("/a%25", none),
+            ("/a%25zz", none),
+            ("/a%2541", Oddities { double: true, ..none }),
+            ("/caf%25C3%25A9", Oddities { double: true, ..none }),
             ("/a%2Fb", Oddities { slash: true, ..none }),
             ("/a%5cb", Oddities { backslash: true, ..none }),
             ("/a\\b", Oddities { backslash: true, ..none }),
@@ -355,15 +408,33 @@ mod tests {
     }
 
     #[test]
-    fn a_path_has_a_plain_form() {
+    fn targets_may_read_a_path_in_other_ways() {
         for (given, expected) in [
-            ("/a%3Ab%40%2B", Some("/a:b@+")),
-            ("/%21%24%26%27%28%29%2A%2C%3D", Some("/!$&'()*,=")),
-            ("/\u{e4}%3A%C3%A4", Some("/\u{e4}:%C3%A4")),
-            ("/a%2Fb%3Bc%25%20", None),
-            ("/a", None),
+            ("/a%3Ab%40%2B", &["/a:b@+"][..]),
+            ("/%21%24%26%27%28%29%2A%2C%3D", &["/!$&'()*,="]),
+            ("/%3A%C3%A4", &["/:%C3%A4"]),
+            ("/a%2Fb%3Bc%25%20", &[]),
+            ("/a", &[]),
+            ("/admin;x=1/users;y", &["/admin/users"]),
+            ("/a%3Ab;x", &["/a:b;x", "/a%3Ab", "/a:b"]),
         ] {
-            assert_eq!(plain(given).as_deref(), expected, "{given}");
+            assert_eq!(other_readings(given).collect::<Vec<_>>(), expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn configured_paths_take_the_spelling_of_requests() {
+        for (given, expected) in [
+            ("/m\u{fc}nchen", Some("/m%C3%BCnchen")),
+            ("/m%c3%bcnchen", Some("/m%C3%BCnchen")),
+            ("/%61/../b//", Some("/a/../b//")),
+            ("/a|b", Some("/a%7Cb")),
+            ("/a%", None),
+            ("/a%zz", None),
+            ("/a b", None),
+            ("/a%00", None),
+        ] {
+            assert_eq!(in_request_spelling(given).ok().as_deref(), expected, "{given}");
         }
     }
 

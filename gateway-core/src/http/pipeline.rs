@@ -20,7 +20,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::RETRY_AFTER;
+use http::header::{EXPECT, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use smallvec::SmallVec;
 use tokio::time::Instant;
@@ -307,6 +307,10 @@ impl<U: Upstream> Pipeline<U> {
         let around = Around { state: route, consumers: &snapshot.consumers, target: None };
         let before = end.exchange.deadline;
         route.chain.request(&mut end.exchange, around, reached).await?;
+        if matched.is_preflight {
+            // The plugin that answers preflights was kept from this one; its target takes no such method.
+            return Err(Box::new(Reply::new(Cause::NoRoute)));
+        }
         // A plugin may have made it shorter.
         let sooner = end.exchange.deadline.filter(|_| end.exchange.deadline != before);
         headers::forward(&mut end.exchange, &snapshot.settings, route)?;
@@ -333,8 +337,10 @@ impl<U: Upstream> Pipeline<U> {
         let mut body = std::mem::take(&mut end.exchange.body);
         let method = end.exchange.request.method.clone();
         let mut attempts = matched.attempts(&end.exchange, &method);
-        if attempts.holds(&body, &end.exchange.request.headers) {
+        if attempts.holds(&body) {
             Box::pin(body.settle(MAX_HELD)).await.map_err(BodyError::into_reply)?;
+            // The gateway has told the client to go on; no target has to.
+            end.exchange.request.headers.remove(EXPECT);
         }
         let mut tried: SmallVec<[usize; 4]> = SmallVec::new();
         loop {
@@ -429,6 +435,7 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut ExchangeEnding<'s>) -> Result<Mat
     let oddities = normalise(exchange, settings.merge_slashes)?;
     guard::options(exchange)?;
     exchange.client_address = headers::client_address(exchange, settings);
+    exchange.note_scheme();
     headers::check_names(&exchange.request.headers, settings.underscores_in_headers)?;
     let side = MessageSource::Request {
         trusted: exchange.client.trusted,
@@ -437,7 +444,8 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut ExchangeEnding<'s>) -> Result<Mat
     let stripped = headers::strip(&mut exchange.request.headers, side);
     exchange.trailers = stripped.trailers;
     exchange.keep_hop(stripped.hop);
-    let (mut route, mut path_bytes) = matched::find(snapshot, exchange)?;
+    let mut found = matched::find(snapshot, exchange)?;
+    let route = found.route;
     end.route = Some(route);
     if route.quarantine.is_some() {
         return Err(Box::new(Reply::new(Cause::Quarantined)));
@@ -446,17 +454,19 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut ExchangeEnding<'s>) -> Result<Mat
         return Err(Box::new(Reply::new(Cause::NoRoute)));
     };
     if oddities.any() && respell(exchange, oddities, rules.path_rules, settings.merge_slashes)? {
-        let before = route;
-        (route, path_bytes) = matched::find(snapshot, exchange)?;
-        if !std::ptr::eq(before, route) {
+        found = matched::find(snapshot, exchange)?;
+        if !std::ptr::eq(found.route, route) {
             return Err(path::leads_elsewhere());
         }
     }
-    if (oddities.reserved || oddities.any()) && !matched::is_plainly(snapshot, exchange, route) {
+    if (oddities.reserved || oddities.any())
+        && !matched::leads_here_in_every_reading(snapshot, exchange, &found)
+    {
         return Err(path::leads_elsewhere());
     }
     if let (Some(methods), Some(allow)) = (&rules.allowed_methods, &route.allow)
         && !methods.contains(&exchange.request.method)
+        && !found.is_preflight
     {
         let reply =
             Reply::new(Cause::MethodNotAllowed).header(http::header::ALLOW, HeaderValue::clone(allow));
@@ -483,15 +493,16 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut ExchangeEnding<'s>) -> Result<Mat
             HeaderValue::from_str(authority.as_str()).map_err(|_| Box::new(Reply::new(Cause::BadHost)))?;
         exchange.request.headers.insert(http::header::HOST, host);
     }
-    exchange.path_bytes = path_bytes;
-    Ok(Matched { route, rules, path_bytes })
+    exchange.path_bytes = found.path_bytes;
+    Ok(Matched { route, rules, path_bytes: found.path_bytes, is_preflight: found.is_preflight })
 }
 
 /// Takes from a target's response what belonged to its hop.
 fn from_target(response: &mut Response<Body>) {
     headers::strip(response.headers_mut(), MessageSource::Response);
-    if response.status() == StatusCode::NO_CONTENT {
-        // RFC 9110 §8.6: a length here would have some clients wait for a body, and others take the next answer for it.
+    if response.status() == StatusCode::NO_CONTENT || response.status().is_informational() {
+        // RFC 9110 §8.6: a length here would have some clients wait for a body, and others take the next answer for it; over HTTP/2 and
+        // HTTP/3, a WebSocket's bytes would be counted against it.
         response.headers_mut().remove(http::header::CONTENT_LENGTH);
     }
 }

@@ -35,6 +35,8 @@ pub enum Cause {
     RequestTimeout,
     /// No proxy takes this host and path.
     NoRoute,
+    /// The TLS connection was opened for another host, whose name in the handshake keeps this one's proxy from matching.
+    Misdirected,
     /// The proxy doesn't take this method.
     MethodNotAllowed,
     /// The gateway never takes this method.
@@ -133,6 +135,7 @@ impl Cause {
             Self::BodyTooLarge => row(413, 8, "http_request_error", "body_too_large", "The request body is too large"),
             Self::RequestTimeout => row(408, 4, "http_request_error", "request_timeout", "The request did not arrive in time"),
             Self::NoRoute => row(404, 12, "destination_not_found", "no_route", "No proxy takes this host and path"),
+            Self::Misdirected => row(421, 14, "http_request_denied", "misdirected", "This connection is for another host"),
             Self::MethodNotAllowed => row(405, 12, "http_request_denied", "method_not_allowed", "The method is not allowed here"),
             Self::MethodUnknown => row(405, 12, "http_request_denied", "method_unsupported", "The gateway does not take this method"),
             Self::ExpectationFailed => row(417, 12, "http_request_error", "expectation_failed", "The expectation is not supported"),

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use http::header::EXPECT;
-use http::{HeaderMap, Method, StatusCode};
+use http::{Method, StatusCode};
 
 use super::body::Body;
 use super::dialect::Dialect;
@@ -79,13 +78,11 @@ impl<'a> Attempts<'a> {
     /// Whether a retry may need this body again, which is short enough to be at hand: how the client's bytes arrive must not
     /// decide whether there is one. Bodies of unknown length are not waited for; who sends them may wait for an answer.
     #[inline]
-    pub fn holds(&self, body: &Body, headers: &HeaderMap) -> bool {
+    pub fn holds(&self, body: &Body) -> bool {
         self.rules.max_retries > 0
             && self.repeats
             && body.replay().is_none()
             && body.exact_length().map_or(self.is_call, |length| length <= MAX_HELD)
-            // The target says whether it wants the body.
-            && !headers.contains_key(EXPECT)
     }
 
     /// Notes that an attempt begins.

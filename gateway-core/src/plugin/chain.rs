@@ -58,6 +58,14 @@ impl Reached {
     pub const ALL: Self = Self(u16::MAX);
 }
 
+impl Seated<dyn OnResponse> {
+    /// Whether it sees the answer to a request that came so far.
+    #[inline]
+    fn sees_answer(&self, reached: Reached) -> bool {
+        Reached(self.place) <= reached || self.attends_every_reply
+    }
+}
+
 impl Chain {
     /// Freezes built plugins into a chain, ordered by the registry's table and each config's own wish.
     ///
@@ -83,6 +91,7 @@ impl Chain {
         problems.0.extend(too_early(&hooks, &members));
         problems.0.extend(order::bypassed(registry, &hooks, &members));
         // Responses go back the way requests came.
+        hooks.mark_seats();
         hooks.on_response.reverse();
         hooks.inspect_first();
         problems.into_result(Self {
@@ -124,6 +133,15 @@ impl Chain {
         Plugins {
             configs: self.members.iter().map(|(config, _)| config.clone()).collect(),
             secrets: self.rare.as_mut().map(|rare| std::mem::take(&mut rare.secrets)).unwrap_or_default(),
+        }
+    }
+
+    /// Removes what the client sent in fields that plugins own, where `when` left all of a field's owners out.
+    pub(crate) fn remove_owned_headers(&self, exchange: &mut Exchange) {
+        for owned in self.rare(|rare| &rare.owned) {
+            if !owned.is_kept_by_owner(exchange) {
+                exchange.remove_header(&owned.name);
+            }
         }
     }
 
@@ -222,7 +240,7 @@ impl Chain {
         let mut next = 0;
         while let Some(seat @ Seated { place, plugin, .. }) = self.on_response.get(next) {
             next += 1;
-            if Reached(*place) > reached || !seat.runs(exchange) {
+            if !seat.sees_answer(reached) || !seat.runs(exchange) {
                 continue;
             }
             let decided = match plugin.on_response(exchange, response, around.seat(*place)) {
@@ -247,6 +265,12 @@ impl Chain {
         }
     }
 
+    /// Whether one of its plugins answers this preflight.
+    pub(crate) fn answers_preflight(&self, exchange: &Exchange) -> bool {
+        let mut answering = self.on_request.iter().filter(|seat| seat.answers_preflights);
+        answering.any(|seat| seat.when.as_ref().is_none_or(|when| when.holds(exchange)))
+    }
+
     /// Shows a reply to the seats that saw the response it replaces.
     async fn again(
         &self,
@@ -257,7 +281,7 @@ impl Chain {
         reached: Reached,
     ) {
         for seat @ Seated { place, plugin, .. } in self.on_response.iter().take(until) {
-            if Reached(*place) <= reached && seat.runs(exchange) {
+            if seat.sees_answer(reached) && seat.runs(exchange) {
                 // What it would answer itself has had its chance.
                 drop(verdict(plugin.on_response(exchange, response, around.seat(*place))).await);
             }

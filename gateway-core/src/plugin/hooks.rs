@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::Response;
+use http::{HeaderName, Response};
 
 use super::hook_set::HookSet;
 use super::seat::{Attempt, AttemptEnd, Seat, SeatNumber};
@@ -83,7 +83,9 @@ pub trait OnUnrouted: Send + Sync {
     fn on_unrouted(&self, exchange: &mut Exchange, reply: &mut Reply, place: SeatNumber);
 
     /// Called exactly once for each such exchange, with its record, also where the client went before there was a reply.
-    fn on_unrouted_end(&self, record: &ExchangeRecord<'_>, place: SeatNumber);
+    fn on_unrouted_end(&self, record: &ExchangeRecord<'_>, place: SeatNumber) {
+        let _ = (record, place);
+    }
 }
 
 /// Sees a new session: a stream before a target is picked, a WebSocket before the client gets its 101.
@@ -143,10 +145,33 @@ pub(crate) struct Seated<T: ?Sized> {
     /// Which requests it runs for; `None` is all.
     pub(crate) when: Option<Arc<Condition>>,
     pub(crate) plugin: Arc<T>,
+    /// Of a response hook: it attends every reply, however far the request came.
+    pub(crate) attends_every_reply: bool,
+    /// Of a request hook: it answers preflights.
+    pub(crate) answers_preflights: bool,
 }
 
 /// A subset that a plugin may choose, and of which upstream; `None` is the proxy's own.
 pub(crate) type DeclaredSubset = (Option<Arc<str>>, Arc<Subset>);
+
+/// A header field of requests that only some plugins may set.
+pub(crate) struct OwnedHeader {
+    pub(crate) name: HeaderName,
+    /// Their places, and which requests they run for; `None` is all.
+    pub(crate) owners: Vec<(u16, Option<Arc<Condition>>)>,
+}
+
+impl OwnedHeader {
+    /// Whether there are requests for which none of its owners runs.
+    pub(crate) fn may_be_sent(&self) -> bool {
+        self.owners.iter().all(|(_, when)| when.is_some())
+    }
+
+    /// Whether one of its owners runs for this request, and so has removed what the client sent.
+    pub(crate) fn is_kept_by_owner(&self, exchange: &mut Exchange) -> bool {
+        self.owners.iter().any(|(place, when)| when.as_ref().is_none_or(|when| exchange.decide(*place, when)))
+    }
+}
 
 /// Declares [`Hooks`]: one list of seats for each hook, a method that takes a seat, and what was taken.
 macro_rules! hooks {
@@ -159,6 +184,7 @@ macro_rules! hooks {
             pub(crate) chooses: Vec<Arc<str>>,
             pub(crate) subsets: Vec<DeclaredSubset>,
             pub(crate) secrets: Vec<Box<str>>,
+            pub(crate) owned: Vec<OwnedHeader>,
             pub(crate) answers: Vec<u16>,
             pub(crate) decides: Vec<u16>,
             pub(crate) prepares: Vec<u16>,
@@ -166,6 +192,8 @@ macro_rules! hooks {
             pub(crate) no_datagrams: Vec<u16>,
             pub(crate) inspects: Vec<u16>,
             pub(crate) takes_inspected: Vec<u16>,
+            pub(crate) every_reply: Vec<u16>,
+            pub(crate) preflights: Vec<u16>,
             /// Who asks for the caller while the request is there, and where its settings say so.
             pub(crate) asks: Vec<(u16, String)>,
             $(pub(crate) $name: Vec<Seated<dyn $hook>>,)+
@@ -175,7 +203,13 @@ macro_rules! hooks {
             $(
                 $(#[doc = $doc])+
                 pub fn $name(&mut self, plugin: Arc<dyn $hook>) {
-                    self.$name.push(Seated { place: self.place, when: self.when.clone(), plugin });
+                    self.$name.push(Seated {
+                        place: self.place,
+                        when: self.when.clone(),
+                        plugin,
+                        attends_every_reply: false,
+                        answers_preflights: false,
+                    });
                 }
             )+
 
@@ -240,6 +274,16 @@ impl Hooks {
         self.secrets.push(name.to_ascii_lowercase().into());
     }
 
+    /// Declares that this plugin sets this header field of requests, in which targets read who calls. The plugin removes what clients
+    /// send in it; from requests that `when` leaves the plugin out of, the pipeline removes it, unless another owner ran.
+    pub fn owns_header(&mut self, name: &HeaderName) {
+        let owner = (self.place, self.when.clone());
+        match self.owned.iter_mut().find(|owned| owned.name == *name) {
+            Some(owned) => owned.owners.push(owner),
+            None => self.owned.push(OwnedHeader { name: name.clone(), owners: vec![owner] }),
+        }
+    }
+
     /// Declares that this plugin answers with what was made for others, so that whatever comes behind it is not asked. A
     /// chain in which a plugin that guards was moved behind it is refused, or one that [decides](Self::decides) stands there.
     pub fn answers_for_target(&mut self) {
@@ -282,10 +326,32 @@ impl Hooks {
         self.inspects.push(self.place);
     }
 
+    /// Declares that the response hook does its work on every reply of the gateway, also for requests that were refused before they
+    /// reached this plugin.
+    pub fn attends_every_reply(&mut self) {
+        self.every_reply.push(self.place);
+    }
+
+    /// Declares that the request hook answers every preflight of CORS that it sees: preflights are routed as the requests they ask
+    /// about, and get here also where `allowed_methods` lacks OPTIONS.
+    pub fn answers_preflights(&mut self) {
+        self.preflights.push(self.place);
+    }
+
     /// Declares that the response hook compresses or keeps responses: it must not get what an inspection would have refused,
     /// nor hide it from one.
     pub fn takes_inspected_responses(&mut self) {
         self.takes_inspected.push(self.place);
+    }
+
+    /// Marks the seats of which the plugins have declared something.
+    pub(crate) fn mark_seats(&mut self) {
+        for seat in &mut self.on_response {
+            seat.attends_every_reply = self.every_reply.contains(&seat.place);
+        }
+        for seat in &mut self.on_request {
+            seat.answers_preflights = self.preflights.contains(&seat.place);
+        }
     }
 
     /// Puts the hooks that inspect before those that take what was inspected, once they are in the order of responses.

@@ -47,7 +47,7 @@ impl Unrouted {
     /// Hands the record to them.
     pub(crate) fn end(&self, record: &ExchangeRecord<'_>) -> Panics {
         let mut panics = Panics(0);
-        for Seated { place, when, plugin } in &*self.0 {
+        for Seated { place, when, plugin, .. } in &*self.0 {
             if when.as_ref().is_some_and(|when| !record.exchange.decided(*place, when)) {
                 continue;
             }

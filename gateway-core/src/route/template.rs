@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use crate::http::path::in_request_spelling;
+
 /// A path in segments, some of which have a name instead of a text.
 ///
 /// `{name}` is any one segment that is not empty; `{name...}` may stand at the end only and is all that is left, also
@@ -50,6 +52,9 @@ pub enum BadTemplate {
     /// An empty segment, `.` or `..`.
     #[error("this has an empty, `.` or `..` segment, which no request has when it is matched")]
     Segment,
+    /// A segment that no request has.
+    #[error("no request's path has the segment `{0}`; write `%25` for a percent sign")]
+    Spelling(String),
     /// Too many segments.
     #[error("this has more than {most} segments", most = super::MAX_SEGMENTS)]
     TooDeep,
@@ -171,7 +176,8 @@ fn literal(part: &str, is_last: bool) -> Result<Segment, BadTemplate> {
     if matches!(part, "." | "..") || part.is_empty() && !is_last {
         return Err(BadTemplate::Segment);
     }
-    Ok(Segment::Literal(part.into()))
+    let spelled = in_request_spelling(part).map_err(|_| BadTemplate::Spelling(part.to_owned()))?;
+    Ok(Segment::Literal(spelled.into()))
 }
 
 #[cfg(test)]

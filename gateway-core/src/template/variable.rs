@@ -6,7 +6,7 @@ use http::{HeaderName, Version};
 
 use super::write::Sink;
 use super::{Facts, Unrenderable};
-use crate::consumer::Identity;
+use crate::consumer::{Identity, find_claim};
 use crate::http::exchange::ClientTls;
 use crate::http::fields;
 use crate::route::host_name;
@@ -156,7 +156,7 @@ impl NamedVariable {
             Self::TraceId => exchange.trace.map_or(Ok(()), |context| sink.display(context.trace)),
             Self::SpanId => exchange.trace.map_or(Ok(()), |context| sink.display(context.span)),
             Self::Method => sink.text(head.method.as_str()),
-            Self::Scheme => sink.text(exchange.client.scheme()),
+            Self::Scheme => sink.text(exchange.scheme()),
             Self::Host => host_name(exchange.authority(), |host| sink.text(host)),
             Self::Authority => sink.some(exchange.authority().map(str::as_bytes)),
             Self::Path => sink.encoded(Some(head.uri.path().as_bytes())),
@@ -261,13 +261,7 @@ impl NamedVariable {
 }
 
 fn claim<'i>(caller: &'i Identity, way: &[Box<str>]) -> Option<&'i serde_json::Value> {
-    let (first, rest) = way.split_first()?;
-    let claims = caller.claims.as_deref()?;
-    // A claim may have dots in its own name, as `https://example.com/role` does.
-    let whole = way.join(".");
-    claims
-        .get(whole.as_str())
-        .or_else(|| rest.iter().try_fold(claims.get(&**first)?, |value, key| value.get(&**key)))
+    find_claim(caller.claims.as_deref()?, &way.join("."))
 }
 
 /// Texts, numbers and truth values as they are; the items of a list with commas between; nothing of a map.

@@ -16,6 +16,7 @@ use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Seconds;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
+use gateway_core::http::path::in_request_spelling;
 use gateway_core::http::reply::Reply;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::meters::Counter;
@@ -272,6 +273,7 @@ impl Rules {
             let text = format!("`{pattern}` is not a path with `*`, such as `/shop/*`");
             return Err(("match", text));
         }
+        let spelled = in_request_spelling(pattern).map_err(|error| ("match", error.to_string()))?;
         let rest = [
             ("destinations", !config.destinations.is_empty()),
             ("id", config.id.is_some()),
@@ -284,7 +286,7 @@ impl Rules {
             ));
         }
         let served = config.url.as_deref().map(|url| Served::read(url, config)).transpose()?;
-        Ok(Self { paths: Wildcard::read(pattern), served })
+        Ok(Self { paths: Wildcard::read(&spelled), served })
     }
 
     fn url(&self) -> Option<&String> {

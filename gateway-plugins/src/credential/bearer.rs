@@ -121,9 +121,10 @@ impl Bearer {
         }
     }
 
-    /// Says which query parameters hold tokens, so that logs don't show them.
-    pub(crate) fn hide(&self, hooks: &mut Hooks) {
+    /// Declares which query parameters hold tokens, so that logs don't show them, and which header fields hold claims.
+    pub(crate) fn declare(&self, hooks: &mut Hooks) {
         self.places.hide(hooks);
+        self.headers.declare(hooks);
     }
 
     /// Whether targets are told anything of tokens.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::forwarding::is_told;
+use gateway_core::plugin::Hooks;
 use http::{HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
@@ -39,6 +40,11 @@ impl ClaimHeaders {
             }
         }
         problems.into_result(Self(headers))
+    }
+
+    /// Declares the fields as the gateway's own: clients can't send them, also where `when` leaves the plugin out.
+    pub(crate) fn declare(&self, hooks: &mut Hooks) {
+        self.0.iter().for_each(|(_, name)| hooks.owns_header(name));
     }
 
     pub(crate) fn is_empty(&self) -> bool {

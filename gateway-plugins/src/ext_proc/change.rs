@@ -9,7 +9,6 @@ use super::protocol::{self, HeaderMutation, HttpHeaders, ImmediateResponse};
 use super::session::Failure;
 pub(super) use crate::envoy::RequestLine;
 use crate::envoy::{self, field, fields};
-use crate::shared;
 
 /// Path and query as the target sees them, unless its proxy strips some of the path.
 fn target(exchange: &Exchange) -> String {
@@ -24,7 +23,7 @@ pub(super) fn request_head(exchange: &Exchange, end_of_stream: bool) -> HttpHead
         field(":method", exchange.method().as_str().as_bytes()),
         field(":path", target(exchange).as_bytes()),
         field(":authority", exchange.authority().unwrap_or_default().as_bytes()),
-        field(":scheme", shared::scheme(exchange).as_bytes()),
+        field(":scheme", exchange.scheme().as_bytes()),
     ];
     let own = fields(&exchange.request.headers).filter(|field| field.key != "host");
     let headers = line.into_iter().chain(own).collect();

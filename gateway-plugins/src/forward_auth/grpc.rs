@@ -230,7 +230,7 @@ impl Grpc {
         let path = original(exchange);
         let host = exchange.authority().unwrap_or_default().to_owned();
         let method = exchange.method().as_str().to_owned();
-        let scheme = shared::scheme(exchange).to_owned();
+        let scheme = exchange.scheme().to_owned();
         let mut headers: HashMap<String, String> = HashMap::new();
         for (name, value) in &exchange.request.headers {
             if name == http::header::HOST || self.headers.as_ref().is_some_and(|told| !told.contains(name)) {

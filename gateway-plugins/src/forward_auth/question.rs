@@ -9,8 +9,6 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::shared;
-
 /// How another server is asked and understood.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -113,7 +111,7 @@ impl Question {
         };
         let host = exchange.authority().unwrap_or_default();
         put("x-forwarded-for", &exchange.client_address.to_string());
-        put("x-forwarded-proto", shared::scheme(exchange));
+        put("x-forwarded-proto", exchange.scheme());
         put("x-forwarded-host", host);
         if self.preserve_host {
             put("host", host);
@@ -126,10 +124,7 @@ impl Question {
             Convention::Nginx => {
                 put("x-original-method", exchange.request.method.as_str());
                 put("x-original-uri", &original(exchange));
-                put(
-                    "x-original-url",
-                    &format!("{}://{host}{}", shared::scheme(exchange), original(exchange)),
-                );
+                put("x-original-url", &format!("{}://{host}{}", exchange.scheme(), original(exchange)));
                 put("x-real-ip", &exchange.client_address.to_string());
             }
             Convention::Envoy => put("host", host),

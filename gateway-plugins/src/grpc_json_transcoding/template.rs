@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 
+use gateway_core::http::path::in_request_spelling;
 use percent_encoding::percent_decode_str;
 
 /// Segments that a path may have; templates have no more, and longer paths fit `**` alone.
@@ -96,7 +97,10 @@ impl Template {
             "*" => Segment::One,
             "**" => Segment::Rest,
             literal if literal.contains(['*', '{', '}', '=']) => return Err("a segment can't be read"),
-            literal => Segment::Literal(literal.into()),
+            literal => {
+                let spelled = in_request_spelling(literal).map_err(|_| "a segment can't be a path's")?;
+                Segment::Literal(spelled.into())
+            }
         });
         Ok(())
     }

@@ -26,7 +26,7 @@ pub(super) struct Message<'a> {
 impl<'a> Message<'a> {
     pub(super) fn of(exchange: &'a Exchange) -> Self {
         let headers = &exchange.request.headers;
-        let scheme = crate::shared::scheme(exchange);
+        let scheme = exchange.scheme();
         let uri = exchange.uri();
         Self {
             method: exchange.method().as_str(),

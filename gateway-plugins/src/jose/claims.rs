@@ -1,5 +1,6 @@
 //! What the claims of a verified token must say (RFC 7519 §4.1).
 
+pub(crate) use gateway_core::consumer::find_claim as find;
 use serde_json::{Map, Value};
 
 use super::TokenError;
@@ -89,14 +90,4 @@ fn second(date: &Value) -> Result<u64, TokenError> {
         }
         _ => Err(TokenError::Malformed),
     }
-}
-
-/// The claim of this name; or, where there is none, what the dotted path leads to: `realm_access.roles`.
-pub(crate) fn find<'c>(claims: &'c Map<String, Value>, path: &str) -> Option<&'c Value> {
-    if let Some(value) = claims.get(path) {
-        return Some(value);
-    }
-    let mut steps = path.split('.');
-    let first = claims.get(steps.next()?)?;
-    steps.try_fold(first, |value, step| value.as_object()?.get(step))
 }

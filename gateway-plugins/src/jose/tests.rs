@@ -187,10 +187,13 @@ fn claims_are_judged_by_the_second() {
 
 #[test]
 fn claims_are_found_by_name_and_by_path() {
-    let all = object(json!({ "a": { "b": { "c": 1 } }, "https://x.test/r": 2, "a.b": 3 }));
+    let all = object(json!({ "a": { "b": { "c": 1 } }, "https://x.test/r": 2, "a.b": 3,
+        "https://x.test/app.roles": { "shop.admin": { "since": 4 } } }));
     assert_eq!(claims::find(&all, "a.b.c"), Some(&json!(1)));
     assert_eq!(claims::find(&all, "https://x.test/r"), Some(&json!(2)));
     assert_eq!(claims::find(&all, "a.b"), Some(&json!(3)));
+    assert_eq!(claims::find(&all, "https://x.test/app.roles.shop.admin.since"), Some(&json!(4)));
+    assert_eq!(claims::find(&all, "https://x.test/app.roles.shop"), None);
     assert_eq!(claims::find(&all, "a.x"), None);
 }
 

@@ -6,8 +6,6 @@ use gateway_core::http::exchange::Exchange;
 use http::header::ACCEPT;
 use http::{HeaderMap, Method};
 
-use crate::shared;
-
 /// A browser's visit.
 pub(super) struct BrowserVisit {
     pub(super) headers: HeaderMap,
@@ -26,7 +24,7 @@ impl BrowserVisit {
         let target = uri.path_and_query().map_or("/", |target| target.as_str());
         Self {
             headers: exchange.request.headers.clone(),
-            scheme: shared::scheme(exchange),
+            scheme: exchange.scheme(),
             host: exchange.authority().unwrap_or_default().to_owned(),
             // `//host` would lead elsewhere.
             target: format!("/{}", target.trim_start_matches(['/', '\\'])),

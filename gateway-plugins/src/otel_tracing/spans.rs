@@ -135,7 +135,7 @@ pub(super) fn exchange(
         Head { context: trace.context, parent, state, name: &name, kind: SERVER, times }.write(span);
         span.attributes(ATTRIBUTES, |all| {
             method(all, exchange.method());
-            all.str("url.scheme", exchange.client.scheme());
+            all.str("url.scheme", exchange.scheme());
             all.str("url.path", exchange.uri().path());
             if let Some(query) = exchange.uri().query() {
                 all.text("url.query", redact::plain(query, Secrets::of(record.route, &plugin.redact_query)));

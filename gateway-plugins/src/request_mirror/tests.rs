@@ -157,6 +157,36 @@ async fn copies_have_method_path_headers_and_body() {
     assert!(setup.next().await.body().is_empty());
 }
 
+/// The copy is what the target gets: path, host, identity and way, whatever the client sent.
+#[tokio::test]
+async fn copies_are_what_the_first_target_gets() {
+    for (request, path, host, seen) in
+        [("as_sent", "/base/p?q=1", "t", true), ("as_received", "/api/%70?q=1", "client.test", false)]
+    {
+        let mut setup = setup(request, json!({ "request": request }));
+        let config = json!({ "url": "http://second.test", "request": request });
+        let spec = json!({
+            "proxies": [{"id": "a", "listen_path": "/api", "backend_path": "/base", "backend_host": "t", "backend_port": 80,
+                         "backend_scheme": "http"}],
+            "plugin_configs": [{"id": request, "plugin_name": "request_mirror", "proxy_id": "a", "config": config}],
+        });
+        setup.trial = Trial::of_spec(PLUGINS, &spec.to_string(), &setup.world);
+        let _handle = setup.start();
+        let fields = [("host", "client.test"), ("x-forwarded-for", "10.6.6.6"), ("x-a", "1")];
+        assert_eq!(setup.trial.get("/api/%70?q=1", &fields).await.status, 200);
+        let (copy, asked) = (setup.next().await, setup.trial.asked().pop().expect("a request"));
+        assert_eq!((copy.uri().to_string().as_str(), copy.headers()["host"].to_str().unwrap()), (path, host));
+        let way = copy.headers().get("x-forwarded-for").map(|value| value.to_str().unwrap());
+        assert_eq!(way, seen.then(|| asked.field("x-forwarded-for")), "{request}");
+        if seen {
+            assert_eq!(asked.path, path);
+            for (name, value) in copy.headers() {
+                assert_eq!(asked.headers.get(name), Some(value), "{name}");
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_body_that_is_too_large_or_cut_off_is_not_copied() {
     let setup = setup("large", json!({"max_body_bytes": 4}));

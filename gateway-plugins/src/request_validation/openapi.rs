@@ -132,7 +132,8 @@ impl OpenApi {
         let base = base.map_or_else(|| server_path(&root), str::to_owned);
         let mut reading = DocumentReader { root: &root, written, problems };
         let paths = reading.paths();
-        Some(Self { base: base.trim_end_matches('/').to_owned(), paths, unknown })
+        let base = shared::request_path("config.base_path", base.trim_end_matches('/'), problems)?;
+        Some(Self { base, paths, unknown })
     }
 
     /// Checks a request's path, method and parameters; says what its body may be.

@@ -97,7 +97,7 @@ impl Recipe {
         {
             return None;
         }
-        let host = exchange.authority().and_then(|authority| respelled(authority, exchange.client.scheme()));
+        let host = exchange.authority().and_then(|authority| respelled(authority, exchange.scheme()));
         if let Some(host) = host
             && let Entry::Occupied(mut field) = exchange.request.headers.entry(HOST)
         {
@@ -125,9 +125,9 @@ impl Recipe {
         let mut key = Key::default();
         let place = &mut key.place;
         push(place, seat.proxy().id.as_str().as_bytes());
-        push(place, exchange.client.scheme().as_bytes());
+        push(place, exchange.scheme().as_bytes());
         key.url = place.len();
-        for part in authority_parts(exchange.authority()?, exchange.client.scheme()) {
+        for part in authority_parts(exchange.authority()?, exchange.scheme()) {
             place.extend_from_slice(part.as_bytes());
         }
         place[key.url..].make_ascii_lowercase();

@@ -18,13 +18,13 @@ use gateway_core::balance::ConnectionPlace;
 use gateway_core::config::model::PoolRules;
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::downstream::Downstream;
-use gateway_core::http::headers::{self, MessageSource};
 use gateway_core::http::reply::Cause;
 use gateway_core::stream::relay::Tunnel;
 use gateway_core::upstream::{Call, Failure, TargetResponse};
 use http::{Response, StatusCode};
 use tokio::time::Instant;
 
+use super::interim::{MAX_INTERIM, pass_on};
 use super::placed::Placed;
 use super::{Inner, key};
 use crate::buffer::{self, HEAD_BYTES};
@@ -58,8 +58,6 @@ pub(crate) struct H1Connection {
 
 /// Heads of targets may be this large; what they send is not in the operator's hands alone.
 const LIMITS: HeadLimits = HeadLimits { bytes: 64 << 10, fields: 256, target: 0 };
-/// Informational responses passed on before a target counts as broken.
-const MAX_INTERIM: u32 = 16;
 
 impl H1Connection {
     pub(crate) fn new(
@@ -151,6 +149,8 @@ pub(crate) async fn send<D: Downstream>(
             Ok(head) if head.response.status().is_informational() => {
                 // Rare: the head would be room in every exchange's future.
                 Box::pin(pass_on(head.response, downstream)).await;
+                // A sign of life: the wait for the response begins again.
+                exchange.connection.timer.clear();
             }
             Ok(head) => {
                 exchange.connection.since = Instant::now();
@@ -168,12 +168,6 @@ pub(crate) async fn send<D: Downstream>(
         }
     }
     Err(Failure::sent(Cause::UpstreamGarbage).source("too many informational responses"))
-}
-
-/// Passes an informational response on.
-pub(super) async fn pass_on<D: Downstream>(mut interim: Response<()>, downstream: &mut D) {
-    headers::strip(interim.headers_mut(), MessageSource::Response);
-    downstream.interim(interim.status(), interim.headers()).await;
 }
 
 /// RFC 9110 §15.2.2: a target may switch only to what it was asked to switch to. After any other 101 nobody knows

@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::dial_error::DialError;
-use super::h1::pass_on;
+use super::interim::{MAX_INTERIM, pass_on};
 use crate::h2::Reason;
 use crate::h2::body::{self, RecvBody};
 use crate::h2::connection::{Extra, RequestLine};
@@ -56,9 +56,6 @@ impl Drop for Stream {
         self.waiters.notify_waiters();
     }
 }
-
-/// Informational responses passed on before a target counts as broken.
-const MAX_INTERIM: u32 = 16;
 
 /// A time that is zero where it is not limited.
 fn limit(time: Duration) -> Duration {
@@ -117,7 +114,11 @@ pub(crate) async fn send<D: Downstream>(
                 return Err(Failure::sent(Cause::UpstreamGarbage).source("a switch nobody asked for"));
             }
             // Rare: the head would be room in every exchange's future.
-            ResponseHead::Interim(head) => Box::pin(pass_on(head, downstream)).await,
+            ResponseHead::Interim(head) => {
+                Box::pin(pass_on(head, downstream)).await;
+                // A sign of life: the wait for the response begins again.
+                exchange.started = Instant::now();
+            }
             ResponseHead::Final(head) => {
                 // What follows may be here as well, and malformed: nothing has gone out yet (RFC 9113 §8.1.1).
                 if let Some(error @ StreamError::Refused(_)) = exchange.handle.fate() {

@@ -18,8 +18,8 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Instant;
 
 use super::dial_error::{DialError, QuicError};
-use super::h1::pass_on;
 use super::h2::body_failure;
+use super::interim::{MAX_INTERIM, pass_on};
 use crate::dns::ResolvedAddress;
 use crate::h2::Role;
 use crate::h2::connection::{Extra, RequestLine};
@@ -53,8 +53,6 @@ impl Drop for Owned {
     }
 }
 
-/// Informational responses passed on before a target counts as broken.
-const MAX_INTERIM: u32 = 16;
 /// Heads of targets may be this large.
 const MAX_FIELDS: usize = 64 << 10;
 

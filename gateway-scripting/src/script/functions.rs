@@ -169,7 +169,7 @@ fn replace<H: Handle>(of: &H, new: Dynamic) -> ScriptResult<()> {
 /// What can only be read.
 fn facts(module: &mut Module) {
     getter!(module, "method", |it: &mut Request| -> ImmutableString { it.0.see().method.as_str().into() });
-    getter!(module, "scheme", |it: &mut Request| -> ImmutableString { it.0.see().client.scheme().into() });
+    getter!(module, "scheme", |it: &mut Request| -> ImmutableString { it.0.see().scheme.into() });
     getter!(module, "version", |it: &mut Request| -> String { format!("{:?}", it.0.see().version) });
     getter!(module, "proxy", |it: &mut Request| -> ImmutableString { (&*it.0.see().proxy).into() });
     getter!(module, "client_ip", |it: &mut Request| -> String { it.0.see().client_address.to_string() });

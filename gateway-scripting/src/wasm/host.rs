@@ -270,7 +270,7 @@ impl Context {
             method: exchange.request.method.clone(),
             path: target_of(exchange),
             authority: exchange.authority().unwrap_or_default().to_owned(),
-            scheme: exchange.client.scheme(),
+            scheme: exchange.scheme(),
             status: StatusCode::OK,
         };
         let facts = Facts {

@@ -248,7 +248,7 @@ fn attributes() -> CookieAttributes {
         ttl: Duration::from_secs(60),
         domain: Some(Arc::from("a.example")),
         http_only: true,
-        secure: true,
+        secure: None,
         same_site: Some(SameSite::Lax),
     }
 }
@@ -277,17 +277,19 @@ fn a_cookie_names_the_target() {
     let empty = HeaderMap::new();
     assert_eq!((affinity.target(&empty), affinity.new_key(&empty)), (None, None));
     for index in 0..3 {
-        let cookie = affinity.set_cookie(&empty, index, None).unwrap();
+        let cookie = affinity.set_cookie(&empty, index, None, true).unwrap();
         let text = cookie.to_str().unwrap();
         assert!(
-            text.ends_with("; Path=/; Domain=a.example; Max-Age=60; HttpOnly; Secure; SameSite=Lax"),
+            text.ends_with("; Path=/; Domain=a.example; Max-Age=60; HttpOnly; SameSite=Lax; Secure"),
             "{text}"
         );
         assert!(!text.contains("t0"), "{text}");
+        let over_http = affinity.set_cookie(&empty, index, None, false).unwrap();
+        assert!(!over_http.to_str().unwrap().contains("Secure"), "{over_http:?}");
         let headers = with_value(&cookie);
         assert_eq!(affinity.target(&headers), Some(index));
-        assert_eq!(affinity.set_cookie(&headers, index, None), None, "it has the right one");
-        assert!(affinity.set_cookie(&headers, (index + 1) % 3, None).is_some());
+        assert_eq!(affinity.set_cookie(&headers, index, None, true), None, "it has the right one");
+        assert!(affinity.set_cookie(&headers, (index + 1) % 3, None, true).is_some());
     }
     let forged = HeaderMap::from_iter([(COOKIE, HeaderValue::from_static("at=t1:80"))]);
     assert_eq!(affinity.target(&forged), None);
@@ -310,11 +312,11 @@ fn a_hashed_cookie_is_given_to_who_has_none() {
     let targets = Targets::build(&with_cookie(false), None, now);
     let affinity = targets.affinity().unwrap();
     let key = affinity.new_key(&HeaderMap::new()).expect("there is none yet");
-    let cookie = affinity.set_cookie(&HeaderMap::new(), 1, Some(&key)).unwrap();
+    let cookie = affinity.set_cookie(&HeaderMap::new(), 1, Some(&key), false).unwrap();
     assert!(cookie.to_str().unwrap().starts_with(&format!("at={key}; Path=/")));
     let headers = with_value(&cookie);
     assert_eq!(affinity.new_key(&headers), None);
-    assert_eq!(affinity.set_cookie(&headers, 1, None), None);
+    assert_eq!(affinity.set_cookie(&headers, 1, None, false), None);
 }
 
 #[test]

@@ -145,7 +145,7 @@ pub struct CookieConfig {
     pub domain: Option<String>,
     /// Hidden from scripts. Default true.
     pub http_only: Option<bool>,
-    /// Only over TLS. Default false.
+    /// Browsers send it over TLS only. Default: true for clients that use TLS, also where a trusted proxy ends it.
     pub secure: Option<bool>,
     /// Default not said.
     pub same_site: Option<SameSite>,
@@ -158,7 +158,7 @@ pub enum SameSite {
     Strict,
     /// Navigations.
     Lax,
-    /// All; needs `secure`.
+    /// All; browsers take it over TLS only.
     None,
 }
 

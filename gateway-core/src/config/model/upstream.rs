@@ -179,7 +179,8 @@ pub struct CookieAttributes {
     /// Hidden from scripts. Default true.
     pub http_only: bool,
     /// Only over TLS. Default false.
-    pub secure: bool,
+    /// `None`: over HTTPS only.
+    pub secure: Option<bool>,
     /// With which requests from other sites it is sent; `None` doesn't say.
     pub same_site: Option<SameSite>,
 }

@@ -199,10 +199,11 @@ fn sharing(notes: &mut Notes<'_>, written: &file::Upstream) -> Option<Sharing> {
 }
 
 fn cookie(notes: &mut Notes<'_>, written: &file::CookieConfig, at: &str) -> CookieAttributes {
-    let secure = written.secure.unwrap_or(false);
-    if written.same_site == Some(file::SameSite::None) && !secure {
-        notes.add(&format!("{at}.same_site"), "browsers drop `None` without `secure`").remedy =
-            Some("write `secure: true`".to_owned());
+    let secure = written.secure;
+    if written.same_site == Some(file::SameSite::None) && secure == Some(false) {
+        notes
+            .add(&format!("{at}.same_site"), "browsers drop a cookie with `None` that is not `secure`")
+            .remedy = Some("write `secure: true`".to_owned());
     }
     let path = written.path.as_deref().unwrap_or("/");
     for (key, text) in [("path", Some(path)), ("domain", written.domain.as_deref())] {

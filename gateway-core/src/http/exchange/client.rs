@@ -70,7 +70,7 @@ impl Client {
         withdrawn.is_some_and(|withdrawn| withdrawn.load(Ordering::Relaxed))
     }
 
-    /// `https` or `http`.
+    /// The scheme of this very connection, `https` or `http`; [`Exchange::scheme`](super::Exchange::scheme) is the client's.
     pub fn scheme(&self) -> &'static str {
         if self.tls.is_some() { "https" } else { "http" }
     }

@@ -25,7 +25,7 @@ impl<U: Upstream> Pipeline<U> {
         let Traffic::Http(rules) = &route.proxy.traffic else { return };
         let before = end.attempts;
         end.answer = None;
-        let matched = Matched { route, rules, path_bytes: end.exchange.path_bytes };
+        let matched = Matched { route, rules, path_bytes: end.exchange.path_bytes, is_preflight: false };
         let answered = {
             let deadline = end.deadline();
             let asking = pin!(self.attempt(snapshot, &matched, end, downstream));

@@ -196,7 +196,8 @@ impl<'s> Destination<'s> {
 
     /// The cookie that brings the client back to this target, where it needs one.
     pub(super) fn cookie(&self, exchange: &Exchange, index: usize) -> Option<HeaderValue> {
-        self.targets.affinity()?.set_cookie(&exchange.request.headers, index, self.new_key.as_deref())
+        let (affinity, is_https) = (self.targets.affinity()?, exchange.scheme() == "https");
+        affinity.set_cookie(&exchange.request.headers, index, self.new_key.as_deref(), is_https)
     }
 
     /// The trust domain of connections to a picked target.

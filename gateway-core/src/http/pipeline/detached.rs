@@ -79,7 +79,8 @@ impl<U: Upstream> Pipeline<U> {
         let around = Around { state: route, consumers: &snapshot.consumers, target: None };
         route.chain.request_behind(&mut end.exchange, around, place).await?;
         headers::forward(&mut end.exchange, &snapshot.settings, route)?;
-        let matched = Matched { route, rules, path_bytes: end.exchange.path_bytes };
+        let path_bytes = end.exchange.path_bytes;
+        let matched = Matched { route, rules, path_bytes, is_preflight: false };
         Box::pin(self.attempt(snapshot, &matched, end, &mut Nobody)).await
     }
 }

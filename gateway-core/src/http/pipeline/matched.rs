@@ -1,18 +1,20 @@
 //! The proxy of a request, and the request as its targets get it.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use http::{HeaderValue, Method};
+use http::Method;
 use tokio::time::Instant;
 
 use crate::balance::Target;
+use crate::condition::Assumed;
 use crate::config::model::HttpRules;
 use crate::config::snapshot::{Route, Snapshot};
 use crate::http::exchange::Exchange;
 use crate::http::path;
 use crate::http::reply::{Cause, Reply};
 use crate::http::retry::Attempts;
-use crate::route::forward_path;
+use crate::route::{RouteMatch, forward_path};
 use crate::stream::pipeline as stream;
 use crate::upstream::Call;
 
@@ -22,6 +24,8 @@ pub(super) struct Matched<'s> {
     pub(super) route: &'s Route,
     pub(super) rules: &'s HttpRules,
     pub(super) path_bytes: usize,
+    /// The request is a preflight, which a plugin answers; the target must not see it.
+    pub(super) is_preflight: bool,
 }
 
 impl Matched<'_> {
@@ -33,22 +37,6 @@ impl Matched<'_> {
         let original = exchange.request.uri.path_and_query().map_or("/", |target| target.as_str());
         let prefix = target_path.or(self.rules.backend_path.as_deref());
         forward_path(original, self.path_bytes, self.rules.strip_listen_path, prefix)
-    }
-
-    /// The host as the target gets it.
-    fn host<'e>(&self, exchange: &'e Exchange, target: &'e Target) -> &'e HeaderValue {
-        if let Some(host) = exchange.forward_host() {
-            return host;
-        }
-        let client = match self.rules.preserve_host_header {
-            true => exchange.request.headers.get(http::header::HOST),
-            false => None,
-        };
-        match client {
-            Some(host) => host,
-            _ if self.route.proxy.backend.scheme.is_encrypted() => target.host_header(443),
-            _ => target.host_header(80),
-        }
     }
 
     /// No attempt made yet.
@@ -75,7 +63,7 @@ impl Matched<'_> {
             pool_key,
             method,
             path,
-            host: self.host(exchange, target),
+            host: exchange.host_for(target, &self.route.proxy),
             headers: &exchange.request.headers,
             forwarding: &exchange.forwarding,
             begun,
@@ -87,24 +75,74 @@ impl Matched<'_> {
     }
 }
 
-/// Finds the proxy of a request, and how much of the path it took.
-pub(super) fn find<'s>(
-    snapshot: &'s Snapshot,
-    exchange: &mut Exchange,
-) -> Result<(&'s Route, usize), Box<Reply>> {
-    let path = exchange.request.uri.path();
-    let found = snapshot.routes.find(exchange.asked_host(), path, |condition| condition.holds(exchange));
-    let Some(found) = found else { return Err(Box::new(Reply::new(Cause::NoRoute))) };
-    let (route, matched) = (found.route, found.matched);
-    exchange.captures = found.captures(path);
-    Ok((route, matched))
+/// A proxy that a request leads to.
+pub(super) struct Found<'s> {
+    pub(super) route: &'s Route,
+    /// How much of the path it took.
+    pub(super) path_bytes: usize,
+    /// It is a preflight, which leads here as the request that it asks about, and must not reach a target.
+    pub(super) is_preflight: bool,
 }
 
-/// Whether a path with escaped characters that it may have plainly leads to this proxy in either form: targets may take one for the other.
-pub(super) fn is_plainly(snapshot: &Snapshot, exchange: &Exchange, route: &Route) -> bool {
-    let Some(plain) = path::plain(exchange.request.uri.path()) else { return true };
-    let found = snapshot.routes.find(exchange.asked_host(), &plain, |condition| condition.holds(exchange));
-    found.is_none_or(|found| std::ptr::eq(&**found.route, route))
+/// Finds the proxy of a request. A preflight of CORS belongs to the proxy of the request that it asks about, where a plugin there
+/// answers it.
+pub(super) fn find<'s>(snapshot: &'s Snapshot, exchange: &mut Exchange) -> Result<Found<'s>, Box<Reply>> {
+    if let Some(method) = exchange.announced_method() {
+        let assumed = Assumed { method: Some(&method), ..Assumed::default() };
+        let announced = lookup(snapshot, exchange, exchange.request.uri.path(), assumed);
+        if let Some(found) = announced.filter(|found| found.route.chain.answers_preflight(exchange)) {
+            exchange.captures = found.captures(exchange.request.uri.path());
+            return Ok(Found { route: found.route, path_bytes: found.matched, is_preflight: true });
+        }
+    }
+    let found = lookup(snapshot, exchange, exchange.request.uri.path(), Assumed::default());
+    if let Some(server_name) = other_server_name(exchange) {
+        let assumed = Assumed { server_name: Some(server_name), ..Assumed::default() };
+        let meant = lookup(snapshot, exchange, exchange.request.uri.path(), assumed);
+        let is_same = |found: &RouteMatch<'_, Arc<Route>>| {
+            meant.as_ref().is_none_or(|meant| Arc::ptr_eq(meant.route, found.route))
+        };
+        if meant.is_some() && !found.as_ref().is_some_and(is_same) {
+            // RFC 9110 §15.5.20: the client asks again over a connection for this host.
+            return Err(Box::new(Reply::new(Cause::Misdirected)));
+        }
+    }
+    let Some(found) = found else { return Err(Box::new(Reply::new(Cause::NoRoute))) };
+    exchange.captures = found.captures(exchange.request.uri.path());
+    Ok(Found { route: found.route, path_bytes: found.matched, is_preflight: false })
+}
+
+/// The host that is asked, where the client named another one when it opened its TLS connection: browsers send requests for several
+/// hosts over one connection, if its certificate is for all of them.
+fn other_server_name(exchange: &Exchange) -> Option<&str> {
+    let opened_for = exchange.client.tls.as_ref()?.server_name.as_deref()?;
+    let asked = exchange.asked_host()?;
+    let name = asked.rsplit_once(':').map_or(asked, |(name, _)| name).trim_end_matches('.');
+    (!name.eq_ignore_ascii_case(opened_for)).then_some(name)
+}
+
+fn lookup<'s>(
+    snapshot: &'s Snapshot,
+    exchange: &Exchange,
+    path: &str,
+    assumed: Assumed<'_>,
+) -> Option<RouteMatch<'s, Arc<Route>>> {
+    snapshot.routes.find(exchange.asked_host(), path, |condition| condition.holds_as(exchange, assumed))
+}
+
+/// Whether every way in which a target may read the path leads to this proxy as well: a target must not be reached past the proxy that
+/// is meant for what it reads. Nor must a preflight's answer come from another one.
+pub(super) fn leads_here_in_every_reading(
+    snapshot: &Snapshot,
+    exchange: &Exchange,
+    found: &Found<'_>,
+) -> bool {
+    let announced = exchange.announced_method().filter(|_| found.is_preflight);
+    let assumed = Assumed { method: announced.as_ref(), ..Assumed::default() };
+    path::other_readings(exchange.request.uri.path()).all(|reading| {
+        let other = lookup(snapshot, exchange, &reading, assumed);
+        other.is_none_or(|other| std::ptr::eq(&**other.route, found.route))
+    })
 }
 
 /// Whether an upgrade may go on to the target.

@@ -11,8 +11,11 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::http::body::BodyError;
+use crate::http::exchange::ClientTls;
+use crate::plugin::World;
+use crate::testing::Trial;
 use crate::upstream::Failure;
-use fakes::{Fake, Say, post, request, run};
+use fakes::{Fake, Say, post, put_with_length, request, run};
 
 const ONE: &str =
     "proxies: [{id: a, listen_path: /a, backend_scheme: http, backend_host: t.test, backend_port: 80}]\n";
@@ -236,5 +239,43 @@ fn an_answer_cut_short_is_recorded_with_its_cause() {
         assert_eq!(fake.serve(request("GET", "/a")).await.cut, Some(Cause::UpstreamClosed));
         let [record] = &fake.records()[..] else { panic!("one record") };
         assert_eq!((record.status, record.cause), (200, Some(Cause::UpstreamClosed)));
+    });
+}
+
+/// A browser sends requests for several hosts over one connection; a proxy that goes by the TLS server name tells it to open another.
+#[test]
+fn a_connection_for_another_host_is_misdirected() {
+    run(async {
+        let spec = "proxies:\n  \
+            - {id: a, backend_scheme: http, backend_host: a.target, backend_port: 80, matches: [{hosts: [a.test], path: /, tls: {server_names: [a.test]}}]}\n  \
+            - {id: b, backend_scheme: http, backend_host: b.target, backend_port: 80, matches: [{hosts: [b.test], path: /}]}\n  \
+            - {id: c, backend_scheme: http, backend_host: c.target, backend_port: 80, hosts: ['*.test'], listen_path: /}\n";
+        for (server_name, host, status) in [
+            ("a.test", "a.test", 200),
+            ("A.test", "a.test:443", 200),
+            ("b.test", "a.test", 421),
+            ("a.test", "b.test", 200),
+            ("a.test", "c.test", 200),
+        ] {
+            let trial = Trial::of_spec(&[], spec, &World::default());
+            let tls = ClientTls { server_name: Some(server_name.into()), ..ClientTls::default() };
+            let trial = trial.from_client([192, 0, 2, 1].into(), Some(tls));
+            assert_eq!(trial.get("/", &[("host", host)]).await.status, status, "{server_name} {host}");
+        }
+    });
+}
+
+/// With retries the gateway takes the body itself, so that an answer without it can be tried again.
+#[test]
+fn a_body_that_waits_for_100_continue_can_be_sent_again() {
+    run(async {
+        let rules = two(
+            "max_retries: 1, retryable_status_codes: [503], retryable_methods: [PUT], budget_percent: 1000",
+        );
+        let fake = Fake::new(&rules, [Say::Status(503), Say::Echo]);
+        let mut request = put_with_length("/a", "payload");
+        request.headers_mut().insert(EXPECT, HeaderValue::from_static("100-continue"));
+        let got = fake.serve(request).await;
+        assert_eq!((got.status, got.body.as_str()), (StatusCode::OK, "payload"));
     });
 }

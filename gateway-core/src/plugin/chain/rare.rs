@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Chain;
 use crate::plugin::hooks::{
-    DeclaredSubset, Hooks, OnAttempt, OnBytes, OnClose, OnConnect, OnEnd, OnMessage, Seated,
+    DeclaredSubset, Hooks, OnAttempt, OnBytes, OnClose, OnConnect, OnEnd, OnMessage, OwnedHeader, Seated,
 };
 
 /// What most chains have nothing of: there may be a million chains.
@@ -19,6 +19,7 @@ pub(super) struct RareSeats {
     pub(super) chooses: Box<[Arc<str>]>,
     pub(super) subsets: Box<[DeclaredSubset]>,
     pub(super) secrets: Box<[Box<str>]>,
+    pub(super) owned: Box<[OwnedHeader]>,
 }
 
 impl RareSeats {
@@ -33,6 +34,7 @@ impl RareSeats {
             chooses: hooks.chooses.into(),
             subsets: hooks.subsets.into(),
             secrets: hooks.secrets.into(),
+            owned: hooks.owned.into_iter().filter(OwnedHeader::may_be_sent).collect(),
         };
         (!rare.is_empty()).then(|| Box::new(rare))
     }
@@ -48,6 +50,7 @@ impl RareSeats {
             && self.chooses.is_empty()
             && self.subsets.is_empty()
             && self.secrets.is_empty()
+            && self.owned.is_empty()
     }
 }
 

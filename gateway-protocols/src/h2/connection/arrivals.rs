@@ -179,6 +179,7 @@ impl Connection {
                 return self.stream_error(key, Reason::PROTOCOL_ERROR);
             }
             stream.interims.push_back(response);
+            stream.reader.moved();
             stream.reader.wake();
             return Ok(());
         }
@@ -284,4 +285,4 @@ impl Connection {
 }
 
 /// Informational responses kept for a reader; more of them mean a broken target.
-const MAX_INTERIMS: usize = 32;
+const MAX_INTERIMS: usize = 100;

@@ -159,12 +159,24 @@ pub(super) fn request(method: &str, path: &str) -> Request<Body> {
 }
 
 pub(super) fn post(path: &str, body: &'static str) -> Request<Body> {
-    request("POST", path)
-        .map(|_| Body::stream(Pieces(body.bytes().map(|byte| Ok(Bytes::from(vec![byte]))).collect())))
+    request("POST", path).map(|_| Body::stream(Pieces { left: pieces(body), length: None }))
+}
+
+/// The same with a `Content-Length`.
+pub(super) fn put_with_length(path: &str, body: &'static str) -> Request<Body> {
+    let length = Some(body.len() as u64);
+    request("PUT", path).map(|_| Body::stream(Pieces { left: pieces(body), length }))
+}
+
+fn pieces(body: &'static str) -> VecDeque<Result<Bytes, BodyError>> {
+    body.bytes().map(|byte| Ok(Bytes::from(vec![byte]))).collect()
 }
 
 /// A body that can't be had twice.
-struct Pieces(VecDeque<Result<Bytes, BodyError>>);
+struct Pieces {
+    left: VecDeque<Result<Bytes, BodyError>>,
+    length: Option<u64>,
+}
 
 impl HttpBody for Pieces {
     type Data = Bytes;
@@ -174,7 +186,11 @@ impl HttpBody for Pieces {
         mut self: std::pin::Pin<&mut Self>,
         _cx: &mut std::task::Context<'_>,
     ) -> std::task::Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        std::task::Poll::Ready(self.0.pop_front().map(|piece| piece.map(Frame::data)))
+        std::task::Poll::Ready(self.left.pop_front().map(|piece| piece.map(Frame::data)))
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.length.map_or_else(Default::default, http_body::SizeHint::with_exact)
     }
 }
 
@@ -210,7 +226,7 @@ impl Upstream for Targets {
             Say::Stale => return Err(Failure { stale: true, ..Failure::sent(Cause::UpstreamClosed) }),
             Say::Cut => {
                 let pieces = [Ok(Bytes::from_static(b"half")), Err(BodyError::Incomplete)];
-                *answer.response.body_mut() = Body::stream(Pieces(pieces.into()));
+                *answer.response.body_mut() = Body::stream(Pieces { left: pieces.into(), length: None });
             }
         }
         Ok(answer)
