@@ -5,7 +5,7 @@ use http::header::CONTENT_TYPE;
 
 use super::{Certificate, Condition, ConditionPart, MediaType};
 use crate::certificate::CertificateNames;
-use crate::http::dialect::{Dialect, GrpcWeb};
+use crate::http::dialect::{Dialect, web_call};
 use crate::http::exchange::{ClientTls, Exchange, canonical};
 use crate::http::fields;
 use crate::http::path::plain;
@@ -119,7 +119,7 @@ fn is_call(exchange: &Exchange, service: Option<&str>, method: Option<&str>) -> 
 fn may_be_call(exchange: &Exchange, service: Option<&str>, method: Option<&str>) -> bool {
     let is_meant = match service {
         Some(_) => exchange.method() == Method::POST,
-        None => exchange.dialect == Dialect::Grpc || is_web_call(exchange),
+        None => exchange.dialect == Dialect::Grpc || web_call(exchange).is_some(),
     };
     // Before the service may stand a prefix that the proxy takes away.
     let is_service = |whole: &str, name: &str| {
@@ -129,12 +129,6 @@ fn may_be_call(exchange: &Exchange, service: Option<&str>, method: Option<&str>)
         && call_of(exchange).is_some_and(|(s, m)| {
             service.is_none_or(|service| is_service(s, service)) && method.is_none_or(|method| method == m)
         })
-}
-
-fn is_web_call(exchange: &Exchange) -> bool {
-    exchange.dialect == Dialect::Plain
-        && exchange.method() == Method::POST
-        && GrpcWeb::of(&exchange.request.headers).is_some()
 }
 
 impl MediaType {
