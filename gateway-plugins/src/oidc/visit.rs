@@ -6,6 +6,7 @@ use gateway_core::http::exchange::Exchange;
 use http::header::ACCEPT;
 use http::{HeaderMap, Method};
 
+use crate::origin::initiator::Initiator;
 use crate::shared;
 
 /// A browser's visit.
@@ -33,6 +34,11 @@ impl BrowserVisit {
             query: uri.query().unwrap_or_default().to_owned(),
             is_navigation: is_navigation(exchange),
         }
+    }
+
+    /// Which site's page caused it.
+    pub(super) fn initiator(&self) -> Initiator {
+        Initiator::of(&self.headers, self.scheme, &self.host)
     }
 
     /// Whether the browser's cookies may only come over TLS.
