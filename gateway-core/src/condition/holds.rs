@@ -5,7 +5,7 @@ use http::header::CONTENT_TYPE;
 
 use super::{Certificate, Condition, ConditionPart, MediaType};
 use crate::certificate::CertificateNames;
-use crate::http::dialect::{Dialect, web_call};
+use crate::http::dialect::Dialect;
 use crate::http::exchange::{ClientTls, Exchange, canonical};
 use crate::http::fields;
 use crate::http::path::plain;
@@ -119,7 +119,7 @@ fn is_call(exchange: &Exchange, service: Option<&str>, method: Option<&str>) -> 
 fn may_be_call(exchange: &Exchange, service: Option<&str>, method: Option<&str>) -> bool {
     let is_meant = match service {
         Some(_) => exchange.method() == Method::POST,
-        None => exchange.dialect == Dialect::Grpc || web_call(exchange).is_some(),
+        None => exchange.dialect == Dialect::Grpc || exchange.web_call().is_some(),
     };
     // Before the service may stand a prefix that the proxy takes away.
     let is_service = |whole: &str, name: &str| {

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
-
-use super::exchange::Exchange;
+use http::{HeaderMap, Method, StatusCode};
 
 /// The dialect of one exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -83,15 +81,6 @@ impl GrpcWeb {
             _ => ends(rest).then_some(Self::Binary),
         }
     }
-}
-
-/// How a call speaks that passes as gRPC-Web, and its content type. One that is translated speaks gRPC to the pipeline.
-pub(crate) fn web_call(exchange: &Exchange) -> Option<(GrpcWeb, &HeaderValue)> {
-    if exchange.dialect != Dialect::Plain || *exchange.method() != Method::POST {
-        return None;
-    }
-    let headers = &exchange.request.headers;
-    Some((GrpcWeb::of(headers)?, headers.get(CONTENT_TYPE)?))
 }
 
 /// The gRPC status that a head or trailers say.

@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::body::Body;
-use super::dialect::{self, Dialect};
+use super::dialect::Dialect;
 use super::forwarding::Forwarding;
 use super::hedging::Hedged;
 use super::reply::{Origin, Reply};
@@ -410,7 +410,7 @@ impl Exchange {
     /// The response that a reply is to this request, in its dialect; a problem document names the trace it belongs to.
     pub fn response_of(&self, mut reply: Reply) -> Response<Body> {
         reply.trace = self.trace.map(|context| context.trace);
-        match dialect::web_call(self) {
+        match self.web_call() {
             Some((kind, content_type)) => reply.into_grpc_web(kind, content_type.clone()),
             None => reply.into_response(self.dialect),
         }

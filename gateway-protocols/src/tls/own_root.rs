@@ -11,7 +11,6 @@ use rustls::crypto::CryptoProvider;
 use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-use super::client::ClientTlsError;
 use super::pem;
 
 /// Certificates that the operator trusts.
@@ -68,11 +67,11 @@ impl TargetVerifier {
     ///
     /// # Errors
     /// When the file is of no use.
-    pub(super) fn read(path: &Path, provider: Arc<CryptoProvider>) -> Result<Self, ClientTlsError> {
+    pub(super) fn read(path: &Path, provider: Arc<CryptoProvider>) -> Result<Self, pem::PemError> {
         let roots = Arc::new(pem::roots(path)?);
         let chains = WebPkiServerVerifier::builder_with_provider(roots, provider)
             .build()
-            .map_err(|error| ClientTlsError::Unusable(format!("{}: {error}", path.display())))?;
+            .map_err(|error| pem::PemError::Unusable { path: path.to_owned(), reason: error.to_string() })?;
         Ok(Self { chains, own: OwnRoots::read(path)? })
     }
 }

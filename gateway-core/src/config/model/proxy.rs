@@ -407,10 +407,6 @@ pub enum AuthMode {
     /// Every plugin may try; the first success wins.
     Multi,
     /// Every plugin has to recognise the caller; the last one counts.
-    ///
-    /// `same_caller` defaults to true: whoever wants two factors of one caller and does not know the setting is safe, while
-    /// whoever wants two callers notices the refusal, whose reason names what differs. The other default would admit ann's key with
-    /// eve's password without a sign.
     All {
         /// Refuses credentials that name different callers.
         same_caller: bool,

@@ -133,6 +133,9 @@ impl Chain {
 
 /// The last of several who have to be recognised, for as long as all of them may stay.
 ///
+/// `same_caller` defaults to true: operators who want two factors of one caller and don't know the setting are safe, while those who want two
+/// callers see the refusal, whose reason names what differs. The other default would admit ann's key with eve's password without a sign.
+///
 /// # Errors
 /// A refusal where they have to be one caller and are not.
 fn together(
