@@ -114,7 +114,7 @@ impl Gateway {
         crate::control::overload::limit_descriptors(&shared.overload);
         let shared = Arc::new(shared);
         let (threads, orders) = start_workers(inboxes, &shared, &telemetry)?;
-        let tasks = engine::first_tasks(&shared, &compiler, &settings, &compiled.put);
+        let tasks = engine::first_tasks(&shared, &compiler, &settings, &compiled.put, &orders);
         telemetry.sinks.start(&tasks).map_err(StartError::Thread)?;
         let engine = Arc::new(Engine {
             tasks,

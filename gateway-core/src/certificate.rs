@@ -51,6 +51,19 @@ pub fn validity(der: &[u8]) -> Option<(i64, i64)> {
     Some((validity.not_before.timestamp(), validity.not_after.timestamp()))
 }
 
+/// Whether the key usages of a DER certificate, where it has any, allow it to be a TLS server's (RFC 5280 §4.2.1.3 and §4.2.1.12); false
+/// when it can't be read.
+pub fn may_be_a_server(der: &[u8]) -> bool {
+    let Ok((_, certificate)) = X509Certificate::from_der(der) else { return false };
+    let (Ok(usage), Ok(extended)) = (certificate.key_usage(), certificate.extended_key_usage()) else {
+        return false;
+    };
+    usage.is_none_or(|usage| {
+        let usage = usage.value;
+        usage.digital_signature() || usage.key_encipherment() || usage.key_agreement()
+    }) && extended.is_none_or(|extended| extended.value.server_auth || extended.value.any)
+}
+
 /// From when to when a DER revocation list (CRL) is to be gone by, in seconds since 1970; `None` when it can't be read or has no end.
 pub fn revocation_list_validity(der: &[u8]) -> Option<(i64, i64)> {
     let (_, list) = CertificateRevocationList::from_der(der).ok()?;

@@ -91,6 +91,16 @@ impl Identity {
         claims.get("iss")?.as_str()
     }
 
+    /// Whether both are one caller: the same consumer, or the same name where the same issuer vouches for it. A consumer and a name that
+    /// belongs to no consumer are two callers, however alike they are spelled.
+    pub fn is_same_caller(&self, other: &Self) -> bool {
+        match (&self.consumer, &other.consumer) {
+            (Some(one), Some(other)) => one.id == other.id,
+            (None, None) => self.name == other.name && self.issuer() == other.issuer(),
+            _ => false,
+        }
+    }
+
     /// Whether somebody who was admitted as this caller may stay. The consumer has to be there with all the credentials of then,
     /// for any of them may be the one that was shown, and in the same groups, by which it was let in. Credentials that were
     /// added since change nothing. Who another party vouches for is known to that party, and to whom it told of it.

@@ -8,6 +8,7 @@ pub mod early;
 pub mod exchange;
 pub mod fields;
 pub mod forwarding;
+mod grpc_web;
 pub mod guard;
 pub mod handshake;
 pub mod headers;

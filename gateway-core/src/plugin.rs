@@ -20,7 +20,7 @@ pub use entry::{Built, Entry, Registry, entry};
 pub use hook_set::HookSet;
 pub use hooks::{
     Authenticate, Hooks, OnAttempt, OnBytes, OnClose, OnConnect, OnEnd, OnMessage, OnRequest, OnResponse,
-    OnUnrouted,
+    OnUnrouted, OwnPages,
 };
 pub use needs::{Need, Needs};
 pub use seat::{Attempt, AttemptEnd, Seat, SeatNumber};

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use gateway_core::http::body::Body;
+use gateway_core::http::reply::final_status;
 use http::header::{HeaderName, HeaderValue as FieldValue};
 use http::{HeaderMap as Fields, StatusCode};
 
@@ -117,7 +118,7 @@ pub(crate) fn apply(mutation: &HeaderMutation, headers: &mut Fields) -> Result<R
             ":path" => line.path = Some(path(value).ok_or_else(bad)?),
             ":status" => {
                 let status = StatusCode::from_bytes(value).ok();
-                line.status = Some(status.filter(|status| !status.is_informational()).ok_or_else(bad)?);
+                line.status = Some(status.and_then(|status| final_status(status.as_u16())).ok_or_else(bad)?);
             }
             key if key.starts_with(':') => {}
             key => {

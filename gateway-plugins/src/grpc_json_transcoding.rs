@@ -3,7 +3,7 @@
 //! A request whose method and path fit a rule becomes a call: fields come from the path, the query and the body, as the
 //! rule says. The answer's message becomes JSON, a stream of messages a JSON array or lines of JSON, and an error an
 //! HTTP status by `google.rpc.Code` with `{"code", "message", "details"}`. Calls that stream from the client are not
-//! offered. Requests that are gRPC already pass untouched.
+//! offered. gRPC calls pass untouched to methods that a rule offers; `unmatched` decides on all others, reflection among them.
 
 mod answer;
 mod bind;
@@ -23,7 +23,7 @@ use gateway_core::config::units::Bytes as Size;
 use gateway_core::http::body::{Body, BodyError, GrpcPrefix};
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::{Exchange, LateStatus};
-use gateway_core::http::reply::Reply;
+use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World};
 use http::header::{ACCEPT, ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderValue, Method, Response, StatusCode};
@@ -55,8 +55,9 @@ pub(crate) struct Config {
     /// Offers methods without a `google.api.http` option as well: `POST /shop.v1.Orders/Place` with the message as the body.
     /// Default false.
     auto_mapping: bool,
-    /// What becomes of requests that fit no rule: `reject` answers them with 404, or 405 where the path has other methods;
-    /// `pass` sends them to the target as they are. Default `reject`.
+    /// What becomes of requests that fit no rule: `reject` answers them with 404, or 405 where the path has other methods, and
+    /// gRPC calls of methods without a rule (server reflection and health checks among them) with UNIMPLEMENTED; `pass` sends them to the
+    /// target as they are. Default `reject`.
     unmatched: Unmatched,
     /// Leaves out query parameters and fields of bodies that the message does not have, instead of answering 400. Default
     /// false.
@@ -116,6 +117,10 @@ pub(crate) struct GrpcJsonTranscoding {
     writing: Writing,
     streams: Streams,
 }
+
+/// Marks a request that another config of this plugin has made a call of.
+#[derive(Clone, Copy)]
+struct Transcoded;
 
 /// A request that became a call: what its answer is.
 #[derive(Debug, Clone)]
@@ -190,10 +195,15 @@ fn refusal(status: &Status, http: StatusCode) -> Reply {
 
 impl OnRequest for GrpcJsonTranscoding {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
-        if exchange.dialect == Dialect::Grpc {
-            return Step::Next;
-        }
         let (path, query) = shared::query::current(exchange);
+        if exchange.dialect == Dialect::Grpc {
+            let is_transcoded = exchange.request.extensions.get::<Transcoded>().is_some();
+            if self.unmatched == Unmatched::Pass || is_transcoded || self.calls.offers(&path) {
+                return Step::Next;
+            }
+            let reply = Reply::new(Cause::NoRoute).reason("grpc_json_transcoding");
+            return Step::reply(reply.detail("there is no call at this path"));
+        }
         let found = self.calls.find(exchange.method(), &path);
         let binding = match found {
             MatchedCall::Call(_) if exchange.dialect == Dialect::Upgrade => {
@@ -253,6 +263,7 @@ impl GrpcJsonTranscoding {
         frame.put_slice(&message.encode_to_vec());
         exchange.body = Body::full(frame.freeze());
         exchange.dialect = Dialect::Grpc;
+        exchange.request.extensions.insert(Transcoded);
         exchange.request.method = Method::POST;
         exchange.forward_path = Some(binding.path.to_string());
         let headers = &mut exchange.request.headers;

@@ -3,7 +3,8 @@
 //! The session is in the browser: ID token, access token and refresh token, encrypted with `session_secret`, in several
 //! cookies when it is long. Every gateway with the same secret can read it, and none has to keep it. When the access token
 //! has expired, it is refreshed, once for all the requests that a browser sends at a time. Pages send the browser to the
-//! provider; other requests without a session get 401. Targets never see the cookies.
+//! provider; other requests without a session get 401. Targets never see the cookies, and the plugin's own paths are answered by it
+//! whatever `when` says and other plugins find.
 //!
 //! A logout ends the session at all plugin configs of this gateway that have the same issuer and client, and what was opened with it
 //! and goes on: WebSockets, streams of events, gRPC calls. With `auth_mode: multi`, this plugin has to be asked last, or what sends
@@ -13,6 +14,7 @@ mod build;
 mod cookies;
 mod login;
 mod logout;
+mod page;
 mod provider;
 mod seal;
 mod session;
@@ -27,13 +29,15 @@ use gateway_core::consumer::Identity;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::plugin::step::Wait;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Authenticate, Claim, Finding, Hooks, OnRequest, OnResponse, Plugin, Seat, Starter, Step, World,
+    Authenticate, Claim, Finding, Hooks, OnRequest, OnResponse, OwnPages, Plugin, Seat, Starter, Step, World,
 };
 use gateway_core::record::Metric;
 use http::header::{AUTHORIZATION, SET_COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use tokio::time::Instant;
 
 use crate::credential::grants::Grants;
 use crate::credential::headers::ClaimHeaders;
@@ -42,7 +46,9 @@ use crate::shared::privacy::keep_private;
 use cookies::Cookies;
 use provider::{Failure, Provider};
 use seal::Seal;
-use session::{Ended, OpenSession, Refreshes, Session, SessionCache, SessionStanding};
+use session::{
+    Ended, OpenSession, RefreshWait, Refreshed, Refreshes, Session, SessionCache, SessionStanding,
+};
 pub(crate) use settings::Config;
 use visit::BrowserVisit;
 
@@ -78,6 +84,22 @@ struct Paths {
     front_channel: Option<String>,
 }
 
+impl Paths {
+    /// The paths that the proxy has to match, and the settings that name them. The default of `logout_path` need not be reached.
+    fn needed(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let logout = Some(self.logout.as_str()).filter(|path| *path != settings::LOGOUT_PATH);
+        [
+            ("config.redirect_path", Some(self.redirect.as_str())),
+            ("config.logout_path", logout),
+            ("config.login_path", self.login.as_deref()),
+            ("config.backchannel_logout_path", self.back_channel.as_deref()),
+            ("config.frontchannel_logout_path", self.front_channel.as_deref()),
+        ]
+        .into_iter()
+        .filter_map(|(setting, path)| Some((setting, path?)))
+    }
+}
+
 struct Counts {
     logins: Counter,
     logouts: Counter,
@@ -105,6 +127,10 @@ impl Plugin for Oidc {
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         self.headers.declare(hooks);
+        for (setting, path) in self.paths.needed() {
+            hooks.needs_path(setting, path);
+        }
+        hooks.own_pages(self.clone());
         hooks.authenticate(self.clone());
         hooks.on_request(self.clone());
         hooks.on_response(self);
@@ -116,6 +142,9 @@ impl Plugin for Oidc {
     }
 }
 
+/// Refreshes that one request goes through at most; each was kept in mind for a minute.
+const MAX_REFRESHES_IN_TURN: usize = 100;
+
 /// What is kept for one exchange.
 #[derive(Default)]
 struct Mine {
@@ -126,18 +155,6 @@ struct Mine {
 
 impl Authenticate for Oidc {
     fn authenticate<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Claim<'a> {
-        if let Some(page) = self.page(exchange.uri().path()) {
-            let visit = BrowserVisit::of(exchange);
-            return Claim::wait(async move {
-                Finding::Answered(match page {
-                    Page::Finish => self.finish(exchange, &visit).await,
-                    Page::Begin => self.begin(exchange, &visit, "/".into()).await,
-                    Page::LogOut => self.log_out(&visit).await,
-                    Page::BackChannel => self.back_channel(exchange).await,
-                    Page::FrontChannel => self.front_channel(&visit),
-                })
-            });
-        }
         let second = now();
         let Some(open) = self.open(&exchange.request.headers, second) else {
             if let Some(name) = &self.anonymous {
@@ -166,13 +183,34 @@ impl Authenticate for Oidc {
     }
 }
 
+impl OwnPages for Oidc {
+    fn page<'a>(&'a self, exchange: &'a mut Exchange, _seat: Seat<'a>) -> Option<Wait<'a, Box<Reply>>> {
+        let page = self.page_at(exchange.uri().path())?;
+        let visit = BrowserVisit::of(exchange);
+        Some(Box::pin(async move {
+            match page {
+                Page::Finish => self.finish(exchange, &visit).await,
+                Page::Begin => self.begin(exchange, &visit, "/".into()).await,
+                Page::LogOut => self.asked_to_log_out(exchange.method(), &visit).await,
+                Page::BackChannel => self.back_channel(exchange).await,
+                Page::FrontChannel => self.front_channel(&visit),
+            }
+        }))
+    }
+
+    fn pass_by(&self, exchange: &mut Exchange) {
+        self.cookies.take_out(&mut exchange.request.headers);
+    }
+}
+
 impl OnRequest for Oidc {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
         let open = exchange.state.of::<Mine>(seat).and_then(|mine| mine.open.clone());
         self.headers.set(exchange, open.as_ref().map(|open| &open.claims));
         let Some(name) = &self.token_header else { return Step::Next };
         exchange.remove_header(name);
-        if let Some(token) = open.as_ref().and_then(|open| open.session.access_token.as_deref()) {
+        let open = open.as_ref().filter(|open| !open.session.is_expired(now()));
+        if let Some(token) = open.and_then(|open| open.session.access_token.as_deref()) {
             let text = if *name == AUTHORIZATION { format!("Bearer {token}") } else { token.to_owned() };
             if let Ok(mut value) = HeaderValue::try_from(text) {
                 value.set_sensitive(true);
@@ -215,7 +253,7 @@ enum Page {
 }
 
 impl Oidc {
-    fn page(&self, path: &str) -> Option<Page> {
+    fn page_at(&self, path: &str) -> Option<Page> {
         let is = |known: &Option<String>| known.as_deref() == Some(path);
         if path == self.paths.redirect {
             Some(Page::Finish)
@@ -274,7 +312,7 @@ impl Oidc {
 
     /// Whether its tokens have to be renewed.
     fn is_due(&self, session: &Session, second: u64) -> bool {
-        self.refresh && session.refresh_token.is_some() && session.expires != 0 && second >= session.expires
+        self.refresh && session.refresh_token.is_some() && session.is_expired(second)
     }
 
     /// The caller of a session.
@@ -306,8 +344,41 @@ impl Oidc {
         old: &Arc<OpenSession>,
     ) -> Result<Arc<Identity>, Box<Reply>> {
         let visit = BrowserVisit::of(exchange);
+        let open = match self.newest(old).await {
+            Ok(Some(open)) => open,
+            Ok(None) => {
+                self.counts.refused.add(1);
+                return Err(self.expired(exchange, &visit).await);
+            }
+            Err(why) => return Err(self.unavailable(exchange, &why)),
+        };
+        let lines = self
+            .session_cookies(&visit, &open.session)
+            .ok_or_else(|| Box::new(Reply::new(Cause::Internal).reason("oidc_session_too_large")))?;
+        self.admitted(exchange, seat, open, lines)
+    }
+
+    /// The session with tokens that are good now. A client that does not keep cookies comes with the old ones for as long as their
+    /// refresh is kept in mind, and the new tokens may have expired meanwhile: then these are refreshed in their turn.
+    async fn newest(&self, old: &Arc<OpenSession>) -> Refreshed {
+        let asked = Instant::now();
+        let mut open = old.clone();
+        for _ in 0..MAX_REFRESHES_IN_TURN {
+            let refresh = self.join_refresh(&open).ok_or("too many sessions are being refreshed")?;
+            let (ended, refreshed) = refresh.within(self.provider.timeout).await?;
+            let Some(newer) = refreshed else { return Ok(None) };
+            // What the provider has just given is the best there is, even if it says that it expires at once.
+            if ended >= asked || !self.is_due(&newer.session, now()) {
+                return Ok(Some(newer));
+            }
+            open = newer;
+        }
+        Err("the session was refreshed too often".into())
+    }
+
+    fn join_refresh(&self, old: &Arc<OpenSession>) -> Option<RefreshWait> {
         let token = old.session.refresh_token.as_deref().unwrap_or_default();
-        let refresh = self.refreshes.join(token, || {
+        self.refreshes.join(token, || {
             let (provider, old, count) = (self.provider.clone(), old.clone(), self.counts.refreshes.clone());
             async move {
                 match provider.refresh(&old).await {
@@ -319,22 +390,7 @@ impl Oidc {
                     Err(Failure::Refused | Failure::Token(_)) => Ok(None),
                 }
             }
-        });
-        let Some(refresh) = refresh else {
-            return Err(self.unavailable(exchange, "too many sessions are being refreshed"));
-        };
-        let made = match refresh.within(self.provider.timeout).await {
-            Ok(made) => made,
-            Err(why) => return Err(self.unavailable(exchange, &why)),
-        };
-        let Some(open) = made else {
-            self.counts.refused.add(1);
-            return Err(self.expired(exchange, &visit).await);
-        };
-        let lines = self
-            .session_cookies(&visit, &open.session)
-            .ok_or_else(|| Box::new(Reply::new(Cause::Internal).reason("oidc_session_too_large")))?;
-        self.admitted(exchange, seat, open, lines)
+        })
     }
 }
 

@@ -1,5 +1,7 @@
 //! Origins of web pages (RFC 6454), as users list them.
 
+pub(crate) mod initiator;
+
 /// One origin, or all subdomains of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Origin {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
-use gateway_core::http::reply::Reply;
+use gateway_core::http::reply::{Reply, final_status};
 use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, World};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -72,7 +72,7 @@ impl Plugin for RequestTermination {
 
     fn build(config: Config, _world: &World) -> Result<Self, Problems> {
         let mut problems = Problems::default();
-        let status = StatusCode::from_u16(config.status_code).ok().filter(|status| status.as_u16() >= 200);
+        let status = final_status(config.status_code);
         if status.is_none() {
             problems
                 .add("config.status_code", format!("{} is not a valid response status", config.status_code))

@@ -29,6 +29,23 @@ use regex::Regex;
 /// Bytes a compiled regex may take.
 const MAX_REGEX: usize = 1 << 20;
 
+/// A text as it stands in a page: also between quotes of an attribute.
+pub(crate) fn escape_html(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            c if c.is_control() => escaped.push('\u{fffd}'),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
 /// Reads a template that is rendered at `moment`.
 pub(crate) fn template(path: &str, text: &str, moment: Moment, problems: &mut Problems) -> Option<Template> {
     match Template::parse(text, moment) {

@@ -217,11 +217,15 @@ async fn the_script_of_the_readme_works() {
 #[tokio::test]
 async fn several_plugins_recognise_a_caller_as_the_proxy_says() {
     let trial = |mode: &str| {
+        let (mode, is_two) = mode.split_once(',').map_or((mode, None), |(mode, _)| (mode, Some(false)));
         let spec = json!({
-            "proxies": [{ "id": "a", "listen_path": "/", "backend_host": "t", "backend_port": 80, "auth_mode": mode }],
+            "proxies": [{
+                "id": "a", "listen_path": "/", "backend_host": "t", "backend_port": 80, "auth_mode": mode,
+                "same_caller": is_two,
+            }],
             "consumers": [
                 { "id": "m", "username": "machine", "credentials": { "key_auth": "k" } },
-                { "id": "u", "username": "user", "credentials": { "basic_auth": "p" } },
+                { "id": "u", "username": "user", "credentials": { "key_auth": "own", "basic_auth": "p" } },
             ],
             "plugin_configs": [
                 { "id": "k", "plugin_name": "key_auth", "proxy_id": "a", "config": {} },
@@ -230,7 +234,7 @@ async fn several_plugins_recognise_a_caller_as_the_proxy_says() {
         });
         Trial::of_spec(PLUGINS, &spec.to_string(), &gateway_core::plugin::World::default())
     };
-    let (key, wrong_key) = (("x-api-key", "k"), ("x-api-key", "x"));
+    let (key, own_key, wrong_key) = (("x-api-key", "k"), ("x-api-key", "own"), ("x-api-key", "x"));
     let (password, wrong_password) =
         (("authorization", "Basic dXNlcjpw"), ("authorization", "Basic dXNlcjp4"));
     for (mode, fields, expected) in [
@@ -240,7 +244,9 @@ async fn several_plugins_recognise_a_caller_as_the_proxy_says() {
         ("multi", &[wrong_key, password], "user"),
         ("multi", &[key, password], "machine"),
         ("multi", &[wrong_key, wrong_password], "401"),
-        ("all", &[key, password], "user"),
+        ("all", &[key, password], "403"),
+        ("all", &[own_key, password], "user"),
+        ("all, but two callers", &[key, password], "user"),
         ("all", &[key], "401"),
         ("all", &[password], "401"),
         ("all", &[key, wrong_password], "401"),

@@ -6,6 +6,7 @@ pub mod early;
 mod failure;
 mod key_pair;
 pub(crate) mod names;
+pub(crate) mod own_root;
 pub mod pem;
 pub mod server;
 mod sessions;
@@ -16,7 +17,7 @@ use std::sync::{Arc, LazyLock};
 
 use rustls::crypto::CryptoProvider;
 
-pub(crate) use failure::{handshake_failure, is_about_certificate, refusal};
+pub(crate) use failure::{handshake_failure, is_about_certificate, refusal, remedy};
 
 /// The one crypto provider, made once.
 pub fn provider() -> Arc<CryptoProvider> {

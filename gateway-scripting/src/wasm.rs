@@ -1,7 +1,7 @@
 //! Runs WebAssembly modules written for Proxy-Wasm (ABI 0.2), such as filters for Envoy, Istio and Kong.
 //!
 //! The module is compiled when the configuration is loaded. Each worker has an instance of its own, which serves all exchanges of
-//! that worker. A call of the module that fails or takes too long costs the exchange that it was made for; the next one gets a
+//! that worker. It starts when the configuration is published, so that timers, queues and calls of its own need no request. A call of the module that fails or takes too long costs the exchange that it was made for; the next one gets a
 //! new instance, and the old one only ends what it has begun.
 //!
 //! Modules of Conduit's small interface (`on_request`, `on_response`) are run as well: see `interface`.
@@ -35,8 +35,8 @@ use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::world::per_worker::PerWorker;
 use gateway_core::plugin::{
-    Gate, Hooks, OnBytes, OnClose, OnConnect, OnEnd, OnRequest, OnResponse, Plugin, Refusal, Seat, Step,
-    Verdict, World,
+    Gate, Hooks, OnBytes, OnClose, OnConnect, OnEnd, OnRequest, OnResponse, Plugin, Refusal, Seat, Starter,
+    Step, Verdict, World,
 };
 use gateway_core::record::{ExchangeRecord, Metric, SessionRecord};
 use gateway_core::stream::cut::{Cut, Stream};
@@ -153,6 +153,16 @@ impl Plugin for Wasm {
                 }
             }
         }
+    }
+
+    fn start(self: &Arc<Self>, starter: &mut Starter<'_>) {
+        let Runs::ProxyWasm { core, .. } = &self.0 else { return };
+        let core = Arc::downgrade(core);
+        starter.on_each_worker(move || {
+            if let Some(core) = core.upgrade() {
+                core.start_instance();
+            }
+        });
     }
 }
 

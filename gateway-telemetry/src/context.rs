@@ -22,9 +22,9 @@ pub enum Propagator {
     TraceContext,
     /// `baggage` of W3C Baggage; carries values beside the context.
     Baggage,
-    /// `b3`, B3 in one header.
+    /// B3, read in either form and written as the one header `b3`.
     B3,
-    /// `x-b3-traceid`, `x-b3-spanid` and the others, B3 in several headers.
+    /// B3, read in either form and written as `x-b3-traceid`, `x-b3-spanid` and the others.
     B3Multi,
     /// `uber-trace-id` of Jaeger.
     Jaeger,
@@ -43,13 +43,12 @@ impl Propagator {
         })
     }
 
-    /// The header fields that carry it.
+    /// The header fields that it is read from, and that no target sees as the client sent them.
     pub fn fields(self) -> &'static [HeaderName] {
         match self {
             Self::TraceContext => &w3c::FIELDS,
             Self::Baggage => &w3c::BAGGAGE_FIELDS,
-            Self::B3 => &b3::SINGLE_FIELDS,
-            Self::B3Multi => &b3::MULTI_FIELDS,
+            Self::B3 | Self::B3Multi => &b3::FIELDS,
             Self::Jaeger => &jaeger::FIELDS,
         }
     }
@@ -120,8 +119,7 @@ pub fn extract(propagators: &[Propagator], headers: &HeaderMap) -> Incoming {
         let found = match propagator {
             Propagator::TraceContext => Incoming { parent: w3c::read(headers), sampled: None },
             Propagator::Baggage => continue,
-            Propagator::B3 => b3::read_single(headers),
-            Propagator::B3Multi => b3::read_multi(headers),
+            Propagator::B3 | Propagator::B3Multi => b3::read(headers),
             Propagator::Jaeger => Incoming { parent: jaeger::read(headers), sampled: None },
         };
         if found.parent.is_some() {

@@ -46,6 +46,7 @@ mod tidy;
 mod tracing;
 mod udp;
 mod wasm_grpc;
+mod wasm_start;
 mod websocket;
 mod withdrawn;
 mod world;

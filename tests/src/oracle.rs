@@ -107,7 +107,6 @@ const AGREED: &[&str] = &[
     "GET  / HTTP/1.1\r\nhost: a\r\n\r\n",
     "GET /a b HTTP/1.1\r\nhost: a\r\n\r\n",
     "GET\t/ HTTP/1.1\r\nhost: a\r\n\r\n",
-    "GET / HTTP/1.2\r\nhost: a\r\n\r\n",
     "GET / HTTP/3.0\r\nhost: a\r\n\r\n",
     "GET / http/1.1\r\nhost: a\r\n\r\n",
     "GET /\r\n\r\n",

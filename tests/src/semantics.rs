@@ -66,6 +66,40 @@ async fn expectations_nobody_knows_are_refused() {
     assert_eq!(origin.served(), 3);
 }
 
+/// RFC 9110 §2.5.
+#[tokio::test]
+async fn later_versions_of_http_1_are_read_as_1_1() {
+    let origin = Standing::start("o").await;
+    let edge = Edge::start(&spec(&origin.backend()));
+    let mut client = edge.talker().await;
+    for version in ["HTTP/1.2", "HTTP/1.9", "HTTP/1.1"] {
+        client.wire.send(format!("GET / {version}\r\nhost: a\r\n\r\n")).await;
+        let head = client.response(&Method::GET).await.unwrap();
+        client.body().await.unwrap();
+        assert_eq!((head.status(), head.field("connection")), (200, ""), "{version}");
+    }
+}
+
+/// Whoever sends the body along does not wait, and sends all of it.
+#[tokio::test]
+async fn an_expectation_with_the_body_behind_it_keeps_the_connection() {
+    let origin = Standing::start("o").await;
+    let edge = Edge::start(&spec(&origin.backend()));
+    let mut client = edge.talker().await;
+    for (framing, body) in [
+        ("content-length: 4", "abcd"),
+        ("transfer-encoding: chunked", "4\r\nabcd\r\n0\r\n\r\n"),
+        ("content-length: 4", "abcd"),
+    ] {
+        let request =
+            format!("POST / HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\n{framing}\r\n\r\n{body}");
+        client.wire.send(request).await;
+        let head = client.response(&Method::POST).await.unwrap();
+        client.body().await.unwrap();
+        assert_eq!((head.status(), head.field("connection")), (200, ""), "{framing}");
+    }
+}
+
 const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
 #[tokio::test]

@@ -26,6 +26,9 @@ fn spec(origin: &Port, mode: &str, key: &str, group: &str, revoked: &str) -> Str
     )
 }
 
+/// Both a key and a token, of one caller or two.
+const BOTH: &str = "all, same_caller: false";
+
 /// What a target sends, which the gateway passes on for as long as nothing ends it.
 const STREAMS: [&str; 3] = ["text/event-stream", "application/json", "application/grpc"];
 
@@ -80,16 +83,16 @@ async fn answers_end_with_any_of_their_credentials() {
     for credentials in ["x-api-key: sesame", "x-api-key: other"] {
         for (key, revoked) in [("sesame", "t-1"), ("new", "")] {
             let origin = Port::listen(None).await;
-            let mut edge = Edge::start_with(CHECKED, &spec(&origin, "all", "sesame", "vip", ""));
+            let mut edge = Edge::start_with(CHECKED, &spec(&origin, BOTH, "sesame", "vip", ""));
             let credentials = format!("{credentials}\r\nauthorization: Bearer {TOKEN}\r\n");
             let (client, far) = begun(&edge, &origin, &credentials, STREAMS[0]).await;
-            edge.reload(&spec(&origin, "all", key, "vip", revoked));
+            edge.reload(&spec(&origin, BOTH, key, "vip", revoked));
             is_revoked(&mut edge, client, far, &format!("{credentials} {key} {revoked}")).await;
         }
     }
     // The key of the one who is not the caller in the end.
     let origin = Port::listen(None).await;
-    let before = spec(&origin, "all", "sesame", "vip", "");
+    let before = spec(&origin, BOTH, "sesame", "vip", "");
     let mut edge = Edge::start_with(CHECKED, &before);
     let credentials = format!("x-api-key: other\r\nauthorization: Bearer {TOKEN}\r\n");
     let (client, far) = begun(&edge, &origin, &credentials, STREAMS[0]).await;

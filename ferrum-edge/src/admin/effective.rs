@@ -75,8 +75,9 @@ fn document(route: &Route, written: &HashMap<String, Value>) -> Value {
         "auth_mode": match proxy.auth_mode {
             AuthMode::Single => "single",
             AuthMode::Multi => "multi",
-            AuthMode::All => "all",
+            AuthMode::All { .. } => "all",
         },
+        "same_caller": matches!(proxy.auth_mode, AuthMode::All { same_caller: true }),
         "backend": {
             "scheme": proxy.backend.scheme.as_str(),
             "http_version": match proxy.backend.http_version {

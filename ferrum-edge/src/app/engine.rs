@@ -377,8 +377,9 @@ pub(super) fn first_tasks(
     compiler: &Compiler,
     settings: &Settings,
     routes: &[Arc<Route>],
+    workers: &[UnboundedSender<Order>],
 ) -> PluginTasks {
-    let tasks = PluginTasks::new(shared.clone());
+    let tasks = PluginTasks::new(shared.clone(), workers.into());
     tasks.connect(compiler.registry().world(), settings.redis.as_ref());
     start_plugins(routes, &tasks);
     tasks

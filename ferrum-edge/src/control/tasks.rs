@@ -9,11 +9,12 @@ use std::time::{Duration, SystemTime};
 use futures_util::FutureExt;
 use gateway_core::config::model::RedisServers;
 use gateway_core::plugin::World;
-use gateway_core::plugin::world::tasks::{Run, Task, TaskControl, TaskHealth, TaskName, Tasks};
-use gateway_protocols::worker::SharedByWorkers;
+use gateway_core::plugin::world::tasks::{Run, Task, TaskControl, TaskHealth, TaskName, Tasks, WorkerTask};
+use gateway_protocols::worker::{Order, SharedByWorkers};
 use gateway_telemetry::json::Rfc3339;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -30,6 +31,7 @@ const MAX_SHOWN: usize = 200;
 pub(crate) struct PluginTasks {
     shared: Arc<SharedByWorkers>,
     runtime: OnceLock<Option<Handle>>,
+    workers: Box<[UnboundedSender<Order>]>,
     drain: watch::Sender<bool>,
     known: Arc<TaskList>,
 }
@@ -59,10 +61,10 @@ impl TaskList {
 }
 
 impl PluginTasks {
-    /// No task yet.
-    pub(crate) fn new(shared: Arc<SharedByWorkers>) -> Self {
+    /// No task yet. The workers take orders there.
+    pub(crate) fn new(shared: Arc<SharedByWorkers>, workers: Box<[UnboundedSender<Order>]>) -> Self {
         let (drain, _) = watch::channel(false);
-        Self { shared, runtime: OnceLock::new(), drain, known: Arc::default() }
+        Self { shared, runtime: OnceLock::new(), workers, drain, known: Arc::default() }
     }
 
     /// Asks every task to flush and end, and waits for them, at most this long. Says whether all ended.
@@ -140,6 +142,11 @@ impl Drop for PluginTasks {
 }
 
 impl Tasks for PluginTasks {
+    fn on_each_worker(&self, work: WorkerTask) {
+        // One that takes no orders any more serves nothing either.
+        self.workers.iter().for_each(|worker| drop(worker.send(Order::Run(work.clone()))));
+    }
+
     fn run(&self, name: TaskName, task: Task, control: TaskControl) {
         let Some(runtime) = self.runtime() else { return };
         let control = control.with_drain(self.drain.subscribe());

@@ -5,7 +5,7 @@ use http::header::CONTENT_TYPE;
 
 use super::{Certificate, Condition, ConditionPart, MediaType};
 use crate::certificate::CertificateNames;
-use crate::http::dialect::{Dialect, GrpcWeb};
+use crate::http::dialect::Dialect;
 use crate::http::exchange::{ClientTls, Exchange, canonical};
 use crate::http::fields;
 use crate::http::path::other_readings;
@@ -142,7 +142,7 @@ fn is_call(exchange: &Exchange, service: Option<&str>, method: Option<&str>) -> 
 fn may_be_call(exchange: &Exchange, service: Option<&str>, method: Option<&str>) -> bool {
     let is_meant = match service {
         Some(_) => exchange.method() == Method::POST,
-        None => exchange.dialect == Dialect::Grpc || is_web_call(exchange),
+        None => exchange.dialect == Dialect::Grpc || exchange.web_call().is_some(),
     };
     // Before the service may stand a prefix that the proxy takes away.
     let is_service = |whole: &str, name: &str| {
@@ -152,12 +152,6 @@ fn may_be_call(exchange: &Exchange, service: Option<&str>, method: Option<&str>)
         && call_of(exchange).is_some_and(|(s, m)| {
             service.is_none_or(|service| is_service(s, service)) && method.is_none_or(|method| method == m)
         })
-}
-
-fn is_web_call(exchange: &Exchange) -> bool {
-    exchange.dialect == Dialect::Plain
-        && exchange.method() == Method::POST
-        && GrpcWeb::of(&exchange.request.headers).is_some()
 }
 
 impl MediaType {

@@ -428,7 +428,10 @@ impl Exchange {
     /// The response that a reply is to this request, in its dialect; a problem document names the trace it belongs to.
     pub fn response_of(&self, mut reply: Reply) -> Response<Body> {
         reply.trace = self.trace.map(|context| context.trace);
-        reply.into_response(self.dialect)
+        match self.web_call() {
+            Some((kind, content_type)) => reply.into_grpc_web(kind, content_type.clone()),
+            None => reply.into_response(self.dialect),
+        }
     }
 
     /// Notes what a reply says about itself.

@@ -7,7 +7,8 @@ use http::header::{CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use super::body::Body;
-use super::dialect::Dialect;
+use super::dialect::{Dialect, GrpcWeb};
+use super::grpc_web;
 use crate::trace::TraceId;
 
 /// Why the gateway answers itself; the one table from cause to HTTP status, gRPC status and reason.
@@ -315,6 +316,18 @@ impl Reply {
         }
     }
 
+    /// The response to a call of gRPC-Web, which has this content type: the status in the head as for gRPC, and in the last frame of the
+    /// body as well, since pages of other origins see no fields that are not exposed to them.
+    pub(crate) fn into_grpc_web(self, kind: GrpcWeb, content_type: HeaderValue) -> Response<Body> {
+        if self.as_is {
+            return self.into_problem();
+        }
+        let mut response = self.into_grpc();
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
+        *response.body_mut() = Body::full(grpc_web::status_frame(kind, response.headers()));
+        response
+    }
+
     /// RFC 9457, or the reply's own body.
     fn into_problem(self) -> Response<Body> {
         let status = self.http_status();
@@ -364,6 +377,12 @@ fn add_proxy_status(headers: &mut HeaderMap, error: &'static str) {
     if let Ok(value) = HeaderValue::from_str(&format!("ferrum-edge; error={error}")) {
         headers.insert("proxy-status", value);
     }
+}
+
+/// The status that somebody else chose for a final response, where it is one: 200 to 599 (RFC 9110 §15).
+pub fn final_status(code: impl TryInto<u16>) -> Option<StatusCode> {
+    let code = code.try_into().ok().filter(|code| (200..=599).contains(code))?;
+    StatusCode::from_u16(code).ok()
 }
 
 /// The gRPC status for an HTTP status, for replies that chose their own (the mapping of gRPC's HTTP/2 document,

@@ -90,6 +90,7 @@ impl Chain {
         }
         problems.0.extend(too_early(&hooks, &members));
         problems.0.extend(order::bypassed(registry, &hooks, &members));
+        problems.0.extend(unreachable_paths(&hooks, &members, traffic));
         // Responses go back the way requests came.
         hooks.mark_seats();
         hooks.on_response.reverse();
@@ -440,6 +441,23 @@ async fn walk(
         }
     }
     Ok(())
+}
+
+/// Paths at which a plugin has to be reached and that its proxy does not match.
+fn unreachable_paths(hooks: &Hooks, members: &[Member], traffic: &Traffic) -> Vec<Problem> {
+    let Traffic::Http(rules) = traffic else { return Vec::new() };
+    let is_matched = |path: &str| rules.matches.iter().any(|matched| matched.path.covers(path));
+    let unmatched = hooks.needed_paths.iter().filter(|(_, _, path)| !is_matched(path));
+    let problem = |(place, setting, path): &(u16, &str, String)| {
+        let (config, _) = members.get(usize::from(*place).checked_sub(1)?)?;
+        let Scope::Proxy(_) = config.scope else { return None };
+        let listens: Vec<String> =
+            rules.matches.iter().filter_map(|matched| matched.path.written()).collect();
+        let message = format!("the proxy does not match `{path}`, so requests for it never reach the plugin");
+        let problem = Problem::new(format!("plugin_configs.{}.{setting}", config.id), message);
+        Some(problem.remedy(format!("write a path that the proxy matches: {}", listens.join(", "))))
+    };
+    unmatched.filter_map(problem).collect()
 }
 
 /// Plugins whose condition or settings ask who the caller is, before that is known: they would never run, never be needed, or

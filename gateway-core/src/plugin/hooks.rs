@@ -6,7 +6,7 @@ use http::{HeaderName, Response};
 
 use super::hook_set::HookSet;
 use super::seat::{Attempt, AttemptEnd, Seat, SeatNumber};
-use super::step::{Claim, Gate, Passage, Step};
+use super::step::{Claim, Gate, Passage, Step, Wait};
 use crate::balance::Subset;
 use crate::condition::Condition;
 use crate::http::body::Body;
@@ -25,6 +25,18 @@ pub trait Authenticate: Send + Sync {
     /// Takes this plugin's kind of credential out of a request, where its settings say so. Called once a caller was
     /// recognised by a chain with several authenticating plugins: what another one was shown is not the target's either.
     fn hide(&self, exchange: &mut Exchange) {
+        let _ = exchange;
+    }
+}
+
+/// Answers requests of paths that are the plugin's own, such as the one at which a login ends. Called before any plugin is asked who the
+/// caller is, and whatever the plugin config's `when` says: no other plugin and no target may get them.
+pub trait OwnPages: Send + Sync {
+    /// The answer, where the request is for one of these paths.
+    fn page<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Option<Wait<'a, Box<Reply>>>;
+
+    /// Takes what is the plugin's alone out of a request that `when` keeps it from seeing.
+    fn pass_by(&self, exchange: &mut Exchange) {
         let _ = exchange;
     }
 }
@@ -124,6 +136,10 @@ pub trait OnClose: Send + Sync {
 }
 
 impl<T: ?Sized> Seated<T> {
+    pub(crate) fn new(place: u16, when: Option<Arc<Condition>>, plugin: Arc<T>) -> Self {
+        Self { place, when, plugin, attends_every_reply: false, answers_preflights: false }
+    }
+
     /// Whether it runs for this exchange. Decided once, by the request as it is when the plugin's first hook comes.
     #[inline]
     pub(crate) fn runs(&self, exchange: &mut Exchange) -> bool {
@@ -194,6 +210,9 @@ macro_rules! hooks {
             pub(crate) takes_inspected: Vec<u16>,
             pub(crate) every_reply: Vec<u16>,
             pub(crate) preflights: Vec<u16>,
+            pub(crate) own_pages: Vec<Seated<dyn OwnPages>>,
+            /// Paths at which a plugin has to be reached, and the settings that name them.
+            pub(crate) needed_paths: Vec<(u16, &'static str, String)>,
             /// Who asks for the caller while the request is there, and where its settings say so.
             pub(crate) asks: Vec<(u16, String)>,
             $(pub(crate) $name: Vec<Seated<dyn $hook>>,)+
@@ -203,13 +222,7 @@ macro_rules! hooks {
             $(
                 $(#[doc = $doc])+
                 pub fn $name(&mut self, plugin: Arc<dyn $hook>) {
-                    self.$name.push(Seated {
-                        place: self.place,
-                        when: self.when.clone(),
-                        plugin,
-                        attends_every_reply: false,
-                        answers_preflights: false,
-                    });
+                    self.$name.push(Seated::new(self.place, self.when.clone(), plugin));
                 }
             )+
 
@@ -267,6 +280,17 @@ impl Hooks {
     /// ([`Exchange::choose_subset`]). One that no target belongs to is a configuration error.
     pub fn may_choose_subset(&mut self, upstream_id: Option<Arc<str>>, subset: Arc<Subset>) {
         self.subsets.push((upstream_id, subset));
+    }
+
+    /// Takes a seat in [`OwnPages`].
+    pub fn own_pages(&mut self, plugin: Arc<dyn OwnPages>) {
+        self.own_pages.push(Seated::new(self.place, self.when.clone(), plugin));
+    }
+
+    /// Declares that requests for this path, which the setting names, have to reach the plugin. A proxy that can't match the path is
+    /// refused where the plugin config is the proxy's own; one that several proxies share may be reached by another of them.
+    pub fn needs_path(&mut self, setting: &'static str, path: &str) {
+        self.needed_paths.push((self.place, setting, path.to_owned()));
     }
 
     /// Declares that the value of this query parameter is a credential: logs and traces don't show it.

@@ -167,6 +167,10 @@ pub(super) fn all_authenticate(out: &mut Import) {
             // Those that let anonymous callers by are content with what another one found.
             let is_any = everywhere == 0 && mine().all(|id| lenient.contains(id));
             proxy["auth_mode"] = json!(if is_any { "multi" } else { "all" });
+            if !is_any {
+                // Kong asks each of them, and lets them name different consumers.
+                proxy["same_caller"] = json!(false);
+            }
         }
     }
 }

@@ -96,6 +96,24 @@ async fn requests_of_other_sites_are_refused() {
     assert_eq!(trial.get("/", &[("sec-fetch-site", "cross-site")]).await.status, 200, "reading is safe");
 }
 
+/// Anybody on the network can make a page that came without TLS.
+#[tokio::test]
+async fn pages_without_tls_are_another_site_than_those_with() {
+    let trial = trial(json!({ "token": false })).from_trusted_proxy();
+    for (scheme, origin, status) in [
+        ("https", "https://client.test", 200),
+        ("https", "http://client.test", 403),
+        ("https", "http://client.test:443", 403),
+        ("http", "http://client.test", 200),
+        ("http", "https://client.test", 200),
+    ] {
+        for field in [("origin", origin.to_owned()), ("referer", format!("{origin}/page"))] {
+            let fields = [("x-forwarded-proto", scheme), (field.0, field.1.as_str())];
+            assert_eq!(post(&trial, &fields).await.0, status, "{scheme} {field:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_may_be_relaxed() {
     let lax = trial(json!({ "token": false, "allow_same_site": true, "allow_without_origin": true }));

@@ -1,7 +1,7 @@
 //! Heads as a processor gets them, and what it may change of them.
 
 use gateway_core::http::exchange::Exchange;
-use gateway_core::http::reply::Reply;
+use gateway_core::http::reply::{Reply, final_status};
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, StatusCode};
 
@@ -59,8 +59,7 @@ const MAX_MESSAGE: usize = 1024;
 /// One that can't be sent.
 pub(super) fn reply(said: &ImmediateResponse) -> Result<Reply, Failure> {
     let code = said.status.as_ref().map_or(200, |status| status.code);
-    let status = u16::try_from(code).ok().filter(|code| (200..=599).contains(code));
-    let Some(status) = status.and_then(|code| StatusCode::from_u16(code).ok()) else {
+    let Some(status) = final_status(code) else {
         return Err(Failure::Broken(format!("the processor answers with the status {code}")));
     };
     let mut headers = HeaderMap::new();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gateway_core::consumer::{Consumers, Identity};
 use gateway_core::http::body::Body;
-use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::http::reply::{Cause, Reply, final_status};
 use http::header::{CONNECTION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, Response, StatusCode};
 
@@ -26,9 +26,12 @@ pub(super) type Shown = Option<Vec<HeaderName>>;
 
 pub(super) fn judge(convention: Convention, response: &Response<Bytes>, shown: &Shown) -> AuthDecision {
     let status = response.status();
+    if final_status(status.as_u16()).is_none() {
+        return AuthDecision::Failed;
+    }
     match convention {
         Convention::Traefik if status.is_success() => AuthDecision::Pass,
-        Convention::Traefik if status.is_server_error() || status.is_informational() => AuthDecision::Failed,
+        Convention::Traefik if status.is_server_error() => AuthDecision::Failed,
         Convention::Traefik => AuthDecision::Refuse(refusal(response, shown)),
         Convention::Nginx if status.is_success() => AuthDecision::Pass,
         Convention::Nginx => match status {
@@ -46,7 +49,7 @@ pub(super) fn judge(convention: Convention, response: &Response<Bytes>, shown: &
         },
         Convention::EnvoyGrpc => AuthDecision::Failed,
         Convention::Envoy if status == StatusCode::OK => AuthDecision::Pass,
-        Convention::Envoy if status.is_server_error() || status.is_informational() => AuthDecision::Failed,
+        Convention::Envoy if status.is_server_error() => AuthDecision::Failed,
         Convention::Envoy => AuthDecision::Refuse(refusal(response, shown)),
     }
 }

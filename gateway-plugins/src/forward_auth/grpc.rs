@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use gateway_core::http::body::{Body, BodyError, GrpcPrefix};
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
-use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::http::reply::{Cause, Reply, final_status};
 use gateway_core::plugin::world::calls::Client;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, TE};
 use http::{HeaderMap, Method, Request, StatusCode, Uri, Version};
@@ -382,9 +382,9 @@ impl Denied {
     /// What the client gets.
     pub(super) fn reply(self, dialect: Dialect) -> Result<Reply, NoAnswer> {
         let code = self.status.as_ref().map_or(403, |status| status.code);
-        let status = u16::try_from(code).ok().filter(|code| (200..=599).contains(code));
-        let status = status.and_then(|code| StatusCode::from_u16(code).ok());
-        let Some(status) = status else { return Err(NoAnswer(format!("it refuses with the status {code}"))) };
+        let Some(status) = final_status(code) else {
+            return Err(NoAnswer(format!("it refuses with the status {code}")));
+        };
         let cause = match status {
             StatusCode::UNAUTHORIZED => Cause::Unauthenticated,
             StatusCode::FORBIDDEN => Cause::Forbidden,

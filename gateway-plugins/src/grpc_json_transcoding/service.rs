@@ -1,6 +1,6 @@
 //! What a descriptor set offers: which request, by method and path, is which call.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use gateway_core::config::problem::Problems;
 use http::Method;
@@ -44,6 +44,8 @@ pub(super) enum BodyTo {
 pub(super) struct Calls {
     pub(super) bindings: Vec<Binding>,
     by_method: HashMap<Method, Table>,
+    /// `/package.Service/Method` of every binding.
+    paths: HashSet<Box<str>>,
 }
 
 impl Calls {
@@ -62,6 +64,11 @@ impl Calls {
             .map(|(method, _)| method.clone())
             .collect();
         if others.is_empty() { MatchedCall::Nothing } else { MatchedCall::OtherMethods(others) }
+    }
+
+    /// Whether a rule offers the method that gRPC calls at this path.
+    pub(super) fn offers(&self, path: &str) -> bool {
+        self.paths.contains(path)
     }
 
     /// The calls of these services, or of all of them; with `auto`, those without a rule are offered at their own path.
@@ -153,7 +160,8 @@ impl Calls {
             format!("{verb} {path} is {other} already")
         })?;
         let is_streamed = method.is_server_streaming();
-        let path = path_of(method).into();
+        let path: Box<str> = path_of(method).into();
+        self.paths.insert(path.clone());
         self.bindings.push(Binding { path, template, input, output, body, response_body, is_streamed });
         Ok(())
     }

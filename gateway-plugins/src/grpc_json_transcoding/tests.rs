@@ -361,7 +361,7 @@ async fn options_have_their_effect() {
     let got = grpc_call
         .request(
             "POST",
-            "/library.v1.Library/Plain",
+            "/library.v1.Library/GetBook",
             &[("content-type", "application/grpc"), ("te", "trailers")],
             request,
         )
@@ -391,4 +391,29 @@ fn what_cannot_be_offered_is_refused() {
         POOL.get_message_by_name("library.v1.Book")
             .is_some_and(|book| { DynamicMessage::new(book).descriptor().full_name() == "library.v1.Book" })
     );
+}
+
+/// What no rule offers is no more reachable by gRPC than by HTTP.
+#[tokio::test]
+async fn native_calls_reach_offered_methods_only() {
+    let native = [("content-type", "application/grpc"), ("te", "trailers")];
+    for (more, path, is_passed) in [
+        (json!({}), "/library.v1.Library/GetBook", true),
+        (json!({}), "/library.v1.Library/Plain", false),
+        (json!({}), "/library.v1.Library/Upload", false),
+        (json!({ "auto_mapping": true }), "/library.v1.Library/Plain", true),
+        (json!({}), "/library.v1.Library/getbook", false),
+        (json!({}), "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", false),
+        (json!({}), "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", false),
+        (json!({}), "/grpc.health.v1.Health/Check", false),
+        (json!({}), "/v1/books/x", false),
+        (json!({ "unmatched": "pass" }), "/grpc.health.v1.Health/Check", true),
+    ] {
+        let trial = trial(more.clone(), "library.v1.Book", book());
+        let got = trial.request("POST", path, &native, "").await;
+        assert_eq!(trial.asked().len(), usize::from(is_passed), "{more} {path}");
+        if !is_passed {
+            assert_eq!((got.status, got.field("grpc-status")), (200, "12"), "{more} {path}");
+        }
+    }
 }

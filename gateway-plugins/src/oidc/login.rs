@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Oidc;
 use super::cookies::Cookies;
+use super::page::{self, WayOn};
 use super::provider::Failure;
 use super::seal::random;
 use super::session::Session;
@@ -26,6 +27,10 @@ const LOGIN: u64 = 600;
 const MAX_LOGINS: usize = 5;
 /// Bytes of the URL that a browser comes back to; after a longer one it comes to `/`.
 const MAX_TARGET: usize = 2048;
+
+/// Ends the `state` of a login that began because another one could not be finished. A browser that keeps no cookies would go to and fro
+/// for ever; this one ends at a page.
+const AGAIN: &str = ".2";
 
 /// A login under way, as the browser keeps it, encrypted.
 #[derive(Serialize, Deserialize)]
@@ -114,12 +119,12 @@ impl Oidc {
             Ok(endpoint) => endpoint,
             Err(failure) => return self.unavailable(exchange, &failure.to_string()),
         };
-        let reply = self.begun(visit, &endpoint, target);
+        let reply = random().and_then(|state| self.begun(visit, &endpoint, target, state));
         reply.map_or_else(|| Box::new(Reply::new(Cause::Internal)), Box::new)
     }
 
-    fn begun(&self, visit: &BrowserVisit, endpoint: &str, target: String) -> Option<Reply> {
-        let (state, nonce, verifier) = (random()?, random()?, random()?);
+    fn begun(&self, visit: &BrowserVisit, endpoint: &str, target: String, state: String) -> Option<Reply> {
+        let (nonce, verifier) = (random()?, random()?);
         let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, verifier.as_bytes()));
         let redirect_uri = self.redirect_uri(visit);
         let query = form(&[
@@ -157,16 +162,22 @@ impl Oidc {
     pub(super) async fn finish(&self, exchange: &mut Exchange, visit: &BrowserVisit) -> Box<Reply> {
         let query = super::parameters(&visit.query);
         let field = |name: &str| query.get(name).map(String::as_str);
-        let invalid = || bad("oidc_state", "this login was not begun in this browser, or took too long");
-        let Some(state) = field("state") else { return invalid() };
-        if !state.is_ascii() {
-            return invalid();
-        }
+        let Some(state) = field("state").filter(|state| state.is_ascii()) else {
+            return self.shown(Self::unknown_login(), visit);
+        };
         let name = self.cookies.login(state);
         let mut texts = Cookies::values(&visit.headers, &name).take(MAX_LOGINS);
         let login: Option<Login> = texts.find_map(|text| self.seal.open(&name, text));
-        let Some(login) = login.filter(|login| login.state == state && now() <= login.until) else {
-            return invalid();
+        let login = match login.filter(|login| login.state == state) {
+            Some(login) if now() <= login.until => login,
+            Some(late) => {
+                return self.instead(exchange, visit, Self::unknown_login(), state, late.target).await;
+            }
+            // The cookies' path is the part of the site that this session is for.
+            None => {
+                let home = self.cookies.path.clone();
+                return self.instead(exchange, visit, Self::unknown_login(), state, home).await;
+            }
         };
         // RFC 9207: the answer of another provider, or one that does not say whose it is where this one would.
         let is_ours = match field("iss") {
@@ -174,11 +185,12 @@ impl Oidc {
             None => !self.provider.announces("authorization_response_iss_parameter_supported").await,
         };
         if !is_ours {
-            return bad("oidc_issuer", "the answer is another provider's");
+            return self.shown(*bad("oidc_issuer", "the answer is another provider's"), visit);
         }
         let Some(code) = field("code") else {
             let reply = Reply::new(Cause::Forbidden).reason("oidc_denied");
-            return Box::new(self.forgetting(reply.detail("the provider did not log you in"), visit, &name));
+            let reply = self.shown(reply.detail("the provider did not log you in"), visit);
+            return Box::new(self.forgetting(*reply, visit, &name));
         };
         let redirect_uri = self.redirect_uri(visit);
         match self.provider.redeem(code, &login.verifier, &redirect_uri, &login.nonce).await {
@@ -187,15 +199,60 @@ impl Oidc {
             Err(Failure::Refused) => {
                 self.counts.refused.add(1);
                 let reply = Reply::new(Cause::Forbidden).reason("oidc_code");
-                Box::new(self.forgetting(reply.detail("the login is not valid any more"), visit, &name))
+                let reply = reply.detail("the login is not valid any more");
+                let reply = self.instead(exchange, visit, reply, state, login.target).await;
+                Box::new(self.forgetting(*reply, visit, &name))
             }
             Err(Failure::Token(fault)) => {
                 self.counts.refused.add(1);
                 let (reason, detail) = fault.words();
                 let reply = Reply::new(Cause::Forbidden).reason(reason).detail(detail);
-                Box::new(self.forgetting(reply, visit, &name))
+                Box::new(self.forgetting(*self.shown(reply, visit), visit, &name))
             }
         }
+    }
+
+    fn unknown_login() -> Reply {
+        *bad("oidc_state", "this login was not begun in this browser, or took too long")
+    }
+
+    /// What a browser gets that comes back to a login which is over, unknown, or was finished before: the page, where it is logged in
+    /// already, or a new login. Where that was tried, and for other clients, it is the refusal.
+    async fn instead(
+        &self,
+        exchange: &mut Exchange,
+        visit: &BrowserVisit,
+        refusal: Reply,
+        state: &str,
+        target: String,
+    ) -> Box<Reply> {
+        if !visit.is_navigation {
+            return Box::new(refusal);
+        }
+        if self.open(&visit.headers, now()).is_some()
+            && let Some(reply) = redirect(&target)
+        {
+            return Box::new(reply.reason("oidc_logged_in_before"));
+        }
+        if state.ends_with(AGAIN) {
+            return self.shown(refusal, visit);
+        }
+        let endpoint = match self.provider.needed("authorization_endpoint").await {
+            Ok(endpoint) => endpoint,
+            Err(failure) => return self.unavailable(exchange, &failure.to_string()),
+        };
+        let state = random().map(|state| state + AGAIN);
+        let reply = state.and_then(|state| self.begun(visit, &endpoint, target, state));
+        reply.map_or_else(|| Box::new(Reply::new(Cause::Internal)), Box::new)
+    }
+
+    /// A refusal, for browsers as a page that leads to another try.
+    fn shown(&self, refusal: Reply, visit: &BrowserVisit) -> Box<Reply> {
+        if !visit.is_navigation {
+            return Box::new(refusal);
+        }
+        let path = self.paths.login.as_deref().unwrap_or(&self.cookies.path);
+        Box::new(page::of_refusal(refusal, &WayOn::Link { path, label: "Log in again" }))
     }
 
     /// A reply that removes the cookie of a login.

@@ -11,11 +11,13 @@ use serde_json::Value;
 
 use super::Oidc;
 use super::login::{bad, redirect};
+use super::page::{self, WayOn};
 use super::provider::Failure;
 use super::session::OpenSession;
 use super::visit::BrowserVisit;
 use crate::credential::now;
 use crate::jose::Token;
+use crate::origin::initiator::Initiator;
 use crate::shared::oauth::form;
 
 /// Bytes of a logout request's body.
@@ -26,8 +28,27 @@ const MAX_AGE: u64 = 300;
 const EVENT: &str = "http://schemas.openid.net/event/backchannel-logout";
 
 impl Oidc {
+    /// Logs out where the user wants it: by a link or a form of this site, or by the address bar. Another site can make a browser go
+    /// here, so that the user is asked.
+    pub(super) async fn asked_to_log_out(&self, method: &Method, visit: &BrowserVisit) -> Box<Reply> {
+        let is_post = *method == Method::POST;
+        if !is_post && !matches!(*method, Method::GET | Method::HEAD) {
+            let refused = Reply::new(Cause::MethodNotAllowed);
+            return Box::new(refused.header(ALLOW, HeaderValue::from_static("GET, HEAD, POST")));
+        }
+        if visit.initiator() == Initiator::OwnSite {
+            return self.log_out(visit).await;
+        }
+        if visit.is_navigation {
+            let way_on = WayOn::Button { path: &self.paths.logout, label: "Log out" };
+            return Box::new(page::question("Do you want to log out?", &way_on).reason("oidc_logout_asked"));
+        }
+        let reply = Reply::new(Cause::Forbidden).reason("oidc_logout_cross_site");
+        Box::new(reply.detail("a logout has to be asked for by a page of this site"))
+    }
+
     /// Ends the session, and sends the browser to the provider to end it there.
-    pub(super) async fn log_out(&self, visit: &BrowserVisit) -> Box<Reply> {
+    async fn log_out(&self, visit: &BrowserVisit) -> Box<Reply> {
         // Copies, and sessions of before at another path: what remained of them would let in again.
         let mut all = self.open_all(&visit.headers);
         all.sort_by_key(|open| std::cmp::Reverse(open.age_key()));
@@ -127,8 +148,15 @@ impl Oidc {
             return invalid();
         }
         let who = text("sid").map(|id| ("sid", id)).or_else(|| text("sub").map(|id| ("sub", id)));
-        let Some((name, id)) = who else { return invalid() };
-        if !self.ended.note(name, id, now(), self.ended.until(now())) {
+        let (Some((name, id)), Some(jti)) = (who, text("jti")) else { return invalid() };
+        if self.ended.is_noted("jti", jti, now()) {
+            return bad("oidc_logout_token", "the logout token has been used");
+        }
+        // Logins after it was made are none of its: a copy of the token must not end them, at another gateway for example.
+        let second = now().min(issued.saturating_add(self.provider.rules.leeway));
+        let is_noted = self.ended.note(name, id, second, self.ended.until(now()))
+            && self.ended.note("jti", jti, now(), issued.saturating_add(MAX_AGE + 1));
+        if !is_noted {
             return self.unavailable(exchange, "too many sessions have been ended");
         }
         self.counts.logouts.add(1);

@@ -41,6 +41,13 @@ pub(super) struct Session {
     pub(super) sid: Option<String>,
 }
 
+impl Session {
+    /// Whether its access token has expired at this second.
+    pub(super) fn is_expired(&self, second: u64) -> bool {
+        self.expires != 0 && second >= self.expires
+    }
+}
+
 /// A session with what its ID token says.
 #[derive(Debug)]
 pub(super) struct OpenSession {
@@ -129,9 +136,16 @@ impl Ended {
         if is_new && all.len() >= MAX_ENDED {
             return false;
         }
-        all.insert(key, (second, until));
+        let known = all.entry(key).or_insert((second, until));
+        *known = (known.0.max(second), known.1.max(until));
         self.any.store(true, Relaxed);
         true
+    }
+
+    /// Whether this was noted, and has to be known at this second.
+    pub(super) fn is_noted(&self, name: &str, id: &str, second: u64) -> bool {
+        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(&print(format!("{name} {id}").as_bytes())).is_some_and(|(_, until)| *until > second)
     }
 
     pub(super) fn has(&self, open: &OpenSession) -> bool {
@@ -159,17 +173,26 @@ type RefreshEnd = (Instant, Refreshed);
 pub(super) struct RefreshWait(watch::Receiver<Option<RefreshEnd>>);
 
 impl RefreshWait {
-    /// What it came to, or why that is not known within this time.
-    pub(super) async fn within(mut self, timeout: Duration) -> Refreshed {
-        let ended = async {
-            let ended = self.0.wait_for(Option::is_some).await.ok()?;
-            ended.as_ref().map(|(_, refreshed)| refreshed.clone())
-        };
+    /// When it ended and what it came to, or why that is not known within this time.
+    pub(super) async fn within(
+        mut self,
+        timeout: Duration,
+    ) -> Result<(Instant, Option<Arc<OpenSession>>), String> {
+        let ended = async { self.0.wait_for(Option::is_some).await.ok()?.clone() };
         match tokio::time::timeout(timeout, ended).await {
-            Ok(Some(refreshed)) => refreshed,
+            Ok(Some((ended, refreshed))) => Ok((ended, refreshed?)),
             Ok(None) => Err("the refresh was broken off".into()),
             Err(_) => Err(format!("no refresh within {timeout:?}, which is what `timeout_ms` allows")),
         }
+    }
+
+    /// Whether it gave tokens that have expired, and the refresh token that it began with: a provider that repeats that takes it again.
+    fn is_outdated(&self, token: &str) -> bool {
+        let ended = self.0.borrow();
+        let open = ended.as_ref().and_then(|(_, refreshed)| refreshed.as_ref().ok()?.as_deref());
+        open.is_some_and(|open| {
+            open.session.is_expired(now()) && open.session.refresh_token.as_deref() == Some(token)
+        })
     }
 
     /// Whether those who come now are to have the same.
@@ -203,7 +226,7 @@ impl Refreshes {
     {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = print(token.as_bytes());
-        if let Some(known) = all.get(&key).filter(|known| known.is_kept()) {
+        if let Some(known) = all.get(&key).filter(|known| known.is_kept() && !known.is_outdated(token)) {
             return Some(RefreshWait(known.0.clone()));
         }
         if all.len() >= MAX_REFRESHES {

@@ -11,6 +11,9 @@ use super::cookies::SameSite;
 use crate::jose::Algorithm;
 use crate::shared::oauth::ClientMethod;
 
+/// Where browsers log out unless the settings say otherwise.
+pub(super) const LOGOUT_PATH: &str = "/oidc/logout";
+
 /// Settings of `oidc`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -46,19 +49,21 @@ pub(crate) struct Config {
     pub(super) session_secret: String,
     /// The secret of before, so that its sessions go on while it is replaced. Default none.
     pub(super) previous_session_secret: Option<String>,
-    /// The path at which browsers come back from the provider; it has to lead to this proxy. Default `/oidc/callback`.
+    /// The path at which browsers come back from the provider; a path that this proxy does not match is refused. The plugin answers it
+    /// whatever `when` says. A login that is over or unknown by then begins anew, once, or ends at a page. Default `/oidc/callback`.
     pub(super) redirect_path: String,
     /// The whole URL of `redirect_path` as the provider knows it. Default: scheme and host of the request.
     pub(super) redirect_uri: Option<String>,
     /// The path that begins a login, after which the browser comes to `/`. Default none: every page does.
     pub(super) login_path: Option<String>,
     /// The path that ends the session, here and at the provider, where its refresh token is revoked (RFC 7009). This gateway takes
-    /// copies of its cookies no more; another one takes them until they have to be refreshed. Default `/oidc/logout`.
+    /// copies of its cookies no more; another one takes them until they have to be refreshed. Pages of this site link or post there; where
+    /// another site sends a browser, or none says that it does, a page asks the user first. Default `/oidc/logout`.
     pub(super) logout_path: String,
     /// Where the browser comes to after a logout: a URL that the provider knows. Default: the provider decides.
     pub(super) post_logout_redirect_uri: Option<String>,
     /// The path at which the provider says who has logged out (back-channel). All plugin configs of this gateway with this issuer and
-    /// client learn of it, other gateways don't. Default none.
+    /// client learn of it, other gateways don't. A logout token is taken once. Default none.
     pub(super) backchannel_logout_path: Option<String>,
     /// The path that the provider's logout page loads in a frame (front-channel): it ends the session of that browser. Browsers send
     /// cookies to frames of other sites only with `cookie_same_site: none`. Default none.
@@ -99,7 +104,8 @@ pub(crate) struct Config {
     /// Claims that targets get as header fields, by claim: `{email: X-Email}`. What a client sends under these names is
     /// removed. Lists have commas between their parts. Default none.
     pub(super) claims_to_headers: BTreeMap<String, String>,
-    /// The header field in which targets get the access token; for `Authorization` with `Bearer` before it. Default none.
+    /// The header field in which targets get the access token until it expires; for `Authorization` with `Bearer` before it. Default
+    /// none.
     pub(super) access_token_header: Option<String>,
     /// The consumer that a request without a session counts as, by username; only `login_path` begins a login then.
     /// Default none: a login is required.
@@ -124,7 +130,7 @@ impl Default for Config {
             redirect_path: "/oidc/callback".into(),
             redirect_uri: None,
             login_path: None,
-            logout_path: "/oidc/logout".into(),
+            logout_path: LOGOUT_PATH.into(),
             post_logout_redirect_uri: None,
             backchannel_logout_path: None,
             frontchannel_logout_path: None,

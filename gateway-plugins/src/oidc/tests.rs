@@ -16,6 +16,7 @@ use crate::key_auth::KeyAuth;
 use crate::testing::Machine;
 use crate::testing::net::{Served, page};
 
+mod callbacks;
 mod copies;
 mod logouts;
 mod sessions;
@@ -25,6 +26,9 @@ mod signing;
 use sessions::{sealed, session};
 
 const SECRET: &str = "a session secret that has 32 bytes and more";
+
+/// What browsers say of a link of the same site.
+const OWN: &[(&str, &str)] = &[("sec-fetch-site", "same-origin")];
 
 /// A provider: what its next ID token says, and what it does with refresh tokens.
 struct Idp {
@@ -307,48 +311,6 @@ async fn logins_that_must_fail() {
     let idp = Idp::new();
     idp.with(|it| it.claims = json!({ "aud": ["shop", "other"], "azp": "shop" }));
     assert_eq!(Jar::default().log_in(&idp.trial(&json!({})), &idp, "/").await.status, 302);
-}
-
-#[tokio::test]
-async fn answers_to_logins_that_were_not_begun_here() {
-    let idp = Idp::new();
-    let trial = idp.trial(&json!({}));
-    let mut jar = Jar::default();
-    let asked = jar.begin(&trial, "/").await;
-    let state = asked["state"].as_str();
-    let good = format!("/oidc/callback?code=c&state={state}");
-    for (mut jar, target, status, why) in [
-        (Jar::default(), good.clone(), 400, "oidc_state"),
-        (jar.clone(), "/oidc/callback".into(), 400, "oidc_state"),
-        (jar.clone(), "/oidc/callback?code=c&state=x".into(), 400, "oidc_state"),
-        (
-            jar.clone(),
-            format!("/oidc/callback?code=c&state={}zz", state.get(..8).expect("eight digits")),
-            400,
-            "oidc_state",
-        ),
-        (jar.clone(), "/oidc/callback?code=c&state=%C3%A9%C3%A9%C3%A9%C3%A9".into(), 400, "oidc_state"),
-        (jar.clone(), format!("{good}&iss=https%3A%2F%2Fevil.test"), 400, "oidc_issuer"),
-        (jar.clone(), format!("/oidc/callback?error=access_denied&state={state}"), 403, "oidc_denied"),
-        (jar.clone(), good.clone(), 403, "oidc_code"),
-    ] {
-        assert_eq!((jar.get(&trial, &target, &[]).await.status, reason(&trial)), (status, why), "{target}");
-    }
-    // Another login's verifier does not fit: a code that was stolen is worth nothing.
-    idp.with(|it| drop(it.codes.insert("c".into(), (asked["nonce"].clone(), "another challenge".into()))));
-    assert_eq!((jar.get(&trial, &good, &[]).await.status, reason(&trial)), (403, "oidc_code"));
-    assert!(jar.0.is_empty(), "its cookie is removed");
-    // A session is not a login, and the other way round.
-    let mut jar = Jar::default();
-    let asked = jar.begin(&trial, "/").await;
-    let login = jar.0.values().next().expect("a cookie").clone();
-    jar.0.insert("ferrum_session".into(), format!("1.{login}"));
-    assert_eq!(jar.get(&trial, "/", &[]).await.status, 302, "no session");
-    assert_eq!(asked["client_id"], "shop");
-    for _ in 0..9 {
-        jar.begin(&trial, "/").await;
-    }
-    assert!(jar.0.len() <= 6, "logins that are not finished do not pile up: {}", jar.0.len());
 }
 
 #[tokio::test]

@@ -6,6 +6,8 @@ use gateway_core::http::exchange::Exchange;
 use http::header::ACCEPT;
 use http::{HeaderMap, Method};
 
+use crate::origin::initiator::Initiator;
+
 /// A browser's visit.
 pub(super) struct BrowserVisit {
     pub(super) headers: HeaderMap,
@@ -31,6 +33,11 @@ impl BrowserVisit {
             query: uri.query().unwrap_or_default().to_owned(),
             is_navigation: is_navigation(exchange),
         }
+    }
+
+    /// Which site's page caused it.
+    pub(super) fn initiator(&self) -> Initiator {
+        Initiator::of(&self.headers, self.scheme, &self.host)
     }
 
     /// Whether the browser's cookies may only come over TLS.

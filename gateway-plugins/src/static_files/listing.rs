@@ -7,7 +7,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
 use super::root::DirectoryEntry;
-use crate::shared::conditional;
+use crate::shared::{conditional, escape_html};
 
 /// Files and folders of one list; further ones are left out, and the list says so.
 pub(super) const MAX_ENTRIES: usize = 10_000;
@@ -33,7 +33,7 @@ pub(super) fn as_json(entries: &[DirectoryEntry]) -> String {
 
 /// The list as a page. Names are texts, never markup.
 pub(super) fn as_html(path: &str, entries: &[DirectoryEntry], is_root: bool) -> String {
-    let title = escaped(path);
+    let title = escape_html(path);
     let mut page = format!(
         "<!doctype html>\n<html><head><meta charset=\"utf-8\"><title>{title}</title></head>\n<body><h1>{title}</h1>\n<table>\n"
     );
@@ -44,7 +44,7 @@ pub(super) fn as_html(path: &str, entries: &[DirectoryEntry], is_root: bool) -> 
     for entry in entries {
         let slash = if entry.is_file { "" } else { "/" };
         let link = utf8_percent_encode(&entry.name, LINK);
-        let name = escaped(&entry.name);
+        let name = escape_html(&entry.name);
         let size = if entry.is_file { entry.size.to_string() } else { String::new() };
         let modified = conditional::written(entry.modified);
         let modified = modified.to_str().unwrap_or_default();
@@ -58,20 +58,4 @@ pub(super) fn as_html(path: &str, entries: &[DirectoryEntry], is_root: bool) -> 
     }
     page.push_str("</table>\n</body></html>\n");
     page
-}
-
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            c if c.is_control() => escaped.push('\u{fffd}'),
-            c => escaped.push(c),
-        }
-    }
-    escaped
 }

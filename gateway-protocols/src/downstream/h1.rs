@@ -286,7 +286,9 @@ async fn exchange(
             (Body::empty(), Reading::Here(Returned { reader, decoder: Decoder::Done }))
         }
         framing => {
-            let go_ahead = expects_continue.then(|| Continue::new(responder.owe_continue()));
+            // Whoever has begun to send the body does not wait for a word (RFC 9110 §10.1.1).
+            let waits = expects_continue && reader.buffer.is_empty();
+            let go_ahead = waits.then(|| Continue::new(responder.owe_continue()));
             request_body(reader, framing, go_ahead, responder, snapshot)
         }
     };

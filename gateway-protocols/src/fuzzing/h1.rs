@@ -12,6 +12,11 @@ const LIMITS: HeadLimits = HeadLimits { bytes: 32 << 10, fields: 100, target: 8 
 /// As many as a target may send before its answer.
 const MAX_INTERIM: usize = 8;
 
+/// Whether a version may be among these octets that is read as 1.1 (RFC 9110 §2.5) and that hyper refuses.
+fn has_later_version(data: &[u8]) -> bool {
+    data.windows(8).any(|text| text.starts_with(b"HTTP/1.") && matches!(text.last(), Some(b'2'..=b'9')))
+}
+
 /// How reading came to an end.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
@@ -62,6 +67,9 @@ impl<'d> Wire<'d> {
 
 /// A client sends `data`: one request after the other.
 pub(super) fn request(data: &[u8]) {
+    if has_later_version(data) {
+        return;
+    }
     let (ours, end) = pieces::whole(data, requests);
     let (theirs, refused) = oracle::requests(data);
     for (n, message) in ours.iter().enumerate() {
@@ -99,6 +107,9 @@ fn requests(data: &[u8], step: usize) -> (Vec<Message>, End) {
 
 /// A target sends `data` as its answer, and closes.
 pub(super) fn response(data: &[u8]) {
+    if has_later_version(data) {
+        return;
+    }
     for method in [Method::GET, Method::HEAD] {
         let (ours, end) = pieces::whole(data, |data, step| answer(data, step, &method));
         let Some(ours) = ours else { continue };

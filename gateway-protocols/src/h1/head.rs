@@ -49,7 +49,7 @@ pub enum HeadError {
     /// A transfer coding other than `chunked`.
     #[error("the transfer coding is not supported")]
     Coding,
-    /// A version other than 1.0 and 1.1.
+    /// A version that is none of HTTP/1.
     #[error("the version is not supported")]
     Version,
 }
@@ -107,6 +107,8 @@ fn parsed(head: &Bytes, lines: &Lines, limits: &HeadLimits) -> Result<RequestHea
     let version = match version {
         b" HTTP/1.1" => Version::HTTP_11,
         b" HTTP/1.0" => Version::HTTP_10,
+        // What follows 1.1 is read as 1.1 (RFC 9110 §2.5).
+        [b' ', b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9'] => Version::HTTP_11,
         other if other.starts_with(b" HTTP/") => return Err(HeadError::Version),
         _ => return Err(BAD_REQUEST_LINE),
     };
@@ -162,6 +164,7 @@ fn status_line(line: &[u8]) -> Result<(Version, StatusCode), HeadError> {
     let version = match version {
         b"HTTP/1.1 " => Version::HTTP_11,
         b"HTTP/1.0 " => Version::HTTP_10,
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', b' '] => Version::HTTP_11,
         other if other.starts_with(b"HTTP/") => return Err(HeadError::Version),
         _ => return Err(BAD_STATUS_LINE),
     };

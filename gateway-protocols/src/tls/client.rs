@@ -12,6 +12,7 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
+use super::own_root::TargetVerifier;
 use super::pem::{self, PemError};
 
 /// Why a proxy's TLS rules can't be carried out.
@@ -128,7 +129,10 @@ pub fn build(rules: &BackendTls, http: Option<BackendHttp>) -> Result<ClientConf
         .map_err(|error| ClientTlsError::Unusable(error.to_string()))?;
     let judged = if rules.verify {
         match &rules.ca_path {
-            Some(path) => versions.with_root_certificates(pem::roots(path)?),
+            Some(path) => {
+                let verifier = TargetVerifier::read(path, provider)?;
+                versions.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
+            }
             None => versions.with_root_certificates(public_roots()),
         }
     } else {

@@ -2,7 +2,9 @@
 
 use std::io;
 
-use rustls::{AlertDescription, Error};
+use rustls::{AlertDescription, CertificateError, Error};
+
+use super::own_root::is_ca_as_server;
 
 /// Why a client's handshake failed; `None` where the client went away.
 pub(crate) fn handshake_failure(error: &io::Error) -> Option<&'static str> {
@@ -17,6 +19,27 @@ pub(crate) fn handshake_failure(error: &io::Error) -> Option<&'static str> {
 /// Whether a target's certificate was refused.
 pub(crate) fn is_about_certificate(error: &io::Error) -> bool {
     matches!(cause(error), Some(Error::InvalidCertificate(_) | Error::NoCertificatesPresented))
+}
+
+/// What helps where a target's certificate is refused; empty where nothing in the configuration does.
+pub(crate) fn remedy(error: &io::Error) -> &'static str {
+    let Some(Error::InvalidCertificate(why)) = cause(error) else { return "" };
+    match why {
+        CertificateError::UnknownIssuer => {
+            "; put the certificate of its CA, or the target's own if it is self-signed, into the file of trusted roots \
+             (`backend_tls_server_ca_cert_path` of a proxy, `ca_path` or `root_ca_path` elsewhere)"
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "; the name has to be among its subject alternative names, or `backend_tls_server_name` has to say another one"
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "; renew it at the target",
+        _ if cause(error).is_some_and(is_ca_as_server) => {
+            "; the target shows the certificate of a CA, which is trusted only where this very certificate is in the file of \
+             trusted roots (`backend_tls_server_ca_cert_path` of a proxy, `ca_path` or `root_ca_path` elsewhere) and its key \
+             usage, if it has one, includes digitalSignature"
+        }
+        _ => "",
+    }
 }
 
 /// What a target says by an alert that refuses this side: with TLS 1.3 it comes after the handshake, in front of any answer, and

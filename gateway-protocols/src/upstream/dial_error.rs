@@ -13,7 +13,7 @@ use http::header::RETRY_AFTER;
 
 use crate::dns::DnsError;
 use crate::tls::client::ClientTlsError;
-use crate::tls::is_about_certificate;
+use crate::tls::{is_about_certificate, remedy};
 
 /// Why no QUIC connection came about.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +49,7 @@ pub(crate) enum DialError {
         "TCP to {address} is connected, but the TLS handshake does not end within {within:?}: does the target speak TLS?"
     )]
     Silent { address: String, within: Duration },
-    #[error("TLS to {host}: {source}")]
+    #[error("TLS to {host}: {source}{}", remedy(source))]
     Handshake { host: Arc<str>, source: io::Error },
     #[error(transparent)]
     TlsRules(#[from] ClientTlsError),

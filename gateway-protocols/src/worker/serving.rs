@@ -9,6 +9,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use gateway_core::limit::concurrency::Permit;
+use gateway_core::plugin::world::tasks::WorkerTask;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -49,6 +50,8 @@ pub enum Order {
     Ask(Question),
     /// Copy the listening TCP sockets, for another process to listen on them as well.
     Copy(std::sync::mpsc::Sender<OwnedFd>),
+    /// Do something for a plugin.
+    Run(WorkerTask),
     /// Say that every order before this one was carried out. What begins after it sees the configuration published
     /// before it.
     Confirm(oneshot::Sender<()>),
@@ -116,6 +119,7 @@ impl Worker {
             Order::Copy(copies) => sockets.copy(&copies),
             Order::Confirm(confirm) => drop(confirm.send(())),
             Order::Ask(question) => self.ask(&question),
+            Order::Run(task) => task.run(),
             Order::ShedIdle => self.registry.shed_idle(),
             Order::Drain => {
                 sockets.accepting.drain(..).for_each(|(listener, entrance)| self.empty(&listener, &entrance));

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use gateway_core::http::exchange::Field;
+use gateway_core::http::reply;
 use http::{HeaderMap, HeaderName, StatusCode};
 use rhai::{
     Array, Blob, Dynamic, EvalAltResult, FuncRegistration, ImmutableString, Map, Module, NativeCallContext,
@@ -265,8 +266,7 @@ fn answers(module: &mut Module) {
 }
 
 fn final_status(status: i64) -> ScriptResult<StatusCode> {
-    let read = u16::try_from(status).ok().filter(|status| (200..=599).contains(status));
-    match read.and_then(|status| StatusCode::from_u16(status).ok()) {
+    match reply::final_status(status) {
         Some(status) => Ok(status),
         None => error(format_args!("{status} is not a status from 200 to 599")),
     }

@@ -22,6 +22,10 @@ use super::pool::Pool;
 use super::settings::OnError;
 use super::vm::{Template, Vm};
 
+/// Before an instance is started again that failed beside exchanges; doubles for as long as it does not start.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
 /// What a plugin config runs with.
 pub(super) struct Core {
     pub(super) template: Template,
@@ -94,6 +98,20 @@ impl Core {
                 Err(error)
             }
         }
+    }
+
+    /// Starts this worker's instance where it has none that takes exchanges; false when it does not start.
+    pub(super) fn start_instance(self: &Arc<Self>) -> bool {
+        let Some(mut pool) = self.pools.get_or(Pool::default) else { return false };
+        match pool.current(&self.template, &self.parts) {
+            Ok((vm, true)) => self.tend(vm),
+            Ok((_, false)) => {}
+            Err(error) => {
+                self.failed(&error);
+                return false;
+            }
+        }
+        true
     }
 
     /// Counts and logs a failure; what becomes of its exchange.
@@ -364,10 +382,23 @@ async fn tend(core: Weak<Core>, generation: u64, changed: Arc<tokio::sync::Notif
             Event::Tick => vm.run(|all| all.on_tick.clone(), ROOT, (ROOT,)).map(drop),
         });
         if let Some(Err(error)) = told {
-            // A new instance begins with the next exchange, and with it its timer.
             strong.failed(&error);
+            drop(strong);
+            return start_again(core).await;
+        }
+    }
+}
+
+/// Starts another instance on this worker for one that has failed beside exchanges: there may be none that would.
+async fn start_again(core: Weak<Core>) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        tokio::time::sleep(pause).await;
+        let Some(core) = core.upgrade() else { return };
+        if core.start_instance() {
             return;
         }
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 

@@ -12,14 +12,19 @@ const PARENT: HeaderName = HeaderName::from_static("x-b3-parentspanid");
 const SAMPLED: HeaderName = HeaderName::from_static("x-b3-sampled");
 const FLAGS: HeaderName = HeaderName::from_static("x-b3-flags");
 
-pub(super) static SINGLE_FIELDS: [HeaderName; 1] = [B3];
-pub(super) static MULTI_FIELDS: [HeaderName; 5] = [TRACE, SPAN, PARENT, SAMPLED, FLAGS];
+pub(super) static FIELDS: [HeaderName; 6] = [B3, TRACE, SPAN, PARENT, SAMPLED, FLAGS];
 
-/// `trace-span-sampled-parent`, of which the last two may be missing; or what is sampled alone.
-pub(super) fn read_single(headers: &HeaderMap) -> Incoming {
-    only(headers, &B3).and_then(single).unwrap_or_default()
+/// The context in either form, whichever is written: callers that were not changed yet send the other one. The single header goes first.
+pub(super) fn read(headers: &HeaderMap) -> Incoming {
+    let single = only(headers, &B3).and_then(single).unwrap_or_default();
+    if single.parent.is_some() {
+        return single;
+    }
+    let multi = read_multi(headers);
+    Incoming { sampled: single.sampled.or(multi.sampled), ..multi }
 }
 
+/// `trace-span-sampled-parent`, of which the last two may be missing; or what is sampled alone.
 fn single(text: &str) -> Option<Incoming> {
     if let Some(sampled) = sampled(text) {
         return Some(Incoming { parent: None, sampled: Some(sampled) });
@@ -38,7 +43,7 @@ fn single(text: &str) -> Option<Incoming> {
     Some(Incoming { parent: Some(parent), sampled: None })
 }
 
-pub(super) fn read_multi(headers: &HeaderMap) -> Incoming {
+fn read_multi(headers: &HeaderMap) -> Incoming {
     let decision = match only(headers, &FLAGS) {
         Some("1") => Some(true),
         _ => only(headers, &SAMPLED).and_then(|text| match text {

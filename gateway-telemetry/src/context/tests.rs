@@ -52,23 +52,38 @@ fn a_traceparent_is_read_by_its_rules() {
 }
 
 #[test]
-fn a_tracestate_is_kept_mended_or_dropped() {
+fn a_tracestate_loses_only_what_is_malformed() {
     let parent = format!("00-{TRACE}-{SPAN}-01");
     let state = |values: &[&str]| {
         let mut fields = vec![("traceparent", parent.as_str())];
         fields.extend(values.iter().map(|value| ("tracestate", *value)));
         w3c(&fields).unwrap().state
     };
-    assert_eq!(state(&["a=1,b=2"]), "a=1,b=2");
-    assert_eq!(state(&["a=1 , \tb=2,,", "c=3"]), "a=1,b=2,c=3");
-    assert_eq!(state(&["0tenant@vendor=x y"]), "0tenant@vendor=x y");
-    for bad in
-        ["a", "=1", "A=1", "1a=1", "a=1,a=2", "a@=1", "@a=1", "a@b@c=1", "a.b=1", "a=", "a=1=2", "a=\u{e9}"]
-    {
+    let long = |n: usize| "k".repeat(n);
+    for (sent, kept) in [
+        (&["a=1,b=2"][..], "a=1,b=2"),
+        (&["a=1 , \tb=2,,", "c=3"], "a=1,b=2,c=3"),
+        (&["0tenant@vendor=x y"], "0tenant@vendor=x y"),
+        // What level 2 allows and level 1 did not.
+        (&["1a=1,a@=2,a@b@c=3,a@1=4"], "1a=1,a@=2,a@b@c=3,a@1=4"),
+        (&[&format!("{}=1", long(256)), "a=2"], &format!("{}=1,a=2", long(256))),
+        (&[&format!("{}@bcdefghijklmnopqr=1", long(200))], &format!("{}@bcdefghijklmnopqr=1", long(200))),
+        (&[&format!("a={}", long(256))], &format!("a={}", long(256))),
+        // The first of a key is the newest.
+        (&["a=1,b=2,a=3"], "a=1,b=2"),
+        (&["a=1", "a=1", "b=2"], "a=1,b=2"),
+        (&["a=\u{e9},b=2", "c=3"], "b=2,c=3"),
+        (&[&format!("{}=1,b=2", long(257))], "b=2"),
+        (&[&format!("a={},b=2", long(257))], "b=2"),
+    ] {
+        assert_eq!(state(sent), kept, "{sent:?}");
+    }
+    for bad in ["a", "=1", "A=1", "@a=1", "_a=1", "a.b=1", "a =1", "a=", "a=1=2", "a=\u{e9}"] {
         assert_eq!(state(&[bad]), "", "{bad}");
+        assert_eq!(state(&[&format!("x=1,{bad},y=2")]), "x=1,y=2", "{bad}");
     }
     let many = |count: usize| (0..count).map(|n| format!("k{n}=1")).collect::<Vec<_>>().join(",");
-    assert_eq!(state(&[&many(32)]).split(',').count(), 32);
+    assert_eq!(state(&[&many(32), "k0=2"]).split(',').count(), 32);
     assert_eq!(state(&[&many(33)]), "");
     let long = format!(
         "big={},a=1,{}",
@@ -108,6 +123,27 @@ fn b3_is_read_in_one_header_and_in_several() {
     assert_eq!(with(("x-b3-flags", "1")), Some(true));
     assert_eq!(multi(&[("x-b3-sampled", "0")]).sampled, Some(false));
     assert_eq!(multi(&ids[..1]).parent, None);
+}
+
+#[test]
+fn both_names_of_b3_read_both_forms() {
+    let one = format!("{TRACE}-{SPAN}-0");
+    let several = [("x-b3-traceid", TRACE), ("x-b3-spanid", SPAN), ("x-b3-sampled", "1")];
+    for propagator in [Propagator::B3, Propagator::B3Multi] {
+        let read = |fields: &[(&'static str, &str)]| extract(&[propagator], &headers(fields));
+        assert_eq!(read(&[("b3", &one)]).parent.unwrap().sampled, Some(false));
+        assert_eq!(read(&several).parent.unwrap().sampled, Some(true));
+        assert_eq!(
+            read(&[("b3", &one), several[0], several[1], several[2]]).parent.unwrap().sampled,
+            Some(false)
+        );
+        assert!(read(&[("b3", "garbage"), several[0], several[1]]).parent.is_some());
+        assert!(read(&[("b3", "0"), several[0], several[1]]).parent.is_some());
+        assert_eq!(read(&[("b3", "0"), several[2]]), Incoming { parent: None, sampled: Some(false) });
+        let mut fields = headers(&[("b3", &one), several[0], several[1], ("x-b3-flags", "1")]);
+        clear(&[propagator], &mut fields);
+        assert!(fields.is_empty(), "targets get one form: {fields:?}");
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! W3C Trace Context (level 1, with the random bit of level 2) and W3C Baggage.
+//! W3C Trace Context, level 2, and W3C Baggage.
 
 use gateway_core::trace::{SpanId, TraceContext, TraceId};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -61,24 +61,29 @@ fn hex_byte(text: &str) -> Option<u8> {
     }
 }
 
-/// Every `tracestate` field as one, or nothing where any member is malformed.
+/// Every `tracestate` field as one. What is no member is left out, and so is a key that was there already: the first is the newest
+/// (§3.3.1.4). Nothing is left of one with too many members.
 fn state(headers: &HeaderMap) -> String {
     let mut members: Vec<&str> = Vec::new();
     for field in headers.get_all(&TRACESTATE) {
-        let Ok(field) = field.to_str() else { return String::new() };
-        for member in field.split(',').map(|member| member.trim_matches([' ', '\t'])) {
-            if member.is_empty() {
-                continue;
-            }
-            let Some((key, value)) = member.split_once('=') else { return String::new() };
+        for (key, member) in field.as_bytes().split(|c| *c == b',').filter_map(state_member) {
             let is_new = members.iter().all(|known| known.split_once('=').is_none_or(|(of, _)| of != key));
-            if !is_key(key) || !is_value(value) || !is_new || members.len() == MAX_MEMBERS {
+            if is_new && members.len() == MAX_MEMBERS {
                 return String::new();
             }
-            members.push(member);
+            if is_new {
+                members.push(member);
+            }
         }
     }
     shortened(members)
+}
+
+/// The key of a well-formed member, and the member.
+fn state_member(text: &[u8]) -> Option<(&str, &str)> {
+    let member = std::str::from_utf8(text).ok()?.trim_matches([' ', '\t']);
+    let (key, value) = member.split_once('=')?;
+    (is_key(key) && is_value(value)).then_some((key, member))
 }
 
 /// The members as one text within the limit.
@@ -91,24 +96,12 @@ fn shortened(mut members: Vec<&str>) -> String {
     members.join(",")
 }
 
-/// `vendor` or `tenant@vendor` (§3.3.1.3.1).
+/// Up to 256 characters, of which the first is a letter or a digit; `@` may stand anywhere else (§3.3.1.3.1).
 fn is_key(key: &str) -> bool {
-    let is_rest =
-        |text: &str| text.bytes().all(|c| matches!(c, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'*' | b'/'));
-    let begins = |text: &str, digit: bool| {
-        text.bytes().next().is_some_and(|c| c.is_ascii_lowercase() || digit && c.is_ascii_digit())
-    };
-    match key.split_once('@') {
-        None => key.len() <= 256 && begins(key, false) && is_rest(key),
-        Some((tenant, vendor)) => {
-            tenant.len() <= 241
-                && vendor.len() <= 14
-                && begins(tenant, true)
-                && begins(vendor, false)
-                && is_rest(tenant)
-                && is_rest(vendor)
-        }
-    }
+    let is_first = |c: &u8| matches!(c, b'a'..=b'z' | b'0'..=b'9');
+    key.len() <= 256
+        && key.as_bytes().first().is_some_and(is_first)
+        && key.bytes().all(|c| is_first(&c) || matches!(c, b'_' | b'-' | b'*' | b'/' | b'@'))
 }
 
 /// Printable, without `,` and `=` (§3.3.1.3.2).

@@ -233,7 +233,9 @@ fn kongs_plugins_have_counterparts() {
         list.iter().find(|plugin| plugin["plugin_name"] == name).unwrap()["config"].clone()
     };
     assert_eq!(config("key_auth")["key_location"], json!(["header:k", "query:k", "header:l", "query:l"]));
-    assert_eq!(by_id(&document, "proxies", "r")["auth_mode"], "all", "Kong asks each of them");
+    let proxy = by_id(&document, "proxies", "r");
+    assert_eq!(proxy["auth_mode"], "all", "Kong asks each of them");
+    assert_eq!(proxy["same_caller"], false, "and lets them name two consumers");
     assert_eq!(config("basic_auth"), json!({ "hide_credentials": true }));
     assert_eq!(config("hmac_auth")["algorithms"], json!(["hmac-sha256"]));
     let jwt = config("jwt_auth");

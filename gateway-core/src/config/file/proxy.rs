@@ -125,6 +125,9 @@ pub struct Proxy {
     pub dns_cache_ttl_seconds: Option<Seconds>,
     /// How several authentication plugins combine. Default `single`.
     pub auth_mode: Option<AuthMode>,
+    /// With `auth_mode: all`: whether all credentials must name the same caller. `false` admits two, such as a machine by its
+    /// certificate and a user by a token; the last one counts. Default true.
+    pub same_caller: Option<bool>,
     /// Plugin configs of this proxy beside those that name it: its own and those of scope `proxy_group`.
     pub plugins: Vec<Plugin>,
     /// Seconds after which an unused connection to the target is closed. Default 90.
@@ -346,7 +349,7 @@ pub enum AuthMode {
     Single,
     /// Every plugin may try; the first success wins.
     Multi,
-    /// Every plugin has to recognise the caller; who the last one recognises counts.
+    /// Every plugin has to recognise the caller, and the same one unless `same_caller: false`; the last one counts.
     All,
 }
 

@@ -406,8 +406,11 @@ pub enum AuthMode {
     Single,
     /// Every plugin may try; the first success wins.
     Multi,
-    /// Every plugin has to recognise the caller; who the last one recognises counts.
-    All,
+    /// Every plugin has to recognise the caller; the last one counts.
+    All {
+        /// Refuses credentials that name different callers.
+        same_caller: bool,
+    },
 }
 
 /// The value every proxy has that says nothing of its own: held once, however many proxies there are.

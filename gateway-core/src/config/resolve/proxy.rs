@@ -27,6 +27,10 @@ pub fn proxy(written: &file::Proxy, place: ObjectPlace<'_>, known: &NamedObjects
     let name = id.clone().unwrap_or_else(|| Id(Arc::from("")));
     let backend = protocol.and_then(|it| backend::backend(&mut notes, written, it, place, &name, known));
     let plugins = plugins(&mut notes, written, &name, known);
+    if written.same_caller.is_some() && written.auth_mode != Some(file::AuthMode::All) {
+        notes.add("same_caller", "has no effect without `auth_mode: all`").remedy =
+            Some("remove it, or write `auth_mode: all`".to_owned());
+    }
     if let Some(traffic) = &traffic {
         idle_plugins(&mut notes, &plugins, traffic);
     }
@@ -47,7 +51,7 @@ pub fn proxy(written: &file::Proxy, place: ObjectPlace<'_>, known: &NamedObjects
         circuit_breaker: written.circuit_breaker.as_ref().map(|rules| Box::new(circuit_breaker(rules))),
         auth_mode: match written.auth_mode {
             Some(file::AuthMode::Multi) => AuthMode::Multi,
-            Some(file::AuthMode::All) => AuthMode::All,
+            Some(file::AuthMode::All) => AuthMode::All { same_caller: written.same_caller.unwrap_or(true) },
             Some(file::AuthMode::Single) | None => AuthMode::Single,
         },
         load_priority: match written.load_priority {

@@ -3,10 +3,11 @@
 use std::error::Error;
 use std::sync::{Arc, OnceLock};
 
-use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Method};
 
 use super::Exchange;
-use crate::http::dialect::grpc_status;
+use crate::http::dialect::{Dialect, GrpcWeb, grpc_status};
 
 /// Says why a response broke off while its body went out: a plugin that wraps the body keeps it for that moment.
 #[derive(Debug, Clone, Default)]
@@ -74,6 +75,15 @@ impl Exchange {
     /// The same, and forgets it.
     pub(crate) fn takes_again(&mut self) -> bool {
         self.rare.as_mut().is_some_and(|rare| std::mem::take(&mut rare.again))
+    }
+
+    /// How a call speaks that passes as gRPC-Web, and its content type. One that is translated speaks gRPC to the pipeline.
+    pub(crate) fn web_call(&self) -> Option<(GrpcWeb, &HeaderValue)> {
+        if self.dialect != Dialect::Plain || *self.method() != Method::POST {
+            return None;
+        }
+        let headers = &self.request.headers;
+        Some((GrpcWeb::of(headers)?, headers.get(CONTENT_TYPE)?))
     }
 
     /// Notes a failure that a plugin ran into, for the record's `error.message`; that of a target goes before it.

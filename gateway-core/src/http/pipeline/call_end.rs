@@ -1,18 +1,19 @@
 //! The end of gRPC calls whose head has gone out: what the gateway ends then ends with a status in trailers, not with a stream
-//! that breaks off. Only over HTTP/2 and HTTP/3, whose clients take trailers.
+//! that breaks off. Over HTTP/2 and HTTP/3, whose clients take trailers; gRPC-Web has them in the body.
 
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{HeaderMap, Response, Version};
+use http::{HeaderMap, Method, Response, Version};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::ending::ExchangeEnding;
 use crate::http::body::{Body, BodyError};
-use crate::http::dialect::{Dialect, is_grpc};
+use crate::http::dialect::{Dialect, GrpcWeb, is_grpc};
+use crate::http::grpc_web::{FramePosition, status_frame};
 use crate::http::reply::{Cause, Reply};
 use crate::stream::revocation::{Beside, Revocation};
 
@@ -20,22 +21,40 @@ use crate::stream::revocation::{Beside, Revocation};
 pub(super) struct CallEnd(Arc<OnceLock<Cause>>);
 
 impl CallEnd {
-    /// Whether an answer is one to a call whose client takes a status behind its body.
-    pub(super) fn can_be_said(end: &ExchangeEnding<'_>, response: &Response<Body>) -> bool {
+    /// In which form the client of a call takes a status behind the body of this answer; `None` where it takes none.
+    pub(super) fn form(end: &ExchangeEnding<'_>, response: &Response<Body>) -> Option<CallForm> {
         let exchange = &end.exchange;
-        let takes_trailers = exchange.dialect == Dialect::Grpc && exchange.version() >= Version::HTTP_2;
-        takes_trailers && !response.body().is_at_hand() && is_grpc(response.headers())
+        if response.body().is_at_hand() {
+            return None;
+        }
+        match exchange.dialect {
+            Dialect::Grpc => {
+                let takes_trailers = exchange.version() >= Version::HTTP_2 && is_grpc(response.headers());
+                takes_trailers.then_some(CallForm::Grpc)
+            }
+            Dialect::Plain
+                if *exchange.method() == Method::POST && response.body().exact_length().is_none() =>
+            {
+                GrpcWeb::of(response.headers()).map(CallForm::Web)
+            }
+            Dialect::Plain | Dialect::Upgrade => None,
+        }
     }
 
     /// Watches over the body of an answer to a call, which may be `revoked`.
     pub(super) fn watch(
         end: &ExchangeEnding<'_>,
+        form: CallForm,
         response: &mut Response<Body>,
         revoked: Option<Revocation>,
     ) -> Self {
         let cause = Arc::new(OnceLock::new());
         let body = Call {
             body: std::mem::take(response.body_mut()),
+            web: match form {
+                CallForm::Grpc => None,
+                CallForm::Web(kind) => Some((kind, FramePosition::new(kind))),
+            },
             deadline: end.deadline(),
             timer: None,
             revoked: revoked.map(Beside::new),
@@ -52,9 +71,20 @@ impl CallEnd {
     }
 }
 
+/// How the status of a call is written behind its body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CallForm {
+    /// In trailers.
+    Grpc,
+    /// In a frame of the body.
+    Web(GrpcWeb),
+}
+
 /// The body of an answer to a call.
 struct Call {
     body: Body,
+    /// Where in its frames a body of gRPC-Web is.
+    web: Option<(GrpcWeb, FramePosition)>,
     deadline: Option<Instant>,
     /// Made when the call has to be waited for.
     timer: Option<Pin<Box<Sleep>>>,
@@ -80,7 +110,15 @@ impl Call {
             }
         }
         trailers.entry("grpc-status").or_insert_with(|| u16::from(cause.grpc_status()).into());
-        Frame::trailers(trailers)
+        match &self.web {
+            Some((kind, _)) => Frame::data(status_frame(*kind, &trailers)),
+            None => Frame::trailers(trailers),
+        }
+    }
+
+    /// Whether a status can stand here: within a frame it would be read as a part of that.
+    fn takes_status(&self) -> bool {
+        self.web.as_ref().is_none_or(|(_, position)| position.is_between_frames())
     }
 
     /// Why the call has to end while nothing comes of it.
@@ -124,7 +162,16 @@ impl HttpBody for Call {
             return Poll::Ready(None);
         }
         match this.body.poll_next(cx) {
-            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(said_of(error).map(|reply| this.end(reply)))),
+            Poll::Ready(Some(Err(error))) if this.takes_status() => {
+                Poll::Ready(Some(said_of(error).map(|reply| this.end(reply))))
+            }
+            Poll::Ready(Some(Ok(frame))) => {
+                if let (Some((_, position)), Some(data)) = (&mut this.web, frame.data_ref()) {
+                    position.pass(data);
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Pending if !this.takes_status() => Poll::Pending,
             Poll::Pending => match this.has_to_end(cx) {
                 Some(cause) => Poll::Ready(Some(Ok(this.end(Reply::new(cause))))),
                 None => Poll::Pending,

@@ -10,7 +10,7 @@ use http::Response;
 use http::header::CONTENT_TYPE;
 use tokio::time::Instant;
 
-use super::call_end::CallEnd;
+use super::call_end::{CallEnd, CallForm};
 use super::ending::ExchangeEnding;
 use crate::http::body::Body;
 use crate::http::downstream::Delivery;
@@ -45,14 +45,13 @@ impl Sending {
         current: Option<&Arc<dyn Current>>,
     ) -> Self {
         let until = Until::of(end, response, current);
-        if !CallEnd::can_be_said(end, response) {
-            return Self { until, ended: None };
-        }
+        let Some(form) = CallEnd::form(end, response) else { return Self { until, ended: None } };
         let (until, revoked) = match until {
-            Until::Revoked(revoked) => (Until::Done, Some(revoked)),
+            // A body of gRPC-Web may be within a frame then, and breaks off.
+            Until::Revoked(revoked) if form == CallForm::Grpc => (Until::Done, Some(revoked)),
             until => (until, None),
         };
-        Self { until, ended: Some(CallEnd::watch(end, response, revoked)) }
+        Self { until, ended: Some(CallEnd::watch(end, form, response, revoked)) }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The pipeline between a fake client and fake targets, on a paused clock.
 
 mod fakes;
+mod grpc_web;
 mod hedging;
 
 use std::time::Duration;

@@ -25,7 +25,14 @@ impl Chain {
         around: Around<'_>,
         reached: &mut Reached,
     ) -> Result<(), Box<Reply>> {
-        let Some(identity) = self.caller(exchange, around, reached).await? else { return Ok(()) };
+        self.serve_own_page(exchange, around, reached).await?;
+        let identity = self.caller(exchange, around, reached).await?;
+        for seat in self.own_pages() {
+            if !seat.runs(exchange) {
+                seat.plugin.pass_by(exchange);
+            }
+        }
+        let Some(identity) = identity else { return Ok(()) };
         exchange.identity = Some(identity);
         // The plugin that recognised the caller has taken its own credential out. Those of the others are still there.
         if self.authenticate.len() > 1 {
@@ -33,6 +40,32 @@ impl Chain {
                 if seat.runs(exchange) {
                     seat.plugin.hide(exchange);
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a plugin answer whose own page the request is for; of several the first whose condition holds, else the first.
+    ///
+    /// # Errors
+    /// The answer.
+    async fn serve_own_page(
+        &self,
+        exchange: &mut Exchange,
+        around: Around<'_>,
+        reached: &mut Reached,
+    ) -> Result<(), Box<Reply>> {
+        for must_run in [true, false] {
+            for seat @ Seated { place, plugin, .. } in self.own_pages() {
+                if seat.runs(exchange) != must_run {
+                    continue;
+                }
+                let Some(page) = plugin.page(exchange, around.seat(*place)) else { continue };
+                let began = Instant::now();
+                let page = within(page).await;
+                *reached = (*reached).max(Reached(*place));
+                exchange.note_wait(*place, "authenticate", Some(began));
+                return Err(page.unwrap_or_else(|timeout| timeout));
             }
         }
         Ok(())
@@ -46,6 +79,7 @@ impl Chain {
         reached: &mut Reached,
     ) -> Result<Option<Arc<Identity>>, Box<Reply>> {
         let mode = around.state.proxy.auth_mode;
+        let is_all = matches!(mode, AuthMode::All { .. });
         let mut refusal: Option<Box<Reply>> = None;
         let mut caller = None;
         let mut anonymous = None;
@@ -68,13 +102,13 @@ impl Chain {
             exchange.note_wait(*place, "authenticate", waited);
             match finding {
                 Finding::Answered(reply) => return Err(reply),
-                Finding::Caller(identity) | Finding::Anonymous(identity) if mode == AuthMode::All => {
-                    caller = Some(together(caller, identity));
+                Finding::Caller(identity) | Finding::Anonymous(identity) if is_all => {
+                    caller = Some(together(caller, identity, mode)?);
                 }
                 Finding::Caller(identity) => return Ok(Some(identity)),
                 Finding::Anonymous(identity) => _ = anonymous.get_or_insert(identity),
                 Finding::Refused(reply) if mode != AuthMode::Multi => return Err(reply),
-                Finding::Absent(reply) if mode == AuthMode::All => {
+                Finding::Absent(reply) if is_all => {
                     return Err(reply.unwrap_or_else(|| Box::new(Reply::new(Cause::Unauthenticated))));
                 }
                 Finding::Refused(reply) => {
@@ -98,10 +132,24 @@ impl Chain {
 }
 
 /// The last of several who have to be recognised, for as long as all of them may stay.
-fn together(before: Option<Arc<Identity>>, last: Arc<Identity>) -> Arc<Identity> {
-    let Some(before) = before else { return last };
+///
+/// `same_caller` defaults to true: operators who want two factors of one caller and don't know the setting are safe, while those who want two
+/// callers see the refusal, whose reason names what differs. The other default would admit ann's key with eve's password without a sign.
+///
+/// # Errors
+/// A refusal where they have to be one caller and are not.
+fn together(
+    before: Option<Arc<Identity>>,
+    last: Arc<Identity>,
+    mode: AuthMode,
+) -> Result<Arc<Identity>, Box<Reply>> {
+    let Some(before) = before else { return Ok(last) };
+    if mode == (AuthMode::All { same_caller: true }) && !before.is_same_caller(&last) {
+        let reply = Reply::new(Cause::Forbidden).reason("callers_differ");
+        return Err(Box::new(reply.detail("the credentials name different callers")));
+    }
     let standing = Together { before, last: last.standing.clone() };
-    Arc::new(Identity { standing: Some(Arc::new(standing)), ..Identity::clone(&last) })
+    Ok(Arc::new(Identity { standing: Some(Arc::new(standing)), ..Identity::clone(&last) }))
 }
 
 #[derive(Debug)]

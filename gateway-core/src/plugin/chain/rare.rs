@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::Chain;
 use crate::plugin::hooks::{
-    DeclaredSubset, Hooks, OnAttempt, OnBytes, OnClose, OnConnect, OnEnd, OnMessage, OwnedHeader, Seated,
+    DeclaredSubset, Hooks, OnAttempt, OnBytes, OnClose, OnConnect, OnEnd, OnMessage, OwnPages, OwnedHeader,
+    Seated,
 };
 
 /// What most chains have nothing of: there may be a million chains.
@@ -16,6 +17,7 @@ pub(super) struct RareSeats {
     on_message: Box<[Seated<dyn OnMessage>]>,
     on_close: Box<[Seated<dyn OnClose>]>,
     on_bytes: Box<[Seated<dyn OnBytes>]>,
+    own_pages: Box<[Seated<dyn OwnPages>]>,
     pub(super) chooses: Box<[Arc<str>]>,
     pub(super) subsets: Box<[DeclaredSubset]>,
     pub(super) secrets: Box<[Box<str>]>,
@@ -31,6 +33,7 @@ impl RareSeats {
             on_message: hooks.on_message.into(),
             on_close: hooks.on_close.into(),
             on_bytes: hooks.on_bytes.into(),
+            own_pages: hooks.own_pages.into(),
             chooses: hooks.chooses.into(),
             subsets: hooks.subsets.into(),
             secrets: hooks.secrets.into(),
@@ -47,6 +50,7 @@ impl RareSeats {
             && on_message.is_empty()
             && on_close.is_empty()
             && on_bytes.is_empty()
+            && self.own_pages.is_empty()
             && self.chooses.is_empty()
             && self.subsets.is_empty()
             && self.secrets.is_empty()
@@ -78,6 +82,10 @@ impl Chain {
 
     pub(super) fn on_close(&self) -> &[Seated<dyn OnClose>] {
         self.rare(|rare| &rare.on_close)
+    }
+
+    pub(super) fn own_pages(&self) -> &[Seated<dyn OwnPages>] {
+        self.rare(|rare| &rare.own_pages)
     }
 
     pub(super) fn on_bytes(&self) -> &[Seated<dyn OnBytes>] {

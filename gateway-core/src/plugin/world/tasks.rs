@@ -16,6 +16,28 @@ pub trait Tasks: Send + Sync {
     /// Runs a task until its control says that it ends. A failed or panicked run is logged, counted and started again
     /// after a growing pause; a run that comes to `Ok` is over.
     fn run(&self, name: TaskName, task: Task, control: TaskControl);
+
+    /// Has every worker do this once, before it accepts connections of what is published with it.
+    fn on_each_worker(&self, work: WorkerTask) {
+        let _ = work;
+    }
+}
+
+/// What every worker is to do once, on its own thread and within its runtime.
+#[derive(Clone)]
+pub struct WorkerTask(Arc<dyn Fn() + Send + Sync>);
+
+impl WorkerTask {
+    /// Does it on this thread.
+    pub fn run(&self) {
+        (self.0)();
+    }
+}
+
+impl fmt::Debug for WorkerTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WorkerTask")
+    }
 }
 
 /// One run of a task; called again after a failure.
@@ -141,6 +163,11 @@ impl<'a> Starter<'a> {
         self.handles.push(handle);
         let name = TaskName { owner: self.owner.clone(), task: name };
         self.tasks.run(name, Box::new(move |control| Box::pin(run(control))), control);
+    }
+
+    /// Has every worker do this once: what each of them keeps for itself is ready before a request needs it. It holds the worker up.
+    pub fn on_each_worker(&mut self, work: impl Fn() + Send + Sync + 'static) {
+        self.tasks.on_each_worker(WorkerTask(Arc::new(work)));
     }
 
     /// The started tasks; they end when this is dropped.

@@ -12,8 +12,8 @@ async fn a_change_that_can_not_be_made_is_not_made_in_part() {
     let many = || (0..1001).map(|n| set(&format!("x-{n}"), "1")).collect::<Vec<_>>();
     let bad = || vec![set("x-user", "root"), set("x bad", "1")];
     let path = || vec![set("x-user", "root"), set(":path", "/../etc")];
-    let status = || vec![set("x-user", "root"), set(":status", "99")];
-    for changes in [many(), bad(), path(), status()] {
+    let status = |code| vec![set("x-user", "root"), set(":status", code)];
+    for changes in [many(), bad(), path(), status("99"), status("101"), status("600"), status("999")] {
         for (allowed, expected) in [(false, 500), (true, 200)] {
             let changes = changes.clone();
             let processor =

@@ -91,7 +91,7 @@ async fn a_logout_leaves_no_copy_that_is_good() {
     let (old, new) = (named(&idp, "old", now() - 60), named(&idp, "new", now() - 5));
     let old = Session { refresh_token: Some("rt-old".into()), ..old };
     let cookies = line(&[parts(&new), parts(&old)].concat());
-    let got = trial.get("/oidc/logout", &[("cookie", &cookies)]).await;
+    let got = trial.get("/oidc/logout", &[("cookie", &cookies), OWN[0]]).await;
     assert_eq!((got.status, reason(&trial)), (302, "oidc_logged_out"));
     let hint = parameters(got.field("location").split_once('?').expect("a query").1)["id_token_hint"].clone();
     assert_eq!(hint, new.id_token);
@@ -141,6 +141,6 @@ async fn a_new_session_takes_the_place_of_copies() {
 async fn cookies_that_can_be_nowhere_else_are_removed_once() {
     let idp = Idp::new();
     let trial = idp.trial(&json!({ "cookie_name": "__Host-s" }));
-    let got = trial.get("/oidc/logout", &[("cookie", "__Host-s=1.a; __Host-s=1.b")]).await;
+    let got = trial.get("/oidc/logout", &[("cookie", "__Host-s=1.a; __Host-s=1.b"), OWN[0]]).await;
     assert_eq!(set(&got).len(), 1);
 }

@@ -95,6 +95,32 @@ async fn sessions_are_refreshed_once() {
     );
 }
 
+/// A client that keeps no cookies comes with the old ones, while the new tokens expire.
+#[tokio::test]
+async fn tokens_that_have_expired_are_not_handed_out() {
+    let idp = Idp::new();
+    // They expire at once.
+    idp.with(|it| it.answer = json!({ "expires_in": 0 }));
+    let trial = idp.trial(&json!({ "access_token_header": "X-Token" }));
+    let old = sealed(&session(&idp, now() - 1, now() - 60));
+    for n in 1..=3 {
+        assert_eq!(old.clone().get(&trial, "/", &[]).await.status, 200);
+        let forms = idp.machine.net.sent().into_iter().filter(|sent| sent.url.ends_with("/token"));
+        let tokens: Vec<_> = forms.map(|sent| sent.form()["refresh_token"].clone()).collect();
+        assert_eq!(tokens, &["rt-1", "rt-2", "rt-2"][..n], "this provider repeats its second token");
+    }
+    for (more, expires, expected) in [
+        (json!({ "refresh": false }), now() - 1, ""),
+        (json!({ "refresh": false }), now() + 60, "at-1"),
+        (json!({ "refresh": false }), 0, "at-1"),
+    ] {
+        let trial = idp.trial(&merged(json!({ "access_token_header": "X-Token" }), &more));
+        let mut jar = sealed(&session(&idp, expires, now() - 60));
+        assert_eq!(jar.get(&trial, "/", &[("x-token", "forged")]).await.status, 200);
+        assert_eq!(trial.asked().pop().expect("a request").field("x-token"), expected, "{more} {expires}");
+    }
+}
+
 #[tokio::test]
 async fn refreshes_that_fail() {
     for (status, answer, expected, why) in [
@@ -136,7 +162,7 @@ async fn sessions_of_other_providers_and_clients_are_none() {
     let asked = jar.begin(&idp.trial(&json!({})), "/").await;
     let till = idp.trial(&json!({ "client_id": "till" }));
     let got = jar.get(&till, &format!("/oidc/callback?code=c&state={}", asked["state"]), &[]).await;
-    assert_eq!((got.status, reason(&till), idp.asked("idp.test:443/token")), (400, "oidc_state", 0));
+    assert_eq!((got.status, reason(&till), idp.asked("idp.test:443/token")), (302, "oidc_login", 0));
 }
 
 /// Another gateway may have refreshed it, so that the browser has a newer session: only a page begins anew.

@@ -118,8 +118,10 @@ async fn messages_beyond_the_limit_follow_its_policy() {
 async fn grpc_web_is_inspected_as_well() {
     let block = trial(json!({}));
     let attack = message(0, &field(ATTACK));
-    assert_eq!(post(&block, "application/grpc-web+proto", attack).await.status, 400);
-    assert_eq!(post(&block, "application/grpc-web+proto", message(0, &field("hello"))).await.status, 200);
+    let got = post(&block, "application/grpc-web+proto", attack).await;
+    assert_eq!((got.field("grpc-status"), block.asked().len()), ("3", 0));
+    let got = post(&block, "application/grpc-web+proto", message(0, &field("hello"))).await;
+    assert_eq!((got.field("grpc-status"), block.asked().len()), ("", 1));
 }
 
 /// The quote is an escape within a string within JSON.

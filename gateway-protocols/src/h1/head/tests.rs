@@ -74,7 +74,9 @@ fn framing_that_two_readers_could_read_differently_is_refused() {
 fn request_lines() {
     for bad in [
         "GET  / HTTP/1.1",
-        "GET / HTTP/1.2",
+        "GET / HTTP/1.:",
+        "GET / HTTP/1.10",
+        "GET / HTTP/01.1",
         "GET / HTTP/2.0",
         "GET /",
         "GET",
@@ -89,6 +91,13 @@ fn request_lines() {
         "\0 / HTTP/1.1",
     ] {
         refused(&format!("{bad}\r\nHost: x\r\n\r\n"));
+    }
+    for later in ["HTTP/1.2", "HTTP/1.9"] {
+        let head = good(&format!("GET / {later}\r\nHost: x\r\n\r\n"));
+        assert!(head.keep_alive && head.request.version() == Version::HTTP_11, "{later}");
+        let answer = format!("{later} 200 OK\r\nContent-Length: 0\r\n\r\n");
+        let head = response(&mut BytesMut::from(answer.as_bytes()), &LIMITS, &Method::GET).unwrap().unwrap();
+        assert_eq!(head.response.version(), Version::HTTP_11, "{later}");
     }
     assert_eq!(good("GET http://a.example/x HTTP/1.1\r\n\r\n").request.uri().host(), Some("a.example"));
     assert_eq!(good("OPTIONS * HTTP/1.1\r\n\r\n").request.uri(), "*");

@@ -10,6 +10,7 @@ use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, ServerName,
 use webpki::{CertRevocationList, ExpirationPolicy, OwnedCertRevocationList, RevocationOptionsBuilder};
 
 use crate::tls::client::{ClientTlsError, public_roots, server_name};
+use crate::tls::own_root::OwnRoots;
 use crate::tls::pem::{self, PemError};
 
 /// Checks the certificate of one kind of peer. The engine hands over the leaf alone; what is shown behind it is known too
@@ -17,6 +18,8 @@ use crate::tls::pem::{self, PemError};
 #[derive(Clone)]
 pub(in crate::udp) struct Verifier {
     roots: Arc<RootCertStore>,
+    /// Certificates of targets that are their own roots.
+    own: Arc<OwnRoots>,
     /// Certificates that are not to be trusted any more; empty where nobody says.
     lists: Arc<Lists>,
     peer: Peer,
@@ -58,7 +61,8 @@ impl Verifier {
             None => Lists::default(),
             Some(path) => Lists::read(path)?,
         };
-        Ok(Self { roots: Arc::new(pem::roots(ca_path)?), lists: Arc::new(lists), peer: Peer::Client })
+        let (roots, lists) = (Arc::new(pem::roots(ca_path)?), Arc::new(lists));
+        Ok(Self { roots, own: Arc::default(), lists, peer: Peer::Client })
     }
 
     /// For a target; `None` where the operator switched verification off.
@@ -69,11 +73,11 @@ impl Verifier {
         if !rules.verify {
             return Ok(None);
         }
-        let roots = match &rules.ca_path {
-            Some(path) => Arc::new(pem::roots(path)?),
-            None => public_roots(),
+        let (roots, own) = match &rules.ca_path {
+            Some(path) => (Arc::new(pem::roots(path)?), Arc::new(OwnRoots::read(path)?)),
+            None => (public_roots(), Arc::default()),
         };
-        Ok(Some(Self { roots, lists: Arc::default(), peer: Peer::Target(server_name(rules, host)?) }))
+        Ok(Some(Self { roots, own, lists: Arc::default(), peer: Peer::Target(server_name(rules, host)?) }))
     }
 
     /// Whether both judge by the same CAs and lists: a copy of one, or read again with the same content.
@@ -116,6 +120,9 @@ impl Verifier {
             revocation,
             None,
         );
+        if let (Err(webpki::Error::CaUsedAsEndEntity), Some(name)) = (&chain, name) {
+            return self.own.judge(certificate, name, UnixTime::now()).is_ok();
+        }
         chain.is_ok() && name.is_none_or(|name| leaf.verify_is_valid_for_subject_name(name).is_ok())
     }
 }

@@ -1,5 +1,6 @@
 //! Header fields and trailers.
 
+use gateway_core::http::reply::final_status;
 use http::header::HeaderName;
 use http::{HeaderMap, Method, StatusCode};
 use wasmtime::{Error, Linker};
@@ -220,7 +221,7 @@ fn put_line(context: &mut Context, way: Direction, key: &[u8], value: &[u8]) -> 
         // How the target is reached is the proxy's to say.
         (Direction::Request, b":scheme") => {}
         (Direction::Response, b":status") => {
-            let status = StatusCode::from_bytes(value).ok().filter(|status| !status.is_informational());
+            let status = StatusCode::from_bytes(value).ok().and_then(|status| final_status(status.as_u16()));
             side.line.status = status.ok_or_else(bad)?;
         }
         _ => return Err(bad()),

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
-use http::StatusCode;
+use gateway_core::http::reply::final_status;
 use wasmtime::{Error, Linker};
 
 use super::super::host::{Context, Direction, Host, LocalReply, MAX_VALUE, ROOT};
@@ -228,9 +228,7 @@ fn local_response(
     let [_details, (body, body_size), (headers, headers_size)] = parts;
     let body = Bytes::from(read(guest, body, body_size)?);
     let pairs = fields::parse(&read(guest, headers, headers_size)?)?;
-    let status = u16::try_from(status).ok().filter(|status| (200..=599).contains(status));
-    let status =
-        status.and_then(|status| StatusCode::from_u16(status).ok()).ok_or(Fail::Status(BAD_ARGUMENT))?;
+    let status = final_status(status).ok_or(Fail::Status(BAD_ARGUMENT))?;
     let mut headers = http::HeaderMap::new();
     for (name, value) in pairs {
         // What frames the message is the gateway's own, and what can't be written would be no header.

@@ -1,6 +1,7 @@
 //! What modules of the small interface call. Texts are given into a buffer of the module: the result is how many bytes were
 //! written, no more than there is room for, and -1 where there is no such text. A place outside of its memory ends the module.
 
+use gateway_core::http::reply::final_status;
 use http::header::LOCATION;
 use http::{HeaderValue, StatusCode};
 use wasmtime::{Caller, Error, Linker, Module};
@@ -126,10 +127,8 @@ fn responses(linker: &mut Linker<Guest>, space: &str) -> Result<(), Error> {
     })?;
     linker.func_wrap(space, "set_response_status", |mut calling: Calling<'_>, status: u32| {
         only_in(&calling, Phase::Request, "set_response_status")?;
-        let known = u16::try_from(status).ok().and_then(|status| StatusCode::from_u16(status).ok());
-        let known = known.filter(|status| status.as_u16() >= 200);
         calling.data_mut().status =
-            known.ok_or_else(|| Error::msg(format!("{status} is not a final status")))?;
+            final_status(status).ok_or_else(|| Error::msg(format!("{status} is not a final status")))?;
         Ok::<(), Error>(())
     })?;
     linker.func_wrap(

@@ -48,6 +48,8 @@ pub(super) enum Say {
     Stale,
     /// Answers, and breaks off in the body.
     Cut,
+    /// Answers with this content type and these bytes, and nothing more.
+    Stalls(&'static str, &'static [u8]),
 }
 
 /// A pipeline with what it is between.
@@ -194,6 +196,24 @@ impl HttpBody for Pieces {
     }
 }
 
+/// A body that does not end.
+struct Stalled(Option<Bytes>);
+
+impl HttpBody for Stalled {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        _cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self.0.take() {
+            Some(bytes) => std::task::Poll::Ready(Some(Ok(Frame::data(bytes)))),
+            None => std::task::Poll::Pending,
+        }
+    }
+}
+
 impl Upstream for Targets {
     async fn send<D: Downstream>(
         &self,
@@ -224,6 +244,10 @@ impl Upstream for Targets {
             Say::Unsent(cause) => return Err(Failure::unsent(cause, std::mem::take(body))),
             Say::Sent(cause) => return Err(Failure::sent(cause)),
             Say::Stale => return Err(Failure { stale: true, ..Failure::sent(Cause::UpstreamClosed) }),
+            Say::Stalls(kind, bytes) => {
+                answer.response.headers_mut().insert("content-type", HeaderValue::from_static(kind));
+                *answer.response.body_mut() = Body::stream(Stalled(Some(Bytes::from_static(bytes))));
+            }
             Say::Cut => {
                 let pieces = [Ok(Bytes::from_static(b"half")), Err(BodyError::Incomplete)];
                 *answer.response.body_mut() = Body::stream(Pieces { left: pieces.into(), length: None });
@@ -245,7 +269,13 @@ impl Downstream for Screen {
 
     async fn respond(&mut self, response: Response<Body>) -> Delivery {
         let (parts, mut body) = response.into_parts();
-        let mut got = Got { status: parts.status, headers: parts.headers, body: String::new(), cut: None };
+        // Sending may end in the middle.
+        let got = self.0.insert(Got {
+            status: parts.status,
+            headers: parts.headers,
+            body: String::new(),
+            cut: None,
+        });
         let mut delivery = Delivery { bytes: 0, cut: None, ..Delivery::default() };
         while let Some(frame) = body.frame().await {
             match frame {
@@ -260,7 +290,6 @@ impl Downstream for Screen {
                 }
             }
         }
-        self.0 = Some(got);
         delivery
     }
 }
