@@ -3,9 +3,13 @@
 //! Caches and deduplication go by it to keep answers of one caller from another; logs, traces, copies and the admin API go by
 //! it to show no secret. Names that an operator or a plugin configures come in addition.
 
-use std::borrow::Cow;
+mod fields;
+mod urls;
 
 use http::HeaderName;
+
+pub use fields::{redact_field, redact_referer};
+pub use urls::{REDACTED, is_credential_url, redact_query, redact_text, redact_url};
 
 /// Header fields whose values are credentials, in lower case and sorted.
 pub const CREDENTIAL_FIELDS: &[&str] = &[
@@ -95,35 +99,44 @@ const MAX_NAME: usize = 128;
 /// name say so (`x-…-token`, `…-secret`, `…-api-key`).
 pub fn is_credential_field(name: &HeaderName) -> bool {
     let name = name.as_str();
-    CREDENTIAL_FIELDS.binary_search(&name).is_ok() || has_credential_ending(&spell(name))
+    CREDENTIAL_FIELDS.binary_search(&name).is_ok()
+        || spell(name.as_bytes(), &mut [0; MAX_NAME]).is_some_and(has_credential_ending)
 }
 
 /// Whether the value of a query parameter or form field is a credential, also when its name is percent-encoded, in capitals or
 /// subscripted (`key[]`).
 pub fn is_credential_parameter(name: &str) -> bool {
-    let plain = plain_parameter(name);
-    plain.len() <= MAX_NAME
-        && (CREDENTIAL_PARAMETERS.binary_search(&&*plain).is_ok() || has_credential_ending(&plain))
+    is_credential_name(name.as_bytes(), [])
 }
 
-/// A parameter's name as [`CREDENTIAL_PARAMETERS`] has it: decoded, without a subscript, in lower case, with `-` for `_`.
-pub fn plain_parameter(name: &str) -> String {
-    let decoded = percent_encoding::percent_decode_str(name).decode_utf8_lossy();
-    let end = decoded.find('[').filter(|at| *at > 0).unwrap_or(decoded.len());
-    spell(decoded.get(..end).unwrap_or_default()).into_owned()
+/// The same, where these names are credentials as well.
+pub fn is_credential_name<'n>(name: &[u8], others: impl IntoIterator<Item = &'n Box<str>>) -> bool {
+    let mut buffer = [0; MAX_NAME];
+    let Some(plain) = spell(name, &mut buffer) else { return false };
+    let is_same = |other: &Box<str>| spell(other.as_bytes(), &mut [0; MAX_NAME]) == Some(plain);
+    CREDENTIAL_PARAMETERS.binary_search_by(|known| known.as_bytes().cmp(plain)).is_ok()
+        || has_credential_ending(plain)
+        || others.into_iter().any(is_same)
 }
 
-/// In lower case, with `-` for `_`.
-fn spell(name: &str) -> Cow<'_, str> {
-    match name.bytes().any(|byte| byte == b'_' || byte.is_ascii_uppercase()) {
-        true => name.to_ascii_lowercase().replace('_', "-").into(),
-        false => name.into(),
+/// A name as [`CREDENTIAL_PARAMETERS`] has it: decoded, without a subscript, in lower case, with `-` for `_`. None where it is
+/// longer than any of them.
+fn spell<'b>(name: &[u8], buffer: &'b mut [u8; MAX_NAME]) -> Option<&'b [u8]> {
+    let mut length = 0;
+    for byte in percent_encoding::percent_decode(name) {
+        if byte == b'[' && length > 0 {
+            break;
+        }
+        *buffer.get_mut(length)? = if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+        length += 1;
     }
+    buffer.get(..length)
 }
 
-fn has_credential_ending(name: &str) -> bool {
+fn has_credential_ending(name: &[u8]) -> bool {
     CREDENTIAL_ENDINGS.iter().any(|ending| {
-        name.strip_suffix(ending).is_some_and(|start| start.is_empty() || start.ends_with(['-', '.']))
+        name.strip_suffix(ending.as_bytes())
+            .is_some_and(|start| matches!(start.last(), None | Some(b'-' | b'.')))
     })
 }
 
