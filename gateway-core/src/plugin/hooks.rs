@@ -98,6 +98,11 @@ pub trait OnMessage: Send + Sync {
     /// May change, answer, drop or refuse the message, or wait before it decides. A datagram can't wait: one whose
     /// decision is not there at once is dropped.
     fn on_message<'a>(&'a self, session: &'a Session, message: Message<'_>, seat: Seat<'a>) -> Passage<'a>;
+
+    /// Whether it also sees Ping and Pong frames, which are not messages but cost their reader as much. Default false.
+    fn sees_control_frames(&self) -> bool {
+        false
+    }
 }
 
 /// Sees the bytes of a TCP or TLS stream, decrypted where the gateway ends TLS. When no plugin takes this seat, bytes pass by the
@@ -168,6 +173,8 @@ macro_rules! hooks {
             pub(crate) takes_inspected: Vec<u16>,
             /// Who asks for the caller while the request is there, and where its settings say so.
             pub(crate) asks: Vec<(u16, String)>,
+            /// The names of the route's path that templates go by, with the settings they stand in.
+            pub(crate) captures: Vec<(u16, String, Box<str>)>,
             $(pub(crate) $name: Vec<Seated<dyn $hook>>,)+
         }
 
@@ -263,6 +270,16 @@ impl Hooks {
         if template.is_some_and(Template::asks_for_caller) {
             self.goes_by_caller(setting);
         }
+        if let Some(template) = template {
+            self.goes_by_captures(setting, template.captures());
+        }
+    }
+
+    /// Declares that this setting goes by these names of the route's path. A proxy is refused whose paths have no such name,
+    /// where the plugin config is not for every proxy.
+    pub fn goes_by_captures<'t>(&mut self, setting: &str, names: impl IntoIterator<Item = &'t str>) {
+        let place = self.place;
+        self.captures.extend(names.into_iter().map(|name| (place, setting.to_owned(), name.into())));
     }
 
     /// Declares that [`OnConnect`] and [`OnClose`] only make ready and clear up for [`OnMessage`]. A TCP or TLS proxy with this
