@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 /// How long a client may take nothing of an answer that is ready for it.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a client may be behind [`MIN_RATE`] with a request's body.
 const GRACE: Duration = Duration::from_secs(20);
 /// Bytes a second that a request's body has to come with on average.

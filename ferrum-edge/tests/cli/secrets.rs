@@ -10,7 +10,7 @@ gateway:
   workers: 1
   access_log:
     sinks:
-      - {name: t, file: {path: template.log}, format: '${request.target} ${request.query.api_key} ${response.header.location}'}
+      - {name: t, file: {path: template.log}, template: '${request.target} ${request.query.api_key} ${response.header.location}'}
       - {name: j, file: {path: json.log}, response_headers: [location]}
 proxies:
   - {id: a, listen_path: /, backend_scheme: http, backend_host: 127.0.0.1, backend_port: 9}

@@ -21,8 +21,10 @@ pub struct ExporterSettings {
     pub protocol: Option<Protocol>,
     /// Header fields of each request. Default `OTEL_EXPORTER_OTLP_HEADERS`, if the endpoint is the environment's: its server is
     /// the only one that gets the environment's headers and client certificate.
+    #[schemars(extend("format" = "secret"))]
     pub headers: Option<BTreeMap<String, String>>,
     /// Sent as `Authorization: Bearer …`. Default none.
+    #[schemars(extend("format" = "secret"))]
     pub bearer_token: Option<String>,
     /// How long one request may take. Default `OTEL_EXPORTER_OTLP_TIMEOUT`, else 10 s.
     #[schemars(range(min = 1, max = 600_000))]

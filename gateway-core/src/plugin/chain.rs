@@ -110,7 +110,7 @@ impl Chain {
     /// name of that plugin.
     pub(crate) fn answers_before_guards(&self) -> impl Iterator<Item = (&PluginConfig, &Arc<str>)> {
         let is_moved = |config: &PluginConfig| matches!(config.order.as_deref(), Some(Order::Before(_)));
-        self.rare(|rare| &rare.answers).iter().filter_map(move |place| {
+        self.rare(|rare| &rare.may_answer).iter().filter_map(move |place| {
             let (config, _) = self.members.get(usize::from(*place).checked_sub(1)?)?;
             let mut behind = self.members.iter().skip(usize::from(*place));
             let (guard, _) = behind.find(|(_, plugin)| plugin.guards())?;

@@ -166,6 +166,7 @@ macro_rules! hooks {
             pub(crate) secrets: Vec<Box<str>>,
             pub(crate) answers: Vec<u16>,
             pub(crate) decides: Vec<u16>,
+            pub(crate) may_answer: Vec<u16>,
             pub(crate) prepares: Vec<u16>,
             pub(crate) for_messages: Vec<u16>,
             pub(crate) no_datagrams: Vec<u16>,
@@ -251,6 +252,12 @@ impl Hooks {
     /// chain in which a plugin that guards was moved behind it is refused, or one that [decides](Self::decides) stands there.
     pub fn answers_for_target(&mut self) {
         self.answers.push(self.place);
+    }
+
+    /// Declares that the request hook gives content of its own to whoever asks. A plugin config that was moved in front of one that
+    /// guards is warned of.
+    pub fn may_answer(&mut self) {
+        self.may_answer.push(self.place);
     }
 
     /// Declares that the request hook runs code of the operator's, which may refuse requests. A chain in which it stands behind a

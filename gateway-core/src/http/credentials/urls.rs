@@ -51,7 +51,7 @@ pub fn redact_text(text: &str) -> Cow<'_, str> {
     }
     let (mut shown, mut rest, mut is_changed) = (String::new(), text, false);
     while let Some(at) = rest.find("://") {
-        let ends = |c: char| c.is_whitespace() || c.is_control() || "\"'`<>(){}|\\^".contains(c);
+        let ends = |c: char| c.is_whitespace() || c.is_control() || "\"`<>\\".contains(c);
         let end = rest.get(at..).and_then(|url| url.find(ends)).map_or(rest.len(), |length| at + length);
         let before = rest.get(..at).unwrap_or_default();
         let scheme = before.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || "+-.".contains(c)).len();
@@ -123,6 +123,7 @@ mod tests {
             ("get (http://u:p@a.test/), ok", "get (http://REDACTED@a.test/), ok"),
             ("a://b c://d?key=hush é", "a://b c://d?key=REDACTED é"),
             ("https://a/?token=hush\nhttps://b/?x=1", "https://a/?token=REDACTED\nhttps://b/?x=1"),
+            ("a://b/{id}(1)?key=hush|x c", "a://b/{id}(1)?key=REDACTED c"),
             ("token=1, no URL", "token=1, no URL"),
             ("://", "://"),
         ] {

@@ -19,13 +19,14 @@ pub(super) fn unknown(hooks: &Hooks, members: &[Member], traffic: &Traffic) -> V
         .filter_map(|(place, setting, name)| {
             let (config, _) = members.get(usize::from(*place).checked_sub(1)?)?;
             (config.scope != Scope::Global).then_some(())?;
-            let message =
-                format!("no path of the proxy has the name `{name}` that `${{capture.{name}}}` goes by");
             let remedy = match nearest(name, known.iter().map(String::as_str)) {
                 Some(near) => format!("did you mean `${{capture.{near}}}`?"),
                 None => format!("name a part of the path so, such as `/users/{{{name}}}`"),
             };
-            Some(Problem::new(format!("plugin_configs.{}.{setting}", config.id), message).remedy(remedy))
+            // In the message: of a proxy that is closed for it nothing else is shown.
+            let message =
+                format!("no path of the proxy has the name `{name}` of `${{capture.{name}}}`: {remedy}");
+            Some(Problem::new(format!("plugin_configs.{}.{setting}", config.id), message))
         })
         .collect()
 }

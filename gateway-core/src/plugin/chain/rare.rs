@@ -19,7 +19,7 @@ pub(super) struct RareSeats {
     pub(super) chooses: Box<[Arc<str>]>,
     pub(super) subsets: Box<[DeclaredSubset]>,
     pub(super) secrets: Box<[Box<str>]>,
-    pub(super) answers: Box<[u16]>,
+    pub(super) may_answer: Box<[u16]>,
 }
 
 impl RareSeats {
@@ -34,7 +34,7 @@ impl RareSeats {
             chooses: hooks.chooses.into(),
             subsets: hooks.subsets.into(),
             secrets: hooks.secrets.into(),
-            answers: hooks.answers.into(),
+            may_answer: hooks.may_answer.into(),
         };
         (!rare.is_empty()).then(|| Box::new(rare))
     }
@@ -50,7 +50,7 @@ impl RareSeats {
             && self.chooses.is_empty()
             && self.subsets.is_empty()
             && self.secrets.is_empty()
-            && self.answers.is_empty()
+            && self.may_answer.is_empty()
     }
 }
 

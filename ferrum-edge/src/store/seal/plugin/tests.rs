@@ -388,3 +388,101 @@ fn secrets_are_known_by_what_they_are() {
     assert_eq!(seal(&sealed, None, &keys()).expect("is sealed"), sealed, "sealing twice changes nothing");
     assert_eq!(retain(&redact(&sealed).expect("is shown"), &sealed, &keys()).expect("is kept"), sealed);
 }
+
+/// Plugins whose secrets no server of theirs gets, and those whose servers have settings of known names. Every other plugin is bound
+/// by all its texts, new ones among them.
+const BY_PLACE: &[&str] = &[
+    "csrf",
+    "jwt_auth",
+    "request_termination",
+    "request_transformer",
+    "response_mock",
+    "response_transformer",
+    "rewrite",
+];
+const BY_SERVER: &[&str] = &["jwks_auth", "ldap_auth", "oauth2_introspection", "oidc", "otel_tracing"];
+
+#[test]
+fn every_text_of_every_plugin_binds_its_secrets() {
+    let registry = crate::plugins();
+    let mut checked = 0;
+    for entry in registry.entries().iter().filter(|entry| !BY_PLACE.contains(&entry.name)) {
+        let schema = (entry.schema)().to_value();
+        let properties = schema["properties"].as_object().cloned().unwrap_or_default();
+        let is_text = |schema: &Value| match &schema["type"] {
+            Value::String(kind) => kind == "string",
+            Value::Array(kinds) => kinds.contains(&json!("string")),
+            _ => false,
+        };
+        let is_server = |name: &str| {
+            !BY_SERVER.contains(&entry.name)
+                || ["url", "urls", "endpoint", "ca_path"].iter().any(|end| name.ends_with(end))
+        };
+        let is_limit = |name: &str| {
+            ["script", "wasm"].contains(&entry.name)
+                && (name == "refresh" || name.starts_with("max_") || name.ends_with("_ms"))
+        };
+        let is_secret = |name: &str| is_secret(name) || ["settings", "vm_settings"].contains(&name);
+        let texts = properties.iter().filter(|(_, schema)| is_text(schema)).map(|(name, _)| name);
+        for name in texts.filter(|name| is_server(name) && !is_secret(name) && !is_limit(name)) {
+            let document = |value: &str, secret: Value| json!({ "id": "p", "plugin_name": entry.name, "config": { "api_key": secret, name: value } });
+            let stored =
+                seal(&document("before", json!("hush")).to_string(), None, &keys()).expect("is sealed");
+            let kept: Value = serde_json::from_str(&redact(&stored).expect("is shown")).expect("JSON");
+            let changed = document("after", kept["config"]["api_key"].clone());
+            let kept = retain(&changed.to_string(), &stored, &keys()).expect("is kept");
+            let result = check_binding(&changed, &kept, &stored, &keys());
+            assert!(matches!(result, Err(SealError::Moved(_))), "{}.{name}: {result:?}", entry.name);
+            checked += 1;
+        }
+    }
+    assert!(checked > 50, "{checked}");
+}
+
+/// Each place of a schema with what it says of the place.
+fn places(root: &Value, schema: &Value, place: &str, found: &mut Vec<(String, Value)>, depth: usize) {
+    let target = schema["$ref"].as_str().and_then(|it| it.strip_prefix('#')).and_then(|it| root.pointer(it));
+    let parts = ["anyOf", "oneOf", "allOf"].iter().filter_map(|key| schema[*key].as_array()).flatten();
+    if depth > 12 {
+        return;
+    }
+    target.into_iter().chain(parts).for_each(|part| places(root, part, place, found, depth + 1));
+    for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
+        let place = format!("{place}/{name}");
+        found.push((place.clone(), schema.clone()));
+        places(root, schema, &place, found, depth + 1);
+    }
+    if schema["items"].is_object() {
+        places(root, &schema["items"], &format!("{place}/0"), found, depth + 1);
+    }
+}
+
+/// The type of a setting says that it is a secret (`"format": "secret"`), and what its type says is so everywhere.
+#[test]
+fn secrets_are_those_that_their_types_declare() {
+    let mut declared = 0;
+    for entry in crate::plugins().entries() {
+        let schema = (entry.schema)().to_value();
+        let mut found = Vec::new();
+        places(&schema, &schema, "", &mut found, 0);
+        for (place, schema) in found {
+            let is_declared = schema["format"] == "secret";
+            let is_map = schema["additionalProperties"].is_object();
+            let mut document = json!({ "id": "p", "plugin_name": entry.name, "config": null });
+            let value = if is_map { json!({ "x-any": "hush" }) } else { json!("hush") };
+            let config =
+                place.rsplit('/').filter(|part| !part.is_empty()).fold(value, |value, part| match part {
+                    "0" => json!([value]),
+                    name => json!({ name: value }),
+                });
+            document["config"] = config;
+            let is_hidden = !redact(&document.to_string()).expect("is shown").contains("hush");
+            let is_of_code = matches!(&*place, "/settings" | "/vm_settings") && !is_declared;
+            let kinds = schema["type"].to_string();
+            let is_text = is_map || kinds.contains("string") || kinds.contains("array");
+            assert!(is_hidden == is_declared || is_of_code || !is_text, "{}{place}: {is_hidden}", entry.name);
+            declared += usize::from(is_declared);
+        }
+    }
+    assert!(declared > 10, "{declared}");
+}
