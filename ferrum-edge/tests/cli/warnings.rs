@@ -282,7 +282,7 @@ fn names_that_no_path_has_are_refused() {
             "response_transformer",
             "{rules: [{operation: set, target: header, key: x-t, value: '${capture.tem}'}]}",
         ),
-        ("rate_limiting", "{limits: [{requests: 1, per: minute}], limit_by: '${capture.tem}'}"),
+        ("rate_limiting", "{limits: [{rate: 1, per: 1m}], limit_by: 'template:${capture.tem}'}"),
         ("error_pages", "{pages: [{status: '404', content_type: text/html, body: '${capture.tem}'}]}"),
     ] {
         for (path, is_refused) in [("/teams/{team}", true), ("/teams/{tem}", false)] {
