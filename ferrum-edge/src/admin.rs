@@ -16,6 +16,7 @@ mod history;
 mod json;
 mod listener;
 mod openapi;
+mod pages;
 mod peer;
 mod problem;
 mod query;
@@ -25,6 +26,7 @@ mod resources;
 mod sessions;
 mod site;
 mod status;
+mod steady;
 mod targets;
 mod traffic;
 
@@ -51,7 +53,10 @@ use crate::source::database::Reconciler;
 use door::{AdminSession, Door};
 use listener::Accepted;
 pub(crate) use listener::Listener;
+use pages::Format;
+pub(crate) use pages::Pages;
 use request::RoleGate;
+use steady::{SteadyBody, SteadyConnection};
 
 /// Bytes of a request's head.
 const MAX_HEAD_BYTES: usize = 16 << 10;
@@ -74,6 +79,8 @@ pub(crate) struct Admin {
     pub(crate) engine: Arc<Engine>,
     /// In database mode.
     pub(crate) reconciler: Option<Arc<Reconciler>>,
+    /// Of metrics.
+    pub(crate) pages: Arc<Pages>,
 }
 
 impl FromRef<Admin> for Arc<Engine> {
@@ -119,7 +126,7 @@ async fn connection(accepted: Accepted, service: TowerToHyperService<Router>, vi
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(MAX_HEAD_BYTES)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(SteadyConnection::new(stream)), service);
     match visit.during(tokio::time::timeout(CONNECTION_TIMEOUT, serving)).await {
         None => tracing::debug!("an admin connection was closed for a new one"),
         Some(Ok(Err(error))) => tracing::debug!(%error, "an admin connection ended"),
@@ -182,6 +189,7 @@ fn is_open(endpoint: &endpoint::Endpoint, admin: &Admin) -> bool {
 /// What holds for every answer.
 async fn limits(request: Request<axum::body::Body>, next: Next) -> Response {
     let is_read = request.method().is_safe();
+    let request = request.map(|body| axum::body::Body::new(SteadyBody::new(body)));
     let answer =
         tokio::time::timeout(if is_read { ANSWER_TIMEOUT } else { WRITE_TIMEOUT }, next.run(request));
     let mut response = answer.await.unwrap_or_else(|_| {
@@ -208,18 +216,25 @@ async fn retold(response: Response) -> Response {
     problem::problem(status, code, &String::from_utf8_lossy(&said))
 }
 
-async fn metrics(State(engine): State<Arc<Engine>>, headers: HeaderMap) -> Response {
-    let text = engine.metrics();
+async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
+    let engine = &admin.engine;
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-    if protobuf::is_preferred(accept) {
-        let bytes = protobuf::of(&text, &engine.telemetry);
-        return ([(CONTENT_TYPE, protobuf::CONTENT_TYPE)], bytes).into_response();
+    let (format, kind) = if protobuf::is_preferred(accept) {
+        (Format::Protobuf, protobuf::CONTENT_TYPE)
+    } else if open_metrics::is_preferred(accept) {
+        (Format::OpenMetrics, open_metrics::CONTENT_TYPE)
+    } else {
+        (Format::Prometheus, prometheus::CONTENT_TYPE)
+    };
+    let page = admin.pages.of(format, || match format {
+        Format::Protobuf => protobuf::of(&engine.metrics(), &engine.telemetry),
+        Format::OpenMetrics => open_metrics::of(&engine.metrics(), &engine.telemetry).into_bytes(),
+        Format::Prometheus => engine.metrics().into_bytes(),
+    });
+    match page.await {
+        Some(page) => ([(CONTENT_TYPE, kind)], page.into_body()).into_response(),
+        None => problem::crowded().into_response(),
     }
-    if open_metrics::is_preferred(accept) {
-        let text = open_metrics::of(&text, &engine.telemetry);
-        return ([(CONTENT_TYPE, open_metrics::CONTENT_TYPE)], text).into_response();
-    }
-    ([(CONTENT_TYPE, prometheus::CONTENT_TYPE)], text).into_response()
 }
 
 #[cfg(test)]

@@ -87,6 +87,8 @@ pub(crate) struct ControlCounts {
     pub(crate) lookups_bad: AtomicU64,
     services: Mutex<BTreeMap<Arc<str>, ServiceStatus>>,
     pub(crate) certificates_refused: AtomicU64,
+    /// Changed files that can't be used, by the setting that names them; those before them go on serving.
+    pub(crate) certificates_unusable: Mutex<BTreeMap<&'static str, Vec<String>>>,
     pub(crate) admin_tokens_refused: AtomicU64,
     pub(crate) admin_sites_refused: AtomicU64,
     /// Entries of the audit.

@@ -30,11 +30,12 @@ pub(crate) struct Unwritten {
 }
 
 impl LineFile {
-    /// Opens a file to append to it, and creates it where there is none. A named pipe that nobody reads is an error: to wait
+    /// Opens a file to append to it, and creates it where there is none, for its owner and group only: addresses and paths of
+    /// requests are nobody else's. A named pipe that nobody reads is an error: to wait
     /// for a reader would hold up the start for as long as none comes.
     pub(crate) fn append(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
-        options.append(true).create(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+        options.append(true).create(true).mode(0o640).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
         let file = options.open(path).map_err(|error| match Errno::from_io_error(&error) {
             Some(Errno::NXIO) => io::Error::other("it is a pipe that nobody reads"),
             _ => error,

@@ -17,6 +17,7 @@ use gateway_core::plugin::world::blocking::{Blocking, Busy, Job};
 use gateway_core::plugin::world::files::Files;
 use gateway_core::plugin::world::meters::Meters;
 use gateway_protocols::calls::PluginCalls;
+use rustix::fs::OFlags;
 
 /// The world of this machine, for [`Registry::with_world`](gateway_core::plugin::Registry::with_world).
 pub fn world() -> World {
@@ -42,9 +43,15 @@ struct MachineFiles;
 
 impl Files for MachineFiles {
     fn read(&self, path: &Path, limit: u64) -> io::Result<Bytes> {
-        let file = fs::File::open(path)?;
-        // The length is only a hint: the file may grow, or be a pipe.
-        let hint = file.metadata().map_or(0, |about| about.len()).min(limit);
+        // A pipe or a device is refused: whoever checks a configuration would wait for it for ever.
+        let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+        let file = fs::OpenOptions::new().read(true).custom_flags(nonblocking).open(path)?;
+        let about = file.metadata()?;
+        if !about.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+        }
+        // The length is only a hint: the file may grow.
+        let hint = about.len().min(limit);
         let mut bytes = Vec::with_capacity(usize::try_from(hint).unwrap_or(0).saturating_add(1));
         file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > limit {

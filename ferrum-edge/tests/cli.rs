@@ -39,6 +39,8 @@ mod reloading;
 mod remote;
 #[path = "cli/replacing.rs"]
 mod replacing;
+#[path = "cli/secrets.rs"]
+mod secrets;
 #[path = "cli/serving.rs"]
 mod serving;
 #[path = "cli/tls_sinks.rs"]

@@ -9,9 +9,12 @@
 //! line.
 
 mod parse;
+mod position;
+mod shown;
 mod variable;
 mod write;
 
+use http::header::{COOKIE, SET_COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use crate::balance::Target;
@@ -85,10 +88,18 @@ pub enum TextContext {
     /// A line of a log: quotes, backslashes, control characters and what is not UTF-8 are escaped with a backslash, as nginx does,
     /// and long values are cut off, so that no client can forge a field or keep its line out.
     Log,
-    /// A path: what can't stand in one is percent-encoded; slashes and what is encoded already stay.
+    /// A path, and whatever follows a `?` of the template's own: what can't stand in one is percent-encoded; in the path slashes and
+    /// what is encoded already stay. Behind the `?` a value can't add another parameter, but `${request.query}` where one begins.
     Path,
-    /// A value in a query: as a path, and also `&`, `=`, `+` and `#` are encoded, those of the template's own text included.
+    /// A value in a query: as a path, and also `&`, `;`, `=`, `+` and `#` are encoded, those of the template's own text included.
     Query,
+    /// A whole URL: as a path behind its host. In the host only letters, digits, `-`, `.`, `_` and `~` stay, and no value at its
+    /// beginning becomes a scheme.
+    Url,
+    /// A host with or without a port; a value that can't be part of one is refused.
+    Host,
+    /// A cookie's value: what can't stand in one is percent-encoded, so that no value adds an attribute or another cookie.
+    Cookie,
 }
 
 /// Why a template can't be rendered for a request.
@@ -100,6 +111,9 @@ pub enum Unrenderable {
     /// A value has a line break or another control character in it.
     #[error("a value has control characters")]
     Control,
+    /// A value has characters that a host may not have.
+    #[error("a value can't be part of a host")]
+    Host,
 }
 
 impl Template {
@@ -194,6 +208,25 @@ impl Template {
     pub fn header(&self, facts: &Facts<'_>, buffer: &mut Vec<u8>) -> Result<HeaderValue, Unrenderable> {
         buffer.clear();
         self.render(facts, TextContext::Text, MAX_RENDERED, buffer)?;
+        HeaderValue::from_bytes(buffer.trim_ascii()).map_err(|_| Unrenderable::Control)
+    }
+
+    /// The text as the value of this field: in cookies, no value of a request adds an attribute or another cookie.
+    ///
+    /// # Errors
+    /// Why it can't be made.
+    pub fn field(
+        &self,
+        name: &HeaderName,
+        facts: &Facts<'_>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<HeaderValue, Unrenderable> {
+        // One value alone is the whole field, as it came.
+        if (*name != COOKIE && *name != SET_COOKIE) || self.parts.len() < 2 {
+            return self.header(facts, buffer);
+        }
+        buffer.clear();
+        self.render(facts, TextContext::Cookie, MAX_RENDERED, buffer)?;
         HeaderValue::from_bytes(buffer.trim_ascii()).map_err(|_| Unrenderable::Control)
     }
 }

@@ -44,7 +44,7 @@ pub use streams::{Ended, Streaming};
 /// A gateway in front of a target that is a closure.
 pub struct Trial {
     pipeline: Pipeline<Answers>,
-    snapshot: Snapshot,
+    pub(crate) snapshot: Snapshot,
     records: Arc<Records>,
     client: Arc<Client>,
     detached: Arc<Mutex<Vec<Fork>>>,

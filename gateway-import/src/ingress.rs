@@ -296,6 +296,7 @@ impl Ingress<'_> {
                 json!({ "prefix": trimmed(&text) })
             }
         };
+        let groups = path_match["regex"].as_str().map_or(0, count_groups);
         route.matches.insert(0, json!({ "path": path_match }));
         if is_regex || route.matches.len() > 1 {
             route.priority = Some(length + if twin == Twin::Before { 0 } else { 1 });
@@ -303,7 +304,7 @@ impl Ingress<'_> {
         if let (Some(rewrite), true) =
             (&common.rewrite, matches!(route.to, To::Host { .. } | To::Upstream { .. }))
         {
-            let template = captures(rewrite);
+            let template = captures(rewrite, groups);
             route.plugins.push(Plug::new("rewrite", json!({ "path": template })));
         }
     }
@@ -448,14 +449,22 @@ fn trimmed(path: &str) -> String {
     }
 }
 
-/// `$1` as `${capture.1}`.
-fn captures(text: &str) -> String {
+/// The groups of a regex.
+fn count_groups(regex: &str) -> usize {
+    regex::Regex::new(regex).map_or(0, |regex| regex.captures_len() - 1)
+}
+
+/// `$1` as `${capture.1}`; one that the path's regex has no group for is empty.
+fn captures(text: &str, groups: usize) -> String {
     let mut made = String::new();
     let mut rest = text.chars().peekable();
     while let Some(c) = rest.next() {
         match rest.peek() {
             Some(digit) if c == '$' && digit.is_ascii_digit() => {
-                made.push_str(&format!("${{capture.{digit}}}"));
+                let number = digit.to_digit(10).unwrap_or(0) as usize;
+                if (1..=groups).contains(&number) {
+                    made.push_str(&format!("${{capture.{digit}}}"));
+                }
                 rest.next();
             }
             _ => made.push(c),

@@ -138,6 +138,11 @@ impl KeyBy {
             KeyPart::Template(template) => template.asks_for_caller(),
             _ => false,
         };
+        for part in &self.parts {
+            if let KeyPart::Template(template) = part {
+                hooks.goes_by_captures(&format!("config.{}", self.name), template.captures());
+            }
+        }
         if self.parts.iter().any(is_of_caller) {
             hooks.goes_by_caller(format!("config.{}", self.name));
         }

@@ -120,6 +120,9 @@ impl Plugin for ErrorPages {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        for (n, choice) in self.pages.iter().enumerate() {
+            hooks.goes_by_captures(&format!("config.pages[{n}]"), choice.page.captures());
+        }
         hooks.attends_every_reply();
         hooks.on_response(self.clone());
         if self.of != Whose::Target {

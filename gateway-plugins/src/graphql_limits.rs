@@ -156,6 +156,7 @@ impl OnMessage for GraphqlLimits {
             (Direction::Up, MessageKind::Binary) => self.passage(&binary()),
             // Proxies for datagrams are refused.
             (Direction::Up, MessageKind::Datagram) => Passage::Drop,
+            (Direction::Up, MessageKind::Control) => Passage::Forward,
         }
     }
 }

@@ -51,12 +51,14 @@ pub(crate) struct Config {
     /// client is in its `aud`: add a mapper for audiences to the clients that get tokens. Required.
     client_id: String,
     /// The secret that goes with `client_id`. Default none.
+    #[schemars(extend("format" = "secret"))]
     client_secret: Option<String>,
     /// How the gateway says which client it is: `client_secret_basic` in `Authorization: Basic`, `client_secret_post` in the
     /// form, or `private_key_jwt` by a signed statement. Default `client_secret_basic`.
     client_auth: ClientMethod,
     /// The private key that signs for the gateway with `private_key_jwt` (RFC 7523): PKCS#8 in PEM, of RSA, P-256, P-384, P-521 or
     /// Ed25519, which signs by RS256, ES256, ES384, ES512 or EdDSA. Default none.
+    #[schemars(extend("format" = "secret"))]
     client_private_key: Option<String>,
     /// The key's `kid`, by which the server finds the public one. Default none.
     client_key_id: Option<String>,

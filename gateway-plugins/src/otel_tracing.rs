@@ -376,9 +376,18 @@ impl OnEnd for OtelTracing {
             return;
         }
         let waits = record.exchange.waits();
-        recorder.push(trace.attempts.len() + waits.len() + 1, |spans| {
+        // A queue smaller than one request's spans still has its own span.
+        let room = recorder.batches.capacity().saturating_sub(1);
+        let attempts = &trace.attempts[..trace.attempts.len().min(room)];
+        let all_waits = waits.len();
+        let waits = &waits[..all_waits.min(room - attempts.len())];
+        let left_out = trace.attempts.len() - attempts.len() + all_waits - waits.len();
+        if left_out > 0 {
+            recorder.queue_full.add(left_out as u64);
+        }
+        recorder.push(attempts.len() + waits.len() + 1, |spans| {
             let clock = Clock::at_end(record);
-            for tried in &trace.attempts {
+            for tried in attempts {
                 spans.add(|out| spans::attempt(out, self, clock, trace, tried, record, seat));
             }
             for waited in waits {

@@ -241,9 +241,9 @@ fn plain(scheme: &str, authority: &str) -> String {
     authority.strip_suffix(own).unwrap_or(authority).to_ascii_lowercase()
 }
 
-fn rendered(template: &Template, facts: &Facts<'_>) -> Option<String> {
+fn rendered(template: &Template, facts: &Facts<'_>, place: TextContext) -> Option<String> {
     let mut out = Vec::new();
-    template.render(facts, TextContext::Path, MAX_RENDERED, &mut out).ok()?;
+    template.render(facts, place, MAX_RENDERED, &mut out).ok()?;
     String::from_utf8(out).ok()
 }
 
@@ -257,7 +257,7 @@ fn with_query(mut target: String, query: Option<&str>) -> String {
 }
 
 fn located(location: &Template, facts: &Facts<'_>, query: Option<&str>, asked: &Url) -> Option<Url> {
-    let text = rendered(location, facts)?;
+    let text = rendered(location, facts, TextContext::Url)?;
     let absolute = text
         .strip_prefix("https://")
         .map(|rest| ("https", rest))
@@ -275,18 +275,14 @@ fn located(location: &Template, facts: &Facts<'_>, query: Option<&str>, asked: &
         None => with_query(target, query),
     };
     // What stands before an `@` is a user's name, not the host it looks like.
-    (!authority.is_empty() && !authority.contains('@')).then(|| Url {
-        scheme,
-        authority: plain(scheme, authority),
-        target,
-    })
+    shared::is_authority(authority).then(|| Url { scheme, authority: plain(scheme, authority), target })
 }
 
 impl Parts {
     fn apply(&self, facts: &Facts<'_>, query: Option<&str>, asked: &Url) -> Option<Url> {
         let scheme = self.scheme.unwrap_or(asked.scheme);
         let path = match &self.path {
-            Some(path) => rendered(path, facts)?,
+            Some(path) => rendered(path, facts, TextContext::Path)?,
             None => facts.exchange.request.uri.path().to_owned(),
         };
         let (path, own) = match path.split_once('?') {
@@ -310,10 +306,10 @@ impl Parts {
         let (name, port) = split_port(&asked.authority);
         let moves = self.host.is_some() || scheme != asked.scheme;
         let name = match &self.host {
-            Some(host) => rendered(host, facts)?,
+            Some(host) => rendered(host, facts, TextContext::Host)?,
             None => name.to_owned(),
         };
-        if name.is_empty() || name.contains(['/', '@', '?', '#', '\\', '%']) {
+        if !shared::is_authority(&name) {
             return None;
         }
         Some(match (self.port, port) {

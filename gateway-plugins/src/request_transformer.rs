@@ -44,6 +44,7 @@ impl Plugin for RequestTransformer {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        hooks.goes_by_captures("config.rules", self.rules.captures());
         if self.rules.asks_for_caller() {
             hooks.goes_by_caller("config.rules");
         }

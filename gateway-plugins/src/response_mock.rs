@@ -120,6 +120,7 @@ impl Plugin for ResponseMock {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        hooks.may_answer();
         hooks.on_request(self);
     }
 }

@@ -47,6 +47,7 @@ impl Plugin for ResponseTransformer {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        hooks.goes_by_captures("config.rules", self.rules.captures());
         if self.rules.changes_body() {
             hooks.only_prepares();
             hooks.on_request(self.clone());

@@ -12,7 +12,7 @@ use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, World};
 use gateway_core::template::{Facts, MAX_RENDERED, Moment, Template, TextContext};
 use http::HeaderValue;
-use http::uri::{Authority, PathAndQuery};
+use http::uri::PathAndQuery;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use regex::Regex;
 use schemars::JsonSchema;
@@ -314,13 +314,9 @@ fn checked(path: &str) -> Result<String, RewriteRefusal> {
 
 fn new_host(template: &Template, facts: &Facts<'_>) -> Result<HeaderValue, RewriteRefusal> {
     let refused = RewriteRefusal("the request has a value that can't be used in a host");
-    let Ok(value) = template.header(facts, &mut Vec::new()) else { return Err(refused) };
-    let is_host = value
-        .to_str()
-        .ok()
-        .and_then(|text| text.parse::<Authority>().ok())
-        .is_some_and(|authority| !authority.as_str().contains('@'));
-    if is_host { Ok(value) } else { Err(refused) }
+    let Ok(host) = rendered(template, facts, TextContext::Host) else { return Err(refused) };
+    let value = HeaderValue::try_from(host.as_str()).ok().filter(|_| shared::is_authority(&host));
+    value.ok_or(refused)
 }
 
 #[cfg(test)]

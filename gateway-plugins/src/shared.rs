@@ -57,6 +57,24 @@ pub(crate) fn template(path: &str, text: &str, moment: Moment, problems: &mut Pr
     }
 }
 
+/// Whether a text is a host with or without a port, and nothing else.
+pub(crate) fn is_authority(text: &str) -> bool {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((host, after)) if host.parse::<std::net::Ipv6Addr>().is_ok() => ("v6", after),
+            _ => return false,
+        },
+        None => text.find(':').map_or((text, ""), |at| text.split_at(at)),
+    };
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let is_port = |port: &str| {
+        port.bytes().all(|digit| digit.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0)
+    };
+    !host.is_empty()
+        && host.bytes().all(is_name)
+        && (port.is_empty() || port.strip_prefix(':').is_some_and(is_port))
+}
+
 /// Reads the name of a header field.
 pub(crate) fn header_name(path: &str, name: &str, problems: &mut Problems) -> Option<HeaderName> {
     let read = HeaderName::from_bytes(name.as_bytes()).ok();

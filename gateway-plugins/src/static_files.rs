@@ -144,6 +144,7 @@ impl Plugin for StaticFiles {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        hooks.may_answer();
         hooks.on_request(self);
     }
 

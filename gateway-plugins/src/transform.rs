@@ -2,6 +2,7 @@
 //! a JSON body, in the order in which they are written.
 
 mod json;
+mod numbers;
 
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Bytes;
@@ -15,6 +16,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
+
+use numbers::KeptNumbers;
 
 use crate::jose::json::value as json_without_duplicates;
 use crate::shared;
@@ -70,8 +73,7 @@ pub(crate) enum Unchangeable {
     Pass,
 }
 
-/// Settings about bodies, for both plugins. The numbers of a changed body are written anew: those with more than 17 digits lose some, and
-/// `1.10` becomes `1.1`.
+/// Settings about bodies, for both plugins. Numbers of a changed body that no rule writes keep their digits.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct BodyRules {
@@ -157,6 +159,14 @@ impl Rules {
             || self.body.iter().any(json::DocumentChange::asks_for_caller)
     }
 
+    /// The names of the route's path that values are made of.
+    pub(crate) fn captures(&self) -> Vec<&str> {
+        let headers = self.headers.iter().filter_map(|change| change.value.as_ref());
+        let query = self.query.iter().filter_map(|change| change.value.as_ref());
+        let body = self.body.iter().flat_map(json::DocumentChange::templates);
+        headers.chain(query).chain(body).flat_map(Template::captures).collect()
+    }
+
     pub(crate) fn changes_body(&self) -> bool {
         !self.body.is_empty()
     }
@@ -170,7 +180,7 @@ impl Rules {
         let mut buffer = Vec::new();
         let values = self.headers.iter().map(|change| match &change.value {
             None => Ok(None),
-            Some(value) => value.header(facts, &mut buffer).map(Some).map_err(|_| Unusable),
+            Some(value) => value.field(&change.name, facts, &mut buffer).map(Some).map_err(|_| Unusable),
         });
         values.collect()
     }
@@ -244,15 +254,12 @@ impl Rules {
             Err(_) => return Changed::Refused(Box::new(Reply::new(not_json).reason("body_incomplete"))),
         };
         // A rule changes one of two fields of a name, and the other reader may take the other.
-        let Some(mut document) = json_without_duplicates(&bytes) else {
+        let (numbers, kept) = KeptNumbers::keep(&bytes);
+        let Some(mut document) = json_without_duplicates(&kept) else {
             let is_json = serde_json::from_slice::<IgnoredAny>(&bytes).is_ok();
             *body = whole(bytes, trailers);
             return match is_json {
-                true => self.unchangeable(
-                    not_json,
-                    "body_ambiguous",
-                    "the body has a duplicate key or a number out of range",
-                ),
+                true => self.unchangeable(not_json, "body_ambiguous", "the body has a duplicate key"),
                 false => self.unchangeable(not_json, "body_not_json", "the body is not JSON"),
             };
         };
@@ -268,7 +275,7 @@ impl Rules {
             *body = whole(bytes, trailers);
             return Changed::No;
         }
-        let text = document.to_string();
+        let text = numbers.restore(document.to_string());
         shared::forget_bytes(headers);
         match &mut trailers {
             Some(trailers) => shared::forget_bytes(trailers),

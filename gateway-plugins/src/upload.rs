@@ -6,7 +6,9 @@
 
 mod form;
 mod kind;
+mod pace;
 mod settings;
+mod shares;
 mod write;
 
 use std::sync::Arc;
@@ -14,7 +16,6 @@ use std::sync::Arc;
 use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
-use gateway_core::limit::concurrency::Concurrency;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, Verdict, World};
 use gateway_core::record::Metric;
@@ -25,6 +26,7 @@ use serde_json::json;
 use form::{Form, Taken};
 pub(crate) use settings::Config;
 use settings::Limits;
+use shares::{NoPlace, Shares};
 
 const UPLOADS: Metric = Metric {
     name: "ferrum_upload_requests_total",
@@ -39,7 +41,7 @@ const BYTES: Metric =
 /// The plugin.
 pub(crate) struct Upload {
     limits: Arc<Limits>,
-    places: Arc<Concurrency>,
+    places: Arc<Shares>,
     world: World,
     stored: Counter,
     refused: Counter,
@@ -84,7 +86,7 @@ impl Plugin for Upload {
         let outcome =
             |outcome| world.meters().counter(UPLOADS, &["plugin_config", "outcome"], &[owner, outcome]);
         Ok(Self {
-            places: Concurrency::new(limits.at_once),
+            places: Shares::new(limits.at_once, limits.per_client),
             limits: Arc::new(limits),
             world: world.clone(),
             stored: outcome("stored"),
@@ -122,10 +124,16 @@ impl OnRequest for Upload {
 
 impl Upload {
     async fn take(&self, exchange: &mut Exchange, boundary: String) -> Verdict {
-        let Some(_place) = self.places.permit() else {
-            self.refused.add(1);
-            let reply = Reply::new(Cause::Overloaded).detail("too many uploads at a time").closing();
-            return Verdict::Reply(Box::new(reply));
+        let _place = match self.places.take(exchange.client_address) {
+            Ok(place) => place,
+            Err(why) => {
+                self.refused.add(1);
+                let detail = match why {
+                    NoPlace::Full => "too many uploads at a time",
+                    NoPlace::Share => "too many uploads of one client at a time",
+                };
+                return Verdict::Reply(Box::new(Reply::new(Cause::Overloaded).detail(detail).closing()));
+            }
         };
         let body = std::mem::take(&mut exchange.body);
         let form = Form::new(self.limits.clone(), self.world.clone());

@@ -1,6 +1,6 @@
 //! Limits how many messages, and how many bytes of them, WebSockets carry, for each connection or for each caller.
 //!
-//! A rate has a burst and is counted by GCRA, as in `rate_limiting`. What is too much ends the WebSocket (close code 1008), is
+//! Pings and pongs count as messages; a Close frame ends the WebSocket and does not. A rate has a burst and is counted by GCRA, as in `rate_limiting`. What is too much ends the WebSocket (close code 1008), is
 //! left out, or waits until there is room, which holds the sender up by TCP or HTTP/2 flow control. On UDP and DTLS proxies
 //! datagrams are counted, and dropped where they are too many. How often WebSockets may be opened is `rate_limiting`'s.
 
@@ -29,7 +29,7 @@ use crate::ws_message_size_limiting::may_be_sent;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// Messages in a second, 1 to 1,000,000. This or `bytes_per_second` is required.
+    /// Messages, pings and pongs in a second, 1 to 1,000,000. This or `bytes_per_second` is required.
     #[schemars(range(min = 1, max = 1_000_000))]
     messages_per_second: Option<u64>,
     /// Messages that may come at once, at least 1. Default `messages_per_second`.
@@ -240,6 +240,10 @@ impl OnMessage for WsRateLimiting {
             Some(CountsFor(key)) => self.judge(*key, message, Instant::now()),
             None => Passage::Forward,
         }
+    }
+
+    fn sees_control_frames(&self) -> bool {
+        true
     }
 }
 

@@ -95,6 +95,11 @@ impl Batches {
         self
     }
 
+    /// Items that may wait.
+    pub fn capacity(&self) -> usize {
+        self.limits.items
+    }
+
     /// Takes an item that `write` appends to the buffer. Says whether there was room; what has none is counted as lost.
     pub fn push(&self, write: impl FnOnce(&mut Vec<u8>)) -> bool {
         self.push_all(1, |items| items.add(write))

@@ -1,47 +1,10 @@
 //! Queries without their secrets.
 
 use gateway_core::config::snapshot::ProxyState;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use gateway_core::http::credentials::{REDACTED, is_credential_name, redact_field};
+use http::{HeaderMap, HeaderName};
 
 use crate::json;
-
-/// Parameters whose values are never logged, in lower case.
-const SECRETS: &[&str] = &[
-    "access_token",
-    "api-key",
-    "api_key",
-    "apikey",
-    "assertion",
-    "auth",
-    "authorization",
-    "client_assertion",
-    "client_secret",
-    "code",
-    "credential",
-    "credentials",
-    "id_token",
-    "jwt",
-    "key",
-    "passphrase",
-    "passwd",
-    "password",
-    "private_key",
-    "pwd",
-    "refresh_token",
-    "secret",
-    "session",
-    "session_id",
-    "sessionid",
-    "sig",
-    "signature",
-    "subscription-key",
-    "token",
-    "x-amz-credential",
-    "x-amz-security-token",
-    "x-amz-signature",
-    "x-api-key",
-    "x-goog-signature",
-];
 
 /// Query parameters whose values are never shown, in lower case, beside the well-known ones.
 #[derive(Debug, Clone, Copy, Default)]
@@ -59,11 +22,6 @@ impl<'a> Secrets<'a> {
     }
 }
 
-/// What stands in a value's place.
-const BLANK: &[u8] = b"REDACTED";
-/// A name longer than this is none of [`SECRETS`].
-const MAX_NAME: usize = 128;
-
 /// Appends the query, escaped for JSON, its secrets blanked out.
 pub fn query(out: &mut Vec<u8>, query: &str, secrets: Secrets<'_>) {
     let bytes = query.as_bytes();
@@ -79,7 +37,7 @@ pub fn query(out: &mut Vec<u8>, query: &str, secrets: Secrets<'_>) {
     }
 }
 
-/// The values of a header, joined, without credentials; see [`value`].
+/// The values of a header, joined, without credentials; see [`redact_field`].
 pub fn header(headers: &HeaderMap, name: &HeaderName) -> Vec<u8> {
     let mut shown = Vec::new();
     for each in headers.get_all(name) {
@@ -89,65 +47,9 @@ pub fn header(headers: &HeaderMap, name: &HeaderName) -> Vec<u8> {
         if !shown.is_empty() {
             shown.extend_from_slice(b", ");
         }
-        value(&mut shown, name, each);
+        redact_field(&mut shown, name, each.as_bytes());
     }
     shown
-}
-
-/// Appends one value of a header without credentials: of `authorization` only the scheme is left, of cookies the names, of
-/// other well-known secrets nothing.
-pub fn value(shown: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
-    match name.as_str() {
-        "authorization" | "proxy-authorization" => {
-            let scheme = value.as_bytes().split(|byte| *byte == b' ').next().unwrap_or_default();
-            if scheme.len() < value.len() {
-                shown.extend_from_slice(scheme);
-                shown.push(b' ');
-            }
-            shown.extend_from_slice(BLANK);
-        }
-        "cookie" => cookies(shown, value.as_bytes(), usize::MAX),
-        "set-cookie" => cookies(shown, value.as_bytes(), 1),
-        "referer" => shown.extend_from_slice(&referer(value.as_bytes())),
-        other
-            if is_secret(other.as_bytes(), Secrets::default())
-                || other.ends_with("-token")
-                || other.ends_with("-secret") =>
-        {
-            shown.extend_from_slice(BLANK);
-        }
-        _ => shown.extend_from_slice(value.as_bytes()),
-    }
-}
-
-/// A referer without user information, and without its query, which is somebody else's, with secrets of unknown names.
-pub fn referer(value: &[u8]) -> Vec<u8> {
-    let value = &value[..memchr::memchr2(b'?', b'#', value).unwrap_or(value.len())];
-    let Some(start) = memchr::memmem::find(value, b"://").map(|at| at + 3) else { return value.to_vec() };
-    let authority = &value[start..];
-    let authority = &authority[..memchr::memchr(b'/', authority).unwrap_or(authority.len())];
-    match memchr::memrchr(b'@', authority) {
-        Some(at) => [&value[..start], &value[start + at + 1..]].concat(),
-        None => value.to_vec(),
-    }
-}
-
-/// Pairs with `;` between, the values of the first so many blanked out.
-fn cookies(shown: &mut Vec<u8>, text: &[u8], blanked: usize) {
-    for (n, pair) in text.split(|byte| *byte == b';').enumerate() {
-        if n > 0 {
-            shown.push(b';');
-        }
-        match memchr::memchr(b'=', pair) {
-            Some(at) if n < blanked => {
-                shown.extend_from_slice(&pair[..=at]);
-                shown.extend_from_slice(BLANK);
-            }
-            // A cookie without a name is all value.
-            None if n < blanked => shown.extend_from_slice(BLANK),
-            _ => shown.extend_from_slice(pair),
-        }
-    }
 }
 
 /// The query with its secrets blanked out, otherwise as it is.
@@ -185,43 +87,18 @@ fn parameter(out: &mut Vec<u8>, parameter: &[u8], secrets: Secrets<'_>) {
     let Some(value) = value else { return };
     out.push(b'=');
     match is_secret(name, secrets) {
-        true => out.extend_from_slice(BLANK),
+        true => out.extend_from_slice(REDACTED.as_bytes()),
         false => json::escape(out, value),
     }
 }
 
 /// Whether a parameter is a secret, also when its name is percent-encoded, in capitals, or subscripted (`key[]`).
 fn is_secret(name: &[u8], secrets: Secrets<'_>) -> bool {
-    let mut plain = [0; MAX_NAME];
-    let mut len = 0;
-    for byte in percent_encoding::percent_decode(name) {
-        if byte == b'[' {
-            break;
-        }
-        let Some(place) = plain.get_mut(len) else { return false };
-        *place = byte.to_ascii_lowercase();
-        len += 1;
-    }
-    let more = secrets.configured.iter().chain(secrets.of_plugins);
-    let known = SECRETS.iter().copied().chain(more.map(|secret| &**secret));
-    known.into_iter().any(|secret| secret.as_bytes() == &plain[..len])
+    is_credential_name(name, secrets.configured.iter().chain(secrets.of_plugins))
 }
 
 #[cfg(test)]
 mod tests {
-    #[test]
-    fn referers_lose_user_information_and_queries() {
-        for (given, shown) in [
-            ("https://a.test/x?token=1#f", "https://a.test/x"),
-            ("https://ann:secret@a.test/x@y", "https://a.test/x@y"),
-            ("https://ann:p@ss@a.test", "https://a.test"),
-            ("/relative@x", "/relative@x"),
-            ("", ""),
-        ] {
-            assert_eq!(referer(given.as_bytes()), shown.as_bytes(), "{given}");
-        }
-    }
-
     use super::*;
 
     fn redacted(text: &str) -> String {

@@ -1,5 +1,6 @@
 //! What the gateway is doing, as one document.
 
+use std::borrow::Cow;
 use std::sync::PoisonError;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,6 +10,7 @@ use gateway_core::balance::Target;
 use gateway_core::config::catalog::{Closes, ObjectKind};
 use gateway_core::config::snapshot::Snapshot;
 use gateway_core::config::warning::{self, Expiry};
+use gateway_core::http::credentials::redact_text;
 use gateway_protocols::supervise::Tasks;
 use gateway_telemetry::json::Rfc3339;
 use serde_json::{Value, json};
@@ -38,10 +40,10 @@ const MAX_CERTIFICATES: usize = 1000;
 const MAX_TARGETS: usize = 100;
 
 /// The document. Its fields are stable; others may be added.
-pub(super) async fn status(State(Admin { engine, reconciler }): State<Admin>) -> Json<Value> {
+pub(super) async fn status(State(Admin { engine, reconciler, .. }): State<Admin>) -> Json<Value> {
     let snapshot = engine.snapshot();
     let (started, started_at) = engine.telemetry.started();
-    Json(json!({
+    Json(redacted(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
         "started_at": time(started_at),
@@ -69,7 +71,22 @@ pub(super) async fn status(State(Admin { engine, reconciler }): State<Admin>) ->
         "services": services(&engine.telemetry),
         "acme": acme(&engine.telemetry),
         "warnings": warned(&snapshot, &engine),
-    }))
+    })))
+}
+
+/// The document without the credentials of URLs, which names and messages of any part may contain.
+fn redacted(mut value: Value) -> Value {
+    match &mut value {
+        Value::String(text) => {
+            if let Cow::Owned(redacted) = redact_text(text) {
+                *text = redacted;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| *item = redacted(item.take())),
+        Value::Object(fields) => fields.values_mut().for_each(|field| *field = redacted(field.take())),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+    value
 }
 
 fn overload(load: &Load) -> Value {
@@ -174,6 +191,9 @@ fn warned(snapshot: &Snapshot, engine: &Engine) -> Value {
     let unusable = &engine.telemetry.control.target_tls_unusable;
     let unusable = unusable.lock().unwrap_or_else(PoisonError::into_inner).clone();
     warnings.extend(warning::silenced(certificates::unusable_warnings(&unusable), &model));
+    let changed = &engine.telemetry.control.certificates_unusable;
+    let changed = changed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    warnings.extend(warning::silenced(certificates::changed_warnings(&changed), &model));
     let acme = engine.telemetry.control.acme.statuses();
     warnings.extend(warning::silenced(acme.iter().filter_map(AcmeStatus::warning).collect(), &model));
     drop(acme);

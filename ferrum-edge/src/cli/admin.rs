@@ -17,6 +17,7 @@ use crate::access::Access;
 use crate::app::Gateway;
 use crate::source::database::{Database, token_file};
 use crate::source::variables::variable;
+use crate::store::{Location, Options, Store};
 
 /// Whom to ask.
 #[derive(Debug, Clone, Default, Args)]
@@ -78,11 +79,22 @@ impl AdminArgs {
     pub(super) fn open_existing(&self, registry: Registry) -> Result<Admin, u8> {
         if self.database.is_given()
             && let Ok(location) = self.database.location()
-            && let Some(path) = location.path().filter(|path| !path.exists())
         {
-            let shown = path.display();
-            print::error(format_args!("There is no database at {shown}; `ferrum-edge migrate` makes one"));
-            return Err(FAILED);
+            if let Some(path) = location.path().filter(|path| !path.exists()) {
+                let shown = path.display();
+                print::error(format_args!(
+                    "There is no database at {shown}; `ferrum-edge migrate` makes one"
+                ));
+                return Err(FAILED);
+            }
+            let shown = location.to_string();
+            if let Some(step) = first_pending(location)? {
+                print::error(format_args!(
+                    "The database {shown} has an older schema ({step} is to be done), and this command changes nothing; \
+                     `ferrum-edge migrate` brings it up to date"
+                ));
+                return Err(FAILED);
+            }
         }
         self.open(registry)
     }
@@ -128,6 +140,18 @@ impl AdminArgs {
         let elsewhere = OTHER_GATEWAY_OR_DATABASE;
         Ok(Admin { address: address.into(), token: Some(token), elsewhere, _gateway: Some(gateway) })
     }
+}
+
+/// The first migration that a database lacks. What keeps it from answering is told by whoever opens it.
+fn first_pending(location: Location) -> Result<Option<&'static str>, u8> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| {
+        print::error(error);
+        FAILED
+    })?;
+    let pending =
+        runtime.block_on(async { Store::open(location, Options::default()).pending_migrations().await });
+    Ok(pending.ok().and_then(|pending| pending.first().copied()))
 }
 
 impl GatewayArgs {

@@ -28,7 +28,7 @@ use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
 
 use super::pid_file::{self, PidFileError, beside};
-use super::process::{GatewayProcess, NotSignalled};
+use super::process::{self, GatewayProcess, NotSignalled};
 use crate::app::engine::Engine;
 use crate::app::unix_socket::{self, SocketFile};
 
@@ -55,6 +55,10 @@ pub(super) enum HandoverError {
          not the gateway of this pid file"
     )]
     Silent { pid: i32, path: String, source: io::Error },
+    #[error(
+        "process {0} is stopped and hands nothing over: continue it with `kill -CONT {0}`, or end it with `kill -KILL {0}`"
+    )]
+    Stopped(i32),
     #[error("the process that answers on {path} is not {pid}: it is not the gateway of this pid file")]
     Other { pid: i32, path: String },
 }
@@ -113,7 +117,10 @@ impl Predecessor {
     pub(super) fn ask(pid_file: &Path, running: GatewayProcess) -> Result<(Self, Inherited), HandoverError> {
         let (pid, path) = (running.pid(), beside(pid_file, ".sock"));
         let shown = || path.display().to_string();
-        let silent = |source| HandoverError::Silent { pid, path: shown(), source };
+        let silent = |source| match process::is_stopped(pid) {
+            true => HandoverError::Stopped(pid),
+            false => HandoverError::Silent { pid, path: shown(), source },
+        };
         let stream = UnixStream::connect(&path).and_then(trusted).map_err(silent)?;
         let peer = socket_peercred(&stream).map_err(|error| silent(error.into()))?.pid;
         if peer.as_raw_nonzero().get() != pid {

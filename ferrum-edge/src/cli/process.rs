@@ -41,6 +41,13 @@ impl GatewayProcess {
     }
 }
 
+/// Whether a process is stopped, by SIGSTOP or a debugger.
+pub(super) fn is_stopped(number: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{number}/status")).unwrap_or_default();
+    let state = status.lines().find_map(|line| line.strip_prefix("State:")).unwrap_or_default();
+    matches!(state.trim_start().chars().next(), Some('T' | 't'))
+}
+
 /// Sends SIGHUP to a gateway.
 pub(super) fn hang_up(pid: Pid) -> Result<(), NotSignalled> {
     find(pid)?.signal(Signal::HUP)

@@ -84,6 +84,9 @@ impl Watch {
         });
         self.backend = stamps(targets.chain(acme_rules(snapshot).and_then(|rules| rules.ca_path)));
         self.revision = snapshot.revision;
+        // They were read when the configuration was applied.
+        let unusable = &self.engine.telemetry.control.certificates_unusable;
+        unusable.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.note_expiries(snapshot);
         self.note_unusable(snapshot);
     }
@@ -134,7 +137,7 @@ impl Watch {
         if refresh(&mut self.frontend) {
             follow_folders(&mut self.frontend, stamps(files(&snapshot.settings.tls)));
             let errors = self.engine.frontend.refresh(&snapshot.settings);
-            errors.iter().for_each(|error| self.refused(error));
+            self.refused("gateway.tls", &errors);
             self.note_expiries(&snapshot);
             if errors.is_empty() {
                 tracing::info!("changed certificates are in use");
@@ -142,19 +145,18 @@ impl Watch {
         }
         if refresh(&mut self.admin) {
             follow_folders(&mut self.admin, stamps(snapshot.settings.admin_tls.iter().flat_map(files)));
-            match self.engine.admin_tls.reload(snapshot.settings.admin_tls.as_ref()) {
-                Ok(()) => {
-                    self.note_expiries(&snapshot);
-                    tracing::info!("the admin API's changed certificate is in use");
-                }
-                Err(error) => self.refused(&error),
+            let error = self.engine.admin_tls.reload(snapshot.settings.admin_tls.as_ref()).err();
+            self.refused("gateway.admin_tls", error.as_slice());
+            if error.is_none() {
+                self.note_expiries(&snapshot);
+                tracing::info!("the admin API's changed certificate is in use");
             }
         }
         if refresh(&mut self.backend) {
             let of_ca = acme_rules(&snapshot);
             let used: HashSet<_> = backend_rules(&snapshot).chain(&of_ca).collect();
             let errors = self.engine.shared.client_tls.refresh(|rules| used.contains(rules));
-            errors.iter().for_each(|error| self.refused(error));
+            self.refused("proxies", &errors);
             self.note_expiries(&snapshot);
             self.note_unusable(&snapshot);
             if errors.is_empty() {
@@ -163,9 +165,18 @@ impl Watch {
         }
     }
 
-    fn refused(&self, error: &dyn std::fmt::Display) {
-        self.engine.telemetry.control.certificates_refused.fetch_add(1, Ordering::Relaxed);
-        tracing::error!(%error, "changed certificate files can't be used; those before them go on serving");
+    /// Logs why changed files of a setting can't be used, and keeps it for the status, until they can.
+    fn refused(&self, setting: &'static str, errors: &[impl std::fmt::Display]) {
+        let control = &self.engine.telemetry.control;
+        for error in errors {
+            control.certificates_refused.fetch_add(1, Ordering::Relaxed);
+            tracing::error!(%error, "changed certificate files can't be used; those before them go on serving");
+        }
+        let mut kept = control.certificates_unusable.lock().unwrap_or_else(PoisonError::into_inner);
+        match errors {
+            [] => kept.remove(setting),
+            errors => kept.insert(setting, errors.iter().map(ToString::to_string).collect()),
+        };
     }
 }
 

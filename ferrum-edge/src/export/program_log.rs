@@ -5,12 +5,14 @@
 
 mod repeats;
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use gateway_core::http::credentials::redact_text;
 use tracing_subscriber::fmt::MakeWriter;
 
 pub(crate) use repeats::Repeats;
@@ -222,7 +224,11 @@ fn lines(bytes: &[u8]) -> u64 {
 /// Each event is written in one call.
 impl Write for ProgramLog {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.push(line);
+        // Errors of any library may name a URL with a credential in it.
+        match std::str::from_utf8(line).map(redact_text) {
+            Ok(Cow::Owned(redacted)) => self.push(redacted.as_bytes()),
+            _ => self.push(line),
+        }
         Ok(line.len())
     }
 

@@ -1,6 +1,6 @@
 //! Certificates, keys and roots that a configuration names are read when it is checked, not when somebody connects.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gateway_core::certificate;
@@ -96,6 +96,21 @@ pub(crate) fn unusable_warnings(unusable: &[(Id, String)]) -> Vec<Warning> {
     unusable.iter().map(warning).collect()
 }
 
+/// Warnings of changed files that can't be used, by the setting that names them.
+#[cfg(feature = "admin")]
+pub(crate) fn changed_warnings(changed: &BTreeMap<&'static str, Vec<String>>) -> Vec<Warning> {
+    let all = changed.iter().flat_map(|(setting, errors)| errors.iter().map(move |error| (setting, error)));
+    let warning = |(setting, error): (&&'static str, &String)| Warning {
+        code: "certificate_unusable",
+        path: (*setting).to_owned(),
+        message: format!(
+            "its files have changed and can't be used, and those before them go on serving: {error}"
+        ),
+        remedy: "correct the files; the gateway looks at them every 5 s",
+    };
+    all.map(warning).collect()
+}
+
 /// What is wrong with a certificate and its key, and what to do.
 fn pair_problem(problems: &mut Problems, at: &str, error: &str) {
     let (message, remedy) = if let Some((files, _)) = error.split_once(": keys may not be consistent") {
@@ -106,6 +121,11 @@ fn pair_problem(problems: &mut Problems, at: &str, error: &str) {
         )
     } else if error.contains("no certificate in this PEM file") {
         (error.to_owned(), "`cert_path` is the file with BEGIN CERTIFICATE, leaf first")
+    } else if error.contains("the private key is encrypted") {
+        (
+            error.to_owned(),
+            "decrypt it: `openssl pkey -in KEY -out PLAIN`, and make PLAIN readable for the gateway only",
+        )
     } else if error.contains("no private key in this PEM file") {
         (error.to_owned(), "`key_path` is the file with BEGIN PRIVATE KEY")
     } else {

@@ -59,9 +59,9 @@ pub enum SealError {
         /// Why.
         cause: &'static str,
     },
-    /// A secret was to be kept while the server changes that gets it.
+    /// A secret was to be kept while something changes that decides where it goes.
     #[error(
-        "`config{0}` belongs to the server that the settings named before, and is not sent to another one"
+        "`config{0}` is bound to the server, code, header and list item that the settings named before, and does not go elsewhere"
     )]
     Moved(String),
     /// A credential is not such as can be kept.
@@ -130,7 +130,7 @@ impl SealError {
             Self::Document(_) | Self::PluginConfig(_) => "put a JSON object with an `id`",
             Self::Setting { .. } => "write the secret itself, or the fingerprint that is shown now",
             Self::Moved(_) => {
-                "write the secret itself, together with the new server; with a reference, put a new plugin config"
+                "write the secret itself, together with what changes; with a reference, put a new plugin config"
             }
             Self::Credential { .. } => "put the text itself or its hash, and nothing beside it",
             Self::Reference(_) => "put the key itself; only its hash is stored",

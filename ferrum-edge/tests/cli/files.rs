@@ -118,3 +118,40 @@ fn anchors_and_long_files_are_bounded() {
     assert_eq!(output.status.code(), Some(3));
     assert!(String::from_utf8_lossy(&output.stdout).contains("more than the 1073741824 bytes"));
 }
+
+/// A pipe that nobody writes would be waited for, and a key that only a passphrase opens is there.
+#[test]
+fn files_of_no_use_as_certificates_are_named_at_once() {
+    let folder = Folder::new();
+    let pipe = folder.path("pipe.pem");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+    folder.write(
+        "pkcs8.key",
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+    );
+    folder.write(
+        "old.key",
+        "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nAAAA\n-----END RSA PRIVATE KEY-----\n",
+    );
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate =
+        rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap().self_signed(&key).unwrap();
+    folder.write("a.pem", &certificate.pem());
+    for (cert, key, expected) in [
+        ("pipe.pem", "old.key", "pipe.pem: it is not a regular file"),
+        ("a.pem", "pipe.pem", "pipe.pem: it is not a regular file"),
+        ("a.pem", "pkcs8.key", "pkcs8.key: the private key is encrypted"),
+        ("a.pem", "old.key", "old.key: the private key is encrypted"),
+    ] {
+        folder.write(
+            "ferrum.yaml",
+            &format!(
+                "gateway: {{tls: {{certificates: [{{cert_path: {cert}, key_path: {key}}}]}}}}\nproxies: []\n"
+            ),
+        );
+        let output = ferrum_edge(&folder).arg("check").output().unwrap();
+        let said = format!("{output:?}");
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        assert!(said.contains(expected), "{said}");
+    }
+}

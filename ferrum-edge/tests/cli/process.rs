@@ -157,6 +157,8 @@ impl Gateway {
             "HUP" => rustix::process::Signal::HUP,
             "KILL" => rustix::process::Signal::KILL,
             "INT" => rustix::process::Signal::INT,
+            "CONT" => rustix::process::Signal::CONT,
+            "STOP" => rustix::process::Signal::STOP,
             "QUIT" => rustix::process::Signal::QUIT,
             "TERM" => rustix::process::Signal::TERM,
             "USR1" => rustix::process::Signal::USR1,

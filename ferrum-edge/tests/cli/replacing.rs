@@ -302,3 +302,17 @@ fn the_admin_api_is_the_new_ones_while_the_old_one_drains() {
     assert!(answer.ends_with("\r\n\r\nx"), "{answer}");
     assert_eq!(current.wait(), Some(0));
 }
+
+#[test]
+fn a_stopped_gateway_is_named() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &at("x", ports()));
+    let mut current = replacing(&folder);
+    current.signal("STOP");
+    let refused = ferrum_edge(&folder).args(["run", "--replace", "--pid-file", "pid"]).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains(&format!("process {} is stopped", current.pid())), "{said}");
+    current.signal("CONT");
+    current.signal("TERM");
+    assert_eq!(current.wait(), Some(0));
+}

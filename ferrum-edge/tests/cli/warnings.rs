@@ -244,3 +244,61 @@ fn consumers_that_callers_are_taken_for_need_no_credential() {
         assert_eq!(found, is_warned, "{plugin} {config}: {document}");
     }
 }
+
+#[test]
+fn plugins_that_answer_before_a_guard_are_warned_of() {
+    let folder = Folder::new();
+    for (plugin, config) in
+        [("static_files", "{root: files}"), ("response_mock", "{rules: [{path: /x, body: x}]}")]
+    {
+        for (order, is_warned) in [("before: key_auth", true), ("enabled: true", false)] {
+            folder.write(
+                "ferrum.yaml",
+                &format!(
+                    "proxies:\n  - {{id: a, listen_path: /, backend_host: 127.0.0.1, backend_port: 9}}\n\
+                     plugin_configs:\n  - {{id: k, plugin_name: key_auth, proxy_id: a}}\n  \
+                     - {{id: p, plugin_name: {plugin}, proxy_id: a, {order}, config: {config}}}\n"
+                ),
+            );
+            std::fs::create_dir_all(folder.path("files")).unwrap();
+            let said = format!("{:?}", ferrum_edge(&folder).arg("check").output().unwrap());
+            assert_eq!(said.contains("[answers_before_guard]"), is_warned, "{plugin}: {said}");
+        }
+    }
+}
+
+#[test]
+fn names_that_no_path_has_are_refused() {
+    let folder = Folder::new();
+    for (plugin, config) in [
+        ("rewrite", "{path: '/x/${capture.tem}'}"),
+        ("rewrite", "{query: {set: [{name: t, value: '${capture.tem}'}]}}"),
+        ("redirect", "{location: '/x/${capture.tem}'}"),
+        (
+            "request_transformer",
+            "{rules: [{operation: set, target: header, key: x-t, value: '${capture.tem}'}]}",
+        ),
+        (
+            "response_transformer",
+            "{rules: [{operation: set, target: header, key: x-t, value: '${capture.tem}'}]}",
+        ),
+        ("rate_limiting", "{limits: [{rate: 1, per: 1m}], limit_by: 'template:${capture.tem}'}"),
+        ("error_pages", "{pages: [{status: '404', content_type: text/html, body: '${capture.tem}'}]}"),
+    ] {
+        for (path, is_refused) in [("/teams/{team}", true), ("/teams/{tem}", false)] {
+            folder.write(
+                "ferrum.yaml",
+                &format!(
+                    "proxies:\n  - {{id: a, matches: [{{path: {{template: '{path}'}}}}], backend_host: 127.0.0.1, backend_port: 9}}\n\
+                     plugin_configs:\n  - {{id: p, plugin_name: {plugin}, proxy_id: a, config: {config}}}\n"
+                ),
+            );
+            let output = ferrum_edge(&folder).arg("check").output().unwrap();
+            let said = format!("{output:?}");
+            let named = said.contains("no path of the proxy has the name `tem`")
+                && said.contains("did you mean `${capture.team}`?");
+            assert_eq!(named, is_refused, "{plugin}: {said}");
+            assert!(is_refused || output.status.code() == Some(0), "{plugin}: {said}");
+        }
+    }
+}

@@ -3,6 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
+use sqlx::{Connection, SqliteConnection};
+
 use crate::client::Client;
 use crate::crash::start;
 use crate::place::{ADMIN, READ};
@@ -230,4 +232,34 @@ fn the_audit_names_who_works_on_a_database_itself_and_is_verified() {
     let json = store.ends(&folder, 0, &["audit", "--output", "json", "-n", "1"]);
     let entry: serde_json::Value = serde_json::from_str(json.trim()).unwrap();
     assert_eq!((&entry["seq"], &entry["note"]), (&serde_json::json!(2), &serde_json::json!("the first")));
+}
+
+/// Who only looks or checks leaves an older schema as it is.
+#[test]
+fn what_changes_nothing_migrates_nothing() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", CONFIG);
+    let store = at_store(&folder);
+    store.ends(&folder, 0, &["migrate"]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let query = |sql: &'static str| {
+        runtime.block_on(async {
+            let url = format!("sqlite:{}", folder.path("f.db").display());
+            let mut connection = SqliteConnection::connect(&url).await.unwrap();
+            let number: i64 = sqlx::query_scalar(sql).fetch_one(&mut connection).await.unwrap();
+            connection.close().await.unwrap();
+            number
+        })
+    };
+    query("DELETE FROM ferrum_migrations WHERE version = 2 RETURNING version");
+    for command in [
+        ["apply", "--dry-run", "ferrum.yaml"].as_slice(),
+        &["diff", "ferrum.yaml"],
+        &["status"],
+        &["sync", "--dry-run", "ferrum.yaml"],
+    ] {
+        let said = store.ends(&folder, 1, command);
+        assert!(said.contains("older schema") && said.contains("ferrum-edge migrate"), "{command:?}: {said}");
+        assert_eq!(query("SELECT MAX(version) FROM ferrum_migrations"), 1, "{command:?}");
+    }
 }

@@ -19,9 +19,12 @@ pub struct ExporterSettings {
     pub endpoint: Option<String>,
     /// How it is spoken to. Default `OTEL_EXPORTER_OTLP_PROTOCOL`, else `http/protobuf`.
     pub protocol: Option<Protocol>,
-    /// Header fields of each request. Default `OTEL_EXPORTER_OTLP_HEADERS`.
+    /// Header fields of each request. Default `OTEL_EXPORTER_OTLP_HEADERS`, if the endpoint is the environment's: its server is
+    /// the only one that gets the environment's headers and client certificate.
+    #[schemars(extend("format" = "secret"))]
     pub headers: Option<BTreeMap<String, String>>,
     /// Sent as `Authorization: Bearer …`. Default none.
+    #[schemars(extend("format" = "secret"))]
     pub bearer_token: Option<String>,
     /// How long one request may take. Default `OTEL_EXPORTER_OTLP_TIMEOUT`, else 10 s.
     #[schemars(range(min = 1, max = 600_000))]

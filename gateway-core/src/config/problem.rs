@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::http::credentials::redact_text;
+
 /// One thing that is wrong, with the place and, where we know it, the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
@@ -118,6 +120,9 @@ impl Problems {
             let plural = if more == 1 { "" } else { "s" };
             problem = Problem { more, ..Problem::new("", format!("and {more} more problem{plural}")) };
         } else {
+            if let Cow::Owned(redacted) = redact_text(&problem.message) {
+                problem.message = redacted;
+            }
             clip(&mut problem.path);
             clip(&mut problem.message);
         }

@@ -1,6 +1,7 @@
 //! A proxy's plugins, compiled: one slice for each hook, so that an absent hook is no call at all.
 
 mod behind;
+mod captures;
 mod identify;
 pub(super) mod order;
 mod rare;
@@ -17,7 +18,7 @@ use super::entry::{Built, Registry};
 use super::hooks::{Authenticate, DeclaredSubset, Hooks, OnRequest, OnResponse, Seated};
 use super::seat::{Around, Attempt, AttemptEnd};
 use super::step::{Decision, Gate, Passage, Refusal, Step, Wait};
-use crate::config::model::{Id, PluginConfig, Scope, Traffic};
+use crate::config::model::{Id, Order, PluginConfig, Scope, Traffic};
 use crate::config::problem::{Problem, Problems};
 use crate::config::resolve::idle;
 use crate::config::snapshot::Plugins;
@@ -89,6 +90,7 @@ impl Chain {
             }
         }
         problems.0.extend(too_early(&hooks, &members));
+        problems.0.extend(captures::unknown(&hooks, &members, traffic));
         problems.0.extend(order::bypassed(registry, &hooks, &members));
         problems.0.extend(unreachable_paths(&hooks, &members, traffic));
         // Responses go back the way requests came.
@@ -112,6 +114,18 @@ impl Chain {
     /// The plugins with their configs, in execution order.
     pub fn members(&self) -> impl ExactSizeIterator<Item = &Member> {
         self.members.iter()
+    }
+
+    /// Plugin configs that were moved in front of a plugin that guards, and answer requests before it has looked at them; with the
+    /// name of that plugin.
+    pub(crate) fn answers_before_guards(&self) -> impl Iterator<Item = (&PluginConfig, &Arc<str>)> {
+        let is_moved = |config: &PluginConfig| matches!(config.order.as_deref(), Some(Order::Before(_)));
+        self.rare(|rare| &rare.may_answer).iter().filter_map(move |place| {
+            let (config, _) = self.members.get(usize::from(*place).checked_sub(1)?)?;
+            let mut behind = self.members.iter().skip(usize::from(*place));
+            let (guard, _) = behind.find(|(_, plugin)| plugin.guards())?;
+            is_moved(config).then_some((&**config, &guard.plugin_name))
+        })
     }
 
     /// The plugin built from the config with this id.
@@ -328,7 +342,8 @@ impl Chain {
         from: usize,
     ) -> Decided<'a> {
         for (n, seat @ Seated { place, plugin, .. }) in self.on_message().iter().enumerate().skip(from) {
-            if !seat.attends(session) {
+            let is_seen = kind != MessageKind::Control || plugin.sees_control_frames();
+            if !is_seen || !seat.attends(session) {
                 continue;
             }
             let message = Message { direction, kind, payload };

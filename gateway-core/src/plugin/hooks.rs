@@ -112,6 +112,11 @@ pub trait OnMessage: Send + Sync {
     /// May change, answer, drop or refuse the message, or wait before it decides. A datagram can't wait: one whose
     /// decision is not there at once is dropped.
     fn on_message<'a>(&'a self, session: &'a Session, message: Message<'_>, seat: Seat<'a>) -> Passage<'a>;
+
+    /// Whether it also sees Ping and Pong frames, which are not messages but cost their reader as much. Default false.
+    fn sees_control_frames(&self) -> bool {
+        false
+    }
 }
 
 /// Sees the bytes of a TCP or TLS stream, decrypted where the gateway ends TLS. When no plugin takes this seat, bytes pass by the
@@ -203,6 +208,7 @@ macro_rules! hooks {
             pub(crate) owned: Vec<OwnedHeader>,
             pub(crate) answers: Vec<u16>,
             pub(crate) decides: Vec<u16>,
+            pub(crate) may_answer: Vec<u16>,
             pub(crate) prepares: Vec<u16>,
             pub(crate) for_messages: Vec<u16>,
             pub(crate) no_datagrams: Vec<u16>,
@@ -215,6 +221,8 @@ macro_rules! hooks {
             pub(crate) needed_paths: Vec<(u16, &'static str, String)>,
             /// Who asks for the caller while the request is there, and where its settings say so.
             pub(crate) asks: Vec<(u16, String)>,
+            /// The names of the route's path that templates go by, with the settings they stand in.
+            pub(crate) captures: Vec<(u16, String, Box<str>)>,
             $(pub(crate) $name: Vec<Seated<dyn $hook>>,)+
         }
 
@@ -314,6 +322,12 @@ impl Hooks {
         self.answers.push(self.place);
     }
 
+    /// Declares that the request hook gives content of its own to whoever asks. A plugin config that was moved in front of one that
+    /// guards is warned of.
+    pub fn may_answer(&mut self) {
+        self.may_answer.push(self.place);
+    }
+
     /// Declares that the request hook runs code of the operator's, which may refuse requests. A chain in which it stands behind a
     /// plugin that [answers for the target](Self::answers_for_target) is refused, also where nothing was moved.
     pub fn decides(&mut self) {
@@ -331,6 +345,16 @@ impl Hooks {
         if template.is_some_and(Template::asks_for_caller) {
             self.goes_by_caller(setting);
         }
+        if let Some(template) = template {
+            self.goes_by_captures(setting, template.captures());
+        }
+    }
+
+    /// Declares that this setting goes by these names of the route's path. A proxy is refused whose paths have no such name,
+    /// where the plugin config is not for every proxy.
+    pub fn goes_by_captures<'t>(&mut self, setting: &str, names: impl IntoIterator<Item = &'t str>) {
+        let place = self.place;
+        self.captures.extend(names.into_iter().map(|name| (place, setting.to_owned(), name.into())));
     }
 
     /// Declares that [`OnConnect`] and [`OnClose`] only make ready and clear up for [`OnMessage`]. A TCP or TLS proxy with this

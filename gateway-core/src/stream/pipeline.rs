@@ -222,7 +222,8 @@ pub struct Failed<'r> {
 /// How often a session looks for another target because others were quicker to take the last place at one.
 const MAX_OVERTAKEN: u32 = 3;
 
-/// Tries targets until one takes the session; nothing has been sent yet, so each may be tried.
+/// Tries targets until one takes the session; nothing has been sent yet, so each may be tried. Once that has taken as long as one
+/// target has to answer, no third one is tried: a client waits for at most two that do not answer.
 ///
 /// # Errors
 /// When each was tried, or none may be.
@@ -236,6 +237,7 @@ pub async fn open<'r, O: Opener>(
     let hash_key = route.targets.hash_on().map(|_| address.as_bytes());
     let mut failed = Failed { cause: Cause::NoTarget, picked: None };
     let mut overtaken = 0;
+    let begun = Instant::now();
     loop {
         let started = Instant::now();
         let breakers = route.breakers.as_deref();
@@ -268,7 +270,8 @@ pub async fn open<'r, O: Opener>(
                 drop(pick.report(AttemptOutcome::ConnectFailed, now));
                 failed = Failed { cause, picked: Some(picked) };
                 tried.push(index);
-                if tried.len() >= route.targets.list().len() {
+                let is_late = tried.len() > 1 && now - begun >= route.proxy.timeouts.connect;
+                if is_late || tried.len() >= route.targets.list().len() {
                     return Err(failed);
                 }
             }
@@ -333,3 +336,6 @@ impl Drop for SessionEnding<'_> {
         self.recorder.session(&record);
     }
 }
+
+#[cfg(test)]
+mod tests;

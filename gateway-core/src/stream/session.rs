@@ -118,6 +118,8 @@ pub enum MessageKind {
     Binary,
     /// A datagram, decrypted where it came by DTLS.
     Datagram,
+    /// A Ping or Pong frame of a WebSocket; only for plugins that [ask for it](crate::plugin::OnMessage::sees_control_frames).
+    Control,
 }
 
 /// A message on its way, whole.

@@ -22,6 +22,9 @@ fn exchange() -> Exchange {
         .header("x-b", "1")
         .header("x-b", "2")
         .header("cookie", "sid=abc")
+        .header("x-host", "a:80/b@c")
+        .header("x-url", "https://evil.test/")
+        .header("x-cookie", "a; Domain=b,\"")
         .body(Body::empty())
         .expect("the request is good");
     let peer = SocketAddr::from(([192, 0, 2, 7], 5000));
@@ -41,7 +44,8 @@ fn exchange() -> Exchange {
     identity.claims = claims.as_object().cloned().map(Arc::new);
     exchange.identity = Some(Arc::new(identity));
     exchange.set_request_id(HeaderValue::from_static("id-1"));
-    exchange.captures = Some(Box::new(Captures::new([("id", "7"), ("rest", "a%20b")])));
+    exchange.captures =
+        Some(Box::new(Captures::new([("id", "7"), ("rest", "a%20b"), ("team", "a&team=victim;x")])));
     exchange
 }
 
@@ -90,13 +94,88 @@ fn values_are_encoded_for_their_place() {
         ("/v2/${capture.rest}", TextContext::Path, "/v2/a%20b"),
         ("/v2/${request.query.q}", TextContext::Path, "/v2/x%20y"),
         ("a${request.query.amp}", TextContext::Query, "a1%262"),
-        ("${request.query}", TextContext::Query, "q=x%20y&amp=1%262"),
+        ("${request.query}", TextContext::Query, "q%3Dx%2520y%26amp%3D1%25262"),
+        ("${capture.team}", TextContext::Query, "a%26team%3Dvictim%3Bx"),
+        ("/v2?team=${capture.team}", TextContext::Path, "/v2?team=a%26team%3Dvictim%3Bx"),
+        (
+            "/v2?${request.query}&x=${request.query}",
+            TextContext::Path,
+            "/v2?q=x%20y&amp=1%262&x=q%3Dx%2520y%26amp%3D1%25262",
+        ),
+        ("/v2/${capture.team}", TextContext::Path, "/v2/a&team=victim;x"),
+        (
+            "/login?next=${request.target}",
+            TextContext::Url,
+            "/login?next=/users/7/a%2520b%3Fq%3Dx%2520y%26amp%3D1%25262",
+        ),
+        ("/login#${request.query.amp}", TextContext::Url, "/login#1%262"),
+        (
+            "https://${request.authority}${request.target}",
+            TextContext::Url,
+            "https://API.example:8000/users/7/a%20b?q=x%20y&amp=1%262",
+        ),
+        ("https://${request.header.x-host}.internal/", TextContext::Url, "https://a%3A80%2Fb%40c.internal/"),
+        ("${request.header.x-url}", TextContext::Url, "https%3A//evil.test/"),
+        ("https://a.test/${request.header.x-url}", TextContext::Url, "https://a.test/https://evil.test/"),
+        ("${request.authority}", TextContext::Host, "API.example:8000"),
+        ("${capture.id}.internal", TextContext::Host, "7.internal"),
+        ("sid=${request.header.x-cookie}; Path=/", TextContext::Cookie, "sid=a%3B%20Domain=b%2C%22; Path=/"),
+        ("${request.target}", TextContext::Log, "/users/7/a%20b?q=x%20y&amp=1%262"),
         ("a b&c=d#e%20\u{e9}", TextContext::Query, "a%20b%26c%3Dd%23e%2520%C3%A9"),
         ("${request.header.none:-a b&c}", TextContext::Query, "a%20b%26c"),
         ("/a b", TextContext::Path, "/a b"),
     ];
     for (text, place, expected) in cases {
         assert_eq!(render(text, place).as_deref(), Ok(expected), "{text}");
+    }
+}
+
+#[test]
+fn no_value_brings_more_than_a_host_into_a_host() {
+    assert_eq!(render("${request.header.x-host}.internal", TextContext::Host), Err(Unrenderable::Host));
+}
+
+#[test]
+fn cookies_that_are_one_value_pass_as_they_came() {
+    let exchange = exchange();
+    let field = |text| {
+        let template = Template::parse(text, Moment::Request).expect("is good");
+        template.field(&SET_COOKIE, &Facts::of(&exchange), &mut Vec::new()).expect("is a field")
+    };
+    assert_eq!(field("${request.header.x-cookie}"), "a; Domain=b,\"");
+    assert_eq!(field("a=${request.header.x-cookie}; Secure"), "a=a%3B%20Domain=b%2C%22; Secure");
+}
+
+#[test]
+fn log_lines_show_no_credentials() {
+    let mut exchange = exchange();
+    let uri = "/cb?code=hush-1&page=2&api%5Fkey=hush-2;token=hush-3";
+    exchange.request.uri = uri.parse().expect("is good");
+    for (name, value) in
+        [("authorization", "Bearer hush-4"), ("x-api-key", "hush-5"), ("x-original-url", uri)]
+    {
+        exchange.request.headers.insert(name, value.parse().expect("is good"));
+    }
+    let mut headers = HeaderMap::new();
+    headers.append("location", HeaderValue::from_static("/cb?code=hush-6&page=3"));
+    headers.append("set-cookie", HeaderValue::from_static("a=hush-7; Path=/"));
+    headers.append("set-cookie", HeaderValue::from_static("b=hush-8; Path=/"));
+    let facts = Facts { response: Some((StatusCode::FOUND, &headers)), ..Facts::of(&exchange) };
+    for (text, expected) in [
+        ("${request.target}", "/cb?code=REDACTED&page=2&api%5Fkey=REDACTED;token=REDACTED"),
+        ("${request.query}", "code=REDACTED&page=2&api%5Fkey=REDACTED;token=REDACTED"),
+        ("${request.query.code} ${request.query.page}", "REDACTED 2"),
+        ("${request.cookie.sid} ${request.cookie.none:--}", "REDACTED -"),
+        ("${request.header.authorization} ${request.header.x-api-key}", "Bearer REDACTED REDACTED"),
+        ("${request.header.x-original-url}", "/cb?code=REDACTED&page=2&api%5Fkey=REDACTED;token=REDACTED"),
+        ("${request.header.cookie} ${request.header.x-a}", "sid=REDACTED one"),
+        ("${response.header.location}", "/cb?code=REDACTED&page=3"),
+        ("${response.header.set-cookie}", "a=REDACTED; Path=/, b=REDACTED; Path=/"),
+    ] {
+        let template = Template::parse(text, Moment::End).expect("is good");
+        let mut out = Vec::new();
+        template.render(&facts, TextContext::Log, 1000, &mut out).expect("is rendered");
+        assert_eq!(String::from_utf8_lossy(&out), expected, "{text}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
+use super::position::{Kind, Position, stays};
 use super::{TextContext, Unrenderable};
 
 /// The text being made.
@@ -9,14 +10,21 @@ pub(super) struct Sink<'o> {
     out: &'o mut Vec<u8>,
     place: TextContext,
     limit: usize,
+    /// Where the text begins.
+    start: usize,
     /// The length that may not be exceeded.
     end: usize,
 }
 
 impl<'o> Sink<'o> {
     pub(super) fn new(out: &'o mut Vec<u8>, place: TextContext, limit: usize) -> Self {
-        let end = out.len().saturating_add(limit);
-        Self { out, place, limit, end }
+        let start = out.len();
+        Self { out, place, limit, start, end: start.saturating_add(limit) }
+    }
+
+    /// Whether the text is shown to people, who must not see credentials.
+    pub(super) fn is_log(&self) -> bool {
+        self.place == TextContext::Log
     }
 
     pub(super) fn len(&self) -> usize {
@@ -26,8 +34,8 @@ impl<'o> Sink<'o> {
     /// Text of the template itself, which was looked at when it was parsed. In a query it is part of a value like any other.
     pub(super) fn literal(&mut self, text: &[u8]) -> Result<(), Unrenderable> {
         match self.place {
-            TextContext::Query => self.value(text, false),
-            TextContext::Text | TextContext::Log | TextContext::Path => self.raw(text),
+            TextContext::Query => self.value(text, Kind::Plain),
+            _ => self.raw(text),
         }
     }
 
@@ -39,12 +47,12 @@ impl<'o> Sink<'o> {
 
     /// A value, encoded for its place.
     pub(super) fn some(&mut self, value: Option<&[u8]>) -> Result<(), Unrenderable> {
-        value.map_or(Ok(()), |value| self.value(value, false))
+        self.some_of(Kind::Plain, value)
     }
 
-    /// A value that stood in a path or query and is encoded already.
-    pub(super) fn encoded(&mut self, value: Option<&[u8]>) -> Result<(), Unrenderable> {
-        value.map_or(Ok(()), |value| self.value(value, true))
+    /// A value of this kind, encoded for its place.
+    pub(super) fn some_of(&mut self, kind: Kind, value: Option<&[u8]>) -> Result<(), Unrenderable> {
+        value.map_or(Ok(()), |value| self.value(value, kind))
     }
 
     pub(super) fn text(&mut self, text: &str) -> Result<(), Unrenderable> {
@@ -67,7 +75,7 @@ impl<'o> Sink<'o> {
         if self.out.len() + more > self.end { Err(Unrenderable::TooLong(self.limit)) } else { Ok(()) }
     }
 
-    fn value(&mut self, value: &[u8], is_encoded: bool) -> Result<(), Unrenderable> {
+    fn value(&mut self, value: &[u8], kind: Kind) -> Result<(), Unrenderable> {
         if self.place == TextContext::Text {
             // What a header may not have (RFC 9110 §5.5), and what would begin a new line of a log.
             if value.iter().any(|b| (*b < b' ' && *b != b'\t') || *b == 0x7f) {
@@ -78,8 +86,13 @@ impl<'o> Sink<'o> {
         if self.place == TextContext::Log {
             return self.logged(value);
         }
+        let position =
+            Position::of(self.place, self.out.get(self.start..).unwrap_or_default()).of_value(value, kind);
+        if position == Position::Host && !value.iter().all(|byte| stays(*byte, position, kind)) {
+            return Err(Unrenderable::Host);
+        }
         for &byte in value {
-            if stays(byte, self.place, is_encoded) {
+            if stays(byte, position, kind) {
                 self.room(1)?;
                 self.out.push(byte);
             } else {
@@ -116,18 +129,6 @@ impl Sink<'_> {
     /// Bytes as `\xHH`.
     fn hex(&mut self, bytes: &[u8]) -> Result<(), Unrenderable> {
         bytes.iter().try_for_each(|byte| self.raw(format!("\\x{byte:02x}").as_bytes()))
-    }
-}
-
-/// Whether a byte may stand as it is (RFC 3986 §3.3, §3.4).
-fn stays(byte: u8, place: TextContext, is_encoded: bool) -> bool {
-    match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' | b':' | b'@' => true,
-        b'!' | b'$' | b'\'' | b'(' | b')' | b'*' | b',' | b';' => true,
-        b'%' => is_encoded,
-        b'&' | b'=' | b'+' => place == TextContext::Path || is_encoded,
-        b'?' => is_encoded,
-        _ => false,
     }
 }
 

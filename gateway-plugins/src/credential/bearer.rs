@@ -62,6 +62,7 @@ pub(crate) struct SignedSettings {
     pub(crate) cached_tokens: u32,
     /// Ids (`jti`) of tokens that are refused from now on, also remembered ones. Default none.
     #[schemars(length(max = 10_000))]
+    #[schemars(extend("format" = "secret"))]
     revoked_tokens: Vec<String>,
     /// Files with more of them, one a line, `#` begins a comment. Default none.
     #[schemars(length(max = 100))]

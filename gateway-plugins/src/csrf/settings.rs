@@ -17,8 +17,10 @@ use crate::shared::has_other_case;
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
     /// The secret that signs tokens, at least 32 bytes; the same on every gateway of a site. Required with `token`.
+    #[schemars(extend("format" = "secret"))]
     secret: Option<String>,
     /// The secret of before: tokens signed by it are accepted, and renewed. Default none.
+    #[schemars(extend("format" = "secret"))]
     previous_secret: Option<String>,
     /// Whether requests that change something need a token. Default true.
     token: bool,

@@ -64,6 +64,15 @@ impl Page {
         Some(Self { parts, escape })
     }
 
+    /// The names of the route's path that values are made of.
+    pub(super) fn captures(&self) -> impl Iterator<Item = &str> {
+        let values = self.parts.iter().filter_map(|part| match part {
+            PagePart::Value(value) => Some(value),
+            PagePart::Text(_) => None,
+        });
+        values.flat_map(Template::captures)
+    }
+
     /// The page for a response. A value that can't be written is left out.
     pub(super) fn render(&self, facts: &Facts<'_>) -> String {
         let mut out = String::new();

@@ -80,6 +80,7 @@ struct SearchConfig {
     /// Who looks up: the name of an entry that may. Default none: anybody may.
     bind_dn: Option<String>,
     /// Its password.
+    #[schemars(extend("format" = "secret"))]
     bind_password: Option<String>,
 }
 

@@ -29,12 +29,14 @@ pub(crate) struct Config {
     /// The name under which the gateway is known to the provider. Required.
     pub(super) client_id: String,
     /// The secret that goes with `client_id`. Default none: a public client.
+    #[schemars(extend("format" = "secret"))]
     pub(super) client_secret: Option<String>,
     /// How the gateway says which client it is: `client_secret_basic`, `client_secret_post` or `private_key_jwt`. Default
     /// `client_secret_basic`.
     pub(super) client_auth: ClientMethod,
     /// The private key that signs for the gateway with `private_key_jwt` (RFC 7523): PKCS#8 in PEM, of RSA, P-256, P-384, P-521 or
     /// Ed25519, which signs by RS256, ES256, ES384, ES512 or EdDSA. Default none.
+    #[schemars(extend("format" = "secret"))]
     pub(super) client_private_key: Option<String>,
     /// The key's `kid`, by which the server finds the public one. Default none.
     pub(super) client_key_id: Option<String>,
@@ -46,8 +48,10 @@ pub(crate) struct Config {
     /// The secret that sessions are encrypted with, at least 32 bytes; the same for all gateways that share them. A session counts
     /// only where `issuer` and `client_id` are those of its login. Where the provider takes each refresh token once, have the load
     /// balancer send a browser to one gateway: each refreshes on its own. Required.
+    #[schemars(extend("format" = "secret"))]
     pub(super) session_secret: String,
     /// The secret of before, so that its sessions go on while it is replaced. Default none.
+    #[schemars(extend("format" = "secret"))]
     pub(super) previous_session_secret: Option<String>,
     /// The path at which browsers come back from the provider; a path that this proxy does not match is refused. The plugin answers it
     /// whatever `when` says. A login that is over or unknown by then begins anew, once, or ends at a page. Default `/oidc/callback`.

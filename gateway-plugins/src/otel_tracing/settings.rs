@@ -64,7 +64,8 @@ pub(crate) struct Config {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Queue {
-    /// Spans that wait; further ones are dropped and counted, those of one request together. Default `OTEL_BSP_MAX_QUEUE_SIZE`, else 16,384.
+    /// Spans that wait; further ones are dropped and counted, those of one request together, or of a request with more spans than
+    /// that all but its own. Default `OTEL_BSP_MAX_QUEUE_SIZE`, else 16,384.
     #[schemars(range(min = 1, max = 10_000_000))]
     max_spans: Option<usize>,
     /// Bytes of spans that wait. Default 16 MiB.

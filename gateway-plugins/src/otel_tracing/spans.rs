@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use gateway_core::config::model::{PathPattern, Proxy, TargetRules, Traffic};
 use gateway_core::config::snapshot::ProxyState;
+use gateway_core::http::credentials::redact_field;
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::Seat;
@@ -189,7 +190,7 @@ fn sent(all: &mut Attributes<'_, '_, '_>, plugin: &OtelTracing, exchange: &Excha
         if headers.contains_key(name) {
             let values = headers.get_all(name).iter().map(|value| {
                 let mut shown = Vec::new();
-                redact::value(&mut shown, name, value);
+                redact_field(&mut shown, name, value.as_bytes());
                 shown
             });
             all.texts(attribute, values);

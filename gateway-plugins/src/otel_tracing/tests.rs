@@ -359,6 +359,16 @@ async fn a_full_queue_loses_spans_and_counts_them() {
 }
 
 #[tokio::test]
+async fn a_queue_smaller_than_a_request_has_its_own_span() {
+    let traced = traced(json!({ "queue": { "max_spans": 1 } }));
+    assert_eq!(traced.trial.get("/shop", &[]).await.status, 200);
+    assert_eq!(metric(&traced.world, "ferrum_otel_spans_total", &["queue_full"]), 1);
+    let spans = traced.spans();
+    assert_eq!(spans.len(), 1);
+    named(&spans, "GET /shop");
+}
+
+#[tokio::test]
 async fn grpc_calls_have_their_names() {
     let traced = traced_with(json!({}), json!([]), json!({ "listen_path": "/" }), Machine::default());
     let fields = [("content-type", "application/grpc"), ("te", "trailers")];

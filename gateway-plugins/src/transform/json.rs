@@ -41,7 +41,25 @@ impl Made {
     }
 }
 
+impl Made {
+    fn templates<'m>(&'m self, all: &mut Vec<&'m Template>) {
+        match self {
+            Self::Text(template) => all.push(template),
+            Self::Is(_) => {}
+            Self::List(items) => items.iter().for_each(|item| item.templates(all)),
+            Self::Map(fields) => fields.iter().for_each(|(_, field)| field.templates(all)),
+        }
+    }
+}
+
 impl DocumentChange {
+    /// The templates that its value is made of.
+    pub(super) fn templates(&self) -> Vec<&Template> {
+        let mut all = Vec::new();
+        self.value.iter().for_each(|value| value.templates(&mut all));
+        all
+    }
+
     /// Whether its value is made of who the caller is.
     pub(super) fn asks_for_caller(&self) -> bool {
         self.value.as_ref().is_some_and(Made::asks_for_caller)

@@ -9,12 +9,14 @@ use std::task::{Context, Poll, ready};
 use bytes::{Bytes, BytesMut};
 use futures_util::Stream;
 use gateway_core::http::body::{Body, BodyError};
+use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::World;
 use http_body::Frame;
 use multer::{Field, Multipart};
 
 use super::UploadRefusal;
 use super::kind::{self, LOOKED_AT};
+use super::pace::Pace;
 use super::settings::Limits;
 use super::write::{self, Hidden};
 
@@ -103,7 +105,12 @@ impl Form {
         .await?;
         let body = body.limited(self.limits.body);
         let mut parts = Multipart::new(
-            Pieces { body, ahead: self.ahead.clone(), failure: self.failure.clone() },
+            Pieces {
+                body,
+                ahead: self.ahead.clone(),
+                failure: self.failure.clone(),
+                pace: Pace::new(self.limits.rate),
+            },
             boundary,
         );
         loop {
@@ -261,11 +268,17 @@ impl Form {
     }
 }
 
-/// The data of a body. It ends with an error when so much comes that is not understood.
+/// What a client gets that sends less than the minimum rate.
+fn too_slow() -> Reply {
+    Reply::new(Cause::RequestTimeout).reason("upload_too_slow").detail("the upload came too slowly").closing()
+}
+
+/// The data of a body. It ends with an error when so much comes that is not understood, or when it comes too slowly.
 struct Pieces {
     body: Body,
     ahead: Arc<AtomicU64>,
     failure: Failure,
+    pace: Pace,
 }
 
 /// Why a body ended early; the parser's errors can't carry it.
@@ -281,13 +294,18 @@ impl Stream for Pieces {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let why = loop {
-            let Some(frame) = ready!(self.body.poll_next(cx)) else { return Poll::Ready(None) };
+            let Poll::Ready(frame) = self.body.poll_next(cx) else {
+                ready!(self.pace.poll_late(cx));
+                break BodyError::Refused(Box::new(too_slow()));
+            };
+            let Some(frame) = frame else { return Poll::Ready(None) };
             // Trailers say nothing here.
             let data = match frame.map(Frame::into_data) {
                 Ok(Ok(data)) => data,
                 Ok(Err(_)) => continue,
                 Err(error) => break error,
             };
+            self.pace.received(data.len());
             // One piece may be large; what counts is that still more is asked for.
             if self.ahead.fetch_add(data.len() as u64, Relaxed) > MAX_AHEAD {
                 break BodyError::Framing("the head of a part is too long");

@@ -50,6 +50,18 @@ pub(crate) struct Config {
     #[serde(default = "at_once")]
     #[schemars(range(min = 1, max = 10_000))]
     max_concurrent: usize,
+    /// Uploads of one client at a time, by its address (IPv6: its first 64 bits). More are refused with 503. Default a quarter of
+    /// `max_concurrent`, at least 1.
+    #[schemars(range(min = 1, max = 10_000))]
+    max_per_client: Option<usize>,
+    /// Bytes a second that a client must send on average, after 10 s in which it may send less; a slower upload is refused with 408.
+    /// 0 is no limit. Default 1 KiB.
+    #[serde(default = "rate")]
+    min_bytes_per_second: Bytes,
+}
+
+fn rate() -> Bytes {
+    Bytes(1 << 10)
 }
 
 fn body() -> Bytes {
@@ -101,6 +113,8 @@ pub(super) struct Limits {
     pub(super) mode: u32,
     pub(super) free: u64,
     pub(super) at_once: usize,
+    pub(super) per_client: usize,
+    pub(super) rate: u64,
 }
 
 impl Config {
@@ -143,6 +157,10 @@ impl Config {
                 .add("config.file_mode", format!("`{}` is not the mode of a file here", self.file_mode))
                 .remedy = Some("octal digits without execute bits, such as `\"0640\"`".into());
         }
+        let per_client = self.max_per_client.unwrap_or(self.max_concurrent / 4).max(1);
+        if per_client > self.max_concurrent {
+            problems.add("config.max_per_client", "is more than `max_concurrent`, so it has no effect");
+        }
         problems.into_result(Limits {
             folder: self.path,
             body: self.max_body_bytes.0,
@@ -155,6 +173,8 @@ impl Config {
             mode: mode.unwrap_or(0o600),
             free: self.min_free_bytes.0,
             at_once: self.max_concurrent,
+            per_client,
+            rate: self.min_bytes_per_second.0,
         })
     }
 }

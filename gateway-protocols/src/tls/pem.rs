@@ -1,9 +1,13 @@
 //! Certificates and keys from PEM files.
 
+use std::fs::OpenOptions;
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use gateway_core::certificate::revocation_list_validity;
+use rustix::fs::OFlags;
 use rustls::RootCertStore;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
@@ -37,8 +41,24 @@ pub enum PemError {
     },
 }
 
+/// Octets of a file that are read.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// The content of a file. A pipe or a device is refused: whoever checks a configuration would wait for it for ever.
 fn read(path: &Path) -> Result<Vec<u8>, PemError> {
-    fs::read(path).map_err(|source| PemError::Unreadable { path: path.to_owned(), source })
+    let unreadable = |source| PemError::Unreadable { path: path.to_owned(), source };
+    let unusable = |reason| PemError::Unusable { path: path.to_owned(), reason };
+    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(path).map_err(unreadable)?;
+    if !file.metadata().map_err(unreadable)?.is_file() {
+        return Err(unusable("it is not a regular file".to_owned()));
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(unusable(format!("it is larger than {} MiB", MAX_BYTES >> 20)));
+    }
+    Ok(bytes)
 }
 
 /// A certificate chain, leaf first.
@@ -62,8 +82,19 @@ pub fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, PemError> {
 /// When the file has none.
 pub fn key(path: &Path) -> Result<PrivateKeyDer<'static>, PemError> {
     let text = read(path)?;
-    PrivateKeyDer::from_pem_slice(&text)
-        .map_err(|_| PemError::Missing { path: path.to_owned(), wanted: "private key" })
+    PrivateKeyDer::from_pem_slice(&text).map_err(|_| match is_encrypted(&text) {
+        true => PemError::Unusable {
+            path: path.to_owned(),
+            reason: "the private key is encrypted, and the gateway has no passphrase for it".to_owned(),
+        },
+        false => PemError::Missing { path: path.to_owned(), wanted: "private key" },
+    })
+}
+
+/// Whether a PEM file has a private key that only a passphrase opens: PKCS #8's, or OpenSSL's older form.
+fn is_encrypted(text: &[u8]) -> bool {
+    let has = |mark: &[u8]| memchr::memmem::find(text, mark).is_some();
+    has(b"BEGIN ENCRYPTED PRIVATE KEY") || has(b"Proc-Type: 4,ENCRYPTED")
 }
 
 /// Files of one folder with revocation lists, and octets of one of them.

@@ -35,6 +35,7 @@ pub(crate) struct Config {
     root_id: String,
     /// Environment variables that the module sees; it sees no others. Default none.
     #[schemars(length(max = 100))]
+    #[schemars(extend("format" = "secret"))]
     environment: BTreeMap<String, String>,
     /// What becomes of an exchange when the module fails or takes too long: `closed` answers 500, `open` continues without the
     /// module. Either way only this exchange fails, and the next one gets a new instance. Default `closed`.

@@ -50,9 +50,11 @@ impl SettingsWithDefaults<'_> {
             self.compression.or_else(|| defaults.word("COMPRESSION", compression, &mut problems));
         let timeout = self.timeout_ms.map(Millis::duration);
         let timeout = timeout.or_else(|| defaults.word("TIMEOUT", milliseconds, &mut problems));
-        let headers = self.headers(path, &defaults, &mut problems);
         let target = self.target(path, protocol, &defaults, &mut problems);
-        let client_cert = self.client_cert(path, &defaults, &mut problems);
+        // Credentials of the environment are for the environment's server, whoever writes the settings.
+        let is_ours = target.as_ref().is_some_and(|(endpoint, _)| defaults.is_for(endpoint, protocol));
+        let headers = self.headers(path, &defaults, is_ours, &mut problems);
+        let client_cert = self.client_cert(path, &defaults, is_ours, &mut problems);
         let (Some((endpoint, target)), true) = (target, problems.is_empty()) else { return Err(problems) };
         let ca_path = self.ca_path.clone().or_else(|| defaults.get("CERTIFICATE").map(PathBuf::from));
         let timeout = timeout.unwrap_or(TIMEOUT);
@@ -75,9 +77,7 @@ impl SettingsWithDefaults<'_> {
     ) -> Option<(Endpoint, String)> {
         let own = defaults.own("ENDPOINT").filter(|_| self.endpoint.is_none());
         let common = self.endpoint.as_deref().or_else(|| defaults.common("ENDPOINT"));
-        let fallback =
-            if protocol == Protocol::Grpc { "http://localhost:4317" } else { "http://localhost:4318" };
-        let url = own.or(common).unwrap_or(fallback);
+        let url = own.or(common).unwrap_or_else(|| fallback(protocol));
         let (endpoint, uri) = match Endpoint::of_url(url) {
             Ok(parsed) => parsed,
             Err(message) => {
@@ -102,12 +102,18 @@ impl SettingsWithDefaults<'_> {
         Some((endpoint, target))
     }
 
-    fn headers(&self, path: &str, defaults: &Variables<'_>, problems: &mut Problems) -> HeaderMap {
+    fn headers(
+        &self,
+        path: &str,
+        defaults: &Variables<'_>,
+        is_ours: bool,
+        problems: &mut Problems,
+    ) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let written = self.headers.clone().map(|headers| headers.into_iter().collect::<Vec<_>>());
         let place = if written.is_some() { format!("{path}.headers") } else { defaults.name("HEADERS") };
         let listed = written.or_else(|| {
-            let text = defaults.get("HEADERS")?;
+            let text = defaults.get("HEADERS").filter(|_| is_ours)?;
             let all = pairs(text);
             if all.is_none() {
                 problems.add(place.clone(), "is not a list like `name=value,other=value`");
@@ -144,9 +150,11 @@ impl SettingsWithDefaults<'_> {
         &self,
         path: &str,
         defaults: &Variables<'_>,
+        is_ours: bool,
         problems: &mut Problems,
     ) -> Option<(PathBuf, PathBuf)> {
-        let or = |own: &Option<PathBuf>, name| own.clone().or_else(|| defaults.get(name).map(PathBuf::from));
+        let default = |name| defaults.get(name).filter(|_| is_ours).map(PathBuf::from);
+        let or = |own: &Option<PathBuf>, name| own.clone().or_else(|| default(name));
         match (or(&self.client_cert_path, "CLIENT_CERTIFICATE"), or(&self.client_key_path, "CLIENT_KEY")) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
@@ -178,6 +186,13 @@ impl<'w> Variables<'w> {
         self.own(name).or_else(|| self.common(name))
     }
 
+    /// Whether this is the server that the environment names, so that it gets the environment's credentials.
+    fn is_for(&self, endpoint: &Endpoint, protocol: Protocol) -> bool {
+        let url = self.get("ENDPOINT").unwrap_or_else(|| fallback(protocol));
+        Endpoint::of_url(url)
+            .is_ok_and(|(ours, _)| ours.server == endpoint.server && ours.encrypted == endpoint.encrypted)
+    }
+
     /// The name of the variable that was used.
     fn name(&self, name: &str) -> String {
         match self.own(name) {
@@ -194,6 +209,11 @@ impl<'w> Variables<'w> {
         }
         value
     }
+}
+
+/// Where a collector listens, if nothing says so.
+fn fallback(protocol: Protocol) -> &'static str {
+    if protocol == Protocol::Grpc { "http://localhost:4317" } else { "http://localhost:4318" }
 }
 
 fn protocol(text: &str) -> Option<Protocol> {

@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use gateway_core::http::credentials::redact_referer;
 use gateway_core::record::ExchangeRecord;
 use http::header::{REFERER, USER_AGENT};
 
@@ -37,7 +38,7 @@ pub fn exchange(out: &mut Vec<u8>, record: &ExchangeRecord<'_>, secrets: Secrets
         bytes => out.extend_from_slice(bytes.to_string().as_bytes()),
     }
     let headers = &exchange.request.headers;
-    let referer = headers.get(REFERER).map(|value| redact::referer(value.as_bytes()));
+    let referer = headers.get(REFERER).map(|value| redact_referer(value.as_bytes()));
     for text in [referer.as_deref(), headers.get(USER_AGENT).map(|value| value.as_bytes())] {
         out.extend_from_slice(b" \"");
         escape(out, text.unwrap_or(b"-"));

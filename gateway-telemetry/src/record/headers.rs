@@ -1,5 +1,6 @@
 //! What records say of headers.
 
+use gateway_core::http::credentials::redact_referer;
 use gateway_core::http::exchange::Exchange;
 use http::header::{HeaderName, REFERER, USER_AGENT};
 use http::{HeaderMap, HeaderValue};
@@ -26,7 +27,7 @@ pub(super) fn usual(line: &mut impl FieldVisitor, exchange: &Exchange) {
         line.text("user_agent.original", agent);
     }
     if let Some(referer) = logged.referer {
-        line.text("http.request.header.referer", redact::referer(referer.as_bytes()));
+        line.text("http.request.header.referer", redact_referer(referer.as_bytes()));
     }
 }
 

@@ -70,6 +70,33 @@ async fn messages_are_limited_over_http_2() {
     }
 }
 
+/// Pings and pongs cost their reader as much as messages.
+#[tokio::test]
+async fn control_frames_count_against_rates() {
+    for config in ["{messages_per_second: 1, message_burst: 2}", "{bytes_per_second: 1, byte_burst: 8}"] {
+        for opcode in [0x89, 0x8A] {
+            let (edge, origin) = limited("ws_rate_limiting", config).await;
+            let (mut near, mut far) = opened(&edge, &origin).await;
+            for _ in 0..2 {
+                near.wire.send(masked(opcode, b"ping")).await;
+                assert_eq!(frame(&mut far.wire).await, (opcode, true, b"ping".to_vec()), "{config}");
+            }
+            near.wire.send(masked(opcode, b"ping")).await;
+            sends_close(&mut near.wire, 1008, false).await;
+        }
+    }
+}
+
+/// A message never ends whose frames are empty, and no limit on bytes counts them.
+#[tokio::test]
+async fn a_message_of_empty_frames_ends() {
+    let (edge, origin) = limited("ws_message_size_limiting", "{max_client_bytes: 4}").await;
+    let (mut near, _far) = opened(&edge, &origin).await;
+    let frames: Vec<u8> = (0..1100).flat_map(|n| masked(if n == 0 { 0x02 } else { 0x00 }, b"")).collect();
+    near.wire.send(frames).await;
+    sends_close(&mut near.wire, 1009, false).await;
+}
+
 /// What is too much may be left out, or wait, and the WebSocket goes on.
 #[tokio::test]
 async fn messages_that_are_too_much_are_left_out_or_wait() {

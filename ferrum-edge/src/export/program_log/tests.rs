@@ -92,3 +92,14 @@ fn a_place_gets_its_lines_back_with_time() {
     assert_eq!(passed(start + Duration::from_secs(5)), 5);
     assert_eq!(passed(start + Duration::from_secs(3600)), 100);
 }
+
+#[test]
+fn urls_in_lines_show_no_credentials() {
+    let log = ProgramLog::default();
+    logged(&log, || {
+        tracing::warn!(error = "https://u:hush@a.test/list?token=hush answers 500", "a task failed")
+    });
+    let queue = log.queue();
+    let text = String::from_utf8_lossy(&queue.lines);
+    assert!(text.contains("https://REDACTED@a.test/list?token=REDACTED answers 500"), "{text}");
+}

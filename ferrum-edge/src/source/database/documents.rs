@@ -146,7 +146,7 @@ impl Documents {
     ///
     /// # Errors
     /// When a kept secret would go to another server.
-    pub(super) fn check_servers(
+    pub(super) fn check_binding(
         &self,
         kind: ObjectKind,
         request: &Map<String, Value>,
@@ -155,7 +155,7 @@ impl Documents {
     ) -> Result<(), SealError> {
         match stored.filter(|stored| kind == ObjectKind::PluginConfigs && plugin::redact(stored).is_ok()) {
             Some(stored) => {
-                plugin::check_servers(&Value::Object(request.clone()), document, stored, &self.keys)
+                plugin::check_binding(&Value::Object(request.clone()), document, stored, &self.keys)
             }
             None => Ok(()),
         }

@@ -340,7 +340,7 @@ impl Reconciler {
         let unkept = |source| WriteError::Seal(vec![(at.to_owned(), source)]);
         let stored = object.map(|object| object.document.as_str());
         let document = self.documents.retained(kind, &normal(document, id), stored).map_err(unkept)?;
-        self.documents.check_servers(kind, &request, &document, stored).map_err(unkept)?;
+        self.documents.check_binding(kind, &request, &document, stored).map_err(unkept)?;
         let sealed = self.documents.seal(kind, &document, stored).map_err(unkept)?;
         let document = self.documents.opened(kind, &document).map_err(unkept)?.into_owned();
         match object {

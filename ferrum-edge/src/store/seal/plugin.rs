@@ -1,42 +1,66 @@
 //! Secrets in plugins' settings at rest and in answers.
 //!
-//! A setting is a secret by its name ([`is_secret`]), so that it is hidden also where the plugin is unknown or the
-//! document is broken. So are headers that carry credentials, and all headers of exporters: collectors take their keys in
-//! headers of any name. At rest it is `{"sealed": "v1:<key's name>:<base64>"}`, bound to the plugin config and to its
-//! place in it; in answers it is `{"fingerprint": "…"}`, which may be written back.
+//! A setting is a secret by what it is, so that it is hidden also where the plugin is unknown or the document is broken: by its
+//! name ([`is_secret`]), as a header or parameter that carries credentials, as a header of an exporter or a variable of a module's
+//! environment, which may be called anything, or as a URL with credentials in it. At rest it is
+//! `{"sealed": "v1:<key's name>:<base64>"}`, bound to the plugin config and to its place in it; in answers it is
+//! `{"fingerprint": "…"}`, which may be written back.
 
-mod servers;
+mod binding;
 
+use std::borrow::Cow;
+
+use gateway_core::http::credentials::{is_credential_field, is_credential_parameter, is_credential_url};
+use http::HeaderName;
 use serde_json::{Map, Value, json};
 
-pub use servers::check_servers;
+pub use binding::check_binding;
 
-use super::{Keys, SHOWN, SealError, fingerprint, is_sealed, open_value, seal_value};
+use super::{FINGERPRINT, Keys, SEALED, SHOWN, SealError, fingerprint, is_sealed, open_value, seal_value};
 
 /// Names of secrets, and endings of them after a `_`.
 const SECRETS: &[&str] = &[
-    "secret",
-    "secrets",
+    "access_key",
+    "api_key",
+    "apikey",
+    "encryption_key",
+    "passphrase",
+    "passwd",
     "password",
     "passwords",
+    "private_key",
+    "secret",
+    "secret_key",
+    "secrets",
+    "session_key",
+    "signing_key",
     "token",
     "tokens",
-    "private_key",
-    "api_key",
-    "signing_key",
-    "encryption_key",
-    "session_key",
 ];
-/// Headers that are credentials though their names don't say so; settings of these names are more than texts.
-const CREDENTIAL_HEADERS: &[&str] = &["authorization", "proxy_authorization", "apikey", "x_apikey"];
-/// The headers of an exporter, by the end of their place.
-const EXPORTER_HEADERS: &str = "/exporter/headers";
+/// Maps of which every value is a secret, by the ends of their places: headers of an exporter, and a module's environment.
+const SECRET_MAPS: &[&str] = &["/exporter/headers", "/environment"];
+/// Settings that code is given as they are.
+const SETTINGS_OF_CODE: &[&str] = &["settings", "vm_settings"];
 /// Levels of a plugin's settings that are looked into; what lies deeper is refused.
 const MAX_DEPTH: usize = 32;
 
 /// Whether a setting of this name holds a secret.
 pub fn is_secret(name: &str) -> bool {
-    is_one_of(SECRETS, name)
+    is_one_of(SECRETS, &snake_case(name))
+}
+
+/// A name as settings have theirs: `apiKey` and `API-KEY` are `api_key`.
+fn snake_case(name: &str) -> String {
+    let mut plain = String::with_capacity(name.len() + 4);
+    let mut before = '_';
+    for c in name.chars() {
+        if c.is_ascii_uppercase() && (before.is_ascii_lowercase() || before.is_ascii_digit()) {
+            plain.push('_');
+        }
+        plain.push(if c == '-' || c == '.' { '_' } else { c.to_ascii_lowercase() });
+        before = c;
+    }
+    plain
 }
 
 /// Whether the name is one of these, or ends with one after a `_`.
@@ -46,27 +70,72 @@ fn is_one_of(names: &[&str], name: &str) -> bool {
     })
 }
 
-/// Whether a header of this name carries a credential.
-fn is_credential_header(name: &str) -> bool {
-    let name = name.to_ascii_lowercase().replace('-', "_");
-    is_secret(&name) || CREDENTIAL_HEADERS.contains(&&*name)
+/// A place without the `previous_` of its setting: a secret may become the previous one.
+fn previous_of(place: &str) -> Cow<'_, str> {
+    match place.rsplit_once('/') {
+        Some(("", name)) => {
+            name.strip_prefix("previous_").map_or(place.into(), |name| format!("/{name}").into())
+        }
+        _ => place.into(),
+    }
+}
+
+/// Whether a header, parameter or field of a body with this name carries a credential.
+fn is_credential(name: &str) -> bool {
+    let name = name.rsplit('/').next().unwrap_or_default();
+    is_secret(name)
+        || is_credential_parameter(name)
+        || HeaderName::try_from(name).is_ok_and(|name| is_credential_field(&name))
 }
 
 /// Whether the setting `name` of these holds a secret. `place` is theirs.
 fn holds_secret(fields: &Map<String, Value>, place: &str, name: &str) -> bool {
-    let is =
-        |field: &str, wanted: fn(&str) -> bool| fields.get(field).and_then(Value::as_str).is_some_and(wanted);
-    let is_literal = || !fields.get(name).and_then(Value::as_str).is_some_and(is_one_variable);
+    let Some(value) = fields.get(name) else { return false };
+    let is_literal = || !value.as_str().is_some_and(is_one_variable);
+    let parent = place.rsplit('/').next().unwrap_or_default();
     // There names are claims, and values are names of headers.
-    let is_of_claims = place.ends_with("_to_headers");
-    is_secret(name) && !is_of_claims
-        || place.ends_with(EXPORTER_HEADERS)
-        || place.ends_with("/headers")
-            && is_credential_header(name)
-            && fields.get(name).is_some_and(is_leaf)
-            && is_literal()
-        // A rule of a transformer that writes such a header.
-        || name == "value" && is("target", |it| it == "header") && is("key", is_credential_header) && is_literal()
+    let is_of_claims = parent.ends_with("_to_headers");
+    let is_of_headers = is_one_of(&["headers"], parent);
+    let is_of_code = SETTINGS_OF_CODE.iter().any(|settings| place.split('/').nth(1) == Some(settings));
+    is_secret_value(value)
+        || is_secret(name) && !is_of_claims && (!is_of_headers || is_literal())
+        || SECRET_MAPS.iter().any(|map| place.ends_with(map))
+        // Any text that code is given, and in a map of them what its name says.
+        || place.is_empty() && SETTINGS_OF_CODE.contains(&name) && value.is_string()
+        || is_of_code && is_leaf(value) && (is_credential(name) || snake_case(name).ends_with("_key"))
+        || is_of_headers && !is_of_claims && is_credential(name) && is_leaf(value) && is_literal()
+        // A rule that writes such a header, parameter or field of a body.
+        || name == "value" && is_literal() && ["key", "name"].iter().any(|field| {
+            fields.get(*field).and_then(Value::as_str).is_some_and(is_credential)
+        })
+}
+
+/// Whether a value is a secret whatever it is called: what stands for one, or a URL with a credential in it.
+fn is_secret_value(value: &Value) -> bool {
+    match value {
+        Value::String(text) => is_credential_url(&without_variables(text)),
+        Value::Object(fields) if fields.len() == 1 => {
+            let text = |name| fields.get(name).and_then(Value::as_str);
+            text(SEALED).is_some_and(|text| text.starts_with("v1:"))
+                || text(SHOWN).is_some_and(|mark| {
+                    mark.len() == FINGERPRINT && mark.bytes().all(|digit| digit.is_ascii_hexdigit())
+                })
+        }
+        _ => false,
+    }
+}
+
+/// A text without its variables, whose values come from elsewhere.
+fn without_variables(text: &str) -> String {
+    let mut pieces = text.split("${");
+    let mut rest = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        match piece.split_once('}').filter(|(name, _)| !name.contains(":-")) {
+            Some((_, after)) => rest.push_str(after),
+            None => rest.extend(["${", piece]),
+        }
+    }
+    rest
 }
 
 /// A template that takes its whole value from elsewhere, and has no text of its own that could be a secret: no default either.
@@ -152,8 +221,8 @@ pub fn redact_settings(mut settings: Value) -> Value {
     }
 }
 
-/// A plugin config's document in which fingerprints stand for secrets of the `stored` one: these are put in their places. Rules of
-/// a transformer may change places, and a secret may become the previous one; else a fingerprint counts only where it was shown.
+/// A plugin config's document in which fingerprints stand for secrets of the `stored` one: these are put in their places. Items of
+/// a list may change places, and a secret may become the previous one; else a fingerprint counts only where it was shown.
 ///
 /// # Errors
 /// [`SealError::PluginConfig`]; [`SealError::Setting`] when a fingerprint is none of the stored secrets'; [`SealError::Shut`] when
@@ -164,13 +233,12 @@ pub fn retain(document: &str, stored: &str, keys: &Keys) -> Result<String, SealE
         known.push((fingerprint(value), place.to_owned(), value.clone()));
         Ok(())
     })?;
-    let any_number = servers::calls_nobody(document);
     changed(document, |id, place, value| {
         let Some(mark) = value.get(SHOWN).and_then(Value::as_str) else { return Ok(()) };
         let known = || known.iter().filter(|(of, ..)| of == mark);
         let found = known().find(|(_, from, _)| from == place);
-        let found = found
-            .or_else(|| known().find(|(_, from, _)| setting(from, any_number) == setting(place, any_number)));
+        let found =
+            found.or_else(|| known().find(|(_, from, _)| binding::setting(from) == binding::setting(place)));
         let cause = "the fingerprint is none of the stored secrets'";
         let (_, from, kept) = found.ok_or_else(|| SealError::Setting { place: place.to_owned(), cause })?;
         *value = match kept.as_object().filter(|fields| is_sealed(fields) && from != place) {
@@ -180,13 +248,6 @@ pub fn retain(document: &str, stored: &str, keys: &Keys) -> Result<String, SealE
         };
         Ok(())
     })
-}
-
-/// What a place is called, whichever of two secrets it has, the new or the previous one; with `any_number` wherever in a list.
-fn setting(place: &str, any_number: bool) -> Vec<&str> {
-    let is_number = |part: &str| part.bytes().all(|digit| digit.is_ascii_digit());
-    let parts = place.split('/').filter(|part| !(any_number && is_number(part)));
-    parts.map(|part| part.strip_prefix("previous_").unwrap_or(part)).collect()
 }
 
 /// The document, each secret of its `config` changed by `work`, which gets the id, the secret's place and the secret.
@@ -223,7 +284,11 @@ fn walk(
         Value::Array(values) => {
             for (n, value) in values.iter_mut().enumerate() {
                 place.push_str(&format!("/{n}"));
-                walk(value, place, depth + 1, work)?;
+                if is_secret_value(value) {
+                    work(place, value)?;
+                } else {
+                    walk(value, place, depth + 1, work)?;
+                }
                 place.truncate(length);
             }
         }

@@ -31,6 +31,14 @@ pub const CODES: &[(&str, &str)] = &[
         "certificate_expires",
         "a certificate has expired or does so within 30 days, or one that the gateway renews by itself is near its end",
     ),
+    (
+        "certificate_unusable",
+        "a changed certificate, key, or revocation list can't be used: the one before it is still served",
+    ),
+    (
+        "answers_before_guard",
+        "a plugin that answers requests was moved in front of one that keeps callers out",
+    ),
     ("acme_unanswered", "no listener takes the connections by which a CA checks names"),
     ("acme_name_unserved", "the gateway gets a certificate for a name that no proxy answers for"),
     ("acme_failing", "the gateway can't get or renew a certificate"),

@@ -11,6 +11,7 @@ use crate::config::snapshot::Snapshot;
 /// that no proxy has traffic for.
 pub fn compiled(snapshot: &Snapshot) -> Vec<Warning> {
     let (mut found, mut running) = (WarningList(Vec::new()), HashSet::new());
+    let mut moved = HashSet::new();
     for (_, route) in snapshot.by_id.iter() {
         let runs = |config: &PluginConfig| {
             let hooks = config.built.as_ref().map(|built| built.hooks());
@@ -24,6 +25,18 @@ pub fn compiled(snapshot: &Snapshot) -> Vec<Warning> {
                 .filter(|config| runs(config))
                 .map(|config| config.id.as_str()),
         );
+    }
+    for (_, route) in snapshot.by_id.iter() {
+        for (config, guard) in
+            route.chain.answers_before_guards().filter(|(config, _)| moved.insert(config.id.clone()))
+        {
+            found.add(
+                "answers_before_guard",
+                format!("plugin_configs.{}", config.id),
+                format!("it answers requests of `{}` before `{guard}` has looked at them", route.proxy.id),
+                "remove its `before`, or silence this warning where everybody may have what it answers",
+            );
+        }
     }
     let is_open = snapshot.by_id.len() > snapshot.quarantined.len();
     for (id, (config, _)) in snapshot.plugins.iter().filter(|_| is_open) {

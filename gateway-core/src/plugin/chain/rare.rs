@@ -22,6 +22,7 @@ pub(super) struct RareSeats {
     pub(super) subsets: Box<[DeclaredSubset]>,
     pub(super) secrets: Box<[Box<str>]>,
     pub(super) owned: Box<[OwnedHeader]>,
+    pub(super) may_answer: Box<[u16]>,
 }
 
 impl RareSeats {
@@ -38,6 +39,7 @@ impl RareSeats {
             subsets: hooks.subsets.into(),
             secrets: hooks.secrets.into(),
             owned: hooks.owned.into_iter().filter(OwnedHeader::may_be_sent).collect(),
+            may_answer: hooks.may_answer.into(),
         };
         (!rare.is_empty()).then(|| Box::new(rare))
     }
@@ -55,6 +57,7 @@ impl RareSeats {
             && self.subsets.is_empty()
             && self.secrets.is_empty()
             && self.owned.is_empty()
+            && self.may_answer.is_empty()
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::http::credentials::redact_text;
 use crate::record::Metric;
 
 /// Label values a metric may have; what goes beyond shares `_other`.
@@ -154,7 +155,7 @@ impl Meters {
         if family.metric.kind != metric.kind || family.labels != labels || values.len() != labels.len() {
             return None;
         }
-        let mut key: Vec<Box<str>> = values.iter().map(|value| Box::from(*value)).collect();
+        let mut key: Vec<Box<str>> = values.iter().map(|value| Box::from(&*redact_text(value))).collect();
         if family.series.len() >= MAX_SERIES && !family.series.contains_key(&key) {
             key.fill(Box::from(OTHER));
         }
@@ -241,6 +242,15 @@ mod tests {
             meters.counter(HITS, &["proxy"], &[&n.to_string()]).add(1);
         }
         assert_eq!(meters.counter(HITS, &["proxy"], &["one more"]).get(), 10);
+    }
+
+    #[test]
+    fn labels_show_no_credentials_of_urls() {
+        let meters = Meters::default();
+        meters.counter(HITS, &["url"], &["https://u:hush@a.test/list?token=hush"]).add(1);
+        let mut text = String::new();
+        meters.write(&mut text);
+        assert!(text.contains("url=\"https://REDACTED@a.test/list?token=REDACTED\"} 1"), "{text}");
     }
 
     #[test]

@@ -220,23 +220,25 @@ impl<'r> InspectedDirection<'r> {
             }),
         };
         let Some(said) = self.messages.next(&mut self.input).map_err(broken)? else { return Ok(false) };
-        let masked = self.direction == Direction::Up;
         match said {
-            MessageEvent::Control(opcode, payload) => {
-                frame::write(&mut self.output, opcode, &payload, masked)
-            }
             MessageEvent::Close(payload) => {
-                frame::write(&mut self.output, CLOSE, &payload, masked);
+                frame::write(&mut self.output, CLOSE, &payload, self.direction == Direction::Up);
                 self.over = Over::Said;
             }
-            MessageEvent::Message(opcode, payload) => self.show(opcode, payload, reads, 0)?,
+            MessageEvent::Control(opcode, payload) | MessageEvent::Message(opcode, payload) => {
+                self.show(opcode, payload, reads, 0)?;
+            }
         }
         Ok(true)
     }
 
-    /// Shows a message to the plugins from the one at `from` on, and does what they decide.
+    /// Shows a message, a Ping or a Pong to the plugins from the one at `from` on, and does what they decide.
     fn show(&mut self, opcode: u8, mut payload: Bytes, reads: &Reads<'r>, from: usize) -> Result<(), Stop> {
-        let kind = if opcode == TEXT { MessageKind::Text } else { MessageKind::Binary };
+        let kind = match opcode {
+            TEXT => MessageKind::Text,
+            BINARY => MessageKind::Binary,
+            _ => MessageKind::Control,
+        };
         let decided =
             reads.chain.message(reads.session, self.direction, kind, &mut payload, reads.around, from);
         match decided {

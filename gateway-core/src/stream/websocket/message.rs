@@ -11,6 +11,8 @@ const CONTINUATION: u8 = 0;
 pub(super) const TEXT: u8 = 1;
 /// The opcode of a message that is bytes.
 pub(super) const BINARY: u8 = 2;
+/// Frames without payload that a message may have: they cost their reader time, and no limit on bytes counts them.
+const MAX_EMPTY: u32 = 1024;
 /// Payload bytes a control frame may have (RFC 6455 §5.5).
 const MAX_CONTROL: u64 = 125;
 
@@ -38,11 +40,13 @@ pub(super) struct Messages {
     limit: usize,
     /// The message under way: its opcode and what there is of it.
     begun: Option<(u8, BytesMut)>,
+    /// Frames of it without payload.
+    empty: u32,
 }
 
 impl Messages {
     pub(super) fn new(masked: bool, limit: usize) -> Self {
-        Self { masked, limit, begun: None }
+        Self { masked, limit, begun: None, empty: 0 }
     }
 
     /// Whatever comes next whole in `input`; `None` until more of it is there.
@@ -93,6 +97,10 @@ impl Messages {
             CLOSE => return close_frame(payload.freeze()).map(Some),
             9 | 10 => return Ok(Some(MessageEvent::Control(head.opcode, payload.freeze()))),
             _ => {}
+        }
+        self.empty = if self.begun.is_some() { self.empty } else { 0 } + u32::from(payload.is_empty());
+        if self.empty > MAX_EMPTY {
+            return Err(Violation(TOO_BIG));
         }
         let (opcode, bytes) = match self.begun.take() {
             None => (head.opcode, payload),
