@@ -2,6 +2,7 @@
 
 pub mod body;
 pub mod challenge;
+pub mod credentials;
 pub mod dialect;
 pub mod downstream;
 pub mod early;
