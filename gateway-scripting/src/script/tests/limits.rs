@@ -16,6 +16,8 @@ fn faults_are_found_when_a_script_is_loaded_with_their_place() {
         ),
         (json!({ "source": "fn on_request(r) {\n  requst.path }" }), "config.source", "line 2, column 3: "),
         (json!({ "source": "fn on_request(r) { eval(\"1\") }" }), "config.source", "eval"),
+        (json!({ "source": "fn on_request(r) { let f = || 1; f.curry(r) }" }), "config.source", "curry"),
+        (json!({ "source": "fn on_request(r) { curry(|| 1, r) }" }), "config.source", "curry"),
         (json!({ "source": "loop {} fn on_request(r) {}" }), "config.source", "`max_operations`"),
         (json!({ "source": "import \"x\" as y; fn on_request(r) {}" }), "config.source", "import"),
         (json!({ "path": "/none" }), "config.path", "can't be read"),
@@ -221,5 +223,20 @@ async fn tools_do_what_they_say() {
     }
     for bad in ["json_decode(\"{\")", "base64_decode(\"*\")", "random(0)", "url_decode(\"%ff\")"] {
         assert_eq!(got(&format!("{bad};"), &[]).await.status, 500, "{bad}");
+    }
+}
+
+/// Each value holds the one before: to drop the last is to drop all.
+#[tokio::test]
+async fn values_that_hold_each_other_in_a_long_row_end_with_the_script() {
+    for function in [
+        "let f = || 0; loop { let g = f; f = || g.call(); }",
+        "let a = []; loop { let b = a; let c = || b; a = [c]; }",
+    ] {
+        for operations in [100_000, 10_000_000] {
+            let source = format!("fn on_request(request) {{ {function} }}");
+            let trial = trial(json!({ "source": source, "max_operations": operations, "timeout_ms": 1000 }));
+            assert_eq!(trial.get("/", &[]).await.status, 500, "{function}");
+        }
     }
 }
