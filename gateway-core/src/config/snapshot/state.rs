@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use http::HeaderValue;
+use http::{HeaderName, HeaderValue};
 
 use crate::balance::Targets;
 use crate::config::model::{BackendTls, PluginConfig, Proxy};
@@ -74,6 +74,24 @@ pub struct Plugins {
     pub configs: Box<[Arc<PluginConfig>]>,
     /// The query parameters whose values are credentials, in lower case.
     pub secrets: Box<[Box<str>]>,
+    /// Where else credentials are, beside the well-known fields; `None` where no plugin says so.
+    pub credentials: Option<Box<CredentialPlaces>>,
+}
+
+/// Where the plugins of a proxy read credentials, beside the query.
+#[derive(Debug, Default)]
+pub struct CredentialPlaces {
+    /// Header fields.
+    pub fields: Vec<HeaderName>,
+    /// Cookies.
+    pub cookies: Vec<Box<str>>,
+}
+
+impl CredentialPlaces {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty() && self.cookies.is_empty()
+    }
 }
 
 impl Plugins {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Chain;
+use crate::config::snapshot::CredentialPlaces;
 use crate::plugin::hooks::{
     DeclaredSubset, Hooks, OnAttempt, OnBytes, OnClose, OnConnect, OnEnd, OnMessage, Seated,
 };
@@ -19,6 +20,7 @@ pub(super) struct RareSeats {
     pub(super) chooses: Box<[Arc<str>]>,
     pub(super) subsets: Box<[DeclaredSubset]>,
     pub(super) secrets: Box<[Box<str>]>,
+    pub(super) credentials: Option<Box<CredentialPlaces>>,
 }
 
 impl RareSeats {
@@ -33,6 +35,7 @@ impl RareSeats {
             chooses: hooks.chooses.into(),
             subsets: hooks.subsets.into(),
             secrets: hooks.secrets.into(),
+            credentials: (!hooks.credentials.is_empty()).then(|| Box::new(hooks.credentials)),
         };
         (!rare.is_empty()).then(|| Box::new(rare))
     }
@@ -48,6 +51,7 @@ impl RareSeats {
             && self.chooses.is_empty()
             && self.subsets.is_empty()
             && self.secrets.is_empty()
+            && self.credentials.is_none()
     }
 }
 
