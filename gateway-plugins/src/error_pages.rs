@@ -18,6 +18,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::shared;
+use crate::shared::list_fields;
 use page::Page;
 
 /// Settings of `error_pages`.
@@ -228,7 +229,7 @@ impl OnResponse for ErrorPages {
         }
         headers.insert(CONTENT_TYPE, choice.content_type.clone());
         if count > 1 {
-            headers.append(VARY, HeaderValue::from_static("Accept"));
+            list_fields::add_names(headers, VARY, &HeaderValue::from_static("Accept"));
         }
         *response.body_mut() = Body::full(text);
         Step::Next

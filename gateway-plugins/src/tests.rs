@@ -11,7 +11,9 @@ use serde_json::json;
 use super::PLUGINS;
 
 mod callers;
+mod list_fields;
 mod prefixes;
+mod response_readers;
 mod settings;
 
 #[test]
