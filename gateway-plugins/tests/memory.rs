@@ -1,6 +1,5 @@
 //! What plugins take of memory and time for what a client sends, by an allocator that counts. One test, for it counts the whole process.
 
-use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use base64::Engine;
@@ -108,10 +107,8 @@ fn validators(bytes: usize) -> Vec<Hostile> {
 }
 
 fn documents(bytes: usize) -> Vec<(&'static str, String)> {
-    let mut bomb = "query{...f0}".to_owned();
-    for n in 0..bytes / 40 {
-        let _ = write!(bomb, "fragment f{n} on A{{...f{next} ...f{next}}}", next = n + 1);
-    }
+    let twice = |n| format!("fragment f{n} on A{{...f{next} ...f{next}}}", next = n + 1);
+    let bomb = format!("query{{...f0}}{}", (0..bytes / 40).map(twice).collect::<String>());
     vec![
         ("fields", repeated("{", "a ", bytes, "}")),
         ("aliases", repeated("{", "a:b ", bytes, "}")),
@@ -159,7 +156,7 @@ fn calls(bytes: usize) -> Vec<Hostile> {
     resolver.add(Definitions);
     resolver.add(GoogleFileResolver::new());
     let mut compiler = Compiler::with_file_resolver(resolver);
-    compiler.include_imports(true).open_file("tree.proto").unwrap();
+    compiler.include_imports(true).open_file("tree.proto").expect("definitions");
     let set = STANDARD.encode(compiler.encode_file_descriptor_set());
     let bodies = [
         ("empty messages", repeated(r#"{"nodes":[{}"#, ",{}", bytes, "]}")),

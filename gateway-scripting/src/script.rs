@@ -144,7 +144,11 @@ impl Plugin for Script {
 
 fn load(parts: &Parts, rules: &Rules, source: &str, modified: u128) -> Result<Loaded, String> {
     let program = Program::compile(source, &rules.settings, &rules.limits, parts.clone());
-    program.map(|program| Loaded { program, modified }).map_err(|fault| fault.to_string())
+    program.map(|program| Loaded { program, modified }).map_err(|fault| match source.contains("curry") {
+        // The engine only says that it expects something else in its place.
+        true => format!("{fault} (`curry` can't be called: closures capture what they need)"),
+        false => fault.to_string(),
+    })
 }
 
 fn read(parts: &Parts, rules: &Rules, world: &World, path: &std::path::Path) -> Result<Loaded, String> {

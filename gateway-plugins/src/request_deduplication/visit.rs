@@ -302,10 +302,9 @@ fn print(exchange: &Exchange, seat: Seat<'_>, key: &HeaderName, body: &Bytes) ->
     let is_known = exchange.identity.as_deref().is_some_and(is_recognised);
     let certificate = exchange.client.tls.as_ref().and_then(|tls| tls.certificate.as_deref());
     let certificate = certificate.filter(|_| !is_known);
-    let places = seat.state().plugins.credentials.as_deref();
     let names_caller = |name: &HeaderName| {
         is_credential_field(name)
-            || places.is_some_and(|places| places.fields.contains(name))
+            || seat.state().plugins.read_credential_in(name)
             // Another server let the request in, and only that server knows by which field.
             || (exchange.is_checked() && !changes_with_attempts(name) && name != key)
     };

@@ -121,7 +121,7 @@ impl Locator {
 /// Where in the value a step is, as a list from there to the root.
 #[derive(Clone, Copy)]
 struct Place<'p> {
-    parent: Option<&'p Place<'p>>,
+    parent: Option<&'p Self>,
     token: Token<'p>,
     /// How many schemas are within each other here.
     depth: usize,

@@ -222,15 +222,15 @@ impl Recipe {
     fn has_credentials(&self, headers: &HeaderMap, seat: Seat<'_>) -> bool {
         let places = seat.state().plugins.credentials.as_deref();
         let is_one = |name: &HeaderName| {
-            let is_declared = places.is_some_and(|places| places.fields.contains(name));
+            let is_declared = seat.state().plugins.read_credential_in(name);
             name != COOKIE && (is_declared || is_credential_field(name)) && !self.headers.contains(name)
         };
-        let is_cookie = |name: &Box<str>| {
-            fields::cookie(headers, name).is_some() && !self.cookies.iter().any(|known| **known == **name)
+        let is_cookie = |name: &str| {
+            fields::cookie(headers, name).is_some() && !self.cookies.iter().any(|known| known == name)
         };
         headers.keys().any(is_one)
             || (!self.headers.contains(&COOKIE)
-                && places.is_some_and(|places| places.cookies.iter().any(is_cookie)))
+                && places.is_some_and(|places| places.cookies.iter().any(|name| is_cookie(name))))
     }
 
     /// Whether it has a cookie that the key does not tell apart.

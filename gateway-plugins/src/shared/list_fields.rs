@@ -17,7 +17,7 @@ pub(crate) fn add_names(headers: &mut HeaderMap, field: HeaderName, names: &Head
             let missing: Vec<&[u8]> = members(names.as_bytes()).filter(|name| !has(name)).collect();
             match missing.len() {
                 0 => {}
-                count if count == all => _ = place.append(names.clone()),
+                count if count == all => place.append(names.clone()),
                 _ => {
                     // Parts of a valid value are one.
                     if let Ok(rest) = HeaderValue::from_bytes(&missing.join(&b", "[..])) {

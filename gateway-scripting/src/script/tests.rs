@@ -129,7 +129,7 @@ async fn a_response_is_read_and_changed() {
 async fn a_response_that_a_script_reads_is_asked_for_without_a_coding() {
     let config = json!({ "read_response_body": true, "source": "fn on_response(request, response) { response.body += \"!\"; }" });
     let browser = [("accept-encoding", "gzip, br")];
-    let trial = self::trial(config);
+    let trial = trial(config);
     let got = trial.get("/", &browser).await;
     assert_eq!((got.status, trial.asked()[0].field("accept-encoding")), (200, ""));
     let trial = trial.answering(|_| {

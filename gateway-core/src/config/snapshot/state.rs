@@ -95,6 +95,11 @@ impl CredentialPlaces {
 }
 
 impl Plugins {
+    /// Whether one of them reads a credential from this header field.
+    pub fn read_credential_in(&self, name: &HeaderName) -> bool {
+        self.credentials.as_ref().is_some_and(|places| places.fields.contains(name))
+    }
+
     /// The config of the plugin at this place of the chain; the first has place 1.
     pub fn at(&self, place: u16) -> Option<&Arc<PluginConfig>> {
         self.configs.get(usize::from(place).checked_sub(1)?)

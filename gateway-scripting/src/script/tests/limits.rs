@@ -225,18 +225,3 @@ async fn tools_do_what_they_say() {
         assert_eq!(got(&format!("{bad};"), &[]).await.status, 500, "{bad}");
     }
 }
-
-/// Each value holds the one before: to drop the last is to drop all.
-#[tokio::test]
-async fn values_that_hold_each_other_in_a_long_row_end_with_the_script() {
-    for function in [
-        "let f = || 0; loop { let g = f; f = || g.call(); }",
-        "let a = []; loop { let b = a; let c = || b; a = [c]; }",
-    ] {
-        for operations in [100_000, 10_000_000] {
-            let source = format!("fn on_request(request) {{ {function} }}");
-            let trial = trial(json!({ "source": source, "max_operations": operations, "timeout_ms": 1000 }));
-            assert_eq!(trial.get("/", &[]).await.status, 500, "{function}");
-        }
-    }
-}
