@@ -159,7 +159,6 @@ macro_rules! hooks {
             pub(crate) when: Option<Arc<Condition>>,
             pub(crate) chooses: Vec<Arc<str>>,
             pub(crate) subsets: Vec<DeclaredSubset>,
-            pub(crate) secrets: Vec<Box<str>>,
             pub(crate) credentials: CredentialPlaces,
             pub(crate) answers: Vec<u16>,
             pub(crate) decides: Vec<u16>,
@@ -239,7 +238,7 @@ impl Hooks {
 
     /// Declares that the value of this query parameter is a credential: logs and traces don't show it.
     pub fn hides_query(&mut self, name: &str) {
-        self.secrets.push(name.to_ascii_lowercase().into());
+        self.credentials.query.push(name.to_ascii_lowercase().into());
     }
 
     /// Declares that this header field carries a credential: who sends it gets an answer of their own, from caches and

@@ -19,7 +19,6 @@ pub(super) struct RareSeats {
     on_bytes: Box<[Seated<dyn OnBytes>]>,
     pub(super) chooses: Box<[Arc<str>]>,
     pub(super) subsets: Box<[DeclaredSubset]>,
-    pub(super) secrets: Box<[Box<str>]>,
     pub(super) credentials: Option<Box<CredentialPlaces>>,
 }
 
@@ -34,7 +33,6 @@ impl RareSeats {
             on_bytes: hooks.on_bytes.into(),
             chooses: hooks.chooses.into(),
             subsets: hooks.subsets.into(),
-            secrets: hooks.secrets.into(),
             credentials: (!hooks.credentials.is_empty()).then(|| Box::new(hooks.credentials)),
         };
         (!rare.is_empty()).then(|| Box::new(rare))
@@ -50,7 +48,6 @@ impl RareSeats {
             && on_bytes.is_empty()
             && self.chooses.is_empty()
             && self.subsets.is_empty()
-            && self.secrets.is_empty()
             && self.credentials.is_none()
     }
 }
