@@ -1,6 +1,6 @@
 //! Compresses responses in the coding that the client likes best: Zstandard, Brotli or gzip.
 //!
-//! Streams: nothing is held back but what a coder needs, and event streams are flushed after each piece. Left alone are
+//! Streams: nothing is held back while the target pauses, and event streams are flushed after each piece. Left alone are
 //! responses that are encoded already, that say `no-transform`, answers to HEAD and ranges, 204, 205, 206 and 304, gRPC
 //! and gRPC-Web, and media types that are compressed by nature. A strong `ETag` becomes a weak one, since the bytes are
 //! others (RFC 9110 §8.8.3). `Vary: Accept-Encoding` is on every response that would be compressed for another client.
@@ -35,6 +35,7 @@ use load::{AdaptToLoad, LevelByLoad};
 
 use crate::shared;
 use crate::shared::coding::{Coding, Encoder, Prepared};
+use crate::shared::list_fields;
 
 /// Settings of `compression`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -308,6 +309,8 @@ impl Compression {
         if essence.as_ref().is_some_and(|essence| !self.takes(essence)) {
             return;
         }
+        // They are those of the plain form, and the client may have another.
+        shared::forget_bytes(headers);
         self.vary(exchange, headers);
         let weak = headers.get(ETAG).map(|tag| [b"W/", tag.as_bytes()].concat());
         let mut known = exchange.request.headers.get_all(IF_NONE_MATCH).into_iter();
@@ -342,7 +345,9 @@ impl Compression {
     fn compressible(&self, exchange: &Exchange, response: &Response<Body>) -> Option<String> {
         let headers = response.headers();
         let is_head = exchange.request.method == Method::HEAD;
-        let is_whole = exchange.dialect == Dialect::Plain
+        let is_plain = exchange.dialect == Dialect::Plain
+            || response.extensions().get::<crate::grpc_json_transcoding::JsonAnswer>().is_some();
+        let is_whole = is_plain
             && !matches!(response.status().as_u16(), 100..=199 | 204..=206 | 304)
             && !headers.contains_key(CONTENT_ENCODING)
             && !headers.contains_key(CONTENT_RANGE)
@@ -458,11 +463,7 @@ fn weaken(headers: &mut HeaderMap) {
 
 /// Names a request's field in `Vary`.
 fn add_vary(headers: &mut HeaderMap, name: &'static str) {
-    let values = headers.get_all(VARY).into_iter().filter_map(|value| value.to_str().ok());
-    let mut members = values.flat_map(|value| value.split(','));
-    if !members.any(|it| it.trim() == "*" || it.trim().eq_ignore_ascii_case(name)) {
-        headers.append(VARY, HeaderValue::from_static(name));
-    }
+    list_fields::add_names(headers, VARY, &HeaderValue::from_static(name));
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! Lets pages of other origins read responses (CORS, Fetch §3.2): answers preflights, and marks responses.
 //!
-//! What a target says about CORS itself is replaced. A request from another origin is forwarded and its response is not
-//! marked, so that the browser keeps it from the page; a preflight for what is not allowed is answered with 403. A preflight
-//! is routed as the request that it asks about. Replies of the gateway's own are marked as well, so that pages can read them.
+//! What a target says about CORS itself is replaced, but for the fields that it exposes: those are added to. A request from another
+//! origin is forwarded and its response is not marked, so that the browser keeps it from the page; a preflight for what is not
+//! allowed is answered with 403. A preflight is routed as the request that it asks about. Replies of the gateway's own are marked as
+//! well, so that pages can read them.
 
 use std::sync::Arc;
 
@@ -14,7 +15,6 @@ use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{
     Hooks, Need, Needs, OnRequest, OnResponse, OnUnrouted, Plugin, Seat, SeatNumber, Step, World,
 };
-use http::header::Entry;
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
@@ -25,7 +25,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::origin::Origin;
-use crate::shared::has_other_case;
+use crate::shared::{has_other_case, list_fields};
 
 /// Settings of `cors`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -316,7 +316,7 @@ impl Cors {
     /// once: this is on the path of every request.
     fn mark(&self, request: &HeaderMap, response: &mut HeaderMap) {
         if self.origins.is_some() {
-            add_vary(response);
+            list_fields::add_names(response, VARY, &BY_ORIGIN);
         }
         let origin = self.allowed(request);
         let told =
@@ -328,33 +328,24 @@ impl Cors {
         let is_allowed = told.is_some();
         put(response, &ACCESS_CONTROL_ALLOW_ORIGIN, told);
         put(response, &ACCESS_CONTROL_ALLOW_CREDENTIALS, (is_allowed && self.credentials).then_some(TRUE));
-        put(response, &ACCESS_CONTROL_EXPOSE_HEADERS, self.exposed.clone().filter(|_| is_allowed));
+        match &self.exposed {
+            // What others name stays: `grpc_web` makes its calls' status readable there.
+            Some(names) if is_allowed => {
+                list_fields::add_names(response, ACCESS_CONTROL_EXPOSE_HEADERS, names)
+            }
+            None if is_allowed => {}
+            _ => drop(response.remove(ACCESS_CONTROL_EXPOSE_HEADERS)),
+        }
     }
 }
+
+const BY_ORIGIN: HeaderValue = HeaderValue::from_static("Origin");
 
 /// Sets a field, or removes what the target says.
 fn put(response: &mut HeaderMap, name: &HeaderName, value: Option<HeaderValue>) {
     match value {
         Some(value) => drop(response.insert(name, value)),
         None => drop(response.remove(name)),
-    }
-}
-
-fn add_vary(response: &mut HeaderMap) {
-    const BY_ORIGIN: HeaderValue = HeaderValue::from_static("Origin");
-    let names = |value: &HeaderValue| {
-        value.as_bytes().split(|b| *b == b',').any(|name| {
-            let name = name.trim_ascii();
-            name == b"*" || name.eq_ignore_ascii_case(b"origin")
-        })
-    };
-    match response.entry(VARY) {
-        Entry::Vacant(place) => _ = place.insert(BY_ORIGIN),
-        Entry::Occupied(mut place) => {
-            if !place.iter().any(names) {
-                place.append(BY_ORIGIN);
-            }
-        }
     }
 }
 

@@ -21,6 +21,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::shared;
+use crate::shared::list_fields;
 use page::Page;
 
 /// Settings of `error_pages`.
@@ -263,7 +264,7 @@ impl ErrorPages {
         }
         headers.insert(CONTENT_TYPE, choice.content_type.clone());
         if is_negotiated {
-            headers.append(VARY, HeaderValue::from_static("Accept"));
+            list_fields::add_names(headers, VARY, &HeaderValue::from_static("Accept"));
         }
     }
 }

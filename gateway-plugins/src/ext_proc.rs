@@ -158,6 +158,9 @@ impl OnRequest for ExtProc {
                 // The refusal is ours: the processor is not asked about it.
                 visit.session.close();
             }
+            if self.core.rules.mode.response.body != BodyMode::None {
+                exchange.ask_for_plain();
+            }
             verdict(done)
         })
     }
@@ -170,20 +173,15 @@ impl OnResponse for ExtProc {
         response: &'a mut Response<Body>,
         seat: Seat<'a>,
     ) -> Step<'a> {
-        let Some(Visiting(visit)) = exchange.state.of::<Visiting>(seat) else { return Step::Next };
-        let visit = visit.clone();
-        if visit.is_over() {
-            return Step::Next;
-        }
+        exchange.accept_codings();
+        let visit = exchange.state.of::<Visiting>(seat).map(|Visiting(visit)| visit.clone());
+        let Some(visit) = visit.filter(|visit| !visit.is_over()) else { return Step::Next };
         Step::wait(async move { verdict(self.core.response(exchange.method(), response, &visit).await) })
     }
 }
 
 fn verdict(done: Result<(), Box<Reply>>) -> Verdict {
-    match done {
-        Ok(()) => Verdict::Next,
-        Err(reply) => Verdict::Reply(reply),
-    }
+    done.map_or_else(Verdict::Reply, |()| Verdict::Next)
 }
 
 impl Core {

@@ -7,6 +7,7 @@
 
 mod document;
 mod request;
+mod scan;
 mod settings;
 
 use std::sync::Arc;
@@ -257,11 +258,23 @@ impl GraphqlLimits {
             .reason(fault.reason)
             .header(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if fault.status == StatusCode::METHOD_NOT_ALLOWED {
-            reply = reply.header(ALLOW, HeaderValue::from_static("GET, POST"));
+            let methods = if fault.reason == "graphql_method" { "GET, POST" } else { "POST" };
+            reply = reply.header(ALLOW, HeaderValue::from_static(methods));
         }
         reply.body = Some(Body::full(document.to_string()));
         Some(reply)
     }
+}
+
+/// For the fuzzer: whatever a document is, it is judged.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn fuzz(data: &[u8]) {
+    let limits = settings::read(Config::default(), &mut Problems::default());
+    for format in [request::BodyFormat::Document, request::BodyFormat::Json] {
+        let operations = request::of_body(format, data, limits.max_batch);
+        _ = operations.and_then(|operations| document::check(&limits, &operations, false));
+    }
+    _ = check_message(&limits, data);
 }
 
 #[cfg(test)]

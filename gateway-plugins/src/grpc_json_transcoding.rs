@@ -7,6 +7,7 @@
 
 mod answer;
 mod bind;
+mod encode;
 mod field_path;
 mod service;
 mod template;
@@ -27,7 +28,6 @@ use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World};
 use http::header::{ACCEPT, ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderValue, Method, Response, StatusCode};
-use prost::Message as _;
 use prost_reflect::{DescriptorPool, FieldDescriptor, MessageDescriptor, SerializeOptions};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -257,10 +257,10 @@ impl GrpcJsonTranscoding {
             }
         };
         drop(body);
-        let length = message.encoded_len();
+        let length = message.len();
         let mut frame = BytesMut::with_capacity(GrpcPrefix::BYTES + length);
         GrpcPrefix { compressed: false, length }.write(&mut frame);
-        frame.put_slice(&message.encode_to_vec());
+        frame.put_slice(&message);
         exchange.body = Body::full(frame.freeze());
         exchange.dialect = Dialect::Grpc;
         exchange.request.extensions.insert(Transcoded);
@@ -322,6 +322,10 @@ impl GrpcJsonTranscoding {
     }
 }
 
+/// Marks a response of a gRPC call that is JSON, in its extensions: it is compressed as others are.
+#[derive(Clone, Copy)]
+pub(crate) struct JsonAnswer;
+
 /// Puts an answer in the place of a gRPC response.
 fn finish(response: &mut Response<Body>, status: StatusCode, body: Body, content_type: HeaderValue) {
     let headers = response.headers_mut();
@@ -330,6 +334,7 @@ fn finish(response: &mut Response<Body>, status: StatusCode, body: Body, content
     }
     headers.remove(CONTENT_LENGTH);
     headers.insert(CONTENT_TYPE, content_type);
+    response.extensions_mut().insert(JsonAnswer);
     *response.status_mut() = status;
     *response.body_mut() = body;
 }
@@ -376,6 +381,12 @@ impl OnResponse for GrpcJsonTranscoding {
         finish(response, StatusCode::OK, body, if called.lines { LINES } else { JSON });
         Step::Next
     }
+}
+
+/// For the fuzzer: JSON becomes the message that the library makes of it.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn fuzz(data: &[u8]) {
+    encode::fuzz(data);
 }
 
 #[cfg(test)]

@@ -15,10 +15,12 @@ use gateway_core::http::dialect::{self, Dialect};
 use gateway_core::http::exchange::{Exchange, LateStatus};
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World};
-use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, ALLOW, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 use schemars::JsonSchema;
 use serde::Deserialize;
+
+use crate::shared::list_fields;
 
 /// Settings of `grpc_web`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -113,7 +115,7 @@ impl OnResponse for GrpcWeb {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, spoken.content_type.clone());
         headers.remove(CONTENT_LENGTH);
-        headers.append(http::header::ACCESS_CONTROL_EXPOSE_HEADERS, self.exposed.clone());
+        list_fields::add_names(headers, ACCESS_CONTROL_EXPOSE_HEADERS, &self.exposed);
         let trailers_only = headers.contains_key("grpc-status");
         let body = std::mem::take(response.body_mut());
         if !(body.is_empty() && trailers_only) {

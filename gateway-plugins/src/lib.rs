@@ -16,6 +16,8 @@ mod error_pages;
 mod ext_proc;
 mod fault_injection;
 mod forward_auth;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod geo_restriction;
 mod graphql_limits;
 mod grpc_deadline;

@@ -3,9 +3,10 @@
 //!
 //! The answer to the first request with a key is stored for `ttl`, and requests with the same key of the same caller get it
 //! again, with `Idempotent-Replayed: true`; the target sees the first one only. A key that comes with another request (method,
-//! host, path, query, content type or body; and, where no plugin has recognised the caller, `Authorization`, `Cookie`,
-//! `X-API-Key`, `Api-Key`, `X-Auth-Token` or client certificate) is refused with 422, and one whose request is under way with 409, or waits for
-//! it. The client gets the answer while it is stored; it is stored even when the client is gone by then.
+//! host, path, query, content type or body; and, where no plugin has recognised the caller, the credentials it came with: the
+//! well-known header fields such as `Authorization`, `Cookie` or `X-API-Key`, those that a plugin of the proxy reads, or the client
+//! certificate; behind a `forward_auth` without `caller_header` nearly all header fields) is refused with 422, and one whose request
+//! is under way with 409, or waits for it. The client gets the answer while it is stored; it is stored even when the client is gone by then.
 //!
 //! The key is free again after answers in `unstored_statuses`, and when the target was never reached. When nobody knows whether
 //! a request was carried out, `on_unknown` decides. Answers longer than `max_response_bytes`, and event streams, are not

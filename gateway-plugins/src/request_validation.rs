@@ -6,7 +6,10 @@
 //! which keyword, never the value that was sent.
 
 mod content;
+mod locate;
+mod multipart;
 mod openapi;
+mod parameter;
 mod schema;
 mod settings;
 mod values;
@@ -187,6 +190,12 @@ impl RequestValidation {
             None => reply,
         })
     }
+}
+
+/// For the fuzzer: where a value does not fit is found for each value that does not fit, and for no other.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn fuzz(data: &[u8]) {
+    schema::fuzz(data);
 }
 
 #[cfg(test)]

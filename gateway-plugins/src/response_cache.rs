@@ -6,7 +6,8 @@
 //! have refused.
 //!
 //! A response is stored when the target says for how long it is fresh. Not stored are, unless the settings say otherwise:
-//! responses with `Set-Cookie`; those to callers who were identified, were let in by `forward_auth` or sent `Authorization`,
+//! responses with `Set-Cookie`; those to callers who were identified, were let in by `forward_auth` or sent a credential (`Authorization`,
+//! `X-API-Key` and the like, or where a plugin of the proxy reads one),
 //! unless the target says `public` or `s-maxage`; errors; partial ones; those that vary by something the cache can't see. Requests with a body,
 //! or with a field that overrides host, path or method (`X-Original-URL` and the like), get an answer of their own.
 //!

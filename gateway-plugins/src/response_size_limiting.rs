@@ -17,6 +17,8 @@ use http::{Method, Response, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::shared;
+
 /// Settings of `response_size_limiting`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -24,8 +26,8 @@ pub(crate) struct Config {
     /// Bytes a body may have, as the target sends it; at least 1. Required.
     #[schemars(range(min = 1))]
     max_bytes: Bytes,
-    /// Reads responses that do not say their length into memory before any of it is sent, up to the limit. Not for
-    /// streams of events. Default false.
+    /// Reads responses that do not say their length into memory before any of it is sent, up to the limit. Event streams
+    /// (`text/event-stream`), lines of JSON (`application/x-ndjson`) and gRPC pass as they come and are cut off at it. Default false.
     #[serde(default)]
     buffer: bool,
 }
@@ -76,7 +78,9 @@ impl OnResponse for ResponseSizeLimiting {
             Some(_) => return Step::Next,
             None => {}
         }
-        if self.buffer && *exchange.method() != Method::HEAD {
+        let is_read = self.buffer && *exchange.method() != Method::HEAD;
+        // A stream may never end: held until then, nothing of it would ever be seen.
+        if is_read && !shared::is_stream(response.headers()) {
             return Step::wait(self.read(response));
         }
         Step::wait(self.pass(response, exchange.late_reason()))

@@ -2,7 +2,8 @@
 //!
 //! Runs over the gateway's own answers as well; `when` narrows it to some requests. Values are made from the response as it
 //! was before the first rule. A body that changes loses its `ETag` where that is a strong one, for the bytes are others.
-//! Where there are rules for bodies, requests lose `Range` and `If-Range`: a part of a body can't be changed.
+//! Where there are rules for bodies, requests lose `Range` and `If-Range`: a part of a body can't be changed. They lose
+//! `Accept-Encoding` as well, and a body that comes compressed all the same is decoded; `compression` compresses what goes out.
 
 use std::sync::Arc;
 
@@ -58,6 +59,7 @@ impl Plugin for ResponseTransformer {
 
 impl OnRequest for ResponseTransformer {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, _seat: Seat<'a>) -> Step<'a> {
+        exchange.ask_for_plain();
         // By ranges a client could read what a rule removes from the whole.
         for name in [RANGE, IF_RANGE] {
             exchange.request.headers.remove(name);
@@ -73,6 +75,7 @@ impl OnResponse for ResponseTransformer {
         response: &'a mut Response<Body>,
         seat: Seat<'a>,
     ) -> Step<'a> {
+        exchange.accept_codings();
         let facts = shared::facts_with(exchange, seat, response.status(), response.headers());
         let made = self.rules.header_values(&facts).and_then(|it| Ok((it, self.rules.body_values(&facts)?)));
         let Ok((headers, body)) = made else {

@@ -7,6 +7,7 @@ pub(crate) mod conditional;
 mod gzip;
 mod kept;
 pub(crate) mod limit_headers;
+pub(crate) mod list_fields;
 pub(crate) mod oauth;
 pub(crate) mod privacy;
 pub(crate) mod query;
@@ -167,4 +168,31 @@ pub(crate) fn forget_bytes(headers: &mut HeaderMap) {
     {
         headers.remove(name);
     }
+}
+
+/// Whether a response is an event stream (`text/event-stream`).
+pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
+    begins_with(headers, &["text/event-stream"])
+}
+
+/// Whether the pieces of a response mean something of their own, and may come for ever.
+pub(crate) fn is_stream(headers: &HeaderMap) -> bool {
+    const STREAMS: [&str; 6] = [
+        "text/event-stream",
+        "application/x-ndjson",
+        "application/jsonl",
+        "application/stream+json",
+        "application/grpc",
+        "multipart/x-mixed-replace",
+    ];
+    begins_with(headers, &STREAMS)
+}
+
+fn begins_with(headers: &HeaderMap, types: &[&str]) -> bool {
+    let kind =
+        headers.get(http::header::CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes().trim_ascii());
+    let fits = |wanted: &&str| {
+        kind.get(..wanted.len()).is_some_and(|start| start.eq_ignore_ascii_case(wanted.as_bytes()))
+    };
+    types.iter().any(fits)
 }

@@ -15,9 +15,9 @@ use gateway_core::config::units::{Millis, Seconds};
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::world::meters::{Counter, Gauge};
-use gateway_core::plugin::{Hooks, OnResponse, Plugin, Seat, Step, World};
+use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World};
 use gateway_core::record::Metric;
-use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame};
 use schemars::JsonSchema;
@@ -102,9 +102,27 @@ impl Plugin for Sse {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        hooks.on_request(self.clone());
+        hooks.only_prepares();
         hooks.on_response(self);
     }
 }
+
+impl OnRequest for Sse {
+    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, _seat: Seat<'a>) -> Step<'a> {
+        // Nothing can be put between the events of a compressed stream; `compression` compresses what goes out.
+        let mut accepted = exchange.request.headers.get_all(ACCEPT).iter();
+        let is_asked = |value: &HeaderValue| {
+            value.as_bytes().to_ascii_lowercase().windows(EVENT_STREAM.len()).any(|part| part == EVENT_STREAM)
+        };
+        if accepted.any(is_asked) {
+            exchange.ask_for_plain();
+        }
+        Step::Next
+    }
+}
+
+const EVENT_STREAM: &[u8] = b"text/event-stream";
 
 impl OnResponse for Sse {
     fn on_response<'a>(
@@ -113,6 +131,7 @@ impl OnResponse for Sse {
         response: &'a mut Response<Body>,
         _seat: Seat<'a>,
     ) -> Step<'a> {
+        exchange.accept_codings();
         if !exchange.is_from_target() || *exchange.method() == Method::HEAD || !is_stream(response) {
             return Step::Next;
         }
@@ -132,7 +151,7 @@ fn is_stream(response: &Response<Body>) -> bool {
     let media_type = response.headers().get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
     let essence = media_type.split(|c| *c == b';').next().unwrap_or_default().trim_ascii();
     response.status() == StatusCode::OK
-        && essence.eq_ignore_ascii_case(b"text/event-stream")
+        && essence.eq_ignore_ascii_case(EVENT_STREAM)
         && !response.headers().contains_key(CONTENT_ENCODING)
 }
 

@@ -13,8 +13,10 @@ use super::PLUGINS;
 mod callers;
 mod client_claims;
 mod every_reply;
+mod list_fields;
 mod owned_headers;
 mod prefixes;
+mod response_readers;
 mod settings;
 
 #[test]

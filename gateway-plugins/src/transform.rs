@@ -21,6 +21,7 @@ use numbers::KeptNumbers;
 
 use crate::jose::json::value as json_without_duplicates;
 use crate::shared;
+use crate::shared::coding::Decoder;
 use crate::shared::query::Query;
 
 /// One change.
@@ -62,6 +63,9 @@ enum Target {
     Body,
 }
 
+/// Content codings, one over the other, that a body may have.
+const MAX_CODINGS: usize = 2;
+
 /// What becomes of a body that can't be changed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -81,7 +85,8 @@ pub(crate) struct BodyRules {
     #[schemars(range(min = 1))]
     max_bytes: Bytes,
     /// What becomes of a body that is larger, that is not JSON though its type says so, that has a duplicate key or no place for a
-    /// value that is to be there (a list where a map is needed), that comes with several `Content-Type` fields or in part (206), or that is compressed: `refuse` (413, 400 or 415 for requests, 502
+    /// value that is to be there (a list where a map is needed), that comes with several `Content-Type` fields or in part (206), or that is
+    /// compressed (in responses: by another coding than gzip, deflate, Brotli and Zstandard): `refuse` (413, 400 or 415 for requests, 502
     /// for responses) or `pass` as it is. Default `refuse`.
     otherwise: Unchangeable,
 }
@@ -98,6 +103,8 @@ pub(crate) struct Rules {
     query: Vec<NamedChange<String>>,
     body: Vec<json::DocumentChange>,
     body_rules: BodyRules,
+    /// Compressed bodies are decoded: those of responses, for the client asked for it and not for the change.
+    decodes: bool,
 }
 
 /// A change by name.
@@ -129,7 +136,8 @@ impl Rules {
         moment: Moment,
         problems: &mut Problems,
     ) -> Self {
-        let mut this = Self { headers: Vec::new(), query: Vec::new(), body: Vec::new(), body_rules };
+        let decodes = moment == Moment::Response;
+        let mut this = Self { headers: Vec::new(), query: Vec::new(), body: Vec::new(), body_rules, decodes };
         if rules.is_empty() {
             problems.add("config.rules", "there is no rule, so nothing would change");
         }
@@ -242,7 +250,8 @@ impl Rules {
         if headers.get_all(CONTENT_TYPE).iter().count() > 1 {
             return self.unchangeable(not_json, "content_type_ambiguous", "there are several content types");
         }
-        if headers.get(CONTENT_ENCODING).is_some_and(|coding| coding.as_bytes() != b"identity") {
+        let codings = codings(headers);
+        if !codings.is_empty() && !self.decodes {
             return self.unchangeable(encoded, "body_compressed", "a compressed body can't be changed");
         }
         let (bytes, mut trailers) = match body.collect(self.body_rules.max_bytes.0).await {
@@ -253,15 +262,22 @@ impl Rules {
             }
             Err(_) => return Changed::Refused(Box::new(Reply::new(not_json).reason("body_incomplete"))),
         };
+        let plain = match decoded(&bytes, &codings, self.body_rules.max_bytes.0) {
+            Ok(plain) => plain,
+            Err(error) => {
+                *body = whole(bytes, trailers);
+                return self.undecoded(&error, [too_large, encoded]);
+            }
+        };
         // A rule changes one of two fields of a name, and the other reader may take the other.
-        let (numbers, kept) = KeptNumbers::keep(&bytes);
+        let (numbers, kept) = KeptNumbers::keep(&plain);
         let Some(mut document) = json_without_duplicates(&kept) else {
-            let is_json = serde_json::from_slice::<IgnoredAny>(&bytes).is_ok();
             *body = whole(bytes, trailers);
-            return match is_json {
-                true => self.unchangeable(not_json, "body_ambiguous", "the body has a duplicate key"),
-                false => self.unchangeable(not_json, "body_not_json", "the body is not JSON"),
+            let (reason, why) = match serde_json::from_slice::<IgnoredAny>(&plain) {
+                Ok(_) => ("body_ambiguous", "the body has a duplicate key"),
+                Err(_) => ("body_not_json", "the body is not JSON"),
             };
+            return self.unchangeable(not_json, reason, why);
         };
         let before = document.clone();
         for (change, value) in self.body.iter().zip(values) {
@@ -277,6 +293,7 @@ impl Rules {
         }
         let text = numbers.restore(document.to_string());
         shared::forget_bytes(headers);
+        headers.remove(CONTENT_ENCODING);
         match &mut trailers {
             Some(trailers) => shared::forget_bytes(trailers),
             // A length is not said of a body with trailers.
@@ -284,6 +301,17 @@ impl Rules {
         }
         *body = whole(text, trailers);
         Changed::Yes
+    }
+
+    /// What becomes of a body whose coding can't be taken off. `causes` are those of one that is too large then, and of others.
+    fn undecoded(&self, error: &BodyError, causes: [Cause; 2]) -> Changed {
+        let [too_large, encoded] = causes;
+        match error {
+            BodyError::TooLarge { .. } => {
+                self.unchangeable(too_large, "body_too_large", "the body is too large to be changed")
+            }
+            _ => self.unchangeable(encoded, "body_compressed", "the body's content coding can't be read"),
+        }
     }
 
     /// What becomes of a response that has only a part of its body: the refusal, where it is JSON and may not pass.
@@ -311,6 +339,25 @@ impl Rules {
             }
         }
     }
+}
+
+/// The content codings of a body, in the order in which they were applied.
+fn codings(headers: &HeaderMap) -> Vec<String> {
+    let fields = headers.get_all(CONTENT_ENCODING).iter();
+    let members = fields.flat_map(|field| field.as_bytes().split(|c| *c == b','));
+    let names = members.map(|name| String::from_utf8_lossy(name).trim().to_ascii_lowercase());
+    names.filter(|name| !name.is_empty() && name != "identity").collect()
+}
+
+/// A body without its codings, of at most `limit` bytes.
+fn decoded(bytes: &bytes::Bytes, codings: &[String], limit: u64) -> Result<bytes::Bytes, BodyError> {
+    let mut plain = bytes.clone();
+    for (n, name) in codings.iter().rev().enumerate() {
+        let decoder = Decoder::named(name, limit).filter(|_| n < MAX_CODINGS);
+        let decoder = decoder.ok_or(BodyError::Framing("the content coding is not known"))?;
+        plain = decoder.whole(&plain)?.into();
+    }
+    Ok(plain)
 }
 
 /// A body that was read, with its trailers.

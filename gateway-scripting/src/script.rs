@@ -27,6 +27,7 @@ use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::TaskControl;
 use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Starter, Step, Verdict, World};
 use gateway_core::record::Metric;
+use http::header::CONTENT_ENCODING;
 use http::{Response, StatusCode};
 use rhai::{Dynamic, Engine, FnPtr, Scope};
 use tokio::sync::Semaphore;
@@ -119,9 +120,14 @@ impl Plugin for Script {
         // A file may have other functions tomorrow.
         let any = matches!(self.rules.source, Source::File(..));
         self.parts.upstreams.iter().for_each(|id| hooks.may_choose(id.clone()));
+        let reads = self.rules.read_response_body;
         if any || loaded.program.on_request {
             hooks.on_request(self.clone());
             hooks.decides();
+        } else if reads {
+            // Only to ask for a body that can be read.
+            hooks.on_request(self.clone());
+            hooks.only_prepares();
         }
         if any || loaded.program.on_response {
             hooks.on_response(self);
@@ -138,7 +144,11 @@ impl Plugin for Script {
 
 fn load(parts: &Parts, rules: &Rules, source: &str, modified: u128) -> Result<Loaded, String> {
     let program = Program::compile(source, &rules.settings, &rules.limits, parts.clone());
-    program.map(|program| Loaded { program, modified }).map_err(|fault| fault.to_string())
+    program.map(|program| Loaded { program, modified }).map_err(|fault| match source.contains("curry") {
+        // The engine only says that it expects something else in its place.
+        true => format!("{fault} (`curry` can't be called: closures capture what they need)"),
+        false => fault.to_string(),
+    })
 }
 
 fn read(parts: &Parts, rules: &Rules, world: &World, path: &std::path::Path) -> Result<Loaded, String> {
@@ -154,6 +164,9 @@ fn read(parts: &Parts, rules: &Rules, world: &World, path: &std::path::Path) -> 
 impl OnRequest for Script {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
         let loaded = self.program.load();
+        if self.rules.read_response_body && loaded.program.on_response {
+            exchange.ask_for_plain();
+        }
         if !loaded.program.on_request {
             return Step::Next;
         }
@@ -187,6 +200,7 @@ impl OnResponse for Script {
         response: &'a mut Response<Body>,
         seat: Seat<'a>,
     ) -> Step<'a> {
+        exchange.accept_codings();
         let loaded = self.program.load();
         if !loaded.program.on_response {
             return Step::Next;
@@ -195,6 +209,13 @@ impl OnResponse for Script {
         if !self.rules.read_response_body {
             let visit = ScriptCall::new(self, loaded, exchange, Some(response), Bodies::default(), seat);
             return visit.begin("on_response", exchange, Some(response), seat);
+        }
+        // Which the client would have to decode, and the script can't.
+        let coding = response.headers().get(CONTENT_ENCODING).filter(|_| !response.body().is_empty());
+        if coding.is_some_and(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+            let reply = Reply::new(Cause::UpstreamGarbage).reason("script_body_compressed");
+            let detail = "the target compressed the response though it was asked not to";
+            return Step::Reply(Box::new(reply.detail(detail)));
         }
         Step::wait(async move {
             let body = match self.collect(response.body_mut(), true).await {

@@ -18,7 +18,7 @@ pub struct Secrets<'a> {
 impl<'a> Secrets<'a> {
     /// Those of a proxy's plugins, beside the operator's.
     pub fn of(route: Option<&'a ProxyState>, configured: &'a [Box<str>]) -> Self {
-        Self { configured, of_plugins: route.map_or(&[], |route| &*route.plugins.secrets) }
+        Self { configured, of_plugins: route.map_or(&[], |route| route.plugins.secrets()) }
     }
 }
 

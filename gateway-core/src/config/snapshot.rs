@@ -16,7 +16,7 @@ use crate::plugin::chain::Member;
 use crate::plugin::unrouted::Unrouted;
 use crate::route::RouteTable;
 use crate::stream::table::StreamTable;
-pub use state::{Plugins, ProxyState};
+pub use state::{CredentialPlaces, Plugins, ProxyState};
 
 /// A proxy with everything its traffic needs, ready to be used.
 pub struct Route {

@@ -2,6 +2,7 @@
 
 mod chosen;
 mod client;
+mod codings;
 mod field;
 mod fork;
 mod hop;
@@ -108,6 +109,8 @@ struct Rare {
     hedged: Hedged,
     /// What the client said to this hop.
     hop: Option<Box<HeaderMap>>,
+    /// What the client says in `Accept-Encoding`, while the target is asked for a plain body.
+    accepted: Vec<HeaderValue>,
 }
 
 impl Exchange {

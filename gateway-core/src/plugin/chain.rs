@@ -147,7 +147,7 @@ impl Chain {
     pub(crate) fn known(&mut self) -> Plugins {
         Plugins {
             configs: self.members.iter().map(|(config, _)| config.clone()).collect(),
-            secrets: self.rare.as_mut().map(|rare| std::mem::take(&mut rare.secrets)).unwrap_or_default(),
+            credentials: self.rare.as_mut().and_then(|rare| rare.credentials.take()),
         }
     }
 

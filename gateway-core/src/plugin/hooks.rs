@@ -9,6 +9,7 @@ use super::seat::{Attempt, AttemptEnd, Seat, SeatNumber};
 use super::step::{Claim, Gate, Passage, Step, Wait};
 use crate::balance::Subset;
 use crate::condition::Condition;
+use crate::config::snapshot::CredentialPlaces;
 use crate::http::body::Body;
 use crate::http::exchange::Exchange;
 use crate::http::reply::Reply;
@@ -204,7 +205,7 @@ macro_rules! hooks {
             pub(crate) when: Option<Arc<Condition>>,
             pub(crate) chooses: Vec<Arc<str>>,
             pub(crate) subsets: Vec<DeclaredSubset>,
-            pub(crate) secrets: Vec<Box<str>>,
+            pub(crate) credentials: CredentialPlaces,
             pub(crate) owned: Vec<OwnedHeader>,
             pub(crate) answers: Vec<u16>,
             pub(crate) decides: Vec<u16>,
@@ -303,7 +304,18 @@ impl Hooks {
 
     /// Declares that the value of this query parameter is a credential: logs and traces don't show it.
     pub fn hides_query(&mut self, name: &str) {
-        self.secrets.push(name.to_ascii_lowercase().into());
+        self.credentials.query.push(name.to_ascii_lowercase().into());
+    }
+
+    /// Declares that this header field carries a credential: who sends it gets an answer of their own, from caches and
+    /// deduplication alike. The fields of [`crate::http::credentials`] need not be declared.
+    pub fn takes_credential_in_field(&mut self, name: &HeaderName) {
+        self.credentials.fields.push(name.clone());
+    }
+
+    /// The same for a cookie.
+    pub fn takes_credential_in_cookie(&mut self, name: &str) {
+        self.credentials.cookies.push(name.into());
     }
 
     /// Declares that this plugin sets this header field of requests, in which targets read who calls. The plugin removes what clients

@@ -22,7 +22,7 @@ pub(super) fn is_redacted(variable: &Variable) -> bool {
 pub(super) fn write(variable: &Variable, facts: &Facts<'_>, sink: &mut Sink<'_>) -> Result<(), Unrenderable> {
     let head = &facts.exchange.request;
     let secrets =
-        facts.record.and_then(|record| record.route).map_or(&[][..], |route| &*route.plugins.secrets);
+        facts.record.and_then(|record| record.route).map_or(&[][..], |route| route.plugins.secrets());
     let mut shown = Vec::new();
     match variable {
         Variable::RequestHeader(name) => match facts.exchange.header(name) {

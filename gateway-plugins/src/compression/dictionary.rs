@@ -33,6 +33,7 @@ use serde::Deserialize;
 use crate::shared::accept;
 use crate::shared::coding::Prepared;
 use crate::shared::conditional::{self, Precondition, Validators};
+use crate::shared::list_fields;
 use crate::shared::watched::Watched;
 use crate::shared::wildcard::Wildcard;
 
@@ -256,7 +257,7 @@ impl Dictionaries {
             let held = available(&exchange.request.headers);
             for (dictionary, rules) in self.files.get().iter().zip(&self.rules) {
                 if let Some(served) = rules.served.as_ref().filter(|_| held != Some(dictionary.hash)) {
-                    response.append(LINK, served.link.clone());
+                    list_fields::append_once(response, LINK, served.link.clone());
                 }
             }
         }

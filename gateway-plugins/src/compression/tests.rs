@@ -325,3 +325,61 @@ fn loads_that_can_not_be_meant_are_refused() {
         Trial::refused(PLUGINS, "compression", &json!({"adapt_to_load": rules}));
     }
 }
+
+/// A body that comes in pieces, with a pause before each.
+struct Pausing {
+    left: u32,
+    is_due: bool,
+}
+
+impl http_body::Body for Pausing {
+    type Data = bytes::Bytes;
+    type Error = BodyError;
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<Frame<bytes::Bytes>, BodyError>>> {
+        self.is_due = !self.is_due;
+        if self.is_due {
+            cx.waker().wake_by_ref();
+            return std::task::Poll::Pending;
+        }
+        let Some(left) = self.left.checked_sub(1) else {
+            return std::task::Poll::Ready(Some(Err(BodyError::Incomplete)));
+        };
+        self.left = left;
+        std::task::Poll::Ready(Some(Ok(Frame::data("<p>piece</p>".into()))))
+    }
+}
+
+#[tokio::test]
+async fn what_came_before_a_pause_of_the_target_goes_out() {
+    for kind in ["text/html", "application/json", "text/event-stream"] {
+        for coding in ["gzip", "br", "zstd"] {
+            let trial = Trial::new(PLUGINS, "compression", json!({})).answering(move |_| {
+                let response = Response::builder().header("content-type", kind);
+                response.body(Body::stream(Pausing { left: 3, is_due: false })).unwrap()
+            });
+            let got = trial.get("/", &[("accept-encoding", coding)]).await;
+            assert!(got.cut.is_some(), "it never ends well");
+            let mut out = Vec::new();
+            let read = match coding {
+                "gzip" => flate2::read::GzDecoder::new(&got.body[..]).read_to_end(&mut out).map(drop),
+                "br" => brotli::Decompressor::new(&got.body[..], 4096).read_to_end(&mut out).map(drop),
+                _ => zstd::stream::read::Decoder::new(&got.body[..]).unwrap().read_to_end(&mut out).map(drop),
+            };
+            assert!(read.is_err(), "{coding}");
+            assert_eq!(String::from_utf8(out).unwrap(), "<p>piece</p>".repeat(3), "{kind} {coding}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_304_has_no_length_of_another_form() {
+    let fields = [("content-type", "text/css"), ("content-length", "3300"), ("etag", "\"1\"")];
+    for asked in ["W/\"1\"", "\"1\""] {
+        let trial = trial(json!({}), 304, &fields);
+        let got = trial.get("/", &[("accept-encoding", "gzip"), ("if-none-match", asked)]).await;
+        assert_eq!(got.field("content-length"), "", "{asked}");
+    }
+}

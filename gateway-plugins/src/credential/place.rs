@@ -60,7 +60,7 @@ impl CredentialLocation {
                 only(headers.get_all(name).iter().map(|value| Cow::Borrowed(value.as_bytes())))
             }
             Self::Query(name) => {
-                let values = pairs(&exchange.request.uri).filter(|(key, _)| key == name);
+                let values = pairs(&exchange.request.uri).filter(|(key, _)| is_named(key, name));
                 only(values.map(|(_, value)| percent_encoding::percent_decode_str(value).into()))
             }
             Self::Cookie(name) => {
@@ -119,6 +119,12 @@ fn pairs(uri: &Uri) -> impl Iterator<Item = (&str, &str)> {
     query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")))
 }
 
+/// Whether a parameter has this name, as targets read it: `api%5Fkey` is `api_key`.
+fn is_named(key: &str, name: &str) -> bool {
+    key == name
+        || (key.contains('%') && Cow::from(percent_encoding::percent_decode_str(key)) == name.as_bytes())
+}
+
 /// Name and value of every cookie.
 pub(crate) fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
     let all = headers.get_all(COOKIE).iter();
@@ -136,7 +142,7 @@ fn take_out_of_query(uri: &mut Uri, name: &str) {
         .query()
         .unwrap_or_default()
         .split('&')
-        .filter(|pair| pair.split_once('=').map_or(*pair, |(key, _)| key) != name)
+        .filter(|pair| !is_named(pair.split_once('=').map_or(*pair, |(key, _)| key), name))
         .collect();
     let path = uri.path();
     let target = if kept.is_empty() { path.to_owned() } else { format!("{path}?{}", kept.join("&")) };
@@ -202,11 +208,15 @@ impl CredentialLocations {
         problems.into_result(Self(places.into()))
     }
 
-    /// Says which query parameters hold credentials, so that logs don't show them.
+    /// Declares where credentials are, so that logs don't show them and no cache hands one caller's answers to another.
     pub(crate) fn hide(&self, hooks: &mut Hooks) {
         for place in &self.0 {
-            if let CredentialLocation::Query(name) = place {
-                hooks.hides_query(name);
+            match place {
+                // Of the well-known fields.
+                CredentialLocation::Bearer => {}
+                CredentialLocation::Header(name) => hooks.takes_credential_in_field(name),
+                CredentialLocation::Query(name) => hooks.hides_query(name),
+                CredentialLocation::Cookie(name) => hooks.takes_credential_in_cookie(name),
             }
         }
     }

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use apollo_parser::Parser;
 use apollo_parser::cst::{self, CstNode, Definition, Selection, Value};
 
-use super::GraphqlRefusal;
 use super::request::Operation;
 use super::settings::{Limits, OperationType};
+use super::{GraphqlRefusal, scan};
 
 /// Selections and values within each other that are parsed.
 const MAX_NESTING: usize = 200;
@@ -38,6 +38,7 @@ fn check_one(
     operation: &Operation,
     by_get: bool,
 ) -> Result<(), GraphqlRefusal> {
+    scan::check(query, limits.max_tokens)?;
     let tree = Parser::new(query).recursion_limit(MAX_NESTING).token_limit(limits.max_tokens).parse();
     if tree.token_limit().high > limits.max_tokens {
         return Err(GraphqlRefusal::bad(
@@ -123,7 +124,15 @@ impl Count<'_> {
             Some(kind) if kind.subscription_token().is_some() => OperationType::Subscription,
             _ => OperationType::Query,
         };
-        if !limits.types.contains(&kind) || (by_get && kind == OperationType::Mutation) {
+        if by_get && kind == OperationType::Mutation {
+            // As GraphQL over HTTP has it.
+            return Err(GraphqlRefusal {
+                status: http::StatusCode::METHOD_NOT_ALLOWED,
+                reason: "graphql_operation_type",
+                message: "mutations need POST".into(),
+            });
+        }
+        if !limits.types.contains(&kind) {
             return Err(GraphqlRefusal::denied(
                 "graphql_operation_type",
                 "operations of this type are not allowed here",
@@ -180,12 +189,14 @@ impl Count<'_> {
         let inner = self.set(field.selection_set().as_ref(), within + 1)?;
         let own = self.limits.field_costs.get(&name).copied().unwrap_or(1);
         let cost = own.saturating_add(inner.cost).saturating_mul(self.times(field));
+        let introspects = matches!(name.as_str(), "__schema" | "__type");
         Ok(Sum {
-            depth: inner.depth + 1,
+            // What is within says how deep the schema's types are, and that is no deeper for another query.
+            depth: if introspects && self.limits.introspection { 1 } else { inner.depth + 1 },
             fields: 1,
             aliases: inner.aliases.saturating_add(field.alias().is_some().into()),
             cost,
-            introspects: inner.introspects || matches!(name.as_str(), "__schema" | "__type"),
+            introspects: inner.introspects || introspects,
         })
     }
 

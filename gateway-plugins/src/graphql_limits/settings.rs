@@ -38,11 +38,12 @@ pub(crate) struct Config {
     /// Operations of a batch, 1 to 1,000; 1 refuses batches. Default 10.
     #[schemars(range(min = 1, max = 1000))]
     max_batch: u64,
-    /// Lets operations ask for the schema (`__schema`, `__type`). Default false.
+    /// Lets operations ask for the schema (`__schema`, `__type`), whose inner fields then don't count for
+    /// `max_depth`. Default false.
     allow_introspection: bool,
     /// Lets requests name a persisted query in place of sending one; it can't be looked at here. Default false.
     allow_persisted: bool,
-    /// Kinds of operations that may be: `query`, `mutation`, `subscription`. Default all. GET never takes mutations.
+    /// Kinds of operations that may be: `query`, `mutation`, `subscription`. Default all. GET never takes mutations (405).
     operation_types: Vec<OperationType>,
     /// Names of operations that may be. Where any is given, others, and those without a name, are refused. Default none.
     operation_names: BTreeSet<String>,

@@ -4,11 +4,11 @@ use base64::Engine;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use percent_encoding::percent_decode_str;
-use prost_reflect::{
-    DeserializeOptions, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, ReflectMessage, Value,
-};
+use prost::Message as _;
+use prost_reflect::{DeserializeOptions, DynamicMessage, FieldDescriptor, Kind, ReflectMessage, Value};
 use serde_json::Value as Json;
 
+use super::encode::{self, Encoding};
 use super::field_path::resolved;
 use super::service::{Binding, BodyTo};
 
@@ -22,7 +22,7 @@ pub(super) struct RequestReading {
     pub(super) ignores_unknown: bool,
 }
 
-/// Makes the message of a call.
+/// The message of a call, as bytes.
 ///
 /// # Errors
 /// What is wrong with the request, for its client.
@@ -32,55 +32,30 @@ pub(super) fn message(
     query: Option<&str>,
     body: &[u8],
     reading: RequestReading,
-) -> Result<DynamicMessage, String> {
-    let mut message = match &binding.body {
-        BodyTo::Nothing if body.iter().any(|byte| !byte.is_ascii_whitespace()) => {
-            return Err("this call takes no body".into());
-        }
-        BodyTo::Nothing => DynamicMessage::new(binding.input.clone()),
-        BodyTo::All => of_json(&binding.input, body, reading)?,
-        BodyTo::Field(field) => of_field(&binding.input, field, body, reading)?,
-    };
+) -> Result<Vec<u8>, String> {
+    let is_blank = body.iter().all(u8::is_ascii_whitespace);
     let values = binding.template.values(path).ok_or("the path is not UTF-8")?;
     let from_path: Vec<&str> = binding.template.variables.iter().map(|variable| &*variable.field).collect();
+    let mut bytes = Vec::new();
+    let how = Encoding { reading, skipped: &from_path };
+    let bad = |error: serde_json::Error| format!("the body: {error}");
+    match &binding.body {
+        BodyTo::Nothing if !is_blank => return Err("this call takes no body".into()),
+        _ if is_blank => {}
+        BodyTo::All => encode::message(&binding.input, body, how, &mut bytes).map_err(bad)?,
+        BodyTo::Field(field) => encode::field(field, body, how, &mut bytes).map_err(bad)?,
+        BodyTo::Nothing => {}
+    }
+    // Behind the body's: of two fields of a oneof, the last counts.
+    let mut message = DynamicMessage::new(binding.input.clone());
     for (field, value) in from_path.iter().zip(&values) {
         set(&mut message, field, value, Source::Path)?;
     }
     if binding.body != BodyTo::All {
         of_query(&mut message, query.unwrap_or_default(), binding, &from_path, reading)?;
     }
-    Ok(message)
-}
-
-fn of_json(
-    about: &MessageDescriptor,
-    body: &[u8],
-    reading: RequestReading,
-) -> Result<DynamicMessage, String> {
-    if body.iter().all(u8::is_ascii_whitespace) {
-        return Ok(DynamicMessage::new(about.clone()));
-    }
-    let options = DeserializeOptions::new().deny_unknown_fields(!reading.ignores_unknown);
-    let mut json = serde_json::Deserializer::from_slice(body);
-    let message = DynamicMessage::deserialize_with_options(about.clone(), &mut json, &options)
-        .map_err(|error| format!("the body: {error}"))?;
-    json.end().map_err(|error| format!("the body: {error}"))?;
-    Ok(message)
-}
-
-/// A message whose one field is the body.
-fn of_field(
-    about: &MessageDescriptor,
-    field: &FieldDescriptor,
-    body: &[u8],
-    reading: RequestReading,
-) -> Result<DynamicMessage, String> {
-    if body.iter().all(u8::is_ascii_whitespace) {
-        return Ok(DynamicMessage::new(about.clone()));
-    }
-    let value: Json = serde_json::from_slice(body).map_err(|error| format!("the body: {error}"))?;
-    let whole = serde_json::json!({ field.json_name(): value });
-    of_json(about, whole.to_string().as_bytes(), reading)
+    message.encode(&mut bytes).map_err(|error| error.to_string())?;
+    Ok(bytes)
 }
 
 fn of_query(

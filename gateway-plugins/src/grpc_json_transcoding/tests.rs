@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use gateway_core::plugin::{Entry, entry};
 use gateway_core::testing::{Got, ReceivedRequest, Trial};
 use http::HeaderMap;
+use prost::Message as _;
 use prost_reflect::{DynamicMessage, ReflectMessage};
 use protox::Compiler;
 use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver};
@@ -196,6 +197,31 @@ async fn a_path_says_which_methods_it_has_and_head_is_asked_as_get() {
 }
 
 #[tokio::test]
+async fn bodies_have_fields_of_every_kind_and_what_the_path_says_counts() {
+    let trial = trial(json!({}), "library.v1.Book", book());
+    let body = r#"{"author": {"name": "Bob"}, "tags": ["1", "2"], "kind": "NOVEL", "cover": "-_8", "page_title": "t",
+        "printed": "2020-01-02T03:04:05Z", "lent": true, "price": 1.5, "pages": 3, "notes": {"k": "v", "l": ""}, "name": null}"#;
+    assert_eq!(asks(&trial, "PATCH", "/v1/books/Ann:update", body).await.status, 200);
+    let expected = json!({
+        "pageTitle": "t", "tags": ["1", "2"], "kind": "NOVEL", "author": { "name": "Ann" }, "cover": "+/8=",
+        "printed": "2020-01-02T03:04:05Z", "lent": true, "price": 1.5, "pages": 3, "notes": { "k": "v", "l": "" },
+    });
+    assert_eq!(called(&trial.asked()[0], "library.v1.Book"), expected);
+}
+
+#[tokio::test]
+async fn answers_are_compressed() {
+    let plugins =
+        [("compression", json!({ "min_content_length": 0 })), ("grpc_json_transcoding", settings(json!({})))];
+    let trial = Trial::of_plugins(crate::PLUGINS, &plugins)
+        .answering(|_| grpc(frame(&message("library.v1.Book", &book())), OK));
+    let got = trial.get("/v1/books/x", &[("accept-encoding", "gzip")]).await;
+    assert_eq!((got.status, got.field("content-encoding")), (200, "gzip"));
+    let plain = std::io::read_to_string(flate2::read::GzDecoder::new(&got.body[..])).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&plain).unwrap(), book());
+}
+
+#[tokio::test]
 async fn bad_requests_are_refused_before_the_target_is_asked() {
     let trial = trial(json!({ "max_message_bytes": 1000 }), "library.v1.Book", book());
     let large = format!("{{\"name\": \"{}\"}}", "x".repeat(1000));
@@ -215,6 +241,9 @@ async fn bad_requests_are_refused_before_the_target_is_asked() {
         ("POST", "/v1/shelves/9/books", "{", 400, "the body"),
         ("POST", "/v1/shelves/9/books", r#"{"none": 1}"#, 400, "none"),
         ("PATCH", "/v1/books/a:update", r#"{} {}"#, 400, "the body"),
+        ("PATCH", "/v1/books/a:update", r#"{"name": "a", "name": "b"}"#, 400, "given twice"),
+        ("PATCH", "/v1/books/a:update", r#"{"author": {"name": "a", "none": 1}}"#, 400, "none"),
+        ("PATCH", "/v1/books/a:update", r#"{"author": 5}"#, 400, "the body"),
         ("POST", "/v1/upload", "{}", 404, "no call"),
         ("POST", "/library.v1.Library/Plain", "{}", 404, "no call"),
     ] {

@@ -18,6 +18,9 @@ pub(crate) fn value(bytes: &[u8]) -> Option<Value> {
     serde_json::from_slice::<Strict>(bytes).ok().map(|strict| strict.0)
 }
 
+/// Values of a long list that are held together.
+const CHUNK: usize = 1024;
+
 /// Any JSON without duplicate names.
 pub(super) struct Strict(Value);
 
@@ -61,11 +64,21 @@ impl<'de> Visitor<'de> for StrictVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut list = Vec::new();
+        let (mut list, mut chunks) = (Vec::new(), Vec::new());
         while let Some(Strict(value)) = items.next_element()? {
+            if list.len() == CHUNK {
+                chunks.push(std::mem::take(&mut list));
+            }
             list.push(value);
         }
-        Ok(Value::Array(list))
+        if chunks.is_empty() {
+            return Ok(Value::Array(list));
+        }
+        // A list that doubles takes three times its size while it does.
+        let mut all = Vec::with_capacity(chunks.len() * CHUNK + list.len());
+        chunks.into_iter().for_each(|chunk| all.extend(chunk));
+        all.append(&mut list);
+        Ok(Value::Array(all))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {

@@ -65,6 +65,8 @@ async fn keys_in_the_query() {
     for (target, expected, left) in [
         ("/p?key=old", "alice", Some("/p")),
         ("/p?a=1&key=new%20key&b=2", "alice", Some("/p?a=1&b=2")),
+        ("/p?k%65y=old&a=1", "alice", Some("/p?a=1")),
+        ("/p?k%65y=old&key=bobs", "401", None),
         ("/p?akey=old&keys=old", "401", None),
         ("/p?key=old&key=bobs", "401", None),
         ("/p?key", "401", None),

@@ -172,7 +172,7 @@ pub(super) fn exchange(
             if record.attempts > 0 {
                 all.int("ferrum.attempts", record.attempts);
             }
-            sent(all, plugin, exchange);
+            sent(all, plugin, exchange, record.route);
         });
         if sampler::is_failure(record) {
             failed(span, record.failure.map(ToString::to_string).as_deref());
@@ -181,14 +181,23 @@ pub(super) fn exchange(
 }
 
 /// Header fields and baggage that were asked for.
-fn sent(all: &mut Attributes<'_, '_, '_>, plugin: &OtelTracing, exchange: &Exchange) {
+fn sent(
+    all: &mut Attributes<'_, '_, '_>,
+    plugin: &OtelTracing,
+    exchange: &Exchange,
+    route: Option<&ProxyState>,
+) {
     let headers = &exchange.request.headers;
     if let Some(agent) = headers.get(http::header::USER_AGENT) {
         all.text("user_agent.original", agent);
     }
     for (name, attribute) in &plugin.headers {
         if headers.contains_key(name) {
+            let is_credential = route.is_some_and(|route| route.plugins.read_credential_in(name));
             let values = headers.get_all(name).iter().map(|value| {
+                if is_credential {
+                    return b"REDACTED".to_vec();
+                }
                 let mut shown = Vec::new();
                 redact_field(&mut shown, name, value.as_bytes());
                 shown

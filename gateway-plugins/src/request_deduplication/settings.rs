@@ -27,8 +27,10 @@ pub(crate) struct Config {
     required: bool,
     /// Whose keys are apart from each other: `consumer`, `route`, `group`, `address`, `header:NAME`, `cookie:NAME`, `claim:NAME`,
     /// `template:TEXT`; or a list, whose values together make one caller. Where no plugin has recognised the caller, a key
-    /// that comes with other credentials than the first time (`Authorization`, `Cookie`, `X-API-Key`, `Api-Key`,
-    /// `X-Auth-Token`, client certificate) is refused with 422. Default `[route, consumer]`.
+    /// that comes with other credentials than the first time (well-known header fields such as `Authorization`, `Cookie` and
+    /// `X-API-Key`, fields that a plugin of the proxy reads, the client certificate) is refused with 422; behind a `forward_auth`
+    /// without `caller_header`, so is one with other header fields than those that change with each attempt. Default
+    /// `[route, consumer]`.
     scope: OneOrMany,
     /// Bits of an IPv4 address that count, 1 to 32, where an address is part of the scope. Default 32.
     #[schemars(range(min = 1, max = 32))]

@@ -435,3 +435,50 @@ fn bad_settings_are_refused() {
         assert_eq!(problems.0[0].path, path, "{config}: {problems}");
     }
 }
+
+/// Behind a server that lets requests in without naming the caller.
+fn behind_forward_auth(scope: Value) -> (Trial, crate::testing::Machine) {
+    let machine = crate::testing::Machine::default();
+    machine.net.serve(|_| crate::testing::net::Served::Response(Response::new(Body::empty())));
+    let spec = json!({
+        "proxies": [{ "id": "a", "listen_path": "/", "backend_host": "t", "backend_port": 80 }],
+        "plugin_configs": [
+            { "id": "f", "plugin_name": "forward_auth", "proxy_id": "a", "config": { "url": "https://auth.test/" } },
+            { "id": "d", "plugin_name": "request_deduplication", "proxy_id": "a", "config": { "scope": scope } },
+        ],
+    });
+    let entries = [entry::<crate::forward_auth::ForwardAuth>(), entry::<RequestDeduplication>()];
+    let count = AtomicUsize::new(0);
+    let trial = Trial::of_spec(&entries, &spec.to_string(), &machine.world())
+        .answering(move |_| Response::new(Body::full(format!("answer {}", count.fetch_add(1, Relaxed) + 1))));
+    (trial, machine)
+}
+
+#[tokio::test]
+async fn whoever_another_server_let_in_gets_no_answer_of_somebody_else() {
+    for scope in [json!("route"), json!(["route", "consumer"])] {
+        for field in ["authorization", "cookie", "x-api-key", "x-session", "x-acme-user"] {
+            let (trial, _machine) = behind_forward_auth(scope.clone());
+            let key = ("idempotency-key", "k");
+            let ann = [key, (field, "ann=1"), ("traceparent", "00-1"), ("user-agent", "a")];
+            assert_eq!(trial.request("POST", "/", &ann, "x").await.text(), "answer 1");
+            let again = [key, (field, "ann=1"), ("traceparent", "00-2"), ("user-agent", "b")];
+            assert_eq!(trial.request("POST", "/", &again, "x").await.text(), "answer 1", "{field}");
+            let bob = trial.request("POST", "/", &[key, (field, "bob=1")], "x").await;
+            assert_eq!(bob.status, 422, "{field} {}", bob.text());
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_credential_tells_callers_apart() {
+    for name in gateway_core::http::credentials::CREDENTIAL_FIELDS {
+        if ["set-cookie", "set-cookie2", "proxy-authorization"].contains(name) || name.contains('_') {
+            continue;
+        }
+        let trial = trial(json!({}));
+        let key = ("idempotency-key", "k");
+        assert_eq!(trial.request("POST", "/b", &[key, (name, "ann=1")], "x").await.status, 201, "{name}");
+        assert_eq!(trial.request("POST", "/b", &[key, (name, "bob=1")], "x").await.status, 422, "{name}");
+    }
+}

@@ -9,11 +9,12 @@ use futures_util::FutureExt;
 use gateway_core::config::model::Consumer;
 use gateway_core::consumer::Identity;
 use gateway_core::http::body::{Body, BodyError};
+use gateway_core::http::credentials::is_credential_field;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Seat, Step, Verdict};
-use http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HeaderName};
-use http::{HeaderMap, Response};
+use http::header::{CONTENT_TYPE, HeaderName};
+use http::{HeaderMap, HeaderValue, Response};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -72,11 +73,6 @@ impl Drop for Ticket {
     }
 }
 
-/// Where clients put credentials besides the standard fields.
-const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
-const API_KEY: HeaderName = HeaderName::from_static("api-key");
-const X_AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
-
 /// Nothing is sent for a claim of which nothing was heard.
 fn give_back(claim: Option<shared::Claim>) {
     if let Some(claim) = claim {
@@ -105,7 +101,7 @@ impl RequestDeduplication {
             }
             Err(error) => return Verdict::Reply(error.into_reply()),
         };
-        let print = print(exchange, &bytes);
+        let print = print(exchange, seat, &self.rules.header, &bytes);
         exchange.body = match trailers {
             Some(trailers) => Body::full_with_trailers(bytes, trailers),
             None => Body::full(bytes),
@@ -218,7 +214,7 @@ impl RequestDeduplication {
         }
         let limit = self.rules.max_response;
         let is_long = response.body().exact_length().is_some_and(|length| length > limit);
-        if is_long || is_event_stream(response.headers()) {
+        if is_long || crate::shared::is_event_stream(response.headers()) {
             ticket.settle(RequestOutcome::Spent);
             return Step::Next;
         }
@@ -296,26 +292,66 @@ fn longest(seat: Seat<'_>) -> Duration {
 /// What a request looks like: everything by which a target could tell it from another one, but header fields that change
 /// with every attempt. Where nobody has recognised the caller, the credentials say who it is: the target may go by them, and
 /// its answer is for that caller only.
-fn print(exchange: &Exchange, body: &Bytes) -> Print {
+fn print(exchange: &Exchange, seat: Seat<'_>, key: &HeaderName, body: &Bytes) -> Print {
     let mut hash = Sha256::new();
     let host = exchange.authority().unwrap_or_default().to_ascii_lowercase();
     let uri = exchange.uri();
     let target = uri.path_and_query().map_or_else(|| uri.path(), |target| target.as_str());
-    let kinds = exchange.request.headers.get_all(CONTENT_TYPE).iter().map(|kind| kind.as_bytes());
-    let callers = [&AUTHORIZATION, &COOKIE, &X_API_KEY, &API_KEY, &X_AUTH_TOKEN];
+    let headers = &exchange.request.headers;
+    let kinds = headers.get_all(CONTENT_TYPE).iter().map(|kind| kind.as_bytes());
     let is_known = exchange.identity.as_deref().is_some_and(is_recognised);
     let certificate = exchange.client.tls.as_ref().and_then(|tls| tls.certificate.as_deref());
     let certificate = certificate.filter(|_| !is_known);
-    let named = callers.into_iter().filter(|_| !is_known).flat_map(|name| {
-        let values = exchange.request.headers.get_all(name).iter();
-        values.flat_map(move |value| [name.as_str().as_bytes(), value.as_bytes()])
-    });
+    let names_caller = |name: &HeaderName| {
+        is_credential_field(name)
+            || seat.state().plugins.read_credential_in(name)
+            // Another server let the request in, and only that server knows by which field.
+            || (exchange.is_checked() && !changes_with_attempts(name) && name != key)
+    };
+    let is_id = |value: &HeaderValue| exchange.request_id() == Some(value);
+    let mut callers: Vec<(&HeaderName, &HeaderValue)> =
+        headers.iter().filter(|(name, value)| !is_known && names_caller(name) && !is_id(value)).collect();
+    // Clients need not keep to one order of fields; that of the values of one field counts.
+    callers.sort_by_key(|(name, _)| name.as_str());
+    let callers = callers.into_iter().flat_map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]);
     let parts = [exchange.method().as_str().as_bytes(), host.as_bytes(), target.as_bytes()];
-    for part in parts.into_iter().chain(kinds).chain([body.as_ref()]).chain(named).chain(certificate) {
+    for part in parts.into_iter().chain(kinds).chain([body.as_ref()]).chain(callers).chain(certificate) {
         hash.write_usize(part.len());
         hash.write(part);
     }
     hash.digest()
+}
+
+/// Whether a field says nothing about the caller, and may be another one when a client sends a request again.
+fn changes_with_attempts(name: &HeaderName) -> bool {
+    const CHANGING: &[&str] = &[
+        "accept-encoding",
+        "b3",
+        "baggage",
+        "cache-control",
+        "connection",
+        "content-length",
+        "date",
+        "expect",
+        "forwarded",
+        "if-modified-since",
+        "if-none-match",
+        "pragma",
+        "priority",
+        "te",
+        "traceparent",
+        "tracestate",
+        "user-agent",
+        "via",
+        "x-amzn-trace-id",
+        "x-cloud-trace-context",
+        "x-correlation-id",
+        "x-real-ip",
+        "x-request-id",
+    ];
+    let name = name.as_str();
+    CHANGING.binary_search(&name).is_ok()
+        || ["x-forwarded-", "x-b3-", "sec-"].iter().any(|start| name.starts_with(start))
 }
 
 /// Whether a plugin knows the caller by a credential. Others are all one anonymous consumer, which has none.
@@ -335,9 +371,4 @@ fn grpc_status(headers: &HeaderMap) -> Option<u8> {
 fn meaning(headers: &HeaderMap) -> Option<u16> {
     let code = grpc_status(headers)?;
     UNAVAILABLE.iter().find(|(grpc, _)| *grpc == code).map(|(_, status)| *status)
-}
-
-fn is_event_stream(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE).map(|kind| kind.as_bytes().to_ascii_lowercase());
-    kind.is_some_and(|kind| kind.starts_with(b"text/event-stream"))
 }

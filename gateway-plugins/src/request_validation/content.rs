@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use gateway_core::http::exchange::Exchange;
 use http::StatusCode;
+use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
+use super::multipart;
 use super::schema::{Schema, SchemaDialect};
 use super::values::{self, ValueShape};
 use super::{ValidationRefusal, media_type};
@@ -29,13 +32,15 @@ pub(super) struct BodyContent {
 pub(super) struct BodyRule {
     content: Arc<BodyContent>,
     media_type: Option<String>,
+    /// What parts the parts of a form.
+    boundary: Option<String>,
 }
 
 impl ObjectSchema {
     pub(super) fn compile(
         root: &Value,
         schema: &Value,
-        components: Option<&Value>,
+        components: Option<&Arc<Value>>,
         written: SchemaDialect,
     ) -> Result<Self, String> {
         let properties = values::properties(root, schema);
@@ -64,14 +69,14 @@ fn rank(pattern: &str, media_type: &str) -> u8 {
 
 impl BodyRule {
     pub(super) fn new(content: Arc<BodyContent>, exchange: &Exchange) -> Result<Self, ValidationRefusal> {
-        let rule = Self { media_type: None, content };
+        let rule = Self { media_type: None, boundary: None, content };
         if rule.is_nothing() {
             return Ok(rule);
         }
         if exchange.body.is_empty() {
             return match rule.content.required {
                 true => Err(ValidationRefusal::invalid(&["body: it is required".to_owned()])),
-                false => Ok(Self { content: Arc::default(), media_type: None }),
+                false => Ok(Self::nothing()),
             };
         }
         let media_type = media_type(exchange)?;
@@ -91,10 +96,27 @@ impl BodyRule {
                 detail,
             ));
         }
-        let rule = Self { media_type, ..rule };
+        let boundary = match media_type.as_deref() {
+            Some("multipart/form-data") => {
+                let field = exchange.request.headers.get(CONTENT_TYPE);
+                field.and_then(|field| multipart::boundary(field.to_str().ok()?))
+            }
+            _ => None,
+        };
+        let rule = Self { media_type, boundary, ..rule };
         // A type without a schema is all that is asked for.
         let unchecked = !rule.content.required && rule.schema().is_none();
-        Ok(if unchecked { Self { content: Arc::default(), media_type: None } } else { rule })
+        Ok(if unchecked { Self::nothing() } else { rule })
+    }
+
+    /// Whether the type is one that may be, not one of any: a schema that is about objects fits every text.
+    fn is_named(&self) -> bool {
+        let media_type = self.media_type.as_deref().unwrap_or("");
+        self.content.types.iter().any(|(pattern, _)| rank(pattern, media_type) > 1)
+    }
+
+    fn nothing() -> Self {
+        Self { content: Arc::default(), media_type: None, boundary: None }
     }
 
     /// Whether there is nothing to check.
@@ -112,7 +134,7 @@ impl BodyRule {
     }
 
     /// Checks a whole body.
-    pub(super) fn check(&self, bytes: &[u8]) -> Result<(), ValidationRefusal> {
+    pub(super) fn check(&self, bytes: &Bytes) -> Result<(), ValidationRefusal> {
         if bytes.is_empty() {
             return match self.content.required {
                 true => Err(ValidationRefusal::invalid(&["body: it is required".to_owned()])),
@@ -129,6 +151,16 @@ impl BodyRule {
             "application/x-www-form-urlencoded" => {
                 schema.check("body", std::str::from_utf8(bytes).ok().and_then(values::pairs), &mut faults);
             }
+            "multipart/form-data" => {
+                match self.boundary.as_deref().and_then(|it| multipart::pairs(it, bytes)) {
+                    Some(pairs) => schema.check("body", Some(pairs), &mut faults),
+                    None => faults.push("body: the form can't be read".to_owned()),
+                }
+            }
+            kind if kind.starts_with("text/") && self.is_named() => match std::str::from_utf8(bytes) {
+                Ok(text) => schema.schema.check("body", &text.into(), &mut faults),
+                Err(_) => faults.push("body: it is not UTF-8".to_owned()),
+            },
             _ => {
                 let detail = "bodies of this content type can't be checked";
                 return Err(ValidationRefusal::with(

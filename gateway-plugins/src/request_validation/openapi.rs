@@ -6,9 +6,8 @@ use std::sync::Arc;
 use gateway_core::config::file::{self, Origin};
 use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
-use gateway_core::http::fields;
 use gateway_core::plugin::World;
-use http::{HeaderName, Method, StatusCode};
+use http::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -16,8 +15,9 @@ use serde_json::Value;
 
 use super::ValidationRefusal;
 use super::content::{BodyContent, ObjectSchema};
+use super::parameter::Parameter;
 use super::schema::{Schema, SchemaDialect};
-use super::values::{self, ValueShape};
+use super::values;
 use crate::shared;
 
 /// Bytes a document may have.
@@ -74,33 +74,9 @@ struct Operation {
     body: Option<Arc<BodyContent>>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ParameterLocation {
-    Path,
-    Query,
-    Header,
-    Cookie,
-}
-
-struct Parameter {
-    place: ParameterLocation,
-    name: String,
-    required: bool,
-    shape: ValueShape,
-    /// How a list is written; `None` repeats the name.
-    separator: Option<char>,
-    /// The text is JSON.
-    is_json: bool,
-    schema: Option<Schema>,
-}
-
-/// What the names of a path stand for.
-type PathValues<'n> = &'n [(&'n str, String)];
-/// The parameters of a query.
-type Pairs<'q> = &'q [(String, String)];
-
-struct DocumentReader<'d> {
-    root: &'d Value,
+pub(super) struct DocumentReader<'d> {
+    pub(super) root: &'d Value,
+    components: Arc<Value>,
     written: SchemaDialect,
     problems: &'d mut Problems,
 }
@@ -130,7 +106,8 @@ impl OpenApi {
             }
         };
         let base = base.map_or_else(|| server_path(&root), str::to_owned);
-        let mut reading = DocumentReader { root: &root, written, problems };
+        let components = written.components(root.get("components").unwrap_or(&Value::Null));
+        let mut reading = DocumentReader { root: &root, components, written, problems };
         let paths = reading.paths();
         let base = shared::request_path("config.base_path", base.trim_end_matches('/'), problems)?;
         Some(Self { base, paths, unknown })
@@ -165,9 +142,7 @@ impl OpenApi {
             parameter.check(exchange, &names, &query, &mut faults);
         }
         if self.unknown.query == Unknown::Deny {
-            let is_known = |name: &str| {
-                operation.parameters.iter().any(|it| it.place == ParameterLocation::Query && it.name == name)
-            };
+            let is_known = |name: &str| operation.parameters.iter().any(|it| it.is_query(name));
             if query.iter().any(|(name, _)| !is_known(name)) {
                 faults.push("query: a parameter is not known".into());
             }
@@ -206,7 +181,7 @@ fn server_path(root: &Value) -> String {
 }
 
 impl DocumentReader<'_> {
-    fn wrong(&mut self, pointer: &str, message: impl std::fmt::Display) {
+    pub(super) fn wrong(&mut self, pointer: &str, message: impl std::fmt::Display) {
         self.problems.add("config.openapi", format!("#{pointer}: {message}"));
     }
 
@@ -274,67 +249,8 @@ impl DocumentReader<'_> {
         Operation { parameters, body: body.map(Arc::new) }
     }
 
-    fn parameter(&mut self, at: &str, written: &Value) -> Option<Parameter> {
-        let text = |key| written.get(key).and_then(Value::as_str);
-        let place = match text("in") {
-            Some("path") => ParameterLocation::Path,
-            Some("query") => ParameterLocation::Query,
-            Some("header") => ParameterLocation::Header,
-            Some("cookie") => ParameterLocation::Cookie,
-            _ => {
-                self.wrong(at, "`in` is not path, query, header or cookie");
-                return None;
-            }
-        };
-        let name = text("name").unwrap_or_default().to_owned();
-        let is_header = place == ParameterLocation::Header;
-        if name.is_empty() || (is_header && HeaderName::from_bytes(name.as_bytes()).is_err()) {
-            self.wrong(at, "`name` is missing or malformed");
-            return None;
-        }
-        // These are not parameters (OpenAPI 3.1 §4.8.12.1).
-        if is_header
-            && ["accept", "content-type", "authorization"].contains(&name.to_ascii_lowercase().as_str())
-        {
-            return None;
-        }
-        let content = written.pointer("/content/application~1json/schema");
-        let schema = content.or_else(|| written.get("schema"));
-        let style = text("style").unwrap_or(
-            if matches!(place, ParameterLocation::Path | ParameterLocation::Header) {
-                "simple"
-            } else {
-                "form"
-            },
-        );
-        let explode = written.get("explode").and_then(Value::as_bool).unwrap_or(style == "form");
-        let separator = match style {
-            "simple" => Some(','),
-            "form" if explode && place == ParameterLocation::Query => None,
-            "form" => Some(','),
-            "spaceDelimited" => Some(' '),
-            "pipeDelimited" => Some('|'),
-            _ => {
-                self.wrong(at, format!("the style `{style}` can't be checked"));
-                return None;
-            }
-        };
-        let shape = schema.map_or_else(ValueShape::text, |schema| ValueShape::of(self.root, schema));
-        let is_object = schema.and_then(|schema| values::resolved(self.root, schema)?.get("type"))
-            == Some(&"object".into());
-        if is_object && content.is_none() {
-            self.wrong(at, "objects in parameters can't be checked, but as `content` of application/json");
-            return None;
-        }
-        let schema = schema.and_then(|schema| self.compile(at, schema));
-        let required =
-            place == ParameterLocation::Path || written.get("required") == Some(&Value::Bool(true));
-        Some(Parameter { place, name, required, shape, separator, is_json: content.is_some(), schema })
-    }
-
-    fn compile(&mut self, at: &str, schema: &Value) -> Option<Schema> {
-        let components = self.root.get("components").cloned().unwrap_or_default();
-        let compiled = Schema::compile(schema, Some(&components), self.written);
+    pub(super) fn compile(&mut self, at: &str, schema: &Value) -> Option<Schema> {
+        let compiled = Schema::compile(schema, Some(&self.components), self.written);
         compiled.map_err(|why| self.wrong(at, why)).ok()
     }
 
@@ -350,11 +266,11 @@ impl DocumentReader<'_> {
             let at = format!("{at}/content/{}", escaped(&media_type));
             let is_read = media_type == "application/json"
                 || media_type.ends_with("+json")
-                || media_type == "application/x-www-form-urlencoded";
+                || media_type.starts_with("text/")
+                || matches!(&*media_type, "application/x-www-form-urlencoded" | "multipart/form-data");
             let schema = content.get("schema").filter(|_| is_read);
-            let components = self.root.get("components").cloned().unwrap_or_default();
             let compiled = schema.and_then(|schema| {
-                let compiled = ObjectSchema::compile(self.root, schema, Some(&components), self.written);
+                let compiled = ObjectSchema::compile(self.root, schema, Some(&self.components), self.written);
                 compiled.map_err(|why| self.wrong(&at, why)).ok()
             });
             types.push((media_type, compiled));
@@ -400,60 +316,5 @@ impl PathRule {
             }
         }
         Some(names)
-    }
-}
-
-impl Parameter {
-    fn check(&self, exchange: &Exchange, names: PathValues<'_>, query: Pairs<'_>, faults: &mut Vec<String>) {
-        let headers = &exchange.request.headers;
-        let texts: Vec<String> = match self.place {
-            ParameterLocation::Path => {
-                names.iter().filter(|(name, _)| *name == self.name).map(|(_, it)| it.clone()).collect()
-            }
-            ParameterLocation::Query => {
-                query.iter().filter(|(name, _)| *name == self.name).map(|(_, it)| it.clone()).collect()
-            }
-            ParameterLocation::Header => HeaderName::from_bytes(self.name.as_bytes())
-                .ok()
-                .and_then(|name| {
-                    fields::header(headers, &name).map(|it| String::from_utf8_lossy(&it).into_owned())
-                })
-                .into_iter()
-                .collect(),
-            ParameterLocation::Cookie => {
-                let all = fields::cookies(headers, &self.name);
-                all.map(|it| String::from_utf8_lossy(it).into_owned()).collect()
-            }
-        };
-        let place = match self.place {
-            ParameterLocation::Path => "path",
-            ParameterLocation::Query => "query",
-            ParameterLocation::Header => "header",
-            ParameterLocation::Cookie => "cookie",
-        };
-        let what = format!("{place} `{}`", self.name);
-        if texts.is_empty() {
-            if self.required {
-                faults.push(format!("{what}: it is required"));
-            }
-            return;
-        }
-        // Of two cookies of one name, some targets take the first and some the last.
-        if self.place == ParameterLocation::Cookie && texts.len() > 1 {
-            return faults.push(format!("{what}: it is given more than once"));
-        }
-        let Some(schema) = &self.schema else { return };
-        let value = match (&texts[..], self.separator) {
-            ([text], _) if self.is_json => match crate::jose::json::value(text.as_bytes()) {
-                Some(value) => value,
-                None => return faults.push(format!("{what}: it is not JSON")),
-            },
-            ([text], Some(separator)) => self.shape.read(text, separator),
-            _ => match self.shape.read_all(&texts) {
-                Some(value) => value,
-                None => return faults.push(format!("{what}: it is given more than once")),
-            },
-        };
-        schema.check(&what, &value, faults);
     }
 }

@@ -1,8 +1,12 @@
 //! Schemas, compiled; and what is said of a value that does not fit one.
 
+use std::sync::Arc;
+
 use base64::Engine as _;
-use jsonschema::{Draft, PatternOptions, Validator};
+use jsonschema::{Draft, PatternOptions, ValidationOptions, Validator};
 use serde_json::{Map, Value};
+
+use super::locate::Locator;
 
 /// Faults that are said of one value; the others are not looked for.
 const MAX_FAULTS: usize = 5;
@@ -12,7 +16,10 @@ const MAX_TEXT: usize = 200;
 const BACKTRACKS: usize = 50_000;
 
 /// A compiled schema.
-pub(super) struct Schema(Validator);
+pub(super) struct Schema {
+    compiled: Validator,
+    locator: Locator,
+}
 
 /// Which dialect a schema is written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,27 +30,10 @@ pub(super) enum SchemaDialect {
     OpenApi30,
 }
 
-impl Schema {
-    /// Compiles a schema; references lead into `components`, or into itself.
-    pub(super) fn compile(
-        schema: &Value,
-        components: Option<&Value>,
-        written: SchemaDialect,
-    ) -> Result<Self, String> {
-        let mut root = match (schema, components) {
-            (Value::Object(map), None) => Value::Object(map.clone()),
-            (Value::Bool(_), None) => schema.clone(),
-            (_, Some(components)) => serde_json::json!({ "allOf": [schema], "components": components }),
-            _ => return Err("a schema is an object or a boolean".into()),
-        };
-        if written == SchemaDialect::OpenApi30 {
-            normalise(&mut root);
-        }
-        if components.is_some() {
-            number_formats(&mut root);
-        }
-        without_read_only(&mut root);
-        let mut options = jsonschema::options()
+impl SchemaDialect {
+    /// How schemas of the dialect are compiled.
+    pub(super) fn options(self) -> ValidationOptions<'static> {
+        let options = jsonschema::options()
             .offline()
             .should_validate_formats(true)
             // OpenAPI's, and what draft 4, which OpenAPI 3.0 goes by, does not know yet.
@@ -51,30 +41,69 @@ impl Schema {
             .with_format("byte", is_base64)
             .should_ignore_unknown_formats(true)
             .with_pattern_options(PatternOptions::fancy_regex().backtrack_limit(BACKTRACKS));
-        if written == SchemaDialect::OpenApi30 {
-            options = options.with_draft(Draft::Draft4);
-        } else if root.get("$schema").is_none() {
+        match self {
+            Self::OpenApi30 => options.with_draft(Draft::Draft4),
+            Self::Standard => options,
+        }
+    }
+
+    /// The components of a document, to which the references of its schemas lead.
+    pub(super) fn components(self, written: &Value) -> Arc<Value> {
+        let mut components = written.clone();
+        self.rewrite(&mut components, true);
+        Arc::new(components)
+    }
+
+    /// Turns what JSON Schema does not have into what it has.
+    fn rewrite(self, schema: &mut Value, is_openapi: bool) {
+        if self == Self::OpenApi30 {
+            normalise(schema);
+        }
+        if is_openapi {
+            number_formats(schema);
+        }
+        without_read_only(schema);
+    }
+}
+
+impl Schema {
+    /// Compiles a schema; references lead into `components`, or into itself.
+    pub(super) fn compile(
+        schema: &Value,
+        components: Option<&Arc<Value>>,
+        written: SchemaDialect,
+    ) -> Result<Self, String> {
+        if !matches!(schema, Value::Object(_) | Value::Bool(_)) && components.is_none() {
+            return Err("a schema is an object or a boolean".into());
+        }
+        let mut schema = schema.clone();
+        written.rewrite(&mut schema, components.is_some());
+        let whole =
+            components.map(|components| serde_json::json!({ "allOf": [schema], "components": **components }));
+        let root = whole.as_ref().unwrap_or(&schema);
+        let mut options = written.options();
+        if written == SchemaDialect::Standard && root.get("$schema").is_none() {
             options = options.with_draft(Draft::Draft202012);
         }
-        options.build(&root).map(Self).map_err(|error| {
+        let compiled = options.build(root).map_err(|error| {
             let place = error.schema_path().to_string();
-            format!(
-                "the schema can't be used{}: {error}",
-                if place.is_empty() { String::new() } else { format!(" at {place}") }
-            )
-        })
+            let place = if place.is_empty() { String::new() } else { format!(" at {place}") };
+            format!("the schema can't be used{place}: {error}")
+        })?;
+        Ok(Self { compiled, locator: Locator::new(schema, components.cloned(), written) })
     }
 
     /// Says where a value does not fit, each with the name of what it is.
     pub(super) fn check(&self, what: &str, value: &Value, faults: &mut Vec<String>) {
-        if self.0.is_valid(value) {
+        if self.compiled.is_valid(value) {
             return;
         }
-        for error in self.0.iter_errors(value).take(MAX_FAULTS.saturating_sub(faults.len())) {
-            let place = error.instance_path().to_string();
-            let place = if place.is_empty() { what.to_owned() } else { format!("{what} at {place}") };
-            // Without the values that were sent.
-            let text = format!("{place}: {} (`{}`)", error.masked(), error.kind().keyword());
+        for fault in self.locator.faults(value, MAX_FAULTS.saturating_sub(faults.len())) {
+            let place = match fault.place.as_str() {
+                "" => what.to_owned(),
+                place => format!("{what} at {place}"),
+            };
+            let text = format!("{place}: {}", fault.message);
             faults.push(text.chars().filter(|c| !c.is_control()).take(MAX_TEXT).collect());
         }
         if faults.is_empty() {
@@ -166,4 +195,39 @@ fn without_read_only(value: &mut Value) {
         }
         _ => {}
     }
+}
+
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) fn fuzz(data: &[u8]) {
+    let part = |kind: &str| {
+        serde_json::json!({
+            "type": "object", "required": ["kind"], "maxProperties": 6,
+            "properties": {
+                "kind": { "enum": ["a", "b", 1] }, "name": { "type": kind },
+                "children": { "type": "array", "items": { "$ref": "#/$defs/node" }, "maxItems": 9 },
+                "pair": { "prefixItems": [{ "type": "string" }], "items": { "not": { "type": "null" } } },
+                "odd": { "if": { "type": "string" }, "then": { "minLength": 2 }, "else": { "contains": { "const": 1 } } },
+            },
+            "patternProperties": { "^x-": { "type": ["integer", "null"] } }, "additionalProperties": false,
+        })
+    };
+    let schema = serde_json::json!({
+        "anyOf": [{ "$ref": "#/$defs/node" }, { "type": "array", "items": { "$ref": "#/$defs/node" } }],
+        "$defs": {
+            "node": { "oneOf": [{ "$ref": "#/$defs/group" }, { "$ref": "#/$defs/section" }] },
+            "group": part("string"), "section": { "allOf": [part("integer"), { "required": ["name"] }] },
+        },
+    });
+    thread_local! {
+        static SCHEMA: std::cell::OnceCell<Schema> = const { std::cell::OnceCell::new() };
+    }
+    let Some(value) = crate::jose::json::value(data) else { return };
+    SCHEMA.with(|compiled| {
+        let compiled = compiled.get_or_init(|| {
+            let compiled = Schema::compile(&schema, None, SchemaDialect::Standard);
+            compiled.unwrap_or_else(|why| panic!("{why}"))
+        });
+        let faults = compiled.locator.faults(&value, MAX_FAULTS);
+        assert_eq!(compiled.compiled.is_valid(&value), faults.is_empty(), "{value}: {faults:?}");
+    });
 }

@@ -23,7 +23,8 @@ use super::values;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// The JSON Schema of JSON and form bodies. Default none.
+    /// The JSON Schema of bodies: of JSON, of forms (URL-encoded or of several parts) as an object, of `text/*` as a string, where `content_types` names it.
+    /// Default none.
     body_schema: Option<Map<String, Value>>,
     /// The JSON Schema of the query, as an object: parameters are read as numbers, booleans and lists where its `properties` say
     /// so. Default none.

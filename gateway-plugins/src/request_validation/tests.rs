@@ -1,5 +1,7 @@
 //! What fits, what is refused, and that each option does something.
 
+mod bodies;
+
 use gateway_core::plugin::entry;
 use gateway_core::testing::{Got, Trial};
 use serde_json::{Value, json};
@@ -389,7 +391,7 @@ fn bad_settings_are_refused() {
         ),
         (
             "openapi: 3.1.0\npaths: { \"/a\": { get: { parameters: [{ in: query, name: x, style: deepObject, schema: {} }] } } }",
-            "`deepObject` can't be checked",
+            "nothing else as `deepObject`",
         ),
     ] {
         let Err(problems) = with_document(document, json!({})) else { panic!("took {document}") };

@@ -10,6 +10,8 @@ pub(super) enum ValueShape {
     Scalar { number: bool, boolean: bool },
     /// A list of these.
     List(Box<Self>),
+    /// An object, as JSON.
+    Object,
 }
 
 /// References that are followed to see what a schema is about.
@@ -45,6 +47,9 @@ impl ValueShape {
             let items = schema.get("items").map_or_else(Self::text, |items| Self::of(root, items));
             return Self::List(Box::new(items));
         }
+        if kinds == ["object"] {
+            return Self::Object;
+        }
         // What may be a text as well stays one.
         let text = kinds.contains(&"string");
         Self::Scalar {
@@ -63,6 +68,10 @@ impl ValueShape {
             Self::List(item) => {
                 Value::Array(text.split(separator).map(|text| item.read(text, separator)).collect())
             }
+            Self::Object => match crate::jose::json::object(text.as_bytes()) {
+                Some(object) => Value::Object(object),
+                None => text.into(),
+            },
             Self::Scalar { boolean: true, .. } if matches!(text, "true" | "false") => {
                 Value::Bool(text == "true")
             }
@@ -80,8 +89,8 @@ impl ValueShape {
             (Self::List(item), _) => {
                 Some(Value::Array(texts.iter().map(|text| item.read(text, ',')).collect()))
             }
-            (Self::Scalar { .. }, [one]) => Some(self.read(one, ',')),
-            (Self::Scalar { .. }, _) => None,
+            (_, [one]) => Some(self.read(one, ',')),
+            _ => None,
         }
     }
 }

@@ -9,7 +9,7 @@ use gateway_core::http::body::Body;
 use gateway_core::http::reply::Reply;
 use http::header::{
     ACCEPT_RANGES, AGE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
-    DATE, ETAG, HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, RANGE, SET_COOKIE,
+    DATE, ETAG, HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, RANGE, SET_COOKIE, TRAILER,
 };
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use tokio::time::Instant;
@@ -124,7 +124,7 @@ impl Labels {
 /// The headers of a response as they are stored.
 pub(super) fn stored_headers(headers: &HeaderMap, strips_set_cookie: bool, now: SystemTime) -> HeaderMap {
     let mut kept = headers.clone();
-    for name in [&AGE, &CONTENT_LENGTH, &X_CACHE] {
+    for name in [&AGE, &CONTENT_LENGTH, &TRAILER, &X_CACHE] {
         kept.remove(name);
     }
     if strips_set_cookie {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gateway_core::http::fields;
 use http::header::{CACHE_CONTROL, PRAGMA};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -66,9 +67,9 @@ impl RequestControl {
 }
 
 impl ResponseControl {
-    /// Reads a response. `CDN-Cache-Control` decides alone where it is there and not empty.
+    /// Reads a response. `CDN-Cache-Control` decides alone where it is there, not empty, and can be read.
     pub(super) fn of(headers: &HeaderMap) -> Self {
-        let targeted = each(headers, &CDN_CACHE_CONTROL).next().is_some();
+        let targeted = is_dictionary(headers, &CDN_CACHE_CONTROL);
         let field = if targeted { CDN_CACHE_CONTROL } else { CACHE_CONTROL };
         let mut control = Self { is_targeted: targeted, ..Self::default() };
         for (name, value) in each(headers, &field) {
@@ -92,6 +93,14 @@ impl ResponseControl {
         }
         control
     }
+}
+
+/// Whether a field is a dictionary of structured fields with at least one member. One that can't be read counts as missing
+/// (RFC 9213 §2.1).
+fn is_dictionary(headers: &HeaderMap, name: &HeaderName) -> bool {
+    let Some(value) = fields::header(headers, name) else { return false };
+    let text = std::str::from_utf8(&value).unwrap_or("\"");
+    sfv::Parser::new(text).parse::<sfv::Dictionary>().is_ok_and(|members| !members.is_empty())
 }
 
 /// The shorter of two times, so that a directive that is there twice can't lengthen anything.
@@ -184,8 +193,12 @@ mod tests {
         let both = headers(&[("cache-control", "no-store"), ("cdn-cache-control", "max-age=60")]);
         let control = ResponseControl::of(&both);
         assert_eq!((control.no_store, control.max_age, control.is_targeted), (false, secs(60), true));
-        let empty = headers(&[("cache-control", "no-store"), ("cdn-cache-control", "")]);
-        assert!(ResponseControl::of(&empty).no_store);
+        for unreadable in ["", " ", "max-age=60, &", "max-age=60,,", "Max-Age=60", "max-age", "max-age=\"6"] {
+            let fields = headers(&[("cache-control", "no-store"), ("cdn-cache-control", unreadable)]);
+            let control = ResponseControl::of(&fields);
+            // A member without a value is one, and names no time.
+            assert!(unreadable == "max-age" || (control.no_store && !control.is_targeted), "{unreadable}");
+        }
     }
 
     #[test]

@@ -116,7 +116,11 @@ pub(super) fn begin(head: Arc<Head>, mut body: Body, plan: Plan) -> Result<Body,
     let done = filling.run(&mut body).now_or_never().is_some();
     if done {
         if let Some(bytes) = filling.end(body) {
-            return Ok(Body::full(bytes));
+            let trailers = fill.lock().trailers.take();
+            return Ok(match trailers {
+                Some(trailers) => Body::full_with_trailers(bytes, trailers),
+                None => Body::full(bytes),
+            });
         }
     } else {
         if let Some(lead) = &filling.plan.lead {
@@ -180,7 +184,8 @@ impl Filling {
         self.has_ended = true;
         let (end, stored) = {
             let so_far = self.fill.lock();
-            let whole = so_far.end == Some(FillEnd::Complete) && so_far.trailers.is_none();
+            // Trailers may be left out of what is stored (RFC 9110 §6.5.1), and are: whoever gets it now gets them.
+            let whole = so_far.end == Some(FillEnd::Complete);
             (so_far.end, whole.then(|| joined(&so_far.pieces, self.size)))
         };
         if end == Some(FillEnd::HandedOver)

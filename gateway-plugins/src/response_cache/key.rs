@@ -8,10 +8,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use gateway_core::consumer::Identity;
+use gateway_core::http::credentials::is_credential_field;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::{fields, forwarding};
 use gateway_core::plugin::Seat;
-use http::header::{ACCEPT_ENCODING, AUTHORIZATION, COOKIE, Entry, HOST, HeaderName};
+use http::header::{ACCEPT_ENCODING, ACCEPT_LANGUAGE, COOKIE, Entry, HOST, HeaderName};
 use http::{HeaderMap, HeaderValue};
 use smallvec::SmallVec;
 
@@ -208,14 +209,28 @@ impl Recipe {
     }
 
     /// Whether the request says who sends it in a way that the key does not tell apart.
-    pub(super) fn is_somebody(&self, exchange: &Exchange) -> bool {
-        let headers = &exchange.request.headers;
-        let has_credentials = headers.contains_key(AUTHORIZATION) && !self.headers.contains(&AUTHORIZATION);
+    pub(super) fn is_somebody(&self, exchange: &Exchange, seat: Seat<'_>) -> bool {
         match &exchange.identity {
             Some(_) => !self.per_caller,
             // Who was let in by another server's word is somebody too, by whatever that server went by.
-            None => has_credentials || exchange.is_checked(),
+            None => exchange.is_checked() || self.has_credentials(&exchange.request.headers, seat),
         }
+    }
+
+    /// Whether it has a credential that the key does not tell apart: by one of the well-known fields, or where a plugin of the proxy
+    /// reads one. Cookies of other names are no credentials by themselves.
+    fn has_credentials(&self, headers: &HeaderMap, seat: Seat<'_>) -> bool {
+        let places = seat.state().plugins.credentials.as_deref();
+        let is_one = |name: &HeaderName| {
+            let is_declared = seat.state().plugins.read_credential_in(name);
+            name != COOKIE && (is_declared || is_credential_field(name)) && !self.headers.contains(name)
+        };
+        let is_cookie = |name: &str| {
+            fields::cookie(headers, name).is_some() && !self.cookies.iter().any(|known| known == name)
+        };
+        headers.keys().any(is_one)
+            || (!self.headers.contains(&COOKIE)
+                && places.is_some_and(|places| places.cookies.iter().any(|name| is_cookie(name))))
     }
 
     /// Whether it has a cookie that the key does not tell apart.
@@ -341,6 +356,27 @@ pub(super) fn accept_encoding(headers: &HeaderMap) -> &'static str {
     SETS.get(set).copied().unwrap_or_default()
 }
 
+/// A list as requests are told apart by it, where that is another one than it is: without blanks around its members, and languages
+/// in lower case (RFC 9110 §12.5.4). `None` leaves it as it is.
+fn normal_list(name: &HeaderName, value: &[u8]) -> Option<Bytes> {
+    let is_language = *name == ACCEPT_LANGUAGE;
+    let is_list = value.contains(&b',') && !value.contains(&b'"');
+    if !is_list && !is_language {
+        return None;
+    }
+    let mut normal = Bytes::new();
+    for member in value.split(|c| *c == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty()) {
+        if !normal.is_empty() {
+            normal.push(b',');
+        }
+        normal.extend_from_slice(member);
+    }
+    if is_language {
+        normal.make_ascii_lowercase();
+    }
+    Some(normal)
+}
+
 /// The fields of a request that a response was chosen by, with their values.
 pub(super) type Variant = Box<[(HeaderName, Option<Box<[u8]>>)]>;
 
@@ -370,7 +406,11 @@ impl Chooser<'_> {
         if *name == ACCEPT_ENCODING {
             return see(Some(self.accept_encoding.as_bytes()).filter(|set| !set.is_empty()));
         }
-        see(fields::header(self.headers, name).as_deref())
+        let value = fields::header(self.headers, name);
+        match value.as_deref().and_then(|value| normal_list(name, value)) {
+            Some(normal) => see(Some(&normal)),
+            None => see(value.as_deref()),
+        }
     }
 
     /// What requests that may wait for one answer have in common, as far as that is known before the answer.
@@ -408,6 +448,20 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(text));
             assert_eq!(accept_encoding(&headers), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn lists_have_one_spelling() {
+        for (name, value, expected) in [
+            ("accept-language", "DE, en-GB;q=0.5", Some("de,en-gb;q=0.5")),
+            ("accept-language", "DE", Some("de")),
+            ("accept", "a/b , c/d,", Some("a/b,c/d")),
+            ("accept", "a/B", None),
+            ("x", "\"a , b\", c", None),
+        ] {
+            let normal = normal_list(&HeaderName::from_static(name), value.as_bytes());
+            assert_eq!(normal.as_deref(), expected.map(str::as_bytes), "{value}");
         }
     }
 

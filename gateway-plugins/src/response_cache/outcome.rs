@@ -21,6 +21,11 @@ use super::purge;
 use super::stored::{Head, Stored};
 use super::visit::{CacheVisit, Fetch, Role, TAKEN, put_back};
 
+/// Whether a stored response may stand in for one that failed.
+fn serves(known: &Stored, now: Instant) -> bool {
+    known.head.policy.serves_errors(known.head.age(now), known.stale_for(now))
+}
+
 impl ResponseCache {
     /// A response came.
     pub(super) fn answered<'a>(
@@ -74,7 +79,12 @@ impl ResponseCache {
     ) -> Step<'a> {
         let now = Instant::now();
         let status = response.status();
-        if !exchange.is_from_target() || matches!(status.as_u16(), 500 | 502..=504) {
+        let is_failure = matches!(status.as_u16(), 500 | 502..=504);
+        // What the operator wants stored is, unless something better is there.
+        let is_stored = || {
+            self.rules.stores_failure(status) && !fetch.known.as_ref().is_some_and(|known| serves(known, now))
+        };
+        if !exchange.is_from_target() || (is_failure && !is_stored()) {
             return self.failed(fetch, exchange, response, now);
         }
         if status == StatusCode::NOT_MODIFIED && fetch.asks_again {
@@ -164,9 +174,7 @@ impl ResponseCache {
         now: Instant,
     ) -> Step<'a> {
         settle(&fetch.lead);
-        let serves =
-            |known: &Arc<Stored>| known.head.policy.serves_errors(known.head.age(now), known.stale_for(now));
-        if let Some(known) = fetch.known.filter(serves) {
+        if let Some(known) = fetch.known.filter(|known| serves(known, now)) {
             let answer = self.kept_answer(&known, exchange, now, How::Failing, None);
             return Step::Reply(Box::new(self.reply(exchange, answer, How::Failing)));
         }

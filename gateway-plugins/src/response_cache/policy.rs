@@ -2,12 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use http::header::{
-    AGE, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, EXPIRES, HeaderName, LAST_MODIFIED, SET_COOKIE, VARY,
-};
+use http::header::{AGE, CONTENT_RANGE, DATE, ETAG, EXPIRES, HeaderName, LAST_MODIFIED, SET_COOKIE, VARY};
 use http::{HeaderMap, StatusCode};
 
 use super::control::{self, RequestControl, ResponseControl};
+use crate::shared;
 use crate::shared::conditional::date;
 
 /// How much of the time since its last change a response counts as fresh, where heuristics are on: a tenth.
@@ -90,7 +89,7 @@ impl Rules {
         if headers.contains_key(SET_COOKIE) && !self.strips_set_cookie {
             return Err("SET_COOKIE");
         }
-        if headers.contains_key(CONTENT_RANGE) || is_event_stream(headers) {
+        if headers.contains_key(CONTENT_RANGE) || shared::is_event_stream(headers) {
             return Err("PARTIAL");
         }
         varies_by_what_can_be_known(headers)?;
@@ -129,6 +128,11 @@ impl Rules {
         if is_of_use && was_meant { Ok(policy) } else { Err("NOT_FRESH") }
     }
 
+    /// Whether answers of this status are stored though they are failures of the target.
+    pub(super) fn stores_failure(&self, status: StatusCode) -> bool {
+        self.negative_ttl > Duration::ZERO && self.negative_statuses.contains(&status.as_u16())
+    }
+
     fn heuristic(&self, headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
         if self.heuristic_max.is_zero() {
             return None;
@@ -156,13 +160,10 @@ fn initial_age(headers: &HeaderMap, now: SystemTime, took: Duration) -> Duration
     let apparent = headers.get(DATE).and_then(date).and_then(|date| now.duration_since(date).ok());
     // What is less than a second may be nothing but the date's rounding.
     let apparent = Duration::from_secs(apparent.unwrap_or_default().as_secs());
-    let said = headers.get(AGE).and_then(|age| age.to_str().ok()).map(control::seconds);
+    // Of several, the oldest: a cache on the way may have added one instead of counting on.
+    let fields = headers.get_all(AGE).into_iter().filter_map(|age| age.to_str().ok());
+    let said = fields.flat_map(|age| age.split(',')).map(control::seconds).max();
     apparent.max(said.unwrap_or_default().saturating_add(took))
-}
-
-fn is_event_stream(headers: &HeaderMap) -> bool {
-    let media_type = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
-    media_type.get(..17).is_some_and(|start| start.eq_ignore_ascii_case(b"text/event-stream"))
 }
 
 /// Fields that the gateway adds behind this plugin, so that it can't know what they will be.
@@ -367,6 +368,9 @@ mod tests {
         };
         assert_eq!(age(&[]), 0);
         assert_eq!(age(&[("age", "7")]), 7);
+        for several in [&[("age", "7200, 0")][..], &[("age", "0,7200")], &[("age", "7200"), ("age", "0")]] {
+            assert_eq!(age(&[&[("etag", "\"a\"")], several].concat()), 7200, "{several:?}");
+        }
         // RFC 9111 §1.2.2: what is too large is the largest there is, not the smallest.
         for huge in ["18446744073709551615", "99999999999999999999999", "2147483649"] {
             assert_eq!(age(&[("etag", "\"a\""), ("age", huge)]), 1 << 31, "{huge}");

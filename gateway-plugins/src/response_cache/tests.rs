@@ -351,6 +351,20 @@ async fn settings_say_how_long() {
     let other = not_found(json!({ "negative_ttl_seconds": 10, "negative_statuses": [410] }));
     assert_eq!(texts(&other, &[&[], &[]]).await, ["1", "2"]);
 
+    for status in [500, 502, 503, 504] {
+        let count = AtomicU32::new(0);
+        let failing = Trial::new(
+            PLUGINS,
+            "response_cache",
+            json!({ "negative_ttl_seconds": 10, "negative_statuses": [status] }),
+        )
+        .answering(move |_| {
+            let n = count.fetch_add(1, Relaxed) + 1;
+            Response::builder().status(status).body(format!("{n}").into_bytes().into_body()).unwrap()
+        });
+        assert_eq!(texts(&failing, &[&[], &[]]).await, ["1", "1"], "{status}");
+    }
+
     let heuristic = self::trial(
         json!({ "heuristic_max_seconds": "1h" }),
         &[("last-modified", "Sun, 06 Nov 1994 08:49:37 GMT")],

@@ -239,7 +239,7 @@ impl ResponseCache {
             return Course::Bypass("bypass", detail);
         }
         // Who asks for an answer of its own, or may get one, neither waits nor is waited for.
-        let waits = !matches!(why, "request" | "miss") && !self.recipe.is_somebody(exchange);
+        let waits = !matches!(why, "request" | "miss") && !self.recipe.is_somebody(exchange, seat);
         Course::Fetch(known, why, waits)
     }
 
@@ -325,7 +325,7 @@ impl ResponseCache {
         (known, why, lead, start): Beginning,
     ) {
         let asker = Asker {
-            is_somebody: self.recipe.is_somebody(exchange),
+            is_somebody: self.recipe.is_somebody(exchange, seat),
             has_cookie: self.recipe.has_cookie(&exchange.request.headers),
         };
         let headers = &mut exchange.request.headers;

@@ -53,6 +53,24 @@ impl http_body::Body for Slow {
 }
 
 #[tokio::test]
+async fn streams_are_not_held_until_they_end() {
+    for (kind, held) in [
+        ("text/plain", true),
+        ("text/event-stream; charset=utf-8", false),
+        ("Application/X-NDJSON", false),
+        ("application/grpc", false),
+    ] {
+        let trial = trial(json!({ "max_bytes": 10, "buffer": true }), 0, false).answering(move |_| {
+            let response = Response::builder().header("content-type", kind);
+            response.body(Body::stream(Slow { left: 3, is_due: false })).unwrap()
+        });
+        let got = trial.get("/", &[]).await;
+        // Held, it is refused; else its beginning has gone out before it is cut off.
+        assert_eq!((got.status, got.cut.is_some()), if held { (502, false) } else { (200, true) }, "{kind}");
+    }
+}
+
+#[tokio::test]
 async fn another_is_cut_off() {
     let slow = |left| {
         trial(json!({ "max_bytes": 10 }), 0, false)

@@ -171,3 +171,60 @@ async fn trailers_go_on_behind_a_body_that_is_changed() {
         assert_eq!(trailers.contains_key("content-digest"), body == changed);
     }
 }
+
+/// A body in one coding after the other.
+fn encoded(codings: &[&str], body: &str) -> Vec<u8> {
+    use std::io::Write as _;
+    let mut bytes = body.as_bytes().to_vec();
+    for coding in codings {
+        bytes = match *coding {
+            "gzip" => {
+                let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+                out.write_all(&bytes).unwrap();
+                out.finish().unwrap()
+            }
+            "br" => {
+                let mut out = brotli::CompressorWriter::new(Vec::new(), 4096, 1, 20);
+                out.write_all(&bytes).unwrap();
+                out.into_inner()
+            }
+            "zstd" => zstd::stream::encode_all(&bytes[..], 1).unwrap(),
+            _ => bytes,
+        };
+    }
+    bytes
+}
+
+#[tokio::test]
+async fn bodies_that_come_compressed_are_changed_as_well() {
+    let rules = json!([{ "operation": "remove", "target": "body", "key": "/password" }]);
+    let large = format!(r#"{{"a":"{}"}}"#, "x".repeat(3000));
+    for (codings, body, otherwise, expected) in [
+        (&["gzip"][..], r#"{"password":"s","a":1}"#, "refuse", Some(r#"{"a":1}"#)),
+        (&["br"], r#"{"password":"s","a":1}"#, "refuse", Some(r#"{"a":1}"#)),
+        (&["zstd"], r#"{"password":"s","a":1}"#, "refuse", Some(r#"{"a":1}"#)),
+        (&["gzip", "br"], r#"{"password":"s","a":1}"#, "refuse", Some(r#"{"a":1}"#)),
+        (&["gzip", "br", "zstd"], r#"{"password":"s","a":1}"#, "refuse", None),
+        (&["snappy"], r#"{"password":"s","a":1}"#, "refuse", None),
+        (&["gzip"], &large, "refuse", None),
+    ] {
+        let (text, sent) = (codings.join(", "), encoded(codings, body));
+        let config = json!({ "rules": rules, "body": { "otherwise": otherwise, "max_bytes": 1000 } });
+        let plugins = [("compression", json!({ "min_content_length": 0 })), ("response_transformer", config)];
+        let trial = Trial::of_plugins(crate::PLUGINS, &plugins).answering(move |_| {
+            let response = Response::builder().header("content-type", "application/json");
+            response.header("content-encoding", &text).body(Body::full(sent.clone())).unwrap()
+        });
+        let plain = trial.get("/", &[]).await;
+        assert_eq!(trial.asked()[0].field("accept-encoding"), "");
+        let Some(expected) = expected else {
+            assert_eq!(plain.status, 502, "{codings:?}");
+            continue;
+        };
+        assert_eq!((plain.text().as_str(), plain.field("content-encoding")), (expected, ""), "{codings:?}");
+        let got = trial.get("/", &[("accept-encoding", "gzip, br, zstd")]).await;
+        assert_eq!(trial.asked()[1].field("accept-encoding"), "", "the target is asked for a plain body");
+        assert_eq!(got.field("content-encoding"), "zstd", "the client still gets what it likes");
+        assert_eq!(zstd::stream::decode_all(&got.body[..]).unwrap(), expected.as_bytes());
+    }
+}

@@ -43,6 +43,8 @@ pub(crate) struct Encoder {
     kind: Encoding,
     /// Every piece goes out at once, so that events are not held back.
     flushes: bool,
+    /// Something is held back that could go out.
+    holds: bool,
 }
 
 enum Encoding {
@@ -64,7 +66,7 @@ impl Encoder {
         let mut encoder =
             zstd::stream::write::Encoder::with_prepared_dictionary(dictionary.head.to_vec(), digested)?;
         encoder.window_log(dictionary.window)?;
-        Ok(Self { kind: Encoding::Dictionary(encoder, dictionary), flushes })
+        Ok(Self { kind: Encoding::Dictionary(encoder, dictionary), flushes, holds: false })
     }
 
     /// An encoder of a level that the coding has.
@@ -82,11 +84,11 @@ impl Encoder {
             ))),
             Coding::Zstd => Encoding::Zstd(ZstdEncoder::new(level)?),
         };
-        Ok(Self { kind, flushes })
+        Ok(Self { kind, flushes, holds: false })
     }
 
-    fn write(&mut self, data: &[u8]) -> io::Result<Vec<u8>> {
-        let flushes = self.flushes;
+    fn write(&mut self, data: &[u8], flushes: bool) -> io::Result<Vec<u8>> {
+        self.holds = !flushes && (self.holds || !data.is_empty());
         let written = |writer: &mut dyn Write| {
             writer.write_all(data)?;
             if flushes { writer.flush() } else { Ok(()) }
@@ -119,7 +121,15 @@ impl Encoder {
 
 impl Transform for Encoder {
     fn data(&mut self, data: Bytes, out: &mut TransformOutput) -> Result<(), BodyError> {
-        out.data(self.write(&data)?);
+        out.data(self.write(&data, self.flushes)?);
+        Ok(())
+    }
+
+    /// A page that is made piece by piece is seen piece by piece, as without compression.
+    fn pause(&mut self, out: &mut TransformOutput) -> Result<(), BodyError> {
+        if self.holds {
+            out.data(self.write(&[], true)?);
+        }
         Ok(())
     }
 
@@ -255,16 +265,44 @@ impl Decoder {
     }
 }
 
+impl Decoder {
+    /// Decodes a whole body.
+    ///
+    /// # Errors
+    /// As of a body that is decoded while it passes.
+    pub(crate) fn whole(mut self, bytes: &[u8]) -> Result<Vec<u8>, BodyError> {
+        let written = self.write(bytes);
+        let mut all = self.settle(written)?;
+        let done = self.finish();
+        all.append(&mut self.settle(done)?);
+        Ok(all)
+    }
+
+    fn write(&mut self, data: &[u8]) -> io::Result<()> {
+        match &mut self.kind {
+            Decoding::Gzip(decoder) => decoder.write_all(data).and_then(|()| decoder.flush()),
+            Decoding::Deflate(decoder) => decoder.write_all(data).and_then(|()| decoder.flush()),
+            Decoding::Brotli(decoder) => decoder.write_all(data).and_then(|()| decoder.flush()),
+            Decoding::Zstd(decoder) => decoder.write_all(data).and_then(|()| decoder.flush()),
+            Decoding::Ended => Err(io::Error::other("it is over")),
+        }
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        match &mut self.kind {
+            Decoding::Gzip(decoder) => decoder.try_finish(),
+            Decoding::Deflate(decoder) => decoder.try_finish(),
+            Decoding::Brotli(decoder) => decoder.close(),
+            Decoding::Zstd(decoder) => decoder.do_finish(),
+            Decoding::Ended => Ok(()),
+        }
+    }
+}
+
 impl Transform for Decoder {
     fn data(&mut self, data: Bytes, out: &mut TransformOutput) -> Result<(), BodyError> {
         self.is_empty &= data.is_empty();
-        let done = match &mut self.kind {
-            Decoding::Gzip(decoder) => decoder.write_all(&data).and_then(|()| decoder.flush()),
-            Decoding::Deflate(decoder) => decoder.write_all(&data).and_then(|()| decoder.flush()),
-            Decoding::Brotli(decoder) => decoder.write_all(&data).and_then(|()| decoder.flush()),
-            Decoding::Zstd(decoder) => decoder.write_all(&data).and_then(|()| decoder.flush()),
-            Decoding::Ended => Err(io::Error::other("it is over")),
-        };
+        let done = self.write(&data);
         out.data(self.settle(done)?);
         Ok(())
     }
@@ -273,13 +311,7 @@ impl Transform for Decoder {
         if self.is_empty {
             return Ok(());
         }
-        let done = match &mut self.kind {
-            Decoding::Gzip(decoder) => decoder.try_finish(),
-            Decoding::Deflate(decoder) => decoder.try_finish(),
-            Decoding::Brotli(decoder) => decoder.close(),
-            Decoding::Zstd(decoder) => decoder.do_finish(),
-            Decoding::Ended => Ok(()),
-        };
+        let done = self.finish();
         out.data(self.settle(done)?);
         self.kind = Decoding::Ended;
         Ok(())

@@ -121,8 +121,16 @@ fn weak(a: &[u8], b: &[u8]) -> bool {
 
 /// A date of HTTP.
 pub(crate) fn date(value: &HeaderValue) -> Option<SystemTime> {
-    httpdate::parse_http_date(value.to_str().ok()?.trim()).ok()
+    let text = value.to_str().ok()?.trim();
+    if let Ok(date) = httpdate::parse_http_date(text) {
+        return Some(date);
+    }
+    // The day of the week says nothing that the date does not, and some servers get it wrong.
+    let (_, rest) = text.split_once(", ").filter(|(day, _)| DAYS.contains(day))?;
+    DAYS.iter().find_map(|day| httpdate::parse_http_date(&format!("{day}, {rest}")).ok())
 }
+
+const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
 /// A moment as HTTP writes it.
 pub(crate) fn written(moment: SystemTime) -> HeaderValue {
@@ -139,6 +147,18 @@ mod tests {
     const OLD: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
     type Fields = &'static [(&'static str, &'static str)];
     const NEW: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
+
+    #[test]
+    fn dates_count_with_a_wrong_day_of_the_week() {
+        let read = |text: &'static str| date(&HeaderValue::from_static(text));
+        assert_eq!(read("Mon, 06 Nov 1994 08:49:37 GMT"), read(OLD));
+        assert!(read(OLD).is_some());
+        for bad in
+            ["Day, 06 Nov 1994 08:49:37 GMT", "06 Nov 1994 08:49:37 GMT", "Mon, 31 Feb 1994 08:49:37 GMT"]
+        {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+    }
 
     fn outcome(
         method: Method,

@@ -1,10 +1,11 @@
 //! What clients are told about limits: `RateLimit` and `RateLimit-Policy` of the IETF's draft, and `X-RateLimit-*`.
 
-use http::header::Entry;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use smallvec::SmallVec;
+
+use crate::shared::list_fields::append_once;
 
 /// What clients are told in headers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -61,9 +62,9 @@ pub(crate) fn write(which: LimitHeaders, policy: &HeaderValue, stand: Stand<'_>,
     let Stand { name, limit, remaining, reset } = stand;
     if matches!(which, LimitHeaders::Ratelimit | LimitHeaders::Both) {
         if let Some(now) = standing(name, remaining, reset) {
-            append(headers, RATELIMIT, now);
+            append_once(headers, RATELIMIT, now);
         }
-        append(headers, POLICY, policy.clone());
+        append_once(headers, POLICY, policy.clone());
     }
     if matches!(which, LimitHeaders::XRatelimit | LimitHeaders::Both) {
         let known = headers.get(REMAINING).and_then(|known| known.to_str().ok()?.parse::<u64>().ok());
@@ -91,18 +92,6 @@ fn standing(name: &str, remaining: u64, reset: u64) -> Option<HeaderValue> {
 fn number<A: smallvec::Array<Item = u8>>(text: &mut SmallVec<A>, number: u64) {
     let mut digits = itoa::Buffer::new();
     text.extend_from_slice(digits.format(number).as_bytes());
-}
-
-/// A response may pass here twice, when another plugin replaces it.
-fn append(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
-    match headers.entry(name) {
-        Entry::Vacant(place) => _ = place.insert(value),
-        Entry::Occupied(mut place) => {
-            if !place.iter().any(|it| it == value) {
-                place.append(value);
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ pub(crate) struct Config {
     /// `url_encode(text)`, `url_decode(text)`, `sha256(value)` and `hmac_sha256(key, value)` (hexadecimal),
     /// `equal(a, b)` (in constant time), `random(limit)` (0 to `limit` - 1), `now_ms()` (since 1970), `settings` (as
     /// configured), and Rhai's own functions for numbers, strings, arrays, blobs and maps. `print(text)` and `debug(text)`
-    /// write to the program log. There are no files, no modules, no `eval`, and no
+    /// write to the program log. There are no files, no modules, no `eval`, no `curry`, and no
     /// `sleep`.
     source: Option<String>,
     /// The file with the script. It is looked at every `refresh` and compiled again when it has changed; a version that can't be
@@ -93,7 +93,8 @@ pub(crate) struct Config {
     /// Reads the request's body for `on_request`; a larger one than `max_body_bytes` gets 413. Default false.
     read_request_body: bool,
     /// Reads the response's body for `on_response`; a response with a larger one becomes 502. Nothing of a response reaches
-    /// the client before all of it has come. Default false.
+    /// the client before all of it has come. The target is asked not to compress it, and one that does is answered with 502.
+    /// Default false.
     read_response_body: bool,
     /// Bytes of a body that is read. Default 64 KiB.
     #[schemars(range(min = 1, max = 16_777_216))]

@@ -126,6 +126,20 @@ async fn a_response_is_read_and_changed() {
 }
 
 #[tokio::test]
+async fn a_response_that_a_script_reads_is_asked_for_without_a_coding() {
+    let config = json!({ "read_response_body": true, "source": "fn on_response(request, response) { response.body += \"!\"; }" });
+    let browser = [("accept-encoding", "gzip, br")];
+    let trial = trial(config);
+    let got = trial.get("/", &browser).await;
+    assert_eq!((got.status, trial.asked()[0].field("accept-encoding")), (200, ""));
+    let trial = trial.answering(|_| {
+        Response::builder().header("content-encoding", "gzip").body("\u{1f}\u{8b}".into()).unwrap()
+    });
+    let got = trial.get("/", &browser).await;
+    assert_eq!((got.status, trial.records()[1].reason), (502, Some("script_body_compressed")));
+}
+
+#[tokio::test]
 async fn a_script_answers_itself() {
     let refused = got("false", &[]).await;
     assert_eq!((refused.status, refused.json()["code"].as_str().unwrap().to_owned()), (403, "script".into()));

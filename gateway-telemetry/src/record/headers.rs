@@ -1,5 +1,6 @@
 //! What records say of headers.
 
+use gateway_core::config::snapshot::ProxyState;
 use gateway_core::http::credentials::redact_referer;
 use gateway_core::http::exchange::Exchange;
 use http::header::{HeaderName, REFERER, USER_AGENT};
@@ -69,13 +70,22 @@ impl<'h> LoggedHeaders<'h> {
     }
 }
 
-/// The headers that were asked for, without credentials.
-pub(super) fn asked(line: &mut impl FieldVisitor, exchange: &Exchange, extras: &Extras) {
+/// The headers that were asked for, without credentials: those of well-known names, and those that the plugins of a proxy read.
+pub(super) fn asked(
+    line: &mut impl FieldVisitor,
+    exchange: &Exchange,
+    extras: &Extras,
+    route: Option<&ProxyState>,
+) {
     let mut each = |headers: &HeaderMap, wanted: &[(HeaderName, Box<str>)]| {
         for (name, field) in wanted {
             // The referer is among the usual fields.
-            if headers.contains_key(name) && name != REFERER {
-                line.text(field, redact::header(headers, name));
+            if !headers.contains_key(name) || name == REFERER {
+                continue;
+            }
+            match route.is_some_and(|route| route.plugins.read_credential_in(name)) {
+                true => line.text(field, "REDACTED"),
+                false => line.text(field, redact::header(headers, name)),
             }
         }
     };

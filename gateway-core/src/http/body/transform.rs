@@ -19,6 +19,16 @@ pub trait Transform: Send + 'static {
     /// Ends the body.
     fn data(&mut self, data: Bytes, out: &mut TransformOutput) -> Result<(), BodyError>;
 
+    /// Nothing more has come yet: what was held back for the sake of more bytes can be put out. Called whenever the body has to
+    /// wait.
+    ///
+    /// # Errors
+    /// Ends the body.
+    fn pause(&mut self, out: &mut TransformOutput) -> Result<(), BodyError> {
+        let _ = out;
+        Ok(())
+    }
+
     /// The trailers came. They go on by themselves unless this does something else with them.
     ///
     /// # Errors
@@ -116,13 +126,17 @@ impl<T: Transform> HttpBody for Transformed<T> {
             if this.ended {
                 return Poll::Ready(this.out.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))));
             }
-            let taken = match ready!(this.body.poll_next(cx)) {
-                None => {
+            let taken = match this.body.poll_next(cx) {
+                Poll::Pending => match this.transform.pause(&mut this.out) {
+                    Ok(()) if this.out.frames.is_empty() => return Poll::Pending,
+                    paused => paused,
+                },
+                Poll::Ready(None) => {
                     this.ended = true;
                     this.transform.end(&mut this.out)
                 }
-                Some(Err(error)) => Err(error),
-                Some(Ok(frame)) => match frame.into_data() {
+                Poll::Ready(Some(Err(error))) => Err(error),
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
                     Ok(data) => this.transform.data(data, &mut this.out),
                     Err(frame) => {
                         this.transform.trailers(frame.into_trailers().unwrap_or_default(), &mut this.out)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Chain;
+use crate::config::snapshot::CredentialPlaces;
 use crate::plugin::hooks::{
     DeclaredSubset, Hooks, OnAttempt, OnBytes, OnClose, OnConnect, OnEnd, OnMessage, OwnPages, OwnedHeader,
     Seated,
@@ -20,9 +21,9 @@ pub(super) struct RareSeats {
     own_pages: Box<[Seated<dyn OwnPages>]>,
     pub(super) chooses: Box<[Arc<str>]>,
     pub(super) subsets: Box<[DeclaredSubset]>,
-    pub(super) secrets: Box<[Box<str>]>,
     pub(super) owned: Box<[OwnedHeader]>,
     pub(super) may_answer: Box<[u16]>,
+    pub(super) credentials: Option<Box<CredentialPlaces>>,
 }
 
 impl RareSeats {
@@ -37,9 +38,9 @@ impl RareSeats {
             own_pages: hooks.own_pages.into(),
             chooses: hooks.chooses.into(),
             subsets: hooks.subsets.into(),
-            secrets: hooks.secrets.into(),
             owned: hooks.owned.into_iter().filter(OwnedHeader::may_be_sent).collect(),
             may_answer: hooks.may_answer.into(),
+            credentials: (!hooks.credentials.is_empty()).then(|| Box::new(hooks.credentials)),
         };
         (!rare.is_empty()).then(|| Box::new(rare))
     }
@@ -55,9 +56,9 @@ impl RareSeats {
             && self.own_pages.is_empty()
             && self.chooses.is_empty()
             && self.subsets.is_empty()
-            && self.secrets.is_empty()
             && self.owned.is_empty()
             && self.may_answer.is_empty()
+            && self.credentials.is_none()
     }
 }
 

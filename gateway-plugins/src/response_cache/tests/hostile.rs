@@ -264,3 +264,46 @@ fn answers_are_not_given_again_past_a_script() {
     assert_eq!(closed(Some("request_deduplication"), asks).len(), 0);
     assert_eq!(closed(None, "fn on_response(request, response) { }").len(), 0, "it refuses no requests");
 }
+
+#[tokio::test]
+async fn no_credential_gets_an_answer_that_others_get_too() {
+    for name in gateway_core::http::credentials::CREDENTIAL_FIELDS {
+        // Cookies are no credentials by themselves: targets say by `Vary` or `Cache-Control` where they are.
+        if ["cookie", "set-cookie", "set-cookie2", "proxy-authorization"].contains(name) || name.contains('_')
+        {
+            continue;
+        }
+        assert!(!is_shared(json!({}), "/a", &[(name, "k")]).await, "{name}");
+    }
+    for name in ["x-auth-token", "x-acme-secret", "x-acme-api-key"] {
+        assert!(!is_shared(json!({}), "/a", &[(name, "k")]).await, "{name}");
+    }
+    let keyed = json!({ "key": { "headers": ["x-api-key"] } });
+    let trial = trial(keyed, FRESH);
+    for (key, answer) in [("ann", "answer 1"), ("bob", "answer 2"), ("ann", "answer 1")] {
+        assert_eq!(trial.get("/a", &[("x-api-key", key)]).await.text(), answer, "{key}");
+    }
+}
+
+#[tokio::test]
+async fn places_where_a_plugin_reads_credentials_count_where_it_does_not_run() {
+    for (place, field) in [("header:X-Acme", ("x-acme", "k")), ("cookie:acme", ("cookie", "acme=k"))] {
+        let spec = json!({
+            "proxies": [{ "id": "a", "listen_path": "/", "backend_host": "t", "backend_port": 80, "backend_scheme": "http" }],
+            "plugin_configs": [
+                { "id": "k", "plugin_name": "key_auth", "proxy_id": "a", "config": { "key_location": place },
+                  "when": { "path": "/private" } },
+                { "id": "c", "plugin_name": "response_cache", "proxy_id": "a" },
+            ],
+        });
+        let count = AtomicU32::new(0);
+        let trial =
+            Trial::of_spec(crate::PLUGINS, &spec.to_string(), &World::default()).answering(move |_| {
+                let n = count.fetch_add(1, Relaxed) + 1;
+                let response = Response::builder().header("cache-control", "max-age=60");
+                response.body(format!("answer {n}").into_bytes().into_body()).unwrap()
+            });
+        assert_eq!(trial.get("/a", &[field]).await.text(), "answer 1");
+        assert_eq!(trial.get("/a", &[]).await.text(), "answer 2", "{place}");
+    }
+}

@@ -295,3 +295,33 @@ async fn responses_of_an_upstream_with_sticky_clients_are_stored() {
     assert_eq!(second.headers.get("set-cookie"), None, "another client's");
     assert_eq!(trial.asked().len(), 1);
 }
+
+#[tokio::test]
+async fn responses_with_trailers_are_stored_without_them() {
+    for flows in [false, true] {
+        let trial = answering(json!({}), move |_, n| {
+            let mut trailers = http::HeaderMap::new();
+            trailers.insert("x-sum", http::HeaderValue::from_static("1"));
+            let body = Body::full_with_trailers(format!("answer {n}"), trailers);
+            let body = if flows { body.map(Ok) } else { body };
+            let response =
+                Response::builder().header("cache-control", "max-age=60").header("trailer", "x-sum");
+            response.body(body).unwrap()
+        });
+        let first = trial.get("/a", &[]).await;
+        assert_eq!(
+            (first.text().as_str(), status(&first)),
+            ("answer 1", "ferrum-edge; fwd=uri-miss; stored")
+        );
+        assert!(
+            first.trailers.is_some_and(|trailers| trailers.contains_key("x-sum")),
+            "the first client gets them"
+        );
+        let hit = trial.get("/a", &[]).await;
+        assert_eq!(
+            (hit.text().as_str(), hit.field("trailer"), &hit.trailers),
+            ("answer 1", "", &None),
+            "{flows}"
+        );
+    }
+}

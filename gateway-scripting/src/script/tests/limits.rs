@@ -16,6 +16,8 @@ fn faults_are_found_when_a_script_is_loaded_with_their_place() {
         ),
         (json!({ "source": "fn on_request(r) {\n  requst.path }" }), "config.source", "line 2, column 3: "),
         (json!({ "source": "fn on_request(r) { eval(\"1\") }" }), "config.source", "eval"),
+        (json!({ "source": "fn on_request(r) { let f = || 1; f.curry(r) }" }), "config.source", "curry"),
+        (json!({ "source": "fn on_request(r) { curry(|| 1, r) }" }), "config.source", "curry"),
         (json!({ "source": "loop {} fn on_request(r) {}" }), "config.source", "`max_operations`"),
         (json!({ "source": "import \"x\" as y; fn on_request(r) {}" }), "config.source", "import"),
         (json!({ "path": "/none" }), "config.path", "can't be read"),
