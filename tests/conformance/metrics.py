@@ -1,4 +1,4 @@
-"""promtool and Prometheus: what /metrics says in both formats while traffic passes, and the alert rules of `observability/`."""
+"""promtool and Prometheus: what /metrics says in both formats while traffic passes, and the alert rules of `deploy/observability/`."""
 
 import json
 import pathlib
@@ -93,7 +93,7 @@ def suites(args):
         for accept in ("", "application/openmetrics-text; version=1.0.0"):
             score.check(f"/metrics as {accept or 'text'}", check_metrics, admin, accept)
         score.check("native histograms in Prometheus", check_native, admin, 6)
-    for rules in sorted((ROOT / "observability").rglob("*.y*ml")):
+    for rules in sorted((ROOT / "deploy/observability").rglob("*.y*ml")):
         text = rules.read_text()
         if "groups:" in text:
             score.check(f"rules of {rules.name}", run, [tool("promtool"), "check", "rules", str(rules)])

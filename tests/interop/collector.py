@@ -95,7 +95,7 @@ class Collector:
     def __init__(self, program, folder):
         self.program, self.folder = program, pathlib.Path(folder)
         self.ports = {"4317": free_port(), "4318": free_port()}
-        text = (ROOT / "observability/collector.yaml").read_text()
+        text = (ROOT / "deploy/observability/collector.yaml").read_text()
         for shipped, own in self.ports.items():
             assert f":{shipped}" in text, "the shipped configuration has another port"
             text = text.replace(f":{shipped}", f":{own}")

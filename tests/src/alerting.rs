@@ -1,4 +1,4 @@
-//! The alert rules and the board of `observability/` with the programs they are for: promtool, Prometheus and Alertmanager.
+//! The alert rules and the board of `deploy/observability/` with the programs they are for: promtool, Prometheus and Alertmanager.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -32,7 +32,7 @@ fn each_alert_comes_when_it_has_to() {
     output(promtool);
     let tested = fs::read_to_string(&tests).expect("a file");
     for file in ["rules.yml", "slo.yml"] {
-        let rules = fs::read_to_string(workspace().join("observability").join(file)).expect("rules");
+        let rules = fs::read_to_string(workspace().join("deploy/observability").join(file)).expect("rules");
         let alerts: Vec<&str> =
             rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
         assert!(alerts.len() > 1, "{file}");
@@ -45,7 +45,7 @@ fn each_alert_comes_when_it_has_to() {
 #[test]
 fn promtool_takes_the_configuration_and_the_metrics() {
     let mut promtool = program("promtool");
-    promtool.args(["check", "config", "prometheus.yml"]).current_dir(workspace().join("observability"));
+    promtool.args(["check", "config", "prometheus.yml"]).current_dir(workspace().join("deploy/observability"));
     output(promtool);
 }
 
@@ -135,7 +135,7 @@ const MAY_BE_EMPTY: &[&str] = &["ferrum_certificate_not_after_timestamp_seconds"
 
 /// Each expression of the board is one that Prometheus carries out, and that has something to show.
 async fn the_board_shows_it(watching: &Prometheus) {
-    let board = fs::read_to_string(workspace().join("observability/grafana.json")).expect("a board");
+    let board = fs::read_to_string(workspace().join("deploy/observability/grafana.json")).expect("a board");
     let board: Value = serde_json::from_str(&board).expect("JSON");
     let mut empty = BTreeSet::new();
     for panel in board["panels"].as_array().expect("panels") {

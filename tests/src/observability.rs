@@ -1,4 +1,4 @@
-//! What `observability/` ships fits the gateway: every metric it names exists, and every file is well-formed.
+//! What `deploy/observability/` ships fits the gateway: every metric it names exists, and every file is well-formed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use serde_json::Value;
 const OF_PLUGINS: &[&str] = &["ferrum_otel_spans_total"];
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").join("observability")
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").join("deploy/observability")
 }
 
 fn read(name: &str) -> String {

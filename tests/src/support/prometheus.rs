@@ -1,4 +1,4 @@
-//! Prometheus with an Alertmanager for one test, with the rules that `observability/` ships.
+//! Prometheus with an Alertmanager for one test, with the rules that `deploy/observability/` ships.
 
 use std::fs;
 use std::net::SocketAddr;

@@ -1,7 +1,7 @@
 //! What operators' code adds to the thinking of one request, without sockets: on one thread, in slices in turns.
 //!
 //! ```sh
-//! cargo run --release -p gateway-scripting --all-features --example costs [REQUESTS] [ROW]
+//! cargo run --release -p ferrum-gateway-scripting --all-features --example costs [REQUESTS] [ROW]
 //! ```
 //!
 //! A ROW is a part of the name of the only row to run, such as for callgrind.

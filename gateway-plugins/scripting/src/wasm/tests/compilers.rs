@@ -97,7 +97,7 @@ async fn a_module_written_in_c_works() {
 async fn a_module_written_in_assemblyscript_works() {
     let guest = Guest::new("assemblyscript");
     let installed =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/interop/node/node_modules/.bin/asc");
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/interop/node/node_modules/.bin/asc");
     let mut asc = Command::new(if installed.exists() { installed } else { "asc".into() });
     asc.args([
         "guest.ts",
@@ -132,7 +132,7 @@ async fn a_module_written_in_rust_works() {
         return;
     }
     let guest = Guest::new("rust");
-    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/guests");
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guests");
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--release", "--locked", "--target", "wasm32-wasip1", "--target-dir"]).arg(&target);
     cargo.env_remove("RUSTFLAGS");

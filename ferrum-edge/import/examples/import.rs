@@ -1,5 +1,5 @@
 //! Prints another gateway's configuration as one of ferrum-edge's (JSON), and the report on standard error:
-//! `cargo run -p gateway-import --example import -- nginx.conf`.
+//! `cargo run -p ferrum-gateway-import --example import -- nginx.conf`.
 
 use std::io::Write;
 use std::path::Path;

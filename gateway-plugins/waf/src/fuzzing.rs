@@ -36,5 +36,5 @@ pub fn run(name: &str, data: &[u8]) {
 }
 
 #[cfg(test)]
-#[path = "../../fuzz/replay.rs"]
+#[path = "../../../fuzz/replay.rs"]
 mod replay;
