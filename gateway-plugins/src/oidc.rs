@@ -191,7 +191,7 @@ impl OwnPages for Oidc {
             match page {
                 Page::Finish => self.finish(exchange, &visit).await,
                 Page::Begin => self.begin(exchange, &visit, "/".into()).await,
-                Page::LogOut => self.asked_to_log_out(exchange.method(), &visit).await,
+                Page::LogOut => self.confirm_log_out(exchange.method(), &visit).await,
                 Page::BackChannel => self.back_channel(exchange).await,
                 Page::FrontChannel => self.front_channel(&visit),
             }

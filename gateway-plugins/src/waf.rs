@@ -12,6 +12,7 @@ mod audit;
 mod explain;
 mod grpc;
 mod inspect;
+mod media;
 mod message;
 mod policy;
 mod response;

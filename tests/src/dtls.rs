@@ -260,6 +260,21 @@ async fn a_flood_of_hellos_keeps_nobody_out() {
     assert_eq!(edge.only_record().await.end(), "closed", "nothing else was ever a session");
 }
 
+/// DTLS 1.0 is not spoken, and its clients need not wait to learn of it.
+#[tokio::test]
+async fn a_hello_of_dtls_1_0_gets_an_alert() {
+    let (mut edge, port, _echo) = terminating("").await;
+    let mut hello = Peer::hello(Offer::Dtls12).await;
+    // `client_version`, behind the heads of the record and the message.
+    hello[25..27].copy_from_slice(&[0xFE, 0xFF]);
+    let client = plain_client(port).await;
+    client.send(&hello).await.unwrap();
+    let mut answer = [0; 64];
+    let length = soon(client.recv(&mut answer)).await.unwrap();
+    assert_eq!(answer[..length], [21, 0xFE, 0xFF, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 70]);
+    edge.nothing_recorded().await;
+}
+
 /// Proved addresses may stall too, and more of them than there may be handshakes.
 #[tokio::test]
 async fn the_oldest_handshake_makes_room() {

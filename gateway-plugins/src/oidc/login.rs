@@ -163,7 +163,7 @@ impl Oidc {
         let query = super::parameters(&visit.query);
         let field = |name: &str| query.get(name).map(String::as_str);
         let Some(state) = field("state").filter(|state| state.is_ascii()) else {
-            return self.shown(Self::unknown_login(), visit);
+            return self.as_page(Self::unknown_login(), visit);
         };
         let name = self.cookies.login(state);
         let mut texts = Cookies::values(&visit.headers, &name).take(MAX_LOGINS);
@@ -171,12 +171,14 @@ impl Oidc {
         let login = match login.filter(|login| login.state == state) {
             Some(login) if now() <= login.until => login,
             Some(late) => {
-                return self.instead(exchange, visit, Self::unknown_login(), state, late.target).await;
+                return self
+                    .answer_unfinished(exchange, visit, Self::unknown_login(), state, late.target)
+                    .await;
             }
             // The cookies' path is the part of the site that this session is for.
             None => {
                 let home = self.cookies.path.clone();
-                return self.instead(exchange, visit, Self::unknown_login(), state, home).await;
+                return self.answer_unfinished(exchange, visit, Self::unknown_login(), state, home).await;
             }
         };
         // RFC 9207: the answer of another provider, or one that does not say whose it is where this one would.
@@ -185,11 +187,11 @@ impl Oidc {
             None => !self.provider.announces("authorization_response_iss_parameter_supported").await,
         };
         if !is_ours {
-            return self.shown(*bad("oidc_issuer", "the answer is another provider's"), visit);
+            return self.as_page(*bad("oidc_issuer", "the answer is another provider's"), visit);
         }
         let Some(code) = field("code") else {
             let reply = Reply::new(Cause::Forbidden).reason("oidc_denied");
-            let reply = self.shown(reply.detail("the provider did not log you in"), visit);
+            let reply = self.as_page(reply.detail("the provider did not log you in"), visit);
             return Box::new(self.forgetting(*reply, visit, &name));
         };
         let redirect_uri = self.redirect_uri(visit);
@@ -200,14 +202,14 @@ impl Oidc {
                 self.counts.refused.add(1);
                 let reply = Reply::new(Cause::Forbidden).reason("oidc_code");
                 let reply = reply.detail("the login is not valid any more");
-                let reply = self.instead(exchange, visit, reply, state, login.target).await;
+                let reply = self.answer_unfinished(exchange, visit, reply, state, login.target).await;
                 Box::new(self.forgetting(*reply, visit, &name))
             }
             Err(Failure::Token(fault)) => {
                 self.counts.refused.add(1);
                 let (reason, detail) = fault.words();
                 let reply = Reply::new(Cause::Forbidden).reason(reason).detail(detail);
-                Box::new(self.forgetting(*self.shown(reply, visit), visit, &name))
+                Box::new(self.forgetting(*self.as_page(reply, visit), visit, &name))
             }
         }
     }
@@ -218,7 +220,7 @@ impl Oidc {
 
     /// What a browser gets that comes back to a login which is over, unknown, or was finished before: the page, where it is logged in
     /// already, or a new login. Where that was tried, and for other clients, it is the refusal.
-    async fn instead(
+    async fn answer_unfinished(
         &self,
         exchange: &mut Exchange,
         visit: &BrowserVisit,
@@ -235,7 +237,7 @@ impl Oidc {
             return Box::new(reply.reason("oidc_logged_in_before"));
         }
         if state.ends_with(AGAIN) {
-            return self.shown(refusal, visit);
+            return self.as_page(refusal, visit);
         }
         let endpoint = match self.provider.needed("authorization_endpoint").await {
             Ok(endpoint) => endpoint,
@@ -247,7 +249,7 @@ impl Oidc {
     }
 
     /// A refusal, for browsers as a page that leads to another try.
-    fn shown(&self, refusal: Reply, visit: &BrowserVisit) -> Box<Reply> {
+    fn as_page(&self, refusal: Reply, visit: &BrowserVisit) -> Box<Reply> {
         if !visit.is_navigation {
             return Box::new(refusal);
         }

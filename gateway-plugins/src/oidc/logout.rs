@@ -30,7 +30,7 @@ const EVENT: &str = "http://schemas.openid.net/event/backchannel-logout";
 impl Oidc {
     /// Logs out where the user wants it: by a link or a form of this site, or by the address bar. Another site can make a browser go
     /// here, so that the user is asked.
-    pub(super) async fn asked_to_log_out(&self, method: &Method, visit: &BrowserVisit) -> Box<Reply> {
+    pub(super) async fn confirm_log_out(&self, method: &Method, visit: &BrowserVisit) -> Box<Reply> {
         let is_post = *method == Method::POST;
         if !is_post && !matches!(*method, Method::GET | Method::HEAD) {
             let refused = Reply::new(Cause::MethodNotAllowed);

@@ -9,9 +9,10 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Seat, Step, Verdict};
 use gateway_waf::{RequestHead, Transaction};
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HOST};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST};
 use http::{HeaderValue, StatusCode, Version};
 
+use super::media;
 use super::settings::{Mode, OnTrouble};
 use super::{Firewall, give, take};
 
@@ -115,6 +116,14 @@ fn is_encoded(exchange: &Exchange) -> bool {
     coded.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
+/// Whether the body may have files in it, by its one content type.
+fn is_multipart(exchange: &Exchange) -> bool {
+    const FORM: &[u8] = b"multipart/form-data";
+    let mut kinds = exchange.request.headers.get_all(CONTENT_TYPE).iter();
+    let (Some(kind), None) = (kinds.next(), kinds.next()) else { return false };
+    kind.as_bytes().get(..FORM.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(FORM))
+}
+
 /// What of the body is inspected.
 enum Inspected {
     Nothing,
@@ -205,9 +214,18 @@ impl Firewall {
             exchange.note("waf.not_inspected", "compressed body");
             return refuse(Cause::BadRequest, StatusCode::UNSUPPORTED_MEDIA_TYPE, policy.encoded);
         }
-        let (bytes, trailers) = match exchange.body.collect(policy.max_bytes).await {
+        let limit = if is_multipart(exchange) { policy.max_upload_bytes } else { policy.max_bytes };
+        let (bytes, trailers) = match exchange.body.collect(limit).await {
             Ok(read) => read,
             Err(BodyError::TooLarge { .. }) => {
+                if media::is_media_type(&exchange.request.headers) {
+                    let first = exchange.body.peek(limit).await.map_err(BodyError::into_reply)?;
+                    if media::begins_as_media(&first) {
+                        self.outcomes.partial.add(1);
+                        exchange.note("waf.not_inspected", "large media");
+                        return Ok(Inspected::Whole(first));
+                    }
+                }
                 exchange.note("waf.not_inspected", "large body");
                 return refuse(Cause::BodyTooLarge, StatusCode::PAYLOAD_TOO_LARGE, policy.over_limit);
             }

@@ -40,6 +40,7 @@ pub(super) struct Policy {
 pub(super) struct BodyPolicy {
     pub(super) inspect: bool,
     pub(super) max_bytes: u64,
+    pub(super) max_upload_bytes: u64,
     pub(super) over_limit: OnTrouble,
     pub(super) malformed: OnTrouble,
     pub(super) encoded: OnTrouble,
@@ -118,6 +119,7 @@ pub(super) fn read(config: Config, world: &World, problems: &mut Problems) -> Op
         body: BodyPolicy {
             inspect: body.inspect,
             max_bytes: body.max_bytes.0,
+            max_upload_bytes: body.max_upload_bytes.0.max(body.max_bytes.0),
             over_limit: body.over_limit,
             malformed: body.malformed,
             encoded: body.encoded,

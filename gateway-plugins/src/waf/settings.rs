@@ -137,7 +137,12 @@ pub(crate) struct BodySettings {
     /// Bytes of a body that are inspected, 1 to 16 MiB. Default 128 KiB.
     #[schemars(range(min = 1, max = 16_777_216))]
     pub(super) max_bytes: Bytes,
-    /// What becomes of larger ones: `reject` answers 413, `pass` inspects the head alone. Default `reject`.
+    /// Bytes of a multipart body, 1 to 256 MiB; it is held in memory until it was inspected. Files in it are inspected by their names
+    /// alone, so that they don't count in `max_bytes`; what is not a file is bounded by `limits`. Default 16 MiB.
+    #[schemars(range(min = 1, max = 268_435_456))]
+    pub(super) max_upload_bytes: Bytes,
+    /// What becomes of larger ones: `reject` answers 413, `pass` inspects the head alone. Media (`image/*`, `audio/*`, `video/*`,
+    /// `font/*`, PDF, archives) that begin as such have their first `max_bytes` inspected, and pass. Default `reject`.
     pub(super) over_limit: OnTrouble,
     /// What becomes of bodies that are not what their content type says: `reject`, or `pass` them by what could be read.
     /// Default `reject`.
@@ -227,6 +232,7 @@ impl Default for BodySettings {
             inspect: true,
             graphql: true,
             max_bytes: Bytes(128 << 10),
+            max_upload_bytes: Bytes(16 << 20),
             over_limit: OnTrouble::Reject,
             malformed: OnTrouble::Reject,
             encoded: OnTrouble::Reject,

@@ -10,6 +10,7 @@ use http::{Request, Response};
 use serde_json::{Value, json};
 
 mod grpc;
+mod uploads;
 
 use super::*;
 use crate::testing::Machine;

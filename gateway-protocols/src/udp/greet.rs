@@ -10,13 +10,18 @@ use super::arrive::MAX_HANDSHAKES;
 use super::cookie::{Claim, Proof};
 use super::dtls::{Certificates, Server};
 use super::flight::Flight;
-use super::hello::Hello;
+use super::hello::{DTLS_1_0, Hello, record};
 use super::leg::{Emit, Leg};
 use super::peer_chain::PeerChain;
 use super::port::Port;
 use super::retry::Retry;
 use super::stray::AddressPair;
 use super::transcript::Transcript;
+
+/// The type of records with alerts (RFC 5246 §6.2.1).
+const ALERT: u8 = 21;
+/// Fatal: the version is not supported (RFC 5246 §7.2).
+const PROTOCOL_VERSION: [u8; 2] = [2, 70];
 
 /// A client's engine that has heard what came before the hello with the cookie.
 struct Proven {
@@ -37,6 +42,10 @@ impl Port {
         now: Instant,
     ) {
         let Some(hello) = Hello::read(datagram) else { return };
+        if hello.is_outdated() {
+            // Shorter than any hello, so that nobody gains by having it sent to somebody else.
+            return self.wire.reply(pair, &record(ALERT, &DTLS_1_0, 0, &PROTOCOL_VERSION));
+        }
         let claim = Claim { hello: &hello, client: pair.client };
         let asked = hello.server_name().flatten();
         let only_13 = hello.offers_13();

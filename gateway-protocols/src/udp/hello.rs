@@ -26,6 +26,8 @@ const RECORD: usize = 13;
 const MESSAGE: usize = 12;
 pub(super) const HANDSHAKE: u8 = 22;
 pub(super) const CLIENT_HELLO: u8 = 1;
+/// DTLS 1.0 as hellos and records name it.
+pub(super) const DTLS_1_0: [u8; 2] = [0xFE, 0xFF];
 /// DTLS 1.3 as hellos name it.
 const DTLS_1_3: [u8; 2] = [0xFE, 0xFC];
 /// Extensions (RFC 7685, RFC 8446 §4.2, RFC 9147 §5.3).
@@ -139,6 +141,11 @@ impl<'d> Hello<'d> {
         let versions = self.extensions().find(|(kind, _)| *kind == SUPPORTED_VERSIONS);
         let versions = versions.and_then(|(_, data)| ByteReader(data).vector(1)).unwrap_or_default();
         versions.chunks_exact(2).any(|version| version == DTLS_1_3)
+    }
+
+    /// Whether it knows no later version than DTLS 1.0.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.body.starts_with(&DTLS_1_0) && !self.extensions().any(|(kind, _)| kind == SUPPORTED_VERSIONS)
     }
 
     fn extensions(&self) -> impl Iterator<Item = (u16, &'d [u8])> + use<'d> {

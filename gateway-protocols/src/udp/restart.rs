@@ -10,12 +10,11 @@ use gateway_core::stream::table::Transport;
 use super::hello::Hello;
 use super::port::Port;
 use super::questions::slot_of;
+use super::session::RESTARTED;
 use super::stray::AddressPair;
 
 /// The first and last type of a record with a whole header; other first bytes are DTLS 1.3's short one.
 const TYPES: std::ops::RangeInclusive<u8> = 20..=26;
-/// Why a session ended whose client began anew.
-const RESTARTED: &str = "restarted";
 
 impl Port {
     /// Whether a session's client speaks DTLS to the gateway.

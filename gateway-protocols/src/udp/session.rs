@@ -25,6 +25,9 @@ use tokio::sync::oneshot;
 use crate::dns::Dns;
 use crate::tls::client::server_name;
 
+/// Why a session ended whose client began anew.
+pub(super) const RESTARTED: Dead = "restarted";
+
 /// A session in the table.
 pub(super) struct Session {
     pub(super) pair: AddressPair,
@@ -227,6 +230,10 @@ impl Session {
                 reply(bytes);
             }
         });
+        self.close_target();
+    }
+
+    fn close_target(&mut self) {
         if let SessionStage::Open(open) = &mut self.stage {
             let OpenSession { socket, target, .. } = &mut **open;
             target.close(&mut |emit| {
@@ -239,7 +246,11 @@ impl Session {
 
     /// Ends it; the record is written when the session is dropped.
     pub(super) fn end(mut self, reason: Dead, reply: &mut dyn FnMut(&[u8])) {
-        self.close_notify(reply);
+        match reason {
+            // Its client has forgotten the keys, and another one is at its address (RFC 6347 §4.2.8).
+            RESTARTED => self.close_target(),
+            _ => self.close_notify(reply),
+        }
         match self.stage {
             SessionStage::Greeting(mut flow) => flow.reason = reason,
             // The account is with whoever looks for a target. One that has just been found is not waited for.

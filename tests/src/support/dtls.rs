@@ -33,6 +33,8 @@ pub(crate) struct Peer {
     closed: bool,
     inbox: VecDeque<Vec<u8>>,
     wake: Instant,
+    /// Datagrams that came, for whomever they were.
+    pub(crate) heard: Vec<Vec<u8>>,
 }
 
 fn certificate(identity: &tls::Identity) -> DtlsCertificate {
@@ -48,7 +50,7 @@ fn config() -> Arc<Config> {
 impl Peer {
     fn new(socket: UdpSocket, engine: Dtls) -> Self {
         let wake = Instant::now();
-        Self { socket, engine, ready: false, closed: false, inbox: VecDeque::new(), wake }
+        Self { socket, engine, ready: false, closed: false, inbox: VecDeque::new(), wake, heard: Vec::new() }
     }
 
     /// A client that has not begun its handshake.
@@ -223,7 +225,10 @@ impl Peer {
     async fn step(&mut self) {
         let mut buffer = vec![0; 65_536];
         match tokio::time::timeout_at(self.wake.into(), self.socket.recv(&mut buffer)).await {
-            Ok(Ok(length)) => self.take(&buffer[..length]),
+            Ok(Ok(length)) => {
+                self.heard.push(buffer[..length].to_vec());
+                self.take(&buffer[..length]);
+            }
             // Its port is closed.
             Ok(Err(_)) => self.closed = true,
             Err(_) => {}
@@ -236,6 +241,12 @@ impl Peer {
         self.engine.handle_timeout(Instant::now()).expect("in time");
         // What is not understood is passed over.
         drop(self.engine.handle_packet(datagram));
+    }
+
+    /// Whether the other side has said that it closes.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        drop(self.words());
+        self.closed
     }
 
     async fn drain(&mut self) {

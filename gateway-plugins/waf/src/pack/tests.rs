@@ -2,6 +2,7 @@
 
 mod bodies;
 mod evasions;
+mod ordinary;
 mod steps;
 
 use std::sync::Arc;
