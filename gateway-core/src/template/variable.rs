@@ -6,7 +6,7 @@ use http::{HeaderName, Version};
 
 use super::position::Kind;
 use super::write::Sink;
-use super::{Facts, Unrenderable, shown};
+use super::{Facts, Unrenderable};
 use crate::consumer::Identity;
 use crate::http::exchange::ClientTls;
 use crate::http::fields;
@@ -126,7 +126,6 @@ impl Variable {
     pub(super) fn write(&self, facts: &Facts<'_>, sink: &mut Sink<'_>) -> RenderResult {
         let head = &facts.exchange.request;
         match self {
-            _ if sink.is_log() && shown::is_redacted(self) => shown::write(self, facts, sink),
             Self::Known(known) => known.write(facts, sink),
             Self::RequestHeader(name) => sink.some(facts.exchange.header(name).as_deref()),
             Self::RequestQuery(name) => sink.some(fields::query(head.uri.query(), name).as_deref()),
