@@ -188,7 +188,10 @@ impl Template {
             TemplatePart::Text(text) => sink.literal(text.as_bytes()),
             TemplatePart::Value { variable, default } => {
                 let before = sink.len();
-                variable.write(facts, &mut sink)?;
+                match sink.is_log() && shown::is_redacted(variable) {
+                    true => shown::write(variable, facts, &mut sink)?,
+                    false => variable.write(facts, &mut sink)?,
+                }
                 match default {
                     Some(default) if sink.len() == before => sink.literal(default.as_bytes()),
                     _ => Ok(()),

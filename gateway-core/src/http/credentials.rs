@@ -113,10 +113,10 @@ pub fn is_credential_parameter(name: &str) -> bool {
 pub fn is_credential_name<'n>(name: &[u8], others: impl IntoIterator<Item = &'n Box<str>>) -> bool {
     let mut buffer = [0; MAX_NAME];
     let Some(plain) = spell(name, &mut buffer) else { return false };
-    let is_same = |other: &Box<str>| spell(other.as_bytes(), &mut [0; MAX_NAME]) == Some(plain);
+    let is_same = |other: &str| spell(other.as_bytes(), &mut [0; MAX_NAME]) == Some(plain);
     CREDENTIAL_PARAMETERS.binary_search_by(|known| known.as_bytes().cmp(plain)).is_ok()
         || has_credential_ending(plain)
-        || others.into_iter().any(is_same)
+        || others.into_iter().any(|other| is_same(other))
 }
 
 /// A name as [`CREDENTIAL_PARAMETERS`] has it: decoded, without a subscript, in lower case, with `-` for `_`. None where it is

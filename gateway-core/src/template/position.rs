@@ -4,7 +4,7 @@ use super::TextContext;
 
 /// What a value was part of in the request, which says what of it is encoded already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ValueKind {
     /// Any text, not encoded.
     Plain,
     /// Part of a path, percent-encoded.
@@ -49,11 +49,11 @@ impl Position {
     }
 
     /// The position of a value that may begin the path itself.
-    pub(super) fn of_value(self, value: &[u8], kind: Kind) -> Self {
+    pub(super) fn of_value(self, value: &[u8], kind: ValueKind) -> Self {
         let is_path = value.starts_with(b"/");
         match self {
             Self::Start if is_path => Self::Path,
-            Self::Authority if is_path && matches!(kind, Kind::Path | Kind::Target) => Self::Path,
+            Self::Authority if is_path && matches!(kind, ValueKind::Path | ValueKind::Target) => Self::Path,
             position => position,
         }
     }
@@ -89,30 +89,31 @@ impl Position {
 }
 
 /// Whether a byte of a value may stand as it is (RFC 3986 §3.2 to §3.5, RFC 6265 §4.1.1).
-pub(super) fn stays(byte: u8, position: Position, kind: Kind) -> bool {
+pub(super) fn stays(byte: u8, position: Position, kind: ValueKind) -> bool {
     let is_unreserved = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     if is_unreserved {
         return true;
     }
     match position {
         Position::Host | Position::Authority => {
-            kind == Kind::Authority && b":[]".contains(&byte) || position == Position::Host && byte == b':'
+            kind == ValueKind::Authority && b":[]".contains(&byte)
+                || position == Position::Host && byte == b':'
         }
         Position::Start => byte != b':' && stays_in_path(byte, kind),
         Position::Path => stays_in_path(byte, kind),
-        Position::Parameter if kind == Kind::Query => b"/:@!$'()*,;%&=+?".contains(&byte),
+        Position::Parameter if kind == ValueKind::Query => b"/:@!$'()*,;%&=+?".contains(&byte),
         Position::Parameter | Position::Value => {
-            b"/:@!$'()*,".contains(&byte) || byte == b'%' && kind == Kind::Path
+            b"/:@!$'()*,".contains(&byte) || byte == b'%' && kind == ValueKind::Path
         }
         Position::Cookie => byte.is_ascii_graphic() && !b"\",;\\%".contains(&byte),
     }
 }
 
-fn stays_in_path(byte: u8, kind: Kind) -> bool {
+fn stays_in_path(byte: u8, kind: ValueKind) -> bool {
     match byte {
-        b'%' => matches!(kind, Kind::Path | Kind::Query | Kind::Target),
-        b'?' => kind == Kind::Target,
-        b'[' | b']' => kind == Kind::Authority,
+        b'%' => matches!(kind, ValueKind::Path | ValueKind::Query | ValueKind::Target),
+        b'?' => kind == ValueKind::Target,
+        b'[' | b']' => kind == ValueKind::Authority,
         _ => b"/:@!$'()*,;&=+".contains(&byte),
     }
 }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use http::{HeaderName, Version};
 
-use super::position::Kind;
+use super::position::ValueKind;
 use super::write::Sink;
 use super::{Facts, Unrenderable, shown};
 use crate::consumer::{Identity, find_claim};
@@ -126,7 +126,6 @@ impl Variable {
     pub(super) fn write(&self, facts: &Facts<'_>, sink: &mut Sink<'_>) -> RenderResult {
         let head = &facts.exchange.request;
         match self {
-            _ if sink.is_log() && shown::is_redacted(self) => shown::write(self, facts, sink),
             Self::Known(known) => known.write(facts, sink),
             Self::RequestHeader(name) => sink.some(facts.exchange.header(name).as_deref()),
             Self::RequestQuery(name) => sink.some(fields::query(head.uri.query(), name).as_deref()),
@@ -139,7 +138,10 @@ impl Variable {
             }
             Self::Capture(name) => {
                 let captures = facts.exchange.captures.as_deref();
-                sink.some_of(Kind::Path, captures.and_then(|captures| captures.get(name)).map(str::as_bytes))
+                sink.some_of(
+                    ValueKind::Path,
+                    captures.and_then(|captures| captures.get(name)).map(str::as_bytes),
+                )
             }
             Self::ResponseHeader(name) => {
                 let headers = facts.response.map(|(_, headers)| headers);
@@ -159,15 +161,15 @@ impl NamedVariable {
             Self::SpanId => exchange.trace.map_or(Ok(()), |context| sink.display(context.span)),
             Self::Method => sink.text(head.method.as_str()),
             Self::Scheme => sink.text(exchange.scheme()),
-            Self::Host => {
-                host_name(exchange.authority(), |host| sink.some_of(Kind::Authority, Some(host.as_bytes())))
-            }
-            Self::Authority => sink.some_of(Kind::Authority, exchange.authority().map(str::as_bytes)),
-            Self::Path => sink.some_of(Kind::Path, Some(head.uri.path().as_bytes())),
-            Self::Query => sink.some_of(Kind::Query, head.uri.query().map(str::as_bytes)),
+            Self::Host => host_name(exchange.authority(), |host| {
+                sink.some_of(ValueKind::Authority, Some(host.as_bytes()))
+            }),
+            Self::Authority => sink.some_of(ValueKind::Authority, exchange.authority().map(str::as_bytes)),
+            Self::Path => sink.some_of(ValueKind::Path, Some(head.uri.path().as_bytes())),
+            Self::Query => sink.some_of(ValueKind::Query, head.uri.query().map(str::as_bytes)),
             Self::PathAndQuery => {
                 let target = head.uri.path_and_query().map(|target| target.as_str().as_bytes());
-                sink.some_of(Kind::Target, target)
+                sink.some_of(ValueKind::Target, target)
             }
             Self::Version => sink.text(version(head.version)),
             Self::ClientAddress => sink.display(exchange.client_address),
@@ -193,11 +195,11 @@ impl NamedVariable {
             },
             Self::ProxyId => sink.some(facts.proxy.map(str::as_bytes)),
             Self::TargetHost => {
-                sink.some_of(Kind::Authority, facts.target.map(|target| target.rules.host.as_bytes()))
+                sink.some_of(ValueKind::Authority, facts.target.map(|target| target.rules.host.as_bytes()))
             }
             Self::TargetPort => facts.target.map_or(Ok(()), |target| sink.number(target.rules.port)),
             Self::TargetAuthority => {
-                sink.some_of(Kind::Authority, facts.target.map(|target| target.authority().as_bytes()))
+                sink.some_of(ValueKind::Authority, facts.target.map(|target| target.authority().as_bytes()))
             }
             Self::Status => {
                 let ended = facts.record.map(|record| record.status);

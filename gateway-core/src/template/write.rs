@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use super::position::{Kind, Position, stays};
+use super::position::{Position, ValueKind, stays};
 use super::{TextContext, Unrenderable};
 
 /// The text being made.
@@ -34,7 +34,7 @@ impl<'o> Sink<'o> {
     /// Text of the template itself, which was looked at when it was parsed. In a query it is part of a value like any other.
     pub(super) fn literal(&mut self, text: &[u8]) -> Result<(), Unrenderable> {
         match self.place {
-            TextContext::Query => self.value(text, Kind::Plain),
+            TextContext::Query => self.value(text, ValueKind::Plain),
             _ => self.raw(text),
         }
     }
@@ -47,11 +47,11 @@ impl<'o> Sink<'o> {
 
     /// A value, encoded for its place.
     pub(super) fn some(&mut self, value: Option<&[u8]>) -> Result<(), Unrenderable> {
-        self.some_of(Kind::Plain, value)
+        self.some_of(ValueKind::Plain, value)
     }
 
     /// A value of this kind, encoded for its place.
-    pub(super) fn some_of(&mut self, kind: Kind, value: Option<&[u8]>) -> Result<(), Unrenderable> {
+    pub(super) fn some_of(&mut self, kind: ValueKind, value: Option<&[u8]>) -> Result<(), Unrenderable> {
         value.map_or(Ok(()), |value| self.value(value, kind))
     }
 
@@ -75,7 +75,7 @@ impl<'o> Sink<'o> {
         if self.out.len() + more > self.end { Err(Unrenderable::TooLong(self.limit)) } else { Ok(()) }
     }
 
-    fn value(&mut self, value: &[u8], kind: Kind) -> Result<(), Unrenderable> {
+    fn value(&mut self, value: &[u8], kind: ValueKind) -> Result<(), Unrenderable> {
         if self.place == TextContext::Text {
             // What a header may not have (RFC 9110 §5.5), and what would begin a new line of a log.
             if value.iter().any(|b| (*b < b' ' && *b != b'\t') || *b == 0x7f) {

@@ -484,4 +484,5 @@ fn bad_settings_are_named() {
     }
 }
 
+mod credentials;
 mod unrouted;

@@ -95,7 +95,8 @@ fn is_number(token: &[u8]) -> bool {
     let token = token.strip_prefix(b"-").unwrap_or(token);
     let (mantissa, exponent) = split(token, |byte| byte == b'e' || byte == b'E');
     let (whole, fraction) = split(mantissa, |byte| byte == b'.');
-    let exponent = exponent.map(|text| text.strip_prefix(b"+").or(text.strip_prefix(b"-")).unwrap_or(text));
+    let exponent =
+        exponent.map(|text| text.strip_prefix(b"+").or_else(|| text.strip_prefix(b"-")).unwrap_or(text));
     digits(whole)
         && (whole == b"0" || whole.first() != Some(&b'0'))
         && fraction.is_none_or(digits)

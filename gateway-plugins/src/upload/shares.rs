@@ -20,7 +20,7 @@ struct Taken {
 
 /// A place, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct UploadPermit {
     shares: Arc<Shares>,
     client: IpAddr,
 }
@@ -43,7 +43,7 @@ impl Shares {
     ///
     /// # Errors
     /// Why there is none.
-    pub(super) fn take(self: &Arc<Self>, client: IpAddr) -> Result<Place, NoPlace> {
+    pub(super) fn take(self: &Arc<Self>, client: IpAddr) -> Result<UploadPermit, NoPlace> {
         let client = household(client);
         let mut taken = self.lock();
         if taken.by_client.get(&client).is_some_and(|count| *count >= self.each) {
@@ -54,7 +54,7 @@ impl Shares {
         }
         taken.all += 1;
         *taken.by_client.entry(client).or_default() += 1;
-        Ok(Place { shares: self.clone(), client })
+        Ok(UploadPermit { shares: self.clone(), client })
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
@@ -62,7 +62,7 @@ impl Shares {
     }
 }
 
-impl Drop for Place {
+impl Drop for UploadPermit {
     fn drop(&mut self) {
         let mut taken = self.shares.lock();
         taken.all = taken.all.saturating_sub(1);

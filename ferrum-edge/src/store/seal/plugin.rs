@@ -74,7 +74,7 @@ fn is_one_of(names: &[&str], name: &str) -> bool {
 fn previous_of(place: &str) -> Cow<'_, str> {
     match place.rsplit_once('/') {
         Some(("", name)) => {
-            name.strip_prefix("previous_").map_or(place.into(), |name| format!("/{name}").into())
+            name.strip_prefix("previous_").map_or_else(|| place.into(), |name| format!("/{name}").into())
         }
         _ => place.into(),
     }
