@@ -34,7 +34,7 @@ use serde::Deserialize;
 
 use crate::shared;
 use answer::{Status, Streamed, Writing};
-use bind::RequestReading;
+use encode::RequestReading;
 use service::{Binding, Calls, MatchedCall};
 
 /// Bytes of a descriptor set.

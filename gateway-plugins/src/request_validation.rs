@@ -6,6 +6,7 @@
 //! which keyword, never the value that was sent.
 
 mod content;
+mod dialect;
 mod locate;
 mod multipart;
 mod openapi;

@@ -8,19 +8,12 @@ use prost::Message as _;
 use prost_reflect::{DeserializeOptions, DynamicMessage, FieldDescriptor, Kind, ReflectMessage, Value};
 use serde_json::Value as Json;
 
-use super::encode::{self, Encoding};
+use super::encode::{self, Encoding, RequestReading};
 use super::field_path::resolved;
 use super::service::{Binding, BodyTo};
 
 /// Parameters that a query may have.
 const MAX_PARAMETERS: usize = 1000;
-
-/// How requests are read.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct RequestReading {
-    /// Unknown query parameters and fields of bodies are left out, not refused.
-    pub(super) ignores_unknown: bool,
-}
 
 /// The message of a call, as bytes.
 ///

@@ -14,7 +14,12 @@ use serde::de::{
     DeserializeSeed, Deserializer, Error, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visitor,
 };
 
-use super::bind::RequestReading;
+/// How requests are read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RequestReading {
+    /// Unknown query parameters and fields of bodies are left out, not refused.
+    pub(super) ignores_unknown: bool,
+}
 
 /// What JSON is read by.
 #[derive(Clone, Copy)]

@@ -8,8 +8,9 @@ use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
+use super::dialect::SchemaDialect;
 use super::multipart;
-use super::schema::{Schema, SchemaDialect};
+use super::schema::Schema;
 use super::values::{self, ValueShape};
 use super::{ValidationRefusal, media_type};
 use crate::jose::json;

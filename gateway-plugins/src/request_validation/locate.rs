@@ -11,7 +11,7 @@ use jsonschema::Validator;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
-use super::schema::SchemaDialect;
+use super::dialect::SchemaDialect;
 
 /// Pairs of a schema and a value that are looked at for one request.
 const MAX_STEPS: usize = 50_000;
@@ -46,7 +46,7 @@ const PLAIN: [&str; 20] = [
 
 /// A place that does not fit.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(super) struct LocatedFault {
     /// Its JSON pointer; empty is the whole value.
     pub(super) place: String,
     /// What is wrong, without the value.
@@ -69,7 +69,7 @@ impl Locator {
     }
 
     /// Up to `most` places where the value does not fit. None where the steps did not lead to one.
-    pub(super) fn faults(&self, value: &Value, most: usize) -> Vec<Fault> {
+    pub(super) fn faults(&self, value: &Value, most: usize) -> Vec<LocatedFault> {
         let mut search = Search {
             locator: self,
             steps: MAX_STEPS,
@@ -78,7 +78,7 @@ impl Locator {
             known: HashMap::new(),
             faults: Vec::new(),
         };
-        search.fits(&self.schema, value, Place { parent: None, token: Token::Root, depth: 0 });
+        search.fits(&self.schema, value, InstancePath { parent: None, token: Token::Root, depth: 0 });
         search.faults
     }
 
@@ -120,7 +120,7 @@ impl Locator {
 
 /// Where in the value a step is, as a list from there to the root.
 #[derive(Clone, Copy)]
-struct Place<'p> {
+struct InstancePath<'p> {
     parent: Option<&'p Self>,
     token: Token<'p>,
     /// How many schemas are within each other here.
@@ -136,13 +136,13 @@ enum Token<'p> {
     Index(usize),
 }
 
-impl<'p> Place<'p> {
+impl<'p> InstancePath<'p> {
     fn then(&'p self, token: Token<'p>) -> Self {
         Self { parent: Some(self), token, depth: self.depth + 1 }
     }
 
     fn pointer(&self) -> String {
-        let mut text = self.parent.map(Place::pointer).unwrap_or_default();
+        let mut text = self.parent.map(InstancePath::pointer).unwrap_or_default();
         match self.token {
             Token::Root | Token::Same => {}
             Token::Key(key) => {
@@ -163,19 +163,19 @@ struct Search<'s> {
     within: usize,
     /// Of alternatives: whether the value at an address fits the schema at an address.
     known: HashMap<(usize, usize), bool>,
-    faults: Vec<Fault>,
+    faults: Vec<LocatedFault>,
 }
 
 impl<'s> Search<'s> {
-    fn fault(&mut self, place: Place<'_>, message: impl Into<String>) -> bool {
+    fn fault(&mut self, place: InstancePath<'_>, message: impl Into<String>) -> bool {
         if self.within == 0 && self.faults.len() < self.most {
-            self.faults.push(Fault { place: place.pointer(), message: message.into() });
+            self.faults.push(LocatedFault { place: place.pointer(), message: message.into() });
         }
         false
     }
 
     /// Whether a value fits a schema; without steps left it counts as fitting.
-    fn fits(&mut self, schema: &'s Value, value: &Value, place: Place<'_>) -> bool {
+    fn fits(&mut self, schema: &'s Value, value: &Value, place: InstancePath<'_>) -> bool {
         if self.steps == 0 || place.depth > MAX_DEPTH || self.faults.len() >= self.most {
             return true;
         }
@@ -203,14 +203,14 @@ impl<'s> Search<'s> {
     }
 
     /// The same for an alternative, in which faults are not looked for.
-    fn is_alternative(&mut self, schema: &'s Value, value: &Value, place: Place<'_>) -> bool {
+    fn is_alternative(&mut self, schema: &'s Value, value: &Value, place: InstancePath<'_>) -> bool {
         self.within += 1;
         let fits = self.fits(schema, value, place.then(Token::Same));
         self.within -= 1;
         fits
     }
 
-    fn fits_each(&mut self, map: &'s Map<String, Value>, value: &Value, place: Place<'_>) -> bool {
+    fn fits_each(&mut self, map: &'s Map<String, Value>, value: &Value, place: InstancePath<'_>) -> bool {
         let plain = self.fits_plain(map, value, place);
         if !plain && self.within > 0 {
             return false;
@@ -223,7 +223,7 @@ impl<'s> Search<'s> {
         plain && parts && self.fits_same(map, value, place)
     }
 
-    fn fits_plain(&mut self, map: &'s Map<String, Value>, value: &Value, place: Place<'_>) -> bool {
+    fn fits_plain(&mut self, map: &'s Map<String, Value>, value: &Value, place: InstancePath<'_>) -> bool {
         let Some(plain) = self.locator.plain(map) else { return true };
         if plain.is_valid(value) {
             return true;
@@ -237,7 +237,7 @@ impl<'s> Search<'s> {
     }
 
     /// Other schemas for the same value.
-    fn fits_same(&mut self, map: &'s Map<String, Value>, value: &Value, place: Place<'_>) -> bool {
+    fn fits_same(&mut self, map: &'s Map<String, Value>, value: &Value, place: InstancePath<'_>) -> bool {
         let list = |name: &str| map.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let mut fits = true;
         let reference = map.get("$ref").and_then(Value::as_str);
@@ -277,7 +277,7 @@ impl<'s> Search<'s> {
         &mut self,
         map: &'s Map<String, Value>,
         members: &Map<String, Value>,
-        place: Place<'_>,
+        place: InstancePath<'_>,
     ) -> bool {
         let object = |name: &str| map.get(name).and_then(Value::as_object);
         let (properties, patterns) = (object("properties"), object("patternProperties"));
@@ -310,7 +310,7 @@ impl<'s> Search<'s> {
         fits
     }
 
-    fn fits_items(&mut self, map: &'s Map<String, Value>, items: &[Value], place: Place<'_>) -> bool {
+    fn fits_items(&mut self, map: &'s Map<String, Value>, items: &[Value], place: InstancePath<'_>) -> bool {
         let (first, others) = match (map.get("prefixItems"), map.get("items")) {
             (Some(Value::Array(first)), others) => (first.as_slice(), others),
             (_, Some(Value::Array(first))) => (first.as_slice(), map.get("additionalItems")),

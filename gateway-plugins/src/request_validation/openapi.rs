@@ -15,8 +15,9 @@ use serde_json::Value;
 
 use super::ValidationRefusal;
 use super::content::{BodyContent, ObjectSchema};
+use super::dialect::SchemaDialect;
 use super::parameter::Parameter;
-use super::schema::{Schema, SchemaDialect};
+use super::schema::Schema;
 use super::values;
 use crate::shared;
 
@@ -74,8 +75,8 @@ struct Operation {
     body: Option<Arc<BodyContent>>,
 }
 
-pub(super) struct DocumentReader<'d> {
-    pub(super) root: &'d Value,
+struct DocumentReader<'d> {
+    root: &'d Value,
     components: Arc<Value>,
     written: SchemaDialect,
     problems: &'d mut Problems,
@@ -181,7 +182,7 @@ fn server_path(root: &Value) -> String {
 }
 
 impl DocumentReader<'_> {
-    pub(super) fn wrong(&mut self, pointer: &str, message: impl std::fmt::Display) {
+    fn wrong(&mut self, pointer: &str, message: impl std::fmt::Display) {
         self.problems.add("config.openapi", format!("#{pointer}: {message}"));
     }
 
@@ -249,7 +250,15 @@ impl DocumentReader<'_> {
         Operation { parameters, body: body.map(Arc::new) }
     }
 
-    pub(super) fn compile(&mut self, at: &str, schema: &Value) -> Option<Schema> {
+    fn parameter(&mut self, at: &str, written: &Value) -> Option<Parameter> {
+        let root = self.root;
+        Parameter::read(written, root, |schema| self.compile(at, schema)).unwrap_or_else(|why| {
+            self.wrong(at, why);
+            None
+        })
+    }
+
+    fn compile(&mut self, at: &str, schema: &Value) -> Option<Schema> {
         let compiled = Schema::compile(schema, Some(&self.components), self.written);
         compiled.map_err(|why| self.wrong(at, why)).ok()
     }

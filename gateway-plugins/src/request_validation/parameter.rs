@@ -5,7 +5,6 @@ use gateway_core::http::fields;
 use http::HeaderName;
 use serde_json::Value;
 
-use super::openapi::DocumentReader;
 use super::schema::Schema;
 use super::values::{self, ValueShape};
 
@@ -38,8 +37,16 @@ pub(super) type PathValues<'n> = &'n [(&'n str, String)];
 /// The parameters of a query.
 pub(super) type Pairs<'q> = &'q [(String, String)];
 
-impl DocumentReader<'_> {
-    pub(super) fn parameter(&mut self, at: &str, written: &Value) -> Option<Parameter> {
+impl Parameter {
+    /// Reads a parameter of the document `root`; `None` is one that counts for nothing. `compile` reports what is wrong with a schema.
+    ///
+    /// # Errors
+    /// What can't be checked.
+    pub(super) fn read(
+        written: &Value,
+        root: &Value,
+        compile: impl FnOnce(&Value) -> Option<Schema>,
+    ) -> Result<Option<Self>, String> {
         let text = |key| written.get(key).and_then(Value::as_str);
         let place = match text("in") {
             Some("path") => ParameterLocation::Path,
@@ -47,21 +54,19 @@ impl DocumentReader<'_> {
             Some("header") => ParameterLocation::Header,
             Some("cookie") => ParameterLocation::Cookie,
             _ => {
-                self.wrong(at, "`in` is not path, query, header or cookie");
-                return None;
+                return Err("`in` is not path, query, header or cookie".into());
             }
         };
         let name = text("name").unwrap_or_default().to_owned();
         let is_header = place == ParameterLocation::Header;
         if name.is_empty() || (is_header && HeaderName::from_bytes(name.as_bytes()).is_err()) {
-            self.wrong(at, "`name` is missing or malformed");
-            return None;
+            return Err("`name` is missing or malformed".into());
         }
         // These are not parameters (OpenAPI 3.1 §4.8.12.1).
         if is_header
             && ["accept", "content-type", "authorization"].contains(&name.to_ascii_lowercase().as_str())
         {
-            return None;
+            return Ok(None);
         }
         let content = written.pointer("/content/application~1json/schema");
         let schema = content.or_else(|| written.get("schema"));
@@ -81,32 +86,28 @@ impl DocumentReader<'_> {
             "pipeDelimited" => Some('|'),
             "deepObject" if place == ParameterLocation::Query => None,
             _ => {
-                self.wrong(at, format!("the style `{style}` can't be checked"));
-                return None;
+                return Err(format!("the style `{style}` can't be checked"));
             }
         };
-        let shape = schema.map_or_else(ValueShape::text, |schema| ValueShape::of(self.root, schema));
-        let is_object = schema.and_then(|schema| values::resolved(self.root, schema)?.get("type"))
-            == Some(&"object".into());
+        let shape = schema.map_or_else(ValueShape::text, |schema| ValueShape::of(root, schema));
+        let is_object =
+            schema.and_then(|schema| values::resolved(root, schema)?.get("type")) == Some(&"object".into());
         let deep = (style == "deepObject" && content.is_none())
-            .then(|| schema.map_or_else(Vec::new, |schema| values::properties(self.root, schema)));
+            .then(|| schema.map_or_else(Vec::new, |schema| values::properties(root, schema)));
         if is_object != deep.is_some() && content.is_none() {
             let why = "objects in parameters can be checked as `deepObject` in queries or as `content` of application/json, and \
                        nothing else as `deepObject`";
-            self.wrong(at, why);
-            return None;
+            return Err(why.into());
         }
-        let schema = schema.and_then(|schema| self.compile(at, schema));
+        let schema = schema.and_then(compile);
         let required =
             place == ParameterLocation::Path || written.get("required") == Some(&Value::Bool(true));
         let allows_empty =
             place == ParameterLocation::Query && written.get("allowEmptyValue") == Some(&Value::Bool(true));
         let is_json = content.is_some();
-        Some(Parameter { place, name, required, allows_empty, shape, separator, deep, is_json, schema })
+        Ok(Some(Self { place, name, required, allows_empty, shape, separator, deep, is_json, schema }))
     }
-}
 
-impl Parameter {
     /// Whether a parameter of a query is this one, or a property of it.
     pub(super) fn is_query(&self, name: &str) -> bool {
         self.place == ParameterLocation::Query

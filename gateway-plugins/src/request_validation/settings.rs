@@ -15,8 +15,8 @@ use serde_json::{Map, Value};
 
 use super::ValidationRefusal;
 use super::content::{BodyContent, BodyRule, ObjectSchema};
+use super::dialect::SchemaDialect;
 use super::openapi::{OnUnknown, OpenApi, Unknown};
-use super::schema::SchemaDialect;
 use super::values;
 
 /// Settings of `request_validation`.
