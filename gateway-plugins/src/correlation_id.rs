@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use gateway_core::config::problem::Problems;
 use gateway_core::http::body::Body;
-use gateway_core::http::exchange::Exchange;
+use gateway_core::http::exchange::{Exchange, uuid};
 use gateway_core::http::forwarding::is_told;
 use gateway_core::http::reply::Reply;
 use gateway_core::plugin::{Hooks, OnRequest, OnResponse, OnUnrouted, Plugin, Seat, SeatNumber, Step, World};
@@ -135,12 +135,7 @@ fn is_usable(id: &HeaderValue) -> bool {
     (1..=MAX_BYTES).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic)
 }
 
-/// A random UUID (RFC 9562 §5.4). It need not be unguessable, only unique.
+/// A random id. It need not be unguessable, only unique.
 fn make() -> HeaderValue {
-    let random = fastrand::u128(..);
-    let bits = random & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
-    let hex = format!("{bits:032x}");
-    let parts = [hex.get(..8), hex.get(8..12), hex.get(12..16), hex.get(16..20), hex.get(20..)];
-    let text = parts.map(Option::unwrap_or_default).join("-");
-    HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("unknown"))
+    uuid(fastrand::u128(..))
 }

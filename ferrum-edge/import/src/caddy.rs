@@ -110,11 +110,13 @@ pub(crate) fn import(out: &mut Import, name: &str, text: &str, files: &dyn Files
     let mut lines = imports.expand(out, lines, &folder, 0)?;
     environment(out, &mut lines);
     let mut caddy = Caddy::new(out);
-    // Without braces, the first line is the only site's address.
-    if lines.first().is_some_and(|line| !line.words.is_empty() && line.block.is_none()) {
-        let mut first = lines.remove(0);
-        first.block = Some(std::mem::take(&mut lines));
-        lines = vec![first];
+    // Without braces, the first line behind the global options is the only site's address, and all that follows is its own.
+    let is_ours = |line: &CaddyLine| line.words.first().is_some_and(|first| first != UNREAD);
+    if let Some(at) = lines.iter().position(is_ours).filter(|at| lines[*at].block.is_none()) {
+        let rest = lines.split_off(at + 1);
+        if let Some(site) = lines.last_mut() {
+            site.block = Some(rest);
+        }
     }
     let mut sites = Vec::new();
     for line in lines {

@@ -109,7 +109,9 @@ impl<'f> IncludeReader<'f> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(why(&error)),
         };
-        let fits = names.into_iter().filter(|name| glob(&last, name));
+        // As in shells, hidden files are meant only by patterns that begin with a dot.
+        let is_hidden = |name: &str| name.starts_with('.') && !last.starts_with('.');
+        let fits = names.into_iter().filter(|name| glob(&last, name) && !is_hidden(name));
         Ok(fits.map(|name| folder.join(name)).collect())
     }
 }

@@ -15,6 +15,7 @@ mod logs;
 mod order;
 mod plugins;
 mod routes;
+mod secrets;
 mod services;
 mod streams;
 mod targets;

@@ -13,6 +13,7 @@ mod files;
 mod guards;
 mod item;
 mod location;
+mod lookahead;
 mod parts;
 mod plugins;
 mod referers;

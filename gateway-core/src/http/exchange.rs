@@ -6,12 +6,14 @@ mod codings;
 mod field;
 mod fork;
 mod hop;
+mod id;
 mod marks;
 
 use std::any::Any;
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::request::Parts;
@@ -35,6 +37,7 @@ use crate::upstream::{Phases, TargetResponse};
 pub use client::{Client, ClientTls, canonical};
 pub use field::{Field, MAX_FIELD_BYTES, MAX_FIELDS};
 pub use fork::Fork;
+pub use id::uuid;
 pub use marks::{LateReason, LateStatus};
 
 /// One request with its response.
@@ -73,6 +76,9 @@ pub struct Exchange {
     /// What plugins remember between their hooks.
     pub state: PluginState,
     pub(crate) origin: Origin,
+    /// What the request's own id is made of.
+    id_seed: u64,
+    is_id_in_use: AtomicBool,
     /// Whether the client used TLS, also in front of a trusted proxy.
     pub(super) is_https: bool,
     /// How much of the path the route took.
@@ -137,6 +143,8 @@ impl Exchange {
             trace: None,
             state: PluginState::default(),
             origin: Origin::Gateway,
+            id_seed: fastrand::u64(..),
+            is_id_in_use: AtomicBool::new(false),
             is_https,
             path_bytes: 0,
             host: None,
@@ -246,7 +254,7 @@ impl Exchange {
         self.rare().request_id = Some(id);
     }
 
-    /// The id that a plugin gave the request.
+    /// The id that a plugin gave the request; [`Self::id`] is there without one as well.
     pub fn request_id(&self) -> Option<&HeaderValue> {
         self.rare.as_ref()?.request_id.as_ref()
     }
@@ -312,6 +320,8 @@ impl Exchange {
             trace: self.trace,
             state: PluginState::default(),
             origin: Origin::Gateway,
+            id_seed: self.id_seed,
+            is_id_in_use: AtomicBool::new(self.is_id_in_use.load(Ordering::Relaxed)),
             is_https: self.is_https,
             path_bytes: self.path_bytes,
             host: self.host.clone(),

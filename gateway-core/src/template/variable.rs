@@ -156,7 +156,7 @@ impl NamedVariable {
         let exchange = facts.exchange;
         let head = &exchange.request;
         match self {
-            Self::RequestId => sink.some(exchange.request_id().map(|id| id.as_bytes())),
+            Self::RequestId => sink.some(Some(exchange.id().as_bytes())),
             Self::TraceId => exchange.trace.map_or(Ok(()), |context| sink.display(context.trace)),
             Self::SpanId => exchange.trace.map_or(Ok(()), |context| sink.display(context.span)),
             Self::Method => sink.text(head.method.as_str()),

@@ -259,7 +259,7 @@ impl Grpc {
             Version::HTTP_3 => "HTTP/3",
             _ => "HTTP/1.1",
         };
-        let id = exchange.request_id().and_then(|id| id.to_str().ok()).unwrap_or_default().to_owned();
+        let id = exchange.id().to_str().unwrap_or_default().to_owned();
         let size = length.and_then(|length| i64::try_from(length).ok()).unwrap_or(-1);
         HttpRequest {
             id,

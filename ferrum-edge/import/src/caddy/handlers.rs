@@ -336,6 +336,8 @@ impl Caddy<'_> {
         let mut uri = "/".to_owned();
         let mut headers: Vec<Value> = Vec::new();
         let mut is_good = words.len() == 1;
+        // Caddy asks with the client's Host, unless it is told otherwise.
+        let mut keeps_host = true;
         for inner in line.inner() {
             match (inner.name(), inner.arguments()) {
                 ("uri", [path]) => uri.clone_from(path),
@@ -346,7 +348,11 @@ impl Caddy<'_> {
                         headers.extend(words.iter().map(|it| json!(it)));
                     }
                 }
-                ("header_up", [name, _]) if name.eq_ignore_ascii_case("host") => {}
+                ("header_up", [name, value]) if name.eq_ignore_ascii_case("host") => match value.as_str() {
+                    "{host}" | "{http.request.host}" | "{hostport}" | "{http.request.hostport}" => {}
+                    "{upstream_hostport}" | "{http.reverse_proxy.upstream.hostport}" => keeps_host = false,
+                    _ => is_good = false,
+                },
                 _ => is_good = false,
             }
         }
@@ -357,7 +363,7 @@ impl Caddy<'_> {
                 let scheme = if is_tls { "https" } else { "http" };
                 let config = json!({
                     "url": format!("{scheme}://{host}:{port}{uri}"), "convention": "traefik",
-                    "response_headers": headers, "status_on_error": 502,
+                    "response_headers": headers, "status_on_error": 502, "preserve_host": keeps_host,
                 });
                 if scope.changes.iter().any(|change| change.what.is_of_path()) {
                     let why = "the server is asked about the path that the client sent, not the changed one";

@@ -195,3 +195,35 @@ fn the_header_host_is_the_authority() {
         );
     }
 }
+
+#[test]
+fn a_site_without_braces_may_follow_global_options() {
+    for options in ["", "{\n email a@b.test\n}\n"] {
+        let text = format!("{options}http://a.test\n\nreverse_proxy 10.0.0.1:81\n");
+        let made = import(Format::Caddyfile, &text).expect("an import").document();
+        let proxies = made["proxies"].as_array().expect("proxies");
+        assert_eq!(proxies.len(), 1, "{made:#}");
+        assert_eq!(
+            (&proxies[0]["backend_port"], &proxies[0]["matches"][0]["hosts"]),
+            (&json!(81), &json!(["a.test"]))
+        );
+    }
+}
+
+#[test]
+fn an_auth_server_is_asked_with_the_clients_host() {
+    for (line, keeps) in [
+        ("", Some(true)),
+        ("header_up Host {host}", Some(true)),
+        ("header_up Host {upstream_hostport}", Some(false)),
+        ("header_up Host auth.internal", None),
+    ] {
+        let text = format!(
+            "http://a.test {{\n forward_auth auth:9091 {{\n uri /api/verify\n {line}\n }}\n reverse_proxy 10.0.0.1:1\n}}\n"
+        );
+        let made = import(Format::Caddyfile, &text).expect("an import");
+        let plugin = made.plugin_configs.iter().find(|it| it["plugin_name"] == "forward_auth");
+        assert_eq!(plugin.map(|it| it["config"]["preserve_host"] == json!(true)), keeps, "{line}");
+        assert!(keeps.is_some() || made.report.count(Conversion::Closed) > 0, "{line}");
+    }
+}

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
+use super::secrets::secret;
 use super::{is_off, list, name, text};
 use crate::draft::{CLOSED, Import, set};
 use crate::report::At;
@@ -184,15 +185,17 @@ pub(super) fn credentials(
 ) -> (Map<String, Value>, Option<String>) {
     let mut made = Map::new();
     let custom_id = text(consumer, "custom_id");
-    let keys: Vec<Value> = list(consumer, "keyauth_credentials")
-        .filter_map(|it| Some(json!({ "key": text(it, "key")? })))
-        .collect();
+    let at = |kind: &str| format!("{place}.{kind}");
+    let written: Vec<&str> = list(consumer, "keyauth_credentials").filter_map(|it| text(it, "key")).collect();
+    let keys = written.into_iter().filter_map(|key| secret(out, &at("keyauth_credentials"), key));
+    let keys: Vec<Value> = keys.map(|key| json!({ "key": key })).collect();
     let mut passwords = Vec::new();
     for credential in list(consumer, "basicauth_credentials") {
         match (text(credential, "username"), text(credential, "password")) {
             // What Kong writes out is a SHA-1, which nobody can log in with.
             (Some(name), Some(password)) if name == username && !is_digest(password) => {
-                passwords.push(json!({ "password": password }))
+                let password = secret(out, &at("basicauth_credentials"), password);
+                passwords.extend(password.map(|password| json!({ "password": password })));
             }
             _ => out.miss(
                 format_args!("{place}.basicauth_credentials"),
@@ -203,7 +206,9 @@ pub(super) fn credentials(
     let (mut secrets, mut known_as) = (Vec::new(), None);
     for credential in list(consumer, "jwt_secrets") {
         let place = format!("{place}.jwt_secrets");
-        let key = match (text(credential, "secret"), text(credential, "rsa_public_key")) {
+        let written = text(credential, "secret");
+        let secret = written.and_then(|written| secret(out, &place, written));
+        let key = match (secret.as_deref(), text(credential, "rsa_public_key")) {
             (_, Some(pem)) => json!({ "public_key": pem }),
             (Some(secret), None) if secret.len() >= 32 || secret.contains("${env:") => {
                 json!({ "secret": secret })
@@ -229,7 +234,10 @@ pub(super) fn credentials(
     let mut hmacs = Vec::new();
     for credential in list(consumer, "hmacauth_credentials") {
         match (text(credential, "username"), text(credential, "secret")) {
-            (Some(name), Some(secret)) if name == username => hmacs.push(json!({ "secret": secret })),
+            (Some(name), Some(written)) if name == username => {
+                let key = secret(out, &at("hmacauth_credentials"), written);
+                hmacs.extend(key.map(|key| json!({ "secret": key })));
+            }
             _ => {
                 out.miss(format_args!("{place}.hmacauth_credentials"), "a username of its own, or no secret")
             }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::asked::Test;
-use super::blocks::Directive;
+use super::blocks::{Directive, HANDLERS};
 use super::item::{self, Rewritten};
 use super::location::{Location, LocationKind};
 use super::serve::Passed;
@@ -71,7 +71,7 @@ impl<'d> Nginx<'_> {
             return answer(To::Closed);
         }
         let mut config = folder_config(levels, &path.display().to_string());
-        self.guarded_index(site, at, place, &mut config);
+        self.cut_index(site, at, place, way, &mut config);
         self.out.done(at, &what);
         // `root` has the whole path beneath it, `alias` what the location leaves of it.
         let strips = alias.is_some();
@@ -81,13 +81,31 @@ impl<'d> Nginx<'_> {
         }
     }
 
-    /// Takes away the files of `index` that another location guards: nginx looks for the location of such a file.
-    fn guarded_index(&mut self, site: &Site<'d>, at: At, place: &str, config: &mut Map<String, Value>) {
+    /// Takes away the files of `index` that another location guards, or hands to an application: nginx looks for the location of such
+    /// a file. Sent as they are, the files of an application would show its source.
+    fn cut_index(
+        &mut self,
+        site: &Site<'d>,
+        at: At,
+        place: &str,
+        way: &LocationKind,
+        config: &mut Map<String, Value>,
+    ) {
         let names: Vec<String> = match config.get("index").and_then(Value::as_array) {
             Some(names) => names.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
             None => vec!["index.html".to_owned()],
         };
-        let Some(first) = names.iter().position(|name| site.guards_index(name)) else { return };
+        if let Some(first) = names.iter().position(|name| site.takes_index(name, way, is_served_otherwise)) {
+            let why = "another location serves the file; folders with it are answered 404";
+            let todo = "put an HTTP server in front of the application, and name it for these paths";
+            self.out.closed(at, format_args!("{place}: index {}", names[first]), why, todo);
+            set(config, "index", json!(names[..first]));
+            config.shift_remove("listing");
+            return;
+        }
+        let Some(first) = names.iter().position(|name| site.takes_index(name, way, is_guarded)) else {
+            return;
+        };
         let why = "another location guards the file; folders with it are answered 404";
         if self.out.guard(at, format_args!("{place}: index {}", names[first]), why, "") {
             set(config, "index", json!(names[..first]));
@@ -209,10 +227,14 @@ impl<'d> Nginx<'_> {
                 return Some(closed());
             }
         }
-        // A last file that only falls back to a location by its ending is that location's.
-        let is_handled = site.locations.iter().any(|location| match &location.way {
+        // nginx looks for the location of the last file: one that another location takes is not this one's to send.
+        let is_handled = site.all_locations().into_iter().any(|location| match &location.way {
             LocationKind::Regex(regex, ignores) => Test::Regex(regex, *ignores).fits_text(file),
-            _ => false,
+            LocationKind::Exact(own) => own == file && is_served_otherwise(location),
+            LocationKind::Prefix(own) => {
+                own.len() > 1 && file.starts_with(own.as_str()) && is_served_otherwise(location)
+            }
+            LocationKind::Named(_) => false,
         });
         match known {
             Some(known) if !file.contains('$') && !is_handled => {
@@ -246,9 +268,14 @@ impl<'d> Site<'d> {
         }
     }
 
-    /// Whether a location guards files of this name in a folder of another one.
-    fn guards_index(&self, name: &str) -> bool {
-        self.all_locations().into_iter().filter(|location| is_guarded(location)).any(|location| {
+    /// Whether such a location takes files of this name in a folder of another one.
+    fn takes_index(&self, name: &str, folder: &LocationKind, is_such: fn(&Location<'_>) -> bool) -> bool {
+        let folder = match folder {
+            LocationKind::Exact(own) | LocationKind::Prefix(own) => own.as_str(),
+            LocationKind::Regex(..) | LocationKind::Named(_) => "/",
+        };
+        let ending = name.rsplit_once('.').map(|(_, ending)| ending).filter(|ending| *ending != "html");
+        self.all_locations().into_iter().filter(|location| is_such(location)).any(|location| {
             match &location.way {
                 LocationKind::Exact(own) => own.rsplit('/').next() == Some(name),
                 LocationKind::Prefix(own) => {
@@ -256,7 +283,11 @@ impl<'d> Site<'d> {
                 }
                 LocationKind::Regex(regex, ignores) => {
                     let test = Test::Regex(regex, *ignores);
-                    test.fits_text(&format!("/{name}")) || test.fits_text(&format!("/x/{name}"))
+                    // One that names the ending may be for folders that are not known here.
+                    ending.is_some_and(|ending| regex.contains(ending))
+                        || ["/", "/x/", folder, &format!("{folder}x/")]
+                            .iter()
+                            .any(|before| test.fits_text(&format!("{before}{name}")))
                 }
                 LocationKind::Named(_) => false,
             }
@@ -281,6 +312,13 @@ fn is_guarded(location: &Location<'_>) -> bool {
         super::guards::NAMES.contains(&name) && name != "internal" || matches!(name, "return" | "if")
     };
     location.directive.block.iter().any(guards)
+}
+
+/// Whether a location does not send files of the folder that other locations send: it passes requests on, or has a folder of its own.
+fn is_served_otherwise(location: &Location<'_>) -> bool {
+    let is_own =
+        |it: &Directive| HANDLERS.contains(&it.name.as_str()) || matches!(&*it.name, "root" | "alias");
+    location.directive.block.iter().any(is_own)
 }
 
 fn closed() -> Passed {

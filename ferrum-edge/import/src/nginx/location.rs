@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::Nginx;
 use super::asked::flagged;
 use super::blocks::Directive;
+use super::lookahead::{only_refuses, refused_paths};
 use crate::cond::Cond;
 use crate::text;
 
@@ -110,11 +111,15 @@ impl<'d> Nginx<'_> {
             };
             let way = way.spelled();
             if let LocationKind::Exact(path) | LocationKind::Prefix(path) = &way
-                && (is_never(path)
+                && (!path.starts_with('/')
+                    || is_never(path)
                     || matches!(way, LocationKind::Exact(_))
                         && (path.ends_with("/.") || path.ends_with("/..")))
             {
-                let why = "no path is like this once slashes in a row and dot segments are resolved";
+                let why = match path.starts_with('/') {
+                    true => "no path is like this once slashes in a row and dot segments are resolved",
+                    false => "paths begin with a slash",
+                };
                 self.out.needless(directive.at, directive, why);
                 continue;
             }
@@ -179,12 +184,7 @@ impl<'d> Nginx<'_> {
         for location in locations {
             let LocationKind::Regex(regex, ignores) = &location.way else { continue };
             let Some(whole) = flagged(regex, *ignores) else {
-                let why = "this regex is none here: it looks around, refers back, or is too large";
-                let what = format!("location {}", location.directive.arguments.join(" "));
-                // Which requests it takes is not known, so that any of them may be its.
-                if self.out.guard(location.directive.at, what, why, "write it otherwise") {
-                    decided.push(Turn { base: Base::all(), levels: Vec::new(), way: location.way.clone() });
-                }
+                decided.extend(self.unsupported_regex(location, regex, *ignores));
                 continue;
             };
             let path = Cond::path("regex", &whole);
@@ -198,6 +198,31 @@ impl<'d> Nginx<'_> {
             decided.push(Turn { base, levels: vec![location.directive], way: location.way.clone() });
         }
         (decided, tentative)
+    }
+}
+
+impl<'d> Nginx<'_> {
+    /// The turn of a location by a regex that is not supported: what it refuses by a look-ahead, or all requests, any of which may be its.
+    fn unsupported_regex(
+        &mut self,
+        location: &Location<'d>,
+        regex: &str,
+        ignores_case: bool,
+    ) -> Option<Turn<'d>> {
+        let at = location.directive.at;
+        let what = format!("location {}", location.directive.arguments.join(" "));
+        let refuses = only_refuses(location.directive) && location.inner.is_empty();
+        if let Some(paths) = refused_paths(regex, ignores_case).filter(|_| refuses) {
+            let why = "paths that its look-ahead spares are refused as well, but for those that begin so";
+            self.out.partial(at, what, why, "");
+            let spared = paths.spared.map(|spared| Cond::path("regex", &spared).negate());
+            let cond = spared.unwrap_or(Cond::Always);
+            let base = Base { paths: vec![json!({ "regex": paths.regex })], cond };
+            return Some(Turn { base, levels: vec![location.directive], way: location.way.clone() });
+        }
+        let why = "this regex is none here: it looks around, refers back, or is too large";
+        let is_closed = self.out.guard(at, what, why, "write it otherwise");
+        is_closed.then(|| Turn { base: Base::all(), levels: Vec::new(), way: location.way.clone() })
     }
 }
 

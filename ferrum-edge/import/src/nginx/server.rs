@@ -85,6 +85,7 @@ impl<'d> Nginx<'_> {
             }
             servers.push(server);
         }
+        share_tls(&mut servers);
         let ports = self.listeners(&servers);
         self.client_certificates(&servers, http);
         if has_foreign_names(&servers, &ports) {
@@ -339,6 +340,18 @@ impl Server<'_> {
                 }
             }
         }
+    }
+}
+
+/// A socket speaks TLS for all servers that listen on it where one of them says so.
+fn share_tls(servers: &mut [Server<'_>]) {
+    let all = servers.iter().flat_map(|server| &server.listens).filter(|listen| listen.is_tls);
+    let sockets: HashSet<(String, u16)> = all.map(|listen| (listen.host.clone(), listen.port)).collect();
+    for server in servers {
+        for listen in &mut server.listens {
+            listen.is_tls |= sockets.contains(&(listen.host.clone(), listen.port));
+        }
+        server.listens.dedup();
     }
 }
 

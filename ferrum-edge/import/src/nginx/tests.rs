@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::{Conversion, Failure, Files, Format, Import, NoFiles, Options};
 
 mod guards;
+mod scripts;
 mod values;
 
 /// Files in memory.
@@ -61,6 +62,7 @@ fn includes_are_followed_with_limits() {
     let files = Memory(HashMap::from([
         ("/etc/nginx/conf.d/a.conf".to_owned(), server.to_owned()),
         ("/etc/nginx/conf.d/b.txt".to_owned(), "this is no nginx {".to_owned()),
+        ("/etc/nginx/conf.d/.a.conf.swp.conf".to_owned(), "nor is this {".to_owned()),
         ("/etc/nginx/loop.conf".to_owned(), "include loop.conf;".to_owned()),
     ]));
     let good = import("http { include conf.d/*.conf; }", &files).expect("an import");

@@ -133,7 +133,7 @@ impl View {
             client_address: exchange.client_address,
             identity: exchange.identity.clone(),
             captures: None,
-            request_id: exchange.request_id().cloned(),
+            request_id: Some(exchange.id()),
             proxy: Arc::from(seat.proxy().id.as_str()),
             request: Message::new(bodies.request),
             response,

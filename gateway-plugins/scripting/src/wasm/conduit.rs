@@ -175,7 +175,7 @@ impl Conduit {
         guest.query = uri.query().unwrap_or_default().to_owned();
         guest.method = exchange.method().as_str().to_owned();
         guest.client = exchange.client_address.to_string();
-        guest.request_id = exchange.request_id().map(|id| id.as_bytes().to_vec()).unwrap_or_default();
+        guest.request_id = exchange.id().as_bytes().to_vec();
         match self.run(guest) {
             Ok((0, guest)) => {
                 if guest.is_changed {

@@ -16,7 +16,7 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 pub(super) fn usual(line: &mut impl FieldVisitor, exchange: &Exchange) {
     let logged = LoggedHeaders::of(&exchange.request.headers);
     // The id that a plugin gave goes before one that the client sent.
-    if let Some(id) = exchange.request_id().or(logged.request_id) {
+    if let Some(id) = exchange.id_in_use().as_ref().or(logged.request_id) {
         line.text("http.request.id", id);
     }
     if let Some(context) = exchange.trace {
