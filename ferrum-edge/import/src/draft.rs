@@ -22,6 +22,8 @@ pub struct Import {
     pub upstreams: Vec<Value>,
     /// Plugins and where they run.
     pub plugin_configs: Vec<Value>,
+    /// How many proxies answer 503 to everything, for they stand for what can't be translated.
+    pub closed_proxies: usize,
     /// Everything that takes traffic.
     pub proxies: Vec<Value>,
     /// Everybody who may be recognised.
@@ -387,6 +389,7 @@ impl Import {
         if let Some(priority) = route.priority {
             set(&mut proxy, "priority", priority);
         }
+        self.closed_proxies += usize::from(matches!(route.to, To::Closed));
         let is_forwarded = matches!(route.to, To::Upstream { .. } | To::Host { .. });
         let is_files = matches!(route.to, To::Files(_));
         // What answers is passed by the response on its way out where the other plugin came before it.

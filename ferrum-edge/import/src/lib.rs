@@ -36,7 +36,7 @@ use std::path::Path;
 pub use draft::Import;
 pub use error::Failure;
 pub use files::{Disk, Files, NoFiles};
-pub use report::{Conversion, Finding, Report, Severity};
+pub use report::{Conversion, Finding, FindingGroup, Report, Severity};
 
 /// Bytes one file may have.
 pub const MAX_FILE_BYTES: usize = 16 << 20;

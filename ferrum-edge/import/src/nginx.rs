@@ -309,7 +309,11 @@ impl<'f> Nginx<'f> {
         let says = |what: &str| directive.arguments.first().is_some_and(|it| it == what);
         let is_off = matches!(name, "access_log" | "proxy_redirect" | "proxy_cache") && says("off")
             || name.starts_with("proxy_pass_request_") && says("on");
-        if SILENT.contains(&name) || is_off {
+        // What an application or a cache of nginx's own gets is told with it, once.
+        let is_of_handler = name.ends_with("_temp_path")
+            || ["fastcgi_", "uwsgi_", "scgi_", "memcached_"].iter().any(|of| name.starts_with(of))
+                && !name.ends_with("_pass");
+        if SILENT.contains(&name) || is_off || is_of_handler {
             self.out.needless(directive.at, format_args!("{place}: {directive}"), "");
         } else if !is_translated {
             self.unknown(place, directive);

@@ -1,6 +1,6 @@
 //! What became of each construct of the original.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -130,6 +130,32 @@ impl fmt::Display for Finding {
     }
 }
 
+/// A finding, and how many others say the same of the same directive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FindingGroup<'r> {
+    /// The first of them.
+    pub first: &'r Finding,
+    /// The lines of the others, in the same file or in others.
+    pub others: Vec<u32>,
+}
+
+impl fmt::Display for FindingGroup<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.first)?;
+        match self.others.as_slice() {
+            [] => Ok(()),
+            others => {
+                let lines: Vec<String> = others.iter().take(MAX_LINES).map(ToString::to_string).collect();
+                let more = if others.len() > MAX_LINES { ", …" } else { "" };
+                write!(f, " [and {} more, in lines {}{more}]", others.len(), lines.join(", "))
+            }
+        }
+    }
+}
+
+/// Lines that a group of findings names.
+const MAX_LINES: usize = 10;
+
 /// What became of all constructs.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
@@ -220,6 +246,25 @@ impl Report {
         self.findings.iter().filter(|finding| finding.outcome.is_loss())
     }
 
+    /// The same, those together that are not dangers and say the same of directives of one name.
+    pub fn loss_groups(&self) -> Vec<FindingGroup<'_>> {
+        let mut groups: Vec<FindingGroup<'_>> = Vec::new();
+        let mut places = HashMap::new();
+        for finding in self.losses() {
+            // Each danger is to be looked at for itself.
+            let key = (finding.outcome, directive(&finding.what), &finding.why);
+            let known = places.get(&key).filter(|_| finding.outcome.severity() < Severity::Danger);
+            match known.and_then(|at: &usize| groups.get_mut(*at)) {
+                Some(group) => group.others.push(finding.line),
+                None => {
+                    places.insert(key, groups.len());
+                    groups.push(FindingGroup { first: finding, others: Vec::new() });
+                }
+            }
+        }
+        groups
+    }
+
     /// How many constructs had this outcome.
     pub fn count(&self, outcome: Conversion) -> usize {
         ORDER
@@ -234,6 +279,12 @@ impl Report {
     pub fn has_loss(&self) -> bool {
         ORDER.iter().any(|outcome| outcome.is_loss() && self.count(*outcome) > 0)
     }
+}
+
+/// The name of the directive that a finding is about.
+fn directive(what: &str) -> &str {
+    let own = what.rsplit_once(": ").map_or(what, |(_, own)| own);
+    own.split_whitespace().next().unwrap_or(own)
 }
 
 impl fmt::Display for Report {

@@ -120,13 +120,18 @@ fn tell(args: &ImportArgs, import: &gateway_import::Import) -> u8 {
         }
     }
     let report = &import.report;
-    for finding in report.findings().iter().filter(|finding| args.all || finding.outcome.is_loss()) {
-        print::error(finding);
+    let count = import.proxies.len();
+    if import.closed_proxies > 0 {
+        let closed = import.closed_proxies;
+        print::error(format_args!("{closed} of {count} proxies answer 503 until they are completed by hand"));
+    }
+    match args.all {
+        true => report.findings().iter().for_each(print::error),
+        false => report.loss_groups().iter().for_each(print::error),
     }
     for note in report.notes() {
         print::error(format_args!("note: {note}"));
     }
-    let count = import.proxies.len();
     print::error(format_args!(
         "{count} {}; of the original: {report}",
         if count == 1 { "proxy" } else { "proxies" }

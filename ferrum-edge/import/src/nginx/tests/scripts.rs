@@ -76,3 +76,19 @@ fn sockets_and_locations_that_nginx_reads_otherwise() {
     let document = import(without_slash, &NoFiles).expect("is good").document();
     assert_eq!(document["proxies"].as_array().map(Vec::len), Some(1), "{document:#}");
 }
+
+/// An application's own settings are told with it, and warnings about directives of one name together.
+#[test]
+fn the_report_says_a_thing_once() {
+    let text = r"http { proxy_temp_path /tmp/x; server { listen 80; root /var/www;
+        location / { try_files $uri =404; expires 1d; }
+        location /a/ { root /var/a; expires 2d; }
+        location /b/ { root /var/b; expires 3d; }
+        location ~ \.php$ { fastcgi_param A b; fastcgi_buffers 16 16k; fastcgi_pass a:9000; } } }";
+    let made = import(text, &NoFiles).expect("is good");
+    let groups: Vec<String> = made.report.loss_groups().iter().map(ToString::to_string).collect();
+    let about = |word: &str| groups.iter().filter(|line| line.contains(word)).count();
+    assert_eq!((about("expires"), about("fastcgi_param"), about("_temp_path")), (1, 0, 0), "{groups:#?}");
+    assert!(groups.iter().any(|line| line.contains("[and 2 more, in lines 3, 4]")), "{groups:#?}");
+    assert!(made.closed_proxies > 0);
+}
