@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::{TARGETS, run};
 
@@ -17,7 +17,9 @@ const SLOW_TURNS: usize = 200;
 const SLOW: [&str; 2] = ["waf_request", "waf_rules"];
 
 fn fuzz(path: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fuzz").join(path)
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = own.ancestors().find(|folder| folder.join("fuzz/Cargo.toml").exists());
+    root.expect("the workspace").join("fuzz").join(path)
 }
 
 fn names(path: &str) -> BTreeSet<String> {
@@ -47,8 +49,8 @@ fn every_target_has_its_program_and_its_corpus() {
     assert_eq!(known.len(), TARGETS.len(), "no two targets share a name");
     let (programs, corpora) = (names("fuzz_targets"), names("corpus"));
     assert_eq!(programs, corpora, "each program has a corpus, each corpus a program");
-    let ours = concat!(env!("CARGO_PKG_NAME"), "::fuzzing::run(").replace('-', "_");
-    let ours: BTreeSet<String> = programs.into_iter().filter(|name| program(name).contains(&ours)).collect();
+    let ours = concat!(env!("CARGO_CRATE_NAME"), "::fuzzing::run(");
+    let ours: BTreeSet<String> = programs.into_iter().filter(|name| program(name).contains(ours)).collect();
     assert_eq!(ours, known);
     let manifest = fs::read_to_string(fuzz("Cargo.toml")).unwrap();
     for name in &known {

@@ -57,7 +57,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the gateway; SIGTERM and SIGINT drain and stop, SIGHUP reloads, SIGUSR1 reopens the access log
+    /// Run the gateway; SIGTERM and SIGINT drain and stop, SIGHUP reloads, SIGUSR1 reopens the access log, SIGUSR2 starts a successor
     Run(run::RunArgs),
     /// Run a demo configuration with a built-in upstream
     Quickstart(quickstart::QuickstartArgs),

@@ -27,7 +27,8 @@ use crate::shared;
 pub(crate) struct Config {
     /// The answer's status: 301, 302, 303, 307 or 308. 307 and 308 keep the method and the body. Default 302.
     status_code: u16,
-    /// The whole URL, as a template. Begins with `/`, `http://`, `https://` or `${request.scheme}://`, so that no value
+    /// The URL, as a template. A path alone is sent as it is, so that clients keep the scheme and host they used, also behind a proxy
+    /// that ends TLS. Begins with `/`, `http://`, `https://` or `${request.scheme}://`, so that no value
     /// of a request decides where clients go. Not together with parts. Default: made from the parts.
     location: Option<String>,
     /// The new scheme. The port is left out then, unless `port` is given. Default: as requested.
@@ -112,6 +113,13 @@ struct Url {
     authority: String,
     /// Path and query.
     target: String,
+}
+
+/// Where a client is sent.
+struct Destination {
+    url: Url,
+    /// Sent without scheme and host (RFC 9110 §10.2.2): the client knows better which it used, also behind a proxy that ends TLS.
+    is_relative: bool,
 }
 
 impl Plugin for Redirect {
@@ -200,9 +208,11 @@ impl OnRequest for Redirect {
         let query = exchange.request.uri.query().filter(|_| self.keeps_query);
         let made = match &self.to {
             To::Location(location) => located(location, &facts, query, &asked),
-            To::Parts(parts) => parts.apply(&facts, query, &asked),
+            To::Parts(parts) => parts
+                .apply(&facts, query, &asked)
+                .map(|url| Destination { url, is_relative: parts.stay_with_host() }),
         };
-        let Some(url) = made else {
+        let Some(Destination { url, is_relative }) = made else {
             let reply = Reply::new(Cause::BadRequest).detail("this can't be redirected");
             return Step::reply(reply.reason("redirect_not_possible"));
         };
@@ -214,7 +224,8 @@ impl OnRequest for Redirect {
             return Step::reply(reply.detail("this redirect leads to itself").reason("redirect_loop"));
         }
         let Url { scheme, authority, target } = url;
-        let Ok(location) = HeaderValue::try_from(format!("{scheme}://{authority}{target}")) else {
+        let location = if is_relative { target } else { format!("{scheme}://{authority}{target}") };
+        let Ok(location) = HeaderValue::try_from(location) else {
             return Step::reply(Reply::new(Cause::BadRequest).reason("redirect_not_possible"));
         };
         let mut reply = Reply::fixed(self.status, "").header(LOCATION, location);
@@ -256,7 +267,7 @@ fn with_query(mut target: String, query: Option<&str>) -> String {
     target
 }
 
-fn located(location: &Template, facts: &Facts<'_>, query: Option<&str>, asked: &Url) -> Option<Url> {
+fn located(location: &Template, facts: &Facts<'_>, query: Option<&str>, asked: &Url) -> Option<Destination> {
     let text = rendered(location, facts, TextContext::Url)?;
     let absolute = text
         .strip_prefix("https://")
@@ -265,7 +276,8 @@ fn located(location: &Template, facts: &Facts<'_>, query: Option<&str>, asked: &
     let Some((scheme, rest)) = absolute else {
         // Two slashes at its beginning would make a host of what follows.
         let target = with_query(format!("/{}", text.trim_start_matches(['/', '\\'])), query);
-        return Some(Url { scheme: asked.scheme, authority: asked.authority.clone(), target });
+        let url = Url { scheme: asked.scheme, authority: asked.authority.clone(), target };
+        return Some(Destination { url, is_relative: true });
     };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, target) = rest.split_at(end);
@@ -275,10 +287,18 @@ fn located(location: &Template, facts: &Facts<'_>, query: Option<&str>, asked: &
         None => with_query(target, query),
     };
     // What stands before an `@` is a user's name, not the host it looks like.
-    shared::is_authority(authority).then(|| Url { scheme, authority: plain(scheme, authority), target })
+    shared::is_authority(authority).then(|| {
+        let url = Url { scheme, authority: plain(scheme, authority), target };
+        Destination { url, is_relative: false }
+    })
 }
 
 impl Parts {
+    /// Whether neither scheme, host nor port change.
+    fn stay_with_host(&self) -> bool {
+        self.scheme.is_none() && self.host.is_none() && self.port.is_none()
+    }
+
     fn apply(&self, facts: &Facts<'_>, query: Option<&str>, asked: &Url) -> Option<Url> {
         let scheme = self.scheme.unwrap_or(asked.scheme);
         let path = match &self.path {

@@ -1,5 +1,8 @@
 //! `run`: the gateway as a process, with its signals.
 
+mod signals;
+mod successor;
+
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,7 +13,6 @@ use gateway_core::config::model::Model;
 use gateway_core::config::problem::Problems;
 use gateway_core::config::warning::Warning;
 use gateway_core::plugin::Registry;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
 use super::database::DatabaseArgs;
@@ -26,6 +28,8 @@ use crate::control::discovery;
 use crate::source::database::Database;
 use crate::source::file::Source;
 use crate::source::warnings;
+use signals::{Missed, SignalAction, Signals};
+use successor::Successor;
 
 /// Warnings that are logged at one time.
 const MAX_WARNINGS: usize = 50;
@@ -213,67 +217,13 @@ fn warn(warnings: &[Warning]) {
     }
 }
 
-/// The signals of a process.
-struct Signals {
-    hangup: Signal,
-    terminate: Signal,
-    interrupt: Signal,
-    quit: Signal,
-    user1: Signal,
-}
-
-enum SignalAction {
-    Reload,
-    Reopen,
-    Stop(&'static str),
-}
-
-/// Signals that came while nobody could act on them.
-#[derive(Debug, Default)]
-struct Missed {
-    reload: bool,
-    reopen: bool,
-}
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        Ok(Self {
-            hangup: signal(SignalKind::hangup())?,
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            quit: signal(SignalKind::quit())?,
-            user1: signal(SignalKind::user_defined1())?,
-        })
-    }
-
-    /// The next signal to stop, and which others came before it.
-    async fn stopped(&mut self, missed: &mut Missed) -> &'static str {
-        loop {
-            match self.next().await {
-                SignalAction::Stop(signal) => return signal,
-                SignalAction::Reload => missed.reload = true,
-                SignalAction::Reopen => missed.reopen = true,
-            }
-        }
-    }
-
-    async fn next(&mut self) -> SignalAction {
-        tokio::select! {
-            _ = self.hangup.recv() => SignalAction::Reload,
-            _ = self.user1.recv() => SignalAction::Reopen,
-            _ = self.terminate.recv() => SignalAction::Stop("SIGTERM"),
-            _ = self.interrupt.recv() => SignalAction::Stop("SIGINT"),
-            _ = self.quit.recv() => SignalAction::Stop("SIGQUIT"),
-        }
-    }
-}
-
 /// A gateway that is a process.
 struct Process<'s> {
     source: &'s Source,
     registry: Registry,
     offer: Option<Offer>,
     gateway: Gateway,
+    successor: Successor,
     _pid_file: Option<PidFile>,
 }
 
@@ -325,10 +275,12 @@ impl<'s> Process<'s> {
             replaced.end();
         }
         drop(turn);
-        Ok(Self { source, registry, offer, gateway, _pid_file: pid_file })
+        let successor = Successor::new(flags.replace);
+        Ok(Self { source, registry, offer, gateway, successor, _pid_file: pid_file })
     }
 
-    async fn run(self, mut signals: Signals) -> u8 {
+    async fn run(mut self, mut signals: Signals) -> u8 {
+        let _alive = notify::keep_alive();
         loop {
             match signals.next().await {
                 SignalAction::Reload => {
@@ -338,6 +290,7 @@ impl<'s> Process<'s> {
                     }
                 }
                 SignalAction::Reopen => self.reopen_logs(),
+                SignalAction::Upgrade => self.successor.start(),
                 SignalAction::Stop(signal) => return self.stop(signal, signals).await,
             }
         }
@@ -345,7 +298,7 @@ impl<'s> Process<'s> {
 
     /// Reloads, and once more for those who asked meanwhile: they mean the file as it is then. The signal to stop that ends
     /// this early.
-    async fn reload_while(&self, signals: &mut Signals) -> Option<&'static str> {
+    async fn reload_while(&mut self, signals: &mut Signals) -> Option<&'static str> {
         loop {
             let mut missed = Missed::default();
             let stopped = tokio::select! {
@@ -354,6 +307,9 @@ impl<'s> Process<'s> {
             };
             if missed.reopen {
                 self.reopen_logs();
+            }
+            if missed.upgrade {
+                self.successor.start();
             }
             if stopped.is_some() || !missed.reload {
                 return stopped;

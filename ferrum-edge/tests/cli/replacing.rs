@@ -316,3 +316,57 @@ fn a_stopped_gateway_is_named() {
     current.signal("TERM");
     assert_eq!(current.wait(), Some(0));
 }
+
+#[test]
+fn a_successor_that_sigusr2_starts_takes_over() {
+    let folder = Folder::new();
+    let ports = ports();
+    folder.write("ferrum.yaml", &at("'before'", ports));
+    let mut before = replacing(&folder);
+    let (http, own) = (before.http, before.pid().to_string());
+    folder.write("ferrum.yaml", &at("'after'", ports));
+    before.signal("USR2");
+    let pid = || folder.read("pid").trim().to_owned();
+    until("the successor has the place", || !pid().is_empty() && pid() != own);
+    until("the successor serves", || get(http, "/").ends_with("\r\n\r\nafter"));
+    let killed = std::process::Command::new("kill").args(["-TERM", &pid()]).status().unwrap();
+    assert!(killed.success());
+    // Its log goes to the pipe of the process before it, which is read to its end.
+    assert_eq!(before.wait(), Some(0), "{}", before.log());
+    assert!(!folder.exists("pid"), "the successor removes its file");
+}
+
+#[test]
+fn sigusr2_without_replace_changes_nothing() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &spec(1, "'same'"));
+    let mut gateway = Gateway::start(&folder, |_| {});
+    gateway.signal("USR2");
+    until("it is said why", || {
+        gateway.log().contains("SIGUSR2 is ignored: start the gateway with --pid-file")
+    });
+    assert!(get(gateway.http, "/").ends_with("\r\n\r\nsame"));
+    gateway.signal("TERM");
+    assert_eq!(gateway.wait(), Some(0));
+}
+
+/// A service manager with a watchdog hears from the gateway in time.
+#[test]
+fn the_watchdog_is_told_that_the_gateway_works() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &spec(1, "'0'"));
+    let socket = std::os::unix::net::UnixDatagram::bind(folder.path("notify")).unwrap();
+    socket.set_read_timeout(Some(crate::process::TIMEOUT)).unwrap();
+    let path = folder.path("notify");
+    let mut gateway = Gateway::start(&folder, |command| {
+        command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "200000");
+    });
+    let (mut told, mut buffer) = (Vec::new(), [0; 256]);
+    while told.iter().filter(|text: &&String| text.starts_with("WATCHDOG=1")).count() < 3 {
+        let length = socket.recv(&mut buffer).expect("it is told in time");
+        told.push(String::from_utf8_lossy(&buffer[..length]).into_owned());
+    }
+    assert!(told[0].starts_with("READY=1"), "{told:?}");
+    gateway.signal("TERM");
+    assert_eq!(gateway.wait(), Some(0));
+}

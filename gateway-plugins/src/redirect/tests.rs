@@ -26,18 +26,18 @@ async fn each_part_has_its_effect() {
             "https://example.com/a/b?c=1",
         ),
         (json!({"location": "https://example.com"}), "/", "https://example.com/"),
-        (json!({"location": "/new?x=1"}), "/old?c=1", "http://client.test/new?x=1&c=1"),
-        (json!({"location": "/new#top"}), "/old", "http://client.test/new#top"),
+        (json!({"location": "/new?x=1"}), "/old?c=1", "/new?x=1&c=1"),
+        (json!({"location": "/new#top"}), "/old", "/new#top"),
         (json!({"location": "https://a.test/new#top"}), "/old?c=1", "https://a.test/new?c=1#top"),
-        (json!({"location": "/new", "query": "drop"}), "/old?c=1", "http://client.test/new"),
+        (json!({"location": "/new", "query": "drop"}), "/old?c=1", "/new"),
         (json!({"scheme": "https"}), "/a?b", "https://client.test/a?b"),
         (json!({"host": "www.${request.host}"}), "/a", "http://www.client.test/a"),
         (json!({"port": 8080}), "/a", "http://client.test:8080/a"),
         (json!({"scheme": "https", "port": 443}), "/a", "https://client.test/a"),
-        (json!({"path": "/v2${request.path}"}), "/a?b=c", "http://client.test/v2/a?b=c"),
-        (json!({"path": "/v2?x=1"}), "/a?b=c", "http://client.test/v2?x=1&b=c"),
-        (json!({"trailing_slash": "add"}), "/a?b", "http://client.test/a/?b"),
-        (json!({"trailing_slash": "remove"}), "/a/?b", "http://client.test/a?b"),
+        (json!({"path": "/v2${request.path}"}), "/a?b=c", "/v2/a?b=c"),
+        (json!({"path": "/v2?x=1"}), "/a?b=c", "/v2?x=1&b=c"),
+        (json!({"trailing_slash": "add"}), "/a?b", "/a/?b"),
+        (json!({"trailing_slash": "remove"}), "/a/?b", "/a?b"),
     ] {
         let got = get(config.clone(), path).await;
         assert_eq!((got.status, got.field("location")), (302, to), "{config}");
@@ -99,6 +99,7 @@ async fn no_request_decides_the_host() {
             let to = got.field("location");
             assert!(
                 matches!(got.status, 400 | 508)
+                    || to.starts_with('/') && !to.starts_with("//") && !to.starts_with("/\\")
                     || to.starts_with("http://client.test/")
                     || to.starts_with("https://client.test/"),
                 "{path}: {} {to}",
@@ -131,7 +132,7 @@ async fn captures_of_the_route_are_there() {
     });
     let trial = Trial::of_spec(PLUGINS, &spec.to_string(), &World::default());
     let got = trial.get("/users/7/x/y", &[]).await;
-    assert_eq!(got.field("location"), "http://client.test/people/x/y/7");
+    assert_eq!(got.field("location"), "/people/x/y/7");
 }
 
 #[test]
