@@ -18,7 +18,7 @@ async fn edge_to(port: &Port) -> Edge {
 async fn heads_that_are_none() {
     let long = format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "y".repeat(70_000));
     let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "x: y\r\n".repeat(300));
-    let interim = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(17);
+    let interim = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(101);
     let table = [
         ("", "upstream_closed"),
         ("HTTP/1.1 200 O", "upstream_closed"),

@@ -56,7 +56,7 @@ async fn a_request_is_read() {
         ("request.client_ip", "192.0.2.1"),
         ("request.client_port", "4000"),
         ("request.proxy", "a"),
-        ("request.id", ""),
+        ("request.id.len()", "36"),
         ("request.param(\"y\")", "a b c"),
         ("request.param(\"z\")", ""),
         ("request.cookie(\"b\")", "2=3"),
