@@ -18,11 +18,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use gateway_core::config::compile::{Compiled, Compiler};
 use gateway_core::config::model::{Model, Settings};
-use gateway_core::config::snapshot::Snapshot;
 use gateway_core::http::body::limit_collected;
 use gateway_core::plugin::Registry;
+use gateway_core::snapshot::Snapshot;
+use gateway_core::snapshot::compile::{Compiled, Compiler};
 pub use gateway_protocols::downstream::bind::Inherited;
 use gateway_protocols::worker::{Inbox, Inboxes, Order, SharedByWorkers, Worker};
 use tokio::sync::mpsc::UnboundedSender;

@@ -2,9 +2,7 @@
 
 pub mod catalog;
 pub mod changes;
-pub mod compile;
 pub mod credential;
-pub mod discovery;
 pub mod exporter;
 pub mod file;
 pub mod index;
@@ -13,7 +11,6 @@ pub(crate) mod patterns;
 pub mod problem;
 pub mod resolve;
 pub mod settings;
-pub mod snapshot;
 pub mod units;
 pub mod warning;
 

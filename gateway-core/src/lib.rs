@@ -18,6 +18,7 @@ pub mod plugin;
 pub mod pool;
 pub mod record;
 pub mod route;
+pub mod snapshot;
 pub mod stream;
 pub mod template;
 #[cfg(any(test, feature = "testing"))]

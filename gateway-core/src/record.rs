@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crate::balance::Target;
-use crate::config::snapshot::ProxyState;
 use crate::health::HealthChange;
 use crate::http::exchange::Exchange;
 use crate::http::reply::Cause;
+use crate::snapshot::ProxyState;
 use crate::stream::session::Session;
 
 /// Keeps records; one a worker. Must not wait.

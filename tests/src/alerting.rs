@@ -45,7 +45,9 @@ fn each_alert_comes_when_it_has_to() {
 #[test]
 fn promtool_takes_the_configuration_and_the_metrics() {
     let mut promtool = program("promtool");
-    promtool.args(["check", "config", "prometheus.yml"]).current_dir(workspace().join("deploy/observability"));
+    promtool
+        .args(["check", "config", "prometheus.yml"])
+        .current_dir(workspace().join("deploy/observability"));
     output(promtool);
 }
 

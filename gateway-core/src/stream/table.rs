@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::config::index::Index;
 use crate::config::model::{Scheme, StreamRules, Traffic};
-use crate::config::snapshot::ProxyState;
 use crate::route::HostPattern;
+use crate::snapshot::ProxyState;
 
 /// What a port carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

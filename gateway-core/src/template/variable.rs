@@ -6,7 +6,7 @@ use http::{HeaderName, Version};
 
 use super::position::ValueKind;
 use super::write::Sink;
-use super::{Facts, Unrenderable, shown};
+use super::{Facts, Unrenderable};
 use crate::consumer::{Identity, find_claim};
 use crate::http::exchange::ClientTls;
 use crate::http::fields;
