@@ -9,11 +9,9 @@ pub mod balance;
 pub mod certificate;
 pub mod condition;
 pub mod config;
-pub mod consumer;
 pub mod health;
 pub mod http;
 pub mod limit;
-pub mod network;
 pub mod plugin;
 pub mod pool;
 pub mod record;
@@ -25,6 +23,8 @@ pub mod template;
 pub mod testing;
 pub mod trace;
 pub mod upstream;
+
+pub use config::{consumer, network};
 
 // What plugins of other crates implement bodies with.
 pub use http_body;

@@ -29,7 +29,7 @@ use super::index::Index;
 use super::model::{Consumer, Id, Proxy, Scope, Settings};
 use super::problem::{Problem, Problems};
 use super::resolve::{self, Configured, NamedObjects, ObjectPlace};
-use crate::consumer::Consumers;
+use crate::config::consumer::Consumers;
 use taken::{ConsumerTrial, Taken};
 
 /// Everything configured, as far as objects refer to each other or exclude each other.

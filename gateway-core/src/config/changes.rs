@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::model::{Consumer, Id, Proxy, Settings, Upstream};
 use super::problem::Problems;
-use crate::consumer::Consumers;
+use crate::config::consumer::Consumers;
 
 /// Changed objects of one kind.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-pub use ceiling::{MAX_COLLECTED, collected, limit_collected};
+pub use ceiling::{collected, limit_collected};
 pub use grpc::{GrpcMessage, GrpcMessages, GrpcPrefix};
 pub use transform::{Transform, TransformOutput};
 

@@ -6,8 +6,8 @@ use http::StatusCode;
 use tokio::time::Instant;
 
 use crate::balance::Target;
+use crate::config::consumer::Consumers;
 use crate::config::model::Proxy;
-use crate::consumer::Consumers;
 use crate::http::reply::Cause;
 use crate::snapshot::ProxyState;
 

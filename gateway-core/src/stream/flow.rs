@@ -11,7 +11,7 @@ use super::pipeline::{Opener, open};
 use super::relay::{Carried, RelayOutcome};
 use super::session::{Direction, MessageKind, Session};
 use crate::balance::{Flight, Target};
-use crate::consumer::Consumers;
+use crate::config::consumer::Consumers;
 use crate::http::reply::Cause;
 use crate::limit::concurrency::Permit;
 use crate::plugin::Decision;

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use crate::config::consumer::Identity;
 use crate::config::model::Id;
-use crate::consumer::Identity;
 use crate::http::reply::Cause;
 use crate::snapshot::Snapshot;
 use crate::stream::sessions::{About, Sessions};

@@ -14,11 +14,11 @@ use tokio::time::Instant;
 use super::*;
 use crate::config::credential::{CredentialType, samples};
 use crate::config::file::{Format, NoReferences, Origin, parse_item};
+use crate::config::model::Transport;
 use crate::plugin::{Hooks, OnClose, OnEnd, Plugin, Registry, Seat, World, entry};
 use crate::record::{ExchangeRecord, SessionRecord};
 use crate::snapshot::Snapshot;
 use crate::snapshot::compile::Compiler;
-use crate::stream::table::Transport;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 
 use super::{Notes, words};
-use crate::condition;
+use crate::config::condition;
 use crate::config::credential::CredentialTypes;
 use crate::config::file;
+use crate::config::hook_set::HookSet;
 use crate::config::model::{
     BuiltPlugin, Id, Order, PluginConfig, PluginSettings, RedisServers, Scope, Traffic,
 };
 use crate::config::problem::{Problem, Problems};
-use crate::plugin::HookSet;
 
 /// Bytes of a plugin's settings, as JSON.
 const MAX_CONFIG_BYTES: usize = 1 << 20;

@@ -4,17 +4,17 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::{Notes, words};
-use crate::condition;
-use crate::condition::written::Condition;
+use crate::config::claims::ties;
+use crate::config::condition;
+use crate::config::condition::written::Condition;
 use crate::config::file;
 use crate::config::model::{
     HostPattern, HttpRules, Match, Parameters, PathPattern, PathPolicy, PathRules, Scheme, StreamRules,
     Traffic, WebSocketRules,
 };
-use crate::config::patterns;
+use crate::config::pattern::parse;
 use crate::config::problem::ValueProblem;
 use crate::config::units::Bytes;
-use crate::route::ties;
 
 /// Ports one proxy may listen on; each is a socket a worker.
 const MAX_LISTEN_PORTS: u16 = 1024;
@@ -41,7 +41,7 @@ fn hosts_at(notes: &mut Notes<'_>, written: &[String], key: &str) -> Vec<HostPat
     let mut hosts = Vec::with_capacity(written.len());
     for (n, text) in written.iter().enumerate() {
         let at = format!("{key}[{n}]");
-        match notes.value(&at, patterns::host_pattern(text)) {
+        match notes.value(&at, parse::host_pattern(text)) {
             Some(host) if hosts.contains(&host) => {
                 notes.add(&at, format!("`{text}` is listed twice")).remedy = Some("remove it".to_owned());
             }
@@ -96,7 +96,7 @@ fn http(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<HttpRules> {
 fn matches(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<Box<[Match]>> {
     let hosts = hosts(notes, &written.hosts);
     let path = match written.listen_path.as_deref() {
-        Some(text) => notes.value("listen_path", patterns::listen_path(text)),
+        Some(text) => notes.value("listen_path", parse::listen_path(text)),
         None if written.hosts.is_empty() && written.matches.is_empty() => {
             notes.add("", "neither `listen_path` nor `hosts` is given").remedy =
                 Some("write `listen_path: /` to take everything".to_owned());
@@ -145,7 +145,7 @@ fn one_match(
     } else {
         hosts_at(notes, &own_hosts, &format!("{at}.hosts"))
     };
-    let path = match own_path.as_ref().map(patterns::path_match) {
+    let path = match own_path.as_ref().map(parse::path_match) {
         None => path.cloned(),
         Some(Ok(path)) => Some(path),
         Some(Err((key, fault))) => {

@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use bytes::Bytes;
 
 use super::BodyError;
-
-/// Bytes of collected bodies where nothing is configured: 256 MiB.
-pub const MAX_COLLECTED: u64 = 256 << 20;
+use crate::config::model::MAX_COLLECTED;
 
 static LIMIT: AtomicU64 = AtomicU64::new(MAX_COLLECTED);
 static HELD: AtomicU64 = AtomicU64::new(0);
