@@ -185,6 +185,7 @@ impl Trial {
         let model = resolve::load(spec, &origin, &NoReferences, &registry, |_| Problems::default())?;
         let settings = model.settings.clone();
         let overload = Overload::new(&settings.limits);
+        overload.collected().count_on_this_thread();
         let empty = Snapshot::empty(settings);
         let snapshot = Compiler::new(registry).compile(&model, &empty, Instant::now()).snapshot;
         let records = Arc::<Records>::default();

@@ -8,7 +8,6 @@ use std::time::Duration;
 use gateway_core::config::changes::Changes;
 use gateway_core::config::model::{Model, Settings};
 use gateway_core::config::problem::Problems;
-use gateway_core::http::body::limit_collected;
 use gateway_core::limit::Busyness;
 use gateway_core::plugin::world::meters::Meters;
 use gateway_core::plugin::world::tasks::TaskHandle;
@@ -201,7 +200,8 @@ impl Engine {
         compiler.registry().world().use_redis(compiled.snapshot.settings.redis.as_ref());
         compiler.adopt(&compiled);
         self.telemetry.applied(&compiled);
-        limit_collected(compiled.snapshot.settings.limits.max_collected_body_bytes);
+        let limit = compiled.snapshot.settings.limits.max_collected_body_bytes;
+        self.shared.overload.collected().resize(limit);
         self.swap(compiled, ports)
     }
 
