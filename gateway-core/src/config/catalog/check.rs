@@ -105,7 +105,7 @@ impl Trial<'_, '_> {
             self.needed(id, problems);
             return None;
         }
-        match resolve::closed_proxy(object, place) {
+        match resolve::closed_proxy(object, place, &self.catalog.known) {
             Some(proxy) => {
                 Some(UpdatedProxy { proxy: Arc::new(proxy), closed: Some(problems), is_older: false })
             }
