@@ -7,14 +7,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ferrum_edge::core::config::compile::{Compiled, Compiler};
 use ferrum_edge::core::config::model::Settings;
-use ferrum_edge::core::config::snapshot::Snapshot;
 use ferrum_edge::core::http::body::Body;
 use ferrum_edge::core::http::downstream::{Delivery, Downstream};
 use ferrum_edge::core::http::exchange::{Client, Exchange};
 use ferrum_edge::core::http::pipeline::Pipeline;
 use ferrum_edge::core::limit::overload::Overload;
+use ferrum_edge::core::snapshot::Snapshot;
+use ferrum_edge::core::snapshot::compile::{Compiled, Compiler};
 use ferrum_edge::core::stream::relay::Tunnel;
 use ferrum_edge::core::upstream::{Call, Failure, TargetResponse, Upstream};
 use ferrum_edge::export::Telemetry;

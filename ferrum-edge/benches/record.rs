@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use ferrum_edge::core::config::compile::{Compiled, Compiler};
 use ferrum_edge::core::config::model::{AccessLog, Settings};
-use ferrum_edge::core::config::snapshot::Snapshot;
 use ferrum_edge::core::http::body::Body;
 use ferrum_edge::core::http::exchange::{Client, Exchange};
 use ferrum_edge::core::record::{ExchangeRecord, Recorder};
+use ferrum_edge::core::snapshot::Snapshot;
+use ferrum_edge::core::snapshot::compile::{Compiled, Compiler};
 use ferrum_edge::export::{Telemetry, prometheus};
 use ferrum_edge::source;
 use gateway_protocols::supervise::Tasks;

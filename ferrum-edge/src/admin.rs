@@ -51,6 +51,7 @@ use crate::app::engine::Engine;
 use crate::export::{open_metrics, prometheus, protobuf};
 use crate::source::database::Reconciler;
 use door::{AdminSession, Door};
+use endpoint::Gate;
 use listener::Accepted;
 pub(crate) use listener::Listener;
 use pages::Format;
@@ -138,27 +139,15 @@ fn router(admin: Admin) -> Router<()> {
     let routes = endpoints::all().into_iter();
     let router = routes.fold(Router::new(), |router, endpoint| {
         let route = handler(&endpoint);
-        let route = match endpoint.role {
-            None if is_open(&endpoint, &admin) => route,
-            None => {
-                let gate = RoleGate { admin: admin.clone(), role: Role::Read };
-                route.route_layer(middleware::from_fn_with_state(gate, request::gate_of_running))
-            }
-            Some(role) => {
-                let gate = RoleGate { admin: admin.clone(), role };
-                match endpoint.path {
-                    actions::PATH
-                    | audit::PATH
-                    | audit::VERIFY
-                    | explain::PATH
-                    | records::PATH
-                    | sessions::PATH
-                    | sessions::ONE
-                    | traffic::PATH => {
-                        route.route_layer(middleware::from_fn_with_state(gate, request::gate_of_running))
-                    }
-                    _ => route.route_layer(middleware::from_fn_with_state(gate, request::gate)),
-                }
+        let gate = |role| RoleGate { admin: admin.clone(), role };
+        let of_running = |role| middleware::from_fn_with_state(gate(role), request::gate_of_running);
+        let route = match endpoint.gate {
+            Gate::Health => route,
+            Gate::Open if !admin.engine.snapshot().settings.admin_require_token => route,
+            Gate::Open => route.route_layer(of_running(Role::Read)),
+            Gate::Running(role) => route.route_layer(of_running(role)),
+            Gate::Stored(role) => {
+                route.route_layer(middleware::from_fn_with_state(gate(role), request::gate))
             }
         };
         router.route(endpoint.path, route)
@@ -179,11 +168,6 @@ fn handler(endpoint: &endpoint::Endpoint) -> MethodRouter<Admin> {
         true => route.route_layer(middleware::from_fn(request::without_body)),
         false => route,
     }
-}
-
-/// Whether anybody may ask for it who reaches the listener; health always.
-fn is_open(endpoint: &endpoint::Endpoint, admin: &Admin) -> bool {
-    health::PATHS.contains(&endpoint.path) || !admin.engine.snapshot().settings.admin_require_token
 }
 
 /// What holds for every answer.

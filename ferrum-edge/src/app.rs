@@ -18,11 +18,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use gateway_core::config::compile::{Compiled, Compiler};
 use gateway_core::config::model::{Model, Settings};
-use gateway_core::config::snapshot::Snapshot;
-use gateway_core::http::body::limit_collected;
 use gateway_core::plugin::Registry;
+use gateway_core::snapshot::Snapshot;
+use gateway_core::snapshot::compile::{Compiled, Compiler};
 pub use gateway_protocols::downstream::bind::Inherited;
 use gateway_protocols::worker::{Inbox, Inboxes, Order, SharedByWorkers, Worker};
 use tokio::sync::mpsc::UnboundedSender;
@@ -84,7 +83,6 @@ impl Gateway {
         mut inherited: Inherited,
     ) -> Result<Self, StartError> {
         let settings = compiled.snapshot.settings.clone();
-        limit_collected(settings.limits.max_collected_body_bytes);
         let workers = worker_count(&settings);
         let frontend = Arc::new(Frontend::new(&settings.tls)?);
         let admin_tls = AdminTls::new(settings.admin_tls.as_ref())?;

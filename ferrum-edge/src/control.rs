@@ -47,6 +47,8 @@ impl Control {
     pub(crate) fn tend(&self, engine: &Arc<Engine>) {
         if let Some(runtime) = &self.runtime {
             let tasks = &engine.shared.tasks;
+            let collected = engine.shared.overload.collected().clone();
+            runtime.spawn(async move { collected.count_on_this_thread() });
             let with = engine.clone();
             runtime.spawn(tasks.clone().supervise("health_probes", move || probes::run(with.clone())));
             let with = engine.clone();

@@ -26,9 +26,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use gateway_core::balance::Target;
-use gateway_core::config::compile::Compiled;
 use gateway_core::config::model::{Id, Settings};
 use gateway_core::health::HealthChange;
+use gateway_core::snapshot::compile::Compiled;
 
 use access_log::{AccessLog, AccessLogError};
 pub(crate) use acme::{AcmeCounts, AcmeStanding, AcmeStatus};

@@ -2,7 +2,6 @@
 
 pub mod body;
 pub mod challenge;
-pub mod credentials;
 pub mod dialect;
 pub mod downstream;
 pub mod early;
@@ -21,3 +20,5 @@ mod preflight;
 pub mod reply;
 pub mod retry;
 mod scheme;
+
+pub use crate::config::credential_names as credentials;

@@ -9,21 +9,22 @@ pub mod balance;
 pub mod certificate;
 pub mod condition;
 pub mod config;
-pub mod consumer;
 pub mod health;
 pub mod http;
 pub mod limit;
-pub mod network;
 pub mod plugin;
 pub mod pool;
 pub mod record;
 pub mod route;
+pub mod snapshot;
 pub mod stream;
 pub mod template;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod trace;
 pub mod upstream;
+
+pub use config::{consumer, network};
 
 // What plugins of other crates implement bodies with.
 pub use http_body;

@@ -7,7 +7,6 @@
 
 pub mod chain;
 pub mod entry;
-mod hook_set;
 pub mod hooks;
 pub mod needs;
 pub mod seat;
@@ -15,9 +14,9 @@ pub mod step;
 pub(crate) mod unrouted;
 pub mod world;
 
+pub use crate::config::hook_set::HookSet;
 pub use chain::{Chain, PLUGIN_TIMEOUT};
 pub use entry::{Built, Entry, Registry, entry};
-pub use hook_set::HookSet;
 pub use hooks::{
     Authenticate, Hooks, OnAttempt, OnBytes, OnClose, OnConnect, OnEnd, OnMessage, OnRequest, OnResponse,
     OnUnrouted, OwnPages,

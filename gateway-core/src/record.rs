@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crate::balance::Target;
-use crate::config::snapshot::ProxyState;
 use crate::health::HealthChange;
 use crate::http::exchange::Exchange;
 use crate::http::reply::Cause;
+use crate::snapshot::ProxyState;
 use crate::stream::session::Session;
 
 /// Keeps records; one a worker. Must not wait.
@@ -80,58 +80,6 @@ pub struct SessionRecord<'a> {
     /// Bytes to the client.
     pub bytes_down: u64,
 }
-
-/// The fields that records may have in logs, beside those of plugins and headers that were asked for.
-pub const FIELDS: &[&str] = &[
-    "timestamp",
-    "kind",
-    "http.request.method",
-    "url.scheme",
-    "url.path",
-    "url.query",
-    "server.address",
-    "server.port",
-    "http.response.status_code",
-    "rpc.grpc.status_code",
-    "error.type",
-    "reply.reason",
-    "error.message",
-    "tls.early_data",
-    "http.server.request.duration",
-    "http.request.body.size",
-    "http.response.body.size",
-    "network.protocol.version",
-    "client.address",
-    "network.peer.address",
-    "network.peer.port",
-    "network.local.port",
-    "tls.protocol.name",
-    "tls.protocol.version",
-    "tls.cipher",
-    "tls.client.server_name",
-    "http.request.id",
-    "trace_id",
-    "span_id",
-    "user_agent.original",
-    "http.request.header.referer",
-    "enduser.id",
-    "proxy.id",
-    "upstream.id",
-    "upstream.scheme",
-    "upstream.address",
-    "upstream.attempts",
-    "upstream.hedges",
-    "upstream.hedge.won",
-    "http.client.request.duration",
-    "upstream.queue.duration",
-    "upstream.dns.duration",
-    "upstream.connect.duration",
-    "upstream.tls.duration",
-    "session.end",
-    "session.duration",
-    "session.bytes_up",
-    "session.bytes_down",
-];
 
 /// A metric: its name, its kind and what it says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

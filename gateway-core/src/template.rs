@@ -1,46 +1,25 @@
-//! The gateway's one template language: text with values of the request in it, as `/v2/${capture.rest}`.
-//!
-//! Headers, rewrites, redirects, keys and log formats all use it. `${name}` is a value, `${name:-text}` has a text for
-//! when the value is missing or empty, `$$` is a dollar sign. An unknown name is refused when the template is parsed, as
-//! is one that can't be known where the template is used. `${env:X}` and `${file:X}` are answered before, when the
-//! configuration is read, so that their values become part of the template's text.
+//! Templates filled in: what [`Template`]s of the configuration become for a request, an attempt, a response or a log line.
 //!
 //! What a template makes never has a line break or NUL in it, so that no value of a request can forge a header or a log
 //! line.
 
-mod parse;
 mod position;
 mod shown;
-mod variable;
+mod value;
 mod write;
 
 use http::header::{COOKIE, SET_COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use crate::balance::Target;
+use crate::config::template::TemplatePart;
+pub use crate::config::template::{BadTemplate, MAX_TEMPLATE, Moment, Template};
 use crate::http::exchange::Exchange;
 use crate::record::ExchangeRecord;
-pub use parse::BadTemplate;
-pub use variable::Moment;
-use variable::Variable;
 use write::Sink;
 
-/// Bytes of a template's own text.
-pub const MAX_TEMPLATE: usize = 8192;
 /// Bytes one header, key or path made from a template may have.
 pub const MAX_RENDERED: usize = 8192;
-
-/// A parsed template.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Template {
-    parts: Box<[TemplatePart]>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-enum TemplatePart {
-    Text(Box<str>),
-    Value { variable: Variable, default: Option<Box<str>> },
-}
 
 /// What is known when a template is rendered. What isn't there is empty, and takes the default.
 #[derive(Clone, Copy)]
@@ -117,60 +96,6 @@ pub enum Unrenderable {
 }
 
 impl Template {
-    /// Reads a template that is rendered at `moment`.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn parse(text: &str, moment: Moment) -> Result<Self, BadTemplate> {
-        parse::parse(text, moment)
-    }
-
-    /// The names of all values; of those that end with a dot, whoever writes the template says the rest.
-    pub fn names() -> impl Iterator<Item = &'static str> {
-        variable::KNOWN.iter().map(|(name, ..)| *name).chain(variable::FAMILIES.iter().map(|(name, _)| *name))
-    }
-
-    /// The text itself, when there are no values in it.
-    pub fn literal(&self) -> Option<&str> {
-        match &*self.parts {
-            [] => Some(""),
-            [TemplatePart::Text(text)] => Some(text),
-            _ => None,
-        }
-    }
-
-    /// The template's own text, piece by piece, defaults included.
-    pub fn texts(&self) -> impl Iterator<Item = &str> {
-        self.parts.iter().filter_map(|part| match part {
-            TemplatePart::Text(text) => Some(&**text),
-            TemplatePart::Value { default, .. } => default.as_deref(),
-        })
-    }
-
-    /// The names of the route's captures it asks for.
-    pub fn captures(&self) -> impl Iterator<Item = &str> {
-        self.parts.iter().filter_map(|part| match part {
-            TemplatePart::Value { variable: Variable::Capture(name), .. } => Some(&**name),
-            _ => None,
-        })
-    }
-
-    /// Whether it asks who the caller is, which is not known before authentication.
-    pub fn asks_for_caller(&self) -> bool {
-        self.parts.iter().any(|part| match part {
-            TemplatePart::Value { variable, .. } => variable.is_of_caller(),
-            TemplatePart::Text(_) => false,
-        })
-    }
-
-    /// The headers of the response that it asks for.
-    pub fn response_headers(&self) -> impl Iterator<Item = &HeaderName> {
-        self.parts.iter().filter_map(|part| match part {
-            TemplatePart::Value { variable: Variable::ResponseHeader(name), .. } => Some(name),
-            _ => None,
-        })
-    }
-
     /// Appends the text to `out`, which is left as it was when it can't be made; at most `limit` bytes are added.
     ///
     /// # Errors

@@ -20,11 +20,9 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::balance::Target;
-use crate::config::compile::Compiler;
 use crate::config::file::{NoReferences, Origin};
 use crate::config::problem::Problems;
 use crate::config::resolve;
-use crate::config::snapshot::Snapshot;
 use crate::health::HealthChange;
 use crate::http::body::{Body, BodyError};
 use crate::http::dialect::grpc_status;
@@ -37,6 +35,8 @@ use crate::limit::overload::Overload;
 use crate::plugin::world::tasks::Tasks;
 use crate::plugin::{Entry, Registry, World};
 use crate::record::{ExchangeRecord, Recorder, SessionRecord};
+use crate::snapshot::Snapshot;
+use crate::snapshot::compile::Compiler;
 use crate::stream::relay::Tunnel;
 use crate::upstream::{Call, Failure, TargetResponse, Upstream};
 pub use streams::{Ended, Streaming};
@@ -185,6 +185,7 @@ impl Trial {
         let model = resolve::load(spec, &origin, &NoReferences, &registry, |_| Problems::default())?;
         let settings = model.settings.clone();
         let overload = Overload::new(&settings.limits);
+        overload.collected().count_on_this_thread();
         let empty = Snapshot::empty(settings);
         let snapshot = Compiler::new(registry).compile(&model, &empty, Instant::now()).snapshot;
         let records = Arc::<Records>::default();

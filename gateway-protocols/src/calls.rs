@@ -254,7 +254,7 @@ impl Downstream for Nobody {
 
 #[cfg(test)]
 mod tests {
-    use gateway_core::config::snapshot::Snapshot;
+    use gateway_core::snapshot::Snapshot;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 

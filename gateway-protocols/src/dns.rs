@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use dashmap::DashMap;
-use gateway_core::config::discovery::{MAX_SERVICES, Service};
+use gateway_core::snapshot::discovery::{MAX_SERVICES, Service};
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;

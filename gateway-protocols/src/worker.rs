@@ -14,9 +14,9 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use atomic_refcell::AtomicRefCell;
 use futures_util::FutureExt;
-use gateway_core::config::snapshot::Snapshot;
 use gateway_core::http::pipeline::{Aside, Pipeline};
 use gateway_core::record::Recorder;
+use gateway_core::snapshot::Snapshot;
 use http::HeaderValue;
 use tokio::sync::mpsc;
 

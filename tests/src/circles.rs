@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::tidy::{CRATES, code, sources};
+use crate::tidy::{CRATES, Source, code, sources};
 
 /// Circles that stay, with the reason.
 const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
@@ -20,7 +20,7 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
 ];
 
 /// The files of a crate by their module paths; the root is `lib` or `main`.
-struct Graph<'t> {
+pub(crate) struct Graph<'t> {
     root: &'static str,
     files: BTreeMap<String, File<'t>>,
 }
@@ -42,7 +42,7 @@ struct Import {
 
 impl<'t> Graph<'t> {
     /// Of these files, by module path, with their text without tests.
-    fn new(texts: impl IntoIterator<Item = (String, &'t str)>) -> Self {
+    pub(crate) fn new(texts: impl IntoIterator<Item = (String, &'t str)>) -> Self {
         let files: BTreeMap<String, File<'t>> = texts
             .into_iter()
             .map(|(path, text)| {
@@ -129,6 +129,25 @@ impl<'t> Graph<'t> {
             used.filter_map(|import| self.declared(&import.path, 0)).filter(|to| to != path).collect()
         };
         self.files.iter().map(|(path, file)| (path.as_str(), edges_of(path, file))).collect()
+    }
+
+    /// The file and the top-level module of every import from another top-level module, as it is written: whom a re-export is
+    /// from does not count.
+    pub(crate) fn crossings(&self) -> BTreeSet<(&str, &str)> {
+        let of = |path: &str| path.split('/').next().unwrap_or_default().to_owned();
+        let is_module = |name: &str| self.files.contains_key(name) && name != self.root;
+        let crossings = self.files.iter().flat_map(|(path, file)| {
+            let from = of(path);
+            let to = file.imports.iter().filter_map(|import| import.path.first()).map(String::as_str);
+            to.filter(move |to| from != *to).map(|to| (path.as_str(), to))
+        });
+        crossings.filter(|(path, to)| *path != self.root && is_module(to)).collect()
+    }
+
+    /// The top-level modules.
+    pub(crate) fn modules(&self) -> BTreeSet<&str> {
+        let names = self.files.keys().map(|path| path.split('/').next().unwrap_or_default());
+        names.filter(|name| *name != self.root && *name != "main" && *name != "lib").collect()
     }
 
     /// Circles that are more than a file and its parts, and circles of parts that don't need their file.
@@ -274,17 +293,21 @@ fn components(edges: &BTreeMap<&str, BTreeSet<String>>) -> Vec<Vec<String>> {
     found.into_iter().collect()
 }
 
+/// The files of a crate, without its tests.
+pub(crate) fn graph_of<'s>(name: &str, sources: &'s [Source]) -> Graph<'s> {
+    let folder = format!("{name}/src/");
+    Graph::new(sources.iter().filter(|source| !source.is_test()).filter_map(|source| {
+        let path = source.path.strip_prefix(&folder)?.strip_suffix(".rs")?;
+        Some((path.to_owned(), source.production()))
+    }))
+}
+
 #[test]
 fn imports_make_no_circles() {
     let sources = sources();
     let (mut wrong, mut excused) = (Vec::new(), BTreeSet::new());
     for name in CRATES {
-        let folder = format!("{name}/src/");
-        let texts = sources.iter().filter(|source| !source.is_test()).filter_map(|source| {
-            let path = source.path.strip_prefix(&folder)?.strip_suffix(".rs")?;
-            Some((path.to_owned(), source.production()))
-        });
-        for circle in Graph::new(texts).circles() {
+        for circle in graph_of(name, &sources).circles() {
             match EXCEPTIONS.iter().position(|(of, files, _)| of == name && circle == *files) {
                 Some(excuse) => drop(excused.insert(excuse)),
                 None => wrong.push(format!("{name}: {}", circle.join(", "))),

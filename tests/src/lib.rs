@@ -35,6 +35,7 @@ mod proxy_protocol;
 mod quota;
 mod reload;
 mod review;
+mod rooms;
 mod routing;
 mod semantics;
 mod services;

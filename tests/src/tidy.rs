@@ -7,12 +7,17 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Source {
     pub(crate) path: String,
     text: String,
+    production: String,
 }
 
 impl Source {
-    /// What comes before the tests, which by convention end a file.
+    fn new(path: String, text: String) -> Self {
+        Self { path, production: without_tests(&text), text }
+    }
+
+    /// The text without what is compiled for tests only. Its lines have their numbers.
     pub(crate) fn production(&self) -> &str {
-        self.text.split("\n#[cfg(test)]").next().unwrap_or(&self.text)
+        &self.production
     }
 
     pub(crate) fn is_test(&self) -> bool {
@@ -22,6 +27,40 @@ impl Source {
             || path.ends_with("/tests.rs")
             || path.contains("/benches/")
     }
+}
+
+/// A text in which every item below `#[cfg(test)]` is replaced by empty lines, wherever it stands; none are left at the end.
+fn without_tests(text: &str) -> String {
+    let mut production = String::with_capacity(text.len());
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if line.trim_start().starts_with("#[cfg(test)]") {
+            let indent = line.len() - line.trim_start().len();
+            let mut skipped = 1;
+            for line in lines.by_ref() {
+                skipped += 1;
+                if ends_item(line, indent) {
+                    break;
+                }
+            }
+            production.extend(std::iter::repeat_n('\n', skipped));
+            continue;
+        }
+        production.push_str(line);
+        production.push('\n');
+    }
+    production.truncate(production.trim_end().len());
+    production
+}
+
+/// Whether an item that begins with this indent ends with a line.
+fn ends_item(line: &str, indent: usize) -> bool {
+    let is_outer = line.len() - line.trim_start().len() == indent;
+    let text = line.split(" //").next().unwrap_or(line).trim();
+    let is_whole = text.matches('{').count() == text.matches('}').count();
+    is_outer
+        && !text.starts_with(['#', '/'])
+        && (text.starts_with('}') || is_whole && text.ends_with([';', ',', '}']))
 }
 
 fn root() -> PathBuf {
@@ -47,7 +86,7 @@ pub(crate) fn sources() -> Vec<Source> {
             } else if path.extension().is_some_and(|it| it == "rs") {
                 let text = fs::read_to_string(&path).expect("a file");
                 let path = path.strip_prefix(&root).expect("within").to_string_lossy().into_owned();
-                found.push(Source { path, text });
+                found.push(Source::new(path, text));
             }
         }
     }
@@ -97,6 +136,32 @@ const SLOW_ON_PURPOSE: &[(&str, &str)] = &[
 #[track_caller]
 fn none(rule: &str, offenders: Vec<String>) {
     assert!(offenders.is_empty(), "{rule}:\n{}", offenders.join("\n"));
+}
+
+#[test]
+fn only_tests_are_left_out_of_production() {
+    let text = "use a;\n#[cfg(test)]\nuse b;\nfn c() {\n    d();\n}\n#[cfg(test)]\n#[path = \"e.rs\"]\nmod e;\n\
+        struct F {\n    #[cfg(test)]\n    g: u8,\n    h: u8,\n}\n#[cfg(test)]\nfn i() {\n    j {}\n}\n\
+        #[cfg(any(test, feature = \"k\"))]\nmod k;\nfn l() {}\n#[cfg(test)]\nmod tests {\n    fn m() {}\n}\n";
+    let production = without_tests(text);
+    let left: Vec<&str> = production.lines().filter(|line| !line.is_empty()).collect();
+    let expected = [
+        "use a;",
+        "fn c() {",
+        "    d();",
+        "}",
+        "struct F {",
+        "    h: u8,",
+        "}",
+        "#[cfg(any(test, feature = \"k\"))]",
+        "mod k;",
+        "fn l() {}",
+    ];
+    assert_eq!(left, expected);
+    assert_eq!(
+        production.lines().position(|line| line == "fn l() {}"),
+        text.lines().position(|line| line == "fn l() {}")
+    );
 }
 
 #[test]
@@ -206,7 +271,7 @@ fn the_mind_has_no_hands() {
 #[test]
 fn the_pipeline_knows_no_protocol() {
     let text = read("gateway-core/src/http/pipeline.rs").to_ascii_lowercase();
-    let production = text.split("\n#[cfg(test)]").next().unwrap_or("").to_owned();
+    let production = without_tests(&text);
     for word in ["h1", "h2", "h3", "http1", "http2", "http/1", "http/2", "http/3", "grpc", "websocket"] {
         for (number, line) in code(&production) {
             let words = line.split(|c: char| !(c.is_alphanumeric() || c == '/'));

@@ -11,7 +11,7 @@ use gateway_core::config::model::{
     Algorithm, AuthMode, BackendHttp, Hedging, HostPattern, LoadPriority, Parameters, PathPolicy, Retry,
     Scope, Traffic,
 };
-use gateway_core::config::snapshot::Route;
+use gateway_core::snapshot::Route;
 use serde_json::{Value, json};
 
 use super::problem::problem;

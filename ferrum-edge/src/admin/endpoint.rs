@@ -13,8 +13,7 @@ pub(super) struct Endpoint {
     pub(super) path: &'static str,
     /// One sentence.
     pub(super) summary: &'static str,
-    /// What a caller needs, looked at before a body is read; `None` for what anybody may ask who reaches the listener.
-    pub(super) role: Option<Role>,
+    pub(super) gate: Gate,
     /// The query's keys.
     pub(super) query: &'static [Param],
     /// What is sent.
@@ -24,6 +23,29 @@ pub(super) struct Endpoint {
     /// What a good answer holds.
     pub(super) answer: ResponseContent,
     pub(super) route: fn() -> MethodRouter<Admin>,
+}
+
+/// Who may ask, looked at before a body is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gate {
+    /// Whoever reaches the listener.
+    Health,
+    /// Whoever reaches the listener, or where `admin_require_token` is set, whoever may read from this gateway.
+    Open,
+    /// Callers with this role, by the tokens that the database knows: it is about what the database holds.
+    Stored(Role),
+    /// Callers with this role, also where the configuration comes from a file: it is about this gateway.
+    Running(Role),
+}
+
+impl Gate {
+    /// The role that a caller always needs.
+    pub(super) fn role(self) -> Option<Role> {
+        match self {
+            Self::Health | Self::Open => None,
+            Self::Stored(role) | Self::Running(role) => Some(role),
+        }
+    }
 }
 
 /// A key of a query.

@@ -3,7 +3,7 @@
 use axum::http::Method;
 use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
-use super::endpoint::{Body, Endpoint, Param, ResponseContent, Type, param};
+use super::endpoint::{Body, Endpoint, Gate, Param, ResponseContent, Type, param};
 use super::{
     Admin, actions, audit, bulk, effective, explain, health, history, metrics, openapi, records, resources,
     sessions, status, targets, traffic,
@@ -87,12 +87,12 @@ fn asked(
     method: Method,
     path: &'static str,
     summary: &'static str,
-    role: Option<Role>,
+    gate: Gate,
     query: &'static [Param],
     answer: ResponseContent,
     route: fn() -> MethodRouter<Admin>,
 ) -> Endpoint {
-    Endpoint { method, path, summary, role, query, body: None, status: 200, answer, route }
+    Endpoint { method, path, summary, gate, query, body: None, status: 200, answer, route }
 }
 
 /// A row with a body.
@@ -104,12 +104,14 @@ fn sent(body: Body, status: u16, endpoint: Endpoint) -> Endpoint {
 #[rustfmt::skip]
 pub(super) fn all() -> Vec<Endpoint> {
     use {ResponseContent as A, Method as M};
-    let (open, read, write, admin) = (None, Some(Role::Read), Some(Role::Write), Some(Role::Admin));
+    let (health, open) = (Gate::Health, Gate::Open);
+    let (read, write, admin) = (Gate::Stored(Role::Read), Gate::Stored(Role::Write), Gate::Stored(Role::Admin));
+    let (running_read, running_write) = (Gate::Running(Role::Read), Gate::Running(Role::Write));
     vec![
-        asked(M::GET, "/livez", "Whether the process answers.", open, VERBOSE, A::Health, || get(health::live)),
-        asked(M::GET, "/healthz", "As /livez.", open, VERBOSE, A::Health, || get(health::live)),
-        asked(M::GET, "/readyz", "Whether traffic should come here.", open, VERBOSE, A::Health, || get(health::ready)),
-        asked(M::GET, "/startupz", "Whether the start is over.", open, VERBOSE, A::Health, || get(health::started)),
+        asked(M::GET, "/livez", "Whether the process answers.", health, VERBOSE, A::Health, || get(health::live)),
+        asked(M::GET, "/healthz", "As /livez.", health, VERBOSE, A::Health, || get(health::live)),
+        asked(M::GET, "/readyz", "Whether traffic should come here.", health, VERBOSE, A::Health, || get(health::ready)),
+        asked(M::GET, "/startupz", "Whether the start is over.", health, VERBOSE, A::Health, || get(health::started)),
         asked(M::GET, "/metrics", "Metrics as Prometheus reads them.", open, &[], A::Metrics, || get(metrics)),
         asked(M::GET, "/v1/status", "How the gateway stands: revision, database, listeners, closed proxies, targets.", open, &[], A::Document, || get(status::status)),
         asked(M::GET, "/v1/openapi.json", "This description.", open, &[], A::Document, || get(|| openapi::document(all))),
@@ -120,24 +122,24 @@ pub(super) fn all() -> Vec<Endpoint> {
         sent(Body::Patch, 200, asked(M::PATCH, "/v1/{kind}/{id}", "Changes some fields of an object.", write, WRITE, A::Object, || patch(resources::patch))),
         Endpoint { status: 204, ..asked(M::DELETE, "/v1/{kind}/{id}", "Deletes an object; with a proxy its own plugin configs.", write, WRITE, A::Nothing, || delete(resources::delete)) },
         asked(M::GET, "/v1/proxies/{id}/effective", "What is served for a proxy, everything it inherits included.", read, &[], A::Document, || get(effective::effective)),
-        sent(Body::Action, 200, asked(M::POST, actions::PATH, "Has the plugins of this name do something on this gateway, such as `response_cache` `purge`. `ferrum-edge plugins` lists what they can do.", write, ACTION, A::Document, || post(actions::act))),
+        sent(Body::Action, 200, asked(M::POST, actions::PATH, "Has the plugins of this name do something on this gateway, such as `response_cache` `purge`. `ferrum-edge plugins` lists what they can do.", running_write, ACTION, A::Document, || post(actions::act))),
         asked(M::GET, "/v1/upstreams/{id}/targets", "The targets of an upstream.", read, &[], A::Page, || get(targets::list)),
         sent(Body::Target, 200, asked(M::PUT, "/v1/upstreams/{id}/targets/{target}", "Adds or changes the target: `host:port`, `unix:%2Fpath` or `srv:NAME`.", write, WRITE, A::Upstream, || put(targets::put))),
         asked(M::DELETE, "/v1/upstreams/{id}/targets/{target}", "Takes a target out.", write, WRITE, A::Upstream, || delete(targets::delete)),
-        asked(M::GET, records::PATH, "Access records of this gateway as they come, one JSON object a line, until the client goes.", read, RECORDS, A::Records, || get(records::follow)),
-        asked(M::GET, traffic::PATH, "Counts by proxy and target of this gateway, since somebody began to ask for them; `ferrum-edge top` shows them.", read, &[], A::Traffic, || get(traffic::look)),
-        sent(Body::Question, 200, asked(M::POST, explain::PATH, "Which proxy of this gateway takes a request and why, with which plugins, and why others don't. Sends nothing.", read, &[], A::Document, || post(explain::ask))),
-        asked(M::GET, sessions::PATH, "The TCP streams, WebSockets, streams of events, UDP sessions, gRPC calls and other answers that go on, as far as they are open at this gateway.", read, SESSIONS, A::Sessions, || get(sessions::list)),
-        asked(M::DELETE, sessions::PATH, "Ends all of a proxy or a consumer.", write, ENDED, A::Document, || delete(sessions::end_all)),
-        Endpoint { status: 204, ..asked(M::DELETE, sessions::ONE, "Ends one of them.", write, &[], A::Nothing, || delete(sessions::end)) },
+        asked(M::GET, records::PATH, "Access records of this gateway as they come, one JSON object a line, until the client goes.", running_read, RECORDS, A::Records, || get(records::follow)),
+        asked(M::GET, traffic::PATH, "Counts by proxy and target of this gateway, since somebody began to ask for them; `ferrum-edge top` shows them.", running_read, &[], A::Traffic, || get(traffic::look)),
+        sent(Body::Question, 200, asked(M::POST, explain::PATH, "Which proxy of this gateway takes a request and why, with which plugins, and why others don't. Sends nothing.", running_read, &[], A::Document, || post(explain::ask))),
+        asked(M::GET, sessions::PATH, "The TCP streams, WebSockets, streams of events, UDP sessions, gRPC calls and other answers that go on, as far as they are open at this gateway.", running_read, SESSIONS, A::Sessions, || get(sessions::list)),
+        asked(M::DELETE, sessions::PATH, "Ends all of a proxy or a consumer.", running_write, ENDED, A::Document, || delete(sessions::end_all)),
+        Endpoint { status: 204, ..asked(M::DELETE, sessions::ONE, "Ends one of them.", running_write, &[], A::Nothing, || delete(sessions::end)) },
         sent(Body::Batch, 200, asked(M::POST, "/v1/batch", "Puts and deletes objects of all kinds; all of it or nothing.", write, BULK, A::Summary, || post(bulk::batch))),
         sent(Body::File, 200, asked(M::POST, "/v1/import", "Makes the configuration this one, as one change.", admin, IMPORT, A::Summary, || post(bulk::import))),
         asked(M::GET, "/v1/export", "The whole configuration. For the role admin with credentials as they are stored, for others without.", read, &[], A::Export, || get(bulk::export)),
         asked(M::GET, "/v1/revisions", "What was changed, when and by whom, the newest first.", read, REVISIONS, A::Revisions, || get(history::list)),
         asked(M::GET, "/v1/revisions/{revision}", "One revision with what it changed.", read, &[], A::Revision, || get(history::get)),
         asked(M::POST, "/v1/revisions/{revision}/rollback", "Makes the configuration what it was then, as a new revision.", admin, ROLLBACK, A::Summary, || post(history::rollback)),
-        asked(M::GET, audit::PATH, "Who changed what, from where, allowed or refused, the newest first.", read, AUDIT, A::Audit, || get(audit::list)),
-        asked(M::GET, audit::VERIFY, "Whether the audit's chain of hashes is whole.", read, &[], A::AuditCheck, || get(audit::check)),
+        asked(M::GET, audit::PATH, "Who changed what, from where, allowed or refused, the newest first.", running_read, AUDIT, A::Audit, || get(audit::list)),
+        asked(M::GET, audit::VERIFY, "Whether the audit's chain of hashes is whole.", running_read, &[], A::AuditCheck, || get(audit::check)),
         asked(M::GET, "/v1/diff", "What is different between two revisions.", read, DIFF, A::Diff, || get(history::diff)),
     ]
 }

@@ -122,7 +122,7 @@ fn operation(endpoint: &Endpoint, tag: &str, kind: Option<ObjectKind>, id: &str)
         "parameters": parameters(endpoint),
         "responses": responses(endpoint, kind),
     });
-    if let Some(role) = endpoint.role {
+    if let Some(role) = endpoint.gate.role() {
         operation["security"] = json!([{ "bearer": [] }]);
         operation["description"] = json!(format!("Needs the role {}.", role.as_str()));
     }

@@ -11,7 +11,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use gateway_core::condition::written::{Condition, StatusMatch};
 use gateway_core::condition::{Use, compile};
-use gateway_core::config::snapshot::Snapshot;
+use gateway_core::snapshot::Snapshot;
 
 use super::problem::{Refused, problem};
 use super::query::{nothing_else, number, pairs};

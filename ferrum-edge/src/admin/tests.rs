@@ -15,6 +15,17 @@ upstreams:
   - { id: group, targets: [{ host: 127.0.0.1, port: 9, weight: 3 }, { host: 127.0.0.1, port: 10 }] }
 ";
 
+#[test]
+fn health_alone_is_asked_for_without_a_token() {
+    use super::{Gate, endpoints, health};
+    let mut open: Vec<&str> =
+        endpoints::all().iter().filter(|row| row.gate == Gate::Health).map(|row| row.path).collect();
+    let mut paths = health::PATHS;
+    open.sort_unstable();
+    paths.sort_unstable();
+    assert_eq!(open, paths);
+}
+
 fn start() -> (Gateway, SocketAddr) {
     let registry = crate::plugins();
     let model = source::file::parse(SPEC, "test.yaml", &registry).unwrap();

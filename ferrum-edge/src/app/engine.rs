@@ -6,15 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gateway_core::config::changes::Changes;
-use gateway_core::config::compile::{Compiled, Compiler};
-use gateway_core::config::discovery::Service;
 use gateway_core::config::model::{Model, Settings};
 use gateway_core::config::problem::Problems;
-use gateway_core::config::snapshot::{Route, Snapshot};
-use gateway_core::http::body::limit_collected;
 use gateway_core::limit::Busyness;
 use gateway_core::plugin::world::meters::Meters;
 use gateway_core::plugin::world::tasks::TaskHandle;
+use gateway_core::snapshot::compile::{Compiled, Compiler};
+use gateway_core::snapshot::discovery::Service;
+use gateway_core::snapshot::{Route, Snapshot};
 use gateway_protocols::downstream::bind::Inherited;
 use gateway_protocols::worker::{Order, SharedByWorkers};
 use tokio::sync::mpsc::UnboundedSender;
@@ -201,7 +200,8 @@ impl Engine {
         compiler.registry().world().use_redis(compiled.snapshot.settings.redis.as_ref());
         compiler.adopt(&compiled);
         self.telemetry.applied(&compiled);
-        limit_collected(compiled.snapshot.settings.limits.max_collected_body_bytes);
+        let limit = compiled.snapshot.settings.limits.max_collected_body_bytes;
+        self.shared.overload.collected().resize(limit);
         self.swap(compiled, ports)
     }
 
@@ -278,7 +278,7 @@ impl Engine {
 
     /// Puts a whole model in use; says its revision.
     pub(crate) fn reload(self: &Arc<Self>, model: &Model) -> Result<u64, ReloadError> {
-        self.resettle(Changes::between(&self.snapshot(), model), Ports::All)
+        self.resettle(self.snapshot().changes_to(model), Ports::All)
     }
 
     /// Puts other settings in use; everything else stays.

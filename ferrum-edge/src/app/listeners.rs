@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gateway_core::config::model::{Congestion, Settings};
-use gateway_core::config::snapshot::{Route, Snapshot};
+use gateway_core::snapshot::{Route, Snapshot};
 use gateway_core::stream::table::{Transport, places, rules};
 use gateway_protocols::downstream::accept::Entrance;
 use gateway_protocols::downstream::bind::{self, Inherited, Sending, Sharing};

@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use clap::Args;
-use gateway_core::config::compile::Compiler;
-use gateway_core::config::snapshot::Snapshot;
 use gateway_core::plugin::Registry;
+use gateway_core::snapshot::Snapshot;
+use gateway_core::snapshot::compile::Compiler;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use serde_json::{Value, json};

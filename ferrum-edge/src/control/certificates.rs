@@ -9,8 +9,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gateway_core::config::model::{BackendTls, FrontendTls};
-use gateway_core::config::snapshot::Snapshot;
 use gateway_core::config::warning::Expiry;
+use gateway_core::snapshot::Snapshot;
 use gateway_protocols::tls::pem;
 
 use crate::app::engine::Engine;

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt as _;
-use gateway_core::config::discovery::{self, Service};
 use gateway_core::config::model::Model;
-use gateway_core::config::snapshot::Snapshot;
+use gateway_core::snapshot::Snapshot;
+use gateway_core::snapshot::discovery::{self, Service};
 use gateway_protocols::dns::DnsError;
 use tokio::task::JoinSet;
 use tokio::time::Instant;

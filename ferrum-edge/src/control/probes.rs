@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gateway_core::balance::Target;
 use gateway_core::config::model::{ActiveHealth, BackendTls};
-use gateway_core::config::snapshot::Snapshot;
+use gateway_core::snapshot::Snapshot;
 use gateway_protocols::probe::Prober;
 use gateway_protocols::supervise::Tasks;
 use tokio::sync::Semaphore;

@@ -1,9 +1,9 @@
 //! Why the proxies that were not chosen were not.
 
 use gateway_core::config::model::{HostPattern, HttpRules, Match, PathPattern, Traffic};
-use gateway_core::config::snapshot::{Route, Snapshot};
 use gateway_core::http::exchange::Exchange;
 use gateway_core::route::host_name;
+use gateway_core::snapshot::{Route, Snapshot};
 
 /// Near misses that are told.
 const MAX_NEAR: usize = 10;

@@ -6,8 +6,8 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use gateway_core::config::snapshot::Snapshot;
 use gateway_core::record::{Metric, metric};
+use gateway_core::snapshot::Snapshot;
 use gateway_protocols::supervise::Tasks;
 use tokio::time::Instant;
 

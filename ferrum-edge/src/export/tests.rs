@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use gateway_core::config::compile::{Compiled, Compiler};
 use gateway_core::config::model::AccessLog as LogRules;
 use gateway_core::config::model::Model;
-use gateway_core::config::snapshot::{Route, Snapshot};
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::{Client, Exchange};
 use gateway_core::http::reply::Cause;
 use gateway_core::record::{ExchangeRecord, Recorder, SessionRecord, metric};
+use gateway_core::snapshot::compile::{Compiled, Compiler};
+use gateway_core::snapshot::{Route, Snapshot};
 use gateway_core::stream::session::Session;
 use gateway_protocols::supervise::Tasks;
 use http::Version;

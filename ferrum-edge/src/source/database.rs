@@ -235,7 +235,7 @@ impl Reconciler {
         let mut trial = catalog.clone();
         let previous = self.engine.snapshot();
         let folder = PathBuf::new();
-        let against = Against { previous: &previous, folder: &folder };
+        let against = Against { previous: &*previous, folder: &folder };
         let edit = ResolvedEdit::new(edit, &self.registry, previous.settings.redis.as_ref());
         let changes = trial.apply(edit, affected, against, refusal)?;
         Ok((trial, changes))

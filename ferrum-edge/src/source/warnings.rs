@@ -1,10 +1,10 @@
 //! What is valid in a configuration and probably not meant, its certificates included.
 
-use gateway_core::config::compile::Compiler;
 use gateway_core::config::model::Model;
-use gateway_core::config::snapshot::Snapshot;
 use gateway_core::config::warning::{self, Expiry, Warning};
 use gateway_core::plugin::Registry;
+use gateway_core::snapshot::Snapshot;
+use gateway_core::snapshot::compile::Compiler;
 
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ pub(crate) fn of_compiled(
     expiries: Vec<(String, Expiry)>,
 ) -> Vec<Warning> {
     let mut warnings = warning::warnings(model);
-    let more = warning::compiled(snapshot).into_iter().chain(warning::expiring(expiries));
+    let more = gateway_core::snapshot::warnings(snapshot).into_iter().chain(warning::expiring(expiries));
     warnings.extend(warning::silenced(more.collect(), model));
     warnings
 }

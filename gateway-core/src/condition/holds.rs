@@ -3,8 +3,8 @@
 use http::Method;
 use http::header::CONTENT_TYPE;
 
-use super::{Certificate, Condition, ConditionPart, MediaType};
 use crate::certificate::CertificateNames;
+use crate::config::condition::{Certificate, Condition, ConditionPart, MediaType};
 use crate::http::dialect::Dialect;
 use crate::http::exchange::{ClientTls, Exchange, canonical};
 use crate::http::fields;

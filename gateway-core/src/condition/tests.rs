@@ -7,8 +7,8 @@ use http::Request;
 use serde_json::json;
 
 use super::*;
+use crate::config::consumer::Identity;
 use crate::config::model::{Consumer, Id};
-use crate::consumer::Identity;
 use crate::http::body::Body;
 use crate::http::dialect::Dialect;
 use crate::http::exchange::{Client, ClientTls, Exchange};

@@ -29,7 +29,7 @@ use super::index::Index;
 use super::model::{Consumer, Id, Proxy, Scope, Settings};
 use super::problem::{Problem, Problems};
 use super::resolve::{self, Configured, NamedObjects, ObjectPlace};
-use super::snapshot::Snapshot;
+use crate::config::consumer::Consumers;
 use taken::{ConsumerTrial, Taken};
 
 /// Everything configured, as far as objects refer to each other or exclude each other.
@@ -62,11 +62,25 @@ pub enum Affected {
     All,
 }
 
+/// The configuration that is in use: what edits are resolved against.
+pub trait CurrentConfig {
+    /// The gateway's own settings.
+    fn settings(&self) -> &Settings;
+    /// Every consumer.
+    fn consumers(&self) -> &Consumers;
+    /// The proxy with this id.
+    fn proxy(&self, id: &str) -> Option<&Arc<Proxy>>;
+    /// Whether that proxy answers 503 to everything.
+    fn is_closed(&self, id: &str) -> bool;
+    /// The ids of all proxies.
+    fn proxy_ids(&self) -> Vec<&Id>;
+}
+
 /// What resolving an edit needs to know.
 #[derive(Clone, Copy)]
 pub struct Against<'a> {
     /// The configuration before the edit, compiled.
-    pub previous: &'a Snapshot,
+    pub previous: &'a dyn CurrentConfig,
     /// Where relative file paths start.
     pub folder: &'a Path,
 }
@@ -155,12 +169,12 @@ impl Catalog {
     }
 
     /// The ids of every object of a kind, given the configuration as it is compiled; broken ones among them.
-    pub fn ids(&self, kind: ObjectKind, snapshot: &Snapshot) -> BTreeSet<String> {
+    pub fn ids(&self, kind: ObjectKind, current: &dyn CurrentConfig) -> BTreeSet<String> {
         let mut ids: BTreeSet<String> = match kind {
             ObjectKind::Upstreams => self.known.upstream_ids().map(str::to_owned).collect(),
             ObjectKind::PluginConfigs => self.known.plugin_ids().map(str::to_owned).collect(),
-            ObjectKind::Proxies => snapshot.by_id.iter().map(|(id, _)| id.to_string()).collect(),
-            ObjectKind::Consumers => snapshot.consumers.iter().map(|(id, _)| id.to_string()).collect(),
+            ObjectKind::Proxies => current.proxy_ids().into_iter().map(Id::to_string).collect(),
+            ObjectKind::Consumers => current.consumers().iter().map(|(id, _)| id.to_string()).collect(),
         };
         let broken = self.broken.iter().filter(|(of, ..)| *of == kind);
         ids.extend(broken.map(|(_, id, _)| id.to_owned()));
@@ -220,7 +234,7 @@ impl Catalog {
             catalog: self,
             against,
             refusal,
-            consumers: ConsumerTrial::new(&against.previous.consumers),
+            consumers: ConsumerTrial::new(against.previous.consumers()),
             changes: Changes::default(),
             problems: Problems::default(),
         };
@@ -306,8 +320,8 @@ impl Trial<'_, '_> {
     }
 
     fn release_proxy(&mut self, id: &Id) {
-        if let Some(route) = self.against.previous.by_id.get(id) {
-            self.catalog.taken.release(&route.proxy);
+        if let Some(proxy) = self.against.previous.proxy(id.as_str()) {
+            self.catalog.taken.release(proxy);
         }
     }
 
@@ -384,7 +398,7 @@ impl Trial<'_, '_> {
                 Err(problems) => {
                     self.refuse(ObjectKind::Consumers, Some(consumer.id.as_str()), None, problems);
                     // The version before goes on, with what it had.
-                    let before = self.against.previous.consumers.by_id(consumer.id.as_str());
+                    let before = self.against.previous.consumers().by_id(consumer.id.as_str());
                     if let Some(before) = before.and_then(|identity| identity.consumer.as_ref())
                         && self.consumers.add(before, at).is_err()
                     {
@@ -407,7 +421,7 @@ impl Trial<'_, '_> {
 
 impl Against<'_> {
     fn settings(&self) -> &Settings {
-        &self.previous.settings
+        self.previous.settings()
     }
 }
 

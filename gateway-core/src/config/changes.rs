@@ -1,12 +1,10 @@
 //! What becomes different from one configuration to the next.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::model::{Consumer, Id, Model, Proxy, Settings, Upstream};
+use super::model::{Consumer, Id, Proxy, Settings, Upstream};
 use super::problem::Problems;
-use super::snapshot::Snapshot;
-use crate::consumer::Consumers;
+use crate::config::consumer::Consumers;
 
 /// Changed objects of one kind.
 #[derive(Debug)]
@@ -78,31 +76,4 @@ impl Changes {
         self.consumers.extend(later.consumers);
         self.plugin_configs_gone.extend(later.plugin_configs_gone);
     }
-
-    /// What takes a snapshot to a whole model: everything in the model is put, everything else goes.
-    pub fn between(previous: &Snapshot, model: &Model) -> Self {
-        let upstreams: HashSet<&Id> = model.upstreams.iter().map(|upstream| &upstream.id).collect();
-        let proxies: HashSet<&Id> = model.proxies.iter().map(|proxy| &proxy.id).collect();
-        let consumers: HashSet<&Id> = model.consumers.iter().map(|consumer| &consumer.id).collect();
-        let plugins: HashSet<&Id> = model.plugin_configs.iter().map(|config| &config.id).collect();
-        Self {
-            revision: None,
-            settings: Some(model.settings.clone()),
-            upstreams: Edits {
-                gone: missing(previous.upstreams.iter(), &upstreams),
-                put: model.upstreams.clone(),
-            },
-            proxies: Edits { gone: missing(previous.by_id.iter(), &proxies), put: model.proxies.clone() },
-            closed: Vec::new(),
-            consumers: Edits {
-                gone: missing(previous.consumers.iter(), &consumers),
-                put: model.consumers.clone(),
-            },
-            plugin_configs_gone: missing(previous.plugins.iter(), &plugins),
-        }
-    }
-}
-
-fn missing<'a, T: 'a>(known: impl Iterator<Item = (&'a Id, T)>, kept: &HashSet<&Id>) -> Vec<Id> {
-    known.map(|(id, _)| id).filter(|id| !kept.contains(id)).cloned().collect()
 }

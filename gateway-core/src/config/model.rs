@@ -16,7 +16,7 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
-pub use crate::route::{HostPattern, PathPattern};
+pub use crate::config::pattern::{HostPattern, PathPattern};
 pub use acme::*;
 pub use built::*;
 pub use congestion::*;
@@ -27,7 +27,7 @@ pub use redis::*;
 pub use settings::*;
 pub use upstream::*;
 
-use crate::condition::Condition;
+use crate::config::condition::Condition;
 use crate::config::credential::CredentialType;
 
 /// The name of a resource, unique among its kind: 1–254 characters, `[a-zA-Z0-9][a-zA-Z0-9._-]*`.
@@ -230,4 +230,13 @@ pub enum Order {
     Before(Arc<str>),
     /// Directly after the named plugin.
     After(Arc<str>),
+}
+
+/// What a port carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// Byte streams.
+    Tcp,
+    /// Datagrams.
+    Udp,
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::http::credentials::redact_text;
+use crate::config::credential_names::redact_text;
 
 /// One thing that is wrong, with the place and, where we know it, the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,6 +14,7 @@ mod log;
 mod plugin;
 mod proxy;
 mod redis;
+mod shared_values;
 mod tls;
 mod traffic;
 mod unique;
@@ -79,10 +80,11 @@ pub fn document(document: &Document, folder: &Path, plugins: &dyn PluginCheck) -
     // Without settings, or with some that can't be read, nobody knows which connections there are.
     let is_unread = document.gateway_damage.iter().any(|path| path.starts_with("gateway.redis"));
     let redis = settings.as_ref().filter(|_| !is_unread).and_then(|settings| settings.redis.as_ref());
-    let configured = each(&document.plugin_configs, "plugin_configs", &mut problems, |written, at| {
+    let mut configured = each(&document.plugin_configs, "plugin_configs", &mut problems, |written, at| {
         plugin_config(written, at, plugins, redis)
     });
-    for (_, configured) in &configured {
+    for (_, configured) in &mut configured {
+        known.share(configured);
         known.add_plugin(configured.clone());
     }
     known.add_broken(document);

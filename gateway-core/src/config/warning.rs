@@ -14,12 +14,10 @@ use super::model::{
 
 mod acme;
 pub mod codes;
-mod compiled;
 mod covers;
 mod preflights;
 
 pub use codes::{CODES, is_code};
-pub use compiled::compiled;
 use covers::{Covers, Why};
 
 /// Something valid that is probably not meant.
@@ -68,10 +66,10 @@ pub fn silenced(mut warnings: Vec<Warning>, model: &Model) -> Vec<Warning> {
     warnings
 }
 
-struct WarningList(Vec<Warning>);
+pub(crate) struct WarningList(pub(crate) Vec<Warning>);
 
 impl WarningList {
-    fn add(
+    pub(crate) fn add(
         &mut self,
         code: &'static str,
         path: impl Into<String>,

@@ -1,6 +1,5 @@
 //! Bodies: nothing, some bytes at hand, or a stream that is pulled; never collected unless somebody asks.
 
-mod ceiling;
 mod collect;
 mod file;
 mod grpc;
@@ -19,7 +18,6 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-pub use ceiling::{MAX_COLLECTED, collected, limit_collected};
 pub use grpc::{GrpcMessage, GrpcMessages, GrpcPrefix};
 pub use transform::{Transform, TransformOutput};
 

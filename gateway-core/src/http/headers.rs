@@ -13,7 +13,7 @@ use super::forwarding::{Forwarding, X_FORWARDED_FOR};
 use super::names::{has_underscore, is_claim, is_hop_by_hop, may_be_claim};
 use super::reply::{Cause, Reply};
 use crate::config::model::{RealIpHeader, Settings, Underscores};
-use crate::config::snapshot::Route;
+use crate::snapshot::Route;
 
 /// Forwarding hops read from a client's headers, beyond which the rest is ignored.
 const MAX_HOPS: usize = 32;

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use super::collected::CollectedBodies;
 use super::concurrency::{Concurrency, Permit};
 use crate::config::model::{Limits, LoadPriority};
 
-/// What the whole process carries at a time. Traffic beyond it is refused at once, never queued.
+/// What the whole gateway carries at a time. Traffic beyond it is refused at once, never queued.
 #[derive(Debug, Clone)]
 pub struct Overload {
     connections: Arc<Concurrency>,
     exchanges: Arc<Concurrency>,
+    collected: CollectedBodies,
     level: Arc<AtomicU8>,
     /// The number from which on descriptors are not for clients.
     client_descriptors: Arc<AtomicU64>,
@@ -56,6 +58,7 @@ impl Overload {
         Self {
             connections: Concurrency::new(limits.max_connections),
             exchanges: Concurrency::new(limits.max_requests),
+            collected: CollectedBodies::new(limits.max_collected_body_bytes),
             level: Arc::default(),
             client_descriptors: Arc::new(AtomicU64::new(u64::MAX)),
         }
@@ -79,6 +82,12 @@ impl Overload {
     pub fn resize(&self, limits: &Limits) {
         self.connections.resize(limits.max_connections);
         self.exchanges.resize(limits.max_requests);
+        self.collected.resize(limits.max_collected_body_bytes);
+    }
+
+    /// The ceiling of bodies that are collected. Each thread of the gateway counts on it.
+    pub fn collected(&self) -> &CollectedBodies {
+        &self.collected
     }
 
     /// A place for a client connection, from accepting to closing it.

@@ -7,7 +7,6 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 use schemars::Schema;
 use serde_json::Value;
 
-use super::hook_set::HookSet;
 use super::hooks::Hooks;
 use super::needs::{self, Needs};
 use super::world::Owner;
@@ -15,6 +14,7 @@ use super::world::tasks::{Starter, TaskHandle, Tasks};
 use super::{Plugin, World};
 use crate::config::credential::{CredentialType, CredentialTypes};
 use crate::config::file::{Rules, plugin_settings};
+use crate::config::hook_set::HookSet;
 use crate::config::model::{BuiltPlugin, CheckedSettings, Id};
 use crate::config::problem::{Problem, Problems};
 use crate::config::resolve::{CheckedPlugin, PluginCheck};

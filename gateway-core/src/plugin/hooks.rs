@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use http::{HeaderName, Response};
 
-use super::hook_set::HookSet;
 use super::seat::{Attempt, AttemptEnd, Seat, SeatNumber};
 use super::step::{Claim, Gate, Passage, Step, Wait};
 use crate::balance::Subset;
 use crate::condition::Condition;
-use crate::config::snapshot::CredentialPlaces;
+use crate::config::hook_set::HookSet;
 use crate::http::body::Body;
 use crate::http::exchange::Exchange;
 use crate::http::reply::Reply;
 use crate::record::{ExchangeRecord, SessionRecord};
+use crate::snapshot::CredentialPlaces;
 use crate::stream::cut::{Cut, Stream};
 use crate::stream::session::{Message, Session};
 use crate::template::Template;
@@ -308,7 +308,7 @@ impl Hooks {
     }
 
     /// Declares that this header field carries a credential: who sends it gets an answer of their own, from caches and
-    /// deduplication alike. The fields of [`crate::http::credentials`] need not be declared.
+    /// deduplication alike. The fields of [`crate::config::credential_names`] need not be declared.
     pub fn takes_credential_in_field(&mut self, name: &HeaderName) {
         self.credentials.fields.push(name.clone());
     }

@@ -6,10 +6,10 @@ use http::StatusCode;
 use tokio::time::Instant;
 
 use crate::balance::Target;
+use crate::config::consumer::Consumers;
 use crate::config::model::Proxy;
-use crate::config::snapshot::ProxyState;
-use crate::consumer::Consumers;
 use crate::http::reply::Cause;
+use crate::snapshot::ProxyState;
 
 /// Where a plugin runs right now: the proxy, who may be recognised, and the plugin's place in the chain, under which its
 /// state is kept.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::consumer::Identity;
+use crate::config::consumer::Identity;
 use crate::http::reply::{Cause, Reply};
 use crate::stream::session::MessageKind;
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::consumer::Identity;
+use crate::config::consumer::Identity;
 use crate::http::body::{Body, BodyError};
 use crate::http::exchange::{Exchange, Field};
 use crate::http::reply::{Cause, Reply};

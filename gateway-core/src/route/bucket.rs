@@ -3,10 +3,11 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use super::pattern::PathPattern;
-use super::template::PathTemplate;
-use crate::condition::Condition;
+use crate::config::claims::ties;
+use crate::config::condition::Condition;
 use crate::config::model::Match;
+use crate::config::pattern::PathPattern;
+use crate::config::pattern::PathTemplate;
 
 /// The routes of one host and path.
 #[derive(Clone)]
@@ -49,13 +50,6 @@ impl<R> ConditionalRoute<R> {
 /// How many conditions there are.
 pub(super) fn weight(condition: Option<&Condition>) -> usize {
     condition.map_or(0, Condition::weight)
-}
-
-/// Whether nothing says which of two rules of one host and path goes before the other, where both hold.
-/// Both have the same priority.
-pub(crate) fn ties(a: Option<&Condition>, b: Option<&Condition>) -> bool {
-    let apart = || a.zip(b).is_some_and(|(a, b)| a.excludes(b));
-    weight(a) == weight(b) && !apart()
 }
 
 impl<R: Clone> Bucket<R> {

@@ -2,7 +2,7 @@
 
 use regex::Regex;
 
-use super::template::PathTemplate;
+use crate::config::pattern::PathTemplate;
 
 /// The named parts of a request's path, as they stand in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

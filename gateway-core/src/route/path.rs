@@ -7,9 +7,7 @@ use foldhash::fast::{FixedState, FoldHasher};
 use smallvec::SmallVec;
 
 use crate::config::index::Index;
-
-/// Segments of a path that are looked at; longer prefixes cannot be stored.
-pub const MAX_SEGMENTS: usize = 64;
+use crate::config::pattern::MAX_SEGMENTS;
 
 /// Values by path prefix on whole segments.
 #[derive(Clone)]

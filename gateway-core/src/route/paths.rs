@@ -9,13 +9,13 @@ use super::bucket::{Bucket, Candidate};
 use super::captures::{Captures, of_regex, of_template};
 use super::literal::literal_start;
 use super::path::{PathHash, PathMap};
-use super::pattern::PathPattern;
 use super::regexes::Regexes;
 use super::shapes::TemplateMap;
-use super::template::PathTemplate;
-use crate::condition::Condition;
+use crate::config::condition::Condition;
 use crate::config::index::Index;
 use crate::config::model::Match;
+use crate::config::pattern::PathPattern;
+use crate::config::pattern::PathTemplate;
 
 /// What [`super::RouteTable::find`] found.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::path::PathHash;
-use super::template::{PathTemplate, Segment};
 use crate::config::index::Index;
+use crate::config::pattern::{PathTemplate, Segment};
 
 /// What the segments of a template are, in the order in which one template goes before another: letter for letter,
 /// a text before a name before a rest.

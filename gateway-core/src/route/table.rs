@@ -5,12 +5,13 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::host::clean_host;
-use super::path::{MAX_SEGMENTS, PathHash};
+use super::path::PathHash;
 use super::paths::{Paths, RouteMatch};
-use super::pattern::{HostPattern, PathPattern};
-use crate::condition::Condition;
+use crate::config::condition::Condition;
 use crate::config::index::Index;
 use crate::config::model::Match;
+use crate::config::pattern::MAX_SEGMENTS;
+use crate::config::pattern::{HostPattern, PathPattern};
 
 /// Routes by host and path.
 ///

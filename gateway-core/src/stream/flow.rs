@@ -11,14 +11,14 @@ use super::pipeline::{Opener, open};
 use super::relay::{Carried, RelayOutcome};
 use super::session::{Direction, MessageKind, Session};
 use crate::balance::{Flight, Target};
-use crate::config::snapshot::Route;
-use crate::consumer::Consumers;
+use crate::config::consumer::Consumers;
 use crate::http::reply::Cause;
 use crate::limit::concurrency::Permit;
 use crate::plugin::Decision;
 use crate::plugin::chain::{Decided, Panicked, guarded};
 use crate::plugin::seat::Around;
 use crate::record::{Recorder, SessionRecord};
+use crate::snapshot::Route;
 
 /// A datagram session from its first datagram to its record, which is written when this is dropped.
 pub struct Flow {

@@ -19,14 +19,14 @@ use super::session::Session;
 use super::sessions::About;
 use super::websocket;
 use crate::balance::{Ask, AttemptOutcome, Flight, Target};
+use crate::config::consumer::Consumers;
 use crate::config::model::Traffic;
-use crate::config::snapshot::{ProxyState, Route};
-use crate::consumer::Consumers;
 use crate::http::reply::Cause;
 use crate::plugin::Chain;
 use crate::plugin::chain::{Panicked, guarded};
 use crate::plugin::seat::Around;
 use crate::record::{Recorder, SessionRecord};
+use crate::snapshot::{ProxyState, Route};
 
 /// Opens streams or datagram flows to targets. Implemented by the worker, and by fakes in tests.
 pub trait Opener: Send + Sync + 'static {

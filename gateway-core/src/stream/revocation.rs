@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use crate::config::consumer::Identity;
 use crate::config::model::Id;
-use crate::config::snapshot::Snapshot;
-use crate::consumer::Identity;
 use crate::http::reply::Cause;
+use crate::snapshot::Snapshot;
 use crate::stream::sessions::{About, Sessions};
 
 /// How often to look whether checking was switched on, while it is off.

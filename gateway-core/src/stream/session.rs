@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use tokio::time::Instant;
 
-use crate::consumer::Identity;
+use crate::config::consumer::Identity;
 use crate::http::exchange::{Client, Exchange, Field, MAX_FIELDS, PluginState, canonical};
 use crate::trace::TraceContext;
 

@@ -4,18 +4,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::config::index::Index;
+pub use crate::config::model::Transport;
 use crate::config::model::{Scheme, StreamRules, Traffic};
-use crate::config::snapshot::ProxyState;
-use crate::route::HostPattern;
-
-/// What a port carries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Transport {
-    /// Byte streams.
-    Tcp,
-    /// Datagrams.
-    Udp,
-}
+use crate::config::pattern::HostPattern;
+use crate::snapshot::ProxyState;
 
 /// Stream proxies by transport and port.
 #[derive(Debug)]

@@ -1,9 +1,9 @@
 //! Values of log lines without the credentials in them.
 
-use super::variable::{NamedVariable, Variable};
 use super::write::Sink;
 use super::{Facts, Unrenderable};
-use crate::http::credentials::{REDACTED, is_credential_name, redact_field, redact_query};
+use crate::config::credential_names::{REDACTED, is_credential_name, redact_field, redact_query};
+use crate::config::template::{NamedVariable, Variable};
 use crate::http::fields;
 
 /// Whether the value of a variable may have credentials in it.

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::config::consumer::Identity;
 use crate::config::model::{Consumer, Id};
-use crate::consumer::Identity;
 use crate::http::body::Body;
 use crate::http::exchange::{Client, ClientTls};
 use crate::route::Captures;

@@ -8,9 +8,9 @@ use tokio::io::{DuplexStream, duplex};
 
 use super::{Trial, locked};
 use crate::balance::Target;
-use crate::config::snapshot::Route;
 use crate::http::reply::Cause;
 use crate::record::{ExchangeRecord, Recorder, SessionRecord};
+use crate::snapshot::Route;
 use crate::stream::between::Between;
 use crate::stream::pipeline::{self, Carrier, Opener};
 use crate::stream::relay::{Carried, RelayOutcome, RelayTimeouts, relay};

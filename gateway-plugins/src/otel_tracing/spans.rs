@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gateway_core::config::model::{PathPattern, Proxy, TargetRules, Traffic};
-use gateway_core::config::snapshot::ProxyState;
 use gateway_core::http::credentials::redact_field;
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::Seat;
 use gateway_core::record::{ExchangeRecord, SessionRecord};
+use gateway_core::snapshot::ProxyState;
 use gateway_core::trace::{SpanId, TraceContext, Waited};
 use gateway_telemetry::context::baggage_value;
 use gateway_telemetry::otlp::{Attributes, Encoder, Encoding, Field, Signal};

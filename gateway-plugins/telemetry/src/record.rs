@@ -11,9 +11,9 @@ use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
 use gateway_core::config::model::Traffic;
-use gateway_core::config::snapshot::ProxyState;
 use gateway_core::http::exchange::{Client, Exchange, Field};
 use gateway_core::record::{ExchangeRecord, SessionRecord};
+use gateway_core::snapshot::ProxyState;
 use gateway_core::trace::TraceContext;
 use http::{HeaderName, Version};
 

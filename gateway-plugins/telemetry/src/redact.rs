@@ -1,7 +1,7 @@
 //! Queries without their secrets.
 
-use gateway_core::config::snapshot::ProxyState;
 use gateway_core::http::credentials::{REDACTED, is_credential_name, redact_field};
+use gateway_core::snapshot::ProxyState;
 use http::{HeaderMap, HeaderName};
 
 use crate::json;

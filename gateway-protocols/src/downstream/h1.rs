@@ -14,11 +14,11 @@ use std::time::Duration;
 use atomic_refcell::AtomicRefCell;
 use bytes::BytesMut;
 use gateway_core::config::model::Settings;
-use gateway_core::config::snapshot::Snapshot;
 use gateway_core::http::body::Body;
 use gateway_core::http::downstream::Delivery;
 use gateway_core::http::exchange::{Client, Exchange};
 use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::snapshot::Snapshot;
 use http::{Method, Version};
 use tokio::sync::oneshot;
 

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use atomic_refcell::AtomicRefCell;
 use gateway_core::config::model::Settings;
-use gateway_core::config::snapshot::Snapshot;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::{Client, Exchange};
 use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::snapshot::Snapshot;
 use http::{HeaderValue, Method, Request, Uri, Version};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::coop::has_budget_remaining;

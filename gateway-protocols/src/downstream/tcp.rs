@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::BytesMut;
-use gateway_core::config::snapshot::{Route, Snapshot};
 use gateway_core::http::exchange::Client;
+use gateway_core::snapshot::{Route, Snapshot};
 use gateway_core::stream::pipeline;
 use gateway_core::stream::revocation::Current;
 use gateway_core::stream::session::Session;

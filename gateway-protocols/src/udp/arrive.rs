@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gateway_core::config::snapshot::Route;
 use gateway_core::http::exchange::Client;
+use gateway_core::snapshot::Route;
 use gateway_core::stream::flow::Flow;
 use gateway_core::stream::pipeline;
 use gateway_core::stream::session::Session as Seen;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use gateway_core::config::snapshot::Route;
+use gateway_core::snapshot::Route;
 
 use super::arrive::MAX_HANDSHAKES;
 use super::cookie::{Claim, Proof};

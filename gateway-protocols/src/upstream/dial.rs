@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gateway_core::balance::{AllBusy, ConnectionLimit, ConnectionPlace, Target};
 use gateway_core::config::model::{Backend, BackendHttp, BackendTls, Id, PoolRules, Timeouts, socket_path};
-use gateway_core::config::snapshot::Route;
+use gateway_core::snapshot::Route;
 use gateway_core::upstream::{Call, Phases};
 use rustls::ClientConfig;
 use socket2::{SockRef, TcpKeepalive};

@@ -66,6 +66,7 @@ pub enum Order {
 impl Worker {
     /// Works until told to stop. To be run on a runtime of its own thread.
     pub async fn run(self: Arc<Self>, mut orders: mpsc::UnboundedReceiver<Order>, mut inbox: Inbox) {
+        self.shared.overload.collected().count_on_this_thread();
         crate::calls::lend(self.outbound.clone(), &self.shared);
         let mut sockets = Sockets::default();
         let mut sweep = tokio::time::interval(SWEEP);

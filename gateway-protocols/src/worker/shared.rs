@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use gateway_core::config::snapshot::Snapshot;
 use gateway_core::http::challenge::Challenges;
 use gateway_core::limit::overload::Overload;
+use gateway_core::snapshot::Snapshot;
 use gateway_core::stream::revocation::Current;
 use gateway_core::stream::sessions::Sessions;
 use http::HeaderValue;

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use ferrum_edge::core::config::compile::Compiler;
-use ferrum_edge::core::config::snapshot::Snapshot;
 use ferrum_edge::core::http::body::Body;
 use ferrum_edge::core::http::exchange::{Client, Exchange};
+use ferrum_edge::core::snapshot::Snapshot;
+use ferrum_edge::core::snapshot::compile::Compiler;
 use ferrum_edge::import::{self, Failure, Format, Import, NoFiles, Options};
 use serde_json::Value;
 

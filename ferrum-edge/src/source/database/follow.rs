@@ -231,7 +231,7 @@ impl Reconciler {
 
     /// Every proxy but those the edit is about.
     pub(super) fn other_proxies(&self, live: &Live, edit: &Edit) -> Vec<String> {
-        let mut ids = live.catalog.ids(ObjectKind::Proxies, &self.engine.snapshot());
+        let mut ids = live.catalog.ids(ObjectKind::Proxies, &*self.engine.snapshot());
         edit.proxies.iter().filter_map(|put| put.object.id.as_ref()).for_each(|id| {
             ids.remove(id);
         });
@@ -262,7 +262,7 @@ impl Reconciler {
             .await?;
         let snapshot = self.engine.snapshot();
         for kind in ObjectKind::ALL {
-            let known = live.catalog.ids(kind, &snapshot);
+            let known = live.catalog.ids(kind, &*snapshot);
             let gone = known.into_iter().filter(|id| !there[kind as usize].contains(id));
             objects.extend(gone.map(|id| (kind, id, None)));
         }

@@ -7,10 +7,10 @@ use std::thread::JoinHandle;
 
 use gateway_core::config::catalog::{Against, Catalog, OnRefusal, ResolvedEdit};
 use gateway_core::config::changes::Changes;
-use gateway_core::config::compile::{Compiled, Compiler};
 use gateway_core::config::model::Settings;
-use gateway_core::config::snapshot::Snapshot;
 use gateway_core::plugin::Registry;
+use gateway_core::snapshot::Snapshot;
+use gateway_core::snapshot::compile::{Compiled, Compiler};
 use tokio::time::Instant;
 
 use super::{Documents, LoadError, Mirror};

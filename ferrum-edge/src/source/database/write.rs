@@ -387,7 +387,7 @@ impl Reconciler {
 
     /// Removes what no step puts.
     fn pruned(&self, plan: &mut Plan, kind: ObjectKind, live: &Live) {
-        let mut ids = live.catalog.ids(kind, &self.engine.snapshot());
+        let mut ids = live.catalog.ids(kind, &*self.engine.snapshot());
         for (_, op) in &plan.done {
             if op.key().0 == kind {
                 ids.remove(op.key().1);

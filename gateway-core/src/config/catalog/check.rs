@@ -82,8 +82,9 @@ impl Trial<'_, '_> {
             Ok(proxy) => return Some(self.found(proxy, false)),
             Err(problems) => problems,
         };
-        let before = self.against.previous.by_id.get(id);
-        let serves = before.filter(|route| route.quarantine.is_none());
+        let previous = self.against.previous;
+        let before = previous.proxy(id);
+        let serves = before.filter(|_| !previous.is_closed(id));
         match self.refusal {
             OnRefusal::Edit if is_own => {
                 self.problems.extend(problems.0);
@@ -94,17 +95,17 @@ impl Trial<'_, '_> {
             }
             OnRefusal::Edit | OnRefusal::Object => {}
         }
-        if let Some(route) = serves
+        if let Some(older) = serves
             && self.catalog.broken.has(ObjectKind::Proxies, id)
         {
-            return self.older(&route.proxy);
+            return self.older(older);
         }
         // What can't get worse doesn't stand in the way of an edit.
         if self.refusal == OnRefusal::Edit && serves.is_some() {
             self.needed(id, problems);
             return None;
         }
-        match resolve::closed_proxy(object, place) {
+        match resolve::closed_proxy(object, place, &self.catalog.known) {
             Some(proxy) => {
                 Some(UpdatedProxy { proxy: Arc::new(proxy), closed: Some(problems), is_older: false })
             }
@@ -151,7 +152,7 @@ impl Trial<'_, '_> {
     /// A proxy's hosts and path, or its ports, are another's.
     fn no_place(&mut self, proxy: &Proxy, is_own: bool, lost: Lost) {
         // One that had none before can't lose it to the edit.
-        let had_none = !self.against.previous.by_id.contains_key(&proxy.id)
+        let had_none = self.against.previous.proxy(proxy.id.as_str()).is_none()
             && self.catalog.broken.has(ObjectKind::Proxies, proxy.id.as_str());
         if self.refusal == OnRefusal::Edit && (is_own || !had_none) {
             self.problems.extend(lost.problems.0);
@@ -171,7 +172,7 @@ impl Trial<'_, '_> {
         for Put { at, object, .. } in &edit.plugin_configs {
             let Some(Scope::Proxy(proxy)) = resolve::scope_of(object) else { continue };
             let is_there = put.contains(proxy.as_str())
-                || self.against.previous.by_id.contains_key(&proxy) && !gone(&proxy)
+                || self.against.previous.proxy(proxy.as_str()).is_some() && !gone(&proxy)
                 || self
                     .catalog
                     .broken

@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::{Id, Problems};
+use crate::config::claims::Claims;
+use crate::config::consumer::{Consumers, SharedTrait};
 use crate::config::index::Index;
+use crate::config::model::Transport;
 use crate::config::model::{Consumer, Proxy, Scheme, Settings, StreamRules, Traffic};
 use crate::config::resolve::{UNTIE, may_share, reserved, tied};
-use crate::consumer::{Consumers, SharedTrait};
-use crate::route::matcher::Claims;
-use crate::stream::table::Transport;
 
 /// Who has what. A clone is cheap.
 #[derive(Clone, Default)]

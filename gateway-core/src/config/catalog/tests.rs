@@ -12,12 +12,13 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::*;
-use crate::config::compile::Compiler;
 use crate::config::credential::{CredentialType, samples};
 use crate::config::file::{Format, NoReferences, Origin, parse_item};
+use crate::config::model::Transport;
 use crate::plugin::{Hooks, OnClose, OnEnd, Plugin, Registry, Seat, World, entry};
 use crate::record::{ExchangeRecord, SessionRecord};
-use crate::stream::table::Transport;
+use crate::snapshot::Snapshot;
+use crate::snapshot::compile::Compiler;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::condition::written::Condition;
+use crate::config::condition::written::Condition;
 use crate::config::exporter::{Compression, ExporterSettings};
 use crate::config::units::{Bytes, Millis, Seconds};
 

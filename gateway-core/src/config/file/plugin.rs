@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::condition::written::Condition;
+use crate::config::condition::written::Condition;
 
 /// One configured plugin.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]

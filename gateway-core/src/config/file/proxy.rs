@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::condition::written::Condition;
+use crate::config::condition::written::Condition;
 use crate::config::units::{Bytes, Millis, Seconds};
 
 /// One way in and where it leads.

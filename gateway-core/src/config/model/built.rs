@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use crate::config::credential::CredentialType;
-use crate::plugin::HookSet;
+use crate::config::hook_set::HookSet;
 
 /// What a configuration has to know of a built plugin.
 pub trait CheckedSettings: Send + Sync {

@@ -9,10 +9,10 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName};
 
 use super::Id;
-use crate::condition::Condition;
+use crate::config::condition::Condition;
 use crate::config::exporter::ExporterSettings;
 pub use crate::config::file::{KafkaAcks, KafkaMechanism};
-use crate::template::Template;
+use crate::config::template::Template;
 
 /// One place that access records go to.
 #[derive(Debug, Clone, PartialEq)]
@@ -218,3 +218,55 @@ impl fmt::Debug for LogPost {
         f.debug_struct("LogPost").field("url", &self.url).finish_non_exhaustive()
     }
 }
+
+/// The fields that records may have in logs, beside those of plugins and headers that were asked for.
+pub const LOG_FIELDS: &[&str] = &[
+    "timestamp",
+    "kind",
+    "http.request.method",
+    "url.scheme",
+    "url.path",
+    "url.query",
+    "server.address",
+    "server.port",
+    "http.response.status_code",
+    "rpc.grpc.status_code",
+    "error.type",
+    "reply.reason",
+    "error.message",
+    "tls.early_data",
+    "http.server.request.duration",
+    "http.request.body.size",
+    "http.response.body.size",
+    "network.protocol.version",
+    "client.address",
+    "network.peer.address",
+    "network.peer.port",
+    "network.local.port",
+    "tls.protocol.name",
+    "tls.protocol.version",
+    "tls.cipher",
+    "tls.client.server_name",
+    "http.request.id",
+    "trace_id",
+    "span_id",
+    "user_agent.original",
+    "http.request.header.referer",
+    "enduser.id",
+    "proxy.id",
+    "upstream.id",
+    "upstream.scheme",
+    "upstream.address",
+    "upstream.attempts",
+    "upstream.hedges",
+    "upstream.hedge.won",
+    "http.client.request.duration",
+    "upstream.queue.duration",
+    "upstream.dns.duration",
+    "upstream.connect.duration",
+    "upstream.tls.duration",
+    "session.end",
+    "session.duration",
+    "session.bytes_up",
+    "session.bytes_down",
+];

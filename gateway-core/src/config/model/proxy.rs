@@ -8,8 +8,8 @@ use std::time::Duration;
 use http::Method;
 
 use super::{Congestion, Id, PluginConfig, Upstream};
-use crate::condition::Condition;
-use crate::route::{HostPattern, PathPattern};
+use crate::config::condition::Condition;
+use crate::config::pattern::{HostPattern, PathPattern};
 
 /// Bytes of a WebSocket message that a plugin is to read, where the proxy says nothing else.
 pub const MAX_MESSAGE: usize = 1 << 20;

@@ -9,7 +9,9 @@ use http::HeaderName;
 use ipnet::IpNet;
 
 use super::{AcmeNames, AcmeRules, Congestion, LogSink, MetricsPush, RedisServers};
-use crate::http::body::MAX_COLLECTED;
+
+/// Bytes of collected bodies where nothing is configured: 256 MiB.
+pub const MAX_COLLECTED: u64 = 256 << 20;
 
 /// The field in which trusted proxies name the client.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use super::{Notes, words};
 use crate::config::file;
 use crate::config::model::{AcmeChallenge, AcmeNames, AcmeRules, ExternalAccount, Settings};
-use crate::config::patterns::is_label;
+use crate::config::pattern::parse::is_label;
 use crate::config::problem::{ValueProblem, without_user};
 
 /// The directory where none is written.

@@ -1,9 +1,10 @@
 //! Where a proxy's traffic goes.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::known::{Group, NamedObjects};
+use super::shared_values::SharedValues;
 use super::{Notes, ObjectPlace, words};
 use crate::config::file;
 use crate::config::model::{
@@ -180,7 +181,7 @@ pub(super) fn backend(
             }
             named_group(notes, upstream, known)
         }
-        None => own_group(notes, written, id),
+        None => own_group(notes, written, id, known.shared_values()),
     };
     let written_tls = Tls::of_proxy(written);
     if let Some(key) = written_tls.first_key().filter(|_| !scheme.is_encrypted()) {
@@ -319,7 +320,7 @@ fn named_group(notes: &mut Notes<'_>, upstream: &str, known: &NamedObjects) -> O
 }
 
 /// A group of one, named after the proxy.
-fn own_group(notes: &mut Notes<'_>, written: &file::Proxy, id: &Id) -> Option<Group> {
+fn own_group(notes: &mut Notes<'_>, written: &file::Proxy, id: &Id, shared: &SharedValues) -> Option<Group> {
     let remedy = || Some("write `backend_host` and `backend_port`, or `upstream_id`".to_owned());
     if written.backend_host.is_none() {
         notes.add("", "`backend_host` is missing").remedy = remedy();
@@ -338,19 +339,9 @@ fn own_group(notes: &mut Notes<'_>, written: &file::Proxy, id: &Id) -> Option<Gr
     let port = notes.value("backend_port", words::target_port(&host, written.backend_port))?;
     let upstream = Upstream {
         name: words::label(written.name.as_ref()),
-        ..Upstream::new(id.clone(), vec![shared(TargetRules::new(host, port))])
+        ..Upstream::new(id.clone(), vec![shared.target(TargetRules::new(host, port))])
     };
     Some(Group { upstream: Arc::new(upstream), tls: None })
-}
-
-/// The same target as that of the proxy before, where it is the same: a million proxies may lead to a few servers.
-fn shared(target: TargetRules) -> Arc<TargetRules> {
-    static LAST: Mutex<Option<Arc<TargetRules>>> = Mutex::new(None);
-    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-    match &*last {
-        Some(known) if **known == target => known.clone(),
-        _ => last.insert(Arc::new(target)).clone(),
-    }
 }
 
 fn pool(notes: &mut Notes<'_>, written: &file::Proxy) -> PoolRules {

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::{Notes, words};
+use crate::config::consumer::digest;
 use crate::config::credential::{CredentialType, CredentialTypes};
 use crate::config::file;
 use crate::config::model::{Consumer, Credential, Digest, Secret};
 use crate::config::problem::Problems;
-use crate::consumer::digest;
 
 /// Credentials of one type a consumer may have: one in use, and others while they are rotated.
 const MAX_CREDENTIALS: usize = 8;

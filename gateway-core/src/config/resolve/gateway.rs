@@ -13,10 +13,10 @@ use crate::config::file;
 use crate::config::model::{
     AccessLog, ClientTimeouts, Limits, OverloadRules, RealIpHeader, Settings, Underscores,
 };
+use crate::config::network::canonical_network;
 use crate::config::problem::{Problems, ValueProblem};
 use crate::config::units::Bytes;
 use crate::config::warning::codes;
-use crate::network::canonical_network;
 
 /// Resolves the settings.
 ///

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::plugin::Configured;
+use super::shared_values::SharedValues;
 use crate::config::file::Document;
 use crate::config::index::Index;
 use crate::config::model::{BackendTls, Id, PluginConfig, Scope, Upstream};
@@ -27,6 +28,7 @@ pub struct NamedObjects {
     /// Written but not valid: naming one is no further mistake.
     broken_upstreams: Index<Arc<str>, ()>,
     broken_plugins: Index<Arc<str>, ()>,
+    shared: Arc<SharedValues>,
 }
 
 impl NamedObjects {
@@ -40,13 +42,23 @@ impl NamedObjects {
         self.upstreams.remove(id);
     }
 
-    /// Adds a plugin config, or puts it in the place of one with its id.
-    pub fn add_plugin(&mut self, mut configured: Configured) {
-        if let Some(config) = Arc::get_mut(&mut configured.config)
-            && let Scope::Proxy(proxy) = &mut config.scope
-        {
+    /// Makes what a plugin config has in common with others one with theirs. It must not be held elsewhere yet.
+    pub(super) fn share(&self, configured: &mut Configured) {
+        let Some(config) = Arc::get_mut(&mut configured.config) else { return };
+        (config.plugin_name, config.config) = self.shared.plugin(&config.plugin_name, &config.config);
+        if let Scope::Proxy(proxy) = &mut config.scope {
             *proxy = self.shared_proxy_id(proxy.clone());
         }
+    }
+
+    /// The values that its objects have in common.
+    pub(super) fn shared_values(&self) -> &SharedValues {
+        &self.shared
+    }
+
+    /// Adds a plugin config, or puts it in the place of one with its id.
+    pub fn add_plugin(&mut self, mut configured: Configured) {
+        self.share(&mut configured);
         let config = configured.config.clone();
         if let Some(before) = self.plugins.insert(config.id.shared(), configured.clone()) {
             self.unlist(&before.config);

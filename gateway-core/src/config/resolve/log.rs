@@ -11,17 +11,17 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{Notes, words};
-use crate::condition::{Use, compile};
+use crate::config::condition::{Use, compile};
+use crate::config::endpoint::Endpoint;
 use crate::config::exporter::Compression;
 use crate::config::file::{LogFormat, LogSink as Written, Metrics};
 use crate::config::model::{
-    LogDestination, LogFile, LogLayout, LogPost, LogServer, LogSink, LogTransport, MetricsOtlpPush,
-    MetricsPush, StatsdPush,
+    LOG_FIELDS, LogDestination, LogFile, LogLayout, LogPost, LogServer, LogSink, LogTransport,
+    MetricsOtlpPush, MetricsPush, StatsdPush,
 };
 use crate::config::problem::without_user;
+use crate::config::template::{Moment, Template};
 use crate::config::units::{Millis, Seconds};
-use crate::plugin::world::calls::Endpoint;
-use crate::template::{Moment, Template};
 
 /// How long one request of a sink may take where nothing else is said.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -160,13 +160,13 @@ fn fields(notes: &mut Notes<'_>, written: &Written) -> Option<Box<[Box<str>]>> {
         notes.add("fields", "applies to `json`, `logfmt` and `otlp`");
     }
     for (n, field) in chosen.iter().enumerate() {
-        let is_known = crate::record::FIELDS.contains(&field.as_str());
+        let is_known = LOG_FIELDS.contains(&field.as_str());
         // A plugin's own, such as `waf.score`: only the plugin knows.
-        let is_own = field.split_once('.').is_some_and(|(first, _)| {
-            !crate::record::FIELDS.iter().any(|known| known.split('.').next() == Some(first))
-        });
+        let is_own = field
+            .split_once('.')
+            .is_some_and(|(first, _)| !LOG_FIELDS.iter().any(|known| known.split('.').next() == Some(first)));
         if !is_known && !is_own {
-            let known = crate::config::file::nearest(field, crate::record::FIELDS.iter().copied());
+            let known = crate::config::file::nearest(field, LOG_FIELDS.iter().copied());
             notes.add(&format!("fields[{n}]"), format!("no record has a field `{field}`")).remedy =
                 known.map(|known| format!("did you mean `{known}`?"));
         }

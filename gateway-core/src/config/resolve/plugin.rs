@@ -1,19 +1,18 @@
 //! A plugin config.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::{Notes, words};
-use crate::condition;
+use crate::config::condition;
 use crate::config::credential::CredentialTypes;
 use crate::config::file;
+use crate::config::hook_set::HookSet;
 use crate::config::model::{
     BuiltPlugin, Id, Order, PluginConfig, PluginSettings, RedisServers, Scope, Traffic,
 };
 use crate::config::problem::{Problem, Problems};
-use crate::plugin::HookSet;
 
 /// Bytes of a plugin's settings, as JSON.
 const MAX_CONFIG_BYTES: usize = 1 << 20;
@@ -101,8 +100,8 @@ pub fn plugin_config(
     let (Some(id), Some(scope), true) = (id, scope, notes.problems.is_empty()) else {
         return Err(notes.problems);
     };
-    let (plugin_name, config) = shared(&written.plugin_name, settings);
-    let config = Arc::new(PluginConfig { id, plugin_name, config, scope, order, when, built });
+    let plugin_name = Arc::from(written.plugin_name.as_str());
+    let config = Arc::new(PluginConfig { id, plugin_name, config: settings, scope, order, when, built });
     Ok(Configured { config, enabled: written.enabled.unwrap_or(true) })
 }
 
@@ -130,27 +129,6 @@ pub(crate) fn idle(config: &PluginConfig, taken: HookSet, traffic: &Traffic) -> 
     Some(Problem::new(format!("plugin_configs.{}", config.id), message).remedy(
         "remove it from this proxy; a global plugin can be limited to some proxies with scope `proxy_group`",
     ))
-}
-
-/// Names of plugins that are held once, however many configs have them; far more than there are plugins.
-const MAX_SHARED_NAMES: usize = 1024;
-/// Bytes of settings that are compared with those of the plugin's config before, to be held once.
-const MAX_SHARED_SETTINGS: usize = 256;
-
-/// A plugin's name, the same text for all configs of the plugin, and its settings, the same text as those of the config before
-/// where they are the same: a million proxies may each have the same.
-fn shared(name: &str, settings: PluginSettings) -> (Arc<str>, PluginSettings) {
-    static KNOWN: Mutex<BTreeMap<Arc<str>, Option<PluginSettings>>> = Mutex::new(BTreeMap::new());
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let shared = known.get_key_value(name).map(|(name, last)| (name.clone(), last.clone()));
-    let (name, last) = shared.unwrap_or_else(|| (Arc::from(name), None));
-    if let Some(last) = last.filter(|last| *last == settings) {
-        return (name, last);
-    }
-    if known.len() < MAX_SHARED_NAMES || known.contains_key(&name) {
-        known.insert(name.clone(), Some(settings.clone()).filter(|it| it.len() <= MAX_SHARED_SETTINGS));
-    }
-    (name, settings)
 }
 
 /// Where a plugin config says it runs, for as far as that can be told.

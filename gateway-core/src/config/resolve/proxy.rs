@@ -21,7 +21,8 @@ pub fn proxy(written: &file::Proxy, place: ObjectPlace<'_>, known: &NamedObjects
     let id = words::id(&mut notes, written.id.as_deref());
     words::namespace(&mut notes, written.namespace.as_deref());
     let protocol = backend::protocol(&mut notes, written);
-    let traffic = protocol.and_then(|it| traffic::traffic(&mut notes, written, it.scheme));
+    let traffic =
+        protocol.and_then(|it| traffic::traffic(&mut notes, written, it.scheme, known.shared_values()));
     // A proxy without an id has its other problems looked for all the same.
     let id = id.map(|id| known.shared_proxy_id(id));
     let name = id.clone().unwrap_or_else(|| Id(Arc::from("")));
@@ -65,14 +66,18 @@ pub fn proxy(written: &file::Proxy, place: ObjectPlace<'_>, known: &NamedObjects
 
 /// What is left of a proxy that can't be resolved: the requests or ports it takes, and no way on. `None` when not even
 /// that can be told. Where its hosts are known and its path is not, it takes everything for them that no other proxy does.
-pub(in crate::config) fn closed_proxy(written: &file::Proxy, place: ObjectPlace<'_>) -> Option<Proxy> {
+pub(in crate::config) fn closed_proxy(
+    written: &file::Proxy,
+    place: ObjectPlace<'_>,
+    known: &NamedObjects,
+) -> Option<Proxy> {
     let mut notes = Notes::new(place.at);
     let id = words::id(&mut notes, written.id.as_deref())?;
     let backend::TargetProtocol { scheme, version: http_version } = backend::protocol(&mut notes, written)
         .unwrap_or(backend::TargetProtocol { scheme: Scheme::Http, version: BackendHttp::Auto });
-    let traffic = traffic::traffic(&mut notes, written, scheme).or_else(|| {
+    let traffic = traffic::traffic(&mut notes, written, scheme, known.shared_values()).or_else(|| {
         let anywhere = file::Proxy { listen_path: None, ..written.clone() };
-        traffic::traffic(&mut notes, &anywhere, scheme)
+        traffic::traffic(&mut notes, &anywhere, scheme, known.shared_values())
     })?;
     let upstream = Upstream::new(id.clone(), Vec::new());
     let backend = Backend {

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::*;
+use crate::config::consumer::digest;
 use crate::config::credential::{CredentialTypes, samples};
 use crate::config::file::{NoReferences, Origin, References};
 use crate::config::model::{BackendHttp, Backoff, HostPattern, PathPattern, Scheme, Traffic};
 use crate::config::model::{Credential, Id};
-use crate::consumer::digest;
 
 mod effects;
 mod parts;

@@ -1,20 +1,20 @@
 //! What traffic a proxy takes.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
+use super::shared_values::SharedValues;
 use super::{Notes, words};
-use crate::condition;
-use crate::condition::written::Condition;
+use crate::config::claims::ties;
+use crate::config::condition;
+use crate::config::condition::written::Condition;
 use crate::config::file;
 use crate::config::model::{
     HostPattern, HttpRules, Match, Parameters, PathPattern, PathPolicy, PathRules, Scheme, StreamRules,
     Traffic, WebSocketRules,
 };
-use crate::config::patterns;
+use crate::config::pattern::parse;
 use crate::config::problem::ValueProblem;
 use crate::config::units::Bytes;
-use crate::route::ties;
 
 /// Ports one proxy may listen on; each is a socket a worker.
 const MAX_LISTEN_PORTS: u16 = 1024;
@@ -24,9 +24,14 @@ const TCP_IDLE: u64 = 300;
 const UDP_IDLE: u64 = 60;
 
 /// The traffic of a proxy whose target has this scheme.
-pub(super) fn traffic(notes: &mut Notes<'_>, written: &file::Proxy, scheme: Scheme) -> Option<Traffic> {
+pub(super) fn traffic(
+    notes: &mut Notes<'_>,
+    written: &file::Proxy,
+    scheme: Scheme,
+    shared: &SharedValues,
+) -> Option<Traffic> {
     match scheme {
-        Scheme::Http | Scheme::Https => http(notes, written).map(Traffic::Http),
+        Scheme::Http | Scheme::Https => http(notes, written, shared).map(Traffic::Http),
         Scheme::Tcp | Scheme::Tcps | Scheme::Udp | Scheme::Dtls => {
             stream(notes, written, scheme).map(Traffic::Stream)
         }
@@ -41,7 +46,7 @@ fn hosts_at(notes: &mut Notes<'_>, written: &[String], key: &str) -> Vec<HostPat
     let mut hosts = Vec::with_capacity(written.len());
     for (n, text) in written.iter().enumerate() {
         let at = format!("{key}[{n}]");
-        match notes.value(&at, patterns::host_pattern(text)) {
+        match notes.value(&at, parse::host_pattern(text)) {
             Some(host) if hosts.contains(&host) => {
                 notes.add(&at, format!("`{text}` is listed twice")).remedy = Some("remove it".to_owned());
             }
@@ -52,9 +57,9 @@ fn hosts_at(notes: &mut Notes<'_>, written: &[String], key: &str) -> Vec<HostPat
     hosts
 }
 
-fn http(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<HttpRules> {
+fn http(notes: &mut Notes<'_>, written: &file::Proxy, shared: &SharedValues) -> Option<HttpRules> {
     only_for_streams(notes, written);
-    let matches = matches(notes, written);
+    let matches = matches(notes, written, shared);
     let allowed_methods = written.allowed_methods.as_ref().map(|methods| {
         if methods.is_empty() {
             notes.add("allowed_methods", "no method at all is allowed").remedy =
@@ -93,10 +98,10 @@ fn http(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<HttpRules> {
 }
 
 /// The requests a proxy takes: its hosts and path, or its `matches`, which may have their own.
-fn matches(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<Box<[Match]>> {
+fn matches(notes: &mut Notes<'_>, written: &file::Proxy, shared: &SharedValues) -> Option<Box<[Match]>> {
     let hosts = hosts(notes, &written.hosts);
     let path = match written.listen_path.as_deref() {
-        Some(text) => notes.value("listen_path", patterns::listen_path(text)),
+        Some(text) => notes.value("listen_path", parse::listen_path(text)),
         None if written.hosts.is_empty() && written.matches.is_empty() => {
             notes.add("", "neither `listen_path` nor `hosts` is given").remedy =
                 Some("write `listen_path: /` to take everything".to_owned());
@@ -109,7 +114,8 @@ fn matches(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<Box<[Match]>>
     }
     let mut matches = Vec::with_capacity(written.matches.len());
     for (n, one) in written.matches.iter().enumerate() {
-        let Some(rule) = one_match(notes, one, &format!("matches[{n}]"), &hosts, path.as_ref()) else {
+        let Some(rule) = one_match(notes, one, &format!("matches[{n}]"), &hosts, path.as_ref(), shared)
+        else {
             continue;
         };
         let tied = matches.iter().find(|(_, other): &&(usize, Match)| {
@@ -135,6 +141,7 @@ fn one_match(
     at: &str,
     hosts: &[HostPattern],
     path: Option<&PathPattern>,
+    shared: &SharedValues,
 ) -> Option<Match> {
     let mut rest = written.clone();
     let own_hosts = std::mem::take(&mut rest.hosts);
@@ -145,7 +152,7 @@ fn one_match(
     } else {
         hosts_at(notes, &own_hosts, &format!("{at}.hosts"))
     };
-    let path = match own_path.as_ref().map(patterns::path_match) {
+    let path = match own_path.as_ref().map(parse::path_match) {
         None => path.cloned(),
         Some(Ok(path)) => Some(path),
         Some(Err((key, fault))) => {
@@ -162,7 +169,7 @@ fn one_match(
     } else {
         let place = format!("{}{}{at}", notes.at, if notes.at.is_empty() { "" } else { "." });
         match condition::compile(&rest, &place, condition::Use::Route) {
-            Ok(condition) => Some(shared(condition)),
+            Ok(condition) => Some(shared.condition(condition)),
             Err(problems) => {
                 notes.problems.0.extend(problems.0);
                 None
@@ -171,22 +178,6 @@ fn one_match(
     };
     let is_good = notes.problems.0.len() == before;
     path.filter(|_| is_good).map(|path| Match { hosts, path, condition })
-}
-
-/// Conditions that are compared with the next ones.
-const RECENT: usize = 16;
-
-/// A condition, the same as a recent one where that is equal: thousands of proxies may ask for the same methods and headers.
-fn shared(condition: condition::Condition) -> Arc<condition::Condition> {
-    static KNOWN: Mutex<VecDeque<Weak<condition::Condition>>> = Mutex::new(VecDeque::new());
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(same) = known.iter().filter_map(Weak::upgrade).find(|other| **other == condition) {
-        return same;
-    }
-    let made = Arc::new(condition);
-    known.truncate(RECENT - 1);
-    known.push_front(Arc::downgrade(&made));
-    made
 }
 
 /// Sessions of one UDP proxy, each a socket.

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::words;
+use crate::config::claims::Claims;
+use crate::config::consumer::{Consumers, SharedTrait};
 use crate::config::file::{Document, Items, Proxy as Written};
 use crate::config::model::{Consumer, HttpRules, Proxy, Scheme, Settings, StreamRules, Traffic};
+use crate::config::pattern::{PathPattern, hosts_overlap};
 use crate::config::problem::Problems;
-use crate::consumer::{Consumers, SharedTrait};
-use crate::route::matcher::Claims;
-use crate::route::{PathPattern, hosts_overlap};
 
 /// Ids, names and spellings.
 pub(super) fn check(document: &Document, problems: &mut Problems) {

@@ -10,7 +10,7 @@ use http::Method;
 use super::Notes;
 use crate::config::file;
 use crate::config::model::{Congestion, Id, SERVICE, UNIX, service_name, socket_path};
-use crate::config::patterns::{bare, behind_user, is_label};
+use crate::config::pattern::parse::{bare, behind_user, is_label};
 use crate::config::problem::{ValueProblem, without_user};
 use crate::config::units::{Bytes, Millis, Seconds};
 

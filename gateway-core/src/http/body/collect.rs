@@ -8,8 +8,8 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-use super::ceiling::Room;
 use super::{Body, BodyError, Meter};
+use crate::limit::collected::CollectedRoom;
 
 impl Body {
     /// Reads all of it, at most `limit` bytes, and keeps the trailers aside. The bytes count against the ceiling of all
@@ -27,7 +27,7 @@ impl Body {
         }
         let (bytes, room, end) = self.read(limit).await?;
         match end {
-            ReadingEnd::Body(trailers) => Ok((room.hold(bytes), trailers)),
+            ReadingEnd::Body(trailers) => Ok((hold(room, bytes), trailers)),
             ReadingEnd::Limit(over) => {
                 self.put_back(bytes, Some(over));
                 Err(BodyError::TooLarge { limit })
@@ -107,7 +107,7 @@ impl Body {
         }
         let (bytes, room, end) = self.read(limit).await?;
         match end {
-            ReadingEnd::Body(None) => *self = Self { allowed: self.allowed, ..Self::full(room.hold(bytes)) },
+            ReadingEnd::Body(None) => *self = Self { allowed: self.allowed, ..Self::full(hold(room, bytes)) },
             ReadingEnd::Body(trailers) => *self = self.rest(bytes, None, trailers),
             ReadingEnd::Limit(over) | ReadingEnd::Room(over) => self.put_back(bytes, Some(over)),
         }
@@ -115,9 +115,9 @@ impl Body {
     }
 
     /// Pulls until the end or a limit; says what was read and what ended it.
-    async fn read(&mut self, limit: u64) -> Result<(Bytes, Room, ReadingEnd), BodyError> {
+    async fn read(&mut self, limit: u64) -> Result<(Bytes, CollectedRoom, ReadingEnd), BodyError> {
         let (mut first, mut rest) = (Bytes::new(), BytesMut::new());
-        let mut room = Room::default();
+        let mut room = CollectedRoom::new();
         let mut end = ReadingEnd::Body(None);
         while let Some(frame) = self.frame().await {
             match frame?.into_data() {
@@ -127,7 +127,7 @@ impl Body {
                         end = ReadingEnd::Limit(data);
                         break;
                     }
-                    if room.grow(data.len()).is_err() {
+                    if !room.grow(data.len()) {
                         end = ReadingEnd::Room(data);
                         break;
                     }
@@ -163,6 +163,22 @@ impl Body {
         let mut body = Self::stream(Remaining { ahead, body: rest, trailers });
         (body.allowed, body.passed) = (allowed, passed);
         body
+    }
+}
+
+/// The bytes, which keep the room until the last of them is dropped.
+fn hold(room: CollectedRoom, bytes: Bytes) -> Bytes {
+    if room.is_empty() { bytes } else { Bytes::from_owner(Reservation { bytes, _room: room }) }
+}
+
+struct Reservation {
+    bytes: Bytes,
+    _room: CollectedRoom,
+}
+
+impl AsRef<[u8]> for Reservation {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 use http::HeaderMap;
 
 use super::*;
+use crate::limit::CollectedBodies;
 
 /// A stream that never waits.
 struct Pieces(VecDeque<Frame<Bytes>>);
@@ -177,16 +178,18 @@ fn a_settled_body_can_be_sent_again_where_it_is_small() {
 
 #[test]
 fn collected_bytes_count_until_they_are_dropped() {
-    // One count for the process: other tests drop what they hold meanwhile, which is much less.
-    const LENGTH: usize = 16 << 20;
-    let before = collected();
-    let piece = Bytes::from(vec![0; LENGTH]);
-    let body = Body::stream(Pieces([Frame::data(piece)].into()));
-    let (bytes, _) = now({ body }.collect(LENGTH as u64)).unwrap();
-    let held = collected();
-    assert!(held >= before + LENGTH as u64 / 2, "{before} {held}");
+    let ceiling = CollectedBodies::new(100);
+    ceiling.count_on_this_thread();
+    let (bytes, _) = now(pieces(&["abc", "def"]).collect(100)).unwrap();
+    assert_eq!(ceiling.held(), 6);
     drop(bytes);
-    assert!(collected() <= held - LENGTH as u64 / 2);
+    assert_eq!(ceiling.held(), 0);
+    ceiling.resize(5);
+    let mut refused = pieces(&["abc", "def"]);
+    assert!(matches!(now(refused.collect(100)), Err(BodyError::NoRoom)));
+    assert_eq!(ceiling.held(), 0);
+    ceiling.resize(6);
+    assert_eq!(&now(refused.collect(100)).unwrap().0[..], b"abcdef", "nothing of it is lost");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::HeaderValue;
 use http::header::{FORWARDED, HeaderName, VIA};
 
-use crate::consumer::Identity;
+use crate::config::consumer::Identity;
 
 /// `X-Forwarded-For`
 pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");

@@ -6,10 +6,10 @@ use super::Pipeline;
 use super::ending::{ExchangeEnding, until};
 use super::matched::Matched;
 use crate::config::model::Traffic;
-use crate::config::snapshot::{Route, Snapshot};
 use crate::http::downstream::Downstream;
 use crate::plugin::chain::{Panicked, Reached, guarded};
 use crate::plugin::seat::Around;
+use crate::snapshot::{Route, Snapshot};
 use crate::upstream::Upstream;
 
 impl<U: Upstream> Pipeline<U> {

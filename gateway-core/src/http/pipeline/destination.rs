@@ -10,12 +10,12 @@ use tokio::time::Instant;
 use super::A_SECOND;
 use crate::balance::{Ask, NoSubset, Pick, Target, Targets};
 use crate::config::model::HashOn;
-use crate::config::snapshot::{Route, Snapshot};
 use crate::health::Breakers;
 use crate::health::breaker::BreakerStatus;
 use crate::http::exchange::Exchange;
 use crate::http::fields;
 use crate::http::reply::{Cause, Reply};
+use crate::snapshot::{Route, Snapshot};
 
 /// The targets of one exchange.
 pub(super) struct Destination<'s> {

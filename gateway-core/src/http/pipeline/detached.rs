@@ -11,8 +11,8 @@ use super::Pipeline;
 use super::ending::ExchangeEnding;
 use super::matched::Matched;
 use crate::config::model::Traffic;
-use crate::config::snapshot::{Route, Snapshot};
 use crate::plugin::seat::Around;
+use crate::snapshot::{Route, Snapshot};
 use crate::stream::relay::Tunnel;
 use crate::upstream::Upstream;
 

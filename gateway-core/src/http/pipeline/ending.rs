@@ -9,7 +9,6 @@ use tokio::time::Instant;
 
 use super::Close;
 use crate::balance::{AttemptOutcome, Flight, Settled, Target};
-use crate::config::snapshot::{Route, Snapshot};
 use crate::http::body::{Body, Meter};
 use crate::http::dialect::{Dialect, grpc_status};
 use crate::http::downstream::Delivery;
@@ -19,6 +18,7 @@ use crate::limit::concurrency::Permit;
 use crate::plugin::seat::{Around, AttemptEnd};
 use crate::plugin::unrouted::Unrouted;
 use crate::record::{ExchangeRecord, Recorder};
+use crate::snapshot::{Route, Snapshot};
 use crate::stream::drain::Drain;
 use crate::stream::relay::Tunnel;
 use crate::stream::session::Session;

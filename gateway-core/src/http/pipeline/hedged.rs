@@ -12,7 +12,6 @@ use super::race::{Begun, Course, RaceState, Raced};
 use super::{Pipeline, from_target};
 use crate::balance::AttemptOutcome;
 use crate::config::model::Hedging;
-use crate::config::snapshot::Snapshot;
 use crate::http::body::{Body, BodyError};
 use crate::http::dialect::Dialect;
 use crate::http::downstream::Downstream;
@@ -20,6 +19,7 @@ use crate::http::exchange::Exchange;
 use crate::http::hedging::Hedger;
 use crate::http::reply::{Origin, Reply};
 use crate::plugin::seat::{Around, Attempt};
+use crate::snapshot::Snapshot;
 use crate::upstream::Upstream;
 
 impl<U: Upstream> Pipeline<U> {

@@ -9,12 +9,12 @@ use tokio::time::Instant;
 use crate::balance::Target;
 use crate::condition::Assumed;
 use crate::config::model::HttpRules;
-use crate::config::snapshot::{Route, Snapshot};
 use crate::http::exchange::Exchange;
 use crate::http::path;
 use crate::http::reply::{Cause, Reply};
 use crate::http::retry::Attempts;
 use crate::route::{RouteMatch, forward_path};
+use crate::snapshot::{Route, Snapshot};
 use crate::stream::pipeline as stream;
 use crate::upstream::Call;
 

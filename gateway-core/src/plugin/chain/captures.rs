@@ -3,9 +3,9 @@
 use super::Member;
 use crate::config::file::nearest;
 use crate::config::model::{Scope, Traffic};
+use crate::config::pattern::PathPattern;
 use crate::config::problem::Problem;
 use crate::plugin::hooks::Hooks;
-use crate::route::PathPattern;
 
 /// What is wrong. A config for every proxy meets paths with other names, and is not looked at.
 pub(super) fn unknown(hooks: &Hooks, members: &[Member], traffic: &Traffic) -> Vec<Problem> {

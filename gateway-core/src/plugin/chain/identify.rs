@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use super::verdict::within;
 use super::{Chain, Reached};
+use crate::config::consumer::{Consumers, Identity, Standing};
 use crate::config::model::AuthMode;
-use crate::consumer::{Consumers, Identity, Standing};
 use crate::http::exchange::Exchange;
 use crate::http::reply::{Cause, Reply};
 use crate::plugin::hooks::Seated;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::Member;
+use crate::config::hook_set::HookSet;
 use crate::config::model::Order;
 use crate::config::problem::{Problem, Problems};
 use crate::plugin::Registry;
-use crate::plugin::hook_set::HookSet;
 use crate::plugin::hooks::Hooks;
 
 /// Table order first (stable, so that two of a name keep the file's order). Then each config that says `before` or

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::Chain;
-use crate::config::snapshot::CredentialPlaces;
 use crate::plugin::hooks::{
     DeclaredSubset, Hooks, OnAttempt, OnBytes, OnClose, OnConnect, OnEnd, OnMessage, OwnPages, OwnedHeader,
     Seated,
 };
+use crate::snapshot::CredentialPlaces;
 
 /// What most chains have nothing of: there may be a million chains.
 #[derive(Default)]

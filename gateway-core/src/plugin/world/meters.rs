@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::http::credentials::redact_text;
+use crate::config::credential_names::redact_text;
 use crate::record::Metric;
 
 /// Label values a metric may have; what goes beyond shares `_other`.

@@ -7,9 +7,9 @@ use regex::Regex;
 
 use super::*;
 use crate::condition::{Use, compile, written};
+use crate::config::pattern::PathTemplate;
 use crate::http::body::Body;
 use crate::http::exchange::{Client, ClientTls, Exchange};
-use crate::route::PathTemplate;
 use crate::route::literal::literal_start;
 use crate::route::shapes::shape;
 

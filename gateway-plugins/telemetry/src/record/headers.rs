@@ -1,8 +1,8 @@
 //! What records say of headers.
 
-use gateway_core::config::snapshot::ProxyState;
 use gateway_core::http::credentials::redact_referer;
 use gateway_core::http::exchange::Exchange;
+use gateway_core::snapshot::ProxyState;
 use http::header::{HeaderName, REFERER, USER_AGENT};
 use http::{HeaderMap, HeaderValue};
 

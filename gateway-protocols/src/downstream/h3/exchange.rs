@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use gateway_core::config::snapshot::Snapshot;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::{Client, Exchange};
 use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::snapshot::Snapshot;
 use http::{HeaderValue, Method, Request, Uri, Version};
 
 use super::respond::Responder;

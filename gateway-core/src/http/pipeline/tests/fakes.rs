@@ -11,7 +11,6 @@ use http_body::{Body as HttpBody, Frame};
 
 use super::*;
 use crate::balance::Target;
-use crate::config::compile::Compiler;
 use crate::config::file::{Origin, References};
 use crate::config::problem::Problems;
 use crate::config::resolve;
@@ -20,6 +19,7 @@ use crate::http::exchange::Client;
 use crate::http::hedging::Hedged;
 use crate::plugin::{Hooks, OnRequest, OnResponse, Plugin, Registry, Seat, Step, World, entry};
 use crate::record::{ExchangeRecord, SessionRecord};
+use crate::snapshot::compile::Compiler;
 use crate::upstream::TargetResponse;
 
 /// Runs on a paused clock.

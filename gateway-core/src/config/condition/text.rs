@@ -9,7 +9,7 @@ const MAX_REGEX_BYTES: usize = 1 << 20;
 
 /// What a value may be.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Text {
+pub(crate) struct Text {
     rule: Rule,
     ignore_case: bool,
 }
@@ -72,7 +72,7 @@ impl Text {
     }
 
     /// Whether a value, or the lack of one, is meant.
-    pub(super) fn fits(&self, value: Option<&[u8]>) -> bool {
+    pub(crate) fn fits(&self, value: Option<&[u8]>) -> bool {
         let Some(value) = value else { return self.rule == Rule::Absent };
         match &self.rule {
             Rule::Present => true,

@@ -10,12 +10,12 @@ use std::sync::{Arc, OnceLock};
 use http::HeaderValue;
 use tokio::time::Instant;
 
-use super::changes::{Changes, Edits};
 use super::discovery::{self, Services};
-use super::model::{Backend, Id, Model, PluginConfig, Proxy, Scope, Traffic};
-use super::problem::Problems;
-use super::snapshot::{ProxyState, Route, Snapshot};
+use super::{ProxyState, Route, Snapshot};
 use crate::balance::{Target, Targets};
+use crate::config::changes::{Changes, Edits};
+use crate::config::model::{Backend, Id, Model, PluginConfig, Proxy, Scope, Traffic};
+use crate::config::problem::Problems;
 use crate::health::breaker::Breakers;
 use crate::http::hedging::Hedger;
 use crate::limit::budget::RetryBudget;
@@ -112,7 +112,7 @@ impl Compiler {
     /// Compiles a whole model. Targets that stay keep their health, latency and connections; plugins whose settings
     /// stay keep their state.
     pub fn compile(&mut self, model: &Model, previous: &Snapshot, now: Instant) -> Compiled {
-        self.apply(Changes::between(previous, model), previous, now)
+        self.apply(previous.changes_to(model), previous, now)
     }
 
     /// Compiles what changed.

@@ -3,8 +3,8 @@
 use crate::balance::{Subset, Targets};
 use crate::config::model::{Proxy, TargetRules};
 use crate::config::problem::{Problem, Problems};
-use crate::config::snapshot::Snapshot;
 use crate::plugin::Chain;
+use crate::snapshot::Snapshot;
 
 /// What is wrong with the subsets that plugins choose: no target has their tags.
 pub(super) fn problems(proxy: &Proxy, chain: &Chain, next: &Snapshot) -> Vec<Problem> {

@@ -10,9 +10,9 @@ use http::{HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use crate::config::credential::CredentialType;
-use crate::config::index::Index;
-use crate::config::model::{Consumer, Credential, Digest, Id};
+use super::credential::CredentialType;
+use super::index::Index;
+use super::model::{Consumer, Credential, Digest, Id};
 
 /// Dots in the path of a claim at which it is taken apart.
 const MAX_CLAIM_STEPS: usize = 16;

@@ -2,14 +2,14 @@
 
 use std::collections::HashSet;
 
-use super::{Warning, WarningList};
+use super::Snapshot;
 use crate::config::model::{PluginConfig, Scope};
 use crate::config::resolve::idle;
-use crate::config::snapshot::Snapshot;
+use crate::config::warning::{Warning, WarningList};
 
 /// What shows once a configuration is compiled: proxies that are closed for what their plugins can't do, and global plugins
 /// that no proxy has traffic for.
-pub fn compiled(snapshot: &Snapshot) -> Vec<Warning> {
+pub fn warnings(snapshot: &Snapshot) -> Vec<Warning> {
     let (mut found, mut running) = (WarningList(Vec::new()), HashSet::new());
     let mut moved = HashSet::new();
     for (_, route) in snapshot.by_id.iter() {

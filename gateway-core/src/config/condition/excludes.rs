@@ -1,7 +1,7 @@
 //! Whether two conditions can't hold for one request.
 
 use super::{Condition, ConditionPart};
-use crate::route::{PathPattern, hosts_overlap};
+use crate::config::pattern::{PathPattern, hosts_overlap};
 
 pub(super) fn conditions(a: &Condition, b: &Condition) -> bool {
     // `any` excludes what each of its choices excludes.

@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::super::changes::{Changes, Edits};
 use super::super::discovery::{self, Service};
-use super::super::model::{Id, Upstream};
-use super::super::snapshot::{Route, Snapshot};
+use super::super::{Route, Snapshot};
 use super::Compiler;
 use crate::balance::Targets;
+use crate::config::changes::{Changes, Edits};
+use crate::config::model::{Id, Upstream};
 
 impl Compiler {
     /// Whether anything is known of a service.

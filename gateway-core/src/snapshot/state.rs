@@ -26,7 +26,7 @@ pub struct ProxyState {
     /// For each target whether it has the proxy's `backend_tags`; `None` uses all.
     pub subset: Option<Box<[bool]>>,
     /// What it is known by in `Via`; made when it is first asked for.
-    pub(in crate::config) mark: OnceLock<Box<Mark>>,
+    pub(super) mark: OnceLock<Box<Mark>>,
     /// Its circuit breakers, one a target.
     pub breakers: Option<Box<Breakers>>,
     /// What retries may cost; one that nobody counts with where nothing is retried.
@@ -54,7 +54,7 @@ impl ProxyState {
     }
 
     /// Whether somebody beside the traffic looks after it: its targets are probed, or its TLS files are watched.
-    pub(in crate::config) fn is_tended(&self) -> bool {
+    pub(super) fn is_tended(&self) -> bool {
         let backend = &self.proxy.backend;
         let has_files = |tls: &BackendTls| tls.ca_path.is_some() || tls.client_cert.is_some();
         backend.upstream.active_health.is_some() || backend.tls.as_deref().is_some_and(has_files)

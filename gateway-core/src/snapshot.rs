@@ -1,22 +1,28 @@
 //! A compiled configuration: what traffic reads. Published whole, in one swap; a request sees one from beginning to end.
 
+pub mod compile;
+pub mod discovery;
 mod state;
+mod warning;
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::index::Index;
-use super::model::{Id, Model, Settings, Upstream};
 use crate::balance::Targets;
-use crate::consumer::Consumers;
+use crate::config::catalog::CurrentConfig;
+use crate::config::changes::{Changes, Edits};
+use crate::config::consumer::Consumers;
+use crate::config::index::Index;
+use crate::config::model::{Id, Model, Proxy, Settings, Upstream};
 use crate::plugin::Chain;
 use crate::plugin::chain::Member;
 use crate::plugin::unrouted::Unrouted;
 use crate::route::RouteTable;
 use crate::stream::table::StreamTable;
 pub use state::{CredentialPlaces, Plugins, ProxyState};
+pub use warning::warnings;
 
 /// A proxy with everything its traffic needs, ready to be used.
 pub struct Route {
@@ -107,6 +113,29 @@ impl Snapshot {
         }
     }
 
+    /// What takes it to a whole model: everything in the model is put, everything else goes.
+    pub fn changes_to(&self, model: &Model) -> Changes {
+        let upstreams: HashSet<&Id> = model.upstreams.iter().map(|upstream| &upstream.id).collect();
+        let proxies: HashSet<&Id> = model.proxies.iter().map(|proxy| &proxy.id).collect();
+        let consumers: HashSet<&Id> = model.consumers.iter().map(|consumer| &consumer.id).collect();
+        let plugins: HashSet<&Id> = model.plugin_configs.iter().map(|config| &config.id).collect();
+        Changes {
+            revision: None,
+            settings: Some(model.settings.clone()),
+            upstreams: Edits {
+                gone: missing(self.upstreams.iter(), &upstreams),
+                put: model.upstreams.clone(),
+            },
+            proxies: Edits { gone: missing(self.by_id.iter(), &proxies), put: model.proxies.clone() },
+            closed: Vec::new(),
+            consumers: Edits {
+                gone: missing(self.consumers.iter(), &consumers),
+                put: model.consumers.clone(),
+            },
+            plugin_configs_gone: missing(self.plugins.iter(), &plugins),
+        }
+    }
+
     /// Nothing configured yet.
     pub fn empty(settings: Arc<Settings>) -> Self {
         Self {
@@ -123,5 +152,31 @@ impl Snapshot {
             plugins: Index::new(),
             unrouted: Unrouted::default(),
         }
+    }
+}
+
+fn missing<'a, T: 'a>(known: impl Iterator<Item = (&'a Id, T)>, kept: &HashSet<&Id>) -> Vec<Id> {
+    known.map(|(id, _)| id).filter(|id| !kept.contains(id)).cloned().collect()
+}
+
+impl CurrentConfig for Snapshot {
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn consumers(&self) -> &Consumers {
+        &self.consumers
+    }
+
+    fn proxy(&self, id: &str) -> Option<&Arc<Proxy>> {
+        self.by_id.get(id).map(|route| &route.proxy)
+    }
+
+    fn is_closed(&self, id: &str) -> bool {
+        self.quarantined.contains_key(id)
+    }
+
+    fn proxy_ids(&self) -> Vec<&Id> {
+        self.by_id.iter().map(|(id, _)| id).collect()
     }
 }

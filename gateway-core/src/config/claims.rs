@@ -3,11 +3,10 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
-use super::bucket::ties;
+use super::condition::Condition;
+use super::index::Index;
+use super::model::Match;
 use super::pattern::{HostPattern, PathPattern};
-use crate::condition::Condition;
-use crate::config::index::Index;
-use crate::config::model::Match;
 
 /// Who asks for which requests: finds the proxy that a new one would tie with, without comparing it with every other.
 ///
@@ -74,6 +73,14 @@ impl<O: Clone + Eq + Hash> Claims<O> {
             }
         }
     }
+}
+
+/// Whether nothing says which of two rules of one host and path goes before the other, where both hold.
+/// Both have the same priority.
+pub(crate) fn ties(a: Option<&Condition>, b: Option<&Condition>) -> bool {
+    let apart = || a.zip(b).is_some_and(|(a, b)| a.excludes(b));
+    let weight = |condition: Option<&Condition>| condition.map_or(0, Condition::weight);
+    weight(a) == weight(b) && !apart()
 }
 
 /// A path pattern as a key. The names in a template make no difference.
@@ -217,7 +224,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::condition::{Use, compile};
+    use crate::config::condition::{Use, compile};
 
     fn pattern(text: &str) -> HostPattern {
         match text.strip_prefix('*') {

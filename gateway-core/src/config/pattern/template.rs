@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::http::path::in_request_spelling;
+use crate::config::spelling::in_request_spelling;
 
 /// A path in segments, some of which have a name instead of a text.
 ///
@@ -19,7 +19,7 @@ pub struct PathTemplate {
 
 /// One segment of a template, in the order in which one goes before another.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Segment {
+pub(crate) enum Segment {
     /// This text.
     Literal(Box<str>),
     /// Anything.
@@ -29,7 +29,7 @@ pub(super) enum Segment {
 }
 
 /// A captured part of a path: first byte and the one after its last.
-pub(super) type Span = (u32, u32);
+type Span = (u32, u32);
 
 /// Why a text is no template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -108,7 +108,7 @@ impl PathTemplate {
     }
 
     /// Its text without the names, by which two that cover the same paths are the same.
-    pub(super) fn without_names(&self) -> String {
+    pub(in crate::config) fn without_names(&self) -> String {
         let mut text = String::with_capacity(self.text.len());
         for segment in &self.segments {
             text.push('/');
@@ -126,7 +126,7 @@ impl PathTemplate {
         &self.names
     }
 
-    pub(super) fn segments(&self) -> &[Segment] {
+    pub(crate) fn segments(&self) -> &[Segment] {
         &self.segments
     }
 

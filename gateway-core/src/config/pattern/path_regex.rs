@@ -9,7 +9,7 @@ use regex_syntax::hir::{
     Capture, Class, ClassBytes, ClassBytesRange, ClassUnicode, Hir, HirKind, Repetition,
 };
 
-use crate::http::path::{in_request_spelling as spelled, may_be_raw, push_octet};
+use crate::config::spelling::{in_request_spelling as spelled, may_be_raw, push_octet};
 
 /// Characters of a class that are escaped one by one; a larger class matches any escaped character that is not ASCII.
 const MAX_ESCAPED: usize = 512;
@@ -131,7 +131,7 @@ fn escaped_octet(octet: u8) -> Hir {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::patterns::path_regex;
+    use crate::config::pattern::parse::compiled_path_regex;
 
     #[test]
     fn regexes_match_the_spelling_of_requests() {
@@ -155,14 +155,14 @@ mod tests {
             (r"/(?<name>ü+)", "/%C3%BC%C3%BC", true),
             ("/100%25", "/100%25", true),
         ] {
-            let regex = path_regex(pattern).expect("is a regex");
+            let regex = compiled_path_regex(pattern).expect("is a regex");
             assert_eq!(regex.is_match(path), expected, "{pattern} as {} on {path}", regex.as_str());
         }
     }
 
     #[test]
     fn names_of_groups_stay() {
-        let regex = path_regex("/(?<city>münchen)/(x+)").expect("is a regex");
+        let regex = compiled_path_regex("/(?<city>münchen)/(x+)").expect("is a regex");
         let groups = regex.captures("/m%C3%BCnchen/xx").expect("matches");
         assert_eq!((&groups["city"], &groups[2]), ("m%C3%BCnchen", "xx"));
     }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::model::{TargetRules, Upstream, service_name};
+use crate::config::model::{TargetRules, Upstream, service_name};
 
 /// Records of one name that are used; further ones are ignored.
 pub const MAX_SERVICES: usize = 1000;

@@ -1,16 +1,14 @@
 //! Patterns of hosts and paths, as routes and conditions write them.
 
-pub(crate) mod path_regex;
-
 use std::sync::Arc;
 
 use regex::{Regex, RegexBuilder};
 
-use super::problem::{ValueProblem, without_user};
-use crate::condition::written::PathMatch;
-use crate::condition::{not_a_regex, whole};
-use crate::http::path::in_request_spelling;
-use crate::route::{HostPattern, MAX_SEGMENTS, PathPattern, PathTemplate};
+use super::{HostPattern, MAX_SEGMENTS, PathPattern, PathTemplate, path_regex};
+use crate::config::condition::written::PathMatch;
+use crate::config::condition::{not_a_regex, whole};
+use crate::config::problem::{ValueProblem, without_user};
+use crate::config::spelling::in_request_spelling;
 
 /// Bytes a compiled regex may take, so that one pattern cannot eat the machine.
 const MAX_REGEX_BYTES: usize = 1 << 20;
@@ -48,29 +46,29 @@ pub(crate) fn host_pattern(text: &str) -> Result<HostPattern, ValueProblem> {
     })
 }
 
-pub(super) fn is_label(label: &str) -> bool {
+pub(in crate::config) fn is_label(label: &str) -> bool {
     let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
     (1..=63).contains(&label.len()) && label.bytes().all(inner)
 }
 
 /// The host in something like `user:password@host:80/path`.
-pub(super) fn bare(text: &str) -> &str {
+pub(in crate::config) fn bare(text: &str) -> &str {
     let text = behind_user(text);
     text.split([':', '/']).next().unwrap_or(text)
 }
 
 /// What follows the user and password, which may be written with any character.
-pub(super) fn behind_user(text: &str) -> &str {
+pub(in crate::config) fn behind_user(text: &str) -> &str {
     text.rsplit_once('@').map_or(text, |(_, rest)| rest)
 }
 
 /// A prefix, a path with names, or a regex.
-pub(super) fn listen_path(text: &str) -> Result<PathPattern, ValueProblem> {
+pub(in crate::config) fn listen_path(text: &str) -> Result<PathPattern, ValueProblem> {
     if text.starts_with('/') && text.contains(['{', '}']) {
         return template(text);
     }
     if let Some(pattern) = text.strip_prefix('~') {
-        return path_regex(pattern).map(PathPattern::Regex);
+        return compiled_path_regex(pattern).map(PathPattern::Regex);
     }
     prefix(text)
 }
@@ -138,7 +136,7 @@ pub(crate) fn path_match(written: &PathMatch) -> Result<PathPattern, (&'static s
         (None, None, Some(text), None) => template(text).map_err(|fault| ("template", fault)),
         (None, None, None, Some(text)) => {
             let text = text.strip_prefix('~').unwrap_or(text);
-            path_regex(text).map(PathPattern::Regex).map_err(|fault| ("regex", fault))
+            compiled_path_regex(text).map(PathPattern::Regex).map_err(|fault| ("regex", fault))
         }
         (None, None, None, None) => Err((
             "",
@@ -178,7 +176,7 @@ fn template(text: &str) -> Result<PathPattern, ValueProblem> {
 }
 
 /// A regex over the whole path, which also matches what it says in the spelling of requests.
-fn path_regex(pattern: &str) -> Result<Regex, ValueProblem> {
+pub(super) fn compiled_path_regex(pattern: &str) -> Result<Regex, ValueProblem> {
     let spelled = path_regex::in_request_spelling(pattern);
     RegexBuilder::new(&whole(&spelled)).size_limit(MAX_REGEX_BYTES).build().map_err(|error| {
         // nginx writes `~* regex`.

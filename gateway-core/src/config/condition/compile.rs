@@ -8,10 +8,9 @@ use ipnet::IpNet;
 use super::text::Text;
 use super::written::{self, PathMatch, StatusMatch, TextMatch};
 use super::{Certificate, Condition, ConditionPart, MAX_DEPTH, MAX_PARTS, MediaType};
-use crate::config::patterns;
+use crate::config::network::canonical_network;
+use crate::config::pattern::{HostPattern, PathPattern, parse};
 use crate::config::problem::{Problem, Problems};
-use crate::network::canonical_network;
-use crate::route::HostPattern;
 
 /// What a condition is for: not everything is known everywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,8 +169,8 @@ impl Compiler {
         }
     }
 
-    fn path(&mut self, written: &PathMatch, at: &str) -> Option<crate::config::model::PathPattern> {
-        match patterns::path_match(written) {
+    fn path(&mut self, written: &PathMatch, at: &str) -> Option<PathPattern> {
+        match parse::path_match(written) {
             Ok(path) => Some(path),
             Err((key, fault)) => {
                 self.add(at, key, fault.message).remedy = fault.remedy;
@@ -182,7 +181,7 @@ impl Compiler {
 
     fn hosts(&mut self, written: &[String], at: &str, key: &str) -> Vec<HostPattern> {
         self.each(written, at, key, |text| {
-            patterns::host_pattern(text).map_err(|fault| (fault.message, fault.remedy))
+            parse::host_pattern(text).map_err(|fault| (fault.message, fault.remedy))
         })
     }
 

@@ -1,10 +1,18 @@
 //! Patterns of hosts and paths: what they cover.
 
+pub(crate) mod parse;
+pub(crate) mod path_regex;
+mod template;
+
 use std::sync::Arc;
 
 use regex::Regex;
 
-use super::template::PathTemplate;
+pub(crate) use template::Segment;
+pub use template::{BadTemplate, PathTemplate};
+
+/// Segments of a path that are looked at; longer prefixes cannot be stored.
+pub const MAX_SEGMENTS: usize = 64;
 
 /// Which hosts a proxy answers for, in lower case and without a port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -1,0 +1,244 @@
+//! The top-level modules of each crate have an order, and import downwards.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::circles::{Graph, graph_of};
+use crate::tidy::sources;
+
+/// The top-level modules of a crate, from the top down: each may import those that come after it.
+struct Order {
+    name: &'static str,
+    modules: &'static [&'static str],
+    /// Imports that climb all the same: from which module, into which, and in how many files. The numbers may only go down.
+    climbs: &'static [(&'static str, &'static str, usize)],
+}
+
+const ORDERS: &[Order] = &[
+    Order {
+        name: "gateway-core",
+        modules: &[
+            "testing",
+            "condition",
+            "template",
+            "http",
+            "upstream",
+            "stream",
+            "snapshot",
+            "route",
+            "trace",
+            "plugin",
+            "record",
+            "balance",
+            "health",
+            "pool",
+            "limit",
+            "config",
+            "certificate",
+        ],
+        climbs: &[
+            ("balance", "http", 1),
+            ("health", "balance", 1),
+            ("http", "condition", 2),
+            ("plugin", "condition", 1),
+            ("plugin", "http", 9),
+            ("plugin", "snapshot", 4),
+            ("plugin", "stream", 4),
+            ("plugin", "template", 1),
+            ("record", "http", 1),
+            ("record", "snapshot", 1),
+            ("record", "stream", 1),
+            ("snapshot", "http", 2),
+            ("snapshot", "stream", 1),
+            ("stream", "http", 4),
+            ("upstream", "http", 1),
+        ],
+    },
+    Order {
+        name: "gateway-protocols",
+        modules: &[
+            "probe",
+            "calls",
+            "worker",
+            "downstream",
+            "upstream",
+            "fuzzing",
+            "h3",
+            "qpack",
+            "timer",
+            "quic",
+            "h2",
+            "h1",
+            "link",
+            "buffer",
+            "hpack",
+            "udp",
+            "dns",
+            "supervise",
+            "date",
+            "tls",
+            "recorder",
+            "load",
+        ],
+        climbs: &[("downstream", "worker", 9), ("udp", "worker", 2), ("worker", "calls", 1)],
+    },
+    Order {
+        name: "gateway-plugins/scripting",
+        modules: &["wasm", "script", "message", "shared_table", "testing"],
+        climbs: &[],
+    },
+    Order {
+        name: "gateway-plugins/telemetry",
+        modules: &["record", "otlp", "redact", "deliver", "batch", "json", "context"],
+        climbs: &[],
+    },
+    Order {
+        name: "gateway-plugins/waf",
+        modules: &[
+            "fuzzing",
+            "pack",
+            "engine",
+            "compile",
+            "values",
+            "texts",
+            "rules",
+            "seclang",
+            "operator",
+            "body",
+            "transform",
+            "filter",
+            "cache",
+            "limits",
+            "variable",
+            "pattern",
+            "bytes",
+            "problem",
+            "request",
+            "bits",
+        ],
+        climbs: &[],
+    },
+    Order {
+        name: "ferrum-edge",
+        modules: &[
+            "cli",
+            "app",
+            "admin",
+            "explain",
+            "source",
+            "control",
+            "export",
+            "store",
+            "access",
+            "audit",
+            "line_file",
+            "world",
+        ],
+        climbs: &[
+            ("access", "source", 1),
+            ("admin", "app", 10),
+            ("audit", "source", 1),
+            ("audit", "store", 2),
+            ("control", "app", 6),
+            ("control", "source", 1),
+            ("export", "control", 1),
+            ("source", "app", 3),
+        ],
+    },
+    Order {
+        name: "ferrum-edge/import",
+        modules: &[
+            "traefik",
+            "toml",
+            "openapi",
+            "ingress",
+            "haproxy",
+            "envoy",
+            "caddy",
+            "steps",
+            "nginx",
+            "changed",
+            "own_fields",
+            "kong",
+            "cond",
+            "ports",
+            "unread",
+            "tree",
+            "files",
+            "error",
+            "from_ca",
+            "draft",
+            "text",
+            "report",
+        ],
+        climbs: &[],
+    },
+    Order {
+        name: "proto_bench",
+        modules: &[
+            "command", "cli", "scale", "replay", "peers", "backend", "report", "engine", "measure", "driver",
+            "plan", "tls", "pace",
+        ],
+        climbs: &[("cli", "command", 2), ("peers", "command", 1), ("report", "replay", 2)],
+    },
+];
+
+/// What climbs in a crate that has this order: by the two modules, the files that import upwards.
+fn climbs<'g>(graph: &'g Graph<'_>, modules: &[&str]) -> BTreeMap<(&'g str, &'g str), BTreeSet<&'g str>> {
+    let place = |name: &str| modules.iter().position(|module| *module == name);
+    let mut climbs: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
+    for (path, to) in graph.crossings() {
+        let from = path.split('/').next().unwrap_or_default();
+        if place(to) < place(from) {
+            climbs.entry((from, to)).or_default().insert(path);
+        }
+    }
+    climbs
+}
+
+#[test]
+fn modules_import_downwards() {
+    let sources = sources();
+    let mut wrong = Vec::new();
+    for Order { name, modules, climbs: known } in ORDERS {
+        let graph = graph_of(name, &sources);
+        let named: BTreeSet<&str> = modules.iter().copied().collect();
+        let differing: Vec<&str> = named.symmetric_difference(&graph.modules()).copied().collect();
+        if !differing.is_empty() {
+            wrong.push(format!("{name}: the order and the crate differ in {differing:?}"));
+        }
+        let climbing = climbs(&graph, modules);
+        for ((from, to), files) in &climbing {
+            let allowed = known.iter().find(|(f, t, _)| f == from && t == to).map_or(0, |(.., count)| *count);
+            if files.len() > allowed {
+                wrong.push(format!(
+                    "{name}: `{from}` lies below `{to}` and imports it in {}: {files:?}",
+                    files.len()
+                ));
+            }
+        }
+        for (from, to, allowed) in *known {
+            let count = climbing.get(&(*from, *to)).map_or(0, BTreeSet::len);
+            if count < *allowed {
+                wrong.push(format!(
+                    "{name}: only {count} files of `{from}` import `{to}` now, say so in ORDERS"
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "move what both need into a module below:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn climbs_are_counted() {
+    let texts = [
+        ("lib", "mod a;\nmod b;\npub use a::A;"),
+        ("a", "use crate::b::B;"),
+        ("b", "mod x;\npub use crate::a::A;"),
+        ("b/x", "fn f(a: &crate::a::A) {}\nuse super::super::a::Z;"),
+    ];
+    let graph = Graph::new(texts.map(|(path, text)| (path.to_owned(), text)));
+    let climbing = climbs(&graph, &["a", "b"]);
+    let expected = BTreeMap::from([(("b", "a"), BTreeSet::from(["b", "b/x"]))]);
+    assert_eq!(climbing, expected);
+    assert!(climbs(&graph, &["b", "a"]).keys().eq([&("a", "b")]));
+}
