@@ -6,7 +6,7 @@ use gateway_core::testing::Trial;
 use serde_json::{Value, json};
 
 use super::super::PLUGINS;
-use crate::testing::Machine;
+use crate::common::testing::Machine;
 
 const SAME: [&str; 2] = ["192.0.2.1", "192.0.2.9"];
 const SAME_V6: [&str; 2] = ["2001:db8:1:1::1", "2001:db8:1:2::1"];

@@ -5,7 +5,7 @@ use gateway_core::plugin::Registry;
 use serde_json::{Value, json};
 
 use super::super::PLUGINS;
-use crate::testing::Machine;
+use crate::common::testing::Machine;
 
 fn problems(plugin: &str, config: &Value) -> Problems {
     match Registry::new(PLUGINS).build(plugin, None, config) {
