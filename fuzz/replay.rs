@@ -47,8 +47,8 @@ fn every_target_has_its_program_and_its_corpus() {
     assert_eq!(known.len(), TARGETS.len(), "no two targets share a name");
     let (programs, corpora) = (names("fuzz_targets"), names("corpus"));
     assert_eq!(programs, corpora, "each program has a corpus, each corpus a program");
-    let ours = concat!(env!("CARGO_PKG_NAME"), "::fuzzing::run(").replace('-', "_");
-    let ours: BTreeSet<String> = programs.into_iter().filter(|name| program(name).contains(&ours)).collect();
+    let ours = concat!(env!("CARGO_CRATE_NAME"), "::fuzzing::run(");
+    let ours: BTreeSet<String> = programs.into_iter().filter(|name| program(name).contains(ours)).collect();
     assert_eq!(ours, known);
     let manifest = fs::read_to_string(fuzz("Cargo.toml")).unwrap();
     for name in &known {

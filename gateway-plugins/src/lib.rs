@@ -4,7 +4,6 @@
 mod admission;
 mod auth;
 mod cache;
-mod common;
 mod content;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;

@@ -61,6 +61,7 @@ pub(crate) const CRATES: &[&str] = &[
     "gateway-core",
     "gateway-protocols",
     "gateway-plugins",
+    "gateway-plugins/common",
     "gateway-plugins/scripting",
     "gateway-plugins/telemetry",
     "gateway-plugins/waf",
@@ -131,9 +132,19 @@ fn crates_depend_downwards_only() {
         ("gateway-core", &[]),
         ("gateway-plugins/waf", &[]),
         ("gateway-protocols", &["gateway-core"]),
+        ("gateway-plugins/common", &["gateway-core"]),
         ("gateway-plugins/scripting", &["gateway-core"]),
         ("gateway-plugins/telemetry", &["gateway-core"]),
-        ("gateway-plugins", &["gateway-core", "gateway-waf", "gateway-scripting", "gateway-telemetry"]),
+        (
+            "gateway-plugins",
+            &[
+                "gateway-core",
+                "gateway-plugin-common",
+                "gateway-waf",
+                "gateway-scripting",
+                "gateway-telemetry",
+            ],
+        ),
         (
             "ferrum-edge",
             &[

@@ -146,7 +146,7 @@ fn own(name: &str, texts: &[String], problems: &mut Problems) -> Vec<String> {
             }
             None => patterns.push(regex::escape(text)),
             Some(pattern) => {
-                if crate::common::parse::regex(&path, pattern, problems).is_some() {
+                if gateway_plugin_common::parse::regex(&path, pattern, problems).is_some() {
                     patterns.push(pattern.to_owned());
                 }
             }

@@ -26,11 +26,11 @@ use gateway_core::plugin::{
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
+use gateway_plugin_common::caller_key::{KeyBy, Keyed};
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, Response, StatusCode};
 use tokio::time::Instant;
 
-use crate::common::caller_key::{KeyBy, Keyed};
 use adaptive::Adaptive;
 use places::{Entering, LimitReached, Limiter, Permit, PermitTable, PermitWait};
 use settings::Config;

@@ -1,11 +1,10 @@
 //! What clients are told about limits: `RateLimit` and `RateLimit-Policy` of the IETF's draft, and `X-RateLimit-*`.
 
+use gateway_plugin_common::list_fields::append_once;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use smallvec::SmallVec;
-
-use crate::common::list_fields::append_once;
 
 /// What clients are told in headers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]

@@ -23,12 +23,12 @@ use gateway_core::plugin::{
     Hooks, Need, Needs, OnRequest, OnResponse, Plugin, Seat, Starter, Step, Verdict, World,
 };
 use gateway_core::record::Metric;
+use gateway_plugin_common::caller_key::{KeyBy, Keyed};
+use gateway_plugin_common::redis_link::{OnError, RedisLink, Sha256};
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use crate::admission::limit_headers::{self, LimitHeaders, Stand};
-use crate::common::caller_key::{KeyBy, Keyed};
-use crate::common::redis_link::{OnError, RedisLink, Sha256};
 use file::File;
 use settings::{Config, Limit, Limits};
 use shared::SharedQuotas;
@@ -222,7 +222,7 @@ fn id(key: u64, code: u64) -> u64 {
 impl OnRequest for Quota {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
         // The same on every gateway and after every restart.
-        let keyed = self.key_by.of_exchange(exchange, seat.proxy().id.as_str(), Sha256::new());
+        let keyed = self.key_by.of_exchange(exchange, seat.proxy().id.as_str(), Sha256::default());
         let key = match keyed {
             Keyed::Key(key) => key,
             Keyed::Nobody => return Step::Next,

@@ -26,13 +26,13 @@ use gateway_core::plugin::{
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
+use gateway_plugin_common::caller_key::{KeyBy, Keyed};
+use gateway_plugin_common::statuses::Statuses;
 use http::{HeaderValue, Response, StatusCode};
 use tokio::time::Instant;
 
 use crate::admission::limit_headers::LimitHeaders;
 use crate::admission::rate_table::{Standing, Table};
-use crate::common::caller_key::{KeyBy, Keyed};
-use crate::common::statuses::Statuses;
 use answer::CountedExchange;
 use settings::{Config, Costs, Count, Limit, Limits};
 use together::FirstDecision;

@@ -12,12 +12,11 @@ use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::exchange::{Exchange, LateReason};
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Hooks, OnResponse, Plugin, Seat, Step, Verdict, World};
+use gateway_plugin_common::headers;
 use http::header::CONTENT_LENGTH;
 use http::{Method, Response, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use crate::common::headers;
 
 /// Settings of `response_size_limiting`.
 #[derive(Debug, Deserialize, JsonSchema)]

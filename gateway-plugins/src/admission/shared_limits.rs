@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::tasks::TaskControl;
+use gateway_plugin_common::redis_link::{Command, OnError, RedisConfig, RedisLink, Sha256};
 use redis::Script;
 
 use crate::admission::rate_table::Rule;
-pub(crate) use crate::common::redis_link::Away;
-use crate::common::redis_link::{Command, OnError, RedisConfig, RedisLink, Sha256};
+pub(crate) use gateway_plugin_common::redis_link::Away;
 
 /// Takes from several limits of one key, or from none; `charge` takes from all of them whatever is left, `look` from none. `lease`
 /// takes as many as fit, at most the last argument, and says how many; with less than what is asked for it takes nothing. The state
@@ -88,7 +88,7 @@ impl SharedLimits {
 
     /// Begins the hash of a key, the same on every gateway.
     pub(crate) fn hasher(&self) -> impl Hasher + use<> {
-        Sha256::new()
+        Sha256::default()
     }
 
     /// Whether it is worth to ask now.

@@ -17,13 +17,13 @@ use gateway_core::plugin::{
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::{Direction, Message, MessageKind, Session};
+use gateway_plugin_common::caller_key::{KeyBy, KeySettings, Keyed, Missing, OneOrMany};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::admission::rate_table::{Rule, Table};
 use crate::admission::ws_message_size_limiting::may_be_sent;
-use crate::common::caller_key::{KeyBy, KeySettings, Keyed, Missing, OneOrMany};
 
 /// Settings of `ws_rate_limiting`.
 #[derive(Debug, Deserialize, JsonSchema)]

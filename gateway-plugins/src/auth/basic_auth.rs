@@ -25,13 +25,13 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{Authenticate, Claim, Finding, Hooks, Need, Needs, Plugin, Seat, Starter, World};
 use gateway_core::record::Metric;
+use gateway_plugin_common::watched::Watched;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::auth::credential::basic::{self, Answers, Given};
 use crate::auth::credential::{absent, now};
-use crate::common::watched::Watched;
 use checks::{Checks, Decoy, Memory};
 use password::Stored;
 use users::{FileStanding, InUse, MAX_FILE, Users};

@@ -177,7 +177,7 @@ impl Csrf {
     fn bound(&self, exchange: &Exchange, seat: Seat<'_>) -> Vec<u8> {
         let mut bound = Vec::new();
         if let Some(template) = &self.settings.bind_to {
-            let facts = crate::common::facts::of(exchange, seat);
+            let facts = gateway_plugin_common::facts::of(exchange, seat);
             if template.render(&facts, TextContext::Text, MAX_RENDERED, &mut bound).is_err() {
                 bound.clear();
             }

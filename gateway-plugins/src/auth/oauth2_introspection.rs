@@ -20,6 +20,8 @@ use gateway_core::plugin::{
     Authenticate, Claim, Finding, Hooks, Need, Needs, OnRequest, Plugin, Seat, Step, World,
 };
 use gateway_core::record::Metric;
+use gateway_plugin_common::server_url;
+use gateway_plugin_common::strict_json;
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode, Uri};
 use schemars::JsonSchema;
@@ -36,8 +38,6 @@ use crate::auth::jose::claims::NEVER;
 use crate::auth::jose::{Rules, TokenError};
 use crate::auth::oauth::{ClientMethod, OauthClient};
 use crate::auth::turns::Turns;
-use crate::common::server_url;
-use crate::common::strict_json;
 
 /// Settings of `oauth2_introspection`.
 #[derive(Debug, Deserialize, JsonSchema)]

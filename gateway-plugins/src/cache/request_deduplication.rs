@@ -36,11 +36,11 @@ use gateway_core::plugin::{
     World,
 };
 use gateway_core::record::Metric;
+use gateway_plugin_common::caller_key::Keyed;
+use gateway_plugin_common::redis_link::{RedisLink, Sha256};
 use http::{HeaderMap, Response, StatusCode};
 use sfv::{BareItem, Item};
 
-use crate::common::caller_key::Keyed;
-use crate::common::redis_link::{RedisLink, Sha256};
 use local::{Limits, Meters, Table};
 use saved::Saved;
 use settings::{Config, Rules};
@@ -230,7 +230,7 @@ impl OnRequest for RequestDeduplication {
             Ok(None) => return Step::reply(self.refuse(exchange, DeduplicationRefusal::Missing)),
             Err(Malformed) => return Step::reply(self.refuse(exchange, DeduplicationRefusal::Invalid)),
         };
-        let mut hash = Sha256::new();
+        let mut hash = Sha256::default();
         match self.rules.scope.of_exchange(exchange, seat.proxy().id.as_str(), &mut hash) {
             Keyed::Key(_) => {}
             Keyed::Nobody => return Step::Next,

@@ -15,16 +15,16 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::Reply;
 use gateway_core::plugin::{Hooks, OnResponse, OnUnrouted, Plugin, Seat, SeatNumber, Step, World};
 use gateway_core::template::Facts;
+use gateway_plugin_common::accept;
+use gateway_plugin_common::facts;
+use gateway_plugin_common::headers;
+use gateway_plugin_common::list_fields;
+use gateway_plugin_common::parse;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, VARY};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::common::accept;
-use crate::common::facts;
-use crate::common::headers;
-use crate::common::list_fields;
-use crate::common::parse;
 use page::Page;
 
 /// Settings of `error_pages`.
@@ -227,7 +227,7 @@ impl OnResponse for ErrorPages {
 
 impl OnUnrouted for ErrorPages {
     fn on_unrouted(&self, exchange: &mut Exchange, reply: &mut Reply, _place: SeatNumber) {
-        let status = reply.status.unwrap_or(reply.cause.status());
+        let status = reply.status.unwrap_or_else(|| reply.cause.status());
         let is_page = status >= StatusCode::BAD_REQUEST && exchange.dialect == Dialect::Plain;
         let Some((choice, is_negotiated)) = self.choose(exchange, status).filter(|_| is_page) else { return };
         let text =

@@ -14,13 +14,12 @@ use gateway_core::http::path;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, World};
 use gateway_core::template::{Facts, MAX_RENDERED, Moment, Template, TextContext};
+use gateway_plugin_common::facts;
+use gateway_plugin_common::parse;
 use http::header::LOCATION;
 use http::{HeaderValue, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use crate::common::facts;
-use crate::common::parse;
 
 /// Settings of `redirect`; `location`, or at least one of the parts.
 #[derive(Debug, Deserialize, JsonSchema)]

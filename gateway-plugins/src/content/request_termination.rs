@@ -9,12 +9,11 @@ use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Reply, final_status};
 use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, World};
+use gateway_plugin_common::parse;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use crate::common::parse;
 
 /// Settings of `request_termination`.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -11,13 +11,12 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::path;
 use gateway_core::http::reply::Reply;
 use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, Verdict, World};
+use gateway_plugin_common::headers;
+use gateway_plugin_common::parse;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-
-use crate::common::headers;
-use crate::common::parse;
 
 /// Settings of `response_mock`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]

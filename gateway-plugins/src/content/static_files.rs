@@ -36,13 +36,12 @@ use tokio::time::Instant;
 
 use answer::Answers;
 use find::{File, Resolved, Wanted};
+use gateway_plugin_common::accept;
+use gateway_plugin_common::coding::Coding;
+use gateway_plugin_common::query;
 use kept::{CacheLookup, KeptFile, KeptFiles};
 use root::{Root, Wait};
 pub(crate) use settings::Config;
-
-use crate::common::accept;
-use crate::common::coding::Coding;
-use crate::common::query;
 
 /// The folder is opened anew after this time.
 const REOPEN: Duration = Duration::from_secs(1);

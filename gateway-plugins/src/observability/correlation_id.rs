@@ -11,11 +11,10 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::forwarding::is_told;
 use gateway_core::http::reply::Reply;
 use gateway_core::plugin::{Hooks, OnRequest, OnResponse, OnUnrouted, Plugin, Seat, SeatNumber, Step, World};
+use gateway_plugin_common::headers::is_framing;
 use http::{HeaderName, HeaderValue, Response};
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use crate::common::headers::is_framing;
 
 /// Settings of `correlation_id`.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -28,6 +28,7 @@ use gateway_core::plugin::{
 use gateway_core::record::{ExchangeRecord, Metric, SessionRecord};
 use gateway_core::stream::session::Session;
 use gateway_core::trace::{SpanId, TraceContext, TraceId};
+use gateway_plugin_common::parse;
 use gateway_telemetry::batch::{Batches, Items};
 use gateway_telemetry::context::{self, FirstLook, Incoming, Parent, Propagator};
 use gateway_telemetry::deliver::{self, Counts, Pace};
@@ -36,7 +37,6 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use crate::common::parse;
 use sampler::Sampler;
 use settings::Config;
 use spans::Clock;

@@ -15,6 +15,9 @@ use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{
     Hooks, Need, Needs, OnRequest, OnResponse, OnUnrouted, Plugin, Seat, SeatNumber, Step, World,
 };
+use gateway_plugin_common::list_fields;
+use gateway_plugin_common::origin::Origin;
+use gateway_plugin_common::parse::has_other_case;
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
@@ -23,10 +26,6 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use crate::common::list_fields;
-use crate::common::origin::Origin;
-use crate::common::parse::has_other_case;
 
 /// Settings of `cors`.
 #[derive(Debug, Deserialize, JsonSchema)]

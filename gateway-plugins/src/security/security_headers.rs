@@ -10,6 +10,7 @@ use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::Reply;
 use gateway_core::plugin::{Hooks, OnResponse, OnUnrouted, Plugin, Seat, SeatNumber, Step, World};
+use gateway_plugin_common::headers::is_framing;
 use http::header::{
     CONTENT_SECURITY_POLICY, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS,
     X_FRAME_OPTIONS,
@@ -17,8 +18,6 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use crate::common::headers::is_framing;
 
 /// Settings of `security_headers`. A header whose setting is an empty text is not added.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -20,12 +20,12 @@ use gateway_core::plugin::world::calls::{Client, Endpoint, Server};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{Attempt, Hooks, OnAttempt, OnRequest, Plugin, Seat, Starter, Step, World};
 use gateway_core::record::Metric;
+use gateway_plugin_common::parse;
 use http::header::{CONTENT_LENGTH, HOST};
 use http::{HeaderMap, HeaderName};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::common::parse;
 use queue::{Copy, Queue};
 
 /// Settings of `request_mirror`; either `url` or `upstream_id`.

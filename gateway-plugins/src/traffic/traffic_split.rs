@@ -17,12 +17,11 @@ use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, World};
 use gateway_core::record::Metric;
 use gateway_core::template::{MAX_RENDERED, Moment, Template, TextContext};
+use gateway_plugin_common::facts;
+use gateway_plugin_common::parse;
 use http::HeaderName;
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use crate::common::facts;
-use crate::common::parse;
 
 /// Settings of `traffic_split`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]

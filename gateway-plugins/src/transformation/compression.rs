@@ -22,6 +22,10 @@ use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::Starter;
 use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World};
 use gateway_core::record::Metric;
+use gateway_plugin_common::accept;
+use gateway_plugin_common::coding::{Coding, Encoder, Prepared};
+use gateway_plugin_common::headers;
+use gateway_plugin_common::list_fields;
 use http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG,
     IF_NONE_MATCH, RANGE, VARY,
@@ -32,11 +36,6 @@ use serde::Deserialize;
 
 use dictionary::{Dictionaries, DictionaryConfig};
 use load::{AdaptToLoad, LevelByLoad};
-
-use crate::common::accept;
-use crate::common::coding::{Coding, Encoder, Prepared};
-use crate::common::headers;
-use crate::common::list_fields;
 
 /// Settings of `compression`.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -27,12 +27,12 @@ use gateway_core::plugin::world::calls::Client;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World};
 use gateway_core::record::Metric;
+use gateway_plugin_common::envoy;
+use gateway_plugin_common::headers;
+use gateway_plugin_common::server_url;
 use http::{HeaderMap, Method, Response, StatusCode};
 use tokio::sync::Semaphore;
 
-use crate::common::envoy;
-use crate::common::headers;
-use crate::common::server_url;
 use body::{Replaced, Streamed};
 use protocol::{Changes, CommonResponse, HeaderMutation, HttpBody, NewBody, ProcessorInput, ProcessorReply};
 use replace::{describe, forget_tag, replace};

@@ -26,14 +26,14 @@ use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::{Exchange, LateStatus};
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World};
+use gateway_plugin_common::headers;
+use gateway_plugin_common::query;
 use http::header::{ACCEPT, ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderValue, Method, Response, StatusCode};
 use prost_reflect::{DescriptorPool, FieldDescriptor, MessageDescriptor, SerializeOptions};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::common::headers;
-use crate::common::query;
 use answer::{Status, Streamed, Writing};
 use encode::RequestReading;
 use service::{Binding, Calls, MatchedCall};

@@ -15,12 +15,11 @@ use gateway_core::http::dialect::{self, Dialect};
 use gateway_core::http::exchange::{Exchange, LateStatus};
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World};
+use gateway_plugin_common::list_fields;
 use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, ALLOW, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use crate::common::list_fields;
 
 /// Settings of `grpc_web`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]

@@ -12,13 +12,12 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::fields;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, World};
+use gateway_plugin_common::coding::Decoder;
+use gateway_plugin_common::headers;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use http::{HeaderValue, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use crate::common::coding::Decoder;
-use crate::common::headers;
 
 /// Settings of `request_decompression`.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -10,11 +10,11 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, Verdict, World};
 use gateway_core::template::Moment;
+use gateway_plugin_common::facts;
+use gateway_plugin_common::query::{self, Query};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::common::facts;
-use crate::common::query::{self, Query};
 use crate::transformation::transform::{BodyRules, Changed, Rule, Rules, Unusable};
 
 /// Settings of `request_transformer`.

@@ -13,12 +13,12 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World};
 use gateway_core::template::Moment;
+use gateway_plugin_common::facts;
 use http::header::{CONTENT_LENGTH, ETAG, IF_RANGE, RANGE};
 use http::{Method, Response, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::common::facts;
 use crate::transformation::transform::{BodyRules, Changed, Rule, Rules};
 
 /// Settings of `response_transformer`.

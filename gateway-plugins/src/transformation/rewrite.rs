@@ -11,16 +11,15 @@ use gateway_core::http::path;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, World};
 use gateway_core::template::{Facts, MAX_RENDERED, Moment, Template, TextContext};
+use gateway_plugin_common::facts;
+use gateway_plugin_common::parse;
+use gateway_plugin_common::query::{self, Query};
 use http::HeaderValue;
 use http::uri::PathAndQuery;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use regex::Regex;
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use crate::common::facts;
-use crate::common::parse;
-use crate::common::query::{self, Query};
 
 /// Settings of `rewrite`; at least one must be given, and at most one of `path`, `prefix` and `regex`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]

@@ -17,14 +17,13 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::world::meters::{Counter, Gauge};
 use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World};
 use gateway_core::record::Metric;
+use gateway_plugin_common::headers;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::{Instant, Sleep};
-
-use crate::common::headers;
 
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 /// A comment, which clients ignore; without an empty line, which would end the event under way.

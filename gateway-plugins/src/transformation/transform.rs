@@ -17,13 +17,12 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
+use gateway_plugin_common::coding::Decoder;
+use gateway_plugin_common::headers;
+use gateway_plugin_common::parse;
+use gateway_plugin_common::query::Query;
+use gateway_plugin_common::strict_json::value as json_without_duplicates;
 use numbers::KeptNumbers;
-
-use crate::common::coding::Decoder;
-use crate::common::headers;
-use crate::common::parse;
-use crate::common::query::Query;
-use crate::common::strict_json::value as json_without_duplicates;
 
 /// One change.
 #[derive(Debug, Deserialize, JsonSchema)]

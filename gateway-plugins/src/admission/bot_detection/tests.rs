@@ -2,10 +2,10 @@
 
 use gateway_core::plugin::entry;
 use gateway_core::testing::Trial;
+use gateway_plugin_common::testing::metric;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::common::testing::metric;
 
 const BROWSERS: &[&str] = &[
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36",

@@ -2,12 +2,12 @@
 
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::{Millis, Seconds};
+use gateway_plugin_common::caller_key::{KeyBy, KeySettings, Missing, OneOrMany};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::adaptive::{Algorithm, Rules};
 use super::places::MAX_CONCURRENT;
-use crate::common::caller_key::{KeyBy, KeySettings, Missing, OneOrMany};
 
 /// Settings of `concurrency_limiting`.
 #[derive(Debug, Deserialize, JsonSchema)]

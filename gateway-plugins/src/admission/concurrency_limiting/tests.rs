@@ -11,12 +11,12 @@ use gateway_core::http::body::BodyError;
 use gateway_core::http::exchange::Client;
 use gateway_core::plugin::entry;
 use gateway_core::testing::{Got, Trial};
+use gateway_plugin_common::testing::metric;
 use http_body::Frame;
 use serde_json::{Value, json};
 use tokio::sync::oneshot::{self, Receiver, Sender};
 
 use super::*;
-use crate::common::testing::metric;
 use crate::content::response_mock::ResponseMock;
 
 /// A body that ends when its sender goes.

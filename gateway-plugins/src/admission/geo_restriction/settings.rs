@@ -166,7 +166,9 @@ pub(super) fn read(config: Config, problems: &mut Problems) -> Rules {
         asns: sorted(config.deny_asns),
     };
     let mut header = |name: &str, text: Option<String>| {
-        text.and_then(|text| crate::common::parse::header_name(&format!("config.{name}"), &text, problems))
+        text.and_then(|text| {
+            gateway_plugin_common::parse::header_name(&format!("config.{name}"), &text, problems)
+        })
     };
     let headers = [
         header("country_header", config.country_header),

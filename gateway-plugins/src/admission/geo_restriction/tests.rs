@@ -3,10 +3,10 @@
 use gateway_core::http::exchange::Client;
 use gateway_core::plugin::entry;
 use gateway_core::testing::Trial;
+use gateway_plugin_common::testing::{Machine, metric};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::common::testing::{Machine, metric};
 
 /// Writes databases in MaxMind's format: IPv6, records of 32 bits.
 mod writer {

@@ -13,12 +13,12 @@ use gateway_core::plugin::World;
 use gateway_core::plugin::world::calls::Client;
 use gateway_core::plugin::world::meters::{Counter, Gauge};
 use gateway_core::plugin::world::tasks::TaskControl;
+use gateway_plugin_common::server_url;
 use http::header::{ETAG, IF_NONE_MATCH};
 use http::{HeaderValue, Request, StatusCode, Uri};
 
 use super::networks::{Networks, Parts};
 use super::{Config, MAX_FILE};
-use crate::common::server_url;
 
 /// The networks that a URL had, kept over a change of settings.
 #[derive(Default)]

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Millis;
+use gateway_plugin_common::caller_key::{KeyBy, KeySettings, Missing, OneOrMany};
+use gateway_plugin_common::redis_link::RedisConfig;
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::period::Period;
 use crate::admission::limit_headers::{self, LimitHeaders};
-use crate::common::caller_key::{KeyBy, KeySettings, Missing, OneOrMany};
-use crate::common::redis_link::RedisConfig;
 
 /// Settings of `quota`.
 #[derive(Deserialize, JsonSchema)]

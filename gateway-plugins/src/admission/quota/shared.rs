@@ -3,10 +3,10 @@
 use std::sync::{Arc, LazyLock};
 
 use gateway_core::plugin::world::meters::Counter;
+use gateway_plugin_common::redis_link::{Away, Command, RedisLink};
 use redis::Script;
 
 use super::table::Ask;
-use crate::common::redis_link::{Away, Command, RedisLink};
 
 /// Takes from several quotas of one caller, or from none.
 static TAKE: LazyLock<Script> = LazyLock::new(|| {

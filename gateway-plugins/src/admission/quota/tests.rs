@@ -7,12 +7,12 @@ use std::time::Duration;
 use gateway_core::plugin::entry;
 use gateway_core::plugin::world::tasks::TaskControl;
 use gateway_core::testing::{Got, Trial};
+use gateway_plugin_common::redis_link::testing::{link, redis};
+use gateway_plugin_common::testing::{Machine, metric};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::auth::key_auth::KeyAuth;
-use crate::common::redis_link::testing::{link, redis};
-use crate::common::testing::{Machine, metric};
 
 thread_local! {
     /// What time it is for the test of this thread.

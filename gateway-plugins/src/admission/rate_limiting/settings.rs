@@ -7,17 +7,17 @@ use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Millis;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::Hooks;
+use gateway_plugin_common::caller_key::{KeyBy, KeySettings, Missing, OneOrMany};
+use gateway_plugin_common::headers;
+use gateway_plugin_common::parse;
+use gateway_plugin_common::redis_link::RedisConfig;
+use gateway_plugin_common::statuses::Statuses;
 use http::{HeaderMap, HeaderName, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::admission::limit_headers::{self, LimitHeaders};
 use crate::admission::rate_table::{MAX_PER_SECOND, Rule};
-use crate::common::caller_key::{KeyBy, KeySettings, Missing, OneOrMany};
-use crate::common::headers;
-use crate::common::parse;
-use crate::common::redis_link::RedisConfig;
-use crate::common::statuses::Statuses;
 
 /// Settings of `rate_limiting`.
 #[derive(Deserialize, JsonSchema)]

@@ -327,7 +327,7 @@ async fn without_the_shared_store_it_goes_as_configured() {
         assert_eq!(statuses(&trial, &[&[], &[]]).await, expected, "{on_error}");
         let outcome = format!("outcome=\"{outcome}\"");
         let name = "ferrum_rate_limiting_shared_total";
-        assert_eq!(crate::common::testing::metric(&world, name, &[&outcome]), counted);
+        assert_eq!(gateway_plugin_common::testing::metric(&world, name, &[&outcome]), counted);
         if on_error == "deny" {
             assert_eq!(trial.records()[0].reason, Some("rate_limit_store_away"));
         }

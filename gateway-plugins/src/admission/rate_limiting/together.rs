@@ -6,6 +6,7 @@ use std::time::Duration;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::record::Metric;
+use gateway_plugin_common::redis_link::{OnError, RedisConfig};
 use tokio::time::Instant;
 
 use super::answer::CountedExchange;
@@ -14,7 +15,6 @@ use super::settings::{Count, Lease, Limit};
 use super::{LimitOutcome, RateLimiting};
 use crate::admission::rate_table::{Rule, Standing};
 use crate::admission::shared_limits::{Mode, SharedLimits};
-use crate::common::redis_link::{OnError, RedisConfig};
 
 /// The shared limits of one plugin config.
 pub(super) struct Together {

@@ -2,14 +2,14 @@
 
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::tasks::TaskHandle;
+use gateway_plugin_common::redis_link::testing::{
+    READY, at, folder, free_port, main_connection, redis, redis_at, servers, start,
+};
+use gateway_plugin_common::redis_link::{MAX_LATE, MAX_QUEUED};
+use gateway_plugin_common::testing::{Machine, metric};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::common::redis_link::testing::{
-    READY, at, folder, free_port, main_connection, redis, redis_at, servers, start,
-};
-use crate::common::redis_link::{MAX_LATE, MAX_QUEUED};
-use crate::common::testing::{Machine, metric};
 
 fn shared_in(config: &Value, world: &World) -> Arc<SharedLimits> {
     world.use_redis(Some(&servers(config)));

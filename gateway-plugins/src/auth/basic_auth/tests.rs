@@ -8,10 +8,10 @@ use futures_util::FutureExt as _;
 use gateway_core::plugin::entry;
 use gateway_core::plugin::world::tasks::TaskControl;
 use gateway_core::testing::Trial;
+use gateway_plugin_common::testing::Machine;
 use serde_json::json;
 
 use super::*;
-use crate::common::testing::Machine;
 
 /// `correct horse`.
 const BCRYPT: &str = "$2b$04$abcdefghijklmnopqrstuujydOTSfIH/d5oUHpsygqV5X9xJLQc6e";

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use gateway_core::consumer::{Consumers, Standing};
+use gateway_plugin_common::watched::Watched;
 
 use super::password::Stored;
-use crate::common::watched::Watched;
 
 /// Bytes of one file.
 pub(super) const MAX_FILE: u64 = 64 << 20;

@@ -179,7 +179,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::common::testing::Machine;
+    use gateway_plugin_common::testing::Machine;
 
     #[test]
     fn files_with_revoked_tokens_are_looked_at_as_often_as_the_settings_say() {

@@ -6,11 +6,11 @@ use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::forwarding::is_told;
 use gateway_core::plugin::Hooks;
+use gateway_plugin_common::headers::is_framing;
 use http::{HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
 use crate::auth::jose::claims::find;
-use crate::common::headers::is_framing;
 
 /// Bytes of one value; longer ones are left out.
 const MAX_VALUE: usize = 8 << 10;

@@ -5,11 +5,10 @@ use std::borrow::Cow;
 use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::Hooks;
+use gateway_plugin_common::headers::is_framing;
 use http::header::{AUTHORIZATION, COOKIE};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
-
-use crate::common::headers::is_framing;
 
 /// A place where credentials may be.
 #[derive(Debug, Clone, PartialEq, Eq)]

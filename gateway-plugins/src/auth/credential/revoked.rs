@@ -10,9 +10,8 @@ use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Seconds;
 use gateway_core::consumer::{Consumers, Standing};
 use gateway_core::plugin::{Starter, World};
+use gateway_plugin_common::watched::Watched;
 use serde_json::{Map, Value};
-
-use crate::common::watched::Watched;
 
 /// Bytes of one file.
 const MAX_FILE: u64 = 64 << 20;
@@ -127,7 +126,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::common::testing::Machine;
+    use gateway_plugin_common::testing::Machine;
 
     #[tokio::test(start_paused = true)]
     async fn ids_in_the_settings_and_in_files_that_change() {

@@ -1,10 +1,9 @@
 //! Whether a request comes from the site's own pages.
 
 use gateway_core::http::exchange::Exchange;
+use gateway_plugin_common::origin::Origin;
+use gateway_plugin_common::origin::initiator::{SEC_FETCH_SITE, is_host, origin_of, single};
 use http::header::{ORIGIN, REFERER};
-
-use crate::common::origin::Origin;
-use crate::common::origin::initiator::{SEC_FETCH_SITE, is_host, origin_of, single};
 
 /// Which origins may send requests.
 pub(super) struct Origins {
@@ -25,7 +24,7 @@ impl Origins {
         match single(headers, &SEC_FETCH_SITE) {
             Ok(Some("same-origin" | "none")) => return true,
             Ok(Some("same-site")) => return self.same_site,
-            Ok(Some(_)) | Err(()) => return false,
+            Ok(Some(_)) | Err(_) => return false,
             Ok(None) => {}
         }
         let (scheme, host) = (exchange.scheme(), exchange.authority());
@@ -39,7 +38,7 @@ impl Origins {
                     || self.trusted.iter().any(|trusted| trusted.is(origin.as_bytes()))
             }
             Ok(None) => self.without,
-            Err(()) => false,
+            Err(_) => false,
         }
     }
 }

@@ -3,14 +3,14 @@
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::{Bytes, Seconds};
 use gateway_core::template::{Moment, Template};
+use gateway_plugin_common::origin::Origin;
+use gateway_plugin_common::parse::has_other_case;
 use http::{HeaderName, Method};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::origin_check::Origins;
 use super::token::Tokens;
-use crate::common::origin::Origin;
-use crate::common::parse::has_other_case;
 
 /// Settings of `csrf`.
 #[derive(Deserialize, JsonSchema)]
@@ -125,10 +125,11 @@ pub(super) fn read(config: Config) -> Result<(Settings, Option<Origins>, Option<
     }
     let tokens = config.token.then(|| tokens(&config, &mut problems));
     let origins = config.origin.then(|| origins(&config, &mut problems));
-    let header = crate::common::parse::header_name("config.header_name", &config.header_name, &mut problems);
+    let header =
+        gateway_plugin_common::parse::header_name("config.header_name", &config.header_name, &mut problems);
     let bind_to = config.bind_to.as_ref();
     let bind_to = bind_to.and_then(|text| {
-        crate::common::parse::template("config.bind_to", text, Moment::Request, &mut problems)
+        gateway_plugin_common::parse::template("config.bind_to", text, Moment::Request, &mut problems)
     });
     let settings = Settings {
         safe_methods: methods(&config.safe_methods, &mut problems),

@@ -2,10 +2,10 @@
 
 use gateway_core::plugin::entry;
 use gateway_core::testing::Trial;
+use gateway_plugin_common::testing::metric;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::common::testing::metric;
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 

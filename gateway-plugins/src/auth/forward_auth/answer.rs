@@ -6,11 +6,11 @@ use bytes::Bytes;
 use gateway_core::consumer::{Consumers, Identity};
 use gateway_core::http::body::Body;
 use gateway_core::http::reply::{Cause, Reply, final_status};
+use gateway_plugin_common::headers;
 use http::header::{CONNECTION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, Response, StatusCode};
 
 use super::question::Convention;
-use crate::common::headers;
 
 /// Whether a request may pass.
 pub(super) enum AuthDecision {

@@ -11,14 +11,14 @@ use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply, final_status};
 use gateway_core::plugin::world::calls::Client;
+use gateway_plugin_common::envoy::{self, HeaderMutation, HeaderValueOption, HttpStatus};
+use gateway_plugin_common::query::{self, Query};
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, TE};
 use http::{HeaderMap, Method, Request, StatusCode, Uri, Version};
 use prost::Message as _;
 
 use super::question::{original, read};
 use crate::auth::oauth;
-use crate::common::envoy::{self, HeaderMutation, HeaderValueOption, HttpStatus};
-use crate::common::query::{self, Query};
 
 /// The path of the protocol's only method.
 pub(super) const PATH: &str = "/envoy.service.auth.v3.Authorization/Check";

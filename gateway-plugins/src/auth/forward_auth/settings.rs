@@ -9,6 +9,9 @@ use gateway_core::config::units::{self, Millis};
 use gateway_core::http::forwarding::is_told;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::calls::Endpoint;
+use gateway_plugin_common::headers;
+use gateway_plugin_common::parse;
+use gateway_plugin_common::server_url;
 use http::{HeaderName, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -17,9 +20,6 @@ use super::grpc::Grpc;
 use super::question::{Convention, Question};
 use super::{Counts, ForwardAuth, MAX_ANSWER, REQUESTS};
 use crate::auth::turns::Turns;
-use crate::common::headers;
-use crate::common::parse;
-use crate::common::server_url;
 
 /// Settings of `forward_auth`.
 #[derive(Debug, Deserialize, JsonSchema)]

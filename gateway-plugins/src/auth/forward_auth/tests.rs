@@ -4,13 +4,13 @@ mod grpc;
 
 use gateway_core::plugin::entry;
 use gateway_core::testing::Trial;
+use gateway_plugin_common::testing::Machine;
+use gateway_plugin_common::testing::net::Served;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::auth::access_control::AccessControl;
 use crate::auth::key_auth::KeyAuth;
-use crate::common::testing::Machine;
-use crate::common::testing::net::Served;
 
 /// A proxy with this plugin, and more plugins.
 fn trial(machine: &Machine, config: &Value, more: &[(&str, Value)]) -> Trial {

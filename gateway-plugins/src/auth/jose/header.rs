@@ -4,11 +4,11 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use gateway_plugin_common::strict_json::Strict;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use smallvec::SmallVec;
 
 use super::{Algorithm, TokenError};
-use crate::common::strict_json::Strict;
 
 /// Bytes of a token's `kid`.
 const MAX_KEY_ID: usize = 256;

@@ -9,10 +9,10 @@ use aws_lc_rs::signature::{
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use gateway_plugin_common::strict_json;
 use serde_json::{Map, Value};
 
 use super::{Algorithm, Key, Token};
-use crate::common::strict_json;
 
 /// Keys of one set; more are refused.
 const MAX_KEYS: usize = 100;

@@ -2,11 +2,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use gateway_plugin_common::strict_json;
 use serde_json::{Map, Value};
 
 use super::header::Header;
 use super::{Algorithm, Key, TokenError};
-use crate::common::strict_json;
 
 /// Bytes of a token; longer ones are refused unread.
 pub(crate) const MAX_TOKEN: usize = 16 << 10;

@@ -11,13 +11,13 @@ use gateway_core::plugin::world::calls::{Client, Endpoint};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::TaskControl;
 use gateway_core::record::Metric;
+use gateway_plugin_common::strict_json;
 use http::{HeaderValue, Request, StatusCode, Uri};
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::auth::jose::jwk::KeySet;
-use crate::common::strict_json;
 
 /// Bytes of a key set or discovery document.
 const MAX_DOCUMENT: u64 = 256 << 10;

@@ -4,11 +4,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use gateway_core::plugin::entry;
 use gateway_core::testing::{Got, Trial};
+use gateway_plugin_common::testing::{Machine, metric};
 use serde_json::{Value, json};
 
 use super::settings::{Users, bind_name};
 use super::*;
-use crate::common::testing::{Machine, metric};
 
 fn config() -> Value {
     json!({ "urls": ["ldaps://ldap.test"], "bind_dn": "uid={username},dc=test", "timeout_ms": "1s" })

@@ -2,14 +2,14 @@
 
 use gateway_core::plugin::entry;
 use gateway_core::testing::Trial;
+use gateway_plugin_common::testing::Machine;
+use gateway_plugin_common::testing::net::{Served, page};
 use serde_json::json;
 
 use super::*;
 use crate::auth::assertion::tests::private_pem;
 use crate::auth::jose::testing::Signer;
 use crate::auth::jose::{Key, Token};
-use crate::common::testing::Machine;
-use crate::common::testing::net::{Served, page};
 
 fn settings(more: &Value) -> Value {
     let mut all = json!({

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use gateway_core::config::problem::{Problem, Problems};
 use gateway_core::plugin::World;
+use gateway_plugin_common::headers;
+use gateway_plugin_common::parse;
 use http::Uri;
 
 use super::cookies::Cookies;
@@ -20,8 +22,6 @@ use crate::auth::jose::Rules;
 use crate::auth::jwks_auth::source::{Pace, Source};
 use crate::auth::oauth::OauthClient;
 use crate::auth::turns::Turns;
-use crate::common::headers;
-use crate::common::parse;
 
 /// Bytes a session secret must have.
 const MIN_SECRET: usize = 32;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use futures_util::future::join_all;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
+use gateway_plugin_common::origin::initiator::Initiator;
 use http::header::{ALLOW, CACHE_CONTROL, SET_COOKIE};
 use http::{HeaderValue, Method, StatusCode};
 use serde_json::Value;
@@ -18,7 +19,6 @@ use super::visit::BrowserVisit;
 use crate::auth::credential::now;
 use crate::auth::jose::Token;
 use crate::auth::oauth::form;
-use crate::common::origin::initiator::Initiator;
 
 /// Bytes of a logout request's body.
 const MAX_BODY: u64 = 64 << 10;

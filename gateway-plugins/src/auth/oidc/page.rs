@@ -2,10 +2,9 @@
 
 use gateway_core::http::body::Body;
 use gateway_core::http::reply::Reply;
+use gateway_plugin_common::html::escape_html;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_FRAME_OPTIONS};
 use http::{HeaderValue, StatusCode};
-
-use crate::common::html::escape_html;
 
 /// No script, nothing from elsewhere, and no frame around it, in which another site could have its button pressed.
 const POLICY: HeaderValue =

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gateway_core::plugin::World;
+use gateway_plugin_common::server_url;
+use gateway_plugin_common::strict_json;
 use http::{Response, StatusCode};
 use serde_json::{Map, Value};
 
@@ -15,8 +17,6 @@ use crate::auth::jose::{Algorithm, Rules, Token, TokenError};
 use crate::auth::jwks_auth::source::{KeyFreshness, Source};
 use crate::auth::oauth::OauthClient;
 use crate::auth::turns::Turns;
-use crate::common::server_url;
-use crate::common::strict_json;
 
 /// Bytes of an answer of the token endpoint.
 const MAX_ANSWER: u64 = 256 << 10;

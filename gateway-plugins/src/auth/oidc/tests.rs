@@ -7,14 +7,14 @@ use std::sync::{Mutex, PoisonError};
 use aws_lc_rs::digest::{SHA256, digest};
 use gateway_core::plugin::entry;
 use gateway_core::testing::{Got, Trial};
+use gateway_plugin_common::testing::Machine;
+use gateway_plugin_common::testing::net::{Served, page};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::*;
 use crate::auth::jose::testing::{Signer, b64};
 use crate::auth::key_auth::KeyAuth;
-use crate::common::testing::Machine;
-use crate::common::testing::net::{Served, page};
 
 mod callbacks;
 mod copies;

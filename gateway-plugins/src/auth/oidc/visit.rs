@@ -3,10 +3,9 @@
 use std::net::IpAddr;
 
 use gateway_core::http::exchange::Exchange;
+use gateway_plugin_common::origin::initiator::Initiator;
 use http::header::ACCEPT;
 use http::{HeaderMap, Method};
-
-use crate::common::origin::initiator::Initiator;
 
 /// A browser's visit.
 pub(super) struct BrowserVisit {

@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::{Bytes, Millis};
+use gateway_plugin_common::caller_key::{KeyBy, KeySettings, Missing, OneOrMany};
+use gateway_plugin_common::parse;
+use gateway_plugin_common::redis_link::RedisConfig;
+use gateway_plugin_common::statuses::Statuses;
 use http::{HeaderName, Method};
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use crate::common::caller_key::{KeyBy, KeySettings, Missing, OneOrMany};
-use crate::common::parse;
-use crate::common::redis_link::RedisConfig;
-use crate::common::statuses::Statuses;
 
 /// Settings of `request_deduplication`.
 #[derive(Deserialize, JsonSchema)]

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use gateway_plugin_common::redis_link::{Away, Command, RedisLink};
 use redis::{Script, Value};
 use tokio::time::Instant;
 
 use super::saved::Saved;
 use super::{Key, KeyStatus, Print, RequestOutcome};
-use crate::common::redis_link::{Away, Command, RedisLink};
 
 /// Bytes of answers that may be on their way to the store.
 const MAX_UNDER_WAY: usize = 64 << 20;

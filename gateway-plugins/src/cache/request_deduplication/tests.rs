@@ -10,6 +10,7 @@ use bytes::Bytes;
 use gateway_core::http::body::BodyError;
 use gateway_core::plugin::entry;
 use gateway_core::testing::{Got, Trial};
+use gateway_plugin_common::testing::metric;
 use http::HeaderValue;
 use http_body::Frame;
 use serde_json::{Value, json};
@@ -17,7 +18,6 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::auth::key_auth::KeyAuth;
-use crate::common::testing::metric;
 
 /// What is stored is kept by plugin config: each trial has one of its own.
 fn trial_in(config: Value, world: &World) -> Trial {
@@ -437,9 +437,11 @@ fn bad_settings_are_refused() {
 }
 
 /// Behind a server that lets requests in without naming the caller.
-fn behind_forward_auth(scope: Value) -> (Trial, crate::common::testing::Machine) {
-    let machine = crate::common::testing::Machine::default();
-    machine.net.serve(|_| crate::common::testing::net::Served::Response(Response::new(Body::empty())));
+fn behind_forward_auth(scope: Value) -> (Trial, gateway_plugin_common::testing::Machine) {
+    let machine = gateway_plugin_common::testing::Machine::default();
+    machine
+        .net
+        .serve(|_| gateway_plugin_common::testing::net::Served::Response(Response::new(Body::empty())));
     let spec = json!({
         "proxies": [{ "id": "a", "listen_path": "/", "backend_host": "t", "backend_port": 80 }],
         "plugin_configs": [

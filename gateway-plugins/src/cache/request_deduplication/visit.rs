@@ -13,6 +13,7 @@ use gateway_core::http::credentials::is_credential_field;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Seat, Step, Verdict};
+use gateway_plugin_common::redis_link::{OnError, Sha256};
 use http::header::{CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, Response};
 use tokio::sync::watch;
@@ -23,7 +24,6 @@ use super::saved::Saved;
 use super::{
     Counts, DeduplicationRefusal, Key, KeyStatus, Print, RequestDeduplication, RequestOutcome, local, shared,
 };
-use crate::common::redis_link::{OnError, Sha256};
 
 /// The longest a request may take where its proxy sets no limit.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -214,7 +214,7 @@ impl RequestDeduplication {
         }
         let limit = self.rules.max_response;
         let is_long = response.body().exact_length().is_some_and(|length| length > limit);
-        if is_long || crate::common::headers::is_event_stream(response.headers()) {
+        if is_long || gateway_plugin_common::headers::is_event_stream(response.headers()) {
             ticket.settle(RequestOutcome::Spent);
             return Step::Next;
         }
@@ -293,7 +293,7 @@ fn longest(seat: Seat<'_>) -> Duration {
 /// with every attempt. Where nobody has recognised the caller, the credentials say who it is: the target may go by them, and
 /// its answer is for that caller only.
 fn print(exchange: &Exchange, seat: Seat<'_>, key: &HeaderName, body: &Bytes) -> Print {
-    let mut hash = Sha256::new();
+    let mut hash = Sha256::default();
     let host = exchange.authority().unwrap_or_default().to_ascii_lowercase();
     let uri = exchange.uri();
     let target = uri.path_and_query().map_or_else(|| uri.path(), |target| target.as_str());

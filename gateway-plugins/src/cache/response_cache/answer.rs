@@ -7,6 +7,8 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use gateway_core::http::body::Body;
 use gateway_core::http::reply::Reply;
+use gateway_plugin_common::conditional::{self, Precondition, Validators};
+use gateway_plugin_common::range::{self, Ranges};
 use http::header::{
     ACCEPT_RANGES, AGE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
     DATE, ETAG, HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, RANGE, SET_COOKIE, TRAILER,
@@ -17,8 +19,6 @@ use tokio::time::Instant;
 use super::fill::Fill;
 use super::stored::{Head, Stored};
 use super::tier::Tier;
-use crate::common::conditional::{self, Precondition, Validators};
-use crate::common::range::{self, Ranges};
 
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 const X_CACHE: HeaderName = HeaderName::from_static("x-cache");

@@ -12,13 +12,12 @@ use gateway_core::http::credentials::is_credential_field;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::{fields, forwarding};
 use gateway_core::plugin::Seat;
+use gateway_plugin_common::accept;
+use gateway_plugin_common::query;
+use gateway_plugin_common::query::Query;
 use http::header::{ACCEPT_ENCODING, ACCEPT_LANGUAGE, COOKIE, Entry, HOST, HeaderName};
 use http::{HeaderMap, HeaderValue};
 use smallvec::SmallVec;
-
-use crate::common::accept;
-use crate::common::query;
-use crate::common::query::Query;
 
 /// Parts of a key are put together in place up to this many bytes.
 pub(super) type Bytes = SmallVec<[u8; 256]>;

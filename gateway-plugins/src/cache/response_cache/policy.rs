@@ -2,12 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
+use gateway_plugin_common::conditional::date;
+use gateway_plugin_common::headers;
 use http::header::{AGE, CONTENT_RANGE, DATE, ETAG, EXPIRES, HeaderName, LAST_MODIFIED, SET_COOKIE, VARY};
 use http::{HeaderMap, StatusCode};
 
 use super::control::{self, RequestControl, ResponseControl};
-use crate::common::conditional::date;
-use crate::common::headers;
 
 /// How much of the time since its last change a response counts as fresh, where heuristics are on: a tenth.
 const HEURISTIC: u32 = 10;

@@ -20,6 +20,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::tasks::TaskControl;
+use gateway_plugin_common::redis_link::{Away, Command, RedisConfig, RedisLink};
 use redis::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -29,7 +30,6 @@ use super::purge::Purge;
 use super::stored::Stored;
 use super::tier::{Address, Mark, TierMeters};
 use super::wire::{self, Label};
-use crate::common::redis_link::{Away, Command, RedisConfig, RedisLink};
 use scripts::{FIND, INVALIDATE, PURGES, PUT};
 
 /// Responses that wait to be sent, and their bytes.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::{Bytes, Millis, Seconds};
+use gateway_plugin_common::parse;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -12,7 +13,6 @@ use super::key::{Pattern, Recipe};
 use super::policy::Rules;
 use super::store::Limits;
 use super::warm::{Warm, WarmUp};
-use crate::common::parse;
 
 /// The smallest store that is worth having, in bytes.
 const MIN_BYTES: u64 = 64 << 10;

@@ -2,8 +2,7 @@
 
 use gateway_core::config::problem::Problems;
 use gateway_core::template::{Facts, MAX_RENDERED, Moment, Template, TextContext};
-
-use crate::common::parse;
+use gateway_plugin_common::parse;
 
 /// Bytes a page may have.
 const MAX_PAGE: usize = 256 << 10;

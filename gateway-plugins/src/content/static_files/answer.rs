@@ -6,6 +6,9 @@ use bytes::Bytes;
 use gateway_core::http::body::Body;
 use gateway_core::http::reply::Reply;
 use gateway_core::plugin::World;
+use gateway_plugin_common::conditional::{self, Precondition, Validators};
+use gateway_plugin_common::range::{self, Ranges};
+use gateway_plugin_common::wildcard::Wildcard;
 use http::header::{
     ACCEPT_ENCODING, ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
     CONTENT_TYPE, ETAG, LAST_MODIFIED, VARY,
@@ -16,9 +19,6 @@ use super::content::{self, Segment};
 use super::find::File;
 use super::mime;
 use super::settings::Tags;
-use crate::common::conditional::{self, Precondition, Validators};
-use crate::common::range::{self, Ranges};
-use crate::common::wildcard::Wildcard;
 
 /// What answers say about files.
 #[derive(Debug)]

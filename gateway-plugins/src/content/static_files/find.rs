@@ -4,12 +4,12 @@ use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 
+use gateway_plugin_common::coding::Coding;
 use http::HeaderMap;
 
 use super::content::{self, Content};
 use super::listing;
 use super::root::{self, DirectoryEntry, Node, Root, Stamp, Wait};
-use crate::common::coding::Coding;
 
 /// How often a file is read anew that is changed while it is read.
 const TRIES: usize = 3;

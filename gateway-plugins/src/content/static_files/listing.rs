@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 use std::time::UNIX_EPOCH;
 
+use gateway_plugin_common::conditional;
+use gateway_plugin_common::html::escape_html;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
 use super::root::DirectoryEntry;
-use crate::common::conditional;
-use crate::common::html::escape_html;
 
 /// Files and folders of one list; further ones are left out, and the list says so.
 pub(super) const MAX_ENTRIES: usize = 10_000;

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::{Bytes, Millis};
+use gateway_plugin_common::coding::Coding;
+use gateway_plugin_common::wildcard::Wildcard;
 use http::HeaderValue;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -12,8 +14,6 @@ use serde::Deserialize;
 use super::find::FileFinder;
 use super::kept::KeepLimits;
 use super::path;
-use crate::common::coding::Coding;
-use crate::common::wildcard::Wildcard;
 
 /// Patterns, candidates and indexes that can be named each.
 const MAX_NAMES: usize = 256;

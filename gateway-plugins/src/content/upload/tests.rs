@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use gateway_core::plugin::{Entry, entry};
 use gateway_core::testing::{Got, Trial};
+use gateway_plugin_common::testing::Folder;
 use serde_json::Value;
 
 use super::*;
-use crate::common::testing::Folder;
 
 const PLUGINS: &[Entry] = &[entry::<Upload>()];
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0";
@@ -49,7 +49,7 @@ fn stored(folder: &Folder) -> Vec<PathBuf> {
 
 #[tokio::test]
 async fn files_are_stored_under_random_names() {
-    let folder = Folder::new();
+    let folder = Folder::default();
     let trial = trial(&folder, &json!({ "file_mode": "0640" }));
     let large = vec![b'x'; 700_000];
     let parts: &[Part<'_>] = &[
@@ -105,13 +105,13 @@ async fn limits_refuse_and_leave_nothing() {
         (json!({}), vec![file(b"1"), ("x", Some(""), b"1")], 400),
         (json!({ "min_free_bytes": "1000TiB" }), vec![file(b"1")], 507),
     ] {
-        let folder = Folder::new();
+        let folder = Folder::default();
         let trial = trial(&folder, &config);
         let got = send(&trial, form(&parts)).await;
         assert_eq!(got.status, status, "{config}: {}", got.text());
         assert_eq!(stored(&folder), Vec::<PathBuf>::new(), "{config}");
     }
-    let folder = Folder::new();
+    let folder = Folder::default();
     let fits = json!({
         "max_files": 1, "max_fields": 1, "max_field_bytes": 3, "max_file_bytes": 27, "types": ["image/png"],
         "file_fields": ["a"],
@@ -122,7 +122,7 @@ async fn limits_refuse_and_leave_nothing() {
 
 #[tokio::test]
 async fn what_is_no_form_is_refused() {
-    let folder = Folder::new();
+    let folder = Folder::default();
     let trial = trial(&folder, &json!({}));
     let whole = form(&[("a", Some("f"), b"content")]);
     for body in [&whole[..whole.len() - 9], &whole[..40], b"", b"--B\r\n\r\n", b"nothing"] {
@@ -140,8 +140,8 @@ async fn what_is_no_form_is_refused() {
 
 #[tokio::test]
 async fn nothing_is_followed_out_of_the_folder() {
-    let folder = Folder::new();
-    let outside = Folder::new();
+    let folder = Folder::default();
+    let outside = Folder::default();
     fs::create_dir(folder.0.join("in")).unwrap();
     fs::write(outside.0.join("kept"), "kept").unwrap();
     let trial = trial(&folder, &json!({}));

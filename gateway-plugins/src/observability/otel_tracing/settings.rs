@@ -6,6 +6,7 @@ use std::time::Duration;
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::{Bytes, Millis};
 use gateway_core::plugin::World;
+use gateway_plugin_common::parse;
 use gateway_telemetry::batch::Limits;
 use gateway_telemetry::context::Propagator;
 use gateway_telemetry::deliver::Pace;
@@ -15,7 +16,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::sampler::{Sampler, SamplerKind};
-use crate::common::parse;
 
 /// Settings of `otel_tracing`. What is not set comes from OpenTelemetry's `OTEL_*` variables where it has one.
 #[derive(Debug, Deserialize, JsonSchema)]

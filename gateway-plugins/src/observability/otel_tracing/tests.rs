@@ -8,12 +8,12 @@ use gateway_core::config::problem::Problems;
 use gateway_core::http::body::Body;
 use gateway_core::plugin::{Entry, Registry, World, entry};
 use gateway_core::testing::Trial;
+use gateway_plugin_common::testing::{Machine, metric};
 use gateway_telemetry::batch::{Batches, Limits};
 use http::Response;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::common::testing::{Machine, metric};
 
 const ENTRIES: &[Entry] = &[
     entry::<OtelTracing>(),

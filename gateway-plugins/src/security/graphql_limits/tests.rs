@@ -2,10 +2,10 @@
 
 use gateway_core::plugin::entry;
 use gateway_core::testing::{Got, Trial};
+use gateway_plugin_common::testing::metric;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::common::testing::metric;
 
 fn trial(config: Value) -> Trial {
     Trial::new(&[entry::<GraphqlLimits>()], "graphql_limits", config)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gateway_core::http::exchange::Exchange;
+use gateway_plugin_common::strict_json;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use serde_json::Value;
@@ -13,7 +14,6 @@ use super::multipart;
 use super::schema::Schema;
 use super::values::{self, ValueShape};
 use super::{ValidationRefusal, media_type};
-use crate::common::strict_json;
 
 /// The schema of an object that is made of texts.
 pub(super) struct ObjectSchema {

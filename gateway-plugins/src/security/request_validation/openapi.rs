@@ -7,6 +7,8 @@ use gateway_core::config::file::{self, Origin};
 use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::World;
+use gateway_plugin_common::headers;
+use gateway_plugin_common::parse;
 use http::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
 use schemars::JsonSchema;
@@ -19,8 +21,6 @@ use super::dialect::SchemaDialect;
 use super::parameter::Parameter;
 use super::schema::Schema;
 use super::values;
-use crate::common::headers;
-use crate::common::parse;
 
 /// Bytes a document may have.
 const MAX_DOCUMENT: u64 = 16 << 20;

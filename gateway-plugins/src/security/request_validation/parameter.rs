@@ -191,7 +191,7 @@ impl Parameter {
         }
         let Some(schema) = &self.schema else { return };
         let value = match (&texts[..], self.separator) {
-            ([text], _) if self.is_json => match crate::common::strict_json::value(text.as_bytes()) {
+            ([text], _) if self.is_json => match gateway_plugin_common::strict_json::value(text.as_bytes()) {
                 Some(value) => value,
                 None => return faults.push(format!("{what}: it is not JSON")),
             },

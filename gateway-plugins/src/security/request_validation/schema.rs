@@ -89,7 +89,7 @@ pub(super) fn fuzz(data: &[u8]) {
     thread_local! {
         static SCHEMA: std::cell::OnceCell<Schema> = const { std::cell::OnceCell::new() };
     }
-    let Some(value) = crate::common::strict_json::value(data) else { return };
+    let Some(value) = gateway_plugin_common::strict_json::value(data) else { return };
     SCHEMA.with(|compiled| {
         let compiled = compiled.get_or_init(|| {
             let compiled = Schema::compile(&schema, None, SchemaDialect::Standard);

@@ -4,10 +4,10 @@ mod bodies;
 
 use gateway_core::plugin::entry;
 use gateway_core::testing::{Got, Trial};
+use gateway_plugin_common::testing::{Machine, metric};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::common::testing::{Machine, metric};
 
 fn trial(config: Value) -> Trial {
     Trial::new(&[entry::<RequestValidation>()], "request_validation", config)

@@ -68,7 +68,7 @@ impl ValueShape {
             Self::List(item) => {
                 Value::Array(text.split(separator).map(|text| item.read(text, separator)).collect())
             }
-            Self::Object => match crate::common::strict_json::object(text.as_bytes()) {
+            Self::Object => match gateway_plugin_common::strict_json::object(text.as_bytes()) {
                 Some(object) => Value::Object(object),
                 None => text.into(),
             },

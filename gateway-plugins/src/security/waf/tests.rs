@@ -6,6 +6,7 @@ use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Field;
 use gateway_core::plugin::entry;
 use gateway_core::testing::{Got, Trial};
+use gateway_plugin_common::testing::Machine;
 use http::{Request, Response};
 use serde_json::{Value, json};
 
@@ -13,7 +14,6 @@ mod grpc;
 mod uploads;
 
 use super::*;
-use crate::common::testing::Machine;
 
 const XSS: &str = "/?q=%3Cscript%3Ealert(1)%3C/script%3E";
 

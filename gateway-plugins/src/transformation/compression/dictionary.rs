@@ -22,6 +22,12 @@ use gateway_core::plugin::World;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::Starter;
 use gateway_core::record::Metric;
+use gateway_plugin_common::accept;
+use gateway_plugin_common::coding::Prepared;
+use gateway_plugin_common::conditional::{self, Precondition, Validators};
+use gateway_plugin_common::list_fields;
+use gateway_plugin_common::watched::Watched;
+use gateway_plugin_common::wildcard::Wildcard;
 use http::header::{
     ACCEPT_ENCODING, ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LINK,
     ORIGIN,
@@ -29,13 +35,6 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use crate::common::accept;
-use crate::common::coding::Prepared;
-use crate::common::conditional::{self, Precondition, Validators};
-use crate::common::list_fields;
-use crate::common::watched::Watched;
-use crate::common::wildcard::Wildcard;
 
 /// The coding's name.
 pub(super) const DCZ: &str = "dcz";

@@ -7,10 +7,9 @@ use gateway_core::limit::{Busyness, Steps};
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::meters::{Counter, Gauge};
 use gateway_core::record::Metric;
+use gateway_plugin_common::coding::Coding;
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use crate::common::coding::Coding;
 
 /// How levels go by the load: the share of the workers' CPUs that the gateway has used in the last half second or so.
 #[derive(Debug, Deserialize, JsonSchema)]

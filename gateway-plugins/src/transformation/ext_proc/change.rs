@@ -2,13 +2,13 @@
 
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Reply, final_status};
+use gateway_plugin_common::envoy::{self, field, fields};
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, StatusCode};
 
 use super::protocol::{self, HeaderMutation, HttpHeaders, ImmediateResponse};
 use super::session::Failure;
-pub(super) use crate::common::envoy::RequestLine;
-use crate::common::envoy::{self, field, fields};
+pub(super) use gateway_plugin_common::envoy::RequestLine;
 
 /// Path and query as the target sees them, unless its proxy strips some of the path.
 fn target(exchange: &Exchange) -> String {

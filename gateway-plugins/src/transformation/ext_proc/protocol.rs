@@ -4,8 +4,8 @@
 use bytes::Bytes;
 
 #[cfg(test)]
-pub(super) use crate::common::envoy::{BoolValue, HeaderValue, HeaderValueOption};
-pub(super) use crate::common::envoy::{HeaderMap, HeaderMutation, HttpStatus};
+pub(super) use gateway_plugin_common::envoy::{BoolValue, HeaderValue, HeaderValueOption};
+pub(super) use gateway_plugin_common::envoy::{HeaderMap, HeaderMutation, HttpStatus};
 
 /// The path of the protocol's only method.
 pub(super) const PATH: &str = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";

@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use gateway_core::http::body::Body;
+use gateway_plugin_common::headers;
 use http::header::{CONTENT_LENGTH, ETAG};
 use http::{HeaderMap, HeaderValue};
 
 use super::protocol::{CommonResponse, NewBody};
-use crate::common::headers;
 
 /// Puts the processor's body in the place of the message's own.
 pub(super) fn replace(headers: &mut HeaderMap, body: &mut Body, said: CommonResponse) {

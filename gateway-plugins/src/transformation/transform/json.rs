@@ -2,10 +2,10 @@
 
 use gateway_core::config::problem::Problems;
 use gateway_core::template::{Facts, MAX_RENDERED, Moment, Template, TextContext};
+use gateway_plugin_common::parse;
 use serde_json::Value;
 
 use super::{Operation, Rule, Unusable};
-use crate::common::parse;
 
 /// Steps a pointer may have.
 const MAX_STEPS: usize = 64;

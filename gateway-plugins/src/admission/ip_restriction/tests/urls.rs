@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use gateway_core::plugin::world::Owner;
+use gateway_plugin_common::testing::net::Served;
+use gateway_plugin_common::testing::{Machine, metric};
 use http::Response;
 
 use super::*;
-use crate::common::testing::net::Served;
-use crate::common::testing::{Machine, metric};
 
 const URL: &str = "https://lists.test/deny?x=1";
 

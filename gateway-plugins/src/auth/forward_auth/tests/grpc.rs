@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 
 use bytes::BufMut as _;
+use gateway_plugin_common::envoy::{BoolValue, HeaderValueOption, HttpStatus};
 use prost::Message as _;
 
 use super::*;
 use crate::auth::forward_auth::grpc::{
     Allowed, CheckRequest, CheckResponse, CheckResult, Denied, PATH, QueryParameter, Status,
 };
-use crate::common::envoy::{BoolValue, HeaderValueOption, HttpStatus};
 
 /// What a server was asked.
-fn asked(sent: &crate::common::testing::net::Sent) -> CheckRequest {
+fn asked(sent: &gateway_plugin_common::testing::net::Sent) -> CheckRequest {
     assert_eq!(
         (sent.method.as_str(), sent.field("content-type"), sent.field("te")),
         ("POST", "application/grpc", "trailers")
@@ -53,7 +53,7 @@ fn grpc(machine: &Machine, config: Value) -> Trial {
 
 fn set(name: &str, value: &str, append: Option<bool>) -> HeaderValueOption {
     HeaderValueOption {
-        header: Some(crate::common::envoy::field(name, value.as_bytes())),
+        header: Some(gateway_plugin_common::envoy::field(name, value.as_bytes())),
         append: append.map(|value| BoolValue { value }),
         append_action: 0,
         keep_empty_value: false,
@@ -259,7 +259,7 @@ async fn failures_may_pass_with_the_other_conventions_too() {
     let trial = Trial::of_spec(&[entry::<ForwardAuth>()], &spec.to_string(), &world);
     assert_eq!(trial.get("/", &[]).await.status, 200);
     for result in ["failed", "allowed"] {
-        assert_eq!(crate::common::testing::metric(&world, REQUESTS.name, &[result]), 1, "{result}");
+        assert_eq!(gateway_plugin_common::testing::metric(&world, REQUESTS.name, &[result]), 1, "{result}");
     }
 }
 

@@ -2,11 +2,11 @@
 
 use futures_util::FutureExt as _;
 use gateway_core::plugin::world::tasks::{TaskControl, TaskHandle};
+use gateway_plugin_common::redis_link::testing::{at, link, main_connection, redis, servers};
+use gateway_plugin_common::testing::until_async;
 
 use super::*;
 use crate::cache::request_deduplication::shared::SharedClaim;
-use crate::common::redis_link::testing::{at, link, main_connection, redis, servers};
-use crate::common::testing::until_async;
 
 /// One gateway's side, running.
 async fn gateway(port: u16) -> (Arc<SharedKeys>, TaskHandle) {

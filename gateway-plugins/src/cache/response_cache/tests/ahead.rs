@@ -2,8 +2,8 @@
 
 use super::disk::beside;
 use super::*;
-use crate::common::testing::net::Served;
-use crate::common::testing::{Machine, metric, until};
+use gateway_plugin_common::testing::net::Served;
+use gateway_plugin_common::testing::{Machine, metric, until};
 
 #[tokio::test(start_paused = true)]
 async fn a_response_is_fetched_anew_before_it_is_stale() {

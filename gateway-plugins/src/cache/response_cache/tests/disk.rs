@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use super::*;
-use crate::common::testing::{Beside, Folder, metric, until};
+use gateway_plugin_common::testing::{Beside, Folder, metric, until};
 
 const LOOKUPS: &str = "ferrum_response_cache_tier_lookups_total";
 const WRITES: &str = "ferrum_response_cache_tier_writes_total";
@@ -89,7 +89,7 @@ fn stored(folder: &Folder) -> Vec<PathBuf> {
 
 #[tokio::test]
 async fn what_is_stored_survives_a_restart() {
-    let folder = Folder::new();
+    let folder = Folder::default();
     let first = side(&folder, &json!({}), FRESH);
     assert_eq!(first.status_of("/a").await.1, "ferrum-edge; fwd=uri-miss; stored");
     let german = first.trial.get("/a", &[("accept-language", "de")]).await;
@@ -121,7 +121,7 @@ async fn what_is_stored_survives_a_restart() {
 #[tokio::test]
 async fn a_damaged_file_is_never_served() {
     for damage in 0..6 {
-        let folder = Folder::new();
+        let folder = Folder::default();
         let first = side(&folder, &json!({}), FRESH);
         first.trial.get("/a", &[]).await;
         first.written(1).await;
@@ -156,7 +156,7 @@ async fn a_damaged_file_is_never_served() {
 
 #[tokio::test]
 async fn a_file_that_is_torn_while_it_is_known_is_not_served() {
-    let folder = Folder::new();
+    let folder = Folder::default();
     // Memory holds a few of them only, the disk all.
     let one = side(&folder, &json!({ "max_bytes": 400_000, "max_object_bytes": 100_000 }), FRESH);
     for n in 0..8 {
@@ -176,7 +176,7 @@ async fn a_file_that_is_torn_while_it_is_known_is_not_served() {
 
 #[tokio::test]
 async fn a_pipe_in_the_folder_holds_nothing_up() {
-    let folder = Folder::new();
+    let folder = Folder::default();
     let first = side(&folder, &json!({}), FRESH);
     first.trial.get("/a", &[]).await;
     first.written(1).await;
@@ -193,7 +193,7 @@ async fn a_pipe_in_the_folder_holds_nothing_up() {
 
 #[tokio::test]
 async fn a_link_in_the_folder_leads_nowhere() {
-    let (folder, other) = (Folder::new(), Folder::new());
+    let (folder, other) = (Folder::default(), Folder::default());
     let one = side(&folder, &json!({}), FRESH);
     one.trial.get("/a", &[]).await;
     one.written(1).await;
@@ -208,7 +208,7 @@ async fn a_link_in_the_folder_leads_nowhere() {
 
 #[tokio::test]
 async fn the_folder_never_takes_more_than_it_may() {
-    let folder = Folder::new();
+    let folder = Folder::default();
     let limits = json!({ "disk": { "path": folder.0, "max_bytes": "1MiB" } });
     let one = side(&folder, &limits, FRESH);
     for n in 0..30 {
@@ -233,7 +233,7 @@ async fn purges_and_invalidations_reach_the_disk() {
         json!({ "tag": "shop", "soft": true }),
     ];
     for purge in purges {
-        let folder = Folder::new();
+        let folder = Folder::default();
         let first = side(&folder, &json!({}), tagged);
         first.trial.get("/a", &[]).await;
         first.written(1).await;
@@ -253,7 +253,7 @@ async fn purges_and_invalidations_reach_the_disk() {
             "{purge}: it is validated"
         );
     }
-    let folder = Folder::new();
+    let folder = Folder::default();
     let one = side(&folder, &json!({}), tagged);
     one.trial.get("/a", &[]).await;
     one.written(1).await;
@@ -263,7 +263,7 @@ async fn purges_and_invalidations_reach_the_disk() {
 
 #[tokio::test]
 async fn a_folder_belongs_to_one_gateway_at_a_time() {
-    let folder = Folder::new();
+    let folder = Folder::default();
     let first = side(&folder, &json!({}), FRESH);
     first.trial.get("/a", &[]).await;
     first.written(1).await;
@@ -277,7 +277,7 @@ async fn a_folder_belongs_to_one_gateway_at_a_time() {
 
 #[tokio::test]
 async fn a_disk_that_takes_nothing_costs_no_answer() {
-    let folder = Folder::new();
+    let folder = Folder::default();
     let one = side(&folder, &json!({}), FRESH);
     one.trial.get("/a", &[]).await;
     one.written(1).await;

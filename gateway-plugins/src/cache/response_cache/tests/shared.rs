@@ -2,8 +2,8 @@
 
 use super::disk::beside;
 use super::*;
-use crate::common::redis_link::testing::{Redis, at, redis, redis_at, servers};
-use crate::common::testing::{metric, until, until_async};
+use gateway_plugin_common::redis_link::testing::{Redis, at, redis, redis_at, servers};
+use gateway_plugin_common::testing::{metric, until, until_async};
 
 const LOOKUPS: &str = "ferrum_response_cache_tier_lookups_total";
 const WRITES: &str = "ferrum_response_cache_tier_writes_total";

@@ -1,12 +1,12 @@
 //! Which collector gets the credentials of the environment.
 
+use gateway_plugin_common::testing::net::page;
 use gateway_telemetry::batch::Chunk;
 use gateway_telemetry::deliver::Deliver;
 use gateway_telemetry::otlp::{ExporterSettings, Signal, build_exporter};
 use serde_json::json;
 
 use super::with_variables;
-use crate::common::testing::net::page;
 
 #[tokio::test]
 async fn the_environments_credentials_go_to_its_endpoint_only() {

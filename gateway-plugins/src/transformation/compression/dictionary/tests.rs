@@ -5,12 +5,12 @@ use std::io::Read;
 use gateway_core::plugin::world::tasks::TaskControl;
 use gateway_core::plugin::{Entry, Plugin as _, entry};
 use gateway_core::testing::{Got, Trial};
+use gateway_plugin_common::coding::Encoder;
+use gateway_plugin_common::testing::Machine;
 use serde_json::{Value, json};
 
 use super::super::Compression;
 use super::*;
-use crate::common::coding::Encoder;
-use crate::common::testing::Machine;
 
 const PLUGINS: &[Entry] = &[entry::<Compression>()];
 
