@@ -1,9 +1,8 @@
-//! The plugins, one file each, in folders by family. A new one is a file of its own, a `mod` line in its family's file and a row
-//! in [`PLUGINS`]. Those that run operators' own code come from `gateway-scripting`, behind a cargo feature each.
+//! The plugins, one file each, in folders by family; the families `auth` and `cache` and the engines `scripting`, `telemetry` and `waf`
+//! are crates in folders beside this one, and `common` is what families share. A new plugin is a file of its own, a `mod` line in its
+//! family's file (a constant where that is a crate) and a row in [`PLUGINS`].
 
 mod admission;
-mod auth;
-mod cache;
 mod content;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
@@ -35,21 +34,21 @@ pub const PLUGINS: &[Entry] = &[
     // speak its language
     entry::<transformation::grpc_web::GrpcWeb>(),
     // who is it
-    entry::<auth::mtls_auth::MtlsAuth>(),
-    entry::<auth::key_auth::KeyAuth>(),
-    entry::<auth::basic_auth::BasicAuth>(),
+    gateway_auth::MTLS_AUTH,
+    gateway_auth::KEY_AUTH,
+    gateway_auth::BASIC_AUTH,
     #[cfg(feature = "ldap")]
-    entry::<auth::ldap_auth::LdapAuth>(),
-    entry::<auth::hmac_auth::HmacAuth>(),
-    entry::<auth::jwt_auth::JwtAuth>(),
-    entry::<auth::jwks_auth::JwksAuth>(),
-    entry::<auth::oauth2_introspection::Oauth2Introspection>(),
+    gateway_auth::LDAP_AUTH,
+    gateway_auth::HMAC_AUTH,
+    gateway_auth::JWT_AUTH,
+    gateway_auth::JWKS_AUTH,
+    gateway_auth::OAUTH2_INTROSPECTION,
     // after those: it sends browsers elsewhere to log in
-    entry::<auth::oidc::Oidc>(),
-    entry::<auth::forward_auth::ForwardAuth>(),
+    gateway_auth::OIDC,
+    gateway_auth::FORWARD_AUTH,
     // may they
-    entry::<auth::csrf::Csrf>(),
-    entry::<auth::access_control::AccessControl>(),
+    gateway_auth::CSRF,
+    gateway_auth::ACCESS_CONTROL,
     // how often may they
     entry::<admission::rate_limiting::RateLimiting>(),
     entry::<admission::quota::Quota>(),
@@ -63,7 +62,7 @@ pub const PLUGINS: &[Entry] = &[
     // compress it: before what transforms, for responses come back the other way
     entry::<transformation::compression::Compression>(),
     // was it carried out before: behind all that may refuse, and with answers as they are after what transforms them
-    entry::<cache::request_deduplication::RequestDeduplication>(),
+    gateway_cache::REQUEST_DEDUPLICATION,
     // transform it
     entry::<transformation::request_decompression::RequestDecompression>(),
     entry::<transformation::rewrite::Rewrite>(),
@@ -87,7 +86,7 @@ pub const PLUGINS: &[Entry] = &[
     entry::<content::upload::Upload>(),
     entry::<content::static_files::StaticFiles>(),
     // what was said before: behind all that may refuse, next to the target
-    entry::<cache::response_cache::ResponseCache>(),
+    gateway_cache::RESPONSE_CACHE,
     // how much may come back; the first to see a target's response
     entry::<admission::response_size_limiting::ResponseSizeLimiting>(),
 ];

@@ -61,6 +61,8 @@ pub(crate) const CRATES: &[&str] = &[
     "gateway-core",
     "gateway-protocols",
     "gateway-plugins",
+    "gateway-plugins/auth",
+    "gateway-plugins/cache",
     "gateway-plugins/common",
     "gateway-plugins/scripting",
     "gateway-plugins/telemetry",
@@ -133,6 +135,9 @@ fn crates_depend_downwards_only() {
         ("gateway-plugins/waf", &[]),
         ("gateway-protocols", &["gateway-core"]),
         ("gateway-plugins/common", &["gateway-core"]),
+        ("gateway-plugins/auth", &["gateway-core", "gateway-plugin-common"]),
+        // Its tests have callers.
+        ("gateway-plugins/cache", &["gateway-core", "gateway-plugin-common", "gateway-auth"]),
         ("gateway-plugins/scripting", &["gateway-core"]),
         ("gateway-plugins/telemetry", &["gateway-core"]),
         (
@@ -140,6 +145,8 @@ fn crates_depend_downwards_only() {
             &[
                 "gateway-core",
                 "gateway-plugin-common",
+                "gateway-auth",
+                "gateway-cache",
                 "gateway-waf",
                 "gateway-scripting",
                 "gateway-telemetry",

@@ -12,7 +12,6 @@ use gateway_plugin_common::testing::{Machine, metric};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::auth::key_auth::KeyAuth;
 
 thread_local! {
     /// What time it is for the test of this thread.
@@ -46,7 +45,7 @@ fn spec(id: &str, config: &Value) -> String {
 }
 
 fn trial_in(id: &str, config: Value, world: &World) -> Trial {
-    Trial::of_spec(&[entry::<KeyAuth>(), entry::<Quota>()], &spec(id, &config), world)
+    Trial::of_spec(&[gateway_auth::KEY_AUTH, entry::<Quota>()], &spec(id, &config), world)
 }
 
 fn trial(mut config: Value) -> Trial {

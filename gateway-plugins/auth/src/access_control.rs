@@ -1,0 +1,124 @@
+//! Lets recognised callers in or keeps them out, by name and by group.
+//!
+//! A denial beats a permission. Who is not named by any permission is kept out, unless there are only denials.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use gateway_core::config::problem::Problems;
+use gateway_core::consumer::Identity;
+use gateway_core::http::exchange::Exchange;
+use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, World};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Settings of `access_control`; at least one list must name somebody, or `allow_authenticated_identity` be true.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// Usernames that may pass. Default none.
+    allowed_consumers: HashSet<String>,
+    /// Usernames that may not, whatever else says they may. Default none.
+    disallowed_consumers: HashSet<String>,
+    /// Groups (a consumer's `acl_groups`) whose members may pass. Default none.
+    allowed_groups: HashSet<String>,
+    /// Groups whose members may not, whatever else says they may. Default none.
+    disallowed_groups: HashSet<String>,
+    /// Lets everybody pass who was recognised and is not denied, also when another party vouched for them. Default
+    /// false.
+    allow_authenticated_identity: bool,
+}
+
+/// The plugin.
+pub(crate) struct AccessControl {
+    rules: Rules,
+}
+
+/// Settings in the form in which they take least room: there may be one for each of a million proxies.
+struct Rules {
+    allowed_consumers: SortedNames,
+    disallowed_consumers: SortedNames,
+    allowed_groups: SortedNames,
+    disallowed_groups: SortedNames,
+    allow_authenticated_identity: bool,
+    /// Nobody is named who may pass: everybody may who isn't denied.
+    only_denials: bool,
+}
+
+/// Names in order, to be searched.
+struct SortedNames(Box<[Box<str>]>);
+
+impl SortedNames {
+    fn new(names: HashSet<String>) -> Self {
+        let mut names: Vec<Box<str>> = names.into_iter().map(String::into_boxed_str).collect();
+        names.sort_unstable();
+        Self(names.into())
+    }
+
+    fn contains(&self, name: &str) -> bool {
+        self.0.binary_search_by(|known| (**known).cmp(name)).is_ok()
+    }
+}
+
+impl Plugin for AccessControl {
+    const NAME: &'static str = "access_control";
+    const SUMMARY: &'static str = "Lets recognised callers in or keeps them out, by name and by group.";
+    const EXAMPLE: &'static str = include_str!("../examples/access_control.yaml");
+    type Config = Config;
+
+    fn build(rules: Config, _world: &World) -> Result<Self, Problems> {
+        let permits = !rules.allowed_consumers.is_empty()
+            || !rules.allowed_groups.is_empty()
+            || rules.allow_authenticated_identity;
+        let denies = !rules.disallowed_consumers.is_empty() || !rules.disallowed_groups.is_empty();
+        if !permits && !denies {
+            let mut problems = Problems::default();
+            problems.add("config", "nobody is allowed and nobody is denied").remedy =
+                Some("name somebody in `allowed_consumers`, `allowed_groups` or their opposites".into());
+            return Err(problems);
+        }
+        let rules = Rules {
+            allowed_consumers: SortedNames::new(rules.allowed_consumers),
+            disallowed_consumers: SortedNames::new(rules.disallowed_consumers),
+            allowed_groups: SortedNames::new(rules.allowed_groups),
+            disallowed_groups: SortedNames::new(rules.disallowed_groups),
+            allow_authenticated_identity: rules.allow_authenticated_identity,
+            only_denials: !permits,
+        };
+        Ok(Self { rules })
+    }
+
+    fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        hooks.on_request(self);
+    }
+}
+
+impl OnRequest for AccessControl {
+    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, _seat: Seat<'a>) -> Step<'a> {
+        let Some(identity) = &exchange.identity else {
+            return Step::reply(Reply::new(Cause::Unauthenticated).detail("nobody was recognised"));
+        };
+        if self.admits(identity) {
+            return Step::Next;
+        }
+        Step::reply(Reply::new(Cause::Forbidden).detail("you may not use this"))
+    }
+}
+
+impl AccessControl {
+    fn admits(&self, identity: &Identity) -> bool {
+        let in_any = |list: &SortedNames| identity.groups().any(|group| list.contains(group));
+        let rules = &self.rules;
+        if rules.disallowed_consumers.contains(&identity.name) || in_any(&rules.disallowed_groups) {
+            return false;
+        }
+        rules.only_denials
+            || rules.allow_authenticated_identity
+            || rules.allowed_consumers.contains(&identity.name)
+            || in_any(&rules.allowed_groups)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! Recognises consumers by a key they send in a header, the query or a cookie.
+//!
+//! The key is one of the consumer's `key_auth` credentials; several may be valid at a time, so that a key can be
+//! replaced without a gap. It is taken out of the request before the target sees it.
+
+use std::sync::Arc;
+
+use gateway_core::config::credential::{AtRest, CredentialType, any_text};
+use gateway_core::config::problem::Problems;
+use gateway_core::http::exchange::Exchange;
+use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::plugin::{Authenticate, Claim, Hooks, Plugin, Seat, World};
+use http::HeaderValue;
+use http::header::WWW_AUTHENTICATE;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::credential::place::{CredentialLocations, CredentialLookup};
+use crate::credential::{OneOrMany, absent};
+
+/// Settings of `key_auth`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// Where the key is: `header:NAME`, `query:NAME`, `cookie:NAME`, or a list of these. `header:Authorization` is
+    /// `Authorization: Bearer KEY`. A request with two keys is refused. Default `header:X-API-Key`.
+    key_location: OneOrMany,
+    /// Takes the key out of the request, so that targets and their logs never see it. Default true.
+    hide_credentials: bool,
+    /// The consumer that a request without a key counts as, by username. A wrong key is refused all the same. Default
+    /// none: a key is required.
+    anonymous: Option<String>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            key_location: OneOrMany::One("header:X-API-Key".into()),
+            hide_credentials: true,
+            anonymous: None,
+        }
+    }
+}
+
+/// The plugin.
+pub(crate) struct KeyAuth {
+    places: CredentialLocations,
+    hide: bool,
+    anonymous: Option<String>,
+}
+
+/// A key, which is to be made at random: its hash without salt is what finds its consumer.
+static KEY: CredentialType = CredentialType {
+    name: "key_auth",
+    aliases: &["keyauth"],
+    key: "key",
+    instead: &["key_sha256"],
+    optional: &[],
+    check: any_text,
+    min_bytes: 1,
+    is_unique: true,
+    at_rest: AtRest::Hashed("key_sha256"),
+};
+
+/// Longer keys are refused unseen.
+const MAX_KEY: usize = 4096;
+
+impl Plugin for KeyAuth {
+    const NAME: &'static str = "key_auth";
+    const SUMMARY: &'static str =
+        "Recognises consumers by a key they send in a header, the query or a cookie.";
+    const CREDENTIAL: Option<&'static CredentialType> = Some(&KEY);
+    const EXAMPLE: &'static str = include_str!("../examples/key_auth.yaml");
+    type Config = Config;
+
+    fn build(config: Config, _world: &World) -> Result<Self, Problems> {
+        let places = CredentialLocations::read(config.key_location.into_vec(), "config.key_location")?;
+        Ok(Self { places, hide: config.hide_credentials, anonymous: config.anonymous })
+    }
+
+    fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        self.places.hide(hooks);
+        hooks.authenticate(self);
+    }
+}
+
+impl Authenticate for KeyAuth {
+    fn authenticate<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Claim<'a> {
+        let owner = match self.places.find(exchange) {
+            CredentialLookup::Nothing => {
+                return absent(self.anonymous.as_deref(), seat, refusal("a key is required"));
+            }
+            CredentialLookup::One(key) if (1..=MAX_KEY).contains(&key.len()) => {
+                seat.consumers().by_credential(&KEY, &key)
+            }
+            // Two keys: whichever is taken, somebody else may take the other.
+            CredentialLookup::One(_) | CredentialLookup::Several => None,
+        };
+        let Some(owner) = owner else {
+            return Claim::Refused(refusal("the key is not valid"));
+        };
+        let owner = owner.clone();
+        if self.hide {
+            self.places.take_out(exchange);
+        }
+        Claim::Caller(owner)
+    }
+
+    fn hide(&self, exchange: &mut Exchange) {
+        if self.hide {
+            self.places.take_out(exchange);
+        }
+    }
+}
+
+fn refusal(detail: &'static str) -> Box<Reply> {
+    let challenge = HeaderValue::from_static("ApiKey realm=\"ferrum-edge\"");
+    Box::new(Reply::new(Cause::Unauthenticated).detail(detail).header(WWW_AUTHENTICATE, challenge))
+}
+
+#[cfg(test)]
+mod tests;
