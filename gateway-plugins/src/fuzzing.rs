@@ -8,9 +8,9 @@ pub type Target = fn(&[u8]);
 
 /// Each target, by the name its folder in `fuzz/corpus` has.
 pub const TARGETS: [(&str, Target); 3] = [
-    ("plugin_graphql", crate::graphql_limits::fuzz),
-    ("plugin_grpc_json", crate::grpc_json_transcoding::fuzz),
-    ("plugin_json_schema", crate::request_validation::fuzz),
+    ("plugin_graphql", crate::security::graphql_limits::fuzz),
+    ("plugin_grpc_json", crate::transformation::grpc_json_transcoding::fuzz),
+    ("plugin_json_schema", crate::security::request_validation::fuzz),
 ];
 
 /// Runs the target of this name on `data`.

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::PLUGINS;
 
+mod caching;
 mod callers;
 mod client_claims;
 mod every_reply;

@@ -144,7 +144,9 @@ impl FileResolver for Definitions {
                 message Node { repeated Node nodes = 1; repeated int32 numbers = 2; repeated string names = 3; Node one = 4; }
                 service S { rpc Put(Node) returns (Node) { option (google.api.http) = { post: "/put" body: "*" }; } }"#
             }
-            "google/api/annotations.proto" => include_str!("../src/grpc_json_transcoding/tests/http.proto"),
+            "google/api/annotations.proto" => {
+                include_str!("../src/transformation/grpc_json_transcoding/tests/http.proto")
+            }
             _ => return Err(protox::Error::file_not_found(name)),
         };
         File::from_source(name, text)

@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use gateway_core::testing::Trial;
+use gateway_plugin_common::testing::Machine;
 use serde_json::{Value, json};
 
 use super::super::PLUGINS;
-use crate::testing::Machine;
 
 const SAME: [&str; 2] = ["192.0.2.1", "192.0.2.9"];
 const SAME_V6: [&str; 2] = ["2001:db8:1:1::1", "2001:db8:1:2::1"];

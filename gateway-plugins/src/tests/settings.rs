@@ -2,10 +2,10 @@
 
 use gateway_core::config::problem::Problems;
 use gateway_core::plugin::Registry;
+use gateway_plugin_common::testing::Machine;
 use serde_json::{Value, json};
 
 use super::super::PLUGINS;
-use crate::testing::Machine;
 
 fn problems(plugin: &str, config: &Value) -> Problems {
     match Registry::new(PLUGINS).build(plugin, None, config) {

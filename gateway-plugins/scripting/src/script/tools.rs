@@ -90,8 +90,9 @@ fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {
     } else {
         block[..key.len()].copy_from_slice(key);
     }
-    let inner = Sha256::new().chain_update(block.map(|byte| byte ^ 0x36)).chain_update(message).finalize();
-    Sha256::new().chain_update(block.map(|byte| byte ^ 0x5c)).chain_update(inner).finalize().into()
+    let inner =
+        Sha256::default().chain_update(block.map(|byte| byte ^ 0x36)).chain_update(message).finalize();
+    Sha256::default().chain_update(block.map(|byte| byte ^ 0x5c)).chain_update(inner).finalize().into()
 }
 
 #[cfg(test)]

@@ -1,0 +1,253 @@
+//! What users write, and what it is checked to mean.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use gateway_core::config::model::BackendHttp;
+use gateway_core::config::problem::Problems;
+use gateway_core::config::units::{self, Millis};
+use gateway_core::http::forwarding::is_told;
+use gateway_core::plugin::World;
+use gateway_core::plugin::world::calls::Endpoint;
+use gateway_plugin_common::headers;
+use gateway_plugin_common::parse;
+use gateway_plugin_common::server_url;
+use http::{HeaderName, StatusCode};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::grpc::Grpc;
+use super::question::{Convention, Question};
+use super::{Counts, ForwardAuth, MAX_ANSWER, REQUESTS};
+use crate::turns::Turns;
+
+/// Settings of `forward_auth`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// The URL that is asked. With the convention `envoy` the request's path and query are appended to its path.
+    /// Required.
+    url: String,
+    /// The PEM file with the only roots that are trusted for this URL. Default: the public roots.
+    #[schemars(extend("format" = "path"))]
+    ca_path: Option<PathBuf>,
+    /// How the other server is asked and understood:
+    ///
+    /// - `traefik`: GET with `X-Forwarded-Method`, `-Proto`, `-Host`, `-Uri` and `-For`. 2xx passes; the client gets 3xx and
+    ///   4xx as they are.
+    /// - `nginx`: GET with `X-Original-URI`, `X-Original-URL` and `X-Original-Method`. 2xx passes; 401 and 403 refuse, without
+    ///   their body.
+    /// - `envoy`: the request's own method, host and path. 200 passes; the client gets everything else below 500.
+    /// - `envoy_grpc`: the protocol `envoy.service.auth.v3` over gRPC; the URL has no path.
+    ///
+    /// Other answers are failures. Default `traefik`.
+    convention: Convention,
+    /// How long the other server may take for its whole answer. Default 5 s.
+    #[schemars(range(min = 1, max = 60_000))]
+    timeout_ms: Millis,
+    /// Questions at a time. Default 1000.
+    #[schemars(range(min = 1, max = 100_000))]
+    max_concurrent_calls: usize,
+    /// Requests that wait for their turn to ask; more get 503 with `Retry-After`. Default 1000.
+    #[schemars(range(max = 100_000))]
+    max_waiting_calls: usize,
+    /// Header fields of the request that the other server gets, besides those of the convention. Default all; with the
+    /// convention `envoy`, `Authorization` and `Cookie`.
+    #[schemars(length(max = 100))]
+    request_headers: Option<Vec<String>>,
+    /// Asks with the request's own method instead of GET. Default false.
+    preserve_method: bool,
+    /// Asks with the request's own host in `Host` instead of the one of `url`; those of Envoy do so in any case. Default false.
+    preserve_host: bool,
+    /// Sends the body along; needs `preserve_method` or one of the conventions of Envoy. Default false.
+    send_body: bool,
+    /// Bytes that such a body may have; a larger one gets 413. Default 64 KiB.
+    max_body_bytes: units::Bytes,
+    /// Sends the first `max_body_bytes` of a larger body instead, with the convention `envoy_grpc`. Default false.
+    allow_partial_body: bool,
+    /// Texts that the other server gets with each question, with the convention `envoy_grpc`. Default none.
+    #[schemars(length(max = 100))]
+    context_extensions: BTreeMap<String, String>,
+    /// Header fields of the answer that the request gets when it passes. What a client sends under these names is removed, also
+    /// where another plugin recognises the caller and nothing is asked. Default none.
+    #[schemars(length(max = 100))]
+    response_headers: Vec<String>,
+    /// Header fields of the answer that the client's response gets as well when the request passes, such as `Set-Cookie`.
+    /// Default none.
+    #[schemars(length(max = 100))]
+    client_headers: Vec<String>,
+    /// Header fields of a refusal that the client gets, besides `WWW-Authenticate`. Default all.
+    #[schemars(length(max = 100))]
+    refusal_headers: Option<Vec<String>>,
+    /// The header field of the answer that names the caller, a consumer's username or custom id or anything else. An answer
+    /// without it refuses the request. What a client sends under this name, or that of `groups_header`, is removed. With the
+    /// convention `envoy_grpc`, other fields that the answer would set are as the client sent them where another plugin recognises
+    /// the caller. Default none: the plugin recognises nobody.
+    caller_header: Option<String>,
+    /// The header field of the answer with the caller's groups, commas between them; needs `caller_header`. Default none.
+    groups_header: Option<String>,
+    /// The status while the other server fails or does not answer in time, 400 to 599. Default 503.
+    #[schemars(range(min = 400, max = 599))]
+    status_on_error: u16,
+    /// Lets requests pass while the other server fails or does not answer in time. With the convention `envoy_grpc`, fields that
+    /// the other server would have set are then as the client sent them. Not with `caller_header`. Default false.
+    failure_mode_allow: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            url: String::new(),
+            ca_path: None,
+            convention: Convention::Traefik,
+            timeout_ms: Millis(5000),
+            max_concurrent_calls: 1000,
+            max_waiting_calls: 1000,
+            request_headers: None,
+            preserve_method: false,
+            preserve_host: false,
+            send_body: false,
+            max_body_bytes: units::Bytes(64 << 10),
+            allow_partial_body: false,
+            context_extensions: BTreeMap::new(),
+            response_headers: Vec::new(),
+            client_headers: Vec::new(),
+            refusal_headers: None,
+            caller_header: None,
+            groups_header: None,
+            status_on_error: 503,
+            failure_mode_allow: false,
+        }
+    }
+}
+
+/// What does not go together.
+fn check(config: &Config, problems: &mut Problems) {
+    let grpc = config.convention == Convention::EnvoyGrpc;
+    let mut wrong = |option: &str, why: &str, remedy: Option<&str>| {
+        problems.add(format!("config.{option}"), why).remedy = remedy.map(str::to_owned);
+    };
+    if config.groups_header.is_some() && config.caller_header.is_none() {
+        wrong("groups_header", "needs `caller_header`", None);
+    }
+    let is_envoy = grpc || config.convention == Convention::Envoy;
+    if config.send_body && !config.preserve_method && !is_envoy {
+        wrong("send_body", "a GET has no body", Some("set `preserve_method: true`"));
+    }
+    if config.failure_mode_allow && config.caller_header.is_some() {
+        wrong("failure_mode_allow", "without an answer nobody knows who the caller is", None);
+    }
+    let their_own = "the answer over gRPC says itself which fields are copied";
+    for (option, is_set) in [
+        ("response_headers", !config.response_headers.is_empty()),
+        ("client_headers", !config.client_headers.is_empty()),
+        ("refusal_headers", config.refusal_headers.is_some()),
+    ] {
+        if grpc && is_set {
+            wrong(option, their_own, None);
+        }
+    }
+    if is_envoy && config.preserve_host {
+        wrong("preserve_host", "the request's own host is told in any case", None);
+    }
+    if grpc && config.preserve_method {
+        wrong("preserve_method", "the method is part of the question over gRPC", None);
+    }
+    if config.convention == Convention::Envoy && config.preserve_method {
+        wrong("preserve_method", "the request's own method is asked with in any case", None);
+    }
+    if config.allow_partial_body && !(grpc && config.send_body) {
+        wrong("allow_partial_body", "needs `send_body` and the convention `envoy_grpc`", None);
+    }
+    if !grpc && !config.context_extensions.is_empty() {
+        wrong("context_extensions", "needs the convention `envoy_grpc`", None);
+    }
+    let path = Endpoint::of_url(&config.url).ok().and_then(|(_, uri)| uri.path_and_query().cloned());
+    if grpc && path.is_some_and(|path| path.as_str() != "/") {
+        wrong("url", "must not have a path; the protocol says which", None);
+    }
+}
+
+/// Makes the plugin.
+pub(super) fn build(config: Config, world: &World) -> Result<ForwardAuth, Problems> {
+    let mut problems = Problems::default();
+    check(&config, &mut problems);
+    let is_grpc = config.convention == Convention::EnvoyGrpc;
+    let (ca_path, timeout) = (config.ca_path, config.timeout_ms.duration());
+    let server = server_url::client(world, &config.url, |endpoint| {
+        let mut endpoint = endpoint.trusting(ca_path).within_setting(timeout, "timeout_ms");
+        endpoint.max_response_bytes = MAX_ANSWER;
+        if is_grpc {
+            endpoint.http = BackendHttp::Http2;
+        }
+        endpoint
+    });
+    let mut names = |option: &str, written: Vec<String>| -> Vec<HeaderName> {
+        let all = written.into_iter().enumerate();
+        all.filter_map(|(n, name)| header(&format!("config.{option}[{n}]"), &name, &mut problems)).collect()
+    };
+    let copied =
+        (names("response_headers", config.response_headers), names("client_headers", config.client_headers));
+    let request_headers = config.request_headers.map(|all| names("request_headers", all));
+    let refusal_headers = config.refusal_headers.map(|all| names("refusal_headers", all));
+    for (n, name) in copied.0.iter().enumerate().filter(|(_, name)| is_told(name)) {
+        let path = format!("config.response_headers[{n}]");
+        problems.add(path, format!("the gateway writes `{name}` itself, so that it can't be copied"));
+    }
+    let caller = config.caller_header.and_then(|name| header("config.caller_header", &name, &mut problems));
+    let groups = config.groups_header.and_then(|name| header("config.groups_header", &name, &mut problems));
+    let (client, uri) = match server {
+        Ok(server) if problems.is_empty() => server,
+        Ok(_) => return Err(problems),
+        Err(message) => {
+            problems.add("config.url", message);
+            return Err(problems);
+        }
+    };
+    let body = config.send_body.then_some(config.max_body_bytes.0);
+    let grpc = is_grpc.then(|| Grpc {
+        headers: request_headers.clone(),
+        body,
+        partial: config.allow_partial_body,
+        context: config.context_extensions.into_iter().collect(),
+        timeout,
+    });
+    let count = |result| world.meters().counter(REQUESTS, &["result"], &[result]);
+    Ok(ForwardAuth {
+        client,
+        server: uri.authority().map_or("", |authority| authority.as_str()).into(),
+        grpc,
+        passes_failures: config.failure_mode_allow,
+        question: Question {
+            uri,
+            convention: config.convention,
+            headers: request_headers,
+            preserve_method: config.preserve_method,
+            preserve_host: config.preserve_host,
+            body,
+        },
+        turns: Turns::new(config.max_concurrent_calls, config.max_waiting_calls),
+        copied,
+        refusal_headers,
+        caller,
+        groups,
+        status_on_error: StatusCode::from_u16(config.status_on_error)
+            .unwrap_or(StatusCode::SERVICE_UNAVAILABLE),
+        counts: Counts {
+            passed: count("passed"),
+            refused: count("refused"),
+            failed: count("failed"),
+            allowed: count("allowed"),
+        },
+    })
+}
+
+/// Reads the name of a field that frames no message.
+fn header(path: &str, name: &str, problems: &mut Problems) -> Option<HeaderName> {
+    let read = parse::header_name(path, name, problems)?;
+    if headers::is_framing(&read) {
+        problems.add(path, format!("`{name}` frames messages and can't be copied"));
+        return None;
+    }
+    Some(read)
+}

@@ -1,0 +1,394 @@
+//! Recognises callers by tokens that the authorization server is asked about (RFC 7662).
+//!
+//! Answers are kept for a short while, no longer than the token is good for, so that a revoked token is refused after
+//! `cache_ttl` at the latest. While the server can't be reached or answers nonsense, tokens that are not remembered get
+//! 503: nobody is let in without an answer. What goes on for long, such as a WebSocket, ends at the token's `exp`; the server is not
+//! asked again while it lasts.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gateway_core::config::problem::Problems;
+use gateway_core::config::units::{Millis, Seconds};
+use gateway_core::consumer::Identity;
+use gateway_core::http::exchange::Exchange;
+use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::plugin::world::calls::Client;
+use gateway_core::plugin::world::meters::Counter;
+use gateway_core::plugin::{
+    Authenticate, Claim, Finding, Hooks, Need, Needs, OnRequest, Plugin, Seat, Step, World,
+};
+use gateway_core::record::Metric;
+use gateway_plugin_common::server_url;
+use gateway_plugin_common::strict_json;
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, StatusCode, Uri};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::assertion::KeySettings;
+use crate::credential::bearer::{Bearer, BearerSettings};
+use crate::credential::checked::{CheckCache, Print};
+use crate::credential::grants::Grants;
+use crate::credential::place::CredentialLookup;
+use crate::credential::{ExpiryStanding, OneOrMany, is_current, now, required_claims, texts};
+use crate::jose::claims::NEVER;
+use crate::jose::{Rules, TokenError};
+use crate::oauth::{ClientMethod, OauthClient};
+use crate::turns::Turns;
+
+/// Settings of `oauth2_introspection`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct Config {
+    /// The URL of the introspection endpoint. Required.
+    introspection_url: String,
+    /// The PEM file with the only roots that are trusted for this URL. Default: the public roots.
+    #[schemars(extend("format" = "path"))]
+    ca_path: Option<PathBuf>,
+    /// The name under which the gateway is known to the authorization server. Keycloak says of a token that it is not active unless this
+    /// client is in its `aud`: add a mapper for audiences to the clients that get tokens. Required.
+    client_id: String,
+    /// The secret that goes with `client_id`. Default none.
+    #[schemars(extend("format" = "secret"))]
+    client_secret: Option<String>,
+    /// How the gateway says which client it is: `client_secret_basic` in `Authorization: Basic`, `client_secret_post` in the
+    /// form, or `private_key_jwt` by a signed statement. Default `client_secret_basic`.
+    client_auth: ClientMethod,
+    /// The private key that signs for the gateway with `private_key_jwt` (RFC 7523): PKCS#8 in PEM, of RSA, P-256, P-384, P-521 or
+    /// Ed25519, which signs by RS256, ES256, ES384, ES512 or EdDSA. Default none.
+    #[schemars(extend("format" = "secret"))]
+    client_private_key: Option<String>,
+    /// The key's `kid`, by which the server finds the public one. Default none.
+    client_key_id: Option<String>,
+    /// The `aud` of what is signed. Default the URL that is asked.
+    client_assertion_audience: Option<String>,
+    /// What the server is told the token is, such as `access_token`. Default nothing.
+    token_type_hint: Option<String>,
+    /// How long the server may take for its whole answer. Default 5 s.
+    #[schemars(range(min = 1, max = 60_000))]
+    timeout_ms: Millis,
+    /// Questions to the server at a time. Default 100.
+    #[schemars(range(min = 1, max = 10_000))]
+    max_concurrent_calls: usize,
+    /// Requests that wait for their turn to ask; more get 503 with `Retry-After`. Default 1000.
+    #[schemars(range(max = 100_000))]
+    max_waiting_calls: usize,
+    /// How long a good token is remembered, and no longer than its `exp`. 0 is not at all. Default 60 s.
+    #[schemars(range(max = 86400))]
+    cache_ttl: Seconds,
+    /// How long a bad token is remembered. 0 is not at all. Default 10 s.
+    #[schemars(range(max = 3600))]
+    negative_cache_ttl: Seconds,
+    /// Tokens that each worker remembers. Default 1000.
+    #[schemars(range(max = 1_000_000))]
+    cached_tokens: u32,
+    #[serde(flatten)]
+    bearer: BearerSettings,
+    /// The issuer (`iss`) that the answer must name, or a list of accepted ones. Default any.
+    issuer: OneOrMany,
+    /// The audience (`aud`) that the answer must name, or a list of which it must name one. Default any.
+    audience: OneOrMany,
+    /// Fields the answer must have: for each a value, or a list of which it must have one, as in `{typ: Bearer}`, by which Keycloak tells
+    /// access tokens from ID tokens. A field that is a list must have one of them in it; a dotted path leads into objects. Default none.
+    required_claims: BTreeMap<String, OneOrMany>,
+    /// Scopes a token must have, every one. Default none.
+    required_scopes: Vec<String>,
+    /// The field with the scopes: a list, or a text with spaces between them. Default `scope`.
+    scope_claim: String,
+    /// Roles of which a token must have one. Default none.
+    required_roles: Vec<String>,
+    /// The field with the roles, which also count as the caller's groups; a dotted path leads into objects. Default
+    /// `roles`.
+    role_claim: String,
+    /// The fields that may name the caller, a consumer's username or custom id or anything else; the first that is there
+    /// counts. Default `[username, sub, client_id]`.
+    #[schemars(length(max = 10))]
+    consumer_claims: Vec<String>,
+    /// Refuses callers who are no consumers. Default false.
+    require_consumer: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            introspection_url: String::new(),
+            ca_path: None,
+            client_id: String::new(),
+            client_secret: None,
+            client_auth: ClientMethod::ClientSecretBasic,
+            client_private_key: None,
+            client_key_id: None,
+            client_assertion_audience: None,
+            token_type_hint: None,
+            timeout_ms: Millis(5000),
+            max_concurrent_calls: 100,
+            max_waiting_calls: 1000,
+            cache_ttl: Seconds(60),
+            negative_cache_ttl: Seconds(10),
+            cached_tokens: 1000,
+            bearer: BearerSettings::default(),
+            issuer: OneOrMany::default(),
+            audience: OneOrMany::default(),
+            required_claims: BTreeMap::new(),
+            required_scopes: Vec::new(),
+            scope_claim: "scope".into(),
+            required_roles: Vec::new(),
+            role_claim: "roles".into(),
+            consumer_claims: ["username", "sub", "client_id"].map(str::to_owned).to_vec(),
+            require_consumer: false,
+        }
+    }
+}
+
+/// The plugin.
+pub(crate) struct Oauth2Introspection {
+    server: (Client, Uri),
+    oauth: OauthClient,
+    hint: Option<String>,
+    turns: Turns,
+    bearer: Bearer,
+    rules: Rules,
+    grants: Grants,
+    /// Seconds for which good and bad tokens are remembered.
+    ttl: (u64, u64),
+    known: CheckCache<Result<Arc<Identity>, TokenError>>,
+    counts: Counts,
+}
+
+/// What became of tokens.
+struct Counts {
+    active: Counter,
+    inactive: Counter,
+    cached: Counter,
+    failed: Counter,
+}
+
+const TOKENS: Metric = Metric {
+    name: "ferrum_oauth2_introspection_tokens_total",
+    kind: "counter",
+    help: "Tokens by result: active or inactive (the server was asked), cached, or failed (the server gave no answer).",
+};
+
+/// Bytes of a token; longer ones are refused unseen.
+const MAX_TOKEN: usize = 16 << 10;
+/// Bytes of an answer.
+const MAX_ANSWER: u64 = 256 << 10;
+
+impl Plugin for Oauth2Introspection {
+    const NAME: &'static str = "oauth2_introspection";
+    const SUMMARY: &'static str =
+        "Recognises callers by tokens that the authorization server is asked about (RFC 7662).";
+    const EXAMPLE: &'static str = include_str!("../examples/oauth2_introspection.yaml");
+    const NEEDS: &'static [Needs] = &[
+        Needs::new("ca_path", Need::Begins(&["introspection_url"], "https://")),
+        Needs::new("scope_claim", Need::Given(&["required_scopes"])),
+        Needs::new("cache_ttl", Need::On("cached_tokens")),
+        Needs::new("negative_cache_ttl", Need::On("cached_tokens")),
+    ];
+    type Config = Config;
+
+    fn build(config: Config, world: &World) -> Result<Self, Problems> {
+        let (ca_path, timeout) = (config.ca_path, config.timeout_ms.duration());
+        let server = server_url::client(world, &config.introspection_url, |endpoint| {
+            let mut endpoint = endpoint.trusting(ca_path).within_setting(timeout, "timeout_ms");
+            endpoint.max_response_bytes = MAX_ANSWER;
+            endpoint
+        });
+        let mut problems = Problems::default();
+        if config.consumer_claims.is_empty() {
+            problems.add("config.consumer_claims", "no field names the caller");
+        }
+        if let Err(message) = &server {
+            problems.add("config.introspection_url", message);
+        }
+        if config.token_type_hint.as_ref().is_some_and(String::is_empty) {
+            problems.add("config.token_type_hint", "is empty");
+        }
+        let (issuers, audiences) = (
+            texts("config.issuer", config.issuer, &mut problems),
+            texts("config.audience", config.audience, &mut problems),
+        );
+        let claims = required_claims("config.required_claims", config.required_claims, &mut problems);
+        let grants = Grants {
+            scopes: (config.scope_claim, config.required_scopes),
+            roles: (config.role_claim, config.required_roles),
+            caller_claims: config.consumer_claims,
+            requires_consumer: config.require_consumer,
+        };
+        grants.check("config", &mut problems);
+        let oauth = {
+            let key = KeySettings {
+                private_key: config.client_private_key,
+                key_id: config.client_key_id,
+                audience: config.client_assertion_audience,
+            };
+            OauthClient::read(config.client_id, config.client_secret, config.client_auth, key)
+        };
+        let (server, oauth) = match (server, oauth) {
+            (Ok(server), Ok(oauth)) if problems.is_empty() => (server, oauth),
+            (_, oauth) => {
+                problems.extend(oauth.err().into_iter().flat_map(|more| more.0));
+                return Err(problems);
+            }
+        };
+        let count = |result| world.meters().counter(TOKENS, &["result"], &[result]);
+        Ok(Self {
+            server,
+            oauth,
+            hint: config.token_type_hint,
+            turns: Turns::new(config.max_concurrent_calls, config.max_waiting_calls),
+            bearer: Bearer::read(config.bearer)?,
+            rules: Rules { issuers, audiences, claims, leeway: 0, requires_expiry: false },
+            grants,
+            ttl: (config.cache_ttl.0, config.negative_cache_ttl.0),
+            known: CheckCache::new(config.cached_tokens),
+            counts: Counts {
+                active: count("active"),
+                inactive: count("inactive"),
+                cached: count("cached"),
+                failed: count("failed"),
+            },
+        })
+    }
+
+    fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        self.bearer.declare(hooks);
+        hooks.authenticate(self.clone());
+        if self.bearer.tells() {
+            hooks.on_request(self);
+        }
+    }
+}
+
+impl Authenticate for Oauth2Introspection {
+    fn authenticate<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Claim<'a> {
+        let token = match self.bearer.find(exchange) {
+            CredentialLookup::Nothing => return self.bearer.missing(seat),
+            CredentialLookup::One(token) if (1..=MAX_TOKEN).contains(&token.len()) => {
+                String::from_utf8(token.into_owned()).ok()
+            }
+            CredentialLookup::One(_) | CredentialLookup::Several => None,
+        };
+        let Some(token) = token else { return Claim::Refused(TokenError::Malformed.reply()) };
+        let print = self.known.print(token.as_bytes());
+        match self.known.get(&print, now()) {
+            Some(Ok(identity)) if is_current(&identity, seat) => {
+                self.counts.cached.add(1);
+                return Claim::Caller(self.bearer.recognised(exchange, seat, identity));
+            }
+            Some(Err(fault)) => {
+                self.counts.cached.add(1);
+                return Claim::Refused(fault.reply());
+            }
+            _ => {}
+        }
+        Claim::wait(async move {
+            match self.ask(&token, print, seat).await {
+                Ok(Ok(identity)) => Finding::Caller(self.bearer.recognised(exchange, seat, identity)),
+                Ok(Err(fault)) => Finding::Refused(fault.reply()),
+                Err((reply, why)) => {
+                    self.counts.failed.add(1);
+                    if let Some(why) = why {
+                        let server = self.server.1.authority().map_or("", |authority| authority.as_str());
+                        exchange.note("oauth2_introspection.server", server);
+                        exchange.note_failure(format!("{server}: {why}"));
+                        tracing::warn!(%server, %why, "the introspection server gives no answer");
+                    }
+                    Finding::Refused(reply)
+                }
+            }
+        })
+    }
+
+    fn hide(&self, exchange: &mut Exchange) {
+        self.bearer.take_out(exchange);
+    }
+}
+
+impl OnRequest for Oauth2Introspection {
+    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
+        self.bearer.tell(exchange, seat);
+        Step::Next
+    }
+}
+
+impl Oauth2Introspection {
+    /// Asks about a token, and remembers what is said. An error is the server's, not the token's: the refusal, and why there
+    /// is no answer where the server was asked.
+    async fn ask(
+        &self,
+        token: &str,
+        print: Print,
+        seat: Seat<'_>,
+    ) -> Result<Result<Arc<Identity>, TokenError>, (Box<Reply>, Option<String>)> {
+        let turn = self.turns.take().await.map_err(|_| {
+            let reply = no_answer("introspection_busy").header(RETRY_AFTER, HeaderValue::from_static("1"));
+            (Box::new(reply), None)
+        })?;
+        let answer = self.call(token).await;
+        let answer = answer.map_err(|why| (Box::new(no_answer("introspection_failed")), Some(why)))?;
+        drop(turn);
+        let now = now();
+        let judged = self.judge(answer, seat, now);
+        let until = match &judged {
+            Ok((_, until)) => {
+                self.counts.active.add(1);
+                (*until).min(now.saturating_add(self.ttl.0))
+            }
+            Err(_) => {
+                self.counts.inactive.add(1);
+                now.saturating_add(self.ttl.1)
+            }
+        };
+        let judged = judged.map(|(identity, _)| identity);
+        if until > now {
+            self.known.put(print, judged.clone(), until);
+        }
+        Ok(judged)
+    }
+
+    /// The server's answer, or why there is none that can be used.
+    async fn call(&self, token: &str) -> Result<Map<String, Value>, String> {
+        let mut fields = vec![("token", token)];
+        fields.extend(self.hint.as_deref().map(|hint| ("token_type_hint", hint)));
+        let request = self.oauth.post(&self.server.1, &fields).map_err(|error| error.to_string())?;
+        let response = self.server.0.fetch(request).await.map_err(|error| error.to_string())?;
+        if response.status() != StatusCode::OK {
+            return Err(format!("it answers {}", response.status()));
+        }
+        let answer = strict_json::object(response.body());
+        let answer = answer.filter(|answer| answer.get("active").is_some_and(Value::is_boolean));
+        answer.ok_or_else(|| "its answer is not a JSON object with `active`".to_owned())
+    }
+
+    /// The caller of an answer, and until when it is one.
+    fn judge(
+        &self,
+        answer: Map<String, Value>,
+        seat: Seat<'_>,
+        now: u64,
+    ) -> Result<(Arc<Identity>, u64), TokenError> {
+        if answer.get("active") != Some(&Value::Bool(true)) {
+            return Err(TokenError::Inactive);
+        }
+        let until = self.rules.judge(&answer, now)?;
+        let mut identity = self.grants.caller(answer, seat)?;
+        // Nobody says when it is revoked, but this is known.
+        if until != NEVER {
+            Arc::make_mut(&mut identity).standing = Some(Arc::new(ExpiryStanding { until }));
+        }
+        Ok((identity, until))
+    }
+}
+
+/// The refusal while the server can't be asked.
+fn no_answer(reason: &'static str) -> Reply {
+    Reply::new(Cause::NoTarget).detail("the token can't be checked now").reason(reason)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,19 @@
+//! Clients for servers that a setting names by a URL.
+
+use gateway_core::plugin::World;
+use gateway_core::plugin::world::calls::{Client, Endpoint};
+use http::Uri;
+
+/// A client for the server of a URL, and the URL.
+///
+/// # Errors
+/// What is wrong with it, in a sentence.
+pub fn client(
+    world: &World,
+    url: &str,
+    adjust: impl FnOnce(Endpoint) -> Endpoint,
+) -> Result<(Client, Uri), String> {
+    let (endpoint, uri) = Endpoint::of_url(url)?;
+    let client = world.client(adjust(endpoint)).map_err(|problems| problems.messages())?;
+    Ok((client, uri))
+}

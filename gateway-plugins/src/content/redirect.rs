@@ -1,0 +1,352 @@
+//! Sends clients elsewhere: to a URL made from a template, or to the same URL with another scheme, host, port, path or
+//! trailing slash.
+//!
+//! With `location` every request is redirected; one that already asked for that very URL is answered 508, since it
+//! would come back for ever. With parts (`scheme`, `host`, `port`, `path`, `trailing_slash`) a request that already has
+//! them all goes on to the target, so that `scheme: https` redirects plain requests only. Behind a trusted proxy the
+//! scheme is what `X-Forwarded-Proto` says.
+
+use std::sync::Arc;
+
+use gateway_core::config::problem::Problems;
+use gateway_core::http::exchange::Exchange;
+use gateway_core::http::path;
+use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, World};
+use gateway_core::template::{Facts, MAX_RENDERED, Moment, Template, TextContext};
+use gateway_plugin_common::facts;
+use gateway_plugin_common::parse;
+use http::header::LOCATION;
+use http::{HeaderValue, StatusCode};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Settings of `redirect`; `location`, or at least one of the parts.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// The answer's status: 301, 302, 303, 307 or 308. 307 and 308 keep the method and the body. Default 302.
+    status_code: u16,
+    /// The URL, as a template. A path alone is sent as it is, so that clients keep the scheme and host they used, also behind a proxy
+    /// that ends TLS. Begins with `/`, `http://`, `https://` or `${request.scheme}://`, so that no value
+    /// of a request decides where clients go. Not together with parts. Default: made from the parts.
+    location: Option<String>,
+    /// The new scheme. The port is left out then, unless `port` is given. Default: as requested.
+    scheme: Option<Scheme>,
+    /// The new host, as a template, without port. Default: as requested.
+    host: Option<String>,
+    /// The new port, 1 to 65535. Default: as requested, or the scheme's own where `scheme` or `host` is given.
+    #[schemars(range(min = 1))]
+    port: Option<u16>,
+    /// The new path, as a template that begins with `/`. Default: as requested.
+    path: Option<String>,
+    /// Adds a slash to the end of the path, or removes it. Default: neither.
+    trailing_slash: Option<TrailingSlash>,
+    /// What becomes of the query. One that `location` or `path` has of its own is kept in front. Default `keep`.
+    query: Keep,
+}
+
+/// A scheme to redirect to.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Scheme {
+    Http,
+    Https,
+}
+
+/// What becomes of the slash at the end of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum TrailingSlash {
+    Add,
+    Remove,
+}
+
+/// What becomes of the query.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Keep {
+    Keep,
+    Drop,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            status_code: 302,
+            location: None,
+            scheme: None,
+            host: None,
+            port: None,
+            path: None,
+            trailing_slash: None,
+            query: Keep::Keep,
+        }
+    }
+}
+
+/// The plugin.
+pub(crate) struct Redirect {
+    status: StatusCode,
+    to: To,
+    keeps_query: bool,
+}
+
+/// Where to.
+enum To {
+    Location(Template),
+    Parts(Box<Parts>),
+}
+
+struct Parts {
+    scheme: Option<&'static str>,
+    host: Option<Template>,
+    port: Option<u16>,
+    path: Option<Template>,
+    trailing_slash: Option<TrailingSlash>,
+}
+
+/// A URL in its pieces.
+#[derive(PartialEq)]
+struct Url {
+    scheme: &'static str,
+    authority: String,
+    /// Path and query.
+    target: String,
+}
+
+/// Where a client is sent.
+struct Destination {
+    url: Url,
+    /// Sent without scheme and host (RFC 9110 §10.2.2): the client knows better which it used, also behind a proxy that ends TLS.
+    is_relative: bool,
+}
+
+impl Plugin for Redirect {
+    const NAME: &'static str = "redirect";
+    const SUMMARY: &'static str = "Sends clients to another URL, whole or in parts.";
+    type Config = Config;
+
+    fn build(config: Config, _world: &World) -> Result<Self, Problems> {
+        let mut problems = Problems::default();
+        let status = match config.status_code {
+            301 | 302 | 303 | 307 | 308 => StatusCode::from_u16(config.status_code).ok(),
+            other => {
+                let problem = problems.add("config.status_code", format!("{other} does not redirect"));
+                problem.remedy = Some("write 301, 302, 303, 307 or 308".into());
+                None
+            }
+        };
+        let to = to(&config, &mut problems);
+        let keeps_query = config.query == Keep::Keep;
+        match (status, to) {
+            (Some(status), Some(to)) => problems.into_result(Self { status, to, keeps_query }),
+            _ => Err(problems),
+        }
+    }
+
+    fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        match &self.to {
+            To::Location(location) => hooks.renders("config.location", Some(location)),
+            To::Parts(parts) => {
+                hooks.renders("config.host", parts.host.as_ref());
+                hooks.renders("config.path", parts.path.as_ref());
+            }
+        }
+        hooks.on_request(self);
+    }
+}
+
+fn to(config: &Config, problems: &mut Problems) -> Option<To> {
+    let parts = Parts {
+        scheme: config.scheme.map(|scheme| match scheme {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        }),
+        host: config
+            .host
+            .as_ref()
+            .and_then(|host| parse::template("config.host", host, Moment::Request, problems)),
+        port: config.port,
+        path: config.path.as_ref().and_then(|path| {
+            if !path.starts_with('/') {
+                problems.add("config.path", "a path begins with `/`");
+            }
+            parse::template("config.path", path, Moment::Request, problems)
+        }),
+        trailing_slash: config.trailing_slash,
+    };
+    let has_parts = config.scheme.is_some()
+        || config.host.is_some()
+        || config.port.is_some()
+        || config.path.is_some()
+        || config.trailing_slash.is_some();
+    let Some(location) = &config.location else {
+        if !has_parts {
+            problems.add("config", "this says nowhere to go").remedy =
+                Some("give `location`, or parts such as `scheme: https`".into());
+        }
+        return problems.is_empty().then(|| To::Parts(Box::new(parts)));
+    };
+    if has_parts {
+        problems.add("config.location", "stands beside parts of a URL").remedy =
+            Some("give the whole `location` or its parts, not both".into());
+    }
+    let is_absolute =
+        ["http://", "https://", "${request.scheme}://"].iter().any(|it| location.starts_with(it));
+    if !is_absolute && (!location.starts_with('/') || location.starts_with("//")) {
+        problems.add("config.location", "a value of the request could decide where clients go").remedy =
+            Some("begin with `/`, `http://`, `https://` or `${request.scheme}://`".into());
+    }
+    parse::template("config.location", location, Moment::Request, problems).map(To::Location)
+}
+
+impl OnRequest for Redirect {
+    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
+        let asked = asked(exchange);
+        let facts = facts::of(exchange, seat);
+        let query = exchange.request.uri.query().filter(|_| self.keeps_query);
+        let made = match &self.to {
+            To::Location(location) => located(location, &facts, query, &asked),
+            To::Parts(parts) => parts
+                .apply(&facts, query, &asked)
+                .map(|url| Destination { url, is_relative: parts.stay_with_host() }),
+        };
+        let Some(Destination { url, is_relative }) = made else {
+            let reply = Reply::new(Cause::BadRequest).detail("this can't be redirected");
+            return Step::reply(reply.reason("redirect_not_possible"));
+        };
+        if url == asked {
+            if matches!(self.to, To::Parts(_)) {
+                return Step::Next;
+            }
+            let reply = Reply::new(Cause::Internal).status(StatusCode::LOOP_DETECTED);
+            return Step::reply(reply.detail("this redirect leads to itself").reason("redirect_loop"));
+        }
+        let Url { scheme, authority, target } = url;
+        let location = if is_relative { target } else { format!("{scheme}://{authority}{target}") };
+        let Ok(location) = HeaderValue::try_from(location) else {
+            return Step::reply(Reply::new(Cause::BadRequest).reason("redirect_not_possible"));
+        };
+        let mut reply = Reply::fixed(self.status, "").header(LOCATION, location);
+        reply.reason = Some("redirect");
+        Step::reply(reply)
+    }
+}
+
+/// The URL that the client asked for.
+fn asked(exchange: &Exchange) -> Url {
+    let scheme = exchange.scheme();
+    let uri = &exchange.request.uri;
+    let target = uri.path_and_query().map_or("/", |target| target.as_str());
+    Url {
+        scheme,
+        authority: plain(scheme, exchange.authority().unwrap_or_default()),
+        target: target.to_owned(),
+    }
+}
+
+/// An authority in lower case and without its scheme's own port.
+fn plain(scheme: &str, authority: &str) -> String {
+    let own = if scheme == "https" { ":443" } else { ":80" };
+    authority.strip_suffix(own).unwrap_or(authority).to_ascii_lowercase()
+}
+
+fn rendered(template: &Template, facts: &Facts<'_>, place: TextContext) -> Option<String> {
+    let mut out = Vec::new();
+    template.render(facts, place, MAX_RENDERED, &mut out).ok()?;
+    String::from_utf8(out).ok()
+}
+
+/// Adds the request's query behind one that a target has of its own.
+fn with_query(mut target: String, query: Option<&str>) -> String {
+    if let Some(query) = query {
+        target.push(if target.contains('?') { '&' } else { '?' });
+        target.push_str(query);
+    }
+    target
+}
+
+fn located(location: &Template, facts: &Facts<'_>, query: Option<&str>, asked: &Url) -> Option<Destination> {
+    let text = rendered(location, facts, TextContext::Url)?;
+    let absolute = text
+        .strip_prefix("https://")
+        .map(|rest| ("https", rest))
+        .or_else(|| text.strip_prefix("http://").map(|rest| ("http", rest)));
+    let Some((scheme, rest)) = absolute else {
+        // Two slashes at its beginning would make a host of what follows.
+        let target = with_query(format!("/{}", text.trim_start_matches(['/', '\\'])), query);
+        let url = Url { scheme: asked.scheme, authority: asked.authority.clone(), target };
+        return Some(Destination { url, is_relative: true });
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, target) = rest.split_at(end);
+    let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
+    let target = match target.split_once('#') {
+        Some((target, fragment)) => format!("{}#{fragment}", with_query(target.to_owned(), query)),
+        None => with_query(target, query),
+    };
+    // What stands before an `@` is a user's name, not the host it looks like.
+    parse::is_authority(authority).then(|| {
+        let url = Url { scheme, authority: plain(scheme, authority), target };
+        Destination { url, is_relative: false }
+    })
+}
+
+impl Parts {
+    /// Whether neither scheme, host nor port change.
+    fn stay_with_host(&self) -> bool {
+        self.scheme.is_none() && self.host.is_none() && self.port.is_none()
+    }
+
+    fn apply(&self, facts: &Facts<'_>, query: Option<&str>, asked: &Url) -> Option<Url> {
+        let scheme = self.scheme.unwrap_or(asked.scheme);
+        let path = match &self.path {
+            Some(path) => rendered(path, facts, TextContext::Path)?,
+            None => facts.exchange.request.uri.path().to_owned(),
+        };
+        let (path, own) = match path.split_once('?') {
+            Some((path, own)) => (path.to_owned(), Some(own.to_owned())),
+            None => (path, None),
+        };
+        // No two slashes at its beginning, and no dot segments that a client would resolve.
+        let mut path = path::normalise(&path, true).ok()?.text.into_owned();
+        match self.trailing_slash {
+            Some(TrailingSlash::Add) if !path.ends_with('/') => path.push('/'),
+            Some(TrailingSlash::Remove) if path.len() > 1 => {
+                path.truncate(path.trim_end_matches('/').len().max(1))
+            }
+            _ => {}
+        }
+        let own = own.map_or_else(|| path.clone(), |own| format!("{path}?{own}"));
+        Some(Url { scheme, authority: self.authority(scheme, facts, asked)?, target: with_query(own, query) })
+    }
+
+    fn authority(&self, scheme: &str, facts: &Facts<'_>, asked: &Url) -> Option<String> {
+        let (name, port) = split_port(&asked.authority);
+        let moves = self.host.is_some() || scheme != asked.scheme;
+        let name = match &self.host {
+            Some(host) => rendered(host, facts, TextContext::Host)?,
+            None => name.to_owned(),
+        };
+        if !parse::is_authority(&name) {
+            return None;
+        }
+        Some(match (self.port, port) {
+            (Some(port), _) => plain(scheme, &format!("{name}:{port}")),
+            (None, Some(port)) if !moves => plain(scheme, &format!("{name}:{port}")),
+            _ => name.to_ascii_lowercase(),
+        })
+    }
+}
+
+/// Host and port; the colons of an IPv6 address stand in brackets.
+fn split_port(authority: &str) -> (&str, Option<&str>) {
+    match authority.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => (name, Some(port)),
+        _ => (authority, None),
+    }
+}
+
+#[cfg(test)]
+mod tests;

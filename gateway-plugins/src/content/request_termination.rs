@@ -1,0 +1,136 @@
+//! Answers in the gateway itself: a maintenance page, a health answer, a fixed document.
+//!
+//! Without a trigger every request is answered; with one, only those that match it, and the others go on.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gateway_core::config::problem::Problems;
+use gateway_core::http::exchange::Exchange;
+use gateway_core::http::reply::{Reply, final_status};
+use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, World};
+use gateway_plugin_common::parse;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Settings of `request_termination`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// The answer's status, 200 to 599. Default 503.
+    status_code: u16,
+    /// The body's type. Default `application/json`.
+    content_type: String,
+    /// The body, as it is. Default: a JSON object with `message`.
+    body: Option<String>,
+    /// The text of the default body. Default `Service unavailable`.
+    message: String,
+    /// Which requests are answered. Default: all.
+    trigger: Option<Trigger>,
+}
+
+/// Which requests are answered; both conditions must hold where both are given.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Trigger {
+    /// The path begins so.
+    path_prefix: Option<String>,
+    /// The request has this header.
+    header: Option<String>,
+    /// The header has exactly this value; needs `header`.
+    header_value: Option<String>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            status_code: 503,
+            content_type: "application/json".into(),
+            body: None,
+            message: "Service unavailable".into(),
+            trigger: None,
+        }
+    }
+}
+
+/// The plugin.
+pub(crate) struct RequestTermination {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Bytes,
+    path_prefix: Option<String>,
+    header: Option<(HeaderName, Option<String>)>,
+}
+
+impl Plugin for RequestTermination {
+    const NAME: &'static str = "request_termination";
+    const SUMMARY: &'static str = "Answers in the gateway itself, with a fixed status and body.";
+    type Config = Config;
+
+    fn build(config: Config, _world: &World) -> Result<Self, Problems> {
+        let mut problems = Problems::default();
+        let status = final_status(config.status_code);
+        if status.is_none() {
+            problems
+                .add("config.status_code", format!("{} is not a valid response status", config.status_code))
+                .remedy = Some("write a number from 200 to 599".into());
+        }
+        let content_type = HeaderValue::from_str(&config.content_type);
+        if content_type.is_err() {
+            problems.add("config.content_type", "has characters that a header may not have");
+        }
+        let trigger =
+            config.trigger.unwrap_or(Trigger { path_prefix: None, header: None, header_value: None });
+        if trigger.header_value.is_some() && trigger.header.is_none() {
+            problems.add("config.trigger.header_value", "needs `header` beside it");
+        }
+        let header = trigger.header.and_then(|name| match HeaderName::from_bytes(name.as_bytes()) {
+            Ok(name) => Some((name, trigger.header_value)),
+            Err(_) => {
+                problems.add("config.trigger.header", format!("`{name}` is not a valid header name"));
+                None
+            }
+        });
+        let prefix = trigger.path_prefix.as_deref();
+        let path_prefix =
+            prefix.and_then(|text| parse::request_path("config.trigger.path_prefix", text, &mut problems));
+        let (Some(status), Ok(content_type), true) = (status, content_type, problems.is_empty()) else {
+            return Err(problems);
+        };
+        let body =
+            config.body.unwrap_or_else(|| serde_json::json!({ "message": config.message }).to_string());
+        let headers = HeaderMap::from_iter([(CONTENT_TYPE, content_type)]);
+        Ok(Self { status, headers, body: body.into(), path_prefix, header })
+    }
+
+    fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        hooks.on_request(self);
+    }
+}
+
+impl OnRequest for RequestTermination {
+    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, _seat: Seat<'a>) -> Step<'a> {
+        if !self.is_triggered(exchange) {
+            return Step::Next;
+        }
+        let mut reply = Reply::fixed(self.status, self.body.clone());
+        reply.headers.clone_from(&self.headers);
+        Step::reply(reply)
+    }
+}
+
+impl RequestTermination {
+    fn is_triggered(&self, exchange: &Exchange) -> bool {
+        let path_fits = self.path_prefix.as_ref().is_none_or(|prefix| exchange.path().starts_with(prefix));
+        path_fits
+            && self.header.as_ref().is_none_or(|(name, wanted)| {
+                let mut values = exchange.request.headers.get_all(name).iter();
+                match wanted {
+                    None => values.next().is_some(),
+                    Some(wanted) => values.any(|value| value.as_bytes() == wanted.as_bytes()),
+                }
+            })
+    }
+}

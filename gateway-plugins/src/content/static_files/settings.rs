@@ -1,0 +1,292 @@
+//! Settings of `static_files`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use gateway_core::config::problem::Problems;
+use gateway_core::config::units::{Bytes, Millis};
+use gateway_plugin_common::coding::Coding;
+use gateway_plugin_common::wildcard::Wildcard;
+use http::HeaderValue;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::find::FileFinder;
+use super::kept::KeepLimits;
+use super::path;
+
+/// Patterns, candidates and indexes that can be named each.
+const MAX_NAMES: usize = 256;
+/// What stands for the path in `try_files`.
+const PATH: &str = "{path}";
+
+/// Settings of `static_files`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// The folder that is served. It may be a link, which is followed anew every second.
+    #[schemars(extend("format" = "path"))]
+    pub(super) root: PathBuf,
+    /// Names of files that answer for a folder, the first that exists. Default `index.html`.
+    index: Vec<String>,
+    /// Paths beneath the root that are tried in this order, with `{path}` for the request's, such as `{path}.html`. Default
+    /// `{path}`.
+    try_files: Vec<String>,
+    /// A file that answers where nothing is found, for applications that route in the browser. Not for paths with an ending,
+    /// such as `/app.js`, and only for clients that take HTML. Default none.
+    spa_fallback: Option<String>,
+    /// A file that is sent with 404 where nothing is found. Default none: the gateway's own answer.
+    not_found: Option<String>,
+    /// Sends requests that lead to no file to the target, rather than answer 404. Default false.
+    passthrough: bool,
+    /// With `passthrough`: answers 405 where a method other than GET and HEAD asks for what is there, rather than send it to the
+    /// target. Default false.
+    refuse_other_methods: bool,
+    /// Codings whose files beside the plain one (`.br`, `.zst`, `.gz`) are sent to clients that take them; the one to be
+    /// preferred first. Files older than the plain one are not used. Default none.
+    precompressed: Vec<Coding>,
+    /// Lists folders that have no index, as HTML or, for clients that like it better, as JSON. Default false.
+    listing: bool,
+    /// Serves files and folders whose names begin with a dot, besides `/.well-known`. Default false.
+    dotfiles: bool,
+    /// Follows symbolic links that stay beneath the root. Others are never followed. Default true.
+    symlinks: bool,
+    /// How entity tags are made: `strong`, `weak` or `off`. Default `strong`.
+    etag: Tags,
+    /// `Cache-Control` by pattern; the first that fits. `*` stands for anything, also slashes. Default none.
+    cache_control: Vec<CacheControl>,
+    /// Media types by ending, such as `wasm: application/wasm`, besides those known.
+    mime_types: BTreeMap<String, String>,
+    /// The media type of files whose ending is not known. Default `application/octet-stream`.
+    default_type: String,
+    /// The charset of texts; empty says none. Default `utf-8`.
+    charset: String,
+    /// What files in memory may weigh together; 0 keeps none. Default 32 MiB.
+    memory_bytes: Bytes,
+    /// The largest file that is kept in memory; larger ones are read while they are sent. Default 256 KiB.
+    memory_file_bytes: Bytes,
+    /// How many larger files are kept open between requests; 0 keeps none. Each takes a file descriptor. Default 64.
+    #[schemars(range(max = 100_000))]
+    open_files: usize,
+    /// After which time without a request such a file is closed. Default 20 s.
+    #[schemars(range(min = 1000, max = 3_600_000))]
+    open_files_idle_ms: Millis,
+    /// How long a file in memory, or one that is kept open, is served without a look whether its path leads to another one by
+    /// now. The contents of an open file are never served under what was said of earlier ones. Default 1 s.
+    #[schemars(range(max = 3_600_000))]
+    recheck_ms: Millis,
+}
+
+/// How entity tags are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Tags {
+    /// From size, time of change in nanoseconds and inode.
+    Strong,
+    /// The same, marked as weak.
+    Weak,
+    /// None.
+    Off,
+}
+
+/// `Cache-Control` of some files.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct CacheControl {
+    /// Which: a path beneath the root, such as `assets/*` or `*.css`.
+    path: String,
+    /// What it says, such as `public, max-age=31536000, immutable`.
+    value: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            root: PathBuf::new(),
+            index: vec!["index.html".to_owned()],
+            try_files: vec![PATH.to_owned()],
+            spa_fallback: None,
+            not_found: None,
+            passthrough: false,
+            refuse_other_methods: false,
+            precompressed: Vec::new(),
+            listing: false,
+            dotfiles: false,
+            symlinks: true,
+            etag: Tags::Strong,
+            cache_control: Vec::new(),
+            mime_types: BTreeMap::new(),
+            default_type: "application/octet-stream".to_owned(),
+            charset: "utf-8".to_owned(),
+            memory_bytes: Bytes(32 << 20),
+            memory_file_bytes: Bytes(256 << 10),
+            open_files: 64,
+            open_files_idle_ms: Millis(20_000),
+            recheck_ms: Millis(1000),
+        }
+    }
+}
+
+/// Settings as they are meant.
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) root: PathBuf,
+    pub(super) places: FileFinder,
+    pub(super) codings: Vec<Coding>,
+    pub(super) passes: bool,
+    pub(super) refuses: bool,
+    pub(super) hidden: bool,
+    pub(super) follows_links: bool,
+    pub(super) tags: Tags,
+    pub(super) cache_control: Vec<(Wildcard, HeaderValue)>,
+    pub(super) types: BTreeMap<String, HeaderValue>,
+    pub(super) default_type: HeaderValue,
+    pub(super) charset: String,
+    pub(super) keeps: KeepLimits,
+}
+
+impl Config {
+    pub(super) fn read(self) -> Result<Read, Problems> {
+        let mut problems = Problems::default();
+        if self.root.as_os_str().is_empty() {
+            problems.add("config.root", "names no folder");
+        }
+        let file = |at: &str, name: &str, problems: &mut Problems| {
+            let found = path::beneath(&format!("/{}", name.trim_start_matches('/')), true);
+            let good = name.trim_start_matches('/');
+            if !matches!(found, Ok((ref clean, false)) if clean == good) {
+                problems.add(at, format!("`{name}` is not the path of a file beneath the root"));
+            }
+            good.to_owned()
+        };
+        let index = self.index.iter().enumerate();
+        let index = index.map(|(n, name)| file(&format!("config.index[{n}]"), name, &mut problems)).collect();
+        let candidates = candidates(&self.try_files, &mut problems);
+        let fallback =
+            self.spa_fallback.as_deref().map(|name| file("config.spa_fallback", name, &mut problems));
+        let not_found = self.not_found.as_deref().map(|name| file("config.not_found", name, &mut problems));
+        if self.passthrough && (not_found.is_some() || fallback.is_some()) {
+            let problem =
+                problems.add("config.passthrough", "with it, what is not found is the target's to answer");
+            problem.remedy = Some("leave out `not_found` and `spa_fallback`".into());
+        }
+        let (whole, keeps) = (self.check_rest(&mut problems), self.keeps());
+        let mut types = BTreeMap::new();
+        for (ending, name) in &self.mime_types {
+            let at = format!("config.mime_types.{ending}");
+            if let Some(value) = media_type(&at, name, &mut problems) {
+                types.insert(ending.trim_start_matches('.').to_ascii_lowercase(), value);
+            }
+        }
+        let default_type = media_type("config.default_type", &self.default_type, &mut problems);
+        if !self.charset.bytes().all(|c| c.is_ascii_alphanumeric() || b"-_.:".contains(&c)) {
+            problems.add("config.charset", format!("`{}` is not a charset", self.charset));
+        }
+        let cache_control = self.cache_control.iter().enumerate().filter_map(|(n, rule)| {
+            let value = HeaderValue::from_str(&rule.value).ok().filter(|value| !value.is_empty());
+            if value.is_none() {
+                problems.add(format!("config.cache_control[{n}].value"), "is not a value of a header field");
+            }
+            Some((Wildcard::read(rule.path.trim_start_matches('/')), value?))
+        });
+        let cache_control = cache_control.collect();
+        let (Some(default_type), true) = (default_type, problems.is_empty()) else { return Err(problems) };
+        Ok(Read {
+            root: self.root,
+            places: FileFinder {
+                index,
+                candidates,
+                fallback,
+                not_found,
+                lists: self.listing,
+                hidden: self.dotfiles,
+                whole,
+            },
+            codings: self.precompressed,
+            passes: self.passthrough,
+            refuses: self.refuse_other_methods,
+            hidden: self.dotfiles,
+            follows_links: self.symlinks,
+            tags: self.etag,
+            cache_control,
+            types,
+            default_type,
+            charset: self.charset,
+            keeps,
+        })
+    }
+}
+
+impl Config {
+    /// What is kept between requests.
+    fn keeps(&self) -> KeepLimits {
+        KeepLimits {
+            memory: self.memory_bytes.0,
+            open: self.open_files,
+            recheck: self.recheck_ms.duration(),
+            idle: self.open_files_idle_ms.duration(),
+        }
+    }
+
+    /// Looks at what stands by itself, and says up to which size files are kept in memory.
+    fn check_rest(&self, problems: &mut Problems) -> u64 {
+        if self.refuse_other_methods && !self.passthrough {
+            let problem =
+                problems.add("config.refuse_other_methods", "they are refused without `passthrough` anyway");
+            problem.remedy = Some("remove it".into());
+        }
+        for (name, count) in [
+            ("index", self.index.len()),
+            ("try_files", self.try_files.len()),
+            ("cache_control", self.cache_control.len()),
+            ("mime_types", self.mime_types.len()),
+        ] {
+            if count > MAX_NAMES {
+                problems
+                    .add(format!("config.{name}"), format!("has {count} entries; {MAX_NAMES} are the most"));
+            }
+        }
+        for (n, coding) in self.precompressed.iter().enumerate() {
+            if self.precompressed.iter().take(n).any(|known| known == coding) {
+                problems
+                    .add(format!("config.precompressed[{n}]"), format!("`{}` is named twice", coding.name()));
+            }
+        }
+        let whole = if self.memory_bytes.0 == 0 { 0 } else { self.memory_file_bytes.0 };
+        if whole > self.memory_bytes.0 / 4 {
+            problems.add("config.memory_file_bytes", "must be at most a quarter of `memory_bytes`");
+        }
+        whole
+    }
+}
+
+/// What stands before and behind the path of the request in each candidate.
+fn candidates(texts: &[String], problems: &mut Problems) -> Vec<(String, String)> {
+    if texts.is_empty() {
+        problems.add("config.try_files", "there is none, so nothing would be found");
+    }
+    let mut candidates = Vec::new();
+    for (n, text) in texts.iter().enumerate() {
+        let sample = path::beneath(&format!("/{}", text.trim_start_matches('/').replace(PATH, "x")), true);
+        match text.trim_start_matches('/').split_once(PATH) {
+            Some((before, behind)) if !behind.contains(PATH) && sample.is_ok() => {
+                candidates.push((before.to_owned(), behind.to_owned()));
+            }
+            _ => {
+                let problem =
+                    problems.add(format!("config.try_files[{n}]"), format!("`{text}` is not a candidate"));
+                problem.remedy =
+                    Some("`{path}` once, such as `{path}.html`; a fixed file is `spa_fallback`".into());
+            }
+        }
+    }
+    candidates
+}
+
+fn media_type(at: &str, name: &str, problems: &mut Problems) -> Option<HeaderValue> {
+    let value = HeaderValue::from_str(name).ok().filter(|_| name.contains('/'));
+    if value.is_none() {
+        problems.add(at, format!("`{name}` is not a media type"));
+    }
+    value
+}

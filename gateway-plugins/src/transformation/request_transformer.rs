@@ -1,0 +1,107 @@
+//! Changes the header fields, the query and the JSON body of requests, by rules in the order in which they are written.
+//!
+//! Every value is made from the request as it was before the first rule. Headers that frame a message (`Content-Length`,
+//! `Transfer-Encoding`, `Host` …) can't be changed here. Whole numbers beyond 64 bits in a changed body lose digits.
+
+use std::sync::Arc;
+
+use gateway_core::config::problem::Problems;
+use gateway_core::http::exchange::Exchange;
+use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, Verdict, World};
+use gateway_core::template::Moment;
+use gateway_plugin_common::facts;
+use gateway_plugin_common::query::{self, Query};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::transformation::transform::{BodyRules, Changed, Rule, Rules, Unusable};
+
+/// Settings of `request_transformer`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// The changes, in their order; at least one.
+    rules: Vec<Rule>,
+    /// Limits on bodies that are changed.
+    body: BodyRules,
+}
+
+/// The plugin.
+pub(crate) struct RequestTransformer {
+    rules: Rules,
+}
+
+impl Plugin for RequestTransformer {
+    const NAME: &'static str = "request_transformer";
+    const SUMMARY: &'static str = "Changes the header fields, the query and the JSON body of requests.";
+    type Config = Config;
+
+    fn build(config: Config, _world: &World) -> Result<Self, Problems> {
+        let mut problems = Problems::default();
+        let rules = Rules::read(config.rules, config.body, Moment::Request, &mut problems);
+        problems.into_result(Self { rules })
+    }
+
+    fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        hooks.goes_by_captures("config.rules", self.rules.captures());
+        if self.rules.asks_for_caller() {
+            hooks.goes_by_caller("config.rules");
+        }
+        hooks.on_request(self);
+    }
+}
+
+impl OnRequest for RequestTransformer {
+    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
+        let Ok(body_values) = self.head(exchange, seat) else {
+            let reply = Reply::new(Cause::BadRequest).detail("the request has a value that can't be used");
+            return Step::reply(reply.reason("value_not_usable"));
+        };
+        if !self.rules.changes_body() {
+            return Step::Next;
+        }
+        Step::wait(async move {
+            let causes = [Cause::BodyTooLarge, Cause::BadRequest, Cause::BadRequest];
+            match self
+                .rules
+                .apply_body(&mut exchange.request.headers, &mut exchange.body, body_values, causes)
+                .await
+            {
+                Changed::Yes | Changed::No => Verdict::Next,
+                Changed::Refused(reply) => Verdict::Reply(reply),
+            }
+        })
+    }
+}
+
+impl RequestTransformer {
+    /// Changes the head, and makes the values of the body's rules from what was before.
+    fn head(
+        &self,
+        exchange: &mut Exchange,
+        seat: Seat<'_>,
+    ) -> Result<Vec<Option<serde_json::Value>>, Unusable> {
+        let facts = facts::of(exchange, seat);
+        let headers = self.rules.header_values(&facts)?;
+        let body = self.rules.body_values(&facts)?;
+        let query = if self.rules.changes_query() {
+            let mut query = Query::of(query::current(exchange).1.as_deref());
+            self.rules.apply_query(&mut query, &facts)?;
+            Some(query)
+        } else {
+            None
+        };
+        if let Some(query) = query
+            && !query::replace(exchange, &query)
+        {
+            return Err(Unusable);
+        }
+        self.rules.header_names().for_each(|name| exchange.body.withhold_trailer(name));
+        self.rules.apply_headers(&mut exchange.request.headers, headers);
+        Ok(body)
+    }
+}
+
+#[cfg(test)]
+mod tests;

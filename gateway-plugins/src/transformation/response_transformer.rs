@@ -1,0 +1,120 @@
+//! Changes the header fields and the JSON body of responses, by rules in the order in which they are written.
+//!
+//! Runs over the gateway's own answers as well; `when` narrows it to some requests. Values are made from the response as it
+//! was before the first rule. A body that changes loses its `ETag` where that is a strong one, for the bytes are others.
+//! Where there are rules for bodies, requests lose `Range` and `If-Range`: a part of a body can't be changed. They lose
+//! `Accept-Encoding` as well, and a body that comes compressed all the same is decoded; `compression` compresses what goes out.
+
+use std::sync::Arc;
+
+use gateway_core::config::problem::Problems;
+use gateway_core::http::body::Body;
+use gateway_core::http::exchange::Exchange;
+use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World};
+use gateway_core::template::Moment;
+use gateway_plugin_common::facts;
+use http::header::{CONTENT_LENGTH, ETAG, IF_RANGE, RANGE};
+use http::{Method, Response, StatusCode};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::transformation::transform::{BodyRules, Changed, Rule, Rules};
+
+/// Settings of `response_transformer`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// The changes, in their order; at least one.
+    rules: Vec<Rule>,
+    /// Limits on bodies that are changed.
+    body: BodyRules,
+}
+
+/// The plugin.
+pub(crate) struct ResponseTransformer {
+    rules: Rules,
+}
+
+impl Plugin for ResponseTransformer {
+    const NAME: &'static str = "response_transformer";
+    const SUMMARY: &'static str = "Changes the header fields and the JSON body of responses.";
+    type Config = Config;
+
+    fn build(config: Config, _world: &World) -> Result<Self, Problems> {
+        let mut problems = Problems::default();
+        let rules = Rules::read(config.rules, config.body, Moment::Response, &mut problems);
+        problems.into_result(Self { rules })
+    }
+
+    fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        hooks.goes_by_captures("config.rules", self.rules.captures());
+        if self.rules.changes_body() {
+            hooks.only_prepares();
+            hooks.on_request(self.clone());
+        }
+        hooks.on_response(self);
+    }
+}
+
+impl OnRequest for ResponseTransformer {
+    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, _seat: Seat<'a>) -> Step<'a> {
+        exchange.ask_for_plain();
+        // By ranges a client could read what a rule removes from the whole.
+        for name in [RANGE, IF_RANGE] {
+            exchange.request.headers.remove(name);
+        }
+        Step::Next
+    }
+}
+
+impl OnResponse for ResponseTransformer {
+    fn on_response<'a>(
+        &'a self,
+        exchange: &'a mut Exchange,
+        response: &'a mut Response<Body>,
+        seat: Seat<'a>,
+    ) -> Step<'a> {
+        exchange.accept_codings();
+        let facts = facts::with_response(exchange, seat, response.status(), response.headers());
+        let made = self.rules.header_values(&facts).and_then(|it| Ok((it, self.rules.body_values(&facts)?)));
+        let Ok((headers, body)) = made else {
+            return Step::reply(Reply::new(Cause::UpstreamGarbage).reason("value_not_usable"));
+        };
+        self.rules.apply_headers(response.headers_mut(), headers);
+        if !self.rules.changes_body() {
+            return Step::Next;
+        }
+        if exchange.request.method == Method::HEAD {
+            // The length of a body that would have been changed is not known.
+            response.headers_mut().remove(CONTENT_LENGTH);
+            return Step::Next;
+        }
+        if response.status() == StatusCode::PARTIAL_CONTENT {
+            return match self.rules.apply_to_part(response.headers(), Cause::UpstreamGarbage) {
+                Some(reply) => Step::Reply(reply),
+                None => Step::Next,
+            };
+        }
+        Step::wait(async move {
+            let mut taken = std::mem::take(response.body_mut());
+            let causes = [Cause::UpstreamGarbage; 3];
+            let changed = self.rules.apply_body(response.headers_mut(), &mut taken, body, causes).await;
+            *response.body_mut() = taken;
+            match changed {
+                Changed::No => Verdict::Next,
+                Changed::Refused(reply) => Verdict::Reply(reply),
+                Changed::Yes => {
+                    let headers = response.headers_mut();
+                    if headers.get(ETAG).is_some_and(|tag| !tag.as_bytes().starts_with(b"W/")) {
+                        headers.remove(ETAG);
+                    }
+                    Verdict::Next
+                }
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
