@@ -1,18 +1,25 @@
 // Writes the reference pages from data/reference/*.json and data/remedies.json into src/content/docs/reference.
 // An error code or a warning without a remedy, or a remedy without its code, stops the build.
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 
 const here = import.meta.dirname;
 const read = (name) => JSON.parse(readFileSync(resolve(here, '../data', `${name}.json`), 'utf8'));
-const docs = resolve(here, '../src/content/docs/reference');
+const pagesFolder = resolve(here, '../src/content/docs');
+const docs = join(pagesFolder, 'reference');
 const reference = (name) => read(`reference/${name}`);
 const schema = reference('schema');
 
-function page(path, title, description, order, body, label = title) {
+function page(path, ...rest) {
+  writePage(`reference/${path}`, ...rest);
+}
+
+function writePage(path, title, description, order, body, label = title) {
   const head = { title, description, editUrl: false, sidebar: { order, label }, tableOfContents: { maxHeadingLevel: 3 } };
   const yaml = Object.entries(head).map(([key, value]) => `${key}: ${JSON.stringify(value)}`).join('\n');
-  writeFileSync(join(docs, `${path}.md`), `---\n${yaml}\n---\n\n${body.trim()}\n`);
+  const file = join(pagesFolder, `${path}.md`);
+  mkdirSync(dirname(file), { recursive: true });
+  writeFileSync(file, `---\n${yaml}\n---\n\n${body.trim()}\n`);
 }
 
 /** Text for a table's cell: nothing in it may end the cell or begin an element. */
@@ -37,10 +44,12 @@ function type(node, link) {
   if (node.const !== undefined) return `\`${node.const}\``;
   if (node.enum) return node.enum.map((value) => `\`${value}\``).join(', ');
   const types = [node.type ?? []].flat().filter((t) => t !== 'null');
-  if (node.format === 'duration') return 'duration';
+  if (node.format === 'duration') return `duration${node['x-unit'] ? ` (${node['x-unit']})` : ''}`;
   if (node.format === 'bytes' || node.format === 'size') return 'size';
   if (types.includes('array')) return `list of ${node.items ? type(node.items, link) : 'values'}`;
   if (types.includes('object')) {
+    const keys = Object.keys(node.properties ?? {});
+    if (keys.length) return keys.map((key) => `\`${key}: …\``).join(', ');
     const inner = node.additionalProperties;
     return inner && inner !== true ? `map of ${type(inner, link)}` : 'map';
   }
@@ -242,6 +251,47 @@ function adminApi() {
     `The API listens on \`gateway.admin\`, by default \`127.0.0.1:9000\`. Requests carry \`Authorization: Bearer TOKEN\`. \`GET /v1/openapi.json\` has the full description with all types; [Configuration from a database](/run/database/) explains how to use it.\n\n${calls.join('\n\n')}`);
 }
 
+const PROXIES = [['gateway', 'ferrum-edge'], ['nginx', 'nginx'], ['haproxy', 'HAProxy']];
+const shown = (value, digits = 1) => (value === undefined ? '–' : value.toFixed(digits));
+
+/** The figures of `compare`, from its result alone. A row that is not valid has its reason in place of figures. */
+function results() {
+  const { rows, machine, settings, notes, versions, finished, command, revision } = read('compare');
+  const tests = [...new Map(rows.map(({ id, label }) => [id, label]))];
+  const figure = (id, subject, pick) => {
+    const found = rows.find((r) => r.id === id && r.subject === subject);
+    if (!found) return '–';
+    return found.verdict.state === 'valid' ? pick(found.summary) : found.verdict.state;
+  };
+  const compared = (pick) => table(['test', ...PROXIES.map(([, name]) => name)],
+    tests.map(([id, label]) => row(cell(label), ...PROXIES.map(([subject]) => figure(id, subject, pick)))));
+  const marked = rows.filter(({ marks }) => marks?.length).flatMap(({ marks }) => marks);
+  const facts = [
+    ['finished', finished], ['revision', revision.commit], ['machine', `${machine.cores} cores, ${machine.cpu}, ${machine.kernel}${machine.virtualised ? ', virtual' : ''}`],
+    ...Object.entries(versions), ...Object.entries(settings), ['command', `\`${command.replace(/\/\S*\//g, '')}\``],
+    ['marks', Object.entries(Object.groupBy?.(marked, (m) => m) ?? marked.reduce((all, m) => ({ ...all, [m]: [...(all[m] ?? []), m] }), {})).map(([m, all]) => `${m}: ${all.length} rows`).join(', ') || 'none'],
+  ];
+  const body = [
+    'Made by `proto_bench compare` from `website/data/compare.json`. [Method](/measure/method/) says what the figures mean.',
+    '## CPU time a request\n\nMicroseconds of one core, median of the slices, with the least and the largest slice. Less is better.',
+    compared(({ cpu_us_per_request: c }) => (c ? `${shown(c.median)} (${shown(c.min)} to ${shown(c.max)})` : '–')),
+    '## Latency\n\n99th percentile in milliseconds. Generator and backend share a core, so the percentiles show the whole chain.',
+    compared(({ p99_us: p }) => (p ? shown(p.median / 1000, 2) : '–')),
+    '## Memory\n\nResident MiB at the end of the test.',
+    compared(({ resident_bytes: b }) => (b ? shown(b.median / 1048576) : '–')),
+    `## Conditions\n\n${table(['', ''], facts.map(([key, value]) => row(key, cell(String(value)))))}`,
+    notes.map((note) => `- ${cell(note).replace(/\\\|/g, '|')}`).join('\n'),
+  ];
+  writePage('measure/results', 'Results', 'The gateway beside nginx and HAProxy.', 1, body.join('\n\n'));
+}
+
+/** A document at the root of the sources, as a page. */
+function document(file, path, title, description, order) {
+  const text = readFileSync(resolve(here, '../..', file), 'utf8').replace(/^# .*\n/, '');
+  const local = text.replace(/\[([^\]]+)\]\((?!https?:|#|\/)[^)]*\)/g, '`$1`');
+  writePage(path, title, description, order, local);
+}
+
 const metrics = reference('metrics');
 const list = reference('plugins');
 mkdirSync(docs, { recursive: true });
@@ -253,3 +303,6 @@ warningCodes();
 observation(metrics);
 program();
 adminApi();
+results();
+document('CHANGELOG.md', 'releases/changelog', 'Changelog', 'What each version contains.', 1);
+document('SECURITY.md', 'releases/security', 'Security', 'The threat model, and how to report a vulnerability.', 2);
