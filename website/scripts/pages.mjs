@@ -71,12 +71,19 @@ function split(description = '', isRequired = false) {
   return { meaning: rest, standard: found ? found[1] : isRequired || / ?Required\.$/.test(text) ? 'required' : '' };
 }
 
-function options(def, link) {
+/** A name that may be broken after its underscores, with an anchor of its own. */
+const optionName = (name, id) => `<code id="${id}">${name.replace(/_/g, '_<wbr>')}</code>`;
+
+/** A word with an anchor of its own, and a note below it. */
+const named = (name, note) => `${optionName(name, name)}${note ? `<br><small>${note}</small>` : ''}`;
+
+function options(def, link, prefix = 'option') {
   const rows = Object.entries(def.properties ?? {}).map(([name, node]) => {
     const { meaning, standard } = split(node.description, def.required?.includes(name));
-    return row(`\`${name}\``, cell(type(node, link) + range(node)), cell(standard), cell(meaning));
+    const kind = `<small>${cell(type(node, link) + range(node))}</small>`;
+    return row(`${optionName(name, `${prefix}-${name}`)}<br>${kind}`, cell(standard), cell(meaning));
   });
-  return rows.length ? table(['name', 'type', 'default', 'meaning'], rows) : '';
+  return rows.length ? table(['option and type', 'default', 'meaning'], rows) : '';
 }
 
 /** The allowed words of a definition, or the forms it may have. */
@@ -102,10 +109,10 @@ function used(node, defs, seen = [], skip = () => false) {
 
 const CONDITION = used(schema.$defs.Condition, schema.$defs, ['Condition']);
 
-function sections(names, defs, link) {
+function sections(names, defs, link, level = '##') {
   return names.map((name) => {
     const def = defs[name];
-    return [`### ${heading(name)}`, cell(def.description ?? '').replace(/\\\|/g, '|'), words(def, link), options(def, link)]
+    return [`${level} ${heading(name)}`, cell(def.description ?? '').replace(/\\\|/g, '|'), words(def, link), options(def, link, anchor(name))]
       .filter(Boolean).join('\n\n');
   });
 }
@@ -158,7 +165,7 @@ function plugins(list, metrics) {
       plugin.example ? `## Example\n\nThe first lines are requests and the statuses that they get. A test sends them.\n\n\`\`\`yaml complete\n${plugin.example.trim()}\n\`\`\`` : '',
       '## Options\n\nThese are keys of `config` in a [plugin config](/reference/plugin-configs/).',
       options(plugin.schema, link) || 'This plugin has no options.',
-      ...sections(names, defs, link),
+      ...sections(names, defs, link, '###'),
       actions.length ? `## Actions\n\n\`POST /v1/plugins/${plugin.name}/actions/NAME\` of the [admin API](/reference/admin-api/) starts one.\n\n${table(['action', 'what it does'], actions)}` : '',
       plugin.reasons.length ? `## Error codes\n\nThe plugin's own answers have one of these codes in \`code\` of the body and in \`reply.reason\` of the access record: ${plugin.reasons.map((word) => `\`${word}\``).join(', ')}. [Error codes](/reference/error-codes/) lists the gateway's own.` : '',
       mine.length ? `## Metrics\n\n${table(['metric', 'kind', 'meaning'], mine.map((m) => row(`\`${m.name}\``, m.kind, cell(m.meaning))))}` : '',
@@ -187,13 +194,13 @@ function errorCodes(list) {
   const errors = reference('errors');
   const known = remedies('errors', errors.map(({ code }) => code));
   const rows = errors.map(({ code, status, grpc, meaning }) =>
-    row(`\`${code}\``, status, grpc, cell(meaning), known[code].setting ? `\`${known[code].setting}\`` : '', cell(known[code].remedy)));
+    row(`${named(code, `HTTP ${status}, gRPC ${grpc}`)}`, cell(meaning), `${cell(known[code].remedy)}${known[code].setting ? `<br><small>Setting: \`${known[code].setting}\`</small>` : ''}`));
   const own = list.flatMap((plugin) => plugin.reasons.map((word) => [word, plugin.name])).sort();
   const body = [
     'Each answer that the gateway makes itself has a code. Clients find it in `code` of the JSON body (RFC 9457), operators in `error.type` and `reply.reason` of the access record and in `ferrum_replies_total`. gRPC clients get the gRPC status.',
     'Codes with the status 499 are recorded only: the client is gone.',
     '## Codes of the gateway',
-    table(['code', 'HTTP', 'gRPC', 'meaning', 'setting', 'what to do'], rows),
+    table(['code and status', 'meaning', 'what to do'], rows),
     '## Codes of plugins',
     'A plugin may give its answers a code of its own.',
     table(['code', 'plugin'], own.map(([word, name]) => row(`\`${word}\``, `[\`${name}\`](/reference/plugins/${name}/#error-codes)`))),
@@ -205,7 +212,7 @@ function errorCodes(list) {
 function warningCodes() {
   const warnings = reference('warnings');
   const known = remedies('warnings', warnings.map(({ code }) => code));
-  const rows = warnings.map(({ code, meaning }) => row(`\`${code}\``, cell(meaning), cell(known[code].remedy)));
+  const rows = warnings.map(({ code, meaning }) => row(named(code), cell(meaning), cell(known[code].remedy)));
   const body = [
     'A warning names a setting that is valid and probably a mistake. `check`, `run`, `reload` and `/v1/status` show warnings with their codes.',
     '`gateway.silence_warnings: [CODE]` hides a code. `check --deny-warnings` and `run --deny-warnings` fail if there is a warning.',
@@ -215,9 +222,9 @@ function warningCodes() {
 }
 
 function observation(metrics) {
-  const rows = metrics.map(({ name, kind, meaning }) => row(`\`${name}\``, kind, cell(meaning)));
+  const rows = metrics.map(({ name, kind, meaning }) => row(named(name, kind), cell(meaning)));
   page('metrics', 'Metrics', 'All metrics of the gateway.', 22,
-    `\`GET /metrics\` on the admin listener answers in the text format of Prometheus, in OpenMetrics with exemplars, or in protobuf with native histograms, by \`Accept\`. Plugins add metrics of their own.\n\n${table(['metric', 'kind', 'meaning'], rows)}`);
+    `\`GET /metrics\` on the admin listener answers in the text format of Prometheus, in OpenMetrics with exemplars, or in protobuf with native histograms, by \`Accept\`. Plugins add metrics of their own.\n\n${table(['metric and kind', 'meaning'], rows)}`);
   const fields = reference('fields').map((name) => `- \`${name}\``).join('\n');
   page('log-fields', 'Access record fields', 'The fields of an access record.', 23,
     `An access record has these fields, where they apply. Plugins add fields under their own names, such as \`waf.rules\`; \`request_headers\` of a sink adds header fields.\n\n${fields}\n\nDurations are in seconds. \`error.type\` is an [error code](/reference/error-codes/); [Logs, metrics, traces](/watch/observe/) says how to read a record.`);
@@ -231,10 +238,10 @@ function program() {
     `## Exit codes\n\n${table(['code', 'meaning'], EXITS.map(([code, meaning]) => row(code, meaning)))}\n\nFlags override environment variables, environment variables override the file.\n\n${parts.join('\n\n')}`);
   const rows = reference('settings').map(({ name, setting, meaning }) => {
     const { meaning: rest, standard } = split(meaning);
-    return row(`\`${name}\``, setting ? `\`${setting}\`` : '', cell(standard), cell(rest));
+    return row(named(name, setting && `\`${setting}\``), cell(standard), cell(rest));
   });
   page('environment', 'Environment variables', 'Every environment variable that the gateway reads.', 10,
-    `A variable overrides the file. With \`_FILE\` at its end, as in \`FERRUM_ADMIN_TOKEN_FILE\`, it names a file that contains the value. In the file, \`\${env:NAME}\` is replaced by a variable and \`\${file:PATH}\` by the text of a file; \`$\${env:\` is the text itself.\n\n${table(['variable', 'setting', 'default', 'meaning'], rows)}`);
+    `A variable overrides the file. With \`_FILE\` at its end, as in \`FERRUM_ADMIN_TOKEN_FILE\`, it names a file that contains the value. In the file, \`\${env:NAME}\` is replaced by a variable and \`\${file:PATH}\` by the text of a file; \`$\${env:\` is the text itself.\n\n${table(['variable and setting', 'default', 'meaning'], rows)}`);
 }
 
 function adminApi() {
@@ -279,7 +286,7 @@ function results() {
     compared(({ p99_us: p }) => (p ? shown(p.median / 1000, 2) : '–')),
     '## Memory\n\nResident MiB at the end of the test.',
     compared(({ resident_bytes: b }) => (b ? shown(b.median / 1048576) : '–')),
-    `## Conditions\n\n${table(['', ''], facts.map(([key, value]) => row(key, cell(String(value)))))}`,
+    `## Conditions\n\n${table(['condition', 'value'], facts.map(([key, value]) => row(key, cell(String(value)))))}`,
     notes.map((note) => `- ${cell(note).replace(/\\\|/g, '|')}`).join('\n'),
   ];
   writePage('measure/results', 'Results', 'The gateway beside nginx and HAProxy.', 1, body.join('\n\n'));
