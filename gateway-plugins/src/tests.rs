@@ -143,17 +143,16 @@ async fn what_is_another_plugins_to_show_stays() {
     assert_eq!(trial.asked()[0].field("authorization"), "Custom t");
 }
 
-/// The first example of a section of the README.
-fn readme_example(section: &str) -> &'static str {
-    let readme = include_str!("../../README.md");
-    let (_, section) = readme.split_once(&format!("## {section}\n")).expect("the section");
-    let (_, example) = section.split_once("```yaml\n").expect("an example");
+/// The first configuration on a page of the site.
+fn first_example(page: &'static str) -> &'static str {
+    let (_, block) = page.split_once("```yaml ").expect("an example");
+    let (_, example) = block.split_once('\n').expect("its mark");
     example.split_once("```").expect("its end").0
 }
 
 #[tokio::test]
-async fn the_example_of_the_readme_works() {
-    let example = readme_example("Authentication");
+async fn the_example_of_the_authentication_guide_works() {
+    let example = first_example(include_str!("../../website/src/content/docs/guides/authentication.md"));
     let trial = Trial::of_spec(PLUGINS, example, &gateway_core::plugin::World::default());
     assert_eq!(trial.closed(), Vec::<String>::new());
     let password = "Basic YW5uOmNvcnJlY3QgaG9yc2U=";
@@ -170,12 +169,12 @@ async fn the_example_of_the_readme_works() {
 }
 
 #[tokio::test]
-async fn the_content_example_of_the_readme_works() {
-    let folder = std::env::temp_dir().join(format!("ferrum-readme-{}", std::process::id()));
+async fn the_example_of_the_caching_guide_works() {
+    let folder = std::env::temp_dir().join(format!("ferrum-guide-{}", std::process::id()));
     std::fs::create_dir_all(folder.join("assets")).unwrap();
     std::fs::write(folder.join("index.html"), "<h1>Hello</h1>").unwrap();
     std::fs::write(folder.join("assets/numbers.txt"), "1 2 3 ".repeat(100)).unwrap();
-    let example = readme_example("Cache, compress, transform, serve files");
+    let example = first_example(include_str!("../../website/src/content/docs/guides/caching.md"));
     let example = example.replace("root: site,", &format!("root: {},", folder.display()));
     let answer = |asked: &ReceivedRequest| {
         let (status, body) = if asked.path == "/broken" { (500, "a stack trace") } else { (200, "hello") };
@@ -204,8 +203,8 @@ async fn the_content_example_of_the_readme_works() {
 
 #[cfg(feature = "script")]
 #[tokio::test]
-async fn the_script_of_the_readme_works() {
-    let example = readme_example("Scripts");
+async fn the_script_of_the_guide_works() {
+    let example = first_example(include_str!("../../website/src/content/docs/guides/scripts.md"));
     let proxy = "proxies: [{id: shop, listen_path: /, backend_host: t, backend_port: 80}]\n";
     let spec = format!("{proxy}{example}");
     let trial = Trial::of_spec(PLUGINS, &spec, &gateway_core::plugin::World::default());

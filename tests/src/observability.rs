@@ -4,15 +4,19 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ferrum_edge::core::record::metric;
+use ferrum_edge::core::record::{FIELDS, metric};
 use ferrum_edge::core::template::Template;
 use serde_json::Value;
 
 /// Counters of plugins, which register theirs when they are built.
 const OF_PLUGINS: &[&str] = &["ferrum_otel_spans_total"];
 
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace")
+}
+
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").join("deploy/observability")
+    root().join("deploy/observability")
 }
 
 fn read(name: &str) -> String {
@@ -83,8 +87,9 @@ fn the_board_has_panels_that_do_not_overlap() {
 
 #[test]
 fn every_value_of_templates_is_documented() {
-    let readme = fs::read_to_string(folder().with_file_name("README.md")).expect("the README");
-    let section = readme.split("### Values in templates").nth(1).expect("the section");
+    let page = root().join("website/src/content/docs/reference/templates.md");
+    let page = fs::read_to_string(page).expect("the page");
+    let section = page.split("## Values in templates").nth(1).expect("the section");
     let section = section.split("\n#").next().unwrap_or_default();
     let documented: BTreeSet<&str> = section.split('`').skip(1).step_by(2).collect();
     let missing: Vec<String> = Template::names()
@@ -92,4 +97,20 @@ fn every_value_of_templates_is_documented() {
         .filter(|name| !documented.contains(name.as_str()))
         .collect();
     assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// The names in a file that the site's reference is made from.
+fn reference_names(file: &str) -> BTreeSet<String> {
+    let text = fs::read_to_string(root().join("website/data/reference").join(file)).expect(file);
+    let rows: Value = serde_json::from_str(&text).expect(file);
+    let rows = rows.as_array().expect("a list").iter();
+    rows.map(|row| row.as_str().or_else(|| row["name"].as_str()).expect("a name").to_owned()).collect()
+}
+
+#[test]
+fn the_site_lists_every_metric_and_field() {
+    let metrics: BTreeSet<String> = metric::ALL.iter().map(|metric| metric.name.to_owned()).collect();
+    assert_eq!(reference_names("metrics.json"), metrics, "write it anew with `npm run reference` in website");
+    let fields: BTreeSet<String> = FIELDS.iter().map(|&name| name.to_owned()).collect();
+    assert_eq!(reference_names("fields.json"), fields, "write it anew with `npm run reference` in website");
 }
