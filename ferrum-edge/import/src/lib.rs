@@ -135,7 +135,7 @@ pub fn import(
 /// What is so for every import.
 const NOTES: &[&str] = &[
     "targets get X-Forwarded-For, -Proto, -Host and Via, and HTTP/1.1 or 2 over kept connections",
-    "paths with `%2F`, backslashes or double encoding are answered 400, unless `path_rules` says otherwise; dot segments are resolved, slashes in a row are one, and letters that need no encoding are decoded, in what targets get as well",
+    "paths with `%2F`, backslashes or double encoding are answered 400, unless `path_rules` says otherwise; dot segments are resolved, slashes in a row are one, letters that need no encoding are decoded, and octets that a path may not contain are encoded, in what targets get as well",
     "`Location` and `Set-Cookie` of targets pass as they are",
     "bodies of the gateway's own answers have other texts",
     "where callers are asked who they are, targets get X-Consumer-Username and the like; what clients send under these names is removed",

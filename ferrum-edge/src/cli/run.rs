@@ -3,7 +3,6 @@
 mod signals;
 mod successor;
 
-use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -8,9 +8,9 @@ mod fork;
 mod hop;
 mod id;
 mod marks;
+mod sent;
 
 use std::any::Any;
-use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,12 +26,11 @@ use super::dialect::Dialect;
 use super::forwarding::Forwarding;
 use super::hedging::Hedged;
 use super::reply::{Origin, Reply};
-use crate::balance::{Subset, Target};
+use crate::balance::Subset;
 use crate::condition::Condition;
 use crate::config::consumer::Identity;
-use crate::config::model::{Proxy, TargetRules, Traffic};
 use crate::plugin::{Seat, SeatNumber};
-use crate::route::{Captures, forward_path};
+use crate::route::Captures;
 use crate::trace::{MAX_WAITS, TraceContext, Waited};
 use crate::upstream::{Phases, TargetResponse};
 pub use client::{Client, ClientTls, canonical};
@@ -182,41 +181,6 @@ impl Exchange {
     /// The normalised path, as routing sees it.
     pub fn path(&self) -> &str {
         self.request.uri.path()
-    }
-
-    /// The path behind what the route matched, where its proxy strips that, else all of it; the one that a plugin has
-    /// rewritten it to, where one has. Begins with `/`.
-    pub fn stripped_path(&self, seat: Seat<'_>) -> Cow<'_, str> {
-        if let Some(target) = &self.forward_path {
-            return Cow::Borrowed(target.split_once('?').map_or(target.as_str(), |(path, _)| path));
-        }
-        let strips = matches!(&seat.proxy().traffic, Traffic::Http(rules) if rules.strip_listen_path);
-        forward_path(self.path(), self.path_bytes, strips, None)
-    }
-
-    /// Path and query as this target gets them, by what plugins have decided so far.
-    pub fn path_for(&self, target: &TargetRules, seat: Seat<'_>) -> Cow<'_, str> {
-        match (&self.forward_path, &seat.proxy().traffic, self.request.uri.path_and_query()) {
-            (Some(path), ..) => Cow::Borrowed(path),
-            (None, Traffic::Http(rules), Some(sent)) => {
-                let prefix = target.path.as_deref().or(rules.backend_path.as_deref());
-                forward_path(sent.as_str(), self.path_bytes, rules.strip_listen_path, prefix)
-            }
-            _ => Cow::Borrowed("/"),
-        }
-    }
-
-    /// The host as this target gets it, by what plugins have decided so far.
-    pub fn host_for<'e>(&'e self, target: &'e Target, proxy: &Proxy) -> &'e HeaderValue {
-        if let Some(host) = self.forward_host() {
-            return host;
-        }
-        let keeps = matches!(&proxy.traffic, Traffic::Http(rules) if rules.preserve_host_header);
-        match self.request.headers.get(http::header::HOST).filter(|_| keeps) {
-            Some(host) => host,
-            None if proxy.backend.scheme.is_encrypted() => target.host_header(443),
-            None => target.host_header(80),
-        }
     }
 
     /// Puts a normalised target in the place of the one that was sent.

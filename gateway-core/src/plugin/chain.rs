@@ -4,10 +4,10 @@ mod behind;
 mod captures;
 mod identify;
 pub(super) mod order;
+mod panics;
 mod rare;
 mod verdict;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +28,7 @@ use crate::record::{ExchangeRecord, SessionRecord};
 use crate::snapshot::Plugins;
 use crate::stream::cut::{Cut, Stream};
 use crate::stream::session::{Direction, Message, MessageKind, Session};
+pub(crate) use panics::Panics;
 use rare::RareSeats;
 pub(crate) use verdict::{Panicked, guarded};
 use verdict::{timed, verdict};
@@ -151,15 +152,6 @@ impl Chain {
         }
     }
 
-    /// Removes what the client sent in fields that plugins own, where `when` left all of a field's owners out.
-    pub(crate) fn remove_owned_headers(&self, exchange: &mut Exchange) {
-        for owned in self.rare(|rare| &rare.owned) {
-            if !owned.is_kept_by_owner(exchange) {
-                exchange.remove_header(&owned.name);
-            }
-        }
-    }
-
     /// Whether any plugin identifies callers.
     pub fn authenticates(&self) -> bool {
         !self.authenticate.is_empty()
@@ -278,12 +270,6 @@ impl Chain {
                 self.again(next - 1, exchange, response, around, reached).await;
             }
         }
-    }
-
-    /// Whether one of its plugins answers this preflight.
-    pub(crate) fn answers_preflight(&self, exchange: &Exchange) -> bool {
-        let mut answering = self.on_request.iter().filter(|seat| seat.answers_preflights);
-        answering.any(|seat| seat.when.as_ref().is_none_or(|when| when.holds(exchange)))
     }
 
     /// Shows a reply to the seats that saw the response it replaces.
@@ -420,19 +406,6 @@ pub(crate) enum Decided<'a> {
     Close(u16),
     /// Not decided yet; the plugins from this one on are still to be asked.
     Wait(Wait<'a, Decision>, usize),
-}
-
-/// Hooks that panicked while a record was handed out.
-#[must_use]
-pub(crate) struct Panics(pub(crate) u32);
-
-impl Panics {
-    /// A panic here would meet another one on its way and end the process: records are handed out while unwinding.
-    pub(super) fn guard(&mut self, hook: impl FnOnce()) {
-        if catch_unwind(AssertUnwindSafe(hook)).is_err() {
-            self.0 += 1;
-        }
-    }
 }
 
 async fn walk(

@@ -195,7 +195,7 @@ frontend main
 backend web
   server w @A@
 ";
-    let paths = &["/x", "/$D", "/${D}", "/p1", "/p2", "/p3"];
+    let paths = &["/x", "/$D", "/$%7BD%7D", "/p1", "/p2", "/p3"];
     compare(Case { format: Format::Haproxy, config, paths, ..Case::default() }).await;
 }
 

@@ -267,7 +267,7 @@ async fn a_sticky_cookie_brings_a_client_back() {
     for _ in 0..3 {
         let (head, _) = edge.get("/").await;
         let cookie = head.field("set-cookie").to_owned();
-        assert!(cookie.ends_with("; Path=/shop; HttpOnly; Secure; SameSite=Lax"), "{cookie}");
+        assert!(cookie.ends_with("; Path=/shop; HttpOnly; SameSite=Lax; Secure"), "{cookie}");
         let pair = cookie.split(';').next().unwrap();
         for _ in 0..4 {
             let (again, _) = edge.ask(&format!("GET / HTTP/1.1\r\nhost: a\r\ncookie: {pair}\r\n\r\n")).await;

@@ -66,7 +66,7 @@ impl Prometheus {
         let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(&folder).expect("a folder");
         let [server, alertmanager] = [free_port(), free_port()].map(at);
-        let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../observability");
+        let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/observability");
         for file in ["rules.yml", "slo.yml"] {
             let rules = fs::read_to_string(shipped.join(file)).expect("rules");
             fs::write(folder.join(file), hurried(&rules)).expect("a file");

@@ -76,7 +76,7 @@ impl Matched<'_> {
 }
 
 /// A proxy that a request leads to.
-pub(super) struct Found<'s> {
+pub(super) struct RequestRoute<'s> {
     pub(super) route: &'s Route,
     /// How much of the path it took.
     pub(super) path_bytes: usize,
@@ -86,13 +86,16 @@ pub(super) struct Found<'s> {
 
 /// Finds the proxy of a request. A preflight of CORS belongs to the proxy of the request that it asks about, where a plugin there
 /// answers it.
-pub(super) fn find<'s>(snapshot: &'s Snapshot, exchange: &mut Exchange) -> Result<Found<'s>, Box<Reply>> {
+pub(super) fn find<'s>(
+    snapshot: &'s Snapshot,
+    exchange: &mut Exchange,
+) -> Result<RequestRoute<'s>, Box<Reply>> {
     if let Some(method) = exchange.announced_method() {
         let assumed = Assumed { method: Some(&method), ..Assumed::default() };
         let announced = lookup(snapshot, exchange, exchange.request.uri.path(), assumed);
         if let Some(found) = announced.filter(|found| found.route.chain.answers_preflight(exchange)) {
             exchange.captures = found.captures(exchange.request.uri.path());
-            return Ok(Found { route: found.route, path_bytes: found.matched, is_preflight: true });
+            return Ok(RequestRoute { route: found.route, path_bytes: found.matched, is_preflight: true });
         }
     }
     let found = lookup(snapshot, exchange, exchange.request.uri.path(), Assumed::default());
@@ -109,7 +112,7 @@ pub(super) fn find<'s>(snapshot: &'s Snapshot, exchange: &mut Exchange) -> Resul
     }
     let Some(found) = found else { return Err(Box::new(Reply::new(Cause::NoRoute))) };
     exchange.captures = found.captures(exchange.request.uri.path());
-    Ok(Found { route: found.route, path_bytes: found.matched, is_preflight: false })
+    Ok(RequestRoute { route: found.route, path_bytes: found.matched, is_preflight: false })
 }
 
 /// The host that is asked, where the client named another one when it opened its TLS connection: browsers send requests for several
@@ -135,7 +138,7 @@ fn lookup<'s>(
 pub(super) fn leads_here_in_every_reading(
     snapshot: &Snapshot,
     exchange: &Exchange,
-    found: &Found<'_>,
+    found: &RequestRoute<'_>,
 ) -> bool {
     let announced = exchange.announced_method().filter(|_| found.is_preflight);
     let assumed = Assumed { method: announced.as_ref(), ..Assumed::default() };

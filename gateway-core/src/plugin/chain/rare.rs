@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Chain;
+use crate::http::exchange::Exchange;
 use crate::plugin::hooks::{
     DeclaredSubset, Hooks, OnAttempt, OnBytes, OnClose, OnConnect, OnEnd, OnMessage, OwnPages, OwnedHeader,
     Seated,
@@ -63,6 +64,21 @@ impl RareSeats {
 }
 
 impl Chain {
+    /// Removes what the client sent in fields that plugins own, where `when` left all of a field's owners out.
+    pub(crate) fn remove_owned_headers(&self, exchange: &mut Exchange) {
+        for owned in self.rare(|rare| &rare.owned) {
+            if !owned.is_kept_by_owner(exchange) {
+                exchange.remove_header(&owned.name);
+            }
+        }
+    }
+
+    /// Whether one of its plugins answers this preflight.
+    pub(crate) fn answers_preflight(&self, exchange: &Exchange) -> bool {
+        let mut answering = self.on_request.iter().filter(|seat| seat.answers_preflights);
+        answering.any(|seat| seat.when.as_ref().is_none_or(|when| when.holds(exchange)))
+    }
+
     #[inline]
     pub(super) fn rare<'c, T>(&'c self, of: impl FnOnce(&'c RareSeats) -> &'c [T]) -> &'c [T] {
         self.rare.as_deref().map_or(&[], of)
