@@ -47,7 +47,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 
 pub use crate::access::{Access, AccessError, Role};
-use crate::app::engine::Engine;
+use crate::engine::Engine;
 use crate::export::{open_metrics, prometheus, protobuf};
 use crate::source::database::Reconciler;
 use door::{AdminSession, Door};

@@ -2,15 +2,8 @@
 
 #[cfg(feature = "admin")]
 pub(crate) mod admin;
-#[cfg(feature = "admin")]
-mod admin_listeners;
 #[cfg(feature = "database")]
 mod database;
-pub(crate) mod engine;
-pub(crate) mod error;
-pub(crate) mod listeners;
-pub(crate) mod tls;
-pub(crate) mod unix_socket;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,19 +21,19 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, mpsc, watch};
 
 use crate::audit::recorder::Recorder;
-use crate::control::clock::Clock;
 use crate::control::{Control, discovery};
+use crate::engine::clock::Clock;
+pub use crate::engine::error::{ReloadError, StartError};
+pub use crate::engine::listeners::Addresses;
+use crate::engine::listeners::{Listeners, Ports, StreamPorts};
+use crate::engine::tls::{AdminTls, Frontend};
+use crate::engine::unix_socket::SocketFile;
+use crate::engine::{self, Engine};
 use crate::export::Telemetry;
 use crate::export::push::Pushes;
 use crate::export::sinks::Sinks;
 #[cfg(feature = "database")]
 use crate::source::database::Reconciler;
-use engine::Engine;
-pub use error::{ReloadError, StartError};
-pub use listeners::Addresses;
-use listeners::{Listeners, Ports, StreamPorts};
-use tls::{AdminTls, Frontend};
-use unix_socket::SocketFile;
 
 /// A running gateway. Dropping it stops it at once; [`Gateway::drain`] lets exchanges end first.
 pub struct Gateway {
@@ -131,7 +124,7 @@ impl Gateway {
             orders: orders.into(),
             draining: AtomicBool::new(false),
             #[cfg(feature = "admin")]
-            admin_listeners: admin_listeners::AdminListeners::default(),
+            admin_listeners: Default::default(),
             revision: watch::Sender::new(revision),
             pending: Arc::default(),
         });

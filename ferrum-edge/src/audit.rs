@@ -4,8 +4,6 @@
 //! text. Whoever changes, inserts or removes an entry in between breaks the chain. Whoever can write the database can
 //! also make a new chain, so the hash of an entry should be kept elsewhere as well: the audit log is such a place.
 
-#[cfg(feature = "cli")]
-pub(crate) mod file;
 pub(crate) mod log;
 pub(crate) mod recorder;
 

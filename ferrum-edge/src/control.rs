@@ -4,12 +4,11 @@
 //! asked for.
 
 pub(crate) mod acme;
+pub(crate) mod certificate_files;
 mod certificates;
-pub(crate) mod clock;
 pub(crate) mod discovery;
 pub(crate) mod overload;
 mod probes;
-pub(crate) mod tasks;
 
 use std::future::Future;
 use std::io;
@@ -17,7 +16,7 @@ use std::sync::Arc;
 
 use tokio::runtime::{Handle, Runtime};
 
-use crate::app::engine::Engine;
+use crate::engine::Engine;
 use certificates::Watch;
 
 /// The control runtime of one gateway; ends with it.

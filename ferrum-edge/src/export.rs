@@ -7,6 +7,7 @@ mod exemplars;
 mod histogram;
 mod labels;
 mod load;
+pub(crate) mod moment;
 mod native;
 pub(crate) mod open_metrics;
 mod process;

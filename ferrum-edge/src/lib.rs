@@ -46,6 +46,7 @@ mod audit;
 #[cfg(feature = "cli")]
 pub mod cli;
 mod control;
+mod engine;
 #[cfg(feature = "admin")]
 mod explain;
 pub mod export;
@@ -53,6 +54,7 @@ mod line_file;
 pub mod source;
 #[cfg(feature = "database")]
 pub mod store;
+pub mod variables;
 pub mod world;
 
 pub use app::{Addresses, Gateway, Inherited, StartError};

@@ -1,9 +1,10 @@
 //! Where configurations come from. Operating modes differ in nothing else.
 
-pub(crate) mod certificates;
+#[cfg(feature = "cli")]
+pub(crate) mod audited_file;
 #[cfg(feature = "database")]
 pub mod database;
 pub mod file;
 mod outputs;
-pub mod variables;
+pub use crate::variables;
 pub(crate) mod warnings;

@@ -3,7 +3,7 @@
 use gateway_core::config::problem::Problems;
 
 use super::{Access, AccessError, Role};
-use crate::source::variables::taken;
+use crate::variables::taken;
 
 /// Who may use the admin API, as far as the environment says; nobody where it says nothing.
 ///

@@ -17,7 +17,7 @@ use super::problem::{Refused, invalid, problem};
 use super::query::{nothing_else, pairs, value};
 use super::request::object;
 use super::resources::answer;
-use crate::app::engine::Engine;
+use crate::engine::Engine;
 
 /// Where actions are asked for.
 pub(super) const PATH: &str = "/v1/plugins/{plugin}/actions/{action}";

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::problem::{Refused, problem};
 use super::request::object;
 use super::resources::answer;
-use crate::app::engine::Engine;
+use crate::engine::Engine;
 use crate::explain::{Question, explain};
 
 /// Where it is asked for.

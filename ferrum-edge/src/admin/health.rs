@@ -9,8 +9,8 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 
-use crate::app::engine::Engine;
-use crate::app::listeners::Addresses;
+use crate::engine::Engine;
+use crate::engine::listeners::Addresses;
 
 /// Where health is asked for: always answered, whoever else keeps the listener busy.
 pub(super) const PATHS: [&str; 4] = ["/livez", "/healthz", "/readyz", "/startupz"];

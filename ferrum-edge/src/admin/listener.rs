@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::TlsAcceptor;
 
 use super::peer::Peer;
-use crate::app::unix_socket::SocketFile;
+use crate::engine::unix_socket::SocketFile;
 
 /// A listener of the admin API.
 pub(crate) enum Listener {

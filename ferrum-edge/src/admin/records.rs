@@ -16,7 +16,7 @@ use gateway_core::snapshot::Snapshot;
 use super::problem::{Refused, problem};
 use super::query::{nothing_else, number, pairs};
 use super::resources::answer;
-use crate::app::engine::Engine;
+use crate::engine::Engine;
 use crate::export::tails::{Filter, MAX_TAILS};
 
 /// Where records are followed.

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use super::problem::{Refused, problem};
 use super::query::{nothing_else, page_size, pairs, value};
 use super::resources::answer;
-use crate::app::engine::Engine;
+use crate::engine::Engine;
 use gateway_telemetry::json::Rfc3339;
 
 /// All of them.

@@ -16,7 +16,7 @@ use gateway_core::config::model::Settings;
 use super::attempt::Attempt;
 use super::health;
 use super::problem::problem;
-use crate::app::engine::Engine;
+use crate::engine::Engine;
 
 /// Refuses requests that a page of another site makes. Health is for everybody.
 pub(super) async fn guard(State(engine): State<Arc<Engine>>, request: Request, next: Next) -> Response {

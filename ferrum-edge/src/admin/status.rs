@@ -17,10 +17,11 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Admin;
-use crate::app::engine::Engine;
+use crate::control::certificate_files;
+use crate::engine::Engine;
 use crate::export::{AcmeStatus, CertificateEnd, ConfigStatus, Load, Telemetry};
 use crate::source::database::Reconciler;
-use crate::source::{certificates, warnings};
+use crate::source::warnings;
 
 /// Quarantined proxies named in one answer; their number is always told.
 const MAX_QUARANTINED: usize = 100;
@@ -190,10 +191,10 @@ fn warned(snapshot: &Snapshot, engine: &Engine) -> Value {
     let mut warnings = warnings::of_compiled(&model, snapshot, expiries);
     let unusable = &engine.telemetry.control.target_tls_unusable;
     let unusable = unusable.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    warnings.extend(warning::silenced(certificates::unusable_warnings(&unusable), &model));
+    warnings.extend(warning::silenced(certificate_files::unusable_warnings(&unusable), &model));
     let changed = &engine.telemetry.control.certificates_unusable;
     let changed = changed.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    warnings.extend(warning::silenced(certificates::changed_warnings(&changed), &model));
+    warnings.extend(warning::silenced(certificate_files::changed_warnings(&changed), &model));
     let acme = engine.telemetry.control.acme.statuses();
     warnings.extend(warning::silenced(acme.iter().filter_map(AcmeStatus::warning).collect(), &model));
     drop(acme);

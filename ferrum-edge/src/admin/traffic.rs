@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::query::{nothing_else, pairs};
 use super::resources::answer;
 use super::status;
-use crate::app::engine::Engine;
+use crate::engine::Engine;
 
 /// Where it is asked for.
 pub(super) const PATH: &str = "/v1/traffic";

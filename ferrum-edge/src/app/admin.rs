@@ -11,9 +11,10 @@ use gateway_protocols::downstream::bind::{self, Inherited};
 use tokio::runtime::Handle;
 
 use super::Gateway;
-use super::error::StartError;
-use super::unix_socket::{self, SocketFile};
 use crate::admin::{Admin, Listener};
+use crate::engine::admin_listeners::HandedSocket;
+use crate::engine::error::StartError;
+use crate::engine::unix_socket::{self, SocketFile};
 
 /// Nobody but its owner connects to the admin API's Unix socket.
 const SOCKET_MODE: u32 = 0o600;
@@ -112,6 +113,8 @@ impl Gateway {
         let tasks = admin.engine.shared.tasks.clone();
         let start = move || crate::admin::serve(accepted.clone(), admin.clone());
         let task = handle.spawn(tasks.supervise("admin_accept", start));
-        self.engine().admin_listeners.add(listener, task.abort_handle());
+        let is_handed_on = matches!(*listener, Listener::Tcp(..));
+        let socket = is_handed_on.then_some(listener as HandedSocket);
+        self.engine().admin_listeners.add(socket, task.abort_handle());
     }
 }

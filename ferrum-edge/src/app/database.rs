@@ -8,9 +8,9 @@ use gateway_core::plugin::Registry;
 use gateway_protocols::downstream::bind::Inherited;
 
 use super::Gateway;
-use super::error::StartError;
-use super::listeners::Ports;
 use crate::control::Control;
+use crate::engine::error::StartError;
+use crate::engine::listeners::Ports;
 use crate::source::database::{Database, Reconciler};
 
 impl Gateway {

@@ -203,12 +203,12 @@ impl Recorder {
     }
 
     /// Keeps the objects of the configuration file; says what they were before.
-    pub(super) fn knows(&self, next: FileObjects) -> Option<FileObjects> {
+    pub(crate) fn knows(&self, next: FileObjects) -> Option<FileObjects> {
         self.state().known.replace(next)
     }
 
     /// Whether anybody reads what a reload changes.
-    pub(super) fn is_kept(&self) -> bool {
+    pub(crate) fn is_kept(&self) -> bool {
         self.queue.get().is_some() || self.state().log.is_some()
     }
 

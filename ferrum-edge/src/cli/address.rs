@@ -14,7 +14,7 @@ use gateway_core::config::model::BackendTls;
 use gateway_protocols::tls;
 use rustls::{ClientConnection, StreamOwned};
 
-use crate::source::variables::variable;
+use crate::variables::variable;
 
 /// The port of an admin listener unless something else is said.
 const DEFAULT_PORT: u16 = 9000;

@@ -16,8 +16,8 @@ use super::{FAILED, MISUSED, print};
 use crate::access::Access;
 use crate::app::Gateway;
 use crate::source::database::{Database, token_file};
-use crate::source::variables::variable;
 use crate::store::{Location, Options, Store};
+use crate::variables::variable;
 
 /// Whom to ask.
 #[derive(Debug, Clone, Default, Args)]

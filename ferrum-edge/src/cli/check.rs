@@ -11,8 +11,8 @@ use serde_json::json;
 use super::run::Mode;
 use super::{BAD_CONFIG, MISUSED, OutputFormat, SpecArgs, Verbosity, logs, print};
 use crate::access::environment::access_given;
-use crate::source::variables::NOT_UTF_8;
 use crate::source::warnings;
+use crate::variables::NOT_UTF_8;
 
 /// Arguments of `check`.
 #[derive(Debug, Args)]

@@ -29,8 +29,8 @@ use tokio::task::JoinHandle;
 
 use super::pid_file::{self, PidFileError, beside};
 use super::process::{self, GatewayProcess, NotSignalled};
-use crate::app::engine::Engine;
-use crate::app::unix_socket::{self, SocketFile};
+use crate::engine::Engine;
+use crate::engine::unix_socket::{self, SocketFile};
 
 /// Who may ask for listening sockets: the gateway's own user.
 const MODE: u32 = 0o600;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::run::{Flags, serve};
 use super::{FAILED, Verbosity, logs, print};
-use crate::app::Addresses;
+use crate::engine::listeners::Addresses;
 use crate::source::file::{Source, Spec};
 
 /// The configuration, as it also lies in the repository.

@@ -9,7 +9,7 @@ use gateway_core::plugin::{Entry, Registry};
 use serde_json::{Map, Value, json};
 
 use crate::source::file;
-use crate::source::variables::VARIABLES;
+use crate::variables::VARIABLES;
 
 use super::print;
 

@@ -22,8 +22,8 @@ use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, Verbosity, descriptors, logs,
 use crate::access::environment::access_given;
 use crate::app::admin::AdminSockets;
 use crate::app::{Addresses, Gateway, ReloadError};
-use crate::audit::file as audit;
 use crate::control::discovery;
+use crate::source::audited_file as audit;
 use crate::source::database::Database;
 use crate::source::file::Source;
 use crate::source::warnings;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::run::{self, Flags};
 use super::{MISUSED, Verbosity, logs, print};
-use crate::app::Addresses;
+use crate::engine::listeners::Addresses;
 use crate::source::file::{Source, Spec};
 
 /// Arguments of `serve`.

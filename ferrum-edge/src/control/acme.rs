@@ -21,7 +21,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use gateway_core::config::model::{AcmeChallenge, Settings};
 
-use crate::app::engine::Engine;
+use crate::engine::Engine;
 use crate::export::AcmeCounts;
 use manager::Manager;
 use network::Network;

@@ -13,9 +13,9 @@ use gateway_core::config::warning::Expiry;
 use gateway_core::snapshot::Snapshot;
 use gateway_protocols::tls::pem;
 
-use crate::app::engine::Engine;
+use super::certificate_files;
+use crate::engine::Engine;
 use crate::export::CertificateEnd;
-use crate::source::certificates;
 
 /// From one look to the next.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -94,7 +94,7 @@ impl Watch {
     /// Keeps which proxies can't reach their targets for want of files, for the warnings.
     fn note_unusable(&self, snapshot: &Snapshot) {
         let proxies = snapshot.tended.iter().map(|(_, route)| &*route.proxy);
-        let unusable = certificates::unusable(proxies);
+        let unusable = certificate_files::unusable(proxies);
         let unusable = unusable.into_iter().map(|(proxy, why)| (proxy.id.clone(), why)).collect();
         let kept = &self.engine.telemetry.control.target_tls_unusable;
         *kept.lock().unwrap_or_else(PoisonError::into_inner) = unusable;
@@ -104,7 +104,7 @@ impl Watch {
     fn note_expiries(&self, snapshot: &Snapshot) {
         let mut model = snapshot.settings_model();
         model.proxies.extend(snapshot.tended.iter().map(|(_, route)| route.proxy.clone()));
-        let ends = certificates::expiries(&model).into_iter();
+        let ends = certificate_files::expiries(&model).into_iter();
         let shown = &snapshot.settings.tls.certificates;
         let renewed: HashSet<_> =
             shown.iter().filter(|files| files.acme.is_some()).map(|files| &files.cert_path).collect();

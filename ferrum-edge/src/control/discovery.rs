@@ -14,7 +14,7 @@ use gateway_protocols::dns::DnsError;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::app::engine::Engine;
+use crate::engine::Engine;
 use crate::export::ServiceStatus;
 
 /// Lookups under way at a time.

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use tokio::time::Instant;
 
-use crate::app::engine::Engine;
+use crate::engine::Engine;
 use crate::export::Load;
 
 /// From one look to the next.

@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::app::engine::Engine;
+use crate::engine::Engine;
 use crate::export::Telemetry;
 
 /// Probes under way at a time; others wait, so that thousands of targets don't take every descriptor.

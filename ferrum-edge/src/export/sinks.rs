@@ -36,7 +36,7 @@ use gateway_telemetry::record::{Layout, Record};
 use serde_json::{Value, json};
 
 use super::tails::Tails;
-use crate::control::tasks::moment;
+use crate::export::moment::moment;
 
 /// Bytes from which on a batch is sent.
 const CHUNK_BYTES: usize = 1 << 20;

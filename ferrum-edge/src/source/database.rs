@@ -9,7 +9,6 @@
 
 mod documents;
 mod environment;
-pub(crate) mod error;
 mod follow;
 mod load;
 mod mirror;
@@ -32,13 +31,13 @@ use gateway_core::plugin::Registry;
 use tokio::sync::{Mutex, RwLock, watch};
 
 use crate::access::Access;
-use crate::app::engine::Engine;
-use crate::app::error::ReloadError;
+use crate::engine::Engine;
+use crate::engine::error::ReloadError;
+pub use crate::store::LoadError;
 use crate::store::seal::Keys;
 use crate::store::{Location, Mark, Object, Options, Store};
 pub(crate) use documents::Documents;
 pub use environment::{location, token_file};
-pub use error::LoadError;
 pub(crate) use follow::Standing;
 pub(crate) use load::Loaded;
 use load::load;

@@ -15,8 +15,9 @@ use gateway_core::config::settings::{self, Applied, Layer};
 use gateway_core::config::warning::Warning;
 use gateway_core::plugin::Registry;
 
-use super::variables::NOT_UTF_8;
-use super::{certificates, outputs};
+use super::outputs;
+use crate::control::certificate_files;
+use crate::variables::NOT_UTF_8;
 pub(crate) use text::read as read_text;
 
 /// A configuration and what goes before its settings.
@@ -152,7 +153,7 @@ fn apply(
     name: &'static str,
 ) -> Applied {
     let folder = env::current_dir().unwrap_or_default();
-    let database = super::variables::VARIABLES.iter().map(|variable| variable.name);
+    let database = crate::variables::VARIABLES.iter().map(|variable| variable.name);
     let files = database.clone().filter(|name| *name != MODE).map(|name| format!("{name}_FILE"));
     let files: Vec<String> = files.collect();
     let files = files.iter().map(String::as_str);
@@ -219,7 +220,7 @@ pub fn parse(text: &str, name: &str, registry: &Registry) -> Result<Model, Probl
 
 /// The model, when the files it names are of use, too.
 fn with_files(model: Model, text: &str, origin: &Origin) -> Result<Model, Problems> {
-    let mut problems = certificates::check(&model);
+    let mut problems = certificate_files::check(&model);
     problems.0.extend(outputs::check(&model.settings).0);
     Positions::of(text, origin).locate(problems).into_result(model)
 }

@@ -8,8 +8,8 @@ use gateway_core::snapshot::compile::Compiler;
 
 use serde_json::{Value, json};
 
-use super::certificates;
 use super::file::unknown_variables;
+use crate::control::certificate_files;
 
 /// A warning as it is shown.
 pub(crate) fn document(warning: &Warning) -> Value {
@@ -35,10 +35,10 @@ pub(crate) fn of(model: &Model, registry: &Registry) -> Vec<Warning> {
 
 /// The same of a configuration that is in use, which is not compiled again.
 pub(crate) fn of_served(model: &Model, snapshot: &Snapshot) -> Vec<Warning> {
-    let mut warnings = of_compiled(model, snapshot, certificates::expiries(model));
-    let unusable = certificates::unusable(model.proxies.iter().map(|proxy| &**proxy));
+    let mut warnings = of_compiled(model, snapshot, certificate_files::expiries(model));
+    let unusable = certificate_files::unusable(model.proxies.iter().map(|proxy| &**proxy));
     let unusable: Vec<_> = unusable.into_iter().map(|(proxy, why)| (proxy.id.clone(), why)).collect();
-    warnings.extend(warning::silenced(certificates::unusable_warnings(&unusable), model));
+    warnings.extend(warning::silenced(certificate_files::unusable_warnings(&unusable), model));
     warnings.extend(of_environment(model));
     warnings
 }

@@ -14,9 +14,9 @@ use super::Database;
 use super::references::Permitted;
 use crate::access::environment::given;
 use crate::access::{Access, Role};
-use crate::source::variables::{taken, variable};
 use crate::store::seal::Keys;
 use crate::store::{Engine, Location, Options, default_path};
+use crate::variables::{taken, variable};
 
 /// The file of the token that was made, in the folder of the default database.
 const TOKEN_FILE: &str = "admin.token";

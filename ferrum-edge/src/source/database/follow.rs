@@ -9,7 +9,7 @@ use gateway_core::config::catalog::{Affected, Catalog, Closes, Edit, ObjectKind,
 use gateway_core::config::model::Id;
 
 use super::{Live, Reconciler, heavy, texts};
-use crate::app::listeners::Ports;
+use crate::engine::listeners::Ports;
 use crate::store::{Followed, Mark, Object, Op, Signal, StoreError};
 
 /// Before trying again after a store that answered could not be followed.

@@ -26,10 +26,10 @@ pub(crate) use step::WriteStep;
 pub(crate) use targets::{TargetAddress, TargetChange};
 
 use super::{Documents, Live, Reconciler, heavy, texts};
-use crate::app::engine::Staged;
-use crate::app::error::StartError;
-use crate::app::listeners::Ports;
 use crate::audit::Draft;
+use crate::engine::Staged;
+use crate::engine::error::StartError;
+use crate::engine::listeners::Ports;
 use crate::store::seal::SealError;
 use crate::store::{Author, Away, Counts, Mark, Object, Op, StoreError, Transaction};
 

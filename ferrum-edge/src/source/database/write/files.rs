@@ -8,7 +8,7 @@ use gateway_core::config::model::Proxy;
 use gateway_core::config::problem::Problems;
 
 use super::{ObjectOutcome, Plan};
-use crate::source::certificates;
+use crate::control::certificate_files;
 
 impl Plan {
     /// What is wrong with the files for TLS towards targets that the proxies and upstreams put here name.
@@ -23,7 +23,7 @@ impl Plan {
         };
         let concerned = changes.proxies.put.iter().map(|proxy| &**proxy).filter(|it| place(it).is_some());
         let mut problems = Problems::default();
-        for (proxy, error) in certificates::unusable(concerned) {
+        for (proxy, error) in certificate_files::unusable(concerned) {
             problems.add(place(proxy).map_or("", |at| at.as_str()), error);
         }
         problems

@@ -1,6 +1,6 @@
 //! Why a gateway has no configuration from its database.
 
-use crate::store::StoreError;
+use super::StoreError;
 
 /// Why a gateway could not get its configuration.
 #[derive(Debug, thiserror::Error)]

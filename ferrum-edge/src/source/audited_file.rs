@@ -4,10 +4,10 @@ use gateway_core::config::catalog::ObjectKind;
 use gateway_core::config::file::{self, Origin};
 use serde_json::{Map, Value, json};
 
-use super::recorder::{FileObjects, Recorder};
-use super::{AuditOutcome, Draft, Who};
-use crate::source::database::Documents;
-use crate::source::file::{Spec, read_text};
+use super::database::Documents;
+use super::file::{Spec, read_text};
+use crate::audit::recorder::{FileObjects, Recorder};
+use crate::audit::{AuditOutcome, Draft, Who};
 use crate::store::Gathered;
 use crate::store::seal::plugin::redact_settings;
 

@@ -12,7 +12,7 @@ use gateway_protocols::tls::server::Certificates;
 use gateway_protocols::udp::dtls::{self, DtlsRules};
 
 /// Every file of no use.
-pub(super) fn check(model: &Model) -> Problems {
+pub(crate) fn check(model: &Model) -> Problems {
     let mut problems = Problems::default();
     let rules = &model.settings.tls;
     // One that the gateway gets by itself may be missing.

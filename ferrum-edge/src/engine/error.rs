@@ -10,7 +10,7 @@ use gateway_protocols::tls::server::ServerTlsError;
 use crate::audit::log::AuditLogError;
 use crate::export::access_log::AccessLogError;
 #[cfg(feature = "database")]
-use crate::source::database::error::LoadError;
+use crate::store::LoadError;
 
 /// Why the gateway could not start.
 #[derive(Debug, thiserror::Error)]

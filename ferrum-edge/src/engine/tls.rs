@@ -41,7 +41,7 @@ struct TlsInUse {
 
 impl Frontend {
     /// Reads the certificates.
-    pub(super) fn new(rules: &FrontendTls) -> Result<Self, ServerTlsError> {
+    pub(crate) fn new(rules: &FrontendTls) -> Result<Self, ServerTlsError> {
         let certificates = Arc::new(Certificates::default());
         certificates.load(&rules.certificates)?;
         let challenges = Arc::new(TlsChallenges::default());
@@ -65,12 +65,12 @@ impl Frontend {
     }
 
     /// What a TLS listener's connections begin with.
-    pub(super) fn entrance(&self) -> Entrance {
+    pub(crate) fn entrance(&self) -> Entrance {
         Entrance::Tls(self.config.clone())
     }
 
     /// Prepares QUIC, with the same certificates.
-    pub(super) fn serve_quic(&self, settings: &Settings) -> Result<(), ServerTlsError> {
+    pub(crate) fn serve_quic(&self, settings: &Settings) -> Result<(), ServerTlsError> {
         let config = self.build_quic(settings, None)?;
         self.quic.get_or_init(|| Arc::new(ArcSwap::from_pointee(config)));
         Ok(())
@@ -78,7 +78,7 @@ impl Frontend {
 
     /// The server's side of QUIC, where it is served. One for all listeners and workers: a client is resumed by any, and its session
     /// is gone for all of them.
-    pub(super) fn quic(&self) -> Option<ServerRules> {
+    pub(crate) fn quic(&self) -> Option<ServerRules> {
         self.quic.get().cloned()
     }
 
@@ -93,17 +93,17 @@ impl Frontend {
     }
 
     /// How stream proxies terminate DTLS.
-    pub(super) fn dtls(&self) -> Arc<DtlsRules> {
+    pub(crate) fn dtls(&self) -> Arc<DtlsRules> {
         self.dtls.clone()
     }
 
     /// How stream proxies terminate TLS.
-    pub(super) fn stream_config(&self) -> Arc<ArcSwap<ServerConfig>> {
+    pub(crate) fn stream_config(&self) -> Arc<ArcSwap<ServerConfig>> {
         self.streams.clone()
     }
 
     /// How clients' certificates are judged after their handshakes.
-    pub(super) fn client_trust(&self) -> Arc<ClientTrust> {
+    pub(crate) fn client_trust(&self) -> Arc<ClientTrust> {
         self.trust.clone()
     }
 
@@ -226,7 +226,7 @@ fn https(
 pub(crate) struct AdminTls(Option<(Arc<Certificates>, Arc<ArcSwap<ServerConfig>>)>);
 
 impl AdminTls {
-    pub(super) fn new(rules: Option<&FrontendTls>) -> Result<Self, ServerTlsError> {
+    pub(crate) fn new(rules: Option<&FrontendTls>) -> Result<Self, ServerTlsError> {
         let Some(rules) = rules else { return Ok(Self(None)) };
         let certificates = Arc::new(Certificates::default());
         certificates.load(&rules.certificates)?;

@@ -4,19 +4,20 @@ use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use gateway_core::config::model::RedisServers;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::tasks::{Run, Task, TaskControl, TaskHealth, TaskName, Tasks, WorkerTask};
 use gateway_protocols::worker::{Order, SharedByWorkers};
-use gateway_telemetry::json::Rfc3339;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use tokio::time::Instant;
+
+use crate::export::moment::moment;
 
 /// The first pause before a failed task runs again; it doubles up to [`MAX_PAUSE`].
 const PAUSE: Duration = Duration::from_secs(1);
@@ -164,12 +165,6 @@ impl Tasks for PluginTasks {
             known.with(|table| table.tasks.remove(&number));
         });
     }
-}
-
-/// When something was, as it is shown.
-pub(crate) fn moment(at: Instant) -> String {
-    let now = SystemTime::now();
-    Rfc3339(now.checked_sub(at.elapsed()).unwrap_or(now)).to_string()
 }
 
 /// Runs a task again after each failure, until it is over or has to end.

@@ -33,7 +33,7 @@ pub struct Addresses {
 }
 
 /// Bound sockets, one a worker for each listener, or more where more are inherited.
-pub(super) struct Listeners {
+pub(crate) struct Listeners {
     http: Vec<Vec<TcpListener>>,
     https: Vec<Vec<TcpListener>>,
     quic: Vec<Vec<UdpSocket>>,
@@ -45,7 +45,7 @@ pub(super) struct Listeners {
 
 impl Listeners {
     /// Binds whatever the settings ask for.
-    pub(super) fn bind(
+    pub(crate) fn bind(
         settings: &Settings,
         frontend: &Frontend,
         workers: usize,
@@ -76,7 +76,7 @@ impl Listeners {
         Ok(Self { http, https, quic, unix, file, sending })
     }
 
-    pub(super) fn addresses(&self) -> Addresses {
+    pub(crate) fn addresses(&self) -> Addresses {
         let of = |listeners: &[Vec<TcpListener>]| -> Vec<SocketAddr> {
             let first = |sockets: &Vec<TcpListener>| sockets.first()?.local_addr().ok();
             listeners.iter().filter_map(first).collect()
@@ -91,7 +91,7 @@ impl Listeners {
     }
 
     /// The port of HTTP/3, when it is served.
-    pub(super) fn http3_port(&self) -> Option<u16> {
+    pub(crate) fn http3_port(&self) -> Option<u16> {
         Some(self.quic.first()?.first()?.local_addr().ok()?.port())
     }
 
@@ -99,7 +99,7 @@ impl Listeners {
     ///
     /// # Errors
     /// When the kernel refuses; no worker has got anything then.
-    pub(super) fn hand_out(
+    pub(crate) fn hand_out(
         mut self,
         workers: &[UnboundedSender<Order>],
         frontend: &Frontend,
@@ -152,7 +152,7 @@ fn unix_for_workers(
 
 /// The ports of stream proxies, opened and closed as configurations come and go.
 #[derive(Default)]
-pub(super) struct StreamPorts {
+pub(crate) struct StreamPorts {
     open: Mutex<HashSet<(Transport, u16)>>,
     /// For good: this gateway only answers for its database.
     closed: AtomicBool,
@@ -160,7 +160,7 @@ pub(super) struct StreamPorts {
 
 /// Sockets for ports that are new in a snapshot, bound and not yet listened on by anybody.
 #[derive(Default)]
-pub(super) struct NewPorts {
+pub(crate) struct NewPorts {
     sending: Sending,
     tcp: HashMap<u16, Vec<TcpListener>>,
     udp: HashMap<u16, Vec<UdpSocket>>,
@@ -181,7 +181,7 @@ pub(crate) enum Ports {
 impl StreamPorts {
     /// Binds what a snapshot needs and is not open yet, for the proxies that are put and for those whose ports could
     /// not be opened before. Nothing changes until [`StreamPorts::apply`].
-    pub(super) fn prepare(
+    pub(crate) fn prepare(
         &self,
         snapshot: &Snapshot,
         put: &[Arc<Route>],
@@ -216,19 +216,19 @@ impl StreamPorts {
     }
 
     /// Counts the new ports as open before they are: nobody else is to bind them.
-    pub(super) fn reserve(&self, ports: &NewPorts) {
+    pub(crate) fn reserve(&self, ports: &NewPorts) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.extend(ports.udp.keys().map(|port| (Transport::Udp, *port)));
         open.extend(ports.tcp.keys().map(|port| (Transport::Tcp, *port)));
     }
 
     /// Opens no port any more: the gateway drains.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }
 
     /// Opens the new ports and closes those that are gone; sessions on them go on.
-    pub(super) fn apply(&self, ports: NewPorts, workers: &[UnboundedSender<Order>], frontend: &Frontend) {
+    pub(crate) fn apply(&self, ports: NewPorts, workers: &[UnboundedSender<Order>], frontend: &Frontend) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         for (port, sockets) in ports.udp {
             open.insert((Transport::Udp, port));
@@ -266,7 +266,7 @@ impl NewPorts {
     ///
     /// # Errors
     /// When it refuses.
-    pub(super) fn listen(&self) -> Result<(), StartError> {
+    pub(crate) fn listen(&self) -> Result<(), StartError> {
         self.tcp.values().try_for_each(|sockets| listen("a stream proxy", sockets, self.sending))
     }
 
@@ -339,7 +339,7 @@ fn listen(listener: &'static str, sockets: &[TcpListener], sending: Sending) -> 
 }
 
 /// Refuses a congestion control that the kernel has not got.
-pub(super) fn known(congestion: &Congestion, setting: &str) -> Result<(), StartError> {
+pub(crate) fn known(congestion: &Congestion, setting: &str) -> Result<(), StartError> {
     bind::has_congestion(congestion).map_err(|source| StartError::Congestion {
         name: congestion.name().to_owned(),
         setting: setting.to_owned(),
@@ -362,7 +362,7 @@ fn bind_for(
 }
 
 /// Gives an order. It always arrives; where a worker has ended it is a defect worth a line in the log.
-pub(super) fn give(worker: &UnboundedSender<Order>, order: Order) {
+pub(crate) fn give(worker: &UnboundedSender<Order>, order: Order) {
     if worker.send(order).is_err() {
         tracing::error!("a worker takes no orders any more");
     }

@@ -1,5 +1,14 @@
 //! What serves a configuration, and swaps it for the next: shared by the gateway, its control side and its source.
 
+#[cfg(feature = "admin")]
+pub(crate) mod admin_listeners;
+pub(crate) mod clock;
+pub(crate) mod error;
+pub(crate) mod listeners;
+pub(crate) mod tasks;
+pub(crate) mod tls;
+pub(crate) mod unix_socket;
+
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,17 +28,17 @@ use gateway_protocols::worker::{Order, SharedByWorkers};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, oneshot, watch};
 
-#[cfg(feature = "admin")]
-use super::admin_listeners::AdminListeners;
-use super::error::{ReloadError, StartError};
-use super::listeners::{self, Addresses, NewPorts, Ports, StreamPorts, give};
-use super::tls::{AdminTls, Frontend};
 use crate::audit::recorder::Recorder;
-use crate::control::clock::Clock;
-use crate::control::tasks::PluginTasks;
 use crate::export::push::{Pushes, Scrape};
 use crate::export::sinks::Sink;
 use crate::export::{Telemetry, prometheus};
+#[cfg(feature = "admin")]
+use admin_listeners::AdminListeners;
+use clock::Clock;
+use error::{ReloadError, StartError};
+use listeners::{Addresses, NewPorts, Ports, StreamPorts, give};
+use tasks::PluginTasks;
+use tls::{AdminTls, Frontend};
 
 /// The running parts of a gateway that outlive any one configuration.
 pub(crate) struct Engine {
@@ -39,7 +48,7 @@ pub(crate) struct Engine {
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) audit: Arc<Recorder>,
     /// Metrics are pushed for as long as these are kept.
-    pub(super) pushes: Mutex<Vec<TaskHandle>>,
+    pub(crate) pushes: Mutex<Vec<TaskHandle>>,
     pub(crate) frontend: Arc<Frontend>,
     pub(crate) admin_tls: AdminTls,
     /// The time of day by which certificates are renewed.
@@ -47,16 +56,16 @@ pub(crate) struct Engine {
     /// Told when a certificate was stored that the gateway got by itself.
     pub(crate) certificate_stored: Notify,
     pub(crate) addresses: Addresses,
-    pub(super) compiler: Mutex<Compiler>,
-    pub(super) streams: StreamPorts,
-    pub(super) orders: Box<[UnboundedSender<Order>]>,
-    pub(super) draining: AtomicBool,
+    pub(crate) compiler: Mutex<Compiler>,
+    pub(crate) streams: StreamPorts,
+    pub(crate) orders: Box<[UnboundedSender<Order>]>,
+    pub(crate) draining: AtomicBool,
     /// Where the admin API is listened for.
     #[cfg(feature = "admin")]
-    pub(super) admin_listeners: AdminListeners,
-    pub(super) revision: watch::Sender<u64>,
+    pub(crate) admin_listeners: AdminListeners,
+    pub(crate) revision: watch::Sender<u64>,
     /// What is staged and neither published nor discarded.
-    pub(super) pending: Arc<AtomicUsize>,
+    pub(crate) pending: Arc<AtomicUsize>,
 }
 
 /// A configuration ready to be published: compiled, its ports bound. Nobody serves it yet.
@@ -345,7 +354,7 @@ impl Engine {
     }
 
     /// Pushes metrics by these from now on; those before push once more, and end.
-    pub(super) fn push_by(self: &Arc<Self>, pushes: Pushes) {
+    pub(crate) fn push_by(self: &Arc<Self>, pushes: Pushes) {
         let mut running = self.pushes.lock().unwrap_or_else(PoisonError::into_inner);
         running.clear();
         let engine = Arc::downgrade(self);
@@ -362,7 +371,7 @@ impl Engine {
 type Prepared = (Vec<Arc<Sink>>, Option<Pushes>);
 
 /// Refuses proxies that ask for a congestion control which the kernel has not got.
-pub(super) fn congestion_is_known(routes: &[Arc<Route>]) -> Result<(), StartError> {
+pub(crate) fn congestion_is_known(routes: &[Arc<Route>]) -> Result<(), StartError> {
     for proxy in routes.iter().map(|route| &route.proxy) {
         if let Some(congestion) = &proxy.backend.pool.congestion {
             listeners::known(congestion, &format!("proxy `{}`: backend_congestion_control", proxy.id))?;
@@ -372,7 +381,7 @@ pub(super) fn congestion_is_known(routes: &[Arc<Route>]) -> Result<(), StartErro
 }
 
 /// Starts the tasks of the first plugins, connected to what they share.
-pub(super) fn first_tasks(
+pub(crate) fn first_tasks(
     shared: &Arc<SharedByWorkers>,
     compiler: &Compiler,
     settings: &Settings,
@@ -386,7 +395,7 @@ pub(super) fn first_tasks(
 }
 
 /// Starts the tasks of plugins that are new; those of the others run already.
-pub(super) fn start_plugins(routes: &[Arc<Route>], tasks: &PluginTasks) {
+pub(crate) fn start_plugins(routes: &[Arc<Route>], tasks: &PluginTasks) {
     for (_, plugin) in routes.iter().flat_map(|route| route.chain.members()) {
         plugin.start(tasks);
     }
