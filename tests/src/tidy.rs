@@ -138,7 +138,7 @@ fn crates_depend_downwards_only() {
         ("gateway-plugins/auth", &["gateway-core", "gateway-plugin-common"]),
         // Its tests have callers.
         ("gateway-plugins/cache", &["gateway-core", "gateway-plugin-common", "gateway-auth"]),
-        ("gateway-plugins/scripting", &["gateway-core"]),
+        ("gateway-plugins/scripting", &["gateway-core", "gateway-plugin-common"]),
         ("gateway-plugins/telemetry", &["gateway-core"]),
         (
             "gateway-plugins",
