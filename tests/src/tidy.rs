@@ -1,5 +1,6 @@
 //! The rules of ARCHITECTURE.md that a program can check.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -203,7 +204,7 @@ fn crates_depend_downwards_only() {
         ("gateway-plugins/auth", &["gateway-core", "gateway-plugin-common"]),
         // Its tests have callers.
         ("gateway-plugins/cache", &["gateway-core", "gateway-plugin-common", "gateway-auth"]),
-        ("gateway-plugins/scripting", &["gateway-core"]),
+        ("gateway-plugins/scripting", &["gateway-core", "gateway-plugin-common"]),
         ("gateway-plugins/telemetry", &["gateway-core"]),
         (
             "gateway-plugins",
@@ -325,6 +326,27 @@ fn every_plugin_file_is_in_the_table() {
     none("a plugin stands in the table of lib.rs", missing);
     assert_eq!(row_of("gateway-plugins/src/a/b.rs").as_deref(), Some("entry::<a::b::"));
     assert_eq!(row_of("gateway-plugins/a/src/b.rs").as_deref(), Some("gateway_a::B,"));
+}
+
+/// What two families of plugins need is in `gateway-plugins/common`.
+#[test]
+fn families_of_plugins_know_nothing_of_each_other() {
+    let folder = "gateway-plugins/src/";
+    let family = |source: &Source| {
+        source.path.strip_prefix(folder)?.split_once('/').map(|(family, _)| family.to_owned())
+    };
+    let sources: Vec<Source> = sources().into_iter().filter(|source| !source.is_test()).collect();
+    let families: BTreeSet<String> = sources.iter().filter_map(family).collect();
+    assert!(families.contains("admission") && families.contains("content"), "{families:?}");
+    let mut wrong = Vec::new();
+    for source in &sources {
+        let Some(own) = family(source) else { continue };
+        let others: Vec<String> =
+            families.iter().filter(|other| **other != own).map(|other| format!("crate::{other}::")).collect();
+        let others: Vec<&str> = others.iter().map(String::as_str).collect();
+        wrong.extend(uses(std::slice::from_ref(source), &others));
+    }
+    none("what two families of plugins need is in gateway-plugins/common", wrong);
 }
 
 #[test]

@@ -16,25 +16,7 @@ use gateway_core::config::problem::Problems;
 use gateway_core::consumer::{Consumers, Identity, Standing};
 use gateway_core::http::reply::Reply;
 use gateway_core::plugin::{Claim, Seat};
-use schemars::JsonSchema;
-use serde::Deserialize;
-
-/// One text, or a list of texts.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub(crate) enum OneOrMany {
-    One(String),
-    Many(Vec<String>),
-}
-
-impl OneOrMany {
-    pub(crate) fn into_vec(self) -> Vec<String> {
-        match self {
-            Self::One(text) => vec![text],
-            Self::Many(texts) => texts,
-        }
-    }
-}
+use gateway_plugin_common::one_or_many::OneOrMany;
 
 /// The texts of a setting that may be matched: an empty one matches nothing, and would be what an empty variable leaves.
 pub(crate) fn texts(path: &str, written: OneOrMany, problems: &mut Problems) -> Vec<String> {
@@ -63,12 +45,6 @@ pub(crate) fn required_claims(
         (name, values)
     });
     read.collect()
-}
-
-impl Default for OneOrMany {
-    fn default() -> Self {
-        Self::Many(Vec::new())
-    }
 }
 
 /// Seconds since 1970.

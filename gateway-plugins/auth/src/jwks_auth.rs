@@ -24,6 +24,7 @@ use gateway_core::plugin::{
     Authenticate, Claim, Finding, Hooks, Need, Needs, OnRequest, Plugin, Seat, Step, World,
 };
 use gateway_core::record::Metric;
+use gateway_plugin_common::one_or_many::OneOrMany;
 use http::header::RETRY_AFTER;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -32,7 +33,7 @@ use crate::credential::bearer::{Bearer, BearerSettings, SignedSettings};
 use crate::credential::checked::CheckCache;
 use crate::credential::place::CredentialLookup;
 use crate::credential::revoked::Revoked;
-use crate::credential::{OneOrMany, is_current, now};
+use crate::credential::{is_current, now};
 use crate::jose::jwk::KeySet;
 use crate::jose::{Algorithm, Token, TokenError, token};
 use provider::Provider;

@@ -19,6 +19,7 @@ use gateway_core::plugin::{
     Authenticate, Claim, Hooks, Need, Needs, OnRequest, Plugin, Seat, Starter, Step, World,
 };
 use gateway_core::record::Metric;
+use gateway_plugin_common::one_or_many::OneOrMany;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -27,7 +28,7 @@ use crate::credential::bearer::{Bearer, BearerSettings, SignedSettings};
 use crate::credential::checked::CheckCache;
 use crate::credential::place::CredentialLookup;
 use crate::credential::revoked::Revoked;
-use crate::credential::{OneOrMany, is_current, now, required_claims, texts};
+use crate::credential::{is_current, now, required_claims, texts};
 use crate::jose::{Algorithm, Rules, Token, TokenError, claims, token};
 use keys::Keys;
 

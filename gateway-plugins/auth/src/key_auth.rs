@@ -10,13 +10,14 @@ use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Authenticate, Claim, Hooks, Plugin, Seat, World};
+use gateway_plugin_common::one_or_many::OneOrMany;
 use http::HeaderValue;
 use http::header::WWW_AUTHENTICATE;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::credential::absent;
 use crate::credential::place::{CredentialLocations, CredentialLookup};
-use crate::credential::{OneOrMany, absent};
 
 /// Settings of `key_auth`.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -20,6 +20,7 @@ use gateway_core::plugin::{
     Authenticate, Claim, Finding, Hooks, Need, Needs, OnRequest, Plugin, Seat, Step, World,
 };
 use gateway_core::record::Metric;
+use gateway_plugin_common::one_or_many::OneOrMany;
 use gateway_plugin_common::server_url;
 use gateway_plugin_common::strict_json;
 use http::header::RETRY_AFTER;
@@ -33,7 +34,7 @@ use crate::credential::bearer::{Bearer, BearerSettings};
 use crate::credential::checked::{CheckCache, Print};
 use crate::credential::grants::Grants;
 use crate::credential::place::CredentialLookup;
-use crate::credential::{ExpiryStanding, OneOrMany, is_current, now, required_claims, texts};
+use crate::credential::{ExpiryStanding, is_current, now, required_claims, texts};
 use crate::jose::claims::NEVER;
 use crate::jose::{Rules, TokenError};
 use crate::oauth::{ClientMethod, OauthClient};

@@ -15,6 +15,8 @@ use http::{HeaderMap, HeaderName};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::one_or_many::OneOrMany;
+
 /// What a plugin's settings say about it.
 #[derive(Debug)]
 pub struct KeySettings {
@@ -24,14 +26,6 @@ pub struct KeySettings {
     pub ipv4_prefix: u8,
     pub ipv6_prefix: u8,
     pub on_missing: Missing,
-}
-
-/// One text or several.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum OneOrMany {
-    One(String),
-    Many(Vec<String>),
 }
 
 /// What counts when a request does not have what it is counted by.

@@ -10,6 +10,30 @@ use gateway_core::config::problem::Problems;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::tasks::TaskControl;
 
+/// Calls `refresh` on a thread for slow work now and then, for as long as the plugin is in use.
+///
+/// # Errors
+/// The first that `refresh` has.
+pub async fn refresh_regularly(
+    world: &World,
+    every: Duration,
+    mut control: TaskControl,
+    refresh: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+) -> Result<(), String> {
+    let refresh = Arc::new(refresh);
+    loop {
+        tokio::select! {
+            () = control.ended() => return Ok(()),
+            () = tokio::time::sleep(every) => {}
+        }
+        let refresh = refresh.clone();
+        // With every thread busy, the next time is early enough.
+        if let Ok(done) = world.run_blocking(move || refresh()).await {
+            done?;
+        }
+    }
+}
+
 /// What some files say together.
 pub struct Watched<T> {
     world: World,
@@ -77,22 +101,9 @@ impl<T: Default + Send + Sync + 'static> Watched<T> {
     ///
     /// # Errors
     /// Files that can't be used any more; what was read before stays in force.
-    pub async fn keep_fresh(
-        self: Arc<Self>,
-        every: Duration,
-        mut control: TaskControl,
-    ) -> Result<(), String> {
-        loop {
-            tokio::select! {
-                () = control.ended() => return Ok(()),
-                () = tokio::time::sleep(every) => {}
-            }
-            let files = self.clone();
-            // With every thread busy, the next time is early enough.
-            if let Ok(done) = self.world.run_blocking(move || files.refresh()).await {
-                done?;
-            }
-        }
+    pub async fn keep_fresh(self: Arc<Self>, every: Duration, control: TaskControl) -> Result<(), String> {
+        let world = self.world.clone();
+        refresh_regularly(&world, every, control, move || self.refresh()).await
     }
 
     fn refresh(&self) -> Result<(), String> {

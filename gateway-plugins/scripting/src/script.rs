@@ -27,6 +27,7 @@ use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::TaskControl;
 use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Starter, Step, Verdict, World};
 use gateway_core::record::Metric;
+use gateway_plugin_common::watched::refresh_regularly;
 use http::header::CONTENT_ENCODING;
 use http::{Response, StatusCode};
 use rhai::{Dynamic, Engine, FnPtr, Scope};
@@ -253,17 +254,9 @@ impl Script {
         Verdict::Reply(refusal)
     }
 
-    async fn keep_fresh(self: Arc<Self>, every: Duration, mut control: TaskControl) -> Result<(), String> {
-        loop {
-            tokio::select! {
-                () = control.ended() => return Ok(()),
-                () = tokio::time::sleep(every) => {}
-            }
-            let plugin = self.clone();
-            // With every thread busy, the next time is early enough.
-            let Ok(done) = self.world.run_blocking(move || plugin.refresh()).await else { continue };
-            done?;
-        }
+    async fn keep_fresh(self: Arc<Self>, every: Duration, control: TaskControl) -> Result<(), String> {
+        let world = self.world.clone();
+        refresh_regularly(&world, every, control, move || self.refresh()).await
     }
 
     /// Compiles the file again when it has changed.

@@ -41,6 +41,7 @@ use gateway_core::plugin::{
 use gateway_core::record::{ExchangeRecord, Metric, SessionRecord};
 use gateway_core::stream::cut::{Cut, Stream};
 use gateway_core::stream::session::Session;
+use gateway_plugin_common::hex::hex;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderValue, Response};
 
@@ -179,7 +180,7 @@ fn compile(rules: &Rules, bytes: &[u8], instances: Instances) -> Result<Arc<engi
     let shown = rules.path.display();
     let compiled = engine::compile(bytes, instances)
         .map_err(|error| Problems::one("config.path", format!("{shown}: {error}")))?;
-    let digest: String = compiled.digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = hex(&compiled.digest);
     if rules.sha256.as_ref().is_some_and(|expected| *expected != digest) {
         return Err(Problems::one("config.sha256", format!("{shown} has the SHA-256 {digest}")));
     }

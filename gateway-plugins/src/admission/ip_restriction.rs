@@ -27,6 +27,7 @@ use gateway_core::plugin::{
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
+use gateway_plugin_common::watched::refresh_regularly;
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -375,17 +376,9 @@ impl IpRestriction {
     }
 
     /// Reads files that have changed, for as long as the plugin is in use.
-    async fn keep_fresh(self: Arc<Self>, mut control: TaskControl) -> Result<(), String> {
-        loop {
-            tokio::select! {
-                () = control.ended() => return Ok(()),
-                () = tokio::time::sleep(self.config.refresh.duration()) => {}
-            }
-            let plugin = self.clone();
-            // With every thread busy, the next time is early enough.
-            let Ok(done) = self.world.run_blocking(move || plugin.refresh()).await else { continue };
-            done?;
-        }
+    async fn keep_fresh(self: Arc<Self>, control: TaskControl) -> Result<(), String> {
+        let (world, every) = (self.world.clone(), self.config.refresh.duration());
+        refresh_regularly(&world, every, control, move || self.refresh()).await
     }
 
     fn refresh(&self) -> Result<(), String> {

@@ -11,15 +11,13 @@ use std::time::Duration;
 
 use gateway_core::limit::epoch::Epoch;
 use gateway_core::plugin::world::meters::Counter;
+use gateway_plugin_common::set_associative::{SetTable, WAYS};
 use tokio::time::Instant;
 
-/// Entries of one set.
-const WAYS: usize = 8;
-/// Entries made for each key asked for, so that sets rarely fill up before the table does.
-const SPARE: usize = 2;
 /// Bytes of memory for each key asked for.
 #[cfg(test)]
-pub(crate) const BYTES_PER_KEY: usize = size_of::<Set>() / WAYS * SPARE;
+pub(crate) const BYTES_PER_KEY: usize =
+    size_of::<Set>() / WAYS * gateway_plugin_common::set_associative::SPARE;
 
 /// The id of a free entry.
 const FREE: u64 = 0;
@@ -103,6 +101,7 @@ pub(crate) struct Standing {
     pub(crate) retry_in: Duration,
 }
 
+#[derive(Default)]
 #[repr(align(64))]
 struct Set {
     ids: [AtomicU64; WAYS],
@@ -112,7 +111,7 @@ struct Set {
 
 /// The table.
 pub(crate) struct Table {
-    sets: Box<[Set]>,
+    sets: SetTable<Set>,
     hasher: RandomState,
     epoch: Epoch,
     evicted: Counter,
@@ -121,10 +120,12 @@ pub(crate) struct Table {
 impl Table {
     /// A table for this many keys, each under one rule; 32 bytes for each of them. What is forgotten early is counted.
     pub(crate) fn new(keys: usize, now: Instant, evicted: Counter) -> Self {
-        let sets = keys.saturating_mul(SPARE).div_ceil(WAYS).max(1);
-        let set = || Set { ids: Default::default(), times: Default::default() };
-        let sets = (0..sets).map(|_| set()).collect();
-        Self { sets, hasher: RandomState::new(), epoch: Epoch::starting(now), evicted }
+        Self {
+            sets: SetTable::for_keys(keys),
+            hasher: RandomState::new(),
+            epoch: Epoch::starting(now),
+            evicted,
+        }
     }
 
     /// Begins the hash of a key, under a secret of this table: nobody outside can make keys collide.
@@ -175,12 +176,11 @@ impl Table {
     /// Bytes of memory the entries take.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
-        size_of_val(&*self.sets)
+        self.sets.iter().map(size_of_val).sum()
     }
 
     fn set(&self, id: u64) -> &Set {
-        let place = (u128::from(id) * self.sets.len() as u128) >> 64;
-        &self.sets[usize::try_from(place).unwrap_or(0)]
+        self.sets.of(id)
     }
 
     /// Changes the time of an entry, which begins at 0 where there is none. Says what it was before, and whether it

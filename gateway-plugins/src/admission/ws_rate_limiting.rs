@@ -17,7 +17,8 @@ use gateway_core::plugin::{
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::{Direction, Message, MessageKind, Session};
-use gateway_plugin_common::caller_key::{KeyBy, KeySettings, Keyed, Missing, OneOrMany};
+use gateway_plugin_common::caller_key::{KeyBy, KeySettings, Keyed, Missing};
+use gateway_plugin_common::one_or_many::OneOrMany;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::Instant;

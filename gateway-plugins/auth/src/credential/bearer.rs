@@ -10,13 +10,14 @@ use gateway_core::config::units::Seconds;
 use gateway_core::consumer::Identity;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::{Claim, Hooks, Seat, World};
+use gateway_plugin_common::one_or_many::OneOrMany;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::absent;
 use super::headers::ClaimHeaders;
 use super::place::{CredentialLocations, CredentialLookup};
 use super::revoked::Revoked;
-use super::{OneOrMany, absent};
 use crate::jose::fault;
 
 /// Where a token is, and what becomes of it.

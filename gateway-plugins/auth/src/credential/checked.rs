@@ -1,9 +1,8 @@
 //! Credentials that were checked a short while ago.
 
-use std::collections::HashMap;
-
 use aws_lc_rs::{digest, hmac, rand};
 use gateway_core::plugin::world::per_worker::PerWorker;
+use gateway_plugin_common::generations::Generations;
 
 /// What a credential is kept under: a hash of it, never itself.
 pub(crate) type Print = [u8; 32];
@@ -11,7 +10,7 @@ pub(crate) type Print = [u8; 32];
 /// What checks came to, for each worker its own, in bounded room and without a sweep: when one half is full, the older
 /// half is dropped.
 pub(crate) struct CheckCache<T: Send> {
-    workers: PerWorker<Halves<T>>,
+    workers: PerWorker<Checked<T>>,
     half: usize,
 }
 
@@ -42,10 +41,8 @@ impl<T: Send + Clone> Secrets<T> {
     }
 }
 
-struct Halves<T> {
-    new: HashMap<Print, (u64, T)>,
-    old: HashMap<Print, (u64, T)>,
-}
+/// By print: until when a check holds, and what it came to.
+type Checked<T> = Generations<Print, (u64, T)>;
 
 impl<T: Send + Clone> CheckCache<T> {
     /// Room for so many on each worker; 0 keeps nothing.
@@ -61,44 +58,36 @@ impl<T: Send + Clone> CheckCache<T> {
         digest::digest(&digest::SHA256, token).as_ref().try_into().unwrap_or_default()
     }
 
-    fn with<R>(&self, work: impl FnOnce(&mut Halves<T>) -> R) -> Option<R> {
+    fn with<R>(&self, work: impl FnOnce(&mut Checked<T>) -> R) -> Option<R> {
         if self.half == 0 {
             return None;
         }
-        let mut halves = self.workers.get_or(|| Halves { new: HashMap::new(), old: HashMap::new() })?;
-        Some(work(&mut halves))
+        let mut checked = self.workers.get_or(Generations::default)?;
+        Some(work(&mut checked))
     }
 
     /// What was kept under this print, if its time is not over at this second.
     pub(crate) fn get(&self, print: &Print, now: u64) -> Option<T> {
-        self.with(|halves| halves.get(self.half, print, now)).flatten()
+        self.with(|checked| current(checked, self.half, print, now)).flatten()
     }
 
     /// Keeps a value until this second.
     pub(crate) fn put(&self, print: Print, value: T, until: u64) {
-        self.with(|halves| halves.keep(self.half, print, until, value));
+        self.with(|checked| checked.insert_within(self.half, print, (until, value)));
     }
 }
 
-impl<T: Clone> Halves<T> {
-    fn get(&mut self, half: usize, print: &Print, now: u64) -> Option<T> {
-        if let Some((until, value)) = self.new.get(print) {
-            return (now < *until).then(|| value.clone());
-        }
-        let (until, value) = self.old.remove(print)?;
-        if now >= until {
-            return None;
-        }
-        self.keep(half, *print, until, value.clone());
-        Some(value)
+/// What holds at this second. What is used stays when its generation goes.
+fn current<T: Clone>(checked: &mut Checked<T>, half: usize, print: &Print, now: u64) -> Option<T> {
+    if let Some((until, value)) = checked.newer(print) {
+        return (now < *until).then(|| value.clone());
     }
-
-    fn keep(&mut self, half: usize, print: Print, until: u64, value: T) {
-        if self.new.len() >= half {
-            self.old = std::mem::take(&mut self.new);
-        }
-        self.new.insert(print, (until, value));
+    let (until, value) = checked.remove_older(print)?;
+    if now >= until {
+        return None;
     }
+    checked.insert_within(half, *print, (until, value.clone()));
+    Some(value)
 }
 
 #[cfg(test)]

@@ -1,25 +1,24 @@
 //! Signatures that were used, for as long as they would be accepted again.
 
-use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use aws_lc_rs::digest::{SHA256, digest};
+use gateway_plugin_common::generations::Generations;
 
 /// Signatures that are remembered at a time; with more of them, requests are refused.
 pub(super) const MAX_NONCES: usize = 1_000_000;
 
-/// What was used, in two halves of which the older is dropped when its time is over.
+/// What was used, in two generations of which the older is dropped when its time is over.
 #[derive(Debug)]
 pub(super) struct Nonces {
-    halves: Mutex<Halves>,
+    used: Mutex<UsedNonces>,
     room: usize,
 }
 
 #[derive(Debug, Default)]
-struct Halves {
-    new: HashSet<[u8; 16]>,
-    old: HashSet<[u8; 16]>,
-    /// The second since 1970 in which `new` began.
+struct UsedNonces {
+    prints: Generations<[u8; 16], ()>,
+    /// The second since 1970 in which the newer generation began.
     since: u64,
 }
 
@@ -35,7 +34,7 @@ pub(super) enum Use {
 impl Nonces {
     /// Room for so many.
     pub(super) fn new(room: usize) -> Self {
-        Self { halves: Mutex::default(), room }
+        Self { used: Mutex::default(), room }
     }
 
     /// Notes that somebody used something, which nobody else may use for at least `window` seconds.
@@ -43,20 +42,21 @@ impl Nonces {
         let mut print = [0; 16];
         let hash = digest(&SHA256, &[&(who.len() as u64).to_be_bytes(), who.as_bytes(), what].concat());
         print.copy_from_slice(hash.as_ref().get(..16).unwrap_or(&[0; 16]));
-        let mut halves = self.halves.lock().unwrap_or_else(PoisonError::into_inner);
-        if now >= halves.since.saturating_add(window) {
-            let is_long_ago = now >= halves.since.saturating_add(window.saturating_mul(2));
-            let new = std::mem::take(&mut halves.new);
-            halves.old = if is_long_ago { HashSet::new() } else { new };
-            halves.since = now;
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if now >= used.since.saturating_add(window) {
+            if now >= used.since.saturating_add(window.saturating_mul(2)) {
+                used.prints = Generations::default();
+            }
+            used.prints.turn();
+            used.since = now;
         }
-        if halves.new.contains(&print) || halves.old.contains(&print) {
+        if used.prints.get(&print).is_some() {
             return Use::Again;
         }
-        if halves.new.len() + halves.old.len() >= self.room {
+        if used.prints.len() >= self.room {
             return Use::Full;
         }
-        halves.new.insert(print);
+        used.prints.insert(print, ());
         Use::First
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use gateway_plugin_common::hex::hex;
 use http::HeaderValue;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -145,8 +146,4 @@ fn alternative(name: &GeneralName<'_>) -> Option<(CertificateField, String)> {
 
 fn is_plain(text: &str) -> bool {
     !text.is_empty() && !text.chars().any(char::is_control)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use gateway_plugin_common::hex::hex;
 use gateway_plugin_common::redis_link::{Away, Command, RedisLink};
 use redis::{Script, Value};
 use tokio::time::Instant;
@@ -221,8 +222,4 @@ impl Claim {
 
 fn millis(time: Duration) -> String {
     time.as_millis().max(1).to_string()
-}
-
-fn hex(key: &Key) -> String {
-    key.iter().map(|byte| format!("{byte:02x}")).collect()
 }

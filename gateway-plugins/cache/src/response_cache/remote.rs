@@ -20,6 +20,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::tasks::TaskControl;
+use gateway_plugin_common::hex::hex;
 use gateway_plugin_common::redis_link::{Away, Command, RedisConfig, RedisLink};
 use redis::Value;
 use tokio::sync::Notify;
@@ -384,8 +385,4 @@ impl Remote {
         }
         others
     }
-}
-
-fn hex(bytes: &[u8; 16]) -> String {
-    format!("{:032x}", u128::from_be_bytes(*bytes))
 }

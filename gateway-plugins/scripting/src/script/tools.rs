@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use gateway_plugin_common::hex::hex;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use rhai::{Blob, Dynamic, FuncRegistration, Module, NativeCallContext, Shared};
 use sha2::{Digest as _, Sha256};
@@ -76,11 +77,6 @@ pub(super) static TOOLS: LazyLock<Shared<Module>> = LazyLock::new(|| {
     module.build_index();
     Shared::new(module)
 });
-
-fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|n| char::from(DIGITS[usize::from(n)])).collect()
-}
 
 /// RFC 2104 with SHA-256.
 fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {

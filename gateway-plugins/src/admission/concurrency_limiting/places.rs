@@ -12,11 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use gateway_core::plugin::world::meters::Gauge;
+use gateway_plugin_common::set_associative::{SetTable, WAYS};
 use tokio::sync::oneshot::{self, Receiver, Sender};
 
-const WAYS: usize = 8;
-/// Entries made for each key asked for, so that sets rarely fill up before the table does.
-const SPARE: usize = 2;
 const COUNT_BITS: u32 = 24;
 /// The most that one key may have under way.
 pub(super) const MAX_CONCURRENT: u64 = (1 << COUNT_BITS) - 1;
@@ -29,7 +27,7 @@ type Lines = HashMap<u64, VecDeque<Sender<Permit>>>;
 
 /// All places. They outlive a change of settings.
 pub(super) struct PermitTable {
-    sets: Box<[Set]>,
+    sets: SetTable<Set>,
     hasher: RandomState,
     lines: Mutex<Lines>,
     /// How many stand in all lines.
@@ -50,9 +48,8 @@ enum Taken {
 impl PermitTable {
     /// For this many keys; 16 bytes for each of them.
     pub(super) fn new(keys: usize) -> Self {
-        let sets = keys.saturating_mul(SPARE).div_ceil(WAYS).max(1);
         Self {
-            sets: (0..sets).map(|_| Set::default()).collect(),
+            sets: SetTable::for_keys(keys),
             hasher: RandomState::new(),
             lines: Mutex::default(),
             waiting: AtomicUsize::new(0),
@@ -60,8 +57,7 @@ impl PermitTable {
     }
 
     fn set(&self, key: u64) -> &[AtomicU64; WAYS] {
-        let place = (u128::from(key) * self.sets.len() as u128) >> 64;
-        &self.sets[usize::try_from(place).unwrap_or(0)].0
+        &self.sets.of(key).0
     }
 
     fn take(&self, key: u64, limit: u64) -> Taken {

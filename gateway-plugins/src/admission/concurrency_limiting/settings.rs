@@ -2,7 +2,8 @@
 
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::{Millis, Seconds};
-use gateway_plugin_common::caller_key::{KeyBy, KeySettings, Missing, OneOrMany};
+use gateway_plugin_common::caller_key::{KeyBy, KeySettings, Missing};
+use gateway_plugin_common::one_or_many::OneOrMany;
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -13,6 +13,7 @@ use gateway_core::plugin::World;
 use gateway_core::plugin::world::calls::Client;
 use gateway_core::plugin::world::meters::{Counter, Gauge};
 use gateway_core::plugin::world::tasks::TaskControl;
+use gateway_plugin_common::hex::hex;
 use gateway_plugin_common::server_url;
 use http::header::{ETAG, IF_NONE_MATCH};
 use http::{HeaderValue, Request, StatusCode, Uri};
@@ -81,12 +82,8 @@ impl Remote {
                 return None;
             }
         };
-        let name: String = digest(&SHA256, url.as_bytes())
-            .as_ref()
-            .iter()
-            .take(16)
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let digest = digest(&SHA256, url.as_bytes());
+        let name = hex(digest.as_ref().get(..16).unwrap_or_default());
         let copy = config.copy_path.as_ref().map(|folder| folder.join(format!("{name}.list")));
         let fetched = world.kept(&format!("list of {url}"), Fetched::default);
         let remote = Self {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Millis;
-use gateway_plugin_common::caller_key::{KeyBy, KeySettings, Missing, OneOrMany};
+use gateway_plugin_common::caller_key::{KeyBy, KeySettings, Missing};
+use gateway_plugin_common::one_or_many::OneOrMany;
 use gateway_plugin_common::redis_link::RedisConfig;
 use http::StatusCode;
 use schemars::JsonSchema;

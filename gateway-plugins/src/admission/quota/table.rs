@@ -4,16 +4,13 @@
 //! entries. A key that needs a place in a full set takes that of an entry whose period is over, else that of the least used
 //! one, which is counted as evicted: a caller that has used much is not forgotten for many that have used little.
 
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use gateway_core::plugin::world::meters::Counter;
+use gateway_plugin_common::set_associative::{LockedSet, SetTable, WAYS, entries_for_keys};
 
-/// Entries of one set.
-const WAYS: usize = 8;
-/// Entries made for each key asked for, so that sets rarely fill up before the table does.
-const SPARE: usize = 2;
 /// Bytes of an entry in a file.
 const ROW: usize = 24;
 /// What a file begins with.
@@ -39,7 +36,7 @@ pub(super) struct Ask {
 
 /// What all callers have used.
 pub(super) struct Table {
-    sets: Box<[Mutex<[QuotaSlot; WAYS]>]>,
+    sets: SetTable<LockedSet<QuotaSlot>>,
     changed: AtomicBool,
     evicted: Counter,
 }
@@ -56,32 +53,24 @@ pub(super) enum BadFile {
 impl Table {
     /// A table for so many entries.
     pub(super) fn new(entries: usize, evicted: Counter) -> Self {
-        let sets = entries.saturating_mul(SPARE).div_ceil(WAYS).max(1);
-        let sets = (0..sets).map(|_| Mutex::default()).collect();
-        Self { sets, changed: AtomicBool::new(false), evicted }
+        Self { sets: SetTable::for_keys(entries), changed: AtomicBool::new(false), evicted }
     }
 
     /// The most bytes that a file for so many entries has.
     pub(super) fn most_bytes(entries: usize) -> u64 {
-        let entries = entries.saturating_mul(SPARE).div_ceil(WAYS).max(1).saturating_mul(WAYS);
+        let entries = entries_for_keys(entries);
         (MAGIC.len() + SHA256.output_len()) as u64 + (entries as u64).saturating_mul(ROW as u64)
-    }
-
-    fn set(&self, id: u64) -> MutexGuard<'_, [QuotaSlot; WAYS]> {
-        let place = (u128::from(id) * self.sets.len() as u128) >> 64;
-        let set = &self.sets[usize::try_from(place).unwrap_or(0)];
-        set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How much was used of it.
     pub(super) fn used(&self, ask: Ask) -> u64 {
-        let set = self.set(ask.id);
+        let set = self.sets.lock(ask.id);
         set.iter().find(|entry| entry.id == ask.id && entry.end == ask.end).map_or(0, |entry| entry.used)
     }
 
     /// Takes so many where they fit. Says how much is used then, and whether they fitted.
     pub(super) fn take(&self, ask: Ask, many: u64, now: u64) -> (u64, bool) {
-        let mut set = self.set(ask.id);
+        let mut set = self.sets.lock(ask.id);
         let known = set.iter().position(|entry| entry.id == ask.id);
         let used = known.map_or(0, |n| if set[n].end == ask.end { set[n].used } else { 0 });
         let after = used.saturating_add(many);
@@ -102,7 +91,7 @@ impl Table {
 
     /// Gives so many back that were taken and not used.
     pub(super) fn refund(&self, ask: Ask, many: u64) {
-        let mut set = self.set(ask.id);
+        let mut set = self.sets.lock(ask.id);
         if let Some(entry) = set.iter_mut().find(|entry| entry.id == ask.id && entry.end == ask.end) {
             entry.used = entry.used.saturating_sub(many);
             self.changed.store(true, Relaxed);
@@ -111,7 +100,7 @@ impl Table {
 
     /// Takes over what another table knows.
     pub(super) fn take_over(&self, other: &Self, now: u64) {
-        for set in &other.sets {
+        for set in other.sets.iter() {
             let entries = *set.lock().unwrap_or_else(PoisonError::into_inner);
             entries.into_iter().for_each(|entry| self.put(entry, now));
         }
@@ -121,7 +110,7 @@ impl Table {
         if entry.id == 0 || entry.end <= now {
             return;
         }
-        let mut set = self.set(entry.id);
+        let mut set = self.sets.lock(entry.id);
         let known = set.iter().position(|known| known.id == entry.id);
         let place = known.unwrap_or_else(|| least(&set, now).0);
         let there = set[place];
@@ -136,7 +125,7 @@ impl Table {
             return None;
         }
         let mut bytes = MAGIC.to_vec();
-        for set in &self.sets {
+        for set in self.sets.iter() {
             let entries = *set.lock().unwrap_or_else(PoisonError::into_inner);
             for QuotaSlot { id, end, used } in
                 entries.into_iter().filter(|entry| entry.id != 0 && entry.end > now)

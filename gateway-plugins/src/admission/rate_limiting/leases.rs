@@ -7,16 +7,14 @@
 //! Memory is fixed: a slot for each of `max_keys`, eight of which are behind one lock that is held for a few comparisons. Nothing
 //! is ever swept: a caller without a slot takes that of the lease that ends first.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gateway_core::limit::epoch::Epoch;
+use gateway_plugin_common::set_associative::{LockedSet, SetTable, WAYS};
 use tokio::time::Instant;
 
 use crate::admission::rate_table::Standing;
 
-/// Slots behind one lock.
-const WAYS: usize = 8;
 /// After so long another request asks for a lease, where the one that did never came back.
 const GIVE_UP: Duration = Duration::from_secs(10);
 
@@ -60,7 +58,7 @@ pub(super) enum LeaseDecision {
 
 /// The leases.
 pub(super) struct Leases {
-    sets: Box<[Mutex<[LeaseSlot; WAYS]>]>,
+    sets: SetTable<LockedSet<LeaseSlot>>,
     epoch: Epoch,
     size: u64,
     lifetime: Duration,
@@ -69,14 +67,13 @@ pub(super) struct Leases {
 impl Leases {
     /// Leases of this size and lifetime for so many callers.
     pub(super) fn new(keys: usize, size: u64, lifetime: Duration, now: Instant) -> Self {
-        let sets = (0..keys.div_ceil(WAYS).max(1)).map(|_| Mutex::default()).collect();
-        Self { sets, epoch: Epoch::starting(now), size, lifetime }
+        Self { sets: SetTable::of_entries(keys), epoch: Epoch::starting(now), size, lifetime }
     }
 
     /// Takes from the caller's lease, if it has one.
     pub(super) fn take(&self, key: u64, cost: u64, now: Instant) -> LeaseDecision {
         let key = key.max(1);
-        let (mut set, now) = (self.set(key), self.epoch.nanos(now));
+        let (mut set, now) = (self.sets.lock(key), self.epoch.nanos(now));
         let is_large = cost >= self.size;
         let Some(slot) = set.iter_mut().find(|slot| slot.key == key && now < slot.until) else {
             if is_large {
@@ -138,15 +135,10 @@ impl Leases {
 
     fn know(&self, key: u64, now: u64, change: impl FnOnce(&mut LeaseSlot)) {
         let key = key.max(1);
-        let mut set = self.set(key);
+        let mut set = self.sets.lock(key);
         if let Some(slot) = set.iter_mut().find(|slot| slot.key == key && now < slot.until) {
             change(slot);
         }
-    }
-
-    fn set(&self, key: u64) -> MutexGuard<'_, [LeaseSlot; WAYS]> {
-        let place = (u128::from(key) * self.sets.len() as u128) >> 64;
-        self.sets[usize::try_from(place).unwrap_or(0)].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -233,7 +225,7 @@ mod tests {
             assert_eq!(leases.take(key << 40, 1, start), LeaseDecision::Ask(4));
             leases.granted(key << 40, 3, standing(true, 1, 0), start);
         }
-        assert_eq!(leases.sets.len(), 1);
+        assert_eq!(leases.sets.iter().count(), 1);
         assert!(size_of::<LeaseSlot>() <= 112, "{}", size_of::<LeaseSlot>());
     }
 }

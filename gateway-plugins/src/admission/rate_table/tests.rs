@@ -132,7 +132,7 @@ fn a_million_keys_stay_in_the_memory_asked_for_and_evict_only_what_must_go() {
 #[test]
 fn what_is_nearest_to_whole_goes_first() {
     let (table, now) = table(1);
-    assert_eq!(table.sets.len(), 1);
+    assert_eq!(table.sets.iter().count(), 1);
     let rule = Rule::new(1, SECOND, 100).unwrap();
     (0..50).for_each(|_| assert!(table.take(1, rule, 1, now).passed));
     (100..1000).for_each(|key| assert!(table.take(key, rule, 1, now).passed));

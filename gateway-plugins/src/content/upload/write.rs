@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{Context, SHA256};
+use gateway_plugin_common::hex::hex;
 
 /// A file that is being written, under a name that begins with a dot. Removed when it is dropped before it is shown.
 pub(super) struct Hidden {
@@ -51,7 +52,7 @@ impl Hidden {
         self.file.set_permissions(Permissions::from_mode(mode))?;
         self.file.sync_all()?;
         let digest = self.digest.clone().finish();
-        Ok(digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
+        Ok(hex(digest.as_ref()))
     }
 
     /// Gives it its name. Nothing is replaced.
