@@ -27,6 +27,24 @@
 //! program (and `admin`); `script`, `wasm` and `ldap` add plugins, `import` the importers.
 //!
 //! Nothing here installs a logger: events go to [`tracing`](https://docs.rs/tracing), metrics are scraped.
+//!
+//! # Where things are
+//!
+//! From the bottom up; nothing imports a file above it.
+//!
+//! - `line_file.rs`, `audit.rs` (entries and their chain of hashes), `access.rs` (roles).
+//! - `store/`: the database of objects; see its own documentation.
+//! - `export/`: metrics, access log and program log. Each worker writes its own share without a lock. `export/sinks/` are further places for
+//!   records, each with a bounded queue; a reload replaces them as a whole. `export/traffic.rs` counts for `ferrum-edge top`.
+//! - `control/`: what runs beside traffic on a runtime of its own: probes, DNS services, the certificate watch, the overload watch and
+//!   plugins' tasks. `control/acme/` gets certificates: `manager.rs` decides what is due, `order.rs` is one order, `storage.rs` its files.
+//!   An order is noted before it begins, and its key before the CA issues, so a killed process neither orders again nor loses a certificate.
+//! - `app/engine.rs`: stages and publishes configurations.
+//! - `source/`: where configurations come from: `file.rs`, `database.rs` with its reconciler, follower, loader and mirror.
+//! - `explain.rs`: which way a request takes, for the command and the API.
+//! - `admin/`: the admin API. `endpoints.rs` is its table; roles are checked before a body is read.
+//! - `app.rs`: a running gateway: workers, listeners, certificates, drain. It puts the other parts together.
+//! - `cli/`: one file a command. `cli/handover.rs` gives the listening sockets to the next process.
 
 #![cfg_attr(
     not(feature = "cli"),

@@ -22,6 +22,25 @@
 //! - Readers work on one consistent snapshot and wait for no writer.
 //! - Nothing here waits without end: see [`Options`]. After an error a later call tries with a new connection; the
 //!   store never has to be opened anew.
+//!
+//! # Tables
+//!
+//! | table | contents |
+//! |---|---|
+//! | `ferrum_store` | one row: the current revision and the oldest that can be restored; writers lock it first |
+//! | `ferrum_objects` | the current objects: kind, id, document, times, and the revision that changed each last |
+//! | `ferrum_revisions` | each revision: when, who, why, how many objects, and a token by which its writer finds it again |
+//! | `ferrum_changes` | an undo log: the document of each object before each revision |
+//! | `ferrum_audit` | the entries of the audit with their hashes |
+//! | `ferrum_migrations` | the version of the schema; a newer one is refused |
+//!
+//! - A change is one transaction and one revision, under one lock over all gateways on the database. A change without effect is no revision.
+//! - The state at revision r is the current one with all later changes taken back. History is pruned in small pieces at each commit.
+//! - Readers use one snapshot each and wait for no writer. Other gateways' revisions are seen by LISTEN/NOTIFY or by polling.
+//! - Every wait is bounded. If a connection is lost during COMMIT, the store looks for its token under the lock; only if that fails as well,
+//!   the result is unknown.
+//! - SQLite runs in WAL mode with `synchronous=FULL`, file mode 0600, folder mode 0700. It is not for network file systems.
+//! - `seal.rs`: keys are stored as SHA-256; what a scheme needs in clear is encrypted with AES-256-GCM, bound to owner and type.
 
 mod audit;
 mod author;

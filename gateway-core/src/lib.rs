@@ -3,6 +3,34 @@
 //! This crate opens no socket, reads no file and no environment, sees no wall clock and spawns nothing. Traffic
 //! comes in through [`http::pipeline::Pipeline`] (requests and responses) and [`stream`] (byte streams and
 //! datagrams); it goes out through [`upstream::Upstream`]. A newcomer reads `http/pipeline.rs` first.
+//!
+//! # Where things are
+//!
+//! - `http/`: the pipeline, exchange, body and headers of requests. `guard.rs` checks what is the same for every version, `path.rs`
+//!   normalises paths, `headers.rs` removes hop-by-hop and identity headers, `names.rs` lists what clients may not send,
+//!   `forwarding.rs` writes what targets learn about the client, `reply.rs` is the table from cause to HTTP status, gRPC status and
+//!   reason, `retry.rs` and `hedging.rs` decide about further attempts, `early.rs` about early data, `challenge.rs` answers ACME.
+//!   `credentials.rs` is the list of fields and parameters that contain credentials, and the redactor for everything that leaves the gateway.
+//! - `stream/`: sessions, their pipeline and relay. `between.rs` holds plugins that see bytes, `websocket.rs` both ends of a WebSocket,
+//!   `revocation.rs` ends what is no longer authorised, `sessions.rs` lists open sessions, `flow.rs` accounts for datagrams, `table.rs`
+//!   selects the proxy of a port, `sniff.rs` reads server names, `proxy_protocol.rs` PROXY headers.
+//! - `condition/`: the matching language: what users write, its compiled form, and whether two conditions exclude each other. Routes,
+//!   plugins, log filters and cache rules use it; there is no second one.
+//! - `template/`: the template language `${request.header.x-a:-none}`, the table of its variables, and encoding for each place.
+//! - `route/`: `table.rs` has the order of precedence, `matcher.rs` finds rules that tie, `paths.rs` and `bucket.rs` the routes of a host
+//!   and of a path, `shapes.rs` paths with names, `regexes.rs` runs the expressions of a host as one set, `rewrite.rs` makes the forwarded path.
+//! - `plugin/`: hooks, the chain that runs them, the registry, and `world/`, which is everything that a plugin can reach outside.
+//! - `balance/`: one algorithm a file behind one trait. `Field::is_open` checks health, priority, slow start, limits, subsets and breakers
+//!   in one place. `queue.rs` is where exchanges wait for a full target, `affinity.rs` makes the sticky cookie.
+//! - `health/`: active and passive checks and the circuit breaker, as state machines fed with results and instants.
+//! - `limit/`: bucket, window, concurrency, overload, retry budget, backoff.
+//! - `pool/`: `key.rs` says which connections can stand in for each other; `idle.rs`, `multiplex.rs`.
+//! - `config/`: `file/` is what users write, `settings.rs` environment and flags, `resolve/` the way to `model/`, which cannot be invalid.
+//!   `catalog.rs` checks an edit at the edit's cost, `compile/` makes the next snapshot of changes, `snapshot/` is what traffic reads.
+//!   `warning.rs` finds what is valid and probably a mistake; `units.rs` parses durations and sizes everywhere.
+//! - `record.rs`: the access record, and the only list of metric names. `trace.rs`: the IDs of a trace.
+//! - `consumer.rs`: consumers by their credentials. `certificate.rs`: names and ends of certificates. `network.rs`: IP networks.
+//! - `testing/` (feature `testing`): the real pipeline with a closure as the target, for tests of plugins.
 #![warn(missing_docs)]
 
 pub mod balance;

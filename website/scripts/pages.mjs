@@ -261,6 +261,19 @@ function adminApi() {
 const PROXIES = [['gateway', 'ferrum-edge'], ['nginx', 'nginx'], ['haproxy', 'HAProxy']];
 const shown = (value, digits = 1) => (value === undefined ? '–' : value.toFixed(digits));
 
+const median = (rows, id, subject) =>
+  rows.find((r) => r.id === id && r.subject === subject && r.verdict.state === 'valid')?.summary.cpu_us_per_request?.median;
+
+/** One test as bars, each in proportion to the largest of the test. */
+function bar(label, values) {
+  const most = Math.max(...values.map(([, value]) => value ?? 0));
+  const lines = values.filter(([, value]) => value !== undefined).map(([name, value], n) => {
+    const width = ((value / most) * 100).toFixed(1);
+    return `<span>${name}</span><span class="bar${n === 0 && name === 'ferrum-edge' ? ' own' : ''}" style="width:${width}%"></span><span>${shown(value)}</span>`;
+  });
+  return `<p><strong>${label}</strong></p><div class="rows">${lines.map((line) => `<div>${line}</div>`).join('')}</div>`;
+}
+
 /** The figures of `compare`, from its result alone. A row that is not valid has its reason in place of figures. */
 function results() {
   const { rows, machine, settings, notes, versions, finished, command, revision } = read('compare');
@@ -272,6 +285,7 @@ function results() {
   };
   const compared = (pick) => table(['test', ...PROXIES.map(([, name]) => name)],
     tests.map(([id, label]) => row(cell(label), ...PROXIES.map(([subject]) => figure(id, subject, pick)))));
+  const bars = tests.map(([id, label]) => bar(label, PROXIES.map(([subject, name]) => [name, median(rows, id, subject)]))).join('\n');
   const marked = rows.filter(({ marks }) => marks?.length).flatMap(({ marks }) => marks);
   const facts = [
     ['finished', finished], ['revision', revision.commit], ['machine', `${machine.cores} cores, ${machine.cpu}, ${machine.kernel}${machine.virtualised ? ', virtual' : ''}`],
@@ -281,6 +295,7 @@ function results() {
   const body = [
     'Made by `proto_bench compare` from `website/data/compare.json`. [Method](/measure/method/) says what the figures mean.',
     '## CPU time a request\n\nMicroseconds of one core, median of the slices, with the least and the largest slice. Less is better.',
+    `<div class="bars" role="img" aria-label="The figures of the table below as bars">\n${bars}\n</div>`,
     compared(({ cpu_us_per_request: c }) => (c ? `${shown(c.median)} (${shown(c.min)} to ${shown(c.max)})` : '–')),
     '## Latency\n\n99th percentile in milliseconds. Generator and backend share a core, so the percentiles show the whole chain.',
     compared(({ p99_us: p }) => (p ? shown(p.median / 1000, 2) : '–')),
@@ -311,5 +326,7 @@ observation(metrics);
 program();
 adminApi();
 results();
+document('proto_bench/README.md', 'measure/proto-bench', 'proto_bench', 'A tour of the load generator.', 3);
+document('website/profile.md', 'measure/profile', 'Profile', 'What a request pays for, and what measuring has taught.', 4);
 document('CHANGELOG.md', 'releases/changelog', 'Changelog', 'What each version contains.', 1);
 document('SECURITY.md', 'releases/security', 'Security', 'The threat model, and how to report a vulnerability.', 2);

@@ -7,6 +7,16 @@
 //! What keeps requests out and can't be translated closes what it guarded with 503, unless [`Options::open`] is set.
 //!
 //! Nothing here opens a file by itself: included files are read through [`Files`], which the caller hands in.
+//!
+//! # Where things are
+//!
+//! - `draft.rs`: the document in the making. `report.rs`: what became of each construct. `tree.rs`, `toml.rs`: YAML, JSON and TOML with lines;
+//!   each value knows whether it was read, and `unread.rs` reports those that were not.
+//! - `cond.rs` combines conditions. `steps.rs` makes proxies of rules that run in order (Caddy, HAProxy). `changed.rs` turns a condition on a
+//!   request that earlier rules changed into one on what the client sent.
+//! - `nginx/`, `kong/`, `caddy/`, `haproxy/`, `traefik/`, `envoy/`, `ingress/`, `openapi.rs`: one format each.
+//!
+//! `Import::guard` is the one way to report an access rule that cannot be translated; its answer says whether to close what it protected.
 
 mod caddy;
 mod changed;

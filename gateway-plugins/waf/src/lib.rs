@@ -24,6 +24,17 @@
 //!
 //! A library of functions: it opens nothing, starts nothing and keeps nothing but what its caller holds. What a request can
 //! cost is bounded by [`Limits`].
+//!
+//! # Where things are
+//!
+//! - `seclang/`: rule files to a syntax tree with file and line.
+//! - `compile.rs`: the tree to rules; what cannot be enforced is a problem. `compile/fold.rs` runs at load what does not depend on the request.
+//! - `pattern.rs`: regular expressions as rule sets write them; `pattern/literals.rs` finds bytes that a match must contain. `filter.rs` is
+//!   one automaton over all of those: it says which rules a value can match at all.
+//! - `transform/`: the `t:` functions. `texts.rs` keeps each distinct value once with its transformations; `cache.rs` keeps that between requests.
+//! - `body/`: form, multipart, JSON, XML, protobuf and GraphQL to named values, with limits.
+//! - `request.rs`, `values.rs` and `values/intake.rs`: the collections and what goes into them.
+//! - `engine/`: phases, chains, targets, macros, `setvar`, `ctl` and the verdict. `pack/`: our own rules, in SecLang.
 
 mod bits;
 mod body;
