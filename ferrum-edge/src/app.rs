@@ -266,6 +266,10 @@ const DRAIN_STEP: Duration = Duration::from_millis(5);
 /// How long plugins' tasks may flush in a drain.
 const FLUSH: Duration = Duration::from_secs(5);
 
+/// The stack of a worker, of which only what is used takes memory. Values of scripts are freed level by level, and the default of
+/// `max_operations` lets a script nest closures some ten thousand deep.
+const WORKER_STACK_BYTES: usize = 64 << 20;
+
 /// Starts a worker's thread.
 fn spawn(
     index: usize,
@@ -276,6 +280,7 @@ fn spawn(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new()
         .name(format!("worker-{index}"))
+        .stack_size(WORKER_STACK_BYTES)
         .spawn(move || runtime.block_on(worker.run(orders, inbox)))
 }
 
