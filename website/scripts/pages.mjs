@@ -89,6 +89,7 @@ function options(def, link, prefix = 'option') {
 /** The allowed words of a definition, or the forms it may have. */
 function words(def, link) {
   const parts = variants(def);
+  if (def.enum) return `One of ${type(def, link)}.`;
   if (!parts.length || def.properties) return '';
   return table(['value', 'meaning'], parts.map((part) => row(cell(type(part, link)), cell(part.description ?? ''))));
 }
@@ -238,7 +239,7 @@ function program() {
     `## Exit codes\n\n${table(['code', 'meaning'], EXITS.map(([code, meaning]) => row(code, meaning)))}\n\nFlags override environment variables, environment variables override the file.\n\n${parts.join('\n\n')}`);
   const rows = reference('settings').map(({ name, setting, meaning }) => {
     const { meaning: rest, standard } = split(meaning);
-    return row(named(name, setting && `\`${setting}\``), cell(standard), cell(rest));
+    return row(named(name, /[ ]/.test(setting) ? setting : setting && `\`${setting}\``), cell(standard), cell(rest));
   });
   page('environment', 'Environment variables', 'Every environment variable that the gateway reads.', 10,
     `A variable overrides the file. With \`_FILE\` at its end, as in \`FERRUM_ADMIN_TOKEN_FILE\`, it names a file that contains the value. In the file, \`\${env:NAME}\` is replaced by a variable and \`\${file:PATH}\` by the text of a file; \`$\${env:\` is the text itself.\n\n${table(['variable and setting', 'default', 'meaning'], rows)}`);
