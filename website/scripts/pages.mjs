@@ -45,6 +45,7 @@ function type(node, link) {
   if (node.enum) return node.enum.map((value) => `\`${value}\``).join(', ');
   const types = [node.type ?? []].flat().filter((t) => t !== 'null');
   if (node.format === 'duration') return `duration${node['x-unit'] ? ` (${node['x-unit']})` : ''}`;
+  if (node.format === 'secret') return 'string (secret)';
   if (node.format === 'bytes' || node.format === 'size') return 'size';
   if (types.includes('array')) return `list of ${node.items ? type(node.items, link) : 'values'}`;
   if (types.includes('object')) {
