@@ -3,10 +3,10 @@
 //   npm run check:examples -- ../target/debug/ferrum-edge
 //
 // Each block is marked: `yaml complete` is a whole configuration, `yaml fragment=FRAME` is checked inside a frame below, and
-// `yaml fragment` is not a configuration of the gateway.
+// `yaml fragment` is not a configuration of the gateway. `yaml complete spec=NAME` is also the file specs/NAME.yaml.
 import { spawnSync } from 'node:child_process';
-import { rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
 import { env, examples, folder, program } from './examples.mjs';
 
 const indent = (text, by) => text.replace(/^(?=.)/gm, ' '.repeat(by));
@@ -21,10 +21,15 @@ const FRAMES = {
   acme: (text) => `gateway:\n  acme:\n    accept_terms: true\n    storage: acme\n${indent(text, 4)}  tls: {certificates: [{acme: [shop.test]}]}\nproxies:\n${SHOP}`,
 };
 
+const specs = resolve(import.meta.dirname, '../../specs');
 const work = folder();
 const counts = { complete: 0, framed: 0, fragment: 0, elsewhere: 0, wrong: 0 };
 
-for (const { page, at, mark, text } of examples()) {
+for (const { page, at, mark, spec, text } of examples()) {
+  if (spec && readFileSync(join(specs, `${spec}.yaml`), 'utf8').replace(/^# .*\n/, '') !== text) {
+    counts.wrong += 1;
+    console.error(`${at}: differs from specs/${spec}.yaml, below its first line`);
+  }
   const frame = mark.match(/^fragment=(\w+)$/)?.[1];
   if (mark === 'fragment') {
     counts.fragment += 1;

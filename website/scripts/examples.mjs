@@ -13,14 +13,14 @@ export const program = resolve(process.argv[2] ?? resolve(here, '../../target/de
 /** The environment that examples refer to. */
 export const env = { PATH: process.env.PATH, REDIS_PASSWORD: 'secret', OIDC_SECRET: 'secret' };
 
-/** Each YAML block of each page: the page, its line, its mark and its text. */
+/** Each YAML block of each page: the page, its line, its mark, the file in `specs/` that is the same, and its text. */
 export function examples() {
   const pages = readdirSync(docs, { recursive: true }).filter((name) => /\.mdx?$/.test(name)).sort();
   return pages.flatMap((page) => {
     const text = readFileSync(join(docs, page), 'utf8');
     const blocks = text.matchAll(/^```yaml *(.*)\n([\s\S]*?)^```/gm);
     return [...blocks].map((found) => ({
-      page, mark: found[1], text: found[2], at: `${page}:${text.slice(0, found.index).split('\n').length + 1}`,
+      page, mark: found[1].replace(/ spec=.*/, ''), spec: found[1].match(/ spec=([\w-]+)$/)?.[1], text: found[2], at: `${page}:${text.slice(0, found.index).split('\n').length + 1}`,
     }));
   });
 }
