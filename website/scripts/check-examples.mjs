@@ -18,6 +18,7 @@ const FRAMES = {
   upstream: (text) => `proxies:\n  - {id: shop, listen_path: /, upstream_id: shop}\nupstreams:\n  - id: shop\n${/^targets:/m.test(text) ? '' : '    targets: [{host: 127.0.0.1, port: 3000}]\n'}${indent(text, 4)}`,
   gateway: (text) => `gateway:\n${indent(text, 2)}proxies:\n${SHOP}`,
   plugins: (text) => `proxies:\n${SHOP}plugin_configs:\n${indent(text, 2)}`,
+  site: (text) => `proxies:\n  - {id: api, listen_path: /api, backend_host: 127.0.0.1, backend_port: 3000}\n  - {id: site, listen_path: /, backend_host: 127.0.0.1, backend_port: 3000}\nplugin_configs:\n${indent(text, 2)}`,
   acme: (text) => `gateway:\n  acme:\n    accept_terms: true\n    storage: acme\n${indent(text, 4)}  tls: {certificates: [{acme: [shop.test]}]}\nproxies:\n${SHOP}`,
 };
 

@@ -32,6 +32,7 @@ export function folder() {
   execFileSync('openssl', words.split(' '), { cwd: path, stdio: 'ignore' });
   writeFileSync(join(path, 'ca.pem'), readFileSync(join(path, 'cert.pem')));
   writeFileSync(join(path, 'eab'), 'c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3I=');
+  writeFileSync(join(path, 'users.htpasswd'), 'ann:$2b$10$abcdefghijklmnopqrstuu23JPZtHcGhwXSF41f93o/7vBdDut3Xu\n');
   writeFileSync(join(path, 'shop.dict'), 'what pages have in common');
   for (const name of ['site/assets', 'uploads', 'acme', 'usage']) mkdirSync(join(path, name), { recursive: true });
   writeFileSync(join(path, 'site/index.html'), '<h1>Hello</h1>');
