@@ -96,6 +96,23 @@ function metrics() {
   return [...rows].map(([, lines, kind, name]) => ({ name, kind, meaning: doc(lines) }));
 }
 
+/** Metrics that plugins register, with the module that does. */
+function pluginMetrics() {
+  const found = [];
+  for (const room of ['gateway-plugins/src', 'gateway-plugins/scripting/src']) {
+    for (const path of rustFiles(join(root, room))) {
+      const module = path.slice(join(root, room).length + 1).split('/')[0].replace(/\.rs$/, '');
+      const rows = readFileSync(path, 'utf8').matchAll(
+        /Metric \{\s*name: "(ferrum_\w+)",\s*kind: "(\w+)",\s*help: "((?:[^"\\]|\\[\s\S])*)",?\s*\}/g,
+      );
+      for (const [, name, kind, help] of rows) {
+        found.push({ name, kind, meaning: help.replace(/\\\n\s*/g, '').replace(/\\"/g, '"'), module });
+      }
+    }
+  }
+  return found.sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
 function fields() {
   const [, body] = source('gateway-core/src/record.rs').match(/pub const FIELDS: &\[&str\] = &\[([\s\S]*?)\];/);
   return [...body.matchAll(/"([^"]+)"/g)].map(([, name]) => name);
@@ -187,6 +204,7 @@ const files = {
   errors: errors(),
   warnings: warnings(),
   metrics: metrics(),
+  pluginMetrics: pluginMetrics(),
   fields: fields(),
 };
 let stale = 0;

@@ -45,6 +45,7 @@ function type(node, link) {
   if (node.enum) return node.enum.map((value) => `\`${value}\``).join(', ');
   const types = [node.type ?? []].flat().filter((t) => t !== 'null');
   if (node.format === 'duration') return `duration${node['x-unit'] ? ` (${node['x-unit']})` : ''}`;
+  if (node.format === 'secret') return 'string (secret)';
   if (node.format === 'bytes' || node.format === 'size') return 'size';
   if (types.includes('array')) return `list of ${node.items ? type(node.items, link) : 'values'}`;
   if (types.includes('object')) {
@@ -89,6 +90,7 @@ function options(def, link, prefix = 'option') {
 /** The allowed words of a definition, or the forms it may have. */
 function words(def, link) {
   const parts = variants(def);
+  if (def.enum) return `One of ${type(def, link)}.`;
   if (!parts.length || def.properties) return '';
   return table(['value', 'meaning'], parts.map((part) => row(cell(type(part, link)), cell(part.description ?? ''))));
 }
@@ -148,7 +150,7 @@ function configuration() {
     [summary, rule, example, ...sections(CONDITION, schema.$defs, link)].join('\n\n'));
 }
 
-function plugins(list, metrics) {
+function plugins(list) {
   mkdirSync(join(docs, 'plugins'), { recursive: true });
   const index = list.map(({ name, summary }) => row(`[\`${name}\`](/reference/plugins/${name}/)`, cell(summary)));
   const intro = 'Plugins run in this order. `before` and `after` of a plugin config change it.';
@@ -157,7 +159,7 @@ function plugins(list, metrics) {
     const defs = plugin.schema.$defs ?? {};
     const names = used(plugin.schema.properties, defs, [], (name) => CONDITION.includes(name) && !defs[name]);
     const link = linkFor(names);
-    const mine = metrics.filter((metric) => metric.name.startsWith(`ferrum_${plugin.name}`) || metric.name.startsWith(`ferrum_${plugin.name.split('_').slice(-1)}_`));
+    const mine = reference('pluginMetrics').filter(({ module }) => module === plugin.name);
     const actions = Object.entries(plugin.actions ?? {}).map(([name, action]) => row(`\`${name}\``, cell(typeof action === 'string' ? action : (action.summary ?? action.description ?? ''))));
     const body = [
       plugin.summary,
@@ -223,8 +225,9 @@ function warningCodes() {
 
 function observation(metrics) {
   const rows = metrics.map(({ name, kind, meaning }) => row(named(name, kind), cell(meaning)));
+  const ofPlugins = reference('pluginMetrics').map(({ name, kind, meaning }) => row(named(name, kind), cell(meaning)));
   page('metrics', 'Metrics', 'All metrics of the gateway.', 22,
-    `\`GET /metrics\` on the admin listener answers in the text format of Prometheus, in OpenMetrics with exemplars, or in protobuf with native histograms, by \`Accept\`. Plugins add metrics of their own.\n\n${table(['metric and kind', 'meaning'], rows)}`);
+    `\`GET /metrics\` on the admin listener answers in the text format of Prometheus, in OpenMetrics with exemplars, or in protobuf with native histograms, by \`Accept\`. \n\n## Metrics of the gateway\n\n${table(['metric and kind', 'meaning'], rows)}\n\n## Metrics of plugins\n\n${table(['metric and kind', 'meaning'], ofPlugins)}`);
   const fields = reference('fields').map((name) => `- \`${name}\``).join('\n');
   page('log-fields', 'Access record fields', 'The fields of an access record.', 23,
     `An access record has these fields, where they apply. Plugins add fields under their own names, such as \`waf.rules\`; \`request_headers\` of a sink adds header fields.\n\n${fields}\n\nDurations are in seconds. \`error.type\` is an [error code](/reference/error-codes/); [Logs, metrics, traces](/watch/observe/) says how to read a record.`);
@@ -238,7 +241,7 @@ function program() {
     `## Exit codes\n\n${table(['code', 'meaning'], EXITS.map(([code, meaning]) => row(code, meaning)))}\n\nFlags override environment variables, environment variables override the file.\n\n${parts.join('\n\n')}`);
   const rows = reference('settings').map(({ name, setting, meaning }) => {
     const { meaning: rest, standard } = split(meaning);
-    return row(named(name, setting && `\`${setting}\``), cell(standard), cell(rest));
+    return row(named(name, /[ ]/.test(setting) ? setting : setting && `\`${setting}\``), cell(standard), cell(rest));
   });
   page('environment', 'Environment variables', 'Every environment variable that the gateway reads.', 10,
     `A variable overrides the file. With \`_FILE\` at its end, as in \`FERRUM_ADMIN_TOKEN_FILE\`, it names a file that contains the value. In the file, \`\${env:NAME}\` is replaced by a variable and \`\${file:PATH}\` by the text of a file; \`$\${env:\` is the text itself.\n\n${table(['variable and setting', 'default', 'meaning'], rows)}`);
@@ -319,7 +322,7 @@ const list = reference('plugins');
 mkdirSync(docs, { recursive: true });
 rmSync(join(docs, 'plugins'), { recursive: true, force: true });
 configuration();
-plugins(list, metrics);
+plugins(list);
 errorCodes(list);
 warningCodes();
 observation(metrics);

@@ -14,89 +14,89 @@ use crate::trace::TraceId;
 /// Why the gateway answers itself; the one table from cause to HTTP status, gRPC status and reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// A plugin's own answer.
+    /// A plugin answered the request.
     Plugin,
-    /// A plugin did not decide in time.
+    /// A plugin did not decide before the timeout.
     PluginTimeout,
-    /// The request breaks HTTP.
+    /// The request is malformed.
     BadRequest,
-    /// No or more than one Host.
+    /// The request has no valid `Host`, or more than one.
     BadHost,
-    /// Head fields too large or too many.
+    /// The header fields are too large or too many.
     HeadersTooLarge,
-    /// A transfer coding other than `chunked`.
+    /// The request uses a transfer coding other than `chunked`.
     CodingUnsupported,
-    /// An HTTP version the listener doesn't speak.
+    /// The listener does not speak this HTTP version.
     HttpVersionUnsupported,
-    /// Request target too long.
+    /// The request target is longer than the limit.
     UriTooLong,
-    /// Body larger than the limit.
+    /// The body is larger than the limit.
     BodyTooLarge,
-    /// The body did not arrive in time.
+    /// The request or its body did not arrive before the timeout.
     RequestTimeout,
-    /// No proxy takes this host and path.
+    /// No proxy matches this request.
     NoRoute,
-    /// The TLS connection was opened for another host, whose name in the handshake keeps this one's proxy from matching.
+    /// The TLS connection was opened for another host, so this host's proxy does not match.
     Misdirected,
-    /// The proxy doesn't take this method.
+    /// The proxy does not allow this method.
     MethodNotAllowed,
-    /// The gateway never takes this method.
+    /// The gateway never forwards this method.
     MethodUnknown,
     /// The request expects something other than `100-continue`.
     ExpectationFailed,
-    /// Asked what the gateway as a whole takes; no failure.
+    /// The client asked for the methods of the gateway; no failure.
     Options,
     /// Credentials are missing or wrong.
     Unauthenticated,
-    /// Known, but not allowed.
+    /// The caller is known, but not allowed.
     Forbidden,
-    /// Too much of it.
+    /// The caller exceeds a limit.
     TooManyRequests,
-    /// Sent in TLS early data, and not safe to be replayed.
+    /// The request came in TLS early data and is not safe to replay.
     TooEarly,
-    /// The proxy's configuration is incomplete, so it is closed.
+    /// The proxy's configuration is incomplete, so the proxy is closed.
     Quarantined,
-    /// The request came back to the proxy that forwarded it.
+    /// The request returned to the proxy that forwarded it.
     Loop,
-    /// No target may be used now.
+    /// No target can take the request now.
     NoTarget,
     /// The circuit breaker is open.
     CircuitOpen,
-    /// The gateway is at its limits.
+    /// The gateway is at a limit.
     Overloaded,
-    /// The target's name could not be resolved.
+    /// The target's name does not resolve.
     DnsFailed,
-    /// No connection to the target.
+    /// The connection to the target failed.
     ConnectFailed,
-    /// No connection to the target in time.
+    /// The connection to the target was not established before the timeout.
     ConnectTimeout,
     /// The TLS handshake with the target failed.
     TlsFailed,
-    /// The target's certificate was not accepted.
+    /// The target's certificate is not accepted.
     TlsCertificate,
-    /// The target closed before it answered.
+    /// The target closed the connection before it answered.
     UpstreamClosed,
-    /// The target answered something that is not HTTP.
+    /// The target's answer is not valid HTTP.
     UpstreamGarbage,
-    /// The target did not answer in time.
+    /// The target did not answer before the timeout.
     UpstreamTimeout,
-    /// The exchange took longer than its total.
+    /// The exchange exceeded its total timeout.
     TotalTimeout,
-    /// The target doesn't speak what the request needs.
+    /// The target does not speak the HTTP version that the request needs.
     VersionUnsupported,
-    /// The upgrade asked for is not supported here.
+    /// The gateway does not support this upgrade.
     UpgradeRefused,
-    /// The client went away; never sent, only recorded.
+    /// The client closed the connection; recorded, never sent.
     ClientGone,
-    /// The client took nothing of its response for too long; never sent, only recorded.
+    /// The client did not read its response before the timeout; recorded, never sent.
     ClientTimeout,
-    /// The gateway stopped before it was over; never sent, only recorded.
+    /// The gateway stopped before the exchange ended; recorded, never sent.
     Drained,
-    /// What it was admitted by ended while the response went out; sent to gRPC clients alone, in trailers.
+    /// The caller's authorization ended during the response; sent to gRPC clients only, in trailers.
     Revoked,
-    /// Somebody ended it through the admin API while the response went out; sent to gRPC clients alone, in trailers.
+    /// An operator ended the exchange through the admin API; sent to gRPC clients only, in trailers.
     Ended,
-    /// A defect of ours.
+    /// A defect of the gateway.
     Internal,
 }
 

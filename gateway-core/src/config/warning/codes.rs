@@ -1,46 +1,40 @@
 //! The codes of warnings, by which they are silenced.
 
-/// Every code, and what it says.
+/// Every code with its meaning.
 pub const CODES: &[(&str, &str)] = &[
-    ("no_proxies", "there is no proxy, so that nothing is served"),
-    ("proxy_shadowed", "a proxy that goes before another one takes every request of it"),
-    (
-        "proxy_closed",
-        "a proxy answers 503 to everything, because one of its plugins can't run where it stands",
-    ),
+    ("no_proxies", "there is no proxy, so the gateway serves nothing"),
+    ("proxy_shadowed", "a proxy with higher precedence matches all requests of another proxy"),
+    ("proxy_closed", "a proxy answers 503 to every request, because one of its plugins can't run for it"),
     ("plugin_unused", "a plugin config runs for no proxy"),
     (
         "global_displaced",
-        "a plugin config of a proxy that runs for some requests only takes the place of a global one",
+        "a conditional plugin config on a proxy replaces a global one, so requests it skips get neither",
     ),
     ("upstream_unused", "no proxy names an upstream"),
     ("unknown_proxy", "a sink of the access log names a proxy that does not exist"),
-    ("access_without_identity", "`access_control` lets callers in by name where nobody is identified"),
+    ("access_without_identity", "`access_control` admits callers by name on a proxy that identifies nobody"),
     ("unknown_consumer", "a plugin config names a consumer or a group that does not exist"),
     ("certificate_not_asked", "`mtls_auth` runs where clients are not asked for a certificate"),
     ("consumer_unusable", "a consumer has no credential that a plugin checks"),
     ("target_documentation", "a target is in a range or domain reserved for documentation"),
-    ("target_unverified", "a target's certificate is not checked"),
-    ("target_tls_unusable", "the files for TLS towards a proxy's targets can't be used: its requests fail"),
-    ("setting_without_effect", "a setting changes nothing, or no listener serves the proxies"),
-    ("unknown_variable", "an environment variable with `FERRUM_` is none that the gateway reads"),
-    ("path_placeholder", "a path has a segment such as `:id`, which is matched as it is written"),
-    ("admin_exposed", "the admin API can be reached from other machines"),
-    ("restart_needed", "a reload changed a setting that is read at the start only"),
+    ("target_unverified", "a target's certificate is not verified"),
+    ("target_tls_unusable", "the TLS files for a proxy's targets can't be used: its requests fail"),
+    ("setting_without_effect", "a setting has no effect, or no listener serves the proxies"),
+    ("unknown_variable", "an unknown `FERRUM_` environment variable is set"),
+    ("path_placeholder", "a path has a segment such as `:id`, which is matched literally"),
+    ("admin_exposed", "other machines can reach the admin API"),
+    ("restart_needed", "a reload changed a setting that is read at start only"),
     (
         "certificate_expires",
-        "a certificate has expired or does so within 30 days, or one that the gateway renews by itself is near its end",
+        "a certificate has expired or expires within 30 days, or one from a CA is due for renewal",
     ),
     (
         "certificate_unusable",
-        "a changed certificate, key, or revocation list can't be used: the one before it is still served",
+        "a changed certificate, key or revocation list can't be used: the previous one stays active",
     ),
-    (
-        "answers_before_guard",
-        "a plugin that answers requests was moved in front of one that keeps callers out",
-    ),
-    ("acme_unanswered", "no listener takes the connections by which a CA checks names"),
-    ("acme_name_unserved", "the gateway gets a certificate for a name that no proxy answers for"),
+    ("answers_before_guard", "a plugin that answers requests was moved in front of one that rejects callers"),
+    ("acme_unanswered", "no listener accepts the connections by which a CA validates names"),
+    ("acme_name_unserved", "the gateway gets a certificate for a name that no proxy serves"),
     ("acme_failing", "the gateway can't get or renew a certificate"),
 ];
 
