@@ -12,7 +12,7 @@ mod grpc_web;
 pub mod guard;
 pub mod handshake;
 pub mod headers;
-pub mod hedging;
+pub(crate) mod holds;
 mod names;
 pub mod path;
 pub mod pipeline;

@@ -10,6 +10,7 @@ pub mod busyness;
 pub mod collected;
 pub mod concurrency;
 pub mod epoch;
+pub mod hedging;
 pub mod overload;
 pub mod window;
 

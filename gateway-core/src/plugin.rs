@@ -8,6 +8,7 @@
 pub mod chain;
 pub mod entry;
 pub mod hooks;
+pub mod known;
 pub mod needs;
 pub mod seat;
 pub mod step;

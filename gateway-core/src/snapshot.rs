@@ -2,7 +2,9 @@
 
 pub mod compile;
 pub mod discovery;
+pub(crate) mod mark;
 mod state;
+pub mod streams;
 mod warning;
 
 use std::collections::{BTreeMap, HashSet};
@@ -18,10 +20,11 @@ use crate::config::index::Index;
 use crate::config::model::{Id, Model, Proxy, Settings, Upstream};
 use crate::plugin::Chain;
 use crate::plugin::chain::Member;
+pub use crate::plugin::known::{CredentialPlaces, Plugins};
 use crate::plugin::unrouted::Unrouted;
 use crate::route::RouteTable;
-use crate::stream::table::StreamTable;
-pub use state::{CredentialPlaces, Plugins, ProxyState};
+pub use state::ProxyState;
+use streams::StreamTable;
 pub use warning::warnings;
 
 /// A proxy with everything its traffic needs, ready to be used.

@@ -11,5 +11,4 @@ pub mod revocation;
 pub mod session;
 pub mod sessions;
 pub mod sniff;
-pub mod table;
 pub mod websocket;

@@ -19,6 +19,12 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
+/// Files of a circle that lies below one file, that one included.
+const MOST_BELOW_ONE: usize = 4;
+
+/// Larger ones that stay: the crate, the file on top and how many files there are, which may only become fewer.
+const LARGE_BELOW_ONE: &[(&str, &str, usize)] = &[("gateway-core", "http/pipeline", 6)];
+
 /// The files of a crate by their module paths; the root is `lib` or `main`.
 pub(crate) struct Graph<'t> {
     root: &'static str,
@@ -148,6 +154,14 @@ impl<'t> Graph<'t> {
     pub(crate) fn modules(&self) -> BTreeSet<&str> {
         let names = self.files.keys().map(|path| path.split('/').next().unwrap_or_default());
         names.filter(|name| *name != self.root && *name != "main" && *name != "lib").collect()
+    }
+
+    /// Circles of a file and so many of its parts that nobody overlooks them: the file on top, and how many there are.
+    fn large_below_one(&self) -> BTreeMap<String, usize> {
+        let large = components(&self.edges()).into_iter().filter(|circle| circle.len() > MOST_BELOW_ONE);
+        large
+            .filter_map(|circle| Some((circle.iter().min_by_key(|path| path.len())?.clone(), circle.len())))
+            .collect()
     }
 
     /// Circles that are more than a file and its parts, and circles of parts that don't need their file.
@@ -328,6 +342,21 @@ fn imports_make_no_circles() {
 }
 
 #[test]
+fn parts_of_a_file_import_few_of_each_other() {
+    let sources = sources();
+    let mut wrong = Vec::new();
+    for name in CRATES {
+        let large = graph_of(name, &sources).large_below_one();
+        let known = LARGE_BELOW_ONE.iter().filter(|(of, ..)| of == name);
+        let known: BTreeMap<String, usize> = known.map(|(_, top, size)| ((*top).to_owned(), *size)).collect();
+        if large != known {
+            wrong.push(format!("{name}: {large:?}, known are {known:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "move what the parts of a file share into one below:\n{}", wrong.join("\n"));
+}
+
+#[test]
 fn circles_are_found() {
     fn circles(texts: &[(&str, &'static str)]) -> Vec<String> {
         let texts = texts.iter().map(|(path, text)| ((*path).to_owned(), *text));
@@ -352,6 +381,18 @@ fn circles_are_found() {
     let parts =
         [root, ("a", "use x::X;"), ("a/x", "use super::y::Y;\nuse super::A;"), ("a/y", "use super::x::X;")];
     assert_eq!(circles(&parts), ["a/x a/y"]);
+    // Many parts that need each other through their file.
+    let star = [
+        root,
+        ("a", "use x::X;\nuse y::Y;\nuse z::Z;\nuse w::W;\nstruct A;"),
+        ("a/w", "use super::A;"),
+        ("a/x", "use super::A;"),
+        ("a/y", "use super::A;"),
+        ("a/z", "use super::A;"),
+    ];
+    let graph = Graph::new(star.map(|(path, text)| (path.to_owned(), text)));
+    assert_eq!(graph.large_below_one(), BTreeMap::from([("a".to_owned(), 5)]));
+    assert_eq!(circles(&star), none);
     // Through a file that only hands a name on, the declaring file is meant.
     let facade = [
         root,

@@ -75,3 +75,19 @@ fn its_settings_are_checked_like_any_others() {
         ferrum_edge::source::file::parse(SPEC, "test", &ferrum_edge::plugins()).expect_err("unknown");
     assert!(unknown.to_string().contains("greeter"), "{unknown}");
 }
+
+#[tokio::test]
+async fn two_gateways_hold_bodies_below_ceilings_of_their_own() {
+    const READS: &str = "proxies:\n  - {id: a, listen_path: /, backend_scheme: http, backend_host: 127.0.0.1, backend_port: 1, \
+        plugins: [{plugin_config_id: v}]}\n\
+        plugin_configs:\n  - {id: v, plugin_name: request_validation, scope: proxy, proxy_id: a, \
+        config: {body_schema: {type: object}}}\n";
+    const POST: &str = "POST / HTTP/1.1\r\nhost: a.test\r\ncontent-type: application/json\r\n\
+        transfer-encoding: chunked\r\n\r\n7\r\n{\"a\":1}\r\n0\r\n\r\n";
+    let large = Edge::start(READS);
+    // The ceiling of the last one to start must not hold for the other.
+    let small = Edge::start_with("  limits: {max_collected_body_bytes: 4}", READS);
+    let (refused, _) = small.ask(POST).await;
+    let (passed, _) = large.ask(POST).await;
+    assert_eq!((refused.status(), passed.status()), (503, 502));
+}

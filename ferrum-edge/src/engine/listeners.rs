@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gateway_core::config::model::{Congestion, Settings};
+use gateway_core::snapshot::streams::{Transport, places, rules};
 use gateway_core::snapshot::{Route, Snapshot};
-use gateway_core::stream::table::{Transport, places, rules};
 use gateway_protocols::downstream::accept::Entrance;
 use gateway_protocols::downstream::bind::{self, Inherited, Sending, Sharing};
 use gateway_protocols::quic::Demultiplexer;

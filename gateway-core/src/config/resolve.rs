@@ -11,6 +11,7 @@ mod gateway;
 mod hedging;
 mod known;
 mod log;
+mod notes;
 mod plugin;
 mod proxy;
 mod redis;
@@ -28,6 +29,8 @@ pub use consumer::consumer;
 pub use gateway::settings;
 pub(super) use gateway::values;
 pub use known::{Group, NamedObjects};
+use notes::Notes;
+pub use notes::ObjectPlace;
 pub(crate) use plugin::idle;
 pub(super) use plugin::scope_of;
 pub use plugin::{CheckedPlugin, Configured, PluginCheck, plugin_config};
@@ -39,7 +42,7 @@ pub use upstream::upstream;
 
 use super::file::{self, Document, Items};
 use super::model::{Id, Model};
-use super::problem::{Problem, Problems, ValueProblem};
+use super::problem::Problems;
 
 impl std::str::FromStr for Id {
     type Err = Problems;
@@ -50,15 +53,6 @@ impl std::str::FromStr for Id {
         let id = notes.value("", words::valid_id(text));
         id.ok_or(notes.problems)
     }
-}
-
-/// Where an object stands and where its relative paths start.
-#[derive(Debug, Clone, Copy)]
-pub struct ObjectPlace<'a> {
-    /// The object's path in the document, such as `proxies[2]`; its problems' paths begin with it.
-    pub at: &'a str,
-    /// Relative file paths start here.
-    pub folder: &'a Path,
 }
 
 /// A whole document, with `plugins` to say which plugins there are and whether their settings are right.
@@ -176,35 +170,6 @@ fn taken<T>(
 pub(super) fn is_news(path: &str, at: &str, damage: &[String]) -> bool {
     damage.is_empty()
         || path != at && damage.iter().all(|d| !d.starts_with(path) && !path.starts_with(d.as_str()))
-}
-
-/// Notes the problems of one object under its path.
-struct Notes<'a> {
-    at: &'a str,
-    problems: Problems,
-}
-
-impl<'a> Notes<'a> {
-    fn new(at: &'a str) -> Self {
-        Self { at, problems: Problems::default() }
-    }
-
-    /// A problem with `key` of this object.
-    fn add(&mut self, key: &str, message: impl Into<String>) -> &mut Problem {
-        let dot = if self.at.is_empty() || key.is_empty() { "" } else { "." };
-        self.problems.add(format!("{}{dot}{key}", self.at), message)
-    }
-
-    /// The value, or nothing with a problem noted at `key`.
-    fn value<T>(&mut self, key: &str, result: Result<T, ValueProblem>) -> Option<T> {
-        match result {
-            Ok(value) => Some(value),
-            Err(ValueProblem { message, remedy }) => {
-                self.add(key, message).remedy = remedy;
-                None
-            }
-        }
-    }
 }
 
 #[cfg(test)]

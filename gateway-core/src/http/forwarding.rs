@@ -4,7 +4,6 @@
 //! where each would be hashed: adapters write them behind it.
 
 mod fields;
-mod mark;
 
 use std::net::IpAddr;
 
@@ -15,9 +14,9 @@ use super::exchange::{Client, Exchange, canonical};
 use super::names::is_identity;
 use super::reply::{Cause, Reply};
 use crate::config::model::Settings;
+pub use crate::snapshot::mark::Mark;
 use fields::NAMES;
 pub use fields::{Forwarding, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO};
-pub use mark::Mark;
 
 const HTTP: HeaderValue = HeaderValue::from_static("http");
 const HTTPS: HeaderValue = HeaderValue::from_static("https");

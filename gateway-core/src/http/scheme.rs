@@ -20,7 +20,7 @@ impl Exchange {
             true => forwarded_https(&self.request.headers),
             false => None,
         };
-        self.is_https = told.unwrap_or(self.client.tls.is_some());
+        self.is_https = told.unwrap_or_else(|| self.client.tls.is_some());
     }
 }
 

@@ -7,16 +7,16 @@ use http::{HeaderName, Response};
 use super::seat::{Attempt, AttemptEnd, Seat, SeatNumber};
 use super::step::{Claim, Gate, Passage, Step, Wait};
 use crate::balance::Subset;
-use crate::condition::Condition;
+use crate::config::condition::Condition;
 use crate::config::hook_set::HookSet;
+use crate::config::template::Template;
 use crate::http::body::Body;
 use crate::http::exchange::Exchange;
 use crate::http::reply::Reply;
+use crate::plugin::known::CredentialPlaces;
 use crate::record::{ExchangeRecord, SessionRecord};
-use crate::snapshot::CredentialPlaces;
 use crate::stream::cut::{Cut, Stream};
 use crate::stream::session::{Message, Session};
-use crate::template::Template;
 
 /// Identifies the caller. Called once an exchange, before [`OnRequest`], until one plugin recognises the caller.
 pub trait Authenticate: Send + Sync {

@@ -3,16 +3,17 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use http::{HeaderName, HeaderValue};
+use http::HeaderValue;
 
+use super::mark::Mark;
 use crate::balance::Targets;
-use crate::config::model::{BackendTls, PluginConfig, Proxy};
+use crate::config::model::{BackendTls, Proxy};
 use crate::config::problem::Problems;
 use crate::health::breaker::Breakers;
-use crate::http::forwarding::Mark;
-use crate::http::hedging::Hedger;
 use crate::limit::budget::RetryBudget;
 use crate::limit::concurrency::Concurrency;
+use crate::limit::hedging::Hedger;
+use crate::plugin::known::Plugins;
 use crate::pool::{Key, KeyCache};
 
 /// A proxy with the state of its traffic: its targets and what is counted of them.
@@ -64,49 +65,5 @@ impl ProxyState {
 impl fmt::Debug for ProxyState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ProxyState({})", self.proxy.id)
-    }
-}
-
-/// What is known of a proxy's plugins.
-#[derive(Debug, Default)]
-pub struct Plugins {
-    /// Their configs, in execution order.
-    pub configs: Box<[Arc<PluginConfig>]>,
-    /// Where they read credentials, beside the well-known fields; `None` where no plugin says so.
-    pub credentials: Option<Box<CredentialPlaces>>,
-}
-
-/// Where the plugins of a proxy read credentials.
-#[derive(Debug, Default)]
-pub struct CredentialPlaces {
-    /// Query parameters, in lower case.
-    pub query: Vec<Box<str>>,
-    /// Header fields.
-    pub fields: Vec<HeaderName>,
-    /// Cookies.
-    pub cookies: Vec<Box<str>>,
-}
-
-impl CredentialPlaces {
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.query.is_empty() && self.fields.is_empty() && self.cookies.is_empty()
-    }
-}
-
-impl Plugins {
-    /// The query parameters whose values are credentials, in lower case.
-    pub fn secrets(&self) -> &[Box<str>] {
-        self.credentials.as_ref().map_or(&[], |places| &*places.query)
-    }
-
-    /// Whether one of them reads a credential from this header field.
-    pub fn read_credential_in(&self, name: &HeaderName) -> bool {
-        self.credentials.as_ref().is_some_and(|places| places.fields.contains(name))
-    }
-
-    /// The config of the plugin at this place of the chain; the first has place 1.
-    pub fn at(&self, place: u16) -> Option<&Arc<PluginConfig>> {
-        self.configs.get(usize::from(place).checked_sub(1)?)
     }
 }

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use gateway_core::http::exchange::Client;
 use gateway_core::snapshot::Route;
+use gateway_core::snapshot::streams::{Transport, rules};
 use gateway_core::stream::flow::Flow;
 use gateway_core::stream::pipeline;
 use gateway_core::stream::session::Session as Seen;
-use gateway_core::stream::table::{Transport, rules};
 
 use super::connections::SessionLookup;
 use super::hello::Hello;

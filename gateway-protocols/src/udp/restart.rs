@@ -5,7 +5,7 @@
 use std::collections::hash_map::Entry;
 use std::time::Instant;
 
-use gateway_core::stream::table::Transport;
+use gateway_core::snapshot::streams::Transport;
 
 use super::hello::Hello;
 use super::port::Port;
@@ -51,7 +51,7 @@ impl Port {
         let asks = snapshot.streams.asks_for_name(Transport::Udp, self.number);
         let name = hello.server_name().flatten().filter(|_| asks);
         let Some(route) = snapshot.streams.find(Transport::Udp, self.number, name.as_deref()) else { return };
-        if gateway_core::stream::table::rules(route).is_some_and(|rules| rules.frontend_tls) {
+        if gateway_core::snapshot::streams::rules(route).is_some_and(|rules| rules.frontend_tls) {
             self.greet(pair, name, route, datagram, now);
         }
     }

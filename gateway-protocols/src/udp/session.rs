@@ -10,10 +10,10 @@ use gateway_core::balance::{ConnectionPlace, Target};
 use gateway_core::config::model::Scheme;
 use gateway_core::http::reply::Cause;
 use gateway_core::snapshot::Route;
+use gateway_core::snapshot::streams::rules;
 use gateway_core::stream::flow::Flow;
 use gateway_core::stream::pipeline::Opener;
 use gateway_core::stream::session::{Direction, Session as Seen};
-use gateway_core::stream::table::rules;
 
 use super::connections::Ids;
 use super::dtls::{self, Verifier};

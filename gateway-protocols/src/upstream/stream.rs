@@ -9,12 +9,12 @@ use gateway_core::balance::Target;
 use gateway_core::config::model::{Backend, Timeouts};
 use gateway_core::http::reply::Cause;
 use gateway_core::snapshot::Route;
+use gateway_core::snapshot::streams::rules;
 use gateway_core::stream::between::Between;
 use gateway_core::stream::pipeline::{Carrier, Opener};
 use gateway_core::stream::proxy_protocol;
 use gateway_core::stream::relay::{Carried, RelayOutcome, RelayTimeouts, relay, relay_by};
 use gateway_core::stream::session::Session;
-use gateway_core::stream::table::rules;
 use tokio::io::AsyncWriteExt;
 
 use super::Outbound;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
@@ -16,8 +17,8 @@ use crate::http::body::{Body, BodyError};
 use crate::http::dialect::Dialect;
 use crate::http::downstream::Downstream;
 use crate::http::exchange::Exchange;
-use crate::http::hedging::Hedger;
 use crate::http::reply::{Origin, Reply};
+use crate::limit::hedging::Hedger;
 use crate::plugin::seat::{Around, Attempt};
 use crate::snapshot::Snapshot;
 use crate::upstream::Upstream;
@@ -39,7 +40,7 @@ impl<U: Upstream> Pipeline<U> {
         let takes = !destination.is_alone()
             && takes(hedger.rules(), &end.exchange, &matched.path(&end.exchange, None), &body);
         let bytes = match takes {
-            true => hedger.at_hand(&mut body).await.map_err(BodyError::into_reply)?,
+            true => at_hand(&mut body, hedger.rules().max_body_bytes).await.map_err(BodyError::into_reply)?,
             false => None,
         };
         let Some(bytes) = bytes else {
@@ -134,4 +135,10 @@ fn takes(rules: &Hedging, exchange: &Exchange, path: &str, body: &Body) -> bool 
         rules.methods.contains(exchange.method()) && length.is_some()
     };
     is_wanted && length.is_none_or(|length| length <= rules.max_body_bytes)
+}
+
+/// The whole body, to be sent as often as wanted; `None` leaves it where it is larger than allowed.
+async fn at_hand(body: &mut Body, limit: u64) -> Result<Option<Bytes>, BodyError> {
+    body.settle(limit).await?;
+    Ok(body.take_full().or_else(|| body.is_empty().then(Bytes::new)))
 }

@@ -7,9 +7,9 @@ use http::Method;
 use tokio::time::Instant;
 
 use crate::balance::Target;
-use crate::condition::Assumed;
 use crate::config::model::HttpRules;
 use crate::http::exchange::Exchange;
+use crate::http::holds::Assumed;
 use crate::http::path;
 use crate::http::reply::{Cause, Reply};
 use crate::http::retry::Attempts;

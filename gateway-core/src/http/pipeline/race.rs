@@ -21,8 +21,8 @@ use crate::http::dialect::Dialect;
 use crate::http::downstream::Downstream;
 use crate::http::exchange::Exchange;
 use crate::http::forwarding::Forwarding;
-use crate::http::hedging::Hedger;
 use crate::http::retry::Attempts;
+use crate::limit::hedging::Hedger;
 use crate::plugin::seat::{Around, Attempt, AttemptEnd};
 use crate::upstream::{Call, Failure, TargetResponse, Upstream};
 

@@ -8,7 +8,7 @@ use crate::plugin::hooks::{
     DeclaredSubset, Hooks, OnAttempt, OnBytes, OnClose, OnConnect, OnEnd, OnMessage, OwnPages, OwnedHeader,
     Seated,
 };
-use crate::snapshot::CredentialPlaces;
+use crate::plugin::known::CredentialPlaces;
 
 /// What most chains have nothing of: there may be a million chains.
 #[derive(Default)]

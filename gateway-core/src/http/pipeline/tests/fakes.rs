@@ -16,7 +16,7 @@ use crate::config::problem::Problems;
 use crate::config::resolve;
 use crate::health::HealthChange;
 use crate::http::exchange::Client;
-use crate::http::hedging::Hedged;
+use crate::limit::hedging::Hedged;
 use crate::plugin::{Hooks, OnRequest, OnResponse, Plugin, Registry, Seat, Step, World, entry};
 use crate::record::{ExchangeRecord, SessionRecord};
 use crate::snapshot::compile::Compiler;

@@ -1,7 +1,7 @@
 //! Requests that go to another target as well.
 
 use super::*;
-use crate::http::hedging::Hedged;
+use crate::limit::hedging::Hedged;
 
 /// Three targets, hedging by these rules, and more fields of the proxy.
 fn hedged(rules: &str, more: &str) -> String {

@@ -3,11 +3,11 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use super::ProxyState;
 use crate::config::index::Index;
 pub use crate::config::model::Transport;
 use crate::config::model::{Scheme, StreamRules, Traffic};
 use crate::config::pattern::HostPattern;
-use crate::snapshot::ProxyState;
 
 /// Stream proxies by transport and port.
 #[derive(Debug)]

@@ -4,10 +4,8 @@ mod times;
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::body::{Body, BodyError};
 use crate::config::model::Hedging;
 use crate::limit::budget::RetryBudget;
 use times::Times;
@@ -48,33 +46,24 @@ impl Hedger {
         &self.rules
     }
 
-    /// The whole body, to be sent as often as wanted; `None` leaves it where it is larger than allowed.
-    ///
-    /// # Errors
-    /// What ended the body early.
-    pub(super) async fn at_hand(&self, body: &mut Body) -> Result<Option<Bytes>, BodyError> {
-        body.settle(self.rules.max_body_bytes).await?;
-        Ok(body.take_full().or_else(|| body.is_empty().then(Bytes::new)))
-    }
-
     /// Counts a request that may be hedged.
-    pub(super) fn begin(&self, now: Instant) {
+    pub(crate) fn begin(&self, now: Instant) {
         self.budget.request(now);
     }
 
     /// Counts a hedge and says whether it may be sent.
-    pub(super) fn spend(&self, now: Instant) -> bool {
+    pub(crate) fn spend(&self, now: Instant) -> bool {
         self.budget.retry(now)
     }
 
     /// How long to wait for an answer.
-    pub(super) fn delay(&self, now: Instant) -> Duration {
+    pub(crate) fn delay(&self, now: Instant) -> Duration {
         let known = self.rules.percentile.and_then(|percent| self.times.percentile(percent, now));
         known.unwrap_or(self.rules.delay).max(MIN_DELAY)
     }
 
     /// Takes how long the first attempt took, or took at least.
-    pub(super) fn took(&self, time: Duration, now: Instant) {
+    pub(crate) fn took(&self, time: Duration, now: Instant) {
         if self.rules.percentile.is_some() {
             self.times.add(time, now);
         }

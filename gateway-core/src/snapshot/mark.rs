@@ -34,7 +34,7 @@ impl Mark {
         )
     }
 
-    pub(super) fn with(digest: String, name: Option<&Arc<str>>) -> Self {
+    pub(crate) fn with(digest: String, name: Option<&Arc<str>>) -> Self {
         let values = name.and_then(|name| {
             let value = |version| value(version, name, &digest);
             Some((name.clone(), [value("1.0")?, value("1.1")?, value("2")?, value("3")?]))
@@ -42,7 +42,7 @@ impl Mark {
         Self { digest, values }
     }
 
-    pub(super) fn via(&self, version: Version, name: &Arc<str>) -> Option<HeaderValue> {
+    pub(crate) fn via(&self, version: Version, name: &Arc<str>) -> Option<HeaderValue> {
         let (at, protocol) = match version {
             Version::HTTP_10 => (0, "1.0"),
             Version::HTTP_2 => (2, "2"),
@@ -56,7 +56,7 @@ impl Mark {
         }
     }
 
-    pub(super) fn is_in(&self, via: &HeaderValue) -> bool {
+    pub(crate) fn is_in(&self, via: &HeaderValue) -> bool {
         memchr::memmem::find(via.as_bytes(), self.digest.as_bytes()).is_some()
     }
 }
