@@ -1,6 +1,17 @@
 //! The plugins, one file each, in folders by family; the families `auth` and `cache` and the engines `scripting`, `telemetry` and `waf`
 //! are crates in folders beside this one, and `common` is what families share. A new plugin is a file of its own, a `mod` line in its
 //! family's file (a constant where that is a crate) and a row in [`PLUGINS`].
+//!
+//! # Where things are
+//!
+//! - `admission/`: who may send requests, how many and how large. `rate_table.rs` is the table of rates, `shared_limits.rs` the limits that
+//!   gateways share in Redis, `limit_headers.rs` what clients are shown of a limit.
+//! - `security/`: CORS, security headers, the plugin `waf`, and validation of requests.
+//! - `transformation/`: headers, bodies, paths, codings, gRPC and external processors. `transform.rs` has the rules that both transformers use.
+//! - `content/`: what the gateway answers itself: files, redirects, error pages, mocks, faults, uploads.
+//! - `traffic/`: other targets for a share of the requests, and copies of requests.
+//! - `observability/`: traces, correlation ids, timings.
+//! - `tests/`: what has to hold for every plugin, and for plugins of several families together.
 
 mod admission;
 mod content;

@@ -1,4 +1,14 @@
 //! Who a caller is and what they may do, and the credentials and tokens that say so.
+//!
+//! # Where things are
+//!
+//! - One file for each plugin, with its parts in a folder. `jwks_auth/source.rs` fetches and refreshes an issuer's keys, also for `oidc`.
+//! - `credential/`: what plugins share. `place.rs` finds a credential in a request, `bearer.rs` and `basic.rs` read its schemes,
+//!   `checked.rs` remembers checks, `grants.rs` maps claims to groups, `headers.rs` hands claims to targets, `revoked.rs` reads lists of
+//!   revoked tokens.
+//! - `jose/`: signed tokens: `token.rs` reads and verifies them, `key.rs` and `jwk.rs` read keys, `claims.rs` judges claims.
+//! - `oauth.rs`: the gateway as a client of an authorization server; `assertion.rs` signs in the place of a secret.
+//! - `turns.rs` bounds how many checks run and wait; `privacy.rs` keeps responses with one client's cookies out of caches.
 
 mod access_control;
 mod assertion;

@@ -4,7 +4,7 @@ use std::io;
 
 use flate2::{Compress, Compression, FlushCompress, Status};
 
-use super::kept::KeptEncoders;
+use super::reused_encoders::ReusedEncoders;
 
 /// Encoders that a thread keeps, each of some 270 KB.
 const MAX_KEPT: usize = 8;
@@ -14,7 +14,7 @@ const WINDOW: u8 = 15;
 const LEAST_ROOM: usize = 256;
 
 thread_local! {
-    static KEPT: KeptEncoders<Compress> = const { KeptEncoders::new() };
+    static KEPT: ReusedEncoders<Compress> = const { ReusedEncoders::new() };
 }
 
 /// Encodes one body (RFC 1952).
@@ -86,7 +86,7 @@ mod tests {
     use std::io::Read as _;
 
     use super::*;
-    use crate::kept::assert_used_writes_as_new;
+    use crate::reused_encoders::assert_used_writes_as_new;
 
     fn decoded(bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
@@ -105,14 +105,14 @@ mod tests {
     }
 
     fn kept() -> Vec<u32> {
-        KEPT.with(KeptEncoders::levels)
+        KEPT.with(ReusedEncoders::levels)
     }
 
     #[test]
     fn an_encoder_that_was_used_before_writes_what_a_new_one_writes() {
         for level in [1, 6, 9] {
             let encoded = |pieces: &[&[u8]], flushes| encoded(level, pieces, flushes);
-            assert_used_writes_as_new(|| KEPT.with(KeptEncoders::clear), encoded, decoded);
+            assert_used_writes_as_new(|| KEPT.with(ReusedEncoders::clear), encoded, decoded);
         }
     }
 
@@ -133,7 +133,7 @@ mod tests {
     /// One that a client left in the middle, and more than are kept.
     #[test]
     fn encoders_are_kept_for_their_level_up_to_a_number() {
-        KEPT.with(KeptEncoders::clear);
+        KEPT.with(ReusedEncoders::clear);
         let mut broken_off = GzipEncoder::new(6);
         broken_off.write(b"a body of which nobody wants the rest", false).unwrap();
         drop(broken_off);

@@ -1,4 +1,15 @@
 //! What several families of plugins need.
+//!
+//! # Where things are
+//!
+//! - Settings: `parse.rs` reads templates, regexes, paths and header names, `statuses.rs` classes of statuses, `wildcard.rs` paths with `*`,
+//!   `one_or_many.rs` texts and lists, `server_url.rs` a server by its URL, `watched.rs` files that are read again when they change.
+//! - Messages: `headers.rs` framing and streams, `list_fields.rs` fields that are lists, `accept.rs` quality values, `conditional.rs` and
+//!   `range.rs` the requests of RFC 9110 with conditions and ranges, `query.rs`, `origin.rs`, `html.rs`, `strict_json.rs`, `envoy.rs`.
+//! - Codings: `coding.rs` with its encoders `gzip.rs` and `zstandard.rs`; `reused_encoders.rs` keeps them for the next body.
+//! - Callers and what is kept of them: `caller_key.rs` tells callers apart, `facts.rs` is what templates know, `redis_link.rs` asks Redis or
+//!   Valkey; `set_associative.rs` and `generations.rs` are tables in bounded memory without a sweep.
+//! - `testing.rs` (feature `testing`): files, servers and threads for tests of plugins; `redis_link/testing.rs` starts a Redis.
 
 pub mod accept;
 pub mod caller_key;
@@ -11,7 +22,6 @@ mod gzip;
 pub mod headers;
 pub mod hex;
 pub mod html;
-mod kept;
 pub mod list_fields;
 pub mod one_or_many;
 pub mod origin;
@@ -19,6 +29,7 @@ pub mod parse;
 pub mod query;
 pub mod range;
 pub mod redis_link;
+mod reused_encoders;
 pub mod server_url;
 pub mod set_associative;
 pub mod statuses;

@@ -4,7 +4,7 @@ use std::io;
 
 use zstd::stream::raw::{CParameter, Encoder, InBuffer, Operation as _, OutBuffer};
 
-use super::kept::KeptEncoders;
+use super::reused_encoders::ReusedEncoders;
 
 /// Encoders that a thread keeps. Each takes up to some 6 MB, once a body of that size went through it.
 const MAX_KEPT: usize = 4;
@@ -18,7 +18,7 @@ pub(super) const MAX_WINDOW: u32 = 23;
 pub(super) const WINDOW: u32 = 21;
 
 thread_local! {
-    static KEPT: KeptEncoders<Encoder<'static>> = const { KeptEncoders::new() };
+    static KEPT: ReusedEncoders<Encoder<'static>> = const { ReusedEncoders::new() };
 }
 
 /// Encodes one body (RFC 8878).
@@ -112,7 +112,7 @@ impl Drop for ZstdEncoder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kept::assert_used_writes_as_new;
+    use crate::reused_encoders::assert_used_writes_as_new;
 
     fn encoded(level: u32, pieces: &[&[u8]], flushes: bool) -> Vec<u8> {
         let mut encoder = ZstdEncoder::new(level).unwrap();
@@ -129,7 +129,7 @@ mod tests {
         for level in [1, 3, 6] {
             let encoded = |pieces: &[&[u8]], flushes| encoded(level, pieces, flushes);
             assert_used_writes_as_new(
-                || KEPT.with(KeptEncoders::clear),
+                || KEPT.with(ReusedEncoders::clear),
                 encoded,
                 |bytes| zstd::stream::decode_all(bytes).unwrap(),
             );
@@ -152,8 +152,8 @@ mod tests {
     /// One that a client left in the middle, more than are kept, and those that take too much.
     #[test]
     fn encoders_are_kept_for_their_level_up_to_a_number() {
-        let kept = || KEPT.with(KeptEncoders::levels);
-        KEPT.with(KeptEncoders::clear);
+        let kept = || KEPT.with(ReusedEncoders::levels);
+        KEPT.with(ReusedEncoders::clear);
         let mut broken_off = ZstdEncoder::new(3).unwrap();
         broken_off.write(b"a body of which nobody wants the rest", false).unwrap();
         drop(broken_off);

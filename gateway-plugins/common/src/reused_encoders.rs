@@ -3,9 +3,9 @@
 use std::cell::RefCell;
 
 /// Encoders that are free, each with its level.
-pub(super) struct KeptEncoders<T>(RefCell<Vec<(u32, T)>>);
+pub(super) struct ReusedEncoders<T>(RefCell<Vec<(u32, T)>>);
 
-impl<T> KeptEncoders<T> {
+impl<T> ReusedEncoders<T> {
     pub(super) const fn new() -> Self {
         Self(RefCell::new(Vec::new()))
     }
