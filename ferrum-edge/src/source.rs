@@ -6,5 +6,6 @@ pub(crate) mod audited_file;
 pub mod database;
 pub mod file;
 mod outputs;
-pub use crate::variables;
 pub(crate) mod warnings;
+
+pub use crate::variables;

@@ -202,6 +202,7 @@ fn start(shared: Arc<SharedByWorkers>, mut drain: watch::Receiver<bool>) -> std:
     let handle = runtime.handle().clone();
     thread::Builder::new().name("plugin-tasks".to_owned()).spawn(move || {
         runtime.block_on(async {
+            shared.overload.collected().count_on_this_thread();
             gateway_protocols::calls::lend_beside(&shared);
             drop(shared);
             until_drained(&mut drain).await;
