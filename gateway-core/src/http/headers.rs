@@ -223,7 +223,9 @@ fn parse_hop(hop: &[u8]) -> Option<IpAddr> {
 /// # Errors
 /// The request has been here before.
 pub fn forward(exchange: &mut Exchange, settings: &Settings, route: &Route) -> Result<(), Box<Reply>> {
-    route.chain.remove_owned_headers(exchange);
+    for owned in route.chain.owned_headers() {
+        owned.remove_unless_set(exchange);
+    }
     if exchange.early && exchange.client.is_early() {
         exchange.request.headers.insert(EARLY_DATA, MARK);
     }

@@ -335,9 +335,7 @@ impl<U: Upstream> Pipeline<U> {
         let method = end.exchange.request.method.clone();
         let mut attempts = matched.attempts(&end.exchange, &method);
         if attempts.holds(&body) {
-            Box::pin(body.settle(MAX_HELD)).await.map_err(BodyError::into_reply)?;
-            // The gateway has told the client to go on; no target has to.
-            end.exchange.request.headers.remove(EXPECT);
+            Box::pin(hold(&mut body, &mut end.exchange)).await?;
         }
         let mut tried: SmallVec<[usize; 4]> = SmallVec::new();
         loop {
@@ -399,6 +397,13 @@ impl<U: Upstream> Pipeline<U> {
             }
         }
     }
+}
+
+/// Waits for a body that a retry may need again. Its client was told to go on then, which no target has to do.
+async fn hold(body: &mut Body, exchange: &mut Exchange) -> Result<(), Box<Reply>> {
+    body.settle(MAX_HELD).await.map_err(BodyError::into_reply)?;
+    exchange.request.headers.remove(EXPECT);
+    Ok(())
 }
 
 /// The switch to another protocol, where the target agreed to one. One without the target's connection is refused.

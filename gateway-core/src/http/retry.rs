@@ -76,7 +76,8 @@ impl<'a> Attempts<'a> {
     }
 
     /// Whether a retry may need this body again, which is short enough to be at hand: how the client's bytes arrive must not
-    /// decide whether there is one. Bodies of unknown length are not waited for; who sends them may wait for an answer.
+    /// decide whether there is one. Bodies of unknown length are not waited for; who sends them may wait for an answer. A client that
+    /// expects `100-continue` gets it from the gateway then.
     #[inline]
     pub fn holds(&self, body: &Body) -> bool {
         self.rules.max_retries > 0

@@ -189,9 +189,12 @@ impl OwnedHeader {
         self.owners.iter().all(|(_, when)| when.is_some())
     }
 
-    /// Whether one of its owners runs for this request, and so has removed what the client sent.
-    pub(crate) fn is_kept_by_owner(&self, exchange: &mut Exchange) -> bool {
-        self.owners.iter().any(|(place, when)| when.as_ref().is_none_or(|when| exchange.decide(*place, when)))
+    /// Removes what the client sent, unless one of its owners runs for this request, and so has removed it and may have set its own.
+    pub(crate) fn remove_unless_set(&self, exchange: &mut Exchange) {
+        let mut owners = self.owners.iter();
+        if !owners.any(|(place, when)| when.as_ref().is_none_or(|when| exchange.decide(*place, when))) {
+            exchange.remove_header(&self.name);
+        }
     }
 }
 

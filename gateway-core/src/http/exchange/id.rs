@@ -1,6 +1,6 @@
 //! The id of a request, for templates, logs and servers that are asked about it.
 
-use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
+use std::hash::BuildHasher as _;
 use std::sync::atomic::Ordering;
 
 use foldhash::fast::FixedState;
@@ -15,9 +15,8 @@ impl Exchange {
             return id.clone();
         }
         self.is_id_in_use.store(true, Ordering::Relaxed);
-        let mut hasher = FixedState::with_seed(self.id_seed).build_hasher();
-        (self.started, self.client.peer).hash(&mut hasher);
-        uuid(u128::from(self.id_seed) << 64 | u128::from(hasher.finish()))
+        let other = FixedState::with_seed(self.id_seed).hash_one((self.started, self.client.peer));
+        uuid(u128::from(self.id_seed) << 64 | u128::from(other))
     }
 
     /// The id, where a plugin gave one or something has asked for it: the access log shows what others have seen.

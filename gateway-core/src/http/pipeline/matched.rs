@@ -93,7 +93,7 @@ pub(super) fn find<'s>(
     if let Some(method) = exchange.announced_method() {
         let assumed = Assumed { method: Some(&method), ..Assumed::default() };
         let announced = lookup(snapshot, exchange, exchange.request.uri.path(), assumed);
-        if let Some(found) = announced.filter(|found| found.route.chain.answers_preflight(exchange)) {
+        if let Some(found) = announced.filter(|found| is_answered(found.route, exchange)) {
             exchange.captures = found.captures(exchange.request.uri.path());
             return Ok(RequestRoute { route: found.route, path_bytes: found.matched, is_preflight: true });
         }
@@ -113,6 +113,11 @@ pub(super) fn find<'s>(
     let Some(found) = found else { return Err(Box::new(Reply::new(Cause::NoRoute))) };
     exchange.captures = found.captures(exchange.request.uri.path());
     Ok(RequestRoute { route: found.route, path_bytes: found.matched, is_preflight: false })
+}
+
+/// Whether a plugin of this route answers the preflight.
+fn is_answered(route: &Route, exchange: &Exchange) -> bool {
+    route.chain.answered_preflights().any(|when| when.is_none_or(|when| when.holds(exchange)))
 }
 
 /// The host that is asked, where the client named another one when it opened its TLS connection: browsers send requests for several

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Chain;
-use crate::http::exchange::Exchange;
+use crate::config::condition::Condition;
 use crate::plugin::hooks::{
     DeclaredSubset, Hooks, OnAttempt, OnBytes, OnClose, OnConnect, OnEnd, OnMessage, OwnPages, OwnedHeader,
     Seated,
@@ -64,19 +64,15 @@ impl RareSeats {
 }
 
 impl Chain {
-    /// Removes what the client sent in fields that plugins own, where `when` left all of a field's owners out.
-    pub(crate) fn remove_owned_headers(&self, exchange: &mut Exchange) {
-        for owned in self.rare(|rare| &rare.owned) {
-            if !owned.is_kept_by_owner(exchange) {
-                exchange.remove_header(&owned.name);
-            }
-        }
+    /// The header fields of requests that plugins own, of which `when` may leave all owners out.
+    pub(crate) fn owned_headers(&self) -> &[OwnedHeader] {
+        self.rare(|rare| &rare.owned)
     }
 
-    /// Whether one of its plugins answers this preflight.
-    pub(crate) fn answers_preflight(&self, exchange: &Exchange) -> bool {
-        let mut answering = self.on_request.iter().filter(|seat| seat.answers_preflights);
-        answering.any(|seat| seat.when.as_ref().is_none_or(|when| when.holds(exchange)))
+    /// For which preflights one of its plugins answers; `None` is all.
+    pub(crate) fn answered_preflights(&self) -> impl Iterator<Item = Option<&Condition>> {
+        let answering = self.on_request.iter().filter(|seat| seat.answers_preflights);
+        answering.map(|seat| seat.when.as_deref())
     }
 
     #[inline]

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use regex::Regex;
 
 use super::*;
-use crate::condition::{Use, compile, written};
+use crate::config::condition::{Use, compile, written};
 use crate::config::pattern::PathTemplate;
 use crate::http::body::Body;
 use crate::http::exchange::{Client, ClientTls, Exchange};
