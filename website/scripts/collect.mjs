@@ -45,16 +45,26 @@ function plugins(schema) {
   }));
 }
 
+/** The crates of plugins. In the first, plugins lie in the folders of their families. */
+const ROOMS = ['src', 'auth/src', 'cache/src', 'common/src', 'scripting/src'].map((room) => join(root, 'gateway-plugins', room));
+
+/** The Rust files of all plugins, with the plugin or module that each belongs to. */
+function moduleFiles() {
+  return ROOMS.flatMap((room, index) =>
+    rustFiles(room).map((path) => {
+      const parts = path.slice(room.length + 1).split('/');
+      return { path, module: (index === 0 && parts.length > 1 ? parts[1] : parts[0]).replace(/\.rs$/, '') };
+    }),
+  );
+}
+
 /** The words in `error.type` and `code` that a plugin gives its own answers. */
 function reasons(plugin) {
   const words = new Set();
-  for (const room of ['gateway-plugins/src', 'gateway-plugins/scripting/src']) {
-    for (const path of rustFiles(join(root, room))) {
-      const inside = path.slice(join(root, room).length + 1).split('/')[0].replace(/\.rs$/, '');
-      if (inside !== plugin || /\/tests?(\/|\.rs|_)/.test(path)) continue;
-      const text = readFileSync(path, 'utf8').split('#[cfg(test)]\nmod')[0];
-      for (const [, word] of text.matchAll(/\.reason\(\s*"([a-z_0-9]+)"/g)) words.add(word);
-    }
+  for (const { path, module } of moduleFiles()) {
+    if (module !== plugin || /\/tests?(\/|\.rs|_)/.test(path)) continue;
+    const text = readFileSync(path, 'utf8').split('#[cfg(test)]\nmod')[0];
+    for (const [, word] of text.matchAll(/\.reason\(\s*"([a-z_0-9]+)"/g)) words.add(word);
   }
   return [...words].sort();
 }
@@ -99,22 +109,19 @@ function metrics() {
 /** Metrics that plugins register, with the module that does. */
 function pluginMetrics() {
   const found = [];
-  for (const room of ['gateway-plugins/src', 'gateway-plugins/scripting/src']) {
-    for (const path of rustFiles(join(root, room))) {
-      const module = path.slice(join(root, room).length + 1).split('/')[0].replace(/\.rs$/, '');
-      const rows = readFileSync(path, 'utf8').matchAll(
-        /Metric \{\s*name: "(ferrum_\w+)",\s*kind: "(\w+)",\s*help: "((?:[^"\\]|\\[\s\S])*)",?\s*\}/g,
-      );
-      for (const [, name, kind, help] of rows) {
-        found.push({ name, kind, meaning: help.replace(/\\\n\s*/g, '').replace(/\\"/g, '"'), module });
-      }
+  for (const { path, module } of moduleFiles()) {
+    const rows = readFileSync(path, 'utf8').matchAll(
+      /Metric \{\s*name: "(ferrum_\w+)",\s*kind: "(\w+)",\s*help: "((?:[^"\\]|\\[\s\S])*)",?\s*\}/g,
+    );
+    for (const [, name, kind, help] of rows) {
+      found.push({ name, kind, meaning: help.replace(/\\\n\s*/g, '').replace(/\\"/g, '"'), module });
     }
   }
   return found.sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
 function fields() {
-  const [, body] = source('gateway-core/src/record.rs').match(/pub const FIELDS: &\[&str\] = &\[([\s\S]*?)\];/);
+  const [, body] = source('gateway-core/src/config/model/log.rs').match(/pub const LOG_FIELDS: &\[&str\] = &\[([\s\S]*?)\];/);
   return [...body.matchAll(/"([^"]+)"/g)].map(([, name]) => name);
 }
 
