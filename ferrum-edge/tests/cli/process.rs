@@ -162,6 +162,7 @@ impl Gateway {
             "QUIT" => rustix::process::Signal::QUIT,
             "TERM" => rustix::process::Signal::TERM,
             "USR1" => rustix::process::Signal::USR1,
+            "USR2" => rustix::process::Signal::USR2,
             other => panic!("{other} is not sent here"),
         };
         rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();

@@ -308,11 +308,14 @@ fn a_stopped_gateway_is_named() {
     let folder = Folder::new();
     folder.write("ferrum.yaml", &at("x", ports()));
     let mut current = replacing(&folder);
-    current.signal("STOP");
-    let refused = ferrum_edge(&folder).args(["run", "--replace", "--pid-file", "pid"]).output().unwrap();
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains(&format!("process {} is stopped", current.pid())), "{said}");
-    current.signal("CONT");
+    let named = format!("process {} is stopped", current.pid());
+    // It serves a moment before it lets others take its place.
+    until("the stopped process is named", || {
+        current.signal("STOP");
+        let refused = ferrum_edge(&folder).args(["run", "--replace", "--pid-file", "pid"]).output().unwrap();
+        current.signal("CONT");
+        String::from_utf8_lossy(&refused.stderr).contains(&named)
+    });
     current.signal("TERM");
     assert_eq!(current.wait(), Some(0));
 }

@@ -55,6 +55,6 @@ fn credentials_show_nowhere() {
     assert_eq!(
         folder.read("template.log"),
         "/x?token=REDACTED&api_key=REDACTED&page=2 REDACTED \
-         http://localhost/cb?code=REDACTED&token=REDACTED&api_key=REDACTED&page=2\n"
+         /cb?code=REDACTED&token=REDACTED&api_key=REDACTED&page=2\n"
     );
 }

@@ -93,23 +93,6 @@ fn a_narrow_config_in_the_place_of_a_global_one_is_warned_of() {
 }
 
 #[test]
-fn cors_without_preflights_is_warned_of() {
-    let folder = Folder::new();
-    for (methods, is_warned) in [("[GET]", true), ("[GET, OPTIONS]", false)] {
-        folder.write(
-            "ferrum.yaml",
-            &format!(
-                "proxies:\n  - {{id: a, listen_path: /, backend_host: 127.0.0.1, backend_port: 9, allowed_methods: {methods}}}\n\
-                 plugin_configs:\n  - {{id: c, plugin_name: cors, proxy_id: a, config: {{allowed_origins: ['https://a.test']}}}}\n"
-            ),
-        );
-        let output = ferrum_edge(&folder).arg("check").output().unwrap();
-        let said = format!("{output:?}");
-        assert_eq!(said.contains("`allowed_methods` lacks OPTIONS"), is_warned, "{said}");
-    }
-}
-
-#[test]
 fn unknown_variables_are_warned_of() {
     let folder = Folder::new();
     let check = |settings: &str| {

@@ -15,7 +15,6 @@ use super::model::{
 mod acme;
 pub mod codes;
 mod covers;
-mod preflights;
 
 pub use codes::{CODES, is_code};
 use covers::{Covers, Why};
@@ -49,7 +48,6 @@ pub fn warnings(model: &Model) -> Vec<Warning> {
     found.sinks(model);
     found.consumers(model);
     found.certificates(model);
-    found.preflights(model);
     found.acme(model);
     for proxy in &model.proxies {
         found.targets(proxy);

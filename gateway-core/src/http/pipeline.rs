@@ -7,6 +7,7 @@
 mod admission;
 mod again;
 mod call_end;
+mod close;
 mod delivery;
 mod destination;
 mod detached;
@@ -50,6 +51,7 @@ use crate::stream::revocation::Current;
 use crate::stream::session::Session;
 use crate::upstream::Upstream;
 use admission::admit;
+pub use close::Close;
 use delivery::Sending;
 use destination::Destination;
 pub use detached::Aside;
@@ -58,10 +60,6 @@ use matched::Matched;
 
 /// When to come back to a gateway or target at its limits.
 const A_SECOND: HeaderValue = HeaderValue::from_static("1");
-
-/// Marks a response after which the connection must not carry another exchange.
-#[derive(Debug, Clone, Copy)]
-pub struct Close;
 
 /// The pipeline of one worker.
 pub struct Pipeline<U> {

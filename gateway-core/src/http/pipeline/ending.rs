@@ -7,7 +7,7 @@ use http::header::SET_COOKIE;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use tokio::time::Instant;
 
-use super::Close;
+use super::close::Close;
 use crate::balance::{AttemptOutcome, Flight, Settled, Target};
 use crate::http::body::{Body, Meter};
 use crate::http::dialect::{Dialect, grpc_status};
