@@ -133,7 +133,8 @@ impl Gateway {
                 if let Ok(record) = serde_json::from_str::<Value>(&line)
                     && record["message"] == "serving"
                 {
-                    started.send(record).unwrap();
+                    // Nobody waits any more for what a successor says on the same pipe.
+                    drop(started.send(record));
                     match reader {
                         LogReader::Reads => {}
                         LogReader::Leaves => return,
