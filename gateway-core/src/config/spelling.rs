@@ -12,7 +12,7 @@ pub struct Oddities {
     /// `;` in a segment: some targets read what precedes it as the whole segment.
     pub parameters: bool,
     /// `%3A` and the like: a character that a path may have plainly as well. It stays, as there are targets that tell the two apart;
-    /// those that don't must not be reached past a proxy whose path has it plainly ([`plain`]).
+    /// those that don't must not be reached past a proxy whose path has it plainly.
     pub reserved: bool,
 }
 
