@@ -25,12 +25,12 @@ pub(super) struct Endpoint {
     pub(super) route: fn() -> MethodRouter<Admin>,
 }
 
-/// Who may ask, looked at before a body is read.
+/// The permission a caller needs. The API checks it before it reads a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gate {
-    /// Whoever reaches the listener.
+    /// None.
     Health,
-    /// Whoever reaches the listener, or where `admin_require_token` is set, whoever may read from this gateway.
+    /// None, or the permission to read from this gateway where `admin_require_token` is set.
     Open,
     /// Callers with this role, by the tokens that the database knows: it is about what the database holds.
     Stored(Role),

@@ -133,7 +133,7 @@ impl Gateway {
                 if let Ok(record) = serde_json::from_str::<Value>(&line)
                     && record["message"] == "serving"
                 {
-                    // Nobody waits any more for what a successor says on the same pipe.
+                    // A successor writes to the same pipe after the test has stopped listening.
                     drop(started.send(record));
                     match reader {
                         LogReader::Reads => {}

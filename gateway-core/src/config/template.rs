@@ -55,7 +55,7 @@ impl Template {
     }
 
     /// The template's own text, piece by piece, defaults included.
-    pub fn texts(&self) -> impl Iterator<Item = &str> {
+    pub fn literals(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
             TemplatePart::Text(text) => Some(&**text),
             TemplatePart::Value { default, .. } => default.as_deref(),

@@ -1,4 +1,4 @@
-//! gRPC-Web as the gateway itself writes it: the frame that ends a body with the trailers, and whether it may stand there.
+//! The gRPC-Web frame that carries trailers at the end of a body, and where in a body it may follow: after a whole frame.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::HeaderMap;

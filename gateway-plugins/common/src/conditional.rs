@@ -133,7 +133,7 @@ pub fn date(value: &HeaderValue) -> Option<SystemTime> {
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
 /// A moment as HTTP writes it.
-pub fn written(moment: SystemTime) -> HeaderValue {
+pub fn http_date(moment: SystemTime) -> HeaderValue {
     // A moment before 1970 or after 9999 can't be written.
     let last = UNIX_EPOCH + std::time::Duration::from_secs(253_402_300_799);
     let moment = moment.clamp(UNIX_EPOCH, last);

@@ -40,13 +40,13 @@ impl<K: Eq + Hash, V> Generations<K, V> {
     /// As [`Self::insert`], and begins a generation before where the newer one has `room` entries already.
     pub fn insert_within(&mut self, room: usize, key: K, value: V) {
         if self.newer.len() >= room {
-            self.turn();
+            self.rotate();
         }
         self.insert(key, value);
     }
 
     /// Begins a generation: the newer one becomes the older one, which is dropped.
-    pub fn turn(&mut self) {
+    pub fn rotate(&mut self) {
         self.older = std::mem::take(&mut self.newer);
     }
 
@@ -69,11 +69,11 @@ mod tests {
     fn an_entry_outlives_one_turn() {
         let mut all = Generations::default();
         all.insert("a", 1);
-        all.turn();
+        all.rotate();
         assert_eq!((all.get(&"a"), all.newer(&"a"), all.len()), (Some(&1), None, 1));
         all.insert("b", 2);
         assert_eq!((all.newer(&"b"), all.len()), (Some(&2), 2));
-        all.turn();
+        all.rotate();
         assert_eq!((all.get(&"a"), all.get(&"b")), (None, Some(&2)));
         assert_eq!(all.remove_older(&"b"), Some(2));
         assert!(all.is_empty());

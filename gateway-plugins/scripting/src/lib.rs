@@ -13,10 +13,12 @@
 //!   `wasm/stream.rs` and `wasm/filter.rs` bytes and messages on their way, `wasm/abi/` what guests call, `wasm/wasi.rs` the part of WASI
 //!   that exists. A guest never runs while its instance is borrowed, and nothing of it is kept over an await.
 //! - `wasm/conduit.rs`: modules of Conduit's small interface, with a fresh instance for each call.
-//! - `message.rs`: what any code may change of a message. `shared_table.rs`: bounded values that all requests share.
+//! - `message.rs`: what any code may change of a message. `on_error.rs`: what a failure means for the exchange. `shared_table.rs`: bounded values that all requests share.
 
 #[cfg(any(feature = "script", feature = "wasm"))]
 mod message;
+#[cfg(any(feature = "script", feature = "wasm"))]
+mod on_error;
 #[cfg(feature = "script")]
 mod script;
 #[cfg(any(feature = "script", feature = "wasm"))]

@@ -33,9 +33,10 @@ use http::{Response, StatusCode};
 use rhai::{Dynamic, Engine, FnPtr, Scope};
 use tokio::sync::Semaphore;
 
+use crate::on_error::OnError;
 use crate::shared_table::SharedTable;
 use engine::{Parts, Program, ScriptFault};
-use settings::{Config, OnError, Rules, Server, Source};
+use settings::{Config, Rules, Server, Source};
 use view::{Bodies, ReadBody, Request, ScriptResponse, View};
 
 /// The plugin.

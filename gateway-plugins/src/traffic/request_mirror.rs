@@ -238,7 +238,7 @@ impl OnAttempt for RequestMirror {
     ) -> Step<'a> {
         let draft = exchange.state.of::<Arc<Draft>>(seat).cloned();
         if let Some(draft) = draft.filter(|_| attempt.number == 1) {
-            self.put_head(&draft, self.sent(exchange, attempt, seat));
+            self.put_head(&draft, self.copy_of(exchange, attempt, seat));
         }
         Step::Next
     }
@@ -285,7 +285,7 @@ impl RequestMirror {
     }
 
     /// The head that a target gets.
-    fn sent(&self, exchange: &Exchange, attempt: Attempt<'_>, seat: Seat<'_>) -> Copy {
+    fn copy_of(&self, exchange: &Exchange, attempt: Attempt<'_>, seat: Seat<'_>) -> Copy {
         let mut headers = exchange.request.headers.clone();
         for (name, value) in exchange.forwarding.fields() {
             headers.append(name, value.clone());

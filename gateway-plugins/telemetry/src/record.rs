@@ -250,7 +250,7 @@ pub fn exchange(line: &mut impl FieldVisitor, record: &ExchangeRecord<'_>, extra
     line.address("client.address", exchange.client_address);
     client(line, &exchange.client);
     headers::usual(line, exchange);
-    headers::asked(line, exchange, extras, record.route);
+    headers::visit_configured(line, exchange, extras, record.route);
     fields(line, exchange.fields());
     if let Some(identity) = &exchange.identity {
         line.text("enduser.id", &*identity.name);

@@ -1,8 +1,8 @@
-//! The values a template may have in it. This is the one table of their names.
+//! The variables of templates: the one table of their names.
 
 use http::HeaderName;
 
-/// When a template is rendered: what is known by then may stand in it.
+/// When the gateway renders a template. The template may use only variables that are known by then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Moment {
     /// A request is there.

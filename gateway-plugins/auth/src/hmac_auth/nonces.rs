@@ -47,7 +47,7 @@ impl Nonces {
             if now >= used.since.saturating_add(window.saturating_mul(2)) {
                 used.prints = Generations::default();
             }
-            used.prints.turn();
+            used.prints.rotate();
             used.since = now;
         }
         if used.prints.get(&print).is_some() {

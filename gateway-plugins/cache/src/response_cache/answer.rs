@@ -131,7 +131,7 @@ pub(super) fn stored_headers(headers: &HeaderMap, strips_set_cookie: bool, now: 
         kept.remove(SET_COOKIE);
     }
     if !kept.contains_key(DATE) {
-        kept.insert(DATE, conditional::written(now));
+        kept.insert(DATE, conditional::http_date(now));
     }
     kept
 }
@@ -150,7 +150,7 @@ pub(super) fn freshened(stored: &HeaderMap, said: &HeaderMap, now: SystemTime) -
     }
     if !said.contains_key(DATE) {
         // RFC 9110 §6.6.1. By the stored date the response would be as old as before.
-        headers.insert(DATE, conditional::written(now));
+        headers.insert(DATE, conditional::http_date(now));
     }
     headers
 }

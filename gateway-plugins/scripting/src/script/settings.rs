@@ -12,6 +12,8 @@ use gateway_core::plugin::world::calls::{Client, Endpoint};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::on_error::OnError;
+
 /// Settings of `script`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -121,17 +123,6 @@ pub(crate) struct Config {
     /// Default 10,000.
     #[schemars(range(min = 16, max = 10_000_000))]
     max_shared_values: usize,
-}
-
-/// What becomes of an exchange whose code fails.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum OnError {
-    /// It is refused.
-    #[default]
-    Closed,
-    /// It continues.
-    Open,
 }
 
 /// A server that scripts can ask.

@@ -20,9 +20,10 @@ use http::{HeaderMap, Response, StatusCode};
 use wasmtime::{InstancePre, Linker, Memory, Store, StoreLimits, StoreLimitsBuilder};
 
 use super::engine::{Compiled, Instances, MAX_TABLE, MAX_TABLES, clockwork, ticks};
-use super::settings::{OnError, Rules};
+use super::settings::Rules;
 use super::vm::why;
 use super::{FAILURES, fit_length};
+use crate::on_error::OnError;
 
 /// What a module of this interface runs with.
 pub(super) struct Conduit {

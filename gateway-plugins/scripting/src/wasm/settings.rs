@@ -14,6 +14,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::on_error::OnError;
+
 /// Settings of `wasm`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -98,17 +100,6 @@ impl Interface {
         }
         Ok(is_one && self != Self::ProxyWasm)
     }
-}
-
-/// What becomes of an exchange whose module fails.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum OnError {
-    /// It is refused.
-    #[default]
-    Closed,
-    /// It continues.
-    Open,
 }
 
 /// A server that modules can call.

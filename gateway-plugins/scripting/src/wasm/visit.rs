@@ -19,8 +19,8 @@ use tokio::time::Instant;
 use super::grpc::GrpcEnd;
 use super::host::{Answered, Call, Context, Made, Parts, ROOT};
 use super::pool::Pool;
-use super::settings::OnError;
 use super::vm::{Template, Vm};
+use crate::on_error::OnError;
 
 /// Before an instance is started again that failed beside exchanges; doubles for as long as it does not start.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);

@@ -105,7 +105,7 @@ impl Answers {
         if self.varies {
             headers.insert(VARY, HeaderValue::from(ACCEPT_ENCODING));
         }
-        headers.insert(LAST_MODIFIED, conditional::written(file.stamp.modified_second()));
+        headers.insert(LAST_MODIFIED, conditional::http_date(file.stamp.modified_second()));
         headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
         let weak = match self.tags {
             Tags::Strong => Some(""),

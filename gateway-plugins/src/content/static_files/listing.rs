@@ -47,7 +47,7 @@ pub(super) fn as_html(path: &str, entries: &[DirectoryEntry], is_root: bool) -> 
         let link = utf8_percent_encode(&entry.name, LINK);
         let name = escape_html(&entry.name);
         let size = if entry.is_file { entry.size.to_string() } else { String::new() };
-        let modified = conditional::written(entry.modified);
+        let modified = conditional::http_date(entry.modified);
         let modified = modified.to_str().unwrap_or_default();
         _ = writeln!(
             page,

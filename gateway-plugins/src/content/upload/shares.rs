@@ -1,10 +1,10 @@
-//! Places for uploads: so many at a time, and of one client no more than its share.
+//! Limits the uploads that run at a time, in all and per client.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Places, and who has them. Holds an entry for each client with an upload under way.
+/// Counts running uploads. It has one entry for each client with a running upload.
 #[derive(Debug)]
 pub(super) struct Shares {
     all: usize,

@@ -172,7 +172,7 @@ pub(super) fn exchange(
             if record.attempts > 0 {
                 all.int("ferrum.attempts", record.attempts);
             }
-            sent(all, plugin, exchange, record.route);
+            add_request_headers(all, plugin, exchange, record.route);
         });
         if sampler::is_failure(record) {
             failed(span, record.failure.map(ToString::to_string).as_deref());
@@ -181,7 +181,7 @@ pub(super) fn exchange(
 }
 
 /// Header fields and baggage that were asked for.
-fn sent(
+fn add_request_headers(
     all: &mut Attributes<'_, '_, '_>,
     plugin: &OtelTracing,
     exchange: &Exchange,

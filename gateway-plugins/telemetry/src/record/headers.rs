@@ -71,7 +71,7 @@ impl<'h> LoggedHeaders<'h> {
 }
 
 /// The headers that were asked for, without credentials: those of well-known names, and those that the plugins of a proxy read.
-pub(super) fn asked(
+pub(super) fn visit_configured(
     line: &mut impl FieldVisitor,
     exchange: &Exchange,
     extras: &Extras,

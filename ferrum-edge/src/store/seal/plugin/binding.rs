@@ -81,9 +81,9 @@ const OF_CODE: &[&str] = &["/settings", "/vm_settings", "/environment"];
 /// Settings of plugins with code that only limit it, beside `max_…`.
 const LIMITS: &[&str] = &["on_error", "refresh", "start_timeout_ms", "stream_timeout_ms", "timeout_ms"];
 
-/// Holds a plugin config's new document against the `stored` one: whoever may change settings but does not know the secrets must
-/// not learn them by sending them elsewhere. `request` is what was sent, in which secrets count as known; references don't, for
-/// everybody can write them.
+/// Compares a plugin config's new document with the `stored` one. A caller who may change settings but does not know the secrets
+/// must not learn them by redirecting them. The caller knows the secrets in `request`, the document as sent; references do not
+/// count, because every caller can write them.
 ///
 /// # Errors
 /// [`SealError::Moved`] when a stored secret is kept while something changes that decides where it goes.

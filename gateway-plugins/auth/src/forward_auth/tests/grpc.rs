@@ -12,7 +12,7 @@ use crate::forward_auth::grpc::{
 };
 
 /// What a server was asked.
-fn asked(sent: &gateway_plugin_common::testing::net::Sent) -> CheckRequest {
+fn check_request(sent: &gateway_plugin_common::testing::net::Sent) -> CheckRequest {
     assert_eq!(
         (sent.method.as_str(), sent.field("content-type"), sent.field("te")),
         ("POST", "application/grpc", "trailers")
@@ -70,7 +70,7 @@ async fn the_question_has_all_of_the_request() {
     assert_eq!(trial.asked()[0].body, "ten", "the target gets the body all the same");
     let sent = machine.net.sent();
     assert_eq!(sent[0].field("grpc-timeout"), "5000m");
-    let attributes = asked(&sent[0]).attributes.unwrap();
+    let attributes = check_request(&sent[0]).attributes.unwrap();
     let about = attributes.request.unwrap();
     assert!(about.time.unwrap().seconds > 1_700_000_000);
     let http = about.http.unwrap();
@@ -95,7 +95,7 @@ async fn what_is_told_has_limits() {
     let machine = saying(0, None);
     let few = grpc(&machine, json!({ "request_headers": ["X-A"] }));
     few.request("POST", "/", &[("x-a", "1"), ("x-b", "2")], "body").await;
-    let http = asked(&machine.net.sent()[0]).attributes.unwrap().request.unwrap().http.unwrap();
+    let http = check_request(&machine.net.sent()[0]).attributes.unwrap().request.unwrap().http.unwrap();
     assert_eq!((http.headers.contains_key("x-a"), http.headers.contains_key("x-b")), (true, false));
     assert_eq!(http.body, "", "no body where none is asked for");
     let strict = grpc(&machine, json!({ "send_body": true, "max_body_bytes": 4 }));
@@ -103,7 +103,8 @@ async fn what_is_told_has_limits() {
     let partial = json!({ "send_body": true, "max_body_bytes": 4, "allow_partial_body": true });
     let partial = grpc(&machine, partial);
     assert_eq!(partial.request("POST", "/", &[], &b"\xff2345"[..]).await.status, 200);
-    let http = asked(machine.net.sent().last().unwrap()).attributes.unwrap().request.unwrap().http.unwrap();
+    let http =
+        check_request(machine.net.sent().last().unwrap()).attributes.unwrap().request.unwrap().http.unwrap();
     assert_eq!((&http.raw_body[..], http.body.as_str(), http.size), (&b"\xff234"[..], "", 5));
     assert_eq!(&partial.asked()[0].body[..], b"\xff2345");
 }

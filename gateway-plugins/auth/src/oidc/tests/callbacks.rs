@@ -1,4 +1,4 @@
-//! Browsers that come back from the provider: to whom callbacks belong, and what becomes of those that end no login.
+//! Callbacks from the provider: which plugin config handles a callback, and how the gateway answers one without a login.
 
 use super::*;
 
