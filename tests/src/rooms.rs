@@ -153,7 +153,7 @@ const ORDERS: &[Order] = &[
     },
     Order {
         name: "gateway-plugins/scripting",
-        modules: &["wasm", "script", "message", "shared_table", "testing"],
+        modules: &["wasm", "script", "message", "on_error", "shared_table", "testing"],
         climbs: &[],
     },
     Order {
