@@ -164,7 +164,8 @@ fn new_path(
             problems.add("config.path", "a path begins with `/`");
         }
         let template = parse::template("config.path", &path, Moment::Request, problems);
-        if let Some(c) = template.iter().flat_map(Template::literals).flat_map(str::chars).find(can_not_stand) {
+        if let Some(c) = template.iter().flat_map(Template::literals).flat_map(str::chars).find(can_not_stand)
+        {
             problems.add("config.path", format!("a path can't have {c:?} in it")).remedy =
                 Some(format!("write `{}`", encoded(c)));
         }
