@@ -209,7 +209,7 @@ impl Engine {
         compiler.registry().world().use_redis(compiled.snapshot.settings.redis.as_ref());
         compiler.adopt(&compiled);
         self.telemetry.applied(&compiled);
-        let limit = compiled.snapshot.settings.limits.max_collected_body_bytes;
+        let limit = compiled.snapshot.settings.limits.max_collected_body;
         self.shared.overload.collected().resize(limit);
         self.swap(compiled, ports)
     }
@@ -414,7 +414,7 @@ fn fixed_at_start(before: &Settings, after: &Settings) -> Vec<&'static str> {
         ("gateway.http_socket", before.http_socket == after.http_socket),
         ("gateway.admin", before.admin == after.admin),
         ("gateway.http3", before.http3 == after.http3),
-        ("gateway.limits.max_unsent_bytes", before.limits.max_unsent_bytes == after.limits.max_unsent_bytes),
+        ("gateway.limits.max_unsent", before.limits.max_unsent == after.limits.max_unsent),
         ("gateway.share_ports", before.share_ports == after.share_ports),
         ("gateway.workers", before.workers == after.workers),
         ("gateway.access_log.path", before.access_log == after.access_log),

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Options;
 use crate::report::{At, Conversion, Report};
+use crate::text;
 
 /// What whoever asks for something that was closed is told.
 pub(crate) const CLOSED: &str = "closed: what guards this was not imported";
@@ -221,6 +222,13 @@ impl Import {
 /// Adds a field to an object that is being made.
 pub(crate) fn set(object: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
     object.insert(key.to_owned(), value.into());
+}
+
+/// How long a target may be silent, before its response and during it.
+pub(crate) fn set_read_timeout(settings: &mut Map<String, Value>, millis: u64) {
+    for key in ["backend_first_byte_timeout", "backend_idle_timeout"] {
+        set(settings, key, text::duration(millis));
+    }
 }
 
 /// An entry of `matches` with further keys. One that it has already has to hold, too.

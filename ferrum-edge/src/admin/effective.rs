@@ -11,6 +11,7 @@ use gateway_core::config::model::{
     Algorithm, AuthMode, BackendHttp, Hedging, HostPattern, LoadPriority, Parameters, PathPolicy, Retry,
     Scope, Traffic,
 };
+use gateway_core::config::units::Unit;
 use gateway_core::snapshot::Route;
 use serde_json::{Value, json};
 
@@ -112,7 +113,7 @@ fn document(route: &Route, written: &HashMap<String, Value>) -> Value {
         "circuit_breaker": proxy.circuit_breaker.as_ref().map(|rules| json!({
             "failure_threshold": rules.failure_threshold,
             "success_threshold": rules.success_threshold,
-            "timeout_seconds": rules.open_for.as_secs(),
+            "timeout": rules.open_for.as_secs(),
             "failure_status_codes": rules.status_codes,
             "half_open_max_requests": rules.half_open_max_requests,
         })),
@@ -121,13 +122,13 @@ fn document(route: &Route, written: &HashMap<String, Value>) -> Value {
 
 fn hedging(rules: &Hedging) -> Value {
     json!({
-        "delay_ms": u64::try_from(rules.delay.as_millis()).unwrap_or(u64::MAX),
+        "delay": Unit::Milliseconds.written(u64::try_from(rules.delay.as_millis()).unwrap_or(u64::MAX)),
         "delay_percentile": rules.percentile,
         "max_hedges": rules.max_hedges,
         "budget_percent": rules.budget_percent,
         "methods": rules.methods.iter().map(http::Method::as_str).collect::<Vec<_>>(),
         "grpc_methods": rules.grpc_methods.iter().map(|path| &**path).collect::<Vec<_>>(),
-        "max_body_bytes": rules.max_body_bytes,
+        "max_body": rules.max_body,
     })
 }
 
@@ -190,7 +191,7 @@ fn traffic(traffic: &Traffic) -> Value {
             },
             "preserve_host_header": rules.preserve_host_header,
             "early_data": rules.early_data,
-            "max_request_body_bytes": rules.max_request_body_bytes,
+            "max_request_body": rules.max_request_body,
         }),
         Traffic::Stream(rules) => json!({
             "kind": "stream",

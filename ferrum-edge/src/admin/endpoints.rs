@@ -46,7 +46,7 @@ const RECORDS: &[Param] = &[
         Type::Text,
         "Only exchanges with this status, such as `404`, `5xx` or `500-504`; may be given several times.",
     ),
-    param("slower_than_ms", Type::Number(0, u64::MAX), "Only what took at least so many milliseconds."),
+    param("slower_than", Type::Number(0, u64::MAX), "Only what took at least so many milliseconds."),
 ];
 const SESSIONS: &[Param] = &[
     param("proxy", Type::Text, "Only those of this proxy."),

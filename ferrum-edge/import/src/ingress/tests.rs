@@ -111,7 +111,7 @@ fn the_controllers_own_guards_hold_for_all() {
     );
     assert_eq!(own[1].1["config"]["allow"][0], "192.0.2.0/24");
     assert_eq!(own[2].1["config"]["deny"][0], "192.0.2.0/24");
-    assert_eq!(made.proxies[0]["max_request_body_bytes"], 2 << 20);
+    assert_eq!(made.proxies[0]["max_request_body"], 2 << 20);
     let global: Vec<&serde_json::Value> =
         made.plugin_configs.iter().filter(|config| config["scope"] == "global").collect();
     assert_eq!(global.len(), 1, "{:#}", made.document());

@@ -84,7 +84,7 @@ pub struct HttpRules {
     /// How WebSockets are treated.
     pub websocket: Arc<WebSocketRules>,
     /// Bytes a request body may have; `None` takes the gateway's limit, `Some(0)` is no limit.
-    pub max_request_body_bytes: Option<u64>,
+    pub max_request_body: Option<u64>,
 }
 
 /// What becomes of paths that targets may read otherwise than the gateway.

@@ -71,7 +71,6 @@ pub fn plugin_config(
 ) -> Result<Configured, Problems> {
     let mut notes = Notes::new(at);
     let id = words::id(&mut notes, written.id.as_deref());
-    words::namespace(&mut notes, written.namespace.as_deref());
     let empty = Value::Object(serde_json::Map::new());
     let config = if written.config.is_null() { &empty } else { &written.config };
     let settings = PluginSettings::new(config);

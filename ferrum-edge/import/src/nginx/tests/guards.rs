@@ -70,10 +70,10 @@ fn what_changes_a_question_closes() {
     assert_eq!(
         good,
         json!({ "url": "http://10.0.0.2:2/check", "convention": "nginx", "response_headers": [],
-                "status_on_error": 500, "timeout_ms": 60_000 })
+                "status_on_error": 500, "timeout": "60s" })
     );
     for (more, key, wanted) in [
-        ("proxy_read_timeout 3s;", "timeout_ms", json!(3000)),
+        ("proxy_read_timeout 3s;", "timeout", json!("3s")),
         ("proxy_pass_request_headers off;", "request_headers", json!([])),
         (
             "proxy_pass_request_headers off; proxy_set_header X-Token $http_x_token;",
