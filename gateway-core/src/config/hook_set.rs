@@ -22,6 +22,9 @@ impl HookSet {
     /// No hook: the messages it reads are those of WebSockets.
     pub(crate) const NO_DATAGRAMS: Self = Self(0x800);
 
+    /// No hook: its request hook answers in the place of a target.
+    pub(crate) const NEEDS_NO_TARGET: Self = Self(0x1000);
+
     /// The hooks that HTTP exchanges run.
     pub(crate) const EXCHANGE: Self = Self(0x1f);
     /// The hooks that a WebSocket runs besides those of its exchange.
@@ -30,6 +33,11 @@ impl HookSet {
     pub(crate) const STREAM: Self = Self(0x2a0);
     /// The hooks that UDP and DTLS sessions run.
     pub(crate) const DATAGRAM: Self = Self(0xe0);
+
+    /// Whether a proxy with it needs no target.
+    pub fn needs_no_target(self) -> bool {
+        self.meets(Self::NEEDS_NO_TARGET)
+    }
 
     /// Whether it identifies callers.
     pub fn authenticates(self) -> bool {

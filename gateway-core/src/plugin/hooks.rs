@@ -216,6 +216,7 @@ macro_rules! hooks {
             pub(crate) prepares: Vec<u16>,
             pub(crate) for_messages: Vec<u16>,
             pub(crate) no_datagrams: Vec<u16>,
+            pub(crate) no_target: Vec<u16>,
             pub(crate) inspects: Vec<u16>,
             pub(crate) takes_inspected: Vec<u16>,
             pub(crate) every_reply: Vec<u16>,
@@ -246,6 +247,9 @@ macro_rules! hooks {
                 }
                 if self.no_datagrams.contains(&place) {
                     taken = taken.with(HookSet::NO_DATAGRAMS);
+                }
+                if self.no_target.contains(&place) {
+                    taken = taken.with(HookSet::NEEDS_NO_TARGET);
                 }
                 $(
                     if self.$name.iter().any(|seat| seat.place == place) {
@@ -335,6 +339,11 @@ impl Hooks {
     /// chain in which a plugin that guards was moved behind it is refused, or one that [decides](Self::decides) stands there.
     pub fn answers_for_target(&mut self) {
         self.answers.push(self.place);
+    }
+
+    /// Declares that the request hook answers in the place of a target, so that its proxy needs none.
+    pub fn needs_no_target(&mut self) {
+        self.no_target.push(self.place);
     }
 
     /// Declares that the request hook gives content of its own to whoever asks. A plugin config that was moved in front of one that

@@ -121,6 +121,9 @@ impl Plugin for ResponseMock {
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         hooks.may_answer();
+        if !self.passes {
+            hooks.needs_no_target();
+        }
         hooks.on_request(self);
     }
 }

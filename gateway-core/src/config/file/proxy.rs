@@ -47,7 +47,8 @@ pub struct Proxy {
     /// with `backend_scheme: https`, `backend_http_version: auto` and its certificate checked. Requests go over TCP until
     /// a QUIC connection stands, and again when it is gone. Default true.
     pub backend_alt_svc: Option<bool>,
-    /// The target's name or address, or a Unix socket: `unix:/run/app.sock`. Required unless `upstream_id` is given.
+    /// The target's name or address, or a Unix socket: `unix:/run/app.sock`. Required unless `upstream_id` is given, or a
+    /// plugin of the proxy answers in the place of a target, as `static_files` and `redirect` do.
     #[schemars(length(min = 1, max = 255))]
     pub backend_host: Option<String>,
     /// The target's port. Required with `backend_host`, but for a Unix socket, which has none.

@@ -156,7 +156,7 @@ pub(super) fn backend(
     written: &file::Proxy,
     protocol: TargetProtocol,
     place: ObjectPlace<'_>,
-    id: &Id,
+    owner: Owner<'_>,
     known: &NamedObjects,
 ) -> Option<Backend> {
     let TargetProtocol { scheme, version: http_version } = protocol;
@@ -172,7 +172,7 @@ pub(super) fn backend(
             }
             named_group(notes, upstream, known)
         }
-        None => own_group(notes, written, id, known.shared_values()),
+        None => own_group(notes, written, owner, known.shared_values()),
     };
     let written_tls = Tls::of_proxy(written);
     if let Some(key) = written_tls.first_key().filter(|_| !scheme.is_encrypted()) {
@@ -310,10 +310,27 @@ fn named_group(notes: &mut Notes<'_>, upstream: &str, known: &NamedObjects) -> O
     group.cloned()
 }
 
-/// A group of one, named after the proxy.
-fn own_group(notes: &mut Notes<'_>, written: &file::Proxy, id: &Id, shared: &SharedValues) -> Option<Group> {
+/// The proxy that targets belong to.
+#[derive(Clone, Copy)]
+pub(super) struct Owner<'a> {
+    pub(super) id: &'a Id,
+    /// Whether one of its plugins answers in the place of a target.
+    pub(super) answers: bool,
+}
+
+/// A group of one, named after the proxy; of none where a plugin answers and no target is given.
+fn own_group(
+    notes: &mut Notes<'_>,
+    written: &file::Proxy,
+    owner: Owner<'_>,
+    shared: &SharedValues,
+) -> Option<Group> {
     let remedy = || Some("write `backend_host` and `backend_port`, or `upstream_id`".to_owned());
+    let id = owner.id;
     if written.backend_host.is_none() {
+        if owner.answers && written.backend_port.is_none() && written.listen_port.is_none() {
+            return Some(Group { upstream: Arc::new(Upstream::new(id.clone(), Vec::new())), tls: None });
+        }
         notes.add("", "`backend_host` is missing").remedy = remedy();
         return None;
     }

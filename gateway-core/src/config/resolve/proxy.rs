@@ -25,8 +25,10 @@ pub fn proxy(written: &file::Proxy, place: ObjectPlace<'_>, known: &NamedObjects
     // A proxy without an id has its other problems looked for all the same.
     let id = id.map(|id| known.shared_proxy_id(id));
     let name = id.clone().unwrap_or_else(|| Id(Arc::from("")));
-    let backend = protocol.and_then(|it| backend::backend(&mut notes, written, it, place, &name, known));
     let plugins = plugins(&mut notes, written, &name, known);
+    let mut answers = plugins.iter().filter_map(|plugin| plugin.built.as_ref());
+    let owner = backend::Owner { id: &name, answers: answers.any(|built| built.hooks().needs_no_target()) };
+    let backend = protocol.and_then(|it| backend::backend(&mut notes, written, it, place, owner, known));
     if written.same_caller.is_some() && written.auth_mode != Some(file::AuthMode::All) {
         notes.add("same_caller", "has no effect without `auth_mode: all`").remedy =
             Some("remove it, or write `auth_mode: all`".to_owned());

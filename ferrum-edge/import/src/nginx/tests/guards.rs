@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Memory, import};
+use crate::draft::answers_itself;
 use crate::{Conversion, Import};
 
 /// What is made of a server with these directives.
@@ -20,7 +21,7 @@ fn plugins<'i>(made: &'i Import, name: &str) -> Vec<&'i Value> {
 
 /// Whether nothing is passed on, and the report says why.
 fn is_closed(made: &Import, why: &str) -> bool {
-    made.proxies.iter().all(|proxy| proxy["backend_port"] == 9)
+    made.proxies.iter().all(|proxy| answers_itself(&proxy))
         && made.report.losses().any(|one| one.outcome == Conversion::Closed && one.to_string().contains(why))
 }
 
