@@ -75,7 +75,7 @@ fn domains_that_no_name_means_are_closed() {
     assert!(answers_itself(closed));
     assert_eq!(closed["priority"], 2_000_000);
     assert_eq!(made.report.count(crate::Conversion::Closed), 1);
-    assert!(made.proxies.iter().any(|it| !answers_itself(&it)), "the virtual host for all others stays");
+    assert!(made.proxies.iter().any(|it| !answers_itself(it)), "the virtual host for all others stays");
 }
 
 /// A listener for plain HTTP with these virtual hosts.
@@ -156,7 +156,7 @@ fn patterns_are_closed_on_the_names_that_would_take_them() {
     // Names and longer patterns go first in Envoy, too.
     assert_eq!(closed[0]["hosts"], serde_json::json!(["*.foo.com", "*.com"]));
     assert!(closed[1].get("hosts").is_none());
-    assert!(closed.iter().all(|it| answers_itself(&it) && it["priority"].as_i64() >= Some(2_000_000)));
+    assert!(closed.iter().all(|it| answers_itself(it) && it["priority"].as_i64() >= Some(2_000_000)));
     assert_ne!(found(&made, "closed-shop")[0]["priority"], closed[1]["priority"]);
     // The virtual host takes all others, but not those of another one's name.
     let any = answering("int", "'*-int.foo.com', '*'");

@@ -30,7 +30,7 @@ fn manifests_without_an_ingress_are_refused() {
 fn odd_values_open_nothing() {
     let text = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: 7, annotations: [x]}\nspec: {rules: [1, {host: '*.*.a'}, {http: {paths: [x, {path: 3}, {path: /a, backend: {service: {name: s, port: {number: 999999}}}}]}}]}\n";
     let made = import(text).expect("an import");
-    assert!(made.proxies.iter().all(|proxy| answers_itself(&proxy)));
+    assert!(made.proxies.iter().all(answers_itself));
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_canary_has_the_guards_of_its_main_ingress() {
     assert!(lone.report.losses().any(|it| it.outcome == crate::Conversion::Closed));
     let odd = said("auth-type", "digest");
     let closed = import(&(manifest("main", &odd) + &manifest("canary", &canary))).expect("an import");
-    assert!(closed.proxies.iter().all(|proxy| answers_itself(&proxy)), "{:#}", closed.document());
+    assert!(closed.proxies.iter().all(answers_itself), "{:#}", closed.document());
 }
 
 #[test]

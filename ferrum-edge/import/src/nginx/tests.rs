@@ -204,7 +204,7 @@ fn names_by_regexes() {
     let made = of(r"~^(?=admin) www.*", behind, false);
     let closed = made.proxies.iter().find(|it| it["id"] == "unknown-names");
     let closed = closed.unwrap_or_else(|| panic!("{:#}", made.document()));
-    assert!(answers_itself(&closed));
+    assert!(answers_itself(closed));
     assert_eq!(closed["matches"], json!([{ "path": "/", "ports": [80] }]));
     let of_port = |port: u16| made.proxies.iter().filter(move |it| it["backend_port"] == port);
     let priority = |it: &serde_json::Value| it["priority"].as_i64().unwrap_or(0);

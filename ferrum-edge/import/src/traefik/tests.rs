@@ -157,7 +157,7 @@ fn a_static_file_that_is_not_there_closes_all() {
         "    volumes: [{type: bind, source: ./conf, target: /etc/traefik}]\n",
     ] {
         let made = compose(traefik);
-        assert!(made.proxies.iter().all(|proxy| answers_itself(&proxy)), "{traefik}");
+        assert!(made.proxies.iter().all(answers_itself), "{traefik}");
         assert!(made.report.losses().any(|it| it.outcome == crate::Conversion::Closed), "{traefik}");
     }
     let made = compose(
@@ -273,7 +273,7 @@ fn options_of_an_entry_point_ask_for_certificates() {
     ];
     let rules = rules.map(|(name, said)| (name.to_owned(), said.to_owned()));
     let closed = |made: &Import| -> Vec<String> {
-        let closed = made.proxies.iter().filter(|it| answers_itself(&it));
+        let closed = made.proxies.iter().filter(|it| answers_itself(it));
         closed.map(|it| it["id"].as_str().unwrap_or_default().to_owned()).collect()
     };
     let made = routed(before, &rules);

@@ -21,7 +21,7 @@ fn plugins<'i>(made: &'i Import, name: &str) -> Vec<&'i Value> {
 
 /// Whether nothing is passed on, and the report says why.
 fn is_closed(made: &Import, why: &str) -> bool {
-    made.proxies.iter().all(|proxy| answers_itself(&proxy))
+    made.proxies.iter().all(answers_itself)
         && made.report.losses().any(|one| one.outcome == Conversion::Closed && one.to_string().contains(why))
 }
 
