@@ -37,7 +37,7 @@ pub(crate) struct Who {
 pub(crate) const OUTCOMES: &[&str] = &["allowed", "refused", "failed"];
 
 /// Which way what the audit tells of may have come.
-pub(crate) const SOURCES: &[&str] = &["admin-api", "command-line", "file"];
+pub(crate) const SOURCES: &[&str] = &["admin-api", "command-line", "console", "file"];
 
 /// Kinds of objects that may have changed.
 pub(crate) const KINDS: [&str; 4] = ["proxies", "consumers", "upstreams", "plugin_configs"];

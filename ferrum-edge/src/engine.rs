@@ -18,6 +18,7 @@ use gateway_core::config::changes::Changes;
 use gateway_core::config::model::{Model, Settings};
 use gateway_core::config::problem::Problems;
 use gateway_core::limit::Busyness;
+use gateway_core::plugin::Entry;
 use gateway_core::plugin::world::meters::Meters;
 use gateway_core::plugin::world::tasks::TaskHandle;
 use gateway_core::snapshot::compile::{Compiled, Compiler};
@@ -138,6 +139,11 @@ impl Engine {
     /// Worker threads.
     pub(crate) fn workers(&self) -> usize {
         self.orders.len()
+    }
+
+    /// The plugins that configurations may name.
+    pub(crate) fn plugins(&self) -> Arc<[Entry]> {
+        self.compiler().registry().entries().into()
     }
 
     /// How much of its CPUs the gateway uses.

@@ -5,8 +5,8 @@ use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use super::endpoint::{Body, Endpoint, Gate, Param, ResponseContent, Type, param};
 use super::{
-    Admin, actions, audit, bulk, effective, explain, health, history, metrics, openapi, records, resources,
-    sessions, status, targets, traffic,
+    Admin, actions, audit, bulk, catalogue, effective, explain, health, history, metrics, openapi, records,
+    resources, sessions, status, targets, traffic,
 };
 use crate::access::Role;
 use crate::audit::{KINDS, OUTCOMES, SOURCES};
@@ -68,7 +68,11 @@ const REVISIONS: &[Param] = &[
 ];
 const AUDIT: &[Param] = &[
     param("actor", Type::Text, "Only what this one did: a token's name, a JWT's subject, or a user."),
-    param("source", Type::OneOf(SOURCES), "Only what came this way: `admin-api`, `command-line` or `file`."),
+    param(
+        "source",
+        Type::OneOf(SOURCES),
+        "Only what came this way: `admin-api`, `command-line`, `console` or `file`.",
+    ),
     param("outcome", Type::OneOf(OUTCOMES), "Only what ended so: `allowed`, `refused` or `failed`."),
     param("kind", Type::OneOf(&KINDS), "Only changes of objects of this kind, such as `proxies`."),
     param("id", Type::Text, "Only changes of the object with this id."),
@@ -115,6 +119,8 @@ pub(super) fn all() -> Vec<Endpoint> {
         asked(M::GET, "/metrics", "Metrics as Prometheus reads them.", open, &[], A::Metrics, || get(metrics)),
         asked(M::GET, "/v1/status", "How the gateway stands: revision, database, listeners, closed proxies, targets.", open, &[], A::Document, || get(status::status)),
         asked(M::GET, "/v1/openapi.json", "This description.", open, &[], A::Document, || get(|| openapi::document(all))),
+        asked(M::GET, catalogue::SCHEMA, "The JSON Schema of objects and configuration files.", running_read, &[], A::Document, || get(|| catalogue::schema())),
+        asked(M::GET, catalogue::PLUGINS, "The plugins of this gateway in the order in which requests meet them, each with its actions and the JSON Schema of its settings.", running_read, &[], A::Document, || get(catalogue::plugins)),
         asked(M::GET, "/v1/{kind}", "A page of objects, in the order of ids. Any other key of the query is a field that has to have the value.", read, LIST, A::Page, || get(resources::list)),
         sent(Body::Object, 201, asked(M::POST, "/v1/{kind}", "Creates an object; without an id it is given one.", write, WRITE, A::Object, || post(resources::create))),
         asked(M::GET, "/v1/{kind}/{id}", "One object. Credentials are never shown.", read, &[], A::Object, || get(resources::get)),
