@@ -28,6 +28,7 @@ mod records;
 mod request;
 mod resources;
 mod sessions;
+mod settings;
 mod site;
 mod status;
 mod steady;

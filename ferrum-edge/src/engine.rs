@@ -11,7 +11,7 @@ pub(crate) mod unix_socket;
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use gateway_core::config::changes::Changes;
@@ -65,6 +65,8 @@ pub(crate) struct Engine {
     #[cfg(feature = "admin")]
     pub(crate) admin_listeners: AdminListeners,
     pub(crate) revision: watch::Sender<u64>,
+    /// What the command line set, by the names of the variables that it goes before.
+    pub(crate) flags: OnceLock<Vec<(String, String)>>,
     /// What is staged and neither published nor discarded.
     pub(crate) pending: Arc<AtomicUsize>,
 }

@@ -6,7 +6,7 @@ use axum::routing::{MethodRouter, delete, get, patch, post, put};
 use super::endpoint::{Body, Endpoint, Gate, Param, ResponseContent, Type, param};
 use super::{
     Admin, actions, audit, bulk, catalogue, effective, explain, health, history, metrics, openapi, records,
-    resources, sessions, status, targets, traffic,
+    resources, sessions, settings, status, targets, traffic,
 };
 use crate::access::Role;
 use crate::audit::{KINDS, OUTCOMES, SOURCES};
@@ -121,6 +121,7 @@ pub(super) fn all() -> Vec<Endpoint> {
         asked(M::GET, "/v1/openapi.json", "This description.", open, &[], A::Document, || get(|| openapi::document(all))),
         asked(M::GET, catalogue::SCHEMA, "The JSON Schema of objects and configuration files.", running_read, &[], A::Document, || get(|| catalogue::schema())),
         asked(M::GET, catalogue::PLUGINS, "The plugins of this gateway in the order in which requests meet them, each with its actions and the JSON Schema of its settings.", running_read, &[], A::Document, || get(catalogue::plugins)),
+        asked(M::GET, settings::PATH, "The settings of this gateway, each with where it comes from: `flag`, `environment`, `file` or `default`.", running_read, &[], A::Document, || get(settings::list)),
         asked(M::GET, "/v1/{kind}", "A page of objects, in the order of ids. Any other key of the query is a field that has to have the value.", read, LIST, A::Page, || get(resources::list)),
         sent(Body::Object, 201, asked(M::POST, "/v1/{kind}", "Creates an object; without an id it is given one.", write, WRITE, A::Object, || post(resources::create))),
         asked(M::GET, "/v1/{kind}/{id}", "One object. Credentials are never shown.", read, &[], A::Object, || get(resources::get)),

@@ -31,7 +31,7 @@ pub(super) async fn guard(State(engine): State<Arc<Engine>>, request: Request, n
 }
 
 /// Refuses a request that a page of another site makes.
-pub(super) fn check<B>(engine: &Engine, request: &axum::http::Request<B>) -> Result<(), Refused> {
+pub(super) fn check<B>(engine: &Engine, request: &http::Request<B>) -> Result<(), Refused> {
     let Some(detail) = refused(request.headers(), &engine.snapshot().settings) else { return Ok(()) };
     engine.telemetry.control.admin_sites_refused.fetch_add(1, Ordering::Relaxed);
     let response = problem(StatusCode::FORBIDDEN, "foreign_site", detail);

@@ -71,6 +71,7 @@ pub(super) async fn status(State(Admin { engine, reconciler, .. }): State<Admin>
         "upstreams": upstreams(&snapshot),
         "services": services(&engine.telemetry),
         "acme": acme(&engine.telemetry),
+        "certificates": certificates(&engine.telemetry),
         "warnings": warned(&snapshot, &engine),
     })))
 }
@@ -236,6 +237,21 @@ fn services(telemetry: &Telemetry) -> Value {
         })
         .collect();
     json!({ "count": known.len(), "list": shown })
+}
+
+/// The certificates that are read from files.
+fn certificates(telemetry: &Telemetry) -> Value {
+    let ends = telemetry.control.certificate_ends.lock().unwrap_or_else(PoisonError::into_inner);
+    let shown: Vec<_> = ends
+        .iter()
+        .take(MAX_CERTIFICATES)
+        .map(|end| {
+            let seconds = u64::try_from(end.ends).unwrap_or_default();
+            let ends_at = time(UNIX_EPOCH + std::time::Duration::from_secs(seconds));
+            json!({ "at": end.at, "file": end.file.display().to_string(), "ends_at": ends_at, "renewed": end.is_renewed })
+        })
+        .collect();
+    json!({ "count": ends.len(), "list": shown })
 }
 
 /// The certificates that the gateway gets by itself.

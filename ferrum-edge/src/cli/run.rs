@@ -269,6 +269,7 @@ impl<'s> Process<'s> {
         pid_file.as_mut().map(PidFile::place).transpose()?;
         let offer = flags.pid_file.as_deref().filter(|_| settings.share_ports);
         let offer = offer.and_then(|path| Offer::start(gateway.engine(), path));
+        let _first = gateway.engine().flags.set(source.flags.clone());
         if shows_objects {
             gateway.engine().audit.show_objects();
         }
