@@ -1,6 +1,8 @@
 //! Who may use the admin API: static tokens and HS256 tokens, each with a role.
 
 pub(crate) mod environment;
+#[cfg(feature = "console")]
+pub(crate) mod password;
 
 use std::fmt;
 use std::sync::Arc;
@@ -86,6 +88,11 @@ pub(crate) struct Caller {
 }
 
 impl Role {
+    /// The role of a name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        [Self::Read, Self::Write, Self::Admin].into_iter().find(|role| role.as_str() == name)
+    }
+
     /// As tokens and messages name it.
     pub(crate) fn as_str(self) -> &'static str {
         match self {

@@ -34,6 +34,8 @@ mod status;
 mod steady;
 mod targets;
 mod traffic;
+#[cfg(feature = "console")]
+mod users;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -155,7 +157,7 @@ impl AdminService {
         is_encrypted: bool,
     ) -> Result<Response, std::convert::Infallible> {
         #[cfg(feature = "console")]
-        let request = match self.admin.console.admit(&self.admin, request, is_encrypted) {
+        let request = match self.admin.console.admit(&self.admin, request, is_encrypted).await {
             Ok(request) => request,
             Err(refused) => return Ok(*refused),
         };

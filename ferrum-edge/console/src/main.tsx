@@ -23,6 +23,7 @@ import { Review } from './pages/review';
 import { Routes } from './pages/routes';
 import { Settings } from './pages/settings';
 import { Upstreams } from './pages/upstreams';
+import { OwnPassword, Users } from './pages/users';
 
 const PAGES: Record<string, ComponentType> = {
   now: Now,
@@ -41,13 +42,14 @@ const PAGES: Record<string, ComponentType> = {
   audit: Audit,
   settings: Settings,
   review: Review,
+  users: Users,
 };
 
 const GROUPS: [keyof typeof t.nav, string[]][] = [
   ['observe', ['now', 'logs', 'explain', 'sessions']],
   ['configure', ['routes', 'upstreams', 'consumers', 'plugins', 'access']],
   ['operate', ['certificates', 'firewall', 'cache']],
-  ['govern', ['revisions', 'audit', 'settings']],
+  ['govern', ['revisions', 'audit', 'settings', 'users']],
 ];
 
 const STATUS_EVERY = 5000;
@@ -57,7 +59,8 @@ const AWAY_EVERY = 2000;
 function App() {
   useEffect(() => void resume(), []);
   if (session.value === undefined) return <p class="boot">{t.loading}</p>;
-  return session.value ? <Shell /> : <Login />;
+  if (!session.value) return <Login />;
+  return session.value.must_change_password ? <MustChange /> : <Shell />;
 }
 
 function Shell() {
@@ -82,6 +85,24 @@ function Shell() {
         <Chosen key={`${page}/${parts.join('/')}`} />
       </div>
     </div>
+  );
+}
+
+/** A user with a password that somebody else knows sees nothing before it is changed. */
+function MustChange() {
+  return (
+    <main class="login" id="content">
+      <div class="must">
+        <h1>
+          <Logo /> {t.product}
+        </h1>
+        <Notice kind="warn">{t.users.mustChange}</Notice>
+        <OwnPassword />
+        <button type="button" class="link" onClick={() => void logOut()}>
+          {t.login.out}
+        </button>
+      </div>
+    </main>
   );
 }
 

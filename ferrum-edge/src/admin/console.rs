@@ -14,16 +14,17 @@ mod throttle;
 
 use axum::Router;
 use axum::extract::Request;
+use axum::http::header::RETRY_AFTER;
 use axum::http::uri::PathAndQuery;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::routing::get;
 
 use super::Admin;
 use super::attempt::Attempt;
-use super::problem::{Refused, problem};
-use super::site;
+use super::problem::{Refused, problem, store};
+use super::{site, users};
 use crate::access::Caller;
-use sessions::{Session, Sessions};
+use sessions::{Credential, Session, Sessions};
 use throttle::Throttle;
 
 /// Under which the pages lie.
@@ -60,7 +61,7 @@ impl Console {
     ///
     /// # Errors
     /// 401 without a session that lasts, 403 when the request may come from a page of another site.
-    pub(super) fn admit<B>(
+    pub(super) async fn admit<B>(
         &self,
         admin: &Admin,
         mut request: Request<B>,
@@ -71,15 +72,21 @@ impl Console {
             return Ok(request);
         };
         site::check(&admin.engine, &request).map_err(|refused| Box::new(files::shielded(*refused)))?;
-        let admitted = own_page(request.headers())
-            .and_then(|()| self.session(admin, request.headers(), is_encrypted))
-            .and_then(|session| {
-                if !request.method().is_safe() {
-                    confirmed(request.headers(), &session)?;
+        let admitted = async {
+            own_page(request.headers())?;
+            let session = self.session(admin, request.headers(), is_encrypted).await?;
+            if !request.method().is_safe() {
+                confirmed(request.headers(), &session)?;
+            }
+            match session.must_change && !is_own_password(&session, &path) {
+                false => Ok(session),
+                true => {
+                    let detail = "Choose a password first: POST /v1/users/NAME/password";
+                    Err(Box::new(problem(StatusCode::FORBIDDEN, "password_change_needed", detail)) as Refused)
                 }
-                Ok(session)
-            });
-        let session = admitted.map_err(|refused| {
+            }
+        };
+        let session = admitted.await.map_err(|refused| {
             let attempt = Attempt::of(&request);
             attempt.ended(&admin.engine.audit, None, &refused, true);
             Box::new(files::shielded(*refused))
@@ -89,22 +96,62 @@ impl Console {
         Ok(request)
     }
 
-    /// The session of a request's cookie; its token is checked again, so a token that ends takes its sessions along.
-    fn session(&self, admin: &Admin, headers: &HeaderMap, is_encrypted: bool) -> Result<Session, Refused> {
+    /// The session of a request's cookie. What it was begun with is checked again: a token that ends, and a user who is
+    /// removed or changed, take their sessions along.
+    async fn session(
+        &self,
+        admin: &Admin,
+        headers: &HeaderMap,
+        is_encrypted: bool,
+    ) -> Result<Session, Refused> {
         let ended = || unauthorized("Log in; the session has ended or there was none");
         let key = cookie::read(headers, is_encrypted).ok_or_else(ended)?;
-        let (mut session, bearer) = self.sessions.find(&key).ok_or_else(ended)?;
-        match admin.access().and_then(|access| access.bearer(&bearer)) {
-            Ok(caller) => {
-                session.caller = from_console(caller);
-                Ok(session)
+        let (mut session, credential) = self.sessions.find(&key).ok_or_else(ended)?;
+        let is_good = match credential {
+            Credential::Token(bearer) => match admin.access().and_then(|access| access.bearer(&bearer)) {
+                Ok(caller) => {
+                    session.caller = from_console(caller);
+                    true
+                }
+                Err(_) => false,
+            },
+            Credential::User { name, version } => {
+                let Some(reconciler) = &admin.reconciler else { return Err(ended()) };
+                let user = reconciler.store().user(&name).await.map_err(|error| Box::new(store(&error)))?;
+                user.is_some_and(|user| user.version == version)
             }
-            Err(_) => {
-                self.sessions.end(&key);
-                Err(unauthorized("Log in again; the token of this session is no longer valid"))
-            }
+        };
+        if is_good {
+            return Ok(session);
         }
+        self.sessions.end(&key);
+        Err(unauthorized("Log in again; the token or the user of this session has changed or is gone"))
     }
+
+    /// Refuses a try that comes too soon after too many that failed.
+    pub(super) fn may_try(&self, keys: &[String]) -> Result<(), Refused> {
+        let Some(wait) = keys.iter().filter_map(|key| self.throttle.wait(key)).max() else { return Ok(()) };
+        let detail = "Too many failed logins; wait a minute";
+        let mut response = problem(StatusCode::TOO_MANY_REQUESTS, "throttled", detail);
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait.as_secs() + 1));
+        Err(Box::new(response))
+    }
+
+    /// Counts a try that failed.
+    pub(super) fn failed(&self, keys: &[String]) {
+        keys.iter().for_each(|key| self.throttle.failed(key));
+    }
+}
+
+/// What failed logins are counted by: the address, and the user's name.
+pub(super) fn keys(peer: Option<&str>, user: Option<&str>) -> Vec<String> {
+    let user = user.map(|name| format!("user {name}"));
+    [throttle::subscriber(peer)].into_iter().chain(user).collect()
+}
+
+/// Whether a request is the one by which the session's user chooses a password.
+fn is_own_password(session: &Session, path: &Uri) -> bool {
+    path.path() == format!("{}/{}/password", users::PATH, session.caller.name)
 }
 
 /// Whether a connection is by TLS.

@@ -4,6 +4,8 @@ use axum::http::Method;
 use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use super::endpoint::{Body, Endpoint, Gate, Param, ResponseContent, Type, param};
+#[cfg(feature = "console")]
+use super::users;
 use super::{
     Admin, actions, audit, bulk, catalogue, effective, explain, health, history, metrics, openapi, records,
     resources, sessions, settings, status, targets, traffic,
@@ -107,6 +109,30 @@ fn sent(body: Body, status: u16, endpoint: Endpoint) -> Endpoint {
 /// Every endpoint.
 #[rustfmt::skip]
 pub(super) fn all() -> Vec<Endpoint> {
+    #[cfg(not(feature = "console"))]
+    return of_gateway();
+    #[cfg(feature = "console")]
+    return of_gateway().into_iter().chain(of_users()).collect();
+}
+
+/// Users of the console.
+#[cfg(feature = "console")]
+#[rustfmt::skip]
+fn of_users() -> Vec<Endpoint> {
+    use {ResponseContent as A, Method as M};
+    let (read, admin) = (Gate::Stored(Role::Read), Gate::Stored(Role::Admin));
+    vec![
+        asked(M::GET, users::PATH, "The users of the console.", admin, &[], A::Document, || get(users::list)),
+        sent(Body::User, 201, asked(M::POST, users::PATH, "Adds a user, who has to choose another password at the first login.", admin, &[], A::Document, || post(users::create))),
+        sent(Body::ChangedUser, 200, asked(M::PATCH, users::ONE, "Changes the role or sets another password; sessions of the user end.", admin, &[], A::Document, || patch(users::patch))),
+        Endpoint { status: 204, ..asked(M::DELETE, users::ONE, "Removes a user; sessions of the user end. The last one with the role admin stays.", admin, &[], A::Nothing, || delete(users::delete)) },
+        sent(Body::Password, 204, asked(M::POST, users::PASSWORD, "Chooses one's own password; sessions of the user end.", read, &[], A::Nothing, || post(users::choose))),
+    ]
+}
+
+/// What every build has.
+#[rustfmt::skip]
+fn of_gateway() -> Vec<Endpoint> {
     use {ResponseContent as A, Method as M};
     let (health, open) = (Gate::Health, Gate::Open);
     let (read, write, admin) = (Gate::Stored(Role::Read), Gate::Stored(Role::Write), Gate::Stored(Role::Admin));

@@ -23,8 +23,8 @@ export interface Session {
   ends_in_seconds: number;
   mode: 'file' | 'database';
   version: string;
-  must_change_password?: boolean;
-  is_user?: boolean;
+  must_change_password: boolean;
+  is_user: boolean;
 }
 
 export class ApiError extends Error {

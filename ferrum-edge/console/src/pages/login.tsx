@@ -6,6 +6,9 @@ import { Field, Notice } from '../ui/basics';
 
 export function Login() {
   const [token, setToken] = useState('');
+  const [name, setName] = useState('');
+  const [password, setPassword] = useState('');
+  const [byName, setByName] = useState(remembered() === 'name');
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState('');
   const l = t.login;
@@ -14,7 +17,8 @@ export function Login() {
     setBusy(true);
     setError('');
     try {
-      await logIn({ token: token.trim() });
+      await logIn(byName ? { name: name.trim(), password } : { token: token.trim() });
+      remember(byName ? 'name' : 'token');
     } catch (failed) {
       setError(errorText(failed));
     } finally {
@@ -30,15 +34,46 @@ export function Login() {
         <p class="lead">{l.lead}</p>
         {sessionEnd.value && !error && <Notice kind="warn">{sessionEnd.value}</Notice>}
         {error && <Notice kind="bad">{error}</Notice>}
-        <Field label={l.token} hint={l.tokenHint} id="token">
-          <input id="token" type="password" autocomplete="current-password" required spellcheck={false} value={token} onInput={(event) => setToken(event.currentTarget.value)} />
-        </Field>
+        {byName ? (
+          <>
+            <Field label={l.name} id="name">
+              <input id="name" type="text" autocomplete="username" required spellcheck={false} value={name} onInput={(event) => setName(event.currentTarget.value)} />
+            </Field>
+            <Field label={l.password} id="password">
+              <input id="password" type="password" autocomplete="current-password" required value={password} onInput={(event) => setPassword(event.currentTarget.value)} />
+            </Field>
+          </>
+        ) : (
+          <Field label={l.token} hint={l.tokenHint} id="token">
+            <input id="token" type="password" autocomplete="current-password" required spellcheck={false} value={token} onInput={(event) => setToken(event.currentTarget.value)} />
+          </Field>
+        )}
         <button type="submit" class="primary wide" disabled={busy}>
           {l.submit}
+        </button>
+        <button type="button" class="link" onClick={() => setByName(!byName)}>
+          {byName ? l.byToken : l.byUser}
         </button>
       </form>
     </main>
   );
+}
+
+// Which of the two somebody uses here, and nothing else.
+const KEPT = 'ferrum-login';
+function remembered(): string | null {
+  try {
+    return localStorage.getItem(KEPT);
+  } catch {
+    return null;
+  }
+}
+function remember(way: string): void {
+  try {
+    localStorage.setItem(KEPT, way);
+  } catch {
+    // A browser that keeps nothing shows the token first.
+  }
 }
 
 export const Logo = () => (

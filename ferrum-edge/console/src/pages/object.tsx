@@ -246,7 +246,10 @@ export function Commands({ kind, id, doc }: { kind: Kind; id: string; doc: Doc }
   const origin = location.origin;
   const curl = `curl -X PUT ${origin}/v1/${kind}/${encodeURIComponent(name)} \\\n  -H "Authorization: Bearer $FERRUM_ADMIN_TOKEN" \\\n  -H 'Content-Type: application/json' \\\n  -d ${quoted(json)}`;
   const yaml = toYaml({ [kind]: [{ ...doc, id: name }] });
-  const cli = `cat > change.yaml <<'EOF'\n${yaml}EOF\nferrum-edge apply change.yaml --admin ${quoted(origin)}`;
+  // A line of the object must not end it.
+  let end = 'EOF';
+  while (yaml.split('\n').includes(end)) end += 'F';
+  const cli = `cat > change.yaml <<'${end}'\n${yaml}${end}\nferrum-edge apply change.yaml --admin ${quoted(origin)}`;
   return (
     <>
       <h3>{t.editor.curl}</h3>

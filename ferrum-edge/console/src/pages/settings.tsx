@@ -1,7 +1,7 @@
 // Settings in force and where each came from.
 import { useMemo, useState } from 'preact/hooks';
 import { t } from '../strings';
-import { Notice, Page, Tag } from '../ui/basics';
+import { Dialog, Notice, Page, Tag } from '../ui/basics';
 import { useAsk } from '../ui/hooks';
 import { List, byText } from '../ui/list';
 
@@ -20,6 +20,7 @@ export function Settings() {
   const asked = useAsk<{ items: Row[] }>('/v1/settings');
   const [text, setText] = useState('');
   const [changed, setChanged] = useState(false);
+  const [open, setOpen] = useState<Row | null>(null);
   const wanted = text.trim().toLowerCase();
   const all = asked.data?.items ?? [];
   const rows = useMemo(() => all.filter((row) => (!changed || row.origin !== 'default') && `${row.setting} ${row.variable ?? ''} ${row.meaning} ${shown(row.value)}`.toLowerCase().includes(wanted)), [all, wanted, changed]);
@@ -40,13 +41,36 @@ export function Settings() {
           id={(row) => row.setting}
           empty={asked.data ? t.routes.emptyFilter : t.loading}
           columns={[
-            { name: 'setting', title: s.setting, width: '1.6fr', cell: (row) => <code title={row.variable ?? ''}>{row.setting}</code>, sort: byText((row) => row.setting) },
-            { name: 'value', title: s.value, width: '1.4fr', cell: (row) => <span title={shown(row.value)}>{shown(row.value)}</span> },
+            { name: 'setting', title: s.setting, width: '1.6fr', cell: (row) => <button type="button" class="link mono" onClick={() => setOpen(row)}>{row.setting}</button>, sort: byText((row) => row.setting) },
+            { name: 'value', title: s.value, width: '1.4fr', cell: (row) => (row.origin === 'default' ? <span class="muted">{fallback(row)}</span> : <span title={shown(row.value)}>{shown(row.value)}</span>) },
             { name: 'from', title: s.from, width: '8.5rem', cell: (row) => <Tag kind={row.origin === 'default' ? '' : 'info'} title={row.variable ?? ''}>{s.origin[row.origin] ?? row.origin}</Tag>, sort: byText((row) => row.origin) },
             { name: 'meaning', title: s.meaning, width: '3fr', minor: true, cell: (row) => <span title={row.meaning}>{row.meaning}</span> },
           ]}
         />
       </div>
+      {open && (
+        <Dialog title={open.setting} close={() => setOpen(null)}>
+          <dl>
+            <dt>{s.value}</dt>
+            <dd>{open.origin === 'default' ? fallback(open) : shown(open.value)}</dd>
+            <dt>{s.from}</dt>
+            <dd>{s.origin[open.origin] ?? open.origin}</dd>
+            {open.variable && (
+              <>
+                <dt>{s.variable}</dt>
+                <dd>
+                  <code>{open.variable}</code>
+                </dd>
+              </>
+            )}
+            <dt>{s.meaning}</dt>
+            <dd>{open.meaning}</dd>
+          </dl>
+        </Dialog>
+      )}
     </Page>
   );
 }
+
+/** What the documentation of a setting says it defaults to. */
+export const fallback = (row: Row): string => /Default:? (`[^`]+`|[^.:;,]+)/.exec(row.meaning)?.[1]?.replace(/`/g, '') ?? '–';

@@ -1,5 +1,5 @@
 // Charts by uPlot: lines over time, drawn on a canvas, with the same numbers as text for screen readers.
-import { useEffect, useRef } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 
@@ -24,6 +24,7 @@ const style = (name: string): string => getComputedStyle(document.documentElemen
 export function Chart({ label, times, series, show, height = 180 }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
+  const [at, setAt] = useState<number | null>(null);
   const data = [times, ...series.map((one) => one.values)] as uPlot.AlignedData;
   const newest = useRef(data);
   newest.current = data;
@@ -37,22 +38,22 @@ export function Chart({ label, times, series, show, height = 180 }: Props) {
           width: box.current!.clientWidth || 600,
           height,
           cursor: { y: false, points: { size: 6 } },
-          legend: { show: true, live: true },
-          padding: [8, 8, 0, 0],
+          hooks: { setCursor: [(plot) => setAt(plot.cursor.idx ?? null)] },
+          legend: { show: false },
+          padding: [8, 28, 0, 0],
           scales: { y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
           axes: [
             { ...axis, values: (_plot, ticks) => ticks.map((tick) => new Date(tick * 1000).toLocaleTimeString('en-GB')), space: 90 },
             { ...axis, values: (_plot, ticks) => ticks.map(show), size: 62 },
           ],
           series: [
-            { value: (_plot, value) => (value ? new Date(value * 1000).toLocaleTimeString('en-GB') : '–') },
+            {},
             ...series.map((one) => ({
               label: one.label,
               stroke: style(one.color),
               width: 1.5,
               fill: one.fill ? `${style(one.color)}22` : undefined,
               points: { show: false },
-              value: (_plot: uPlot, value: number | null) => (value === null || value === undefined ? '–' : show(value)),
             })),
           ],
         },
@@ -77,11 +78,24 @@ export function Chart({ label, times, series, show, height = 180 }: Props) {
   useEffect(() => {
     plot.current?.setData(newest.current);
   }, [times, series]);
-  const last = (one: Series) => one.values.at(-1);
+  const last = (one: Series) => (at === null ? one.values.at(-1) : one.values[at]);
   const summary = series.map((one) => `${one.label} ${last(one) == null ? '–' : show(last(one)!)}`).join(', ');
   return (
     <figure class="chart">
-      <figcaption>{label}</figcaption>
+      <figcaption>
+        {label}
+        <span class="legend" aria-hidden="true">
+          {at !== null && times[at] !== undefined && <em>{new Date(times[at]! * 1000).toLocaleTimeString('en-GB')}</em>}
+          {series.map((one) => (
+            <span>
+              <svg viewBox="0 0 12 12">
+                <rect width="12" height="12" rx="2" fill={`var(${one.color})`} />
+              </svg>
+              {one.label} <strong>{last(one) == null ? '–' : show(last(one)!)}</strong>
+            </span>
+          ))}
+        </span>
+      </figcaption>
       <div ref={box} role="img" aria-label={`${label}: ${summary}`} />
     </figure>
   );

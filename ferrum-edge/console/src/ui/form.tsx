@@ -46,7 +46,8 @@ export function ObjectForm({ shape, value, change, at, errors, locked, label, co
   const required: string[] = schema.required ?? [];
   const object = value && typeof value === 'object' ? value : {};
   const order = Object.keys(properties).filter((name) => !NEVER.includes(name) && !hidden.includes(name));
-  const isShown = (name: string) => name in object || required.includes(name) || common.includes(name);
+  const hasError = (name: string) => errors.some(({ pointer }) => pointer === `${at}/${escaped(name)}` || pointer.startsWith(`${at}/${escaped(name)}/`));
+  const isShown = (name: string) => name in object || required.includes(name) || common.includes(name) || hasError(name);
   const shown = order.filter(isShown);
   // What the schema does not know stays visible: the gateway says what is wrong with it.
   const strange = Object.keys(object).filter((name) => !(name in properties) && !hidden.includes(name) && !NEVER.includes(name));
@@ -54,8 +55,20 @@ export function ObjectForm({ shape, value, change, at, errors, locked, label, co
     const { [name]: _, ...rest } = object;
     change(next === undefined ? rest : { ...object, [name]: next });
   };
+  // A finding about the whole, or about what no field shows, stands above all fields.
+  const elsewhere = at === '' ? errors.filter(({ pointer }) => pointer === '' || ![...shown, ...strange].some((name) => pointer === `/${escaped(name)}` || pointer.startsWith(`/${escaped(name)}/`))) : [];
   return (
     <div class="form">
+      {elsewhere.length > 0 && (
+        <ul class="errors">
+          {elsewhere.map((error) => (
+            <li>
+              {error.pointer && <code>{error.pointer}</code>} {error.detail}
+              {error.remedy ? ` (${error.remedy})` : ''}
+            </li>
+          ))}
+        </ul>
+      )}
       {shown.map((name) => (
         <FormField
           key={name}

@@ -5,6 +5,9 @@ import type { Shape } from '../lib/schema';
 import { t } from '../strings';
 import type { Editor, Finding } from './code-editor';
 
+/** So long after it was typed, in milliseconds, a text may come back. */
+const ECHO = 1000;
+
 interface Props {
   text: string;
   label: string;
@@ -17,13 +20,18 @@ interface Props {
 export function YamlEditor({ text, label, locked = false, shape, findings, changed }: Props) {
   const host = useRef<HTMLDivElement>(null);
   const editor = useRef<Editor | null>(null);
+  // What was typed comes back as `text` a little later, when more has been typed: it must not be set again.
+  const typed = useRef(new Map<string, number>());
   const now = useRef({ text, shape, findings, changed, locked });
   now.current = { text, shape, findings, changed, locked };
   useEffect(() => {
     let gone = false;
     void import('./code-editor').then(({ start }) => {
       if (gone || !host.current) return;
-      editor.current = start(host.current, now.current.text, label, now.current.locked, () => now.current.shape, (text) => now.current.changed(text));
+      editor.current = start(host.current, now.current.text, label, now.current.locked, () => now.current.shape, (text) => {
+        typed.current.set(text, Date.now());
+        now.current.changed(text);
+      });
       editor.current.mark(now.current.findings);
     });
     return () => {
@@ -32,7 +40,11 @@ export function YamlEditor({ text, label, locked = false, shape, findings, chang
       editor.current = null;
     };
   }, []);
-  useEffect(() => editor.current?.set(text), [text]);
+  useEffect(() => {
+    const since = Date.now() - ECHO;
+    for (const [text, at] of typed.current) if (at < since) typed.current.delete(text);
+    if (!typed.current.has(text)) editor.current?.set(text);
+  }, [text]);
   useEffect(() => editor.current?.mark(findings), [findings]);
   useEffect(() => editor.current?.lock(locked), [locked]);
   return <div class="code-editor" ref={host} />;

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Extension, Request, State};
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, SET_COOKIE};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::header::{CONTENT_TYPE, SET_COOKIE};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -16,12 +16,12 @@ use tokio::time::Instant;
 use super::super::Admin;
 use super::super::attempt::Attempt;
 use super::super::peer::Peer;
-use super::super::problem::{Refused, problem};
+use super::super::problem::{Refused, problem, store};
 use super::super::request::object;
 use super::super::resources::answer;
-use super::sessions::{IDLE, Session};
-use super::{Encrypted, confirmed, cookie, from_console, own_page};
-use crate::access::Caller;
+use super::sessions::{Credential, IDLE, Session};
+use super::{Encrypted, confirmed, cookie, from_console, keys, own_page};
+use crate::access::{Caller, password};
 
 /// Bytes of a login's body.
 const MAX_BYTES: usize = 16 << 10;
@@ -29,7 +29,9 @@ const MAX_BYTES: usize = 16 << 10;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Login {
-    token: String,
+    token: Option<String>,
+    name: Option<String>,
+    password: Option<String>,
 }
 
 /// `GET`: who is logged in, and for how long.
@@ -38,11 +40,15 @@ pub(super) async fn session(
     Extension(Encrypted(is_encrypted)): Extension<Encrypted>,
     headers: HeaderMap,
 ) -> Response {
-    let found = own_page(&headers).and_then(|()| admin.console.session(&admin, &headers, is_encrypted));
-    answer(found.map(|session| Json(shown(&admin, &session)).into_response()))
+    let found = async {
+        own_page(&headers)?;
+        let session = admin.console.session(&admin, &headers, is_encrypted).await?;
+        Ok(Json(shown(&admin, &session)).into_response())
+    };
+    answer(found.await)
 }
 
-/// `POST {"token": "…"}`: begins a session.
+/// `POST {"token": "…"}` or `{"name": "…", "password": "…"}`: begins a session.
 pub(super) async fn log_in(
     State(admin): State<Admin>,
     Extension(Encrypted(is_encrypted)): Extension<Encrypted>,
@@ -52,7 +58,7 @@ pub(super) async fn log_in(
     let peer = request.extensions().get::<Arc<Peer>>().and_then(|peer| peer.address.clone());
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, MAX_BYTES).await.unwrap_or_default();
-    let begun = begin(&admin, &parts.headers, peer.as_deref(), &body, is_encrypted);
+    let begun = begin(&admin, &parts.headers, peer.as_deref(), &body, is_encrypted).await;
     let caller = begun.as_ref().ok().map(|(caller, _)| caller.clone());
     let response = answer(begun.map(|(_, response)| response));
     attempt.ended(&admin.engine.audit, caller.as_ref(), &response, false);
@@ -68,8 +74,9 @@ pub(super) async fn log_out(
     let attempt = Attempt::of(&request);
     let headers = request.headers();
     let mut caller = None;
-    let ended = own_page(headers).and_then(|()| {
-        let session = admin.console.session(&admin, headers, is_encrypted)?;
+    let ended = async {
+        own_page(headers)?;
+        let session = admin.console.session(&admin, headers, is_encrypted).await?;
         caller = Some(session.caller.clone());
         confirmed(headers, &session)?;
         if let Some(key) = cookie::read(headers, is_encrypted) {
@@ -80,13 +87,16 @@ pub(super) async fn log_out(
             response.headers_mut().insert(SET_COOKIE, cookie);
         }
         Ok(response)
-    });
-    let response = answer(ended);
+    };
+    let response = answer(ended.await);
     attempt.ended(&admin.engine.audit, caller.as_ref(), &response, false);
     response
 }
 
-fn begin(
+/// Whom a login is from, as what, and whether a password has to be chosen.
+type Recognised = (Caller, Credential, bool);
+
+async fn begin(
     admin: &Admin,
     headers: &HeaderMap,
     peer: Option<&str>,
@@ -99,23 +109,10 @@ fn begin(
         let detail = "Send the token as application/json";
         return Err(Box::new(problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", detail)));
     }
-    if let Some(wait) = admin.console.throttle.wait(peer) {
-        let detail = "Too many failed logins from this address; wait a minute";
-        let mut response = problem(StatusCode::TOO_MANY_REQUESTS, "throttled", detail);
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait.as_secs() + 1));
-        return Err(Box::new(response));
-    }
-    let Login { token } = serde_json::from_value(Value::Object(object(body)?)).map_err(|_| {
-        Box::new(problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid", "Send `{\"token\": \"…\"}`"))
-    })?;
-    let token = token.trim();
-    let caller = admin.access().and_then(|access| access.bearer(token)).map_err(|why| {
-        admin.console.throttle.failed(peer);
-        admin.engine.telemetry.control.admin_tokens_refused.fetch_add(1, Ordering::Relaxed);
-        Box::new(problem(StatusCode::UNAUTHORIZED, "unauthorized", why))
-    })?;
-    let caller = from_console(caller);
-    let begun = admin.console.sessions.begin(caller.clone(), token).and_then(|(key, session)| {
+    let login: Login = serde_json::from_value(Value::Object(object(body)?)).map_err(|_| unclear())?;
+    let (caller, credential, must_change) = recognise(admin, peer, login).await?;
+    let begun = admin.console.sessions.begin(caller.clone(), credential, must_change);
+    let begun = begun.and_then(|(key, session)| {
         let mut response = Json(shown(admin, &session)).into_response();
         response.headers_mut().insert(SET_COOKIE, cookie::set(headers, is_encrypted, &key)?);
         Some(response)
@@ -131,6 +128,55 @@ fn begin(
     Ok((caller, response))
 }
 
+async fn recognise(admin: &Admin, peer: Option<&str>, login: Login) -> Result<Recognised, Refused> {
+    let keys = keys(peer, login.name.as_deref());
+    admin.console.may_try(&keys)?;
+    let found = match login {
+        Login { token: Some(token), name: None, password: None } => by_token(admin, token.trim()),
+        Login { token: None, name: Some(name), password: Some(password) } => {
+            by_password(admin, &name, password).await?
+        }
+        _ => return Err(unclear()),
+    };
+    found.map_err(|why| {
+        admin.console.failed(&keys);
+        admin.engine.telemetry.control.admin_tokens_refused.fetch_add(1, Ordering::Relaxed);
+        Box::new(problem(StatusCode::UNAUTHORIZED, "unauthorized", why)) as Refused
+    })
+}
+
+fn unclear() -> Refused {
+    let detail = "Send `{\"token\": \"…\"}` or `{\"name\": \"…\", \"password\": \"…\"}`";
+    Box::new(problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail))
+}
+
+fn by_token(admin: &Admin, token: &str) -> Result<Recognised, &'static str> {
+    let caller = admin.access().and_then(|access| access.bearer(token))?;
+    Ok((from_console(caller), Credential::Token(token.into()), false))
+}
+
+/// An unknown name takes as long as a wrong password, and is refused in the same words.
+async fn by_password(
+    admin: &Admin,
+    name: &str,
+    password: String,
+) -> Result<Result<Recognised, &'static str>, Refused> {
+    let Some(reconciler) = &admin.reconciler else {
+        return Ok(Err("Users are kept in a database, and this gateway has none; log in with a token"));
+    };
+    let store_of = reconciler.store();
+    let user = store_of.user(name).await.map_err(|error| Box::new(store(&error)))?;
+    let hash = user.as_ref().map(|user| user.hash.clone());
+    let is_right = password::is_password(password, hash).await;
+    let Some(user) = user.filter(|_| is_right) else { return Ok(Err("The name or the password is wrong")) };
+    if let Err(error) = store_of.user_logged_in(name).await {
+        tracing::warn!(%error, "the time of a login could not be noted");
+    }
+    let caller = Caller { name: user.name.as_str().into(), role: user.role, source: "console" };
+    let credential = Credential::User { name: user.name.as_str().into(), version: user.version };
+    Ok(Ok((caller, credential, user.must_change)))
+}
+
 fn shown(admin: &Admin, session: &Session) -> Value {
     let left = session.ends.saturating_duration_since(Instant::now());
     json!({
@@ -139,6 +185,8 @@ fn shown(admin: &Admin, session: &Session) -> Value {
         "csrf": &*session.csrf,
         "ends_in_seconds": left.as_secs(),
         "idle_seconds": IDLE.as_secs(),
+        "is_user": session.is_user,
+        "must_change_password": session.must_change,
         "mode": if admin.reconciler.is_some() { "database" } else { "file" },
         "version": env!("CARGO_PKG_VERSION"),
     })

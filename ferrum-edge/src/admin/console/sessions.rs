@@ -23,6 +23,15 @@ pub(super) const ABSOLUTE: Duration = Duration::from_secs(12 * 60 * 60);
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Key([u8; 32]);
 
+/// What a session was begun with; it lasts no longer than that.
+#[derive(Clone)]
+pub(super) enum Credential {
+    /// A token of the admin API.
+    Token(Arc<str>),
+    /// A user as it was then.
+    User { name: Arc<str>, version: u64 },
+}
+
 /// A session as requests see it.
 #[derive(Debug, Clone)]
 pub(super) struct Session {
@@ -31,6 +40,10 @@ pub(super) struct Session {
     pub(super) csrf: Arc<str>,
     /// It ends by then, used or not.
     pub(super) ends: Instant,
+    /// It is a user's, who has a password.
+    pub(super) is_user: bool,
+    /// The user has to choose a password before anything else.
+    pub(super) must_change: bool,
 }
 
 /// All sessions.
@@ -39,8 +52,7 @@ pub(super) struct Sessions(Mutex<HashMap<[u8; 32], Row>>);
 
 struct Row {
     session: Session,
-    /// The token that it was begun with.
-    bearer: Arc<str>,
+    credential: Credential,
     used: Instant,
 }
 
@@ -86,22 +98,29 @@ impl Session {
 
 impl Sessions {
     /// Begins a session; `None` when the system has no random bits.
-    pub(super) fn begin(&self, caller: Caller, bearer: &str) -> Option<(Key, Session)> {
+    pub(super) fn begin(
+        &self,
+        caller: Caller,
+        credential: Credential,
+        must_change: bool,
+    ) -> Option<(Key, Session)> {
         let (key, csrf) = (Key::random()?, Key::random()?);
         let now = Instant::now();
-        let session = Session { caller, csrf: csrf.text().into(), ends: now + ABSOLUTE };
+        let is_user = matches!(credential, Credential::User { .. });
+        let ends = now + ABSOLUTE;
+        let session = Session { caller, csrf: csrf.text().into(), ends, is_user, must_change };
         let mut rows = self.rows();
         rows.retain(|_, row| row.lasts(now));
         if rows.len() >= MAX_SESSIONS {
             let oldest = rows.iter().min_by_key(|(_, row)| row.used).map(|(hash, _)| *hash);
             oldest.and_then(|hash| rows.remove(&hash));
         }
-        rows.insert(key.hash(), Row { session: session.clone(), bearer: bearer.into(), used: now });
+        rows.insert(key.hash(), Row { session: session.clone(), credential, used: now });
         Some((key, session))
     }
 
-    /// The session of a key and its token; that counts as use.
-    pub(super) fn find(&self, key: &Key) -> Option<(Session, Arc<str>)> {
+    /// The session of a key and what it was begun with; that counts as use.
+    pub(super) fn find(&self, key: &Key) -> Option<(Session, Credential)> {
         let now = Instant::now();
         let mut rows = self.rows();
         let row = rows.get_mut(&key.hash())?;
@@ -110,7 +129,7 @@ impl Sessions {
             return None;
         }
         row.used = now;
-        Some((row.session.clone(), row.bearer.clone()))
+        Some((row.session.clone(), row.credential.clone()))
     }
 
     pub(super) fn end(&self, key: &Key) {
@@ -133,6 +152,10 @@ mod tests {
     use super::*;
     use crate::access::Role;
 
+    fn begin(sessions: &Sessions) -> (Key, Session) {
+        sessions.begin(ann(), Credential::Token("token".into()), false).unwrap()
+    }
+
     fn ann() -> Caller {
         Caller { name: "ann".into(), role: Role::Write, source: "console" }
     }
@@ -140,8 +163,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_session_ends_when_idle_and_when_old() {
         let sessions = Sessions::default();
-        let (idle, _) = sessions.begin(ann(), "token").unwrap();
-        let (used, session) = sessions.begin(ann(), "token").unwrap();
+        let (idle, _) = begin(&sessions);
+        let (used, session) = begin(&sessions);
         assert!(session.is_confirmed_by(session.csrf.as_bytes()) && !session.is_confirmed_by(b""));
         let step = IDLE - Duration::from_secs(1);
         tokio::time::advance(step).await;
@@ -162,16 +185,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_longest_idle_session_ends_for_a_new_one() {
         let sessions = Sessions::default();
-        let (first, _) = sessions.begin(ann(), "token").unwrap();
+        let (first, _) = begin(&sessions);
         tokio::time::advance(Duration::from_secs(1)).await;
-        let (second, _) = sessions.begin(ann(), "token").unwrap();
+        let (second, _) = begin(&sessions);
         tokio::time::advance(Duration::from_secs(1)).await;
         for _ in 2..MAX_SESSIONS {
-            sessions.begin(ann(), "token").unwrap();
+            begin(&sessions);
         }
         assert!(sessions.find(&first).is_some(), "that is a use");
         tokio::time::advance(Duration::from_secs(1)).await;
-        sessions.begin(ann(), "token").unwrap();
+        begin(&sessions);
         assert!(sessions.find(&first).is_some() && sessions.find(&second).is_none());
         assert_eq!(sessions.rows().len(), MAX_SESSIONS);
     }
