@@ -4,6 +4,7 @@ export const t = {
   skip: 'Skip to content',
   loading: 'Loading…',
   none: 'None',
+  actions: 'Actions',
   cancel: 'Cancel',
   close: 'Close',
   copy: 'Copy',

@@ -47,7 +47,7 @@ async function withGateway(each, { mode = 'database', document = shop() } = {}) 
   }
 }
 
-const PAGES = ['now', 'logs', 'explain', 'sessions', 'routes', 'routes/shop', 'routes/new', 'upstreams', 'upstreams/servers', 'consumers', 'consumers/ann', 'plugins', 'plugins/new', 'plugins/api-key', 'access', 'certificates', 'firewall', 'cache', 'revisions', 'revisions/1', 'audit', 'settings', 'review'];
+const PAGES = ['now', 'logs', 'explain', 'sessions', 'routes', 'routes/shop', 'routes/new', 'upstreams', 'upstreams/servers', 'consumers', 'consumers/ann', 'plugins', 'plugins/new', 'plugins/api-key', 'access', 'certificates', 'firewall', 'cache', 'revisions', 'revisions/1', 'audit', 'settings', 'users', 'review'];
 
 async function violations(page) {
   // The page's policy lets nobody add a script; the driver may.
@@ -153,7 +153,7 @@ test('a newcomer adds a proxy with a key and a limit, a consumer, finds a refusa
       assert.equal(await gateway.send('blog.example.com', '/'), 404);
       await open(page, '#/revisions/1');
       await press(page, 'Roll back to here');
-      await shows(page, 'create', 'dialog');
+      await shows(page, 'blog proxies', 'dialog');
       await press(page, 'Roll back to here', 'dialog');
       await shows(page, 'Applied as revision 3');
       assert.equal(await gateway.send('blog.example.com', '/', { 'x-api-key': key }), 200);
@@ -299,6 +299,57 @@ test('a gateway that goes away and comes back', async () => {
     await shows(page, 'Applied as revision 2');
     assert.equal((await gateway.api('GET', '/v1/proxies/shop')).data.name, 'kept');
     await page.browserContext().close();
+  });
+});
+
+test('users log in by name, choose a password, and are removed', async () => {
+  await withGateway(async (gateway) => {
+    const page = await visit(browser, gateway, ADMIN);
+    await open(page, '#/users');
+    await press(page, 'Add a user');
+    await fill(page, 'dialog input', 'ann');
+    await fill(page, 'dialog select', 'write');
+    await press(page, 'Add a user', 'dialog');
+    await shows(page, 'The password of ann');
+    const made = await page.$eval('.notice code', (node) => node.innerText);
+    assert.deepEqual(await violations(page), []);
+    const ann = await visit(browser, gateway, null);
+    const logInAs = async (password) => {
+      await until('the form is there', () => ann.$('#token, #name'));
+      if (await ann.$('#token')) await press(ann, 'Use a name and a password');
+      await fill(ann, '#name', 'ann');
+      await fill(ann, '#password', password);
+      await ann.click('button[type=submit]');
+    };
+    await logInAs('not the password at all');
+    await shows(ann, 'The name or the password is wrong');
+    await logInAs(made);
+    await shows(ann, 'Choose a new password');
+    const fields = await ann.$$('.panel input');
+    assert.equal(fields.length, 2);
+    await fill(ann, '.panel input[autocomplete=current-password]', made);
+    await fill(ann, '.panel input[autocomplete=new-password]', 'correct horse battery');
+    await press(ann, 'Change my password');
+    await shows(ann, 'The password is changed');
+    await logInAs('correct horse battery');
+    await ann.waitForSelector('.shell');
+    await open(ann, '#/users');
+    await shows(ann, 'Only users with the role');
+    await open(ann, '#/consumers/ann', field('/acl_groups'));
+    await fill(ann, `${field('/acl_groups')} textarea`, 'staff\nadmins');
+    await open(ann, '#/review');
+    await press(ann, 'Apply');
+    await shows(ann, 'Applied as revision 2');
+    await open(page, '#/revisions');
+    await shows(page, 'ann console');
+    await open(page, '#/users');
+    await press(page, 'Remove ann');
+    await shows(page, 'There is no user yet');
+    await open(ann, '#/audit');
+    await shows(ann, 'has changed or is gone');
+    assert.deepEqual([...page.wrong, ...ann.wrong], []);
+    await page.browserContext().close();
+    await ann.browserContext().close();
   });
 });
 

@@ -239,3 +239,135 @@ fn wrong_tokens_are_refused_and_slowed_down() {
     browser.cookie = "ferrum-console-1=x; a=b; ferrum-console".to_owned();
     is_problem(&browser.get("/console/session"), 401, "no_session");
 }
+
+fn user(browser: &Browser, name: &str, role: &str) -> String {
+    let body = json!({ "name": name, "role": role }).to_string();
+    let added = browser.change("POST", "/console/api/v1/users", &body);
+    assert_eq!(added.0, 201, "{}", added.1);
+    let user = added.json();
+    assert_eq!((&user["role"], &user["must_change_password"]), (&json!(role), &json!(true)));
+    user["password"].as_str().unwrap().to_owned()
+}
+
+impl Browser {
+    fn another(&self) -> Self {
+        Self { at: self.at, cookie: String::new(), csrf: String::new() }
+    }
+
+    fn try_password(&self, name: &str, password: &str) -> Answer {
+        let body = json!({ "name": name, "password": password }).to_string();
+        self.ask("POST", "/console/session", "content-type: application/json\r\n", &body)
+    }
+
+    fn with_password(&self, name: &str, password: &str) -> Self {
+        let answer = self.try_password(name, password);
+        assert_eq!(answer.0, 200, "{}", answer.1);
+        let cookie = answer.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+        Self { at: self.at, cookie, csrf: answer.json()["csrf"].as_str().unwrap().to_owned() }
+    }
+
+    /// Logs in for the first time and chooses a password.
+    fn settled(&self, name: &str, made: &str, own: &str) -> Self {
+        let first = self.with_password(name, made);
+        is_problem(&first.get("/console/api/v1/proxies"), 403, "password_change_needed");
+        let path = format!("/console/api/v1/users/{name}/password");
+        let chosen = first.change("POST", &path, &json!({ "old": made, "new": own }).to_string());
+        assert_eq!(chosen.0, 204, "{}", chosen.1);
+        is_problem(&first.get("/console/session"), 401, "no_session");
+        self.with_password(name, own)
+    }
+}
+
+#[test]
+fn users_log_in_choose_a_password_and_have_their_role() {
+    let folder = Folder::new();
+    let (_running, mut browser) = start(&folder);
+    browser.log_in(ADMIN);
+    let made = user(&browser, "ann", "write");
+    is_problem(&browser.another().try_password("ann", "not the password"), 401, "unauthorized");
+    is_problem(&browser.another().try_password("nobody", &made), 401, "unauthorized");
+    let first = browser.another().with_password("ann", &made);
+    let path = "/console/api/v1/users/ann/password";
+    for (old, new, status, code) in [
+        ("wrong", "correct horse battery", 403, "wrong_password"),
+        (&*made, "short", 422, "invalid"),
+        (&*made, "ann and her dog", 422, "invalid"),
+        (&*made, &*made, 422, "invalid"),
+    ] {
+        let body = json!({ "old": old, "new": new }).to_string();
+        is_problem(&first.change("POST", path, &body), status, code);
+    }
+    let ann = browser.another().settled("ann", &made, "correct horse battery");
+    let consumer = r#"{"username":"bob"}"#;
+    assert_eq!(ann.change("PUT", "/console/api/v1/consumers/bob", consumer).0, 201);
+    is_problem(&ann.get("/console/api/v1/users"), 403, "forbidden");
+    is_problem(&ann.change("DELETE", "/console/api/v1/users/ann", ""), 403, "forbidden");
+    // Somebody else's password is nobody's to choose.
+    user(&browser, "eve", "read");
+    let body = json!({ "old": "correct horse battery", "new": "another good password" }).to_string();
+    is_problem(&ann.change("POST", "/console/api/v1/users/eve/password", &body), 403, "wrong_password");
+    let author = browser.get("/console/api/v1/revisions").json()["items"][0]["author"].clone();
+    assert_eq!(author, "ann");
+    // A change of the user ends the sessions, and a removal does.
+    assert_eq!(browser.change("PATCH", "/console/api/v1/users/ann", r#"{"role":"read"}"#).0, 200);
+    is_problem(&ann.get("/console/session"), 401, "no_session");
+    let ann = browser.another().with_password("ann", "correct horse battery");
+    is_problem(&ann.change("PUT", "/console/api/v1/consumers/bob", consumer), 403, "forbidden");
+    assert_eq!(browser.change("DELETE", "/console/api/v1/users/ann", "").0, 204);
+    is_problem(&ann.get("/console/session"), 401, "no_session");
+    is_problem(&browser.another().try_password("ann", "correct horse battery"), 401, "unauthorized");
+}
+
+#[test]
+fn the_last_administrator_stays() {
+    let folder = Folder::new();
+    let (_running, mut browser) = start(&folder);
+    browser.log_in(ADMIN);
+    user(&browser, "ann", "admin");
+    let (ann, bob) = ("/console/api/v1/users/ann", "/console/api/v1/users/bob");
+    is_problem(&browser.change("DELETE", ann, ""), 409, "last_admin");
+    is_problem(&browser.change("PATCH", ann, r#"{"role":"write"}"#), 409, "last_admin");
+    user(&browser, "bob", "admin");
+    assert_eq!(browser.change("PATCH", ann, r#"{"role":"write"}"#).0, 200);
+    is_problem(&browser.change("DELETE", bob, ""), 409, "last_admin");
+    assert_eq!(browser.change("DELETE", ann, "").0, 204);
+    is_problem(&browser.change("DELETE", ann, ""), 404, "not_found");
+    is_problem(
+        &browser.change("POST", "/console/api/v1/users", r#"{"name":"bob","role":"read"}"#),
+        409,
+        "exists",
+    );
+    for body in [
+        r#"{"name":"","role":"read"}"#,
+        r#"{"name":"<b>","role":"read"}"#,
+        r#"{"name":"x","role":"root"}"#,
+        r#"{"name":"x"}"#,
+        r#"{"name":"x","role":"read","password":"short"}"#,
+        r#"{"name":"x","role":"read","hash":"y"}"#,
+    ] {
+        is_problem(&browser.change("POST", "/console/api/v1/users", body), 422, "invalid");
+    }
+    // Each change is one entry, with who and what, and without a password or its hash.
+    let audit = browser.get("/console/api/v1/audit?kind=users&limit=1000").json();
+    let entries = audit["items"].as_array().unwrap();
+    let told: Vec<_> = entries
+        .iter()
+        .map(|entry| (entry["action"].clone(), entry["changes"][0]["action"].clone()))
+        .collect();
+    assert_eq!(told.len(), 4, "{told:?}");
+    assert_eq!(told[0], (json!("DELETE /v1/users/ann"), json!("delete")));
+    assert!(!audit.to_string().contains("argon2") && !audit.to_string().contains("password\":\""), "{audit}");
+    assert_eq!(browser.get("/console/api/v1/audit/verify").json()["valid"], true);
+}
+
+#[test]
+fn wrong_passwords_of_a_user_are_slowed_down() {
+    let folder = Folder::new();
+    let (_running, mut browser) = start(&folder);
+    browser.log_in(ADMIN);
+    let made = user(&browser, "ann", "read");
+    for _ in 0..10 {
+        is_problem(&browser.another().try_password("ann", "not the password"), 401, "unauthorized");
+    }
+    is_problem(&browser.another().try_password("ann", &made), 429, "throttled");
+}

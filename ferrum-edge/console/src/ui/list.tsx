@@ -1,5 +1,6 @@
 // A table that draws only the rows in view, so that 30,000 rows cost what 40 do. Rows are a fixed height.
 import type { ComponentChildren } from 'preact';
+import { t } from '../strings';
 import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 
 export interface Column<T> {
@@ -76,7 +77,7 @@ export function List<T>({ label, columns, rows, id, empty, height = 38, mark }: 
                   <span aria-hidden="true">{direction === 'ascending' ? ' ↑' : direction === 'descending' ? ' ↓' : ''}</span>
                 </button>
               ) : (
-                column.title
+                column.title || <span class="hidden">{t.actions}</span>
               )}
             </div>
           );
