@@ -60,13 +60,23 @@ impl Console {
     /// Turns a request of `/console/api/…` into one of the admin API, from the session's caller; others pass as they are.
     ///
     /// # Errors
-    /// 401 without a session that lasts, 403 when the request may come from a page of another site.
+    /// 404 when the console is switched off, 401 without a session that lasts, 403 when the request may come from a page of
+    /// another site.
     pub(super) async fn admit<B>(
         &self,
         admin: &Admin,
         mut request: Request<B>,
         is_encrypted: bool,
     ) -> Result<Request<B>, Refused> {
+        let is_console = request
+            .uri()
+            .path()
+            .strip_prefix(ROOT)
+            .is_some_and(|rest| matches!(rest.as_bytes(), [] | [b'/', ..]));
+        if is_console && !admin.engine.snapshot().settings.admin_console {
+            let detail = "The console is switched off; see gateway.admin_console";
+            return Err(Box::new(problem(StatusCode::NOT_FOUND, "not_found", detail)));
+        }
         let Some(path) = api_path(request.uri()) else {
             request.extensions_mut().insert(Encrypted(is_encrypted));
             return Ok(request);

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
+use ferrum_edge::core::config::model::Settings;
 use serde_json::{Value, json};
 
 use crate::client::target;
@@ -81,6 +82,19 @@ fn start(folder: &Folder) -> (Running, Browser) {
     let running = Running::new(folder);
     let browser = Browser { at: running.admin, cookie: String::new(), csrf: String::new() };
     (running, browser)
+}
+
+#[test]
+fn a_console_that_is_switched_off_is_not_there() {
+    let folder = Folder::new();
+    let settings = Settings { admin_console: false, ..Settings::default() };
+    let running = Running::with(Running::database(folder.location()), settings);
+    let browser = Browser { at: running.admin, cookie: String::new(), csrf: String::new() };
+    for path in ["/console", "/console/", "/console/session", "/console/api/v1/proxies"] {
+        is_problem(&browser.get(path), 404, "not_found");
+    }
+    is_problem(&browser.try_log_in(ADMIN), 404, "not_found");
+    assert_eq!(browser.get("/v1/status").0, 200);
 }
 
 fn is_problem(answer: &Answer, status: u16, code: &str) {

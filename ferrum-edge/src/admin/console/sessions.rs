@@ -170,7 +170,7 @@ mod tests {
         tokio::time::advance(step).await;
         assert!(sessions.find(&used).is_some());
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert!(sessions.find(&idle).is_none());
+        assert!(sessions.find(&idle).is_none() && sessions.find(&used).is_some());
         let mut age = IDLE;
         while age + step < ABSOLUTE {
             tokio::time::advance(step).await;

@@ -66,6 +66,7 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
         admin_tls: written.admin_tls.as_ref().and_then(|tls| tls::admin(tls, folder)),
         admin_socket: written.admin_socket.as_deref().map(|path| words::file_path(folder, path)),
         admin_require_token: written.admin_require_token.unwrap_or(defaults.admin_require_token),
+        admin_console: written.admin_console.unwrap_or(defaults.admin_console),
         additional_http: additional(notes, "additional_http", written.additional_http.as_deref(), http),
         additional_https: additional(notes, "additional_https", written.additional_https.as_deref(), https),
         congestion: words::congestion(notes, "congestion_control", written.congestion_control.as_deref()),
