@@ -127,7 +127,7 @@ export const t = {
   now: {
     title: 'Now',
     lead: 'Traffic of this gateway, counted while somebody looks.',
-    requests: 'Requests per second',
+    requests: 'Requests/s',
     errors: 'Errors',
     median: 'Median',
     p99: '99th percentile',
@@ -141,6 +141,9 @@ export const t = {
     fine: 'Nothing needs attention.',
     byProxy: 'By proxy',
     byTarget: 'By target',
+    byCaller: 'By consumer',
+    caller: 'Consumer',
+    nobody: 'No caller has been recognised since you opened this page.',
     proxy: 'Proxy',
     target: 'Target',
     upstream: 'Upstream',

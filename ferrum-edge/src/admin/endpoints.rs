@@ -145,7 +145,7 @@ fn of_gateway() -> Vec<Endpoint> {
         asked(M::GET, "/metrics", "Metrics as Prometheus reads them.", open, &[], A::Metrics, || get(metrics)),
         asked(M::GET, "/v1/status", "How the gateway stands: revision, database, listeners, closed proxies, targets.", open, &[], A::Document, || get(status::status)),
         asked(M::GET, "/v1/openapi.json", "This description.", open, &[], A::Document, || get(|| openapi::document(all))),
-        asked(M::GET, catalogue::SCHEMA, "The JSON Schema of objects and configuration files.", running_read, &[], A::Document, || get(|| catalogue::schema())),
+        asked(M::GET, catalogue::SCHEMA, "The JSON Schema of objects and configuration files.", running_read, &[], A::Document, || get(catalogue::schema)),
         asked(M::GET, catalogue::PLUGINS, "The plugins of this gateway in the order in which requests meet them, each with its actions and the JSON Schema of its settings.", running_read, &[], A::Document, || get(catalogue::plugins)),
         asked(M::GET, settings::PATH, "The settings of this gateway, each with where it comes from: `flag`, `environment`, `file` or `default`.", running_read, &[], A::Document, || get(settings::list)),
         asked(M::GET, "/v1/{kind}", "A page of objects, in the order of ids. Any other key of the query is a field that has to have the value.", read, LIST, A::Page, || get(resources::list)),

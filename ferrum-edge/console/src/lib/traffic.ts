@@ -16,10 +16,15 @@ export interface Row {
   bytes_out: number;
 }
 
+export interface Caller extends Omit<Row, 'proxy' | 'upstream' | 'target'> {
+  caller: string | null;
+}
+
 export interface Sample {
   seconds: number;
   bounds: number[];
   rows: Row[];
+  callers?: Caller[];
   active_requests: number;
   connections: number;
   revision: number;
@@ -33,6 +38,7 @@ export interface Step {
   total: Sum;
   proxies: Map<string, Sum>;
   targets: Map<string, Sum>;
+  callers: Map<string, Sum>;
   active: number;
   connections: number;
 }
@@ -52,7 +58,7 @@ export interface Sum {
 const MOST = 150;
 const sum = (name: string, group = ''): Sum => ({ name, group, requests: 0, errors: 0, classes: [0, 0, 0, 0, 0], buckets: [], bytes: 0, sessions: 0, retries: 0 });
 
-function add(to: Sum, row: Row, before: Row | undefined): void {
+function add(to: Sum, row: Omit<Row, 'proxy' | 'upstream' | 'target'>, before: typeof row | undefined): void {
   const less = (now: number, then: number | undefined) => Math.max(0, now - (then ?? 0));
   row.classes.forEach((n, at) => {
     const more = less(n, before?.classes[at]);
@@ -71,18 +77,19 @@ const keyOf = (row: Row): string => JSON.stringify([row.proxy, row.upstream, row
 export class History {
   steps: Step[] = [];
   bounds: number[] = [];
-  private before: { at: number; sample: Sample; rows: Map<string, Row> } | null = null;
+  private before: { at: number; sample: Sample; rows: Map<string, Row>; callers: Map<string, Caller> } | null = null;
 
   take(sample: Sample, at = Date.now() / 1000): void {
     const rows = new Map(sample.rows.map((row) => [keyOf(row), row]));
+    const callers = new Map((sample.callers ?? []).map((row) => [row.caller ?? '…', row]));
     const before = this.before;
-    this.before = { at, sample, rows };
+    this.before = { at, sample, rows, callers };
     this.bounds = sample.bounds;
     // A gateway that began to count anew has nothing to compare with.
     if (!before || sample.seconds < before.sample.seconds) return;
     const span = sample.seconds - before.sample.seconds;
     if (span <= 0) return;
-    const step: Step = { at, span, total: sum(''), proxies: new Map(), targets: new Map(), active: sample.active_requests, connections: sample.connections };
+    const step: Step = { at, span, total: sum(''), proxies: new Map(), targets: new Map(), callers: new Map(), active: sample.active_requests, connections: sample.connections };
     for (const [key, row] of rows) {
       const then = before.rows.get(key);
       add(step.total, row, then);
@@ -92,6 +99,11 @@ export class History {
       const target = `${row.upstream ?? ''}\n${row.target ?? ''}`;
       if (!step.targets.has(target)) step.targets.set(target, sum(row.target ?? '', row.upstream ?? ''));
       add(step.targets.get(target)!, row, then);
+    }
+    for (const [name, row] of callers) {
+      const one = sum(name);
+      add(one, row, before.callers.get(name));
+      step.callers.set(name, one);
     }
     this.steps = [...this.steps, step].slice(-MOST);
   }
@@ -106,7 +118,7 @@ export class History {
   }
 
   /** What the last steps come to, by proxy or target; the busiest first. */
-  table(of: 'proxies' | 'targets', last = 15): (Sum & { span: number; p50: number | null; p99: number | null; trend: number[] })[] {
+  table(of: 'proxies' | 'targets' | 'callers', last = 15): (Sum & { span: number; p50: number | null; p99: number | null; trend: number[] })[] {
     const steps = this.steps.slice(-last);
     const span = steps.reduce((all, step) => all + step.span, 0) || 1;
     const all = new Map<string, Sum[]>();

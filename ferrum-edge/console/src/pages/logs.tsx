@@ -33,7 +33,7 @@ export function Logs() {
   const query = new URLSearchParams();
   if (proxy.trim()) query.set('proxy', proxy.trim());
   if (code.trim()) query.set('status', code.trim());
-  if (/^\d+$/.test(slower.trim())) query.set('slower_than_ms', slower.trim());
+  if (/^\d+$/.test(slower.trim())) query.set('slower_than', slower.trim());
   const path = useSettled(`/v1/access-log${query.size ? `?${query}` : ''}`, 500);
   const tail: Tail = useTail(path, runs);
   const wanted = text.trim().toLowerCase();

@@ -90,6 +90,7 @@ export function Now() {
       </Panel>
       <Table of="proxies" title={n.byProxy} />
       <Table of="targets" title={n.byTarget} />
+      <Table of="callers" title={n.byCaller} />
     </Page>
   );
 }
@@ -104,11 +105,12 @@ function Tile({ label, value, kind = '', trend }: { label: string; value: string
   );
 }
 
-function Table({ of, title }: { of: 'proxies' | 'targets'; title: string }) {
+function Table({ of, title }: { of: 'proxies' | 'targets' | 'callers'; title: string }) {
   const rows = history.table(of);
   type Row = (typeof rows)[0];
   const n = t.now;
-  const name = (row: Row) => (of === 'proxies' ? row.name || n.unrouted : row.name || n.self);
+  const name = (row: Row) => row.name || (of === 'proxies' ? n.unrouted : n.self);
+  const link = (row: Row) => (!row.name || row.name === '…' ? null : of === 'proxies' ? href('routes', row.name) : of === 'targets' && row.group ? href('upstreams', row.group) : null);
   return (
     <Panel title={title} flush>
       <div class="bounded">
@@ -116,9 +118,9 @@ function Table({ of, title }: { of: 'proxies' | 'targets'; title: string }) {
           label={title}
           rows={rows}
           id={(row) => `${row.group}/${row.name}`}
-          empty={n.quiet}
+          empty={of === 'callers' ? n.nobody : n.quiet}
           columns={[
-            { name: 'name', title: of === 'proxies' ? n.proxy : n.target, width: '2fr', cell: (row) => (of === 'proxies' && row.name && row.name !== '…' ? <a href={href('routes', row.name)}>{row.name}</a> : name(row)), sort: byText(name) },
+            { name: 'name', title: { proxies: n.proxy, targets: n.target, callers: n.caller }[of], width: '2fr', cell: (row) => (link(row) ? <a href={link(row)!}>{row.name}</a> : name(row)), sort: byText(name) },
             ...(of === 'targets' ? [{ name: 'group', title: n.upstream, width: '1.4fr', minor: true, cell: (row: Row) => row.group || '–', sort: byText<Row>((row) => row.group) }] : []),
             { name: 'rate', title: n.rate, width: '6rem', right: true, cell: (row) => rate(row.requests / row.span), sort: byNumber((row) => row.requests) },
             { name: 'errors', title: n.errors, width: '5.5rem', right: true, cell: (row) => (row.errors ? <span class="bad-text">{`${((row.errors / Math.max(1, row.requests)) * 100).toFixed(1)} %`}</span> : row.requests ? '0' : '–'), sort: byNumber((row) => row.errors) },

@@ -181,7 +181,8 @@ function ProxySide({ doc }: { doc: Doc }) {
 }
 
 function Effective({ data }: { data: any }) {
-  const { backend, timeouts_ms: times } = data;
+  const { backend } = data;
+  const times = data.timeouts ?? data.timeouts_ms;
   return (
     <Panel title={t.routes.effective}>
       <dl>

@@ -43,7 +43,7 @@ export function Chart({ label, times, series, show, height = 180 }: Props) {
           padding: [8, 28, 0, 0],
           scales: { y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
           axes: [
-            { ...axis, values: (_plot, ticks) => ticks.map((tick) => new Date(tick * 1000).toLocaleTimeString('en-GB')), space: 90 },
+            { ...axis, values: (_plot, ticks) => ticks.map((tick) => new Date(tick * 1000).toLocaleTimeString('en-GB')), space: 90, size: 30 },
             { ...axis, values: (_plot, ticks) => ticks.map(show), size: 62 },
           ],
           series: [

@@ -78,11 +78,10 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
             folder,
         ),
         share_ports: written.share_ports.unwrap_or(defaults.share_ports),
-        stream_address: match written.stream_address.as_deref() {
-            Some(text) => {
-                notes.value("stream_address", words::address(text)).unwrap_or(defaults.stream_address)
-            }
-            None => defaults.stream_address,
+        stream_address: {
+            let text = written.stream_address.as_deref();
+            let given = text.and_then(|text| notes.value("stream_address", words::address(text)));
+            given.unwrap_or(defaults.stream_address)
         },
         workers: written.workers.unwrap_or(defaults.workers),
         tls: tls::frontend(notes, written.tls.as_ref(), acme.as_deref(), folder),
