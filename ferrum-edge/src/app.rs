@@ -125,6 +125,7 @@ impl Gateway {
             draining: AtomicBool::new(false),
             #[cfg(feature = "admin")]
             admin_listeners: Default::default(),
+            flags: std::sync::OnceLock::new(),
             revision: watch::Sender::new(revision),
             pending: Arc::default(),
         });

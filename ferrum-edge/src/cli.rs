@@ -29,6 +29,8 @@ mod store;
 mod tail;
 #[cfg(feature = "top")]
 mod top;
+#[cfg(feature = "console")]
+mod users;
 mod waf;
 
 use std::process::ExitCode;
@@ -76,6 +78,9 @@ enum Command {
     Audit(audit::AuditArgs),
     /// Purge or warm the response cache of a running gateway
     Cache(cache::CacheArgs),
+    /// List, add, change or remove the users of the console
+    #[cfg(feature = "console")]
+    Users(users::UsersArgs),
     /// Migrate a database to the schema of this version
     Migrate(store::MigrateArgs),
     /// Show the status of a running gateway, or of a database
@@ -165,6 +170,8 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::Logs(args) => tail::logs(&args),
         Command::Audit(args) => audit::audit(&args, registry),
         Command::Cache(args) => cache::cache(&args),
+        #[cfg(feature = "console")]
+        Command::Users(args) => users::users(&args, registry),
         Command::Migrate(args) => store::migrate(&args),
         Command::Status(args) => store::status(&args, registry),
         #[cfg(feature = "top")]

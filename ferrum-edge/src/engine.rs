@@ -11,13 +11,14 @@ pub(crate) mod unix_socket;
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use gateway_core::config::changes::Changes;
 use gateway_core::config::model::{Model, Settings};
 use gateway_core::config::problem::Problems;
 use gateway_core::limit::Busyness;
+use gateway_core::plugin::Entry;
 use gateway_core::plugin::world::meters::Meters;
 use gateway_core::plugin::world::tasks::TaskHandle;
 use gateway_core::snapshot::compile::{Compiled, Compiler};
@@ -64,6 +65,8 @@ pub(crate) struct Engine {
     #[cfg(feature = "admin")]
     pub(crate) admin_listeners: AdminListeners,
     pub(crate) revision: watch::Sender<u64>,
+    /// What the command line set, by the names of the variables that it goes before.
+    pub(crate) flags: OnceLock<Vec<(String, String)>>,
     /// What is staged and neither published nor discarded.
     pub(crate) pending: Arc<AtomicUsize>,
 }
@@ -138,6 +141,11 @@ impl Engine {
     /// Worker threads.
     pub(crate) fn workers(&self) -> usize {
         self.orders.len()
+    }
+
+    /// The plugins that configurations may name.
+    pub(crate) fn plugins(&self) -> Arc<[Entry]> {
+        self.compiler().registry().entries().into()
     }
 
     /// How much of its CPUs the gateway uses.

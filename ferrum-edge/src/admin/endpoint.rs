@@ -131,6 +131,15 @@ pub(super) enum Body {
     Action,
     /// A request that somebody wonders about.
     Question,
+    /// A user of the console.
+    #[cfg(feature = "console")]
+    User,
+    /// Fields of one.
+    #[cfg(feature = "console")]
+    ChangedUser,
+    /// The current password and the next.
+    #[cfg(feature = "console")]
+    Password,
 }
 
 /// A key that may be left out.

@@ -4,9 +4,11 @@ use axum::http::Method;
 use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use super::endpoint::{Body, Endpoint, Gate, Param, ResponseContent, Type, param};
+#[cfg(feature = "console")]
+use super::users;
 use super::{
-    Admin, actions, audit, bulk, effective, explain, health, history, metrics, openapi, records, resources,
-    sessions, status, targets, traffic,
+    Admin, actions, audit, bulk, catalogue, effective, explain, health, history, metrics, openapi, records,
+    resources, sessions, settings, status, targets, traffic,
 };
 use crate::access::Role;
 use crate::audit::{KINDS, OUTCOMES, SOURCES};
@@ -68,7 +70,11 @@ const REVISIONS: &[Param] = &[
 ];
 const AUDIT: &[Param] = &[
     param("actor", Type::Text, "Only what this one did: a token's name, a JWT's subject, or a user."),
-    param("source", Type::OneOf(SOURCES), "Only what came this way: `admin-api`, `command-line` or `file`."),
+    param(
+        "source",
+        Type::OneOf(SOURCES),
+        "Only what came this way: `admin-api`, `command-line`, `console` or `file`.",
+    ),
     param("outcome", Type::OneOf(OUTCOMES), "Only what ended so: `allowed`, `refused` or `failed`."),
     param("kind", Type::OneOf(&KINDS), "Only changes of objects of this kind, such as `proxies`."),
     param("id", Type::Text, "Only changes of the object with this id."),
@@ -103,6 +109,30 @@ fn sent(body: Body, status: u16, endpoint: Endpoint) -> Endpoint {
 /// Every endpoint.
 #[rustfmt::skip]
 pub(super) fn all() -> Vec<Endpoint> {
+    #[cfg(not(feature = "console"))]
+    return of_gateway();
+    #[cfg(feature = "console")]
+    return of_gateway().into_iter().chain(of_users()).collect();
+}
+
+/// Users of the console.
+#[cfg(feature = "console")]
+#[rustfmt::skip]
+fn of_users() -> Vec<Endpoint> {
+    use {ResponseContent as A, Method as M};
+    let (read, admin) = (Gate::Stored(Role::Read), Gate::Stored(Role::Admin));
+    vec![
+        asked(M::GET, users::PATH, "The users of the console.", admin, &[], A::Document, || get(users::list)),
+        sent(Body::User, 201, asked(M::POST, users::PATH, "Adds a user, who has to choose another password at the first login.", admin, &[], A::Document, || post(users::create))),
+        sent(Body::ChangedUser, 200, asked(M::PATCH, users::ONE, "Changes the role or sets another password; sessions of the user end.", admin, &[], A::Document, || patch(users::patch))),
+        Endpoint { status: 204, ..asked(M::DELETE, users::ONE, "Removes a user; sessions of the user end. The last one with the role admin stays.", admin, &[], A::Nothing, || delete(users::delete)) },
+        sent(Body::Password, 204, asked(M::POST, users::PASSWORD, "Chooses one's own password; sessions of the user end.", read, &[], A::Nothing, || post(users::choose))),
+    ]
+}
+
+/// What every build has.
+#[rustfmt::skip]
+fn of_gateway() -> Vec<Endpoint> {
     use {ResponseContent as A, Method as M};
     let (health, open) = (Gate::Health, Gate::Open);
     let (read, write, admin) = (Gate::Stored(Role::Read), Gate::Stored(Role::Write), Gate::Stored(Role::Admin));
@@ -115,6 +145,9 @@ pub(super) fn all() -> Vec<Endpoint> {
         asked(M::GET, "/metrics", "Metrics as Prometheus reads them.", open, &[], A::Metrics, || get(metrics)),
         asked(M::GET, "/v1/status", "How the gateway stands: revision, database, listeners, closed proxies, targets.", open, &[], A::Document, || get(status::status)),
         asked(M::GET, "/v1/openapi.json", "This description.", open, &[], A::Document, || get(|| openapi::document(all))),
+        asked(M::GET, catalogue::SCHEMA, "The JSON Schema of objects and configuration files.", running_read, &[], A::Document, || get(catalogue::schema)),
+        asked(M::GET, catalogue::PLUGINS, "The plugins of this gateway in the order in which requests meet them, each with its actions and the JSON Schema of its settings.", running_read, &[], A::Document, || get(catalogue::plugins)),
+        asked(M::GET, settings::PATH, "The settings of this gateway, each with where it comes from: `flag`, `environment`, `file` or `default`.", running_read, &[], A::Document, || get(settings::list)),
         asked(M::GET, "/v1/{kind}", "A page of objects, in the order of ids. Any other key of the query is a field that has to have the value.", read, LIST, A::Page, || get(resources::list)),
         sent(Body::Object, 201, asked(M::POST, "/v1/{kind}", "Creates an object; without an id it is given one.", write, WRITE, A::Object, || post(resources::create))),
         asked(M::GET, "/v1/{kind}/{id}", "One object. Credentials are never shown.", read, &[], A::Object, || get(resources::get)),

@@ -52,7 +52,14 @@ impl AdminSockets {
 impl Gateway {
     /// What the admin listener serves.
     pub(crate) fn admin(&self) -> Admin {
-        Admin { engine: self.engine.clone(), reconciler: self.reconciler.clone(), pages: Arc::default() }
+        Admin {
+            engine: self.engine.clone(),
+            reconciler: self.reconciler.clone(),
+            plugins: self.engine.plugins(),
+            pages: Arc::default(),
+            #[cfg(feature = "console")]
+            console: Arc::default(),
+        }
     }
 
     /// Serves health, status and metrics on `address`, and the admin API when the configuration lies in a database, until

@@ -138,10 +138,14 @@ fn traffic() -> Value {
         "buckets": { "type": "array", "items": count, "description": "Exchanges by duration: up to each of `bounds`, and longer." },
         "duration_seconds": { "type": "number", "description": "The durations of all exchanges together." },
     } });
+    let mut caller = row.clone();
+    caller["required"] = json!(["caller", "is_rest", "classes", "buckets"]);
+    caller["properties"]["caller"] = text;
     json!({ "type": "object", "required": ["seconds", "bounds", "rows", "targets", "active_requests"], "properties": {
         "seconds": { "type": "number", "description": "Since when it is counted; smaller than before when counting began anew." },
         "bounds": { "type": "array", "items": { "type": "number" }, "description": "Seconds." },
         "rows": { "type": "array", "items": row },
+        "callers": { "type": "array", "items": caller, "description": "By consumer or external identity; up to 1000 apart." },
         "targets": { "type": "array", "items": { "type": "object" } },
         "active_requests": count, "connections": count, "revision": count, "version": { "type": "string" },
     } })

@@ -32,6 +32,8 @@ pub struct Gateway {
     pub admin_socket: Option<String>,
     /// `/metrics`, `/v1/status` and `/v1/openapi.json` need a token with the role read; health does not. Default false.
     pub admin_require_token: Option<bool>,
+    /// Serves the console below `/console/` of the admin API. Default true, in programs that were built with it.
+    pub admin_console: Option<bool>,
     /// Further addresses on which plain HTTP is served, such as `[::1]:8000`. Default none.
     #[schemars(length(max = 16))]
     pub additional_http: Option<Vec<String>>,

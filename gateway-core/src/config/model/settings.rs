@@ -45,6 +45,8 @@ pub struct Settings {
     pub admin_socket: Option<PathBuf>,
     /// Status, metrics and the API's description need a token, too. Default false.
     pub admin_require_token: bool,
+    /// The admin API serves the console. Default true.
+    pub admin_console: bool,
     /// Further addresses of plain HTTP.
     pub additional_http: Box<[SocketAddr]>,
     /// How the kernel sends to TCP clients; `None` is the system's own way.
@@ -253,6 +255,7 @@ impl Default for Settings {
             admin_tls: None,
             admin_socket: None,
             admin_require_token: false,
+            admin_console: true,
             additional_http: Box::default(),
             congestion: None,
             dns_servers: Box::default(),

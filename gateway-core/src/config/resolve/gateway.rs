@@ -66,6 +66,7 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
         admin_tls: written.admin_tls.as_ref().and_then(|tls| tls::admin(tls, folder)),
         admin_socket: written.admin_socket.as_deref().map(|path| words::file_path(folder, path)),
         admin_require_token: written.admin_require_token.unwrap_or(defaults.admin_require_token),
+        admin_console: written.admin_console.unwrap_or(defaults.admin_console),
         additional_http: additional(notes, "additional_http", written.additional_http.as_deref(), http),
         additional_https: additional(notes, "additional_https", written.additional_https.as_deref(), https),
         congestion: words::congestion(notes, "congestion_control", written.congestion_control.as_deref()),
@@ -77,11 +78,10 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
             folder,
         ),
         share_ports: written.share_ports.unwrap_or(defaults.share_ports),
-        stream_address: match written.stream_address.as_deref() {
-            Some(text) => {
-                notes.value("stream_address", words::address(text)).unwrap_or(defaults.stream_address)
-            }
-            None => defaults.stream_address,
+        stream_address: {
+            let text = written.stream_address.as_deref();
+            let given = text.and_then(|text| notes.value("stream_address", words::address(text)));
+            given.unwrap_or(defaults.stream_address)
         },
         workers: written.workers.unwrap_or(defaults.workers),
         tls: tls::frontend(notes, written.tls.as_ref(), acme.as_deref(), folder),

@@ -341,6 +341,12 @@ pub const SETTINGS: &[Setting] = &[
         how: How::Switch,
     },
     Setting {
+        name: "FERRUM_ADMIN_CONSOLE",
+        key: "admin_console",
+        doc: "Serves the console below /console/ of the admin API. Default true.",
+        how: How::Switch,
+    },
+    Setting {
         name: "FERRUM_SHARE_PORTS",
         key: "share_ports",
         doc: "Listens on ports on which another gateway of the same user listens, too. Default false.",
