@@ -79,6 +79,8 @@ pub struct SessionRecord<'a> {
     pub bytes_up: u64,
     /// Bytes to the client.
     pub bytes_down: u64,
+    /// Datagrams that a limit dropped.
+    pub dropped: u64,
 }
 
 /// A metric: its name, its kind and what it says.
@@ -158,6 +160,8 @@ pub mod metric {
         SESSIONS_WITHHELD: counter = "ferrum_session_records_withheld_total";
         /// Bytes of ended sessions, by protocol and direction.
         SESSION_BYTES: counter = "ferrum_session_bytes_total";
+        /// Datagrams of ended sessions that a limit dropped, by protocol.
+        SESSION_DROPPED: counter = "ferrum_session_datagrams_dropped_total";
         /// Revision of the active configuration.
         CONFIG_REVISION: gauge = "ferrum_config_revision";
         /// When the active configuration was applied, in seconds since the epoch.

@@ -179,6 +179,11 @@ fn connections_and_sessions(page: &mut Page, telemetry: &Telemetry, connections:
             page.sample(metric::SESSION_BYTES.name, labels, bytes);
         }
     }
+    page.head(&metric::SESSION_DROPPED);
+    for (place, protocol) in SESSIONS.iter().enumerate() {
+        let dropped = sum(telemetry, |worker| &worker.sessions[place].dropped);
+        page.sample(metric::SESSION_DROPPED.name, format_args!("protocol=\"{protocol}\""), dropped);
+    }
 }
 
 fn proxies(page: &mut Page, telemetry: &Telemetry) {

@@ -82,6 +82,7 @@ pub(super) struct SessionCounts {
     pub(super) ended: Count,
     pub(super) up: Count,
     pub(super) down: Count,
+    pub(super) dropped: Count,
 }
 
 /// How many records are written of clients that may not exist: a flood of datagrams with forged addresses must not take the
@@ -375,6 +376,7 @@ impl Recorder for WorkerTelemetry {
         self.ends.count(place, record.reason);
         counts.up.add(record.bytes_up);
         counts.down.add(record.bytes_down);
+        counts.dropped.add(record.dropped);
         let is_unproven = record.session.unproven && record.target.is_none();
         if is_unproven && !self.unproven.admits(Instant::now()) {
             return self.withheld.add(1);

@@ -242,6 +242,7 @@ fn strange_statuses_and_sessions_have_their_place() {
             duration: Duration::from_secs(1),
             bytes_up: 5,
             bytes_down: 7,
+            dropped: 3,
         });
     }
     let page = scrape(&telemetry, &configurations.compiled.snapshot);

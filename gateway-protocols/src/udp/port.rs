@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, Stream};
+use gateway_core::snapshot::Snapshot;
 use gateway_core::stream::flow::Flow;
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
 use slab::Slab;
@@ -50,6 +51,8 @@ pub(super) struct Port {
     opener: Arc<OutletOpener>,
     pub(super) expiry: VecDeque<(Instant, u64)>,
     pub(super) handshakes: VecDeque<u64>,
+    /// The configuration whose meters the sessions have.
+    followed: Arc<Snapshot>,
     /// The listening socket failed; it is left alone until the next tick, lest it keep the worker from all else.
     failing: bool,
     tick: tokio::time::Interval,
@@ -111,6 +114,7 @@ impl Port {
         let (connections, strays) = Connections::new(number, worker.shared().known.clone());
         let questions = worker.takes_questions();
         Ok(Self {
+            followed: worker.snapshot(),
             opener: Arc::new(OutletOpener { dns: worker.shared().dns.clone() }),
             worker,
             number,
@@ -362,6 +366,7 @@ impl Port {
             self.handshakes.push_back(key);
         }
         self.end_untrusted();
+        self.follow_configuration();
         self.arrivals.expire(now);
         self.failing = false;
         while let Some((due, key)) = self.expiry.front().copied()
@@ -387,6 +392,20 @@ impl Port {
             self.expiry.shrink_to_fit();
             self.generations.shrink_to_fit();
         }
+    }
+
+    /// Running sessions count against what is configured now.
+    fn follow_configuration(&mut self) {
+        let snapshot = self.worker.snapshot();
+        if Arc::ptr_eq(&self.followed, &snapshot) {
+            return;
+        }
+        for (_, session) in &mut self.sessions {
+            if let SessionStage::Open(open) = &mut session.stage {
+                open.flow.follow(&snapshot);
+            }
+        }
+        self.followed = snapshot;
     }
 
     pub(super) fn end(&mut self, key: u64, reason: Dead) {

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use gateway_core::balance::{ConnectionPlace, Target};
 use gateway_core::config::model::Scheme;
 use gateway_core::http::reply::Cause;
+use gateway_core::limit::meter::Admitted;
 use gateway_core::snapshot::Route;
 use gateway_core::snapshot::streams::rules;
 use gateway_core::stream::flow::Flow;
@@ -154,6 +155,14 @@ impl Session {
                 if most.is_some_and(|most| (*given + payload.len() as u64) as f64 > most) {
                     return;
                 }
+                match flow.admit(Direction::Down, payload.len()) {
+                    Admitted::Yes => {}
+                    Admitted::Dropped => return,
+                    Admitted::Ended(reason) => {
+                        dead = dead.and(Err(reason));
+                        return;
+                    }
+                }
                 let (mut sent, mut length) = (Ok(()), 0);
                 let seen = flow.message(Direction::Down, payload, |payload| {
                     length = payload.len() as u64;
@@ -269,6 +278,11 @@ impl OpenSession {
     /// What it returns is to be sent back to the client.
     fn forward(&mut self, payload: &[u8]) -> Result<Vec<Bytes>, Dead> {
         let Self { flow, socket, target, .. } = self;
+        match flow.admit(Direction::Up, payload.len()) {
+            Admitted::Yes => {}
+            Admitted::Dropped => return Ok(Vec::new()),
+            Admitted::Ended(reason) => return Err(reason),
+        }
         let (mut dead, mut length) = (Ok(()), 0);
         let mut sent = Ok(());
         let answers = flow.message(Direction::Up, payload, |payload| {

@@ -76,7 +76,7 @@ impl Until {
             if protocol != EVENTS {
                 tokio::time::sleep(UNLISTED).await;
             }
-            revoked(Some(current), about, identity).await
+            revoked(Some(current), about, identity, None).await
         }))
     }
 }
