@@ -29,6 +29,7 @@ mod status;
 mod steady;
 mod targets;
 mod traffic;
+mod usage;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -29,6 +29,7 @@ mod store;
 mod tail;
 #[cfg(feature = "top")]
 mod top;
+mod usage;
 mod waf;
 
 use std::process::ExitCode;
@@ -76,6 +77,8 @@ enum Command {
     Audit(audit::AuditArgs),
     /// Purge or warm the response cache of a running gateway
     Cache(cache::CacheArgs),
+    /// Show the bytes that keys of traffic quotas have used, or forgive them
+    Usage(usage::UsageArgs),
     /// Migrate a database to the schema of this version
     Migrate(store::MigrateArgs),
     /// Show the status of a running gateway, or of a database
@@ -165,6 +168,7 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::Logs(args) => tail::logs(&args),
         Command::Audit(args) => audit::audit(&args, registry),
         Command::Cache(args) => cache::cache(&args),
+        Command::Usage(args) => usage::usage(&args),
         Command::Migrate(args) => store::migrate(&args),
         Command::Status(args) => store::status(&args, registry),
         #[cfg(feature = "top")]

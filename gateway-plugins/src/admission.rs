@@ -15,6 +15,7 @@ pub(crate) mod request_size_limiting;
 pub(crate) mod response_size_limiting;
 pub(crate) mod session_gate;
 pub(crate) mod shared_limits;
+pub(crate) mod traffic_quota;
 pub(crate) mod udp_rate_limiting;
 pub(crate) mod ws_message_size_limiting;
 pub(crate) mod ws_rate_limiting;

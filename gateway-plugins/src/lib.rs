@@ -69,6 +69,7 @@ pub const PLUGINS: &[Entry] = &[
     entry::<admission::concurrency_limiting::ConcurrencyLimiting>(),
     entry::<admission::connection_limit::ConnectionLimit>(),
     entry::<admission::udp_rate_limiting::UdpRateLimiting>(),
+    entry::<admission::traffic_quota::TrafficQuota>(),
     entry::<admission::bandwidth_limit::BandwidthLimit>(),
     // is it what it should be
     entry::<security::request_validation::RequestValidation>(),

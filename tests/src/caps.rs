@@ -147,3 +147,44 @@ async fn datagrams_beyond_the_limit_are_dropped_and_counted() {
     assert_eq!(record.0["session.datagrams_dropped"], 7);
     assert!(edge.metrics().await.contains("ferrum_session_datagrams_dropped_total{protocol=\"udp\"} 7"));
 }
+
+/// Bytes that reach the target, over a quota's end, by splice and by copy; and nothing of them is lost with a restart.
+#[tokio::test]
+async fn a_quota_ends_every_stream_with_its_last_byte_and_survives_a_restart() {
+    const LIMIT: usize = 3_000_000;
+    let folder = tls::authority().folder().join("traffic-quota");
+    std::fs::create_dir_all(&folder).unwrap();
+    let origin = Port::listen(None).await;
+    let port = free_port();
+    let proxy = format!("listen_port: {port}, {}", tcp_backend(origin.address));
+    let config = format!("{{limit: {LIMIT}, path: {folder:?}}}");
+    let mut edge = Edge::start_with(LOOPBACK, &spec(&proxy, "traffic_quota", &config));
+    let pour = async |bytes: usize| {
+        let mut client = soon(TcpStream::connect(at(port))).await.unwrap();
+        let mut far = origin.accept().await;
+        let sent = content(bytes);
+        let sending = tokio::spawn(async move {
+            drop(client.write_all(&sent).await);
+            drop(client.shutdown().await);
+            client
+        });
+        let mut got = Vec::new();
+        // A stream that was cut off ends with a reset.
+        drop(soon(far.read_to_end(&mut got)).await);
+        assert!(got == content(bytes)[..got.len()], "other bytes came");
+        drop(far);
+        drop(soon(sending).await);
+        got.len()
+    };
+    assert_eq!(pour(2_000_000).await, 2_000_000);
+    assert_eq!(edge.session().await.end(), "closed");
+    drop(edge);
+    let mut edge = Edge::start_with(LOOPBACK, &spec(&proxy, "traffic_quota", &config));
+    // What a reset takes from the kernel's buffers may not arrive, but no more than the quota ever does.
+    assert!(pour(2_000_000).await <= LIMIT - 2_000_000);
+    let record = edge.session().await;
+    assert_eq!((record.end(), record.carried().0), ("quota_exceeded", (LIMIT - 2_000_000) as u64));
+    let mut refused = soon(TcpStream::connect(at(port))).await.unwrap();
+    assert_eq!(soon(refused.read(&mut [0; 1])).await.unwrap_or(0), 0);
+    assert_eq!(edge.session().await.end(), "quota_exceeded");
+}

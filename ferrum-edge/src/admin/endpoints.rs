@@ -6,7 +6,7 @@ use axum::routing::{MethodRouter, delete, get, patch, post, put};
 use super::endpoint::{Body, Endpoint, Gate, Param, ResponseContent, Type, param};
 use super::{
     Admin, actions, audit, bulk, effective, explain, health, history, metrics, openapi, records, resources,
-    sessions, status, targets, traffic,
+    sessions, status, targets, traffic, usage,
 };
 use crate::access::Role;
 use crate::audit::{KINDS, OUTCOMES, SOURCES};
@@ -53,6 +53,16 @@ const SESSIONS: &[Param] = &[
     param("consumer", Type::Text, "Only those of the consumer with this name."),
     param("after", Type::Page, "Where the page begins: `next` of the page before."),
     param("limit", Type::Number(1, 1000), "Sessions of a page. Default 100."),
+];
+const USAGE: &[Param] = &[
+    param("plugin_config", Type::Text, "Only quotas of this plugin config."),
+    param("key", Type::Text, "Only this key, such as a consumer, a proxy or an address."),
+    param(
+        "history",
+        Type::OneOf(&["minute", "hour"]),
+        "Also the bytes of each minute (7 days) or hour (90 days).",
+    ),
+    param("since", Type::Number(0, u64::MAX), "The history from then on, in seconds since 1970."),
 ];
 const ENDED: &[Param] = &[
     param("proxy", Type::Text, "Those of this proxy."),
@@ -132,6 +142,7 @@ pub(super) fn all() -> Vec<Endpoint> {
         asked(M::GET, sessions::PATH, "The TCP streams, WebSockets, streams of events, UDP sessions, gRPC calls and other answers that go on, as far as they are open at this gateway.", running_read, SESSIONS, A::Sessions, || get(sessions::list)),
         asked(M::DELETE, sessions::PATH, "Ends all of a proxy or a consumer.", running_write, ENDED, A::Document, || delete(sessions::end_all)),
         Endpoint { status: 204, ..asked(M::DELETE, sessions::ONE, "Ends one of them.", running_write, &[], A::Nothing, || delete(sessions::end)) },
+        asked(M::GET, usage::PATH, "What the keys of `traffic_quota` have used at this gateway. The plugin's action `reset` forgives it.", running_read, USAGE, A::Document, || get(usage::show)),
         sent(Body::Batch, 200, asked(M::POST, "/v1/batch", "Puts and deletes objects of all kinds; all of it or nothing.", write, BULK, A::Summary, || post(bulk::batch))),
         sent(Body::File, 200, asked(M::POST, "/v1/import", "Makes the configuration this one, as one change.", admin, IMPORT, A::Summary, || post(bulk::import))),
         asked(M::GET, "/v1/export", "The whole configuration. For the role admin with credentials as they are stored, for others without.", read, &[], A::Export, || get(bulk::export)),

@@ -14,7 +14,7 @@ use super::epoch::Epoch;
 /// Parts of a nanosecond in which moments are counted: whole ones are too coarse for single bytes at high rates.
 const TICKS: u64 = 64;
 /// The fewest bytes of a turn.
-const MIN_TURN: u64 = 1448;
+pub(crate) const MIN_TURN: u64 = 1448;
 /// The most bytes of a turn: what a pipe of splice(2) holds.
 pub(crate) const MAX_TURN: u64 = 256 << 10;
 /// All turns of one round together take about this share of a second's bytes.

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::byte_quota::ByteQuota;
-use super::byte_rate::{ByteRate, MAX_TURN};
+use super::byte_rate::ByteRate;
 
 /// The most meters of one direction; further ones are refused when plugins are configured.
 pub const MAX_METERS: usize = 16;
@@ -59,30 +59,38 @@ impl Meters {
     }
 }
 
-/// Reserves bytes of all meters: as many as each has for a turn, and no more than are wanted.
+/// Reserves bytes of all meters: as many as each has for a turn, and no more than are wanted. `None` while others have reserved all
+/// that a quota has left.
 ///
 /// # Errors
-/// The word for the record, when a quota has nothing left.
-pub(crate) fn reserve(meters: &[Meter], wanted: u64, now: Instant) -> Result<Reservation, &'static str> {
+/// The word for the record, when a quota was used up.
+pub(crate) fn reserve(
+    meters: &[Meter],
+    wanted: u64,
+    now: Instant,
+) -> Result<Option<Reservation>, &'static str> {
     let turn = |meter: &Meter| match meter {
         Meter::Rate(rate) => rate.turn(),
-        // Others want some of it too.
-        Meter::Datagrams(_) | Meter::Quota(_) => MAX_TURN,
+        Meter::Quota(quota) => quota.turn(),
+        Meter::Datagrams(_) => u64::MAX,
     };
     let mut bytes = meters.iter().map(turn).min().unwrap_or(u64::MAX).min(wanted);
     for (n, meter) in meters.iter().enumerate() {
         let Meter::Quota(quota) = meter else { continue };
-        let granted = quota.take(bytes);
+        let granted = quota.reserve(bytes);
         let left = *granted.as_ref().unwrap_or(&0);
         // Those before it granted more than it has.
         refund_quotas(meters.get(..n).unwrap_or_default(), bytes - left);
         bytes = granted?;
+        if bytes == 0 {
+            return Ok(None);
+        }
     }
     let waits = meters.iter().filter_map(|meter| match meter {
         Meter::Rate(rate) => Some(rate.reserve(bytes, now)),
         Meter::Datagrams(_) | Meter::Quota(_) => None,
     });
-    Ok(Reservation { bytes, wait: waits.max().unwrap_or_default() })
+    Ok(Some(Reservation { bytes, wait: waits.max().unwrap_or_default() }))
 }
 
 /// Gives back what was reserved and not used.
@@ -98,7 +106,16 @@ pub(crate) fn refund(meters: &[Meter], bytes: u64) {
 fn refund_quotas(meters: &[Meter], bytes: u64) {
     for meter in meters {
         if let Meter::Quota(quota) = meter {
-            quota.give_back(bytes);
+            quota.refund(bytes);
+        }
+    }
+}
+
+/// Reserved bytes were used.
+pub(crate) fn spend(meters: &[Meter], bytes: u64) {
+    for meter in meters {
+        if let Meter::Quota(quota) = meter {
+            quota.spend(bytes);
         }
     }
 }
@@ -110,12 +127,9 @@ pub(crate) fn admit(meters: &[Meter], bytes: u64, now: Instant) -> Admitted {
             Meter::Rate(rate) => (!rate.take(bytes, now)).then_some(Admitted::Dropped),
             Meter::Datagrams(rate) => (!rate.take(1, now)).then_some(Admitted::Dropped),
             Meter::Quota(quota) => match quota.take(bytes) {
-                Ok(granted) if granted == bytes => None,
-                Ok(granted) => {
-                    quota.give_back(granted);
-                    Some(Admitted::Ended(super::byte_quota::EXHAUSTED))
-                }
-                Err(reason) => Some(Admitted::Ended(reason)),
+                Ok(()) => None,
+                Err(None) => Some(Admitted::Dropped),
+                Err(Some(reason)) => Some(Admitted::Ended(reason)),
             },
         };
         if let Some(refused) = refused {
@@ -132,7 +146,7 @@ pub(crate) fn take_back(meters: &[Meter], bytes: u64) {
         match meter {
             Meter::Rate(rate) => rate.refund(bytes),
             Meter::Datagrams(rate) => rate.refund(1),
-            Meter::Quota(quota) => quota.give_back(bytes),
+            Meter::Quota(quota) => quota.forgive(bytes),
         }
     }
 }
@@ -171,13 +185,16 @@ mod tests {
         let slow = rate(100_000, 0, now);
         let meters = [Meter::Quota(wide.clone()), Meter::Quota(narrow.clone()), Meter::Rate(slow)];
         let first = reserve(&meters, 5000, now).unwrap();
-        assert_eq!(first, Reservation { bytes: 300, wait: Duration::ZERO });
-        assert_eq!((wide.used(), narrow.used()), (300, 300));
-        assert_eq!(reserve(&meters, 5000, now), Err(EXHAUSTED));
-        assert_eq!(wide.used(), 300, "what one refused is not taken from the others");
+        assert_eq!(first, Some(Reservation { bytes: 300, wait: Duration::ZERO }));
+        assert_eq!(reserve(&meters, 5000, now), Ok(None), "the rest is reserved");
+        spend(&meters, 200);
+        assert_eq!((wide.used(), narrow.used()), (200, 200));
         refund(&meters, 100);
         let second = reserve(&meters, 5000, now).unwrap();
-        assert_eq!(second, Reservation { bytes: 100, wait: Duration::from_millis(2) });
+        assert_eq!(second, Some(Reservation { bytes: 100, wait: Duration::from_millis(2) }));
+        spend(&meters, 100);
+        assert_eq!(reserve(&meters, 5000, now), Err(EXHAUSTED));
+        assert_eq!(wide.used(), 300, "what one refused is not taken from the others");
     }
 
     #[test]

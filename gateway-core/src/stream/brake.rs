@@ -11,10 +11,12 @@ use arc_swap::ArcSwapOption;
 use tokio::time::{Instant, Sleep};
 
 use super::session::Direction;
-use crate::limit::meter::{self, Meter, Meters};
+use crate::limit::meter::{self, Meter, Meters, Reservation};
 
 /// How long at most until a reservation that is waited for learns that a rate has changed.
 const RECHECK: Duration = Duration::from_millis(200);
+/// How long whoever finds the rest of a quota reserved waits until it looks again.
+const RESERVED: Duration = Duration::from_millis(5);
 
 /// What a session counts against now. Both of its directions look here, and whoever changes the configuration writes here.
 #[derive(Debug, Default)]
@@ -115,7 +117,7 @@ impl Brake {
             let now = Instant::now();
             let version = meter::version(self.list());
             let reserved = meter::reserve(self.list(), u64::MAX, now)?;
-            // A quota alone has no turns.
+            let reserved = reserved.unwrap_or(Reservation { bytes: 0, wait: RESERVED });
             if reserved.wait.is_zero() {
                 self.credit = reserved.bytes;
                 continue;
@@ -151,7 +153,12 @@ impl Brake {
     /// So many bytes were moved.
     #[inline]
     pub(crate) fn spend(&mut self, bytes: u64) {
-        self.credit = self.credit.saturating_sub(bytes);
+        if self.meters.is_some() {
+            // Never more than was allowed.
+            let bytes = bytes.min(self.credit);
+            self.credit -= bytes;
+            meter::spend(self.list(), bytes);
+        }
     }
 
     /// Gives back what was reserved: there is nothing to move.
@@ -265,7 +272,7 @@ mod tests {
         let quota = Arc::new(ByteQuota::new(1000, 0));
         let (shared, mut brake) = brake(up(Meter::Quota(quota.clone())));
         assert_eq!(poll_fn(|cx| brake.poll_allow(cx, 10)).await, Ok(10));
-        assert_eq!(quota.used(), 1000, "reserved as a whole");
+        assert_eq!(quota.used(), 0, "reserved, and not used");
         brake.spend(10);
         brake.release();
         assert_eq!(quota.used(), 10);

@@ -86,11 +86,12 @@ impl<S: Duplex> AsyncRead for Metered<'_, S> {
         let polled = Pin::new(&mut this.inner).poll_read(cx, &mut part);
         let length = part.filled().len();
         match &polled {
-            Poll::Ready(Ok(())) => {
+            Poll::Ready(Ok(())) if length > 0 => {
                 buffer.advance(length);
                 this.spend(length);
             }
-            Poll::Ready(Err(_)) | Poll::Pending => this.release(),
+            // Others may use what this end has no bytes for.
+            Poll::Ready(_) | Poll::Pending => this.release(),
         }
         polled
     }
