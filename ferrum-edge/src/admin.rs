@@ -6,6 +6,7 @@ mod actions;
 mod attempt;
 mod audit;
 mod bulk;
+mod counters;
 mod door;
 mod effective;
 mod endpoint;

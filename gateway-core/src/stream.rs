@@ -5,6 +5,7 @@ pub mod brake;
 pub mod cut;
 pub mod drain;
 pub mod flow;
+pub mod live_bytes;
 pub mod metered;
 pub mod pipeline;
 pub mod proxy_protocol;

@@ -188,3 +188,41 @@ async fn a_quota_ends_every_stream_with_its_last_byte_and_survives_a_restart() {
     assert_eq!(soon(refused.read(&mut [0; 1])).await.unwrap_or(0), 0);
     assert_eq!(edge.session().await.end(), "quota_exceeded");
 }
+
+/// Metrics say what sessions have carried that are still open, and nothing twice.
+#[tokio::test]
+async fn bytes_are_counted_while_sessions_run() {
+    let echo = Echo::start().await;
+    let sink = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let (port, udp) = (free_port(), free_port());
+    let spec = format!(
+        "proxies:\n  - {{id: a, listen_port: {port}, {}}}\n  - {{id: b, listen_port: {udp}, {}}}\n",
+        echo.backend(),
+        udp_backend(sink.local_addr().unwrap())
+    );
+    let mut edge = Edge::start_with(LOOPBACK, &spec);
+    let mut client = Wire::open(at(port)).await;
+    client.send("hello").await;
+    client.expect("hello").await;
+    let datagrams = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    datagrams.send_to(b"four", at(udp)).await.unwrap();
+    soon(sink.recv(&mut [0; 8])).await.unwrap();
+    let counted = async |edge: &Edge, protocol: &str, up: u64, down: u64| {
+        let line = |direction: &str, bytes: u64| {
+            format!(
+                "ferrum_session_bytes_total{{protocol=\"{protocol}\",direction=\"{direction}\"}} {bytes}\n"
+            )
+        };
+        let page = edge.metrics().await;
+        page.contains(&line("up", up)) && page.contains(&line("down", down))
+    };
+    assert!(counted(&edge, "tcp", 5, 5).await);
+    soon(async { while !counted(&edge, "udp", 4, 0).await {} }).await;
+    client.send("more!").await;
+    client.expect("more!").await;
+    client.shutdown().await;
+    client.closed().await;
+    assert_eq!(edge.session().await.carried(), (10, 10));
+    assert!(counted(&edge, "tcp", 10, 10).await);
+    assert!(counted(&edge, "udp", 4, 0).await);
+}

@@ -243,6 +243,7 @@ fn strange_statuses_and_sessions_have_their_place() {
             bytes_up: 5,
             bytes_down: 7,
             dropped: 3,
+            uncounted: gateway_core::stream::relay::Carried { up: 5, down: 7 },
         });
     }
     let page = scrape(&telemetry, &configurations.compiled.snapshot);

@@ -10,6 +10,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use tokio::time::{Instant, Sleep};
 
+use super::live_bytes::LiveBytes;
 use super::session::Direction;
 use crate::limit::meter::{self, Meter, Meters, Reservation};
 
@@ -18,9 +19,12 @@ const RECHECK: Duration = Duration::from_millis(200);
 /// How long whoever finds the rest of a quota reserved waits until it looks again.
 const RESERVED: Duration = Duration::from_millis(5);
 
-/// What a session counts against now. Both of its directions look here, and whoever changes the configuration writes here.
+/// What a session counts against now, and what it has carried. Both of its directions look here, and whoever changes the
+/// configuration writes here.
 #[derive(Debug, Default)]
 pub struct SessionMeters {
+    /// What it has carried.
+    pub live: LiveBytes,
     version: AtomicU32,
     meters: ArcSwapOption<Meters>,
 }
@@ -70,6 +74,16 @@ impl Brake {
     /// For one direction of a session.
     pub fn new(shared: Arc<SessionMeters>, direction: Direction) -> Self {
         Self { shared, direction, seen: 0, meters: None, credit: 0, parked: None }
+    }
+
+    /// So many bytes of the other direction were written to this end.
+    #[inline]
+    pub(crate) fn wrote(&self, bytes: u64) {
+        let direction = match self.direction {
+            Direction::Up => Direction::Down,
+            Direction::Down => Direction::Up,
+        };
+        self.shared.live.add(direction, bytes);
     }
 
     /// Whether nothing is counted; costs one load.

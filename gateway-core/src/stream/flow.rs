@@ -38,6 +38,8 @@ pub struct Flow {
     meters: Option<Box<Meters>>,
     /// Where the meters came from, once the configuration has changed.
     followed: Option<Arc<Route>>,
+    /// Of `carried`, what metrics know of.
+    counted: Carried,
     /// Datagrams that were too much.
     dropped: u64,
     /// Only where a plugin attends to sessions: there may be very many.
@@ -67,6 +69,7 @@ impl Flow {
             flight: Flight::default(),
             meters: None,
             followed: None,
+            counted: Carried::default(),
             dropped: 0,
             consumers,
             _permit: permit,
@@ -114,6 +117,12 @@ impl Flow {
             self.dropped += 1;
         }
         admitted
+    }
+
+    /// Bytes that metrics have not counted yet; they are counted from now on.
+    pub fn uncounted(&mut self) -> Carried {
+        let counted = std::mem::replace(&mut self.counted, self.carried);
+        Carried { up: self.carried.up - counted.up, down: self.carried.down - counted.down }
     }
 
     /// Takes the meters of the proxy as it is configured now.
@@ -229,6 +238,7 @@ impl Flow {
 
 impl Drop for Flow {
     fn drop(&mut self) {
+        let uncounted = self.uncounted();
         let record = SessionRecord {
             session: &self.session,
             route: Some(&self.route),
@@ -239,6 +249,7 @@ impl Drop for Flow {
             bytes_up: self.carried.up,
             bytes_down: self.carried.down,
             dropped: self.dropped,
+            uncounted,
         };
         if let Some(around) = self.around() {
             let panics = self.route.chain.close(&record, around);

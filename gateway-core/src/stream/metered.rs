@@ -65,6 +65,11 @@ impl<'s, S> Metered<'s, S> {
         self.brake.spend(bytes as u64);
     }
 
+    /// So many bytes were written to it.
+    pub fn wrote(&self, bytes: usize) {
+        self.brake.wrote(bytes as u64);
+    }
+
     /// There is nothing to read now.
     pub fn release(&mut self) {
         self.brake.release();
@@ -99,7 +104,10 @@ impl<S: Duplex> AsyncRead for Metered<'_, S> {
 
 impl<S: Duplex> AsyncWrite for Metered<'_, S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().inner).poll_write(cx, bytes)
+        let this = self.get_mut();
+        let written = ready!(Pin::new(&mut this.inner).poll_write(cx, bytes))?;
+        this.wrote(written);
+        Poll::Ready(Ok(written))
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -117,6 +117,7 @@ pub async fn serve<C: Carrier>(
     let about = about(protocol, route, &ending.session);
     let around = around.with_target(ending.target);
     let meters = Arc::new(SessionMeters::new(route.chain.meters(&ending.session, around)));
+    ending.meters = Some(meters.clone());
     let metering = Metering { session: &ending.session, chain: &route.chain, meters: &meters };
     let mut revoked = Beside::new(revoked(current, about, ending.session.identity.clone(), Some(metering)));
     let cut = Cut::default();
@@ -164,6 +165,7 @@ pub(crate) async fn tunnel<'r>(tunnelled: Tunnelled<'r>, session: Session, ends:
     let rules =
         websocket::Rules { timeouts, max_message, chain, around, drain: &own, meters: &meters, cut: &cut };
     let about = about("websocket", around.state, &ending.session);
+    ending.meters = Some(meters.clone());
     let metering = Metering { session: &ending.session, chain, meters: &meters };
     let mut revoked = Beside::new(revoked(current, about, ending.session.identity.clone(), Some(metering)));
     let mut told = pin!(drain.told());
@@ -196,7 +198,8 @@ pub(crate) async fn tunnel<'r>(tunnelled: Tunnelled<'r>, session: Session, ends:
 /// How a session is listed while it is open.
 fn about(protocol: &'static str, route: &ProxyState, session: &Session) -> About {
     let consumer = session.identity.as_ref().map(|identity| identity.name.clone());
-    About { protocol, proxy: route.proxy.id.clone(), consumer, client: session.client_address }
+    let (client, port) = (session.client_address, session.client.local.port());
+    About { protocol, proxy: route.proxy.id.clone(), consumer, client, port }
 }
 
 /// Gets a request to switch protocols, or the answer that agrees, ready for a chain that reads messages.
@@ -299,6 +302,7 @@ struct SessionEnding<'r> {
     protocol: &'static str,
     reason: &'static str,
     carried: Carried,
+    meters: Option<Arc<SessionMeters>>,
     flight: Flight,
 }
 
@@ -318,6 +322,7 @@ impl<'r> SessionEnding<'r> {
             // What it is called when the future is dropped: the worker ended it.
             reason: RelayOutcome::Drained.reason(),
             carried: Carried::default(),
+            meters: None,
             flight: Flight::default(),
         }
     }
@@ -329,6 +334,8 @@ impl Drop for SessionEnding<'_> {
         if self.reason == RelayOutcome::Drained.reason() && self.session.client.is_withdrawn() {
             self.reason = Cause::Revoked.reason();
         }
+        let carried = self.carried;
+        let uncounted = self.meters.as_ref().map_or(carried, |meters| meters.live.uncounted_of(carried));
         let record = SessionRecord {
             session: &self.session,
             route: self.plugins.map(|(_, around)| around.state),
@@ -339,6 +346,7 @@ impl Drop for SessionEnding<'_> {
             bytes_up: self.carried.up,
             bytes_down: self.carried.down,
             dropped: 0,
+            uncounted,
         };
         if let Some((chain, around)) = self.plugins {
             let panics = chain.close(&record, around.with_target(self.target));

@@ -39,7 +39,7 @@ pub(crate) struct Metering<'s> {
     pub(crate) session: &'s Session,
     /// The chain that its meters came from first.
     pub(crate) chain: &'s Chain,
-    pub(crate) meters: &'s SessionMeters,
+    pub(crate) meters: &'s Arc<SessionMeters>,
 }
 
 impl Metering<'_> {
@@ -72,7 +72,8 @@ pub(crate) async fn revoked(
     let Some(current) = current else { return std::future::pending().await };
     let proxy = about.proxy.clone();
     let mut known = None;
-    let entered = current.sessions().map(|sessions| sessions.enter(about));
+    let traffic = metering.as_ref().map(|metering| metering.meters.clone());
+    let entered = current.sessions().map(|sessions| sessions.enter(about, traffic));
     let ended = async {
         match &entered {
             Some(entered) => entered.ended().await,

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use futures_util::stream::{FuturesUnordered, Stream};
 use gateway_core::snapshot::Snapshot;
 use gateway_core::stream::flow::Flow;
+use gateway_core::stream::relay::Carried;
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
 use slab::Slab;
 use tokio::io::Interest;
@@ -53,6 +54,8 @@ pub(super) struct Port {
     pub(super) handshakes: VecDeque<u64>,
     /// The configuration whose meters the sessions have.
     followed: Arc<Snapshot>,
+    /// When metrics are to learn what the sessions have carried.
+    next_count: Instant,
     /// The listening socket failed; it is left alone until the next tick, lest it keep the worker from all else.
     failing: bool,
     tick: tokio::time::Interval,
@@ -82,6 +85,8 @@ const PER_TARGET: usize = 32;
 const PER_TURN: usize = 8;
 /// How often handshakes and idle sessions are looked at.
 const TICK: Duration = Duration::from_millis(100);
+/// How often metrics learn what open sessions have carried.
+const COUNT: Duration = Duration::from_secs(2);
 
 impl Wire {
     /// Sends to a client, from the address it spoke to.
@@ -115,6 +120,7 @@ impl Port {
         let questions = worker.takes_questions();
         Ok(Self {
             followed: worker.snapshot(),
+            next_count: Instant::now(),
             opener: Arc::new(OutletOpener { dns: worker.shared().dns.clone() }),
             worker,
             number,
@@ -367,6 +373,7 @@ impl Port {
         }
         self.end_untrusted();
         self.follow_configuration();
+        self.count_bytes(now);
         self.arrivals.expire(now);
         self.failing = false;
         while let Some((due, key)) = self.expiry.front().copied()
@@ -391,6 +398,23 @@ impl Port {
             self.sessions.shrink_to_fit();
             self.expiry.shrink_to_fit();
             self.generations.shrink_to_fit();
+        }
+    }
+
+    /// Metrics learn what open sessions have carried.
+    fn count_bytes(&mut self, now: Instant) {
+        if now < self.next_count {
+            return;
+        }
+        self.next_count = now + COUNT;
+        let recorder = self.worker.recorder().clone();
+        for (_, session) in &mut self.sessions {
+            if let SessionStage::Open(open) = &mut session.stage {
+                let uncounted = open.flow.uncounted();
+                if uncounted != Carried::default() {
+                    recorder.session_bytes(open.flow.protocol(), uncounted);
+                }
+            }
         }
     }
 

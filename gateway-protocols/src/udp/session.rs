@@ -335,16 +335,19 @@ impl Opener for OutletOpener {
     type Target = Outlet;
     const CONNECTS: bool = false;
 
-    async fn open(&self, route: &Route, target: &Target, _session: &Seen) -> Result<Outlet, Cause> {
+    async fn open(&self, route: &Route, target: &Target, session: &Seen) -> Result<Outlet, Cause> {
         let backend = &route.proxy.backend;
+        let own = target.rules.port;
+        let mapped = rules(route).map_or(Some(own), |rules| rules.target_port(own, session.client.local.port()));
+        let port = mapped.ok_or(Cause::ConnectFailed)?;
         let place = match target.connection_limit() {
             Some(limit) => Some(limit.try_place(true).ok_or(Cause::NoTarget)?),
             None => None,
         };
         let addresses = match backend.dns_override() {
-            Some(address) => vec![SocketAddr::new(address, target.rules.port)],
+            Some(address) => vec![SocketAddr::new(address, port)],
             None => {
-                let found = self.dns.resolve(&target.rules.host, target.rules.port, backend.dns_ttl()).await;
+                let found = self.dns.resolve(&target.rules.host, port, backend.dns_ttl()).await;
                 found.map_err(|_| Cause::DnsFailed)?
             }
         };

@@ -57,6 +57,9 @@ impl Opener for Outbound {
 
     async fn open(&self, route: &Route, target: &Target, session: &Session) -> Result<Placed, Cause> {
         let mut to = Destination::of_stream(route, target);
+        let own = target.rules.port;
+        let mapped = rules(route).map_or(Some(own), |rules| rules.target_port(own, session.client.local.port()));
+        to.port = mapped.ok_or(Cause::ConnectFailed)?;
         if let Some(version) = rules(route).and_then(|rules| rules.send_proxy_protocol) {
             to.preface = proxy_protocol::header(version, session.client.peer, session.client.local);
         }

@@ -70,6 +70,7 @@ impl Until {
             proxy: route.proxy.id.clone(),
             consumer: identity.as_ref().map(|identity| identity.name.clone()),
             client: end.exchange.client_address,
+            port: end.exchange.client.local.port(),
         };
         let current = current.clone();
         Self::Revoked(Box::pin(async move {

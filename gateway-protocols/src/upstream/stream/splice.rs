@@ -161,6 +161,7 @@ impl<R: Socket, W: Socket> Shortcut<Metered<'_, R>, Metered<'_, W>> for Splice {
                 match ready!(self.poll_push(cx, writer.inner.writer())) {
                     Ok(pushed @ 1..) => {
                         self.held -= pushed;
+                        writer.wrote(pushed);
                         *carried += pushed as u64;
                     }
                     _ => return Poll::Ready(Err(RelayEnd::Writer)),
