@@ -9,6 +9,7 @@ mod bulk;
 pub(crate) mod catalogue;
 #[cfg(feature = "console")]
 mod console;
+mod counters;
 mod door;
 mod effective;
 mod endpoint;
@@ -34,6 +35,7 @@ mod status;
 mod steady;
 mod targets;
 mod traffic;
+mod usage;
 #[cfg(feature = "console")]
 mod users;
 

@@ -29,6 +29,7 @@ mod store;
 mod tail;
 #[cfg(feature = "top")]
 mod top;
+mod usage;
 #[cfg(feature = "console")]
 mod users;
 mod waf;
@@ -78,6 +79,8 @@ enum Command {
     Audit(audit::AuditArgs),
     /// Purge or warm the response cache of a running gateway
     Cache(cache::CacheArgs),
+    /// Show the bytes that keys of traffic quotas have used, or forgive them
+    Usage(usage::UsageArgs),
     /// List, add, change or remove the users of the console
     #[cfg(feature = "console")]
     Users(users::UsersArgs),
@@ -170,6 +173,7 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::Logs(args) => tail::logs(&args),
         Command::Audit(args) => audit::audit(&args, registry),
         Command::Cache(args) => cache::cache(&args),
+        Command::Usage(args) => usage::usage(&args),
         #[cfg(feature = "console")]
         Command::Users(args) => users::users(&args, registry),
         Command::Migrate(args) => store::migrate(&args),

@@ -127,6 +127,8 @@ impl Engine {
     /// Every metric, as Prometheus reads them.
     pub(crate) fn metrics(&self) -> String {
         let shared = &self.shared;
+        let control = &self.telemetry.control;
+        shared.sessions.uncounted(|protocol, carried| control.add_session_bytes(protocol, carried));
         let mut page =
             prometheus::render(&self.telemetry, &self.snapshot(), shared.connections(), &shared.tasks);
         self.meters.write(&mut page);

@@ -102,6 +102,8 @@ pub(super) enum ResponseContent {
     Diff,
     /// Records, one a line.
     Records,
+    /// Server-sent events.
+    Events,
     /// A page of sessions.
     Sessions,
     /// A page of the audit.

@@ -7,8 +7,8 @@ use super::endpoint::{Body, Endpoint, Gate, Param, ResponseContent, Type, param}
 #[cfg(feature = "console")]
 use super::users;
 use super::{
-    Admin, actions, audit, bulk, catalogue, effective, explain, health, history, metrics, openapi, records,
-    resources, sessions, settings, status, targets, traffic,
+    Admin, actions, audit, bulk, catalogue, counters, effective, explain, health, history, metrics, openapi,
+    records, resources, sessions, settings, status, targets, traffic, usage,
 };
 use crate::access::Role;
 use crate::audit::{KINDS, OUTCOMES, SOURCES};
@@ -53,12 +53,48 @@ const RECORDS: &[Param] = &[
 const SESSIONS: &[Param] = &[
     param("proxy", Type::Text, "Only those of this proxy."),
     param("consumer", Type::Text, "Only those of the consumer with this name."),
+    param(
+        "protocol",
+        Type::Text,
+        "Only those of this protocol: `tcp`, `udp`, `dtls`, `websocket`, `event_stream`, `grpc` or `http`.",
+    ),
+    param("client", Type::Text, "Only those of the client with this address."),
+    param("port", Type::Number(1, 65_535), "Only those of this port of the gateway."),
     param("after", Type::Page, "Where the page begins: `next` of the page before."),
     param("limit", Type::Number(1, 1000), "Sessions of a page. Default 100."),
+];
+const COUNTERS: &[Param] = &[
+    param("proxy", Type::Text, "Only those of this proxy."),
+    param("consumer", Type::Text, "Only those of the consumer with this name."),
+    param(
+        "protocol",
+        Type::Text,
+        "Only those of this protocol: `tcp`, `udp`, `dtls`, `websocket`, `event_stream`, `grpc` or `http`.",
+    ),
+    param("client", Type::Text, "Only those of the client with this address."),
+    param("port", Type::Number(1, 65_535), "Only those of this port of the gateway."),
+    param("interval", Type::Number(1, 3600), "Seconds between two events. Default 1."),
+];
+const USAGE: &[Param] = &[
+    param("plugin_config", Type::Text, "Only quotas of this plugin config."),
+    param("key", Type::Text, "Only this key, such as a consumer, a proxy or an address."),
+    param(
+        "history",
+        Type::OneOf(&["minute", "hour"]),
+        "Also the bytes of each minute (7 days) or hour (90 days).",
+    ),
+    param("since", Type::Number(0, u64::MAX), "The history from then on, in seconds since 1970."),
 ];
 const ENDED: &[Param] = &[
     param("proxy", Type::Text, "Those of this proxy."),
     param("consumer", Type::Text, "Those of the consumer with this name."),
+    param(
+        "protocol",
+        Type::Text,
+        "Those of this protocol: `tcp`, `udp`, `dtls`, `websocket`, `event_stream`, `grpc` or `http`.",
+    ),
+    param("client", Type::Text, "Those of the client with this address."),
+    param("port", Type::Number(1, 65_535), "Those of this port of the gateway."),
 ];
 const LIST: &[Param] = &[
     param("after", Type::Text, "Where the page begins: `next` of the page before."),
@@ -163,8 +199,10 @@ fn of_gateway() -> Vec<Endpoint> {
         asked(M::GET, traffic::PATH, "Counts by proxy and target of this gateway, since somebody began to ask for them; `ferrum-edge top` shows them.", running_read, &[], A::Traffic, || get(traffic::look)),
         sent(Body::Question, 200, asked(M::POST, explain::PATH, "Which proxy of this gateway takes a request and why, with which plugins, and why others don't. Sends nothing.", running_read, &[], A::Document, || post(explain::ask))),
         asked(M::GET, sessions::PATH, "The TCP streams, WebSockets, streams of events, UDP sessions, gRPC calls and other answers that go on, as far as they are open at this gateway.", running_read, SESSIONS, A::Sessions, || get(sessions::list)),
-        asked(M::DELETE, sessions::PATH, "Ends all of a proxy or a consumer.", running_write, ENDED, A::Document, || delete(sessions::end_all)),
+        asked(M::GET, counters::PATH, "Open sessions by proxy and protocol, and what they have carried, as server-sent events until the client goes.", running_read, COUNTERS, A::Events, || get(counters::follow)),
+        asked(M::DELETE, sessions::PATH, "Ends all of a proxy, a consumer, a client, a port or a protocol.", running_write, ENDED, A::Document, || delete(sessions::end_all)),
         Endpoint { status: 204, ..asked(M::DELETE, sessions::ONE, "Ends one of them.", running_write, &[], A::Nothing, || delete(sessions::end)) },
+        asked(M::GET, usage::PATH, "What the keys of `traffic_quota` have used at this gateway. The plugin's action `reset` forgives it.", running_read, USAGE, A::Document, || get(usage::show)),
         sent(Body::Batch, 200, asked(M::POST, "/v1/batch", "Puts and deletes objects of all kinds; all of it or nothing.", write, BULK, A::Summary, || post(bulk::batch))),
         sent(Body::File, 200, asked(M::POST, "/v1/import", "Makes the configuration this one, as one change.", admin, IMPORT, A::Summary, || post(bulk::import))),
         asked(M::GET, "/v1/export", "The whole configuration. For the role admin with credentials as they are stored, for others without.", read, &[], A::Export, || get(bulk::export)),

@@ -207,6 +207,7 @@ fn responses(endpoint: &Endpoint, kind: Option<ObjectKind>) -> Value {
         ResponseContent::Health | ResponseContent::Metrics => {
             json!({ "text/plain": { "schema": { "type": "string" } } })
         }
+        ResponseContent::Events => json!({ "text/event-stream": { "schema": { "type": "string" } } }),
         ResponseContent::Records => json!({ "application/x-ndjson": { "schema": { "type": "string" } } }),
         ResponseContent::Nothing => Value::Null,
         ResponseContent::Object => json_of(

@@ -44,7 +44,7 @@ impl Browser {
         drop(connection.read_to_end(&mut bytes));
         let end = bytes.windows(4).position(|part| part == b"\r\n\r\n").unwrap();
         let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
-        Answer(head[9..12].parse().unwrap(), head, bytes[end + 4..].to_vec())
+        Answer(head.get(9..12).unwrap().parse().unwrap(), head, bytes[end + 4..].to_vec())
     }
 
     fn get(&self, path: &str) -> Answer {

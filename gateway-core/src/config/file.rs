@@ -50,7 +50,7 @@ pub use places::Positions;
 pub use plugin::{PluginConfig, Scope};
 pub use proxy::{
     AuthMode, BackendHttpVersion, Backoff, CircuitBreaker, ExponentialBackoff, FixedBackoff, LoadPriority,
-    Parameters, PathPolicy, PathRules, Plugin, Protocol, Proxy, Retry, Scheme,
+    Parameters, PathPolicy, PathRules, Plugin, PortMapping, Protocol, Proxy, Retry, Scheme,
 };
 use reading::convert;
 pub use reading::plugin_settings;

@@ -78,7 +78,9 @@ fn answers() -> Value {
     let list = |name: &str| json!({ "type": "array", "items": reference(name) });
     let session = json!({ "type": "object", "required": ["id", "protocol", "proxy", "client", "since"], "properties": {
         "id": text, "protocol": { "enum": ["tcp", "udp", "dtls", "websocket", "event_stream", "grpc", "http"] }, "proxy": text,
-        "consumer": { "type": ["string", "null"] }, "client": text,
+        "consumer": { "type": ["string", "null"] }, "client": text, "port": count,
+        "bytes_up": { "type": ["integer", "null"], "minimum": 0, "description": "Bytes from the client so far." },
+        "bytes_down": { "type": ["integer", "null"], "minimum": 0, "description": "Bytes to the client so far." },
         "since": { "type": "string", "format": "date-time" },
     } });
     let mut sessions = page(&session);

@@ -173,8 +173,12 @@ pub struct Proxy {
     /// The port of a stream proxy. Not together with `listen_port_range`.
     #[schemars(range(min = 1, max = 65535))]
     pub listen_port: Option<u32>,
-    /// The ports of a stream proxy, first and last included, as `5000-5010`.
+    /// The ports of a stream proxy, first and last included, as `5000-5010`; at most 1,024. They are opened together: if one is in use,
+    /// all of them stay closed until it is free.
     pub listen_port_range: Option<String>,
+    /// Which port of the target a port of `listen_port_range` leads to: `single` is always the target's own, `offset` is as far behind it as
+    /// the client's port is behind the first of the range. Default `single`.
+    pub backend_port_mapping: Option<PortMapping>,
     /// Terminates TLS (TCP) or DTLS (UDP) at the port. Default false.
     pub frontend_tls: Option<bool>,
     /// Forwards encrypted bytes (TLS; QUIC or DTLS over UDP) unopened, choosing among proxies on one port by SNI.
@@ -332,6 +336,16 @@ pub enum AuthMode {
     Multi,
     /// Every plugin has to recognise the caller, and the same one unless `same_caller: false`; the last one counts.
     All,
+}
+
+/// Which port of the target a port of a range leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PortMapping {
+    /// The target's own.
+    Single,
+    /// As far behind it as the client's port is behind the first of the range.
+    Offset,
 }
 
 /// When a target is left alone for a while.

@@ -269,4 +269,5 @@ pub const LOG_FIELDS: &[&str] = &[
     "session.duration",
     "session.bytes_up",
     "session.bytes_down",
+    "session.datagrams_dropped",
 ];

@@ -224,6 +224,7 @@ fn only_for_streams(notes: &mut Notes<'_>, written: &file::Proxy) {
     let keys = [
         ("listen_port", written.listen_port.is_some()),
         ("listen_port_range", written.listen_port_range.is_some()),
+        ("backend_port_mapping", written.backend_port_mapping.is_some()),
         ("frontend_tls", written.frontend_tls == Some(true)),
         ("passthrough", written.passthrough == Some(true)),
         ("udp_idle_timeout", written.udp_idle_timeout.is_some()),
@@ -323,8 +324,10 @@ fn stream(notes: &mut Notes<'_>, written: &file::Proxy, scheme: Scheme) -> Optio
         false => (written.tcp_idle_timeout, TCP_IDLE),
     };
     let idle = words::seconds(idle, default);
+    let listen_ports = listen_ports(notes, written)?;
     Some(StreamRules {
-        listen_ports: listen_ports(notes, written)?,
+        listen_ports,
+        maps_ports: maps_ports(notes, written, listen_ports),
         frontend_tls,
         is_datagram: is_udp,
         passthrough,
@@ -390,6 +393,22 @@ fn listen_ports(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<(u16, u1
             None
         }
     }
+}
+
+fn maps_ports(notes: &mut Notes<'_>, written: &file::Proxy, (first, last): (u16, u16)) -> bool {
+    let Some(mapping) = written.backend_port_mapping else { return false };
+    if written.listen_port_range.is_none() {
+        notes.add("backend_port_mapping", "has no effect without `listen_port_range`").remedy =
+            Some("remove it".to_owned());
+    }
+    let beyond = u32::from(last - first);
+    if let (file::PortMapping::Offset, Some(port)) = (mapping, written.backend_port)
+        && port + beyond > u32::from(u16::MAX)
+    {
+        let message = format!("the last port of the range leads to {}, which is no port", port + beyond);
+        notes.add("backend_port", message).remedy = Some("a lower port, or fewer of them".to_owned());
+    }
+    mapping == file::PortMapping::Offset
 }
 
 fn port_range(text: &str) -> Result<(u16, u16), ValueProblem> {

@@ -28,7 +28,7 @@ pub(crate) struct Config {
     #[schemars(length(min = 1, max = 8))]
     limits: Vec<LimitConfig>,
     /// By what callers are told apart: `address`, `consumer` (consumer or external identity), `group` (the caller's first),
-    /// `route` (the proxy), `grpc_method` (the service and method of a gRPC call), `header:NAME`, `cookie:NAME`,
+    /// `route` (the proxy), `port` (the one that the client connected to), `gateway` (all callers together), `grpc_method` (the service and method of a gRPC call), `header:NAME`, `cookie:NAME`,
     /// `claim:NAME`, `template:TEXT`; or a list, whose values together make one caller. Proxies that share this plugin
     /// config share the limits unless `route` is among them. Default `address`.
     limit_by: OneOrMany,
