@@ -1,7 +1,7 @@
 //! Who may use the admin API: static tokens and HS256 tokens, each with a role.
 
 pub(crate) mod environment;
-#[cfg(feature = "console")]
+#[cfg(any(feature = "cli", feature = "console"))]
 pub(crate) mod password;
 
 use std::fmt;

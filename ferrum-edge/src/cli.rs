@@ -22,7 +22,9 @@ mod process;
 mod quickstart;
 mod reference;
 mod reload;
+mod revisions;
 mod run;
+mod secrets;
 mod serve;
 mod spec;
 mod store;
@@ -84,6 +86,14 @@ enum Command {
     /// List, add, change or remove the users of the console
     #[cfg(feature = "console")]
     Users(users::UsersArgs),
+    /// List what was changed in a database, when and by whom; or show one change
+    Revisions(revisions::RevisionsArgs),
+    /// Make the configuration of a database what it was at a revision
+    Rollback(revisions::RollbackArgs),
+    /// Hash a password from standard input, for `password_hash` of a consumer
+    HashPassword(secrets::HashPasswordArgs),
+    /// Print a random key, for keys and secrets of a configuration
+    GenerateKey(secrets::GenerateKeyArgs),
     /// Migrate a database to the schema of this version
     Migrate(store::MigrateArgs),
     /// Show the status of a running gateway, or of a database
@@ -176,6 +186,10 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::Usage(args) => usage::usage(&args),
         #[cfg(feature = "console")]
         Command::Users(args) => users::users(&args, registry),
+        Command::Revisions(args) => revisions::revisions(&args, registry),
+        Command::Rollback(args) => revisions::rollback(&args, registry),
+        Command::HashPassword(args) => secrets::hash_password(&args),
+        Command::GenerateKey(args) => secrets::generate_key(&args),
         Command::Migrate(args) => store::migrate(&args),
         Command::Status(args) => store::status(&args, registry),
         #[cfg(feature = "top")]

@@ -25,6 +25,8 @@ mod http_socket;
 #[cfg(feature = "import")]
 #[path = "cli/import.rs"]
 mod import;
+#[path = "cli/key_tools.rs"]
+mod key_tools;
 #[path = "cli/memory.rs"]
 mod memory;
 #[path = "cli/output.rs"]

@@ -72,7 +72,8 @@ pub(crate) async fn is_password(password: String, hash: Option<String>) -> bool 
     compared.await.unwrap_or(false)
 }
 
-fn hashed(password: &str) -> Option<String> {
+/// The hash of a password, computed on this thread; `None` when the system has no random bits or too little memory.
+pub(crate) fn hashed(password: &str) -> Option<String> {
     let mut salt = [0; 16];
     rand::fill(&mut salt).ok()?;
     let hash = Argon2::default().hash_password_with_salt(password.as_bytes(), &salt).ok()?;

@@ -263,3 +263,31 @@ fn what_changes_nothing_migrates_nothing() {
         assert_eq!(query("SELECT MAX(version) FROM ferrum_migrations"), 1, "{command:?}");
     }
 }
+
+#[test]
+fn revisions_are_listed_and_gone_back_to() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", CONFIG);
+    let store = at_store(&folder);
+    store.ends(&folder, 0, &["migrate"]);
+    store.ends(&folder, 0, &["apply", "ferrum.yaml"]);
+    folder.write(
+        "more.yaml",
+        "proxies: [{id: more, listen_path: /more, backend_host: h.test, backend_port: 1}]",
+    );
+    store.ends(&folder, 0, &["apply", "more.yaml"]);
+    let listed = store.ends(&folder, 0, &["revisions"]);
+    assert_eq!(listed.lines().count(), 2, "{listed}");
+    assert!(
+        store.ends(&folder, 0, &["revisions", "2"]).contains("+ proxies more"),
+        "the object that it made"
+    );
+    let would = store.ends(&folder, 0, &["rollback", "1", "--dry-run"]);
+    assert!(would.contains("would become that of revision 1") && would.contains("1 deleted"), "{would}");
+    assert_eq!(store.ends(&folder, 0, &["revisions"]), listed, "nothing was changed");
+    store.ends(&folder, 0, &["rollback", "1", "--note", "too early"]);
+    let listed = store.ends(&folder, 0, &["revisions", "-n", "1"]);
+    assert!(listed.trim_start().starts_with("3 ") && listed.contains("too early"), "{listed}");
+    store.ends(&folder, 1, &["rollback", "77"]);
+    store.ends(&folder, 1, &["revisions", "77"]);
+}
