@@ -201,8 +201,7 @@ pub struct Backend {
     pub scheme: Scheme,
     /// Which HTTP version the target is spoken to in.
     pub http_version: BackendHttp,
-    /// Speaks HTTP/3 to targets that offer it (`Alt-Svc`). Only where nothing is said about the version, and the
-    /// target's certificate is checked. Default true.
+    /// Uses HTTP/3 where targets offer it (`Alt-Svc`), no version is set and their certificate is checked. Default true.
     pub alt_svc: bool,
     /// The group of targets; a proxy with `backend_host` owns a group of one, named after itself.
     pub upstream: Arc<Upstream>,
