@@ -184,16 +184,6 @@ pub struct StreamRules {
     pub send_proxy_protocol: Option<u8>,
 }
 
-impl StreamRules {
-    /// The port of a target whose own port is `own`, for a client that connected to `listen`; `None` where there is none so high.
-    pub fn target_port(&self, own: u16, listen: u16) -> Option<u16> {
-        if !self.maps_ports {
-            return Some(own);
-        }
-        own.checked_add(listen.checked_sub(self.listen_ports.0)?)
-    }
-}
-
 /// Where a proxy's traffic goes.
 #[derive(Debug, Clone)]
 pub struct Backend {
