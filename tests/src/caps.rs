@@ -129,7 +129,7 @@ async fn datagrams_beyond_the_limit_are_dropped_and_counted() {
     let origin = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let port = free_port();
     let backend = udp_backend(origin.local_addr().unwrap());
-    let proxy = format!("listen_port: {port}, udp_idle_timeout_seconds: 1, {backend}");
+    let proxy = format!("listen_port: {port}, udp_idle_timeout: 1, {backend}");
     let config = "{datagrams_per_second: 1, datagram_burst: 3}";
     let mut edge = Edge::start_with(LOOPBACK, &spec(&proxy, "udp_rate_limiting", config));
     let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
