@@ -65,7 +65,7 @@ impl Gateway {
         let empty = Snapshot::empty(model.settings.clone());
         let compiled = compiler.compile(&model, &empty, tokio::time::Instant::now());
         let control = Control::new().map_err(StartError::Thread)?;
-        Self::launch(compiler, compiled, control, Ports::All, inherited)
+        Self::launch(compiler, compiled, control, Ports::Possible, inherited)
     }
 
     fn launch(

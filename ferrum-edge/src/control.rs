@@ -6,6 +6,7 @@
 pub(crate) mod acme;
 pub(crate) mod certificate_files;
 mod certificates;
+mod closed_ports;
 pub(crate) mod discovery;
 pub(crate) mod overload;
 mod probes;
@@ -52,6 +53,8 @@ impl Control {
             runtime.spawn(tasks.clone().supervise("health_probes", move || probes::run(with.clone())));
             let with = engine.clone();
             runtime.spawn(tasks.clone().supervise("overload_watch", move || overload::run(with.clone())));
+            let with = engine.clone();
+            runtime.spawn(tasks.clone().supervise("closed_ports", move || closed_ports::run(with.clone())));
             let with = engine.clone();
             runtime.spawn(tasks.clone().supervise("service_discovery", move || discovery::run(with.clone())));
             let with = engine.clone();

@@ -212,6 +212,23 @@ impl Engine {
         }
     }
 
+    /// Opens ports that could not be opened before, where that is possible now.
+    pub(crate) fn retry_ports(&self) {
+        // Nothing is staged or published while the compiler is held.
+        let _compiler = self.compiler();
+        if self.streams.failed().is_empty() || self.pending.load(Ordering::SeqCst) > 0 {
+            return;
+        }
+        let snapshot = self.snapshot();
+        let (workers, mut inherited) = (self.workers(), Inherited::default());
+        let prepared =
+            self.streams.prepare(&snapshot, &[], &self.frontend, workers, &mut inherited, Ports::Possible);
+        match prepared {
+            Ok(ports) => self.streams.apply(ports, &self.orders, &self.frontend),
+            Err(error) => tracing::error!(%error, "closed ports can't be tried again"),
+        }
+    }
+
     /// Puts a staged configuration in use, whole, without touching a connection.
     pub(crate) fn publish(&self, staged: Staged) -> Served {
         let mut compiler = self.compiler();

@@ -129,7 +129,7 @@ async fn datagrams_beyond_the_limit_are_dropped_and_counted() {
     let origin = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let port = free_port();
     let backend = udp_backend(origin.local_addr().unwrap());
-    let proxy = format!("listen_port: {port}, udp_idle_timeout_seconds: 1, {backend}");
+    let proxy = format!("listen_port: {port}, udp_idle_timeout: 1, {backend}");
     let config = "{datagrams_per_second: 1, datagram_burst: 3}";
     let mut edge = Edge::start_with(LOOPBACK, &spec(&proxy, "udp_rate_limiting", config));
     let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
@@ -225,4 +225,41 @@ async fn bytes_are_counted_while_sessions_run() {
     assert_eq!(edge.session().await.carried(), (10, 10));
     assert!(counted(&edge, "tcp", 10, 10).await);
     assert!(counted(&edge, "udp", 4, 0).await);
+}
+
+/// A consumer is recognised by the certificate of its connection, and has its own rates whatever address it comes from.
+#[tokio::test]
+async fn consumers_of_streams_are_known_by_their_certificates() {
+    let echo = Echo::start().await;
+    let (port, own) = (free_port(), tls::localhost());
+    let settings = format!(
+        "{LOOPBACK}\n  tls: {{certificates: [{{cert_path: {:?}, key_path: {:?}}}], client_ca_path: {:?}, client_cert_required: false}}\n",
+        own.cert,
+        own.key,
+        tls::authority().ca()
+    );
+    let identity = tls::authority().issue("caps-ann", &["ann.test"]);
+    let spec = format!(
+        "proxies:\n  - {{id: a, listen_port: {port}, frontend_tls: true, {}, plugins: [{{plugin_config_id: who}}, {{plugin_config_id: one}}]}}\n\
+         consumers:\n  - {{id: ann, username: ann, credentials: {{mtls_auth: ann.test}}}}\n\
+         plugin_configs:\n  - {{id: who, plugin_name: mtls_auth, scope: proxy_group, config: {{}}}}\n  \
+         - {{id: one, plugin_name: connection_limit, scope: proxy_group, config: {{limit_by: consumer, max_concurrent: 1}}}}\n",
+        echo.backend()
+    );
+    let mut edge = Edge::start_with(&settings, &spec);
+    let connect = async |config| {
+        let tcp = soon(TcpStream::connect(at(port))).await.unwrap();
+        soon(TlsConnector::from(config).connect("localhost".try_into().unwrap(), tcp)).await.unwrap()
+    };
+    let plain = tls::authority().client(&[]);
+    let mut nobody = connect(plain.clone()).await;
+    assert_eq!(soon(nobody.read(&mut [0; 1])).await.unwrap_or(0), 0);
+    assert_eq!(edge.session().await.end(), "certificate_missing");
+    let mut ann = connect(tls::showing(&plain, &identity)).await;
+    ann.write_all(b"x").await.unwrap();
+    soon(ann.read_exact(&mut [0; 1])).await.unwrap();
+    let mut again = connect(tls::showing(&plain, &identity)).await;
+    assert_eq!(soon(again.read(&mut [0; 1])).await.unwrap_or(0), 0);
+    let record = edge.session().await;
+    assert_eq!((record.end(), &record.0["enduser.id"]), ("connection_limit_concurrent", &"ann".into()));
 }

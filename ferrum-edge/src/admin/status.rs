@@ -69,7 +69,7 @@ pub(super) async fn status(State(Admin { engine, reconciler, .. }): State<Admin>
         },
         "plugin_tasks": engine.tasks.status(),
         "log_sinks": engine.telemetry.sinks.status(),
-        "proxies": proxies(&snapshot),
+        "proxies": proxies(&snapshot, &engine),
         "upstreams": upstreams(&snapshot),
         "services": services(&engine.telemetry),
         "acme": acme(&engine.telemetry),
@@ -165,7 +165,7 @@ async fn database(reconciler: &Reconciler) -> Value {
     })
 }
 
-fn proxies(snapshot: &Snapshot) -> Value {
+fn proxies(snapshot: &Snapshot, engine: &Engine) -> Value {
     let closed = snapshot.quarantined.iter().filter_map(|(id, route)| Some((id, route.quarantine.as_ref()?)));
     let named: Vec<_> = closed
         .take(MAX_QUARANTINED)
@@ -174,7 +174,19 @@ fn proxies(snapshot: &Snapshot) -> Value {
             json!({ "id": id.as_str(), "problems": problems })
         })
         .collect();
-    json!({ "count": snapshot.by_id.len(), "quarantined_count": snapshot.quarantined.len(), "quarantined": named })
+    let failed = engine.streams.failed();
+    let ports: Vec<_> = failed
+        .iter()
+        .take(MAX_QUARANTINED)
+        .map(|(id, why)| json!({ "id": id.as_str(), "problem": why }))
+        .collect();
+    json!({
+        "count": snapshot.by_id.len(),
+        "quarantined_count": snapshot.quarantined.len(),
+        "quarantined": named,
+        "ports_closed_count": failed.len(),
+        "ports_closed": ports,
+    })
 }
 
 /// What is served and probably not meant. `null` where there is too much to look through for each answer.

@@ -1,12 +1,12 @@
 //! The gateway's listening sockets, bound before anything runs and handed to the workers.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gateway_core::config::model::{Congestion, Settings};
+use gateway_core::config::model::{Congestion, Id, Settings};
 use gateway_core::snapshot::streams::{Transport, places, rules};
 use gateway_core::snapshot::{Route, Snapshot};
 use gateway_protocols::downstream::accept::Entrance;
@@ -154,6 +154,8 @@ fn unix_for_workers(
 #[derive(Default)]
 pub(crate) struct StreamPorts {
     open: Mutex<HashSet<(Transport, u16)>>,
+    /// Why proxies have closed ports; tried again now and then.
+    failed: Mutex<BTreeMap<Id, String>>,
     /// For good: this gateway only answers for its database.
     closed: AtomicBool,
 }
@@ -172,7 +174,7 @@ pub(crate) struct NewPorts {
 pub(crate) enum Ports {
     /// The configuration as a whole is refused, when the port is of a proxy that is put.
     All,
-    /// That port stays closed, and the log says so; the next change of a stream proxy tries again.
+    /// All ports of that proxy which are not open stay closed, and the log and the status say so; they are tried again now and then.
     Possible,
     /// No port is opened at all.
     Closed,
@@ -199,6 +201,7 @@ impl StreamPorts {
         let asked: HashSet<(Transport, u16)> = put.iter().flat_map(|route| places(route)).collect();
         let gone = open.difference(&wanted).copied().collect();
         let mut new = NewPorts { gone, sending: sending(&snapshot.settings)?, ..NewPorts::default() };
+        let mut failing = HashMap::new();
         for &(transport, port) in &wanted {
             let is_open = open.contains(&(transport, port));
             let bound = certified(snapshot, frontend, transport, port).and_then(|()| match is_open {
@@ -209,10 +212,45 @@ impl StreamPorts {
                 Ok(()) => {}
                 // What somebody else's port is doesn't stand in the way of a change of another's.
                 Err(error) if ports == Ports::All && asked.contains(&(transport, port)) => return Err(error),
-                Err(error) => tracing::error!(port, %error, "a stream proxy's port stays closed"),
+                Err(error) => drop(failing.insert((transport, port), error.to_string())),
             }
         }
+        self.leave_closed(snapshot, &mut new, &failing);
         Ok(new)
+    }
+
+    /// Keeps the new ports of proxies closed of which one can't be opened: a range is open as a whole, or not at all.
+    fn leave_closed(
+        &self,
+        snapshot: &Snapshot,
+        new: &mut NewPorts,
+        failing: &HashMap<(Transport, u16), String>,
+    ) {
+        let mut failed = BTreeMap::new();
+        let mut needed = HashSet::new();
+        if !failing.is_empty() {
+            for (id, route) in snapshot.by_id.iter() {
+                match places(route).find_map(|place| failing.get(&place)) {
+                    Some(why) => drop(failed.insert(id.clone(), why.clone())),
+                    None => needed.extend(places(route)),
+                }
+            }
+            new.tcp.retain(|port, _| needed.contains(&(Transport::Tcp, *port)));
+            new.udp.retain(|port, _| needed.contains(&(Transport::Udp, *port)));
+        }
+        let mut known = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        for (proxy, error) in failed.iter().filter(|(proxy, why)| known.get(*proxy) != Some(*why)) {
+            tracing::error!(%proxy, %error, "a stream proxy's ports stay closed, and are tried again");
+        }
+        for proxy in known.keys().filter(|proxy| !failed.contains_key(*proxy)) {
+            tracing::info!(%proxy, "the ports of a stream proxy can be opened");
+        }
+        *known = failed;
+    }
+
+    /// Why proxies have closed ports.
+    pub(crate) fn failed(&self) -> BTreeMap<Id, String> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Counts the new ports as open before they are: nobody else is to bind them.

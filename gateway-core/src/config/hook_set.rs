@@ -27,6 +27,8 @@ impl HookSet {
     pub(crate) const ON_TRANSFER: Self = Self(0x1000);
     /// No hook: it does something for datagrams only.
     pub(crate) const ONLY_DATAGRAMS: Self = Self(0x2000);
+    /// No hook: its hooks of sessions do something for byte streams and WebSockets only.
+    pub(crate) const ONLY_STREAMS: Self = Self(0x4000);
 
     /// The hooks that HTTP exchanges run.
     pub(crate) const EXCHANGE: Self = Self(0x1f);
@@ -74,6 +76,9 @@ impl HookSet {
         let mut rest = self.0;
         if self.meets(Self::ON_BYTES) {
             rest &= !(Self::ON_CONNECT.0 | Self::ON_CLOSE.0 | Self::ON_BYTES.0);
+        }
+        if self.meets(Self::ONLY_STREAMS) {
+            rest &= !Self::DATAGRAM.0;
         }
         if self.meets(Self::NO_DATAGRAMS) {
             rest &= !Self::ON_MESSAGE.0;

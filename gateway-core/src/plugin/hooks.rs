@@ -226,6 +226,7 @@ macro_rules! hooks {
             pub(crate) no_datagrams: Vec<u16>,
             pub(crate) no_target: Vec<u16>,
             pub(crate) only_datagrams: Vec<u16>,
+            pub(crate) only_streams: Vec<u16>,
             pub(crate) inspects: Vec<u16>,
             pub(crate) takes_inspected: Vec<u16>,
             pub(crate) every_reply: Vec<u16>,
@@ -259,6 +260,9 @@ macro_rules! hooks {
                 }
                 if self.no_target.contains(&place) {
                     taken = taken.with(HookSet::NEEDS_NO_TARGET);
+                }
+                if self.only_streams.contains(&place) {
+                    taken = taken.with(HookSet::ONLY_STREAMS);
                 }
                 if self.only_datagrams.contains(&place) {
                     taken = taken.with(HookSet::ONLY_DATAGRAMS);
@@ -409,6 +413,11 @@ impl Hooks {
     /// Declares that the plugin does something for UDP and DTLS sessions only. Any other proxy with it is refused.
     pub fn only_for_datagrams(&mut self) {
         self.only_datagrams.push(self.place);
+    }
+
+    /// Declares that the hooks of sessions do something for byte streams and WebSockets only. A UDP or DTLS proxy with this plugin is refused.
+    pub fn only_for_streams(&mut self) {
+        self.only_streams.push(self.place);
     }
 
     /// Declares that the response hook inspects what targets say. Wherever the plugin stands in the chain, the hook is called

@@ -35,6 +35,14 @@ pub fn rules(route: &ProxyState) -> Option<&StreamRules> {
     }
 }
 
+/// The port of a target whose own port is `own`, for a client that connected to `listen`; `None` where there is none so high.
+pub fn target_port(route: &ProxyState, own: u16, listen: u16) -> Option<u16> {
+    match rules(route).filter(|rules| rules.maps_ports) {
+        Some(rules) => own.checked_add(listen.checked_sub(rules.listen_ports.0)?),
+        None => Some(own),
+    }
+}
+
 impl<R: Deref<Target = ProxyState>> StreamTable<R> {
     /// Puts a route on all its ports.
     pub fn insert(&mut self, route: &Arc<R>) {

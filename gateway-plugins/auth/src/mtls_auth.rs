@@ -4,6 +4,9 @@
 //! no listener asks for certificates, and every request is refused. A consumer's `mtls_auth` credential is one of the
 //! names in its certificate, or the certificate's SHA-256. What clients send in `Client-Cert` headers is never believed,
 //! except from trusted proxies where `trust_forwarded` says so.
+//!
+//! On a TCP proxy with `frontend_tls` it recognises the client of each connection the same way, so that limits by consumer, the access log and
+//! `/v1/sessions` name it. A connection without a certificate that names a consumer is closed.
 
 mod certificate;
 
@@ -15,8 +18,11 @@ use gateway_core::consumer::Identity;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::{Authenticate, Claim, Hooks, OnRequest, Plugin, Seat, Step, World};
+use gateway_core::plugin::{
+    Authenticate, Claim, Gate, Hooks, OnConnect, OnRequest, Plugin, Refusal, Seat, Step, World,
+};
 use gateway_core::record::Metric;
+use gateway_core::stream::session::Session;
 use http::header::WWW_AUTHENTICATE;
 use http::{HeaderName, HeaderValue};
 use schemars::JsonSchema;
@@ -141,6 +147,9 @@ impl Plugin for MtlsAuth {
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         hooks.authenticate(self.clone());
+        // DTLS tells plugins nothing of its clients' certificates.
+        hooks.only_for_streams();
+        hooks.on_connect(self.clone());
         if self.config.forward_certificate || self.config.forward_chain {
             hooks.on_request(self);
         }
@@ -167,6 +176,38 @@ impl Authenticate for MtlsAuth {
                 Claim::Caller(identity)
             }
             Err(reply) => self.refused(reply),
+        }
+    }
+}
+
+impl OnConnect for MtlsAuth {
+    fn on_connect<'a>(&'a self, session: &'a mut Session, seat: Seat<'a>) -> Gate<'a> {
+        // A WebSocket has the caller of the request it began with.
+        if session.head.is_some() {
+            return Gate::Open;
+        }
+        let shown = session.client.tls.as_ref().and_then(|tls| tls.certificate.as_ref());
+        let judged = match shown.map(|der| self.read(der)) {
+            None => {
+                let anonymous =
+                    self.config.anonymous.as_deref().and_then(|name| seat.consumers().by_name(name));
+                anonymous.cloned().ok_or("certificate_missing")
+            }
+            Some(None) => Err("certificate_unreadable"),
+            Some(Some(certificate)) => self
+                .judge(&certificate, seat, now())
+                .map_err(|reply| reply.reason.unwrap_or("certificate_refused")),
+        };
+        match judged {
+            Ok(identity) => {
+                self.accepted.add(1);
+                session.identity = Some(identity);
+                Gate::Open
+            }
+            Err(reason) => {
+                self.refused.add(1);
+                Gate::Refuse(Refusal { reason, cause: Cause::Unauthenticated })
+            }
         }
     }
 }

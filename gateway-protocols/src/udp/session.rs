@@ -11,7 +11,7 @@ use gateway_core::config::model::Scheme;
 use gateway_core::http::reply::Cause;
 use gateway_core::limit::meter::Admitted;
 use gateway_core::snapshot::Route;
-use gateway_core::snapshot::streams::rules;
+use gateway_core::snapshot::streams::{rules, target_port};
 use gateway_core::stream::flow::Flow;
 use gateway_core::stream::pipeline::Opener;
 use gateway_core::stream::session::{Direction, Session as Seen};
@@ -337,9 +337,7 @@ impl Opener for OutletOpener {
 
     async fn open(&self, route: &Route, target: &Target, session: &Seen) -> Result<Outlet, Cause> {
         let backend = &route.proxy.backend;
-        let own = target.rules.port;
-        let mapped =
-            rules(route).map_or(Some(own), |rules| rules.target_port(own, session.client.local.port()));
+        let mapped = target_port(route, target.rules.port, session.client.local.port());
         let port = mapped.ok_or(Cause::ConnectFailed)?;
         let place = match target.connection_limit() {
             Some(limit) => Some(limit.try_place(true).ok_or(Cause::NoTarget)?),

@@ -15,7 +15,7 @@ use gateway_core::balance::Target;
 use gateway_core::config::model::{Backend, Timeouts};
 use gateway_core::http::reply::Cause;
 use gateway_core::snapshot::Route;
-use gateway_core::snapshot::streams::rules;
+use gateway_core::snapshot::streams::{rules, target_port};
 use gateway_core::stream::between::Monitor;
 use gateway_core::stream::pipeline::{Carrier, Opener};
 use gateway_core::stream::proxy_protocol;
@@ -57,9 +57,7 @@ impl Opener for Outbound {
 
     async fn open(&self, route: &Route, target: &Target, session: &Session) -> Result<Placed, Cause> {
         let mut to = Destination::of_stream(route, target);
-        let own = target.rules.port;
-        let mapped =
-            rules(route).map_or(Some(own), |rules| rules.target_port(own, session.client.local.port()));
+        let mapped = target_port(route, target.rules.port, session.client.local.port());
         to.port = mapped.ok_or(Cause::ConnectFailed)?;
         if let Some(version) = rules(route).and_then(|rules| rules.send_proxy_protocol) {
             to.preface = proxy_protocol::header(version, session.client.peer, session.client.local);

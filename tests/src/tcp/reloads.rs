@@ -6,7 +6,7 @@ use super::one;
 use crate::support::edge::Edge;
 use crate::support::h1::Talker;
 use crate::support::soon;
-use crate::support::stream::{Echo, LOOPBACK, at, free_port, open};
+use crate::support::stream::{Echo, LOOPBACK, at, free_port, free_ports, open, tcp_backend};
 use crate::support::wire::{Port, Wire};
 
 #[tokio::test]
@@ -132,4 +132,47 @@ async fn a_gateway_that_drains_opens_no_more_ports() {
     assert!(soon(TcpStream::connect(at(second))).await.is_err(), "nobody listens there");
     client.send("more").await;
     client.expect("more").await;
+}
+
+/// The ports of a range are opened together, a proxy whose port is taken stops no other, and its ports are opened once they are free.
+#[tokio::test]
+async fn a_taken_port_keeps_only_its_own_range_closed_until_it_is_free() {
+    let echo = Echo::start().await;
+    let (range, other) = (free_ports(3), free_port());
+    let taken = std::net::TcpListener::bind(at(range + 1)).unwrap();
+    let spec = format!(
+        "proxies:\n  - {{id: range, listen_port_range: {range}-{}, {backend}}}\n  - {{id: b, listen_port: {other}, {backend}}}\n",
+        range + 2,
+        backend = echo.backend(),
+    );
+    let edge = Edge::start_with(LOOPBACK, &spec);
+    let mut client = open(other).await;
+    client.send("x").await;
+    client.expect("x").await;
+    assert!(TcpStream::connect(at(range)).await.is_err(), "a range is open as a whole");
+    drop(taken);
+    soon(async { while TcpStream::connect(at(range + 2)).await.is_err() {} }).await;
+    for port in range..range + 3 {
+        let mut client = open(port).await;
+        client.send("x").await;
+        client.expect("x").await;
+    }
+    drop(edge);
+}
+
+#[tokio::test]
+async fn a_range_leads_to_the_ports_at_the_same_distance() {
+    let (range, targets) = (free_ports(2), free_ports(2));
+    let origins = [Port::listen_on(at(targets), None).await, Port::listen_on(at(targets + 1), None).await];
+    let spec = format!(
+        "proxies:\n  - {{id: a, listen_port_range: {range}-{}, backend_port_mapping: offset, {}}}\n",
+        range + 1,
+        tcp_backend(at(targets))
+    );
+    let _edge = Edge::start_with(LOOPBACK, &spec);
+    for (n, origin) in (0_u16..).zip(&origins) {
+        let mut client = open(range + n).await;
+        client.send("hello").await;
+        Wire::new(origin.accept().await).expect("hello").await;
+    }
 }

@@ -184,16 +184,6 @@ pub struct StreamRules {
     pub send_proxy_protocol: Option<u8>,
 }
 
-impl StreamRules {
-    /// The port of a target whose own port is `own`, for a client that connected to `listen`; `None` where there is none so high.
-    pub fn target_port(&self, own: u16, listen: u16) -> Option<u16> {
-        if !self.maps_ports {
-            return Some(own);
-        }
-        own.checked_add(listen.checked_sub(self.listen_ports.0)?)
-    }
-}
-
 /// Where a proxy's traffic goes.
 #[derive(Debug, Clone)]
 pub struct Backend {
@@ -201,8 +191,7 @@ pub struct Backend {
     pub scheme: Scheme,
     /// Which HTTP version the target is spoken to in.
     pub http_version: BackendHttp,
-    /// Speaks HTTP/3 to targets that offer it (`Alt-Svc`). Only where nothing is said about the version, and the
-    /// target's certificate is checked. Default true.
+    /// Uses HTTP/3 where targets offer it (`Alt-Svc`), no version is set and their certificate is checked. Default true.
     pub alt_svc: bool,
     /// The group of targets; a proxy with `backend_host` owns a group of one, named after itself.
     pub upstream: Arc<Upstream>,

@@ -395,13 +395,13 @@ fn listen_ports(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<(u16, u1
     }
 }
 
-fn maps_ports(notes: &mut Notes<'_>, written: &file::Proxy, (first, last): (u16, u16)) -> bool {
+fn maps_ports(notes: &mut Notes<'_>, written: &file::Proxy, ports: (u16, u16)) -> bool {
     let Some(mapping) = written.backend_port_mapping else { return false };
     if written.listen_port_range.is_none() {
         notes.add("backend_port_mapping", "has no effect without `listen_port_range`").remedy =
             Some("remove it".to_owned());
     }
-    let beyond = u32::from(last - first);
+    let beyond = u32::from(ports.1 - ports.0);
     if let (file::PortMapping::Offset, Some(port)) = (mapping, written.backend_port)
         && port + beyond > u32::from(u16::MAX)
     {
