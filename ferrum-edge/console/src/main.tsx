@@ -205,6 +205,17 @@ addEventListener('beforeunload', (event) => {
   if (draftSize.value > 0 && session.value) event.preventDefault();
 });
 
+// `/` leads to the filter of a page, as in many lists.
+addEventListener('keydown', (event) => {
+  const at = event.target as HTMLElement;
+  if (event.key !== '/' || event.ctrlKey || event.metaKey || event.altKey || at.closest('input, textarea, select, dialog, .code-editor')) return;
+  const filter = document.querySelector<HTMLInputElement>('.toolbar input[type=search]');
+  if (filter) {
+    event.preventDefault();
+    filter.focus();
+  }
+});
+
 let who = '';
 effect(() => {
   const next = session.value ? `${session.value.name}/${session.value.role}` : '';

@@ -331,6 +331,7 @@ export const t = {
     others: 'Why not another',
     andOthers: (n: number) => `and ${n} more that do not fit`,
     recorded: 'The record that this question is from',
+    fromProxy: 'Which requests come here, and which way do they take?',
   },
   revisions: {
     title: 'Revisions',

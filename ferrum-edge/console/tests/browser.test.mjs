@@ -124,7 +124,7 @@ test('a newcomer adds a proxy with a key and a limit, a consumer, finds a refusa
       const key = await page.$eval('.secret code', (node) => node.innerText);
       await press(page, 'Review and apply');
       await shows(page, 'consumers');
-      assert.ok(!(await text(page)).includes(key), 'the review shows no credential');
+      assert.ok(!(await page.$$eval('.diff', (all) => all.map((one) => one.innerText).join())).includes(key), 'the review shows no credential');
       await fill(page, '#note', 'a blog');
       await press(page, 'Apply');
       await shows(page, 'Applied as revision 1');

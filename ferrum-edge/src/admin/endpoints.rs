@@ -50,6 +50,11 @@ const RECORDS: &[Param] = &[
     ),
     param("slower_than", Type::Number(0, u64::MAX), "Only what took at least so many milliseconds."),
 ];
+const TRAFFIC: &[Param] = &[param(
+    "targets",
+    Type::Switch,
+    "`false` leaves the state of targets out. Default true; anything but `true` and `false` is refused.",
+)];
 const SESSIONS: &[Param] = &[
     param("proxy", Type::Text, "Only those of this proxy."),
     param("consumer", Type::Text, "Only those of the consumer with this name."),
@@ -196,7 +201,7 @@ fn of_gateway() -> Vec<Endpoint> {
         sent(Body::Target, 200, asked(M::PUT, "/v1/upstreams/{id}/targets/{target}", "Adds or changes the target: `host:port`, `unix:%2Fpath` or `srv:NAME`.", write, WRITE, A::Upstream, || put(targets::put))),
         asked(M::DELETE, "/v1/upstreams/{id}/targets/{target}", "Takes a target out.", write, WRITE, A::Upstream, || delete(targets::delete)),
         asked(M::GET, records::PATH, "Access records of this gateway as they come, one JSON object a line, until the client goes.", running_read, RECORDS, A::Records, || get(records::follow)),
-        asked(M::GET, traffic::PATH, "Counts by proxy and target of this gateway, since somebody began to ask for them; `ferrum-edge top` shows them.", running_read, &[], A::Traffic, || get(traffic::look)),
+        asked(M::GET, traffic::PATH, "Counts by proxy and target of this gateway, since somebody began to ask for them; `ferrum-edge top` shows them.", running_read, TRAFFIC, A::Traffic, || get(traffic::look)),
         sent(Body::Question, 200, asked(M::POST, explain::PATH, "Which proxy of this gateway takes a request and why, with which plugins, and why others don't. Sends nothing.", running_read, &[], A::Document, || post(explain::ask))),
         asked(M::GET, sessions::PATH, "The TCP streams, WebSockets, streams of events, UDP sessions, gRPC calls and other answers that go on, as far as they are open at this gateway.", running_read, SESSIONS, A::Sessions, || get(sessions::list)),
         asked(M::GET, counters::PATH, "Open sessions by proxy and protocol, and what they have carried, as server-sent events until the client goes.", running_read, COUNTERS, A::Events, || get(counters::follow)),

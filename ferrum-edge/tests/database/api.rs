@@ -699,7 +699,7 @@ fn the_description_names_every_endpoint() {
             }
         }
     }
-    assert_eq!(count, 51);
+    assert_eq!(count, 59);
     references(&description, &description);
 }
 

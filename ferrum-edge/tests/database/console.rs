@@ -44,7 +44,8 @@ impl Browser {
         drop(connection.read_to_end(&mut bytes));
         let end = bytes.windows(4).position(|part| part == b"\r\n\r\n").unwrap();
         let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
-        Answer(head.get(9..12).unwrap().parse().unwrap(), head, bytes[end + 4..].to_vec())
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Answer(status, head, bytes[end + 4..].to_vec())
     }
 
     fn get(&self, path: &str) -> Answer {

@@ -1,7 +1,7 @@
 // Proxies: in the order in which they match, or by host; and one of them.
 import { useMemo, useState } from 'preact/hooks';
 import { canEdit } from '../lib/api';
-import { type Line, inOrder, linesOf, targetOf } from '../lib/match';
+import { type Line, inOrder, isStream, linesOf, targetOf } from '../lib/match';
 import { type Doc, drafted, inDraft, plugins, shelf, want } from '../lib/objects';
 import { href, place } from '../lib/router';
 import { closedProxies, shadowed, status } from '../lib/status';
@@ -10,6 +10,7 @@ import { Dot, Notice, Page, Panel, ReadOnly, Tag } from '../ui/basics';
 import { useAsk } from '../ui/hooks';
 import { List, byText } from '../ui/list';
 import { seconds } from '../lib/format';
+import { explainRecord } from './logs';
 import { ObjectPage } from './object';
 
 export function Routes() {
@@ -176,9 +177,20 @@ function ProxySide({ doc }: { doc: Doc }) {
         </ul>
       </Panel>
       {effective.data && <Effective data={effective.data} />}
+      {!isStream(doc) && (
+        <Panel title={t.explain.title}>
+          <p>{t.explain.fromProxy}</p>
+          <button type="button" class="small" onClick={() => explainRecord({ kind: 'question', 'http.request.method': 'GET', 'server.address': (doc.hosts?.[0] ?? location.hostname).replace(/^\*/, 'x'), 'url.path': pathOf(doc) })}>
+            {t.explain.ask}
+          </button>
+        </Panel>
+      )}
     </>
   );
 }
+
+/** A path that the proxy probably takes. */
+const pathOf = (doc: Doc): string => (typeof doc.listen_path === 'string' && doc.listen_path.startsWith('/') ? doc.listen_path.replace(/[{}]|\.\.\./g, '') : '/');
 
 function Effective({ data }: { data: any }) {
   const { backend } = data;
