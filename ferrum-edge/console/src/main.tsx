@@ -13,6 +13,7 @@ import { Access } from './pages/access';
 import { Consumers } from './pages/consumers';
 import { Explain } from './pages/explain';
 import { Firewall } from './pages/firewall';
+import { Fleet } from './pages/fleet';
 import { Audit, Revisions } from './pages/history';
 import { Login, Logo } from './pages/login';
 import { Logs } from './pages/logs';
@@ -43,12 +44,13 @@ const PAGES: Record<string, ComponentType> = {
   settings: Settings,
   review: Review,
   users: Users,
+  fleet: Fleet,
 };
 
 const GROUPS: [keyof typeof t.nav, string[]][] = [
   ['observe', ['now', 'logs', 'explain', 'sessions']],
   ['configure', ['routes', 'upstreams', 'consumers', 'plugins', 'access']],
-  ['operate', ['certificates', 'firewall', 'cache']],
+  ['operate', ['certificates', 'firewall', 'cache', 'fleet']],
   ['govern', ['revisions', 'audit', 'settings', 'users']],
 ];
 
@@ -166,7 +168,7 @@ function Nav({ page }: { page: string }) {
         <div>
           <h2>{t.nav[group]}</h2>
           <ul>
-            {pages.map((name) => (
+            {pages.filter((name) => name !== 'fleet' || status.value?.fleet).map((name) => (
               <li>
                 <a href={href(name)} aria-current={page === name ? 'page' : undefined}>
                   {t.nav[name as keyof typeof t.nav]}

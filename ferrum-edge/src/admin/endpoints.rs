@@ -150,35 +150,11 @@ fn sent(body: Body, status: u16, endpoint: Endpoint) -> Endpoint {
 /// Every endpoint.
 #[rustfmt::skip]
 pub(super) fn all() -> Vec<Endpoint> {
-    #[cfg(not(feature = "console"))]
-    return of_gateway();
-    #[cfg(feature = "console")]
-    return of_gateway().into_iter().chain(of_users()).collect();
-}
-
-/// Users of the console.
-#[cfg(feature = "console")]
-#[rustfmt::skip]
-fn of_users() -> Vec<Endpoint> {
-    use {ResponseContent as A, Method as M};
-    let (read, admin) = (Gate::Stored(Role::Read), Gate::Stored(Role::Admin));
-    vec![
-        asked(M::GET, users::PATH, "The users of the console.", admin, &[], A::Document, || get(users::list)),
-        sent(Body::User, 201, asked(M::POST, users::PATH, "Adds a user, who has to choose another password at the first login.", admin, &[], A::Document, || post(users::create))),
-        sent(Body::ChangedUser, 200, asked(M::PATCH, users::ONE, "Changes the role or sets another password; sessions of the user end.", admin, &[], A::Document, || patch(users::patch))),
-        Endpoint { status: 204, ..asked(M::DELETE, users::ONE, "Removes a user; sessions of the user end. The last one with the role admin stays.", admin, &[], A::Nothing, || delete(users::delete)) },
-        sent(Body::Password, 204, asked(M::POST, users::PASSWORD, "Chooses one's own password; sessions of the user end.", read, &[], A::Nothing, || post(users::choose))),
-    ]
-}
-
-/// What every build has.
-#[rustfmt::skip]
-fn of_gateway() -> Vec<Endpoint> {
     use {ResponseContent as A, Method as M};
     let (health, open) = (Gate::Health, Gate::Open);
     let (read, write, admin) = (Gate::Stored(Role::Read), Gate::Stored(Role::Write), Gate::Stored(Role::Admin));
     let (running_read, running_write) = (Gate::Running(Role::Read), Gate::Running(Role::Write));
-    vec![
+    let mut all = vec![
         asked(M::GET, "/livez", "Whether the process answers.", health, VERBOSE, A::Health, || get(health::live)),
         asked(M::GET, "/healthz", "As /livez.", health, VERBOSE, A::Health, || get(health::live)),
         asked(M::GET, "/readyz", "Whether traffic should come here.", health, VERBOSE, A::Health, || get(health::ready)),
@@ -217,5 +193,27 @@ fn of_gateway() -> Vec<Endpoint> {
         asked(M::GET, audit::PATH, "Who changed what, from where, allowed or refused, the newest first.", running_read, AUDIT, A::Audit, || get(audit::list)),
         asked(M::GET, audit::VERIFY, "Whether the audit's chain of hashes is whole.", running_read, &[], A::AuditCheck, || get(audit::check)),
         asked(M::GET, "/v1/diff", "What is different between two revisions.", read, DIFF, A::Diff, || get(history::diff)),
+    ];
+    all.extend(of_users());
+    all
+}
+
+/// Users of the console.
+#[cfg(feature = "console")]
+#[rustfmt::skip]
+fn of_users() -> Vec<Endpoint> {
+    use {ResponseContent as A, Method as M};
+    let (read, admin) = (Gate::Stored(Role::Read), Gate::Stored(Role::Admin));
+    vec![
+        asked(M::GET, users::PATH, "The users of the console.", admin, &[], A::Document, || get(users::list)),
+        sent(Body::User, 201, asked(M::POST, users::PATH, "Adds a user, who has to choose another password at the first login.", admin, &[], A::Document, || post(users::create))),
+        sent(Body::ChangedUser, 200, asked(M::PATCH, users::ONE, "Changes the role or sets another password; sessions of the user end.", admin, &[], A::Document, || patch(users::patch))),
+        Endpoint { status: 204, ..asked(M::DELETE, users::ONE, "Removes a user; sessions of the user end. The last one with the role admin stays.", admin, &[], A::Nothing, || delete(users::delete)) },
+        sent(Body::Password, 204, asked(M::POST, users::PASSWORD, "Chooses one's own password; sessions of the user end.", read, &[], A::Nothing, || post(users::choose))),
     ]
+}
+
+#[cfg(not(feature = "console"))]
+fn of_users() -> Vec<Endpoint> {
+    Vec::new()
 }
