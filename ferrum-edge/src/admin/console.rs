@@ -33,6 +33,8 @@ pub(super) const ROOT: &str = "/console";
 const API: &str = "/console/api";
 /// Whose value is that of the session's `csrf`, for all requests but GET and HEAD.
 const CSRF: HeaderName = HeaderName::from_static("x-ferrum-csrf");
+/// Says that nobody asked for this but a page that looks again and again: it keeps no session from being idle.
+const POLL: HeaderName = HeaderName::from_static("x-ferrum-poll");
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Sessions and failed logins of one listener. A restart ends all sessions.
@@ -116,7 +118,8 @@ impl Console {
     ) -> Result<Session, Refused> {
         let ended = || unauthorized("Log in; the session has ended or there was none");
         let key = cookie::read(headers, is_encrypted).ok_or_else(ended)?;
-        let (mut session, credential) = self.sessions.find(&key).ok_or_else(ended)?;
+        let is_use = !headers.contains_key(POLL);
+        let (mut session, credential) = self.sessions.find(&key, is_use).ok_or_else(ended)?;
         let is_good = match credential {
             Credential::Token(bearer) => match admin.access().and_then(|access| access.bearer(&bearer)) {
                 Ok(caller) => {

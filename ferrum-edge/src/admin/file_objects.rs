@@ -18,17 +18,39 @@ use super::resources::answer;
 use crate::audit::recorder::Recorder;
 use crate::store::{DEFAULT_PAGE, MAX_PAGE};
 
+/// What a path asks for.
+enum Wanted<'u> {
+    Export,
+    Served(&'u str),
+    Page(ObjectKind),
+    One(ObjectKind, &'u str),
+}
+
+fn wanted(uri: &Uri) -> Option<Wanted<'_>> {
+    let mut parts = uri.path().strip_prefix("/v1/")?.split('/');
+    match (parts.next()?, parts.next(), parts.next(), parts.next()) {
+        ("export", None, ..) => Some(Wanted::Export),
+        ("proxies", Some(id), Some("effective"), None) => Some(Wanted::Served(id)),
+        (kind, None, ..) => ObjectKind::named(kind).map(Wanted::Page),
+        (kind, Some(id), None, _) => ObjectKind::named(kind).map(|kind| Wanted::One(kind, id)),
+        _ => None,
+    }
+}
+
+/// Whether a path asks for objects.
+pub(super) fn is_about(uri: &Uri) -> bool {
+    wanted(uri).is_some()
+}
+
 /// The answer to a read of objects; `None` for any other path.
 pub(super) fn read(admin: &Admin, uri: &Uri) -> Option<Response> {
     let audit = &admin.engine.audit;
-    let mut parts = uri.path().strip_prefix("/v1/")?.split('/');
-    match (parts.next()?, parts.next(), parts.next(), parts.next()) {
-        ("export", None, ..) => Some(answer(export(audit, uri.query()))),
-        ("proxies", Some(id), Some("effective"), None) => Some(served(admin, id)),
-        (kind, None, ..) => ObjectKind::named(kind).map(|kind| answer(list(audit, kind, uri.query()))),
-        (kind, Some(id), None, _) => ObjectKind::named(kind).map(|kind| one(audit, kind, id)),
-        _ => None,
-    }
+    Some(match wanted(uri)? {
+        Wanted::Export => answer(export(audit, uri.query())),
+        Wanted::Served(id) => served(admin, id),
+        Wanted::Page(kind) => answer(list(audit, kind, uri.query())),
+        Wanted::One(kind, id) => one(audit, kind, id),
+    })
 }
 
 fn list(audit: &Recorder, kind: ObjectKind, query: Option<&str>) -> Result<Response, Refused> {
@@ -43,6 +65,7 @@ fn list(audit: &Recorder, kind: ObjectKind, query: Option<&str>) -> Result<Respo
 }
 
 fn one(audit: &Recorder, kind: ObjectKind, id: &str) -> Response {
+    let id = &*percent_encoding::percent_decode_str(id).decode_utf8_lossy();
     match audit.file_object(kind.as_str(), id) {
         Some(object) => Json(object).into_response(),
         None => {

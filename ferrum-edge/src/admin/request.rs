@@ -96,12 +96,14 @@ pub(super) async fn gate_of_running(State(gate): State<RoleGate>, request: Reque
 
 /// The answer to a read of the objects of a configuration file; `None` where the path is about something else.
 fn read_file(gate: &RoleGate, request: &Request) -> Option<Response> {
-    let answer = file_objects::read(&gate.admin, request.uri())?;
+    if !file_objects::is_about(request.uri()) {
+        return None;
+    }
     let caller = caller(&gate.admin, request);
     let (caller, response) = match caller {
         Err(why) => (None, unauthorized(why)),
         Ok(caller) => match may(&caller, gate.role) {
-            Ok(()) => return Some(answer),
+            Ok(()) => return file_objects::read(&gate.admin, request.uri()),
             Err(refused) => (Some(caller), *refused),
         },
     };
