@@ -430,6 +430,23 @@ test('text of others never becomes markup', async () => {
       await open(page, `#/${one}`);
       await until(`${one} is there`, async () => !(await text(page)).includes('Loading…'));
     }
+    // What only the gateway itself says: names of certificates, reasons, paths.
+    const odd = await visit(browser, gateway, null);
+    await odd.setRequestInterception(true);
+    odd.on('request', async (request) => {
+      if (new URL(request.url()).pathname !== '/console/api/v1/status') return request.continue();
+      const { data } = await gateway.api('GET', '/v1/status');
+      const status = { ...data, version: evil, certificates: { count: 1, list: [{ at: evil, file: evil, ends_at: evil, renewed: false }] }, acme: { count: 1, list: [{ names: XSS, file: evil, status: evil, ends_at: null, next_order_at: null, failures: 1, problem: evil }] }, tasks: [{ name: evil, down: 1, last_failure: { cause: evil } }], services: { count: 1, list: [{ name: evil, error: evil }] }, warnings: { count: 1, list: [{ code: 'x', path: `proxies.${evil}`, message: evil, remedy: evil }] } };
+      return request.respond({ contentType: 'application/json', body: JSON.stringify(status) });
+    });
+    await logIn(odd, ADMIN);
+    for (const one of ['certificates', 'now', 'routes']) {
+      await open(odd, `#/${one}`);
+      await shows(odd, '<script>alert(1)</script>', '.shell');
+    }
+    assert.equal(await odd.$$eval('script:not([src]), img, svg[onload], b, iframe', (found) => found.length), 0);
+    assert.deepEqual(odd.wrong, []);
+    await odd.browserContext().close();
     // Typed into forms, too.
     await open(page, '#/routes/shop', field('/name'));
     for (const one of XSS) await fill(page, `${field('/name')} input`, one);

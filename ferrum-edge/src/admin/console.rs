@@ -21,8 +21,9 @@ use axum::routing::get;
 
 use super::Admin;
 use super::attempt::Attempt;
+use super::peer::ConsoleCaller;
 use super::problem::{Refused, problem, store};
-use super::{site, users};
+use super::site;
 use crate::access::Caller;
 use sessions::{Credential, Session, Sessions};
 use throttle::Throttle;
@@ -43,10 +44,6 @@ pub(crate) struct Console {
     sessions: Sessions,
     throttle: Throttle,
 }
-
-/// Whom the admin API takes a request of the console to be from.
-#[derive(Debug, Clone)]
-pub(super) struct ConsoleCaller(pub(super) Caller);
 
 /// The routes of the pages and of sessions.
 pub(super) fn routes() -> Router<Admin> {
@@ -164,7 +161,7 @@ pub(super) fn keys(peer: Option<&str>, user: Option<&str>) -> Vec<String> {
 
 /// Whether a request is the one by which the session's user chooses a password.
 fn is_own_password(session: &Session, path: &Uri) -> bool {
-    path.path() == format!("{}/{}/password", users::PATH, session.caller.name)
+    path.path() == format!("/v1/users/{}/password", session.caller.name)
 }
 
 /// Whether a connection is by TLS.

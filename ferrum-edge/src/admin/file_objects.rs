@@ -5,15 +5,19 @@
 use std::collections::HashMap;
 
 use axum::Json;
+use axum::extract::{Request, State};
 use axum::http::{StatusCode, Uri};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use gateway_core::config::catalog::ObjectKind;
 use serde_json::{Map, Value, json};
 
 use super::Admin;
+use super::attempt::Attempt;
 use super::effective;
 use super::problem::{Refused, problem};
 use super::query::{nothing_else, page_size, pairs, value};
+use super::request::{RoleGate, caller, may, unauthorized};
 use super::resources::answer;
 use crate::audit::recorder::Recorder;
 use crate::store::{DEFAULT_PAGE, MAX_PAGE};
@@ -37,13 +41,28 @@ fn wanted(uri: &Uri) -> Option<Wanted<'_>> {
     }
 }
 
-/// Whether a path asks for objects.
-pub(super) fn is_about(uri: &Uri) -> bool {
-    wanted(uri).is_some()
+/// Answers reads of objects where no database is, to callers who may read; lets everything else through.
+pub(super) async fn gate(State(gate): State<RoleGate>, request: Request, next: Next) -> Response {
+    let is_read = gate.admin.reconciler.is_none() && request.method().is_safe();
+    if !is_read || gate.admin.access().is_err() || wanted(request.uri()).is_none() {
+        return next.run(request).await;
+    }
+    let (caller, response) = match caller(&gate.admin, &request) {
+        Err(why) => (None, unauthorized(why)),
+        Ok(caller) => match may(&caller, gate.role) {
+            Ok(()) => match read(&gate.admin, request.uri()) {
+                Some(response) => return response,
+                None => return next.run(request).await,
+            },
+            Err(refused) => (Some(caller), *refused),
+        },
+    };
+    Attempt::of(&request).ended(&gate.admin.engine.audit, caller.as_ref(), &response, false);
+    response
 }
 
 /// The answer to a read of objects; `None` for any other path.
-pub(super) fn read(admin: &Admin, uri: &Uri) -> Option<Response> {
+fn read(admin: &Admin, uri: &Uri) -> Option<Response> {
     let audit = &admin.engine.audit;
     Some(match wanted(uri)? {
         Wanted::Export => answer(export(audit, uri.query())),

@@ -250,6 +250,11 @@ fn wrong_tokens_are_refused_and_slowed_down() {
     is_problem(&held, 429, "throttled");
     let wait: u64 = held.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=61).contains(&wait), "{wait}");
+    let metrics = String::from_utf8(browser.get("/metrics").2).unwrap();
+    for (outcome, count) in [("accepted", 0), ("refused", 10), ("throttled", 1)] {
+        let line = format!("ferrum_console_logins_total{{outcome=\"{outcome}\"}} {count}\n");
+        assert!(metrics.contains(&line), "{line}");
+    }
     for (lines, body) in [("", ""), ("", "{"), ("", r#"{"token":1}"#), ("", r#"{"token":"x","y":1}"#)] {
         let lines = format!("content-type: application/json\r\n{lines}");
         assert!((400..=429).contains(&browser.ask("POST", "/console/session", &lines, body).0), "{body}");
