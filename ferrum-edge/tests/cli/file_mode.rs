@@ -89,7 +89,7 @@ fn settings_name_where_they_come_from() {
     };
     assert_eq!(of("gateway.workers"), ("file".to_owned(), json!(1)));
     assert_eq!(of("gateway.limits.max_connections"), ("environment".to_owned(), json!("77")));
-    assert_eq!(of("gateway.http").0, "flag");
+    assert_eq!(of("gateway.https").0, "flag");
     assert_eq!(of("gateway.http3"), ("default".to_owned(), Value::Null));
     assert_eq!(of("FERRUM_ADMIN_READ_TOKEN"), ("environment".to_owned(), json!("***")));
     assert_eq!(ask(gateway.admin, "GET", "/v1/settings", "").0, 401);

@@ -121,8 +121,9 @@ export const get = async <T = any>(path: string, signal?: AbortSignal, poll = fa
   (await request<T>('GET', path, undefined, { signal, poll })).data;
 
 /** Reads JSON lines as they come, until `signal` ends it or the gateway does. */
-export async function follow(path: string, signal: AbortSignal, each: (records: any[]) => void): Promise<void> {
+export async function follow(path: string, signal: AbortSignal, each: (records: any[]) => void, opened: () => void): Promise<void> {
   const response = await checked(await call(`api${path}`, { method: 'GET', signal }));
+  opened();
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';
   for (;;) {

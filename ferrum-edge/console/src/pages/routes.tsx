@@ -104,13 +104,28 @@ function All() {
             { name: 'path', title: r.path, width: '1.2fr', cell: (row) => (row.path ? <code>{row.path}</code> : <span class="muted">{r.anyPath}</span>) },
             { name: 'id', title: t.now.proxy, width: '1.3fr', cell: (row) => <a href={href('routes', row.doc.id)}>{row.doc.name || row.doc.id}</a>, sort: byText((row) => row.doc.id) },
             { name: 'to', title: r.to, width: '1.4fr', minor: true, cell: (row) => (row.doc.upstream_id ? <a href={href('upstreams', row.doc.upstream_id)}>{row.doc.upstream_id}</a> : targetOf(row.doc)), sort: byText((row) => targetOf(row.doc)) },
-            byHost
-              ? { name: 'who', title: r.protect, width: '1.3fr', minor: true, cell: access }
-              : { name: 'plugins', title: r.plugins, width: '1.3fr', minor: true, cell: (row) => <span title={row.names.join(', ')}>{row.names.join(', ') || <span class="muted">–</span>}</span> },
+            ...(byHost
+              ? [
+                  { name: 'who', title: r.protect, width: '1.3fr', minor: true, cell: access },
+                  { name: 'certificate', title: r.certificate, width: '1fr', minor: true, cell: (row: Shown) => <Certificate host={row.host} /> },
+                ]
+              : [{ name: 'plugins', title: r.plugins, width: '1.3fr', minor: true, cell: (row: Shown) => <span title={row.names.join(', ')}>{row.names.join(', ') || <span class="muted">–</span>}</span> }]),
           ]}
         />
       </div>
     </Page>
+  );
+}
+
+/** The certificate that the gateway orders for a host; others come from files, whose names it does not tell. */
+function Certificate({ host }: { host: string }) {
+  const fits = (name: string) => name === host || (name.startsWith('*.') && host.endsWith(name.slice(1)) && !host.slice(0, -name.length + 1).includes('.'));
+  const found = host && status.value?.acme?.list?.find((one: any) => one.names.some(fits));
+  if (!found) return <span class="muted">–</span>;
+  return (
+    <a href={href('certificates')} title={found.problem ?? ''}>
+      <Dot kind={found.problem ? 'bad' : 'good'} label={found.status} />
+    </a>
   );
 }
 
