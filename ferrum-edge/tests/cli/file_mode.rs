@@ -77,7 +77,7 @@ fn settings_name_where_they_come_from() {
     folder.write("ferrum.yaml", &spec("/shop"));
     let gateway = Gateway::start(&folder, |command| {
         command
-            .args(["--http-port", "0"])
+            .args(["--https-port", "0"])
             .env("FERRUM_ADMIN_READ_TOKEN", TOKEN)
             .env("FERRUM_MAX_CONNECTIONS", "77");
     });
