@@ -210,7 +210,8 @@ fn router(admin: Admin) -> Router<()> {
             Gate::Open => route.route_layer(of_running(Role::Read)),
             Gate::Running(role) => route.route_layer(of_running(role)),
             Gate::Stored(role) => {
-                route.route_layer(middleware::from_fn_with_state(gate(role), request::gate))
+                let route = route.route_layer(middleware::from_fn_with_state(gate(role), request::gate));
+                route.route_layer(middleware::from_fn_with_state(gate(role), file_objects::gate))
             }
         };
         router.route(endpoint.path, route)

@@ -93,6 +93,9 @@ pub(crate) struct ControlCounts {
     pub(crate) certificates_unusable: Mutex<BTreeMap<&'static str, Vec<String>>>,
     pub(crate) admin_tokens_refused: AtomicU64,
     pub(crate) admin_sites_refused: AtomicU64,
+    pub(crate) logins_accepted: AtomicU64,
+    pub(crate) logins_refused: AtomicU64,
+    pub(crate) logins_throttled: AtomicU64,
     /// Entries of the audit.
     pub(crate) audit: Arc<crate::audit::recorder::Counts>,
     /// The certificates in use.

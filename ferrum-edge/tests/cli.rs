@@ -16,6 +16,8 @@ mod environment;
 mod exhaustion;
 #[path = "cli/explaining.rs"]
 mod explaining;
+#[path = "cli/file_mode.rs"]
+mod file_mode;
 #[path = "cli/files.rs"]
 mod files;
 #[path = "cli/full_disk.rs"]

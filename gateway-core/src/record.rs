@@ -195,6 +195,8 @@ pub mod metric {
         ACME_CERTIFICATES: gauge = "ferrum_acme_certificates";
         /// Requests to the admin API without sufficient authorization, by reason.
         ADMIN_REFUSED: counter = "ferrum_admin_refused_total";
+        /// Logins at the console by outcome: accepted, refused, or throttled after too many that were refused.
+        CONSOLE_LOGINS: counter = "ferrum_console_logins_total";
         /// Audit entries by outcome.
         AUDIT_ENTRIES: counter = "ferrum_audit_entries_total";
         /// Refused attempts without an audit entry, because there were too many.

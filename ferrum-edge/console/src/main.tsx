@@ -13,6 +13,7 @@ import { Access } from './pages/access';
 import { Consumers } from './pages/consumers';
 import { Explain } from './pages/explain';
 import { Firewall } from './pages/firewall';
+import { Fleet } from './pages/fleet';
 import { Audit, Revisions } from './pages/history';
 import { Login, Logo } from './pages/login';
 import { Logs } from './pages/logs';
@@ -43,12 +44,13 @@ const PAGES: Record<string, ComponentType> = {
   settings: Settings,
   review: Review,
   users: Users,
+  fleet: Fleet,
 };
 
 const GROUPS: [keyof typeof t.nav, string[]][] = [
   ['observe', ['now', 'logs', 'explain', 'sessions']],
   ['configure', ['routes', 'upstreams', 'consumers', 'plugins', 'access']],
-  ['operate', ['certificates', 'firewall', 'cache']],
+  ['operate', ['certificates', 'firewall', 'cache', 'fleet']],
   ['govern', ['revisions', 'audit', 'settings', 'users']],
 ];
 
@@ -166,7 +168,7 @@ function Nav({ page }: { page: string }) {
         <div>
           <h2>{t.nav[group]}</h2>
           <ul>
-            {pages.map((name) => (
+            {pages.filter((name) => name !== 'fleet' || status.value?.fleet).map((name) => (
               <li>
                 <a href={href(name)} aria-current={page === name ? 'page' : undefined}>
                   {t.nav[name as keyof typeof t.nav]}
@@ -203,6 +205,17 @@ try {
 
 addEventListener('beforeunload', (event) => {
   if (draftSize.value > 0 && session.value) event.preventDefault();
+});
+
+// `/` leads to the filter of a page, as in many lists.
+addEventListener('keydown', (event) => {
+  const at = event.target as HTMLElement;
+  if (event.key !== '/' || event.ctrlKey || event.metaKey || event.altKey || at.closest('input, textarea, select, dialog, .code-editor')) return;
+  const filter = document.querySelector<HTMLInputElement>('.toolbar input[type=search]');
+  if (filter) {
+    event.preventDefault();
+    filter.focus();
+  }
 });
 
 let who = '';

@@ -124,7 +124,7 @@ test('a newcomer adds a proxy with a key and a limit, a consumer, finds a refusa
       const key = await page.$eval('.secret code', (node) => node.innerText);
       await press(page, 'Review and apply');
       await shows(page, 'consumers');
-      assert.ok(!(await text(page)).includes(key), 'the review shows no credential');
+      assert.ok(!(await page.$$eval('.diff', (all) => all.map((one) => one.innerText).join())).includes(key), 'the review shows no credential');
       await fill(page, '#note', 'a blog');
       await press(page, 'Apply');
       await shows(page, 'Applied as revision 1');
@@ -304,6 +304,46 @@ test('a gateway that goes away and comes back', async () => {
   });
 });
 
+test('a control plane shows its fleet', async () => {
+  // As a control plane answers; the fleet's own tests have real ones.
+  const at = (revision) => ({ epoch: 'e', revision, hash: `h${revision}` });
+  const edge = (id, more) => ({ id, name: null, group: 'eu', standing: 'served', connected: true, version: '0.1.0', served: at(7), newest: at(7), refused: null, broken: { count: 0, objects: [] }, clock_skew_ms: null, enrolled_at: null, certificate_ends_at: '2027-01-01T00:00:00Z', revoked_at: null, ...more });
+  const fleet = { epoch: 'e', address: 'cp:9443', listening: '0.0.0.0:9443', connected: 1, groups: [{ name: 'eu', position: at(7), proxies: ['shop-*'], objects: 12, edges: { served: 1, refused: 1 } }], edges: [edge('one', { name: 'eu-1' }), edge('two', { standing: 'refused', served: at(6), refused: { position: at(7), reason: '<b>port</b> 8443 is taken' }, broken: { count: 1, objects: [{ kind: 'proxies', id: 'shop', reason: 'no port' }] } })] };
+  await withGateway(async (gateway) => {
+    const page = await visit(browser, gateway, null);
+    const asked = [];
+    await page.setRequestInterception(true);
+    page.on('request', async (request) => {
+      const path = new URL(request.url()).pathname;
+      const answer = (body, status = 200) => request.respond({ status, contentType: 'application/json', body: JSON.stringify(body) });
+      if (path === '/console/api/v1/status') {
+        const { data } = await gateway.api('GET', '/v1/status');
+        return answer({ ...data, fleet: { role: 'control-plane', listening: '0.0.0.0:9443' } });
+      }
+      if (!path.startsWith('/console/api/v1/fleet')) return request.continue();
+      asked.push(`${request.method()} ${path.slice(12)} ${request.postData() ?? ''}`.trim());
+      if (request.method() === 'GET') return answer(fleet);
+      return path.endsWith('/invitations') ? answer({ invitation: 'ferrum://one-time', expires_at: '2027-01-01T00:00:00Z' }, 201) : answer(fleet.edges[1]);
+    });
+    await logIn(page, ADMIN);
+    await press(page, 'Fleet', 'nav');
+    await shows(page, 'port</b> 8443 is taken');
+    await shows(page, '6 → 7');
+    assert.deepEqual(await violations(page), []);
+    await press(page, 'Invite an edge');
+    await fill(page, 'dialog input', 'eu-3');
+    await press(page, 'Invite an edge', 'dialog');
+    await shows(page, 'ferrum://one-time');
+    await press(page, 'two');
+    await shows(page, 'no port', 'dialog');
+    await press(page, 'Revoke', 'dialog');
+    await until('it is revoked', () => asked.includes('POST /v1/fleet/edges/two/revoke'));
+    assert.ok(asked.includes('POST /v1/fleet/invitations {"name":"eu-3","group":"eu"}'), asked.join('; '));
+    assert.deepEqual(page.wrong, []);
+    await page.browserContext().close();
+  });
+});
+
 test('users log in by name, choose a password, and are removed', async () => {
   await withGateway(async (gateway) => {
     const page = await visit(browser, gateway, ADMIN);
@@ -390,6 +430,23 @@ test('text of others never becomes markup', async () => {
       await open(page, `#/${one}`);
       await until(`${one} is there`, async () => !(await text(page)).includes('Loading…'));
     }
+    // What only the gateway itself says: names of certificates, reasons, paths.
+    const odd = await visit(browser, gateway, null);
+    await odd.setRequestInterception(true);
+    odd.on('request', async (request) => {
+      if (new URL(request.url()).pathname !== '/console/api/v1/status') return request.continue();
+      const { data } = await gateway.api('GET', '/v1/status');
+      const status = { ...data, version: evil, certificates: { count: 1, list: [{ at: evil, file: evil, ends_at: evil, renewed: false }] }, acme: { count: 1, list: [{ names: XSS, file: evil, status: evil, ends_at: null, next_order_at: null, failures: 1, problem: evil }] }, tasks: [{ name: evil, down: 1, last_failure: { cause: evil } }], services: { count: 1, list: [{ name: evil, error: evil }] }, warnings: { count: 1, list: [{ code: 'x', path: `proxies.${evil}`, message: evil, remedy: evil }] } };
+      return request.respond({ contentType: 'application/json', body: JSON.stringify(status) });
+    });
+    await logIn(odd, ADMIN);
+    for (const one of ['certificates', 'now', 'routes']) {
+      await open(odd, `#/${one}`);
+      await shows(odd, '<script>alert(1)</script>', '.shell');
+    }
+    assert.equal(await odd.$$eval('script:not([src]), img, svg[onload], b, iframe', (found) => found.length), 0);
+    assert.deepEqual(odd.wrong, []);
+    await odd.browserContext().close();
     // Typed into forms, too.
     await open(page, '#/routes/shop', field('/name'));
     for (const one of XSS) await fill(page, `${field('/name')} input`, one);

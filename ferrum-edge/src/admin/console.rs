@@ -21,8 +21,9 @@ use axum::routing::get;
 
 use super::Admin;
 use super::attempt::Attempt;
+use super::peer::ConsoleCaller;
 use super::problem::{Refused, problem, store};
-use super::{site, users};
+use super::site;
 use crate::access::Caller;
 use sessions::{Credential, Session, Sessions};
 use throttle::Throttle;
@@ -33,6 +34,8 @@ pub(super) const ROOT: &str = "/console";
 const API: &str = "/console/api";
 /// Whose value is that of the session's `csrf`, for all requests but GET and HEAD.
 const CSRF: HeaderName = HeaderName::from_static("x-ferrum-csrf");
+/// Says that nobody asked for this but a page that looks again and again: it keeps no session from being idle.
+const POLL: HeaderName = HeaderName::from_static("x-ferrum-poll");
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Sessions and failed logins of one listener. A restart ends all sessions.
@@ -41,10 +44,6 @@ pub(crate) struct Console {
     sessions: Sessions,
     throttle: Throttle,
 }
-
-/// Whom the admin API takes a request of the console to be from.
-#[derive(Debug, Clone)]
-pub(super) struct ConsoleCaller(pub(super) Caller);
 
 /// The routes of the pages and of sessions.
 pub(super) fn routes() -> Router<Admin> {
@@ -116,7 +115,8 @@ impl Console {
     ) -> Result<Session, Refused> {
         let ended = || unauthorized("Log in; the session has ended or there was none");
         let key = cookie::read(headers, is_encrypted).ok_or_else(ended)?;
-        let (mut session, credential) = self.sessions.find(&key).ok_or_else(ended)?;
+        let is_use = !headers.contains_key(POLL);
+        let (mut session, credential) = self.sessions.find(&key, is_use).ok_or_else(ended)?;
         let is_good = match credential {
             Credential::Token(bearer) => match admin.access().and_then(|access| access.bearer(&bearer)) {
                 Ok(caller) => {
@@ -161,7 +161,7 @@ pub(super) fn keys(peer: Option<&str>, user: Option<&str>) -> Vec<String> {
 
 /// Whether a request is the one by which the session's user chooses a password.
 fn is_own_password(session: &Session, path: &Uri) -> bool {
-    path.path() == format!("{}/{}/password", users::PATH, session.caller.name)
+    path.path() == format!("/v1/users/{}/password", session.caller.name)
 }
 
 /// Whether a connection is by TLS.

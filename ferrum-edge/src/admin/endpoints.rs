@@ -50,6 +50,11 @@ const RECORDS: &[Param] = &[
     ),
     param("slower_than", Type::Number(0, u64::MAX), "Only what took at least so many milliseconds."),
 ];
+const TRAFFIC: &[Param] = &[param(
+    "targets",
+    Type::Switch,
+    "`false` leaves the state of targets out. Default true; anything but `true` and `false` is refused.",
+)];
 const SESSIONS: &[Param] = &[
     param("proxy", Type::Text, "Only those of this proxy."),
     param("consumer", Type::Text, "Only those of the consumer with this name."),
@@ -145,35 +150,11 @@ fn sent(body: Body, status: u16, endpoint: Endpoint) -> Endpoint {
 /// Every endpoint.
 #[rustfmt::skip]
 pub(super) fn all() -> Vec<Endpoint> {
-    #[cfg(not(feature = "console"))]
-    return of_gateway();
-    #[cfg(feature = "console")]
-    return of_gateway().into_iter().chain(of_users()).collect();
-}
-
-/// Users of the console.
-#[cfg(feature = "console")]
-#[rustfmt::skip]
-fn of_users() -> Vec<Endpoint> {
-    use {ResponseContent as A, Method as M};
-    let (read, admin) = (Gate::Stored(Role::Read), Gate::Stored(Role::Admin));
-    vec![
-        asked(M::GET, users::PATH, "The users of the console.", admin, &[], A::Document, || get(users::list)),
-        sent(Body::User, 201, asked(M::POST, users::PATH, "Adds a user, who has to choose another password at the first login.", admin, &[], A::Document, || post(users::create))),
-        sent(Body::ChangedUser, 200, asked(M::PATCH, users::ONE, "Changes the role or sets another password; sessions of the user end.", admin, &[], A::Document, || patch(users::patch))),
-        Endpoint { status: 204, ..asked(M::DELETE, users::ONE, "Removes a user; sessions of the user end. The last one with the role admin stays.", admin, &[], A::Nothing, || delete(users::delete)) },
-        sent(Body::Password, 204, asked(M::POST, users::PASSWORD, "Chooses one's own password; sessions of the user end.", read, &[], A::Nothing, || post(users::choose))),
-    ]
-}
-
-/// What every build has.
-#[rustfmt::skip]
-fn of_gateway() -> Vec<Endpoint> {
     use {ResponseContent as A, Method as M};
     let (health, open) = (Gate::Health, Gate::Open);
     let (read, write, admin) = (Gate::Stored(Role::Read), Gate::Stored(Role::Write), Gate::Stored(Role::Admin));
     let (running_read, running_write) = (Gate::Running(Role::Read), Gate::Running(Role::Write));
-    vec![
+    let mut all = vec![
         asked(M::GET, "/livez", "Whether the process answers.", health, VERBOSE, A::Health, || get(health::live)),
         asked(M::GET, "/healthz", "As /livez.", health, VERBOSE, A::Health, || get(health::live)),
         asked(M::GET, "/readyz", "Whether traffic should come here.", health, VERBOSE, A::Health, || get(health::ready)),
@@ -196,7 +177,7 @@ fn of_gateway() -> Vec<Endpoint> {
         sent(Body::Target, 200, asked(M::PUT, "/v1/upstreams/{id}/targets/{target}", "Adds or changes the target: `host:port`, `unix:%2Fpath` or `srv:NAME`.", write, WRITE, A::Upstream, || put(targets::put))),
         asked(M::DELETE, "/v1/upstreams/{id}/targets/{target}", "Takes a target out.", write, WRITE, A::Upstream, || delete(targets::delete)),
         asked(M::GET, records::PATH, "Access records of this gateway as they come, one JSON object a line, until the client goes.", running_read, RECORDS, A::Records, || get(records::follow)),
-        asked(M::GET, traffic::PATH, "Counts by proxy and target of this gateway, since somebody began to ask for them; `ferrum-edge top` shows them.", running_read, &[], A::Traffic, || get(traffic::look)),
+        asked(M::GET, traffic::PATH, "Counts by proxy and target of this gateway, since somebody began to ask for them; `ferrum-edge top` shows them.", running_read, TRAFFIC, A::Traffic, || get(traffic::look)),
         sent(Body::Question, 200, asked(M::POST, explain::PATH, "Which proxy of this gateway takes a request and why, with which plugins, and why others don't. Sends nothing.", running_read, &[], A::Document, || post(explain::ask))),
         asked(M::GET, sessions::PATH, "The TCP streams, WebSockets, streams of events, UDP sessions, gRPC calls and other answers that go on, as far as they are open at this gateway.", running_read, SESSIONS, A::Sessions, || get(sessions::list)),
         asked(M::GET, counters::PATH, "Open sessions by proxy and protocol, and what they have carried, as server-sent events until the client goes.", running_read, COUNTERS, A::Events, || get(counters::follow)),
@@ -212,5 +193,27 @@ fn of_gateway() -> Vec<Endpoint> {
         asked(M::GET, audit::PATH, "Who changed what, from where, allowed or refused, the newest first.", running_read, AUDIT, A::Audit, || get(audit::list)),
         asked(M::GET, audit::VERIFY, "Whether the audit's chain of hashes is whole.", running_read, &[], A::AuditCheck, || get(audit::check)),
         asked(M::GET, "/v1/diff", "What is different between two revisions.", read, DIFF, A::Diff, || get(history::diff)),
+    ];
+    all.extend(of_users());
+    all
+}
+
+/// Users of the console.
+#[cfg(feature = "console")]
+#[rustfmt::skip]
+fn of_users() -> Vec<Endpoint> {
+    use {ResponseContent as A, Method as M};
+    let (read, admin) = (Gate::Stored(Role::Read), Gate::Stored(Role::Admin));
+    vec![
+        asked(M::GET, users::PATH, "The users of the console.", admin, &[], A::Document, || get(users::list)),
+        sent(Body::User, 201, asked(M::POST, users::PATH, "Adds a user, who has to choose another password at the first login.", admin, &[], A::Document, || post(users::create))),
+        sent(Body::ChangedUser, 200, asked(M::PATCH, users::ONE, "Changes the role or sets another password; sessions of the user end.", admin, &[], A::Document, || patch(users::patch))),
+        Endpoint { status: 204, ..asked(M::DELETE, users::ONE, "Removes a user; sessions of the user end. The last one with the role admin stays.", admin, &[], A::Nothing, || delete(users::delete)) },
+        sent(Body::Password, 204, asked(M::POST, users::PASSWORD, "Chooses one's own password; sessions of the user end.", read, &[], A::Nothing, || post(users::choose))),
     ]
+}
+
+#[cfg(not(feature = "console"))]
+fn of_users() -> Vec<Endpoint> {
+    Vec::new()
 }

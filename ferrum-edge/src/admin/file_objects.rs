@@ -5,30 +5,71 @@
 use std::collections::HashMap;
 
 use axum::Json;
+use axum::extract::{Request, State};
 use axum::http::{StatusCode, Uri};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use gateway_core::config::catalog::ObjectKind;
 use serde_json::{Map, Value, json};
 
 use super::Admin;
+use super::attempt::Attempt;
 use super::effective;
 use super::problem::{Refused, problem};
 use super::query::{nothing_else, page_size, pairs, value};
+use super::request::{RoleGate, caller, may, unauthorized};
 use super::resources::answer;
 use crate::audit::recorder::Recorder;
 use crate::store::{DEFAULT_PAGE, MAX_PAGE};
 
-/// The answer to a read of objects; `None` for any other path.
-pub(super) fn read(admin: &Admin, uri: &Uri) -> Option<Response> {
-    let audit = &admin.engine.audit;
+/// What a path asks for.
+enum Wanted<'u> {
+    Export,
+    Served(&'u str),
+    Page(ObjectKind),
+    One(ObjectKind, &'u str),
+}
+
+fn wanted(uri: &Uri) -> Option<Wanted<'_>> {
     let mut parts = uri.path().strip_prefix("/v1/")?.split('/');
     match (parts.next()?, parts.next(), parts.next(), parts.next()) {
-        ("export", None, ..) => Some(answer(export(audit, uri.query()))),
-        ("proxies", Some(id), Some("effective"), None) => Some(served(admin, id)),
-        (kind, None, ..) => ObjectKind::named(kind).map(|kind| answer(list(audit, kind, uri.query()))),
-        (kind, Some(id), None, _) => ObjectKind::named(kind).map(|kind| one(audit, kind, id)),
+        ("export", None, ..) => Some(Wanted::Export),
+        ("proxies", Some(id), Some("effective"), None) => Some(Wanted::Served(id)),
+        (kind, None, ..) => ObjectKind::named(kind).map(Wanted::Page),
+        (kind, Some(id), None, _) => ObjectKind::named(kind).map(|kind| Wanted::One(kind, id)),
         _ => None,
     }
+}
+
+/// Answers reads of objects where no database is, to callers who may read; lets everything else through.
+pub(super) async fn gate(State(gate): State<RoleGate>, request: Request, next: Next) -> Response {
+    let is_read = gate.admin.reconciler.is_none() && request.method().is_safe();
+    if !is_read || gate.admin.access().is_err() || wanted(request.uri()).is_none() {
+        return next.run(request).await;
+    }
+    let (caller, response) = match caller(&gate.admin, &request) {
+        Err(why) => (None, unauthorized(why)),
+        Ok(caller) => match may(&caller, gate.role) {
+            Ok(()) => match read(&gate.admin, request.uri()) {
+                Some(response) => return response,
+                None => return next.run(request).await,
+            },
+            Err(refused) => (Some(caller), *refused),
+        },
+    };
+    Attempt::of(&request).ended(&gate.admin.engine.audit, caller.as_ref(), &response, false);
+    response
+}
+
+/// The answer to a read of objects; `None` for any other path.
+fn read(admin: &Admin, uri: &Uri) -> Option<Response> {
+    let audit = &admin.engine.audit;
+    Some(match wanted(uri)? {
+        Wanted::Export => answer(export(audit, uri.query())),
+        Wanted::Served(id) => served(admin, id),
+        Wanted::Page(kind) => answer(list(audit, kind, uri.query())),
+        Wanted::One(kind, id) => one(audit, kind, id),
+    })
 }
 
 fn list(audit: &Recorder, kind: ObjectKind, query: Option<&str>) -> Result<Response, Refused> {
@@ -43,6 +84,7 @@ fn list(audit: &Recorder, kind: ObjectKind, query: Option<&str>) -> Result<Respo
 }
 
 fn one(audit: &Recorder, kind: ObjectKind, id: &str) -> Response {
+    let id = &*percent_encoding::percent_decode_str(id).decode_utf8_lossy();
     match audit.file_object(kind.as_str(), id) {
         Some(object) => Json(object).into_response(),
         None => {

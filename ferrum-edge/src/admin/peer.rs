@@ -1,5 +1,13 @@
 //! Who asks the admin API, as its connection tells.
 
+#[cfg(feature = "console")]
+use crate::access::Caller;
+
+/// Whom a request of the console is from, once its session has been checked.
+#[cfg(feature = "console")]
+#[derive(Debug, Clone)]
+pub(super) struct ConsoleCaller(pub(super) Caller);
+
 /// Who is at the other end of a connection.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Peer {

@@ -16,10 +16,9 @@ use std::sync::Arc;
 
 use super::Admin;
 use super::attempt::Attempt;
-#[cfg(feature = "console")]
-use super::console::ConsoleCaller;
-use super::file_objects;
 use super::json::{self, JsonError};
+#[cfg(feature = "console")]
+use super::peer::ConsoleCaller;
 use super::problem::{Refused, invalid, problem, twice};
 use crate::access::{Caller, Role};
 use crate::audit::Draft;
@@ -44,13 +43,6 @@ pub(super) struct RoleGate {
 /// Lets callers through who may.
 pub(super) async fn gate(State(gate): State<RoleGate>, mut request: Request, next: Next) -> Response {
     let attempt = Attempt::of(&request);
-    if gate.admin.reconciler.is_none()
-        && request.method().is_safe()
-        && gate.admin.access().is_ok()
-        && let Some(response) = read_file(&gate, &request)
-    {
-        return response;
-    }
     let (caller, response) = match AuthorizedRequest::of(&request, &gate.admin, &attempt) {
         Ok(asked) => {
             let caller = asked.caller.clone();
@@ -94,23 +86,8 @@ pub(super) async fn gate_of_running(State(gate): State<RoleGate>, request: Reque
     response
 }
 
-/// The answer to a read of the objects of a configuration file; `None` where the path is about something else.
-fn read_file(gate: &RoleGate, request: &Request) -> Option<Response> {
-    let answer = file_objects::read(&gate.admin, request.uri())?;
-    let caller = caller(&gate.admin, request);
-    let (caller, response) = match caller {
-        Err(why) => (None, unauthorized(why)),
-        Ok(caller) => match may(&caller, gate.role) {
-            Ok(()) => return Some(answer),
-            Err(refused) => (Some(caller), *refused),
-        },
-    };
-    Attempt::of(request).ended(&gate.admin.engine.audit, caller.as_ref(), &response, false);
-    Some(response)
-}
-
 /// Whom a request is from: the session's caller for a request of the console, else that of its token.
-fn caller(admin: &Admin, request: &Request) -> Result<Caller, &'static str> {
+pub(super) fn caller(admin: &Admin, request: &Request) -> Result<Caller, &'static str> {
     #[cfg(feature = "console")]
     if let Some(ConsoleCaller(caller)) = request.extensions().get() {
         return Ok(caller.clone());
@@ -134,7 +111,7 @@ pub(super) async fn without_body(request: Request, next: Next) -> Response {
 }
 
 /// Whether the caller may do what needs this role; else the answer.
-fn may(caller: &Caller, role: Role) -> Result<(), Refused> {
+pub(super) fn may(caller: &Caller, role: Role) -> Result<(), Refused> {
     if caller.role >= role {
         return Ok(());
     }
@@ -180,7 +157,7 @@ impl FromRequestParts<Admin> for AuthorizedRequest {
     }
 }
 
-fn unauthorized(why: &str) -> Response {
+pub(super) fn unauthorized(why: &str) -> Response {
     let mut response = problem(StatusCode::UNAUTHORIZED, "unauthorized", why);
     let challenge = HeaderValue::from_static("Bearer realm=\"ferrum-edge\"");
     response.headers_mut().insert(WWW_AUTHENTICATE, challenge);

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::query::{nothing_else, pairs};
+use super::query::{nothing_else, pairs, switch_on};
 use super::resources::answer;
 use super::status;
 use crate::engine::Engine;
@@ -22,7 +22,12 @@ const MAX_TARGETS: usize = 10_000;
 /// `GET /v1/traffic`: counts since somebody began to watch, which is the first time somebody asks. Who asks again sees
 /// by the difference what happened in between.
 pub(super) async fn look(State(engine): State<Arc<Engine>>, RawQuery(query): RawQuery) -> Response {
-    answer(nothing_else(&pairs(query.as_deref())).map(|()| {
+    let asked = || {
+        let mut pairs = pairs(query.as_deref());
+        let with_targets = switch_on(&mut pairs, "targets")?;
+        nothing_else(&pairs).map(|()| with_targets)
+    };
+    answer(asked().map(|with_targets| {
         let mut counts = engine.telemetry.sinks.tails.traffic();
         let snapshot = engine.snapshot();
         let now = Instant::now();
@@ -31,7 +36,7 @@ pub(super) async fn look(State(engine): State<Arc<Engine>>, RawQuery(query): Raw
         let named = snapshot.upstreams.iter();
         let own = snapshot.by_id.iter().filter(|(_, route)| !route.proxy.backend.is_named);
         let own = own.map(|(_, route)| (&route.proxy.backend.upstream.id, &route.targets));
-        for (upstream, group) in named.chain(own) {
+        for (upstream, group) in named.chain(own).take(if with_targets { usize::MAX } else { 0 }) {
             for one in group.list().iter().take(MAX_TARGETS.saturating_sub(targets.len())) {
                 let mut shown = status::target(one, now);
                 shown["upstream"] = json!(upstream.as_str());

@@ -319,6 +319,14 @@ fn configuration(page: &mut Page, telemetry: &Telemetry, snapshot: &Snapshot) {
     {
         page.sample(metric::ADMIN_REFUSED.name, format_args!("reason=\"{reason}\""), count.load(Relaxed));
     }
+    page.head(&metric::CONSOLE_LOGINS);
+    for (outcome, count) in [
+        ("accepted", &control.logins_accepted),
+        ("refused", &control.logins_refused),
+        ("throttled", &control.logins_throttled),
+    ] {
+        page.sample(metric::CONSOLE_LOGINS.name, format_args!("outcome=\"{outcome}\""), count.load(Relaxed));
+    }
     let audit = &control.audit;
     page.head(&metric::AUDIT_ENTRIES);
     for (outcome, count) in

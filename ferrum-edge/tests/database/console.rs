@@ -4,10 +4,13 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use ferrum_edge::core::config::model::Settings;
+use ferrum_edge::store::Engine;
 use serde_json::{Value, json};
 
 use crate::client::target;
+use crate::peers::{self, database};
 use crate::place::{ADMIN, Folder, READ, Running, WRITE, proxy};
+use crate::servers::shared;
 
 /// An answer: its status, the lines of its head in lower case, and its body.
 struct Answer(u16, String, Vec<u8>);
@@ -44,7 +47,8 @@ impl Browser {
         drop(connection.read_to_end(&mut bytes));
         let end = bytes.windows(4).position(|part| part == b"\r\n\r\n").unwrap();
         let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
-        Answer(head.get(9..12).unwrap().parse().unwrap(), head, bytes[end + 4..].to_vec())
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Answer(status, head, bytes[end + 4..].to_vec())
     }
 
     fn get(&self, path: &str) -> Answer {
@@ -246,6 +250,11 @@ fn wrong_tokens_are_refused_and_slowed_down() {
     is_problem(&held, 429, "throttled");
     let wait: u64 = held.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=61).contains(&wait), "{wait}");
+    let metrics = String::from_utf8(browser.get("/metrics").2).unwrap();
+    for (outcome, count) in [("accepted", 0), ("refused", 10), ("throttled", 1)] {
+        let line = format!("ferrum_console_logins_total{{outcome=\"{outcome}\"}} {count}\n");
+        assert!(metrics.contains(&line), "{line}");
+    }
     for (lines, body) in [("", ""), ("", "{"), ("", r#"{"token":1}"#), ("", r#"{"token":"x","y":1}"#)] {
         let lines = format!("content-type: application/json\r\n{lines}");
         assert!((400..=429).contains(&browser.ask("POST", "/console/session", &lines, body).0), "{body}");
@@ -295,12 +304,34 @@ impl Browser {
 #[test]
 fn users_log_in_choose_a_password_and_have_their_role() {
     let folder = Folder::new();
-    let (_running, mut browser) = start(&folder);
+    let running = Running::new(&folder);
+    users_have_their_role(&running, &running);
+}
+
+#[test]
+fn users_of_postgres_are_those_of_each_gateway_on_it() {
+    users_on(Engine::Postgres);
+}
+
+#[test]
+fn users_of_mariadb_are_those_of_each_gateway_on_it() {
+    users_on(Engine::MySql);
+}
+
+fn users_on(engine: Engine) {
+    let location = database(shared(engine), "test_users");
+    users_have_their_role(&peers::start(&location), &peers::start(&location));
+}
+
+/// Users are changed through one gateway and log in at the other.
+fn users_have_their_role(one: &Running, other: &Running) {
+    let at = |running: &Running| Browser { at: running.admin, cookie: String::new(), csrf: String::new() };
+    let (mut browser, elsewhere) = (at(one), at(other));
     browser.log_in(ADMIN);
     let made = user(&browser, "ann", "write");
-    is_problem(&browser.another().try_password("ann", "not the password"), 401, "unauthorized");
-    is_problem(&browser.another().try_password("nobody", &made), 401, "unauthorized");
-    let first = browser.another().with_password("ann", &made);
+    is_problem(&elsewhere.another().try_password("ann", "not the password"), 401, "unauthorized");
+    is_problem(&elsewhere.another().try_password("nobody", &made), 401, "unauthorized");
+    let first = elsewhere.another().with_password("ann", &made);
     let path = "/console/api/v1/users/ann/password";
     for (old, new, status, code) in [
         ("wrong", "correct horse battery", 403, "wrong_password"),
@@ -311,7 +342,7 @@ fn users_log_in_choose_a_password_and_have_their_role() {
         let body = json!({ "old": old, "new": new }).to_string();
         is_problem(&first.change("POST", path, &body), status, code);
     }
-    let ann = browser.another().settled("ann", &made, "correct horse battery");
+    let ann = elsewhere.another().settled("ann", &made, "correct horse battery");
     let consumer = r#"{"username":"bob"}"#;
     assert_eq!(ann.change("PUT", "/console/api/v1/consumers/bob", consumer).0, 201);
     is_problem(&ann.get("/console/api/v1/users"), 403, "forbidden");
@@ -325,11 +356,11 @@ fn users_log_in_choose_a_password_and_have_their_role() {
     // A change of the user ends the sessions, and a removal does.
     assert_eq!(browser.change("PATCH", "/console/api/v1/users/ann", r#"{"role":"read"}"#).0, 200);
     is_problem(&ann.get("/console/session"), 401, "no_session");
-    let ann = browser.another().with_password("ann", "correct horse battery");
+    let ann = elsewhere.another().with_password("ann", "correct horse battery");
     is_problem(&ann.change("PUT", "/console/api/v1/consumers/bob", consumer), 403, "forbidden");
     assert_eq!(browser.change("DELETE", "/console/api/v1/users/ann", "").0, 204);
     is_problem(&ann.get("/console/session"), 401, "no_session");
-    is_problem(&browser.another().try_password("ann", "correct horse battery"), 401, "unauthorized");
+    is_problem(&elsewhere.another().try_password("ann", "correct horse battery"), 401, "unauthorized");
 }
 
 #[test]

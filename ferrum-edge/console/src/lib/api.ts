@@ -92,16 +92,18 @@ export async function request<T = any>(
   method: string,
   path: string,
   body?: unknown,
-  options: { etag?: string | null; signal?: AbortSignal; text?: string } = {},
+  options: { etag?: string | null; signal?: AbortSignal; poll?: boolean } = {},
 ): Promise<Answer<T>> {
   const more: Record<string, string> = {};
-  if (body !== undefined || options.text !== undefined) more['content-type'] = 'application/json';
+  if (body !== undefined) more['content-type'] = 'application/json';
+  // A page that looks again and again keeps no session alive.
+  if (options.poll) more['x-ferrum-poll'] = '1';
   if (options.etag) more['if-match'] = options.etag;
   const response = await checked(
     await call(`api${path}`, {
       method,
       headers: headers(method, more),
-      body: options.text ?? (body === undefined ? undefined : JSON.stringify(body)),
+      body: body === undefined ? undefined : JSON.stringify(body),
       signal: options.signal,
     }),
   );
@@ -115,12 +117,13 @@ export async function request<T = any>(
   };
 }
 
-export const get = async <T = any>(path: string, signal?: AbortSignal): Promise<T> =>
-  (await request<T>('GET', path, undefined, { signal })).data;
+export const get = async <T = any>(path: string, signal?: AbortSignal, poll = false): Promise<T> =>
+  (await request<T>('GET', path, undefined, { signal, poll })).data;
 
 /** Reads JSON lines as they come, until `signal` ends it or the gateway does. */
-export async function follow(path: string, signal: AbortSignal, each: (records: any[]) => void): Promise<void> {
+export async function follow(path: string, signal: AbortSignal, each: (records: any[]) => void, opened: () => void): Promise<void> {
   const response = await checked(await call(`api${path}`, { method: 'GET', signal }));
+  opened();
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';
   for (;;) {

@@ -38,17 +38,20 @@ export function useTail(path: string, wanted: boolean, keep: (record: any) => bo
     const run = async () => {
       while (!ends.signal.aborted && session.value) {
         try {
-          state.current.isFollowing = true;
-          state.current.error = '';
-          draw();
-          await follow(path, ends.signal, (records) => {
+          const opened = () => {
+            state.current.isFollowing = true;
+            state.current.error = '';
+            draw();
+          };
+          const take = (records: any[]) => {
             for (const record of records) {
               if (record.kind === 'lost') state.current.lost += record.records;
               else if (filter.current(record)) state.current.records.unshift({ ...record, serial: (serial += 1) });
             }
             state.current.records.length = Math.min(state.current.records.length, MOST);
             draw();
-          });
+          };
+          await follow(path, ends.signal, take, opened);
         } catch (error) {
           if (ends.signal.aborted) break;
           state.current.error = errorText(error);

@@ -14,7 +14,7 @@ export function Consumers() {
   if (parts[0]) {
     const id = parts[0] === 'new' ? null : parts[0];
     return (
-      <ObjectPage kind="consumers" id={id} title={t.consumers.add} begin={{ username: '' }} common={['id', 'username', 'acl_groups']} back="consumers" aside={(doc, set, locked) => <Credentials doc={doc} set={set} locked={locked} />} />
+      <ObjectPage kind="consumers" id={id} title={t.consumers.add} begin={{ username: '' }} common={['id', 'username', 'acl_groups']} hidden={['credentials']} back="consumers" aside={(doc, set, locked) => <Credentials doc={doc} set={set} locked={locked} />} />
     );
   }
   return <All />;

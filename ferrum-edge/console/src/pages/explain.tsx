@@ -37,7 +37,7 @@ export function Explain() {
   const e = t.explain;
   return (
     <Page title={e.title} lead={e.lead}>
-      {from && (
+      {from?.timestamp && (
         <Panel title={e.recorded}>
           <Record record={from} />
         </Panel>

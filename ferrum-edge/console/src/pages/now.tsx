@@ -19,7 +19,7 @@ const history = new History();
 export function Now() {
   const [, turn] = useReducer((n: number) => n + 1, 0);
   const shown = useRef(history);
-  const asked = useAsk<Sample>('/v1/traffic', LOOK, (sample) => {
+  const asked = useAsk<Sample>('/v1/traffic?targets=false', LOOK, (sample) => {
     history.take(sample);
     turn(undefined as any);
   });

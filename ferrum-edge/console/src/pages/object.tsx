@@ -239,13 +239,18 @@ function useCheck(kind: Kind, key: string, isNew: boolean, doc: Doc, base: Doc |
   return { ...state, isChecking: wanted && (settled !== text || state.of !== settled) };
 }
 
-/** The same change without the console. */
-export function Commands({ kind, id, doc }: { kind: Kind; id: string; doc: Doc }) {
+/** The same change of one object without the console. */
+function Commands({ kind, id, doc }: { kind: Kind; id: string; doc: Doc }) {
   const name = id || 'NAME';
-  const json = JSON.stringify({ ...doc, id: name });
+  const object = { ...doc, id: name };
+  return <CommandLines method="PUT" path={`/v1/${kind}/${encodeURIComponent(name)}`} body={object} file={{ [kind]: [object] }} />;
+}
+
+/** A change by curl; where a file can say it, also by the command line. */
+export function CommandLines({ method, path, body, file }: { method: string; path: string; body: unknown; file: unknown }) {
   const origin = location.origin;
-  const curl = `curl -X PUT ${origin}/v1/${kind}/${encodeURIComponent(name)} \\\n  -H "Authorization: Bearer $FERRUM_ADMIN_TOKEN" \\\n  -H 'Content-Type: application/json' \\\n  -d ${quoted(json)}`;
-  const yaml = toYaml({ [kind]: [{ ...doc, id: name }] });
+  const curl = `curl -X ${method} ${quoted(origin + path)} \\\n  -H "Authorization: Bearer $FERRUM_ADMIN_TOKEN" \\\n  -H 'Content-Type: application/json' \\\n  -d ${quoted(JSON.stringify(body))}`;
+  const yaml = toYaml(file);
   // A line of the object must not end it.
   let end = 'EOF';
   while (yaml.split('\n').includes(end)) end += 'F';
@@ -254,9 +259,13 @@ export function Commands({ kind, id, doc }: { kind: Kind; id: string; doc: Doc }
     <>
       <h3>{t.editor.curl}</h3>
       <Code text={curl} label={t.editor.curl} />
-      <h3>{t.editor.cli}</h3>
-      <Code text={cli} label={t.editor.cli} />
-      <p class="hint">{t.editor.cliHint}</p>
+      {file !== null && (
+        <>
+          <h3>{t.editor.cli}</h3>
+          <Code text={cli} label={t.editor.cli} />
+          <p class="hint">{t.editor.cliHint}</p>
+        </>
+      )}
     </>
   );
 }

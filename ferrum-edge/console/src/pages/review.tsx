@@ -2,15 +2,17 @@
 import { useState } from 'preact/hooks';
 import { canEdit, errorText } from '../lib/api';
 import { merge, same } from '../lib/diff';
-import { type Change, type Conflict, apply, conflicts, draft, findings, keyOf, propose, validate, withdraw } from '../lib/objects';
+import { type Change, type Conflict, apply, batchOf, conflicts, draft, findings, keyOf, propose, validate, withdraw } from '../lib/objects';
 import { href } from '../lib/router';
 import { pageOf } from '../lib/places';
 import { t } from '../strings';
 import { Empty, Field, Notice, Page, Panel, ReadOnly, Tag } from '../ui/basics';
 import { Diff } from '../ui/diff';
+import { CommandLines } from './object';
 
 export function Review() {
   const changes = [...draft.value.values()];
+  const batch = batchOf(changes).body;
   const [note, setNote] = useState('');
   const [busy, setBusy] = useState(false);
   const [result, setResult] = useState<{ kind: 'good' | 'bad'; text: string } | null>(null);
@@ -106,6 +108,14 @@ export function Review() {
       {changes.map((change) => (
         <Proposed key={keyOf(change.kind, change.id)} change={change} />
       ))}
+      {changes.length > 0 && (
+        <Panel>
+          <details>
+            <summary>{t.editor.commands}</summary>
+            <CommandLines method="POST" path={`/v1/batch${note.trim() ? `?note=${encodeURIComponent(note.trim())}` : ''}`} body={batch} file={batch.delete ? null : batch} />
+          </details>
+        </Panel>
+      )}
     </Page>
   );
 }

@@ -1,7 +1,7 @@
 // Proxies: in the order in which they match, or by host; and one of them.
 import { useMemo, useState } from 'preact/hooks';
 import { canEdit } from '../lib/api';
-import { type Line, inOrder, linesOf, targetOf } from '../lib/match';
+import { type Line, inOrder, isStream, linesOf, targetOf } from '../lib/match';
 import { type Doc, drafted, inDraft, plugins, shelf, want } from '../lib/objects';
 import { href, place } from '../lib/router';
 import { closedProxies, shadowed, status } from '../lib/status';
@@ -10,6 +10,7 @@ import { Dot, Notice, Page, Panel, ReadOnly, Tag } from '../ui/basics';
 import { useAsk } from '../ui/hooks';
 import { List, byText } from '../ui/list';
 import { seconds } from '../lib/format';
+import { explainRecord } from './logs';
 import { ObjectPage } from './object';
 
 export function Routes() {
@@ -103,13 +104,28 @@ function All() {
             { name: 'path', title: r.path, width: '1.2fr', cell: (row) => (row.path ? <code>{row.path}</code> : <span class="muted">{r.anyPath}</span>) },
             { name: 'id', title: t.now.proxy, width: '1.3fr', cell: (row) => <a href={href('routes', row.doc.id)}>{row.doc.name || row.doc.id}</a>, sort: byText((row) => row.doc.id) },
             { name: 'to', title: r.to, width: '1.4fr', minor: true, cell: (row) => (row.doc.upstream_id ? <a href={href('upstreams', row.doc.upstream_id)}>{row.doc.upstream_id}</a> : targetOf(row.doc)), sort: byText((row) => targetOf(row.doc)) },
-            byHost
-              ? { name: 'who', title: r.protect, width: '1.3fr', minor: true, cell: access }
-              : { name: 'plugins', title: r.plugins, width: '1.3fr', minor: true, cell: (row) => <span title={row.names.join(', ')}>{row.names.join(', ') || <span class="muted">–</span>}</span> },
+            ...(byHost
+              ? [
+                  { name: 'who', title: r.protect, width: '1.3fr', minor: true, cell: access },
+                  { name: 'certificate', title: r.certificate, width: '1fr', minor: true, cell: (row: Shown) => <Certificate host={row.host} /> },
+                ]
+              : [{ name: 'plugins', title: r.plugins, width: '1.3fr', minor: true, cell: (row: Shown) => <span title={row.names.join(', ')}>{row.names.join(', ') || <span class="muted">–</span>}</span> }]),
           ]}
         />
       </div>
     </Page>
+  );
+}
+
+/** The certificate that the gateway orders for a host; others come from files, whose names it does not tell. */
+function Certificate({ host }: { host: string }) {
+  const fits = (name: string) => name === host || (name.startsWith('*.') && host.endsWith(name.slice(1)) && !host.slice(0, -name.length + 1).includes('.'));
+  const found = host && status.value?.acme?.list?.find((one: any) => one.names.some(fits));
+  if (!found) return <span class="muted">–</span>;
+  return (
+    <a href={href('certificates')} title={found.problem ?? ''}>
+      <Dot kind={found.problem ? 'bad' : 'good'} label={found.status} />
+    </a>
   );
 }
 
@@ -176,9 +192,20 @@ function ProxySide({ doc }: { doc: Doc }) {
         </ul>
       </Panel>
       {effective.data && <Effective data={effective.data} />}
+      {!isStream(doc) && (
+        <Panel title={t.explain.title}>
+          <p>{t.explain.fromProxy}</p>
+          <button type="button" class="small" onClick={() => explainRecord({ kind: 'question', 'http.request.method': 'GET', 'server.address': (doc.hosts?.[0] ?? location.hostname).replace(/^\*/, 'x'), 'url.path': pathOf(doc) })}>
+            {t.explain.ask}
+          </button>
+        </Panel>
+      )}
     </>
   );
 }
+
+/** A path that the proxy probably takes. */
+const pathOf = (doc: Doc): string => (typeof doc.listen_path === 'string' && doc.listen_path.startsWith('/') ? doc.listen_path.replace(/[{}]|\.\.\./g, '') : '/');
 
 function Effective({ data }: { data: any }) {
   const { backend } = data;

@@ -2,6 +2,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { canEdit, session } from '../lib/api';
+import { status } from '../lib/status';
 import { t } from '../strings';
 
 type Kids = { children?: ComponentChildren };
@@ -27,7 +28,8 @@ export function Page({ title, lead, actions, children }: Kids & { title: string;
 /** Why nothing can be changed here, where that is so. */
 export function ReadOnly() {
   if (canEdit()) return null;
-  return <p class="notice info">{session.value?.mode === 'file' ? t.readOnly.file : t.readOnly.role}</p>;
+  const why = status.value?.fleet?.role === 'edge' ? t.readOnly.edge : session.value?.mode === 'file' ? t.readOnly.file : t.readOnly.role;
+  return <p class="notice info">{why}</p>;
 }
 
 export function Panel({ title, actions, children, flush, id }: Kids & { title?: ComponentChildren; actions?: ComponentChildren; flush?: boolean; id?: string }) {

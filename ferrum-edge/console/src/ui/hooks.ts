@@ -19,11 +19,13 @@ export function useAsk<T = any>(path: string | null, every = 0, each?: (data: T)
     if (path === null) return;
     const ends = new AbortController();
     let timer = 0;
+    let isAgain = false;
     const ask = async () => {
       clearTimeout(timer);
       if (!document.hidden) {
         try {
-          const data = await get<T>(path, ends.signal);
+          const data = await get<T>(path, ends.signal, isAgain);
+          isAgain = true;
           if (ends.signal.aborted) return;
           latest.current?.(data);
           set({ data, error: '', status: 200 });

@@ -14,7 +14,7 @@ const BLOCK: usize = 512;
 
 /// A file of the console.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct Asset {
     /// Gzipped.
     pub(super) bytes: &'static [u8],
     pub(super) content_type: &'static str,
@@ -25,14 +25,14 @@ pub(super) struct Entry {
 }
 
 /// The file of this name, such as `index.html`.
-pub(super) fn entry(name: &str) -> Option<&'static Entry> {
-    static ENTRIES: OnceLock<BTreeMap<&'static str, Entry>> = OnceLock::new();
-    ENTRIES.get_or_init(|| entries(ARCHIVE)).get(name)
+pub(super) fn asset(name: &str) -> Option<&'static Asset> {
+    static ASSETS: OnceLock<BTreeMap<&'static str, Asset>> = OnceLock::new();
+    ASSETS.get_or_init(|| assets(ARCHIVE)).get(name)
 }
 
 /// The members of an archive by their names without `.gz`; reading ends at the first header that is none.
-fn entries(mut archive: &'static [u8]) -> BTreeMap<&'static str, Entry> {
-    let mut entries = BTreeMap::new();
+fn assets(mut archive: &'static [u8]) -> BTreeMap<&'static str, Asset> {
+    let mut assets = BTreeMap::new();
     while let Some((name, bytes, rest)) = member(archive) {
         archive = rest;
         let name = name.strip_suffix(".gz").unwrap_or(name);
@@ -40,10 +40,10 @@ fn entries(mut archive: &'static [u8]) -> BTreeMap<&'static str, Entry> {
         let etag =
             hash.as_ref().iter().take(16).fold(String::from("\""), |tag, byte| format!("{tag}{byte:02x}"));
         let is_immutable = name.starts_with("assets/");
-        let entry = Entry { bytes, content_type: content_type(name), etag: etag + "\"", is_immutable };
-        entries.insert(name, entry);
+        let asset = Asset { bytes, content_type: content_type(name), etag: etag + "\"", is_immutable };
+        assets.insert(name, asset);
     }
-    entries
+    assets
 }
 
 /// The first member of a tar file: its name, its bytes, and what comes after it (POSIX.1-1988 `ustar`).
@@ -80,21 +80,21 @@ mod tests {
 
     #[test]
     fn the_archive_is_complete_and_small() {
-        let all = entries(ARCHIVE);
+        let all = assets(ARCHIVE);
         assert!(all.contains_key("index.html") && all.keys().any(|name| name.ends_with(".js")), "{all:?}");
-        for (name, entry) in &all {
-            assert_eq!(entry.bytes.get(..2), Some(&[0x1f, 0x8b][..]), "{name} is gzipped");
-            assert_ne!(entry.content_type, "application/octet-stream", "{name}");
+        for (name, asset) in &all {
+            assert_eq!(asset.bytes.get(..2), Some(&[0x1f, 0x8b][..]), "{name} is gzipped");
+            assert_ne!(asset.content_type, "application/octet-stream", "{name}");
         }
-        let size: usize = all.values().map(|entry| entry.bytes.len()).sum();
+        let size: usize = all.values().map(|asset| asset.bytes.len()).sum();
         assert!(size <= MOST, "{size} bytes");
     }
 
     #[test]
     fn a_broken_archive_ends_where_it_breaks() {
-        assert!(entries(b"").is_empty());
-        assert!(entries(&[b'x'; 511]).is_empty());
-        assert!(entries(&[0; 2048]).is_empty());
-        assert!(entries(&[b'7'; 1024]).is_empty(), "it claims more than there is");
+        assert!(assets(b"").is_empty());
+        assert!(assets(&[b'x'; 511]).is_empty());
+        assert!(assets(&[0; 2048]).is_empty());
+        assert!(assets(&[b'7'; 1024]).is_empty(), "it claims more than there is");
     }
 }

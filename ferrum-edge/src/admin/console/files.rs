@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use super::super::problem::{not_found, problem};
 use super::super::request::is_tagged;
 use super::ROOT;
-use super::archive::{Entry, entry};
+use super::archive::{Asset, asset};
 
 /// A page loads its own scripts, styles and images and asks its own origin; it can't be framed, and text never becomes a
 /// script.
@@ -39,26 +39,26 @@ pub(super) async fn to_root() -> Response {
 /// A file of the archive.
 pub(super) async fn page(uri: Uri, headers: HeaderMap) -> Response {
     let name = uri.path().strip_prefix(ROOT).unwrap_or_default().trim_start_matches('/');
-    match entry(if name.is_empty() { "index.html" } else { name }) {
-        Some(entry) if is_tagged(&headers, entry.etag.as_bytes()) => {
-            (StatusCode::NOT_MODIFIED, caching(entry)).into_response()
+    match asset(if name.is_empty() { "index.html" } else { name }) {
+        Some(asset) if is_tagged(&headers, asset.etag.as_bytes()) => {
+            (StatusCode::NOT_MODIFIED, caching(asset)).into_response()
         }
         Some(_) if !takes_gzip(&headers) => {
             let detail = "The console's files are sent gzipped, and `Accept-Encoding` excludes that";
             problem(StatusCode::NOT_ACCEPTABLE, "not_acceptable", detail)
         }
-        Some(entry) => {
+        Some(asset) => {
             let content =
-                [(CONTENT_TYPE, entry.content_type), (CONTENT_ENCODING, "gzip"), (VARY, "accept-encoding")];
-            (caching(entry), content, entry.bytes).into_response()
+                [(CONTENT_TYPE, asset.content_type), (CONTENT_ENCODING, "gzip"), (VARY, "accept-encoding")];
+            (caching(asset), content, asset.bytes).into_response()
         }
         None => not_found(uri).await,
     }
 }
 
-fn caching(entry: &Entry) -> [(HeaderName, HeaderValue); 2] {
-    let kept = if entry.is_immutable { "public, max-age=31536000, immutable" } else { "no-cache" };
-    let etag = HeaderValue::from_str(&entry.etag).unwrap_or_else(|_| HeaderValue::from_static("\"\""));
+fn caching(asset: &Asset) -> [(HeaderName, HeaderValue); 2] {
+    let kept = if asset.is_immutable { "public, max-age=31536000, immutable" } else { "no-cache" };
+    let etag = HeaderValue::from_str(&asset.etag).unwrap_or_else(|_| HeaderValue::from_static("\"\""));
     [(CACHE_CONTROL, HeaderValue::from_static(kept)), (ETAG, etag)]
 }
 

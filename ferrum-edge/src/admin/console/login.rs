@@ -61,6 +61,13 @@ pub(super) async fn log_in(
     let begun = begin(&admin, &parts.headers, peer.as_deref(), &body, is_encrypted).await;
     let caller = begun.as_ref().ok().map(|(caller, _)| caller.clone());
     let response = answer(begun.map(|(_, response)| response));
+    let control = &admin.engine.telemetry.control;
+    let count = match response.status() {
+        StatusCode::OK => &control.logins_accepted,
+        StatusCode::TOO_MANY_REQUESTS => &control.logins_throttled,
+        _ => &control.logins_refused,
+    };
+    count.fetch_add(1, Ordering::Relaxed);
     attempt.ended(&admin.engine.audit, caller.as_ref(), &response, false);
     response
 }
@@ -140,7 +147,6 @@ async fn recognise(admin: &Admin, peer: Option<&str>, login: Login) -> Result<Re
     };
     found.map_err(|why| {
         admin.console.failed(&keys);
-        admin.engine.telemetry.control.admin_tokens_refused.fetch_add(1, Ordering::Relaxed);
         Box::new(problem(StatusCode::UNAUTHORIZED, "unauthorized", why)) as Refused
     })
 }

@@ -119,8 +119,8 @@ impl Sessions {
         Some((key, session))
     }
 
-    /// The session of a key and what it was begun with; that counts as use.
-    pub(super) fn find(&self, key: &Key) -> Option<(Session, Credential)> {
+    /// The session of a key and what it was begun with.
+    pub(super) fn find(&self, key: &Key, is_use: bool) -> Option<(Session, Credential)> {
         let now = Instant::now();
         let mut rows = self.rows();
         let row = rows.get_mut(&key.hash())?;
@@ -128,7 +128,9 @@ impl Sessions {
             rows.remove(&key.hash());
             return None;
         }
-        row.used = now;
+        if is_use {
+            row.used = now;
+        }
         Some((row.session.clone(), row.credential.clone()))
     }
 
@@ -168,17 +170,18 @@ mod tests {
         assert!(session.is_confirmed_by(session.csrf.as_bytes()) && !session.is_confirmed_by(b""));
         let step = IDLE - Duration::from_secs(1);
         tokio::time::advance(step).await;
-        assert!(sessions.find(&used).is_some());
+        assert!(sessions.find(&used, true).is_some());
+        assert!(sessions.find(&idle, false).is_some(), "a page that looks again is no use");
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert!(sessions.find(&idle).is_none() && sessions.find(&used).is_some());
+        assert!(sessions.find(&idle, true).is_none() && sessions.find(&used, true).is_some());
         let mut age = IDLE;
         while age + step < ABSOLUTE {
             tokio::time::advance(step).await;
             age += step;
-            assert!(sessions.find(&used).is_some(), "{age:?}");
+            assert!(sessions.find(&used, true).is_some(), "{age:?}");
         }
         tokio::time::advance(ABSOLUTE - age).await;
-        assert!(sessions.find(&used).is_none());
+        assert!(sessions.find(&used, true).is_none());
         assert!(sessions.rows().is_empty());
     }
 
@@ -192,10 +195,10 @@ mod tests {
         for _ in 2..MAX_SESSIONS {
             begin(&sessions);
         }
-        assert!(sessions.find(&first).is_some(), "that is a use");
+        assert!(sessions.find(&first, true).is_some(), "that is a use");
         tokio::time::advance(Duration::from_secs(1)).await;
         begin(&sessions);
-        assert!(sessions.find(&first).is_some() && sessions.find(&second).is_none());
+        assert!(sessions.find(&first, true).is_some() && sessions.find(&second, true).is_none());
         assert_eq!(sessions.rows().len(), MAX_SESSIONS);
     }
 
