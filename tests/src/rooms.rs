@@ -208,6 +208,11 @@ const ORDERS: &[Order] = &[
         climbs: &[("audit", "store", 1)],
     },
     Order {
+        name: "ferrum-edge/fleet",
+        modules: &["control", "edge", "view", "message", "documents", "canonical"],
+        climbs: &[],
+    },
+    Order {
         name: "ferrum-edge/import",
         modules: &[
             "traefik",
