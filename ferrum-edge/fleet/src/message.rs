@@ -111,6 +111,19 @@ impl fmt::Debug for Welcome {
     }
 }
 
+/// What an edge is given to prove itself by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewIdentity {
+    /// The edge's id.
+    pub edge: String,
+    /// Its group.
+    pub group: String,
+    /// PEM.
+    pub certificate: String,
+    /// PEM.
+    pub roots: String,
+}
+
 /// A configuration, or the difference to another one.
 pub struct Transfer {
     /// The hash of the configuration that it is the difference to; `None` in a snapshot.

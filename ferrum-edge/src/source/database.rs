@@ -197,6 +197,12 @@ impl Reconciler {
         Ok(())
     }
 
+    /// How documents are read and their secrets opened.
+    #[cfg(feature = "fleet")]
+    pub(crate) fn documents(&self) -> &Documents {
+        &self.documents
+    }
+
     /// The store itself, for reading.
     pub(crate) fn store(&self) -> &Store {
         &self.store

@@ -25,4 +25,10 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         postgres: include_str!("migrations/postgres/0002_audit.sql"),
         mysql: include_str!("migrations/mysql/0002_audit.sql"),
     },
+    Migration {
+        name: "fleet",
+        sqlite: include_str!("migrations/sqlite/0003_fleet.sql"),
+        postgres: include_str!("migrations/postgres/0003_fleet.sql"),
+        mysql: include_str!("migrations/mysql/0003_fleet.sql"),
+    },
 ];

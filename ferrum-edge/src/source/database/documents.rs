@@ -49,6 +49,12 @@ impl Documents {
         Self { types, keys, references: Arc::new(references), paths: Arc::new(paths) }
     }
 
+    /// The keys for secrets.
+    #[cfg(feature = "fleet")]
+    pub(crate) const fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
     /// What is wrong with the files that an object names.
     fn files<T: Identified>(&self, at: &str, object: &T) -> Problems {
         if let Some((plugin, config)) = object.plugin() {
