@@ -11,6 +11,8 @@ mod effective;
 mod endpoint;
 mod endpoints;
 mod explain;
+#[cfg(feature = "fleet")]
+mod fleet;
 mod health;
 mod history;
 mod json;
@@ -52,6 +54,8 @@ use crate::export::{open_metrics, prometheus, protobuf};
 use crate::source::database::Reconciler;
 use door::{AdminSession, Door};
 use endpoint::Gate;
+#[cfg(feature = "fleet")]
+pub(crate) use fleet::FleetRole;
 use listener::Accepted;
 pub(crate) use listener::Listener;
 use pages::Format;
@@ -80,6 +84,9 @@ pub(crate) struct Admin {
     pub(crate) engine: Arc<Engine>,
     /// In database mode.
     pub(crate) reconciler: Option<Arc<Reconciler>>,
+    /// In a fleet.
+    #[cfg(feature = "fleet")]
+    pub(crate) fleet: Option<FleetRole>,
     /// Of metrics.
     pub(crate) pages: Arc<Pages>,
 }

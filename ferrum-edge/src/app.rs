@@ -4,6 +4,8 @@
 pub(crate) mod admin;
 #[cfg(feature = "database")]
 mod database;
+#[cfg(feature = "fleet")]
+mod edge;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,6 +44,9 @@ pub struct Gateway {
     control: Control,
     #[cfg(feature = "database")]
     reconciler: Option<Arc<Reconciler>>,
+    /// What it is in a fleet.
+    #[cfg(feature = "fleet")]
+    fleet: Option<crate::admin::FleetRole>,
     /// Removed with the gateway.
     _socket_file: Option<SocketFile>,
 }
@@ -145,6 +150,8 @@ impl Gateway {
             control,
             #[cfg(feature = "database")]
             reconciler: None,
+            #[cfg(feature = "fleet")]
+            fleet: None,
             _socket_file: socket_file,
         })
     }

@@ -74,7 +74,7 @@ pub use author::Author;
 pub use change::Transaction;
 pub use error::StoreError;
 #[cfg(feature = "fleet")]
-pub(crate) use fleet::{FleetOp, FleetRow};
+pub(crate) use fleet::FleetOp;
 pub(crate) use gathered::Gathered;
 pub use history::{Changed, Counts, Difference, Followed, MAX_REVISIONS, Mark, RevisionInfo};
 pub use load_error::LoadError;

@@ -65,6 +65,17 @@ impl EdgeCore {
         Self { version, schema, capabilities, held, served, ..Self::default() }
     }
 
+    /// The same edge, which serves this from its start on.
+    #[must_use]
+    pub fn begun_with(&self, served: Configuration) -> Self {
+        Self::new(self.version.clone(), self.schema, self.capabilities.clone(), Some(served))
+    }
+
+    /// What can't be used of what is served from the start on.
+    pub fn note_findings(&mut self, findings: Findings) {
+        self.findings = findings;
+    }
+
     /// The first message of a connection.
     pub fn hello(&self, clock: u64) -> ToControl {
         let position = |of: &Option<Configuration>| of.as_ref().map(|of| of.position.clone());

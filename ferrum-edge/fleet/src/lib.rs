@@ -12,6 +12,7 @@
 //! - `message.rs`: what both sides say. `view.rs`: one group's configuration, and deltas to it.
 //! - `edge.rs`, `control.rs`: the two sides. `hub.rs`: the control plane's side with a queue for each edge.
 //! - `wire.rs`: messages as Protocol Buffers, transfers in chunks.
+//! - `sealed.rs`: a configuration in a file.
 //! - `authority.rs`: certificates. `invitation.rs`: one-time codes. `tls.rs`: who trusts whom.
 //! - `server.rs`, `client.rs`: gRPC.
 
@@ -24,6 +25,7 @@ mod edge;
 mod hub;
 mod invitation;
 mod message;
+mod sealed;
 mod server;
 mod tls;
 mod view;
@@ -43,6 +45,7 @@ pub use invitation::{CodeHash, Invitation, InvitationError, VALIDITY, id_of, is_
 pub use message::{
     BrokenObject, Findings, Hello, MAX_BROKEN, NewIdentity, ToControl, ToEdge, Transfer, Verdict, Welcome,
 };
+pub use sealed::{open_configuration, seal_configuration};
 pub use server::{Answering, Refusal, Registrar, serve};
 pub use tls::{Acceptance, ServerCertificate, client_config, enrolment_config, server_config};
 pub use view::View;

@@ -131,6 +131,10 @@ pub(super) enum Body {
     Action,
     /// A request that somebody wonders about.
     Question,
+    /// Another name or group of an edge.
+    Edge,
+    /// Whom to invite to a fleet.
+    Invitation,
 }
 
 /// A key that may be left out.

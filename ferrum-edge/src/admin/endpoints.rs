@@ -107,7 +107,7 @@ pub(super) fn all() -> Vec<Endpoint> {
     let (health, open) = (Gate::Health, Gate::Open);
     let (read, write, admin) = (Gate::Stored(Role::Read), Gate::Stored(Role::Write), Gate::Stored(Role::Admin));
     let (running_read, running_write) = (Gate::Running(Role::Read), Gate::Running(Role::Write));
-    vec![
+    let mut all = vec![
         asked(M::GET, "/livez", "Whether the process answers.", health, VERBOSE, A::Health, || get(health::live)),
         asked(M::GET, "/healthz", "As /livez.", health, VERBOSE, A::Health, || get(health::live)),
         asked(M::GET, "/readyz", "Whether traffic should come here.", health, VERBOSE, A::Health, || get(health::ready)),
@@ -141,5 +141,29 @@ pub(super) fn all() -> Vec<Endpoint> {
         asked(M::GET, audit::PATH, "Who changed what, from where, allowed or refused, the newest first.", running_read, AUDIT, A::Audit, || get(audit::list)),
         asked(M::GET, audit::VERIFY, "Whether the audit's chain of hashes is whole.", running_read, &[], A::AuditCheck, || get(audit::check)),
         asked(M::GET, "/v1/diff", "What is different between two revisions.", read, DIFF, A::Diff, || get(history::diff)),
+    ];
+    all.extend(fleet());
+    all
+}
+
+/// Endpoints of a control plane.
+#[cfg(feature = "fleet")]
+#[rustfmt::skip]
+fn fleet() -> Vec<Endpoint> {
+    use super::fleet as f;
+    use {ResponseContent as A, Method as M};
+    let (read, admin) = (Gate::Running(Role::Read), Gate::Running(Role::Admin));
+    vec![
+        asked(M::GET, f::PATH, "The groups and edges of a control plane, and what each serves.", read, &[], A::Document, || get(f::status)),
+        asked(M::GET, f::EDGE, "One edge of a control plane.", read, &[], A::Document, || get(f::get)),
+        sent(Body::Edge, 200, asked(M::PATCH, f::EDGE, "Gives an edge another name or group.", admin, &[], A::Document, || patch(f::update))),
+        Endpoint { status: 204, ..asked(M::DELETE, f::EDGE, "Forgets an edge; its certificates are not accepted any more.", admin, &[], A::Nothing, || delete(f::remove)) },
+        asked(M::POST, f::REVOKE, "Accepts the certificates of an edge no more, and ends its connection.", admin, &[], A::Document, || post(f::revoke)),
+        sent(Body::Invitation, 201, asked(M::POST, f::INVITATIONS, "A one-time invitation for a new edge, valid for ten minutes.", admin, &[], A::Document, || post(f::invite))),
     ]
+}
+
+#[cfg(not(feature = "fleet"))]
+fn fleet() -> Vec<Endpoint> {
+    Vec::new()
 }

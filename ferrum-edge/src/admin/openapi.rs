@@ -129,11 +129,16 @@ fn operation(endpoint: &Endpoint, tag: &str, kind: Option<ObjectKind>, id: &str)
     if let Some(body) = endpoint.body {
         let content = match body {
             Body::Patch => "application/merge-patch+json",
-            Body::Object | Body::Target | Body::Batch | Body::File | Body::Action | Body::Question => {
-                "application/json"
-            }
+            Body::Object
+            | Body::Target
+            | Body::Batch
+            | Body::File
+            | Body::Action
+            | Body::Question
+            | Body::Edge
+            | Body::Invitation => "application/json",
         };
-        let is_required = !matches!(body, Body::Target | Body::Action);
+        let is_required = !matches!(body, Body::Target | Body::Action | Body::Invitation);
         operation["requestBody"] =
             json!({ "required": is_required, "content": { content: { "schema": sent(body, kind) } } });
     }
@@ -271,6 +276,8 @@ fn sent(body: Body, kind: Option<ObjectKind>) -> Value {
             } },
         } }),
         Body::Question => reference("Question"),
+        Body::Edge => texts(&["name", "group"]),
+        Body::Invitation => texts(&["name", "group", "edge", "address"]),
         Body::File => reference("File"),
     }
 }
@@ -357,4 +364,11 @@ mod tests {
         let from = &description["paths"]["/v1/diff"]["get"]["parameters"][0];
         assert_eq!((&from["name"], &from["required"]), (&json!("from"), &json!(true)));
     }
+}
+
+/// An object whose fields are texts that may be left out.
+fn texts(keys: &[&str]) -> Value {
+    let fields = keys.iter().map(|key| ((*key).to_owned(), json!({ "type": ["string", "null"] })));
+    let fields: Map<String, Value> = fields.collect();
+    json!({ "type": "object", "additionalProperties": false, "properties": fields })
 }

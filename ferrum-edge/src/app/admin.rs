@@ -52,7 +52,13 @@ impl AdminSockets {
 impl Gateway {
     /// What the admin listener serves.
     pub(crate) fn admin(&self) -> Admin {
-        Admin { engine: self.engine.clone(), reconciler: self.reconciler.clone(), pages: Arc::default() }
+        Admin {
+            engine: self.engine.clone(),
+            reconciler: self.reconciler.clone(),
+            #[cfg(feature = "fleet")]
+            fleet: self.fleet.clone(),
+            pages: Arc::default(),
+        }
     }
 
     /// Serves health, status and metrics on `address`, and the admin API when the configuration lies in a database, until
