@@ -2,7 +2,7 @@
 //!
 //! - `options.rs`: where it listens and who it trusts, as the environment says.
 //! - `rows.rs`, `roster.rs`: who belongs to the fleet, in the database; several control planes on one database share it.
-//! - `views.rs`: the configuration as each group gets it, following the store.
+//! - `views.rs`: the configuration as each group gets it, following the store; `scope.rs`: which objects that are.
 //! - `plane.rs`: puts these together with the protocol of the crate `gateway_fleet`.
 //! - `report.rs`: what is known, for the admin API and for metrics.
 
@@ -11,6 +11,7 @@ mod plane;
 mod report;
 mod roster;
 mod rows;
+mod scope;
 mod views;
 
 pub(crate) use options::FleetOptions;

@@ -200,7 +200,7 @@ fn fill(bytes: &mut [u8]) {
 }
 
 /// SHA-256 of a certificate in hexadecimal.
-pub fn fingerprint(certificate: &CertificateDer<'_>) -> String {
+pub(crate) fn fingerprint(certificate: &CertificateDer<'_>) -> String {
     digest(&SHA256, certificate).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -217,9 +217,8 @@ pub fn read_edge(certificate: &CertificateDer<'_>) -> Result<CertifiedEdge, Auth
         GeneralName::URI(uri) => uri.strip_prefix("spiffe://")?.split_once("/edge/")?.1.split_once('/'),
         _ => None,
     });
-    let (group, edge) = match (ids.next(), ids.next()) {
-        (Some(id), None) => id,
-        _ => return Err(failed(&"it has no SPIFFE id of an edge")),
+    let (Some((group, edge)), None) = (ids.next(), ids.next()) else {
+        return Err(failed(&"it has no SPIFFE id of an edge"));
     };
     let time = |time: i64| u64::try_from(time).unwrap_or(0);
     let validity = parsed.validity();

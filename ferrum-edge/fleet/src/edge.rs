@@ -90,6 +90,12 @@ impl EdgeCore {
         })
     }
 
+    /// What follows the hello: what of the configuration that is served can't be used.
+    pub fn standing(&self) -> Option<ToControl> {
+        let served = self.served.as_ref()?;
+        Some(ToControl::Verdict(served.position.clone(), Verdict::Served(self.findings.clone())))
+    }
+
     /// What is served.
     pub const fn served(&self) -> Option<&Configuration> {
         self.served.as_ref()

@@ -32,8 +32,8 @@ mod view;
 mod wire;
 
 pub use authority::{
-    Authority, AuthorityError, CertifiedEdge, EDGE_VALIDITY, Issued, SERVER_NAME, SERVER_VALIDITY,
-    fingerprint, read_edge, signing_request,
+    Authority, AuthorityError, CertifiedEdge, EDGE_VALIDITY, Issued, SERVER_NAME, SERVER_VALIDITY, read_edge,
+    signing_request,
 };
 pub use canonical::canonical;
 pub use client::{Link, LinkError, LinkReceiver, LinkSender};

@@ -240,13 +240,17 @@ impl<R: Registrar> Fleet for Service<R> {
         let mut messages = request.into_inner();
         let first = tokio::time::timeout(HELLO_TIMEOUT, messages.next()).await;
         let first = first.map_err(|_| Status::deadline_exceeded("no hello"))?;
-        let hello = match first.transpose()?.map(to_control) {
-            Some(Ok(ToControl::Hello(hello))) => hello,
-            _ => return Err(Status::invalid_argument("the first message has to be a hello")),
+        let Some(Ok(ToControl::Hello(hello))) = first.transpose()?.map(to_control) else {
+            return Err(Status::invalid_argument("the first message has to be a hello"));
         };
         let id: Arc<str> = edge.edge.as_str().into();
         let (session, queue) = self.hub.connect(&id, &view, ToEdge::Welcome(welcome), hello);
         let open = OpenSession { hub: self.hub.clone(), session };
+        // It may have been revoked or moved since it was looked up, when the hub did not know it yet.
+        let (_, newest) = self.registrar.welcome(&edge)?;
+        if newest != view {
+            self.hub.act(|core, now| core.move_edge(&id, &newest, now));
+        }
         tokio::spawn(read(messages, open));
         Ok(Response::new(Box::pin(sending(queue))))
     }

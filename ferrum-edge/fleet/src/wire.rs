@@ -14,7 +14,19 @@ use crate::message::{
 };
 
 /// What `specs/fleet.proto` compiles to.
-#[allow(clippy::all, unused_qualifications, unreachable_pub, missing_docs, reason = "generated")]
+#[allow(
+    clippy::all,
+    clippy::allow_attributes_without_reason,
+    clippy::or_fun_call,
+    clippy::too_many_lines,
+    clippy::excessive_nesting,
+    clippy::use_self,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub,
+    unused_qualifications,
+    reason = "generated"
+)]
 pub(crate) mod proto {
     tonic::include_proto!("ferrum.fleet.v1");
 }

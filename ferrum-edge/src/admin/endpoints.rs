@@ -159,6 +159,7 @@ fn fleet() -> Vec<Endpoint> {
         sent(Body::Edge, 200, asked(M::PATCH, f::EDGE, "Gives an edge another name or group.", admin, &[], A::Document, || patch(f::update))),
         Endpoint { status: 204, ..asked(M::DELETE, f::EDGE, "Forgets an edge; its certificates are not accepted any more.", admin, &[], A::Nothing, || delete(f::remove)) },
         asked(M::POST, f::REVOKE, "Accepts the certificates of an edge no more, and ends its connection.", admin, &[], A::Document, || post(f::revoke)),
+        sent(Body::Group, 204, asked(M::PUT, f::GROUP, "Means proxies for a group of edges: ids, in which `*` stands for any text; null is all.", admin, &[], A::Nothing, || put(f::assign))),
         sent(Body::Invitation, 201, asked(M::POST, f::INVITATIONS, "A one-time invitation for a new edge, valid for ten minutes.", admin, &[], A::Document, || post(f::invite))),
     ]
 }

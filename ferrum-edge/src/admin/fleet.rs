@@ -33,8 +33,13 @@ pub(super) const PATH: &str = "/v1/fleet";
 pub(super) const EDGE: &str = "/v1/fleet/edges/{id}";
 /// Accepts an edge no more.
 pub(super) const REVOKE: &str = "/v1/fleet/edges/{id}/revoke";
+/// What is meant for a group.
+pub(super) const GROUP: &str = "/v1/fleet/groups/{name}";
 /// Invites an edge.
 pub(super) const INVITATIONS: &str = "/v1/fleet/invitations";
+
+/// Patterns of a group.
+const MAX_PATTERNS: usize = 1000;
 
 fn plane(admin: &Admin) -> Result<&Arc<ControlPlane>, Refused> {
     match &admin.fleet {
@@ -97,7 +102,7 @@ pub(super) async fn invite(State(admin): State<Admin>, body: Bytes) -> Response 
             let detail = format!("`address`: `{address}` is not HOST:PORT");
             return Err(Box::new(problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid", &detail)));
         }
-        let address = address.as_deref().unwrap_or(plane.address());
+        let address = address.as_deref().unwrap_or_else(|| plane.address());
         let invited =
             plane.roster().invite(name.as_deref(), group.as_deref(), edge.as_deref(), address).await;
         let (invitation, expires) = invited.map_err(refused)?;
@@ -118,6 +123,30 @@ pub(super) async fn update(State(admin): State<Admin>, Path(id): Path<String>, b
         plane.edge_status(&id).ok_or_else(|| refused(RosterError::Unknown(id.clone())))
     };
     answer(updated.await.map(|edge| Json(edge).into_response()))
+}
+
+/// `PUT /v1/fleet/groups/{name}`: means proxies for a group.
+pub(super) async fn assign(State(admin): State<Admin>, Path(name): Path<String>, body: Bytes) -> Response {
+    let assigned = async {
+        let plane = plane(&admin)?;
+        let fields = object(&body)?;
+        let invalid = |detail: &str| Box::new(problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail));
+        let wrong = "Send `proxies`: a list of proxies' ids, in which `*` stands for any text, or null for all of them";
+        if fields.keys().any(|key| key != "proxies") {
+            return Err(invalid(wrong));
+        }
+        let proxies = match fields.get("proxies") {
+            Some(Value::Null) => None,
+            Some(Value::Array(items)) if items.len() <= MAX_PATTERNS => {
+                let texts = items.iter().map(|item| item.as_str().map(str::to_owned));
+                Some(texts.collect::<Option<Vec<_>>>().ok_or_else(|| invalid(wrong))?)
+            }
+            _ => return Err(invalid(wrong)),
+        };
+        plane.roster().assign(&name, proxies).await.map_err(refused)?;
+        Ok(StatusCode::NO_CONTENT.into_response())
+    };
+    answer(assigned.await)
 }
 
 /// `POST /v1/fleet/edges/{id}/revoke`: its certificates are accepted no more, and its connection ends.

@@ -129,16 +129,13 @@ fn operation(endpoint: &Endpoint, tag: &str, kind: Option<ObjectKind>, id: &str)
     if let Some(body) = endpoint.body {
         let content = match body {
             Body::Patch => "application/merge-patch+json",
-            Body::Object
-            | Body::Target
-            | Body::Batch
-            | Body::File
-            | Body::Action
-            | Body::Question
-            | Body::Edge
-            | Body::Invitation => "application/json",
+            Body::Object | Body::Target | Body::Batch | Body::File | Body::Action | Body::Question => {
+                "application/json"
+            }
+            #[cfg(feature = "fleet")]
+            Body::Edge | Body::Group | Body::Invitation => "application/json",
         };
-        let is_required = !matches!(body, Body::Target | Body::Action | Body::Invitation);
+        let is_required = !matches!(body, Body::Target | Body::Action);
         operation["requestBody"] =
             json!({ "required": is_required, "content": { content: { "schema": sent(body, kind) } } });
     }
@@ -276,10 +273,25 @@ fn sent(body: Body, kind: Option<ObjectKind>) -> Value {
             } },
         } }),
         Body::Question => reference("Question"),
+        Body::Group => {
+            json!({ "type": "object", "additionalProperties": false, "required": ["proxies"], "properties": {
+            "proxies": { "type": ["array", "null"], "maxItems": 1000, "items": { "type": "string" } },
+        } })
+        }
+        #[cfg(feature = "fleet")]
         Body::Edge => texts(&["name", "group"]),
+        #[cfg(feature = "fleet")]
         Body::Invitation => texts(&["name", "group", "edge", "address"]),
         Body::File => reference("File"),
     }
+}
+
+/// An object whose fields are texts that may be left out.
+#[cfg(feature = "fleet")]
+fn texts(keys: &[&str]) -> Value {
+    let fields = keys.iter().map(|key| ((*key).to_owned(), json!({ "type": ["string", "null"] })));
+    let fields: Map<String, Value> = fields.collect();
+    json!({ "type": "object", "additionalProperties": false, "properties": fields })
 }
 
 #[cfg(test)]
@@ -364,11 +376,4 @@ mod tests {
         let from = &description["paths"]["/v1/diff"]["get"]["parameters"][0];
         assert_eq!((&from["name"], &from["required"]), (&json!("from"), &json!(true)));
     }
-}
-
-/// An object whose fields are texts that may be left out.
-fn texts(keys: &[&str]) -> Value {
-    let fields = keys.iter().map(|key| ((*key).to_owned(), json!({ "type": ["string", "null"] })));
-    let fields: Map<String, Value> = fields.collect();
-    json!({ "type": "object", "additionalProperties": false, "properties": fields })
 }

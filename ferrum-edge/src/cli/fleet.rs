@@ -65,6 +65,19 @@ enum FleetCommand {
         /// Its group from now on
         group: String,
     },
+    /// Send a group of edges only some proxies, with what these refer to
+    Assign {
+        #[command(flatten)]
+        gateway: GatewayArgs,
+        /// The group
+        group: String,
+        /// Ids of proxies; `*` stands for any text, `shop-*` for all that begin so
+        #[arg(required_unless_present = "all")]
+        proxies: Vec<String>,
+        /// Everything, as for a group that was never assigned anything
+        #[arg(long, conflicts_with = "proxies")]
+        all: bool,
+    },
     /// Forget an edge; its certificates are not accepted any more
     Remove {
         #[command(flatten)]
@@ -92,6 +105,9 @@ pub(super) fn fleet(args: &FleetArgs) -> u8 {
         }
         FleetCommand::Move { gateway, edge, group } => {
             change(gateway, edge, "PATCH", "", Some(json!({ "group": group })), "is moved")
+        }
+        FleetCommand::Assign { gateway, group, proxies, all } => {
+            assign(gateway, group, (!all).then_some(proxies.as_slice()))
         }
         FleetCommand::Remove { gateway, edge } => change(gateway, edge, "DELETE", "", None, "is removed"),
     })
@@ -187,6 +203,16 @@ fn change(
     let id = id_of(&admin, edge)?;
     admin.ask(method, &format!("/v1/fleet/edges/{id}{action}"), body.as_ref())?;
     print::line(format_args!("{edge} {what}."));
+    Ok(0)
+}
+
+fn assign(gateway: &GatewayArgs, group: &str, proxies: Option<&[String]>) -> Result<u8, u8> {
+    let admin = gateway.open()?;
+    admin.ask("PUT", &format!("/v1/fleet/groups/{group}"), Some(&json!({ "proxies": proxies })))?;
+    print::line(format_args!(
+        "Group {group} gets {}.",
+        proxies.map_or_else(|| "everything".to_owned(), |all| all.join(", "))
+    ));
     Ok(0)
 }
 

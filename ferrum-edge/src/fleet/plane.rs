@@ -144,9 +144,11 @@ impl ControlPlane {
     async fn follow(self: Arc<Self>) -> Result<(), String> {
         let (mut signals, mut rechecks) = (self.store.watch(), self.hub.rechecks());
         loop {
-            let revision = *rechecks.borrow_and_update();
+            // Each is looked into once: what was ahead of an earlier epoch says nothing of this one.
+            let ahead =
+                if rechecks.has_changed().unwrap_or(false) { *rechecks.borrow_and_update() } else { 0 };
             signals.mark_unchanged();
-            match self.catch_up(revision).await {
+            match self.catch_up(ahead).await {
                 Ok(()) => self.publish().await,
                 Err(error) => {
                     tracing::warn!(%error, "the fleet gets nothing new: the database can't be read");

@@ -123,6 +123,7 @@ impl ControlPlane {
                 Some(json!({
                     "name": &**name,
                     "position": position(Some(view.position())),
+                    "proxies": self.roster.patterns(name),
                     "objects": view.documents().len(),
                     "edges": counts,
                 }))

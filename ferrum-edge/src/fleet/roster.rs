@@ -12,7 +12,8 @@ use serde::Serialize;
 use thiserror::Error;
 use tokio::sync::{Notify, Semaphore};
 
-use super::rows::{AcceptedCertificate, EDGE, EdgeRow, INVITATION, InvitationRow};
+use super::rows::{AcceptedCertificate, EDGE, EdgeRow, GROUP, GroupRow, INVITATION, InvitationRow};
+use super::scope::Patterns;
 use crate::store::seal::Keys;
 use crate::store::{FleetOp, Store, StoreError};
 
@@ -52,6 +53,7 @@ struct Known {
     stamp: u64,
     edges: BTreeMap<String, (EdgeRow, u64)>,
     invitations: BTreeMap<String, (InvitationRow, u64)>,
+    groups: BTreeMap<String, (GroupRow, u64)>,
 }
 
 /// Who belongs to the fleet.
@@ -132,6 +134,29 @@ impl Roster {
         groups.chain(known.invitations.values().map(|(invitation, _)| &invitation.group)).cloned().collect()
     }
 
+    /// The proxies that are meant for a group.
+    pub(crate) fn patterns(&self, group: &str) -> Patterns {
+        self.known().groups.get(group).map(|(row, _)| row.proxies.clone())
+    }
+
+    /// Means these proxies for a group; `None`: all of them.
+    ///
+    /// # Errors
+    /// When a name is not one, or the database does not answer.
+    pub(crate) async fn assign(&self, group: &str, proxies: Patterns) -> Result<(), RosterError> {
+        checked(group, "group")?;
+        for pattern in proxies.iter().flatten() {
+            checked(&pattern.replace('*', "x"), "pattern of proxies' ids")?;
+        }
+        self.refresh().await?;
+        let expected = self.known().groups.get(group).map(|(_, version)| *version);
+        let document = proxies.and_then(|proxies| document(&GroupRow { proxies }));
+        if document.is_none() && expected.is_none() {
+            return Ok(());
+        }
+        self.change(&[FleetOp { kind: GROUP, id: group.to_owned(), expected, document }]).await
+    }
+
     /// The authority.
     pub(super) const fn authority(&self) -> &Authority {
         &self.authority
@@ -160,6 +185,14 @@ impl Roster {
                     Ok(invitation) => drop(known.invitations.insert(row.id, (invitation, row.version))),
                     Err(error) => unreadable(error),
                 },
+                // A group whose row can't be read gets nothing that is meant for some only.
+                GROUP => {
+                    let group = serde_json::from_str(&row.document).unwrap_or_else(|error| {
+                        unreadable(error);
+                        GroupRow { proxies: Vec::new() }
+                    });
+                    known.groups.insert(row.id, (group, row.version));
+                }
                 _ => {}
             }
         }
@@ -176,7 +209,9 @@ impl Roster {
             std::mem::replace(&mut *slot, known.clone())
         };
         self.apply(&before, &known);
-        if groups(&before) != groups(&known) || before.invitations.len() != known.invitations.len() {
+        let is_meant_otherwise = before.groups != known.groups;
+        let is_invited = before.invitations.len() != known.invitations.len();
+        if groups(&before) != groups(&known) || is_invited || is_meant_otherwise {
             self.groups_changed.notify_one();
         }
         Ok(())

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 pub(super) const EDGE: &str = "edge";
 /// The kind of rows of invitations.
 pub(super) const INVITATION: &str = "invitation";
+/// The kind of rows of groups for which not everything is meant.
+pub(super) const GROUP: &str = "group";
 /// The kind of rows of which there is one each.
 pub(super) const SETTING: &str = "setting";
 /// The row of the authority.
@@ -36,6 +38,13 @@ pub(crate) struct AcceptedCertificate {
     pub(crate) serial: String,
     /// Seconds since 1970.
     pub(crate) not_after: u64,
+}
+
+/// What is meant for a group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct GroupRow {
+    /// Ids of proxies, in which `*` stands for any text.
+    pub(crate) proxies: Vec<String>,
 }
 
 /// An invitation that was not used yet.

@@ -1,13 +1,15 @@
 //! The configuration as each group of edges gets it, following the store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gateway_core::config::catalog::ObjectKind;
 use gateway_core::plugin::Registry;
 use gateway_fleet::{DocumentKey, DocumentSet, Hub};
+use serde_json::Value;
 
 use super::roster::Roster;
+use super::scope::{Patterns, ReferenceIndex, Selection};
 use crate::source::database::{Documents, Permitted};
 use crate::store::seal::Keys;
 use crate::store::{Followed, Mark, Object, Store, StoreError};
@@ -22,11 +24,15 @@ pub(super) struct Views {
     mark: Mark,
     /// As stored.
     stored: DocumentSet,
+    index: ReferenceIndex,
+    /// Changed since groups were rendered.
+    changed: BTreeSet<DocumentKey>,
     groups: BTreeMap<String, GroupView>,
 }
 
 struct GroupView {
     documents: Documents,
+    selection: Selection,
     rendered: DocumentSet,
 }
 
@@ -54,7 +60,8 @@ impl Views {
     ) -> Result<Self, StoreError> {
         let keys = documents.keys().clone();
         let (mark, stored) = everything(&store).await?;
-        Ok(Self { store, documents, registry, keys, hub, mark, stored, groups: BTreeMap::new() })
+        let (index, changed, groups) = (ReferenceIndex::of(&stored), BTreeSet::new(), BTreeMap::new());
+        Ok(Self { store, documents, registry, keys, hub, mark, stored, index, changed, groups })
     }
 
     /// The newest revision that it has.
@@ -85,14 +92,11 @@ impl Views {
             }
         };
         self.mark = mark;
-        self.stored.apply(changes.iter().cloned());
-        for group in self.groups.values_mut() {
-            let documents = (&self.documents, &group.documents);
-            let rendered = changes.iter().map(|(key, text)| {
-                (key.clone(), text.as_ref().map(|text| rekeyed(&documents.0, documents.1, key, text)))
-            });
-            group.rendered.apply(rendered.collect::<Vec<_>>());
+        for (key, text) in &changes {
+            self.index.note(key, text.as_deref());
         }
+        self.changed.extend(changes.iter().map(|(key, _)| key.clone()));
+        self.stored.apply(changes);
         Ok(step)
     }
 
@@ -109,11 +113,15 @@ impl Views {
             });
         }
         for group in groups {
-            if !self.groups.contains_key(&group) {
-                let view = self.render(&group);
-                self.groups.insert(group, view);
-            }
+            let patterns = roster.patterns(&group);
+            let view = self.groups.remove(&group);
+            let view = match view {
+                Some(view) => self.rendered_again(view, &patterns),
+                None => self.rendered_again(self.empty(&group), &patterns),
+            };
+            self.groups.insert(group, view);
         }
+        self.changed.clear();
         let revision = self.mark.revision;
         for (group, view) in &self.groups {
             let (name, documents): (Arc<str>, _) = (group.as_str().into(), view.rendered.clone());
@@ -121,29 +129,66 @@ impl Views {
         }
     }
 
-    fn render(&self, group: &str) -> GroupView {
+    fn empty(&self, group: &str) -> GroupView {
         // Keys that were made from the operator's are keys.
         let keys = Keys::parse(&self.keys.of_group(group)).unwrap_or_default();
         let documents = Documents::new(&self.registry, keys, Permitted::default());
-        let mut rendered = DocumentSet::default();
-        let all = self.stored.iter();
-        rendered.apply(
-            all.map(|(key, text)| (key.clone(), Some(rekeyed(&self.documents, &documents, key, text)))),
-        );
-        GroupView { documents, rendered }
+        GroupView { documents, selection: Selection::default(), rendered: DocumentSet::default() }
+    }
+
+    /// Renders what has changed, and what is meant for the group from now on or no more.
+    fn rendered_again(&self, mut view: GroupView, patterns: &Patterns) -> GroupView {
+        let selection = self.index.select(patterns);
+        let mut keys: BTreeSet<&DocumentKey> = self.changed.iter().collect();
+        keys.extend(view.selection.difference(&selection));
+        if !view.selection.has_same_plugins(&selection) {
+            let consumers = self.stored.iter().map(|(key, _)| key);
+            keys.extend(consumers.filter(|key| *key.kind == *ObjectKind::Consumers.as_str()));
+        }
+        let changes = keys.into_iter().map(|key| {
+            let text = self.stored.get(key).filter(|_| selection.has(key));
+            let rendered = text.map(|text| rekeyed(&self.documents, &view.documents, &selection, key, text));
+            (key.clone(), rendered)
+        });
+        view.rendered.apply(changes.collect::<Vec<_>>());
+        view.selection = selection;
+        view
     }
 }
 
-/// A document with its secrets encrypted for a group. One whose secrets can't be opened stays as it is: an edge can't open them,
-/// either, and closes what the object would have protected.
-fn rekeyed(from: &Documents, to: &Documents, key: &DocumentKey, text: &Arc<str>) -> Arc<str> {
+/// A document as a group gets it: its secrets encrypted for the group, and of a consumer the credentials that the group's plugins
+/// check. One whose secrets can't be opened stays as it is: an edge can't open them, either, and closes what the object would have
+/// protected.
+fn rekeyed(
+    from: &Documents,
+    to: &Documents,
+    selection: &Selection,
+    key: &DocumentKey,
+    text: &Arc<str>,
+) -> Arc<str> {
     let Some(kind @ (ObjectKind::Consumers | ObjectKind::PluginConfigs)) = ObjectKind::named(&key.kind)
     else {
         return text.clone();
     };
-    let plain = from.opened(kind, text);
+    let reduced = match kind {
+        ObjectKind::Consumers => {
+            with_credentials(text, |name| selection.has_plugin(from.credential_name(name).unwrap_or(name)))
+        }
+        _ => None,
+    };
+    let text = reduced.map_or_else(|| text.clone(), Arc::from);
+    let plain = from.opened(kind, &text);
     let sealed = plain.and_then(|plain| to.seal(kind, &plain, None));
-    sealed.map_or_else(|_| text.clone(), Arc::from)
+    sealed.map_or(text, Arc::from)
+}
+
+/// A consumer's document with some of its credentials; `None` if it has no others.
+fn with_credentials(text: &str, is_kept: impl Fn(&str) -> bool) -> Option<String> {
+    let mut document: Value = serde_json::from_str(text).ok()?;
+    let credentials = document.get_mut("credentials")?.as_object_mut()?;
+    let before = credentials.len();
+    credentials.retain(|name, _| is_kept(name));
+    (credentials.len() < before).then(|| document.to_string())
 }
 
 fn key(kind: ObjectKind, id: &str) -> DocumentKey {

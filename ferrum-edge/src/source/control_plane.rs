@@ -148,7 +148,11 @@ pub(crate) async fn open(
         (None, Some(place)) => Some(first::read(place).await.map_err(EdgeError::NoConfiguration)?),
         _ => None,
     };
-    let is_first = first.is_some();
+    let from = match (&configuration, &first) {
+        (Some(_), _) => "the disk",
+        (None, Some(_)) => "the first configuration",
+        (None, None) => "the control plane",
+    };
     let mut agent = Agent::new(&registry, folder, identity, last_good, keys, options);
     let configuration = match configuration.or(first) {
         Some(configuration) => {
@@ -166,7 +170,7 @@ pub(crate) async fn open(
         revision,
         objects = configuration.documents.len(),
         broken = findings.count,
-        from = if is_first { "the first configuration" } else { "the control plane" },
+        from,
         "an edge's configuration is compiled"
     );
     agent.compiled_first(findings);

@@ -204,9 +204,9 @@ impl World {
             Event::Commit => self.commit(),
             Event::Follow(control) => self.follow(control),
             Event::ToControl(control, session, edge, message) => {
-                self.to_control(control, session, edge, message)
+                self.deliver_to_control(control, session, edge, message)
             }
-            Event::ToEdge(edge, session, message) => self.to_edge(edge, session, message),
+            Event::ToEdge(edge, session, message) => self.deliver_to_edge(edge, session, message),
             Event::Connect(edge, life) => self.connect(edge, life),
             Event::Lost(control, session) => {
                 let now = self.time();
@@ -331,7 +331,7 @@ impl World {
         *last - self.now
     }
 
-    fn to_control(&mut self, control: usize, session: u64, edge: usize, message: ToControl) {
+    fn deliver_to_control(&mut self, control: usize, session: u64, edge: usize, message: ToControl) {
         if self.cut.contains(&session) {
             return;
         }
@@ -362,7 +362,7 @@ impl World {
         self.carry_out(control, effects);
     }
 
-    fn to_edge(&mut self, number: usize, session: u64, message: ToEdge) {
+    fn deliver_to_edge(&mut self, number: usize, session: u64, message: ToEdge) {
         let edge = &mut self.edges[number];
         if edge.link.is_none_or(|(_, open)| open != session) {
             return;

@@ -63,8 +63,6 @@ async fn fetch(url: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[tokio::test]
     async fn a_file_becomes_documents_and_one_without_ids_is_refused() {
         let path = std::env::temp_dir().join(format!("ferrum-first-{}.yaml", std::process::id()));
