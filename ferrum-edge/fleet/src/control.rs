@@ -119,6 +119,7 @@ impl ControlCore {
         state.view = view.clone();
         state.since = now;
         state.served.clone_from(&hello.served);
+        state.findings.clone_from(&hello.findings);
         state.skew =
             i64::try_from(hello.clock).unwrap_or(i64::MAX) - i64::try_from(clock).unwrap_or(i64::MAX);
         self.sessions

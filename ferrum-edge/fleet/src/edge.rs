@@ -87,13 +87,8 @@ impl EdgeCore {
             served: position(&self.served),
             refused: self.refused.clone(),
             clock,
+            findings: self.findings.clone(),
         })
-    }
-
-    /// What follows the hello: what of the configuration that is served can't be used.
-    pub fn standing(&self) -> Option<ToControl> {
-        let served = self.served.as_ref()?;
-        Some(ToControl::Verdict(served.position.clone(), Verdict::Served(self.findings.clone())))
     }
 
     /// What is served.

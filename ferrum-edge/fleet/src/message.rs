@@ -28,6 +28,8 @@ pub struct Hello {
     pub refused: Option<(Position, String)>,
     /// Milliseconds since 1970, by its clock.
     pub clock: u64,
+    /// What it can't use of what it serves.
+    pub findings: Findings,
 }
 
 /// From an edge.

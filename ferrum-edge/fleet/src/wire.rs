@@ -118,6 +118,8 @@ pub(crate) fn from_edge(message: &ToControl) -> proto::EdgeMessage {
             refused: hello.refused.as_ref().map(|(position, _)| position.into()),
             reason: hello.refused.as_ref().map(|(_, reason)| cut(reason)).unwrap_or_default(),
             clock: hello.clock,
+            broken: broken_to_wire(&hello.findings),
+            broken_count: hello.findings.count,
         }),
         ToControl::Resync(reason) => FromEdge::Resync(proto::Resync { reason: cut(reason) }),
         ToControl::Verdict(position, verdict) => {
@@ -153,6 +155,7 @@ pub(crate) fn to_control(message: proto::EdgeMessage) -> Result<ToControl, WireE
                 served: optional(hello.served)?,
                 refused,
                 clock: hello.clock,
+                findings: findings(hello.broken, hello.broken_count),
             }))
         }
         FromEdge::Resync(resync) => Ok(ToControl::Resync(resync.reason)),
@@ -397,6 +400,7 @@ mod tests {
             served: None,
             refused: Some((at.clone(), "port in use".to_owned())),
             clock: 9,
+            findings: findings.clone(),
         };
         let verdict = |verdict| ToControl::Verdict(at.clone(), verdict);
         for message in [

@@ -203,6 +203,7 @@ pub(super) fn standing(role: Option<&FleetRole>) -> Value {
                 "broken_count": edge.findings.count,
                 "revoked": edge.revoked,
                 "certificate_ends_at": Rfc3339(ends).to_string(),
+                "last_good": position(edge.kept.as_ref()),
                 "last_good_problem": edge.unsaved,
             })
         }

@@ -143,10 +143,9 @@ impl ControlPlane {
     /// Gives edges what the store has, until the end.
     async fn follow(self: Arc<Self>) -> Result<(), String> {
         let (mut signals, mut rechecks) = (self.store.watch(), self.hub.rechecks());
+        // Looked into once: what is ahead of one epoch says nothing of the next.
+        let mut ahead = 0;
         loop {
-            // Each is looked into once: what was ahead of an earlier epoch says nothing of this one.
-            let ahead =
-                if rechecks.has_changed().unwrap_or(false) { *rechecks.borrow_and_update() } else { 0 };
             signals.mark_unchanged();
             match self.catch_up(ahead).await {
                 Ok(()) => self.publish().await,
@@ -157,9 +156,10 @@ impl ControlPlane {
                     continue;
                 }
             }
+            ahead = 0;
             tokio::select! {
                 changed = signals.changed() => if changed.is_err() { return Ok(()) },
-                _ = rechecks.changed() => {}
+                _ = rechecks.changed() => ahead = *rechecks.borrow_and_update(),
                 () = self.roster.groups_changed.notified() => {}
             }
         }

@@ -69,7 +69,9 @@ pub(crate) struct EdgeStanding {
     pub(crate) revoked: Option<String>,
     /// Seconds since 1970.
     pub(crate) certificate_ends: u64,
-    /// Why the last good configuration could not be kept.
+    /// The last good configuration on the disk.
+    pub(crate) kept: Option<Position>,
+    /// Why a newer one could not be kept.
     pub(crate) unsaved: Option<String>,
 }
 

@@ -3,11 +3,13 @@
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::client::{Answer, Client};
-use crate::process::{Folder, Gateway, ferrum_edge, until};
+use crate::process::{Folder, Gateway, TIMEOUT, ferrum_edge, until};
 
 const TOKEN: &str = "a-token-of-the-fleet-tests";
 const KEY: &str = "0000000000000000000000000000000000000000000000000000000000000001";
@@ -169,7 +171,21 @@ impl Edge {
 
     /// Waits until it answers so.
     pub(crate) fn until_answers(&self, path: &str, text: &str) {
-        until("the edge serves it", || self.get(path).text == text);
+        let deadline = Instant::now() + TIMEOUT;
+        loop {
+            let answer = self.get(path).text;
+            if answer == text {
+                return;
+            }
+            let log = || self.gateway.log();
+            assert!(
+                Instant::now() < deadline,
+                "{path} is {answer}, not {text}: {} {}",
+                self.standing(),
+                log()
+            );
+            thread::park_timeout(Duration::from_millis(5));
+        }
     }
 }
 

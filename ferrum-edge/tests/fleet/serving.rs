@@ -30,6 +30,8 @@ fn a_change_is_served_by_every_edge_also_after_the_control_plane_is_gone() {
     plane.gateway.signal("KILL");
     plane.gateway.wait();
     for edge in &mut edges {
+        // It is on the disk a moment after it is served.
+        until("it is kept", || edge.standing()["last_good"]["revision"] == revision);
         edge.restart();
         assert_eq!(edge.get("/").text, "two");
         assert_eq!(edge.standing()["control_plane"], Value::Null);

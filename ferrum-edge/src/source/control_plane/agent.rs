@@ -273,11 +273,6 @@ impl Agent {
         // Whatever ends being applied meanwhile waits for the connection, so that its verdict is sent.
         let link = Link::connect(address, tls).await.map_err(told)?;
         let (sender, receiver) = link.sync(&self.core.hello(clock())).await.map_err(told)?;
-        if self.applier.is_some()
-            && let Some(standing) = self.core.standing()
-        {
-            sender.send(&standing);
-        }
         self.sender = Some(sender);
         Ok((link, receiver))
     }

@@ -57,7 +57,7 @@ impl LastGood {
     ) {
         while newest.changed().await.is_ok() {
             let Some(kept) = newest.borrow_and_update().clone() else { continue };
-            let file = self.clone();
+            let (file, position) = (self.clone(), kept.0.position.clone());
             let written = tokio::task::spawn_blocking(move || file.write(&kept)).await;
             let problem = written.map_err(|error| error.to_string()).flatten().err();
             if let Some(error) = &problem {
@@ -66,7 +66,12 @@ impl LastGood {
                     "the last good configuration could not be kept; it is with the next change"
                 );
             }
-            standing.set(|standing| standing.unsaved = problem);
+            standing.set(|standing| {
+                if problem.is_none() {
+                    standing.kept = Some(position);
+                }
+                standing.unsaved = problem;
+            });
             tokio::time::sleep(PAUSE).await;
         }
     }
