@@ -54,8 +54,6 @@ use crate::export::{open_metrics, prometheus, protobuf};
 use crate::source::database::Reconciler;
 use door::{AdminSession, Door};
 use endpoint::Gate;
-#[cfg(feature = "fleet")]
-pub(crate) use fleet::FleetRole;
 use listener::Accepted;
 pub(crate) use listener::Listener;
 use pages::Format;
@@ -86,7 +84,7 @@ pub(crate) struct Admin {
     pub(crate) reconciler: Option<Arc<Reconciler>>,
     /// In a fleet.
     #[cfg(feature = "fleet")]
-    pub(crate) fleet: Option<FleetRole>,
+    pub(crate) fleet: Option<crate::fleet::FleetRole>,
     /// Of metrics.
     pub(crate) pages: Arc<Pages>,
 }

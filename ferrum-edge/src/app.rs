@@ -46,7 +46,7 @@ pub struct Gateway {
     reconciler: Option<Arc<Reconciler>>,
     /// What it is in a fleet.
     #[cfg(feature = "fleet")]
-    fleet: Option<crate::admin::FleetRole>,
+    fleet: Option<crate::fleet::FleetRole>,
     /// Removed with the gateway.
     _socket_file: Option<SocketFile>,
 }

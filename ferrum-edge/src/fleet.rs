@@ -6,9 +6,11 @@
 //! - `plane.rs`: puts these together with the protocol of the crate `gateway_fleet`.
 //! - `report.rs`: what is known, for the admin API and for metrics.
 
+mod meters;
 mod options;
 mod plane;
 mod report;
+mod role;
 mod roster;
 mod rows;
 mod scope;
@@ -16,4 +18,5 @@ mod views;
 
 pub(crate) use options::FleetOptions;
 pub(crate) use plane::ControlPlane;
+pub(crate) use role::FleetRole;
 pub(crate) use roster::RosterError;

@@ -15,17 +15,7 @@ use super::Admin;
 use super::problem::{Refused, problem, store};
 use super::request::object;
 use super::resources::answer;
-use crate::fleet::{ControlPlane, RosterError};
-use crate::source::control_plane::Edge;
-
-/// What a gateway is in a fleet.
-#[derive(Clone)]
-pub(crate) enum FleetRole {
-    /// It gives edges their configuration.
-    Control(Arc<ControlPlane>),
-    /// It gets its configuration from a control plane.
-    Edge(Edge),
-}
+use crate::fleet::{ControlPlane, FleetRole, RosterError};
 
 /// The whole fleet.
 pub(super) const PATH: &str = "/v1/fleet";

@@ -8,11 +8,10 @@ use gateway_core::plugin::Registry;
 use gateway_protocols::downstream::bind::Inherited;
 
 use super::Gateway;
-use crate::admin::FleetRole;
 use crate::control::Control;
 use crate::engine::error::StartError;
 use crate::engine::listeners::Ports;
-use crate::fleet::{ControlPlane, FleetOptions};
+use crate::fleet::{ControlPlane, FleetOptions, FleetRole};
 use crate::source::control_plane::{self, Applier, Edge, EdgeOptions};
 use crate::source::database::Database;
 

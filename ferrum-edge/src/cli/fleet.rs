@@ -171,6 +171,9 @@ fn show(edge: &Value) {
         let (kind, id) = (text(object, "kind"), text(object, "id"));
         print::line(format_args!("  can't use {kind}/{id}: {}", text(object, "reason").replace('\n', "; ")));
     }
+    for plugin in edge["lacks_plugins"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        print::line(format_args!("  lacks the plugin {plugin}: what it protects answers 503"));
+    }
     if let Some(skew) = edge["clock_skew_ms"].as_i64() {
         print::line(format_args!("  its clock differs by {skew} ms"));
     }

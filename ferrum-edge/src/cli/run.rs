@@ -1,5 +1,6 @@
 //! `run`: the gateway as a process, with its signals.
 
+mod config_source;
 mod signals;
 mod successor;
 
@@ -7,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use gateway_core::config::model::Model;
 use gateway_core::config::problem::Problems;
 use gateway_core::config::warning::Warning;
@@ -23,14 +24,10 @@ use crate::access::environment::access_given;
 use crate::app::admin::AdminSockets;
 use crate::app::{Addresses, Gateway, ReloadError};
 use crate::control::discovery;
-#[cfg(feature = "fleet")]
-use crate::fleet::FleetOptions;
 use crate::source::audited_file as audit;
-#[cfg(feature = "fleet")]
-use crate::source::control_plane::EdgeOptions;
-use crate::source::database::Database;
 use crate::source::file::Source;
 use crate::source::warnings;
+pub(super) use config_source::{ConfigSource, Mode};
 use signals::{Missed, SignalAction, Signals};
 use successor::Successor;
 
@@ -54,44 +51,6 @@ pub(super) struct RunArgs {
     pub(super) flags: Flags,
     #[command(flatten)]
     pub(super) verbosity: Verbosity,
-}
-
-/// Where the configuration comes from.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum Mode {
-    /// A file, read again with each reload
-    #[default]
-    File,
-    /// A database, changed through the admin API while traffic flows; a file only has the settings under `gateway`
-    Database,
-    /// A database whose configuration is served by the edges of a fleet; this process carries no traffic
-    #[cfg(feature = "fleet")]
-    ControlPlane,
-    /// A control plane
-    #[cfg(feature = "fleet")]
-    Edge,
-}
-
-/// Where the configuration comes from, opened.
-pub(super) enum ConfigSource {
-    File,
-    Database(Box<Database>),
-    #[cfg(feature = "fleet")]
-    ControlPlane(Box<Database>, Box<FleetOptions>),
-    #[cfg(feature = "fleet")]
-    Edge(Box<EdgeOptions>),
-}
-
-impl ConfigSource {
-    #[cfg(feature = "fleet")]
-    fn is_control_plane(&self) -> bool {
-        matches!(self, Self::ControlPlane(..))
-    }
-
-    #[cfg(not(feature = "fleet"))]
-    fn is_control_plane(&self) -> bool {
-        false
-    }
 }
 
 /// Settings that may be given as flags; they go before the environment and the file.
@@ -144,8 +103,7 @@ pub(super) fn run(args: RunArgs, registry: Registry) -> u8 {
     logs::init(args.verbosity);
     let flags = args.flags.settings();
     let spec = args.spec.or(args.file.clone());
-    let is_database = !matches!(args.mode, Mode::File) && !is_edge(args.mode);
-    if !is_database && args.database.is_given() {
+    if !args.mode.has_database() && args.database.is_given() {
         print::error("--db-url and --db-type are for --mode database and control-plane");
         return MISUSED;
     }
@@ -157,37 +115,12 @@ pub(super) fn run(args: RunArgs, registry: Registry) -> u8 {
         let Some(source) = spec.source(flags) else { return MISUSED };
         return serve(&source, ConfigSource::File, &args.flags, registry, |_| {});
     }
-    match opened(&args) {
+    match ConfigSource::open(args.mode, &args.database) {
         Ok(config) => serve(&spec.settings(flags), config, &args.flags, registry, |_| {}),
         Err(problems) => {
             print::error(&problems);
             BAD_CONFIG
         }
-    }
-}
-
-#[cfg(feature = "fleet")]
-fn is_edge(mode: Mode) -> bool {
-    mode == Mode::Edge
-}
-
-#[cfg(not(feature = "fleet"))]
-fn is_edge(_: Mode) -> bool {
-    false
-}
-
-/// Where the configuration comes from, as flags and environment say.
-fn opened(args: &RunArgs) -> Result<ConfigSource, Problems> {
-    match args.mode {
-        Mode::File => Ok(ConfigSource::File),
-        Mode::Database => Ok(ConfigSource::Database(Box::new(args.database.database()?))),
-        #[cfg(feature = "fleet")]
-        Mode::ControlPlane => {
-            let (database, options) = (args.database.database()?, FleetOptions::from_environment()?);
-            Ok(ConfigSource::ControlPlane(Box::new(database), Box::new(options)))
-        }
-        #[cfg(feature = "fleet")]
-        Mode::Edge => Ok(ConfigSource::Edge(Box::new(EdgeOptions::from_environment()?))),
     }
 }
 
@@ -289,8 +222,7 @@ impl<'s> Process<'s> {
         flags.pid_file.as_deref().map(|path| pid_file::check(path, flags.replace)).transpose()?;
         let settings = model.settings.clone();
         // Tokens that can't be used are refused here, not at the first request that has one.
-        let has_own_tokens = matches!(config, ConfigSource::Database(_)) || config.is_control_plane();
-        let is_without_token = !has_own_tokens && access_given()?.is_empty();
+        let is_without_token = !config.has_own_tokens() && access_given()?.is_empty();
         if settings.admin_require_token && is_without_token {
             return Err(
                 "gateway.admin_require_token is set, and there is no token; set FERRUM_ADMIN_TOKEN or \

@@ -1,5 +1,6 @@
 //! A running control plane.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +11,8 @@ use tokio::net::TcpListener;
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
+use super::meters::FleetMeters;
 use super::options::FleetOptions;
-use super::report::FleetMeters;
 use super::roster::Roster;
 use super::rows::{AUTHORITY, AuthorityRow, EPOCH, EpochRow, SETTING};
 use super::views::{StoreStep, Views};
@@ -37,6 +38,8 @@ pub(crate) struct ControlPlane {
     pub(super) roster: Arc<Roster>,
     pub(super) epoch: watch::Sender<Arc<str>>,
     pub(super) meters: FleetMeters,
+    /// The plugins that the objects of each group name.
+    pub(super) plugins: watch::Sender<BTreeMap<String, BTreeSet<String>>>,
     store: Store,
     views: Mutex<Views>,
     certificate: ServerCertificate,
@@ -79,6 +82,7 @@ impl ControlPlane {
         let listening = listener.local_addr().map_err(|error| error.to_string())?;
         let plane = Arc::new(Self {
             meters: FleetMeters::new(&engine.meters),
+            plugins: watch::Sender::default(),
             address: options.address.unwrap_or_else(|| listening.to_string()),
             epoch: watch::Sender::new(epoch),
             views: Mutex::new(views),
@@ -138,6 +142,7 @@ impl ControlPlane {
         let mut views = self.views.lock().await;
         let epoch = self.epoch.borrow().clone();
         views.publish(&self.roster, &epoch);
+        self.plugins.send_replace(views.plugins());
     }
 
     /// Gives edges what the store has, until the end.

@@ -2,8 +2,6 @@
 
 use std::time::{Duration, SystemTime};
 
-use gateway_core::plugin::world::meters::{Gauge, Meters};
-use gateway_core::record::Metric;
 use gateway_fleet::{ControlCore, EdgeState, Findings, Position};
 use gateway_telemetry::json::Rfc3339;
 use serde_json::{Value, json};
@@ -13,48 +11,6 @@ use super::rows::EdgeRow;
 
 /// Differences of clocks that are worth a word, in milliseconds.
 const MAX_SKEW: i64 = 60_000;
-
-/// The fleet's numbers.
-pub(super) struct FleetMeters {
-    enrolled: Gauge,
-    connected: Gauge,
-    behind: Gauge,
-    refusing: Gauge,
-    broken: Gauge,
-}
-
-impl FleetMeters {
-    pub(super) fn new(meters: &Meters) -> Self {
-        let gauge = |metric| meters.gauge(metric, &[], &[]);
-        Self {
-            enrolled: gauge(Metric {
-                name: "ferrum_fleet_edges",
-                kind: "gauge",
-                help: "Edges that are enrolled and not revoked.",
-            }),
-            connected: gauge(Metric {
-                name: "ferrum_fleet_edges_connected",
-                kind: "gauge",
-                help: "Edges that are connected to this control plane.",
-            }),
-            behind: gauge(Metric {
-                name: "ferrum_fleet_edges_behind",
-                kind: "gauge",
-                help: "Connected edges that do not serve the newest configuration of their group.",
-            }),
-            refusing: gauge(Metric {
-                name: "ferrum_fleet_edges_refusing",
-                kind: "gauge",
-                help: "Connected edges that refused the newest configuration of their group.",
-            }),
-            broken: gauge(Metric {
-                name: "ferrum_fleet_broken_objects",
-                kind: "gauge",
-                help: "Objects that connected edges can't use, over all of them.",
-            }),
-        }
-    }
-}
 
 /// What an edge does with the newest configuration of its group, in a word.
 fn standing(edge: &EdgeState, newest: Option<&Position>) -> &'static str {
@@ -147,6 +103,19 @@ impl ControlPlane {
         Some(self.hub.read(|core| self.edge_report(core, &id, &row)))
     }
 
+    /// Plugins that objects of the group name and this edge has not got: what they protect is closed there.
+    fn lacks(&self, group: &str, edge: &EdgeState) -> Vec<String> {
+        if edge.hello.version.is_empty() {
+            return Vec::new();
+        }
+        let plugins = self.plugins.borrow();
+        let named = plugins.get(group).into_iter().flatten();
+        let has = |plugin: &str| {
+            edge.hello.capabilities.iter().any(|one| one.strip_prefix("plugin:") == Some(plugin))
+        };
+        named.filter(|plugin| !has(plugin)).cloned().collect()
+    }
+
     fn edge_report(&self, core: &ControlCore, id: &str, row: &EdgeRow) -> Value {
         let state = core.edges().get(id).cloned().unwrap_or_default();
         let newest = core.view(&row.group).map(|view| view.position());
@@ -154,6 +123,7 @@ impl ControlPlane {
             .parked
             .as_ref()
             .map(|(at, reason)| json!({ "position": position(Some(at)), "reason": reason }));
+        let lacks = self.lacks(&row.group, &state);
         let ends = row.certificates.iter().map(|certificate| certificate.not_after).max();
         let standing = if row.revoked.is_some() { "revoked" } else { standing(&state, newest) };
         json!({
@@ -167,6 +137,7 @@ impl ControlPlane {
             "newest": position(newest),
             "refused": parked,
             "broken": findings(&state.findings),
+            "lacks_plugins": lacks,
             "clock_skew_ms": (state.skew.abs() > MAX_SKEW).then_some(state.skew),
             "enrolled_at": date(row.enrolled),
             "certificate_ends_at": ends.map(date),

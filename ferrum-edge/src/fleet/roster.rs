@@ -49,7 +49,7 @@ pub(crate) enum RosterError {
 
 /// What is known of the roster, and with which version.
 #[derive(Debug, Clone, Default)]
-struct Known {
+struct Members {
     stamp: u64,
     edges: BTreeMap<String, (EdgeRow, u64)>,
     invitations: BTreeMap<String, (InvitationRow, u64)>,
@@ -62,7 +62,7 @@ pub(crate) struct Roster {
     keys: Keys,
     authority: Authority,
     hub: Arc<Hub>,
-    known: RwLock<Arc<Known>>,
+    known: RwLock<Arc<Members>>,
     checks: Semaphore,
     /// Wakes who renders configurations for groups.
     pub(super) groups_changed: Notify,
@@ -117,7 +117,7 @@ impl Roster {
         Ok(roster)
     }
 
-    fn known(&self) -> Arc<Known> {
+    fn known(&self) -> Arc<Members> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -173,7 +173,7 @@ impl Roster {
     /// Reads everything, and lets connections follow: of revoked edges they end, moved edges get another configuration.
     pub(super) async fn refresh(&self) -> Result<(), StoreError> {
         let (stamp, rows) = self.store.fleet().await?;
-        let mut known = Known { stamp, ..Known::default() };
+        let mut known = Members { stamp, ..Members::default() };
         for row in rows {
             let unreadable = |error| tracing::error!(kind = row.kind, id = row.id, %error, "a row of the fleet can't be read");
             match row.kind.as_str() {
@@ -196,7 +196,7 @@ impl Roster {
                 _ => {}
             }
         }
-        let groups = |known: &Known| -> BTreeSet<String> {
+        let groups = |known: &Members| -> BTreeSet<String> {
             known.edges.values().map(|(edge, _)| edge.group.clone()).collect()
         };
         let known = Arc::new(known);
@@ -217,7 +217,7 @@ impl Roster {
         Ok(())
     }
 
-    fn apply(&self, before: &Known, now: &Known) {
+    fn apply(&self, before: &Members, now: &Members) {
         for (id, (old, _)) in &before.edges {
             let new = now.edges.get(id).map(|(edge, _)| edge);
             let is_gone = new.is_none_or(|new| new.revoked.is_some());

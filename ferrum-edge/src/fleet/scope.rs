@@ -48,6 +48,11 @@ impl Selection {
         self.plugins.contains(name)
     }
 
+    /// The plugins that its objects name.
+    pub(super) const fn plugins(&self) -> &BTreeSet<String> {
+        &self.plugins
+    }
+
     /// The keys of which exactly one of two selections has the document.
     pub(super) fn difference<'s>(&'s self, other: &'s Self) -> impl Iterator<Item = &'s DocumentKey> {
         self.keys.symmetric_difference(&other.keys)

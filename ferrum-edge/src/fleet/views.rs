@@ -100,6 +100,11 @@ impl Views {
         Ok(step)
     }
 
+    /// The plugins that the objects of each group name.
+    pub(super) fn plugins(&self) -> BTreeMap<String, BTreeSet<String>> {
+        self.groups.iter().map(|(group, view)| (group.clone(), view.selection.plugins().clone())).collect()
+    }
+
     /// Gives every group what it is to have, at this epoch; groups without edges are forgotten.
     pub(super) fn publish(&mut self, roster: &Roster, epoch: &Arc<str>) {
         let groups = roster.groups();

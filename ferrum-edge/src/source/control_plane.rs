@@ -5,112 +5,29 @@
 
 mod agent;
 mod apply;
+mod edge;
 mod enrolment;
 mod first;
 mod identity;
 mod last_good;
 mod options;
+mod standing;
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::sync::Arc;
 
 use gateway_core::config::model::Settings;
 use gateway_core::plugin::Registry;
-use gateway_fleet::{Findings, Position};
-use thiserror::Error;
 
 pub(crate) use agent::start;
 pub(crate) use apply::Applier;
+pub(crate) use edge::Edge;
 pub(crate) use options::EdgeOptions;
+use standing::EdgeError;
 
-use crate::engine::error::ReloadError;
-use crate::source::database::{Documents, LoadError, Loaded, compile};
-use crate::store::seal::Keys;
-use agent::Agent;
+use crate::source::database::{Documents, Loaded, compile};
+use agent::{Agent, parsed_keys};
 use identity::StateFolder;
 use last_good::LastGood;
-
-/// Why an edge can't start.
-#[derive(Debug, Error)]
-pub(crate) enum EdgeError {
-    /// Its files.
-    #[error("{0}")]
-    State(String),
-    /// It is not enrolled, and was not invited.
-    #[error(
-        "this edge is not enrolled; make an invitation by `ferrum-edge fleet invite` on the control plane, and start it with FERRUM_EDGE_INVITATION"
-    )]
-    NotEnrolled,
-    /// The control plane did not take it in.
-    #[error("this edge could not be enrolled: {0}")]
-    Enrolment(String),
-    /// There is no configuration anywhere.
-    #[error("there is no configuration yet: {0}")]
-    NoConfiguration(String),
-    #[error(transparent)]
-    Load(#[from] LoadError),
-}
-
-/// How an edge stands with its control plane, for status.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct EdgeStanding {
-    pub(crate) edge: String,
-    pub(crate) name: String,
-    pub(crate) group: String,
-    /// The control plane that it is connected to.
-    pub(crate) connected: Option<String>,
-    /// Since when it is, or is not.
-    pub(crate) since: Option<SystemTime>,
-    /// Why it is not.
-    pub(crate) problem: Option<String>,
-    pub(crate) served: Option<Position>,
-    pub(crate) findings: Findings,
-    pub(crate) refused: Option<(Position, String)>,
-    pub(crate) revoked: Option<String>,
-    /// Seconds since 1970.
-    pub(crate) certificate_ends: u64,
-    /// The last good configuration on the disk.
-    pub(crate) kept: Option<Position>,
-    /// Why a newer one could not be kept.
-    pub(crate) unsaved: Option<String>,
-}
-
-/// Shared by the agent and the admin API.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct SharedStanding(Arc<Mutex<EdgeStanding>>);
-
-impl SharedStanding {
-    /// As it is now.
-    pub(crate) fn get(&self) -> EdgeStanding {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn set(&self, change: impl FnOnce(&mut EdgeStanding)) {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-}
-
-/// A running edge.
-#[derive(Clone)]
-pub(crate) struct Edge {
-    standing: SharedStanding,
-    applier: Arc<tokio::sync::Mutex<Applier>>,
-}
-
-impl Edge {
-    /// How it stands.
-    pub(crate) fn standing(&self) -> EdgeStanding {
-        self.standing.get()
-    }
-
-    /// Puts other settings of the gateway as a whole in use.
-    ///
-    /// # Errors
-    /// When they can't be used.
-    pub(crate) async fn reload(&self, settings: Arc<Settings>) -> Result<(), ReloadError> {
-        self.applier.lock().await.reload(settings)
-    }
-}
 
 /// An edge whose first configuration is compiled.
 pub(crate) struct OpenedEdge {
@@ -177,9 +94,4 @@ pub(crate) async fn open(
     );
     agent.compiled_first(findings);
     Ok((OpenedEdge { agent, documents, registry }, loaded))
-}
-
-/// The keys that a control plane sent; it makes them, so they can be read.
-pub(super) fn parsed_keys(text: &str) -> Keys {
-    if text.is_empty() { Keys::default() } else { Keys::parse(text).unwrap_or_default() }
 }

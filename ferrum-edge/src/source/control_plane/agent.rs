@@ -13,11 +13,15 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
 use super::apply::Applier;
+use super::edge::Edge;
+use super::enrolment;
 use super::identity::{EdgeIdentity, StateFolder};
 use super::last_good::{KeptConfiguration, LastGood};
-use super::{Edge, EdgeError, EdgeOptions, SharedStanding, enrolment, parsed_keys};
+use super::options::EdgeOptions;
+use super::standing::{EdgeError, SharedStanding};
 use crate::engine::Engine;
 use crate::source::database::{Documents, Permitted};
+use crate::store::seal::Keys;
 
 /// The version of the configuration's schema.
 const SCHEMA: u32 = 1;
@@ -407,6 +411,11 @@ impl Agent {
 
 fn split_keys(text: &str) -> Vec<String> {
     text.split(',').filter(|key| !key.is_empty()).map(str::to_owned).collect()
+}
+
+/// The keys that a control plane sent; it makes them, so they can be read.
+pub(super) fn parsed_keys(text: &str) -> Keys {
+    if text.is_empty() { Keys::default() } else { Keys::parse(text).unwrap_or_default() }
 }
 
 /// Ends with the connection.

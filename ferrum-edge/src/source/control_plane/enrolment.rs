@@ -9,7 +9,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use super::identity::{EdgeIdentity, StateFolder};
-use super::{EdgeError, EdgeOptions};
+use super::options::EdgeOptions;
+use super::standing::EdgeError;
 
 /// The identity that is there, else the one that an invitation gives.
 pub(super) async fn identity(folder: &StateFolder, options: &EdgeOptions) -> Result<EdgeIdentity, EdgeError> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::EdgeError;
+use super::standing::EdgeError;
 
 const IDENTITY: &str = "identity.json";
 const LAST_GOOD: &str = "last-good";

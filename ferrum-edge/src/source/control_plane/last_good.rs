@@ -8,8 +8,8 @@ use std::time::Duration;
 use gateway_fleet::{Configuration, open_configuration, seal_configuration};
 use tokio::sync::watch;
 
-use super::SharedStanding;
 use super::identity::replace;
+use super::standing::SharedStanding;
 
 /// Between two writes; only the newest configuration is written.
 const PAUSE: Duration = Duration::from_millis(200);
