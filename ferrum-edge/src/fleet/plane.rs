@@ -151,7 +151,6 @@ impl ControlPlane {
         // Looked into once: what is ahead of one epoch says nothing of the next.
         let mut ahead = 0;
         loop {
-            signals.mark_unchanged();
             match self.catch_up(ahead).await {
                 Ok(()) => self.publish().await,
                 Err(error) => {
@@ -162,6 +161,8 @@ impl ControlPlane {
                 }
             }
             ahead = 0;
+            // The first of several changes goes out at once, the rest together.
+            sleep(self.hub.pace()).await;
             tokio::select! {
                 changed = signals.changed() => if changed.is_err() { return Ok(()) },
                 _ = rechecks.changed() => ahead = *rechecks.borrow_and_update(),

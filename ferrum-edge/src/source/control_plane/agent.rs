@@ -189,8 +189,11 @@ impl Agent {
                 return Err(EdgeError::NoConfiguration(message));
             }
         }
-        let first = self.first.take();
-        first.ok_or_else(|| EdgeError::NoConfiguration(problem()))
+        let first = self.first.take().ok_or_else(|| EdgeError::NoConfiguration(problem()))?;
+        if let Some(last_good) = &self.last_good {
+            last_good.keep_first((first.clone(), self.keys())).await;
+        }
+        Ok(first)
     }
 
     async fn run(mut self) -> Result<(), String> {

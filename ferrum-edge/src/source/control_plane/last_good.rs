@@ -44,6 +44,15 @@ impl LastGood {
         }
     }
 
+    /// Writes the first configuration before it is served. An edge that can't keep it serves all the same.
+    pub(super) async fn keep_first(&self, kept: KeptConfiguration) {
+        let file = self.clone();
+        let written = tokio::task::spawn_blocking(move || file.write(&kept)).await;
+        if let Err(error) = written.map_err(|error| error.to_string()).flatten() {
+            tracing::error!(error, "the first configuration could not be kept");
+        }
+    }
+
     fn write(&self, (configuration, keys): &KeptConfiguration) -> Result<(), String> {
         let sealed = seal_configuration(configuration, keys, &self.key)?;
         replace(&self.path, &sealed).map_err(|error| format!("{}: {error}", self.path.display()))
