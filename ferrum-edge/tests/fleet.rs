@@ -14,6 +14,9 @@ mod place;
 #[allow(dead_code, reason = "written for the tests of the command line")]
 #[path = "cli/process.rs"]
 mod process;
+#[allow(dead_code, reason = "written for the tests of the store")]
+#[path = "store/servers.rs"]
+mod servers;
 #[path = "fleet/serving.rs"]
 mod serving;
 #[path = "fleet/stores.rs"]

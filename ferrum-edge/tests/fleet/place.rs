@@ -1,7 +1,6 @@
 //! Control planes and edges as child processes.
 
 use std::cell::Cell;
-use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,20 +13,20 @@ use crate::process::{Folder, Gateway, TIMEOUT, ferrum_edge, until};
 const TOKEN: &str = "a-token-of-the-fleet-tests";
 const KEY: &str = "0000000000000000000000000000000000000000000000000000000000000001";
 
-/// A control plane on SQLite.
+/// A control plane.
 pub(crate) struct Plane {
+    location: String,
     pub(crate) folder: Folder,
     pub(crate) gateway: Gateway,
     /// The revision that was written last.
     written: Cell<u64>,
 }
 
-/// How a control plane is started: on the database of `at`.
-fn plane(folder: &Folder, database: &str, listen: &str) -> Gateway {
+/// How a control plane is started.
+fn plane(folder: &Folder, location: &str, listen: &str) -> Gateway {
     folder.write("ferrum.yaml", "gateway: { admin: '127.0.0.1:0' }\n");
-    let location = format!("sqlite:{database}");
     Gateway::start(folder, |command| {
-        command.args(["--mode", "control-plane", "--db-url", &location]);
+        command.args(["--mode", "control-plane", "--db-url", location]);
         command.env("FERRUM_ADMIN_TOKEN", TOKEN).env("FERRUM_DB_ENCRYPTION_KEY", KEY);
         command.env("FERRUM_FLEET_LISTEN", listen);
         command.env("FERRUM_DB_REFERENCES", "env:FLEET_TEST_*").env("FLEET_TEST_HOST", "127.0.0.1");
@@ -35,22 +34,26 @@ fn plane(folder: &Folder, database: &str, listen: &str) -> Gateway {
 }
 
 impl Plane {
+    /// One on SQLite.
     pub(crate) fn new() -> Self {
         let folder = Folder::new();
-        let database = folder.path("fleet.db");
-        let gateway = plane(&folder, database.to_str().unwrap(), "127.0.0.1:0");
-        Self { folder, gateway, written: Cell::default() }
+        let location = format!("sqlite:{}", folder.path("fleet.db").display());
+        Self::start(folder, location)
+    }
+
+    /// One on this database.
+    pub(crate) fn on(location: &str) -> Self {
+        Self::start(Folder::new(), location.to_owned())
+    }
+
+    fn start(folder: Folder, location: String) -> Self {
+        let gateway = plane(&folder, &location, "127.0.0.1:0");
+        Self { location, folder, gateway, written: Cell::default() }
     }
 
     /// Another one on the same database.
     pub(crate) fn beside(&self) -> Self {
-        let folder = Folder::new();
-        let gateway = plane(&folder, self.database().to_str().unwrap(), "127.0.0.1:0");
-        Self { folder, gateway, written: Cell::default() }
-    }
-
-    pub(crate) fn database(&self) -> PathBuf {
-        self.folder.path("fleet.db")
+        Self::on(&self.location)
     }
 
     /// Where edges are listened for.
@@ -60,8 +63,7 @@ impl Plane {
 
     /// Starts again where it was.
     pub(crate) fn restart(&mut self, listening: &str) {
-        let database = self.database();
-        self.gateway = plane(&self.folder, database.to_str().unwrap(), listening);
+        self.gateway = plane(&self.folder, &self.location, listening);
     }
 
     pub(crate) fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {

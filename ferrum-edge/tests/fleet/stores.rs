@@ -1,13 +1,51 @@
 //! Several control planes on one database, and databases that are restored.
 
+use ferrum_edge::store::{Engine, Location, Options, Store};
 use serde_json::Value;
+use sqlx::{Connection, Executor, MySqlConnection, PgConnection};
 
 use crate::place::{Edge, Plane, answering};
 use crate::process::{Folder, until};
+use crate::servers::shared;
 
 #[test]
 fn edges_go_to_another_control_plane_and_a_write_through_one_reaches_the_edges_of_all() {
-    let mut one = Plane::new();
+    several_control_planes(Plane::new());
+}
+
+#[test]
+fn several_control_planes_share_a_postgresql() {
+    several_control_planes(Plane::on(&database(Engine::Postgres)));
+}
+
+#[test]
+fn several_control_planes_share_a_mariadb() {
+    several_control_planes(Plane::on(&database(Engine::MySql)));
+}
+
+/// A migrated database on a server.
+fn database(engine: Engine) -> String {
+    let server = shared(engine);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let create = "CREATE DATABASE fleet";
+        match engine {
+            Engine::Postgres => {
+                let mut connection = PgConnection::connect(&server.url("postgres")).await.unwrap();
+                connection.execute(create).await.unwrap();
+            }
+            _ => {
+                let mut connection = MySqlConnection::connect(&server.url("mysql")).await.unwrap();
+                connection.execute(create).await.unwrap();
+            }
+        }
+        let location = Location::parse(Some(&server.url("fleet")), None).unwrap();
+        Store::open(location, Options::default()).migrate().await.unwrap();
+    });
+    server.url("fleet")
+}
+
+fn several_control_planes(mut one: Plane) {
     let two = one.beside();
     one.write(&answering("all", "/", "first"));
     let both = format!("{},{}", one.listening(), two.listening());
