@@ -124,7 +124,7 @@ fn scripted() -> Compiled {
     let source = "fn on_request(request) { let sum = 0; for n in 0..16 { sum += n * 3; } request.set_header(`x-sum`, sum); }";
     let text = format!(
         r#"{{"proxies":[{{"id":"p0","listen_path":"/p0","backend_host":"127.0.0.1","backend_port":1}}],
-            "plugin_configs":[{{"id":"s","plugin_name":"script","proxy_id":"p0","config":{{"source":"{source}","timeout_ms":1000}}}}]}}"#
+            "plugin_configs":[{{"id":"s","plugin_name":"script","proxy_id":"p0","config":{{"source":"{source}","timeout": "1000ms"}}}}]}}"#
     );
     let mut compiler = Compiler::new(ferrum_edge::plugins());
     let model = parse(&text, "bench", compiler.registry()).expect("the configuration is good");

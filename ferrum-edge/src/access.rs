@@ -1,6 +1,8 @@
 //! Who may use the admin API: static tokens and HS256 tokens, each with a role.
 
 pub(crate) mod environment;
+#[cfg(feature = "console")]
+pub(crate) mod password;
 
 use std::fmt;
 use std::sync::Arc;
@@ -81,11 +83,16 @@ pub enum AccessError {
 pub(crate) struct Caller {
     pub(crate) name: Arc<str>,
     pub(crate) role: Role,
-    /// `admin-api`, or `command-line`.
+    /// `admin-api`, `console` or `command-line`.
     pub(crate) source: &'static str,
 }
 
 impl Role {
+    /// The role of a name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        [Self::Read, Self::Write, Self::Admin].into_iter().find(|role| role.as_str() == name)
+    }
+
     /// As tokens and messages name it.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -150,10 +157,20 @@ impl Access {
         let header = headers.get(AUTHORIZATION).ok_or("Send `Authorization: Bearer` and a token")?;
         let text = header.to_str().map_err(|_| "The Authorization header is not text")?;
         let (scheme, bearer) = text.split_once(' ').ok_or("The Authorization header has no token")?;
-        if !scheme.eq_ignore_ascii_case("bearer") || bearer.len() > MAX_BEARER_BYTES {
+        if !scheme.eq_ignore_ascii_case("bearer") {
             return Err("Send `Authorization: Bearer` and a token");
         }
-        let bearer = bearer.trim();
+        self.bearer(bearer.trim())
+    }
+
+    /// Whose token this is.
+    ///
+    /// # Errors
+    /// Why it is nobody's, for the caller.
+    pub(crate) fn bearer(&self, bearer: &str) -> Result<Caller, &'static str> {
+        if bearer.len() > MAX_BEARER_BYTES {
+            return Err("The token is too long");
+        }
         let found = sha256(bearer.as_bytes());
         // Every token is compared, so that the time tells nothing of which one was nearly right.
         let mut caller = None;

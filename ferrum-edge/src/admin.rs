@@ -6,11 +6,16 @@ mod actions;
 mod attempt;
 mod audit;
 mod bulk;
+pub(crate) mod catalogue;
+#[cfg(feature = "console")]
+mod console;
+mod counters;
 mod door;
 mod effective;
 mod endpoint;
 mod endpoints;
 mod explain;
+mod file_objects;
 #[cfg(feature = "fleet")]
 mod fleet;
 mod health;
@@ -26,12 +31,17 @@ mod records;
 mod request;
 mod resources;
 mod sessions;
+mod settings;
 mod site;
 mod status;
 mod steady;
 mod targets;
 mod traffic;
+mod usage;
+#[cfg(feature = "console")]
+mod users;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,16 +52,20 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
+use gateway_core::plugin::Entry;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 
+use crate::access::environment::access_given;
 pub use crate::access::{Access, AccessError, Role};
 use crate::engine::Engine;
 use crate::export::{open_metrics, prometheus, protobuf};
 use crate::source::database::Reconciler;
+#[cfg(feature = "console")]
+pub(crate) use console::Console;
 use door::{AdminSession, Door};
 use endpoint::Gate;
 use listener::Accepted;
@@ -85,8 +99,32 @@ pub(crate) struct Admin {
     /// In a fleet.
     #[cfg(feature = "fleet")]
     pub(crate) fleet: Option<crate::fleet::FleetRole>,
+    /// In the order in which requests meet them.
+    pub(crate) plugins: Arc<[Entry]>,
     /// Of metrics.
     pub(crate) pages: Arc<Pages>,
+    /// Sessions of browsers.
+    #[cfg(feature = "console")]
+    pub(crate) console: Arc<Console>,
+}
+
+impl Admin {
+    /// Who may use this gateway's admin API.
+    ///
+    /// # Errors
+    /// Why nobody may, for callers.
+    fn access(&self) -> Result<Cow<'_, Access>, &'static str> {
+        if let Some(reconciler) = &self.reconciler {
+            return Ok(Cow::Borrowed(reconciler.access()));
+        }
+        match access_given() {
+            Ok(access) if access.is_empty() => {
+                Err("No token is set; start the gateway with FERRUM_ADMIN_TOKEN and send that")
+            }
+            Ok(access) => Ok(Cow::Owned(access)),
+            Err(_) => Err("The gateway's tokens can't be read; see FERRUM_ADMIN_TOKEN"),
+        }
+    }
 }
 
 impl FromRef<Admin> for Arc<Engine> {
@@ -97,7 +135,7 @@ impl FromRef<Admin> for Arc<Engine> {
 
 /// Serves until the runtime ends.
 pub(crate) async fn serve(listener: Arc<Listener>, admin: Admin) -> Result<(), String> {
-    let service = TowerToHyperService::new(router(admin));
+    let service = AdminService { router: TowerToHyperService::new(router(admin.clone())), admin };
     let door = Door::new();
     loop {
         match door.accept(&listener).await {
@@ -110,8 +148,33 @@ pub(crate) async fn serve(listener: Arc<Listener>, admin: Admin) -> Result<(), S
     }
 }
 
-async fn connection(accepted: Accepted, service: TowerToHyperService<Router>, visit: AdminSession) {
+/// What answers requests.
+#[derive(Clone)]
+struct AdminService {
+    router: TowerToHyperService<Router>,
+    #[cfg_attr(not(feature = "console"), expect(dead_code, reason = "for sessions of browsers"))]
+    admin: Admin,
+}
+
+impl AdminService {
+    #[cfg_attr(not(feature = "console"), expect(unused_variables, reason = "for sessions of browsers"))]
+    async fn call(
+        &self,
+        request: Request<Incoming>,
+        is_encrypted: bool,
+    ) -> Result<Response, std::convert::Infallible> {
+        #[cfg(feature = "console")]
+        let request = match self.admin.console.admit(&self.admin, request, is_encrypted).await {
+            Ok(request) => request,
+            Err(refused) => return Ok(*refused),
+        };
+        self.router.call(request).await
+    }
+}
+
+async fn connection(accepted: Accepted, service: AdminService, visit: AdminSession) {
     let visit = &visit;
+    let is_encrypted = accepted.is_encrypted();
     let shaking = tokio::time::timeout(HEAD_TIMEOUT, accepted.ready());
     let (stream, peer) = match visit.during(shaking).await {
         Some(Ok(Ok((stream, peer)))) => (stream, Arc::new(peer)),
@@ -125,7 +188,7 @@ async fn connection(accepted: Accepted, service: TowerToHyperService<Router>, vi
             let Some(_served) = visit.serve(health::PATHS.contains(&request.uri().path())).await else {
                 return Ok(problem::crowded());
             };
-            service.call(request).await
+            service.call(request, is_encrypted).await
         }
     });
     let serving = http1::Builder::new()
@@ -157,6 +220,8 @@ fn router(admin: Admin) -> Router<()> {
         };
         router.route(endpoint.path, route)
     });
+    #[cfg(feature = "console")]
+    let router = router.merge(console::routes());
     router
         .fallback(problem::not_found)
         .method_not_allowed_fallback(problem::method_not_allowed)
@@ -188,7 +253,7 @@ async fn limits(request: Request<axum::body::Body>, next: Next) -> Response {
         response = retold(response).await;
     }
     // A health answer out of a cache would be worse than none.
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response.headers_mut().entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }
 

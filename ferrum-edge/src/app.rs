@@ -128,6 +128,7 @@ impl Gateway {
             draining: AtomicBool::new(false),
             #[cfg(feature = "admin")]
             admin_listeners: Default::default(),
+            flags: std::sync::OnceLock::new(),
             revision,
             pending: Arc::default(),
         });

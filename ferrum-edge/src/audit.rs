@@ -27,7 +27,7 @@ pub(crate) struct Who {
     pub(crate) role: Option<&'static str>,
     /// The subject of the client's certificate.
     pub(crate) certificate: Option<String>,
-    /// `admin-api`, `command-line` or `file`.
+    /// One of [`SOURCES`].
     pub(crate) source: &'static str,
     /// The address of the client.
     pub(crate) peer: Option<String>,
@@ -37,10 +37,10 @@ pub(crate) struct Who {
 pub(crate) const OUTCOMES: &[&str] = &["allowed", "refused", "failed"];
 
 /// Which way what the audit tells of may have come.
-pub(crate) const SOURCES: &[&str] = &["admin-api", "command-line", "file"];
+pub(crate) const SOURCES: &[&str] = &["admin-api", "command-line", "console", "file"];
 
 /// Kinds of objects that may have changed.
-pub(crate) const KINDS: [&str; 4] = ["proxies", "consumers", "upstreams", "plugin_configs"];
+pub(crate) const KINDS: [&str; 5] = ["proxies", "consumers", "upstreams", "plugin_configs", "users"];
 
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -31,6 +31,9 @@ mod store;
 mod tail;
 #[cfg(feature = "top")]
 mod top;
+mod usage;
+#[cfg(feature = "console")]
+mod users;
 mod waf;
 
 use std::process::ExitCode;
@@ -78,6 +81,11 @@ enum Command {
     Audit(audit::AuditArgs),
     /// Purge or warm the response cache of a running gateway
     Cache(cache::CacheArgs),
+    /// Show the bytes that keys of traffic quotas have used, or forgive them
+    Usage(usage::UsageArgs),
+    /// List, add, change or remove the users of the console
+    #[cfg(feature = "console")]
+    Users(users::UsersArgs),
     /// Migrate a database to the schema of this version
     Migrate(store::MigrateArgs),
     /// Show the status of a running gateway, or of a database
@@ -170,6 +178,9 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::Logs(args) => tail::logs(&args),
         Command::Audit(args) => audit::audit(&args, registry),
         Command::Cache(args) => cache::cache(&args),
+        Command::Usage(args) => usage::usage(&args),
+        #[cfg(feature = "console")]
+        Command::Users(args) => users::users(&args, registry),
         Command::Migrate(args) => store::migrate(&args),
         Command::Status(args) => store::status(&args, registry),
         #[cfg(feature = "fleet")]

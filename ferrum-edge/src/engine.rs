@@ -11,13 +11,14 @@ pub(crate) mod unix_socket;
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use gateway_core::config::changes::Changes;
 use gateway_core::config::model::{Model, Settings};
 use gateway_core::config::problem::Problems;
 use gateway_core::limit::Busyness;
+use gateway_core::plugin::Entry;
 use gateway_core::plugin::world::meters::Meters;
 use gateway_core::plugin::world::tasks::TaskHandle;
 use gateway_core::snapshot::compile::{Compiled, Compiler};
@@ -64,6 +65,8 @@ pub(crate) struct Engine {
     #[cfg(feature = "admin")]
     pub(crate) admin_listeners: AdminListeners,
     pub(crate) revision: watch::Sender<u64>,
+    /// What the command line set, by the names of the variables that it goes before.
+    pub(crate) flags: OnceLock<Vec<(String, String)>>,
     /// What is staged and neither published nor discarded.
     pub(crate) pending: Arc<AtomicUsize>,
 }
@@ -124,6 +127,8 @@ impl Engine {
     /// Every metric, as Prometheus reads them.
     pub(crate) fn metrics(&self) -> String {
         let shared = &self.shared;
+        let control = &self.telemetry.control;
+        shared.sessions.uncounted(|protocol, carried| control.add_session_bytes(protocol, carried));
         let mut page =
             prometheus::render(&self.telemetry, &self.snapshot(), shared.connections(), &shared.tasks);
         self.meters.write(&mut page);
@@ -138,6 +143,11 @@ impl Engine {
     /// Worker threads.
     pub(crate) fn workers(&self) -> usize {
         self.orders.len()
+    }
+
+    /// The plugins that configurations may name.
+    pub(crate) fn plugins(&self) -> Arc<[Entry]> {
+        self.compiler().registry().entries().into()
     }
 
     /// How much of its CPUs the gateway uses.
@@ -209,7 +219,7 @@ impl Engine {
         compiler.registry().world().use_redis(compiled.snapshot.settings.redis.as_ref());
         compiler.adopt(&compiled);
         self.telemetry.applied(&compiled);
-        let limit = compiled.snapshot.settings.limits.max_collected_body_bytes;
+        let limit = compiled.snapshot.settings.limits.max_collected_body;
         self.shared.overload.collected().resize(limit);
         self.swap(compiled, ports)
     }
@@ -414,7 +424,7 @@ fn fixed_at_start(before: &Settings, after: &Settings) -> Vec<&'static str> {
         ("gateway.http_socket", before.http_socket == after.http_socket),
         ("gateway.admin", before.admin == after.admin),
         ("gateway.http3", before.http3 == after.http3),
-        ("gateway.limits.max_unsent_bytes", before.limits.max_unsent_bytes == after.limits.max_unsent_bytes),
+        ("gateway.limits.max_unsent", before.limits.max_unsent == after.limits.max_unsent),
         ("gateway.share_ports", before.share_ports == after.share_ports),
         ("gateway.workers", before.workers == after.workers),
         ("gateway.access_log.path", before.access_log == after.access_log),

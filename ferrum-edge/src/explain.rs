@@ -272,7 +272,7 @@ fn refused(chosen: Option<&Chosen<'_>>, method: &Method) -> Option<String> {
 
 /// Whether the gateway takes no body of this size.
 fn too_large(chosen: &Chosen<'_>, bytes: u64, settings: &Settings) -> Option<String> {
-    let limit = chosen.rules.max_request_body_bytes.unwrap_or(settings.limits.max_request_body_bytes);
+    let limit = chosen.rules.max_request_body.unwrap_or(settings.limits.max_request_body);
     (bytes > limit).then(|| format!("413 body_too_large ({bytes} bytes, the limit is {limit})"))
 }
 

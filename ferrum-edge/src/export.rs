@@ -30,6 +30,7 @@ use gateway_core::balance::Target;
 use gateway_core::config::model::{Id, Settings};
 use gateway_core::health::HealthChange;
 use gateway_core::snapshot::compile::Compiled;
+use gateway_core::stream::relay::Carried;
 
 use access_log::{AccessLog, AccessLogError};
 pub(crate) use acme::{AcmeCounts, AcmeStanding, AcmeStatus};
@@ -104,9 +105,18 @@ pub(crate) struct ControlCounts {
     pub(crate) load: Mutex<Load>,
     pub(crate) broken: AtomicU64,
     pub(crate) database_away: AtomicBool,
+    /// Bytes of sessions that were open when metrics were read, up and down by protocol.
+    session_bytes: [[AtomicU64; 2]; labels::SESSIONS.len()],
 }
 
 impl ControlCounts {
+    /// Bytes of open sessions that nobody has counted yet.
+    pub(crate) fn add_session_bytes(&self, protocol: &str, carried: Carried) {
+        let [up, down] = &self.session_bytes[labels::session_place(protocol)];
+        up.fetch_add(carried.up, Ordering::Relaxed);
+        down.fetch_add(carried.down, Ordering::Relaxed);
+    }
+
     /// What is known of the services that targets are found by.
     pub(crate) fn services(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, ServiceStatus>> {
         self.services.lock().unwrap_or_else(PoisonError::into_inner)

@@ -33,6 +33,7 @@
 //! | `ferrum_changes` | an undo log: the document of each object before each revision |
 //! | `ferrum_audit` | the entries of the audit with their hashes |
 //! | `ferrum_fleet` | the edges of a control plane, invitations, the authority; not part of the history |
+//! | `ferrum_users` | users of the console: role, hash of the password, version; no part of the history |
 //! | `ferrum_migrations` | the version of the schema; a newer one is refused |
 //!
 //! - A change is one transaction and one revision, under one lock over all gateways on the database. A change without effect is no revision.
@@ -61,6 +62,8 @@ mod pool;
 mod read;
 mod schema;
 pub mod seal;
+#[cfg(feature = "console")]
+mod users;
 mod watch;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -83,6 +86,8 @@ pub use object::{MAX_DOCUMENT_BYTES, MAX_ID_BYTES, Object, ObjectKind, Op};
 pub use options::Options;
 pub use read::{DEFAULT_PAGE, MAX_PAGE, Page, Query};
 pub use schema::Migrated;
+#[cfg(feature = "console")]
+pub(crate) use users::{MAX_USERS, User, UserChange};
 pub use watch::{Away, Signal};
 
 use link::failure::Failure;

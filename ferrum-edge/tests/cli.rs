@@ -114,7 +114,7 @@ fn check_reads_the_certificates_too() {
 gateway: { tls: { certificates: [{ cert_path: missing.pem, key_path: missing.key }] } }
 proxies:
   - { id: a, listen_path: /, backend_scheme: https, backend_host: localhost, backend_port: 443,
-      backend_tls_server_ca_cert_path: not-a.pem }
+      backend_tls_ca_path: not-a.pem }
 ",
     );
     let output = ferrum_edge(&folder).arg("check").output().unwrap();

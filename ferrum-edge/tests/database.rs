@@ -14,6 +14,9 @@ mod cli;
 mod client;
 #[path = "database/conditions.rs"]
 mod conditions;
+#[cfg(feature = "console")]
+#[path = "database/console.rs"]
+mod console;
 #[path = "database/crash.rs"]
 mod crash;
 #[path = "database/disk.rs"]

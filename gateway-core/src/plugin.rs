@@ -20,7 +20,7 @@ pub use chain::{Chain, PLUGIN_TIMEOUT};
 pub use entry::{Built, Entry, Registry, entry};
 pub use hooks::{
     Authenticate, Hooks, OnAttempt, OnBytes, OnClose, OnConnect, OnEnd, OnMessage, OnRequest, OnResponse,
-    OnUnrouted, OwnPages,
+    OnTransfer, OnUnrouted, OwnPages,
 };
 pub use needs::{Need, Needs};
 pub use seat::{Attempt, AttemptEnd, Seat, SeatNumber};

@@ -7,6 +7,7 @@ use crate::health::HealthChange;
 use crate::http::exchange::Exchange;
 use crate::http::reply::Cause;
 use crate::snapshot::ProxyState;
+use crate::stream::relay::Carried;
 use crate::stream::session::Session;
 
 /// Keeps records; one a worker. Must not wait.
@@ -22,6 +23,11 @@ pub trait Recorder: Send + Sync + 'static {
 
     /// Traffic made a target change sides.
     fn health(&self, target: &Target, change: HealthChange);
+
+    /// Bytes of open datagram sessions, now and then.
+    fn session_bytes(&self, protocol: &'static str, carried: Carried) {
+        let _ = (protocol, carried);
+    }
 
     /// Called exactly once for every session, however it ended.
     fn session(&self, record: &SessionRecord<'_>);
@@ -79,6 +85,10 @@ pub struct SessionRecord<'a> {
     pub bytes_up: u64,
     /// Bytes to the client.
     pub bytes_down: u64,
+    /// Datagrams that a limit dropped.
+    pub dropped: u64,
+    /// Bytes that [`Recorder::session_bytes`], or whoever counts those of open sessions, was not told of.
+    pub uncounted: Carried,
 }
 
 /// A metric: its name, its kind and what it says.
@@ -156,8 +166,10 @@ pub mod metric {
         /// Records of sessions that were refused before their client's address was proved, and that were not written: of those there
         /// are 10 a second and worker at most.
         SESSIONS_WITHHELD: counter = "ferrum_session_records_withheld_total";
-        /// Bytes of ended sessions, by protocol and direction.
+        /// Bytes of sessions, also of those that are open, by protocol and direction.
         SESSION_BYTES: counter = "ferrum_session_bytes_total";
+        /// Datagrams of ended sessions that a limit dropped, by protocol.
+        SESSION_DROPPED: counter = "ferrum_session_datagrams_dropped_total";
         /// Revision of the active configuration.
         CONFIG_REVISION: gauge = "ferrum_config_revision";
         /// When the active configuration was applied, in seconds since the epoch.

@@ -67,6 +67,10 @@ pub const PLUGINS: &[Entry] = &[
     entry::<admission::ws_rate_limiting::WsRateLimiting>(),
     // how much at a time may they
     entry::<admission::concurrency_limiting::ConcurrencyLimiting>(),
+    entry::<admission::connection_limit::ConnectionLimit>(),
+    entry::<admission::udp_rate_limiting::UdpRateLimiting>(),
+    entry::<admission::traffic_quota::TrafficQuota>(),
+    entry::<admission::bandwidth_limit::BandwidthLimit>(),
     // is it what it should be
     entry::<security::request_validation::RequestValidation>(),
     entry::<security::graphql_limits::GraphqlLimits>(),

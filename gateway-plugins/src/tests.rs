@@ -19,6 +19,7 @@ mod owned_headers;
 mod prefixes;
 mod response_readers;
 mod settings;
+mod without_target;
 
 #[test]
 fn names_are_unique_snake_case_and_said_in_one_sentence() {

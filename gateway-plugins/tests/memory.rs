@@ -80,7 +80,7 @@ fn validators(bytes: usize) -> Vec<Hostile> {
     ];
     for (_, schema) in schemas {
         for (about, body) in json_bodies(bytes) {
-            let config = json!({ "body_schema": schema, "max_body_bytes": 16 << 20 });
+            let config = json!({ "body_schema": schema, "max_body": 16 << 20 });
             all.push(Hostile {
                 about,
                 plugin: "request_validation",
@@ -93,7 +93,7 @@ fn validators(bytes: usize) -> Vec<Hostile> {
     }
     let rules = json!([{ "operation": "set", "target": "body", "key": "/none/at/all", "value": 1 }]);
     for (about, body) in json_bodies(bytes) {
-        let config = json!({ "rules": rules, "body": { "max_bytes": 16 << 20, "otherwise": "pass" } });
+        let config = json!({ "rules": rules, "body": { "max_size": 16 << 20, "otherwise": "pass" } });
         all.push(Hostile {
             about,
             plugin: "request_transformer",
@@ -125,7 +125,7 @@ fn graphql(bytes: usize) -> Vec<Hostile> {
     let hostile = |(about, body): (&'static str, String)| Hostile {
         about,
         plugin: "graphql_limits",
-        config: json!({ "max_body_bytes": 16 << 20 }),
+        config: json!({ "max_body": 16 << 20 }),
         path: "/",
         content_type: "application/graphql",
         body,
@@ -170,7 +170,7 @@ fn calls(bytes: usize) -> Vec<Hostile> {
     let hostile = |(about, body): (&'static str, String)| Hostile {
         about,
         plugin: "grpc_json_transcoding",
-        config: json!({ "descriptor_set": set, "max_message_bytes": 16 << 20 }),
+        config: json!({ "descriptor_set": set, "max_message": 16 << 20 }),
         path: "/put",
         content_type: "application/json",
         body,

@@ -232,8 +232,8 @@ impl Caller for EndpointCaller {
         self.endpoint.timeout_setting
     }
 
-    fn max_response_bytes(&self) -> u64 {
-        self.endpoint.max_response_bytes
+    fn max_response(&self) -> u64 {
+        self.endpoint.max_response
     }
 }
 

@@ -36,7 +36,7 @@ use crate::worker::Worker;
 use dtls::DtlsRules;
 use port::Port;
 pub(crate) use questions::QUEUE;
-pub use questions::{DatagramId, DatagramSession, PortAnswer, Question, Wanted};
+pub use questions::{DatagramId, DatagramSession, DatagramSum, PortAnswer, Question, Wanted};
 pub(crate) use stray::SessionOwners;
 
 /// Serves a port until the task is ended.

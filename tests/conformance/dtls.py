@@ -104,7 +104,7 @@ def suites(args):
                     "frontend_tls": True, **more}
 
         to_far = {"id": "far", "backend_scheme": "dtls", "backend_host": "127.0.0.1", "backend_port": far, "listen_port": plain,
-                  "backend_tls_server_name": "localhost", "backend_tls_server_ca_cert_path": stand.folder.file("ca.pem")}
+                  "backend_tls_server_name": "localhost", "backend_tls_ca_path": stand.folder.file("ca.pem")}
         common = {"http": "off", "stream_address": "127.0.0.1", "workers": 1}
         stand.gateway({"gateway": {**common, "admin": f"127.0.0.1:{open_admin}", "tls": {"certificates": shown}, "https": "off"},
                        "proxies": [proxy("open", open_port), to_far]}, open_admin)

@@ -96,12 +96,12 @@ def suites(args):
 
         def limit(name, size):
             return {"id": f"limit-{name}", "plugin_name": "ws_message_size_limiting", "scope": "proxy", "proxy_id": name,
-                    "config": {"max_client_bytes": size, "max_target_bytes": size}}
+                    "config": {"max_from_client": size, "max_from_target": size}}
 
         stand.gateway({
             "gateway": {"http": f"127.0.0.1:{http}", "https": f"127.0.0.1:{https}", "admin": "off", "tls": {"certificates": [pair]}},
             "proxies": [proxy("passed", "/"),
-                        proxy("inspected", "/inspected", websocket_max_message_bytes=64 * MIB, plugins=[{"plugin_config_id": "limit-inspected"}]),
+                        proxy("inspected", "/inspected", websocket_max_message=64 * MIB, plugins=[{"plugin_config_id": "limit-inspected"}]),
                         proxy("limited", "/limited", plugins=[{"plugin_config_id": "limit-limited"}])],
             "plugin_configs": [limit("inspected", 64 * MIB), limit("limited", 10_000)],
         }, http)

@@ -93,7 +93,7 @@ impl Run {
             "proxies": [{
                 "id": "a", "listen_path": "/a", "backend_scheme": "http",
                 "backend_host": if names.is_some() { NAME } else { "127.0.0.1" },
-                "backend_port": target.at.port(), "backend_read_timeout_ms": 1000,
+                "backend_port": target.at.port(), "backend_first_byte_timeout": 1, "backend_idle_timeout": 1,
             }],
             "plugin_configs": [{ "id": "a-key", "plugin_name": "key_auth", "proxy_id": "a" }],
         });

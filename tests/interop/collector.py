@@ -136,13 +136,13 @@ class Gateway:
 
     def __init__(self, program, folder, origin, collector, protocol, queue):
         self.http, self.admin, self.made = free_port(), free_port(), 0
-        exporter = {"endpoint": collector.endpoint(protocol), "protocol": protocol, "timeout_ms": 1000}
-        sink = {"name": "otlp", "otlp": exporter, "interval_ms": 50, "queue": queue["records"], "batch": 20, "retry_for_ms": queue["retry"]}
-        traces = {"exporter": exporter, "queue": {"max_spans": 2 * queue["records"], "max_batch": 40, "interval_ms": 50,
-                                                  "retry_for_ms": queue["retry"]}}
+        exporter = {"endpoint": collector.endpoint(protocol), "protocol": protocol, "timeout": "1000ms"}
+        sink = {"name": "otlp", "otlp": exporter, "interval": "50ms", "queue": queue["records"], "batch": 20, "retry_for": f"{queue['retry']}ms"}
+        traces = {"exporter": exporter, "queue": {"max_spans": 2 * queue["records"], "max_batch": 40, "interval": "50ms",
+                                                  "retry_for": f"{queue['retry']}ms"}}
         spec = {
             "gateway": {"http": f"127.0.0.1:{self.http}", "https": "off", "admin": f"127.0.0.1:{self.admin}", "workers": 1,
-                        "access_log": {"sinks": [sink]}, "metrics": {"otlp": {"exporter": exporter, "interval_ms": 500}}},
+                        "access_log": {"sinks": [sink]}, "metrics": {"otlp": {"exporter": exporter, "interval": "500ms"}}},
             "proxies": [{"id": "shop", "listen_path": "/", "backend_host": "127.0.0.1", "backend_port": origin.server_address[1]}],
             "plugin_configs": [{"id": "traces", "plugin_name": "otel_tracing", "scope": "global", "config": traces}],
         }

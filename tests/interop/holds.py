@@ -79,7 +79,7 @@ def udp_sessions(program, total):
     port = free_port(socket.SOCK_DGRAM)
     process, _ = gateway(program, {
         "id": "udp", "listen_port": port, "backend_scheme": "udp", "backend_host": "127.0.0.1",
-        "backend_port": server.getsockname()[1], "udp_idle_timeout_seconds": 1, "udp_max_sessions": 100_000})
+        "backend_port": server.getsockname()[1], "udp_idle_timeout": 1, "udp_max_sessions": 100_000})
     before, peak, sent, lost = rss(process.pid), 0, 0, 0
     most = min(WAVE, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 1000)
     while sent < total:

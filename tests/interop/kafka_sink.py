@@ -98,7 +98,7 @@ def sinks(kafka):
             settings["sasl"] = {"mechanism": mechanism, "username": "edge", "password": password}
         if name == "none":
             settings |= {"compression": "none", "acks": "leader"}
-        return {"name": name, "kafka": settings, "interval_ms": 200, "retry_for_ms": 3000, "batch": 50}
+        return {"name": name, "kafka": settings, "interval": "200ms", "retry_for": "3000ms", "batch": 50}
     return [sink("plain", kafka.plain), sink("scram256", kafka.sasl, "scram-sha-256"), sink("scram512", kafka.sasl, "scram-sha-512"),
             sink("wrong", kafka.sasl, "scram-sha-256", "another"), sink("none", kafka.plain), sink("missing", kafka.plain)]
 

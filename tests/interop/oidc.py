@@ -203,7 +203,7 @@ class Stand:
                         str(self.folder / "cert.pem")], check=True, capture_output=True)
         settings = {
             "issuer": issuer, "client_id": "edge", "client_secret": SECRET, "session_secret": "thirty-two bytes or more of a secret",
-            "scopes": ["openid", "profile", "email"], "claims_to_headers": {"sub": "x-user"}, "leeway_seconds": 0,
+            "scopes": ["openid", "profile", "email"], "claims_to_headers": {"sub": "x-user"}, "leeway": 0,
             "backchannel_logout_path": "/oidc/backchannel", "post_logout_redirect_uri": f"{self.app}/bye",
         }
         spec = {

@@ -127,7 +127,7 @@ const ROWS: &[Row<'_>] = &[
     },
     Row {
         plugin: "request_size_limiting",
-        config: "{max_bytes: 4}",
+        config: "{max_size: 4}",
         good: ("/", &[], "four"),
         bad: ("/", &[], "fives"),
         refused: (413, ""),
@@ -259,7 +259,7 @@ async fn what_clients_are_told_is_the_same_in_every_protocol() {
 #[tokio::test]
 async fn responses_larger_than_they_may_be_do_not_look_whole() {
     let origin = Standing::start("o").await;
-    let plugin = "  - {id: p, plugin_name: response_size_limiting, scope: global, config: {max_bytes: 8}}\n";
+    let plugin = "  - {id: p, plugin_name: response_size_limiting, scope: global, config: {max_size: 8}}\n";
     let edge = h3::edge_with("", &spec(&origin, plugin));
     for way in WITH_BODIES {
         assert_eq!(ask(&edge, way, "/", &[], "").await.0, 502, "{way:?}");
@@ -342,12 +342,12 @@ async fn wrong_logins_do_not_hold_up_other_traffic() {
 async fn a_slow_authorization_server_costs_its_time_and_nothing_else() {
     let server = Edge::start(
         "proxies:\n  - {id: s, listen_path: /, strip_listen_path: false, backend_host: 127.0.0.1, backend_port: 1}\nplugin_configs:\n  \
-         - {id: m, plugin_name: response_mock, scope: proxy, proxy_id: s, config: {rules: [{path: /introspect, delay_ms: 60s}]}}\n",
+         - {id: m, plugin_name: response_mock, scope: proxy, proxy_id: s, config: {rules: [{path: /introspect, delay: 60s}]}}\n",
     );
     let origin = Standing::start("o").await;
     let plugin = format!(
         "  - {{id: p, plugin_name: oauth2_introspection, scope: global, when: {{path: {{prefix: /guarded}}}}, config: \
-         {{introspection_url: 'http://{}/introspect', client_id: edge, timeout_ms: 100}}}}\n",
+         {{introspection_url: 'http://{}/introspect', client_id: edge, timeout: 100ms}}}}\n",
         server.http()
     );
     let edge = h3::edge_with("", &spec(&origin, &plugin));

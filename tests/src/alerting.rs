@@ -82,7 +82,7 @@ async fn a_gateway_in_trouble_raises_the_alerts_that_say_so() {
     let (gone, nobody) = (free_port(), free_port());
     let edge = Edge::start_with(
         &format!(
-            "    sinks:\n      - {{name: nobody, interval_ms: 10, retry_for_ms: 0, tcp: {{address: 'tcp://{}'}}}}",
+            "    sinks:\n      - {{name: nobody, interval: 10ms, retry_for: 0ms, tcp: {{address: 'tcp://{}'}}}}",
             at(nobody)
         ),
         &format!(
@@ -90,9 +90,9 @@ async fn a_gateway_in_trouble_raises_the_alerts_that_say_so() {
                - {{id: bad, listen_path: /bad, upstream_id: pair, retry: {{max_retries: 1, retryable_status_codes: [503], budget_percent: 1000}}}}\n  \
                - {{id: lost, listen_path: /lost, upstream_id: gone}}\n\
              upstreams:\n  - {{id: pair, targets: [{}, {}]}}\n  - {{id: gone, targets: [{{host: 127.0.0.1, port: {gone}}}], health_checks: \
-               {{active: {{interval_seconds: 1, healthy_threshold: 1, unhealthy_threshold: 1}}}}}}\n\
+               {{active: {{interval: 1, healthy_threshold: 1, unhealthy_threshold: 1}}}}}}\n\
              plugin_configs:\n  - {{id: t, plugin_name: otel_tracing, scope: global, config: \
-               {{exporter: {{endpoint: 'http://{}'}}, queue: {{interval_ms: 10, retry_for_ms: 0}}}}}}\n",
+               {{exporter: {{endpoint: 'http://{}'}}, queue: {{interval: 10ms, retry_for: 0ms}}}}}}\n",
             good.backend(),
             pair[0].target(),
             pair[1].target(),

@@ -85,7 +85,7 @@ async fn payload_on_the_heels_of_the_handshake_is_not_lost() {
 
 #[tokio::test]
 async fn an_idle_session_is_closed_in_order() {
-    let (mut edge, port, _echo) = terminating(", udp_idle_timeout_seconds: 1").await;
+    let (mut edge, port, _echo) = terminating(", udp_idle_timeout: 1").await;
     let mut client = Peer::connect(at(port), Offer::Both).await;
     assert_eq!(client.ask(b"x").await, b"x");
     client.close_notify().await;
@@ -168,7 +168,7 @@ async fn garbage_ends_no_session_that_stands() {
 
 #[tokio::test]
 async fn garbage_from_strangers_does_no_harm() {
-    let (edge, port, _echo) = terminating(", udp_idle_timeout_seconds: 1").await;
+    let (edge, port, _echo) = terminating(", udp_idle_timeout: 1").await;
     for datagram in garbage() {
         let stranger = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         stranger.connect(at(port)).await.unwrap();
@@ -202,7 +202,7 @@ async fn a_handshake_that_stalls_is_given_up() {
     let origin = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let fields = udp_backend(origin.local_addr().unwrap());
     let (mut edge, port) =
-        edge_with(&format!("frontend_tls: true, udp_idle_timeout_seconds: 1, udp_max_sessions: 3, {fields}"));
+        edge_with(&format!("frontend_tls: true, udp_idle_timeout: 1, udp_max_sessions: 3, {fields}"));
     for offer in OFFERS {
         let mut stalled = Vec::new();
         for _ in 0..3 {
@@ -227,15 +227,15 @@ async fn a_handshake_that_stalls_is_given_up() {
 async fn handshakes_take_as_long_as_the_settings_say() {
     let silent = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let silent = silent.local_addr().unwrap();
-    let settings = format!("{LOOPBACK}\n  client_timeouts: {{handshake_ms: 300}}");
+    let settings = format!("{LOOPBACK}\n  client_timeouts: {{handshake: 300ms}}");
     let (port, other) = (free_port(), free_port());
-    let fields = format!("frontend_tls: true, udp_idle_timeout_seconds: 9, {}", udp_backend(silent));
+    let fields = format!("frontend_tls: true, udp_idle_timeout: 9, {}", udp_backend(silent));
     let mut edge = Edge::start_with(&settings, &one(port, &fields));
     let mut client = Peer::client(at(port), Offer::Both).await;
     client.prove().await;
     assert_eq!(edge.session().await.end(), "dtls_timeout", "a client that never goes on");
     let fields = format!(
-        "udp_idle_timeout_seconds: 9, backend_connect_timeout_ms: 300, {}",
+        "udp_idle_timeout: 9, backend_connect_timeout: 300ms, {}",
         dtls_backend(silent, &tls::authority().ca())
     );
     edge.reload(&one(other, &fields));
@@ -314,7 +314,7 @@ async fn a_cookie_is_of_no_use_elsewhere() {
 /// The fields of a proxy that begins DTLS to `address`, trusting this CA.
 fn dtls_backend(address: SocketAddr, ca: &std::path::Path) -> String {
     let fields = udp_backend(address).replace("udp", "dtls");
-    format!("backend_tls_server_ca_cert_path: {ca:?}, {fields}")
+    format!("backend_tls_ca_path: {ca:?}, {fields}")
 }
 
 async fn plain_client(port: u16) -> UdpSocket {
@@ -384,7 +384,7 @@ async fn a_target_whose_handshake_fails_is_left_alone() {
         LOOPBACK,
         &format!(
             "proxies:\n  - {{id: a, listen_port: {port}, backend_scheme: dtls, upstream_id: u, \
-             backend_connect_timeout_ms: 300, backend_tls_server_ca_cert_path: {:?}}}\n\
+             backend_connect_timeout: 300ms, backend_tls_ca_path: {:?}}}\n\
              upstreams:\n  - {{id: u, health_checks: {{passive: {{unhealthy_threshold: 1}}}}, \
              targets: [{{host: 127.0.0.1, port: {}, priority: 0}}, {{host: 127.0.0.1, port: {}, priority: 1}}]}}\n",
             tls::authority().ca(),

@@ -86,7 +86,7 @@ async fn two_gateways_hold_bodies_below_ceilings_of_their_own() {
         transfer-encoding: chunked\r\n\r\n7\r\n{\"a\":1}\r\n0\r\n\r\n";
     let large = Edge::start(READS);
     // The ceiling of the last one to start must not hold for the other.
-    let small = Edge::start_with("  limits: {max_collected_body_bytes: 4}", READS);
+    let small = Edge::start_with("  limits: {max_collected_body: 4}", READS);
     let (refused, _) = small.ask(POST).await;
     let (passed, _) = large.ask(POST).await;
     assert_eq!((refused.status(), passed.status()), (503, 502));

@@ -141,11 +141,13 @@ async fn the_examples_of_plugins_do_what_they_say() {
 const CONTENT: [&str; 2] = ["grpc_json_transcoding", "upload"];
 
 /// The plugins that decide who may pass, and how much.
-const ADMISSION: [&str; 28] = [
+const ADMISSION: [&str; 32] = [
     "access_control",
+    "bandwidth_limit",
     "basic_auth",
     "bot_detection",
     "concurrency_limiting",
+    "connection_limit",
     "cors",
     "csrf",
     "forward_auth",
@@ -168,6 +170,8 @@ const ADMISSION: [&str; 28] = [
     "request_validation",
     "response_size_limiting",
     "security_headers",
+    "traffic_quota",
+    "udp_rate_limiting",
     "ws_message_size_limiting",
     "ws_rate_limiting",
 ];

@@ -186,7 +186,7 @@ async fn a_server_that_is_away_lets_nothing_pass_unless_it_may() {
     }
     // A server that takes connections and says nothing.
     let silent = Port::listen(None).await;
-    let edge = Edge::start(&spec(&target, silent.address.port(), ", timeout_ms: 50ms"));
+    let edge = Edge::start(&spec(&target, silent.address.port(), ", timeout: 50ms"));
     assert_eq!(ask(&edge, WireProtocol::H1, "yes").await.0.status, 503);
     assert_eq!(target.served(), 1);
 }

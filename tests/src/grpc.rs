@@ -182,8 +182,10 @@ async fn messages_stream_both_ways_at_once() {
 /// As watches and subscriptions do: for longer than either side may be silent, the other one speaks alone.
 #[tokio::test]
 async fn a_stream_lasts_while_one_side_speaks() {
-    let settings = "  client_timeouts: {body_ms: 2000}";
-    let mut stand = Stand::with(settings, WireProtocol::H2, ", backend_read_timeout_ms: 2000").await;
+    let settings = "  client_timeouts: {body: 2000ms}";
+    let mut stand =
+        Stand::with(settings, WireProtocol::H2, ", backend_first_byte_timeout: 2s, backend_idle_timeout: 2s")
+            .await;
     let (answer, mut up) = stand.call("Watch", &[]).await;
     let (request, mut respond) = stand.serve().await;
     let mut down = respond.send_response(ok(), false).unwrap();
@@ -543,7 +545,7 @@ async fn calls_of_named_methods_are_tried_again() {
 
 #[tokio::test]
 async fn a_target_that_ends_calls_at_once_opens_its_breaker() {
-    let breaker = ", circuit_breaker: {failure_threshold: 2, timeout_seconds: 3600}";
+    let breaker = ", circuit_breaker: {failure_threshold: 2, timeout: 3600}";
     let mut stand = Stand::new(WireProtocol::H2, breaker).await;
     // Callers' mistakes don't count.
     for status in ["14", "5", "12", "14", "14"] {
@@ -586,7 +588,7 @@ async fn a_target_without_http2_is_not_to_blame_for_calls() {
     let target = tokio::spawn(http1_only(port));
     let mut edge = Edge::start(&format!(
         "proxies:
-  - {{id: g, listen_path: /, upstream_id: u, circuit_breaker: {{failure_threshold: 1, timeout_seconds: 3600}}}}
+  - {{id: g, listen_path: /, upstream_id: u, circuit_breaker: {{failure_threshold: 1, timeout: 3600}}}}
 upstreams:
   - {{id: u, health_checks: {{passive: {{unhealthy_threshold: 1}}}}, targets: [{{host: 127.0.0.1, port: {}}}]}}
 ",
@@ -611,7 +613,7 @@ async fn a_target_that_loses_its_http2_is_to_blame() {
     let mut edge = Edge::start(&format!(
         "proxies:
   - {{id: g, listen_path: /, backend_host: 127.0.0.1, backend_port: {},
-      circuit_breaker: {{failure_threshold: 1, timeout_seconds: 3600}}}}
+      circuit_breaker: {{failure_threshold: 1, timeout: 3600}}}}
 ",
         address.port()
     ));

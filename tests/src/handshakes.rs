@@ -90,7 +90,7 @@ async fn a_client_that_refuses_the_certificate_is_recorded() {
 #[tokio::test]
 async fn a_record_that_cannot_be_deciphered_ends_the_connection_at_once() {
     // No timeout of the gateway's ends it.
-    let edge = Edge::start_with("  client_timeouts: {header_ms: 0, keep_alive_ms: 0}", "proxies:\n");
+    let edge = Edge::start_with("  client_timeouts: {header: 0ms, keep_alive: 0ms}", "proxies:\n");
     let address = edge.https();
     let closing = tokio::task::spawn_blocking(move || {
         let mut session =
@@ -142,7 +142,7 @@ async fn refused_by(port: u16) -> Value {
     let ca = tls::authority().ca();
     let mut edge = Edge::start(&format!(
         "proxies:\n  - {{id: a, hosts: [a.test], backend_scheme: https, backend_host: 127.0.0.1, backend_port: {port}, \
-         backend_tls_server_ca_cert_path: {ca:?}, backend_connect_timeout_ms: 3s}}\n"
+         backend_tls_ca_path: {ca:?}, backend_connect_timeout: 3s}}\n"
     ));
     let (head, _) = edge.get("/").await;
     assert_eq!(head.status(), 502);

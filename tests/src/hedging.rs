@@ -9,7 +9,7 @@ use crate::support::wire::connect;
 use crate::support::{h2 as two, h3, soon, tls};
 
 /// Long enough for a test to see that the other target was not asked at once.
-const RULES: &str = "hedging: {delay_ms: 100, budget_percent: 50";
+const RULES: &str = "hedging: {delay: 100ms, budget_percent: 50";
 
 /// An upstream of two targets that are spoken to as their proxy's fields say.
 fn spec(one: &str, two: &str, rules: &str) -> String {
@@ -64,7 +64,7 @@ async fn over_http3() {
     let (two, mut second) = h3::origin(localhost).unwrap();
     let fields = format!(
         "backend_scheme: https, backend_http_version: '3', backend_tls_server_name: localhost, \
-         backend_tls_server_ca_cert_path: {:?}, {RULES}}}",
+         backend_tls_ca_path: {:?}, {RULES}}}",
         tls::authority().ca()
     );
     let spec = format!(

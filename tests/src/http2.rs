@@ -92,7 +92,7 @@ fn literal(name: &str, value: &str) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_header_list_that_is_too_large_is_answered_and_recorded() {
-    let mut edge = Edge::start_with("  limits: {max_header_bytes: 1024}", FIXED);
+    let mut edge = Edge::start_with("  limits: {max_header_size: 1024}", FIXED);
     let mut wire = client(&edge, &[]).await;
     let mut block = GET.to_vec();
     for number in 0..20 {
@@ -157,7 +157,7 @@ async fn a_malformed_request_is_reset_and_recorded() {
 async fn an_early_answer_is_not_followed_by_a_reset() {
     const SMALL: &str = "proxies:\n  - {id: a, listen_path: /, backend_scheme: http, backend_host: 127.0.0.1, \
         backend_port: 1, plugins: [{plugin_config_id: size}]}\nplugin_configs:\n  - {id: size, \
-        plugin_name: request_size_limiting, scope: proxy_group, config: {max_bytes: 10}}\n";
+        plugin_name: request_size_limiting, scope: proxy_group, config: {max_size: 10}}\n";
     let mut edge = Edge::start(SMALL);
     let mut wire = client(&edge, &[]).await;
     let post = [b"\x83\x86\x84\x01\x06a.test", &literal("content-length", "1048576")[..]].concat();
@@ -283,7 +283,7 @@ async fn a_target_that_changes_how_many_streams_it_takes() {
 async fn a_target_that_takes_no_streams() {
     let origin = Port::listen(None).await;
     let mut edge =
-        Edge::start(&to(&origin, ", pool_http2_connections_per_host: 1, backend_connect_timeout_ms: 200"));
+        Edge::start(&to(&origin, ", pool_http2_connections_per_host: 1, backend_connect_timeout: 200ms"));
     let mut wire = client(&edge, &[]).await;
     wire.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, GET)).await;
     let mut far = target(&origin, &[0, 3, 0, 0, 0, 0]).await;

@@ -185,7 +185,7 @@ async fn a_request_that_breaks_off_is_not_taken_for_whole() {
 /// For longer than it may be silent, a client only listens.
 #[tokio::test]
 async fn a_stream_lasts_while_the_target_speaks() {
-    let settings = "  client_timeouts: {body_ms: 2000}";
+    let settings = "  client_timeouts: {body: 2000ms}";
     let port = Port::listen(None).await;
     let spec = format!(
         "proxies:\n  - {{id: a, listen_path: /, {}, backend_http_version: '2'}}\n",

@@ -77,7 +77,7 @@ async fn the_client_gets_an_answer_while_it_is_stored() {
         (WireProtocol::H1, "6"),
     ] {
         let (mut origin, backend) = Origin::listen(kind).await;
-        let edge = Edge::start(&spec(&backend, &format!("{{max_response_bytes: {limit}}}")));
+        let edge = Edge::start(&spec(&backend, &format!("{{max_response: {limit}}}")));
         let mut client = send(&edge, kind, &[]).await;
         let mut served = origin.serve().await;
         served.body().await.unwrap();
@@ -110,7 +110,7 @@ async fn a_client_that_leaves_gets_the_answer_when_it_asks_again() {
     const SIZE: usize = 16 << 20;
     for kind in [WireProtocol::H1, WireProtocol::H2] {
         let (mut origin, backend) = Origin::listen(WireProtocol::H2).await;
-        let config = "{concurrent: wait, max_response_bytes: 20MiB}";
+        let config = "{concurrent: wait, max_response: 20MiB}";
         let edge = Edge::start(&spec(&backend, config));
         let client = send(&edge, kind, &[]).await;
         let mut served = origin.serve().await;

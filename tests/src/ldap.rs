@@ -179,7 +179,7 @@ async fn no_more_connections_are_open_than_configured() {
     let directory = Port::listen(None).await;
     let config = format!(
         "urls: ['ldap://{}'], plaintext: true, bind_dn: 'uid={{username}},dc=example', \
-         max_connections: 2, max_waiting: 1, timeout_ms: 60000",
+         max_connections: 2, max_waiting: 1, timeout: 60000ms",
         directory.address
     );
     let edge = Edge::start(&spec(&origin, &config));

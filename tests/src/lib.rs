@@ -7,6 +7,7 @@ mod admission;
 mod alerting;
 mod bad_input;
 mod called;
+mod caps;
 mod certificates;
 mod circles;
 mod dtls;

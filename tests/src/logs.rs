@@ -19,7 +19,7 @@ use crate::support::stream::free_port;
 use crate::support::wire::{Port, Wire};
 
 fn start(origin: &Standing, sink: &str) -> Edge {
-    let settings = format!("    sinks:\n      - {{name: s, interval_ms: 10, {sink}}}");
+    let settings = format!("    sinks:\n      - {{name: s, interval: 10ms, {sink}}}");
     Edge::start_with(&settings, &format!("proxies:\n  - {{id: a, listen_path: /, {}}}\n", origin.backend()))
 }
 
@@ -65,7 +65,7 @@ async fn records_name_the_upstream_that_was_chosen() {
     let server = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
     let address = server.local_addr().expect("an address");
     let settings =
-        format!("    sinks:\n      - {{name: s, interval_ms: 10, syslog: {{address: 'udp://{address}'}}}}");
+        format!("    sinks:\n      - {{name: s, interval: 10ms, syslog: {{address: 'udp://{address}'}}}}");
     let edge = Edge::start_with(
         &settings,
         &format!(
@@ -100,8 +100,8 @@ async fn datagrams_go_where_the_gateways_name_servers_say() {
     let [logs, statsd] = [logs, statsd].map(|socket| socket.expect("a socket"));
     let port = |socket: &UdpSocket| socket.local_addr().expect("an address").port();
     let settings = format!(
-        "    sinks:\n      - {{name: s, interval_ms: 10, syslog: {{address: 'udp://logs.test:{}'}}}}\n{}\n  \
-         metrics: {{statsd: {{address: 'udp://logs.test:{}', interval_ms: 100}}}}",
+        "    sinks:\n      - {{name: s, interval: 10ms, syslog: {{address: 'udp://logs.test:{}'}}}}\n{}\n  \
+         metrics: {{statsd: {{address: 'udp://logs.test:{}', interval: 100ms}}}}",
         port(&logs),
         names.setting(),
         port(&statsd)
@@ -121,7 +121,7 @@ async fn datagrams_go_where_the_gateways_name_servers_say() {
 async fn a_sink_that_cannot_send_says_why_in_the_status() {
     let origin = Standing::start("o").await;
     let port = free_port();
-    let edge = start(&origin, &format!("tcp: {{address: 'tcp://127.0.0.1:{port}'}}, retry_for_ms: 0"));
+    let edge = start(&origin, &format!("tcp: {{address: 'tcp://127.0.0.1:{port}'}}, retry_for: 0ms"));
     let admin = edge.gateway.serve_admin(([127, 0, 0, 1], 0).into()).expect("an admin listener");
     edge.get("/one").await;
     let shown = async {
@@ -292,8 +292,8 @@ async fn metrics_are_pushed_by_otlp_and_statsd() {
     let mut collector = Collector::http(&[]).await;
     let statsd = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
     let settings = format!(
-        "  metrics:\n    otlp: {{exporter: {{endpoint: 'http://{}', protocol: http/json}}, interval_ms: 100}}\n    \
-         statsd: {{address: 'udp://{}', prefix: edge., interval_ms: 100}}",
+        "  metrics:\n    otlp: {{exporter: {{endpoint: 'http://{}', protocol: http/json}}, interval: 100ms}}\n    \
+         statsd: {{address: 'udp://{}', prefix: edge., interval: 100ms}}",
         collector.address,
         statsd.local_addr().expect("an address"),
     );
@@ -334,7 +334,7 @@ async fn metrics_are_pushed_by_otlp_over_grpc() {
     let origin = Standing::start("o").await;
     let mut collector = Collector::grpc().await;
     let settings = format!(
-        "  metrics:\n    otlp: {{exporter: {{endpoint: 'http://{}', protocol: grpc, bearer_token: s3}}, interval_ms: 100}}",
+        "  metrics:\n    otlp: {{exporter: {{endpoint: 'http://{}', protocol: grpc, bearer_token: s3}}, interval: 100ms}}",
         collector.address,
     );
     let spec = format!("proxies:\n  - {{id: shop, listen_path: /, {}}}\n", origin.backend());

@@ -20,7 +20,7 @@ impl Between {
         let (origin, backend) = Origin::listen(up).await;
         let edge = Edge::start(&format!(
             "proxies:\n  - {{id: main, listen_path: /, {backend}}}\n  \
-             - {{id: stalls, listen_path: /stalls, {backend}, backend_first_byte_timeout_ms: 100}}\n"
+             - {{id: stalls, listen_path: /stalls, {backend}, backend_first_byte_timeout: 100ms}}\n"
         ));
         Self { edge, down, up, origin }
     }

@@ -49,7 +49,7 @@ async fn until(edge: &Edge, path: &str, wanted: u16) {
 #[tokio::test]
 async fn the_least_important_is_refused_while_memory_is_short() {
     let port = free_port();
-    let settings = format!("{LOOPBACK}\n  overload: {{max_memory_bytes: 1000000000000}}");
+    let settings = format!("{LOOPBACK}\n  overload: {{max_memory: 1000000000000}}");
     let mut edge = Edge::start_with(&settings, &spec(port));
     let mut idle = edge.wire().await;
     for path in ["/low", "/normal", "/high"] {
@@ -77,7 +77,7 @@ async fn the_least_important_is_refused_while_memory_is_short() {
     assert!(metrics.contains("\nferrum_overload_level 3\n"), "{metrics}");
     assert!(metrics.contains("\nferrum_overload_memory_limit_bytes 1000\n"), "{metrics}");
     // And back by itself.
-    edge.reload_with("max_memory_bytes: 1000", "max_memory_bytes: 0", &spec(port));
+    edge.reload_with("max_memory: 1000", "max_memory: 0", &spec(port));
     until(&edge, "/low", 200).await;
     assert!(shown("/v1/status").await.contains(r#""level":"normal""#));
     assert!(!shown("/metrics").await.contains("\nferrum_overload_memory_limit_bytes"));
@@ -122,7 +122,7 @@ async fn a_worker_that_is_late_sheds_load() {
     let spec = "proxies:\n  - {id: a, listen_path: /, backend_host: 127.0.0.1, backend_port: 9, \
         plugins: [{plugin_config_id: hog}]}\n\
         plugin_configs:\n  - {id: hog, plugin_name: hog, scope: proxy_group, config: {}}\n";
-    let edge = Edge::start_plugged(registry, "  overload: {max_memory_bytes: 0, max_delay_ms: 500}", spec);
+    let edge = Edge::start_plugged(registry, "  overload: {max_memory: 0, max_delay: 500ms}", spec);
     let admin = edge.gateway.serve_admin(([127, 0, 0, 1], 0).into()).unwrap();
     let level = |wanted: &'static str| async move {
         let wanted = format!("\"level\":\"{wanted}\"");

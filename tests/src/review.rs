@@ -22,7 +22,7 @@ fn one_proxy(backend: &str) -> String {
 fn over_tls(port: u16, version: &str) -> String {
     format!(
         "backend_scheme: https, backend_http_version: '{version}', backend_host: 127.0.0.1, backend_port: {port}, \
-         backend_tls_server_ca_cert_path: {:?}",
+         backend_tls_ca_path: {:?}",
         tls::authority().ca()
     )
 }
@@ -116,7 +116,7 @@ async fn a_dial_given_up_is_taken_over() {
     let port = Port::listen(None).await;
     let other = Standing::start("o").await;
     let edge = Edge::start(&format!(
-        "proxies:\n  - {{id: a, listen_path: /, backend_connect_timeout_ms: 60000, pool_http2_connections_per_host: 1, {}}}\n  - {{id: b, listen_path: /other, {}}}\n",
+        "proxies:\n  - {{id: a, listen_path: /, backend_connect_timeout: 60000ms, pool_http2_connections_per_host: 1, {}}}\n  - {{id: b, listen_path: /other, {}}}\n",
         over_tls(port.address.port(), "2"),
         other.backend()
     ));
@@ -165,7 +165,7 @@ async fn a_silent_shared_connection_is_left() {
     let port = Port::listen(None).await;
     let edge = Edge::start(&one_proxy(&format!(
         "backend_scheme: http, backend_http_version: '2', backend_host: 127.0.0.1, backend_port: {}, \
-         backend_first_byte_timeout_ms: 100",
+         backend_first_byte_timeout: 100ms",
         port.address.port()
     )));
     let asked = tokio::join!(edge.get("/"), port.accept());
@@ -180,7 +180,7 @@ async fn quic_is_tried_once() {
     let port = Port::listen(Some(&["http/1.1"])).await;
     let silent = UdpSocket::bind(port.address).await.unwrap();
     let edge = Edge::start(&format!(
-        "proxies:\n  - {{id: a, listen_path: /, backend_connect_timeout_ms: 1000, {}}}\n",
+        "proxies:\n  - {{id: a, listen_path: /, backend_connect_timeout: 1000ms, {}}}\n",
         over_tls(port.address.port(), "3")
     ));
     let mut clients = Vec::new();
@@ -214,7 +214,7 @@ async fn a_silent_address_is_not_the_last() {
     let live = std::net::SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, silent.port()));
     let port = Port::listen_on(live, None).await;
     let edge = Edge::start(&one_proxy(&format!(
-        "backend_scheme: http, backend_host: localhost, backend_port: {}, backend_connect_timeout_ms: 1000",
+        "backend_scheme: http, backend_host: localhost, backend_port: {}, backend_connect_timeout: 1000ms",
         silent.port()
     )));
     let (answer, ()) = tokio::join!(edge.get("/"), async { answer_h1(port.accept().await).await });
@@ -225,7 +225,7 @@ async fn a_silent_address_is_not_the_last() {
 #[tokio::test]
 async fn an_unanswered_goaway_is_the_end() {
     let edge = Edge::start_with(
-        "  client_timeouts: {keep_alive_ms: 100}",
+        "  client_timeouts: {keep_alive: 100ms}",
         &one_proxy("backend_scheme: http, backend_host: 127.0.0.1, backend_port: 1"),
     );
     let mut client = edge.wire().await;
@@ -242,7 +242,7 @@ async fn kept_connections_do_not_outlive_the_file_that_made_them_trusted() {
     let ca = tls::authority().folder().join("replaced-ca.pem");
     std::fs::copy(tls::authority().ca(), &ca).expect("a copy");
     let backend = format!(
-        "backend_scheme: https, backend_host: 127.0.0.1, backend_port: {}, backend_tls_server_ca_cert_path: {ca:?}",
+        "backend_scheme: https, backend_host: 127.0.0.1, backend_port: {}, backend_tls_ca_path: {ca:?}",
         port.address.port()
     );
     let edge = Edge::start(&one_proxy(&backend));

@@ -98,7 +98,7 @@ async fn found_servers_are_probed() {
     let (a, b) = (Standing::start("a").await, Standing::start("b").await);
     let names = Names::start(Zone::Servers(vec![server(1, 1, &a), server(1, 1, &b)]));
     b.answer(500);
-    let probes = "interval_seconds: 1, unhealthy_threshold: 1, http_path: /health";
+    let probes = "interval: 1, unhealthy_threshold: 1, http_path: /health";
     let edge = found_by(&names, &format!(", health_checks: {{active: {{{probes}}}}}"));
     let port = b.address.port();
     until("the probe takes one out", || {

@@ -103,7 +103,7 @@ async fn http2_and_tls_work_as_over_tcp() {
     });
     let edge = Edge::start(&format!(
         "proxies:\n  - {{id: a, listen_path: /, backend_scheme: https, backend_host: {:?}, backend_http_version: '2',\n      \
-         backend_tls_server_name: gateway.test, backend_tls_server_ca_cert_path: {:?}}}\n",
+         backend_tls_server_name: gateway.test, backend_tls_ca_path: {:?}}}\n",
         place.host(),
         tls::authority().ca()
     ));
@@ -164,7 +164,7 @@ async fn a_probe_finds_a_target_again() {
     let place = Place::new();
     let spec = format!(
         "upstreams:\n  - id: u\n    targets: [{{host: {:?}}}]\n    health_checks:\n      \
-         {{active: {{interval_seconds: 1, http_path: /health, healthy_threshold: 1, unhealthy_threshold: 1}}}}\n\
+         {{active: {{interval: 1, http_path: /health, healthy_threshold: 1, unhealthy_threshold: 1}}}}\n\
          proxies:\n  - {{id: a, listen_path: /, upstream_id: u}}\n",
         place.host()
     );

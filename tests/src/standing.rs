@@ -6,7 +6,7 @@ use crate::support::edge::Edge;
 use crate::support::h1::Talker;
 use crate::support::wire::{Port, Wire};
 
-const CHECKED: &str = "  session_check_seconds: 1";
+const CHECKED: &str = "  session_check: 1";
 /// Of ann, with the `jti` t-1, until 2100.
 const TOKEN: &str = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbm4iLCJqdGkiOiJ0LTEiLCJleHAiOjQxMDI0NDQ4MDB9.eLiWgzzxLKpLnXgcUXhraf-lEkbcbdUcH0dRiLAooss";
 const SECRET: &str = "a secret that has thirty-two bytes and more";

@@ -116,7 +116,7 @@ async fn a_reset_reaches_the_other_side_and_the_record() {
 #[tokio::test]
 async fn a_silent_session_expires() {
     let origin = Port::listen(None).await;
-    let fields = format!("tcp_idle_timeout_seconds: 1, {}", tcp_backend(origin.address));
+    let fields = format!("tcp_idle_timeout: 1, {}", tcp_backend(origin.address));
     let (mut edge, port) = edge_with(&fields);
     let mut client = open(port).await;
     let mut far = Wire::new(origin.accept().await);
@@ -132,8 +132,7 @@ async fn a_silent_session_expires() {
 #[tokio::test]
 async fn a_half_closed_session_expires() {
     let origin = Port::listen(None).await;
-    let (mut edge, port) =
-        edge_with(&format!("tcp_idle_timeout_seconds: 1, {}", tcp_backend(origin.address)));
+    let (mut edge, port) = edge_with(&format!("tcp_idle_timeout: 1, {}", tcp_backend(origin.address)));
     let mut client = open(port).await;
     let mut far = Wire::new(origin.accept().await);
     client.shutdown().await;
@@ -167,7 +166,7 @@ async fn tls_begins_at_the_gateway_and_judges_the_target() {
     let origin = Port::listen(Some(&[])).await;
     let backend = tcp_backend(origin.address).replace("tcp", "tcps");
     let ca = tls::authority().ca();
-    let good = format!("backend_tls_server_ca_cert_path: {ca:?}, {backend}");
+    let good = format!("backend_tls_ca_path: {ca:?}, {backend}");
     let (mut edge, port) = edge_with(&good);
     let mut client = open(port).await;
     let mut far = Wire::new(origin.accept().await);
@@ -195,7 +194,7 @@ async fn tls_cut_off_is_no_orderly_end() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let backend = tcp_backend(listener.local_addr().unwrap()).replace("tcp", "tcps");
     let ca = tls::authority().ca();
-    let (mut edge, port) = edge_with(&format!("backend_tls_server_ca_cert_path: {ca:?}, {backend}"));
+    let (mut edge, port) = edge_with(&format!("backend_tls_ca_path: {ca:?}, {backend}"));
     let mut client = soon(TcpStream::connect(at(port))).await.unwrap();
     let (tcp, _) = soon(listener.accept()).await.unwrap();
     let acceptor = tokio_rustls::TlsAcceptor::from(tls::server(tls::localhost(), &[]));

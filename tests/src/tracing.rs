@@ -17,7 +17,7 @@ fn spec(origin: &Standing, config: &str) -> String {
     )
 }
 
-const QUEUE: &str = "queue: {interval_ms: 10}";
+const QUEUE: &str = "queue: {interval: 10ms}";
 
 #[tokio::test]
 async fn spans_come_to_a_collector_by_every_protocol() {
@@ -125,10 +125,8 @@ async fn spans_are_sent_again_to_a_collector_that_was_busy_and_the_rest_at_the_e
     edge.get("/items").await;
     assert_eq!(collector.next().await.path, "/v1/traces", "refused");
     assert_eq!(collector.spans(2).await.0.len(), 2, "sent again");
-    let config = format!(
-        "{{exporter: {{endpoint: 'http://{}'}}, queue: {{interval_ms: 3600000}}}}",
-        collector.address
-    );
+    let config =
+        format!("{{exporter: {{endpoint: 'http://{}'}}, queue: {{interval: 3600000ms}}}}", collector.address);
     edge.reload(&spec(&origin, &config));
     edge.get("/last").await;
     edge.reload("proxies:\n");
@@ -143,7 +141,7 @@ async fn traffic_does_not_wait_for_a_collector() {
     let silent = Port::listen_on(([127, 0, 0, 1], 0).into(), None).await;
     for address in ["127.0.0.1:1".to_owned(), silent.address.to_string()] {
         let config = format!(
-            "{{exporter: {{endpoint: 'http://{address}'}}, queue: {{max_spans: 10, interval_ms: 1}}}}"
+            "{{exporter: {{endpoint: 'http://{address}'}}, queue: {{max_spans: 10, interval: 1ms}}}}"
         );
         let mut edge = Edge::start(&spec(&origin, &config));
         for _ in 0..50 {

@@ -80,7 +80,7 @@ async fn a_hundred_clients_each_get_their_own_answers() {
     let origin = Origin::echo().await;
     let port = free_port();
     let settings = format!("{LOOPBACK}\n  workers: 2");
-    let fields = format!("udp_idle_timeout_seconds: 1, {}", udp_backend(origin.address));
+    let fields = format!("udp_idle_timeout: 1, {}", udp_backend(origin.address));
     let mut edge = Edge::start_with(&settings, &one(port, &fields));
     let mut clients = JoinSet::new();
     for n in 0..100 {
@@ -129,7 +129,7 @@ async fn datagrams_of_every_size_pass_whole() {
 #[tokio::test]
 async fn sessions_over_the_limit_wait_until_others_have_expired() {
     let origin = Origin::echo().await;
-    let fields = format!("udp_max_sessions: 5, udp_idle_timeout_seconds: 2, {}", udp_backend(origin.address));
+    let fields = format!("udp_max_sessions: 5, udp_idle_timeout: 2, {}", udp_backend(origin.address));
     let (mut edge, port) = edge_with(&fields);
     let mut clients = Vec::new();
     for n in 0..5_u8 {
@@ -213,7 +213,7 @@ async fn a_target_that_is_not_there_ends_the_session_and_the_next_one_begins() {
 async fn a_session_that_expires_while_a_target_is_sought_says_so() {
     let origin = Origin::echo().await;
     let port = free_port();
-    let fields = format!("udp_idle_timeout_seconds: 1, udp_max_sessions: 1, {}", udp_backend(origin.address));
+    let fields = format!("udp_idle_timeout: 1, udp_max_sessions: 1, {}", udp_backend(origin.address));
     let spec = one(port, &fields) + crate::support::censor::everywhere("hesitate: true").as_str();
     let mut edge = Edge::start_plugged(crate::support::censor::plugins(), LOOPBACK, &spec);
     let client = Client::new(port).await;
@@ -255,7 +255,7 @@ async fn two_targets_share_the_sessions() {
     let mut edge = Edge::start_with(
         LOOPBACK,
         &format!(
-            "proxies:\n  - {{id: a, listen_port: {port}, udp_idle_timeout_seconds: 1, backend_scheme: udp, \
+            "proxies:\n  - {{id: a, listen_port: {port}, udp_idle_timeout: 1, backend_scheme: udp, \
              upstream_id: u}}\nupstreams:\n  - {{id: u, targets: [{{host: 127.0.0.1, port: {}}}, \
              {{host: 127.0.0.1, port: {}}}]}}\n",
             one.address.port(),
@@ -283,7 +283,7 @@ async fn reloads_keep_sessions_and_give_new_ones_the_new_rules() {
     let old = Client::new(port).await;
     assert_eq!(old.ask(b"x").await, b"x");
     for n in 1..=20 {
-        let fields = format!("udp_idle_timeout_seconds: {}, {}", 30 + n, udp_backend(other.address));
+        let fields = format!("udp_idle_timeout: {}, {}", 30 + n, udp_backend(other.address));
         edge.reload(&one(port, &fields));
         assert_eq!(old.ask(b"still the old one").await, b"still the old one");
     }
@@ -306,8 +306,7 @@ async fn reloads_keep_sessions_and_give_new_ones_the_new_rules() {
 async fn a_flood_of_sessions_is_over_once_it_is_over() {
     const MANY: usize = 150;
     let origin = Origin::echo().await;
-    let fields =
-        format!("udp_max_sessions: {MANY}, udp_idle_timeout_seconds: 1, {}", udp_backend(origin.address));
+    let fields = format!("udp_max_sessions: {MANY}, udp_idle_timeout: 1, {}", udp_backend(origin.address));
     let (mut edge, port) = edge_with(&fields);
     for round in 0..3_u8 {
         // Kept until the round is over, so that no two are at the same port.

@@ -274,7 +274,7 @@ async fn a_peer_that_vanishes_ends_it_for_the_other() {
 #[tokio::test]
 async fn a_drain_cuts_off_what_does_not_end_and_records_it() {
     let origin = Port::listen(None).await;
-    let edge = Edge::start_with("  drain_timeout_seconds: 1", &spec(&origin, ""));
+    let edge = Edge::start_with("  drain_timeout: 1", &spec(&origin, ""));
     let (mut client, mut far) = opened(&edge, &origin).await;
     // The gateway passes on the rest of an unfinished frame; this one is never finished.
     client.wire.send(b"\x82\xff\x00\x01\x02").await;

@@ -44,7 +44,7 @@ function type(node, link) {
   if (node.const !== undefined) return `\`${node.const}\``;
   if (node.enum) return node.enum.map((value) => `\`${value}\``).join(', ');
   const types = [node.type ?? []].flat().filter((t) => t !== 'null');
-  if (node.format === 'duration') return `duration${node['x-unit'] ? ` (${node['x-unit']})` : ''}`;
+  if (node.format === 'duration') return 'duration';
   if (node.format === 'secret') return 'string (secret)';
   if (node.format === 'bytes' || node.format === 'size') return 'size';
   if (types.includes('array')) return `list of ${node.items ? type(node.items, link) : 'values'}`;
@@ -57,9 +57,21 @@ function type(node, link) {
   return types.join(' or ') || 'any';
 }
 
+/** A bound as people write it: `1ms`, `1d`, `64KiB`. */
+function bound(node, value) {
+  const units = {
+    duration: [['d', 86400], ['h', 3600], ['m', 60], ['s', 1], ['ms', 0.001]],
+    size: [['GiB', 2 ** 30], ['MiB', 2 ** 20], ['KiB', 2 ** 10]],
+  }[node.format];
+  const fits = units?.find(([, scale]) => value >= scale && Number.isInteger(Math.round((value / scale) * 1e6) / 1e6));
+  return fits ? `${Math.round(value / fits[1])}${fits[0]}` : value;
+}
+
 function range(node) {
-  const { minimum: least, maximum: most } = node;
-  const open = (value) => value === undefined || Math.abs(value) > 1e15;
+  const { minimum, maximum } = node;
+  const least = minimum && Math.abs(minimum) < 1e15 ? bound(node, minimum) : minimum;
+  const most = maximum && Math.abs(maximum) < 1e15 ? bound(node, maximum) : maximum;
+  const open = (value) => value === undefined || (typeof value === 'number' && Math.abs(value) > 1e15);
   if (open(most)) return least ? `, at least ${least}` : '';
   return open(least) ? `, at most ${most}` : `, ${least} to ${most}`;
 }
@@ -138,7 +150,7 @@ function configuration() {
   pages.forEach(([path, name, key, summary], n) => {
     const names = used(schema.$defs[name], schema.$defs, [name], (other) => CONDITION.includes(other));
     const link = linkFor(names);
-    const note = 'Durations and sizes take units: `5s`, `1m30s`, `10MiB`. A plain number counts in the unit that the setting names.';
+    const note = 'Durations and sizes take units: `5s`, `1m30s`, `500ms`, `10MiB`. A plain number counts seconds or bytes.';
     const body = [summary, note, options(schema.$defs[name], link), ...sections(names.slice(1), schema.$defs, link)];
     page(path, `Configuration: ${key}`, summary, n + 1, body.join('\n\n'), key);
   });

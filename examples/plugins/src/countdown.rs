@@ -3,10 +3,10 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use ferrum_edge::bytes::Bytes;
 use ferrum_edge::core::config::problem::Problems;
+use ferrum_edge::core::config::units::Millis;
 use ferrum_edge::core::http::body::{Body, BodyError};
 use ferrum_edge::core::http::exchange::Exchange;
 use ferrum_edge::core::http::reply::Reply;
@@ -26,8 +26,8 @@ pub(crate) struct Config {
     #[schemars(range(max = 1_000))]
     from: u32,
     /// The time between two events.
-    #[schemars(range(min = 1, max = 60_000))]
-    every_ms: u64,
+    #[schemars(range(min = 0.001, max = 60))]
+    every: Millis,
 }
 
 /// The plugin.
@@ -49,7 +49,7 @@ impl Plugin for Countdown {
 
 impl OnRequest for Countdown {
     fn on_request<'a>(&'a self, _exchange: &'a mut Exchange, _seat: Seat<'a>) -> Step<'a> {
-        let ticks = tokio::time::interval(Duration::from_millis(self.0.every_ms.max(1)));
+        let ticks = tokio::time::interval(self.0.every.duration());
         let mut response = Response::new(Body::stream(Events { left: Some(self.0.from), ticks }));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use ferrum_edge::core::config::problem::Problems;
+use ferrum_edge::core::config::units::Seconds;
 use ferrum_edge::core::http::body::Body;
 use ferrum_edge::core::http::exchange::Exchange;
 use ferrum_edge::core::http::reply::{Cause, Reply};
@@ -23,14 +24,14 @@ use ferrum_edge::serde::Deserialize;
 pub(crate) struct Config {
     /// Where the list is: one address a line.
     url: String,
-    /// How often it is fetched. Default 60.
+    /// How often it is fetched. Default 1m.
     #[serde(default = "minute")]
     #[schemars(range(min = 1, max = 86_400))]
-    refresh_seconds: u64,
+    refresh: Seconds,
 }
 
-fn minute() -> u64 {
-    60
+const fn minute() -> Seconds {
+    Seconds(60)
 }
 
 /// Addresses of a list; what comes behind them is left out.
@@ -53,7 +54,7 @@ impl Plugin for DenyList {
     fn build(config: Config, world: &World) -> Result<Self, Problems> {
         let (endpoint, path) =
             Endpoint::of_url(&config.url).map_err(|error| Problems::one("config.url", error))?;
-        let refresh = Duration::from_secs(config.refresh_seconds);
+        let refresh = config.refresh.duration();
         // A plugin whose settings change takes over the list that its predecessor had of this URL.
         let denied = world.kept(&config.url, ArcSwapOption::empty);
         Ok(Self { client: world.client(endpoint)?, path, refresh, denied })

@@ -99,7 +99,7 @@ fn a_service_is_asked_who_may_pass() {
 fn a_task_keeps_the_list_fresh() {
     let beside = Arc::<Beside>::default();
     let target = serve(&beside);
-    let config = format!("{{ url: 'http://{target}/denied', refresh_seconds: 1 }}");
+    let config = format!("{{ url: 'http://{target}/denied', refresh: 1 }}");
     let gateway = gateway("deny_list", &config, target);
     until("the list is there", || ask(&gateway, "").0 == "200");
     beside.denies.store(true, Ordering::Relaxed);
@@ -114,7 +114,7 @@ fn a_task_keeps_the_list_fresh() {
 #[test]
 fn events_come_one_after_the_other() {
     let target = serve(&Arc::default());
-    let gateway = gateway("countdown", "{ from: 3, every_ms: 20 }", target);
+    let gateway = gateway("countdown", "{ from: 3, every: 20ms }", target);
     let mut client = TcpStream::connect(gateway.addresses().http.unwrap()).unwrap();
     write!(client, "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     let lines = BufReader::new(client).lines().map_while(Result::ok);
@@ -126,9 +126,9 @@ fn events_come_one_after_the_other() {
 #[test]
 fn wrong_settings_are_refused_with_their_place() {
     let registry = example::registry();
-    let spec = "proxies: []\nplugin_configs: [{ id: c, plugin_name: deny_list, scope: global, config: { url: nowhere, refresh_seconds: 0 } }]\n";
+    let spec = "proxies: []\nplugin_configs: [{ id: c, plugin_name: deny_list, scope: global, config: { url: nowhere, refresh: 0 } }]\n";
     let problems = source::file::parse(spec, "edge.yaml", &registry).unwrap_err().to_string();
-    assert!(problems.contains("refresh_seconds"), "{problems}");
+    assert!(problems.contains("refresh"), "{problems}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Options;
 use crate::report::{At, Conversion, Report};
+use crate::text;
 
 /// What whoever asks for something that was closed is told.
 pub(crate) const CLOSED: &str = "closed: what guards this was not imported";
@@ -223,6 +224,13 @@ pub(crate) fn set(object: &mut Map<String, Value>, key: &str, value: impl Into<V
     object.insert(key.to_owned(), value.into());
 }
 
+/// How long a target may be silent, before its response and during it.
+pub(crate) fn set_read_timeout(settings: &mut Map<String, Value>, millis: u64) {
+    for key in ["backend_first_byte_timeout", "backend_idle_timeout"] {
+        set(settings, key, text::duration(millis));
+    }
+}
+
 /// An entry of `matches` with further keys. One that it has already has to hold, too.
 pub(crate) fn with_facet(mut one: Value, facet: &Value) -> Value {
     for (key, value) in facet.as_object().into_iter().flatten() {
@@ -405,7 +413,7 @@ impl Import {
                 set(&mut proxy, &key, value);
             }
         } else {
-            nowhere(&mut proxy);
+            without_target(&mut proxy);
             if let Some(strips) = route.settings.get("strip_listen_path").filter(|_| is_files) {
                 set(&mut proxy, "strip_listen_path", strips.clone());
             }
@@ -455,14 +463,17 @@ impl Import {
     }
 }
 
-/// Sends a proxy that answers by itself nowhere: to the discard port of this machine.
-pub(crate) fn nowhere(proxy: &mut Map<String, Value>) {
-    for key in ["upstream_id", "backend_path", "backend_http_version", "strip_listen_path"] {
-        proxy.shift_remove(key);
-    }
-    set(proxy, "backend_scheme", "http");
-    set(proxy, "backend_host", "127.0.0.1");
-    set(proxy, "backend_port", 9);
+/// Removes the target of a proxy that answers by itself.
+pub(crate) fn without_target(proxy: &mut Map<String, Value>) {
+    proxy.retain(|key, _| {
+        !(key.starts_with("backend_") || key == "upstream_id" || key == "strip_listen_path")
+    });
+}
+
+/// Whether a proxy has no target.
+#[cfg(test)]
+pub(crate) fn answers_itself(proxy: &Value) -> bool {
+    ["backend_host", "backend_port", "upstream_id"].iter().all(|key| proxy[*key].is_null())
 }
 
 #[cfg(test)]

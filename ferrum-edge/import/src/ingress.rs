@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
-use crate::draft::{Import, Plug, Route, To, set};
+use crate::draft::{Import, Plug, Route, To, set, set_read_timeout};
 use crate::error::Failure;
 use crate::text;
 use crate::tree::{self, Node};
@@ -436,9 +436,9 @@ fn defaults() -> Map<String, Value> {
     let mut made = Map::new();
     set(&mut made, "strip_listen_path", false);
     set(&mut made, "preserve_host_header", true);
-    set(&mut made, "backend_connect_timeout_ms", 5000);
-    set(&mut made, "backend_read_timeout_ms", 60_000);
-    set(&mut made, "max_request_body_bytes", 1 << 20);
+    set(&mut made, "backend_connect_timeout", "5s");
+    set_read_timeout(&mut made, 60_000);
+    set(&mut made, "max_request_body", 1 << 20);
     made
 }
 

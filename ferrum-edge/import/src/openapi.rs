@@ -290,6 +290,7 @@ fn template(path: &str) -> Option<Value> {
 mod tests {
     use super::*;
     use crate::Options;
+    use crate::draft::answers_itself;
 
     fn made(text: &str) -> Result<Import, Failure> {
         let mut out = Import::new(Options::default());
@@ -305,7 +306,7 @@ mod tests {
         let path = |n: usize| out.proxies[n]["matches"][0].clone();
         assert_eq!(path(0), json!({ "path": { "exact": "/v1/a" }, "methods": ["GET"] }));
         assert_eq!(out.proxies[0]["backend_host"], "api.test");
-        assert_eq!(out.proxies[1]["backend_port"], 9, "a POST that asks for a key is closed");
+        assert!(answers_itself(&out.proxies[1]), "a POST that asks for a key is closed");
         assert_eq!(path(2)["path"], json!({ "template": "/v1/b/{id}" }));
         assert_eq!(path(3)["path"], json!({ "regex": "/v1/c/[^/]+\\.json" }));
         assert_eq!(out.report.count(crate::Conversion::Closed), 1);
@@ -328,10 +329,7 @@ mod tests {
             priority("GET-f-x.json") > priority("GET-f-n-.json")
                 && priority("GET-f-n-.json") > priority("GET-f-n")
         );
-        assert_eq!(
-            (&of("HEAD-a")["backend_port"], &of("GET-f-n-.json")["backend_port"]),
-            (&json!(9), &json!(9))
-        );
+        assert!(answers_itself(of("HEAD-a")) && answers_itself(of("GET-f-n-.json")));
     }
 
     #[test]
@@ -350,6 +348,6 @@ mod tests {
         let odd =
             made("openapi: 3.0.0\npaths: {'/a/{b': {get: {}}, '/c?d': {get: {}}, /e: {get: {}}}").unwrap();
         assert_eq!(odd.proxies.len(), 1);
-        assert_eq!(odd.proxies[0]["backend_port"], 9, "without a server nothing is passed on");
+        assert!(answers_itself(&odd.proxies[0]), "without a server nothing is passed on");
     }
 }

@@ -103,7 +103,7 @@ fn services_of_haproxy() {
     let made = haproxy(" server-template web 5 _http._tcp.shop.test resolvers dns check weight 7 inter 3s\n");
     assert_eq!(targets(&made), json!([{ "host": "srv:_http._tcp.shop.test", "weight": 7 }]));
     assert_eq!(made.gateway["dns_servers"], json!(["10.0.0.2:53", "10.0.0.3:5353"]));
-    assert_eq!(made.upstreams[0]["health_checks"]["active"]["interval_seconds"], 3);
+    assert_eq!(made.upstreams[0]["health_checks"]["active"]["interval"], 3);
     // Each line stands for one of the service's servers.
     let made = haproxy(
         " server a _http._tcp.shop.test resolvers dns\n server b _http._tcp.shop.test resolvers dns\n",
@@ -210,7 +210,7 @@ fn hedging_of_envoy() {
     let hedges = ", retry_policy: {retry_on: 5xx, num_retries: 7, per_try_timeout: 0.25s}, hedge_policy: {hedge_on_per_try_timeout: true}";
     let made = envoy(hedges, "");
     let hedging = &made.proxies[0]["hedging"];
-    assert_eq!((&hedging["delay_ms"], &hedging["max_hedges"]), (&json!(250), &json!(3)), "{hedging}");
+    assert_eq!((&hedging["delay"], &hedging["max_hedges"]), (&json!("250ms"), &json!(3)), "{hedging}");
     assert!(said(&made, Conversion::Partial, "sent twice"));
     for none in [
         ", hedge_policy: {hedge_on_per_try_timeout: true}",

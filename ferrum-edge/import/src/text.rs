@@ -1,5 +1,16 @@
 //! Small readings that several formats share.
 
+use serde_json::Value;
+
+/// A duration as our configuration has it: `5s`, or `1500ms` where it is not whole.
+pub(crate) fn duration(millis: u64) -> Value {
+    if millis.is_multiple_of(1000) {
+        format!("{}s", millis / 1000).into()
+    } else {
+        format!("{millis}ms").into()
+    }
+}
+
 /// `1h30m`, `500ms`, `2d`, `60`: milliseconds; a plain number counts `unit` milliseconds each.
 pub(crate) fn millis(text: &str, unit: u64) -> Option<u64> {
     let mut rest = text.trim();
@@ -133,7 +144,7 @@ pub(crate) fn anywhere(regex: &str) -> String {
 }
 
 /// A regex that is looked for anywhere as what a value contains; `None` where it is more than a plain text.
-pub(crate) fn contained(regex: &str) -> Option<serde_json::Value> {
+pub(crate) fn contained(regex: &str) -> Option<Value> {
     let (ignores_case, rest) = regex.strip_prefix("(?i)").map_or((false, regex), |rest| (true, rest));
     let mut made = String::new();
     let mut chars = rest.chars();
@@ -157,7 +168,7 @@ pub(crate) fn contained(regex: &str) -> Option<serde_json::Value> {
 
 /// What is asked of a header of which one of several fields fits a regex, which is looked for anywhere. They are joined by a
 /// comma and a space.
-pub(crate) fn one_field(regex: &str) -> Option<serde_json::Value> {
+pub(crate) fn one_field(regex: &str) -> Option<Value> {
     if let Some(how) = contained(regex) {
         return Some(how);
     }

@@ -26,7 +26,7 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    pub(super) fn of(request: &Request) -> Self {
+    pub(super) fn of<B>(request: &Request<B>) -> Self {
         let (method, uri) = (request.method(), request.uri());
         let pairs = pairs(uri.query());
         let is_on = |value: &str| !matches!(value, "false" | "0");

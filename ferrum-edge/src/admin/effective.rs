@@ -11,7 +11,8 @@ use gateway_core::config::model::{
     Algorithm, AuthMode, BackendHttp, Hedging, HostPattern, LoadPriority, Parameters, PathPolicy, Retry,
     Scope, Traffic,
 };
-use gateway_core::snapshot::Route;
+use gateway_core::config::units::Unit;
+use gateway_core::snapshot::{Route, Snapshot};
 use serde_json::{Value, json};
 
 use super::problem::problem;
@@ -23,8 +24,21 @@ use crate::store::Object;
 /// `GET /v1/proxies/{id}/effective`.
 pub(super) async fn effective(asked: AuthorizedRequest, Path(id): Path<String>) -> Response {
     let snapshot = asked.reconciler.engine().snapshot();
-    if let Some(route) = snapshot.by_id.get(id.as_str()) {
-        let mut answer = document(route, &written(&asked, route).await);
+    let written = match snapshot.by_id.get(id.as_str()) {
+        Some(route) => written(&asked, &plugin_configs(route)).await,
+        None => HashMap::new(),
+    };
+    served(&snapshot, &id, |_| written)
+}
+
+/// What is served for the proxy of this id; `written` finds the settings of plugin configs as they were written.
+pub(super) fn served(
+    snapshot: &Snapshot,
+    id: &str,
+    written: impl FnOnce(&[String]) -> HashMap<String, Value>,
+) -> Response {
+    if let Some(route) = snapshot.by_id.get(id) {
+        let mut answer = document(route, &written(&plugin_configs(route)));
         answer["revision"] = json!(snapshot.revision);
         return Json(answer).into_response();
     }
@@ -32,15 +46,19 @@ pub(super) async fn effective(asked: AuthorizedRequest, Path(id): Path<String>) 
     problem(StatusCode::NOT_FOUND, "not_found", &detail)
 }
 
+/// The ids of the plugin configs of a route.
+fn plugin_configs(route: &Route) -> Vec<String> {
+    route.chain.members().map(|(config, _)| config.id.to_string()).collect()
+}
+
 /// The settings of a proxy's plugins as they are stored, by the id of the plugin config. What is served has values in it that
 /// references such as `${env:X}` stand for, and nobody who may read configurations may read those.
-async fn written(asked: &AuthorizedRequest, route: &Route) -> HashMap<String, Value> {
+async fn written(asked: &AuthorizedRequest, ids: &[String]) -> HashMap<String, Value> {
     let store = asked.reconciler.store();
     if store.away().is_some() {
         return HashMap::new();
     }
-    let ids: Vec<String> = route.chain.members().map(|(config, _)| config.id.to_string()).collect();
-    let found = store.get_many(ObjectKind::PluginConfigs, &ids).await.unwrap_or_default();
+    let found = store.get_many(ObjectKind::PluginConfigs, ids).await.unwrap_or_default();
     let settings = |object: Object| {
         let config = Documents::shown(object.kind, &object.document)["config"].take();
         (object.id, config)
@@ -112,7 +130,7 @@ fn document(route: &Route, written: &HashMap<String, Value>) -> Value {
         "circuit_breaker": proxy.circuit_breaker.as_ref().map(|rules| json!({
             "failure_threshold": rules.failure_threshold,
             "success_threshold": rules.success_threshold,
-            "timeout_seconds": rules.open_for.as_secs(),
+            "timeout": rules.open_for.as_secs(),
             "failure_status_codes": rules.status_codes,
             "half_open_max_requests": rules.half_open_max_requests,
         })),
@@ -121,13 +139,13 @@ fn document(route: &Route, written: &HashMap<String, Value>) -> Value {
 
 fn hedging(rules: &Hedging) -> Value {
     json!({
-        "delay_ms": u64::try_from(rules.delay.as_millis()).unwrap_or(u64::MAX),
+        "delay": Unit::Milliseconds.written(u64::try_from(rules.delay.as_millis()).unwrap_or(u64::MAX)),
         "delay_percentile": rules.percentile,
         "max_hedges": rules.max_hedges,
         "budget_percent": rules.budget_percent,
         "methods": rules.methods.iter().map(http::Method::as_str).collect::<Vec<_>>(),
         "grpc_methods": rules.grpc_methods.iter().map(|path| &**path).collect::<Vec<_>>(),
-        "max_body_bytes": rules.max_body_bytes,
+        "max_body": rules.max_body,
     })
 }
 
@@ -190,7 +208,7 @@ fn traffic(traffic: &Traffic) -> Value {
             },
             "preserve_host_header": rules.preserve_host_header,
             "early_data": rules.early_data,
-            "max_request_body_bytes": rules.max_request_body_bytes,
+            "max_request_body": rules.max_request_body,
         }),
         Traffic::Stream(rules) => json!({
             "kind": "stream",

@@ -102,6 +102,8 @@ pub(super) enum ResponseContent {
     Diff,
     /// Records, one a line.
     Records,
+    /// Server-sent events.
+    Events,
     /// A page of sessions.
     Sessions,
     /// A page of the audit.
@@ -140,6 +142,15 @@ pub(super) enum Body {
     /// What is meant for a group of edges.
     #[cfg(feature = "fleet")]
     Group,
+    /// A user of the console.
+    #[cfg(feature = "console")]
+    User,
+    /// Fields of one.
+    #[cfg(feature = "console")]
+    ChangedUser,
+    /// The current password and the next.
+    #[cfg(feature = "console")]
+    Password,
 }
 
 /// A key that may be left out.

@@ -4,9 +4,11 @@ use axum::http::Method;
 use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use super::endpoint::{Body, Endpoint, Gate, Param, ResponseContent, Type, param};
+#[cfg(feature = "console")]
+use super::users;
 use super::{
-    Admin, actions, audit, bulk, effective, explain, health, history, metrics, openapi, records, resources,
-    sessions, status, targets, traffic,
+    Admin, actions, audit, bulk, catalogue, counters, effective, explain, health, history, metrics, openapi,
+    records, resources, sessions, settings, status, targets, traffic, usage,
 };
 use crate::access::Role;
 use crate::audit::{KINDS, OUTCOMES, SOURCES};
@@ -46,17 +48,53 @@ const RECORDS: &[Param] = &[
         Type::Text,
         "Only exchanges with this status, such as `404`, `5xx` or `500-504`; may be given several times.",
     ),
-    param("slower_than_ms", Type::Number(0, u64::MAX), "Only what took at least so many milliseconds."),
+    param("slower_than", Type::Number(0, u64::MAX), "Only what took at least so many milliseconds."),
 ];
 const SESSIONS: &[Param] = &[
     param("proxy", Type::Text, "Only those of this proxy."),
     param("consumer", Type::Text, "Only those of the consumer with this name."),
+    param(
+        "protocol",
+        Type::Text,
+        "Only those of this protocol: `tcp`, `udp`, `dtls`, `websocket`, `event_stream`, `grpc` or `http`.",
+    ),
+    param("client", Type::Text, "Only those of the client with this address."),
+    param("port", Type::Number(1, 65_535), "Only those of this port of the gateway."),
     param("after", Type::Page, "Where the page begins: `next` of the page before."),
     param("limit", Type::Number(1, 1000), "Sessions of a page. Default 100."),
+];
+const COUNTERS: &[Param] = &[
+    param("proxy", Type::Text, "Only those of this proxy."),
+    param("consumer", Type::Text, "Only those of the consumer with this name."),
+    param(
+        "protocol",
+        Type::Text,
+        "Only those of this protocol: `tcp`, `udp`, `dtls`, `websocket`, `event_stream`, `grpc` or `http`.",
+    ),
+    param("client", Type::Text, "Only those of the client with this address."),
+    param("port", Type::Number(1, 65_535), "Only those of this port of the gateway."),
+    param("interval", Type::Number(1, 3600), "Seconds between two events. Default 1."),
+];
+const USAGE: &[Param] = &[
+    param("plugin_config", Type::Text, "Only quotas of this plugin config."),
+    param("key", Type::Text, "Only this key, such as a consumer, a proxy or an address."),
+    param(
+        "history",
+        Type::OneOf(&["minute", "hour"]),
+        "Also the bytes of each minute (7 days) or hour (90 days).",
+    ),
+    param("since", Type::Number(0, u64::MAX), "The history from then on, in seconds since 1970."),
 ];
 const ENDED: &[Param] = &[
     param("proxy", Type::Text, "Those of this proxy."),
     param("consumer", Type::Text, "Those of the consumer with this name."),
+    param(
+        "protocol",
+        Type::Text,
+        "Those of this protocol: `tcp`, `udp`, `dtls`, `websocket`, `event_stream`, `grpc` or `http`.",
+    ),
+    param("client", Type::Text, "Those of the client with this address."),
+    param("port", Type::Number(1, 65_535), "Those of this port of the gateway."),
 ];
 const LIST: &[Param] = &[
     param("after", Type::Text, "Where the page begins: `next` of the page before."),
@@ -68,7 +106,11 @@ const REVISIONS: &[Param] = &[
 ];
 const AUDIT: &[Param] = &[
     param("actor", Type::Text, "Only what this one did: a token's name, a JWT's subject, or a user."),
-    param("source", Type::OneOf(SOURCES), "Only what came this way: `admin-api`, `command-line` or `file`."),
+    param(
+        "source",
+        Type::OneOf(SOURCES),
+        "Only what came this way: `admin-api`, `command-line`, `console` or `file`.",
+    ),
     param("outcome", Type::OneOf(OUTCOMES), "Only what ended so: `allowed`, `refused` or `failed`."),
     param("kind", Type::OneOf(&KINDS), "Only changes of objects of this kind, such as `proxies`."),
     param("id", Type::Text, "Only changes of the object with this id."),
@@ -103,6 +145,30 @@ fn sent(body: Body, status: u16, endpoint: Endpoint) -> Endpoint {
 /// Every endpoint.
 #[rustfmt::skip]
 pub(super) fn all() -> Vec<Endpoint> {
+    #[cfg(not(feature = "console"))]
+    return of_gateway();
+    #[cfg(feature = "console")]
+    return of_gateway().into_iter().chain(of_users()).collect();
+}
+
+/// Users of the console.
+#[cfg(feature = "console")]
+#[rustfmt::skip]
+fn of_users() -> Vec<Endpoint> {
+    use {ResponseContent as A, Method as M};
+    let (read, admin) = (Gate::Stored(Role::Read), Gate::Stored(Role::Admin));
+    vec![
+        asked(M::GET, users::PATH, "The users of the console.", admin, &[], A::Document, || get(users::list)),
+        sent(Body::User, 201, asked(M::POST, users::PATH, "Adds a user, who has to choose another password at the first login.", admin, &[], A::Document, || post(users::create))),
+        sent(Body::ChangedUser, 200, asked(M::PATCH, users::ONE, "Changes the role or sets another password; sessions of the user end.", admin, &[], A::Document, || patch(users::patch))),
+        Endpoint { status: 204, ..asked(M::DELETE, users::ONE, "Removes a user; sessions of the user end. The last one with the role admin stays.", admin, &[], A::Nothing, || delete(users::delete)) },
+        sent(Body::Password, 204, asked(M::POST, users::PASSWORD, "Chooses one's own password; sessions of the user end.", read, &[], A::Nothing, || post(users::choose))),
+    ]
+}
+
+/// What every build has.
+#[rustfmt::skip]
+fn of_gateway() -> Vec<Endpoint> {
     use {ResponseContent as A, Method as M};
     let (health, open) = (Gate::Health, Gate::Open);
     let (read, write, admin) = (Gate::Stored(Role::Read), Gate::Stored(Role::Write), Gate::Stored(Role::Admin));
@@ -115,6 +181,9 @@ pub(super) fn all() -> Vec<Endpoint> {
         asked(M::GET, "/metrics", "Metrics as Prometheus reads them.", open, &[], A::Metrics, || get(metrics)),
         asked(M::GET, "/v1/status", "How the gateway stands: revision, database, listeners, closed proxies, targets.", open, &[], A::Document, || get(status::status)),
         asked(M::GET, "/v1/openapi.json", "This description.", open, &[], A::Document, || get(|| openapi::document(all))),
+        asked(M::GET, catalogue::SCHEMA, "The JSON Schema of objects and configuration files.", running_read, &[], A::Document, || get(catalogue::schema)),
+        asked(M::GET, catalogue::PLUGINS, "The plugins of this gateway in the order in which requests meet them, each with its actions and the JSON Schema of its settings.", running_read, &[], A::Document, || get(catalogue::plugins)),
+        asked(M::GET, settings::PATH, "The settings of this gateway, each with where it comes from: `flag`, `environment`, `file` or `default`.", running_read, &[], A::Document, || get(settings::list)),
         asked(M::GET, "/v1/{kind}", "A page of objects, in the order of ids. Any other key of the query is a field that has to have the value.", read, LIST, A::Page, || get(resources::list)),
         sent(Body::Object, 201, asked(M::POST, "/v1/{kind}", "Creates an object; without an id it is given one.", write, WRITE, A::Object, || post(resources::create))),
         asked(M::GET, "/v1/{kind}/{id}", "One object. Credentials are never shown.", read, &[], A::Object, || get(resources::get)),
@@ -130,8 +199,10 @@ pub(super) fn all() -> Vec<Endpoint> {
         asked(M::GET, traffic::PATH, "Counts by proxy and target of this gateway, since somebody began to ask for them; `ferrum-edge top` shows them.", running_read, &[], A::Traffic, || get(traffic::look)),
         sent(Body::Question, 200, asked(M::POST, explain::PATH, "Which proxy of this gateway takes a request and why, with which plugins, and why others don't. Sends nothing.", running_read, &[], A::Document, || post(explain::ask))),
         asked(M::GET, sessions::PATH, "The TCP streams, WebSockets, streams of events, UDP sessions, gRPC calls and other answers that go on, as far as they are open at this gateway.", running_read, SESSIONS, A::Sessions, || get(sessions::list)),
-        asked(M::DELETE, sessions::PATH, "Ends all of a proxy or a consumer.", running_write, ENDED, A::Document, || delete(sessions::end_all)),
+        asked(M::GET, counters::PATH, "Open sessions by proxy and protocol, and what they have carried, as server-sent events until the client goes.", running_read, COUNTERS, A::Events, || get(counters::follow)),
+        asked(M::DELETE, sessions::PATH, "Ends all of a proxy, a consumer, a client, a port or a protocol.", running_write, ENDED, A::Document, || delete(sessions::end_all)),
         Endpoint { status: 204, ..asked(M::DELETE, sessions::ONE, "Ends one of them.", running_write, &[], A::Nothing, || delete(sessions::end)) },
+        asked(M::GET, usage::PATH, "What the keys of `traffic_quota` have used at this gateway. The plugin's action `reset` forgives it.", running_read, USAGE, A::Document, || get(usage::show)),
         sent(Body::Batch, 200, asked(M::POST, "/v1/batch", "Puts and deletes objects of all kinds; all of it or nothing.", write, BULK, A::Summary, || post(bulk::batch))),
         sent(Body::File, 200, asked(M::POST, "/v1/import", "Makes the configuration this one, as one change.", admin, IMPORT, A::Summary, || post(bulk::import))),
         asked(M::GET, "/v1/export", "The whole configuration. For the role admin with credentials as they are stored, for others without.", read, &[], A::Export, || get(bulk::export)),

@@ -78,6 +78,11 @@ impl AsFd for Listener {
 }
 
 impl Accepted {
+    /// Whether it begins with a TLS handshake.
+    pub(super) fn is_encrypted(&self) -> bool {
+        matches!(self, Self::Tcp(_, Some(_)))
+    }
+
     /// Does the TLS handshake where there is one to do.
     ///
     /// # Errors

@@ -129,11 +129,7 @@ fn operation(endpoint: &Endpoint, tag: &str, kind: Option<ObjectKind>, id: &str)
     if let Some(body) = endpoint.body {
         let content = match body {
             Body::Patch => "application/merge-patch+json",
-            Body::Object | Body::Target | Body::Batch | Body::File | Body::Action | Body::Question => {
-                "application/json"
-            }
-            #[cfg(feature = "fleet")]
-            Body::Edge | Body::Group | Body::Invitation => "application/json",
+            _ => "application/json",
         };
         let is_required = !matches!(body, Body::Target | Body::Action);
         operation["requestBody"] =
@@ -211,6 +207,7 @@ fn responses(endpoint: &Endpoint, kind: Option<ObjectKind>) -> Value {
         ResponseContent::Health | ResponseContent::Metrics => {
             json!({ "text/plain": { "schema": { "type": "string" } } })
         }
+        ResponseContent::Events => json!({ "text/event-stream": { "schema": { "type": "string" } } }),
         ResponseContent::Records => json!({ "application/x-ndjson": { "schema": { "type": "string" } } }),
         ResponseContent::Nothing => Value::Null,
         ResponseContent::Object => json_of(
@@ -282,6 +279,28 @@ fn sent(body: Body, kind: Option<ObjectKind>) -> Value {
         Body::Edge => texts(&["name", "group"]),
         #[cfg(feature = "fleet")]
         Body::Invitation => texts(&["name", "group", "edge", "address"]),
+        #[cfg(feature = "console")]
+        Body::User => {
+            json!({ "type": "object", "additionalProperties": false, "required": ["name", "role"], "properties": {
+            "name": { "type": "string", "maxLength": 64, "pattern": "^[A-Za-z0-9][A-Za-z0-9._@-]*$" },
+            "role": { "enum": ["read", "write", "admin"] },
+            "password": { "type": ["string", "null"], "minLength": 12, "description": "Default one is made up and answered." },
+        } })
+        }
+        #[cfg(feature = "console")]
+        Body::ChangedUser => {
+            json!({ "type": "object", "additionalProperties": false, "minProperties": 1, "properties": {
+            "role": { "enum": ["read", "write", "admin"] },
+            "password": { "type": "string", "minLength": 12 },
+            "reset_password": { "type": "boolean", "description": "Makes a password up and answers it." },
+        } })
+        }
+        #[cfg(feature = "console")]
+        Body::Password => {
+            json!({ "type": "object", "additionalProperties": false, "required": ["old", "new"], "properties": {
+            "old": { "type": "string" }, "new": { "type": "string", "minLength": 12 },
+        } })
+        }
         Body::File => reference("File"),
     }
 }

@@ -59,7 +59,7 @@ fn known(proxies: &[String], snapshot: &Snapshot) -> Result<(), Refused> {
 
 fn filter(query: Option<&str>) -> Result<Filter, Refused> {
     let mut pairs = pairs(query);
-    let slower_than = number(&mut pairs, "slower_than_ms")?.map_or(Duration::ZERO, Duration::from_millis);
+    let slower_than = number(&mut pairs, "slower_than")?.map_or(Duration::ZERO, Duration::from_millis);
     let mut all = |name: &str| -> Vec<String> {
         pairs.extract_if(.., |(key, _)| key == name).map(|(_, value)| value).collect()
     };

@@ -16,9 +16,11 @@ use std::sync::Arc;
 
 use super::Admin;
 use super::attempt::Attempt;
+#[cfg(feature = "console")]
+use super::console::ConsoleCaller;
+use super::file_objects;
 use super::json::{self, JsonError};
 use super::problem::{Refused, invalid, problem, twice};
-use crate::access::environment::access_given;
 use crate::access::{Caller, Role};
 use crate::audit::Draft;
 use crate::source::database::{Precondition, Reconciler};
@@ -42,7 +44,14 @@ pub(super) struct RoleGate {
 /// Lets callers through who may.
 pub(super) async fn gate(State(gate): State<RoleGate>, mut request: Request, next: Next) -> Response {
     let attempt = Attempt::of(&request);
-    let (caller, response) = match AuthorizedRequest::of(request.headers(), &gate.admin, &attempt) {
+    if gate.admin.reconciler.is_none()
+        && request.method().is_safe()
+        && gate.admin.access().is_ok()
+        && let Some(response) = read_file(&gate, &request)
+    {
+        return response;
+    }
+    let (caller, response) = match AuthorizedRequest::of(&request, &gate.admin, &attempt) {
         Ok(asked) => {
             let caller = asked.caller.clone();
             let response = match may(&caller, gate.role) {
@@ -69,16 +78,7 @@ pub(super) async fn gate(State(gate): State<RoleGate>, mut request: Request, nex
 /// Lets callers through who may have the running gateway do something, also where its configuration comes from a file:
 /// then by the tokens of the environment.
 pub(super) async fn gate_of_running(State(gate): State<RoleGate>, request: Request, next: Next) -> Response {
-    let caller = match &gate.admin.reconciler {
-        Some(reconciler) => reconciler.access().caller(request.headers()),
-        None => match access_given() {
-            Ok(access) if access.is_empty() => {
-                Err("No token is set; start the gateway with FERRUM_ADMIN_TOKEN and send that")
-            }
-            Ok(access) => access.caller(request.headers()),
-            Err(_) => Err("The gateway's tokens can't be read; see FERRUM_ADMIN_TOKEN"),
-        },
-    };
+    let caller = caller(&gate.admin, &request);
     let attempt = Attempt::of(&request);
     let (caller, response) = match caller {
         Err(why) => (None, unauthorized(why)),
@@ -92,6 +92,30 @@ pub(super) async fn gate_of_running(State(gate): State<RoleGate>, request: Reque
         attempt.ended(&gate.admin.engine.audit, caller.as_ref(), &response, false);
     }
     response
+}
+
+/// The answer to a read of the objects of a configuration file; `None` where the path is about something else.
+fn read_file(gate: &RoleGate, request: &Request) -> Option<Response> {
+    let answer = file_objects::read(&gate.admin, request.uri())?;
+    let caller = caller(&gate.admin, request);
+    let (caller, response) = match caller {
+        Err(why) => (None, unauthorized(why)),
+        Ok(caller) => match may(&caller, gate.role) {
+            Ok(()) => return Some(answer),
+            Err(refused) => (Some(caller), *refused),
+        },
+    };
+    Attempt::of(request).ended(&gate.admin.engine.audit, caller.as_ref(), &response, false);
+    Some(response)
+}
+
+/// Whom a request is from: the session's caller for a request of the console, else that of its token.
+fn caller(admin: &Admin, request: &Request) -> Result<Caller, &'static str> {
+    #[cfg(feature = "console")]
+    if let Some(ConsoleCaller(caller)) = request.extensions().get() {
+        return Ok(caller.clone());
+    }
+    admin.access()?.caller(request.headers())
 }
 
 /// Bytes that are read of a body where there should be none.
@@ -119,12 +143,12 @@ fn may(caller: &Caller, role: Role) -> Result<(), Refused> {
 }
 
 impl AuthorizedRequest {
-    fn of(headers: &HeaderMap, admin: &Admin, attempt: &Attempt) -> Result<Self, Refused> {
+    fn of(request: &Request, admin: &Admin, attempt: &Attempt) -> Result<Self, Refused> {
         let Some(reconciler) = admin.reconciler.clone() else {
             let detail = "The configuration comes from a file; change the file and run `ferrum-edge reload`";
             return Err(Box::new(problem(StatusCode::NOT_FOUND, "file_mode", detail)));
         };
-        match reconciler.access().caller(headers) {
+        match caller(admin, request) {
             Ok(caller) => Ok(Self { caller, reconciler, attempt: attempt.clone() }),
             Err(why) => Err(Box::new(unauthorized(why))),
         }
@@ -213,10 +237,14 @@ pub(super) fn tagged(mut response: Response, revision: u64) -> Response {
 
 /// Whether the caller has this revision already (RFC 9110 §13.1.2).
 pub(super) fn is_known(headers: &HeaderMap, revision: u64) -> bool {
-    let tag = etag(revision);
+    is_tagged(headers, etag(revision).as_bytes())
+}
+
+/// Whether the caller has what this entity tag is of already.
+pub(super) fn is_tagged(headers: &HeaderMap, tag: &[u8]) -> bool {
     let lists = headers.get_all(IF_NONE_MATCH).iter().filter_map(|list| list.to_str().ok());
     let mut tags = lists.flat_map(|list| list.split(',')).map(|one| one.trim().trim_start_matches("W/"));
-    tags.any(|one| one == "*" || one.as_bytes() == tag.as_bytes())
+    tags.any(|one| one == "*" || one.as_bytes() == tag)
 }
 
 /// `If-Match` and `If-None-Match` (RFC 9110 §13.1), else `otherwise`.

@@ -1,5 +1,6 @@
 //! The sessions of this gateway: `/v1/sessions`.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -7,6 +8,7 @@ use axum::Json;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use gateway_core::stream::relay::Carried;
 use gateway_core::stream::sessions::About;
 use gateway_protocols::udp::{DatagramId, PortAnswer, Question, Wanted};
 use gateway_protocols::worker::Order;
@@ -33,30 +35,57 @@ const MAX_PAGE: usize = 1000;
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// Which sessions are meant.
-struct Filter {
+#[derive(Default)]
+pub(super) struct Filter {
     proxy: Option<String>,
     consumer: Option<String>,
+    protocol: Option<String>,
+    client: Option<IpAddr>,
+    port: Option<u16>,
 }
 
 impl Filter {
-    fn take(pairs: &mut Vec<(String, String)>) -> Result<Self, Refused> {
-        Ok(Self { proxy: value(pairs, "proxy")?, consumer: value(pairs, "consumer")? })
+    pub(super) fn take(pairs: &mut Vec<(String, String)>) -> Result<Self, Refused> {
+        let (proxy, consumer) = (value(pairs, "proxy")?, value(pairs, "consumer")?);
+        let client = value(pairs, "client")?.map(|text| text.parse::<IpAddr>());
+        let client = client.transpose().map_err(|_| bad("`client` is an IP address"))?;
+        let port = value(pairs, "port")?.map(|text| text.parse());
+        let port = port.transpose().map_err(|_| bad("`port` is a number from 1 to 65535"))?;
+        Ok(Self { proxy, consumer, protocol: value(pairs, "protocol")?, client, port })
     }
 
-    fn matches(&self, about: &About) -> bool {
+    /// Whether every session is meant.
+    fn is_any(&self) -> bool {
+        let Self { proxy, consumer, protocol, client, port } = self;
+        proxy.is_none() && consumer.is_none() && protocol.is_none() && client.is_none() && port.is_none()
+    }
+
+    pub(super) fn matches(&self, about: &About) -> bool {
         self.proxy.as_deref().is_none_or(|proxy| about.proxy.as_str() == proxy)
             && self.consumer.as_deref().is_none_or(|consumer| about.consumer.as_deref() == Some(consumer))
+            && self.protocol.as_deref().is_none_or(|protocol| about.protocol == protocol)
+            && self.client.is_none_or(|client| about.client == client.to_canonical())
+            && self.port.is_none_or(|port| about.port == port)
     }
 }
 
-fn shown(id: &dyn std::fmt::Display, about: &About, since: tokio::time::Instant) -> Value {
-    let About { protocol, proxy, consumer, client } = about;
+/// One session; `carried` is `None` where its bytes are those of an exchange.
+fn shown(
+    id: &dyn std::fmt::Display,
+    about: &About,
+    since: tokio::time::Instant,
+    carried: Option<Carried>,
+) -> Value {
+    let About { protocol, proxy, consumer, client, port } = about;
     json!({
         "id": id.to_string(),
         "protocol": protocol,
         "proxy": proxy.as_str(),
         "consumer": consumer.as_deref(),
         "client": client,
+        "port": port,
+        "bytes_up": carried.map(|carried| carried.up),
+        "bytes_down": carried.map(|carried| carried.down),
         "since": Rfc3339(SystemTime::now() - since.elapsed()).to_string(),
     })
 }
@@ -75,7 +104,7 @@ impl After {
     }
 }
 
-fn bad(detail: &str) -> Refused {
+pub(super) fn bad(detail: &str) -> Refused {
     Box::new(problem(StatusCode::BAD_REQUEST, "bad_query", detail))
 }
 
@@ -95,14 +124,19 @@ async fn listed(engine: &Engine, query: Option<&str>) -> Result<Response, Refuse
         After::Table(after) => (sessions.list(after, limit, |about| filter.matches(about)), None),
         After::Datagram(after) => (Vec::new(), Some(after)),
     };
-    let mut items: Vec<_> = found.iter().map(|open| shown(&open.id, &open.about, open.since)).collect();
+    let mut items: Vec<_> = found
+        .iter()
+        .map(|open| {
+            shown(&open.id, &open.about, open.since, open.traffic.as_ref().map(|it| it.live.carried()))
+        })
+        .collect();
     let mut next = found.last().map(|last| last.id.to_string());
     let told = ask(engine, Wanted::List(behind, limit), filter).await;
     let open = sessions.count() + told.iter().map(|told| told.open).sum::<usize>();
     let mut datagrams: Vec<_> = told.into_iter().flat_map(|told| told.listed).collect();
     datagrams.sort_unstable_by_key(|session| session.id.order());
     for session in datagrams.into_iter().take(limit - items.len()) {
-        items.push(shown(&session.id, &session.about, session.since));
+        items.push(shown(&session.id, &session.about, session.since, Some(session.carried)));
         next = Some(session.id.to_string());
     }
     let next = next.filter(|_| items.len() == limit);
@@ -110,7 +144,7 @@ async fn listed(engine: &Engine, query: Option<&str>) -> Result<Response, Refuse
 }
 
 /// What all UDP ports of all workers say. One that takes too long is left out.
-async fn ask(engine: &Engine, wanted: Wanted, filter: Arc<Filter>) -> Vec<PortAnswer> {
+pub(super) async fn ask(engine: &Engine, wanted: Wanted, filter: Arc<Filter>) -> Vec<PortAnswer> {
     let (answers, mut told) = mpsc::unbounded_channel();
     let filter: Arc<dyn Fn(&About) -> bool + Send + Sync> = Arc::new(move |about| filter.matches(about));
     engine.tell(|| Order::Ask(Question { wanted, filter: filter.clone(), answers: answers.clone() }));
@@ -134,8 +168,8 @@ async fn all_ended(engine: &Engine, query: Option<&str>) -> Result<Response, Ref
     let mut pairs = pairs(query);
     let filter = Arc::new(Filter::take(&mut pairs)?);
     nothing_else(&pairs)?;
-    if filter.proxy.is_none() && filter.consumer.is_none() {
-        return Err(bad("Say whose sessions are meant: `proxy`, `consumer` or both"));
+    if filter.is_any() {
+        return Err(bad("Say whose sessions are meant: `proxy`, `consumer`, `protocol`, `client` or `port`"));
     }
     let ended = engine.shared.sessions.end_all(|about| filter.matches(about));
     let told = ask(engine, Wanted::End, filter).await;
@@ -147,7 +181,7 @@ async fn all_ended(engine: &Engine, query: Option<&str>) -> Result<Response, Ref
 pub(super) async fn end(State(engine): State<Arc<Engine>>, Path(id): Path<String>) -> Response {
     let is_ended = match id.parse::<DatagramId>() {
         Ok(id) => {
-            let any = Arc::new(Filter { proxy: None, consumer: None });
+            let any = Arc::new(Filter::default());
             ask(&engine, Wanted::EndOne(id), any).await.iter().any(|told| told.ended > 0)
         }
         Err(()) => id.parse().is_ok_and(|id| engine.shared.sessions.end(id)),

@@ -15,21 +15,28 @@ use gateway_core::config::model::Settings;
 
 use super::attempt::Attempt;
 use super::health;
-use super::problem::problem;
+use super::problem::{Refused, problem};
 use crate::engine::Engine;
 
 /// Refuses requests that a page of another site makes. Health is for everybody.
 pub(super) async fn guard(State(engine): State<Arc<Engine>>, request: Request, next: Next) -> Response {
     let is_health = health::PATHS.contains(&request.uri().path());
-    match refused(request.headers(), &engine.snapshot().settings).filter(|_| !is_health) {
-        None => next.run(request).await,
-        Some(detail) => {
-            engine.telemetry.control.admin_sites_refused.fetch_add(1, Ordering::Relaxed);
-            let response = problem(StatusCode::FORBIDDEN, "foreign_site", detail);
-            Attempt::of(&request).ended(&engine.audit, None, &response, true);
-            response
-        }
+    match is_health {
+        true => next.run(request).await,
+        false => match check(&engine, &request) {
+            Ok(()) => next.run(request).await,
+            Err(refused) => *refused,
+        },
     }
+}
+
+/// Refuses a request that a page of another site makes.
+pub(super) fn check<B>(engine: &Engine, request: &http::Request<B>) -> Result<(), Refused> {
+    let Some(detail) = refused(request.headers(), &engine.snapshot().settings) else { return Ok(()) };
+    engine.telemetry.control.admin_sites_refused.fetch_add(1, Ordering::Relaxed);
+    let response = problem(StatusCode::FORBIDDEN, "foreign_site", detail);
+    Attempt::of(request).ended(&engine.audit, None, &response, true);
+    Err(Box::new(response))
 }
 
 /// Why a request is refused.

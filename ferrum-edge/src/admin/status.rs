@@ -35,6 +35,8 @@ const MAX_UPSTREAMS: usize = 1000;
 const MAX_WARNINGS: usize = 100;
 /// Proxies that are looked through for warnings.
 const MAX_LOOKED_THROUGH: usize = 10_000;
+/// Consumers that are looked through for warnings.
+const MAX_CONSUMERS: usize = 100_000;
 /// Certificates of a CA named in one answer; their number is always told.
 const MAX_CERTIFICATES: usize = 1000;
 /// Targets named of one upstream.
@@ -73,6 +75,7 @@ pub(super) async fn status(State(admin): State<Admin>) -> Json<Value> {
         "upstreams": upstreams(&snapshot),
         "services": services(&engine.telemetry),
         "acme": acme(&engine.telemetry),
+        "certificates": certificates(&engine.telemetry),
         "warnings": warned(&snapshot, engine),
     })))
 }
@@ -189,7 +192,7 @@ fn proxies(snapshot: &Snapshot) -> Value {
 
 /// What is served and probably not meant. `null` where there is too much to look through for each answer.
 fn warned(snapshot: &Snapshot, engine: &Engine) -> Value {
-    if snapshot.by_id.len() > MAX_LOOKED_THROUGH {
+    if snapshot.by_id.len() > MAX_LOOKED_THROUGH || snapshot.consumers.len() > MAX_CONSUMERS {
         return Value::Null;
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs().cast_signed());
@@ -200,7 +203,9 @@ fn warned(snapshot: &Snapshot, engine: &Engine) -> Value {
     };
     let expiries = ends.iter().map(expiry).collect();
     drop(ends);
-    let model = snapshot.model();
+    let mut model = snapshot.model();
+    // Without them every group that a plugin names would be unknown.
+    model.consumers = snapshot.consumers.iter().filter_map(|(_, known)| known.consumer.clone()).collect();
     let mut warnings = warnings::of_compiled(&model, snapshot, expiries);
     let unusable = &engine.telemetry.control.target_tls_unusable;
     let unusable = unusable.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -249,6 +254,21 @@ fn services(telemetry: &Telemetry) -> Value {
         })
         .collect();
     json!({ "count": known.len(), "list": shown })
+}
+
+/// The certificates that are read from files.
+fn certificates(telemetry: &Telemetry) -> Value {
+    let ends = telemetry.control.certificate_ends.lock().unwrap_or_else(PoisonError::into_inner);
+    let shown: Vec<_> = ends
+        .iter()
+        .take(MAX_CERTIFICATES)
+        .map(|end| {
+            let seconds = u64::try_from(end.ends).unwrap_or_default();
+            let ends_at = time(UNIX_EPOCH + std::time::Duration::from_secs(seconds));
+            json!({ "at": end.at, "file": end.file.display().to_string(), "ends_at": ends_at, "renewed": end.is_renewed })
+        })
+        .collect();
+    json!({ "count": ends.len(), "list": shown })
 }
 
 /// The certificates that the gateway gets by itself.

@@ -57,7 +57,10 @@ impl Gateway {
             reconciler: self.reconciler.clone(),
             #[cfg(feature = "fleet")]
             fleet: self.fleet.clone(),
+            plugins: self.engine.plugins(),
             pages: Arc::default(),
+            #[cfg(feature = "console")]
+            console: Arc::default(),
         }
     }
 

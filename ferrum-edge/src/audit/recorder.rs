@@ -6,8 +6,9 @@
 //! any larger than the limits allow, and what was left out is counted in the next entry.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -46,6 +47,7 @@ pub(crate) struct Recorder {
     left_out: AtomicU64,
     queue: OnceLock<mpsc::Sender<Draft>>,
     waiting: AtomicU64,
+    shows_objects: AtomicBool,
     counts: Arc<Counts>,
 }
 
@@ -83,6 +85,7 @@ impl Recorder {
             left_out: AtomicU64::new(0),
             queue: OnceLock::new(),
             waiting: AtomicU64::new(0),
+            shows_objects: AtomicBool::new(false),
             counts,
         }
     }
@@ -207,9 +210,32 @@ impl Recorder {
         self.state().known.replace(next)
     }
 
-    /// Whether anybody reads what a reload changes.
+    /// Whether anybody reads what a reload changes, or the objects themselves.
     pub(crate) fn is_kept(&self) -> bool {
-        self.queue.get().is_some() || self.state().log.is_some()
+        self.queue.get().is_some() || self.shows_objects.load(Relaxed) || self.state().log.is_some()
+    }
+
+    /// From now on the objects of the configuration file are kept for the admin API.
+    pub(crate) fn show_objects(&self) {
+        self.shows_objects.store(true, Relaxed);
+    }
+
+    /// Objects of a kind in the order of their ids, those after `after`, at most so many.
+    pub(crate) fn file_objects(&self, kind: &str, after: Option<&str>, limit: usize) -> Vec<(String, Value)> {
+        let state = self.state();
+        let key = |id: &str| (kind.to_owned(), id.to_owned());
+        let from = match after {
+            Some(after) => Bound::Excluded(key(after)),
+            None => Bound::Included(key("")),
+        };
+        let objects = state.known.iter().flat_map(|known| known.range((from.clone(), Bound::Unbounded)));
+        let of_kind = objects.take_while(|((known, _), _)| known == kind).take(limit);
+        of_kind.map(|((_, id), object)| (id.clone(), object.clone())).collect()
+    }
+
+    /// An object of the configuration file.
+    pub(crate) fn file_object(&self, kind: &str, id: &str) -> Option<Value> {
+        self.state().known.as_ref()?.get(&(kind.to_owned(), id.to_owned())).cloned()
     }
 
     /// Waits a little for entries that wait for the database.

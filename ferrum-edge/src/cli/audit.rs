@@ -94,6 +94,7 @@ struct Filter {
 enum Source {
     AdminApi,
     CommandLine,
+    Console,
     File,
 }
 

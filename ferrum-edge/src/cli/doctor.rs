@@ -40,7 +40,7 @@ pub(super) struct DoctorArgs {
     /// Look at nothing beyond this machine: no names, targets or Redis servers
     #[arg(long)]
     offline: bool,
-    /// For one name, connection or handshake, such as 500ms or 5s; a plain number counts milliseconds
+    /// For one name, connection or handshake, such as 500ms or 5s
     #[arg(long, default_value = "3s", value_name = "TIME")]
     timeout: Millis,
     /// Fails when there is a warning

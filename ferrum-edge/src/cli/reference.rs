@@ -6,8 +6,9 @@ use clap::{Args, CommandFactory, ValueEnum};
 use gateway_core::config::file::File;
 use gateway_core::config::settings::SETTINGS;
 use gateway_core::plugin::{Entry, Registry};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use crate::admin::catalogue::document;
 use crate::source::file;
 use crate::variables::VARIABLES;
 
@@ -61,20 +62,7 @@ pub(super) fn plugins(args: &PluginsArgs, registry: &Registry) -> u8 {
         return 0;
     }
     if args.output == ReferenceFormat::Json {
-        let list: Vec<_> = entries
-            .iter()
-            .map(|entry| {
-                let actions: Map<String, Value> =
-                    entry.actions.iter().map(|(name, about)| ((*name).to_owned(), json!(about))).collect();
-                json!({
-                    "name": entry.name,
-                    "summary": entry.summary,
-                    "example": entry.example,
-                    "schema": (entry.schema)().as_value(),
-                    "actions": actions,
-                })
-            })
-            .collect();
+        let list = entries.into_iter().map(document).collect();
         print::line(pretty(&Value::Array(list)));
         return 0;
     }

@@ -230,6 +230,8 @@ impl<'s> Process<'s> {
                     .into(),
             );
         }
+        let has_admin = settings.admin.is_some() || settings.admin_socket.is_some();
+        let shows_objects = matches!(config, ConfigSource::File) && has_admin && !is_without_token;
         // Whatever may fail comes before the gateway starts: from then on it has connections to lose.
         let turn = flags.pid_file.as_deref().filter(|_| flags.replace);
         let turn = turn.map(|path| Ok::<_, HandoverError>((path, Turn::take(path)?))).transpose()?;
@@ -257,6 +259,10 @@ impl<'s> Process<'s> {
         pid_file.as_mut().map(PidFile::place).transpose()?;
         let offer = flags.pid_file.as_deref().filter(|_| settings.share_ports);
         let offer = offer.and_then(|path| Offer::start(gateway.engine(), path));
+        let _first = gateway.engine().flags.set(source.flags.clone());
+        if shows_objects {
+            gateway.engine().audit.show_objects();
+        }
         audit::started(&gateway.engine().audit, &source.spec);
         say_started(&gateway, source, admin);
         notify::tell(ServiceState::Ready);

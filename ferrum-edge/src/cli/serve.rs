@@ -84,7 +84,7 @@ fn spec(args: &ServeArgs, root: &str) -> Value {
     json!({
         "gateway": { "http": args.listen.to_string(), "https": "off", "admin": "off" },
         "proxies": [{
-            "id": "files", "listen_path": "/", "backend_scheme": "http", "backend_host": "127.0.0.1", "backend_port": 9,
+            "id": "files", "listen_path": "/",
         }],
         "plugin_configs": [
             { "id": "static", "plugin_name": "static_files", "proxy_id": "files", "config": files },

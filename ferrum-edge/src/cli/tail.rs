@@ -19,7 +19,7 @@ pub(super) struct LogsArgs {
     /// Only exchanges with this status, such as 404, 5xx or 500-504; may be given several times
     #[arg(long, value_name = "STATUS")]
     status: Vec<String>,
-    /// Only what took at least so long, such as 200ms or 2s; a plain number counts milliseconds
+    /// Only what took at least so long, such as 200ms or 2s
     #[arg(long, value_name = "TIME")]
     slower: Option<Millis>,
     #[command(flatten)]
@@ -69,7 +69,7 @@ fn path(args: &LogsArgs) -> String {
     let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     let proxies = args.proxy.iter().map(|id| format!("proxy={}", encoded(id)));
     let statuses = args.status.iter().map(|status| format!("status={}", encoded(status)));
-    let slower = args.slower.map(|slower| format!("slower_than_ms={}", slower.0));
+    let slower = args.slower.map(|slower| format!("slower_than={}", slower.0));
     let query: Vec<String> = proxies.chain(statuses).chain(slower).collect();
     format!("/v1/access-log?{}", query.join("&"))
 }

@@ -24,7 +24,7 @@ use screen::{KeyAction, Screen};
 pub(super) struct TopArgs {
     #[command(flatten)]
     admin: GatewayArgs,
-    /// Time between two looks, such as 500ms or 2s; a plain number counts milliseconds
+    /// Time between two looks, such as 500ms or 2s
     #[arg(long, default_value = "1s", value_name = "TIME")]
     interval: Millis,
     /// List requests that take at least so long, besides errors
@@ -180,9 +180,7 @@ fn watch(
 /// Follows errors and slow requests, each on a thread that ends with the process.
 fn follow(admin: &Admin, slower: u64) -> Receiver<Value> {
     let (sender, events) = mpsc::sync_channel(MAX_WAITING);
-    for path in
-        ["/v1/access-log?status=500-599".to_owned(), format!("/v1/access-log?slower_than_ms={slower}")]
-    {
+    for path in ["/v1/access-log?status=500-599".to_owned(), format!("/v1/access-log?slower_than={slower}")] {
         let (admin, sender) = (admin.again(), sender.clone());
         thread::spawn(move || {
             while follow_one(&admin, &path, &sender) {

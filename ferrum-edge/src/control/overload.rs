@@ -122,10 +122,10 @@ fn tell(engine: &Engine, load: &Load, rules: OverloadRules) {
     *engine.telemetry.control.load.lock().unwrap_or_else(PoisonError::into_inner) = *load;
     if level != before {
         let Load { memory, descriptors, delay, .. } = load;
-        let delay_ms = delay.as_millis() as u64;
+        let delay = delay.as_millis() as u64;
         match level {
-            OverloadLevel::Normal => tracing::info!(memory, descriptors, delay_ms, "no longer overloaded"),
-            _ => tracing::warn!(level = level.as_str(), memory, descriptors, delay_ms, "overloaded"),
+            OverloadLevel::Normal => tracing::info!(memory, descriptors, delay, "no longer overloaded"),
+            _ => tracing::warn!(level = level.as_str(), memory, descriptors, delay, "overloaded"),
         }
     }
     if level > OverloadLevel::Normal {

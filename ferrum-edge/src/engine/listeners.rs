@@ -325,7 +325,7 @@ fn sending(settings: &Settings) -> Result<Sending, StartError> {
     if let Some(congestion) = &settings.congestion {
         known(congestion, "gateway.congestion_control")?;
     }
-    Ok(Sending { unsent: settings.limits.max_unsent_bytes, congestion: settings.congestion })
+    Ok(Sending { unsent: settings.limits.max_unsent, congestion: settings.congestion })
 }
 
 /// Has the kernel take connections, which wait until a worker accepts them.

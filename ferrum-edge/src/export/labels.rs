@@ -11,6 +11,11 @@ pub(super) const VERSIONS: [&str; 3] = ["1.1", "2", "3"];
 /// Protocols of sessions as labels.
 pub(super) const SESSIONS: [&str; 6] = ["tcp", "udp", "dtls", "websocket", "http", "other"];
 
+/// The place of a protocol among [`SESSIONS`].
+pub(super) fn session_place(protocol: &str) -> usize {
+    SESSIONS.iter().position(|name| *name == protocol).unwrap_or(SESSIONS.len() - 1)
+}
+
 /// The place of a status among the classes.
 pub(super) fn class_of(status: u16) -> usize {
     usize::from(status / 100).clamp(1, CLASSES) - 1

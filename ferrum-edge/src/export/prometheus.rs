@@ -174,10 +174,17 @@ fn connections_and_sessions(page: &mut Page, telemetry: &Telemetry, connections:
     for (place, protocol) in SESSIONS.iter().enumerate() {
         let up = sum(telemetry, |worker| &worker.sessions[place].up);
         let down = sum(telemetry, |worker| &worker.sessions[place].down);
-        for (direction, bytes) in [("up", up), ("down", down)] {
+        let open = &telemetry.control.session_bytes[place];
+        let [open_up, open_down] = open.each_ref().map(|bytes| bytes.load(Relaxed));
+        for (direction, bytes) in [("up", up + open_up), ("down", down + open_down)] {
             let labels = format_args!("protocol=\"{protocol}\",direction=\"{direction}\"");
             page.sample(metric::SESSION_BYTES.name, labels, bytes);
         }
+    }
+    page.head(&metric::SESSION_DROPPED);
+    for (place, protocol) in SESSIONS.iter().enumerate() {
+        let dropped = sum(telemetry, |worker| &worker.sessions[place].dropped);
+        page.sample(metric::SESSION_DROPPED.name, format_args!("protocol=\"{protocol}\""), dropped);
     }
 }
 

@@ -12,6 +12,7 @@ use gateway_core::limit::bucket::{Bucket, BucketState};
 use gateway_core::limit::epoch::Epoch;
 use gateway_core::limit::window::Allowance;
 use gateway_core::record::{ExchangeRecord, Recorder, SessionRecord};
+use gateway_core::stream::relay::Carried;
 use gateway_core::upstream::Phases;
 use gateway_protocols::recorder::ConnectionRecorder;
 use gateway_telemetry::record::Record;
@@ -20,7 +21,7 @@ use tokio::time::Instant;
 use super::access_log::Share;
 use super::exemplars::Exemplars;
 use super::histogram::{Count, Histogram, Merged};
-use super::labels::{CLASSES, SESSIONS, VERSIONS, class_of, version_of};
+use super::labels::{CLASSES, SESSIONS, VERSIONS, class_of, session_place, version_of};
 use super::native::{self, BucketIndex, Native, Sparse};
 use super::sinks::Sinks;
 
@@ -82,6 +83,7 @@ pub(super) struct SessionCounts {
     pub(super) ended: Count,
     pub(super) up: Count,
     pub(super) down: Count,
+    pub(super) dropped: Count,
 }
 
 /// How many records are written of clients that may not exist: a flood of datagrams with forged addresses must not take the
@@ -368,13 +370,20 @@ impl Recorder for WorkerTelemetry {
         log_health(target, change, "traffic");
     }
 
+    fn session_bytes(&self, protocol: &'static str, carried: Carried) {
+        let counts = &self.sessions[session_place(protocol)];
+        counts.up.add(carried.up);
+        counts.down.add(carried.down);
+    }
+
     fn session(&self, record: &SessionRecord<'_>) {
-        let place = SESSIONS.iter().position(|name| *name == record.protocol).unwrap_or(SESSIONS.len() - 1);
+        let place = session_place(record.protocol);
         let counts = &self.sessions[place];
         counts.ended.add(1);
         self.ends.count(place, record.reason);
-        counts.up.add(record.bytes_up);
-        counts.down.add(record.bytes_down);
+        counts.up.add(record.uncounted.up);
+        counts.down.add(record.uncounted.down);
+        counts.dropped.add(record.dropped);
         let is_unproven = record.session.unproven && record.target.is_none();
         if is_unproven && !self.unproven.admits(Instant::now()) {
             return self.withheld.add(1);

@@ -231,9 +231,9 @@ impl Sink {
             |outcome| world.meters().counter(LOG_SINK_RECORDS, &["sink", "outcome"], &[&rules.name, outcome]);
         let limits = Limits {
             items: rules.queue,
-            bytes: rules.queue_bytes,
+            bytes: rules.queue_size,
             chunk_items: rules.batch,
-            chunk_bytes: chunk_bytes(&rules.destination).min(rules.queue_bytes),
+            chunk_bytes: chunk_bytes(&rules.destination).min(rules.queue_size),
         };
         let layout = Layout::of(rules);
         let counts = Counts { sent: count("sent"), failed: count("failed"), refused: count("refused") };

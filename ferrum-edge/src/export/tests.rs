@@ -242,6 +242,8 @@ fn strange_statuses_and_sessions_have_their_place() {
             duration: Duration::from_secs(1),
             bytes_up: 5,
             bytes_down: 7,
+            dropped: 3,
+            uncounted: Carried { up: 5, down: 7 },
         });
     }
     let page = scrape(&telemetry, &configurations.compiled.snapshot);

@@ -17,6 +17,8 @@ use super::labels::CLASSES;
 
 /// Pairs of proxy and target that are counted apart; all beyond are counted together.
 const MAX_ROWS: usize = 10_000;
+/// Callers that are counted apart; all beyond are counted together.
+const MAX_CALLERS: usize = 1000;
 /// After so long without a look nobody watches any more.
 const LEASE: Duration = Duration::from_secs(15);
 
@@ -29,6 +31,9 @@ struct Watch {
     looked: Instant,
     rows: HashMap<Key, Row>,
     other: Row,
+    /// By consumer or external identity; callers that nobody recognised are not among them.
+    callers: HashMap<Arc<str>, Row>,
+    other_callers: Row,
 }
 
 /// A proxy, the upstream that its request went to or would have gone to, and the target of the last attempt; none of them for what
@@ -79,6 +84,7 @@ impl Traffic {
             Record::Exchange(record) => row.exchange(record),
             Record::Session(record) => row.session(record),
         }
+        watch.caller(record);
         true
     }
 
@@ -88,7 +94,7 @@ impl Traffic {
         let now = Instant::now();
         let is_new = watched.as_ref().is_none_or(|watch| now.duration_since(watch.looked) >= LEASE);
         if is_new {
-            *watched = Some(Watch { began: now, looked: now, rows: HashMap::new(), other: Row::default() });
+            *watched = Some(Watch::new(now));
         }
         let Some(watch) = watched.as_mut() else { return Value::Null };
         watch.looked = now;
@@ -96,11 +102,17 @@ impl Traffic {
         if watch.other.is_used() {
             rows.push(watch.other.shown(None));
         }
+        let mut callers: Vec<Value> =
+            watch.callers.iter().map(|(name, row)| row.shown_of(Some(name))).collect();
+        if watch.other_callers.is_used() {
+            callers.push(watch.other_callers.shown_of(None));
+        }
         let bounds: Vec<f64> = BOUNDS.iter().filter_map(|(_, text)| text.parse().ok()).collect();
         json!({
             "seconds": now.duration_since(watch.began).as_secs_f64(),
             "bounds": bounds,
             "rows": rows,
+            "callers": callers,
         })
     }
 
@@ -110,6 +122,37 @@ impl Traffic {
 
     fn watched(&self) -> MutexGuard<'_, Option<Watch>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watch {
+    fn new(now: Instant) -> Self {
+        Self {
+            began: now,
+            looked: now,
+            rows: HashMap::new(),
+            other: Row::default(),
+            callers: HashMap::new(),
+            other_callers: Row::default(),
+        }
+    }
+
+    /// Counts a record for whom it is from.
+    fn caller(&mut self, record: Record<'_>) {
+        let identity = match record {
+            Record::Exchange(record) => record.exchange.identity.as_ref(),
+            Record::Session(record) => record.session.identity.as_ref(),
+        };
+        let Some(name) = identity.map(|identity| &identity.name) else { return };
+        let is_full = self.callers.len() >= MAX_CALLERS && !self.callers.contains_key(name);
+        let row = match is_full {
+            true => &mut self.other_callers,
+            false => self.callers.entry(name.clone()).or_default(),
+        };
+        match record {
+            Record::Exchange(record) => row.exchange(record),
+            Record::Session(record) => row.session(record),
+        }
     }
 }
 
@@ -136,11 +179,22 @@ impl Row {
     }
 
     fn shown(&self, key: Option<&Key>) -> Value {
+        let mut shown = self.counts(key.is_none());
+        shown["proxy"] = json!(key.and_then(|key| key.proxy.as_ref()).map(Id::as_str));
+        shown["upstream"] = json!(key.and_then(|key| key.upstream.as_deref()));
+        shown["target"] = json!(key.and_then(|key| key.target.as_deref()));
+        shown
+    }
+
+    fn shown_of(&self, caller: Option<&str>) -> Value {
+        let mut shown = self.counts(caller.is_none());
+        shown["caller"] = json!(caller);
+        shown
+    }
+
+    fn counts(&self, is_rest: bool) -> Value {
         json!({
-            "proxy": key.and_then(|key| key.proxy.as_ref()).map(Id::as_str),
-            "upstream": key.and_then(|key| key.upstream.as_deref()),
-            "target": key.and_then(|key| key.target.as_deref()),
-            "is_rest": key.is_none(),
+            "is_rest": is_rest,
             "classes": self.classes,
             "errors": self.errors,
             "retries": self.retries,

@@ -31,4 +31,10 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         postgres: include_str!("migrations/postgres/0003_fleet.sql"),
         mysql: include_str!("migrations/mysql/0003_fleet.sql"),
     },
+    Migration {
+        name: "users",
+        sqlite: include_str!("migrations/sqlite/0004_users.sql"),
+        postgres: include_str!("migrations/postgres/0004_users.sql"),
+        mysql: include_str!("migrations/mysql/0004_users.sql"),
+    },
 ];

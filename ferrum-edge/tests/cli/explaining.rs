@@ -68,7 +68,7 @@ proxies:
       backend_port: 8080 }
   - { id: ported, hosts: [ports.example.com], matches: [{ path: /, methods: [POST], ports: [8001] }], backend_scheme: http,
       backend_host: 10.0.0.4, backend_port: 8080 }
-  - { id: forms, hosts: [forms.example.com], max_request_body_bytes: 100, backend_scheme: http, backend_host: 10.0.0.5,
+  - { id: forms, hosts: [forms.example.com], max_request_body: 100, backend_scheme: http, backend_host: 10.0.0.5,
       backend_port: 8080, matches: [{ path: /, content_types: [application/x-www-form-urlencoded] }] }
   - { id: elsewhere, hosts: [www.example.com], listen_path: /v1/users, backend_scheme: http,
       backend_host: 10.0.0.3, backend_port: 8080 }

@@ -53,7 +53,7 @@ const SENT: &str = "ferrum_access_log_sink_records_total{sink=\"s\",outcome=\"se
 /// A configuration with an access log and a sink beside it.
 fn logged(file: &str) -> String {
     let log = format!(
-        "access_log: {{ path: access.log, sinks: [{{ name: s, interval_ms: 10, file: {{ {file} }} }}] }}"
+        "access_log: {{ path: access.log, sinks: [{{ name: s, interval: 10ms, file: {{ {file} }} }}] }}"
     );
     spec(1, "one").replace("https: off,", &format!("https: off, {log},"))
 }
@@ -127,7 +127,7 @@ fn an_audit_log_is_a_file() {
 #[test]
 fn a_full_log_that_was_moved_away_costs_no_older_one() {
     let folder = Folder::new();
-    folder.write("ferrum.yaml", &logged("path: sink.log, max_bytes: 4KiB, keep: 3"));
+    folder.write("ferrum.yaml", &logged("path: sink.log, max_size: 4KiB, keep: 3"));
     for n in 1..=3 {
         folder.write(&format!("sink.log.{n}"), &format!("{{\"kept\":{n}}}\n"));
     }

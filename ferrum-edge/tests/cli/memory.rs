@@ -117,7 +117,7 @@ fn large_files_answers_and_requests_are_not_held() {
         "ferrum.yaml",
         &format!(
             "
-gateway: {{ http: '127.0.0.1:0', admin: '127.0.0.1:0', https: off, workers: 1, limits: {{ max_request_body_bytes: 0 }} }}
+gateway: {{ http: '127.0.0.1:0', admin: '127.0.0.1:0', https: off, workers: 1, limits: {{ max_request_body: 0 }} }}
 proxies:
   - {{ id: target, listen_path: /target, backend_scheme: http, backend_host: 127.0.0.1, backend_port: {} }}
   - {{ id: files, listen_path: /files, backend_scheme: http, backend_host: 127.0.0.1, backend_port: 9 }}

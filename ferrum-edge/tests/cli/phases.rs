@@ -96,7 +96,7 @@ fn who_waits_for_a_target_with_room_is_recorded_with_the_wait() {
         &format!(
             "
 gateway: {{ http: '127.0.0.1:0', admin: '127.0.0.1:0', https: off, workers: 1, access_log: {{ path: access.log }} }}
-upstreams: [{{ id: group, targets: [{{ host: 127.0.0.1, port: {port}, max_requests: 1 }}], queue: {{ max_waiting: 5, timeout_ms: 60000 }} }}]
+upstreams: [{{ id: group, targets: [{{ host: 127.0.0.1, port: {port}, max_requests: 1 }}], queue: {{ max_waiting: 5, timeout: 60000ms }} }}]
 proxies: [{{ id: a, listen_path: /, backend_scheme: http, upstream_id: group }}]
 "
         ),

@@ -10,7 +10,7 @@ fn with(gateway: &str) -> String {
 }
 
 fn sinks(names: &[&str]) -> String {
-    let one = |name: &&str| format!("{{ name: {name}, interval_ms: 100, file: {{ path: {name}.log }} }}");
+    let one = |name: &&str| format!("{{ name: {name}, interval: 100ms, file: {{ path: {name}.log }} }}");
     format!("access_log: {{ sinks: [{}] }}", names.iter().map(one).collect::<Vec<_>>().join(", "))
 }
 
@@ -46,7 +46,7 @@ fn metrics_are_pushed_where_the_newest_configuration_says() {
     let at = socket.local_addr().unwrap();
     folder.write(
         "ferrum.yaml",
-        &with(&format!("metrics: {{ statsd: {{ address: 'udp://{at}', interval_ms: 100 }} }}")),
+        &with(&format!("metrics: {{ statsd: {{ address: 'udp://{at}', interval: 100ms }} }}")),
     );
     gateway.signal("HUP");
     let mut buffer = [0; 65_536];

@@ -29,7 +29,7 @@ fn whole(received: &Receiver<String>, is_whole: impl Fn(&str) -> bool) -> String
 }
 
 fn start(folder: &Folder, sink: &str) -> Gateway {
-    let sinks = format!("https: off, access_log: {{ sinks: [{{ name: s, interval_ms: 10, {sink} }}] }},");
+    let sinks = format!("https: off, access_log: {{ sinks: [{{ name: s, interval: 10ms, {sink} }}] }},");
     folder.write("ferrum.yaml", &spec(1, "hi").replace("https: off,", &sinks));
     Gateway::start(folder, |_| {})
 }
@@ -67,7 +67,7 @@ fn a_server_whose_certificate_is_not_trusted_gets_nothing_and_the_loss_is_counte
     // The certificate of another server.
     let (_, other, _) = reader();
     folder.write("ca.pem", &other);
-    let sink = format!("retry_for_ms: 0, syslog: {{ address: 'tls://localhost:{port}', ca_path: ca.pem }}");
+    let sink = format!("retry_for: 0ms, syslog: {{ address: 'tls://localhost:{port}', ca_path: ca.pem }}");
     let gateway = start(&folder, &sink);
     get(gateway.http, "/one");
     let lost = "ferrum_access_log_sink_records_total{sink=\"s\",outcome=\"failed\"} 1\n";

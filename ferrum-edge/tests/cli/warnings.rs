@@ -285,3 +285,31 @@ fn names_that_no_path_has_are_refused() {
         }
     }
 }
+
+#[test]
+fn old_names_of_settings_are_read_and_warned_of() {
+    let folder = Folder::new();
+    folder.write(
+        "ferrum.yaml",
+        "gateway: {client_timeouts: {header_ms: 2500}}
+proxies:
+  - {id: a, namespace: ferrum, listen_path: /, backend_host: 127.0.0.1, backend_port: 9, backend_read_timeout_ms: 1s}
+plugin_configs:
+  - {id: s, plugin_name: request_mirror, proxy_id: a, config: {url: 'http://127.0.0.1:9', timeout_ms: 700}}
+",
+    );
+    let output = ferrum_edge(&folder).arg("check").output().unwrap();
+    let said =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    for line in [
+        "gateway.client_timeouts.header_ms: it is called `header: 2500ms` now (write that) [old_spelling]",
+        "proxies[0].namespace: it says nothing any more (remove it) [old_spelling]",
+        "proxies[0].backend_read_timeout_ms: it is called `backend_first_byte_timeout: 1s` and \
+         `backend_idle_timeout: 1s` now (write that) [old_spelling]",
+        "plugin_configs.s.config.timeout_ms: it is called `timeout: 700ms` now (write that) [old_spelling]",
+    ] {
+        assert!(said.contains(line), "{line} is not in\n{said}");
+    }
+    assert_eq!(said.matches("[old_spelling]").count(), 4, "{said}");
+}

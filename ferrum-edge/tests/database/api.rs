@@ -716,3 +716,22 @@ fn references(root: &Value, value: &Value) {
         _ => {}
     }
 }
+
+/// A warning that is wrong teaches operators to pass over those that are right.
+#[test]
+fn the_status_knows_the_consumers_that_plugins_name() {
+    let folder = Folder::new();
+    let (running, mut api, target) = begin(&folder);
+    let mut ann = consumer("ann", &["key"]);
+    ann["acl_groups"] = json!(["staff"]);
+    let acl = |groups: &[&str]| json!({ "id": "acl", "plugin_name": "access_control", "scope": "proxy", "proxy_id": "a", "config": { "allowed_groups": groups } });
+    let codes = || {
+        let status = running.status();
+        let list = status["warnings"]["list"].as_array().unwrap().clone();
+        list.iter().map(|warning| text(&warning["code"]).to_owned()).collect::<Vec<_>>()
+    };
+    api.batch(&json!({ "consumers": [ann], "proxies": [proxy("a", "/a", target)], "plugin_configs": [key_auth("key", "a"), acl(&["staff"])] }));
+    assert_eq!(codes(), [""; 0]);
+    api.batch(&json!({ "plugin_configs": [acl(&["staff", "stuff"])] }));
+    assert_eq!(codes(), ["unknown_consumer"]);
+}

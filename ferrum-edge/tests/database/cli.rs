@@ -185,7 +185,7 @@ fn units_are_no_difference() {
     let whom = at_gateway(&gateway);
     let proxy = serde_json::json!({
         "listen_path": "/u", "backend_scheme": "http", "backend_host": "127.0.0.1", "backend_port": 9,
-        "total_timeout_ms": "1m", "max_request_body_bytes": "1MiB",
+        "total_timeout": "1m", "max_request_body": "1MiB",
     });
     let mut client = Client::new(gateway.admin);
     let token = format!("authorization: Bearer {ADMIN}\r\n");

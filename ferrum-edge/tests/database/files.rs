@@ -44,11 +44,11 @@ fn no_object_names_a_file_or_socket_that_is_not_permitted() {
     let running = permitting(&folder, "");
     let mut api = running.api();
     let identity = json!({ "backend_scheme": "https", "backend_tls_client_cert_path": certificate, "backend_tls_client_key_path": key });
-    let ca = json!({ "backend_scheme": "https", "backend_tls_server_ca_cert_path": certificate });
+    let ca = json!({ "backend_scheme": "https", "backend_tls_ca_path": certificate });
     let socket = format!("unix:{}/admin.sock", folder.path().display());
     let says = "FERRUM_DB_REFERENCES";
     refused(&mut api, "/v1/proxies/a", &with(&identity), "/backend_tls_client_cert_path", says);
-    refused(&mut api, "/v1/proxies/a", &with(&ca), "/backend_tls_server_ca_cert_path", says);
+    refused(&mut api, "/v1/proxies/a", &with(&ca), "/backend_tls_ca_path", says);
     let mut local = proxy("a", "/a", target("behind"));
     local["backend_host"] = json!(socket);
     local.as_object_mut().unwrap().remove("backend_port");
@@ -67,12 +67,12 @@ fn files_for_tls_are_read_before_a_write_is_accepted() {
     let running = permitting(&folder, &permitted);
     let mut api = running.api();
     let says = "TLS towards its targets";
-    let ca = |path: &str| json!({ "backend_scheme": "https", "backend_tls_server_ca_cert_path": path });
+    let ca = |path: &str| json!({ "backend_scheme": "https", "backend_tls_ca_path": path });
     refused(&mut api, "/v1/proxies/a", &with(&ca(&format!("{certificate}.none"))), "", says);
     refused(&mut api, "/v1/proxies/a", &with(&ca(&key)), "", says);
     api.good("PUT", "/v1/proxies/a", &with(&ca(&certificate)));
     // Of an upstream that proxies name as well.
-    let group = |path: &str| json!({ "id": "g", "targets": [{ "host": "127.0.0.1", "port": 9 }], "backend_tls_server_ca_cert_path": path });
+    let group = |path: &str| json!({ "id": "g", "targets": [{ "host": "127.0.0.1", "port": 9 }], "backend_tls_ca_path": path });
     api.good("PUT", "/v1/upstreams/g", &group(&certificate));
     api.good(
         "PUT",

@@ -45,6 +45,26 @@ fn is_closed(tcp: &mut TcpStream) -> bool {
     matches!(tcp.read(&mut [0]), Ok(0) | Err(_))
 }
 
+/// What the first of these events says.
+fn first_event(admin: SocketAddr, path: &str) -> Value {
+    let mut tcp = TcpStream::connect(admin).unwrap();
+    tcp.set_read_timeout(Some(TIMEOUT)).unwrap();
+    write!(tcp, "GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {READ}\r\n\r\n").unwrap();
+    let mut got = String::new();
+    let mut buffer = [0; 4096];
+    loop {
+        if let Some(data) =
+            got.split("event: counters\ndata: ").nth(1).and_then(|rest| rest.split_once("\n\n"))
+        {
+            assert!(got.contains("text/event-stream"), "{got}");
+            return serde_json::from_str(data.0).unwrap();
+        }
+        let length = tcp.read(&mut buffer).unwrap();
+        assert!(length > 0, "{got}");
+        got.push_str(&String::from_utf8_lossy(&buffer[..length]));
+    }
+}
+
 #[test]
 fn sessions_are_listed_and_ended() {
     let folder = Folder::new();
@@ -61,9 +81,28 @@ fn sessions_are_listed_and_ended() {
     assert_eq!(of_one["items"].as_array().unwrap().len(), 1, "{of_one}");
     assert_eq!((&session["protocol"], &session["proxy"]), (&json!("tcp"), &json!("one")), "{session}");
     assert_eq!((&session["client"], &session["consumer"]), (&json!("127.0.0.1"), &Value::Null));
+    until("its bytes are counted", || list("/v1/sessions?proxy=one")["items"][0]["bytes_up"] == json!(2));
+    for (query, many) in [
+        (format!("port={one}"), 1),
+        ("client=127.0.0.1&protocol=tcp".to_owned(), 3),
+        ("client=127.0.0.2".to_owned(), 0),
+        ("protocol=udp".to_owned(), 0),
+    ] {
+        assert_eq!(
+            list(&format!("/v1/sessions?{query}"))["items"].as_array().unwrap().len(),
+            many,
+            "{query}"
+        );
+    }
+    assert_eq!(running.api().with(READ).get("/v1/sessions?client=me").status, 400);
     let page = list("/v1/sessions?limit=2");
     let rest = list(&format!("/v1/sessions?limit=2&after={}", text(&page["next"])));
     assert_eq!((page["items"].as_array().unwrap().len(), rest["items"].as_array().unwrap().len()), (2, 1));
+
+    let event = first_event(running.admin, "/v1/sessions/counters?proxy=two");
+    let expected = json!([{ "proxy": "two", "protocol": "tcp", "open": 2, "bytes_up": 4, "bytes_down": 0 }]);
+    assert_eq!((&event["open"], &event["proxies"]), (&json!(2), &expected), "{event}");
+    assert_eq!(running.api().with(READ).get("/v1/sessions/counters?interval=0").status, 400);
 
     let path = format!("/v1/sessions/{}", text(&session["id"]));
     assert_eq!(running.api().with(READ).delete(&path).status, 403);

@@ -10,14 +10,14 @@ use crate::place::{Place, ann, options, put, refused, write};
 pub(crate) async fn migrating_twice_and_at_once_is_migrating(engine: Engine) {
     let place = Place::bare(engine).await;
     let stores = [place.open(options()), place.open(options()), place.open(options())];
-    assert_eq!(stores[0].pending_migrations().await.unwrap(), ["store", "audit", "fleet"]);
+    assert_eq!(stores[0].pending_migrations().await.unwrap(), ["store", "audit", "fleet", "users"]);
     let (a, b, c) = tokio::join!(stores[0].migrate(), stores[1].migrate(), stores[2].migrate());
     let mut from = [a, b, c].map(|done| done.unwrap().from);
     from.sort_unstable();
-    assert_eq!(from, [0, 3, 3]);
+    assert_eq!(from, [0, 4, 4]);
     assert_eq!(stores[0].pending_migrations().await.unwrap(), [""; 0]);
     write(&stores[0], vec![put(ObjectKind::Proxies, "p", "{}")]).await;
-    assert_eq!(stores[1].migrate().await.unwrap(), Migrated { from: 3, to: 3 });
+    assert_eq!(stores[1].migrate().await.unwrap(), Migrated { from: 4, to: 4 });
     assert_eq!(stores[2].count(ObjectKind::Proxies).await.unwrap(), 1);
 }
 
@@ -37,7 +37,7 @@ async fn a_fresh_sqlite_file_that_somebody_holds_is_waited_for() {
     let mut migrating = tokio::spawn(async move { store.migrate().await });
     assert!(tokio::time::timeout(Duration::from_millis(100), &mut migrating).await.is_err());
     other.execute("ROLLBACK").await.unwrap();
-    assert_eq!(migrating.await.unwrap().unwrap(), Migrated { from: 0, to: 3 });
+    assert_eq!(migrating.await.unwrap().unwrap(), Migrated { from: 0, to: 4 });
 }
 
 pub(crate) async fn a_newer_schema_is_refused(engine: Engine) {

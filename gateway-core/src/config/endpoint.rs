@@ -27,7 +27,7 @@ pub struct Endpoint {
     /// How long a new connection may take, where that is less than `timeout`.
     pub connect_timeout: Option<Duration>,
     /// Bytes a response's body may have. Default 1 MiB.
-    pub max_response_bytes: u64,
+    pub max_response: u64,
 }
 
 /// The server of an endpoint.
@@ -60,7 +60,7 @@ impl Endpoint {
             timeout: CALL_TIMEOUT,
             timeout_setting: "",
             connect_timeout: None,
-            max_response_bytes: MAX_RESPONSE_BYTES,
+            max_response: MAX_RESPONSE_BYTES,
         }
     }
 

@@ -27,8 +27,8 @@ pub struct ExporterSettings {
     #[schemars(extend("format" = "secret"))]
     pub bearer_token: Option<String>,
     /// How long one request may take. Default `OTEL_EXPORTER_OTLP_TIMEOUT`, else 10 s.
-    #[schemars(range(min = 1, max = 600_000))]
-    pub timeout_ms: Option<Millis>,
+    #[schemars(range(min = 0.001, max = 600))]
+    pub timeout: Option<Millis>,
     /// Compresses requests. Default `OTEL_EXPORTER_OTLP_COMPRESSION`, else `none`.
     pub compression: Option<Compression>,
     /// PEM file of the only roots that the collector's certificate may come from. Default

@@ -12,6 +12,7 @@ mod gateway;
 mod hedging;
 mod hints;
 mod json;
+mod legacy;
 mod log;
 mod places;
 mod plugin;
@@ -40,6 +41,7 @@ pub use gateway::{
 };
 pub use hedging::Hedging;
 pub(crate) use hints::nearest;
+pub use legacy::OldSpelling;
 pub use log::{
     FileSink, HttpSink, KafkaAcks, KafkaMechanism, KafkaSasl, KafkaSink, LogFormat, LogSink, LokiSink,
     Metrics, MetricsOtlp, MetricsStatsd, StdoutSink, SyslogSink, TcpSink,
@@ -47,8 +49,8 @@ pub use log::{
 pub use places::Positions;
 pub use plugin::{PluginConfig, Scope};
 pub use proxy::{
-    AuthMode, BackendHttpVersion, Backoff, BodyMode, CircuitBreaker, ExponentialBackoff, FixedBackoff,
-    LoadPriority, Parameters, PathPolicy, PathRules, Plugin, Protocol, Proxy, Retry, Scheme,
+    AuthMode, BackendHttpVersion, Backoff, CircuitBreaker, ExponentialBackoff, FixedBackoff, LoadPriority,
+    Parameters, PathPolicy, PathRules, Plugin, PortMapping, Protocol, Proxy, Retry, Scheme,
 };
 use reading::convert;
 pub use reading::plugin_settings;
@@ -176,6 +178,8 @@ pub struct Document {
     pub upstreams: Items<Upstream>,
     /// Readable plugin configs.
     pub plugin_configs: Items<PluginConfig>,
+    /// Old spellings of settings, which were read as the new ones; at most a hundred.
+    pub old_spellings: Vec<OldSpelling>,
     /// Problems so far, with their lines.
     pub problems: Problems,
     /// Where everything stands, for the problems still to be found.
@@ -289,9 +293,9 @@ pub fn parse_part<T: DeserializeOwned + JsonSchema>(
             Some(rule) => check::check(rules, rule, &mut node, at, &mut problems),
             None => {
                 let rules = Rules::new(schema_for!(T).as_value());
-                check::check(&rules, rules.root(), &mut node, at, &mut problems);
+                check::check(&rules, rules.root(), &mut node, at, &mut problems)
             }
-        }
+        };
         if problems.is_empty() {
             return convert(node, at, &mut problems);
         }
@@ -360,7 +364,7 @@ fn read(mut root: Node, problems: Problems, before: usize) -> Document {
         return document;
     }
     let rules = File::rules();
-    check::check(rules, rules.root(), &mut root, "", &mut document.problems);
+    document.old_spellings = check::check(rules, rules.root(), &mut root, "", &mut document.problems);
     let Value::Map(entries) = root.value else {
         return document;
     };

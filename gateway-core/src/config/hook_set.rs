@@ -22,14 +22,25 @@ impl HookSet {
     /// No hook: the messages it reads are those of WebSockets.
     pub(crate) const NO_DATAGRAMS: Self = Self(0x800);
 
+    /// No hook: its request hook answers in the place of a target.
+    pub(crate) const NEEDS_NO_TARGET: Self = Self(0x4000);
+    pub(crate) const ON_TRANSFER: Self = Self(0x1000);
+    /// No hook: it does something for datagrams only.
+    pub(crate) const ONLY_DATAGRAMS: Self = Self(0x2000);
+
     /// The hooks that HTTP exchanges run.
     pub(crate) const EXCHANGE: Self = Self(0x1f);
     /// The hooks that a WebSocket runs besides those of its exchange.
-    pub(crate) const WEBSOCKET: Self = Self(0xe0);
+    pub(crate) const WEBSOCKET: Self = Self(0x10e0);
     /// The hooks that TCP and TLS streams run: they have no messages.
-    pub(crate) const STREAM: Self = Self(0x2a0);
+    pub(crate) const STREAM: Self = Self(0x12a0);
     /// The hooks that UDP and DTLS sessions run.
-    pub(crate) const DATAGRAM: Self = Self(0xe0);
+    pub(crate) const DATAGRAM: Self = Self(0x10e0);
+
+    /// Whether a proxy with it needs no target.
+    pub fn needs_no_target(self) -> bool {
+        self.meets(Self::NEEDS_NO_TARGET)
+    }
 
     /// Whether it identifies callers.
     pub fn authenticates(self) -> bool {
@@ -41,6 +52,7 @@ impl HookSet {
         let all = [
             (Self::EXCHANGE, "HTTP/1.1, HTTP/2, HTTP/3, gRPC and handshakes of WebSockets"),
             (Self::ON_MESSAGE, "messages of WebSockets"),
+            (Self::ON_TRANSFER, "bytes of WebSockets"),
             (Self::STREAM, "TCP and TLS streams"),
             (Self::DATAGRAM, "UDP and DTLS sessions"),
         ];
@@ -49,7 +61,11 @@ impl HookSet {
             Self::STREAM => self.for_sessions_without_messages().meets(hooks),
             hooks => self.meets(hooks),
         };
-        all.into_iter().filter(|(hooks, _)| meets(*hooks)).map(|(_, words)| words).collect()
+        let datagrams_only = self.meets(Self::ONLY_DATAGRAMS);
+        all.into_iter()
+            .filter(|(hooks, _)| meets(*hooks) && !(datagrams_only && *hooks != Self::DATAGRAM))
+            .map(|(_, words)| words)
+            .collect()
     }
 
     /// The same without what does nothing for datagrams: a plugin that sees bytes learns by other hooks when a stream begins and

@@ -99,8 +99,10 @@ pub fn document(document: &Document, folder: &Path, plugins: &dyn PluginCheck) -
     let mut all = document.problems.clone();
     all.extend(document.places.locate(problems).0);
     all.0.sort_by_key(|problem| (problem.more > 0, problem.line));
+    let mut settings = settings.unwrap_or_default();
+    settings.old_spellings = document.old_spellings.clone().into();
     let model = Model {
-        settings: Arc::new(settings.unwrap_or_default()),
+        settings: Arc::new(settings),
         proxies: proxies.into_iter().map(|(_, proxy)| Arc::new(proxy)).collect(),
         consumers: consumers.into_iter().map(|(_, consumer)| consumer).collect(),
         upstreams: upstreams.into_iter().map(|(_, group)| group.upstream).collect(),

@@ -10,7 +10,6 @@ use std::path::Path;
 use super::file::{self, Certificate, Gateway, Listener, ListenerParts, Tls, nearest};
 use super::problem::{Problem, Problems};
 use super::resolve;
-use super::units::Unit;
 
 mod table;
 
@@ -40,8 +39,6 @@ enum How {
     Switch,
     /// Values with commas between.
     List,
-    /// Seconds, for a key in milliseconds.
-    Seconds,
     /// A path, relative ones from where the gateway was started.
     Path,
     /// The port of a listener; 0 switches it off.
@@ -204,7 +201,6 @@ impl Setting {
             How::List => {
                 text.split(',').map(|one| one.trim().to_owned()).filter(|one| !one.is_empty()).collect()
             }
-            How::Seconds => vec![self.milliseconds(text)?.to_string()],
             How::Port => {
                 let port = text.parse::<u16>().map_err(|_| {
                     self.problem(format!("`{text}` is not a port"), "0 to 65535; 0 switches it off")
@@ -232,16 +228,6 @@ impl Setting {
             "false" | "0" | "no" | "off" => Ok(false),
             _ => Err(self.problem(format!("`{text}` is neither true nor false"), "write true or false")),
         }
-    }
-
-    fn milliseconds(&self, text: &str) -> Result<u64, Problems> {
-        if let Ok(seconds) = text.parse::<u64>() {
-            let milliseconds = seconds.checked_mul(1000);
-            return milliseconds.ok_or_else(|| self.problem(format!("`{text}` is too large"), "such as 30"));
-        }
-        Unit::Milliseconds.read(text).map_err(|bad| {
-            self.problem(bad.message, "such as 30s, 1500ms or 5m; a plain number counts seconds")
-        })
     }
 
     fn problem(&self, message: String, remedy: &str) -> Problems {

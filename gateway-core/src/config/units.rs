@@ -1,8 +1,8 @@
-//! Durations and sizes: a plain number in the setting's own unit, or text with a unit such as `5s` or `10MiB`.
+//! Durations and sizes: text with a unit such as `5s` or `10MiB`, or a plain number of seconds or bytes.
 //!
-//! [`Millis`], [`Seconds`] and [`Bytes`] are used the same way in configuration files, plugin settings, environment
-//! variables and flags. They differ in what a plain number means. A value that is not a whole number of the
-//! setting's unit (`1500ms` where whole seconds are counted) is refused, never rounded.
+//! [`Millis`], [`Seconds`] and [`Bytes`] are used the same way in configuration files, plugin settings and flags.
+//! [`Millis`] is exact to a millisecond (`1.5`, `1500ms`), [`Seconds`] counts whole seconds. What a type cannot
+//! hold exactly is refused, never rounded.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserializer, Visitor};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
-/// What a plain number counts.
+/// What a value counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Milliseconds of a duration.
+    /// Milliseconds of a duration, which a plain number gives in seconds.
     Milliseconds,
     /// Whole seconds of a duration.
     Seconds,
@@ -24,8 +24,12 @@ pub enum Unit {
     Bytes,
 }
 
-/// The JSON Schema keyword that names the unit of a value.
+/// The JSON Schema keyword that names the unit of a plain number.
 pub const KEYWORD: &str = "x-unit";
+/// The seconds of a millisecond: what a plain number of seconds is a multiple of where milliseconds are counted.
+const MILLISECOND: f64 = 0.001;
+/// Seconds or bytes that nobody means, beyond which a number is not exact any more.
+const MOST: f64 = 9e12;
 
 /// Units of time, in nanoseconds; the longer spelling of two that begin alike comes first.
 const TIME: &[(&str, u128)] = &[
@@ -68,16 +72,50 @@ pub struct BadValue {
 }
 
 impl Unit {
-    /// The unit a schema's keyword names.
-    pub fn named(name: &str) -> Option<Self> {
-        [Self::Milliseconds, Self::Seconds, Self::Bytes].into_iter().find(|unit| unit.keyword() == name)
+    /// The unit of the value that a schema describes.
+    pub fn of_schema(schema: &serde_json::Value) -> Option<Self> {
+        match schema.get(KEYWORD)?.as_str()? {
+            "s" if schema.get("multipleOf").is_some() => Some(Self::Milliseconds),
+            "s" => Some(Self::Seconds),
+            "bytes" => Some(Self::Bytes),
+            _ => None,
+        }
     }
 
     const fn keyword(self) -> &'static str {
         match self {
-            Self::Milliseconds => "ms",
-            Self::Seconds => "s",
+            Self::Milliseconds | Self::Seconds => "s",
             Self::Bytes => "bytes",
+        }
+    }
+
+    /// How many of this unit a plain number is, where that is a whole number of them.
+    pub fn of_number(self, number: &serde_json::Number) -> Option<u64> {
+        match self {
+            Self::Milliseconds => match number.as_u64() {
+                Some(seconds) => seconds.checked_mul(1000),
+                None => number.as_f64().and_then(whole_millis),
+            },
+            Self::Seconds | Self::Bytes => number.as_u64(),
+        }
+    }
+
+    /// `count` of this unit as a schema's bounds and messages write it, in seconds or bytes.
+    #[expect(clippy::cast_precision_loss, reason = "bounds are far below 2^52")]
+    pub fn plain(self, count: u64) -> f64 {
+        match self {
+            Self::Milliseconds => count as f64 / 1000.0,
+            Self::Seconds | Self::Bytes => count as f64,
+        }
+    }
+
+    /// The one way to write `count` of this unit in a stored document: the plain number where that is whole, else
+    /// text.
+    pub fn written(self, count: u64) -> serde_json::Value {
+        match self {
+            Self::Milliseconds if !count.is_multiple_of(1000) => format!("{count}ms").into(),
+            Self::Milliseconds => (count / 1000).into(),
+            Self::Seconds | Self::Bytes => count.into(),
         }
     }
 
@@ -103,8 +141,13 @@ impl Unit {
     /// An unknown unit, a value that is not a whole number of this unit, one that is too large.
     pub fn read(self, text: &str) -> Result<u64, BadValue> {
         let trimmed = text.trim();
+        if trimmed.starts_with(|c: char| c.is_ascii_digit())
+            && let Ok(number) = trimmed.parse::<serde_json::Number>()
+        {
+            return self.of_number(&number).ok_or_else(|| self.not_whole(text));
+        }
         if !trimmed.is_empty() && trimmed.bytes().all(|b| b.is_ascii_digit()) {
-            return trimmed.parse().map_err(|_| self.bad(format!("`{text}` is too large")));
+            return Err(self.bad(format!("`{text}` is too large")));
         }
         let mut total: u128 = 0;
         let mut rest = trimmed;
@@ -118,15 +161,7 @@ impl Unit {
             return Err(self.bad("this is empty".to_owned()));
         }
         if !total.is_multiple_of(self.scale()) {
-            let counted = match self {
-                Self::Milliseconds => "milliseconds",
-                Self::Seconds => "seconds",
-                Self::Bytes => "bytes",
-            };
-            return Err(BadValue {
-                message: format!("`{text}` is not a whole number of {counted}"),
-                remedy: format!("this setting counts whole {counted}"),
-            });
+            return Err(self.not_whole(text));
         }
         u64::try_from(total / self.scale()).map_err(|_| self.bad(format!("`{text}` is too large")))
     }
@@ -164,9 +199,25 @@ impl Unit {
         Ok(digits * scale / power)
     }
 
+    /// `text` is a number that this unit cannot hold exactly, or at all.
+    pub(crate) fn not_whole(self, text: &str) -> BadValue {
+        if text.parse().is_ok_and(|number: f64| number >= MOST) {
+            return self.bad(format!("`{text}` is too large"));
+        }
+        let counted = match self {
+            Self::Milliseconds => "milliseconds",
+            Self::Seconds => "seconds",
+            Self::Bytes => "bytes",
+        };
+        BadValue {
+            message: format!("`{text}` is not a whole number of {counted}"),
+            remedy: format!("this setting counts whole {counted}"),
+        }
+    }
+
     fn bad(self, message: String) -> BadValue {
         let remedy = match self {
-            Self::Milliseconds => "such as 500ms, 5s, 1m or 1h30m; a plain number counts milliseconds",
+            Self::Milliseconds => "such as 500ms, 5s, 1m or 1h30m; a plain number counts seconds",
             Self::Seconds => "such as 30s, 5m or 1h; a plain number counts seconds",
             Self::Bytes => "such as 64KiB, 10MiB or 1GB; a plain number counts bytes",
         };
@@ -182,8 +233,12 @@ impl Unit {
                 ("^\\s*([0-9]+|([0-9]+(\\.[0-9]+)?\\s*(B|[kK]B|MB|GB|TB|KiB|MiB|GiB|TiB)\\s*)+)\\s*$", "size")
             }
         };
-        let mut schema = json_schema!({ "type": ["integer", "string"], "format": what, "pattern": pattern });
+        let number = if self == Self::Milliseconds { "number" } else { "integer" };
+        let mut schema = json_schema!({ "type": [number, "string"], "format": what, "pattern": pattern });
         schema.insert(KEYWORD.to_owned(), self.keyword().into());
+        if self == Self::Milliseconds {
+            schema.insert("multipleOf".to_owned(), MILLISECOND.into());
+        }
         schema.insert("minimum".to_owned(), 0.into());
         schema
     }
@@ -192,6 +247,15 @@ impl Unit {
 /// The longest start of `text` whose characters all fit, and the rest.
 fn split(text: &str, fits: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(|c| !fits(c)).unwrap_or(text.len()))
+}
+
+/// Seconds as milliseconds, where they are a whole number of them. Fractions such as 0.3 have no exact binary form,
+/// so that a millionth of a millisecond is forgiven.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range, checked")]
+fn whole_millis(seconds: f64) -> Option<u64> {
+    let millis = seconds * 1000.0;
+    let is_whole = (millis - millis.round()).abs() < 1e-6;
+    ((0.0..MOST * 1000.0).contains(&millis) && is_whole).then(|| millis.round() as u64)
 }
 
 /// Reads a number or a text with a unit.
@@ -209,11 +273,20 @@ impl Visitor<'_> for UnitVisitor {
     }
 
     fn visit_u64<E: de::Error>(self, value: u64) -> Result<u64, E> {
-        Ok(value)
+        self.0
+            .of_number(&value.into())
+            .ok_or_else(|| E::invalid_value(de::Unexpected::Unsigned(value), &self))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<u64, E> {
+        let count = serde_json::Number::from_f64(value).and_then(|number| self.0.of_number(&number));
+        count.ok_or_else(|| E::invalid_value(de::Unexpected::Float(value), &self))
     }
 
     fn visit_i64<E: de::Error>(self, value: i64) -> Result<u64, E> {
-        u64::try_from(value).map_err(|_| E::invalid_value(de::Unexpected::Signed(value), &self))
+        let count =
+            u64::try_from(value).map_err(|_| E::invalid_value(de::Unexpected::Signed(value), &self))?;
+        self.visit_u64(count)
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<u64, E> {
@@ -224,9 +297,14 @@ impl Visitor<'_> for UnitVisitor {
 macro_rules! value {
     ($(#[doc = $doc:literal])+ $name:ident, $unit:expr) => {
         $(#[doc = $doc])+
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-        #[serde(transparent)]
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(pub u64);
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                $unit.written(self.0).serialize(to)
+            }
+        }
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -272,15 +350,15 @@ macro_rules! value {
 }
 
 value! {
-    /// A duration whose plain number counts milliseconds.
+    /// A duration, exact to a millisecond; a plain number counts seconds.
     Millis, Unit::Milliseconds
 }
 value! {
-    /// A duration whose plain number counts whole seconds.
+    /// A duration of whole seconds, which a plain number counts.
     Seconds, Unit::Seconds
 }
 value! {
-    /// A size whose plain number counts bytes.
+    /// A size; a plain number counts bytes.
     Bytes, Unit::Bytes
 }
 
@@ -312,7 +390,9 @@ mod tests {
     #[test]
     fn texts_with_units() {
         let cases = [
-            (Unit::Milliseconds, "5000", Ok(5000)),
+            (Unit::Milliseconds, "5", Ok(5000)),
+            (Unit::Milliseconds, "0.5", Ok(500)),
+            (Unit::Milliseconds, "0.0005", Err("whole number of milliseconds")),
             (Unit::Milliseconds, "5s", Ok(5000)),
             (Unit::Milliseconds, " 1500ms ", Ok(1500)),
             (Unit::Milliseconds, "1.5s", Ok(1500)),
@@ -329,6 +409,7 @@ mod tests {
             (Unit::Milliseconds, "99999999999999999999", Err("too large")),
             (Unit::Milliseconds, "999999999999999999w", Err("too large")),
             (Unit::Seconds, "30", Ok(30)),
+            (Unit::Seconds, "1.5", Err("whole number of seconds")),
             (Unit::Seconds, "5m", Ok(300)),
             (Unit::Seconds, "2000ms", Ok(2)),
             (Unit::Seconds, "1500ms", Err("whole number of seconds")),
@@ -353,7 +434,7 @@ mod tests {
     fn read_by_serde_like_by_hand() {
         #[derive(Deserialize, JsonSchema)]
         struct Settings {
-            #[schemars(range(max = 60_000))]
+            #[schemars(range(max = 60))]
             wait: Option<Millis>,
             keep: Seconds,
             most: Bytes,
@@ -368,7 +449,17 @@ mod tests {
         assert!(serde_json::from_str::<Settings>(r#"{"keep": 1.5, "most": 1}"#).is_err());
         let schema = schemars::schema_for!(Settings);
         let wait = schema.pointer("/properties/wait").expect("stands in place");
-        assert_eq!(wait["x-unit"], "ms");
-        assert_eq!((&wait["minimum"], &wait["maximum"]), (&0.into(), &60_000.into()));
+        assert_eq!((&wait["x-unit"], &wait["multipleOf"]), (&"s".into(), &0.001.into()));
+        assert_eq!((&wait["minimum"], &wait["maximum"]), (&0.into(), &60.into()));
+        let keep = schema.pointer("/properties/keep").expect("stands in place");
+        assert_eq!(
+            (Unit::of_schema(wait), Unit::of_schema(keep)),
+            (Some(Unit::Milliseconds), Some(Unit::Seconds))
+        );
+        for (written, millis) in [("2", 2000), ("0.25", 250), (r#""250ms""#, 250), ("0.3", 300)] {
+            assert_eq!(serde_json::from_str::<Millis>(written).expect(written), Millis(millis));
+        }
+        let stored = |millis| serde_json::to_string(&Millis(millis)).expect("is JSON");
+        assert_eq!((stored(2000), stored(250)), ("2".to_owned(), r#""250ms""#.to_owned()));
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
+use super::file::OldSpelling;
 use super::model::{
     Consumer, Credential, Model, PathPattern, PluginConfig, Proxy, Scope, Settings, Traffic, Upstream,
 };
@@ -49,6 +50,7 @@ pub fn warnings(model: &Model) -> Vec<Warning> {
     found.consumers(model);
     found.certificates(model);
     found.acme(model);
+    found.old_spellings(model);
     for proxy in &model.proxies {
         found.targets(proxy);
         found.placeholders(proxy);
@@ -75,6 +77,26 @@ impl WarningList {
         remedy: &'static str,
     ) {
         self.0.push(Warning { code, path: path.into(), message: message.into(), remedy });
+    }
+
+    fn old_spellings(&mut self, model: &Model) {
+        let mut tell = |at: String, old: &OldSpelling| {
+            let path = if at.is_empty() { old.path.clone() } else { format!("{at}.{}", old.path) };
+            let message = match old.new.as_str() {
+                "" => "it says nothing any more".to_owned(),
+                new => format!("it is called `{new}` now"),
+            };
+            let remedy = if old.new.is_empty() { "remove it" } else { "write that" };
+            self.add("old_spelling", path, message, remedy);
+        };
+        for old in &model.settings.old_spellings {
+            tell(String::new(), old);
+        }
+        for plugin in &model.plugin_configs {
+            for old in plugin.built.iter().flat_map(|built| built.old_spellings()) {
+                tell(format!("plugin_configs.{}", plugin.id), old);
+            }
+        }
     }
 
     fn settings(&mut self, model: &Model) {
@@ -381,12 +403,7 @@ impl WarningList {
         if proxy.backend.tls.as_ref().is_some_and(|tls| !tls.verify) {
             let message =
                 "its targets' certificates are not checked, so that anybody in between can read along";
-            self.add(
-                "target_unverified",
-                path(),
-                message,
-                "name their root by `backend_tls_server_ca_cert_path`",
-            );
+            self.add("target_unverified", path(), message, "name their root by `backend_tls_ca_path`");
         }
         if let Some(host) = documentation_host(&proxy.backend.upstream) {
             let message = format!("the target `{host}` is reserved for documentation");

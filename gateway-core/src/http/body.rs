@@ -3,6 +3,7 @@
 mod collect;
 mod file;
 mod grpc;
+mod metered;
 mod transform;
 
 use std::fmt;

@@ -28,7 +28,7 @@ pub fn check(exchange: &Exchange, limits: &Limits) -> Result<Option<HeaderValue>
         return Err(Box::new(Reply::new(Cause::MethodUnknown).header(ALLOW, METHODS)));
     }
     let target_bytes = request.uri.path_and_query().map_or(0, |target| target.as_str().len());
-    if target_bytes > limits.max_uri_bytes {
+    if target_bytes > limits.max_uri {
         return Err(Box::new(Reply::new(Cause::UriTooLong)));
     }
     if request.headers.len() > limits.max_headers {

@@ -58,7 +58,7 @@ impl Overload {
         Self {
             connections: Concurrency::new(limits.max_connections),
             exchanges: Concurrency::new(limits.max_requests),
-            collected: CollectedBodies::new(limits.max_collected_body_bytes),
+            collected: CollectedBodies::new(limits.max_collected_body),
             level: Arc::default(),
             client_descriptors: Arc::new(AtomicU64::new(u64::MAX)),
         }
@@ -82,7 +82,7 @@ impl Overload {
     pub fn resize(&self, limits: &Limits) {
         self.connections.resize(limits.max_connections);
         self.exchanges.resize(limits.max_requests);
-        self.collected.resize(limits.max_collected_body_bytes);
+        self.collected.resize(limits.max_collected_body);
     }
 
     /// The ceiling of bodies that are collected. Each thread of the gateway counts on it.

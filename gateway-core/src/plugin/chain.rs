@@ -5,6 +5,7 @@ mod captures;
 mod identify;
 pub(super) mod order;
 mod panics;
+mod paths;
 mod rare;
 mod verdict;
 
@@ -24,6 +25,7 @@ use crate::config::resolve::idle;
 use crate::http::body::Body;
 use crate::http::exchange::Exchange;
 use crate::http::reply::{Cause, Reply};
+use crate::limit::Meters;
 use crate::plugin::known::Plugins;
 use crate::record::{ExchangeRecord, SessionRecord};
 use crate::stream::cut::{Cut, Stream};
@@ -93,7 +95,7 @@ impl Chain {
         problems.0.extend(too_early(&hooks, &members));
         problems.0.extend(captures::unknown(&hooks, &members, traffic));
         problems.0.extend(order::bypassed(registry, &hooks, &members));
-        problems.0.extend(unreachable_paths(&hooks, &members, traffic));
+        problems.0.extend(paths::unreachable(&hooks, &members, traffic));
         // Responses go back the way requests came.
         hooks.mark_seats();
         hooks.on_response.reverse();
@@ -294,6 +296,7 @@ impl Chain {
         self.on_connect().iter().for_each(|seat| _ = seat.runs(exchange));
         self.on_message().iter().for_each(|seat| _ = seat.runs(exchange));
         self.on_close().iter().for_each(|seat| _ = seat.runs(exchange));
+        self.on_transfer().iter().for_each(|seat| _ = seat.runs(exchange));
     }
 
     /// Asks whether a new session may go on.
@@ -370,7 +373,21 @@ impl Chain {
 
     /// Whether any plugin attends to sessions.
     pub(crate) fn has_session_seats(&self) -> bool {
-        !(self.on_connect().is_empty() && self.on_message().is_empty() && self.on_close().is_empty())
+        !(self.on_connect().is_empty()
+            && self.on_message().is_empty()
+            && self.on_close().is_empty()
+            && self.on_transfer().is_empty())
+    }
+
+    /// What a session's bytes count against, in chain order.
+    pub(crate) fn meters(&self, session: &Session, around: Around<'_>) -> Meters {
+        let mut meters = Meters::default();
+        for seat @ Seated { place, plugin, .. } in self.on_transfer() {
+            if seat.attends(session) {
+                plugin.meters(session, around.seat(*place), &mut meters);
+            }
+        }
+        meters
     }
 
     /// Whether any plugin sees the bytes of streams.
@@ -429,23 +446,6 @@ async fn walk(
         }
     }
     Ok(())
-}
-
-/// Paths at which a plugin has to be reached and that its proxy does not match.
-fn unreachable_paths(hooks: &Hooks, members: &[Member], traffic: &Traffic) -> Vec<Problem> {
-    let Traffic::Http(rules) = traffic else { return Vec::new() };
-    let is_matched = |path: &str| rules.matches.iter().any(|matched| matched.path.covers(path));
-    let unmatched = hooks.needed_paths.iter().filter(|(_, _, path)| !is_matched(path));
-    let problem = |(place, setting, path): &(u16, &str, String)| {
-        let (config, _) = members.get(usize::from(*place).checked_sub(1)?)?;
-        let Scope::Proxy(_) = config.scope else { return None };
-        let listens: Vec<String> =
-            rules.matches.iter().filter_map(|matched| matched.path.written()).collect();
-        let message = format!("the proxy does not match `{path}`, so requests for it never reach the plugin");
-        let problem = Problem::new(format!("plugin_configs.{}.{setting}", config.id), message);
-        Some(problem.remedy(format!("write a path that the proxy matches: {}", listens.join(", "))))
-    };
-    unmatched.filter_map(problem).collect()
 }
 
 /// Plugins whose condition or settings ask who the caller is, before that is known: they would never run, never be needed, or

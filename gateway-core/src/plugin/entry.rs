@@ -13,7 +13,7 @@ use super::world::Owner;
 use super::world::tasks::{Starter, TaskHandle, Tasks};
 use super::{Plugin, World};
 use crate::config::credential::{CredentialType, CredentialTypes};
-use crate::config::file::{Rules, plugin_settings};
+use crate::config::file::{OldSpelling, Rules, plugin_settings};
 use crate::config::hook_set::HookSet;
 use crate::config::model::{BuiltPlugin, CheckedSettings, Id};
 use crate::config::problem::{Problem, Problems};
@@ -49,6 +49,7 @@ struct Instance<P> {
     config: Option<Id>,
     sources: u64,
     hooks: HookSet,
+    old_spellings: Box<[OldSpelling]>,
     started: OnceLock<Box<[TaskHandle]>>,
 }
 
@@ -59,6 +60,10 @@ impl<P: Plugin> CheckedSettings for Instance<P> {
 
     fn credential(&self) -> Option<&'static CredentialType> {
         P::CREDENTIAL
+    }
+
+    fn old_spellings(&self) -> &[OldSpelling] {
+        &self.old_spellings
     }
 
     fn plugin(self: Arc<Self>) -> Box<dyn Any> {
@@ -156,7 +161,7 @@ fn known_rules<P: Plugin>() -> Arc<Rules> {
 }
 
 fn build_of<P: Plugin>(config: &Value, world: &World) -> Result<Arc<dyn Built>, Problems> {
-    let settings = settings_of::<P>(config)?;
+    let (settings, old_spellings) = settings_of::<P>(config)?;
     let mut problems = needs::check(P::NEEDS, config);
     let world = world.to_build_with();
     let built = P::build(settings, &world);
@@ -171,10 +176,11 @@ fn build_of<P: Plugin>(config: &Value, world: &World) -> Result<Arc<dyn Built>, 
     plugin.clone().attend(&mut hooks);
     let hooks = hooks.taken_by(1);
     let (config, sources) = (world.owner().map(|owner| owner.config.clone()), world.sources());
-    Ok(Arc::new(Instance { plugin, config, sources, hooks, started: OnceLock::new() }))
+    let old_spellings = old_spellings.into();
+    Ok(Arc::new(Instance { plugin, config, sources, hooks, old_spellings, started: OnceLock::new() }))
 }
 
-fn settings_of<P: Plugin>(config: &Value) -> Result<P::Config, Problems> {
+fn settings_of<P: Plugin>(config: &Value) -> Result<(P::Config, Vec<OldSpelling>), Problems> {
     // An absent `config` is an empty one, so that a plugin whose settings all have defaults needs none.
     let empty = Value::Object(serde_json::Map::new());
     plugin_settings(&known_rules::<P>(), if config.is_null() { &empty } else { config })

@@ -13,6 +13,7 @@ use crate::config::template::Template;
 use crate::http::body::Body;
 use crate::http::exchange::Exchange;
 use crate::http::reply::Reply;
+use crate::limit::Meters;
 use crate::plugin::known::CredentialPlaces;
 use crate::record::{ExchangeRecord, SessionRecord};
 use crate::stream::cut::{Cut, Stream};
@@ -135,6 +136,13 @@ pub trait OnBytes: Send + Sync {
     ) -> Stream<'a>;
 }
 
+/// Says what a session's bytes count against. When no plugin takes this seat, nothing is counted.
+pub trait OnTransfer: Send + Sync {
+    /// Adds its meters. Called once a session was let in, and again while it runs when the configuration has changed: the session's
+    /// `state` may then be another plugin's, and must not be used.
+    fn meters(&self, session: &Session, seat: Seat<'_>, meters: &mut Meters);
+}
+
 /// Sees the record of every ended session. Must not wait.
 pub trait OnClose: Send + Sync {
     /// Called exactly once for each session of the proxy, however it ended.
@@ -216,6 +224,8 @@ macro_rules! hooks {
             pub(crate) prepares: Vec<u16>,
             pub(crate) for_messages: Vec<u16>,
             pub(crate) no_datagrams: Vec<u16>,
+            pub(crate) no_target: Vec<u16>,
+            pub(crate) only_datagrams: Vec<u16>,
             pub(crate) inspects: Vec<u16>,
             pub(crate) takes_inspected: Vec<u16>,
             pub(crate) every_reply: Vec<u16>,
@@ -247,6 +257,12 @@ macro_rules! hooks {
                 if self.no_datagrams.contains(&place) {
                     taken = taken.with(HookSet::NO_DATAGRAMS);
                 }
+                if self.no_target.contains(&place) {
+                    taken = taken.with(HookSet::NEEDS_NO_TARGET);
+                }
+                if self.only_datagrams.contains(&place) {
+                    taken = taken.with(HookSet::ONLY_DATAGRAMS);
+                }
                 $(
                     if self.$name.iter().any(|seat| seat.place == place) {
                         taken = taken.with(HookSet::$flag);
@@ -277,6 +293,8 @@ hooks! {
     on_close: OnClose, ON_CLOSE;
     /// Takes a seat in [`OnBytes`].
     on_bytes: OnBytes, ON_BYTES;
+    /// Takes a seat in [`OnTransfer`].
+    on_transfer: OnTransfer, ON_TRANSFER;
     /// Takes a seat in [`OnUnrouted`]; without effect where the plugin config is not of scope `global`.
     on_unrouted: OnUnrouted, ON_UNROUTED;
 }
@@ -337,6 +355,11 @@ impl Hooks {
         self.answers.push(self.place);
     }
 
+    /// Declares that the request hook answers in the place of a target, so that its proxy needs none.
+    pub fn needs_no_target(&mut self) {
+        self.no_target.push(self.place);
+    }
+
     /// Declares that the request hook gives content of its own to whoever asks. A plugin config that was moved in front of one that
     /// guards is warned of.
     pub fn may_answer(&mut self) {
@@ -381,6 +404,11 @@ impl Hooks {
     /// Declares that [`OnMessage`] reads messages of WebSockets only. A UDP or DTLS proxy with this plugin is refused.
     pub fn reads_no_datagrams(&mut self) {
         self.no_datagrams.push(self.place);
+    }
+
+    /// Declares that the plugin does something for UDP and DTLS sessions only. Any other proxy with it is refused.
+    pub fn only_for_datagrams(&mut self) {
+        self.only_datagrams.push(self.place);
     }
 
     /// Declares that the response hook inspects what targets say. Wherever the plugin stands in the chain, the hook is called

@@ -262,8 +262,8 @@ fn a_hook_that_never_decides_is_a_504_with_and_without_a_total_timeout() {
             ("request", ""),
             ("authenticate", ""),
             ("response", ""),
-            ("request", ", total_timeout_ms: 100"),
-            ("response", ", total_timeout_ms: 100"),
+            ("request", ", total_timeout: 100ms"),
+            ("response", ", total_timeout: 100ms"),
         ] {
             let spec = format!(
                 "proxies: [{{id: a, listen_path: /, backend_scheme: http, backend_host: t, backend_port: 80{total}}}]\n\

@@ -13,12 +13,14 @@ use super::session::{Direction, MessageKind, Session};
 use crate::balance::{Flight, Target};
 use crate::config::consumer::Consumers;
 use crate::http::reply::Cause;
+use crate::limit::Meters;
 use crate::limit::concurrency::Permit;
+use crate::limit::meter::{self, Admitted};
 use crate::plugin::Decision;
 use crate::plugin::chain::{Decided, Panicked, guarded};
 use crate::plugin::seat::Around;
 use crate::record::{Recorder, SessionRecord};
-use crate::snapshot::Route;
+use crate::snapshot::{Route, Snapshot};
 
 /// A datagram session from its first datagram to its record, which is written when this is dropped.
 pub struct Flow {
@@ -32,6 +34,14 @@ pub struct Flow {
     /// Bytes so far.
     pub carried: Carried,
     flight: Flight,
+    /// Only where something is counted.
+    meters: Option<Box<Meters>>,
+    /// Where the meters came from, once the configuration has changed.
+    followed: Option<Arc<Route>>,
+    /// Of `carried`, what metrics know of.
+    counted: Carried,
+    /// Datagrams that were too much.
+    dropped: u64,
     /// Only where a plugin attends to sessions: there may be very many.
     consumers: Option<Box<Consumers>>,
     _permit: Permit,
@@ -57,6 +67,10 @@ impl Flow {
             reason: "drained",
             carried: Carried::default(),
             flight: Flight::default(),
+            meters: None,
+            followed: None,
+            counted: Carried::default(),
+            dropped: 0,
             consumers,
             _permit: permit,
         })
@@ -88,6 +102,43 @@ impl Flow {
         if let Some(change) = self.route.targets.failed(target, Instant::now()) {
             self.recorder.health(target, change);
         }
+    }
+
+    /// Counts a datagram against the session's meters.
+    #[inline]
+    pub fn admit(&mut self, direction: Direction, bytes: usize) -> Admitted {
+        let Some(meters) = &self.meters else { return Admitted::Yes };
+        let meters = match direction {
+            Direction::Up => &meters.up,
+            Direction::Down => &meters.down,
+        };
+        let admitted = meter::admit(meters, bytes as u64, Instant::now());
+        if admitted == Admitted::Dropped {
+            self.dropped += 1;
+        }
+        admitted
+    }
+
+    /// Bytes that metrics have not counted yet; they are counted from now on.
+    pub fn uncounted(&mut self) -> Carried {
+        let counted = std::mem::replace(&mut self.counted, self.carried);
+        Carried { up: self.carried.up - counted.up, down: self.carried.down - counted.down }
+    }
+
+    /// Takes the meters of the proxy as it is configured now.
+    pub fn follow(&mut self, snapshot: &Snapshot) {
+        let Some(route) = snapshot.by_id.get(&self.route.proxy.id) else { return };
+        let known = self.followed.as_ref().unwrap_or(&self.route);
+        if !Arc::ptr_eq(known, route) {
+            self.take_meters(&route.clone(), &snapshot.consumers);
+            self.followed = Some(route.clone());
+        }
+    }
+
+    fn take_meters(&mut self, route: &Route, consumers: &Consumers) {
+        let around = Around { state: route, consumers, target: self.target.as_deref() };
+        let meters = route.chain.meters(&self.session, around);
+        self.meters = (!meters.is_empty()).then(|| Box::new(meters));
     }
 
     fn around(&self) -> Option<Around<'_>> {
@@ -170,6 +221,10 @@ impl Flow {
                 }
             }
         }
+        if let Some(consumers) = self.consumers.take() {
+            self.take_meters(&route, &consumers);
+            self.consumers = Some(consumers);
+        }
         match open(opener, &route, &self.session).await {
             Ok(opened) => {
                 self.target = Some(opened.picked.clone());
@@ -183,6 +238,7 @@ impl Flow {
 
 impl Drop for Flow {
     fn drop(&mut self) {
+        let uncounted = self.uncounted();
         let record = SessionRecord {
             session: &self.session,
             route: Some(&self.route),
@@ -192,6 +248,8 @@ impl Drop for Flow {
             duration: self.session.started.elapsed(),
             bytes_up: self.carried.up,
             bytes_down: self.carried.down,
+            dropped: self.dropped,
+            uncounted,
         };
         if let Some(around) = self.around() {
             let panics = self.route.chain.close(&record, around);

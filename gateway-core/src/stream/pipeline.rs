@@ -10,11 +10,12 @@ use http::HeaderMap;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::between::Between;
+use super::between::Monitor;
+use super::brake::SessionMeters;
 use super::cut::Cut;
 use super::drain::Drain;
 use super::relay::{Carried, RelayOutcome, RelayTimeouts, Switched};
-use super::revocation::{Beside, Current, revoked};
+use super::revocation::{Beside, Current, Metering, revoked};
 use super::session::Session;
 use super::sessions::About;
 use super::websocket;
@@ -49,13 +50,14 @@ pub trait Carrier: Opener {
     /// The client's end.
     type Client: Send;
 
-    /// Carries bytes until the session ends, by way of the plugins that see them; `carried` counts along.
+    /// Carries bytes until the session ends, by way of the plugins that see them, as fast as its meters allow; `carried` counts
+    /// along.
     fn carry(
         &self,
         route: &Route,
         client: &mut Self::Client,
         target: &mut Self::Target,
-        between: Option<&Between<'_>>,
+        monitor: &Monitor<'_>,
         carried: &mut Carried,
     ) -> impl Future<Output = RelayOutcome> + Send;
 }
@@ -113,20 +115,23 @@ pub async fn serve<C: Carrier>(
         }
     };
     let about = about(protocol, route, &ending.session);
-    let mut revoked = Beside::new(revoked(current, about, ending.session.identity.clone()));
-    let cut = Cut::default();
     let around = around.with_target(ending.target);
-    let between = Between { chain: &route.chain, around, session: &ending.session, cut: &cut };
-    let between = route.chain.has_byte_seats().then_some(&between);
-    let mut carry = pin!(carrier.carry(route, client, &mut target, between, &mut ending.carried));
+    let meters = Arc::new(SessionMeters::new(route.chain.meters(&ending.session, around)));
+    ending.meters = Some(meters.clone());
+    let metering = Metering { session: &ending.session, chain: &route.chain, meters: &meters };
+    let mut revoked = Beside::new(revoked(current, about, ending.session.identity.clone(), Some(metering)));
+    let cut = Cut::default();
+    let monitor =
+        Monitor { chain: &route.chain, around, session: &ending.session, cut: &cut, meters: &meters };
+    let mut carry = pin!(carrier.carry(route, client, &mut target, &monitor, &mut ending.carried));
     let carrying = poll_fn(|cx| match carry.as_mut().poll(cx) {
         Poll::Ready(end) => Poll::Ready(end.reason()),
         Poll::Pending => revoked.poll(cx).map(Cause::reason),
     });
-    let ended = match between {
-        None => carrying.await,
+    let ended = match monitor.sees_bytes() {
+        false => carrying.await,
         // A plugin that panics costs the session that it was called for.
-        Some(_) => guarded(pin!(carrying)).await.unwrap_or_else(|Panicked| {
+        true => guarded(pin!(carrying)).await.unwrap_or_else(|Panicked| {
             recorder.panicked();
             Cause::Internal.reason()
         }),
@@ -155,15 +160,20 @@ pub(crate) async fn tunnel<'r>(tunnelled: Tunnelled<'r>, session: Session, ends:
     let max_message = http.websocket.max_message;
     // Both ends are told by the close handshake of a drain, also when only this session has to go.
     let (own, forced) = (Drain::default(), OnceLock::new());
-    let rules = websocket::Rules { timeouts, max_message, chain, around, drain: &own };
+    let meters = Arc::new(SessionMeters::new(chain.meters(&ending.session, around)));
+    let cut = Cut::default();
+    let rules =
+        websocket::Rules { timeouts, max_message, chain, around, drain: &own, meters: &meters, cut: &cut };
     let about = about("websocket", around.state, &ending.session);
-    let mut revoked = Beside::new(revoked(current, about, ending.session.identity.clone()));
+    ending.meters = Some(meters.clone());
+    let metering = Metering { session: &ending.session, chain, meters: &meters };
+    let mut revoked = Beside::new(revoked(current, about, ending.session.identity.clone(), Some(metering)));
     let mut told = pin!(drain.told());
     let mut drained = drain.watch(told.as_mut());
     let mut carry = pin!(websocket::carry(ends, &ending.session, rules, &mut ending.carried));
     let carrying = poll_fn(|cx| {
         if !own.has_begun() {
-            if drained.poll(cx).is_ready() {
+            if drained.poll(cx).is_ready() || cut.reason().is_some() {
                 own.begin();
             } else if let Poll::Ready(cause) = revoked.poll(cx) {
                 forced.get_or_init(|| cause);
@@ -174,7 +184,10 @@ pub(crate) async fn tunnel<'r>(tunnelled: Tunnelled<'r>, session: Session, ends:
     });
     // A plugin that panics costs the WebSocket that it was called for, and nothing beside it on the same connection.
     ending.reason = match guarded(pin!(carrying)).await {
-        Ok(end) => forced.get().map_or_else(|| end.reason(), |cause| cause.reason()),
+        Ok(end) => {
+            let forced = forced.get().map(|cause| cause.reason());
+            cut.reason().or(forced).unwrap_or_else(|| end.reason())
+        }
         Err(Panicked) => {
             recorder.panicked();
             Cause::Internal.reason()
@@ -185,7 +198,8 @@ pub(crate) async fn tunnel<'r>(tunnelled: Tunnelled<'r>, session: Session, ends:
 /// How a session is listed while it is open.
 fn about(protocol: &'static str, route: &ProxyState, session: &Session) -> About {
     let consumer = session.identity.as_ref().map(|identity| identity.name.clone());
-    About { protocol, proxy: route.proxy.id.clone(), consumer, client: session.client_address }
+    let (client, port) = (session.client_address, session.client.local.port());
+    About { protocol, proxy: route.proxy.id.clone(), consumer, client, port }
 }
 
 /// Gets a request to switch protocols, or the answer that agrees, ready for a chain that reads messages.
@@ -288,6 +302,7 @@ struct SessionEnding<'r> {
     protocol: &'static str,
     reason: &'static str,
     carried: Carried,
+    meters: Option<Arc<SessionMeters>>,
     flight: Flight,
 }
 
@@ -307,6 +322,7 @@ impl<'r> SessionEnding<'r> {
             // What it is called when the future is dropped: the worker ended it.
             reason: RelayOutcome::Drained.reason(),
             carried: Carried::default(),
+            meters: None,
             flight: Flight::default(),
         }
     }
@@ -318,6 +334,8 @@ impl Drop for SessionEnding<'_> {
         if self.reason == RelayOutcome::Drained.reason() && self.session.client.is_withdrawn() {
             self.reason = Cause::Revoked.reason();
         }
+        let carried = self.carried;
+        let uncounted = self.meters.as_ref().map_or(carried, |meters| meters.live.uncounted_of(carried));
         let record = SessionRecord {
             session: &self.session,
             route: self.plugins.map(|(_, around)| around.state),
@@ -327,6 +345,8 @@ impl Drop for SessionEnding<'_> {
             duration,
             bytes_up: self.carried.up,
             bytes_down: self.carried.down,
+            dropped: 0,
+            uncounted,
         };
         if let Some((chain, around)) = self.plugins {
             let panics = chain.close(&record, around.with_target(self.target));

@@ -9,9 +9,12 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use crate::config::consumer::Identity;
-use crate::config::model::Id;
 use crate::http::reply::Cause;
-use crate::snapshot::Snapshot;
+use crate::plugin::Chain;
+use crate::plugin::seat::Around;
+use crate::snapshot::{Route, Snapshot};
+use crate::stream::brake::SessionMeters;
+use crate::stream::session::Session;
 use crate::stream::sessions::{About, Sessions};
 
 /// How often to look whether checking was switched on, while it is off.
@@ -31,16 +34,46 @@ pub trait Current: Send + Sync {
     }
 }
 
+/// What a session's bytes count against, which follows the configuration.
+pub(crate) struct Metering<'s> {
+    pub(crate) session: &'s Session,
+    /// The chain that its meters came from first.
+    pub(crate) chain: &'s Chain,
+    pub(crate) meters: &'s Arc<SessionMeters>,
+}
+
+impl Metering<'_> {
+    /// Takes the meters of the proxy as it is configured now; a WebSocket that conditions were asked for keeps those it has. `known` is the route that they came from last.
+    fn follow(&self, known: &mut Option<Arc<Route>>, snapshot: &Snapshot, route: &Arc<Route>) {
+        if self.session.has_decisions() {
+            return;
+        }
+        let same = match known {
+            Some(known) => Arc::ptr_eq(known, route),
+            None => std::ptr::eq(&raw const route.chain, self.chain),
+        };
+        if !same {
+            let around = Around { state: route, consumers: &snapshot.consumers, target: None };
+            self.meters.replace(route.chain.meters(self.session, around));
+            *known = Some(route.clone());
+        }
+    }
+}
+
 /// Ready with why the session has to end: its proxy is gone, its caller may not stay, or somebody ended it. Looks every
-/// `session_check` of the settings; never ready without a configuration to look at. The session is listed meanwhile.
+/// `session_check` of the settings; never ready without a configuration to look at. The session is listed meanwhile, and its
+/// meters are those of the configuration in use.
 pub(crate) async fn revoked(
     current: Option<Arc<dyn Current>>,
     about: About,
     identity: Option<Arc<Identity>>,
+    metering: Option<Metering<'_>>,
 ) -> Cause {
     let Some(current) = current else { return std::future::pending().await };
     let proxy = about.proxy.clone();
-    let entered = current.sessions().map(|sessions| sessions.enter(about));
+    let mut known = None;
+    let traffic = metering.as_ref().map(|metering| metering.meters.clone());
+    let entered = current.sessions().map(|sessions| sessions.enter(about, traffic));
     let ended = async {
         match &entered {
             Some(entered) => entered.ended().await,
@@ -54,15 +87,18 @@ pub(crate) async fn revoked(
         if tokio::time::timeout(pause, ended.as_mut()).await.is_ok() {
             return Cause::Ended;
         }
-        if !every.is_zero() && !may_go_on(&current.snapshot(), &proxy, identity.as_deref()) {
+        if every.is_zero() {
+            continue;
+        }
+        let snapshot = current.snapshot();
+        let Some(route) = snapshot.by_id.get(&proxy) else { return Cause::Revoked };
+        if identity.as_ref().is_some_and(|identity| !identity.may_stay(&snapshot.consumers)) {
             return Cause::Revoked;
         }
+        if let Some(metering) = &metering {
+            metering.follow(&mut known, &snapshot, route);
+        }
     }
-}
-
-fn may_go_on(snapshot: &Snapshot, proxy: &Id, identity: Option<&Identity>) -> bool {
-    snapshot.by_id.get(proxy).is_some()
-        && identity.is_none_or(|identity| identity.may_stay(&snapshot.consumers))
 }
 
 /// A future beside another one in the same task, polled only when it was woken itself: the other is woken for every

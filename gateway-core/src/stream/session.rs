@@ -77,6 +77,11 @@ impl Session {
         self.decided.iter().find(|(of, _)| *of == place).is_none_or(|(_, runs)| *runs)
     }
 
+    /// Whether it matters for some plugins by which conditions it began: their places are those of one chain.
+    pub(crate) fn has_decisions(&self) -> bool {
+        !self.decided.is_empty()
+    }
+
     /// Gives the exchange back what its plugins keep.
     pub(crate) fn give_back(&mut self, exchange: &mut Exchange) {
         exchange.state = std::mem::take(&mut self.state);

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::brake::SessionMeters;
+use super::relay::Carried;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -32,6 +34,8 @@ pub struct About {
     pub consumer: Option<Arc<str>>,
     /// The client's address.
     pub client: IpAddr,
+    /// The port that it connected to.
+    pub port: u16,
 }
 
 /// One open session.
@@ -43,6 +47,8 @@ pub struct OpenSession {
     pub about: About,
     /// When it began.
     pub since: Instant,
+    /// What it carries; `None` for answers that go on, whose bytes are the exchange's.
+    pub traffic: Option<Arc<SessionMeters>>,
     end: Notify,
 }
 
@@ -53,9 +59,9 @@ pub(crate) struct Entered<'s> {
 }
 
 impl Sessions {
-    pub(crate) fn enter(&self, about: About) -> Entered<'_> {
+    pub(crate) fn enter(&self, about: About, traffic: Option<Arc<SessionMeters>>) -> Entered<'_> {
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let session = Arc::new(OpenSession { id, about, since: Instant::now(), end: Notify::new() });
+        let session = Arc::new(OpenSession { id, about, since: Instant::now(), traffic, end: Notify::new() });
         self.shard(id).insert(id, session.clone());
         Entered { sessions: self, session }
     }
@@ -82,6 +88,22 @@ impl Sessions {
         found.sort_unstable_by_key(|open| open.id);
         found.truncate(limit);
         found
+    }
+
+    /// Shows every open session.
+    pub fn each(&self, mut show: impl FnMut(&OpenSession)) {
+        for place in 0..SHARDS as u64 {
+            self.shard(place).values().for_each(|open| show(open));
+        }
+    }
+
+    /// The bytes of open sessions that metrics have not counted yet, by protocol. Each is handed out once.
+    pub fn uncounted(&self, mut count: impl FnMut(&'static str, Carried)) {
+        self.each(|open| {
+            if let Some(traffic) = &open.traffic {
+                count(open.about.protocol, traffic.live.uncounted());
+            }
+        });
     }
 
     /// Ends a session; false when there is none with this id.
@@ -122,13 +144,14 @@ mod tests {
             proxy: "p".parse().unwrap(),
             consumer: Some(consumer.into()),
             client: [127, 0, 0, 1].into(),
+            port: 7000,
         }
     }
 
     #[tokio::test]
     async fn sessions_are_listed_and_ended_until_they_go() {
         let sessions = Sessions::default();
-        let entered: Vec<_> = (0..40).map(|n| sessions.enter(about(&format!("c{}", n % 2)))).collect();
+        let entered: Vec<_> = (0..40).map(|n| sessions.enter(about(&format!("c{}", n % 2)), None)).collect();
         assert_eq!(sessions.count(), 40);
         let page = sessions.list(2, 3, |about| about.consumer.as_deref() == Some("c0"));
         assert_eq!(page.iter().map(|open| open.id).collect::<Vec<_>>(), [3, 5, 7]);

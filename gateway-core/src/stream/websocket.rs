@@ -7,12 +7,17 @@ mod inspect;
 mod message;
 mod tunnel;
 
+use std::sync::Arc;
+
 use http::HeaderMap;
 use http::header::SEC_WEBSOCKET_EXTENSIONS;
 
+use super::brake::{Brake, SessionMeters};
+use super::cut::Cut;
 use super::drain::Drain;
-use super::relay::{Carried, RelayOutcome, RelayTimeouts, Switched};
-use super::session::Session;
+use super::metered::{AtEnd, Metered};
+use super::relay::{Carried, RelayOutcome, RelayTimeouts, Switched, Tunnel};
+use super::session::{Direction, Session};
 use crate::plugin::Chain;
 use crate::plugin::seat::Around;
 
@@ -37,6 +42,19 @@ pub(super) struct Rules<'r> {
     pub(super) chain: &'r Chain,
     pub(super) around: Around<'r>,
     pub(super) drain: &'r Drain,
+    pub(super) meters: &'r Arc<SessionMeters>,
+    pub(super) cut: &'r Cut,
+}
+
+impl<'r> Rules<'r> {
+    /// Both ends, each metered for what is read from it. A quota with nothing left ends the WebSocket by its close handshake.
+    fn metered<'e>(&self, ends: Switched<'e>) -> (Metered<'r, &'e mut Tunnel>, Metered<'r, &'e mut Tunnel>) {
+        let brake = |direction| Brake::new(self.meters.clone(), direction);
+        (
+            Metered::new(ends.client, brake(Direction::Up), self.cut, AtEnd::Wait),
+            Metered::new(ends.target, brake(Direction::Down), self.cut, AtEnd::Wait),
+        )
+    }
 }
 
 /// What each end is told when somebody in between ends a WebSocket.

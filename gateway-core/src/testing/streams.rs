@@ -11,7 +11,8 @@ use crate::balance::Target;
 use crate::http::reply::Cause;
 use crate::record::{ExchangeRecord, Recorder, SessionRecord};
 use crate::snapshot::Route;
-use crate::stream::between::Between;
+use crate::stream::between::Monitor;
+use crate::stream::flow::Flow;
 use crate::stream::pipeline::{self, Carrier, Opener};
 use crate::stream::relay::{Carried, RelayOutcome, RelayTimeouts, relay};
 use crate::stream::session::Session;
@@ -38,21 +39,18 @@ pub struct Ended {
     pub reason: String,
     /// Bytes to the target and to the client.
     pub bytes: (u64, u64),
+    /// Datagrams that a limit dropped.
+    pub dropped: u64,
 }
 
 impl Trial {
     /// A stream to the proxy of this id.
     pub fn stream(&self, proxy: &str) -> Streaming {
-        let (_, route) = self
-            .snapshot
-            .by_id
-            .iter()
-            .find(|(id, _)| id.as_str() == proxy)
-            .unwrap_or_else(|| panic!("no proxy {proxy}"));
+        let route = self.route(proxy);
         let (client, mut inbound) = duplex(PIPE);
         let (target, outbound) = duplex(PIPE);
         let ended = Arc::<Mutex<Option<Ended>>>::default();
-        let (route, consumers) = (route.clone(), self.snapshot.consumers.clone());
+        let consumers = self.snapshot.consumers.clone();
         let (session, record) = (Session::new(self.client.clone()), KeptRecord(ended.clone()));
         let carrier = Pipes(Mutex::new(Some(outbound)));
         let serving = Box::pin(async move {
@@ -61,6 +59,26 @@ impl Trial {
             pipeline::serve(&carrier, &record, serving, session, &mut inbound).await;
         });
         Streaming { client, target, serving, record: ended }
+    }
+
+    /// A session of datagrams of the proxy of this id, with its target open; and its record, once it is over.
+    ///
+    /// # Errors
+    /// The word of the record, where the session is refused.
+    pub async fn flow(&self, proxy: &str) -> Result<(Flow, Arc<Mutex<Option<Ended>>>), &'static str> {
+        let ended = Arc::<Mutex<Option<Ended>>>::default();
+        let (session, recorder) = (Session::new(self.client.clone()), Arc::new(KeptRecord(ended.clone())));
+        let begun = Flow::begin(recorder, self.route(proxy), session, "udp", &self.snapshot.consumers);
+        let mut flow = begun.ok_or("max_sessions")?;
+        drop(flow.open(&Pipes(Mutex::new(Some(duplex(1).0)))).await?);
+        Ok((flow, ended))
+    }
+
+    fn route(&self, proxy: &str) -> Arc<Route> {
+        let mut routes = self.snapshot.by_id.iter();
+        let (_, route) =
+            routes.find(|(id, _)| id.as_str() == proxy).unwrap_or_else(|| panic!("no proxy {proxy}"));
+        route.clone()
     }
 }
 
@@ -88,13 +106,19 @@ impl Carrier for Pipes {
         _route: &Route,
         client: &mut DuplexStream,
         target: &mut DuplexStream,
-        between: Option<&Between<'_>>,
+        monitor: &Monitor<'_>,
         carried: &mut Carried,
     ) -> RelayOutcome {
         let timeouts = RelayTimeouts { idle: std::time::Duration::ZERO, lifetime: std::time::Duration::ZERO };
-        match between {
-            None => relay(client, target, timeouts, carried).await,
-            Some(between) => relay(&mut between.put(Box::new(client)), target, timeouts, carried).await,
+        match monitor.sees_bytes() {
+            false => {
+                let (mut client, mut target) = monitor.metered(client, target);
+                relay(&mut client, &mut target, timeouts, carried).await
+            }
+            true => {
+                let (client, mut target) = monitor.metered(client, target);
+                relay(&mut monitor.put(Box::new(client)), &mut target, timeouts, carried).await
+            }
         }
     }
 }
@@ -112,7 +136,10 @@ impl Recorder for KeptRecord {
     fn health(&self, _target: &Target, _change: crate::health::HealthChange) {}
 
     fn session(&self, record: &SessionRecord<'_>) {
-        let ended = Ended { reason: record.reason.to_owned(), bytes: (record.bytes_up, record.bytes_down) };
-        *locked(&self.0) = Some(ended);
+        *locked(&self.0) = Some(Ended {
+            reason: record.reason.to_owned(),
+            bytes: (record.bytes_up, record.bytes_down),
+            dropped: record.dropped,
+        });
     }
 }

@@ -79,7 +79,7 @@ impl Plugin for Csrf {
         Needs::new("form_field", Need::On("token")),
         Needs::new("ttl", Need::On("token")),
         Needs::new("bind_to", Need::On("token")),
-        Needs::new("max_form_bytes", Need::Given(&["form_field"])),
+        Needs::new("max_form", Need::Given(&["form_field"])),
     ];
     type Config = Config;
 
@@ -200,7 +200,7 @@ impl Csrf {
     }
 
     async fn check_form(&self, tokens: &Tokens, exchange: &mut Exchange, bound: Vec<u8>) -> Verdict {
-        let found = match exchange.body.collect(self.settings.max_form_bytes).await {
+        let found = match exchange.body.collect(self.settings.max_form).await {
             Ok((bytes, trailers)) => {
                 let field = self.settings.form_field.as_deref().unwrap_or_default();
                 let form = std::str::from_utf8(&bytes).ok();

@@ -81,7 +81,7 @@ impl Plugin for ForwardAuth {
     const EXAMPLE: &'static str = include_str!("../examples/forward_auth.yaml");
     const NEEDS: &'static [Needs] = &[
         Needs::new("ca_path", Need::Begins(&["url"], "https://")),
-        Needs::new("max_body_bytes", Need::Given(&["send_body"])),
+        Needs::new("max_body", Need::Given(&["send_body"])),
         Needs::new("status_on_error", Need::Without("failure_mode_allow")),
     ];
     type Config = Config;

@@ -47,10 +47,10 @@ pub(crate) struct Config {
     /// `authorization` (`Authorization: hmac …`). Default both.
     #[schemars(length(max = 2))]
     schemes: Vec<Scheme>,
-    /// Seconds that a signature's date (`created`, or the signed `Date` or `X-Date`) may be in the past or in the future.
-    /// Default 300.
+    /// How far a signature's date (`created`, or the signed `Date` or `X-Date`) may be in the past or in
+    /// the future. Default 5m.
     #[schemars(range(min = 1, max = 86400))]
-    clock_skew_seconds: Seconds,
+    clock_skew: Seconds,
     /// Hashes of the scheme `authorization`: `hmac-sha256`, `hmac-sha384`, `hmac-sha512`. Default all.
     #[schemars(length(max = 3))]
     algorithms: Vec<Hash>,
@@ -74,7 +74,7 @@ pub(crate) struct Config {
     /// Default false.
     validate_request_body: bool,
     /// Bytes that a body may have to be verified; a larger one gets 413. Default 1 MiB.
-    max_body_bytes: Bytes,
+    max_body: Bytes,
     /// Accepts each signature once. Message signatures then need a `nonce`. With a million signatures within twice the
     /// clock skew, more requests get 503. Default false.
     replay_protection: bool,
@@ -98,7 +98,7 @@ impl Default for Config {
         let texts = |all: &[&str]| all.iter().map(|text| (*text).to_owned()).collect();
         Self {
             schemes: vec![Scheme::MessageSignatures, Scheme::Authorization],
-            clock_skew_seconds: Seconds(300),
+            clock_skew: Seconds(300),
             algorithms: vec![Hash::Sha256, Hash::Sha384, Hash::Sha512],
             enforce_headers: texts(&["date", "@request-target", "host"]),
             required_components: texts(&["@method", "@authority", "@path", "@query"]),
@@ -106,7 +106,7 @@ impl Default for Config {
             tag: None,
             public_keys: Vec::new(),
             validate_request_body: false,
-            max_body_bytes: Bytes(1 << 20),
+            max_body: Bytes(1 << 20),
             replay_protection: false,
             hide_credentials: true,
             anonymous: None,
@@ -155,7 +155,7 @@ impl Plugin for HmacAuth {
         Needs::new("signature_label", Need::IsByDefault("schemes", "message_signatures")),
         Needs::new("tag", Need::IsByDefault("schemes", "message_signatures")),
         Needs::new("public_keys", Need::IsByDefault("schemes", "message_signatures")),
-        Needs::new("max_body_bytes", Need::Given(&["validate_request_body"])),
+        Needs::new("max_body", Need::Given(&["validate_request_body"])),
     ];
     type Config = Config;
 
@@ -223,7 +223,7 @@ impl Authenticate for HmacAuth {
         if !self.config.validate_request_body {
             return Claim::Caller(self.recognised(exchange, identity));
         }
-        let limit = self.config.max_body_bytes.0;
+        let limit = self.config.max_body.0;
         Claim::wait(async move {
             match digest::verify(&mut exchange.body, digests, limit).await {
                 Ok(()) => Finding::Caller(self.recognised(exchange, identity)),
@@ -368,11 +368,7 @@ impl HmacAuth {
     }
 
     fn judge_date(&self, second: u64, now: u64) -> Result<(), SignatureError> {
-        if second.abs_diff(now) > self.config.clock_skew_seconds.0 {
-            Err(SignatureError::Date)
-        } else {
-            Ok(())
-        }
+        if second.abs_diff(now) > self.config.clock_skew.0 { Err(SignatureError::Date) } else { Ok(()) }
     }
 
     fn digests(&self, message: &Message<'_>, covered: &HashSet<String>) -> Result<Digests, SignatureError> {
@@ -387,7 +383,7 @@ impl HmacAuth {
         if !self.config.replay_protection {
             return Ok(());
         }
-        let window = self.config.clock_skew_seconds.0.saturating_mul(2).saturating_add(1);
+        let window = self.config.clock_skew.0.saturating_mul(2).saturating_add(1);
         match self.nonces.note(who, what, window, now) {
             Use::First => Ok(()),
             Use::Again => Err(SignatureError::Replay),

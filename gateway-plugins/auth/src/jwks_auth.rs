@@ -1,7 +1,7 @@
 //! Recognises callers by signed tokens (JWT) of issuers such as an OpenID provider, whose keys the gateway fetches.
 //!
 //! Keys are fetched in the background and before they are too old, kept while the issuer is away, and fetched again when
-//! a token names a key that is not known, at most once in `min_refresh_interval_secs`. A token whose key the issuer does not
+//! a token names a key that is not known, at most once in `min_refresh_interval`. A token whose key the issuer does not
 //! have is refused with 401; where the issuer could not be asked, with 503 and `Retry-After`. A caller is the consumer that
 //! the token names, and otherwise somebody the issuer vouches for.
 
@@ -49,16 +49,16 @@ pub(crate) struct Config {
     providers: Vec<ProviderConfig>,
     #[serde(flatten)]
     bearer: BearerSettings,
-    /// Seconds between two fetches of an issuer's keys. Default 900.
+    /// Time between two fetches of an issuer's keys. Default 15m.
     #[schemars(range(min = 1, max = 86400))]
-    jwks_refresh_interval_secs: Seconds,
-    /// Seconds between two fetches that tokens with unknown keys, or requests before the first fetch, may cause.
-    /// Default 10.
+    jwks_refresh_interval: Seconds,
+    /// Time between two fetches that tokens with unknown keys, or requests before the first fetch, may cause.
+    /// Default 10s.
     #[schemars(range(min = 1, max = 3600))]
-    min_refresh_interval_secs: Seconds,
-    /// Seconds for which keys are used after the last fetch that worked. Then requests get 503. Default 86400.
+    min_refresh_interval: Seconds,
+    /// Time for which keys are used after the last fetch that worked. Then requests get 503. Default 1d.
     #[schemars(range(min = 60, max = 2_592_000))]
-    max_stale_secs: Seconds,
+    max_stale: Seconds,
     #[serde(flatten)]
     signed: SignedSettings,
 }
@@ -104,9 +104,9 @@ impl Default for Config {
         Self {
             providers: Vec::new(),
             bearer: BearerSettings::default(),
-            jwks_refresh_interval_secs: Seconds(900),
-            min_refresh_interval_secs: Seconds(10),
-            max_stale_secs: Seconds(86400),
+            jwks_refresh_interval: Seconds(900),
+            min_refresh_interval: Seconds(10),
+            max_stale: Seconds(86400),
             signed: SignedSettings::default(),
         }
     }
@@ -165,16 +165,16 @@ impl Plugin for JwksAuth {
             return Err(Problems::one("config.providers", "no issuer is accepted"));
         }
         let pace = Pace {
-            refresh: config.jwks_refresh_interval_secs.duration(),
-            at_least: config.min_refresh_interval_secs.duration(),
-            at_first: config.min_refresh_interval_secs.duration(),
-            max_age: config.max_stale_secs.duration(),
+            refresh: config.jwks_refresh_interval.duration(),
+            at_least: config.min_refresh_interval.duration(),
+            at_first: config.min_refresh_interval.duration(),
+            max_age: config.max_stale.duration(),
             timeout: CALL_TIMEOUT,
             timeout_setting: "",
         };
         if pace.max_age < pace.refresh {
             // Between two fetches the keys would be too old, and every request refused.
-            return Err(Problems::one("config.max_stale_secs", "is less than `jwks_refresh_interval_secs`"));
+            return Err(Problems::one("config.max_stale", "is less than `jwks_refresh_interval`"));
         }
         let mut problems = Problems::default();
         let mut providers: Vec<Provider> = Vec::new();

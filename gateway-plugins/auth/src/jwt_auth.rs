@@ -127,7 +127,7 @@ impl Plugin for JwtAuth {
                 issuers,
                 audiences,
                 claims,
-                leeway: config.signed.leeway_seconds.0,
+                leeway: config.signed.leeway.0,
                 requires_expiry: config.signed.require_exp,
             },
             keys: Keys::default(),

@@ -70,8 +70,8 @@ pub(crate) struct Config {
     /// What the server is told the token is, such as `access_token`. Default nothing.
     token_type_hint: Option<String>,
     /// How long the server may take for its whole answer. Default 5 s.
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: Millis,
+    #[schemars(range(min = 0.001, max = 60))]
+    timeout: Millis,
     /// Questions to the server at a time. Default 100.
     #[schemars(range(min = 1, max = 10_000))]
     max_concurrent_calls: usize,
@@ -125,7 +125,7 @@ impl Default for Config {
             client_key_id: None,
             client_assertion_audience: None,
             token_type_hint: None,
-            timeout_ms: Millis(5000),
+            timeout: Millis(5000),
             max_concurrent_calls: 100,
             max_waiting_calls: 1000,
             cache_ttl: Seconds(60),
@@ -193,10 +193,10 @@ impl Plugin for Oauth2Introspection {
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {
-        let (ca_path, timeout) = (config.ca_path, config.timeout_ms.duration());
+        let (ca_path, timeout) = (config.ca_path, config.timeout.duration());
         let server = server_url::client(world, &config.introspection_url, |endpoint| {
-            let mut endpoint = endpoint.trusting(ca_path).within_setting(timeout, "timeout_ms");
-            endpoint.max_response_bytes = MAX_ANSWER;
+            let mut endpoint = endpoint.trusting(ca_path).within_setting(timeout, "timeout");
+            endpoint.max_response = MAX_ANSWER;
             endpoint
         });
         let mut problems = Problems::default();

@@ -9,7 +9,7 @@
 //! is under way with 409, or waits for it. The client gets the answer while it is stored; it is stored even when the client is gone by then.
 //!
 //! The key is free again after answers in `unstored_statuses`, and when the target was never reached. When nobody knows whether
-//! a request was carried out, `on_unknown` decides. Answers longer than `max_response_bytes`, and event streams, are not
+//! a request was carried out, `on_unknown` decides. Answers longer than `max_response`, and event streams, are not
 //! stored; their keys are remembered, and repeated requests get 409. A call of gRPC whose client goes on sending after the
 //! first answer can't have a key: its body is read first. WebSockets have none.
 //!
@@ -149,7 +149,7 @@ const KEYS: Metric =
 const EVICTED: Metric = Metric {
     name: "ferrum_request_deduplication_evicted_total",
     kind: "counter",
-    help: "Keys forgotten before their time, because `max_bytes` was used up.",
+    help: "Keys forgotten before their time, because `max_size` was used up.",
 };
 
 /// Characters a key may have.
@@ -327,8 +327,8 @@ impl OnResponse for RequestDeduplication {
 impl RequestDeduplication {
     /// What the local table may hold.
     fn limits(&self) -> Limits {
-        let Rules { max_bytes, ttl, on_full, .. } = self.rules;
-        Limits { bytes: max_bytes, ttl, on_full }
+        let Rules { max_size, ttl, on_full, .. } = self.rules;
+        Limits { bytes: max_size, ttl, on_full }
     }
 
     fn refuse(&self, exchange: &mut Exchange, why: DeduplicationRefusal) -> Reply {

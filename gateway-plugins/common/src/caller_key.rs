@@ -58,6 +58,8 @@ enum KeyPart {
     Consumer,
     Group,
     Route,
+    Port,
+    Gateway,
     GrpcMethod,
     Header(HeaderName),
     Cookie(Box<str>),
@@ -82,6 +84,8 @@ struct Caller<'a> {
     headers: Option<&'a HeaderMap>,
     exchange: Option<&'a Exchange>,
     proxy: &'a str,
+    /// The port that the client connected to.
+    port: u16,
 }
 
 /// A caller lacks what it is counted by.
@@ -142,6 +146,11 @@ impl KeyBy {
         }
     }
 
+    /// Whether it refuses what lacks what it is counted by.
+    pub fn denies(&self) -> bool {
+        self.missing == Missing::Deny
+    }
+
     /// Whether any byte stream counts: one without headers has nothing to be counted by where what is missing is let pass.
     pub fn counts_sessions(&self) -> bool {
         let is_there = |part: &KeyPart| {
@@ -162,6 +171,7 @@ impl KeyBy {
                 headers: Some(&exchange.request.headers),
                 exchange: Some(exchange),
                 proxy,
+                port: exchange.client.local.port(),
             },
             hasher,
         )
@@ -176,6 +186,7 @@ impl KeyBy {
                 headers: session.head.as_ref().map(|head| &head.headers),
                 exchange: None,
                 proxy,
+                port: session.client.local.port(),
             },
             hasher,
         )
@@ -219,6 +230,11 @@ impl KeyBy {
                 text(group.map(|group| group.as_bytes()), hasher)
             }
             KeyPart::Route => text(Some(caller.proxy.as_bytes()), hasher),
+            KeyPart::Port => {
+                hasher.write_u16(caller.port);
+                Ok(())
+            }
+            KeyPart::Gateway => Ok(()),
             KeyPart::GrpcMethod => {
                 let call = caller.exchange.filter(|exchange| exchange.dialect == Dialect::Grpc);
                 text(call.map(|exchange| exchange.path().as_bytes()), hasher)
@@ -256,7 +272,8 @@ fn check(parts: &[KeyPart], settings: &KeySettings, problems: &mut Problems) {
             problems.add(format!("config.{}[{n}]", settings.name), format!("`{text}` is there twice"));
         }
     }
-    let is_there = |part: &KeyPart| matches!(part, KeyPart::Address | KeyPart::Route);
+    let is_there =
+        |part: &KeyPart| matches!(part, KeyPart::Address | KeyPart::Route | KeyPart::Port | KeyPart::Gateway);
     let always_there = parts.iter().all(is_there);
     if always_there && settings.on_missing != Missing::Address {
         let why = format!("has no effect: what `{}` names is never missing", settings.name);
@@ -298,7 +315,7 @@ fn is_cookie_name(name: &str) -> bool {
 
 fn part(text: &str) -> Result<KeyPart, (String, String)> {
     let remedy = || {
-        "write `address`, `consumer`, `group`, `route`, `grpc_method`, `header:NAME`, `cookie:NAME`, `claim:NAME` or `template:TEXT`"
+        "write `address`, `consumer`, `group`, `route`, `port`, `gateway`, `grpc_method`, `header:NAME`, `cookie:NAME`, `claim:NAME` or `template:TEXT`"
             .to_owned()
     };
     let template = |text: &str| {
@@ -309,6 +326,8 @@ fn part(text: &str) -> Result<KeyPart, (String, String)> {
         None if text == "consumer" => Ok(KeyPart::Consumer),
         None if text == "group" => Ok(KeyPart::Group),
         None if text == "route" => Ok(KeyPart::Route),
+        None if text == "port" => Ok(KeyPart::Port),
+        None if text == "gateway" => Ok(KeyPart::Gateway),
         None if text == "grpc_method" => Ok(KeyPart::GrpcMethod),
         Some(("header", name)) => HeaderName::from_bytes(name.as_bytes())
             .map(KeyPart::Header)

@@ -100,9 +100,9 @@ fn main() {
         ("wasm, one header", Some(("wasm", json!({ "path": "one.wasm" })))),
         (
             "wasm for Conduit, one header",
-            Some(("wasm", json!({ "path": "alone.wasm", "max_memory_bytes": 1_048_576 }))),
+            Some(("wasm", json!({ "path": "alone.wasm", "max_memory": 1_048_576 }))),
         ),
-        ("script, 50 operations", Some(("script", json!({ "source": SCRIPT_TEXT, "timeout_ms": 1000 })))),
+        ("script, 50 operations", Some(("script", json!({ "source": SCRIPT_TEXT, "timeout": "1000ms" })))),
     ];
     let only = std::env::args().nth(2).unwrap_or_default();
     let rows = rows.into_iter().filter(|(name, _)| name.contains(&only));

@@ -237,7 +237,7 @@ impl Script {
             true => (Cause::UpstreamClosed, Cause::UpstreamGarbage),
             false => (Cause::BadRequest, Cause::BodyTooLarge),
         };
-        match body.collect(self.rules.max_body_bytes).await {
+        match body.collect(self.rules.max_body).await {
             Ok(read) => Ok(read),
             Err(BodyError::Refused(reply)) => Err(reply),
             Err(BodyError::TooLarge { .. }) => {

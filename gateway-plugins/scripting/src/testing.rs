@@ -97,8 +97,8 @@ impl Caller for ScriptedCaller {
         self.endpoint.timeout
     }
 
-    fn max_response_bytes(&self) -> u64 {
-        self.endpoint.max_response_bytes
+    fn max_response(&self) -> u64 {
+        self.endpoint.max_response
     }
 }
 
@@ -189,7 +189,7 @@ impl Caller for Wire {
         self.endpoint.timeout
     }
 
-    fn max_response_bytes(&self) -> u64 {
-        self.endpoint.max_response_bytes
+    fn max_response(&self) -> u64 {
+        self.endpoint.max_response
     }
 }

@@ -29,7 +29,8 @@ use lists::List;
 pub(crate) struct Config {
     /// Lists of the gateway's own that are denied: `scanners` (vulnerability scanners), `tools` (command-line clients and
     /// HTTP libraries), `headless` (browsers driven by programs), `scrapers` (crawlers of SEO and data services), `ai`
-    /// (crawlers that collect for language models), `search` (search engines). Default `scanners` and `tools`.
+    /// (crawlers that collect for language models), `search` (search engines). Default `scanners`: programs that call APIs
+    /// are `tools`.
     lists: Vec<List>,
     /// Further patterns that are denied, up to 1,000: a part of the header in upper or lower case (`curl/`), or a regex after `~`
     /// (`~^my-bot/[0-9]`). Default none.
@@ -61,7 +62,7 @@ enum Missing {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            lists: vec![List::Scanners, List::Tools],
+            lists: vec![List::Scanners],
             deny: Vec::new(),
             allow: Vec::new(),
             on_missing: Missing::Allow,

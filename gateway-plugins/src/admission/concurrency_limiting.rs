@@ -10,7 +10,7 @@
 //! config puts a limit by address in front of that.
 
 mod adaptive;
-mod places;
+pub(in crate::admission) mod places;
 mod settings;
 
 use std::sync::Arc;

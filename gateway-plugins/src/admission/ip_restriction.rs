@@ -63,11 +63,11 @@ pub(crate) struct Config {
     #[schemars(range(min = 10))]
     url_refresh: Seconds,
     /// How long fetching one may take, 100 ms to 10 min. Default 30 s.
-    #[schemars(range(min = 100, max = 600_000))]
+    #[schemars(range(min = 0.1, max = 600))]
     url_timeout: Millis,
     /// Bytes that the list of a URL may have, up to 64 MiB. Default 64 MiB.
     #[schemars(range(min = 1, max = 67_108_864))]
-    max_url_bytes: Bytes,
+    max_url_size: Bytes,
     /// The PEM file with the only roots that are trusted for these URLs. Default: the public roots.
     #[schemars(extend("format" = "path"))]
     ca_path: Option<PathBuf>,
@@ -120,7 +120,7 @@ impl Default for Config {
             deny_urls: Vec::new(),
             url_refresh: Seconds(3600),
             url_timeout: Millis(30_000),
-            max_url_bytes: Bytes(MAX_FILE),
+            max_url_size: Bytes(MAX_FILE),
             ca_path: None,
             copy_path: None,
             on_missing_list: OnMissingList::Deny,
@@ -187,7 +187,7 @@ impl Plugin for IpRestriction {
         Needs::new("refresh", Need::Given(&["allow_files", "deny_files"])),
         Needs::new("url_refresh", Need::Given(URLS)),
         Needs::new("url_timeout", Need::Given(URLS)),
-        Needs::new("max_url_bytes", Need::Given(URLS)),
+        Needs::new("max_url_size", Need::Given(URLS)),
         Needs::new("ca_path", Need::Begins(URLS, "https://")),
         Needs::new("copy_path", Need::Given(URLS)),
         Needs::new("on_missing_list", Need::Given(URLS)),

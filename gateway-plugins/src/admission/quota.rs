@@ -6,7 +6,7 @@
 //! it begins with.
 
 mod file;
-mod period;
+pub(in crate::admission) mod period;
 mod settings;
 mod shared;
 mod table;

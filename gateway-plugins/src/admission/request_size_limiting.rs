@@ -1,7 +1,7 @@
 //! Refuses requests whose body is larger than allowed.
 //!
 //! A body that says its length is refused before a byte of it is read; another one as soon as it has sent too much. The
-//! proxy's own `max_request_body_bytes` holds as well: the smaller of both counts.
+//! proxy's own `max_request_body` holds as well: the smaller of both counts.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use serde::Deserialize;
 pub(crate) struct Config {
     /// Bytes a body may have, as it is sent; at least 1. Required.
     #[schemars(range(min = 1))]
-    max_bytes: Bytes,
+    max_size: Bytes,
     /// Refuses bodies that do not say their length beforehand, with 411. Default false.
     #[serde(default)]
     require_content_length: bool,
@@ -40,7 +40,7 @@ impl Plugin for RequestSizeLimiting {
     type Config = Config;
 
     fn build(config: Config, _world: &World) -> Result<Self, Problems> {
-        Ok(Self { max: config.max_bytes.0, require_length: config.require_content_length })
+        Ok(Self { max: config.max_size.0, require_length: config.require_content_length })
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {

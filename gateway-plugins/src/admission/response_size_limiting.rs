@@ -24,7 +24,7 @@ use serde::Deserialize;
 pub(crate) struct Config {
     /// Bytes a body may have, as the target sends it; at least 1. Required.
     #[schemars(range(min = 1))]
-    max_bytes: Bytes,
+    max_size: Bytes,
     /// Reads responses that do not say their length into memory before any of it is sent, up to the limit. Event streams
     /// (`text/event-stream`), lines of JSON (`application/x-ndjson`) and gRPC pass as they come and are cut off at it. Default false.
     #[serde(default)]
@@ -44,7 +44,7 @@ impl Plugin for ResponseSizeLimiting {
     type Config = Config;
 
     fn build(config: Config, _world: &World) -> Result<Self, Problems> {
-        Ok(Self { max: config.max_bytes.0, buffer: config.buffer })
+        Ok(Self { max: config.max_size.0, buffer: config.buffer })
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {

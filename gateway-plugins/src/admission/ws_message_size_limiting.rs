@@ -1,6 +1,6 @@
 //! Ends WebSockets whose messages are larger than allowed, with close code 1009 (RFC 6455 §7.4.1).
 //!
-//! A message counts as it is put together from its frames. The proxy's own `websocket_max_message_bytes` (1 MiB unless set)
+//! A message counts as it is put together from its frames. The proxy's own `websocket_max_message` (1 MiB unless set)
 //! holds as well: the smaller of both counts, and it is what bounds the memory that a message takes. On UDP and DTLS proxies
 //! datagrams that are too large are dropped.
 
@@ -21,10 +21,10 @@ use serde::Deserialize;
 pub(crate) struct Config {
     /// Bytes a message of the client may have, at least 1. One of both is required.
     #[schemars(range(min = 1))]
-    max_client_bytes: Option<Bytes>,
+    max_from_client: Option<Bytes>,
     /// Bytes a message of the target may have, at least 1.
     #[schemars(range(min = 1))]
-    max_target_bytes: Option<Bytes>,
+    max_from_target: Option<Bytes>,
     /// What becomes of a message that is too large: `close` ends the WebSocket, `drop` leaves the message out. Default
     /// `close`.
     on_exceeded: Exceeded,
@@ -72,9 +72,9 @@ impl Plugin for WsMessageSizeLimiting {
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {
         let mut problems = Problems::default();
-        if config.max_client_bytes.is_none() && config.max_target_bytes.is_none() {
+        if config.max_from_client.is_none() && config.max_from_target.is_none() {
             problems.add("config", "nothing is limited").remedy =
-                Some("give `max_client_bytes` or `max_target_bytes`".into());
+                Some("give `max_from_client` or `max_from_target`".into());
         }
         let code = config.close_code.unwrap_or(1009);
         if !may_be_sent(code) {
@@ -86,8 +86,8 @@ impl Plugin for WsMessageSizeLimiting {
         let owner = world.owner().map_or("", |owner| owner.config.as_str());
         let exceeded = |from| world.meters().counter(EXCEEDED, &["plugin_config", "from"], &[owner, from]);
         problems.into_result(Self {
-            client: config.max_client_bytes.map_or(u64::MAX, |bytes| bytes.0),
-            target: config.max_target_bytes.map_or(u64::MAX, |bytes| bytes.0),
+            client: config.max_from_client.map_or(u64::MAX, |bytes| bytes.0),
+            target: config.max_from_target.map_or(u64::MAX, |bytes| bytes.0),
             close: (config.on_exceeded == Exceeded::Close).then_some(code),
             exceeded: [exceeded("client"), exceeded("target")],
         })
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn each_direction_has_its_limit() {
-        let plugin = build(json!({ "max_client_bytes": 10, "max_target_bytes": "1KiB" }));
+        let plugin = build(json!({ "max_from_client": 10, "max_from_target": "1KiB" }));
         for (direction, length, passes) in [
             (Direction::Up, 10, true),
             (Direction::Up, 11, false),
@@ -150,16 +150,16 @@ mod tests {
             assert!(passes || matches!(passage, Passage::Close(1009)));
         }
         assert_eq!(plugin.exceeded.each_ref().map(Counter::get), [1, 1]);
-        let one = build(json!({ "max_client_bytes": 10 }));
+        let one = build(json!({ "max_from_client": 10 }));
         assert!(matches!(one.judge(Direction::Down, MessageKind::Binary, usize::MAX), Passage::Forward));
     }
 
     #[test]
     fn what_becomes_of_large_ones() {
-        let coded = build(json!({ "max_client_bytes": 1, "close_code": 4001 }));
+        let coded = build(json!({ "max_from_client": 1, "close_code": 4001 }));
         assert!(matches!(coded.judge(Direction::Up, MessageKind::Binary, 2), Passage::Close(4001)));
         assert!(matches!(coded.judge(Direction::Up, MessageKind::Datagram, 2), Passage::Drop));
-        let dropped = build(json!({ "max_client_bytes": 1, "on_exceeded": "drop" }));
+        let dropped = build(json!({ "max_from_client": 1, "on_exceeded": "drop" }));
         assert!(matches!(dropped.judge(Direction::Up, MessageKind::Text, 2), Passage::Drop));
     }
 
@@ -167,13 +167,10 @@ mod tests {
     fn bad_settings_are_refused() {
         for (config, path) in [
             (json!({}), "config"),
-            (json!({ "max_client_bytes": 0 }), "config.max_client_bytes"),
-            (json!({ "max_client_bytes": 1, "close_code": 1005 }), "config.close_code"),
-            (json!({ "max_client_bytes": 1, "close_code": 999 }), "config.close_code"),
-            (
-                json!({ "max_client_bytes": 1, "close_code": 1009, "on_exceeded": "drop" }),
-                "config.close_code",
-            ),
+            (json!({ "max_from_client": 0 }), "config.max_from_client"),
+            (json!({ "max_from_client": 1, "close_code": 1005 }), "config.close_code"),
+            (json!({ "max_from_client": 1, "close_code": 999 }), "config.close_code"),
+            (json!({ "max_from_client": 1, "close_code": 1009, "on_exceeded": "drop" }), "config.close_code"),
         ] {
             let entries = [entry::<WsMessageSizeLimiting>()];
             assert_eq!(

@@ -45,13 +45,23 @@ pub(crate) struct Config {
 #[serde(deny_unknown_fields)]
 struct PageConfig {
     /// The statuses it is for: `404`, `4xx`, `500-504`, and several with commas between; 400 to 599.
-    status: String,
+    status: Statuses,
     /// The page's media type. Default `text/html; charset=utf-8`.
     #[serde(default = "html")]
     content_type: String,
     /// The page, with values of request and response as in templates (`${response.status}`, `${request.id}`). Values are
     /// escaped for HTML, XML and JSON.
     body: String,
+}
+
+/// Statuses as written: one, or text.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum Statuses {
+    /// A status.
+    One(u16),
+    /// Statuses and ranges.
+    Text(String),
 }
 
 /// Whose errors get a page.
@@ -138,11 +148,14 @@ impl Plugin for ErrorPages {
 impl Choice {
     fn read(n: usize, config: PageConfig, problems: &mut Problems) -> Option<Self> {
         let at = format!("config.pages[{n}]");
-        let statuses = statuses(&config.status);
+        let written = match config.status {
+            Statuses::One(status) => status.to_string(),
+            Statuses::Text(text) => text,
+        };
+        let statuses = statuses(&written);
         if statuses.is_none() {
-            problems
-                .add(format!("{at}.status"), format!("`{}` names no error statuses", config.status))
-                .remedy = Some("such as `404`, `5xx` or `500-504, 403`".into());
+            problems.add(format!("{at}.status"), format!("`{written}` names no error statuses")).remedy =
+                Some("such as `404`, `5xx` or `500-504, 403`".into());
         }
         let essence = config.content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let content_type = HeaderValue::from_str(&config.content_type).ok().filter(|_| essence.contains('/'));

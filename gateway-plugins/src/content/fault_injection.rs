@@ -33,9 +33,9 @@ struct Delay {
     /// The share of requests in percent, 0 to 100; fractions count.
     #[schemars(range(min = 0, max = 100))]
     percentage: f64,
-    /// How long, up to 60 s; a plain number counts milliseconds.
-    #[schemars(range(min = 1, max = 60_000))]
-    duration_ms: Millis,
+    /// How long, up to 60 s.
+    #[schemars(range(min = 0.001, max = 60))]
+    duration: Millis,
 }
 
 /// How many requests are refused, and how.
@@ -84,7 +84,7 @@ impl Plugin for FaultInjection {
             world.meters().counter(FAULTS, &["plugin_config", "fault"], &[owner, kind])
         };
         Ok(Self {
-            delay: config.delay.map(|it| (it.percentage, it.duration_ms.duration())),
+            delay: config.delay.map(|it| (it.percentage, it.duration.duration())),
             abort: config
                 .abort
                 .and_then(|it| Some((it.percentage, StatusCode::from_u16(it.status_code).ok()?))),
@@ -115,7 +115,7 @@ impl OnRequest for FaultInjection {
         };
         let Some(delay) = delay else { return refusal().map_or(Step::Next, Step::reply) };
         self.delayed.add(1);
-        exchange.note("fault_injection.delay_ms", u64::try_from(delay.as_millis()).unwrap_or(u64::MAX));
+        exchange.note("fault_injection.delay", u64::try_from(delay.as_millis()).unwrap_or(u64::MAX));
         Step::wait(async move {
             tokio::time::sleep(delay).await;
             refusal().map_or(Verdict::Next, Verdict::reply)

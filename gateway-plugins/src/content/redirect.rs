@@ -147,7 +147,10 @@ impl Plugin for Redirect {
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         match &self.to {
-            To::Location(location) => hooks.renders("config.location", Some(location)),
+            To::Location(location) => {
+                hooks.renders("config.location", Some(location));
+                hooks.needs_no_target();
+            }
             To::Parts(parts) => {
                 hooks.renders("config.host", parts.host.as_ref());
                 hooks.renders("config.path", parts.path.as_ref());

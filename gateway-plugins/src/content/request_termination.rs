@@ -106,6 +106,9 @@ impl Plugin for RequestTermination {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        if self.path_prefix.is_none() && self.header.is_none() {
+            hooks.needs_no_target();
+        }
         hooks.on_request(self);
     }
 }

@@ -47,8 +47,8 @@ struct Rule {
     body: String,
     /// How long to wait before the answer, up to 60 s. Default 0.
     #[serde(default)]
-    #[schemars(range(max = 60_000))]
-    delay_ms: Millis,
+    #[schemars(range(max = 60))]
+    delay: Millis,
 }
 
 fn ok() -> u16 {
@@ -121,6 +121,9 @@ impl Plugin for ResponseMock {
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         hooks.may_answer();
+        if !self.passes {
+            hooks.needs_no_target();
+        }
         hooks.on_request(self);
     }
 }
@@ -163,7 +166,7 @@ impl Mock {
         if !has_body && !rule.body.is_empty() {
             problems.add(format!("{at}.body"), format!("a {} response has no body", rule.status_code));
         }
-        let delay = rule.delay_ms.duration();
+        let delay = rule.delay.duration();
         Some(Self { method, path: path?, status, headers, body: rule.body.into(), delay })
     }
 

@@ -145,6 +145,9 @@ impl Plugin for StaticFiles {
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         hooks.may_answer();
+        if !self.passes {
+            hooks.needs_no_target();
+        }
         hooks.on_request(self);
     }
 

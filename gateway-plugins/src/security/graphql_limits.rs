@@ -168,7 +168,7 @@ fn binary() -> Result<(), GraphqlRefusal> {
 }
 
 fn check_message(limits: &Limits, payload: &[u8]) -> Result<(), GraphqlRefusal> {
-    if payload.len() as u64 > limits.max_body_bytes {
+    if payload.len() as u64 > limits.max_body {
         return Err(GraphqlRefusal::bad("graphql_too_large", "the message is too large"));
     }
     request::of_message(payload)?.map_or(Ok(()), |operation| document::check(limits, &[operation], false))
@@ -180,7 +180,7 @@ impl GraphqlLimits {
             Ok(kind) => kind,
             Err(fault) => return self.verdict(exchange, Err(fault)),
         };
-        let (bytes, trailers) = match exchange.body.collect(self.limits.max_body_bytes).await {
+        let (bytes, trailers) = match exchange.body.collect(self.limits.max_body).await {
             Ok(read) => read,
             Err(BodyError::TooLarge { limit }) => {
                 let message = format!("the request has more than {limit} bytes");

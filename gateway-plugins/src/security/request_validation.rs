@@ -1,7 +1,7 @@
 //! Checks requests against JSON Schemas, or against a whole OpenAPI document (3.0 or 3.1), before targets see them.
 //!
 //! Schemas are compiled when the configuration is checked. References lead nowhere but into the same document: nothing is
-//! fetched and no file is read but the one that is named. Bodies are read into memory, up to `max_body_bytes`; JSON with the
+//! fetched and no file is read but the one that is named. Bodies are read into memory, up to `max_body`; JSON with the
 //! same key twice is refused, since two readers take different things from it. The answer says where a request is wrong and by
 //! which keyword, never the value that was sent.
 
@@ -73,7 +73,7 @@ impl Plugin for RequestValidation {
     const NAME: &'static str = "request_validation";
     const SUMMARY: &'static str = "Checks requests against JSON Schemas or an OpenAPI document.";
     const EXAMPLE: &'static str = include_str!("../../examples/request_validation.yaml");
-    const NEEDS: &'static [Needs] = &[Needs::new("max_body_bytes", Need::Given(&["body_schema", "openapi"]))];
+    const NEEDS: &'static [Needs] = &[Needs::new("max_body", Need::Given(&["body_schema", "openapi"]))];
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {
@@ -141,7 +141,7 @@ impl RequestValidation {
             );
             return self.verdict(exchange, Err(fault));
         }
-        let (bytes, trailers) = match exchange.body.collect(self.rules.max_body_bytes).await {
+        let (bytes, trailers) = match exchange.body.collect(self.rules.max_body).await {
             Ok(read) => read,
             Err(BodyError::TooLarge { limit }) => {
                 let detail = format!("bodies of at most {limit} bytes can be checked");

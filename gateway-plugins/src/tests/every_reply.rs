@@ -29,7 +29,7 @@ fn trial(scope: &str, more: &[Value]) -> Trial {
     let spec = json!({
         "proxies": [{
             "id": "a", "hosts": ["a.test"], "listen_path": "/", "backend_host": "t.test", "backend_port": 80,
-            "allowed_methods": ["GET", "POST"], "max_request_body_bytes": 10,
+            "allowed_methods": ["GET", "POST"], "max_request_body": 10,
         }],
         "plugin_configs": plugins,
     });

@@ -24,7 +24,7 @@ fn contributors() -> Vec<(&'static str, Value)> {
         ("sse", json!({})),
         ("rate_limiting", json!({ "limits": [{ "rate": 100, "per": "1s" }] })),
         ("response_cache", json!({})),
-        ("response_size_limiting", json!({ "max_bytes": 10_000 })),
+        ("response_size_limiting", json!({ "max_size": 10_000 })),
         ("request_deduplication", json!({})),
         (
             "error_pages",

@@ -121,7 +121,7 @@ fn settings_of_signed_credentials_without_effect() {
             ),
             (json!({ "schemes": ["authorization"], "tag": "x" }), "config.tag"),
             (json!({ "schemes": ["authorization"], "signature_label": "x" }), "config.signature_label"),
-            (json!({ "max_body_bytes": 5 }), "config.max_body_bytes"),
+            (json!({ "max_body": 5 }), "config.max_body"),
             (json!({ "signature_label": "Sig 1" }), "config.signature_label"),
         ],
     );
@@ -145,10 +145,7 @@ fn settings_of_plugins_that_ask_others_without_effect() {
             (jwks(json!({ "consumer_identity_claim": "" })), "config.providers[0].consumer_identity_claim"),
             (jwks(json!({ "required_claims": { "": "a" } })), "config.providers[0].required_claims"),
             (jwks(json!({ "audience": "" })), "config.providers[0].audience"),
-            (
-                json!({ "providers": [{ "issuer": "https://i" }], "max_stale_secs": 60 }),
-                "config.max_stale_secs",
-            ),
+            (json!({ "providers": [{ "issuer": "https://i" }], "max_stale": 60 }), "config.max_stale"),
         ],
     );
     let asked = |more: Value| {
@@ -173,7 +170,7 @@ fn settings_of_plugins_that_ask_others_without_effect() {
         "forward_auth",
         &[
             (json!({ "url": url, "ca_path": "/ca" }), "config.ca_path"),
-            (json!({ "url": url, "max_body_bytes": 5 }), "config.max_body_bytes"),
+            (json!({ "url": url, "max_body": 5 }), "config.max_body"),
             (json!({ "url": url, "convention": "envoy", "preserve_method": true }), "config.preserve_method"),
             (
                 json!({ "url": url, "status_on_error": 500, "failure_mode_allow": true }),
@@ -260,7 +257,7 @@ fn settings_of_admission_without_effect() {
             (json!({ "deny": ["10.0.0.0/8"], "refresh": "5s" }), "config.refresh"),
             (json!({ "deny": ["10.0.0.0/8"], "url_refresh": "5m" }), "config.url_refresh"),
             (json!({ "deny": ["10.0.0.0/8"], "url_timeout": "5s" }), "config.url_timeout"),
-            (json!({ "deny": ["10.0.0.0/8"], "max_url_bytes": 5 }), "config.max_url_bytes"),
+            (json!({ "deny": ["10.0.0.0/8"], "max_url_size": 5 }), "config.max_url_size"),
             (json!({ "deny": ["10.0.0.0/8"], "ca_path": "/ca" }), "config.ca_path"),
             (json!({ "deny": ["10.0.0.0/8"], "copy_path": "/tmp" }), "config.copy_path"),
             (json!({ "deny": ["10.0.0.0/8"], "on_missing_list": "allow" }), "config.on_missing_list"),
@@ -292,7 +289,7 @@ fn settings_of_admission_without_effect() {
             (json!({ "token": false, "bind_to": "${request.path}" }), "config.bind_to"),
             (json!({ "origin": false, "allow_same_site": true }), "config.allow_same_site"),
             (json!({ "origin": false, "trusted_origins": ["https://a.example"] }), "config.trusted_origins"),
-            (json!({ "max_form_bytes": 5 }), "config.max_form_bytes"),
+            (json!({ "max_form": 5 }), "config.max_form"),
             (json!({ "safe_methods": ["get"] }), "config.safe_methods[0]"),
         ],
     );
@@ -319,7 +316,7 @@ fn settings_of_admission_without_effect() {
     refused(
         "request_validation",
         &[
-            (json!({ "query_schema": { "type": "object" }, "max_body_bytes": 5 }), "config.max_body_bytes"),
+            (json!({ "query_schema": { "type": "object" }, "max_body": 5 }), "config.max_body"),
             (json!({ "headers_schema": { "required": ["X-Tenant"] } }), "config.headers_schema"),
             (json!({ "headers_schema": { "properties": { "X-A": {} } } }), "config.headers_schema"),
         ],

@@ -40,13 +40,13 @@ pub(crate) struct Config {
     #[schemars(range(min = 0, max = 100))]
     percentage: f64,
     /// Bytes a body may have to be copied. Up to 256 copies wait in memory. Default 64 KiB.
-    max_body_bytes: units::Bytes,
+    max_body: units::Bytes,
     /// Copies under way at a time. Default 64.
     #[schemars(range(min = 1, max = 10_000))]
     max_in_flight: usize,
     /// How long the second server may take to answer, and again to send its body. Default 5 s.
-    #[schemars(range(min = 1, max = 600_000))]
-    timeout_ms: Millis,
+    #[schemars(range(min = 0.001, max = 600))]
+    timeout: Millis,
     /// Which request is copied: `as_sent`, with path, host and header fields as the first target gets them, or `as_received`, with path
     /// and query as the client sent them and the header fields as the plugins before this one left them. Default `as_sent`.
     request: CopiedRequest,
@@ -70,9 +70,9 @@ impl Default for Config {
             url: None,
             upstream_id: None,
             percentage: 100.0,
-            max_body_bytes: units::Bytes(64 << 10),
+            max_body: units::Bytes(64 << 10),
             max_in_flight: 64,
-            timeout_ms: Millis(5000),
+            timeout: Millis(5000),
             request: CopiedRequest::AsSent,
             remove_headers: Vec::new(),
         }
@@ -123,14 +123,14 @@ impl Plugin for RequestMirror {
         });
         let removed = removed.collect();
         let (Some(endpoint), true) = (endpoint, problems.is_empty()) else { return Err(problems) };
-        let timeout = config.timeout_ms.duration();
+        let timeout = config.timeout.duration();
         let owner = world.owner().map_or("", |owner| owner.config.as_str());
         let count =
             |outcome| world.meters().counter(COPIES, &["plugin_config", "outcome"], &[owner, outcome]);
         Ok(Self {
-            client: world.client(endpoint.within_setting(timeout, "timeout_ms"))?,
+            client: world.client(endpoint.within_setting(timeout, "timeout"))?,
             percentage: config.percentage,
-            max_body: config.max_body_bytes.0,
+            max_body: config.max_body.0,
             max_in_flight: config.max_in_flight,
             timeout,
             request: config.request,

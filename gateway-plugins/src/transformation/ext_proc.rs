@@ -110,7 +110,7 @@ impl Plugin for ExtProc {
         let server = server_url::client(world, &config.url, |endpoint| {
             let mut endpoint = endpoint.trusting(ca_path).within(MAX_STREAM);
             endpoint.http = BackendHttp::Http2;
-            endpoint.max_response_bytes = u64::MAX;
+            endpoint.max_response = u64::MAX;
             endpoint
         });
         let client = match server {

@@ -24,11 +24,11 @@ use tokio::time::Instant;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// The deadline of calls that have none, 1 ms to 24 h; a plain number counts milliseconds. Default none.
-    #[schemars(range(min = 1, max = 86_400_000))]
+    /// The deadline of calls that have none, 1 ms to 24 h. Default none.
+    #[schemars(range(min = 0.001, max = 86_400))]
     default_deadline: Option<Millis>,
     /// The longest deadline; longer ones are shortened to it. 1 ms to 24 h. Default none.
-    #[schemars(range(min = 1, max = 86_400_000))]
+    #[schemars(range(min = 0.001, max = 86_400))]
     max_deadline: Option<Millis>,
     /// Refuses calls without a deadline, with `INVALID_ARGUMENT`. Default false.
     require_deadline: bool,

@@ -73,7 +73,7 @@ pub(crate) struct Config {
     /// Writes enums by number. Default false: by name.
     print_enum_numbers: bool,
     /// The largest body of a request, and the largest message of an answer. Default 4 MiB.
-    max_message_bytes: Size,
+    max_message: Size,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -105,7 +105,7 @@ impl Default for Config {
             preserve_field_names: false,
             print_default_values: false,
             print_enum_numbers: false,
-            max_message_bytes: Size(4 << 20),
+            max_message: Size(4 << 20),
         }
     }
 }
@@ -165,9 +165,9 @@ impl Plugin for GrpcJsonTranscoding {
         };
         let pool = DescriptorPool::decode(&*set)
             .map_err(|error| Problems::one("config", format!("the descriptor set can't be used: {error}")))?;
-        let limit = config.max_message_bytes.0;
+        let limit = config.max_message.0;
         if limit == 0 || limit > u64::from(u32::MAX) {
-            return Err(Problems::one("config.max_message_bytes", "must be from 1 byte to 4 GiB"));
+            return Err(Problems::one("config.max_message", "must be from 1 byte to 4 GiB"));
         }
         let options = SerializeOptions::new()
             .skip_default_fields(!config.print_default_values)

@@ -25,14 +25,14 @@ use serde::Deserialize;
 pub(crate) struct Config {
     /// Plain bytes that a body may have, whatever it has compressed; a larger one is answered 413. Default 10 MiB.
     #[schemars(range(min = 1))]
-    max_bytes: Bytes,
+    max_size: Bytes,
     /// Lets bodies in codings that are not known here pass as they are, rather than answer 415. Default false.
     pass_unknown: bool,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { max_bytes: Bytes(10 << 20), pass_unknown: false }
+        Self { max_size: Bytes(10 << 20), pass_unknown: false }
     }
 }
 
@@ -48,7 +48,7 @@ impl Plugin for RequestDecompression {
     type Config = Config;
 
     fn build(config: Config, _world: &World) -> Result<Self, Problems> {
-        Ok(Self { limit: config.max_bytes.0, passes: config.pass_unknown })
+        Ok(Self { limit: config.max_size.0, passes: config.pass_unknown })
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {

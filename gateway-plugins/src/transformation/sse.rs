@@ -37,12 +37,12 @@ const GRACE: Duration = Duration::from_secs(10);
 pub(crate) struct Config {
     /// After how long without a byte a comment is sent; 0 sends none. Default 15 s.
     #[schemars(range(max = 86_400))]
-    heartbeat_seconds: Seconds,
+    heartbeat: Seconds,
     /// Tells clients at the beginning how long to wait before they connect again. Default: the target's to say.
-    #[schemars(range(min = 1, max = 3_600_000))]
-    retry_ms: Option<Millis>,
+    #[schemars(range(min = 0.001, max = 3600))]
+    retry: Option<Millis>,
     /// How long a stream lasts; it ends between two events, and clients connect again. Default 0: as long as it likes.
-    max_duration_seconds: Seconds,
+    max_duration: Seconds,
     /// Says that nothing on the way may hold events back: `X-Accel-Buffering: no`, and `Cache-Control: no-cache` where the
     /// target says nothing. Default true.
     no_buffering: bool,
@@ -50,12 +50,7 @@ pub(crate) struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self {
-            heartbeat_seconds: Seconds(15),
-            retry_ms: None,
-            max_duration_seconds: Seconds(0),
-            no_buffering: true,
-        }
+        Self { heartbeat: Seconds(15), retry: None, max_duration: Seconds(0), no_buffering: true }
     }
 }
 
@@ -85,14 +80,14 @@ impl Plugin for Sse {
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {
         let given = |seconds: Seconds| Some(seconds.duration()).filter(|time| !time.is_zero());
-        let (heartbeat, lasts) = (given(config.heartbeat_seconds), given(config.max_duration_seconds));
-        if heartbeat.is_none() && lasts.is_none() && config.retry_ms.is_none() && !config.no_buffering {
+        let (heartbeat, lasts) = (given(config.heartbeat), given(config.max_duration));
+        if heartbeat.is_none() && lasts.is_none() && config.retry.is_none() && !config.no_buffering {
             return Err(Problems::one("config", "all of it is off, so nothing would be done"));
         }
         let owner = world.owner().map_or("", |owner| owner.config.as_str());
         Ok(Self {
             heartbeat,
-            retry: config.retry_ms.map(|retry| Bytes::from(format!("retry: {}\n\n", retry.0))),
+            retry: config.retry.map(|retry| Bytes::from(format!("retry: {}\n\n", retry.0))),
             lasts,
             says_no_buffering: config.no_buffering,
             open: world.meters().gauge(OPEN, &["plugin_config"], &[owner]),

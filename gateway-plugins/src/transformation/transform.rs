@@ -83,7 +83,7 @@ pub(crate) enum Unchangeable {
 pub(crate) struct BodyRules {
     /// Bytes a body may have to be changed; it is held in memory. Default 1 MiB.
     #[schemars(range(min = 1))]
-    max_bytes: Bytes,
+    max_size: Bytes,
     /// What becomes of a body that is larger, that is not JSON though its type says so, that has a duplicate key or no place for a
     /// value that is to be there (a list where a map is needed), that comes with several `Content-Type` fields or in part (206), or that is
     /// compressed (in responses: by another coding than gzip, deflate, Brotli and Zstandard): `refuse` (413, 400 or 415 for requests, 502
@@ -93,7 +93,7 @@ pub(crate) struct BodyRules {
 
 impl Default for BodyRules {
     fn default() -> Self {
-        Self { max_bytes: Bytes(1 << 20), otherwise: Unchangeable::Refuse }
+        Self { max_size: Bytes(1 << 20), otherwise: Unchangeable::Refuse }
     }
 }
 
@@ -254,7 +254,7 @@ impl Rules {
         if !codings.is_empty() && !self.decodes {
             return self.unchangeable(encoded, "body_compressed", "a compressed body can't be changed");
         }
-        let (bytes, mut trailers) = match body.collect(self.body_rules.max_bytes.0).await {
+        let (bytes, mut trailers) = match body.collect(self.body_rules.max_size.0).await {
             Ok(read) => read,
             Err(BodyError::Refused(reply)) => return Changed::Refused(reply),
             Err(BodyError::TooLarge { .. } | BodyError::NoRoom) => {
@@ -262,7 +262,7 @@ impl Rules {
             }
             Err(_) => return Changed::Refused(Box::new(Reply::new(not_json).reason("body_incomplete"))),
         };
-        let plain = match decoded(&bytes, &codings, self.body_rules.max_bytes.0) {
+        let plain = match decoded(&bytes, &codings, self.body_rules.max_size.0) {
             Ok(plain) => plain,
             Err(error) => {
                 *body = whole(bytes, trailers);

@@ -292,6 +292,9 @@ pub fn session(line: &mut impl FieldVisitor, record: &SessionRecord<'_>, extras:
     line.seconds("session.duration", record.duration);
     line.number("session.bytes_up", record.bytes_up);
     line.number("session.bytes_down", record.bytes_down);
+    if record.dropped > 0 {
+        line.number("session.datagrams_dropped", record.dropped);
+    }
     line.address("client.address", record.session.client_address);
     client(line, &record.session.client);
     line.number("network.local.port", u64::from(record.session.client.local.port()));

@@ -119,7 +119,7 @@ impl Transaction {
     fn intake(&self) -> Intake {
         Intake {
             arguments: self.limits.arguments,
-            value_bytes: self.limits.value_bytes,
+            value_size: self.limits.value_size,
             arena_bytes: self.limits.arena_bytes,
             nested_json: self.limits.nested_json,
             graphql: self.limits.graphql,
@@ -129,7 +129,7 @@ impl Transaction {
 
     /// Takes the head of the request, and runs phase 1.
     pub fn request_head(&mut self, head: &RequestHead<'_>) {
-        let (intake, limit) = (self.intake(), self.limits.value_bytes);
+        let (intake, limit) = (self.intake(), self.limits.value_size);
         let Buffers { values, texts, .. } = &mut self.buffers;
         values.take_head(head, texts, intake);
         let kind = head.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(b"content-type"));
@@ -155,13 +155,13 @@ impl Transaction {
         }
         if self.ruleset.halves[0].lookers[Variable::ArgsJoined as usize].iter().any(|word| *word != 0) {
             let Buffers { values, texts, .. } = &mut self.buffers;
-            values.join_repeated(texts, self.limits.value_bytes);
+            values.join_repeated(texts, self.limits.value_size);
         }
         self.phase(0, true);
     }
 
     fn take_body(&mut self, body: &[u8]) {
-        let (intake, limit) = (self.intake(), self.limits.value_bytes);
+        let (intake, limit) = (self.intake(), self.limits.value_size);
         let Buffers { values, texts, .. } = &mut self.buffers;
         values.set(Variable::BodyLength, texts, body.len().to_string().as_bytes(), limit);
         let content_types: Vec<_> = values
@@ -234,14 +234,14 @@ impl Transaction {
         (self.half, self.outcome.allowed) = (1, None);
         let Buffers { values, texts, .. } = &mut self.buffers;
         texts.forget();
-        values.take_response(head, texts, self.limits.value_bytes);
+        values.take_response(head, texts, self.limits.value_size);
         self.phase(1, false);
     }
 
     /// Takes the body of the response, as much of it as is inspected, and runs phase 4.
     pub fn response_body(&mut self, body: &[u8]) {
         let Buffers { values, texts, .. } = &mut self.buffers;
-        values.set(Variable::ResponseBody, texts, body, self.limits.value_bytes);
+        values.set(Variable::ResponseBody, texts, body, self.limits.value_size);
         self.phase(1, true);
     }
 
@@ -346,7 +346,7 @@ impl Transaction {
                 self.processor = *processor;
                 let name = processor.map_or("", Processor::name);
                 let Buffers { values, texts, .. } = &mut self.buffers;
-                values.set(Variable::BodyProcessor, texts, name.as_bytes(), self.limits.value_bytes);
+                values.set(Variable::BodyProcessor, texts, name.as_bytes(), self.limits.value_size);
             }
             Control::ForceBody(on) => self.force_body = *on,
             Control::Engine(mode) => self.mode = *mode,

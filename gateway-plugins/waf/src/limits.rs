@@ -16,7 +16,7 @@ pub struct Limits {
     /// Parts of a multipart body.
     pub parts: usize,
     /// Bytes of one value that are inspected.
-    pub value_bytes: usize,
+    pub value_size: usize,
     /// Bytes of one value that are looked at for SQL and script fragments (`@detectSQLi`, `@detectXSS`), whose cost is not
     /// linear.
     pub injection_bytes: usize,
@@ -39,7 +39,7 @@ impl Default for Limits {
             graphql: true,
             xml_depth: 64,
             parts: 100,
-            value_bytes: 128 << 10,
+            value_size: 128 << 10,
             injection_bytes: 8 << 10,
             budget_bytes: 64 << 20,
             arena_bytes: 64 << 20,

@@ -111,7 +111,7 @@ impl Values {
 
     /// Takes the head of a request.
     pub(crate) fn take_head(&mut self, head: &RequestHead<'_>, texts: &mut Texts, intake: Intake) {
-        let limit = intake.value_bytes;
+        let limit = intake.value_size;
         let (path, query) = match memchr::memchr(b'?', head.target) {
             Some(at) => (&head.target[..at], &head.target[at + 1..]),
             None => (head.target, &b""[..]),

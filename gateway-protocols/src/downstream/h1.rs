@@ -170,9 +170,9 @@ impl HeadRules {
         let timeouts = &settings.client_timeouts;
         Self {
             limits: HeadLimits {
-                bytes: settings.limits.max_header_bytes,
+                bytes: settings.limits.max_header_size,
                 fields: settings.limits.max_headers,
-                target: settings.limits.max_uri_bytes,
+                target: settings.limits.max_uri,
             },
             header: timeouts.header,
             silence: if first { timeouts.header } else { timeouts.keep_alive },

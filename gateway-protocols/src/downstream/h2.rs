@@ -74,13 +74,13 @@ fn rules(settings: &Settings) -> Rules {
         settings: Told {
             max_concurrent_streams: Some(limits.max_concurrent_streams),
             initial_window_size: STREAM_WINDOW,
-            max_header_list_size: Some(u32::try_from(limits.max_header_bytes).unwrap_or(u32::MAX)),
+            max_header_list_size: Some(u32::try_from(limits.max_header_size).unwrap_or(u32::MAX)),
             enable_connect_protocol: true,
             ..Told::default()
         },
         connection_window: CONNECTION_WINDOW,
         adaptive_window: false,
-        max_header_list: limits.max_header_bytes,
+        max_header_list: limits.max_header_size,
         timeout: settings.client_timeouts.header,
         stall: settings.client_timeouts.body,
         keep_alive: (Duration::ZERO, Duration::ZERO),

@@ -149,7 +149,7 @@ async fn connection(worker: Arc<Worker>, arrival: NewConnection, entry: Arc<Conn
     client.handshake = shaking.as_ref().map(|shaking| shaking.handshake.clone());
     let handshake = client.handshake.clone();
     let client = Arc::new(client);
-    let most = settings.limits.max_header_bytes;
+    let most = settings.limits.max_header_size;
     let told = Settings { max_field_section: Some(most as u64), connect_protocol: true };
     let link = H3Link::new(quic, Role::Server, most);
     let timeout = settings.client_timeouts.keep_alive;

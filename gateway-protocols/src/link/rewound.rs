@@ -24,6 +24,11 @@ impl<T> Rewound<T> {
         Self { ahead, inner }
     }
 
+    /// Whether nothing is left of what was read ahead.
+    pub fn is_spent(&self) -> bool {
+        self.ahead.is_empty()
+    }
+
     /// What is below.
     pub fn get_ref(&self) -> &T {
         &self.inner

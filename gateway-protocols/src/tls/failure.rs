@@ -27,7 +27,7 @@ pub(crate) fn remedy(error: &io::Error) -> &'static str {
     match why {
         CertificateError::UnknownIssuer => {
             "; put the certificate of its CA, or the target's own if it is self-signed, into the file of trusted roots \
-             (`backend_tls_server_ca_cert_path` of a proxy, `ca_path` or `root_ca_path` elsewhere)"
+             (`backend_tls_ca_path` of a proxy, `ca_path` or `root_ca_path` elsewhere)"
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             "; the name has to be among its subject alternative names, or `backend_tls_server_name` has to say another one"
@@ -35,7 +35,7 @@ pub(crate) fn remedy(error: &io::Error) -> &'static str {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => "; renew it at the target",
         _ if cause(error).is_some_and(is_ca_as_server) => {
             "; the target shows the certificate of a CA, which is trusted only where this very certificate is in the file of \
-             trusted roots (`backend_tls_server_ca_cert_path` of a proxy, `ca_path` or `root_ca_path` elsewhere) and its key \
+             trusted roots (`backend_tls_ca_path` of a proxy, `ca_path` or `root_ca_path` elsewhere) and its key \
              usage, if it has one, includes digitalSignature"
         }
         _ => "",

@@ -1,11 +1,12 @@
 //! How a UDP port answers what it is asked about its sessions. They are in no common table, because there may be a million
 //! of them: each worker's share of each port looks through its own.
 
+use gateway_core::stream::relay::Carried;
 use gateway_core::stream::sessions::About;
 use tokio::time::Instant;
 
 use super::port::Port;
-use super::questions::{DatagramId, DatagramSession, PortAnswer, Question, Wanted};
+use super::questions::{DatagramId, DatagramSession, DatagramSum, PortAnswer, Question, Wanted};
 use super::session::{Session, SessionStage};
 
 /// Why a session ended that somebody ended.
@@ -19,14 +20,15 @@ impl Port {
                 let sessions = self.sessions.iter().map(|(slot, session)| (self.id(slot), session));
                 let behind = sessions.filter(|(id, _)| after.is_none_or(|after| id.order() > after.order()));
                 let meant = behind.filter_map(|(id, session)| {
-                    let (about, since) = about(session)?;
-                    (question.filter)(&about).then_some(DatagramSession { id, about, since })
+                    let (about, since, carried) = about(session)?;
+                    (question.filter)(&about).then_some(DatagramSession { id, about, since, carried })
                 });
                 told.listed = meant.take(limit).collect();
             }
+            Wanted::Sum => told.sums = self.sums(question),
             Wanted::End => {
                 let meant = self.sessions.iter().filter(|(_, session)| {
-                    about(session).is_some_and(|(about, _)| (question.filter)(&about))
+                    about(session).is_some_and(|(about, ..)| (question.filter)(&about))
                 });
                 let keys: Vec<_> = meant.map(|(slot, _)| self.id(slot).key).collect();
                 told.ended = keys.len();
@@ -51,8 +53,31 @@ impl Port {
     }
 }
 
+impl Port {
+    fn sums(&self, question: &Question) -> Vec<DatagramSum> {
+        let mut sums: Vec<DatagramSum> = Vec::new();
+        for (_, session) in &self.sessions {
+            let Some((about, _, carried)) = about(session).filter(|(about, ..)| (question.filter)(about))
+            else {
+                continue;
+            };
+            // A port has few proxies: one, or one for each server name.
+            let is_same = |sum: &&mut DatagramSum| sum.protocol == about.protocol && sum.proxy == about.proxy;
+            let Some(sum) = sums.iter_mut().find(is_same) else {
+                let About { proxy, protocol, .. } = about;
+                sums.push(DatagramSum { proxy, protocol, open: 1, carried });
+                continue;
+            };
+            sum.open += 1;
+            sum.carried.up += carried.up;
+            sum.carried.down += carried.down;
+        }
+        sums
+    }
+}
+
 /// What is known of a session; `None` in the moment in which its target is looked for.
-fn about(session: &Session) -> Option<(About, Instant)> {
+fn about(session: &Session) -> Option<(About, Instant, Carried)> {
     let flow = match &session.stage {
         SessionStage::Greeting(flow) => flow,
         SessionStage::Open(open) => &open.flow,
@@ -64,6 +89,7 @@ fn about(session: &Session) -> Option<(About, Instant)> {
         proxy: flow.route().proxy.id.clone(),
         consumer: seen.identity.as_ref().map(|identity| identity.name.clone()),
         client: seen.client_address,
+        port: seen.client.local.port(),
     };
-    Some((about, seen.started))
+    Some((about, seen.started, flow.carried))
 }

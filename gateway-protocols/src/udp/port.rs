@@ -10,7 +10,9 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, Stream};
+use gateway_core::snapshot::Snapshot;
 use gateway_core::stream::flow::Flow;
+use gateway_core::stream::relay::Carried;
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
 use slab::Slab;
 use tokio::io::Interest;
@@ -50,6 +52,10 @@ pub(super) struct Port {
     opener: Arc<OutletOpener>,
     pub(super) expiry: VecDeque<(Instant, u64)>,
     pub(super) handshakes: VecDeque<u64>,
+    /// The configuration whose meters the sessions have.
+    followed: Arc<Snapshot>,
+    /// When metrics are to learn what the sessions have carried.
+    next_count: Instant,
     /// The listening socket failed; it is left alone until the next tick, lest it keep the worker from all else.
     failing: bool,
     tick: tokio::time::Interval,
@@ -79,6 +85,8 @@ const PER_TARGET: usize = 32;
 const PER_TURN: usize = 8;
 /// How often handshakes and idle sessions are looked at.
 const TICK: Duration = Duration::from_millis(100);
+/// How often metrics learn what open sessions have carried.
+const COUNT: Duration = Duration::from_secs(2);
 
 impl Wire {
     /// Sends to a client, from the address it spoke to.
@@ -111,6 +119,8 @@ impl Port {
         let (connections, strays) = Connections::new(number, worker.shared().known.clone());
         let questions = worker.takes_questions();
         Ok(Self {
+            followed: worker.snapshot(),
+            next_count: Instant::now(),
             opener: Arc::new(OutletOpener { dns: worker.shared().dns.clone() }),
             worker,
             number,
@@ -362,6 +372,8 @@ impl Port {
             self.handshakes.push_back(key);
         }
         self.end_untrusted();
+        self.follow_configuration();
+        self.count_bytes(now);
         self.arrivals.expire(now);
         self.failing = false;
         while let Some((due, key)) = self.expiry.front().copied()
@@ -387,6 +399,37 @@ impl Port {
             self.expiry.shrink_to_fit();
             self.generations.shrink_to_fit();
         }
+    }
+
+    /// Metrics learn what open sessions have carried.
+    fn count_bytes(&mut self, now: Instant) {
+        if now < self.next_count {
+            return;
+        }
+        self.next_count = now + COUNT;
+        let recorder = self.worker.recorder().clone();
+        for (_, session) in &mut self.sessions {
+            if let SessionStage::Open(open) = &mut session.stage {
+                let uncounted = open.flow.uncounted();
+                if uncounted != Carried::default() {
+                    recorder.session_bytes(open.flow.protocol(), uncounted);
+                }
+            }
+        }
+    }
+
+    /// Running sessions count against what is configured now.
+    fn follow_configuration(&mut self) {
+        let snapshot = self.worker.snapshot();
+        if Arc::ptr_eq(&self.followed, &snapshot) {
+            return;
+        }
+        for (_, session) in &mut self.sessions {
+            if let SessionStage::Open(open) = &mut session.stage {
+                open.flow.follow(&snapshot);
+            }
+        }
+        self.followed = snapshot;
     }
 
     pub(super) fn end(&mut self, key: u64, reason: Dead) {

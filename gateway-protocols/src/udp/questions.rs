@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use gateway_core::config::model::Id;
+use gateway_core::stream::relay::Carried;
 use gateway_core::stream::sessions::About;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -27,6 +29,8 @@ pub struct DatagramSession {
     pub about: About,
     /// When it began.
     pub since: Instant,
+    /// What it has carried.
+    pub carried: Carried,
 }
 
 /// What is wanted of those sessions for which the question's filter holds.
@@ -34,6 +38,8 @@ pub struct DatagramSession {
 pub enum Wanted {
     /// So many of them, in the order of ids, after this one.
     List(Option<DatagramId>, usize),
+    /// What they have carried, by proxy and protocol.
+    Sum,
     /// That they end.
     End,
     /// That this one ends.
@@ -58,8 +64,23 @@ pub struct PortAnswer {
     pub open: usize,
     /// Those that were wanted.
     pub listed: Vec<DatagramSession>,
+    /// What they have carried.
+    pub sums: Vec<DatagramSum>,
     /// How many were ended.
     pub ended: usize,
+}
+
+/// What the open sessions of a proxy have carried.
+#[derive(Debug)]
+pub struct DatagramSum {
+    /// The proxy.
+    pub proxy: Id,
+    /// `udp`, `dtls` or `quic`.
+    pub protocol: &'static str,
+    /// How many they are.
+    pub open: u64,
+    /// Their bytes.
+    pub carried: Carried,
 }
 
 impl fmt::Debug for Question {

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use gateway_core::balance::{ConnectionPlace, Target};
 use gateway_core::config::model::Scheme;
 use gateway_core::http::reply::Cause;
+use gateway_core::limit::meter::Admitted;
 use gateway_core::snapshot::Route;
 use gateway_core::snapshot::streams::rules;
 use gateway_core::stream::flow::Flow;
@@ -154,6 +155,14 @@ impl Session {
                 if most.is_some_and(|most| (*given + payload.len() as u64) as f64 > most) {
                     return;
                 }
+                match flow.admit(Direction::Down, payload.len()) {
+                    Admitted::Yes => {}
+                    Admitted::Dropped => return,
+                    Admitted::Ended(reason) => {
+                        dead = dead.and(Err(reason));
+                        return;
+                    }
+                }
                 let (mut sent, mut length) = (Ok(()), 0);
                 let seen = flow.message(Direction::Down, payload, |payload| {
                     length = payload.len() as u64;
@@ -269,6 +278,11 @@ impl OpenSession {
     /// What it returns is to be sent back to the client.
     fn forward(&mut self, payload: &[u8]) -> Result<Vec<Bytes>, Dead> {
         let Self { flow, socket, target, .. } = self;
+        match flow.admit(Direction::Up, payload.len()) {
+            Admitted::Yes => {}
+            Admitted::Dropped => return Ok(Vec::new()),
+            Admitted::Ended(reason) => return Err(reason),
+        }
         let (mut dead, mut length) = (Ok(()), 0);
         let mut sent = Ok(());
         let answers = flow.message(Direction::Up, payload, |payload| {
@@ -321,16 +335,20 @@ impl Opener for OutletOpener {
     type Target = Outlet;
     const CONNECTS: bool = false;
 
-    async fn open(&self, route: &Route, target: &Target, _session: &Seen) -> Result<Outlet, Cause> {
+    async fn open(&self, route: &Route, target: &Target, session: &Seen) -> Result<Outlet, Cause> {
         let backend = &route.proxy.backend;
+        let own = target.rules.port;
+        let mapped =
+            rules(route).map_or(Some(own), |rules| rules.target_port(own, session.client.local.port()));
+        let port = mapped.ok_or(Cause::ConnectFailed)?;
         let place = match target.connection_limit() {
             Some(limit) => Some(limit.try_place(true).ok_or(Cause::NoTarget)?),
             None => None,
         };
         let addresses = match backend.dns_override() {
-            Some(address) => vec![SocketAddr::new(address, target.rules.port)],
+            Some(address) => vec![SocketAddr::new(address, port)],
             None => {
-                let found = self.dns.resolve(&target.rules.host, target.rules.port, backend.dns_ttl()).await;
+                let found = self.dns.resolve(&target.rules.host, port, backend.dns_ttl()).await;
                 found.map_err(|_| Cause::DnsFailed)?
             }
         };

@@ -201,7 +201,7 @@ fn failure(broken: ExchangeFailure, reused: bool, exchange: &Exchange) -> Failur
         ExchangeFailure::Body(BodyError::Framing(what)) => Failure::sent(Cause::BadRequest).source(what),
         ExchangeFailure::Body(error) => Failure::sent(Cause::ClientGone).source(error.to_string()),
         ExchangeFailure::Stalled(silent) => Failure::sent(Cause::UpstreamTimeout).source(format!(
-            "the target sent nothing for {silent:?}, which is what `backend_read_timeout_ms` allows"
+            "the target sent nothing for {silent:?}, which is what `backend_first_byte_timeout` or `backend_idle_timeout` allows"
         )),
         ExchangeFailure::Head(error) => Failure::sent(Cause::UpstreamGarbage).source(error),
         ExchangeFailure::Io(error) => match refusal(&error) {

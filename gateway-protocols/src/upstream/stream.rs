@@ -4,25 +4,23 @@ mod splice;
 
 use std::sync::Arc;
 
-use bytes::BytesMut;
-use gateway_core::balance::Target;
-use gateway_core::config::model::{Backend, Timeouts};
-use gateway_core::http::reply::Cause;
-use gateway_core::snapshot::Route;
-use gateway_core::snapshot::streams::rules;
-use gateway_core::stream::between::Between;
-use gateway_core::stream::pipeline::{Carrier, Opener};
-use gateway_core::stream::proxy_protocol;
-use gateway_core::stream::relay::{Carried, RelayOutcome, RelayTimeouts, relay, relay_by};
-use gateway_core::stream::session::Session;
-use tokio::io::AsyncWriteExt;
-
 use super::Outbound;
 use super::dial::Destination;
 use super::dial_error::DialError;
 use super::placed::Placed;
 use crate::dns::Dns;
 use crate::link::{Link, Rewound};
+use bytes::BytesMut;
+use gateway_core::balance::Target;
+use gateway_core::config::model::{Backend, Timeouts};
+use gateway_core::http::reply::Cause;
+use gateway_core::snapshot::Route;
+use gateway_core::snapshot::streams::rules;
+use gateway_core::stream::between::Monitor;
+use gateway_core::stream::pipeline::{Carrier, Opener};
+use gateway_core::stream::proxy_protocol;
+use gateway_core::stream::relay::{Carried, RelayOutcome, RelayTimeouts, relay, relay_by};
+use gateway_core::stream::session::Session;
 use splice::Splice;
 
 /// The client's end of a stream, and what was read of it to choose a proxy.
@@ -59,6 +57,10 @@ impl Opener for Outbound {
 
     async fn open(&self, route: &Route, target: &Target, session: &Session) -> Result<Placed, Cause> {
         let mut to = Destination::of_stream(route, target);
+        let own = target.rules.port;
+        let mapped =
+            rules(route).map_or(Some(own), |rules| rules.target_port(own, session.client.local.port()));
+        to.port = mapped.ok_or(Cause::ConnectFailed)?;
         if let Some(version) = rules(route).and_then(|rules| rules.send_proxy_protocol) {
             to.preface = proxy_protocol::header(version, session.client.peer, session.client.local);
         }
@@ -80,29 +82,28 @@ impl Carrier for Outbound {
         route: &Route,
         client: &mut Inbound,
         target: &mut Placed,
-        between: Option<&Between<'_>>,
+        monitor: &Monitor<'_>,
         carried: &mut Carried,
     ) -> RelayOutcome {
         let target = &mut target.link;
-        if !client.ahead.is_empty() && between.is_none() {
-            let ahead = std::mem::take(&mut client.ahead);
-            if target.write_all(&ahead).await.is_err() || target.flush().await.is_err() {
-                return RelayOutcome::TargetReset;
-            }
-            carried.up += ahead.len() as u64;
-        }
         let idle = rules(route).and_then(|rules| rules.idle_timeout).unwrap_or_default();
         let timeouts = RelayTimeouts { idle, lifetime: route.proxy.timeouts.total };
-        let end = match (between, &mut client.link, &mut *target) {
-            (Some(between), link, target) => {
-                let ahead = std::mem::take(&mut client.ahead);
-                let mut client = between.put(Box::new(Rewound::new(ahead, link)));
-                relay(&mut client, target, timeouts, carried).await
+        // What was read to select a proxy counts as much as what follows, and is read again.
+        let ahead = std::mem::take(&mut client.ahead);
+        let end = match (monitor.sees_bytes(), &mut client.link, &mut *target) {
+            (true, link, target) => {
+                let (client, mut target) = monitor.metered(Rewound::new(ahead, link), target);
+                relay(&mut monitor.put(Box::new(client)), &mut target, timeouts, carried).await
             }
-            (None, Link::Tcp(client), Link::Tcp(target)) => {
-                relay_by(client, target, Splice::default(), Splice::default(), timeouts, carried).await
+            (false, Link::Tcp(client), Link::Tcp(target)) => {
+                let (mut client, mut target) = monitor.metered(Rewound::new(ahead, client), target);
+                let (up, down) = (Splice::default(), Splice::default());
+                relay_by(&mut client, &mut target, up, down, timeouts, carried).await
             }
-            (None, client, target) => relay(client, target, timeouts, carried).await,
+            (false, client, target) => {
+                let (mut client, mut target) = monitor.metered(Rewound::new(ahead, client), target);
+                relay(&mut client, &mut target, timeouts, carried).await
+            }
         };
         // What was cut off must not look whole: whoever is left sees a reset too, never an orderly end.
         let left = match end {

@@ -95,7 +95,7 @@ async fn forged(port: u16) -> Vec<Vec<u8>> {
 
 #[tokio::test]
 async fn forged_hellos_change_nothing() {
-    let (mut edge, port, _echo) = terminating(", udp_idle_timeout_seconds: 2").await;
+    let (mut edge, port, _echo) = terminating(", udp_idle_timeout: 2").await;
     let hellos = forged(port).await;
     let proved = OFFERS.len();
     let mut client = Peer::connect(at(port), Offer::Both).await;
@@ -124,7 +124,7 @@ async fn forged_hellos_change_nothing() {
 /// What nobody has sealed keeps no session alive.
 #[tokio::test]
 async fn forged_hellos_keep_no_session_alive() {
-    let (mut edge, port, _echo) = terminating(", udp_idle_timeout_seconds: 1").await;
+    let (mut edge, port, _echo) = terminating(", udp_idle_timeout: 1").await;
     let mut client = Peer::connect(at(port), Offer::Both).await;
     assert_eq!(client.ask(b"x").await, b"x");
     let hello = Peer::hello(Offer::Both).await;

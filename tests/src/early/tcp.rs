@@ -256,7 +256,7 @@ async fn a_proxy_may_have_all_wait() {
 /// What waits for a handshake does so no longer than a handshake may take.
 #[tokio::test]
 async fn a_handshake_that_is_never_finished_ends_what_waits() {
-    let (mut edge, origin) = early("  client_timeouts: {handshake_ms: 1000}\n").await;
+    let (mut edge, origin) = early("  client_timeouts: {handshake: 1000ms}\n").await;
     let config = config(&["http/1.1"]);
     acquaint(&mut edge, &config).await;
     let mut client = Client::open(edge.https(), &config).await;

@@ -151,7 +151,7 @@ async fn a_call_whose_key_is_gone_ends_with_a_status() {
              consumers:\n  - {{id: ann, username: ann, credentials: {{key_auth: {key}}}}}\n"
         )
     };
-    let mut edge = edge_with("  session_check_seconds: 1\n", &spec("sesame"));
+    let mut edge = edge_with("  session_check: 1\n", &spec("sesame"));
     let callers =
         [Caller::H2(client(&edge, WireProtocol::H2).await), Caller::H3(H3Client::open(edge.https()).await)];
     let mut streams = origin(port);

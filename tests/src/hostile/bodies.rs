@@ -15,7 +15,7 @@ const PAIRS: [(WireProtocol, WireProtocol); 4] = [
 
 #[tokio::test]
 async fn a_declared_length_beyond_the_limit_never_reaches_the_target() {
-    let mut edge = Edge::start_with("  limits: {max_request_body_bytes: 10}", DEAD);
+    let mut edge = Edge::start_with("  limits: {max_request_body: 10}", DEAD);
     for down in [WireProtocol::H1, WireProtocol::H2] {
         let ask = Ask { method: Method::POST, path: "/", headers: &[], body: Will::Length(11) };
         let mut client = Client::ask(&edge, down, ask).await;
@@ -28,11 +28,11 @@ async fn a_declared_length_beyond_the_limit_never_reaches_the_target() {
 async fn a_proxy_has_a_limit_of_its_own() {
     let proxy = |id: &str, limit: u64| {
         format!(
-            "  - {{id: {id}, listen_path: /{id}, backend_scheme: http, backend_host: 127.0.0.1, backend_port: 1, max_request_body_bytes: {limit}}}\n"
+            "  - {{id: {id}, listen_path: /{id}, backend_scheme: http, backend_host: 127.0.0.1, backend_port: 1, max_request_body: {limit}}}\n"
         )
     };
     let spec = format!("proxies:\n{}{}{}", proxy("less", 5), proxy("more", 20), proxy("all", 0));
-    let mut edge = Edge::start_with("  limits: {max_request_body_bytes: 10}", &spec);
+    let mut edge = Edge::start_with("  limits: {max_request_body: 10}", &spec);
     for (path, length, status) in
         [("/less", 6, 413), ("/less", 5, 502), ("/more", 20, 502), ("/more", 21, 413), ("/all", 100, 502)]
     {
@@ -50,7 +50,7 @@ async fn a_stream_beyond_the_limit_is_cut() {
     for (down, up) in PAIRS {
         let (mut origin, backend) = Origin::listen(up).await;
         let mut edge = Edge::start_with(
-            "  limits: {max_request_body_bytes: 10}",
+            "  limits: {max_request_body: 10}",
             &format!("proxies:\n  - {{id: a, listen_path: /, {backend}}}\n"),
         );
         let ask = Ask { method: Method::POST, path: "/", headers: &[], body: Will::Stream };
@@ -296,7 +296,7 @@ async fn trailers_beyond_the_limits_are_refused() {
         for trailers in [&many, &large] {
             let (mut origin, backend) = Origin::listen(up).await;
             let spec = format!("proxies:\n  - {{id: a, listen_path: /, {backend}}}\n");
-            let mut edge = Edge::start_with("  limits: {max_headers: 8, max_header_bytes: 1500}", &spec);
+            let mut edge = Edge::start_with("  limits: {max_headers: 8, max_header_size: 1500}", &spec);
             let ask = Ask { method: Method::POST, path: "/", headers: &[], body: Will::Stream };
             let mut client = Client::ask(&edge, down, ask).await;
             client.send(b"x").await.unwrap();

@@ -47,7 +47,7 @@ async fn rapid_resets() {
 
 #[tokio::test]
 async fn a_header_list_beyond_the_limit() {
-    let edge = Edge::start_with("  limits: {max_header_bytes: 4096}", FIXED);
+    let edge = Edge::start_with("  limits: {max_header_size: 4096}", FIXED);
     let mut requests = crate::support::h2::client(connect(edge.http(), None).await).await;
     let mut large = request("/");
     for number in 0..20 {
@@ -80,7 +80,7 @@ async fn more_fields_than_the_limit() {
 async fn a_window_that_never_opens() {
     let (mut origin, backend) = Origin::listen(WireProtocol::H1).await;
     let mut edge = Edge::start_with(
-        "  client_timeouts: {body_ms: 150}",
+        "  client_timeouts: {body: 150ms}",
         &format!("proxies:\n  - {{id: a, listen_path: /, {backend}}}\n"),
     );
     let io = connect(edge.http(), None).await;

@@ -8,7 +8,7 @@ use crate::support::talk::{Ask, Client, Origin, Will, WireProtocol};
 
 #[tokio::test]
 async fn a_head_that_never_ends() {
-    let mut edge = Edge::start_with("  client_timeouts: {header_ms: 100}", DEAD);
+    let mut edge = Edge::start_with("  client_timeouts: {header: 100ms}", DEAD);
     for part in ["G", "PRI * HTTP/2.0\r\n", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nhost: a\r\nx: y"] {
         let mut wire = edge.wire().await;
         wire.send(part).await;
@@ -22,7 +22,7 @@ async fn a_head_that_never_ends() {
 /// A byte now and then does not buy time.
 #[tokio::test]
 async fn a_head_that_drips() {
-    let mut edge = Edge::start_with("  client_timeouts: {header_ms: 150}", DEAD);
+    let mut edge = Edge::start_with("  client_timeouts: {header: 150ms}", DEAD);
     let mut wire = edge.wire().await;
     let (mut sent, mut ticks) = (0, tokio::time::interval(std::time::Duration::from_millis(5)));
     // Far more bytes than the time allows; the gateway closes before they are through.
@@ -38,7 +38,7 @@ async fn a_head_that_drips() {
 /// Neither do empty lines before a request, which are read over.
 #[tokio::test]
 async fn empty_lines_that_drip() {
-    let mut edge = Edge::start_with("  client_timeouts: {header_ms: 150}", DEAD);
+    let mut edge = Edge::start_with("  client_timeouts: {header: 150ms}", DEAD);
     let mut wire = edge.wire().await;
     let (mut sent, mut ticks) = (0, tokio::time::interval(std::time::Duration::from_millis(5)));
     while wire.try_send("\r\n").await.is_ok() {
@@ -51,7 +51,7 @@ async fn empty_lines_that_drip() {
 
 #[tokio::test]
 async fn silence_is_ended_in_silence() {
-    let mut edge = Edge::start_with("  client_timeouts: {header_ms: 100, keep_alive_ms: 100}", FIXED);
+    let mut edge = Edge::start_with("  client_timeouts: {header: 100ms, keep_alive: 100ms}", FIXED);
     edge.wire().await.closed().await;
     let mut talker = edge.talker().await;
     talker.wire.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
@@ -63,7 +63,7 @@ async fn silence_is_ended_in_silence() {
 
 #[tokio::test]
 async fn an_idle_http_2_connection_is_ended() {
-    let edge = Edge::start_with("  client_timeouts: {keep_alive_ms: 100}", FIXED);
+    let edge = Edge::start_with("  client_timeouts: {keep_alive: 100ms}", FIXED);
     let io = crate::support::wire::connect(edge.http(), None).await;
     let (requests, connection) = h2::client::handshake(io).await.unwrap();
     crate::support::soon(connection).await.expect("a GOAWAY, not a reset");
@@ -72,7 +72,7 @@ async fn an_idle_http_2_connection_is_ended() {
 
 #[tokio::test]
 async fn a_handshake_that_never_comes() {
-    let edge = Edge::start_with("  client_timeouts: {handshake_ms: 100}", DEAD);
+    let edge = Edge::start_with("  client_timeouts: {handshake: 100ms}", DEAD);
     let mut wire = crate::support::wire::Wire::open(edge.https()).await;
     wire.closed().await;
 }
@@ -87,7 +87,7 @@ async fn a_body_that_stops() {
     ] {
         let (mut origin, backend) = Origin::listen(up).await;
         let mut edge = Edge::start_with(
-            "  client_timeouts: {body_ms: 100}",
+            "  client_timeouts: {body: 100ms}",
             &format!("proxies:\n  - {{id: a, listen_path: /, {backend}}}\n"),
         );
         let ask = Ask { method: Method::POST, path: "/", headers: &[], body: Will::Length(10) };
@@ -113,7 +113,7 @@ async fn a_client_that_does_not_read() {
     ] {
         let (mut origin, backend) = Origin::listen(up).await;
         let mut edge = Edge::start_with(
-            "  client_timeouts: {body_ms: 150}",
+            "  client_timeouts: {body: 150ms}",
             &format!("proxies:\n  - {{id: a, listen_path: /, {backend}}}\n"),
         );
         let ask = Ask { method: Method::GET, path: "/", headers: &[], body: Will::Nothing };
@@ -144,7 +144,7 @@ async fn an_exchange_that_takes_too_long_in_all() {
     ] {
         let (mut origin, backend) = Origin::listen(up).await;
         let mut edge = Edge::start(&format!(
-            "proxies:\n  - {{id: a, listen_path: /, total_timeout_ms: 150, {backend}}}\n"
+            "proxies:\n  - {{id: a, listen_path: /, total_timeout: 150ms, {backend}}}\n"
         ));
         let ask = Ask { method: Method::GET, path: "/", headers: &[], body: Will::Nothing };
         let mut client = Client::ask(&edge, down, ask).await;
@@ -167,7 +167,7 @@ async fn an_exchange_that_takes_too_long_in_all() {
 /// Zero switches a timeout off, it is not a time of none.
 #[tokio::test]
 async fn timeouts_that_are_off_do_not_fire() {
-    let off = "  client_timeouts: {header_ms: 0, handshake_ms: 0, keep_alive_ms: 0, body_ms: 0}\n";
+    let off = "  client_timeouts: {header: 0ms, handshake: 0ms, keep_alive: 0ms, body: 0ms}\n";
     let mut edge = crate::support::h3::edge_with(off, FIXED);
     for kind in [WireProtocol::H1, WireProtocol::H2, WireProtocol::H1Tls, WireProtocol::H2Tls] {
         let ask = Ask { method: Method::GET, path: "/", headers: &[], body: Will::Nothing };

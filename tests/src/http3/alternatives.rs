@@ -46,7 +46,7 @@ impl Target {
     fn edge(&self, more: &str) -> Edge {
         Edge::start(&format!(
             "proxies:\n  - {{id: a, listen_path: /, backend_scheme: https, backend_host: 127.0.0.1, backend_port: {}, \
-             backend_connect_timeout_ms: 60000, backend_tls_server_ca_cert_path: {:?}{more}}}\n",
+             backend_connect_timeout: 60000ms, backend_tls_ca_path: {:?}{more}}}\n",
             self.address.port(),
             tls::authority().ca()
         ))
@@ -142,7 +142,7 @@ async fn a_proxy_that_takes_no_offers_goes_on_over_tcp() {
     let (target, origin) = (Target::encrypted().await, RawOrigin::start());
     target.say(&offer(origin.address.port()));
     let backend = format!(
-        "backend_scheme: https, backend_host: 127.0.0.1, backend_port: {}, backend_tls_server_ca_cert_path: {:?}",
+        "backend_scheme: https, backend_host: 127.0.0.1, backend_port: {}, backend_tls_ca_path: {:?}",
         target.address.port(),
         tls::authority().ca()
     );

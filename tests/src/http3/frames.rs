@@ -228,7 +228,7 @@ async fn malformed_requests_end_their_streams() {
 /// Field sections beyond the limit are refused, not the connection.
 #[tokio::test]
 async fn header_bombs_are_refused() {
-    let (mut edge, origin) = standing("  limits: {max_header_bytes: 4096}").await;
+    let (mut edge, origin) = standing("  limits: {max_header_size: 4096}").await;
     let raw = Raw::open(edge.https(), PLAIN).await;
     let long = "x".repeat(5000);
     let small: Vec<(&str, &str)> = (0..120).map(|_| ("a", "b")).collect();

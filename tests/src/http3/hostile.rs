@@ -124,7 +124,7 @@ async fn the_end_of_a_drain_closes_connections() {
     let origin = Port::listen(None).await;
     let backend = tcp_backend(origin.address).replace("tcp", "http");
     let spec = format!("proxies:\n  - {{id: a, listen_path: /, {backend}}}\n");
-    let edge = edge_with("  drain_timeout_seconds: 1\n", &spec);
+    let edge = edge_with("  drain_timeout: 1\n", &spec);
     let client = Client::open(edge.https()).await;
     let mut stream = client.begin("GET", "/").await;
     stream.finish().await;

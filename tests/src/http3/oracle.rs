@@ -77,7 +77,7 @@ async fn messages_of_any_kind_come_through_the_same() {
         "",
         &format!(
             "proxies:\n  - {{id: a, listen_path: /, backend_scheme: https, backend_http_version: '3', \
-             backend_host: 127.0.0.1, backend_port: {}, backend_tls_server_ca_cert_path: {:?}}}\n",
+             backend_host: 127.0.0.1, backend_port: {}, backend_tls_ca_path: {:?}}}\n",
             address.port(),
             tls::authority().ca()
         ),

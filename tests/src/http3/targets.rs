@@ -10,7 +10,7 @@ use crate::support::tls;
 fn edge(origin: &RawOrigin, more: &str) -> Edge {
     Edge::start(&format!(
         "proxies:\n  - {{id: a, listen_path: /, backend_scheme: https, backend_http_version: '3', \
-         backend_connect_timeout_ms: 60000, backend_host: 127.0.0.1, backend_port: {}, backend_tls_server_ca_cert_path: {:?}{more}}}\n",
+         backend_connect_timeout: 60000ms, backend_host: 127.0.0.1, backend_port: {}, backend_tls_ca_path: {:?}{more}}}\n",
         origin.address.port(),
         tls::authority().ca()
     ))

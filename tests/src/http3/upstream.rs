@@ -14,7 +14,7 @@ use crate::support::{soon, tls};
 fn spec(address: SocketAddr, more: &str) -> String {
     format!(
         "proxies:\n  - {{id: a, listen_path: /, backend_scheme: https, backend_http_version: '3', \
-         backend_host: 127.0.0.1, backend_port: {}, backend_tls_server_ca_cert_path: {:?}{more}}}\n",
+         backend_host: 127.0.0.1, backend_port: {}, backend_tls_ca_path: {:?}{more}}}\n",
         address.port(),
         tls::authority().ca()
     )
@@ -90,7 +90,7 @@ async fn a_target_that_breaks_off_is_not_taken_for_whole() {
 #[tokio::test]
 async fn a_target_without_quic_is_spoken_to_over_tcp() {
     let origin = Port::listen(Some(&["h2", "http/1.1"])).await;
-    let mut edge = Edge::start(&spec(origin.address, ", backend_connect_timeout_ms: 1500"));
+    let mut edge = Edge::start(&spec(origin.address, ", backend_connect_timeout: 1500ms"));
     let mut streams = crate::support::h2::origin(origin);
     for _ in 0..3 {
         let ask = Ask { method: Method::GET, path: "/", headers: &[], body: Will::Nothing };

@@ -193,7 +193,7 @@ async fn a_refusal_is_an_answer_like_any_other() {
 #[tokio::test]
 async fn messages_are_limited() {
     for (plugin, config, good, bad, code) in [
-        ("ws_message_size_limiting", "{max_client_bytes: 4}", b"four".as_slice(), b"fives".as_slice(), 1009),
+        ("ws_message_size_limiting", "{max_from_client: 4}", b"four".as_slice(), b"fives".as_slice(), 1009),
         ("ws_rate_limiting", "{messages_per_second: 1, close_code: 4008}", b"a", b"b", 4008),
     ] {
         let origin = Port::listen(None).await;

@@ -118,8 +118,8 @@ fn envoy_asks_by_grpc() {
     let config = &plugin(&document, "forward_auth")["config"];
     assert_eq!(
         config,
-        &json!({ "url": "http://10.0.0.9:9001", "convention": "envoy_grpc", "status_on_error": 403, "timeout_ms": 500,
-                 "send_body": true, "max_body_bytes": 1024, "allow_partial_body": true })
+        &json!({ "url": "http://10.0.0.9:9001", "convention": "envoy_grpc", "status_on_error": 403, "timeout": "500ms",
+                 "send_body": true, "max_body": 1024, "allow_partial_body": true })
     );
     let unknown = filter.replace("cluster_name: authz", "cluster_name: gone");
     assert_eq!(asked(&envoy(&unknown, "cluster: one"), "a.test", "GET", "/", HERE), "503");
@@ -163,7 +163,7 @@ fn envoy_limits_of_clusters() {
     let one = by_id(&document, "upstreams", "one");
     let target = &one["targets"][0];
     assert_eq!((&target["max_connections"], &target["max_requests"]), (&json!(20), &json!(50)));
-    assert_eq!(one["queue"], json!({ "max_waiting": 7, "timeout_ms": 15_000 }));
+    assert_eq!(one["queue"], json!({ "max_waiting": 7, "timeout": "15s" }));
     let document = good(&limits("max_connections: 20"));
     let one = by_id(&document, "upstreams", "one");
     assert_eq!(
@@ -206,7 +206,7 @@ fn traefik_limits_and_redirects() {
     let document =
         good(&traefik("{circuitBreaker: {expression: 'NetworkErrorRatio() > 0.3', fallbackDuration: 20s}}"));
     let breaker = &document["proxies"][0]["circuit_breaker"];
-    assert_eq!((&breaker["timeout_seconds"], &breaker["failure_status_codes"]), (&json!(20), &json!([])));
+    assert_eq!((&breaker["timeout"], &breaker["failure_status_codes"]), (&json!(20), &json!([])));
     let document = good(&traefik("{retry: {attempts: 4, initialInterval: 100ms}}"));
     assert_eq!(document["proxies"][0]["retry"]["max_retries"], 3);
     let moved = traefik(
@@ -230,7 +230,7 @@ fn traefik_asks_with_the_body_and_names_what_it_does_not_read() {
     );
     let document = good(&imported);
     let config = &plugin(&document, "forward_auth")["config"];
-    assert_eq!((&config["send_body"], &config["max_body_bytes"]), (&json!(true), &json!(4096)));
+    assert_eq!((&config["send_body"], &config["max_body"]), (&json!(true), &json!(4096)));
     assert!(lost(&imported, "http.middlewares.m.forwardAuth.headerField"));
 }
 

@@ -39,7 +39,8 @@ fn traefik_labels_that_meet() {
         for what in ["tls.options mtls", "sslRedirect"] {
             assert!(lost(&imported, what), "{what}: {:#?}", imported.report);
         }
-        assert_eq!(import(Format::Traefik, &compose(&order, ""), false).proxies[0]["backend_port"], 9);
+        let closed = import(Format::Traefik, &compose(&order, ""), false);
+        assert_eq!(closed.proxies[0].get("backend_host"), None);
         let document = good(&imported);
         assert_eq!(plugins(&document, "rate_limiting").len(), 1, "a middleware's name is its own");
         let rule = &plugins(&document, "rewrite")[0]["config"]["regex"][0];

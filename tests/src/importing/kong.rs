@@ -80,7 +80,7 @@ fn kong_routes_become_proxies() {
     assert_eq!(document["gateway"]["host_fallthrough"], true);
     assert_eq!((&api["backend_scheme"], &api["backend_host"]), (&json!("https"), &json!("orders.internal")));
     assert_eq!((&api["backend_port"], &api["backend_path"]), (&json!(8443), &json!("/v2")));
-    assert_eq!(api["backend_connect_timeout_ms"], 2000);
+    assert_eq!(api["backend_connect_timeout"], "2s");
     assert_eq!((&api["strip_listen_path"], &api["preserve_host_header"]), (&json!(false), &json!(true)));
     assert_eq!(api["retry"]["max_retries"], 2);
     assert_eq!(by_id(&document, "proxies", "orders-api-2")["listen_path"], "~/o/[0-9]+");
@@ -91,9 +91,9 @@ fn kong_routes_become_proxies() {
     assert_eq!(upstream["targets"], json!([{ "host": "10.0.0.1", "port": 8080, "weight": 100 }]));
     let stream = by_id(&document, "proxies", "db-15432");
     assert_eq!((&stream["listen_port"], &stream["backend_scheme"]), (&json!(15432), &json!("tcp")));
-    assert_eq!(stream["tcp_idle_timeout_seconds"], json!(91));
-    assert_eq!(stream["backend_connect_timeout_ms"], json!(500));
-    assert_eq!((&stream["retry"], &stream["backend_read_timeout_ms"]), (&Value::Null, &Value::Null));
+    assert_eq!(stream["tcp_idle_timeout"], json!(91));
+    assert_eq!(stream["backend_connect_timeout"], json!("500ms"));
+    assert_eq!((&stream["retry"], &stream["backend_idle_timeout"]), (&Value::Null, &Value::Null));
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn kongs_plugins_have_counterparts() {
     assert_eq!(limits["limits"], json!([{ "rate": 5, "per": "1m" }, { "rate": 100, "per": "1h" }]));
     assert_eq!(limits["limit_by"], "address");
     assert!(lost(&translation, "each gateway counts for itself"));
-    assert_eq!(config("request_size_limiting")["max_bytes"], 8 << 20);
+    assert_eq!(config("request_size_limiting")["max_size"], 8 << 20);
     let cors = config("cors");
     assert_eq!(
         (&cors["allowed_origins"], &cors["allow_credentials"]),
@@ -532,7 +532,7 @@ plugins:
     let sinks = &document["gateway"]["access_log"]["sinks"];
     assert_eq!(
         sinks[0]["http"],
-        json!({ "url": "http://log.test/in", "headers": { "x-k": "v" }, "timeout_ms": 500 })
+        json!({ "url": "http://log.test/in", "headers": { "x-k": "v" }, "timeout": "500ms" })
     );
     assert_eq!(sinks[0]["proxies"], json!(["r", "all", "r-within"]));
     assert_eq!((&sinks[1]["stdout"], sinks[1].get("proxies")), (&json!({}), None));
@@ -546,6 +546,6 @@ plugins:
     let document = import(Format::Kong, &checked, false).document();
     assert_eq!(
         document["upstreams"][0]["health_checks"]["active"],
-        json!({ "interval_seconds": 5, "http_path": "/up", "timeout_ms": 1000, "unhealthy_threshold": 2 })
+        json!({ "interval": 5, "http_path": "/up", "timeout": 1, "unhealthy_threshold": 2 })
     );
 }

@@ -20,7 +20,7 @@ async fn the_record_of_what_the_end_cuts_off_is_sent() {
     let silent = Port::listen_on(([127, 0, 0, 1], 0).into(), None).await;
     let mut server = Collector::http(&[]).await;
     let settings = format!(
-        "    sinks:\n      - {{name: s, interval_ms: 600000, http: {{url: 'http://{}'}}}}",
+        "    sinks:\n      - {{name: s, interval: 600000ms, http: {{url: 'http://{}'}}}}",
         server.address
     );
     let address = silent.address;
@@ -58,7 +58,7 @@ async fn counters_are_not_pushed_again_after_a_reload() {
     let origin = Standing::start("o").await;
     let statsd = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
     let settings = format!(
-        "  metrics:\n    statsd: {{address: 'udp://{}', interval_ms: 100}}",
+        "  metrics:\n    statsd: {{address: 'udp://{}', interval: 100ms}}",
         statsd.local_addr().expect("an address")
     );
     let spec = format!("proxies:\n  - {{id: shop, listen_path: /, {}}}\n", origin.backend());
@@ -72,7 +72,7 @@ async fn counters_are_not_pushed_again_after_a_reload() {
         counted += requests(&space[..length]);
     }
     // The push before sends once more, this one at its end only.
-    edge.reload_with("interval_ms: 100", "interval_ms: 600000, prefix: edge.", &spec);
+    edge.reload_with("interval: 100ms", "interval: 600000ms, prefix: edge.", &spec);
     edge.get("/").await;
     edge.records.next().await;
     edge.meters_at_the_end().await;
@@ -97,7 +97,7 @@ async fn counters_of_otlp_began_with_the_gateway_also_after_a_reload() {
     let origin = Standing::start("o").await;
     let mut collector = Collector::http(&[]).await;
     let settings = format!(
-        "  metrics:\n    otlp: {{exporter: {{endpoint: 'http://{}', protocol: http/json}}, interval_ms: 600000}}",
+        "  metrics:\n    otlp: {{exporter: {{endpoint: 'http://{}', protocol: http/json}}, interval: 600000ms}}",
         collector.address
     );
     let spec = format!("proxies:\n  - {{id: shop, listen_path: /, {}}}\n", origin.backend());
@@ -129,7 +129,7 @@ async fn points_that_a_collector_refuses_keep_no_others_from_it() {
     let origin = Standing::start("o").await;
     let port = Port::listen_on(([127, 0, 0, 1], 0).into(), None).await;
     let settings = format!(
-        "  metrics:\n    otlp: {{exporter: {{endpoint: 'http://{}', protocol: http/json}}, interval_ms: 600000}}",
+        "  metrics:\n    otlp: {{exporter: {{endpoint: 'http://{}', protocol: http/json}}, interval: 600000ms}}",
         port.address
     );
     let spec = format!("proxies:\n  - {{id: shop, listen_path: /, {}}}\n", origin.backend());

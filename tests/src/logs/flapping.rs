@@ -23,7 +23,7 @@ pub(super) const QUEUE: usize = 8;
 /// A gateway whose sink sends whole batches only, and the rest at its end.
 pub(super) fn start(origin: &Standing, sink: &str) -> Edge {
     let settings = format!(
-        "    sinks:\n      - {{name: s, batch: {BATCH}, queue: {QUEUE}, interval_ms: 600000, {sink}}}"
+        "    sinks:\n      - {{name: s, batch: {BATCH}, queue: {QUEUE}, interval: 600000ms, {sink}}}"
     );
     Edge::start_with(&settings, &format!("proxies:\n  - {{id: a, listen_path: /, {}}}\n", origin.backend()))
 }
@@ -240,7 +240,7 @@ async fn a_syslog_server_that_flaps_costs_records_of_its_own_and_each_is_counted
     let port = free_port();
     let long = "x".repeat(8000);
     let sink = format!(
-        "syslog: {{address: 'tcp://{}'}}, retry_for_ms: 0, template: '${{request.path}} {long}'",
+        "syslog: {{address: 'tcp://{}'}}, retry_for: 0ms, template: '${{request.path}} {long}'",
         at(port)
     );
     let mut traffic = Traffic { edge: start(&origin, &sink), made: 0 };

@@ -70,7 +70,7 @@ async fn records_that_a_stopped_rsyslog_did_not_take_are_counted_one_by_one() {
     let origin = Standing::start("o").await;
     for way in ["udp", "tcp", "tls"] {
         let mut server = Rsyslog::start().await;
-        let sink = format!("{}, retry_for_ms: 0, template: '${{request.path}}'", sink(&server, way));
+        let sink = format!("{}, retry_for: 0ms, template: '${{request.path}}'", sink(&server, way));
         let mut traffic = Traffic { edge: start(&origin, &sink), made: 0 };
         // Datagrams to nobody are told of by the kernel, and count as refused.
         let lost = if way == "udp" { "refused" } else { "failed" };

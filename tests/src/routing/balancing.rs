@@ -157,7 +157,7 @@ async fn the_budget_ends_retries() {
 async fn a_target_that_fails_gets_no_more_traffic() {
     let (bad, good) = (Standing::start("bad").await, Standing::start("good").await);
     bad.answer(500);
-    let passive = ", health_checks: {passive: {unhealthy_threshold: 2, healthy_after_seconds: 3600}}";
+    let passive = ", health_checks: {passive: {unhealthy_threshold: 2, healthy_after: 3600}}";
     let edge = Edge::start(&spec(&[bad.target(), good.target()], "", passive));
     for _ in 0..10 {
         edge.get("/").await;
@@ -170,7 +170,7 @@ async fn a_target_that_fails_gets_no_more_traffic() {
 async fn a_breaker_opens_and_tries_again_later() {
     let origin = Standing::start("o").await;
     origin.answer(500);
-    let breaker = ", circuit_breaker: {failure_threshold: 2, success_threshold: 1, timeout_seconds: 1}";
+    let breaker = ", circuit_breaker: {failure_threshold: 2, success_threshold: 1, timeout: 1}";
     let mut edge = Edge::start(&spec(&[origin.target()], breaker, ""));
     for _ in 0..2 {
         assert_eq!(edge.get("/").await.0.status(), 500);
@@ -261,8 +261,7 @@ async fn a_backup_is_asked_only_when_the_others_are_gone() {
 #[tokio::test]
 async fn a_sticky_cookie_brings_a_client_back() {
     let origins = [Standing::start("a").await, Standing::start("b").await, Standing::start("c").await];
-    let sticky =
-        ", sticky: {cookie: at, cookie_config: {path: /shop, ttl_seconds: 0, secure: true, same_site: Lax}}";
+    let sticky = ", sticky: {cookie: at, cookie_config: {path: /shop, ttl: 0, secure: true, same_site: Lax}}";
     let edge = Edge::start(&spec(&origins.each_ref().map(Standing::target), "", sticky));
     for _ in 0..3 {
         let (head, _) = edge.get("/").await;
@@ -280,8 +279,7 @@ async fn a_sticky_cookie_brings_a_client_back() {
 #[tokio::test]
 async fn a_hashed_cookie_is_given_and_brings_a_client_back() {
     let origins = [Standing::start("a").await, Standing::start("b").await, Standing::start("c").await];
-    let rules =
-        ", algorithm: consistent_hashing, hash_on: \"cookie:id\", hash_on_cookie_config: {ttl_seconds: 60}";
+    let rules = ", algorithm: consistent_hashing, hash_on: \"cookie:id\", hash_on_cookie_config: {ttl: 60}";
     let edge = Edge::start(&spec(&origins.each_ref().map(Standing::target), "", rules));
     let mut seen = HashMap::new();
     for _ in 0..24 {
@@ -313,7 +311,7 @@ async fn tags_choose_among_the_targets_of_one_upstream() {
 async fn a_full_target_has_a_queue_and_beyond_it_503() {
     let port = Port::listen(None).await;
     let targets = [format!("{{host: 127.0.0.1, port: {}, max_requests: 1}}", port.address.port())];
-    let queue = ", queue: {max_waiting: 1, timeout_ms: 60000}";
+    let queue = ", queue: {max_waiting: 1, timeout: 60000ms}";
     let mut edge = Edge::start(&spec(&targets, "", queue));
     let request = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
     let mut first = edge.talker().await;

@@ -47,7 +47,7 @@ async fn a_request_beyond_the_last_connection_is_refused_and_the_idle_one_is_use
 #[tokio::test]
 async fn a_request_waits_for_a_connection_where_there_is_a_queue() {
     let port = Port::listen(None).await;
-    let edge = Edge::start(&one(&port, "", ", queue: {max_waiting: 1, timeout_ms: 60000}"));
+    let edge = Edge::start(&one(&port, "", ", queue: {max_waiting: 1, timeout: 60000ms}"));
     let (mut first, mut second) = (edge.talker().await, edge.talker().await);
     first.wire.send(GET).await;
     let mut target = Wire::new(port.accept().await);
@@ -125,7 +125,7 @@ async fn a_connection_over_http3_makes_room_as_well() {
     let (origin, mut streams) = h3::origin("127.0.0.1:0".parse().unwrap()).unwrap();
     let spec = format!(
         "proxies:\n  - {{id: a, listen_path: /, backend_scheme: https, backend_http_version: '3', upstream_id: u, \
-         backend_tls_server_name: localhost, backend_tls_server_ca_cert_path: {:?}}}\n\
+         backend_tls_server_name: localhost, backend_tls_ca_path: {:?}}}\n\
          upstreams:\n  - {{id: u, targets: [{{host: 127.0.0.1, port: {}, max_connections: 1}}]}}\n",
         tls::authority().ca(),
         origin.port()

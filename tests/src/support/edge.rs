@@ -40,7 +40,7 @@ impl Edge {
         );
         for (setting, value) in [
             ("workers", "1".to_owned()),
-            ("drain_timeout_seconds", "10".to_owned()),
+            ("drain_timeout", "10".to_owned()),
             (
                 "tls",
                 format!(

@@ -28,7 +28,7 @@ fn is_installed() -> bool {
 impl Redis {
     /// Settings under `gateway`, with this server as the connection `main`, whose answers may take so long.
     pub(crate) fn settings(&self, timeout: &str) -> String {
-        format!("  redis: {{main: {{urls: ['redis://127.0.0.1:{}'], timeout_ms: {timeout}}}}}", self.port)
+        format!("  redis: {{main: {{urls: ['redis://127.0.0.1:{}'], timeout: {timeout}}}}}", self.port)
     }
 
     /// Freezes it, or has it go on: it takes connections and does not answer.

@@ -51,8 +51,7 @@ impl WireProtocol {
             "backend_scheme: {scheme}, backend_http_version: '{version}', backend_host: 127.0.0.1, backend_port: {port}"
         );
         if self.is_tls() {
-            fields
-                .push_str(&format!(", backend_tls_server_ca_cert_path: {:?}", super::tls::authority().ca()));
+            fields.push_str(&format!(", backend_tls_ca_path: {:?}", super::tls::authority().ca()));
         }
         fields
     }

@@ -101,7 +101,7 @@ async fn an_unknown_name_is_refused_and_recorded() {
 async fn a_hello_that_never_ends_is_given_up() {
     let port = free_port();
     let origin = Port::listen(None).await;
-    let settings = format!("{LOOPBACK}\n  client_timeouts: {{handshake_ms: 300}}");
+    let settings = format!("{LOOPBACK}\n  client_timeouts: {{handshake: 300ms}}");
     let mut edge = Edge::start_with(
         &settings,
         &format!(

@@ -131,8 +131,7 @@ async fn a_header_comes_before_tls() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let backend = tcp_backend(listener.local_addr().unwrap()).replace("tcp", "tcps");
     let ca = tls::authority().ca();
-    let (_edge, port) =
-        edge_with(&format!("send_proxy_protocol: 2, backend_tls_server_ca_cert_path: {ca:?}, {backend}"));
+    let (_edge, port) = edge_with(&format!("send_proxy_protocol: 2, backend_tls_ca_path: {ca:?}, {backend}"));
     let mut client = open(port).await;
     let (mut tcp, _) = soon(listener.accept()).await.unwrap();
     let mut header = [0; 28];

@@ -73,7 +73,7 @@ async fn a_hundred_reloads_end_no_session_and_no_websocket() {
     let spec = |n: usize| {
         format!(
             "{}  - {{id: w{}, listen_path: /, backend_scheme: http, backend_host: 127.0.0.1, backend_port: {}}}\n",
-            one(port, &format!("tcp_idle_timeout_seconds: {}, {}", 100 + n, echo.backend())),
+            one(port, &format!("tcp_idle_timeout: {}, {}", 100 + n, echo.backend())),
             n % 3,
             origin.address.port()
         )

@@ -99,7 +99,7 @@ fn shared(port: u16, origins: &[(&str, SocketAddr)]) -> String {
     let proxy = |(n, (name, address)): (usize, &(&str, SocketAddr))| {
         let backend = udp_backend(*address);
         format!(
-            "  - {{id: p{n}, listen_port: {port}, passthrough: true, udp_idle_timeout_seconds: 1, \
+            "  - {{id: p{n}, listen_port: {port}, passthrough: true, udp_idle_timeout: 1, \
              hosts: [{name}], {backend}}}\n"
         )
     };

@@ -131,7 +131,7 @@ async fn one_opened_while_the_gateway_drains_is_told_at_once() {
 #[tokio::test]
 async fn limits_end_with_a_close_frame_too() {
     for (fields, end) in
-        [(", websocket_idle_timeout_ms: 200", "idle"), (", websocket_lifetime_ms: 200", "lifetime")]
+        [(", websocket_idle_timeout: 200ms", "idle"), (", websocket_lifetime: 200ms", "lifetime")]
     {
         let (mut edge, origin) = edge_with(fields).await;
         let (mut client, mut far) = opened(&edge, &origin).await;
@@ -179,7 +179,7 @@ async fn of_a_deleted_consumer_or_proxy_it_ends() {
     let proxy = spec(&origin, "");
     let changed = format!("{proxy}{PLUGIN}{}", KEYED.replace("sesame", "another"));
     for after in [format!("{proxy}{PLUGIN}"), format!("proxies:\n{KEYED}"), changed] {
-        let settings = "  session_check_seconds: 1";
+        let settings = "  session_check: 1";
         let mut edge = Edge::start_with(settings, &format!("{proxy}{PLUGIN}{KEYED}"));
         let (mut client, mut far, _) = asked(&edge, &origin, "x-api-key: sesame\r\n").await;
         far.wire.send(AGREED).await;

@@ -13,8 +13,8 @@ use crate::support::wire::{Port, Wire};
 type Row = (&'static str, &'static str, &'static [&'static [u8]], &'static [u8], u16);
 
 const ROWS: [Row; 4] = [
-    ("ws_message_size_limiting", "{max_client_bytes: 4}", &[b"four", b"4444"], b"fives", 1009),
-    ("ws_message_size_limiting", "{max_client_bytes: 4, close_code: 4009}", &[b"four"], b"fives", 4009),
+    ("ws_message_size_limiting", "{max_from_client: 4}", &[b"four", b"4444"], b"fives", 1009),
+    ("ws_message_size_limiting", "{max_from_client: 4, close_code: 4009}", &[b"four"], b"fives", 4009),
     ("ws_rate_limiting", "{messages_per_second: 1, message_burst: 2}", &[b"a", b"b"], b"c", 1008),
     (
         "ws_rate_limiting",
@@ -90,7 +90,7 @@ async fn control_frames_count_against_rates() {
 /// A message never ends whose frames are empty, and no limit on bytes counts them.
 #[tokio::test]
 async fn a_message_of_empty_frames_ends() {
-    let (edge, origin) = limited("ws_message_size_limiting", "{max_client_bytes: 4}").await;
+    let (edge, origin) = limited("ws_message_size_limiting", "{max_from_client: 4}").await;
     let (mut near, _far) = opened(&edge, &origin).await;
     let frames: Vec<u8> = (0..1100).flat_map(|n| masked(if n == 0 { 0x02 } else { 0x00 }, b"")).collect();
     near.wire.send(frames).await;
@@ -101,7 +101,7 @@ async fn a_message_of_empty_frames_ends() {
 #[tokio::test]
 async fn messages_that_are_too_much_are_left_out_or_wait() {
     for (plugin, config, arrives) in [
-        ("ws_message_size_limiting", "{max_client_bytes: 4, on_exceeded: drop}", false),
+        ("ws_message_size_limiting", "{max_from_client: 4, on_exceeded: drop}", false),
         ("ws_rate_limiting", "{bytes_per_second: 1, byte_burst: 4, on_exceeded: drop}", false),
         ("ws_rate_limiting", "{bytes_per_second: 40, byte_burst: 5, on_exceeded: wait}", true),
     ] {
@@ -119,7 +119,7 @@ async fn messages_that_are_too_much_are_left_out_or_wait() {
 #[tokio::test]
 async fn the_side_that_is_limited_is_the_one_that_was_named() {
     for (plugin, config, code) in [
-        ("ws_message_size_limiting", "{max_target_bytes: 1}", 1009),
+        ("ws_message_size_limiting", "{max_from_target: 1}", 1009),
         ("ws_rate_limiting", "{messages_per_second: 1, from: target}", 1008),
     ] {
         let (edge, origin) = limited(plugin, config).await;

@@ -129,7 +129,7 @@ fn violations() -> Vec<(&'static str, Vec<u8>, u16)> {
 
 #[tokio::test]
 async fn who_breaks_the_protocol_is_told_how() {
-    let (mut edge, origin) = censored(", websocket_max_message_bytes: 1000", "").await;
+    let (mut edge, origin) = censored(", websocket_max_message: 1000", "").await;
     for (what, bytes, code) in violations() {
         let (mut client, mut far) = opened(&edge, &origin).await;
         client.wire.send(&bytes).await;
@@ -156,7 +156,7 @@ async fn who_breaks_the_protocol_is_told_how() {
 
 #[tokio::test]
 async fn those_that_are_read_end_like_others() {
-    let (mut edge, origin) = censored(", websocket_idle_timeout_ms: 200", "").await;
+    let (mut edge, origin) = censored(", websocket_idle_timeout: 200ms", "").await;
     let (mut client, mut far) = opened(&edge, &origin).await;
     sends_close(&mut client.wire, 1001, false).await;
     sends_close(&mut far.wire, 1001, true).await;

@@ -113,7 +113,7 @@ impl Caddy<'_> {
                     return None;
                 };
                 self.out.done(at, what);
-                Some(Plug::new("request_size_limiting", json!({ "max_bytes": bytes })))
+                Some(Plug::new("request_size_limiting", json!({ "max_size": bytes })))
             }
             name => {
                 let is_request = name == "request_header";

@@ -189,7 +189,7 @@ impl Caddy<'_> {
                 Some(bytes) => {
                     steps.push(RouteStep::Pass(
                         Cond::Always,
-                        Plug::new("request_size_limiting", json!({ "max_bytes": bytes })),
+                        Plug::new("request_size_limiting", json!({ "max_size": bytes })),
                     ));
                     self.out.done(handler.at, what);
                 }

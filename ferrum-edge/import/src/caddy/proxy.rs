@@ -197,8 +197,10 @@ impl Caddy<'_> {
         let millis = first.and_then(|time| text::millis(time, 1_000));
         match line.name() {
             "health_uri" | "health_path" => set(&mut proxy.active, "http_path", first.unwrap_or("/")),
-            "health_interval" => maybe(&mut proxy.active, "interval_seconds", millis.map(text::seconds)),
-            "health_timeout" => maybe(&mut proxy.active, "timeout_ms", millis.map(|it| it.max(1))),
+            "health_interval" => maybe(&mut proxy.active, "interval", millis.map(text::seconds)),
+            "health_timeout" => {
+                maybe(&mut proxy.active, "timeout", millis.map(|it| text::duration(it.max(1))))
+            }
             "health_status" => match first.and_then(|status| status.parse::<u16>().ok()) {
                 Some(status) if status >= 100 => {
                     set(&mut proxy.active, "healthy_status_codes", json!([status]))
@@ -206,8 +208,8 @@ impl Caddy<'_> {
                 _ => self.out.lost(line.at, what, "only one status is known here", ""),
             },
             "fail_duration" => {
-                maybe(&mut proxy.passive, "unhealthy_window_seconds", millis.map(text::seconds));
-                maybe(&mut proxy.passive, "healthy_after_seconds", millis.map(text::seconds));
+                maybe(&mut proxy.passive, "unhealthy_window", millis.map(text::seconds));
+                maybe(&mut proxy.passive, "healthy_after", millis.map(text::seconds));
             }
             _ => {
                 let most = first.and_then(|it| it.parse::<u32>().ok());
@@ -240,7 +242,7 @@ impl Caddy<'_> {
                     set(&mut proxy.settings, "backend_tls_server_name", first.unwrap_or_default())
                 }
                 "tls_trusted_ca_certs" => {
-                    set(&mut proxy.settings, "backend_tls_server_ca_cert_path", first.unwrap_or_default())
+                    set(&mut proxy.settings, "backend_tls_ca_path", first.unwrap_or_default())
                 }
                 "tls_client_auth" => {
                     if let [certificate, key] = inner.arguments() {
@@ -248,14 +250,16 @@ impl Caddy<'_> {
                         set(&mut proxy.settings, "backend_tls_client_key_path", key.clone());
                     }
                 }
-                "dial_timeout" => {
-                    maybe(&mut proxy.settings, "backend_connect_timeout_ms", millis.map(|it| it.max(1)))
-                }
+                "dial_timeout" => maybe(
+                    &mut proxy.settings,
+                    "backend_connect_timeout",
+                    millis.map(|it| text::duration(it.max(1))),
+                ),
                 "response_header_timeout" => {
-                    maybe(&mut proxy.settings, "backend_first_byte_timeout_ms", millis)
+                    maybe(&mut proxy.settings, "backend_first_byte_timeout", millis.map(text::duration))
                 }
                 "read_timeout" | "write_timeout" => {
-                    maybe(&mut proxy.settings, "backend_idle_timeout_ms", millis)
+                    maybe(&mut proxy.settings, "backend_idle_timeout", millis.map(text::duration))
                 }
                 "versions" if inner.arguments().iter().any(|it| it == "h2c") => proxy.is_h2 = true,
                 "versions"
@@ -297,8 +301,8 @@ impl Caddy<'_> {
         let is_h2 = proxy.is_h2 || targets.iter().any(|it| it.3);
         let mut settings = Map::from_iter([
             ("strip_listen_path".to_owned(), json!(false)),
-            ("backend_connect_timeout_ms".to_owned(), json!(3000)),
-            ("backend_first_byte_timeout_ms".to_owned(), json!(0)),
+            ("backend_connect_timeout".to_owned(), json!("3s")),
+            ("backend_first_byte_timeout".to_owned(), json!(0)),
         ]);
         let mut plugins = Vec::new();
         match proxy.host.as_deref() {
@@ -382,7 +386,7 @@ impl Caddy<'_> {
                 set(
                     made,
                     "sticky",
-                    json!({ "cookie": argument.unwrap_or("lb"), "cookie_config": { "ttl_seconds": 0 } }),
+                    json!({ "cookie": argument.unwrap_or("lb"), "cookie_config": { "ttl": 0 } }),
                 );
                 "random"
             }

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::draft::answers_itself;
 use crate::{Conversion, Failure, Format, Import, NoFiles, Options};
 
 fn import(format: Format, text: &str) -> Result<Import, Failure> {
@@ -45,7 +46,7 @@ fn what_can_not_be_read_closes_the_site() {
     let made =
         import(Format::Caddyfile, "http://a.test {\n import gone.caddy\n reverse_proxy 10.0.0.1:1\n}\n")
             .expect("an import");
-    assert_eq!(made.proxies[0]["backend_port"], 9);
+    assert!(answers_itself(&made.proxies[0]));
     assert_eq!(made.report.count(Conversion::Closed), 1);
 }
 
@@ -89,7 +90,7 @@ fn paths_that_depend_on_files_are_not_passed_on() {
     let site = "http://a.test {\n root * /www\n try_files {path} /x\n reverse_proxy 10.0.0.1:1\n}\n";
     let made = import(Format::Caddyfile, site).expect("an import");
     assert_eq!(made.report.count(Conversion::Closed), 1);
-    assert_eq!(made.proxies[0]["backend_port"], 9);
+    assert!(answers_itself(&made.proxies[0]));
 }
 
 #[test]

@@ -42,7 +42,11 @@ impl Envoy<'_> {
         }
         let mut settings = Map::new();
         let connect = cluster.text_of("connect_timeout").and_then(|it| text::millis(it, 1000));
-        set(&mut settings, "backend_connect_timeout_ms", connect.unwrap_or(5000).clamp(1, 86_400_000));
+        set(
+            &mut settings,
+            "backend_connect_timeout",
+            text::duration(connect.unwrap_or(5000).clamp(1, 86_400_000)),
+        );
         let socket = cluster.get("transport_socket");
         if let Some(socket) = socket {
             self.cluster_tls(&what, socket, &mut settings);
@@ -130,10 +134,10 @@ impl Envoy<'_> {
         let config = filters::config(socket);
         let roots = ["common_tls_context", "validation_context", "trusted_ca", "filename"];
         match config.path(&roots).and_then(Node::str) {
-            Some(file) => set(settings, "backend_tls_server_ca_cert_path", file),
+            Some(file) => set(settings, "backend_tls_ca_path", file),
             None => {
                 let why = "Envoy checks no certificate without a validation context; here it is checked";
-                let todo = "set backend_tls_server_ca_cert_path, or backend_tls_verify_server_cert: false";
+                let todo = "set backend_tls_ca_path, or backend_tls_verify_server_cert: false";
                 self.out.partial(socket.at, what, why, todo);
             }
         }
@@ -204,10 +208,10 @@ fn active(check: &Node) -> Value {
         (None, false) => set(&mut made, "probe_type", "tcp"),
     }
     if let Some(millis) = time("interval") {
-        set(&mut made, "interval_seconds", text::seconds(millis).min(86_400));
+        set(&mut made, "interval", text::seconds(millis).min(86_400));
     }
     if let Some(millis) = time("timeout") {
-        set(&mut made, "timeout_ms", millis.clamp(1, 300_000));
+        set(&mut made, "timeout", text::duration(millis.clamp(1, 300_000)));
     }
     for key in ["healthy_threshold", "unhealthy_threshold"] {
         if let Some(count) = count(key) {

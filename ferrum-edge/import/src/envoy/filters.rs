@@ -37,7 +37,7 @@ fn authz_body(settings: &Node, config: &mut Value) {
     let Some(body) = settings.get("with_request_body") else { return };
     config["send_body"] = json!(true);
     if let Some(bytes) = body.get("max_request_bytes").and_then(Node::uint).filter(|it| *it > 0) {
-        config["max_body_bytes"] = json!(bytes);
+        config["max_body"] = json!(bytes);
     }
     let partial = body.get("allow_partial_message").and_then(Node::bool) == Some(true);
     if partial && config["convention"] == "envoy_grpc" {
@@ -78,7 +78,7 @@ impl Envoy<'_> {
                     match settings.get("max_request_bytes").and_then(Node::uint).filter(|it| *it > 0) {
                         Some(bytes) => {
                             made.plugins
-                                .push(Plug::new("request_size_limiting", json!({ "max_bytes": bytes })));
+                                .push(Plug::new("request_size_limiting", json!({ "max_size": bytes })));
                             self.out.done(filter.at, what);
                         }
                         None => self.out.lost(filter.at, what, "it has no size", ""),
@@ -167,7 +167,7 @@ impl Envoy<'_> {
         }
         if let Some(timeout) = service.and_then(|it| it.path(&["server_uri", "timeout"])) {
             let millis = timeout.str().and_then(|it| text::millis(it, 1000));
-            config["timeout_ms"] = json!(millis.unwrap_or(5000).clamp(1, 60_000));
+            config["timeout"] = text::duration(millis.unwrap_or(5000).clamp(1, 60_000));
         }
         authz_body(settings, &mut config);
         made.plugins.push(Plug::new("forward_auth", config));
@@ -218,7 +218,7 @@ impl Envoy<'_> {
         let scheme = if cluster.get("transport_socket").is_some() { "https" } else { "http" };
         let mut config = json!({ "url": format!("{scheme}://{host}:{port}"), "convention": "envoy_grpc", "status_on_error": 403 });
         let timeout = service.text_of("timeout").and_then(|it| text::millis(it, 1000)).unwrap_or(200);
-        config["timeout_ms"] = json!(timeout.clamp(1, 60_000));
+        config["timeout"] = text::duration(timeout.clamp(1, 60_000));
         if settings.get("failure_mode_allow").and_then(Node::bool) == Some(true) {
             config["failure_mode_allow"] = json!(true);
         }

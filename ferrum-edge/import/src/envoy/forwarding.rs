@@ -51,7 +51,7 @@ impl Envoy<'_> {
         let why = "only GET, HEAD, OPTIONS, PUT and DELETE are sent twice, and one in five requests at most";
         self.out.partial(hedge.at, what, why, "name unary gRPC methods in `hedging.grpc_methods`");
         Some(json!({
-            "delay_ms": delay.min(60_000), "max_hedges": most.clamp(1, 3), "budget_percent": 20,
+            "delay": text::duration(delay.min(60_000)), "max_hedges": most.clamp(1, 3), "budget_percent": 20,
             "methods": ["GET", "HEAD", "OPTIONS", "PUT", "DELETE"],
         }))
     }
@@ -82,7 +82,7 @@ impl Envoy<'_> {
         set(settings, "preserve_host_header", true);
         let timeout = action.text_of("timeout").map_or(Some(15_000), |it| text::millis(it, 1000));
         if let Some(millis) = timeout {
-            set(settings, "total_timeout_ms", millis.min(86_400_000));
+            set(settings, "total_timeout", text::duration(millis.min(86_400_000)));
         }
         if let Some(policy) = action.get("retry_policy") {
             set(settings, "retry", retry(policy));
@@ -210,7 +210,11 @@ impl Envoy<'_> {
         if most[1].1.is_some() {
             // Envoy's own defaults: so many wait, for as long as a route may take.
             let waiting = said("max_pending_requests").unwrap_or(PENDING);
-            set(made, "queue", json!({ "max_waiting": waiting, "timeout_ms": ROUTE_TIMEOUT_MS }));
+            set(
+                made,
+                "queue",
+                json!({ "max_waiting": waiting, "timeout": text::duration(ROUTE_TIMEOUT_MS) }),
+            );
         }
         limits.see_all();
         let why = "its limits are shared among the targets; others of its limits are not translated";

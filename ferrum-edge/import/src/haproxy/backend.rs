@@ -6,7 +6,7 @@ use super::Haproxy;
 use super::acl::Acls;
 use super::sections::{HaproxyLine, Section};
 use crate::cond::Cond;
-use crate::draft::{Plug, To, is_service, set, target};
+use crate::draft::{Plug, To, is_service, set, set_read_timeout, target};
 use crate::steps::{RouteEnd, RouteStep};
 use crate::text;
 
@@ -216,7 +216,8 @@ impl Haproxy<'_, '_> {
                 if cookie.arguments().iter().any(|it| it == "insert")
                     && algorithm != "consistent_hashing" =>
             {
-                let mut config = json!({ "ttl_seconds": 0, "http_only": cookie.arguments().iter().any(|it| it == "httponly") });
+                let mut config =
+                    json!({ "ttl": 0, "http_only": cookie.arguments().iter().any(|it| it == "httponly") });
                 if cookie.arguments().iter().any(|it| it == "secure") {
                     config["secure"] = json!(true);
                 }
@@ -271,7 +272,7 @@ impl<'w> Server<'w> {
             set(settings, "backend_tls_verify_server_cert", false);
         }
         if let Some(file) = self.value("ca-file").filter(|file| file.starts_with('/')) {
-            set(settings, "backend_tls_server_ca_cert_path", file);
+            set(settings, "backend_tls_ca_path", file);
         }
         if let Some(file) = self.value("crt") {
             set(settings, "backend_tls_client_cert_path", file);
@@ -311,7 +312,7 @@ fn checks(section: &Section, inter: Option<u64>, rise: Option<u32>, fall: Option
         }
         None => set(&mut active, "probe_type", "tcp"),
     }
-    set(&mut active, "interval_seconds", text::seconds(inter.unwrap_or(2000)).min(86_400));
+    set(&mut active, "interval", text::seconds(inter.unwrap_or(2000)).min(86_400));
     set(&mut active, "healthy_threshold", rise.unwrap_or(2).max(1));
     set(&mut active, "unhealthy_threshold", fall.unwrap_or(3).max(1));
     Value::Object(active)
@@ -321,18 +322,18 @@ fn checks(section: &Section, inter: Option<u64>, rise: Option<u32>, fall: Option
 pub(super) fn times(section: &Section, settings: &mut Map<String, Value>) {
     let time = |name: &str| section.first(&["timeout", name]).and_then(|line| text::millis(line.word(2), 1));
     if let Some(millis) = time("connect") {
-        set(settings, "backend_connect_timeout_ms", millis.clamp(1, 86_400_000));
+        set(settings, "backend_connect_timeout", text::duration(millis.clamp(1, 86_400_000)));
     }
     if let Some(millis) = time("server") {
         let millis = millis.min(86_400_000);
         if section.is_tcp() {
-            set(settings, "tcp_idle_timeout_seconds", text::seconds(millis));
+            set(settings, "tcp_idle_timeout", text::seconds(millis));
         } else {
-            set(settings, "backend_read_timeout_ms", millis);
+            set_read_timeout(settings, millis);
         }
     }
     if let Some(millis) = time("tunnel").filter(|_| !section.is_tcp()) {
-        set(settings, "websocket_idle_timeout_ms", millis.min(604_800_000));
+        set(settings, "websocket_idle_timeout", text::duration(millis.min(604_800_000)));
     }
     if let Some(retries) = section
         .first(&["retries"])

@@ -164,7 +164,7 @@ impl Haproxy<'_, '_> {
         if let Some(millis) =
             section.first(&["timeout", "client"]).and_then(|line| text::millis(line.word(2), 1))
         {
-            settings.entry("tcp_idle_timeout_seconds").or_insert(json!(text::seconds(millis).min(86_400)));
+            settings.entry("tcp_idle_timeout").or_insert(json!(text::seconds(millis).min(86_400)));
         }
         made.extend(settings);
         self.out.proxies.push(Value::Object(made));

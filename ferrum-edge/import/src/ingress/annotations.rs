@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{Common, Ingress, defaults};
-use crate::draft::{Plug, set};
+use crate::draft::{Plug, set, set_read_timeout};
 use crate::text;
 use crate::tree::Node;
 
@@ -258,23 +258,26 @@ impl Ingress<'_> {
             "rewrite-target" => made.rewrite = Some(said.to_owned()),
             "app-root" => made.app_root = Some(said.to_owned()).filter(|root| root.starts_with('/')),
             "proxy-body-size" => match text::bytes(said, 1000) {
-                Some(bytes) => set(&mut made.settings, "max_request_body_bytes", bytes),
+                Some(bytes) => set(&mut made.settings, "max_request_body", bytes),
                 None => {
                     self.out.lost(value.at, what, "it is not a size", "");
                     return true;
                 }
             },
-            "proxy-connect-timeout" | "proxy-read-timeout" | "proxy-send-timeout" => {
-                let key = match name {
-                    "proxy-connect-timeout" => "backend_connect_timeout_ms",
-                    "proxy-read-timeout" => "backend_read_timeout_ms",
-                    _ => "backend_write_timeout_ms",
-                };
+            "proxy-send-timeout" => {
+                self.out.needless(value.at, what, "`proxy-read-timeout` covers both directions");
+                return true;
+            }
+            "proxy-connect-timeout" | "proxy-read-timeout" => {
                 let Some(millis) = text::millis(said, 1000) else {
                     self.out.lost(value.at, what, "it is not a time", "");
                     return true;
                 };
-                set(&mut made.settings, key, millis.clamp(1, 86_400_000));
+                let millis = millis.clamp(1, 86_400_000);
+                match name {
+                    "proxy-read-timeout" => set_read_timeout(&mut made.settings, millis),
+                    _ => set(&mut made.settings, "backend_connect_timeout", text::duration(millis)),
+                }
             }
             "proxy-next-upstream-tries" => {
                 if let Ok(tries) = said.parse::<u64>() {
@@ -321,8 +324,7 @@ impl Ingress<'_> {
                 }
                 if made.is_tls {
                     let why = "ingress-nginx checks no certificates by default; here they are checked";
-                    let todo =
-                        "set backend_tls_server_ca_cert_path, or backend_tls_verify_server_cert: false";
+                    let todo = "set backend_tls_ca_path, or backend_tls_verify_server_cert: false";
                     return self.out.partial(value.at, what, why, todo);
                 }
             }

@@ -155,7 +155,7 @@ impl SettingsReader<'_> {
             self.set("algorithms", kept);
         }
         if let Some(skew) = self.number("clock_skew") {
-            self.set("clock_skew_seconds", skew);
+            self.set("clock_skew", skew);
         }
         self.copied("enforce_headers", "enforce_headers");
         self.set("validate_request_body", self.flag("validate_request_body", false));
@@ -289,7 +289,7 @@ impl SettingsReader<'_> {
             Some("kilobytes") => 1 << 10,
             _ => 1 << 20,
         };
-        self.set("max_bytes", self.number("allowed_payload_size").unwrap_or(128).saturating_mul(unit));
+        self.set("max_size", self.number("allowed_payload_size").unwrap_or(128).saturating_mul(unit));
         self.set("require_content_length", self.flag("require_content_length", false));
         "request_size_limiting"
     }

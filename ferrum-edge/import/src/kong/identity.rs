@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::counterparts::SettingsReader;
 use super::{text, texts};
+use crate::text;
 use crate::tree::Node;
 
 /// Settings that change nothing about who gets in, or say what is so anyway.
@@ -129,7 +130,7 @@ impl SettingsReader<'_> {
         }
         let (url, value) =
             (text(self.config, "introspection_url")?, text(self.config, "authorization_value")?);
-        let pair = value.strip_prefix("Basic ").and_then(crate::text::base64)?;
+        let pair = value.strip_prefix("Basic ").and_then(text::base64)?;
         let pair = String::from_utf8(pair).ok()?;
         let (client, secret) = pair.split_once(':')?;
         self.set("introspection_url", url);
@@ -218,7 +219,7 @@ impl SettingsReader<'_> {
             made["database"] = json!(database);
         }
         if let Some(millis) = said("timeout").and_then(Node::uint) {
-            made["timeout_ms"] = json!(millis.clamp(1, 10_000));
+            made["timeout"] = text::duration(millis.clamp(1, 10_000));
         }
         let name = self.out.redis(made);
         let mut redis = json!({ "name": name });
@@ -231,7 +232,7 @@ impl SettingsReader<'_> {
     pub(super) fn opentelemetry(&mut self) -> Option<&'static str> {
         let endpoint = text(self.config, "traces_endpoint").or_else(|| text(self.config, "endpoint"))?;
         let base = endpoint.strip_suffix("/v1/traces").unwrap_or(endpoint);
-        crate::text::url(base)?;
+        text::url(base)?;
         self.set("exporter", json!({ "endpoint": base }));
         Some("otel_tracing")
     }
@@ -251,9 +252,9 @@ impl SettingsReader<'_> {
         }
         if !errors.is_empty() {
             self.set("negative_statuses", errors);
-            self.set("negative_ttl_seconds", ttl);
+            self.set("negative_ttl", ttl);
         }
-        self.set("default_ttl_seconds", ttl);
+        self.set("default_ttl", ttl);
         if self.says("vary_headers") || self.says("vary_query_params") {
             self.miss("vary_headers", "responses vary by what their own `Vary` says");
         }

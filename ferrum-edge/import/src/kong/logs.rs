@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::text;
 use crate::draft::{Import, set};
+use crate::text;
 use crate::tree::Node;
 
 /// Adds a place for the records of these proxies, or of all, where one of these plugins says one; whether it did.
@@ -44,7 +45,7 @@ fn of(theirs: &str, config: &Node) -> Option<(&'static str, Map<String, Value>)>
         },
         "http-log" => {
             let url = text(config, "http_endpoint")?;
-            crate::text::url(url)?;
+            text::url(url)?;
             set(&mut made, "url", url);
             let headers = config.get("headers").map_or(&[][..], Node::entries).iter();
             let headers: Map<String, Value> =
@@ -53,7 +54,7 @@ fn of(theirs: &str, config: &Node) -> Option<(&'static str, Map<String, Value>)>
                 set(&mut made, "headers", headers);
             }
             if let Some(millis) = config.get("timeout").and_then(Node::uint) {
-                set(&mut made, "timeout_ms", millis.clamp(1, 60_000));
+                set(&mut made, "timeout", text::duration(millis.clamp(1, 60_000)));
             }
             "http"
         }

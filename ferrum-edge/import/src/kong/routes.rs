@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::order::Rank;
 use super::{Kong, list, name, ours, reference, texts};
-use crate::draft::{CLOSED, Import, nowhere, set, with_facet};
+use crate::draft::{CLOSED, Import, set, with_facet, without_target};
 use crate::text;
 use crate::tree::{Node, NodeValue};
 
@@ -76,7 +76,7 @@ impl Kong {
             None => {
                 // Its plugins may answer, such as those that refuse.
                 let mut backend = Map::new();
-                nowhere(&mut backend);
+                without_target(&mut backend);
                 self.services.insert(String::new(), backend);
                 let why = "it leads to no service: what no plugin answers is 502";
                 self.out.partial(route.at, format_args!("route {}", name(route)), why, "give it a service");

@@ -84,7 +84,7 @@ impl Kong {
         set(made, "algorithm", algorithm);
         if let Some(path) = text(upstream, "hash_on_cookie_path").filter(|_| hash_on == Some("cookie")) {
             // Kong gives clients without the cookie one.
-            set(made, "hash_on_cookie_config", json!({ "path": path, "ttl_seconds": 0 }));
+            set(made, "hash_on_cookie_config", json!({ "path": path, "ttl": 0 }));
         }
         let hashed = match hash_on {
             None | Some("ip") => return,
@@ -147,7 +147,7 @@ fn statuses(checks: &Node, keys: &[&str]) -> Vec<u64> {
 fn active(checks: &Node, interval: u64) -> Value {
     let number = |keys: &[&str]| checks.path(keys).and_then(seconds).filter(|it| *it > 0);
     let kind = checks.path(&["active", "type"]).and_then(Node::str).unwrap_or("http");
-    let mut made = json!({ "interval_seconds": interval.min(86_400) });
+    let mut made = json!({ "interval": interval.min(86_400) });
     match kind {
         "tcp" => made["probe_type"] = json!("tcp"),
         "grpc" | "grpcs" => made["probe_type"] = json!("grpc"),
@@ -164,7 +164,7 @@ fn active(checks: &Node, interval: u64) -> Value {
         made["use_tls"] = json!(true);
     }
     if let Some(timeout) = number(&["active", "timeout"]) {
-        made["timeout_ms"] = json!(timeout.saturating_mul(1000).min(300_000));
+        made["timeout"] = json!(timeout.min(300));
     }
     if let Some(good) = number(&["active", "healthy", "successes"]) {
         made["healthy_threshold"] = json!(good);

@@ -12,7 +12,7 @@ use crate::draft::{Plug, Route, To, set, with_facet};
 use crate::text;
 
 /// The setting for `client_max_body_size`.
-const MOST_BYTES: &str = "max_request_body_bytes";
+const MOST_BYTES: &str = "max_request_body";
 
 /// Where to, and what the proxy says besides.
 pub(super) struct Passed {

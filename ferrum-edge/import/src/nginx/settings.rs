@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::blocks::Directive;
 use super::{Nginx, first, innermost, said};
-use crate::draft::set;
+use crate::draft::{set, set_read_timeout};
 use crate::text;
 
 /// Directives that hold for every location below, unless it says otherwise.
@@ -27,28 +27,34 @@ pub(super) const NAMES: &[&str] = &[
     "proxy_ssl_certificate_key",
 ];
 
+/// What nginx waits for a target where nothing is said, in milliseconds.
+const TIMEOUT: u64 = 60_000;
+
 impl Nginx<'_> {
+    /// A timeout towards a target, in milliseconds.
+    fn timeout(&mut self, place: &str, levels: &[&Directive], names: [&str; 2]) -> u64 {
+        let Some(found) = names.iter().find_map(|name| innermost(levels, name)) else { return TIMEOUT };
+        let read = found.arguments.first().and_then(|time| text::millis(time, 1000));
+        if read.is_none() {
+            self.unknown(place, found);
+        }
+        read.map_or(TIMEOUT, |millis| millis.min(86_400_000))
+    }
+
     /// The settings of a proxy.
     pub(super) fn settings(&mut self, place: &str, levels: &[&Directive]) -> Map<String, Value> {
         let mut made = Map::new();
-        for (names, key, default) in [
-            (["proxy_connect_timeout", "grpc_connect_timeout"], "backend_connect_timeout_ms", 60_000),
-            (["proxy_read_timeout", "grpc_read_timeout"], "backend_read_timeout_ms", 60_000),
-            (["proxy_send_timeout", "grpc_send_timeout"], "backend_write_timeout_ms", 60_000),
-        ] {
-            let found = names.iter().find_map(|name| innermost(levels, name));
-            match found {
-                None => set(&mut made, key, default),
-                Some(found) => match found.arguments.first().and_then(|time| text::millis(time, 1000)) {
-                    Some(millis) => set(&mut made, key, millis.min(86_400_000)),
-                    None => self.unknown(place, found),
-                },
-            }
-        }
+        let connect = self.timeout(place, levels, ["proxy_connect_timeout", "grpc_connect_timeout"]);
+        set(&mut made, "backend_connect_timeout", text::duration(connect.max(1)));
+        // One timeout covers both directions: the longer cuts nothing off that nginx would not.
+        let read = self.timeout(place, levels, ["proxy_read_timeout", "grpc_read_timeout"]);
+        let send = self.timeout(place, levels, ["proxy_send_timeout", "grpc_send_timeout"]);
+        set_read_timeout(&mut made, read);
+        set(&mut made, "backend_idle_timeout", text::duration(read.max(send)));
         match innermost(levels, "client_max_body_size") {
-            None => set(&mut made, "max_request_body_bytes", 1 << 20),
+            None => set(&mut made, "max_request_body", 1 << 20),
             Some(found) => match found.arguments.first().and_then(|size| text::bytes(size, 1000)) {
-                Some(bytes) => set(&mut made, "max_request_body_bytes", bytes),
+                Some(bytes) => set(&mut made, "max_request_body", bytes),
                 None => self.unknown(place, found),
             },
         }
@@ -66,12 +72,12 @@ impl Nginx<'_> {
             && pass.arguments.first().is_some_and(|url| url.starts_with("https") || url.starts_with("grpcs"))
         {
             let why = "nginx checks no certificates by default; here they are checked";
-            let todo = "set backend_tls_server_ca_cert_path, or backend_tls_verify_server_cert: false";
+            let todo = "set backend_tls_ca_path, or backend_tls_verify_server_cert: false";
             self.out.partial(pass.at, pass, why, todo);
         }
         for (theirs, ours) in [
             ("proxy_ssl_name", "backend_tls_server_name"),
-            ("proxy_ssl_trusted_certificate", "backend_tls_server_ca_cert_path"),
+            ("proxy_ssl_trusted_certificate", "backend_tls_ca_path"),
             ("proxy_ssl_certificate", "backend_tls_client_cert_path"),
             ("proxy_ssl_certificate_key", "backend_tls_client_key_path"),
         ] {
@@ -149,12 +155,12 @@ pub(super) fn gateway(nginx: &mut Nginx<'_>, http: &Directive) {
     let levels = [http];
     let mut timeouts = Map::new();
     for (theirs, ours) in [
-        ("keepalive_timeout", "keep_alive_ms"),
-        ("client_header_timeout", "header_ms"),
-        ("client_body_timeout", "body_ms"),
+        ("keepalive_timeout", "keep_alive"),
+        ("client_header_timeout", "header"),
+        ("client_body_timeout", "body"),
     ] {
         if let Some(millis) = first(&levels, theirs).and_then(|time| text::millis(time, 1000)) {
-            set(&mut timeouts, ours, millis.min(86_400_000));
+            set(&mut timeouts, ours, text::duration(millis.min(86_400_000)));
         }
     }
     if !timeouts.is_empty() {

@@ -209,11 +209,11 @@ fn timeouts(levels: &[&Directive], is_udp: bool, settings: &mut Map<String, Valu
     let millis =
         |name: &str| innermost(levels, name)?.arguments.first().and_then(|time| text::millis(time, 1000));
     if let Some(millis) = millis("proxy_timeout") {
-        let key = if is_udp { "udp_idle_timeout_seconds" } else { "tcp_idle_timeout_seconds" };
+        let key = if is_udp { "udp_idle_timeout" } else { "tcp_idle_timeout" };
         set(settings, key, text::seconds(millis).min(if is_udp { 3600 } else { 86_400 }));
     }
     if let Some(millis) = millis("proxy_connect_timeout") {
-        set(settings, "backend_connect_timeout_ms", millis.clamp(1, 86_400_000));
+        set(settings, "backend_connect_timeout", text::duration(millis.clamp(1, 86_400_000)));
     }
     if innermost(levels, "proxy_protocol").is_some_and(|it| it.arguments.first().is_some_and(|it| it == "on"))
     {

@@ -157,7 +157,7 @@ impl Nginx<'_> {
             set(&mut made, "ca_path", self.folder.join(name).display().to_string());
         }
         let wait = first(levels, "proxy_read_timeout").and_then(|time| text::millis(time, 1000));
-        set(&mut made, "timeout_ms", wait.unwrap_or(MAX_WAIT).clamp(1, MAX_WAIT));
+        set(&mut made, "timeout", text::duration(wait.unwrap_or(MAX_WAIT).clamp(1, MAX_WAIT)));
         self.asked_fields(levels, url, &mut made)?;
         Ok(made)
     }

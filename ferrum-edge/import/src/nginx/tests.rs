@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::json;
 
+use crate::draft::answers_itself;
 use crate::{Conversion, Failure, Files, Format, Import, NoFiles, Options};
 
 mod guards;
@@ -70,9 +71,9 @@ fn includes_are_followed_with_limits() {
     assert!(!good.report.has_loss());
     let looped = import(&format!("http {{ include loop.conf; {server} }}"), &files).expect("an import");
     assert_eq!(looped.report.count(Conversion::Closed), 1, "what it would say may guard");
-    assert_eq!(looped.proxies[0]["backend_port"], 9);
+    assert!(answers_itself(&looped.proxies[0]));
     let missing = import(&format!("http {{ include gone.conf; {server} }}"), &files).expect("an import");
-    assert_eq!(missing.proxies[0]["backend_port"], 9);
+    assert!(answers_itself(&missing.proxies[0]));
     let empty = import(&format!("http {{ include gone/*.conf; {server} }}"), &files).expect("an import");
     assert_eq!(empty.proxies[0]["backend_port"], 1, "a pattern may mean no file");
     assert!(empty.report.losses().any(|one| one.to_string().contains("include gone/*.conf: no file")));
@@ -102,9 +103,9 @@ fn large_ones_end() {
     let text =
         format!("http {{ {maps} server {{ listen 80; location / {{ proxy_pass http://$v0$v1$v2$v3; }} }} }}");
     let made = import(&text, &NoFiles).expect("an import");
-    assert_eq!(made.proxies[0]["backend_port"], 9, "too many cases are not guessed");
+    assert!(answers_itself(&made.proxies[0]), "too many cases are not guessed");
     let cycle = "http { map $a $b { default $c; } map $b $c { default $b; } server { listen 80; location / { if ($c) { return 403; } proxy_pass http://10.0.0.1:1; } } }";
-    assert_eq!(import(cycle, &NoFiles).expect("an import").proxies[0]["backend_port"], 9);
+    assert!(answers_itself(&import(cycle, &NoFiles).expect("an import").proxies[0]));
     let jumps = "server { listen 80; location /a/ { rewrite ^/a/(.*)$ /b/$1 last; } location /b/ { rewrite ^/b/(.*)$ /a/$1 last; } }";
     assert!(import(jumps, &NoFiles).expect("an import").report.count(Conversion::Closed) > 0);
     let huge = "#".repeat(crate::MAX_FILE_BYTES + 1);
@@ -122,9 +123,10 @@ fn servers_are_on_their_ports_and_addresses_only() {
         (&made.gateway["http"], &made.gateway["additional_http"]),
         (&json!("0.0.0.0:80"), &json!(["0.0.0.0:8081"]))
     );
-    for (port, wanted) in
-        [(9, json!({ "ports": [80] })), (2, json!({ "ports": [8081], "addresses": ["127.0.0.1"] }))]
-    {
+    for (port, wanted) in [
+        (json!(null), json!({ "ports": [80] })),
+        (json!(2), json!({ "ports": [8081], "addresses": ["127.0.0.1"] })),
+    ] {
         let proxy = made.proxies.iter().find(|proxy| proxy["backend_port"] == port).expect("a proxy");
         for one in proxy["matches"].as_array().expect("matches") {
             for key in ["ports", "addresses"] {
@@ -153,7 +155,7 @@ fn groups_of_a_map_are_not_those_of_a_location() {
         server { listen 80; location ~ ^/(a) { if ($moved) { return 301 $moved; } proxy_pass http://10.0.0.1:1; } } }";
     let made = import(text, &NoFiles).expect("an import");
     assert!(!made.document().to_string().contains("capture.1"), "{:#}", made.document());
-    assert_eq!(made.proxies[0]["backend_port"], 9, "what may be redirected is closed");
+    assert!(answers_itself(&made.proxies[0]), "what may be redirected is closed");
 }
 
 #[test]
@@ -202,7 +204,7 @@ fn names_by_regexes() {
     let made = of(r"~^(?=admin) www.*", behind, false);
     let closed = made.proxies.iter().find(|it| it["id"] == "unknown-names");
     let closed = closed.unwrap_or_else(|| panic!("{:#}", made.document()));
-    assert_eq!(closed["backend_port"], 9);
+    assert!(answers_itself(closed));
     assert_eq!(closed["matches"], json!([{ "path": "/", "ports": [80] }]));
     let of_port = |port: u16| made.proxies.iter().filter(move |it| it["backend_port"] == port);
     let priority = |it: &serde_json::Value| it["priority"].as_i64().unwrap_or(0);

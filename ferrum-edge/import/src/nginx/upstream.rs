@@ -211,12 +211,12 @@ impl Nginx<'_> {
             let fails = fails.and_then(|fails| fails.parse::<u64>().ok()).unwrap_or(1);
             let passive = json!({
                 "unhealthy_threshold": fails, "unhealthy_status_codes": [],
-                "unhealthy_window_seconds": seconds, "healthy_after_seconds": seconds,
+                "unhealthy_window": seconds, "healthy_after": seconds,
             });
             set(made, "health_checks", json!({ "passive": passive }));
         }
         if let Some(millis) = millis(slow).filter(|millis| *millis > 0) {
-            set(made, "slow_start_seconds", text::seconds(millis));
+            set(made, "slow_start", text::seconds(millis));
         }
     }
 }
@@ -228,11 +228,11 @@ fn sticky(directive: &Directive) -> Option<Value> {
         return None;
     }
     let mut config = Map::new();
-    set(&mut config, "ttl_seconds", 0);
+    set(&mut config, "ttl", 0);
     set(&mut config, "http_only", false);
     for argument in directive.arguments.iter().skip(2) {
         match argument.split_once('=') {
-            Some(("expires", time)) => set(&mut config, "ttl_seconds", text::millis(time, 1000)? / 1000),
+            Some(("expires", time)) => set(&mut config, "ttl", text::millis(time, 1000)? / 1000),
             Some((key @ ("domain" | "path"), value)) => set(&mut config, key, value),
             None if argument == "httponly" => set(&mut config, "http_only", true),
             None if argument == "secure" => set(&mut config, "secure", true),

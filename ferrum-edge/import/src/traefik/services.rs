@@ -123,7 +123,7 @@ impl Traefik<'_> {
             set(settings, "backend_tls_server_name", name);
         }
         if let Some(file) = roots.first() {
-            set(settings, "backend_tls_server_ca_cert_path", file.clone());
+            set(settings, "backend_tls_ca_path", file.clone());
         }
         if roots.len() > 1 {
             let why = "the first of the files is trusted";
@@ -195,11 +195,12 @@ impl Traefik<'_> {
 
 fn active(check: &Node) -> Value {
     let mut active = json!({ "http_path": check.text_of("path").unwrap_or("/") });
-    for (theirs, ours, per) in [("interval", "interval_seconds", 1000), ("timeout", "timeout_ms", 1)] {
-        let millis = check.get(theirs).and_then(Node::plain).and_then(|it| text::millis(&it, 1000));
-        if let Some(millis) = millis {
-            active[ours] = json!((millis / per).max(1));
-        }
+    let millis = |name: &str| check.get(name).and_then(Node::plain).and_then(|it| text::millis(&it, 1000));
+    if let Some(millis) = millis("interval") {
+        active["interval"] = json!((millis / 1000).max(1));
+    }
+    if let Some(millis) = millis("timeout") {
+        active["timeout"] = text::duration(millis.max(1));
     }
     active
 }
@@ -208,6 +209,6 @@ fn sticky(balancer: &Node) -> Option<Value> {
     let plain = || balancer.get("sticky").filter(|it| matches!(it.value, NodeValue::Map(_)));
     let cookie = balancer.path(&["sticky", "cookie"]).or_else(plain)?;
     let flag = |key: &str| cookie.get(key).and_then(Node::plain).as_deref() == Some("true");
-    let config = json!({ "ttl_seconds": 0, "http_only": flag("httpOnly"), "secure": flag("secure") });
+    let config = json!({ "ttl": 0, "http_only": flag("httpOnly"), "secure": flag("secure") });
     Some(json!({ "cookie": cookie.text_of("name").unwrap_or("lb"), "cookie_config": config }))
 }

@@ -78,7 +78,9 @@ fn answers() -> Value {
     let list = |name: &str| json!({ "type": "array", "items": reference(name) });
     let session = json!({ "type": "object", "required": ["id", "protocol", "proxy", "client", "since"], "properties": {
         "id": text, "protocol": { "enum": ["tcp", "udp", "dtls", "websocket", "event_stream", "grpc", "http"] }, "proxy": text,
-        "consumer": { "type": ["string", "null"] }, "client": text,
+        "consumer": { "type": ["string", "null"] }, "client": text, "port": count,
+        "bytes_up": { "type": ["integer", "null"], "minimum": 0, "description": "Bytes from the client so far." },
+        "bytes_down": { "type": ["integer", "null"], "minimum": 0, "description": "Bytes to the client so far." },
         "since": { "type": "string", "format": "date-time" },
     } });
     let mut sessions = page(&session);
@@ -138,10 +140,14 @@ fn traffic() -> Value {
         "buckets": { "type": "array", "items": count, "description": "Exchanges by duration: up to each of `bounds`, and longer." },
         "duration_seconds": { "type": "number", "description": "The durations of all exchanges together." },
     } });
+    let mut caller = row.clone();
+    caller["required"] = json!(["caller", "is_rest", "classes", "buckets"]);
+    caller["properties"]["caller"] = text;
     json!({ "type": "object", "required": ["seconds", "bounds", "rows", "targets", "active_requests"], "properties": {
         "seconds": { "type": "number", "description": "Since when it is counted; smaller than before when counting began anew." },
         "bounds": { "type": "array", "items": { "type": "number" }, "description": "Seconds." },
         "rows": { "type": "array", "items": row },
+        "callers": { "type": "array", "items": caller, "description": "By consumer or external identity; up to 1000 apart." },
         "targets": { "type": "array", "items": { "type": "object" } },
         "active_requests": count, "connections": count, "revision": count, "version": { "type": "string" },
     } })

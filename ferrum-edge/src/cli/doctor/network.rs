@@ -211,7 +211,7 @@ fn remedy(error: &io::Error) -> &'static str {
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         ) => "name the host that the certificate is for, by `backend_tls_server_name` for a proxy's target",
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "name its CA, by `backend_tls_server_ca_cert_path` for a proxy's target and `ca_path` for others"
+            "name its CA, by `backend_tls_ca_path` for a proxy's target and `ca_path` for others"
         }
         Error::AlertReceived(Alert::CertificateRequired) => {
             "give a client certificate, by `backend_tls_client_cert_path` and `…_key_path` for a proxy's target"

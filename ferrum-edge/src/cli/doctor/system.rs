@@ -156,7 +156,7 @@ fn memory(findings: &mut Findings, settings: &Settings, root: &Path) {
             .ok()
             .map(|kib| kib << 10)
     });
-    let about = "gateway.overload.max_memory_bytes";
+    let about = "gateway.overload.max_memory";
     match (settings.overload.max_memory, cgroup) {
         (Some(0), Some(limit)) => findings.warning(
             CHECK,

@@ -25,7 +25,7 @@ upstreams:
     )
 }
 
-const CHECKS: &str = "health_checks: { active: { probe_type: tcp, interval_seconds: 1, unhealthy_threshold: 1, \
+const CHECKS: &str = "health_checks: { active: { probe_type: tcp, interval: 1, unhealthy_threshold: 1, \
                       healthy_threshold: 1 } }";
 
 fn model(text: &str) -> gateway_core::config::model::Model {
@@ -87,7 +87,7 @@ async fn probes_begin_stay_and_end_with_the_configuration() {
     let first = follow(&mut probes, CHECKS);
     assert_eq!(first.len(), 1);
     assert_eq!(follow(&mut probes, CHECKS), first, "the same rules go on undisturbed");
-    let slower = CHECKS.replace("interval_seconds: 1", "interval_seconds: 2");
+    let slower = CHECKS.replace("interval: 1", "interval: 2");
     assert_ne!(follow(&mut probes, &slower), first, "other rules begin anew");
     assert!(follow(&mut probes, "name: unwatched").is_empty());
 }

@@ -122,7 +122,7 @@ impl FileWriter {
         let Some(mut bytes) = open.bytes()? else { return Ok(usize::MAX) };
         let age = SystemTime::now().duration_since(open.since).unwrap_or_default();
         let is_old = self.rules.max_age.is_some_and(|max| age >= max);
-        let is_full = self.rules.max_bytes.is_some_and(|max| line > max.saturating_sub(bytes));
+        let is_full = self.rules.max_size.is_some_and(|max| line > max.saturating_sub(bytes));
         if bytes > 0 && (is_full || is_old) {
             // One that somebody else has moved away needs no other name.
             if open.is_at(&self.rules.path)? {
@@ -131,7 +131,7 @@ impl FileWriter {
             *open = OpenFile::at(&self.rules.path)?;
             bytes = open.bytes()?.unwrap_or(0);
         }
-        let room = self.rules.max_bytes.map_or(u64::MAX, |max| max.saturating_sub(bytes));
+        let room = self.rules.max_size.map_or(u64::MAX, |max| max.saturating_sub(bytes));
         Ok(usize::try_from(room).unwrap_or(usize::MAX))
     }
 

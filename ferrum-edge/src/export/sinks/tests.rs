@@ -186,7 +186,7 @@ fn filters_choose_records() {
     assert_eq!(statuses(json!({})), [200, 503, 201]);
     assert_eq!(statuses(json!({ "when": { "statuses": ["5xx"] } })), [503]);
     assert_eq!(statuses(json!({ "when": { "path": "/other" } })), [] as [u64; 0]);
-    assert_eq!(statuses(json!({ "slower_than_ms": 300 })), [201]);
+    assert_eq!(statuses(json!({ "slower_than": "300ms" })), [201]);
     assert_eq!(statuses(json!({ "proxies": ["users"] })), [200]);
     assert_eq!(statuses(json!({ "sample": 0 })), [] as [u64; 0]);
 }
@@ -196,7 +196,7 @@ fn files_rotate_and_old_ones_go() {
     let plain = exchange(http::Request::get("/plain"));
     let record = record(&plain, None);
     let place = Place::new();
-    let settings = json!({ "file": { "path": place.path(), "max_bytes": 4096, "keep": 2 }, "batch": 1, "template": "x".repeat(1500) });
+    let settings = json!({ "file": { "path": place.path(), "max_size": 4096, "keep": 2 }, "batch": 1, "template": "x".repeat(1500) });
     let lines = written(&place, settings, &[&record; 9]);
     // Two lines fit in a file: nine lines make five, of which three are kept.
     assert_eq!(lines.len(), 1);
@@ -213,14 +213,14 @@ fn no_file_is_longer_than_it_may_be() {
     let record = record(&plain, None);
     let place = Place::new();
     // All lines come as one batch.
-    let settings = json!({ "file": { "path": place.path(), "max_bytes": 4096, "keep": 50 }, "template": "x".repeat(999) });
+    let settings = json!({ "file": { "path": place.path(), "max_size": 4096, "keep": 50 }, "template": "x".repeat(999) });
     written(&place, settings, &[&record; 90]);
     let files = (1..50).map(|n| format!("access.log.{n}")).chain(["access.log".to_owned()]);
     let lines: Vec<usize> = files.map(|name| place.text(&name).lines().count()).filter(|n| *n > 0).collect();
     assert!(lines.iter().all(|lines| *lines <= 4) && lines.iter().sum::<usize>() == 90, "{lines:?}");
     let writer = file::FileWriter::open(gateway_core::config::model::LogFile {
         path: place.0.join("long"),
-        max_bytes: Some(4),
+        max_size: Some(4),
         max_age: None,
         keep: 9,
     })
@@ -246,7 +246,7 @@ fn a_file_is_opened_anew_and_its_age_ends_it() {
     assert_eq!((place.text("access.log").as_str(), place.text("moved").as_str()), ("a\n", ""));
     let rules = gateway_core::config::model::LogFile {
         path: place.path().into(),
-        max_bytes: None,
+        max_size: None,
         max_age: Some(Duration::ZERO),
         keep: 1,
     };

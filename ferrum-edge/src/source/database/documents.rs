@@ -359,7 +359,7 @@ macro_rules! tls_files {
         [
             ("backend_tls_client_cert_path", &$object.backend_tls_client_cert_path),
             ("backend_tls_client_key_path", &$object.backend_tls_client_key_path),
-            ("backend_tls_server_ca_cert_path", &$object.backend_tls_server_ca_cert_path),
+            ("backend_tls_ca_path", &$object.backend_tls_ca_path),
         ]
         .into_iter()
         .filter_map(|(key, path)| Some((key.to_owned(), Path::new(path.as_ref()?))))

@@ -1,27 +1,47 @@
 //! A tree against the schema of our types: every unknown key, wrong type and value out of range at once.
 
 use super::hints::{self, nearest};
+use super::legacy::{self, OldSpelling};
 use super::rules::{Others, Properties, Rule, Rules};
 use super::tree::{Node, Trail, Value};
 use crate::config::problem::{Problem, Problems};
+use crate::config::units::Unit;
 
 /// Checks `node` against one of the rules of a schema.
 ///
 /// Two things are set right on the way, so that what passes can be read: a key with an empty value counts as absent,
 /// and text that came from a reference becomes the number or truth value that is wanted.
-pub(super) fn check(rules: &Rules, rule: &Rule, node: &mut Node, at: &str, problems: &mut Problems) {
-    Checker { rules, trail: Trail::at(at), problems, is_plugin: false }.check(rule, node);
+/// Returns the old spellings that were replaced.
+pub(super) fn check(
+    rules: &Rules,
+    rule: &Rule,
+    node: &mut Node,
+    at: &str,
+    problems: &mut Problems,
+) -> Vec<OldSpelling> {
+    let mut checker = Checker { rules, trail: Trail::at(at), problems, old: Vec::new(), is_plugin: false };
+    checker.check(rule, node);
+    checker.old
 }
 
-/// Checks a plugin's own settings, whose texts may have several lines.
-pub(super) fn check_plugin(rules: &Rules, node: &mut Node, at: &str, problems: &mut Problems) {
-    Checker { rules, trail: Trail::at(at), problems, is_plugin: true }.check(rules.root(), node);
+/// Checks a plugin's own settings, whose texts may have several lines. Returns the old spellings that were replaced.
+pub(super) fn check_plugin(
+    rules: &Rules,
+    node: &mut Node,
+    at: &str,
+    problems: &mut Problems,
+) -> Vec<OldSpelling> {
+    let mut checker = Checker { rules, trail: Trail::at(at), problems, old: Vec::new(), is_plugin: true };
+    checker.check(rules.root(), node);
+    checker.old
 }
 
 struct Checker<'s, 'p> {
     rules: &'s Rules,
     trail: Trail,
     problems: &'p mut Problems,
+    /// The old spellings found so far, at most [`legacy::MAX_KEPT`].
+    old: Vec<OldSpelling>,
     /// The settings of a plugin rather than of the gateway.
     is_plugin: bool,
 }
@@ -34,7 +54,7 @@ impl<'s> Checker<'s, '_> {
     fn check(&mut self, rule: &'s Rule, node: &mut Node) {
         let rule = self.rules.follow(rule);
         loosen(rule, node);
-        if !self.unit(rule, node) {
+        if self.unit(rule, node) {
             return;
         }
         self.number_as_word(rule, node);
@@ -45,7 +65,9 @@ impl<'s> Checker<'s, '_> {
             return self.wrong_type(&rule.types, node);
         }
         match &mut node.value {
-            Value::Number(number) => self.number(rule, number, node.line),
+            Value::Number(number) => {
+                self.range(rule, number.as_f64().unwrap_or(0.0), &number.to_string(), node.line);
+            }
             Value::Text { text, .. } => self.text(rule, text, node.line),
             Value::List(nodes) => self.list(rule, nodes, node.line),
             Value::Map(_) => self.map(rule, node),
@@ -53,18 +75,35 @@ impl<'s> Checker<'s, '_> {
         }
     }
 
-    /// Turns `5s` into the number that is meant, so that its range is checked like any other's. `false`: it can't be read,
-    /// and nothing more is to be said about it.
+    /// Writes `5s` and `0.005` the one way in which they are stored, and checks the range. `true`: nothing more is to
+    /// be said about the value.
     fn unit(&mut self, rule: &Rule, node: &mut Node) -> bool {
-        let (Some(unit), Value::Text { text, .. }) = (rule.unit, &node.value) else { return true };
-        match unit.read(text) {
-            Ok(number) => node.value = Value::Number(number.into()),
+        let Some(unit) = rule.unit else { return false };
+        let read = match &node.value {
+            Value::Text { text, .. } => unit.read(text),
+            Value::Number(number) if unit == Unit::Milliseconds => match unit.of_number(number) {
+                Some(count) => Ok(count),
+                None if number.as_f64().is_some_and(|seconds| seconds > 0.0) => {
+                    Err(unit.not_whole(&number.to_string()))
+                }
+                None => return false,
+            },
+            _ => return false,
+        };
+        let count = match read {
+            Ok(count) => count,
             Err(bad) => {
                 self.problem(node.line, bad.message).remedy = Some(bad.remedy);
                 node.value = Value::Null;
-                return false;
+                return true;
             }
-        }
+        };
+        let shown = match &node.value {
+            Value::Text { text, .. } => text.clone(),
+            _ => unit.plain(count).to_string(),
+        };
+        self.range(rule, unit.plain(count), &shown, node.line);
+        node.value = Node::of_json(&unit.written(count)).value;
         true
     }
 
@@ -130,12 +169,15 @@ impl<'s> Checker<'s, '_> {
             let (mut problems, mut attempt) = (Problems::default(), node.clone());
             let trail = Trail::at(self.trail.as_str());
             let is_plugin = self.is_plugin;
-            Checker { rules: self.rules, trail, problems: &mut problems, is_plugin }
-                .check(choice, &mut attempt);
-            (problems, attempt)
+            let mut checker =
+                Checker { rules: self.rules, trail, problems: &mut problems, old: Vec::new(), is_plugin };
+            checker.check(choice, &mut attempt);
+            let old = checker.old;
+            (problems, attempt, old)
         });
-        if let Some((problems, attempt)) = tries.min_by_key(|(problems, _)| problems.count()) {
+        if let Some((problems, attempt, old)) = tries.min_by_key(|(problems, ..)| problems.count()) {
             self.problems.extend(problems.0);
+            self.old.extend(old);
             *node = attempt;
         }
     }
@@ -179,8 +221,8 @@ impl<'s> Checker<'s, '_> {
         self.problem(node.line, message).remedy = remedy;
     }
 
-    fn number(&mut self, rule: &Rule, number: &serde_json::Number, line: u32) {
-        let value = number.as_f64().unwrap_or(0.0);
+    /// Checks the bounds of a number, which messages show as `number`.
+    fn range(&mut self, rule: &Rule, value: f64, number: &str, line: u32) {
         let (low, high, above) = (rule.minimum, rule.maximum, rule.exclusive_minimum);
         if above.is_some_and(|above| value <= above) {
             self.problem(line, format!("{number} is too small")).remedy =
@@ -189,10 +231,15 @@ impl<'s> Checker<'s, '_> {
         if low.is_none_or(|low| value >= low) && high.is_none_or(|high| value <= high) {
             return;
         }
+        let counted = match rule.unit {
+            Some(Unit::Bytes) => " bytes",
+            Some(Unit::Milliseconds | Unit::Seconds) => " seconds",
+            None => "",
+        };
         let remedy = match (low, high) {
-            (Some(low), Some(high)) => format!("{low} to {high}"),
-            (Some(low), None) => format!("{low} or more"),
-            (None, high) => format!("at most {}", high.unwrap_or_default()),
+            (Some(low), Some(high)) => format!("{low} to {high}{counted}"),
+            (Some(low), None) => format!("{low}{counted} or more"),
+            (None, high) => format!("at most {}{counted}", high.unwrap_or_default()),
         };
         self.problem(line, format!("{number} is out of range")).remedy = Some(remedy);
     }
@@ -247,6 +294,9 @@ impl<'s> Checker<'s, '_> {
         let line = node.line;
         let known = rule.properties.as_ref();
         let property = |key: &str| known.and_then(|known| known.get(key));
+        if let (Some(known), Others::Nothing) = (known, &rule.others) {
+            legacy::rename(entries, |key| known.get(key).is_some(), self.trail.as_str(), &mut self.old);
+        }
         entries.retain(|entry| !matches!(entry.value.value, Value::Null) || property(&entry.key).is_none());
         for entry in entries.iter_mut() {
             let back = self.trail.key(&entry.key);

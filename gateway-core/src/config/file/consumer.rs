@@ -29,12 +29,6 @@ pub struct Consumer {
     /// another server tells of the caller; of these, names with commas are left out, and those beyond 4 KiB.
     #[schemars(length(max = 500), inner(length(min = 1, max = 255)))]
     pub acl_groups: Vec<String>,
-    /// Only `ferrum`, which is the default.
-    pub namespace: Option<String>,
-    /// Set by the admin API, ignored here.
-    pub created_at: Option<String>,
-    /// Set by the admin API, ignored here.
-    pub updated_at: Option<String>,
 }
 
 impl fmt::Debug for Consumer {

@@ -32,6 +32,8 @@ pub struct Gateway {
     pub admin_socket: Option<String>,
     /// `/metrics`, `/v1/status` and `/v1/openapi.json` need a token with the role read; health does not. Default false.
     pub admin_require_token: Option<bool>,
+    /// Serves the console below `/console/` of the admin API. Default true, in programs that were built with it.
+    pub admin_console: Option<bool>,
     /// Further addresses on which plain HTTP is served, such as `[::1]:8000`. Default none.
     #[schemars(length(max = 16))]
     pub additional_http: Option<Vec<String>>,
@@ -111,15 +113,15 @@ pub struct Gateway {
     /// are chained by hashes. Default none; in database mode the database has them.
     #[schemars(length(min = 1))]
     pub audit_log: Option<String>,
-    /// Seconds a drain waits for exchanges to end before it cuts them off. Default 30.
+    /// How long a drain waits for exchanges to end before it cuts them off. Default 30s.
     #[schemars(range(max = 86_400))]
-    pub drain_timeout_seconds: Option<Seconds>,
-    /// Seconds after which WebSockets, event streams and TCP streams, and other answers without a length to recognised callers (gRPC
-    /// calls among them), are ended at the latest when they were admitted by what no longer holds: their proxy was deleted; the
-    /// consumer was deleted, lost a credential or changed groups; the `jti` of the token was revoked; the login of `oidc` came to
-    /// its end. Default 30; 0 lets them go on.
+    pub drain_timeout: Option<Seconds>,
+    /// Time after which WebSockets, event streams and TCP streams, and other answers without a length to
+    /// recognised callers (gRPC calls among them), are ended at the latest when they were admitted by what no
+    /// longer holds: their proxy was deleted; the consumer was deleted, lost a credential or changed groups;
+    /// the `jti` of the token was revoked; the login of `oidc` came to its end. Default 30s; 0 lets them go on.
     #[schemars(range(max = 86_400))]
-    pub session_check_seconds: Option<Seconds>,
+    pub session_check: Option<Seconds>,
     /// Requires a PROXY protocol header (version 1 or 2) on every http and https connection, from trusted proxies only;
     /// others are closed. Not together with `http3`. Default false.
     pub accept_proxy_protocol: Option<bool>,
@@ -245,20 +247,20 @@ pub struct Limits {
     /// Open client connections. Default 100000.
     #[schemars(range(min = 1))]
     pub max_connections: Option<usize>,
-    /// Bytes of a request line and headers together; beyond it 431. Default 32768.
+    /// Bytes of a request line and headers together; beyond it 431. Default 32KiB.
     #[schemars(range(min = 1024, max = 16_777_216))]
-    pub max_header_bytes: Option<Bytes>,
+    pub max_header_size: Option<Bytes>,
     /// Header fields in one message; beyond it 431. Default 100.
     #[schemars(range(min = 1, max = 10_000))]
     pub max_headers: Option<usize>,
-    /// Bytes of a request target; beyond it 414. Default 8192.
+    /// Bytes of a request target; beyond it 414. Default 8KiB.
     #[schemars(range(min = 64, max = 1_048_576))]
-    pub max_uri_bytes: Option<Bytes>,
-    /// Bytes of a request body; beyond it 413. Default 104857600 (100 MiB); 0 is no limit.
-    pub max_request_body_bytes: Option<Bytes>,
+    pub max_uri: Option<Bytes>,
+    /// Bytes of a request body; beyond it 413. Default 100MiB; 0 is no limit.
+    pub max_request_body: Option<Bytes>,
     /// Bytes of bodies that plugins may hold in memory at one time, over all requests; beyond it a request that needs more
     /// is answered with 503. Default 256 MiB.
-    pub max_collected_body_bytes: Option<Bytes>,
+    pub max_collected_body: Option<Bytes>,
     /// Streams a client may have open on one HTTP/2 or HTTP/3 connection. Default 128.
     #[schemars(range(min = 1, max = 65_536))]
     pub max_concurrent_streams: Option<u32>,
@@ -267,7 +269,7 @@ pub struct Limits {
     /// Bytes the kernel takes for a client's TCP connection before it has sent them: what a client that reads slowly costs
     /// beside the gateway's own buffers. Needs a restart. Default 256 KiB; 0 is as much as the system allows.
     #[schemars(range(max = 1_073_741_824))]
-    pub max_unsent_bytes: Option<Bytes>,
+    pub max_unsent: Option<Bytes>,
 }
 
 /// When load is shed. At 85 % of a limit idle connections are closed, at 92 % proxies with `load_priority: low` are refused
@@ -277,29 +279,29 @@ pub struct Limits {
 pub struct Overload {
     /// Bytes of memory that the gateway may use (resident). Default the memory limit of its cgroup, where there is one; 0
     /// is no limit.
-    pub max_memory_bytes: Option<Bytes>,
-    /// Milliseconds a worker may take until it gets to new work; beyond it `low` is refused, beyond twice as much
+    pub max_memory: Option<Bytes>,
+    /// How long a worker may take until it gets to new work; beyond it `low` is refused, beyond twice as much
     /// `normal`. Default 0: not looked at.
-    #[schemars(range(max = 60_000))]
-    pub max_delay_ms: Option<Millis>,
+    #[schemars(range(max = 60))]
+    pub max_delay: Option<Millis>,
 }
 
 /// Timeouts on the client's side.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientTimeouts {
-    /// Milliseconds from a request's first byte to the end of its headers; then 408. Default 10000; 0 is off.
-    #[schemars(range(max = 86_400_000))]
-    pub header_ms: Option<Millis>,
-    /// Milliseconds a connection may be silent between two exchanges. Default 75000; 0 is off.
-    #[schemars(range(max = 86_400_000))]
-    pub keep_alive_ms: Option<Millis>,
-    /// Milliseconds between two reads of a request body or two writes of a response. Default 60000; 0 is off.
-    #[schemars(range(max = 86_400_000))]
-    pub body_ms: Option<Millis>,
-    /// Milliseconds for a TLS handshake, or one of DTLS, which has four minutes at most. Default 10000; 0 is off.
-    #[schemars(range(max = 86_400_000))]
-    pub handshake_ms: Option<Millis>,
+    /// Time from a request's first byte to the end of its headers; then 408. Default 10s; 0 is off.
+    #[schemars(range(max = 86_400))]
+    pub header: Option<Millis>,
+    /// How long a connection may be silent between two exchanges. Default 75s; 0 is off.
+    #[schemars(range(max = 86_400))]
+    pub keep_alive: Option<Millis>,
+    /// Time between two reads of a request body or two writes of a response. Default 1m; 0 is off.
+    #[schemars(range(max = 86_400))]
+    pub body: Option<Millis>,
+    /// Time for a TLS handshake, or one of DTLS, which has four minutes at most. Default 10s; 0 is off.
+    #[schemars(range(max = 86_400))]
+    pub handshake: Option<Millis>,
 }
 
 /// Where access records go, as JSON lines.

@@ -10,11 +10,11 @@ use crate::config::units::{Bytes, Millis};
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Hedging {
-    /// Milliseconds without a response's head after which the request is sent to another target. Default 100.
-    #[schemars(range(min = 1, max = 60_000))]
-    pub delay_ms: Option<Millis>,
+    /// Time without a response's head after which the request is sent to another target. Default 100ms.
+    #[schemars(range(min = 0.001, max = 60))]
+    pub delay: Option<Millis>,
     /// The delay is the time that so many percent of the last minute's responses took at most, once there are 100 of them;
-    /// `delay_ms` until then. Default none: always `delay_ms`.
+    /// `delay` until then. Default none: always `delay`.
     #[schemars(range(min = 50, max = 99))]
     pub delay_percentile: Option<u8>,
     /// Further targets for one request, each after another delay. Default 1.
@@ -33,5 +33,5 @@ pub struct Hedging {
     /// Requests with larger bodies are not hedged; smaller ones are read before they are sent where their length is known,
     /// or they call one of `grpc_methods`. Default 64 KiB.
     #[schemars(range(min = 1, max = 1_048_576))]
-    pub max_body_bytes: Option<Bytes>,
+    pub max_body: Option<Bytes>,
 }

@@ -53,8 +53,8 @@ pub struct LogSink {
     /// Only exchanges for which this holds, `statuses` included; sessions are left out then. Default all.
     pub when: Option<Condition>,
     /// Only what took at least so long. Default all.
-    #[schemars(range(min = 1, max = 86_400_000))]
-    pub slower_than_ms: Option<Millis>,
+    #[schemars(range(min = 0.001, max = 86_400))]
+    pub slower_than: Option<Millis>,
     /// Only records of these proxies, by id. Default all, those without a proxy too.
     #[schemars(length(min = 1, max = 10_000))]
     pub proxies: Option<Vec<String>>,
@@ -66,17 +66,17 @@ pub struct LogSink {
     pub queue: Option<usize>,
     /// Bytes of records waiting. Default 16 MiB.
     #[schemars(range(min = 65_536, max = 1_073_741_824))]
-    pub queue_bytes: Option<Bytes>,
+    pub queue_size: Option<Bytes>,
     /// Records sent at a time. Default 500.
     #[schemars(range(min = 1, max = 10_000))]
     pub batch: Option<usize>,
     /// The longest a record waits for others. Default 1 s.
-    #[schemars(range(min = 1, max = 600_000))]
-    pub interval_ms: Option<Millis>,
+    #[schemars(range(min = 0.001, max = 600))]
+    pub interval: Option<Millis>,
     /// How long records are tried again before they are given up: while the server can't be reached, and over HTTP after 408, 429 and
     /// what begins with 5 but 501 and 505. Nothing is sent before the server's `Retry-After` is over, up to 5 minutes. Default 60 s.
-    #[schemars(range(max = 3_600_000))]
-    pub retry_for_ms: Option<Millis>,
+    #[schemars(range(max = 3600))]
+    pub retry_for: Option<Millis>,
 }
 
 /// How a record is written.
@@ -107,10 +107,10 @@ pub struct FileSink {
     pub path: Option<String>,
     /// Begins a new file when this one has so many bytes. Default never.
     #[schemars(range(min = 4096))]
-    pub max_bytes: Option<Bytes>,
+    pub max_size: Option<Bytes>,
     /// Begins a new file when this one is so old. Default never.
     #[schemars(range(min = 1, max = 31_536_000))]
-    pub max_age_seconds: Option<Seconds>,
+    pub max_age: Option<Seconds>,
     /// Old files kept, as `path.1` to `path.N`. Default 5.
     #[schemars(range(max = 1000))]
     pub keep: Option<u32>,
@@ -156,8 +156,8 @@ pub struct HttpSink {
     /// Compresses requests. Default `none`.
     pub compression: Option<Compression>,
     /// How long one request may take. Default 10 s.
-    #[schemars(range(min = 1, max = 600_000))]
-    pub timeout_ms: Option<Millis>,
+    #[schemars(range(min = 0.001, max = 600))]
+    pub timeout: Option<Millis>,
     /// PEM file of the only roots that the server's certificate may come from. Default the public roots.
     pub ca_path: Option<String>,
 }
@@ -179,8 +179,8 @@ pub struct LokiSink {
     /// Compresses requests. Default `gzip`.
     pub compression: Option<Compression>,
     /// How long one request may take. Default 10 s.
-    #[schemars(range(min = 1, max = 600_000))]
-    pub timeout_ms: Option<Millis>,
+    #[schemars(range(min = 0.001, max = 600))]
+    pub timeout: Option<Millis>,
     /// PEM file of the only roots that the server's certificate may come from. Default the public roots.
     pub ca_path: Option<String>,
 }
@@ -264,8 +264,8 @@ pub struct MetricsOtlp {
     /// Where they go.
     pub exporter: ExporterSettings,
     /// How often. Default 60 s.
-    #[schemars(range(min = 100, max = 3_600_000))]
-    pub interval_ms: Option<Millis>,
+    #[schemars(range(min = 0.1, max = 3600))]
+    pub interval: Option<Millis>,
 }
 
 /// Metrics as StatsD's lines.
@@ -280,6 +280,6 @@ pub struct MetricsStatsd {
     /// Sends labels as tags (`|#name:value`); else their values are parts of the name. Default true.
     pub tags: Option<bool>,
     /// How often. Default 10 s.
-    #[schemars(range(min = 100, max = 3_600_000))]
-    pub interval_ms: Option<Millis>,
+    #[schemars(range(min = 0.1, max = 3600))]
+    pub interval: Option<Millis>,
 }

@@ -39,15 +39,6 @@ pub struct PluginConfig {
     /// Which requests it runs for: a condition as in `matches` of proxies, and `consumers` and `groups`. Default all.
     #[serde(default)]
     pub when: Option<Condition>,
-    /// Only `ferrum`, which is the default.
-    #[serde(default)]
-    pub namespace: Option<String>,
-    /// Set by the admin API, ignored here.
-    #[serde(default)]
-    pub created_at: Option<String>,
-    /// Set by the admin API, ignored here.
-    #[serde(default)]
-    pub updated_at: Option<String>,
 }
 
 /// Where a plugin runs.

@@ -47,7 +47,8 @@ pub struct Proxy {
     /// with `backend_scheme: https`, `backend_http_version: auto` and its certificate checked. Requests go over TCP until
     /// a QUIC connection stands, and again when it is gone. Default true.
     pub backend_alt_svc: Option<bool>,
-    /// The target's name or address, or a Unix socket: `unix:/run/app.sock`. Required unless `upstream_id` is given.
+    /// The target's name or address, or a Unix socket: `unix:/run/app.sock`. Required unless `upstream_id` is given, or a
+    /// plugin of the proxy answers in the place of a target, as `static_files` and `redirect` do.
     #[schemars(length(min = 1, max = 255))]
     pub backend_host: Option<String>,
     /// The target's port. Required with `backend_host`, but for a Unix socket, which has none.
@@ -74,36 +75,28 @@ pub struct Proxy {
     /// and passes on what another gateway marked `Early-Data: 1`. Default true; false has the former wait for the
     /// handshake and answers the latter with 425.
     pub early_data: Option<bool>,
-    /// Milliseconds for name lookup, TCP and TLS handshake, and for that of DTLS. Default 5000.
-    #[schemars(range(min = 1, max = 86_400_000))]
-    pub backend_connect_timeout_ms: Option<Millis>,
-    /// Milliseconds; sets both `backend_first_byte_timeout_ms` and `backend_idle_timeout_ms` where they aren't given
-    /// themselves. 0 is off.
-    #[schemars(range(max = 86_400_000))]
-    pub backend_read_timeout_ms: Option<Millis>,
-    /// Milliseconds; sets `backend_idle_timeout_ms`, which covers both directions, where neither that nor
-    /// `backend_read_timeout_ms` is given. 0 is off.
-    #[schemars(range(max = 86_400_000))]
-    pub backend_write_timeout_ms: Option<Millis>,
-    /// Milliseconds from the end of the request to the first byte of the response; then 504. Default 30000; 0 is off.
-    #[schemars(range(max = 86_400_000))]
-    pub backend_first_byte_timeout_ms: Option<Millis>,
-    /// Milliseconds between two reads or writes of a body; then the exchange is cut off. Default 60000; 0 is off.
-    #[schemars(range(max = 86_400_000))]
-    pub backend_idle_timeout_ms: Option<Millis>,
-    /// Milliseconds for the whole exchange. Default 0, which is off.
-    #[schemars(range(max = 86_400_000))]
-    pub total_timeout_ms: Option<Millis>,
-    /// Milliseconds without a byte in either direction after which a WebSocket is closed. Default 3600000; 0 is off.
-    #[schemars(range(max = 604_800_000))]
-    pub websocket_idle_timeout_ms: Option<Millis>,
-    /// Milliseconds after which a WebSocket is closed, busy or not. Default 0, which is off.
-    #[schemars(range(max = 604_800_000))]
-    pub websocket_lifetime_ms: Option<Millis>,
+    /// Time for name lookup, TCP and TLS handshake, and for that of DTLS. Default 5s.
+    #[schemars(range(min = 0.001, max = 86_400))]
+    pub backend_connect_timeout: Option<Millis>,
+    /// Time from the end of the request to the first byte of the response; then 504. Default 30s; 0 is off.
+    #[schemars(range(max = 86_400))]
+    pub backend_first_byte_timeout: Option<Millis>,
+    /// Time between two reads or writes of a body; then the exchange is cut off. Default 1m; 0 is off.
+    #[schemars(range(max = 86_400))]
+    pub backend_idle_timeout: Option<Millis>,
+    /// Time for the whole exchange. Default 0, which is off.
+    #[schemars(range(max = 86_400))]
+    pub total_timeout: Option<Millis>,
+    /// Time without a byte in either direction after which a WebSocket is closed. Default 1h; 0 is off.
+    #[schemars(range(max = 604_800))]
+    pub websocket_idle_timeout: Option<Millis>,
+    /// Time after which a WebSocket is closed, busy or not. Default 0, which is off.
+    #[schemars(range(max = 604_800))]
+    pub websocket_lifetime: Option<Millis>,
     /// Bytes a WebSocket message may have where plugins read messages; a larger one ends the WebSocket with 1009.
     /// Default 1 MiB.
     #[schemars(range(min = 1, max = 1_073_741_824))]
-    pub websocket_max_message_bytes: Option<Bytes>,
+    pub websocket_max_message: Option<Bytes>,
     /// PEM file of the certificate chain shown to the target. Needs `backend_tls_client_key_path`.
     #[schemars(length(min = 1, max = 4096))]
     pub backend_tls_client_cert_path: Option<String>,
@@ -114,15 +107,15 @@ pub struct Proxy {
     pub backend_tls_verify_server_cert: Option<bool>,
     /// PEM file of the only roots trusted for the target. Default the public roots.
     #[schemars(length(min = 1, max = 4096))]
-    pub backend_tls_server_ca_cert_path: Option<String>,
+    pub backend_tls_ca_path: Option<String>,
     /// The name sent to the target and looked for in its certificate. Default the target's host.
     #[schemars(length(min = 1, max = 253))]
     pub backend_tls_server_name: Option<String>,
     /// An address used instead of looking the target's name up.
     pub dns_override: Option<String>,
-    /// Seconds a looked-up address is used, also by kept connections. Default what the name server says.
+    /// How long a looked-up address is used, also by kept connections. Default what the name server says.
     #[schemars(range(min = 1, max = 86_400))]
-    pub dns_cache_ttl_seconds: Option<Seconds>,
+    pub dns_cache_ttl: Option<Seconds>,
     /// How several authentication plugins combine. Default `single`.
     pub auth_mode: Option<AuthMode>,
     /// With `auth_mode: all`: whether all credentials must name the same caller. `false` admits two, such as a machine by its
@@ -130,32 +123,28 @@ pub struct Proxy {
     pub same_caller: Option<bool>,
     /// Plugin configs of this proxy beside those that name it: its own and those of scope `proxy_group`.
     pub plugins: Vec<Plugin>,
-    /// Seconds after which an unused connection to the target is closed. Default 90.
+    /// Time after which an unused connection to the target is closed. Default 90s.
     #[schemars(range(min = 1, max = 3600))]
-    pub pool_idle_timeout_seconds: Option<Seconds>,
+    pub pool_idle_timeout: Option<Seconds>,
     /// Idle connections kept for each target and worker. Default 4096.
     #[schemars(range(max = 65_536))]
     pub pool_max_idle_per_host: Option<u32>,
-    /// Keeps connections to the target for the next request. Default true.
-    pub pool_enable_http_keep_alive: Option<bool>,
-    /// Allows HTTP/2 to the target. Default true; false is `backend_http_version: "1.1"`.
-    pub pool_enable_http2: Option<bool>,
     /// HTTP/2 connections to one target and worker. Default 2.
     #[schemars(range(min = 1, max = 256))]
     pub pool_http2_connections_per_host: Option<u32>,
-    /// Seconds between TCP keep-alive probes. Default 60; 0 is off.
+    /// Time between TCP keep-alive probes. Default 1m; 0 is off.
     #[schemars(range(max = 86_400))]
-    pub pool_tcp_keepalive_seconds: Option<Seconds>,
+    pub pool_tcp_keepalive: Option<Seconds>,
     /// The kernel's congestion control for what is sent to the target, such as `bbr`; refused where the kernel has not got
     /// it. Not for HTTP/3. Default the system's.
     #[schemars(length(min = 1, max = 15))]
     pub backend_congestion_control: Option<String>,
-    /// Seconds between HTTP/2 pings. Default 30; 0 is off.
+    /// Time between HTTP/2 pings. Default 30s; 0 is off.
     #[schemars(range(max = 86_400))]
-    pub pool_http2_keep_alive_interval_seconds: Option<Seconds>,
-    /// Seconds to wait for a ping's answer before the connection is given up. Default 45.
+    pub pool_http2_keep_alive_interval: Option<Seconds>,
+    /// Time to wait for a ping's answer before the connection is given up. Default 45s.
     #[schemars(range(min = 1, max = 86_400))]
-    pub pool_http2_keep_alive_timeout_seconds: Option<Seconds>,
+    pub pool_http2_keep_alive_timeout: Option<Seconds>,
     /// Bytes the target may send on one HTTP/2 stream before it has to wait. Default 1 MiB.
     #[schemars(range(min = 65_535, max = 134_217_728))]
     pub pool_http2_initial_stream_window_size: Option<Bytes>,
@@ -164,7 +153,7 @@ pub struct Proxy {
     pub pool_http2_initial_connection_window_size: Option<Bytes>,
     /// Lets the windows grow, up to 16 MiB, while what the target sends is read as fast as it comes. Default false.
     pub pool_http2_adaptive_window: Option<bool>,
-    /// Bytes of an HTTP/2 frame the target may send. Default 16384.
+    /// Bytes of an HTTP/2 frame the target may send. Default 16KiB.
     #[schemars(range(min = 16_384, max = 1_048_576))]
     pub pool_http2_max_frame_size: Option<Bytes>,
     /// Streams opened at a time on one HTTP/2 connection. Default what the target allows.
@@ -181,21 +170,23 @@ pub struct Proxy {
     pub retry: Option<Retry>,
     /// Sends a request that takes long to another target of the upstream as well. Default off.
     pub hedging: Option<super::Hedging>,
-    /// Only `stream`, which is the default: bodies pass through, and plugins that read one collect it themselves.
-    pub response_body_mode: Option<BodyMode>,
     /// The port of a stream proxy. Not together with `listen_port_range`.
     #[schemars(range(min = 1, max = 65535))]
     pub listen_port: Option<u32>,
-    /// The ports of a stream proxy, first and last included, as `5000-5010`.
+    /// The ports of a stream proxy, first and last included, as `5000-5010`; at most 1,024. They are opened together: if one is in use,
+    /// all of them stay closed until it is free.
     pub listen_port_range: Option<String>,
+    /// Which port of the target a port of `listen_port_range` leads to: `single` is always the target's own, `offset` is as far behind it as
+    /// the client's port is behind the first of the range. Default `single`.
+    pub backend_port_mapping: Option<PortMapping>,
     /// Terminates TLS (TCP) or DTLS (UDP) at the port. Default false.
     pub frontend_tls: Option<bool>,
     /// Forwards encrypted bytes (TLS; QUIC or DTLS over UDP) unopened, choosing among proxies on one port by SNI.
     /// Default false.
     pub passthrough: Option<bool>,
-    /// Seconds after which a silent UDP session ends. Default 60.
+    /// Time after which a silent UDP session ends. Default 1m.
     #[schemars(range(min = 1, max = 3600))]
-    pub udp_idle_timeout_seconds: Option<Seconds>,
+    pub udp_idle_timeout: Option<Seconds>,
     /// Drops replies that would make a session's replies together larger than its requests times this factor. Default
     /// no limit.
     #[schemars(extend("exclusiveMinimum" = 0))]
@@ -204,9 +195,9 @@ pub struct Proxy {
     /// 100000.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub udp_max_sessions: Option<u64>,
-    /// Seconds after which a silent TCP session ends. Default 300; 0 is off.
+    /// Time after which a silent TCP session ends. Default 5m; 0 is off.
     #[schemars(range(max = 86_400))]
-    pub tcp_idle_timeout_seconds: Option<Seconds>,
+    pub tcp_idle_timeout: Option<Seconds>,
     /// Requires a PROXY protocol header on a TCP stream proxy, from trusted proxies only. Default false.
     pub accept_proxy_protocol: Option<bool>,
     /// Sends a PROXY protocol header of version 1 or 2 to the target of a TCP stream proxy. Default none.
@@ -218,13 +209,7 @@ pub struct Proxy {
     #[schemars(length(max = 100))]
     pub allowed_ws_origins: Vec<String>,
     /// Bytes a request body may have; beyond it 413. Default the gateway's limit; 0 is no limit.
-    pub max_request_body_bytes: Option<Bytes>,
-    /// Only `ferrum`, which is the default.
-    pub namespace: Option<String>,
-    /// Set by the admin API, ignored here.
-    pub created_at: Option<String>,
-    /// Set by the admin API, ignored here.
-    pub updated_at: Option<String>,
+    pub max_request_body: Option<Bytes>,
 }
 
 /// A plugin config a proxy names.
@@ -353,12 +338,14 @@ pub enum AuthMode {
     All,
 }
 
-/// How response bodies pass.
+/// Which port of the target a port of a range leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum BodyMode {
-    /// As they come.
-    Stream,
+pub enum PortMapping {
+    /// The target's own.
+    Single,
+    /// As far behind it as the client's port is behind the first of the range.
+    Offset,
 }
 
 /// When a target is left alone for a while.
@@ -371,9 +358,9 @@ pub struct CircuitBreaker {
     /// Successes of probes that close it. Default 3.
     #[schemars(range(min = 1, max = 10_000))]
     pub success_threshold: Option<u32>,
-    /// Seconds it stays open. Default 30.
+    /// How long it stays open. Default 30s.
     #[schemars(range(min = 1, max = 86_400))]
-    pub timeout_seconds: Option<Seconds>,
+    pub timeout: Option<Seconds>,
     /// Statuses that count as failure. Default 500 502 503 504. gRPC calls count as for `retryable_status_codes`.
     #[schemars(length(max = 50), inner(range(min = 100, max = 599)))]
     pub failure_status_codes: Option<Vec<u16>>,
@@ -413,7 +400,7 @@ pub struct Retry {
     pub budget_percent: Option<u32>,
 }
 
-/// The pause before a retry: `{fixed: {delay_ms: 100}}`, or with a YAML tag `!fixed {delay_ms: 100}`.
+/// The pause before a retry: `{fixed: {delay: 100ms}}`, or with a YAML tag `!fixed {delay: 100ms}`.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Backoff {
@@ -427,21 +414,21 @@ pub enum Backoff {
 #[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FixedBackoff {
-    /// Milliseconds. Default 100.
-    #[schemars(range(max = 300_000))]
-    pub delay_ms: Option<Millis>,
+    /// The pause. Default 100ms.
+    #[schemars(range(max = 300))]
+    pub delay: Option<Millis>,
 }
 
 /// A pause that doubles.
 #[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExponentialBackoff {
-    /// Milliseconds of the first pause. Default 100.
-    #[schemars(range(max = 300_000))]
-    pub base_ms: Option<Millis>,
-    /// Milliseconds of the longest pause. Default 10000.
-    #[schemars(range(max = 300_000))]
-    pub max_ms: Option<Millis>,
+    /// Time of the first pause. Default 100ms.
+    #[schemars(range(max = 300))]
+    pub base: Option<Millis>,
+    /// Time of the longest pause. Default 10s.
+    #[schemars(range(max = 300))]
+    pub max: Option<Millis>,
 }
 
 /// Which proxies are refused first when the gateway is overloaded.

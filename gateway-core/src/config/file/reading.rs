@@ -7,23 +7,25 @@ use serde::forward_to_deserialize_any;
 use serde_json::Error;
 
 use super::check::check_plugin;
+use super::legacy::OldSpelling;
 use super::rules::Rules;
 use super::tree::{MapEntry, Node, Value};
 use crate::config::problem::{Problem, Problems};
 
-/// A plugin's settings, checked against the rules of the plugin's schema. A key with an empty value counts as absent.
+/// A plugin's settings, checked against the rules of the plugin's schema, and the old spellings in them. A key with an
+/// empty value counts as absent.
 ///
 /// # Errors
 /// Every problem, each path beginning with `config`.
 pub fn plugin_settings<T: DeserializeOwned>(
     rules: &Rules,
     settings: &serde_json::Value,
-) -> Result<T, Problems> {
+) -> Result<(T, Vec<OldSpelling>), Problems> {
     let mut problems = Problems::default();
     let mut node = Node::of_json(settings);
-    check_plugin(rules, &mut node, "config", &mut problems);
+    let old = check_plugin(rules, &mut node, "config", &mut problems);
     let read = if problems.is_empty() { convert(node, "config", &mut problems) } else { None };
-    read.ok_or(problems)
+    read.map(|settings| (settings, old)).ok_or(problems)
 }
 
 /// The last step: what the schema's check let pass, serde can read; a difference between the two is still a

@@ -41,11 +41,11 @@ pub struct Redis {
     #[schemars(length(min = 1, max = 4096))]
     pub client_key_path: Option<String>,
     /// How long a request waits for an answer, 1 ms to 10 s. Default 100 ms.
-    #[schemars(range(min = 1, max = 10_000))]
-    pub timeout_ms: Option<Millis>,
+    #[schemars(range(min = 0.001, max = 10))]
+    pub timeout: Option<Millis>,
     /// How long connecting may take, 10 ms to 60 s. Default 2 s.
-    #[schemars(range(min = 10, max = 60_000))]
-    pub connect_timeout_ms: Option<Millis>,
+    #[schemars(range(min = 0.01, max = 60))]
+    pub connect_timeout: Option<Millis>,
     /// What keys begin with; the plugin config's id follows. Gateways that share what they count have the same. Default
     /// `ferrum`.
     #[schemars(length(min = 1, max = 64))]

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 use serde_json::Value as Json;
 
-use crate::config::units::{self, Unit};
+use crate::config::units::Unit;
 
 /// The rules of a whole schema, with its definitions.
 #[derive(Debug)]
@@ -105,7 +105,7 @@ impl Rule {
                 "" => Reference::Root,
                 to => Reference::Definition(to.strip_prefix("/$defs/").unwrap_or(to).into()),
             }),
-            unit: text(units::KEYWORD).and_then(Unit::named),
+            unit: Unit::of_schema(schema),
             choices: choices.map(|choices| choices.iter().map(Self::new).collect()),
             types: types(schema),
             words: text("const").into_iter().chain(words).map(Into::into).collect(),

@@ -30,10 +30,10 @@ pub struct Upstream {
     /// Keeps each client at the target that answered it first, by a cookie that names the target. Not together with
     /// `algorithm: consistent_hashing`. Default no cookie.
     pub sticky: Option<Sticky>,
-    /// Seconds until a target that recovered or was added gets its full share of traffic; it begins with a tenth. Not
-    /// together with `algorithm: consistent_hashing`. Default 0: at once.
+    /// Time until a target that recovered or was added gets its full share of traffic; it begins with a tenth.
+    /// Not together with `algorithm: consistent_hashing`. Default 0: at once.
     #[schemars(range(max = 3600))]
-    pub slow_start_seconds: Option<Seconds>,
+    pub slow_start: Option<Seconds>,
     /// With fewer healthy targets than this percentage, all targets get traffic: better some errors than too much load on
     /// the few. Default 0: unhealthy targets get traffic only when none is healthy.
     #[schemars(range(max = 100))]
@@ -54,16 +54,10 @@ pub struct Upstream {
     pub backend_tls_verify_server_cert: Option<bool>,
     /// PEM file of the only roots trusted for the targets. Default the public roots.
     #[schemars(length(min = 1, max = 4096))]
-    pub backend_tls_server_ca_cert_path: Option<String>,
+    pub backend_tls_ca_path: Option<String>,
     /// The name sent to the targets and looked for in their certificates. Default each target's host.
     #[schemars(length(min = 1, max = 253))]
     pub backend_tls_server_name: Option<String>,
-    /// Only `ferrum`, which is the default.
-    pub namespace: Option<String>,
-    /// Set by the admin API, ignored here.
-    pub created_at: Option<String>,
-    /// Set by the admin API, ignored here.
-    pub updated_at: Option<String>,
 }
 
 /// One member of an upstream.
@@ -138,8 +132,8 @@ pub struct CookieConfig {
     /// Default `/`.
     #[schemars(length(max = 255))]
     pub path: Option<String>,
-    /// Seconds the client keeps it. Default 3600; 0 ends with the browser's session.
-    pub ttl_seconds: Option<Seconds>,
+    /// How long the client keeps it. Default 1h; 0 ends with the browser's session.
+    pub ttl: Option<Seconds>,
     /// Default none: the host that was asked.
     #[schemars(length(max = 253))]
     pub domain: Option<String>,
@@ -181,10 +175,10 @@ pub struct Queue {
     /// Requests and sessions that wait at a time; more are refused with 503.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_waiting: u32,
-    /// Milliseconds one waits before it is refused with 503. Default 1000.
+    /// How long one waits before it is refused with 503. Default 1s.
     #[serde(default)]
-    #[schemars(range(min = 1, max = 600_000))]
-    pub timeout_ms: Option<Millis>,
+    #[schemars(range(min = 0.001, max = 600))]
+    pub timeout: Option<Millis>,
 }
 
 /// How to learn which targets work.
@@ -207,12 +201,12 @@ pub struct ActiveHealth {
     /// The path asked for by `http`. Default `/health`.
     #[schemars(length(max = 2048))]
     pub http_path: Option<String>,
-    /// Seconds from one probe to the next. Default 10.
+    /// Time from one probe to the next. Default 10s.
     #[schemars(range(min = 1, max = 86_400))]
-    pub interval_seconds: Option<Seconds>,
-    /// Milliseconds for one probe. Default 5000.
-    #[schemars(range(min = 1, max = 300_000))]
-    pub timeout_ms: Option<Millis>,
+    pub interval: Option<Seconds>,
+    /// Time for one probe. Default 5s.
+    #[schemars(range(min = 0.001, max = 300))]
+    pub timeout: Option<Millis>,
     /// Good answers until healthy again. Default 3.
     #[schemars(range(min = 1, max = 10_000))]
     pub healthy_threshold: Option<u32>,
@@ -256,16 +250,16 @@ pub struct PassiveHealth {
     /// Failures within the window until unhealthy. Default 3; 0 never takes a target out.
     #[schemars(range(max = 10_000))]
     pub unhealthy_threshold: Option<u32>,
-    /// Seconds. Default 30.
+    /// The time in which those failures count. Default 30s.
     #[schemars(range(min = 1, max = 86_400))]
-    pub unhealthy_window_seconds: Option<Seconds>,
-    /// Seconds after which an unhealthy target is tried again: twice as long after the second time in a row, three times
-    /// after the third, and so on. Default 30; 0 waits for an active probe.
+    pub unhealthy_window: Option<Seconds>,
+    /// Time after which an unhealthy target is tried again: twice as long after the second time in a row, three
+    /// times after the third, and so on. Default 30s; 0 waits for an active probe.
     #[schemars(range(max = 86_400))]
-    pub healthy_after_seconds: Option<Seconds>,
-    /// The longest time in seconds until it is tried again. Default 300.
+    pub healthy_after: Option<Seconds>,
+    /// The longest time until it is tried again. Default 5m.
     #[schemars(range(min = 1, max = 86_400))]
-    pub healthy_after_max_seconds: Option<Seconds>,
+    pub healthy_after_max: Option<Seconds>,
     /// How many of the targets may be out at a time, in percent, rounded up. Default 100.
     #[schemars(range(min = 1, max = 100))]
     pub max_ejected_percent: Option<u8>,

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use crate::config::credential::CredentialType;
+use crate::config::file::OldSpelling;
 use crate::config::hook_set::HookSet;
 
 /// What a configuration has to know of a built plugin.
@@ -13,6 +14,9 @@ pub trait CheckedSettings: Send + Sync {
 
     /// The type of credential that it checks.
     fn credential(&self) -> Option<&'static CredentialType>;
+
+    /// Old spellings in its settings.
+    fn old_spellings(&self) -> &[OldSpelling];
 
     /// The plugin, which only those who built it can make use of.
     fn plugin(self: Arc<Self>) -> Box<dyn Any>;
@@ -36,6 +40,11 @@ impl BuiltPlugin {
     /// The type of credential that it checks.
     pub fn credential(&self) -> Option<&'static CredentialType> {
         self.0.credential()
+    }
+
+    /// Old spellings in its settings.
+    pub fn old_spellings(&self) -> &[OldSpelling] {
+        self.0.old_spellings()
     }
 
     /// The plugin; `None` when it was built by others, as another type.

@@ -21,5 +21,5 @@ pub struct Hedging {
     /// Paths of gRPC methods that are hedged; all of them unary, and idempotent.
     pub grpc_methods: Vec<Arc<str>>,
     /// Requests with larger bodies are not hedged. Default 64 KiB.
-    pub max_body_bytes: u64,
+    pub max_body: u64,
 }

@@ -42,7 +42,7 @@ pub struct LogSink {
     /// Records that may wait.
     pub queue: usize,
     /// Bytes of records that may wait.
-    pub queue_bytes: usize,
+    pub queue_size: usize,
     /// Records sent at a time.
     pub batch: usize,
     /// The longest a record waits for others.
@@ -134,7 +134,7 @@ pub struct LogFile {
     /// The file.
     pub path: PathBuf,
     /// Begins a new file at so many bytes; `None` never does.
-    pub max_bytes: Option<u64>,
+    pub max_size: Option<u64>,
     /// Begins a new file when this one is so old; `None` never does.
     pub max_age: Option<Duration>,
     /// Old files kept.
@@ -269,4 +269,5 @@ pub const LOG_FIELDS: &[&str] = &[
     "session.duration",
     "session.bytes_up",
     "session.bytes_down",
+    "session.datagrams_dropped",
 ];

@@ -84,7 +84,7 @@ pub struct HttpRules {
     /// How WebSockets are treated.
     pub websocket: Arc<WebSocketRules>,
     /// Bytes a request body may have; `None` takes the gateway's limit, `Some(0)` is no limit.
-    pub max_request_body_bytes: Option<u64>,
+    pub max_request_body: Option<u64>,
 }
 
 /// What becomes of paths that targets may read otherwise than the gateway.
@@ -162,6 +162,8 @@ pub struct WebSocketRules {
 pub struct StreamRules {
     /// First and last port, both included.
     pub listen_ports: (u16, u16),
+    /// A port leads to that of the target at the same distance. Default false: to the target's own.
+    pub maps_ports: bool,
     /// Terminates TLS (TCP) or DTLS (UDP) at the port. Default false.
     pub frontend_tls: bool,
     /// Carries datagrams: UDP or DTLS; else TCP or TLS.
@@ -180,6 +182,16 @@ pub struct StreamRules {
     pub accept_proxy_protocol: bool,
     /// Sends a PROXY protocol header of this version (1 or 2) to the target.
     pub send_proxy_protocol: Option<u8>,
+}
+
+impl StreamRules {
+    /// The port of a target whose own port is `own`, for a client that connected to `listen`; `None` where there is none so high.
+    pub fn target_port(&self, own: u16, listen: u16) -> Option<u16> {
+        if !self.maps_ports {
+            return Some(own);
+        }
+        own.checked_add(listen.checked_sub(self.listen_ports.0)?)
+    }
 }
 
 /// Where a proxy's traffic goes.

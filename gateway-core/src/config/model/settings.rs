@@ -9,6 +9,7 @@ use http::HeaderName;
 use ipnet::IpNet;
 
 use super::{AcmeNames, AcmeRules, Congestion, LogSink, MetricsPush, RedisServers};
+use crate::config::file::OldSpelling;
 
 /// Bytes of collected bodies where nothing is configured: 256 MiB.
 pub const MAX_COLLECTED: u64 = 256 << 20;
@@ -44,6 +45,8 @@ pub struct Settings {
     pub admin_socket: Option<PathBuf>,
     /// Status, metrics and the API's description need a token, too. Default false.
     pub admin_require_token: bool,
+    /// The admin API serves the console. Default true.
+    pub admin_console: bool,
     /// Further addresses of plain HTTP.
     pub additional_http: Box<[SocketAddr]>,
     /// How the kernel sends to TCP clients; `None` is the system's own way.
@@ -80,6 +83,8 @@ pub struct Settings {
     pub via: Option<Arc<str>>,
     /// Codes of warnings that are not given.
     pub silence_warnings: Vec<Box<str>>,
+    /// Settings that the file writes under old names, at most a hundred; always empty in database mode.
+    pub old_spellings: Box<[OldSpelling]>,
     /// Names by which the admin API may be asked, beside addresses and `localhost`.
     pub admin_hosts: Vec<Box<str>>,
     /// Takes several slashes in a row for one. Default true.
@@ -180,21 +185,21 @@ pub struct Limits {
     /// Open client connections over all workers. Default 100,000.
     pub max_connections: usize,
     /// Bytes of a request line and headers together. Default 32 KiB.
-    pub max_header_bytes: usize,
+    pub max_header_size: usize,
     /// Header fields in one message. Default 100.
     pub max_headers: usize,
     /// Bytes of a request target. Default 8 KiB.
-    pub max_uri_bytes: usize,
+    pub max_uri: usize,
     /// Bytes of a request body; 0 is no limit. Default 100 MiB.
-    pub max_request_body_bytes: u64,
+    pub max_request_body: u64,
     /// Bytes of bodies that plugins may hold in memory at one time. Default 256 MiB.
-    pub max_collected_body_bytes: u64,
+    pub max_collected_body: u64,
     /// Streams open at a time on one HTTP/2 or HTTP/3 connection. Default 128.
     pub max_concurrent_streams: u32,
     /// Exchanges in flight over all workers; 0 is no limit. Default 0.
     pub max_requests: usize,
     /// Bytes the kernel takes for a client's TCP connection before it has sent them; 0 is no limit. Default 256 KiB.
-    pub max_unsent_bytes: u32,
+    pub max_unsent: u32,
 }
 
 /// Timeouts on the client's side.
@@ -250,6 +255,7 @@ impl Default for Settings {
             admin_tls: None,
             admin_socket: None,
             admin_require_token: false,
+            admin_console: true,
             additional_http: Box::default(),
             congestion: None,
             dns_servers: Box::default(),
@@ -267,6 +273,7 @@ impl Default for Settings {
             forwarded_header: false,
             via: Some(Arc::from("ferrum-edge")),
             silence_warnings: Vec::new(),
+            old_spellings: Box::default(),
             admin_hosts: Vec::new(),
             merge_slashes: true,
             access_log: None,
@@ -287,14 +294,14 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             max_connections: 100_000,
-            max_header_bytes: 32 << 10,
+            max_header_size: 32 << 10,
             max_headers: 100,
-            max_uri_bytes: 8 << 10,
-            max_request_body_bytes: 100 << 20,
-            max_collected_body_bytes: MAX_COLLECTED,
+            max_uri: 8 << 10,
+            max_request_body: 100 << 20,
+            max_collected_body: MAX_COLLECTED,
             max_concurrent_streams: 128,
             max_requests: 0,
-            max_unsent_bytes: 256 << 10,
+            max_unsent: 256 << 10,
         }
     }
 }

@@ -29,7 +29,7 @@ impl<'a> Tls<'a> {
             client_cert: written.backend_tls_client_cert_path.as_deref(),
             client_key: written.backend_tls_client_key_path.as_deref(),
             verify: written.backend_tls_verify_server_cert,
-            ca: written.backend_tls_server_ca_cert_path.as_deref(),
+            ca: written.backend_tls_ca_path.as_deref(),
             server_name: written.backend_tls_server_name.as_deref(),
         }
     }
@@ -39,7 +39,7 @@ impl<'a> Tls<'a> {
             client_cert: written.backend_tls_client_cert_path.as_deref(),
             client_key: written.backend_tls_client_key_path.as_deref(),
             verify: written.backend_tls_verify_server_cert,
-            ca: written.backend_tls_server_ca_cert_path.as_deref(),
+            ca: written.backend_tls_ca_path.as_deref(),
             server_name: written.backend_tls_server_name.as_deref(),
         }
     }
@@ -54,7 +54,7 @@ impl<'a> Tls<'a> {
             ("backend_tls_client_cert_path", self.client_cert.is_some()),
             ("backend_tls_client_key_path", self.client_key.is_some()),
             ("backend_tls_verify_server_cert", self.verify == Some(false)),
-            ("backend_tls_server_ca_cert_path", self.ca.is_some()),
+            ("backend_tls_ca_path", self.ca.is_some()),
             ("backend_tls_server_name", self.server_name.is_some()),
         ]
         .into_iter()
@@ -122,15 +122,6 @@ pub(super) fn protocol(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<T
         notes.add("backend_http_version", "HTTP/3 is always encrypted").remedy =
             Some("write `backend_scheme: https`".to_owned());
     }
-    let version = match (written.pool_enable_http2, version) {
-        (Some(false), BackendHttp::Auto) => BackendHttp::Http1,
-        (Some(false), BackendHttp::Http2 | BackendHttp::Same) => {
-            notes.add("pool_enable_http2", "HTTP/2 is switched off and asked for").remedy =
-                Some("remove it, or write `backend_http_version: \"1.1\"`".to_owned());
-            version
-        }
-        _ => version,
-    };
     Some(TargetProtocol { scheme, version })
 }
 
@@ -165,7 +156,7 @@ pub(super) fn backend(
     written: &file::Proxy,
     protocol: TargetProtocol,
     place: ObjectPlace<'_>,
-    id: &Id,
+    owner: Owner<'_>,
     known: &NamedObjects,
 ) -> Option<Backend> {
     let TargetProtocol { scheme, version: http_version } = protocol;
@@ -181,7 +172,7 @@ pub(super) fn backend(
             }
             named_group(notes, upstream, known)
         }
-        None => own_group(notes, written, id, known.shared_values()),
+        None => own_group(notes, written, owner, known.shared_values()),
     };
     let written_tls = Tls::of_proxy(written);
     if let Some(key) = written_tls.first_key().filter(|_| !scheme.is_encrypted()) {
@@ -209,7 +200,7 @@ pub(super) fn backend(
     let tags = tags(notes, written, &upstream);
     let tls = own.map(|own| tls.unwrap_or(own));
     sockets(notes, written, tls.as_deref(), protocol, &upstream);
-    let dns = DnsRules { address, ttl: written.dns_cache_ttl_seconds.map(Seconds::duration) };
+    let dns = DnsRules { address, ttl: written.dns_cache_ttl.map(Seconds::duration) };
     // RFC 7838 §2.1: who speaks for a target elsewhere has to prove that it may.
     let is_proven = tls.as_ref().is_some_and(|tls| tls.verify);
     Some(Backend {
@@ -319,10 +310,27 @@ fn named_group(notes: &mut Notes<'_>, upstream: &str, known: &NamedObjects) -> O
     group.cloned()
 }
 
-/// A group of one, named after the proxy.
-fn own_group(notes: &mut Notes<'_>, written: &file::Proxy, id: &Id, shared: &SharedValues) -> Option<Group> {
+/// The proxy that targets belong to.
+#[derive(Clone, Copy)]
+pub(super) struct Owner<'a> {
+    pub(super) id: &'a Id,
+    /// Whether one of its plugins answers in the place of a target.
+    pub(super) answers: bool,
+}
+
+/// A group of one, named after the proxy; of none where a plugin answers and no target is given.
+fn own_group(
+    notes: &mut Notes<'_>,
+    written: &file::Proxy,
+    owner: Owner<'_>,
+    shared: &SharedValues,
+) -> Option<Group> {
     let remedy = || Some("write `backend_host` and `backend_port`, or `upstream_id`".to_owned());
+    let id = owner.id;
     if written.backend_host.is_none() {
+        if owner.answers && written.backend_port.is_none() && written.listen_port.is_none() {
+            return Some(Group { upstream: Arc::new(Upstream::new(id.clone(), Vec::new())), tls: None });
+        }
         notes.add("", "`backend_host` is missing").remedy = remedy();
         return None;
     }
@@ -349,12 +357,12 @@ fn pool(notes: &mut Notes<'_>, written: &file::Proxy) -> PoolRules {
     let seconds = |written: Option<Seconds>, default| written.map_or(default, Seconds::duration);
     let count = |written: Option<u32>, default| written.map_or(default, |n| n as usize);
     PoolRules {
-        keep_alive: written.pool_enable_http_keep_alive.unwrap_or(rules.keep_alive),
-        idle_timeout: seconds(written.pool_idle_timeout_seconds, rules.idle_timeout),
+        keep_alive: rules.keep_alive && written.pool_max_idle_per_host != Some(0),
+        idle_timeout: seconds(written.pool_idle_timeout, rules.idle_timeout),
         max_idle: count(written.pool_max_idle_per_host, rules.max_idle),
         http2_connections: count(written.pool_http2_connections_per_host, rules.http2_connections),
         http3_connections: count(written.pool_http3_connections_per_backend, rules.http3_connections),
-        tcp_keepalive: seconds(written.pool_tcp_keepalive_seconds, rules.tcp_keepalive),
+        tcp_keepalive: seconds(written.pool_tcp_keepalive, rules.tcp_keepalive),
         congestion: words::congestion(
             notes,
             "backend_congestion_control",
@@ -368,11 +376,8 @@ fn http2(written: &file::Proxy) -> Http2Rules {
     let rules = Http2Rules::default();
     let seconds = |written: Option<Seconds>, default| written.map_or(default, Seconds::duration);
     Http2Rules {
-        keep_alive_interval: seconds(
-            written.pool_http2_keep_alive_interval_seconds,
-            rules.keep_alive_interval,
-        ),
-        keep_alive_timeout: seconds(written.pool_http2_keep_alive_timeout_seconds, rules.keep_alive_timeout),
+        keep_alive_interval: seconds(written.pool_http2_keep_alive_interval, rules.keep_alive_interval),
+        keep_alive_timeout: seconds(written.pool_http2_keep_alive_timeout, rules.keep_alive_timeout),
         stream_window: words::small(written.pool_http2_initial_stream_window_size, rules.stream_window),
         connection_window: words::small(
             written.pool_http2_initial_connection_window_size,

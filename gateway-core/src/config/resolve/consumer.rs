@@ -30,7 +30,6 @@ pub fn consumer(
 ) -> Result<Consumer, Problems> {
     let mut notes = Notes::new(at);
     let id = words::id(&mut notes, written.id.as_deref());
-    words::namespace(&mut notes, written.namespace.as_deref());
     let username = words::label(written.username.as_ref());
     if username.is_none() {
         notes.add("", "`username` is missing").remedy =

@@ -66,6 +66,7 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
         admin_tls: written.admin_tls.as_ref().and_then(|tls| tls::admin(tls, folder)),
         admin_socket: written.admin_socket.as_deref().map(|path| words::file_path(folder, path)),
         admin_require_token: written.admin_require_token.unwrap_or(defaults.admin_require_token),
+        admin_console: written.admin_console.unwrap_or(defaults.admin_console),
         additional_http: additional(notes, "additional_http", written.additional_http.as_deref(), http),
         additional_https: additional(notes, "additional_https", written.additional_https.as_deref(), https),
         congestion: words::congestion(notes, "congestion_control", written.congestion_control.as_deref()),
@@ -77,24 +78,24 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
             folder,
         ),
         share_ports: written.share_ports.unwrap_or(defaults.share_ports),
-        stream_address: match written.stream_address.as_deref() {
-            Some(text) => {
-                notes.value("stream_address", words::address(text)).unwrap_or(defaults.stream_address)
-            }
-            None => defaults.stream_address,
+        stream_address: {
+            let text = written.stream_address.as_deref();
+            let given = text.and_then(|text| notes.value("stream_address", words::address(text)));
+            given.unwrap_or(defaults.stream_address)
         },
         workers: written.workers.unwrap_or(defaults.workers),
         tls: tls::frontend(notes, written.tls.as_ref(), acme.as_deref(), folder),
         acme,
         limits: written.limits.as_ref().map_or(defaults.limits, limits),
         overload: written.overload.as_ref().map_or(defaults.overload, |rules| OverloadRules {
-            max_memory: rules.max_memory_bytes.map(|bytes| bytes.0),
-            max_delay: words::millis(rules.max_delay_ms, Duration::ZERO),
+            max_memory: rules.max_memory.map(|bytes| bytes.0),
+            max_delay: words::millis(rules.max_delay, Duration::ZERO),
         }),
         client_timeouts: written.client_timeouts.as_ref().map_or(defaults.client_timeouts, client_timeouts),
         trusted_proxies: trusted(notes, written.trusted_proxies.as_deref().unwrap_or_default()),
         real_ip_header: real_ip_header(notes, written.real_ip_header.as_deref()),
         forwarded_header: written.forwarded_header.unwrap_or(defaults.forwarded_header),
+        old_spellings: Box::default(),
         silence_warnings: silenced(notes, written.silence_warnings.as_deref().unwrap_or_default()),
         admin_hosts: hosts(notes, written.admin_hosts.as_deref().unwrap_or_default()),
         merge_slashes: written.merge_slashes.unwrap_or(defaults.merge_slashes),
@@ -109,8 +110,8 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
             .unwrap_or_default(),
         logged_headers: super::log::response_headers(&log_sinks),
         log_sinks,
-        session_check: words::seconds(written.session_check_seconds, defaults.session_check.as_secs()),
-        drain_timeout: words::seconds(written.drain_timeout_seconds, defaults.drain_timeout.as_secs()),
+        session_check: words::seconds(written.session_check, defaults.session_check.as_secs()),
+        drain_timeout: words::seconds(written.drain_timeout, defaults.drain_timeout.as_secs()),
         accept_proxy_protocol: written.accept_proxy_protocol.unwrap_or(defaults.accept_proxy_protocol),
         underscores_in_headers: match written.underscores_in_headers {
             Some(file::UnderscoresInHeaders::Allow) => Underscores::Allow,
@@ -325,30 +326,26 @@ fn limits(written: &file::Limits) -> Limits {
     let defaults = Limits::default();
     Limits {
         max_connections: written.max_connections.unwrap_or(defaults.max_connections),
-        max_header_bytes: written.max_header_bytes.map_or(defaults.max_header_bytes, Bytes::count),
+        max_header_size: written.max_header_size.map_or(defaults.max_header_size, Bytes::count),
         max_headers: written.max_headers.unwrap_or(defaults.max_headers),
-        max_uri_bytes: written.max_uri_bytes.map_or(defaults.max_uri_bytes, Bytes::count),
-        max_request_body_bytes: written
-            .max_request_body_bytes
-            .map_or(defaults.max_request_body_bytes, |bytes| bytes.0),
-        max_collected_body_bytes: written
-            .max_collected_body_bytes
-            .map_or(defaults.max_collected_body_bytes, |bytes| bytes.0),
+        max_uri: written.max_uri.map_or(defaults.max_uri, Bytes::count),
+        max_request_body: written.max_request_body.map_or(defaults.max_request_body, |bytes| bytes.0),
+        max_collected_body: written.max_collected_body.map_or(defaults.max_collected_body, |bytes| bytes.0),
         max_concurrent_streams: written.max_concurrent_streams.unwrap_or(defaults.max_concurrent_streams),
         max_requests: written.max_requests.unwrap_or(defaults.max_requests),
-        max_unsent_bytes: written
-            .max_unsent_bytes
-            .map_or(defaults.max_unsent_bytes, |bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX)),
+        max_unsent: written
+            .max_unsent
+            .map_or(defaults.max_unsent, |bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX)),
     }
 }
 
 fn client_timeouts(written: &file::ClientTimeouts) -> ClientTimeouts {
     let defaults = ClientTimeouts::default();
     ClientTimeouts {
-        header: words::millis(written.header_ms, defaults.header),
-        keep_alive: words::millis(written.keep_alive_ms, defaults.keep_alive),
-        body: words::millis(written.body_ms, defaults.body),
-        handshake: words::millis(written.handshake_ms, defaults.handshake),
+        header: words::millis(written.header, defaults.header),
+        keep_alive: words::millis(written.keep_alive, defaults.keep_alive),
+        body: words::millis(written.body, defaults.body),
+        handshake: words::millis(written.handshake, defaults.handshake),
     }
 }
 

@@ -33,13 +33,13 @@ pub(super) fn hedging(
         notes.add("hedging.methods", "no request is hedged").remedy = Some("remove `hedging`".to_owned());
     }
     Some(Hedging {
-        delay: words::millis(written.delay_ms, Duration::from_millis(100)),
+        delay: words::millis(written.delay, Duration::from_millis(100)),
         percentile: written.delay_percentile,
         max_hedges: written.max_hedges.unwrap_or(1),
         budget_percent: written.budget_percent.unwrap_or(5),
         methods,
         grpc_methods,
-        max_body_bytes: written.max_body_bytes.map_or(64 << 10, |bytes| bytes.0),
+        max_body: written.max_body.map_or(64 << 10, |bytes| bytes.0),
     })
 }
 

@@ -56,7 +56,7 @@ pub(super) fn metrics(notes: &mut Notes<'_>, written: &Metrics) -> MetricsPush {
     };
     let otlp = written.otlp.as_ref().map(|otlp| MetricsOtlpPush {
         exporter: otlp.exporter.clone(),
-        push_interval: interval(otlp.interval_ms, 60),
+        push_interval: interval(otlp.interval, 60),
     });
     let statsd = written.statsd.as_ref().and_then(|statsd| {
         let prefix = statsd.prefix.as_deref().unwrap_or_default();
@@ -73,7 +73,7 @@ pub(super) fn metrics(notes: &mut Notes<'_>, written: &Metrics) -> MetricsPush {
             port: server.port,
             prefix: prefix.into(),
             tags: statsd.tags.unwrap_or(true),
-            push_interval: interval(statsd.interval_ms, 10),
+            push_interval: interval(statsd.interval, 10),
         })
     });
     MetricsPush { otlp, statsd }
@@ -131,14 +131,14 @@ fn sink(notes: &mut Notes<'_>, written: &Written, folder: &Path) -> Option<LogSi
         response_headers,
         redact_query: written.redact_query.iter().map(|name| name.to_ascii_lowercase().into()).collect(),
         when,
-        slower_than: millis(written.slower_than_ms, Duration::ZERO),
+        slower_than: millis(written.slower_than, Duration::ZERO),
         proxies,
         sample: written.sample.unwrap_or(1.0),
         queue,
-        queue_bytes: written.queue_bytes.map_or(16 << 20, |bytes| bytes.count()),
+        queue_size: written.queue_size.map_or(16 << 20, |bytes| bytes.count()),
         batch: written.batch.unwrap_or(500).min(queue),
-        interval: millis(written.interval_ms, Duration::from_secs(1)),
-        retry_for: millis(written.retry_for_ms, Duration::from_secs(60)),
+        interval: millis(written.interval, Duration::from_secs(1)),
+        retry_for: millis(written.retry_for, Duration::from_secs(60)),
     })
 }
 
@@ -219,8 +219,8 @@ fn destination(notes: &mut Notes<'_>, written: &Written, folder: &Path) -> Optio
         };
         found.push(Some(LogDestination::File(LogFile {
             path: file_path,
-            max_bytes: file.max_bytes.map(|bytes| bytes.0),
-            max_age: file.max_age_seconds.map(Seconds::duration),
+            max_size: file.max_size.map(|bytes| bytes.0),
+            max_age: file.max_age.map(Seconds::duration),
             keep: file.keep.unwrap_or(5),
         })));
     }
@@ -245,7 +245,7 @@ fn destination(notes: &mut Notes<'_>, written: &Written, folder: &Path) -> Optio
                 url,
                 post_headers: fields,
                 gzip: http.compression == Some(Compression::Gzip),
-                timeout: http.timeout_ms.map_or(TIMEOUT, Millis::duration),
+                timeout: http.timeout.map_or(TIMEOUT, Millis::duration),
                 ca_path: path(&http.ca_path),
             })
         }));
@@ -297,7 +297,7 @@ fn loki(
         url: post_url(notes, "loki.url", url.as_deref())?,
         post_headers: fields,
         gzip: loki.compression != Some(Compression::None),
-        timeout: loki.timeout_ms.map_or(TIMEOUT, Millis::duration),
+        timeout: loki.timeout.map_or(TIMEOUT, Millis::duration),
         ca_path,
     };
     Some(LogDestination::Loki { post, labels })

@@ -71,7 +71,6 @@ pub fn plugin_config(
 ) -> Result<Configured, Problems> {
     let mut notes = Notes::new(at);
     let id = words::id(&mut notes, written.id.as_deref());
-    words::namespace(&mut notes, written.namespace.as_deref());
     let empty = Value::Object(serde_json::Map::new());
     let config = if written.config.is_null() { &empty } else { &written.config };
     let settings = PluginSettings::new(config);
@@ -112,7 +111,9 @@ pub(crate) fn idle(config: &PluginConfig, taken: HookSet, traffic: &Traffic) -> 
         return Some(Problem::new(format!("plugin_configs.{}.when", config.id), message).remedy("remove it"));
     }
     let is_stream = matches!(traffic, Traffic::Stream(rules) if rules.passthrough || !rules.is_datagram);
+    let is_datagram = matches!(traffic, Traffic::Stream(rules) if rules.is_datagram);
     let taken = match is_stream {
+        _ if taken.meets(HookSet::ONLY_DATAGRAMS) && !is_datagram => HookSet::default(),
         true => taken.for_sessions_without_messages(),
         false => taken.for_datagrams(),
     };

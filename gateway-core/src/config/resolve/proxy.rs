@@ -19,15 +19,16 @@ use crate::config::problem::Problems;
 pub fn proxy(written: &file::Proxy, place: ObjectPlace<'_>, known: &NamedObjects) -> Result<Proxy, Problems> {
     let mut notes = Notes::new(place.at);
     let id = words::id(&mut notes, written.id.as_deref());
-    words::namespace(&mut notes, written.namespace.as_deref());
     let protocol = backend::protocol(&mut notes, written);
     let traffic =
         protocol.and_then(|it| traffic::traffic(&mut notes, written, it.scheme, known.shared_values()));
     // A proxy without an id has its other problems looked for all the same.
     let id = id.map(|id| known.shared_proxy_id(id));
     let name = id.clone().unwrap_or_else(|| Id(Arc::from("")));
-    let backend = protocol.and_then(|it| backend::backend(&mut notes, written, it, place, &name, known));
     let plugins = plugins(&mut notes, written, &name, known);
+    let mut answers = plugins.iter().filter_map(|plugin| plugin.built.as_ref());
+    let owner = backend::Owner { id: &name, answers: answers.any(|built| built.hooks().needs_no_target()) };
+    let backend = protocol.and_then(|it| backend::backend(&mut notes, written, it, place, owner, known));
     if written.same_caller.is_some() && written.auth_mode != Some(file::AuthMode::All) {
         notes.add("same_caller", "has no effect without `auth_mode: all`").remedy =
             Some("remove it, or write `auth_mode: all`".to_owned());
@@ -108,13 +109,11 @@ pub(in crate::config) fn closed_proxy(
 
 fn timeouts(written: &file::Proxy) -> Timeouts {
     let defaults = Timeouts::default();
-    let read = written.backend_read_timeout_ms;
-    let idle = written.backend_idle_timeout_ms.or(read).or(written.backend_write_timeout_ms);
     Timeouts {
-        connect: words::millis(written.backend_connect_timeout_ms, defaults.connect),
-        first_byte: words::millis(written.backend_first_byte_timeout_ms.or(read), defaults.first_byte),
-        idle: words::millis(idle, defaults.idle),
-        total: words::millis(written.total_timeout_ms, defaults.total),
+        connect: words::millis(written.backend_connect_timeout, defaults.connect),
+        first_byte: words::millis(written.backend_first_byte_timeout, defaults.first_byte),
+        idle: words::millis(written.backend_idle_timeout, defaults.idle),
+        total: words::millis(written.total_timeout, defaults.total),
     }
 }
 
@@ -139,14 +138,13 @@ fn backoff(notes: &mut Notes<'_>, written: Option<file::Backoff>) -> Backoff {
     match written {
         None => Backoff::None,
         Some(file::Backoff::Fixed(fixed)) => {
-            Backoff::Fixed(Duration::from_millis(fixed.delay_ms.map_or(100, |delay| delay.0)))
+            Backoff::Fixed(Duration::from_millis(fixed.delay.map_or(100, |delay| delay.0)))
         }
         Some(file::Backoff::Exponential(exponential)) => {
-            let base = exponential.base_ms.map_or(100, |base| base.0);
-            let max = exponential.max_ms.map_or(10_000, |max| max.0);
+            let base = exponential.base.map_or(100, |base| base.0);
+            let max = exponential.max.map_or(10_000, |max| max.0);
             if base > max {
-                notes
-                    .add("retry.backoff.exponential.base_ms", format!("{base} is more than `max_ms`, {max}"));
+                notes.add("retry.backoff.exponential.base", format!("{base} is more than `max`, {max}"));
             }
             Backoff::Exponential { base: Duration::from_millis(base), max: Duration::from_millis(max) }
         }
@@ -157,7 +155,7 @@ fn circuit_breaker(written: &file::CircuitBreaker) -> CircuitBreaker {
     CircuitBreaker {
         failure_threshold: written.failure_threshold.unwrap_or(5),
         success_threshold: written.success_threshold.unwrap_or(3),
-        open_for: words::seconds(written.timeout_seconds, 30),
+        open_for: words::seconds(written.timeout, 30),
         status_codes: written.failure_status_codes.clone().unwrap_or_else(|| vec![500, 502, 503, 504]),
         half_open_max_requests: written.half_open_max_requests.unwrap_or(1),
         trip_on_connection_errors: written.trip_on_connection_errors.unwrap_or(true),

@@ -97,8 +97,8 @@ fn server(notes: &mut Notes<'_>, written: &file::Redis, folder: &Path) -> RedisS
         is_encrypted,
         ca_path: written.ca_path.as_ref().map(path),
         client_cert: files.map(|(cert, key)| (path(cert), path(key))),
-        timeout: words::millis(written.timeout_ms, Duration::from_millis(100)),
-        connect_timeout: words::millis(written.connect_timeout_ms, Duration::from_secs(2)),
+        timeout: words::millis(written.timeout, Duration::from_millis(100)),
+        connect_timeout: words::millis(written.connect_timeout, Duration::from_secs(2)),
         key_prefix: prefix.into(),
     }
 }

@@ -141,7 +141,7 @@ fn aliases_are_bounded() {
 #[test]
 fn anchors_and_merges_are_understood() {
     let model = good(
-        "proxies:\n  - &base {id: a, listen_path: /a, backend_host: h, backend_port: 1, backend_connect_timeout_ms: 7}\n  \
+        "proxies:\n  - &base {id: a, listen_path: /a, backend_host: h, backend_port: 1, backend_connect_timeout: 7ms}\n  \
          - {<<: *base, id: b, listen_path: /b}\n",
     );
     assert_eq!(model.proxies[1].id.as_str(), "b");
@@ -205,7 +205,7 @@ fn timeouts_of_either_kind() {
     let timeouts = |lines: &str| *good(&proxy_with(&format!("listen_path: /\n{lines}"))).proxies[0].timeouts;
     let read = timeouts("backend_read_timeout_ms: 9");
     assert_eq!((read.first_byte, read.idle), (Duration::from_millis(9), Duration::from_millis(9)));
-    let both = timeouts("backend_read_timeout_ms: 9\nbackend_idle_timeout_ms: 0\ntotal_timeout_ms: 3");
+    let both = timeouts("backend_read_timeout_ms: 9\nbackend_idle_timeout: 0\ntotal_timeout: 3ms");
     assert_eq!((both.first_byte, both.idle), (Duration::from_millis(9), Duration::ZERO));
     assert_eq!(both.total, Duration::from_millis(3));
     assert_eq!(timeouts("backend_write_timeout_ms: 4").idle, Duration::from_millis(4));
@@ -214,24 +214,24 @@ fn timeouts_of_either_kind() {
 #[test]
 fn durations_and_sizes_with_units() {
     let model = good(&proxy_with(
-        "listen_path: /\ntotal_timeout_ms: 1.5s\npool_idle_timeout_seconds: 2m\nmax_request_body_bytes: 10MiB",
+        "listen_path: /\ntotal_timeout: 1.5s\npool_idle_timeout: 2m\nmax_request_body: 10MiB",
     ));
     let proxy = &model.proxies[0];
     assert_eq!(proxy.timeouts.total, Duration::from_millis(1500));
     assert_eq!(proxy.backend.pool.idle_timeout, Duration::from_secs(120));
     let Traffic::Http(rules) = &proxy.traffic else { panic!("takes requests") };
-    assert_eq!(rules.max_request_body_bytes, Some(10 << 20));
+    assert_eq!(rules.max_request_body, Some(10 << 20));
     let cases = [
-        ("total_timeout_ms: 2d", "172800000 is out of range"),
-        ("total_timeout_ms: 5 parsecs", "`parsecs` in `5 parsecs` is not a unit"),
-        ("pool_idle_timeout_seconds: 1500ms", "not a whole number of seconds"),
-        ("max_request_body_bytes: 10m", "`m` in `10m` is not a unit"),
+        ("total_timeout: 2d", "2d is out of range (0 to 86400 seconds)"),
+        ("total_timeout: 5 parsecs", "`parsecs` in `5 parsecs` is not a unit"),
+        ("pool_idle_timeout: 1500ms", "not a whole number of seconds"),
+        ("max_request_body: 10m", "`m` in `10m` is not a unit"),
     ];
     for (line, part) in cases {
         let problems = resolved("f", &proxy_with(&format!("listen_path: /\n{line}"))).expect_err("is wrong");
         assert!(problems.0.len() == 1 && problems.to_string().contains(part), "{line}: {problems}");
     }
-    let required = proxy_with("listen_path: /\nretry: {backoff: {fixed: {delay_ms: 5x}}}");
+    let required = proxy_with("listen_path: /\nretry: {backoff: {fixed: {delay: 5x}}}");
     let problems = resolved("f", &required).expect_err("is wrong");
     assert_eq!(problems.0.len(), 1, "{problems}");
 }
@@ -242,15 +242,15 @@ fn backoff_in_three_spellings() {
         good(&proxy_with(&format!("listen_path: /\nretry: {{{text}}}"))).proxies[0].retry.clone()
     };
     let fixed = Backoff::Fixed(Duration::from_millis(7));
-    assert_eq!(backoff("backoff: {fixed: {delay_ms: 7}}").backoff, fixed);
-    assert_eq!(backoff("backoff: !fixed {delay_ms: 7}").backoff, fixed);
+    assert_eq!(backoff("backoff: {fixed: {delay: 7ms}}").backoff, fixed);
+    assert_eq!(backoff("backoff: !fixed {delay: 7ms}").backoff, fixed);
     let both = Backoff::Exponential { base: Duration::from_millis(5), max: Duration::from_millis(50) };
-    assert_eq!(backoff("backoff: !exponential {base_ms: 5, max_ms: 50}").backoff, both);
+    assert_eq!(backoff("backoff: !exponential {base: 5ms, max: 50ms}").backoff, both);
     assert_eq!(backoff("max_retries: 1").max_retries, 1);
     assert_eq!(backoff("").max_retries, 3);
     let json =
         "{\"proxies\": [{\"id\": \"p\", \"listen_path\": \"/\", \"backend_host\": \"h\", \"backend_port\": 1,
-        \"retry\": {\"backoff\": {\"fixed\": {\"delay_ms\": 7}}}}]}";
+        \"retry\": {\"backoff\": {\"fixed\": {\"delay\": \"7ms\"}}}}]}";
     assert_eq!(good(json).proxies[0].retry.backoff, fixed);
 }
 

@@ -79,9 +79,9 @@ fn http(notes: &mut Notes<'_>, written: &file::Proxy, shared: &SharedValues) -> 
     let defaults = WebSocketRules::default();
     let websocket = WebSocketRules {
         allowed_origins: origins(notes, &written.allowed_ws_origins),
-        idle: words::millis(written.websocket_idle_timeout_ms, defaults.idle),
-        lifetime: words::millis(written.websocket_lifetime_ms, defaults.lifetime),
-        max_message: written.websocket_max_message_bytes.map_or(defaults.max_message, Bytes::count),
+        idle: words::millis(written.websocket_idle_timeout, defaults.idle),
+        lifetime: words::millis(written.websocket_lifetime, defaults.lifetime),
+        max_message: written.websocket_max_message.map_or(defaults.max_message, Bytes::count),
     };
     Some(HttpRules {
         matches: matches?,
@@ -93,7 +93,7 @@ fn http(notes: &mut Notes<'_>, written: &file::Proxy, shared: &SharedValues) -> 
         preserve_host_header: written.preserve_host_header.unwrap_or(false),
         early_data: written.early_data.unwrap_or(true),
         websocket: websocket.shared(),
-        max_request_body_bytes: written.max_request_body_bytes.map(|bytes| bytes.0),
+        max_request_body: written.max_request_body.map(|bytes| bytes.0),
     })
 }
 
@@ -224,12 +224,13 @@ fn only_for_streams(notes: &mut Notes<'_>, written: &file::Proxy) {
     let keys = [
         ("listen_port", written.listen_port.is_some()),
         ("listen_port_range", written.listen_port_range.is_some()),
+        ("backend_port_mapping", written.backend_port_mapping.is_some()),
         ("frontend_tls", written.frontend_tls == Some(true)),
         ("passthrough", written.passthrough == Some(true)),
-        ("udp_idle_timeout_seconds", written.udp_idle_timeout_seconds.is_some()),
+        ("udp_idle_timeout", written.udp_idle_timeout.is_some()),
         ("udp_max_response_amplification_factor", written.udp_max_response_amplification_factor.is_some()),
         ("udp_max_sessions", written.udp_max_sessions.is_some()),
-        ("tcp_idle_timeout_seconds", written.tcp_idle_timeout_seconds.is_some()),
+        ("tcp_idle_timeout", written.tcp_idle_timeout.is_some()),
         ("accept_proxy_protocol", written.accept_proxy_protocol == Some(true)),
         ("send_proxy_protocol", written.send_proxy_protocol.is_some()),
     ];
@@ -258,10 +259,10 @@ fn only_for_http(notes: &mut Notes<'_>, written: &file::Proxy) {
         ("backend_alt_svc", written.backend_alt_svc.is_some()),
         ("allowed_methods", written.allowed_methods.is_some()),
         ("allowed_ws_origins", !written.allowed_ws_origins.is_empty()),
-        ("max_request_body_bytes", written.max_request_body_bytes.is_some()),
-        ("websocket_idle_timeout_ms", written.websocket_idle_timeout_ms.is_some()),
-        ("websocket_lifetime_ms", written.websocket_lifetime_ms.is_some()),
-        ("websocket_max_message_bytes", written.websocket_max_message_bytes.is_some()),
+        ("max_request_body", written.max_request_body.is_some()),
+        ("websocket_idle_timeout", written.websocket_idle_timeout.is_some()),
+        ("websocket_lifetime", written.websocket_lifetime.is_some()),
+        ("websocket_max_message", written.websocket_max_message.is_some()),
         ("strip_listen_path", written.strip_listen_path == Some(false)),
         ("auth_mode", written.auth_mode.is_some_and(|mode| mode != file::AuthMode::Single)),
         ("retry", written.retry.is_some()),
@@ -278,19 +279,15 @@ fn only_for_http(notes: &mut Notes<'_>, written: &file::Proxy) {
 }
 
 /// Timeouts of requests, and rules for connections that serve one request after the other.
-fn of_requests(written: &file::Proxy) -> [(&'static str, bool); 17] {
+fn of_requests(written: &file::Proxy) -> [(&'static str, bool); 13] {
     [
-        ("backend_read_timeout_ms", written.backend_read_timeout_ms.is_some()),
-        ("backend_write_timeout_ms", written.backend_write_timeout_ms.is_some()),
-        ("backend_first_byte_timeout_ms", written.backend_first_byte_timeout_ms.is_some()),
-        ("backend_idle_timeout_ms", written.backend_idle_timeout_ms.is_some()),
-        ("pool_idle_timeout_seconds", written.pool_idle_timeout_seconds.is_some()),
+        ("backend_first_byte_timeout", written.backend_first_byte_timeout.is_some()),
+        ("backend_idle_timeout", written.backend_idle_timeout.is_some()),
+        ("pool_idle_timeout", written.pool_idle_timeout.is_some()),
         ("pool_max_idle_per_host", written.pool_max_idle_per_host.is_some()),
-        ("pool_enable_http_keep_alive", written.pool_enable_http_keep_alive == Some(false)),
-        ("pool_enable_http2", written.pool_enable_http2 == Some(false)),
         ("pool_http2_connections_per_host", written.pool_http2_connections_per_host.is_some()),
-        ("pool_http2_keep_alive_interval_seconds", written.pool_http2_keep_alive_interval_seconds.is_some()),
-        ("pool_http2_keep_alive_timeout_seconds", written.pool_http2_keep_alive_timeout_seconds.is_some()),
+        ("pool_http2_keep_alive_interval", written.pool_http2_keep_alive_interval.is_some()),
+        ("pool_http2_keep_alive_timeout", written.pool_http2_keep_alive_timeout.is_some()),
         ("pool_http2_initial_stream_window_size", written.pool_http2_initial_stream_window_size.is_some()),
         (
             "pool_http2_initial_connection_window_size",
@@ -323,12 +320,14 @@ fn stream(notes: &mut Notes<'_>, written: &file::Proxy, scheme: Scheme) -> Optio
     let is_udp = matches!(scheme, Scheme::Udp | Scheme::Dtls);
     wrong_transport(notes, written, is_udp);
     let (idle, default) = match is_udp {
-        true => (written.udp_idle_timeout_seconds, UDP_IDLE),
-        false => (written.tcp_idle_timeout_seconds, TCP_IDLE),
+        true => (written.udp_idle_timeout, UDP_IDLE),
+        false => (written.tcp_idle_timeout, TCP_IDLE),
     };
     let idle = words::seconds(idle, default);
+    let listen_ports = listen_ports(notes, written)?;
     Some(StreamRules {
-        listen_ports: listen_ports(notes, written)?,
+        listen_ports,
+        maps_ports: maps_ports(notes, written, listen_ports),
         frontend_tls,
         is_datagram: is_udp,
         passthrough,
@@ -350,14 +349,14 @@ fn plain(scheme: Scheme) -> Scheme {
 
 fn wrong_transport(notes: &mut Notes<'_>, written: &file::Proxy, is_udp: bool) {
     let keys = [
-        ("udp_idle_timeout_seconds", true, written.udp_idle_timeout_seconds.is_some()),
+        ("udp_idle_timeout", true, written.udp_idle_timeout.is_some()),
         (
             "udp_max_response_amplification_factor",
             true,
             written.udp_max_response_amplification_factor.is_some(),
         ),
         ("udp_max_sessions", true, written.udp_max_sessions.is_some()),
-        ("tcp_idle_timeout_seconds", false, written.tcp_idle_timeout_seconds.is_some()),
+        ("tcp_idle_timeout", false, written.tcp_idle_timeout.is_some()),
         ("accept_proxy_protocol", false, written.accept_proxy_protocol == Some(true)),
         ("send_proxy_protocol", false, written.send_proxy_protocol.is_some()),
     ];
@@ -368,8 +367,8 @@ fn wrong_transport(notes: &mut Notes<'_>, written: &file::Proxy, is_udp: bool) {
     // One of requests is named already.
     let breaker = written.circuit_breaker.as_ref();
     let keys = [
-        ("total_timeout_ms", written.total_timeout_ms.is_some_and(|timeout| timeout.0 > 0)),
-        ("pool_tcp_keepalive_seconds", written.pool_tcp_keepalive_seconds.is_some()),
+        ("total_timeout", written.total_timeout.is_some_and(|timeout| timeout.0 > 0)),
+        ("pool_tcp_keepalive", written.pool_tcp_keepalive.is_some()),
         ("backend_congestion_control", written.backend_congestion_control.is_some()),
         // Nothing says that a datagram has arrived, so that a breaker could neither open nor close again.
         ("circuit_breaker", breaker.is_some_and(|breaker| breaker.failure_status_codes.is_none())),
@@ -394,6 +393,22 @@ fn listen_ports(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<(u16, u1
             None
         }
     }
+}
+
+fn maps_ports(notes: &mut Notes<'_>, written: &file::Proxy, (first, last): (u16, u16)) -> bool {
+    let Some(mapping) = written.backend_port_mapping else { return false };
+    if written.listen_port_range.is_none() {
+        notes.add("backend_port_mapping", "has no effect without `listen_port_range`").remedy =
+            Some("remove it".to_owned());
+    }
+    let beyond = u32::from(last - first);
+    if let (file::PortMapping::Offset, Some(port)) = (mapping, written.backend_port)
+        && port + beyond > u32::from(u16::MAX)
+    {
+        let message = format!("the last port of the range leads to {}, which is no port", port + beyond);
+        notes.add("backend_port", message).remedy = Some("a lower port, or fewer of them".to_owned());
+    }
+    mapping == file::PortMapping::Offset
 }
 
 fn port_range(text: &str) -> Result<(u16, u16), ValueProblem> {

@@ -24,7 +24,6 @@ const MAX_TAGS: usize = 50;
 pub fn upstream(written: &file::Upstream, place: ObjectPlace<'_>) -> Result<Group, Problems> {
     let mut notes = Notes::new(place.at);
     let id = words::id(&mut notes, written.id.as_deref());
-    words::namespace(&mut notes, written.namespace.as_deref());
     let targets = targets(&mut notes, &written.targets);
     let is_found = targets.iter().any(|target| service_name(&target.host).is_some());
     let hash_on = hash_on(&mut notes, written);
@@ -174,9 +173,9 @@ fn affinity(notes: &mut Notes<'_>, written: &file::Upstream, hash_on: &HashOn) -
 
 /// `None` when nothing of it is written.
 fn sharing(notes: &mut Notes<'_>, written: &file::Upstream) -> Option<Sharing> {
-    let slow_start = words::seconds(written.slow_start_seconds, 0);
+    let slow_start = words::seconds(written.slow_start, 0);
     if !slow_start.is_zero() && written.algorithm == Some(file::Algorithm::ConsistentHashing) {
-        notes.add("slow_start_seconds", "`consistent_hashing` gives each key its target at once").remedy =
+        notes.add("slow_start", "`consistent_hashing` gives each key its target at once").remedy =
             Some("remove it, or choose another `algorithm`".to_owned());
     }
     let is_limited =
@@ -189,10 +188,7 @@ fn sharing(notes: &mut Notes<'_>, written: &file::Upstream) -> Option<Sharing> {
         slow_start,
         panic_threshold_percent: written.panic_threshold_percent.unwrap_or(0),
         max_waiting: written.queue.as_ref().map_or(0, |queue| queue.max_waiting),
-        wait: words::millis(
-            written.queue.as_ref().and_then(|queue| queue.timeout_ms),
-            Duration::from_secs(1),
-        ),
+        wait: words::millis(written.queue.as_ref().and_then(|queue| queue.timeout), Duration::from_secs(1)),
     };
     let is_default = slow_start.is_zero() && sharing.panic_threshold_percent == 0 && sharing.max_waiting == 0;
     (!is_default).then_some(sharing)
@@ -214,7 +210,7 @@ fn cookie(notes: &mut Notes<'_>, written: &file::CookieConfig, at: &str) -> Cook
     }
     CookieAttributes {
         path: Arc::from(path),
-        ttl: words::seconds(written.ttl_seconds, 3600),
+        ttl: words::seconds(written.ttl, 3600),
         domain: words::label(written.domain.as_ref()),
         http_only: written.http_only.unwrap_or(true),
         secure,
@@ -251,8 +247,8 @@ fn active(notes: &mut Notes<'_>, written: &file::ActiveHealth) -> Option<ActiveH
     };
     Some(ActiveHealth {
         probe,
-        interval: words::seconds(written.interval_seconds, 10),
-        timeout: words::millis(written.timeout_ms, Duration::from_secs(5)),
+        interval: words::seconds(written.interval, 10),
+        timeout: words::millis(written.timeout, Duration::from_secs(5)),
         healthy_threshold: written.healthy_threshold.unwrap_or(3),
         unhealthy_threshold: written.unhealthy_threshold.unwrap_or(3),
     })
@@ -311,9 +307,9 @@ fn passive(written: &file::PassiveHealth) -> Option<PassiveHealth> {
             .clone()
             .unwrap_or_else(|| vec![500, 502, 503, 504]),
         unhealthy_threshold,
-        window: words::seconds(written.unhealthy_window_seconds, 30),
-        healthy_after: words::seconds(written.healthy_after_seconds, 30),
-        healthy_after_max: words::seconds(written.healthy_after_max_seconds, 300),
+        window: words::seconds(written.unhealthy_window, 30),
+        healthy_after: words::seconds(written.healthy_after, 30),
+        healthy_after_max: words::seconds(written.healthy_after_max, 300),
         max_ejected_percent: written.max_ejected_percent.unwrap_or(100),
     })
 }

@@ -14,9 +14,6 @@ use crate::config::pattern::parse::{bare, behind_user, is_label};
 use crate::config::problem::{ValueProblem, without_user};
 use crate::config::units::{Bytes, Millis, Seconds};
 
-/// The namespace everything is in.
-const NAMESPACE: &str = "ferrum";
-
 /// An object's id, which has to be there.
 pub(super) fn id(notes: &mut Notes<'_>, written: Option<&str>) -> Option<Id> {
     let Some(text) = written else {
@@ -41,13 +38,6 @@ pub(super) fn valid_id(text: &str) -> Result<Id, ValueProblem> {
     }
     Err(ValueProblem::new(format!("`{text}` can't be an id"))
         .remedy("1 to 254 letters, digits, `.`, `_` and `-`, beginning with a letter or digit"))
-}
-
-pub(super) fn namespace(notes: &mut Notes<'_>, written: Option<&str>) {
-    if let Some(other) = written.filter(|name| *name != NAMESPACE) {
-        notes.add("namespace", format!("there is no namespace `{other}`")).remedy =
-            Some(format!("leave it out: everything is in `{NAMESPACE}`"));
-    }
 }
 
 /// A name for people: `None` when absent or empty.

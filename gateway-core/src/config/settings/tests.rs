@@ -60,7 +60,7 @@ fn listeners() {
 #[test]
 fn values_of_every_kind() {
     let settings = over(
-        r#"{"limits": {"max_headers": 7, "max_uri_bytes": 100}, "via": "mine", "access_log": {"path": "a.log"}}"#,
+        r#"{"limits": {"max_headers": 7, "max_uri": 100}, "via": "mine", "access_log": {"path": "a.log"}}"#,
         &[
             ("FERRUM_MAX_HEADER_COUNT", "9"),
             ("FERRUM_TRUSTED_PROXIES", "10.0.0.0/8, 192.0.2.7"),
@@ -80,7 +80,7 @@ fn values_of_every_kind() {
             ("PATH", "/bin"),
         ],
     );
-    assert_eq!((settings.limits.max_headers, settings.limits.max_uri_bytes), (9, 100));
+    assert_eq!((settings.limits.max_headers, settings.limits.max_uri), (9, 100));
     assert_eq!(settings.trusted_proxies.len(), 2);
     assert!(settings.forwarded_header && settings.http3);
     assert_eq!(settings.via.as_deref(), Some("from-a-file"));
@@ -88,7 +88,7 @@ fn values_of_every_kind() {
     assert_eq!((log.path.as_path(), log.queue), (Path::new("/etc/a.log"), 5));
     assert_eq!(settings.client_timeouts.header.as_secs(), 3);
     assert_eq!(settings.client_timeouts.body.as_millis(), 1500);
-    assert_eq!((settings.limits.max_request_body_bytes, settings.drain_timeout.as_secs()), (2 << 20, 120));
+    assert_eq!((settings.limits.max_request_body, settings.drain_timeout.as_secs()), (2 << 20, 120));
     assert_eq!(settings.tls.certificates[0].cert_path, Path::new("/work/c.pem"));
     assert_eq!(settings.tls.certificates[0].key_path, Path::new("/k.pem"));
     assert_eq!(settings.http_socket, Some(("/run/http.sock".into(), 0o640)));
@@ -172,8 +172,9 @@ fn every_row_of_the_table_works() {
             How::Value if setting.key == "acme.renew_before_days" => "30",
             How::Value if setting.key == "http_socket_mode" => "0640",
             How::Value if setting.key == "underscores_in_headers" => "allow",
+            How::Value if setting.key == "overload.max_delay" => "20ms",
             How::Value => "2000",
-            How::Port | How::Seconds => "12",
+            How::Port => "12",
             How::Switch | How::Via => "true",
             How::Path => "/x",
             // A pair: see `values_of_every_kind`.

@@ -20,6 +20,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("target_unverified", "a target's certificate is not verified"),
     ("target_tls_unusable", "the TLS files for a proxy's targets can't be used: its requests fail"),
     ("setting_without_effect", "a setting has no effect, or no listener serves the proxies"),
+    ("old_spelling", "a setting is written under a name that it had before, and is read as the new one"),
     ("unknown_variable", "an unknown `FERRUM_` environment variable is set"),
     ("path_placeholder", "a path has a segment such as `:id`, which is matched literally"),
     ("admin_exposed", "other machines can reach the admin API"),

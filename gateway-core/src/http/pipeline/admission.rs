@@ -84,13 +84,13 @@ pub(super) fn admit<'s>(
 
 /// Holds the request's body to the proxy's limit, or the gateway's.
 fn limit_body(exchange: &mut Exchange, rules: &HttpRules, settings: &Settings) -> Result<(), Box<Reply>> {
-    let limit = rules.max_request_body_bytes.unwrap_or(settings.limits.max_request_body_bytes);
+    let limit = rules.max_request_body.unwrap_or(settings.limits.max_request_body);
     guard::check_body(exchange, limit)?;
     let body = std::mem::take(&mut exchange.body);
     exchange.body = body.limited(limit).of_client(TrailerRules {
         underscores: settings.underscores_in_headers,
         max_fields: u16::try_from(settings.limits.max_headers).unwrap_or(u16::MAX),
-        max_bytes: u32::try_from(settings.limits.max_header_bytes).unwrap_or(u32::MAX),
+        max_bytes: u32::try_from(settings.limits.max_header_size).unwrap_or(u32::MAX),
     });
     Ok(())
 }

@@ -70,13 +70,14 @@ impl Until {
             proxy: route.proxy.id.clone(),
             consumer: identity.as_ref().map(|identity| identity.name.clone()),
             client: end.exchange.client_address,
+            port: end.exchange.client.local.port(),
         };
         let current = current.clone();
         Self::Revoked(Box::pin(async move {
             if protocol != EVENTS {
                 tokio::time::sleep(UNLISTED).await;
             }
-            revoked(Some(current), about, identity).await
+            revoked(Some(current), about, identity, None).await
         }))
     }
 }

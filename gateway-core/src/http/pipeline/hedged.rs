@@ -40,7 +40,7 @@ impl<U: Upstream> Pipeline<U> {
         let takes = !destination.is_alone()
             && takes(hedger.rules(), &end.exchange, &matched.path(&end.exchange, None), &body);
         let bytes = match takes {
-            true => at_hand(&mut body, hedger.rules().max_body_bytes).await.map_err(BodyError::into_reply)?,
+            true => at_hand(&mut body, hedger.rules().max_body).await.map_err(BodyError::into_reply)?,
             false => None,
         };
         let Some(bytes) = bytes else {
@@ -134,7 +134,7 @@ fn takes(rules: &Hedging, exchange: &Exchange, path: &str, body: &Body) -> bool 
     } else {
         rules.methods.contains(exchange.method()) && length.is_some()
     };
-    is_wanted && length.is_none_or(|length| length <= rules.max_body_bytes)
+    is_wanted && length.is_none_or(|length| length <= rules.max_body)
 }
 
 /// The whole body, to be sent as often as wanted; `None` leaves it where it is larger than allowed.

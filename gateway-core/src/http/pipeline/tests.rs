@@ -67,7 +67,7 @@ fn a_dropped_exchange_is_recorded_as_the_clients_doing() {
 #[test]
 fn the_total_timeout_covers_waiting_for_a_target() {
     run(async {
-        let spec = ONE.replace("backend_port: 80", "backend_port: 80, total_timeout_ms: 5000");
+        let spec = ONE.replace("backend_port: 80", "backend_port: 80, total_timeout: 5000ms");
         let fake = Fake::new(&spec, [Say::Never]);
         let began = Instant::now();
         assert_eq!(fake.serve(request("GET", "/a")).await.status, StatusCode::GATEWAY_TIMEOUT);
@@ -111,7 +111,7 @@ fn what_may_have_been_carried_out_is_not_sent_twice() {
 #[test]
 fn retries_end_and_pause_as_configured() {
     run(async {
-        let rules = "max_retries: 2, budget_percent: 1000, backoff: {fixed: {delay_ms: 100}}";
+        let rules = "max_retries: 2, budget_percent: 1000, backoff: {fixed: {delay: 100ms}}";
         let fake = Fake::new(&two(rules), [const { Say::Sent(Cause::UpstreamClosed) }; 5]);
         let began = Instant::now();
         assert_eq!(fake.serve(request("GET", "/a")).await.status, StatusCode::BAD_GATEWAY);

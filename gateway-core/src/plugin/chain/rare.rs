@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::Chain;
 use crate::config::condition::Condition;
 use crate::plugin::hooks::{
-    DeclaredSubset, Hooks, OnAttempt, OnBytes, OnClose, OnConnect, OnEnd, OnMessage, OwnPages, OwnedHeader,
-    Seated,
+    DeclaredSubset, Hooks, OnAttempt, OnBytes, OnClose, OnConnect, OnEnd, OnMessage, OnTransfer, OwnPages,
+    OwnedHeader, Seated,
 };
 use crate::plugin::known::CredentialPlaces;
 
@@ -19,6 +19,7 @@ pub(super) struct RareSeats {
     on_message: Box<[Seated<dyn OnMessage>]>,
     on_close: Box<[Seated<dyn OnClose>]>,
     on_bytes: Box<[Seated<dyn OnBytes>]>,
+    on_transfer: Box<[Seated<dyn OnTransfer>]>,
     own_pages: Box<[Seated<dyn OwnPages>]>,
     pub(super) chooses: Box<[Arc<str>]>,
     pub(super) subsets: Box<[DeclaredSubset]>,
@@ -36,6 +37,7 @@ impl RareSeats {
             on_message: hooks.on_message.into(),
             on_close: hooks.on_close.into(),
             on_bytes: hooks.on_bytes.into(),
+            on_transfer: hooks.on_transfer.into(),
             own_pages: hooks.own_pages.into(),
             chooses: hooks.chooses.into(),
             subsets: hooks.subsets.into(),
@@ -47,13 +49,14 @@ impl RareSeats {
     }
 
     fn is_empty(&self) -> bool {
-        let Self { on_attempt, on_end, on_connect, on_message, on_close, on_bytes, .. } = self;
+        let Self { on_attempt, on_end, on_connect, on_message, on_close, on_bytes, on_transfer, .. } = self;
         on_attempt.is_empty()
             && on_end.is_empty()
             && on_connect.is_empty()
             && on_message.is_empty()
             && on_close.is_empty()
             && on_bytes.is_empty()
+            && on_transfer.is_empty()
             && self.own_pages.is_empty()
             && self.chooses.is_empty()
             && self.subsets.is_empty()
@@ -102,6 +105,10 @@ impl Chain {
 
     pub(super) fn own_pages(&self) -> &[Seated<dyn OwnPages>] {
         self.rare(|rare| &rare.own_pages)
+    }
+
+    pub(super) fn on_transfer(&self) -> &[Seated<dyn OnTransfer>] {
+        self.rare(|rare| &rare.on_transfer)
     }
 
     pub(super) fn on_bytes(&self) -> &[Seated<dyn OnBytes>] {

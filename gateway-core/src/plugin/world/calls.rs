@@ -55,7 +55,7 @@ pub trait Caller: Send + Sync {
     }
 
     /// Bytes a response's body may have.
-    fn max_response_bytes(&self) -> u64;
+    fn max_response(&self) -> u64;
 }
 
 /// A call under way.
@@ -90,7 +90,7 @@ impl Client {
     /// # Errors
     /// When no response came, or not in time.
     pub async fn send(&self, request: Request<Body>) -> Result<Response<Body>, CallError> {
-        let limit = self.0.max_response_bytes();
+        let limit = self.0.max_response();
         match tokio::time::timeout(self.0.timeout(), self.0.send(request)).await {
             Ok(response) => {
                 let response = response.map_err(|error| self.own(error))?;
@@ -105,7 +105,7 @@ impl Client {
     /// # Errors
     /// When no whole response came, or not in time, or it is too large.
     pub async fn fetch(&self, request: Request<Body>) -> Result<Response<Bytes>, CallError> {
-        let limit = self.0.max_response_bytes();
+        let limit = self.0.max_response();
         let fetching = async {
             let response = self.0.send(request).await.map_err(|error| self.own(error))?;
             let (head, mut body) = response.into_parts();
@@ -174,8 +174,8 @@ impl Caller for Unreachable {
         self.0.timeout
     }
 
-    fn max_response_bytes(&self) -> u64 {
-        self.0.max_response_bytes
+    fn max_response(&self) -> u64 {
+        self.0.max_response
     }
 }
 
@@ -188,7 +188,7 @@ mod tests {
     impl Caller for Late {
         fn send<'a>(&'a self, _request: Request<Body>) -> Call<'a, Response<Body>> {
             let detail =
-                Some("the target sent nothing, which is what `backend_read_timeout_ms` allows".into());
+                Some("the target sent nothing, which is what `backend_first_byte_timeout` allows".into());
             Box::pin(std::future::ready(Err(CallError { cause: Cause::UpstreamTimeout, detail })))
         }
 
@@ -201,10 +201,10 @@ mod tests {
         }
 
         fn timeout_setting(&self) -> &'static str {
-            "timeout_ms"
+            "timeout"
         }
 
-        fn max_response_bytes(&self) -> u64 {
+        fn max_response(&self) -> u64 {
             1
         }
     }
@@ -212,7 +212,7 @@ mod tests {
     #[tokio::test]
     async fn a_call_without_an_answer_names_its_own_setting() {
         let client = Client::new(Arc::new(Late));
-        let expected = "upstream_timeout: no answer within 50ms, which is what `timeout_ms` allows";
+        let expected = "upstream_timeout: no answer within 50ms, which is what `timeout` allows";
         let sent = client.send(Request::default()).await.expect_err("no answer");
         let fetched = client.fetch(Request::default()).await.expect_err("no answer");
         assert_eq!([sent.to_string(), fetched.to_string()], [expected, expected]);

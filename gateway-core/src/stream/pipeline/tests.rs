@@ -29,7 +29,7 @@ async fn a_client_waits_for_two_targets_that_do_not_answer_at_the_most() {
     let targets: Vec<String> = (1..=5).map(|port| format!("{{host: 127.0.0.1, port: {port}}}")).collect();
     let spec = format!(
         "upstreams: [{{id: u, targets: [{}]}}]\nproxies: [{{id: t, backend_scheme: tcp, listen_port: 7000, upstream_id: u, \
-         backend_connect_timeout_ms: 1000}}]\n",
+         backend_connect_timeout: 1000ms}}]\n",
         targets.join(", ")
     );
     let trial = Trial::of_spec(&[], &spec, &World::default());

@@ -31,11 +31,13 @@ pub(super) async fn carry(
         let mut clock = Clock::new(rules.timeouts);
         let told = pin!(rules.drain.told());
         let mut drain = rules.drain.watch(told);
+        let reborrowed = Switched { client: &mut *client, target: &mut *target };
+        let (mut client, mut target) = rules.metered(reborrowed);
         poll_fn(|cx| {
             let before = *carried;
             let (up_state, down_state) = loop {
-                let up_state = up.poll(cx, client, target, &reads, &mut carried.up);
-                let down_state = down.poll(cx, target, client, &reads, &mut carried.down);
+                let up_state = up.poll(cx, &mut client, &mut target, &reads, &mut carried.up);
+                let down_state = down.poll(cx, &mut target, &mut client, &reads, &mut carried.down);
                 // Answers of plugins go to where the message came from, as whole frames behind those under way.
                 if !(down.take_answers(&mut up.answers) | up.take_answers(&mut down.answers)) {
                     break (up_state, down_state);

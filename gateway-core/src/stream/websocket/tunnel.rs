@@ -37,11 +37,13 @@ pub(super) async fn carry(ends: Switched<'_>, rules: Rules<'_>, carried: &mut Ca
         let mut clock = Clock::new(rules.timeouts);
         let told = pin!(rules.drain.told());
         let mut drain = rules.drain.watch(told);
+        let reborrowed = Switched { client: &mut *client, target: &mut *target };
+        let (mut client, mut target) = rules.metered(reborrowed);
         poll_fn(|cx| {
             let before = *carried;
-            let up_state = up.poll(cx, client, target, &mut (), &mut carried.up);
+            let up_state = up.poll(cx, &mut client, &mut target, &mut (), &mut carried.up);
             down.watch.expected |= up.watch.is_closed();
-            let down_state = down.poll(cx, target, client, &mut (), &mut carried.down);
+            let down_state = down.poll(cx, &mut target, &mut client, &mut (), &mut carried.down);
             if let Some(end) = outcome(up_state, down_state) {
                 return Poll::Ready(end);
             }
@@ -52,6 +54,11 @@ pub(super) async fn carry(ends: Switched<'_>, rules: Rules<'_>, carried: &mut Ca
         })
         .await
     };
+    // What a quota stopped in the middle of a frame is not told more: that would be another frame's bytes.
+    let is_whole = up.watch.at_boundary() && down.watch.scanner.at_boundary();
+    if rules.cut.reason().is_some() && !is_whole {
+        return end;
+    }
     let codes = match end {
         RelayOutcome::Idle | RelayOutcome::Lifetime | RelayOutcome::Drained => Codes::both(GOING_AWAY),
         RelayOutcome::TargetReset => Codes { client: FAILED, target: GOING_AWAY },

@@ -52,9 +52,9 @@ impl Default for BearerSettings {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct SignedSettings {
-    /// Seconds by which the clocks of issuer and gateway may differ. Default 60, at most 300.
+    /// Time by which the clocks of issuer and gateway may differ. Default 1m, at most 300.
     #[schemars(range(max = 300))]
-    pub(crate) leeway_seconds: Seconds,
+    pub(crate) leeway: Seconds,
     /// Refuses tokens that never expire. Default true.
     pub(crate) require_exp: bool,
     /// Verified tokens that each worker remembers until they expire, so that their signatures are not checked again; 0 is
@@ -77,7 +77,7 @@ pub(crate) struct SignedSettings {
 impl Default for SignedSettings {
     fn default() -> Self {
         Self {
-            leeway_seconds: Seconds(60),
+            leeway: Seconds(60),
             require_exp: true,
             cached_tokens: 1000,
             revoked_tokens: Vec::new(),

@@ -51,7 +51,7 @@ pub(crate) struct Config {
     form_field: Option<String>,
     /// Bytes of such a form, 1 to 16 MiB. Default 64 KiB.
     #[schemars(range(min = 1, max = 16_777_216))]
-    max_form_bytes: Bytes,
+    max_form: Bytes,
     /// How long a token is good for, 1 min to 30 d; it is renewed after half that time. Default 12 h.
     #[schemars(range(min = 60, max = 2_592_000))]
     ttl: Seconds,
@@ -93,7 +93,7 @@ impl Default for Config {
             cookie_same_site: SameSite::Lax,
             header_name: "X-CSRF-Token".into(),
             form_field: None,
-            max_form_bytes: Bytes(64 << 10),
+            max_form: Bytes(64 << 10),
             ttl: Seconds(12 * 3600),
             bind_to: None,
             dry_run: false,
@@ -109,7 +109,7 @@ pub(super) struct Settings {
     pub(super) attributes: Box<str>,
     pub(super) header: HeaderName,
     pub(super) form_field: Option<Box<str>>,
-    pub(super) max_form_bytes: u64,
+    pub(super) max_form: u64,
     pub(super) bind_to: Option<Template>,
     pub(super) dry_run: bool,
 }
@@ -137,7 +137,7 @@ pub(super) fn read(config: Config) -> Result<(Settings, Option<Origins>, Option<
         cookie: config.cookie_name.into(),
         header: header.unwrap_or(http::header::COOKIE),
         form_field: config.form_field.map(Into::into),
-        max_form_bytes: config.max_form_bytes.0,
+        max_form: config.max_form.0,
         bind_to,
         dry_run: config.dry_run,
     };

@@ -166,7 +166,7 @@ async fn websockets_are_checked_by_origin() {
 
 #[tokio::test]
 async fn forms_may_carry_the_token() {
-    let trial = trial(with(json!({ "form_field": "_csrf", "max_form_bytes": 200 })));
+    let trial = trial(with(json!({ "form_field": "_csrf", "max_form": 200 })));
     let token = token(&trial, "csrf_token").await;
     let cookie = format!("csrf_token={token}");
     let form = [("cookie", &*cookie), ("content-type", "application/x-www-form-urlencoded; charset=utf-8")];
@@ -247,7 +247,7 @@ fn bad_settings_are_refused() {
         (with(json!({ "header_name": "a b" })), "config.header_name"),
         (with(json!({ "bind_to": "${nothing}" })), "config.bind_to"),
         (with(json!({ "ttl": 1 })), "config.ttl"),
-        (with(json!({ "max_form_bytes": 0 })), "config.max_form_bytes"),
+        (with(json!({ "max_form": 0 })), "config.max_form"),
     ] {
         let problems = Trial::refused(&[entry::<Csrf>()], "csrf", &config);
         assert_eq!(problems.0[0].path, path, "{problems}");

@@ -43,8 +43,8 @@ pub(crate) struct Config {
     /// Other answers are failures. Default `traefik`.
     convention: Convention,
     /// How long the other server may take for its whole answer. Default 5 s.
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: Millis,
+    #[schemars(range(min = 0.001, max = 60))]
+    timeout: Millis,
     /// Questions at a time. Default 1000.
     #[schemars(range(min = 1, max = 100_000))]
     max_concurrent_calls: usize,
@@ -62,8 +62,8 @@ pub(crate) struct Config {
     /// Sends the body along; needs `preserve_method` or one of the conventions of Envoy. Default false.
     send_body: bool,
     /// Bytes that such a body may have; a larger one gets 413. Default 64 KiB.
-    max_body_bytes: units::Bytes,
-    /// Sends the first `max_body_bytes` of a larger body instead, with the convention `envoy_grpc`. Default false.
+    max_body: units::Bytes,
+    /// Sends the first `max_body` of a larger body instead, with the convention `envoy_grpc`. Default false.
     allow_partial_body: bool,
     /// Texts that the other server gets with each question, with the convention `envoy_grpc`. Default none.
     #[schemars(length(max = 100))]
@@ -100,14 +100,14 @@ impl Default for Config {
             url: String::new(),
             ca_path: None,
             convention: Convention::Traefik,
-            timeout_ms: Millis(5000),
+            timeout: Millis(5000),
             max_concurrent_calls: 1000,
             max_waiting_calls: 1000,
             request_headers: None,
             preserve_method: false,
             preserve_host: false,
             send_body: false,
-            max_body_bytes: units::Bytes(64 << 10),
+            max_body: units::Bytes(64 << 10),
             allow_partial_body: false,
             context_extensions: BTreeMap::new(),
             response_headers: Vec::new(),
@@ -173,10 +173,10 @@ pub(super) fn build(config: Config, world: &World) -> Result<ForwardAuth, Proble
     let mut problems = Problems::default();
     check(&config, &mut problems);
     let is_grpc = config.convention == Convention::EnvoyGrpc;
-    let (ca_path, timeout) = (config.ca_path, config.timeout_ms.duration());
+    let (ca_path, timeout) = (config.ca_path, config.timeout.duration());
     let server = server_url::client(world, &config.url, |endpoint| {
-        let mut endpoint = endpoint.trusting(ca_path).within_setting(timeout, "timeout_ms");
-        endpoint.max_response_bytes = MAX_ANSWER;
+        let mut endpoint = endpoint.trusting(ca_path).within_setting(timeout, "timeout");
+        endpoint.max_response = MAX_ANSWER;
         if is_grpc {
             endpoint.http = BackendHttp::Http2;
         }
@@ -204,7 +204,7 @@ pub(super) fn build(config: Config, world: &World) -> Result<ForwardAuth, Proble
             return Err(problems);
         }
     };
-    let body = config.send_body.then_some(config.max_body_bytes.0);
+    let body = config.send_body.then_some(config.max_body.0);
     let grpc = is_grpc.then(|| Grpc {
         headers: request_headers.clone(),
         body,

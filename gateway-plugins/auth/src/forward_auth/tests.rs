@@ -126,8 +126,7 @@ async fn the_path_asked_about_is_the_one_that_is_forwarded() {
 #[tokio::test]
 async fn bodies_are_sent_up_to_a_limit() {
     let machine = answering(200, &[], "");
-    let config =
-        json!({ "send_body": true, "preserve_method": true, "max_body_bytes": 5, "request_headers": [] });
+    let config = json!({ "send_body": true, "preserve_method": true, "max_body": 5, "request_headers": [] });
     let trial = trial(&machine, &config, &[]);
     let fields = [("content-type", "text/plain")];
     assert_eq!(trial.request("POST", "/", &fields, "12345").await.status, 200);
@@ -284,7 +283,7 @@ async fn it_is_asked_after_the_caller_is_known() {
 #[tokio::test(start_paused = true)]
 async fn without_an_answer_nothing_passes() {
     let machine = Machine::default();
-    let config = json!({ "timeout_ms": 50, "max_concurrent_calls": 1, "max_waiting_calls": 0, "status_on_error": 403 });
+    let config = json!({ "timeout": "50ms", "max_concurrent_calls": 1, "max_waiting_calls": 0, "status_on_error": 403 });
     let trial = trial(&machine, &config, &[]);
     let got = trial.get("/", &[]).await;
     let record = &trial.records()[0];
@@ -296,7 +295,7 @@ async fn without_an_answer_nothing_passes() {
     assert_eq!((first.status, first.field("retry-after")), (403, ""));
     assert_eq!((second.status, second.field("retry-after")), (403, "1"));
     let why: Vec<_> = trial.records().into_iter().filter_map(|record| record.failure).collect();
-    assert!(why.iter().any(|why| why.ends_with("within 50ms, which is what `timeout_ms` allows")), "{why:?}");
+    assert!(why.iter().any(|why| why.ends_with("within 50ms, which is what `timeout` allows")), "{why:?}");
     assert!(trial.asked().is_empty());
 }
 
@@ -320,7 +319,7 @@ fn settings_that_make_no_sense() {
         (with(json!({ "groups_header": "X-Groups" })), "config.groups_header"),
         (with(json!({ "send_body": true })), "config.send_body"),
         (with(json!({ "status_on_error": 200 })), "config.status_on_error"),
-        (with(json!({ "timeout_ms": 0 })), "config.timeout_ms"),
+        (with(json!({ "timeout": "0ms" })), "config.timeout"),
     ] {
         let problems = Trial::refused(&[entry::<ForwardAuth>()], "forward_auth", &config);
         assert_eq!(problems.0[0].path, path, "{config}");

@@ -219,7 +219,7 @@ async fn keys_dates_and_forgeries_of_message_signatures() {
         (json!({}), DEFAULT, at(now - 290, ""), VALUES.to_vec(), "alice"),
         (json!({}), DEFAULT, at(now - 310, ""), VALUES.to_vec(), "signature_date"),
         (json!({}), DEFAULT, at(now + 310, ""), VALUES.to_vec(), "signature_date"),
-        (json!({ "clock_skew_seconds": 1000 }), DEFAULT, at(now - 900, ""), VALUES.to_vec(), "alice"),
+        (json!({ "clock_skew": 1000 }), DEFAULT, at(now - 900, ""), VALUES.to_vec(), "alice"),
         (
             json!({}),
             DEFAULT,
@@ -375,8 +375,7 @@ async fn bodies_with_signed_digests() {
     let (right, wrong) = (format!("sha-256=:{}:", sha("hello")), format!("sha-256=:{}:", sha("other")));
     let both = format!("sha-512=:{}:, {right}", B64.encode(hash::digest(&hash::SHA512, b"hello")));
     let mixed = format!("sha-512=:{}:, {right}", B64.encode(hash::digest(&hash::SHA512, b"other")));
-    let on =
-        json!({ "validate_request_body": true, "max_body_bytes": 10, "required_components": ["@method"] });
+    let on = json!({ "validate_request_body": true, "max_body": 10, "required_components": ["@method"] });
     let off = json!({ "required_components": ["@method"] });
     for (config, digest, body, covered, expected) in [
         (&on, Some(right.as_str()), "hello", true, "alice"),
@@ -478,7 +477,7 @@ fn settings_that_make_no_sense() {
         (json!({ "enforce_headers": ["a b"] }), "config.enforce_headers[0]"),
         (json!({ "enforce_headers": ["@path"] }), "config.enforce_headers[0]"),
         (json!({ "required_components": ["@method", "@status"] }), "config.required_components[1]"),
-        (json!({ "clock_skew_seconds": 0 }), "config.clock_skew_seconds"),
+        (json!({ "clock_skew": 0 }), "config.clock_skew"),
         (
             json!({ "public_keys": [{ "key_id": "k", "public_key": "x" }] }),
             "config.public_keys[0].public_key",

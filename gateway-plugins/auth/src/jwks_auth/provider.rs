@@ -83,7 +83,7 @@ impl Provider {
                 issuers: Vec::new(),
                 audiences,
                 claims,
-                leeway: signed.leeway_seconds.0,
+                leeway: signed.leeway.0,
                 requires_expiry: signed.require_exp,
             },
             grants,

@@ -252,7 +252,7 @@ fn client(
 ) -> Result<(Client, Uri), String> {
     let (endpoint, uri) = Endpoint::of_url(url)?;
     let mut endpoint = endpoint.trusting(ca_path).within_setting(pace.timeout, pace.timeout_setting);
-    endpoint.max_response_bytes = MAX_DOCUMENT;
+    endpoint.max_response = MAX_DOCUMENT;
     let client = world.client(endpoint).map_err(|problems| problems.messages())?;
     Ok((client, uri))
 }

@@ -61,7 +61,7 @@ impl Calls for Web {
     fn client(&self, endpoint: Endpoint) -> Result<Client, Problems> {
         let Server::Address { host, port } = &endpoint.server else { panic!("an address") };
         let base = format!("{host}:{port}");
-        Ok(Client::new(Arc::new(Site { web: self.clone(), base, limit: endpoint.max_response_bytes })))
+        Ok(Client::new(Arc::new(Site { web: self.clone(), base, limit: endpoint.max_response })))
     }
 }
 
@@ -89,7 +89,7 @@ impl Caller for Site {
         Duration::from_secs(5)
     }
 
-    fn max_response_bytes(&self) -> u64 {
+    fn max_response(&self) -> u64 {
         self.limit
     }
 }
@@ -224,8 +224,8 @@ async fn keys_are_kept_while_the_issuer_is_away_but_not_for_ever() {
     let web = Web::default();
     web.put(KEYS, &json!({ "keys": [signer.jwk("k")] }));
     let mut config = provider(&json!({}));
-    config["max_stale_secs"] = json!("1h");
-    config["min_refresh_interval_secs"] = json!(5);
+    config["max_stale"] = json!("1h");
+    config["min_refresh_interval"] = json!(5);
     let trial = trial(&web, &config);
     let good = token(&signer, "EdDSA", "k", &json!({}));
     assert_eq!(caller(&trial, &good).await, "alice");
@@ -358,7 +358,7 @@ async fn settings_around_the_token() {
     config["claims_to_headers"] = json!({ "sub": "X-User" });
     config["anonymous"] = json!("guest");
     config["require_exp"] = json!(false);
-    config["leeway_seconds"] = json!(0);
+    config["leeway"] = json!(0);
     let trial = trial(&web, &config);
     let forever = token(&signer, "EdDSA", "k", &json!({ "exp": Value::Null }));
     assert_eq!(trial.get("/", &[("x-token", &forever)]).await.status, 401, "`exp` must be a number");
@@ -422,7 +422,7 @@ async fn keys_are_kept_fresh_in_the_background() {
     let web = Web::default();
     web.put(KEYS, &json!({ "keys": [Signer::ed().jwk("k")] }));
     let mut config = provider(&json!({}));
-    config["jwks_refresh_interval_secs"] = json!(100);
+    config["jwks_refresh_interval"] = json!(100);
     let config = serde_json::from_value(config).expect("settings");
     let plugin = JwksAuth::build(config, &web.world()).unwrap_or_else(|problems| panic!("{problems}"));
     let source = plugin.providers[0].source.clone();

@@ -51,8 +51,8 @@ pub(crate) struct Config {
     /// Default none: a password is required.
     pub(super) anonymous: Option<String>,
     /// How long connecting, looking up and binding may take together; then the answer is 503. Default 5 s.
-    #[schemars(range(min = 10, max = 60_000))]
-    timeout_ms: Millis,
+    #[schemars(range(min = 0.01, max = 60))]
+    timeout: Millis,
     /// Connections at a time; each login takes one. Default 32.
     #[schemars(range(min = 1, max = 1024))]
     max_connections: usize,
@@ -125,7 +125,7 @@ impl Default for Config {
             realm: "ferrum-edge".into(),
             hide_credentials: true,
             anonymous: None,
-            timeout_ms: Millis(5000),
+            timeout: Millis(5000),
             max_connections: 32,
             max_waiting: 100,
             cache_ttl: Seconds(60),
@@ -276,7 +276,7 @@ pub(super) fn read(config: &mut Config, world: &World, problems: &mut Problems) 
         tls: tls?,
         users: users?,
         groups,
-        timeout: config.timeout_ms.duration(),
+        timeout: config.timeout.duration(),
         max_connections: config.max_connections,
         max_waiting: config.max_waiting,
     })

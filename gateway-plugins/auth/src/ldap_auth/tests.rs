@@ -11,7 +11,7 @@ use super::settings::{Users, bind_name};
 use super::*;
 
 fn config() -> Value {
-    json!({ "urls": ["ldaps://ldap.test"], "bind_dn": "uid={username},dc=test", "timeout_ms": "1s" })
+    json!({ "urls": ["ldaps://ldap.test"], "bind_dn": "uid={username},dc=test", "timeout": "1s" })
 }
 
 fn trial(more: Value, world: &World) -> Trial {

@@ -219,7 +219,7 @@ fn nothing_is_remembered_beyond_its_expiry() {
 async fn a_server_that_gives_no_answer_lets_nobody_in() {
     let machine = Machine::default();
     let (trial, _) =
-        trial(&machine, &json!({ "timeout_ms": 100, "max_concurrent_calls": 1, "max_waiting_calls": 0 }));
+        trial(&machine, &json!({ "timeout": "100ms", "max_concurrent_calls": 1, "max_waiting_calls": 0 }));
     assert_eq!(caller(&trial, "t").await, "503 introspection_failed", "away");
     let record = trial.records().pop().expect("a record");
     assert_eq!(record.failure.as_deref(), Some("idp.test: connect_failed"));
@@ -236,7 +236,7 @@ async fn a_server_that_gives_no_answer_lets_nobody_in() {
     assert_eq!((first.status, first.field("retry-after")), (503, ""), "silent");
     assert_eq!((second.status, second.field("retry-after")), (503, "1"), "nobody may wait");
     let why: Vec<_> = trial.records().into_iter().filter_map(|record| record.failure).collect();
-    let late = "idp.test: upstream_timeout: no answer within 100ms, which is what `timeout_ms` allows";
+    let late = "idp.test: upstream_timeout: no answer within 100ms, which is what `timeout` allows";
     assert!(why.iter().any(|why| &**why == late), "{why:?}");
     machine.net.serve(|_| page(200, &json!({ "active": true, "sub": "x" })));
     assert_eq!(caller(&trial, "t").await, "x", "no failure is remembered");
@@ -280,7 +280,7 @@ fn settings_that_make_no_sense() {
         ),
         (settings(&json!({ "client_private_key": "x" })), "config.client_private_key"),
         (settings(&json!({ "client_key_id": "x" })), "config.client_key_id"),
-        (settings(&json!({ "timeout_ms": 0 })), "config.timeout_ms"),
+        (settings(&json!({ "timeout": "0ms" })), "config.timeout"),
         (settings(&json!({ "claims_to_headers": { "a": "Host" } })), "config.claims_to_headers.a"),
     ] {
         let problems = Trial::refused(&[entry::<Oauth2Introspection>()], "oauth2_introspection", &config);

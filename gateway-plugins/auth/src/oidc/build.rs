@@ -35,7 +35,7 @@ fn pace(timeout: Duration) -> Pace {
         at_first: Duration::from_secs(1),
         max_age: Duration::from_secs(86400),
         timeout,
-        timeout_setting: "timeout_ms",
+        timeout_setting: "timeout",
     }
 }
 
@@ -151,7 +151,7 @@ fn provider(config: &Config, oauth: OauthClient, world: &World) -> Result<Provid
         config.ca_path.clone(),
         &url,
         true,
-        pace(config.timeout_ms.duration()),
+        pace(config.timeout.duration()),
     )
     .map_err(|mut all| {
         all.0.iter_mut().for_each(|problem| problem.path = format!("config.{option}"));
@@ -161,12 +161,12 @@ fn provider(config: &Config, oauth: OauthClient, world: &World) -> Result<Provid
         source: Arc::new(source),
         world: world.clone(),
         ca_path: config.ca_path.clone(),
-        timeout: config.timeout_ms.duration(),
+        timeout: config.timeout.duration(),
         rules: Rules {
             issuers: vec![config.issuer.clone()],
             audiences: vec![oauth.id.clone()],
             claims: Vec::new(),
-            leeway: config.leeway_seconds.0,
+            leeway: config.leeway.0,
             requires_expiry: true,
         },
         oauth,

@@ -20,7 +20,7 @@ use crate::turns::Turns;
 
 /// Bytes of an answer of the token endpoint.
 const MAX_ANSWER: u64 = 256 << 10;
-/// How long a refresh may take at least; requests wait for it no longer than `timeout_ms`. A slow provider has taken the old refresh
+/// How long a refresh may take at least; requests wait for it no longer than `timeout`. A slow provider has taken the old refresh
 /// token, and who hangs up too early never learns the new one.
 const REFRESH: Duration = Duration::from_secs(30);
 /// Seconds after which another ID token is asked for where one could not be verified.
@@ -104,10 +104,10 @@ impl Provider {
         let busy = || "too many calls wait for it".to_owned();
         let turn = tokio::time::timeout(self.timeout, self.turns.take()).await;
         let _turn = turn.map_err(|_| busy())?.map_err(|_| busy())?;
-        let setting = if within == self.timeout { "timeout_ms" } else { "" };
+        let setting = if within == self.timeout { "timeout" } else { "" };
         let (client, uri) = server_url::client(&self.world, url, |endpoint| {
             let mut endpoint = endpoint.trusting(self.ca_path.clone()).within_setting(within, setting);
-            endpoint.max_response_bytes = MAX_ANSWER;
+            endpoint.max_response = MAX_ANSWER;
             endpoint
         })?;
         let request = self.oauth.post(&uri, fields).map_err(|error| error.to_string())?;

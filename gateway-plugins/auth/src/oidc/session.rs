@@ -182,7 +182,7 @@ impl RefreshWait {
         match tokio::time::timeout(timeout, ended).await {
             Ok(Some((ended, refreshed))) => Ok((ended, refreshed?)),
             Ok(None) => Err("the refresh was broken off".into()),
-            Err(_) => Err(format!("no refresh within {timeout:?}, which is what `timeout_ms` allows")),
+            Err(_) => Err(format!("no refresh within {timeout:?}, which is what `timeout` allows")),
         }
     }
 

@@ -89,11 +89,11 @@ pub(crate) struct Config {
     pub(super) cookie_same_site: SameSite,
     /// How long requests wait for an answer of the provider; then they get 503. A refresh goes on for 30 s, so that a slow provider
     /// costs no session; one that fails is not repeated for 5 s. Default 5 s.
-    #[schemars(range(min = 1, max = 60_000))]
-    pub(super) timeout_ms: Millis,
-    /// Seconds by which the clocks of provider and gateway may differ. Default 60, at most 300.
+    #[schemars(range(min = 0.001, max = 60))]
+    pub(super) timeout: Millis,
+    /// Time by which the clocks of provider and gateway may differ. Default 1m, at most 300.
     #[schemars(range(max = 300))]
-    pub(super) leeway_seconds: Seconds,
+    pub(super) leeway: Seconds,
     /// Algorithms of the provider's tokens that are accepted; those with a shared secret can't be. Default all others.
     pub(super) algorithms: Vec<Algorithm>,
     /// The claim that names the caller: a consumer's username or custom id, or anything else. Default `sub`.
@@ -144,8 +144,8 @@ impl Default for Config {
             cookie_path: "/".into(),
             cookie_domain: None,
             cookie_same_site: SameSite::Lax,
-            timeout_ms: Millis(5000),
-            leeway_seconds: Seconds(60),
+            timeout: Millis(5000),
+            leeway: Seconds(60),
             algorithms: Algorithm::ALL.into_iter().filter(|name| !name.is_symmetric()).collect(),
             consumer_claim: "sub".into(),
             require_consumer: false,

@@ -42,14 +42,14 @@ pub(crate) struct Config {
     /// `allow` forwards them and stores nothing, `deny` refuses them with 403. Default `address`.
     on_missing: Missing,
     /// How long an answer is stored and its key remembered, 1 s to 30 d. Default 24 h.
-    #[schemars(range(min = 1000, max = 2_592_000_000_u64))]
+    #[schemars(range(min = 1, max = 2_592_000u64))]
     ttl: Millis,
     /// What a second request gets while the first is under way: `conflict` (409 with `Retry-After`), or `wait` for the
     /// answer of the first, for as long as `wait_timeout`. Default `conflict`.
     concurrent: Concurrent,
     /// How long it waits, 1 ms to 10 min; then it gets 409. The proxy's total timeout, or 60 s without one, may end it before.
     /// Default 10 s.
-    #[schemars(range(min = 1, max = 600_000))]
+    #[schemars(range(min = 0.001, max = 600))]
     wait_timeout: Millis,
     /// What becomes of a repeated request when nobody knows whether the first was carried out: the client left, the target broke
     /// off, or the gateway was ended. `refuse` answers 409 until `ttl` is over, `retry` sends it to the target. Default
@@ -60,12 +60,12 @@ pub(crate) struct Config {
     #[schemars(length(max = 100))]
     unstored_statuses: Vec<String>,
     /// Bytes that the body of a request with a key may have; more is refused with 413. Default 1 MiB.
-    max_body_bytes: Bytes,
+    max_body: Bytes,
     /// Bytes that the body of a stored answer may have. A longer answer, or an event stream, passes and is not stored: repeated
     /// requests get 409. Default 1 MiB.
-    max_response_bytes: Bytes,
+    max_response: Bytes,
     /// Bytes of memory for stored answers and keys. Default 64 MiB.
-    max_bytes: Bytes,
+    max_size: Bytes,
     /// What happens when that is used up: `evict` forgets the oldest answers, whose requests would then be carried out
     /// again; `refuse` answers new requests with 503. Default `evict`.
     on_full: OnFull,
@@ -123,9 +123,9 @@ impl Default for Config {
             wait_timeout: Millis(10_000),
             on_unknown: OnUnknown::Refuse,
             unstored_statuses: ["401", "403", "408", "425", "429", "503"].map(String::from).to_vec(),
-            max_body_bytes: Bytes(1 << 20),
-            max_response_bytes: Bytes(1 << 20),
-            max_bytes: Bytes(64 << 20),
+            max_body: Bytes(1 << 20),
+            max_response: Bytes(1 << 20),
+            max_size: Bytes(64 << 20),
             on_full: OnFull::Evict,
             redis: None,
         }
@@ -145,7 +145,7 @@ pub(super) struct Rules {
     pub(super) unstored: Statuses,
     pub(super) max_body: u64,
     pub(super) max_response: u64,
-    pub(super) max_bytes: u64,
+    pub(super) max_size: u64,
     pub(super) on_full: OnFull,
 }
 
@@ -182,11 +182,11 @@ pub(super) fn read(config: Config, problems: &mut Problems) -> Rules {
         on_missing: config.on_missing,
     };
     let scope = KeyBy::new(scope, problems);
-    if config.max_bytes.0 < LEAST_BYTES {
-        problems.add("config.max_bytes", format!("at least {LEAST_BYTES} bytes are needed"));
+    if config.max_size.0 < LEAST_BYTES {
+        problems.add("config.max_size", format!("at least {LEAST_BYTES} bytes are needed"));
     }
-    if config.redis.is_none() && config.max_response_bytes.0 > config.max_bytes.0 / 2 {
-        problems.add("config.max_response_bytes", "one answer would take more than half of `max_bytes`");
+    if config.redis.is_none() && config.max_response.0 > config.max_size.0 / 2 {
+        problems.add("config.max_response", "one answer would take more than half of `max_size`");
     }
     Rules {
         header: header.unwrap_or(http::header::ETAG),
@@ -197,9 +197,9 @@ pub(super) fn read(config: Config, problems: &mut Problems) -> Rules {
         wait: (config.concurrent == Concurrent::Wait).then(|| config.wait_timeout.duration()),
         retries_unknown: config.on_unknown == OnUnknown::Retry,
         unstored: Statuses::read("unstored_statuses", &config.unstored_statuses, problems),
-        max_body: config.max_body_bytes.0,
-        max_response: config.max_response_bytes.0,
-        max_bytes: config.max_bytes.0,
+        max_body: config.max_body.0,
+        max_response: config.max_response.0,
+        max_size: config.max_size.0,
         on_full: config.on_full,
     }
 }

@@ -228,7 +228,7 @@ async fn a_second_request_is_refused_or_waits_while_the_first_is_under_way() {
     for (config, expected) in [
         (json!({}), (409, "idempotency_conflict")),
         (json!({ "concurrent": "wait" }), (200, "late")),
-        (json!({ "concurrent": "wait", "wait_timeout": 1 }), (409, "idempotency_conflict")),
+        (json!({ "concurrent": "wait", "wait_timeout": "1ms" }), (409, "idempotency_conflict")),
     ] {
         let (sender, body) = later();
         let trial = trial(config.clone()).answering(answers(vec![body]));
@@ -314,7 +314,7 @@ async fn some_answers_free_the_key() {
 
 #[tokio::test]
 async fn what_is_too_long_is_not_stored() {
-    let trial = trial(json!({ "max_response_bytes": 10, "max_body_bytes": 5 }));
+    let trial = trial(json!({ "max_response": 10, "max_body": 5 }));
     let got = post(&trial, "/", "k", "123456").await;
     assert_eq!((got.status, got.json()["code"].as_str()), (413, Some("idempotency_body_too_large")));
     for (body, kind) in [
@@ -336,7 +336,7 @@ async fn what_is_too_long_is_not_stored() {
 }
 
 fn trial_of_kind(kind: &'static str, body: impl Fn() -> Body + Send + Sync + 'static) -> Trial {
-    trial(json!({ "max_response_bytes": 10 })).answering(move |_| {
+    trial(json!({ "max_response": 10 })).answering(move |_| {
         let mut response = Response::new(body());
         response.headers_mut().insert("content-type", HeaderValue::from_static(kind));
         response
@@ -358,7 +358,7 @@ async fn keys_are_forgotten_after_a_while() {
 #[tokio::test]
 async fn memory_is_bounded() {
     let world = World::default();
-    let small = json!({ "max_bytes": "64KiB", "max_response_bytes": "30KiB" });
+    let small = json!({ "max_size": "64KiB", "max_response": "30KiB" });
     let large = |_: &gateway_core::testing::ReceivedRequest| Response::new(Body::full(vec![b'x'; 25 << 10]));
     let trial = trial_in(small.clone(), &world).answering(large);
     for key in ["1", "2", "3"] {
@@ -422,11 +422,11 @@ fn bad_settings_are_refused() {
         (json!({ "methods": ["A B"] }), "config.methods[0]"),
         (json!({ "scope": "ip" }), "config.scope"),
         (json!({ "scope": ["route", "ip"] }), "config.scope[1]"),
-        (json!({ "ttl": 1 }), "config.ttl"),
+        (json!({ "ttl": "1ms" }), "config.ttl"),
         (json!({ "concurrent": "some" }), "config.concurrent"),
         (json!({ "unstored_statuses": ["9xx"] }), "config.unstored_statuses[0]"),
-        (json!({ "max_bytes": 10 }), "config.max_bytes"),
-        (json!({ "max_bytes": "1MiB" }), "config.max_response_bytes"),
+        (json!({ "max_size": 10 }), "config.max_size"),
+        (json!({ "max_size": "1MiB" }), "config.max_response"),
         (json!({ "redis": {} }), "config.redis"),
     ] {
         let entries = [entry::<RequestDeduplication>()];

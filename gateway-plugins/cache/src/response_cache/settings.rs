@@ -29,9 +29,9 @@ const MAX_NAMES: usize = 64;
 pub(crate) struct Config {
     /// What all stored responses may weigh, heads and bookkeeping included; at least 64 KiB. Responses on their way may
     /// take a quarter of it besides. Default 64 MiB.
-    max_bytes: Bytes,
-    /// The largest body that is stored; at most a quarter of `max_bytes`. Default 1 MiB.
-    max_object_bytes: Bytes,
+    max_size: Bytes,
+    /// The largest body that is stored; at most a quarter of `max_size`. Default 1 MiB.
+    max_object: Bytes,
     /// Responses of one URL that are kept for different values of what it varies by; the latest stay. Default 16.
     #[schemars(range(min = 1, max = 1000))]
     max_variants: usize,
@@ -39,22 +39,22 @@ pub(crate) struct Config {
     statuses: Vec<u16>,
     /// How long a response is fresh whose target does not say. Not for requests with cookies or credentials. Default 0: it
     /// is not stored.
-    default_ttl_seconds: Seconds,
+    default_ttl: Seconds,
     /// The longest any response counts as fresh. Default 0: what the target says.
-    max_ttl_seconds: Seconds,
+    max_ttl: Seconds,
     /// How long a response with nothing but `Last-Modified` may be fresh: a tenth of its age then, up to this. Default 0:
     /// it is not stored.
-    heuristic_max_seconds: Seconds,
+    heuristic_max: Seconds,
     /// How long errors are stored whose target does not say. Default 0: errors are never stored.
-    negative_ttl_seconds: Seconds,
-    /// The errors that are stored where `negative_ttl_seconds` is not 0. Default 404, 405, 410, 414, 501.
+    negative_ttl: Seconds,
+    /// The errors that are stored where `negative_ttl` is not 0. Default 404, 405, 410, 414, 501.
     negative_statuses: Vec<u16>,
     /// How long a stale response is served while it is fetched anew, where the target does not say, nor
     /// `s-maxage`, which forbids it. Default 0.
-    stale_while_revalidate_seconds: Seconds,
+    stale_while_revalidate: Seconds,
     /// How long a stale response is served when the target fails, where the target does not say, nor `s-maxage`,
     /// which forbids it. Default 0.
-    stale_if_error_seconds: Seconds,
+    stale_if_error: Seconds,
     /// Follows `Cache-Control` of requests: `no-cache`, `no-store`, `max-age`, `min-fresh`, `max-stale`, `only-if-cached`.
     /// Default true.
     client_directives: bool,
@@ -64,8 +64,8 @@ pub(crate) struct Config {
     /// gets. Default none.
     ignore_query: Vec<String>,
     /// How long a request waits for another one's response before it asks the target itself. Default 5 s.
-    #[schemars(range(max = 600_000))]
-    lock_timeout_ms: Millis,
+    #[schemars(range(max = 600))]
+    lock_timeout: Millis,
     /// Stores responses with `Set-Cookie`, without that field. Default false: they are not stored.
     strip_set_cookie: bool,
     /// Keeps responses in files as well, which survive a restart. Default: memory alone.
@@ -96,7 +96,7 @@ struct DiskConfig {
     path: PathBuf,
     /// What all files may take, each counted in blocks of 4 KiB; at least 1 MiB. Default 1 GiB.
     #[serde(default = "disk_bytes")]
-    max_bytes: Bytes,
+    max_size: Bytes,
 }
 
 /// Responses in Redis.
@@ -108,7 +108,7 @@ struct RedisTier {
     name: String,
     /// The largest body that is kept there; at most 16 MiB. Default 256 KiB.
     #[serde(default = "redis_object")]
-    max_object_bytes: Bytes,
+    max_object: Bytes,
 }
 
 fn disk_bytes() -> Bytes {
@@ -134,21 +134,21 @@ struct KeyConfig {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            max_bytes: Bytes(64 << 20),
-            max_object_bytes: Bytes(1 << 20),
+            max_size: Bytes(64 << 20),
+            max_object: Bytes(1 << 20),
             max_variants: 16,
             statuses: vec![200, 203, 204, 300, 301, 308],
-            default_ttl_seconds: Seconds(0),
-            max_ttl_seconds: Seconds(0),
-            heuristic_max_seconds: Seconds(0),
-            negative_ttl_seconds: Seconds(0),
+            default_ttl: Seconds(0),
+            max_ttl: Seconds(0),
+            heuristic_max: Seconds(0),
+            negative_ttl: Seconds(0),
             negative_statuses: vec![404, 405, 410, 414, 501],
-            stale_while_revalidate_seconds: Seconds(0),
-            stale_if_error_seconds: Seconds(0),
+            stale_while_revalidate: Seconds(0),
+            stale_if_error: Seconds(0),
             client_directives: true,
             key: KeyConfig::default(),
             ignore_query: Vec::new(),
-            lock_timeout_ms: Millis(5000),
+            lock_timeout: Millis(5000),
             strip_set_cookie: false,
             disk: None,
             redis: None,
@@ -178,19 +178,13 @@ pub(super) struct Read {
 impl Config {
     pub(super) fn read(self) -> Result<Read, Problems> {
         let mut problems = Problems::default();
-        let limits = Limits {
-            bytes: self.max_bytes.0,
-            object: self.max_object_bytes.0,
-            variants: self.max_variants.max(1),
-        };
+        let limits =
+            Limits { bytes: self.max_size.0, object: self.max_object.0, variants: self.max_variants.max(1) };
         if limits.bytes < MIN_BYTES {
-            problems.add("config.max_bytes", "must be at least 64 KiB");
+            problems.add("config.max_size", "must be at least 64 KiB");
         }
         if limits.object == 0 || limits.object > limits.bytes / 4 {
-            problems.add(
-                "config.max_object_bytes",
-                "must be at least 1 byte and at most a quarter of `max_bytes`",
-            );
+            problems.add("config.max_object", "must be at least 1 byte and at most a quarter of `max_size`");
         }
         let mut check = |name: &str, statuses: &[u16], least: u16| {
             for (n, status) in statuses.iter().enumerate() {
@@ -208,7 +202,7 @@ impl Config {
         };
         check("statuses", &self.statuses, 200);
         check("negative_statuses", &self.negative_statuses, 400);
-        if self.statuses.is_empty() && self.negative_ttl_seconds.0 == 0 {
+        if self.statuses.is_empty() && self.negative_ttl.0 == 0 {
             problems.add("config.statuses", "there is none, so nothing would be stored");
         }
         let recipe = self.key.read(&self.ignore_query, &mut problems);
@@ -220,18 +214,18 @@ impl Config {
             rules: Rules {
                 statuses: self.statuses,
                 negative_statuses: self.negative_statuses,
-                negative_ttl: self.negative_ttl_seconds.duration(),
-                default_ttl: self.default_ttl_seconds.duration(),
-                max_ttl: self.max_ttl_seconds.duration(),
-                heuristic_max: self.heuristic_max_seconds.duration(),
-                stale_while_revalidate: self.stale_while_revalidate_seconds.duration(),
-                stale_if_error: self.stale_if_error_seconds.duration(),
+                negative_ttl: self.negative_ttl.duration(),
+                default_ttl: self.default_ttl.duration(),
+                max_ttl: self.max_ttl.duration(),
+                heuristic_max: self.heuristic_max.duration(),
+                stale_while_revalidate: self.stale_while_revalidate.duration(),
+                stale_if_error: self.stale_if_error.duration(),
                 strips_set_cookie: self.strip_set_cookie,
             },
             recipe,
             limits,
             obeys_clients: self.client_directives,
-            wait: self.lock_timeout_ms.duration(),
+            wait: self.lock_timeout.duration(),
             disk,
             redis,
             refresh_ahead: self.refresh_ahead_percent,
@@ -247,18 +241,18 @@ impl DiskConfig {
         if self.path.as_os_str().is_empty() {
             problems.add("config.disk.path", "is empty");
         }
-        if self.max_bytes.0 < MIN_DISK.max(object) {
-            problems.add("config.disk.max_bytes", "must be at least 1 MiB, and at least `max_object_bytes`");
+        if self.max_size.0 < MIN_DISK.max(object) {
+            problems.add("config.disk.max_size", "must be at least 1 MiB, and at least `max_object`");
         }
-        (self.path, self.max_bytes.0)
+        (self.path, self.max_size.0)
     }
 }
 
 impl RedisTier {
     fn read(self, problems: &mut Problems) -> (String, u64) {
-        let bytes = self.max_object_bytes.0;
+        let bytes = self.max_object.0;
         if bytes == 0 || bytes > MAX_REDIS_OBJECT {
-            problems.add("config.redis.max_object_bytes", "must be at least 1 byte and at most 16 MiB");
+            problems.add("config.redis.max_object", "must be at least 1 byte and at most 16 MiB");
         }
         (self.name, bytes)
     }

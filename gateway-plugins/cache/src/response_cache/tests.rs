@@ -311,7 +311,7 @@ async fn keys_have_what_the_settings_add() {
 
 #[tokio::test(start_paused = true)]
 async fn settings_say_how_long() {
-    let trial = trial(json!({ "default_ttl_seconds": 10, "max_ttl_seconds": 5 }), &[]);
+    let trial = trial(json!({ "default_ttl": 10, "max_ttl": 5 }), &[]);
     assert_eq!(texts(&trial, &[&[], &[]]).await, ["answer 1"; 2]);
     tokio::time::advance(Duration::from_secs(5)).await;
     assert_eq!(texts(&trial, &[&[]]).await, ["answer 2"]);
@@ -321,12 +321,12 @@ async fn settings_say_how_long() {
             Response::builder().status(404).body(format!("{n}").into_bytes().into_body()).unwrap()
         })
     };
-    let negative = not_found(json!({ "negative_ttl_seconds": 10, "negative_statuses": [404] }));
+    let negative = not_found(json!({ "negative_ttl": 10, "negative_statuses": [404] }));
     assert_eq!(texts(&negative, &[&[], &[]]).await, ["1", "1"]);
     assert_eq!(negative.get("/a", &[]).await.status, 404);
     assert!(!negative.records()[2].is_error, "it is the target's error, not the gateway's");
     assert_eq!(texts(&not_found(json!({})), &[&[], &[]]).await, ["1", "2"]);
-    let other = not_found(json!({ "negative_ttl_seconds": 10, "negative_statuses": [410] }));
+    let other = not_found(json!({ "negative_ttl": 10, "negative_statuses": [410] }));
     assert_eq!(texts(&other, &[&[], &[]]).await, ["1", "2"]);
 
     for status in [500, 502, 503, 504] {
@@ -334,7 +334,7 @@ async fn settings_say_how_long() {
         let failing = Trial::new(
             PLUGINS,
             "response_cache",
-            json!({ "negative_ttl_seconds": 10, "negative_statuses": [status] }),
+            json!({ "negative_ttl": 10, "negative_statuses": [status] }),
         )
         .answering(move |_| {
             let n = count.fetch_add(1, Relaxed) + 1;
@@ -343,10 +343,8 @@ async fn settings_say_how_long() {
         assert_eq!(texts(&failing, &[&[], &[]]).await, ["1", "1"], "{status}");
     }
 
-    let heuristic = self::trial(
-        json!({ "heuristic_max_seconds": "1h" }),
-        &[("last-modified", "Sun, 06 Nov 1994 08:49:37 GMT")],
-    );
+    let heuristic =
+        self::trial(json!({ "heuristic_max": "1h" }), &[("last-modified", "Sun, 06 Nov 1994 08:49:37 GMT")]);
     assert_eq!(texts(&heuristic, &[&[], &[]]).await, ["answer 1"; 2]);
     let statuses = self::trial(json!({ "statuses": [301] }), &[("cache-control", "max-age=60")]);
     assert_eq!(texts(&statuses, &[&[], &[]]).await, ["answer 1", "answer 2"]);
@@ -354,7 +352,7 @@ async fn settings_say_how_long() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stale_response_is_served_while_it_is_fetched_anew() {
-    let trial = trial(json!({ "stale_while_revalidate_seconds": 30 }), &[("cache-control", "max-age=10")]);
+    let trial = trial(json!({ "stale_while_revalidate": 30 }), &[("cache-control", "max-age=10")]);
     trial.get("/a", &[]).await;
     tokio::time::advance(Duration::from_secs(15)).await;
     let stale = trial.send_alone(request("/a")).await;
@@ -385,7 +383,7 @@ fn request(path: &str) -> http::Request<Body> {
 
 #[tokio::test(start_paused = true)]
 async fn a_stale_response_stands_in_for_errors() {
-    let trial = answering(json!({ "stale_if_error_seconds": 30 }), |_, n| {
+    let trial = answering(json!({ "stale_if_error": 30 }), |_, n| {
         let status = if n == 1 { 200 } else { 503 };
         let response = Response::builder().status(status).header("cache-control", "max-age=10");
         response.body(format!("answer {n}").into_bytes().into_body()).unwrap()
@@ -411,12 +409,12 @@ async fn what_is_stored_is_bounded() {
                 .unwrap()
         })
     };
-    let trial = large(json!({ "max_object_bytes": 1000, "max_bytes": "64KiB" }));
+    let trial = large(json!({ "max_object": 1000, "max_size": "64KiB" }));
     for (path, asked) in [("/?1000", 1), ("/?1001", 2), ("/?1000", 2), ("/?1001", 3)] {
         trial.get(path, &[]).await;
         assert_eq!(trial.asked().len(), asked, "{path}");
     }
-    let trial = large(json!({ "max_object_bytes": 1000, "max_bytes": "64KiB" }));
+    let trial = large(json!({ "max_object": 1000, "max_size": "64KiB" }));
     for n in 0..1000 {
         trial.get(&format!("/?{}", 900 + n % 100), &[]).await;
     }
@@ -426,9 +424,9 @@ async fn what_is_stored_is_bounded() {
 #[test]
 fn what_can_not_be_enforced_is_refused() {
     for (config, path) in [
-        (json!({ "max_bytes": 1000 }), "config.max_bytes"),
-        (json!({ "max_bytes": "1MiB", "max_object_bytes": "1MiB" }), "config.max_object_bytes"),
-        (json!({ "max_object_bytes": 0 }), "config.max_object_bytes"),
+        (json!({ "max_size": 1000 }), "config.max_size"),
+        (json!({ "max_size": "1MiB", "max_object": "1MiB" }), "config.max_object"),
+        (json!({ "max_object": 0 }), "config.max_object"),
         (json!({ "statuses": [206] }), "config.statuses[0]"),
         (json!({ "statuses": [200, 404] }), "config.statuses[1]"),
         (json!({ "statuses": [] }), "config.statuses"),
@@ -438,7 +436,7 @@ fn what_can_not_be_enforced_is_refused() {
         (json!({ "ignore_query": ["*"] }), "config.ignore_query[0]"),
         (json!({ "ignore_query": ["a*b"] }), "config.ignore_query[0]"),
         (json!({ "max_variants": 0 }), "config.max_variants"),
-        (json!({ "lock_timeout_ms": "1h" }), "config.lock_timeout_ms"),
+        (json!({ "lock_timeout": "1h" }), "config.lock_timeout"),
     ] {
         let problems = Trial::refused(PLUGINS, "response_cache", &config);
         assert_eq!(problems.0[0].path, path, "{config}");

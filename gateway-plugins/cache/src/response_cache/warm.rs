@@ -91,7 +91,7 @@ impl WarmUp {
                         problems.add(&at, format!("there is another one with {scheme}"));
                     }
                     endpoint.tls.verify = false;
-                    endpoint.max_response_bytes = MAX_BODY;
+                    endpoint.max_response = MAX_BODY;
                     through.push((endpoint.within(TIMEOUT), scheme));
                 }
                 Err(why) => {

@@ -26,7 +26,7 @@ pub fn servers(settings_of_main: &Value) -> RedisServers {
 
 /// Settings of a connection to a server on this port that waits for long.
 pub fn at(port: u16) -> Value {
-    json!({ "urls": [format!("redis://127.0.0.1:{port}")], "timeout_ms": "10s" })
+    json!({ "urls": [format!("redis://127.0.0.1:{port}")], "timeout": "10s" })
 }
 
 /// What a plugin writes to use the connection `main`.

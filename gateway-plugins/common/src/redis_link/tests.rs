@@ -163,7 +163,7 @@ async fn sentinels_say_who_the_master_is_also_after_it_died() {
 async fn a_slow_server_costs_five_waits_and_then_none() {
     let redis = redis(&[]);
     let mut settings = at(redis.port);
-    settings["timeout_ms"] = json!(50);
+    settings["timeout"] = json!("50ms");
     let (link, world, _task) = running(&settings);
     link.becomes(true).await;
     assert_eq!(count(&link, "k").await, Ok(1));

@@ -1,7 +1,7 @@
 //! Rhai's functions that can make much out of little, written so that they hold the limits before they begin.
 //!
 //! Rhai looks at the size of a value once a function has returned it. A function that multiplies (`replace` of every
-//! character by a long text) would take the machine's memory, and time beyond `timeout_ms`, before that look.
+//! character by a long text) would take the machine's memory, and time beyond `timeout`, before that look.
 
 use std::cell::Cell;
 use std::sync::LazyLock;

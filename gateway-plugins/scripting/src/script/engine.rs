@@ -245,7 +245,7 @@ impl From<Box<EvalAltResult>> for ScriptFault {
         let inner = error.unwrap_inner();
         let position = if inner.position().is_none() { error.position() } else { inner.position() };
         let message = match inner {
-            EvalAltResult::ErrorTerminated(..) => "it takes longer than `timeout_ms`".to_owned(),
+            EvalAltResult::ErrorTerminated(..) => "it takes longer than `timeout`".to_owned(),
             EvalAltResult::ErrorTooManyOperations(_) => {
                 "it takes more operations than `max_operations`".to_owned()
             }

@@ -74,25 +74,25 @@ pub(crate) struct Config {
     on_error: OnError,
     /// Processor time that one function may take, of which no more than half may be lost to a busy machine. Waiting for calls
     /// does not count. Default 20 ms.
-    #[schemars(range(min = 1, max = 1000))]
-    timeout_ms: Millis,
+    #[schemars(range(min = 0.001, max = 1))]
+    timeout: Millis,
     /// Operations that one function may take; about 10 million make a second. Default 100,000.
     #[schemars(range(min = 100, max = 10_000_000))]
     max_operations: u64,
     /// Functions within functions. Default 32.
     #[schemars(range(min = 1, max = 64))]
     max_call_depth: usize,
-    /// Bytes of a string. Default 256 KiB; at least `max_body_bytes` where bodies are read.
+    /// Bytes of a string. Default 256 KiB; at least `max_body` where bodies are read.
     #[schemars(range(min = 64, max = 16_777_216))]
-    max_string_bytes: Option<Bytes>,
-    /// Elements of an array, and bytes of a blob where that is more than `max_string_bytes`. Default 10,000.
+    max_string: Option<Bytes>,
+    /// Elements of an array, and bytes of a blob where that is more than `max_string`. Default 10,000.
     #[schemars(range(min = 1, max = 1_000_000))]
     max_array_size: usize,
     /// Entries of a map, looked at whenever a function gets, changes or returns it; between that, only `max_operations` and
-    /// `timeout_ms` limit what `map[key] = value` adds. Default 1000.
+    /// `timeout` limit what `map[key] = value` adds. Default 1000.
     #[schemars(range(min = 1, max = 100_000))]
     max_map_size: usize,
-    /// Reads the request's body for `on_request`; a larger one than `max_body_bytes` gets 413. Default false.
+    /// Reads the request's body for `on_request`; a larger one than `max_body` gets 413. Default false.
     read_request_body: bool,
     /// Reads the response's body for `on_response`; a response with a larger one becomes 502. Nothing of a response reaches
     /// the client before all of it has come. The target is asked not to compress it, and one that does is answered with 502.
@@ -100,7 +100,7 @@ pub(crate) struct Config {
     read_response_body: bool,
     /// Bytes of a body that is read. Default 64 KiB.
     #[schemars(range(min = 1, max = 16_777_216))]
-    max_body_bytes: Bytes,
+    max_body: Bytes,
     /// The servers that `fetch` can ask, by name. Default none.
     #[schemars(length(max = 100))]
     calls: BTreeMap<String, Call>,
@@ -136,13 +136,13 @@ pub(crate) struct Call {
     #[schemars(extend("format" = "path"))]
     ca_path: Option<PathBuf>,
     /// How long the whole answer may take. Default 1 s.
-    #[schemars(range(min = 1, max = 60_000))]
+    #[schemars(range(min = 0.001, max = 60))]
     #[serde(default = "call_timeout")]
-    timeout_ms: Millis,
+    timeout: Millis,
     /// Bytes of an answer's body. Default 64 KiB.
     #[schemars(range(min = 1, max = 16_777_216))]
     #[serde(default = "answer_bytes")]
-    max_response_bytes: Bytes,
+    max_response: Bytes,
 }
 
 fn call_timeout() -> Millis {
@@ -161,15 +161,15 @@ impl Default for Config {
             refresh: None,
             settings: serde_json::Map::new(),
             on_error: OnError::Closed,
-            timeout_ms: Millis(20),
+            timeout: Millis(20),
             max_operations: 100_000,
             max_call_depth: 32,
-            max_string_bytes: None,
+            max_string: None,
             max_array_size: 10_000,
             max_map_size: 1000,
             read_request_body: false,
             read_response_body: false,
-            max_body_bytes: Bytes(64 << 10),
+            max_body: Bytes(64 << 10),
             calls: BTreeMap::new(),
             max_calls: 4,
             max_concurrent_calls: 1000,
@@ -190,7 +190,7 @@ pub(super) struct Rules {
     pub(super) limits: Limits,
     pub(super) read_request_body: bool,
     pub(super) read_response_body: bool,
-    pub(super) max_body_bytes: u64,
+    pub(super) max_body: u64,
     pub(super) servers: Vec<Server>,
     pub(super) max_calls: u32,
     pub(super) max_concurrent_calls: usize,
@@ -245,11 +245,10 @@ pub(super) fn read(config: Config, world: &World, problems: &mut Problems) -> Ru
             Source::Inline(String::new())
         }
     };
-    let least =
-        if config.read_request_body || config.read_response_body { config.max_body_bytes.0 } else { 0 };
-    let string = config.max_string_bytes.map_or_else(|| least.max(256 << 10), |bytes| bytes.0);
+    let least = if config.read_request_body || config.read_response_body { config.max_body.0 } else { 0 };
+    let string = config.max_string.map_or_else(|| least.max(256 << 10), |bytes| bytes.0);
     if string < least {
-        problems.add("config.max_string_bytes", "is less than `max_body_bytes`, so that bodies do not fit");
+        problems.add("config.max_string", "is less than `max_body`, so that bodies do not fit");
     }
     let servers =
         config.calls.into_iter().filter_map(|(name, call)| server(name, call, world, problems)).collect();
@@ -268,7 +267,7 @@ pub(super) fn read(config: Config, world: &World, problems: &mut Problems) -> Ru
         settings: config.settings,
         on_error: config.on_error,
         limits: Limits {
-            time: config.timeout_ms.duration(),
+            time: config.timeout.duration(),
             operations: config.max_operations,
             depth: config.max_call_depth,
             string: usize::try_from(string).unwrap_or(usize::MAX),
@@ -277,7 +276,7 @@ pub(super) fn read(config: Config, world: &World, problems: &mut Problems) -> Ru
         },
         read_request_body: config.read_request_body,
         read_response_body: config.read_response_body,
-        max_body_bytes: config.max_body_bytes.0,
+        max_body: config.max_body.0,
         servers,
         max_calls: config.max_calls,
         max_concurrent_calls: config.max_concurrent_calls,
@@ -298,9 +297,8 @@ fn server(name: String, call: Call, world: &World, problems: &mut Problems) -> O
         if uri.query().is_some() {
             return Err("a URL here must not have a query; give it with `path` in the script".to_owned());
         }
-        let mut endpoint =
-            endpoint.trusting(call.ca_path).within_setting(call.timeout_ms.duration(), "timeout_ms");
-        endpoint.max_response_bytes = call.max_response_bytes.0;
+        let mut endpoint = endpoint.trusting(call.ca_path).within_setting(call.timeout.duration(), "timeout");
+        endpoint.max_response = call.max_response.0;
         let client = world.client(endpoint).map_err(|problems| problems.to_string())?;
         Ok((client, uri))
     });

@@ -19,7 +19,7 @@ mod limits;
 
 /// With the longest timeout, unless the test is about it: on a busy machine nothing is done in 20 ms.
 fn trial(mut config: Value) -> Trial {
-    config.as_object_mut().expect("settings").entry("timeout_ms").or_insert_with(|| json!(1000));
+    config.as_object_mut().expect("settings").entry("timeout").or_insert_with(|| json!("1s"));
     Trial::new(&[SCRIPT], "script", config)
 }
 
@@ -170,7 +170,7 @@ async fn constants_settings_and_closures_work() {
 async fn bodies_are_read_only_where_asked_for() {
     let source = r#"fn on_request(request) { request.reply(200, request.body + request.body_bytes.len()) }"#;
     assert_eq!(of_source(source).request("POST", "/", &[], "abc").await.status, 500);
-    let trial = trial(json!({ "source": source, "read_request_body": true, "max_body_bytes": 5 }));
+    let trial = trial(json!({ "source": source, "read_request_body": true, "max_body": 5 }));
     assert_eq!(trial.request("POST", "/", &[], "abc").await.text(), "abc3");
     assert_eq!(trial.request("POST", "/", &[], "abcdef").await.status, 413);
     assert_eq!(trial.request("POST", "/", &[], Bytes::from_static(&[0xff])).await.status, 500);
@@ -178,7 +178,7 @@ async fn bodies_are_read_only_where_asked_for() {
     assert_eq!(trial.request("POST", "/", &[], "kept").await.status, 200);
     assert_eq!(trial.asked()[0].body, "kept");
     let trial = self::trial(json!({
-        "read_response_body": true, "max_body_bytes": 1, "source": "fn on_response(request, response) {}",
+        "read_response_body": true, "max_body": 1, "source": "fn on_response(request, response) {}",
     }));
     assert_eq!(trial.get("/", &[]).await.status, 502);
 }

@@ -26,7 +26,7 @@ pub(crate) struct Config {
     /// The SHA-256 of the file, in hexadecimal; a file with another one is refused. Default: not checked.
     sha256: Option<String>,
     /// By which interface the module is called: `proxy_wasm`, or `conduit` for Conduit's (`on_request`, `on_response`), whose
-    /// settings are `path`, `sha256`, `settings`, `on_error`, `timeout_ms`, `max_memory_bytes` and `max_body_bytes`. Default by
+    /// settings are `path`, `sha256`, `settings`, `on_error`, `timeout`, `max_memory` and `max_body`. Default by
     /// what it exports.
     interface: Interface,
     /// The configuration of the module (`proxy_on_configure`): a string as it is, anything else as JSON. Default empty.
@@ -44,19 +44,19 @@ pub(crate) struct Config {
     on_error: OnError,
     /// How long one call of the module may take, besides the time it pauses the exchange; at most 4 ms more may pass. Default
     /// 20 ms.
-    #[schemars(range(min = 1, max = 1000))]
-    timeout_ms: Millis,
+    #[schemars(range(min = 0.001, max = 1))]
+    timeout: Millis,
     /// How long the start of an instance may take. There is one for each worker. Default 1 s.
-    #[schemars(range(min = 1, max = 10_000))]
-    start_timeout_ms: Millis,
+    #[schemars(range(min = 0.001, max = 10))]
+    start_timeout: Millis,
     /// Memory of one instance. An instance that has reached three quarters of it takes no more exchanges and is replaced.
     /// Default 64 MiB.
     #[schemars(range(min = 65_536, max = 1_073_741_824))]
-    max_memory_bytes: Bytes,
+    max_memory: Bytes,
     /// Bytes of a body that the module holds back while it pauses; the exchange ends with 413 or 502 beyond that. As much may wait
     /// to be sent on a gRPC stream. Default 1 MiB.
     #[schemars(range(min = 1, max = 67_108_864))]
-    max_body_bytes: Bytes,
+    max_body: Bytes,
     /// The servers that the module can call, by the name of the cluster that it calls. Default none.
     #[schemars(length(max = 100))]
     calls: BTreeMap<String, Call>,
@@ -113,17 +113,17 @@ pub(crate) struct Call {
     #[schemars(extend("format" = "path"))]
     ca_path: Option<PathBuf>,
     /// How long a call may take at most; the module may ask for less. Default 5 s.
-    #[schemars(range(min = 1, max = 60_000))]
+    #[schemars(range(min = 0.001, max = 60))]
     #[serde(default = "call_timeout")]
-    timeout_ms: Millis,
+    timeout: Millis,
     /// How long a gRPC stream may be open at most. Default 1 h.
-    #[schemars(range(min = 1, max = 86_400_000))]
+    #[schemars(range(min = 0.001, max = 86_400))]
     #[serde(default = "stream_timeout")]
-    stream_timeout_ms: Millis,
+    stream_timeout: Millis,
     /// Bytes of an answer's body, and of each message that comes on a gRPC stream. Default 1 MiB.
     #[schemars(range(min = 1, max = 67_108_864))]
     #[serde(default = "answer_bytes")]
-    max_response_bytes: Bytes,
+    max_response: Bytes,
 }
 
 fn call_timeout() -> Millis {
@@ -149,10 +149,10 @@ impl Default for Config {
             root_id: String::new(),
             environment: BTreeMap::new(),
             on_error: OnError::Closed,
-            timeout_ms: Millis(20),
-            start_timeout_ms: Millis(1000),
-            max_memory_bytes: Bytes(64 << 20),
-            max_body_bytes: Bytes(1 << 20),
+            timeout: Millis(20),
+            start_timeout: Millis(1000),
+            max_memory: Bytes(64 << 20),
+            max_body: Bytes(1 << 20),
             calls: BTreeMap::new(),
             max_calls: 10,
             max_shared_values: 10_000,
@@ -233,10 +233,10 @@ pub(super) fn read(config: Config, world: &World, problems: &mut Problems) -> Ru
         root_id: config.root_id,
         environment: config.environment.iter().map(|(name, value)| format!("{name}={value}")).collect(),
         on_error: config.on_error,
-        timeout: config.timeout_ms.duration(),
-        start_timeout: config.start_timeout_ms.duration(),
-        max_memory: usize::try_from(config.max_memory_bytes.0).unwrap_or(usize::MAX),
-        max_body: usize::try_from(config.max_body_bytes.0).unwrap_or(usize::MAX),
+        timeout: config.timeout.duration(),
+        start_timeout: config.start_timeout.duration(),
+        max_memory: usize::try_from(config.max_memory.0).unwrap_or(usize::MAX),
+        max_body: usize::try_from(config.max_body.0).unwrap_or(usize::MAX),
         servers,
         max_calls: config.max_calls,
         max_shared_values: config.max_shared_values,
@@ -251,7 +251,7 @@ fn of_proxy_wasm(config: &Config) -> Vec<&'static str> {
         ("vm_settings", !config.vm_settings.is_null()),
         ("root_id", !config.root_id.is_empty()),
         ("environment", !config.environment.is_empty()),
-        ("start_timeout_ms", config.start_timeout_ms.0 != default.start_timeout_ms.0),
+        ("start_timeout", config.start_timeout.0 != default.start_timeout.0),
         ("calls", !config.calls.is_empty()),
         ("max_calls", config.max_calls != default.max_calls),
         ("max_shared_values", config.max_shared_values != default.max_shared_values),
@@ -274,14 +274,14 @@ fn callee(name: String, call: Call, world: &World) -> Result<Callee, String> {
     if uri.path_and_query().is_some_and(|path| path.as_str() != "/") {
         return Err("a URL here has no path; the module says what it asks for".to_owned());
     }
-    let (timeout, stream_timeout) = (call.timeout_ms.duration(), call.stream_timeout_ms.duration());
-    let mut endpoint = endpoint.trusting(call.ca_path).within_setting(timeout, "timeout_ms");
-    endpoint.max_response_bytes = call.max_response_bytes.0;
-    let mut streams = endpoint.clone().within_setting(stream_timeout, "stream_timeout_ms");
+    let (timeout, stream_timeout) = (call.timeout.duration(), call.stream_timeout.duration());
+    let mut endpoint = endpoint.trusting(call.ca_path).within_setting(timeout, "timeout");
+    endpoint.max_response = call.max_response.0;
+    let mut streams = endpoint.clone().within_setting(stream_timeout, "stream_timeout");
     streams.connect_timeout = Some(timeout);
     streams.http = BackendHttp::Http2;
     // Each message is bounded instead.
-    streams.max_response_bytes = u64::MAX;
+    streams.max_response = u64::MAX;
     let client = |endpoint| world.client(endpoint).map_err(|problems| problems.to_string());
     Ok(Callee {
         name,
@@ -289,7 +289,7 @@ fn callee(name: String, call: Call, world: &World) -> Result<Callee, String> {
         streams: client(streams)?,
         timeout,
         stream_timeout,
-        max_message: call.max_response_bytes.0,
+        max_message: call.max_response.0,
     })
 }
 

@@ -72,7 +72,12 @@ async fn a_missing_header_an_odd_one_and_several() {
     assert_eq!(strict.get("/", &[("user-agent", " ")]).await.status, 404);
     assert_eq!(strict.records()[0].reason, Some("bot_denied"));
     assert_eq!(strict.records()[0].fields, [("bot_detection.list", "missing".into())]);
-    let several = trial(json!({}));
+    assert_eq!(
+        trial(json!({})).get("/", &[("user-agent", "curl/8")]).await.status,
+        200,
+        "programs call APIs"
+    );
+    let several = trial(json!({ "lists": ["tools"] }));
     let got = several.get("/", &[("user-agent", BROWSERS[0]), ("user-agent", "curl/1")]).await;
     assert_eq!(got.status, 403, "a second field does not hide");
     let mut request = http::Request::get("/").body(Default::default()).unwrap();
@@ -86,7 +91,7 @@ async fn a_dry_run_notes_and_counts() {
     let world = World::default();
     let spec = json!({
         "proxies": [{ "id": "a", "listen_path": "/", "backend_host": "t.test", "backend_port": 80 }],
-        "plugin_configs": [{ "id": "b", "plugin_name": "bot_detection", "proxy_id": "a", "config": { "dry_run": true } }],
+        "plugin_configs": [{ "id": "b", "plugin_name": "bot_detection", "proxy_id": "a", "config": { "dry_run": true, "lists": ["tools"] } }],
     });
     let trial = Trial::of_spec(&[entry::<BotDetection>()], &spec.to_string(), &world);
     assert_eq!(trial.get("/", &[("user-agent", "curl/8")]).await.status, 200);

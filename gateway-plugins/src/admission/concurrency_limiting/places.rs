@@ -17,7 +17,7 @@ use tokio::sync::oneshot::{self, Receiver, Sender};
 
 const COUNT_BITS: u32 = 24;
 /// The most that one key may have under way.
-pub(super) const MAX_CONCURRENT: u64 = (1 << COUNT_BITS) - 1;
+pub(crate) const MAX_CONCURRENT: u64 = (1 << COUNT_BITS) - 1;
 
 #[derive(Default)]
 #[repr(align(64))]
@@ -26,7 +26,7 @@ struct Set([AtomicU64; WAYS]);
 type Lines = HashMap<u64, VecDeque<Sender<Permit>>>;
 
 /// All places. They outlive a change of settings.
-pub(super) struct PermitTable {
+pub(crate) struct PermitTable {
     sets: SetTable<Set>,
     hasher: RandomState,
     lines: Mutex<Lines>,
@@ -47,7 +47,7 @@ enum Taken {
 
 impl PermitTable {
     /// For this many keys; 16 bytes for each of them.
-    pub(super) fn new(keys: usize) -> Self {
+    pub(crate) fn new(keys: usize) -> Self {
         Self {
             sets: SetTable::for_keys(keys),
             hasher: RandomState::new(),
@@ -110,13 +110,13 @@ impl PermitTable {
 
     /// Places taken, over all keys.
     #[cfg(test)]
-    pub(super) fn used(&self) -> u64 {
+    pub(crate) fn used(&self) -> u64 {
         self.sets.iter().flat_map(|set| &set.0).map(|entry| count(entry.load(SeqCst))).sum()
     }
 
     /// How many wait.
     #[cfg(test)]
-    pub(super) fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         let lines = self.lines();
         assert_eq!(lines.values().map(VecDeque::len).sum::<usize>(), self.waiting.load(SeqCst));
         self.waiting.load(SeqCst)
@@ -133,7 +133,7 @@ fn is_of(entry: u64, key: u64) -> bool {
 }
 
 /// The places, with how many each key may have.
-pub(super) struct Limiter {
+pub(crate) struct Limiter {
     places: Arc<PermitTable>,
     limit: AtomicU64,
     /// The most that a key had since the limit was set.
@@ -144,7 +144,7 @@ pub(super) struct Limiter {
 
 /// What came of asking for a place.
 #[derive(Debug)]
-pub(super) enum Entering {
+pub(crate) enum Entering {
     /// It is there.
     In(Permit),
     /// It has to be waited for.
@@ -155,7 +155,7 @@ pub(super) enum Entering {
 
 /// Why there is no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LimitReached {
+pub(crate) enum LimitReached {
     /// The key has as many as it may, and as many wait as may wait.
     Full,
     /// There are too many keys.
@@ -163,31 +163,31 @@ pub(super) enum LimitReached {
 }
 
 impl Limiter {
-    pub(super) fn new(places: Arc<PermitTable>, limit: u64, max_waiting: usize, gauge: Gauge) -> Self {
+    pub(crate) fn new(places: Arc<PermitTable>, limit: u64, max_waiting: usize, gauge: Gauge) -> Self {
         let limiter = Self { places, limit: AtomicU64::new(0), peak: AtomicU64::new(0), max_waiting, gauge };
         limiter.set_limit(limit);
         limiter
     }
 
     /// Begins the hash of a key, under a secret of this table.
-    pub(super) fn hasher(&self) -> impl Hasher + use<> {
+    pub(crate) fn hasher(&self) -> impl Hasher + use<> {
         self.places.hasher.build_hasher()
     }
 
     /// Sets how many each key may have. What is under way beyond a lower limit ends in its own time.
-    pub(super) fn set_limit(&self, limit: u64) {
+    pub(crate) fn set_limit(&self, limit: u64) {
         self.limit.store(limit, SeqCst);
         self.peak.store(0, SeqCst);
         self.gauge.set(i64::try_from(limit).unwrap_or(i64::MAX));
     }
 
     /// The most that one key had under way since the limit was set.
-    pub(super) fn peak(&self) -> u64 {
+    pub(crate) fn peak(&self) -> u64 {
         self.peak.load(SeqCst)
     }
 
     /// A place for this key, now or, where it may wait, later.
-    pub(super) fn enter(self: &Arc<Self>, key: u64, may_wait: bool) -> Entering {
+    pub(crate) fn enter(self: &Arc<Self>, key: u64, may_wait: bool) -> Entering {
         let may_wait = may_wait && self.max_waiting > 0;
         // Nobody overtakes those who wait already.
         let is_awaited = self.places.waiting.load(SeqCst) > 0 && self.places.lines().contains_key(&key);
@@ -245,7 +245,7 @@ impl Limiter {
 }
 
 /// A place that is taken; comes back when dropped.
-pub(super) struct Permit {
+pub(crate) struct Permit {
     limiter: Option<Arc<Limiter>>,
     key: u64,
     entry: usize,
@@ -277,7 +277,7 @@ impl std::fmt::Debug for Permit {
 }
 
 /// A wait for a place; leaves the line when dropped.
-pub(super) struct PermitWait {
+pub(crate) struct PermitWait {
     limiter: Arc<Limiter>,
     key: u64,
     receiver: Receiver<Permit>,

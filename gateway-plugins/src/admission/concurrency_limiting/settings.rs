@@ -33,9 +33,9 @@ pub(crate) struct Config {
     /// Requests of one caller that may wait for a place, 0 to 100,000. Default 0: nobody waits.
     #[schemars(range(max = 100_000))]
     max_waiting: u64,
-    /// How long a request waits for a place before it is refused; a plain number counts milliseconds. 1 ms to 30 s.
+    /// How long a request waits for a place before it is refused. 1 ms to 30 s.
     /// Default 1 s.
-    #[schemars(range(min = 1, max = 30_000))]
+    #[schemars(range(min = 0.001, max = 30))]
     pub(super) max_wait: Millis,
     /// Has the limit follow the latency of the targets, between `adaptive.min_concurrent` and `max_concurrent`. There is
     /// one limit for the plugin config, and each caller has as many places: with `limit_by: route` it protects the
@@ -66,8 +66,8 @@ struct AdaptiveConfig {
     /// The limit at the start. Default 20, or the nearest the two bounds allow.
     #[schemars(range(min = 1))]
     initial_concurrent: Option<u64>,
-    /// How often the limit is set anew, 10 ms to 60 s; a plain number counts milliseconds. Default 1 s.
-    #[schemars(range(min = 10, max = 60_000))]
+    /// How often the limit is set anew, 10 ms to 60 s. Default 1 s.
+    #[schemars(range(min = 0.01, max = 60))]
     interval: Millis,
     /// Responses that are needed to set it anew, 1 to 10,000. Default 10.
     #[schemars(range(min = 1, max = 10_000))]
@@ -75,8 +75,8 @@ struct AdaptiveConfig {
     /// Only for `gradient`: how many times the usual latency is still taken as usual, 1 to 10. Default 1.5.
     #[schemars(range(min = 1.0, max = 10.0))]
     tolerance: Option<f64>,
-    /// Only for `aimd`, required there: latency above which the limit is lowered; a plain number counts milliseconds.
-    #[schemars(range(min = 1))]
+    /// Only for `aimd`, required there: latency above which the limit is lowered.
+    #[schemars(range(min = 0.001))]
     target_latency: Option<Millis>,
 }
 

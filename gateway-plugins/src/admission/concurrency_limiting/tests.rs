@@ -223,7 +223,7 @@ async fn more_callers_than_keys_are_refused_and_counted() {
 #[tokio::test(start_paused = true)]
 async fn the_limit_follows_failures_and_latency() {
     let config = json!({ "max_concurrent": 100, "limit_by": "route",
-        "adaptive": { "initial_concurrent": 10, "min_concurrent": 2, "interval": 10, "min_samples": 1 } });
+        "adaptive": { "initial_concurrent": 10, "min_concurrent": 2, "interval": "10ms", "min_samples": 1 } });
     let slow = slow(config);
     let plugin = build(json!({ "max_concurrent": 50, "adaptive": {} }));
     assert_eq!(plugin.limiter.peak(), 0);
@@ -243,7 +243,7 @@ async fn the_limit_follows_failures_and_latency() {
 #[tokio::test(start_paused = true)]
 async fn the_limit_waits_for_as_many_responses_as_the_settings_say() {
     for (min_samples, grows) in [(1, true), (90, false)] {
-        let adaptive = json!({ "initial_concurrent": 50, "min_concurrent": 2, "interval": 10, "min_samples": min_samples });
+        let adaptive = json!({ "initial_concurrent": 50, "min_concurrent": 2, "interval": "10ms", "min_samples": min_samples });
         let slow = slow(json!({ "max_concurrent": 100, "limit_by": "route", "adaptive": adaptive }));
         let mut held: Vec<_> = (0..50).map(|_| Box::pin(slow.trial.get("/slow", &[]))).collect();
         held.iter_mut().for_each(|request| begin(request.as_mut()));
@@ -303,14 +303,14 @@ fn bad_settings_are_refused() {
             "config.adaptive.target_latency",
         ),
         (
-            json!({ "max_concurrent": 5, "adaptive": { "algorithm": "aimd", "tolerance": 2, "target_latency": 1 } }),
+            json!({ "max_concurrent": 5, "adaptive": { "algorithm": "aimd", "tolerance": 2, "target_latency": "1ms" } }),
             "config.adaptive.tolerance",
         ),
         (
-            json!({ "max_concurrent": 5, "adaptive": { "target_latency": 1 } }),
+            json!({ "max_concurrent": 5, "adaptive": { "target_latency": "1ms" } }),
             "config.adaptive.target_latency",
         ),
-        (json!({ "max_concurrent": 5, "adaptive": { "interval": 1 } }), "config.adaptive.interval"),
+        (json!({ "max_concurrent": 5, "adaptive": { "interval": "1ms" } }), "config.adaptive.interval"),
     ] {
         let problems = Trial::refused(&[entry::<ConcurrencyLimiting>()], "concurrency_limiting", &config);
         assert_eq!(problems.0[0].path, path, "{problems}");

@@ -72,7 +72,7 @@ impl Remote {
             let mut endpoint = endpoint
                 .trusting(config.ca_path.clone())
                 .within_setting(config.url_timeout.duration(), "url_timeout");
-            endpoint.max_response_bytes = config.max_url_bytes.0.min(MAX_FILE);
+            endpoint.max_response = config.max_url_size.0.min(MAX_FILE);
             endpoint
         });
         let (client, uri) = match server {

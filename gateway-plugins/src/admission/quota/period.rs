@@ -8,7 +8,7 @@ const LONGEST: u64 = 3660 * DAY;
 
 /// How long a quota lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Period {
+pub(in crate::admission) enum Period {
     /// From midnight to midnight.
     Day,
     /// From Monday to Monday.
@@ -21,7 +21,7 @@ pub(super) enum Period {
 
 impl Period {
     /// Reads what a setting says.
-    pub(super) fn read(text: &str) -> Result<Self, String> {
+    pub(in crate::admission) fn read(text: &str) -> Result<Self, String> {
         match text {
             "day" => return Ok(Self::Day),
             "week" => return Ok(Self::Week),
@@ -36,7 +36,7 @@ impl Period {
     }
 
     /// When the period that this moment is in ends; both in seconds since 1970.
-    pub(super) fn end(self, now: u64) -> u64 {
+    pub(in crate::admission) fn end(self, now: u64) -> u64 {
         let day = now / DAY;
         match self {
             Self::Day => (day + 1) * DAY,
@@ -48,7 +48,7 @@ impl Period {
     }
 
     /// About how many seconds it lasts, for those who have to say one number; the end says it exactly.
-    pub(super) fn seconds(self) -> u64 {
+    pub(in crate::admission) fn seconds(self) -> u64 {
         match self {
             Self::Day => DAY,
             Self::Week => 7 * DAY,
@@ -58,7 +58,7 @@ impl Period {
     }
 
     /// A number of its own, the same for ever: what is counted is kept under it.
-    pub(super) fn code(self) -> u64 {
+    pub(in crate::admission) fn code(self) -> u64 {
         match self {
             Self::Day => 1 << 60,
             Self::Week => 2 << 60,
@@ -68,7 +68,7 @@ impl Period {
     }
 
     /// Its name in headers.
-    pub(super) fn name(self) -> String {
+    pub(in crate::admission) fn name(self) -> String {
         match self {
             Self::Day => "day".into(),
             Self::Week => "week".into(),

@@ -54,7 +54,7 @@ pub(crate) struct Config {
     path: Option<PathBuf>,
     /// How often the file is written, where something has changed, 100 ms to 1 h; it is also written when the gateway ends. What
     /// a gateway that is killed counted since then is lost. Default 5 s.
-    #[schemars(range(min = 100, max = 3_600_000))]
+    #[schemars(range(min = 0.1, max = 3600))]
     save_interval: Millis,
     /// Callers that are remembered for each quota, 1 to 1,000,000; each takes 64 bytes of memory and at most 48 bytes of
     /// the file for each quota. More callers take the places of those that have used least. Default 100,000.

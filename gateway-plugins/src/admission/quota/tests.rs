@@ -319,7 +319,7 @@ fn bad_settings_are_refused() {
         (json!({ "path": "/q", "limits": limits, "limit_by": "ip" }), "config.limit_by"),
         (json!({ "path": "/q", "limits": limits, "max_keys": 0 }), "config.max_keys"),
         (json!({ "path": "/q", "limits": limits, "status_code": 200 }), "config.status_code"),
-        (json!({ "path": "/q", "limits": limits, "save_interval": 1 }), "config.save_interval"),
+        (json!({ "path": "/q", "limits": limits, "save_interval": "1ms" }), "config.save_interval"),
         (json!({ "limits": limits, "redis": {} }), "config.redis"),
     ] {
         let problems = Trial::refused(&[entry::<Quota>()], "quota", &config);

@@ -28,7 +28,7 @@ pub(crate) struct Config {
     #[schemars(length(min = 1, max = 8))]
     limits: Vec<LimitConfig>,
     /// By what callers are told apart: `address`, `consumer` (consumer or external identity), `group` (the caller's first),
-    /// `route` (the proxy), `grpc_method` (the service and method of a gRPC call), `header:NAME`, `cookie:NAME`,
+    /// `route` (the proxy), `port` (the one that the client connected to), `gateway` (all callers together), `grpc_method` (the service and method of a gRPC call), `header:NAME`, `cookie:NAME`,
     /// `claim:NAME`, `template:TEXT`; or a list, whose values together make one caller. Proxies that share this plugin
     /// config share the limits unless `route` is among them. Default `address`.
     limit_by: OneOrMany,
@@ -86,7 +86,7 @@ struct LimitConfig {
     /// Requests in each period, at least 1 and at most 1,000,000 a second.
     #[schemars(range(min = 1))]
     rate: u64,
-    /// The period. A plain number counts milliseconds. Default 1 s.
+    /// The period. Default 1 s.
     #[serde(default = "a_second")]
     per: Millis,
     /// Requests that may come at once, at least 1. Default the rate.
@@ -105,7 +105,7 @@ struct LeaseConfig {
     size: u64,
     /// How long it may use what it took, 10 ms to 60 s. Default 1 s.
     #[serde(default = "a_second")]
-    #[schemars(range(min = 10, max = 60_000))]
+    #[schemars(range(min = 0.01, max = 60))]
     lifetime: Millis,
 }
 

@@ -20,7 +20,7 @@ fn flowing(bytes: usize) -> Request<Body> {
 
 #[tokio::test]
 async fn up_to_the_limit_and_not_a_byte_more() {
-    let trial = trial(json!({ "max_bytes": 10 }));
+    let trial = trial(json!({ "max_size": 10 }));
     for (bytes, status) in [(0, 200), (10, 200), (11, 413), (100_000, 413)] {
         assert_eq!(trial.request("POST", "/", &[], vec![b'x'; bytes]).await.status, status, "{bytes}");
         assert_eq!(trial.send(flowing(bytes)).await.status, status, "{bytes} without a length");
@@ -34,9 +34,9 @@ async fn the_proxys_own_limit_stays() {
     for (own, plugins, status) in [(50, 100, 413), (100, 50, 413), (100, 100, 200)] {
         let spec = json!({
             "proxies": [{ "id": "a", "listen_path": "/", "backend_host": "target.test", "backend_port": 80,
-                "backend_scheme": "http", "max_request_body_bytes": own }],
+                "backend_scheme": "http", "max_request_body": own }],
             "plugin_configs": [{ "id": "p", "plugin_name": "request_size_limiting", "proxy_id": "a",
-                "config": { "max_bytes": plugins } }],
+                "config": { "max_size": plugins } }],
         });
         let entries = [entry::<RequestSizeLimiting>()];
         let trial = Trial::of_spec(&entries, &spec.to_string(), &World::default());
@@ -46,7 +46,7 @@ async fn the_proxys_own_limit_stays() {
 
 #[tokio::test]
 async fn a_length_may_be_required() {
-    let trial = trial(json!({ "max_bytes": 10, "require_content_length": true }));
+    let trial = trial(json!({ "max_size": 10, "require_content_length": true }));
     assert_eq!(trial.send(flowing(5)).await.status, 411);
     assert_eq!(trial.request("POST", "/", &[], "12345").await.status, 200);
     assert_eq!(trial.get("/", &[]).await.status, 200);
@@ -55,7 +55,7 @@ async fn a_length_may_be_required() {
 #[test]
 fn bad_settings_are_refused() {
     for (config, path) in
-        [(json!({ "max_bytes": 0 }), "config.max_bytes"), (json!({ "max_bytes": "5s" }), "config.max_bytes")]
+        [(json!({ "max_size": 0 }), "config.max_size"), (json!({ "max_size": "5s" }), "config.max_size")]
     {
         let entries = [entry::<RequestSizeLimiting>()];
         assert_eq!(Trial::refused(&entries, "request_size_limiting", &config).0[0].path, path);

@@ -20,7 +20,7 @@ fn trial(config: Value, bytes: usize, flows: bool) -> Trial {
 #[tokio::test]
 async fn a_response_that_says_its_length_is_replaced() {
     for (bytes, status) in [(0, 200), (10, 200), (11, 502)] {
-        let trial = trial(json!({ "max_bytes": 10 }), bytes, false);
+        let trial = trial(json!({ "max_size": 10 }), bytes, false);
         let got = trial.get("/", &[]).await;
         assert_eq!(got.status, status, "{bytes}");
         assert_eq!(trial.records()[0].reason, (status == 502).then_some("response_too_large"));
@@ -60,7 +60,7 @@ async fn streams_are_not_held_until_they_end() {
         ("Application/X-NDJSON", false),
         ("application/grpc", false),
     ] {
-        let trial = trial(json!({ "max_bytes": 10, "buffer": true }), 0, false).answering(move |_| {
+        let trial = trial(json!({ "max_size": 10, "buffer": true }), 0, false).answering(move |_| {
             let response = Response::builder().header("content-type", kind);
             response.body(Body::stream(Slow { left: 3, is_due: false })).unwrap()
         });
@@ -73,7 +73,7 @@ async fn streams_are_not_held_until_they_end() {
 #[tokio::test]
 async fn another_is_cut_off() {
     let slow = |left| {
-        trial(json!({ "max_bytes": 10 }), 0, false)
+        trial(json!({ "max_size": 10 }), 0, false)
             .answering(move |_| Response::new(Body::stream(Slow { left, is_due: false })))
     };
     let trial = slow(3);
@@ -87,20 +87,20 @@ async fn another_is_cut_off() {
 
 #[tokio::test]
 async fn unless_too_much_comes_with_its_head() {
-    let plugins = [("correlation_id", json!({})), ("response_size_limiting", json!({ "max_bytes": 10 }))];
+    let plugins = [("correlation_id", json!({})), ("response_size_limiting", json!({ "max_size": 10 }))];
     let trial = Trial::of_plugins(crate::PLUGINS, &plugins)
         .answering(|_| Response::new(Body::full(vec![b'x'; 11]).map(Ok)));
     let got = trial.get("/", &[("x-request-id", "a")]).await;
     assert_eq!((got.status, got.cut, got.field("x-request-id")), (502, None, "a"));
     assert_eq!(got.json()["code"], "response_too_large");
     assert_eq!(trial.records()[0].reason, Some("response_too_large"));
-    let got = self::trial(json!({ "max_bytes": 10 }), 10, true).get("/", &[]).await;
+    let got = self::trial(json!({ "max_size": 10 }), 10, true).get("/", &[]).await;
     assert_eq!((got.status, got.body.len(), got.cut), (200, 10, None));
 }
 
 #[tokio::test]
 async fn or_read_first() {
-    let config = json!({ "max_bytes": 10, "buffer": true });
+    let config = json!({ "max_size": 10, "buffer": true });
     let got = trial(config.clone(), 11, true).get("/", &[]).await;
     assert_eq!((got.status, got.cut), (502, None));
     let got = trial(config.clone(), 10, true).get("/", &[]).await;
@@ -116,7 +116,7 @@ async fn or_read_first() {
 #[test]
 fn bad_settings_are_refused() {
     let entries = [entry::<ResponseSizeLimiting>()];
-    let problems = Trial::refused(&entries, "response_size_limiting", &json!({ "max_bytes": 0 }));
-    assert_eq!(problems.0[0].path, "config.max_bytes");
+    let problems = Trial::refused(&entries, "response_size_limiting", &json!({ "max_size": 0 }));
+    assert_eq!(problems.0[0].path, "config.max_size");
     Trial::refused(&entries, "response_size_limiting", &json!({}));
 }

@@ -180,7 +180,7 @@ async fn leases_take_what_fits_and_no_more() {
 async fn late_answers_open_the_breaker() {
     // Connected as far as anybody knows, and nobody serves the queue.
     let mut config = at(1);
-    config["timeout_ms"] = json!(1);
+    config["timeout"] = json!("1ms");
     let world = World::default();
     let shared = shared_in(&config, &world);
     shared.set_up(true);
@@ -263,7 +263,7 @@ async fn servers_over_tls_are_judged_by_their_roots() {
     machine.files.put("client.pem", &client.pem());
     machine.files.put("client.key", &client_key.serialize_pem());
     let url = format!("rediss://127.0.0.1:{}", redis.port);
-    let mut config = json!({ "urls": [&url], "ca_path": "ca.pem", "timeout_ms": "10s",
+    let mut config = json!({ "urls": [&url], "ca_path": "ca.pem", "timeout": "10s",
         "client_cert_path": "client.pem", "client_key_path": "client.key" });
     let shared = shared_in(&config, &machine.world());
     let _task = running(&shared);
@@ -271,7 +271,7 @@ async fn servers_over_tls_are_judged_by_their_roots() {
     assert!(shared.ask(1, &[rule(1, 1, 1)], TAKE, 1).await.is_ok());
     config.as_object_mut().unwrap().remove("ca_path");
     assert!(fails(&config, &machine.world()).await, "a certificate that nobody vouches for");
-    let anonymous = json!({ "urls": [&url], "ca_path": "ca.pem", "timeout_ms": "10s" });
+    let anonymous = json!({ "urls": [&url], "ca_path": "ca.pem", "timeout": "10s" });
     assert!(fails(&anonymous, &machine.world()).await, "the server asks for a certificate");
     config["ca_path"] = "none.pem".into();
     assert!(fails(&config, &machine.world()).await, "a file that is not there");

@@ -45,14 +45,14 @@ async fn a_delay_holds_up_and_then_goes_on() {
         "proxies": [{"id": "a", "listen_path": "/", "backend_host": "t", "backend_port": 80, "backend_scheme": "http"}],
         "plugin_configs": [{
             "id": "f", "plugin_name": "fault_injection", "proxy_id": "a",
-            "config": {"delay": {"percentage": 100, "duration_ms": 30}},
+            "config": {"delay": {"percentage": 100, "duration": "30ms"}},
         }],
     });
     let trial = Trial::of_spec(PLUGINS, &spec.to_string(), &world);
     let begun = Instant::now();
     assert_eq!(trial.get("/", &[]).await.text(), "ok");
     assert!(begun.elapsed() >= Duration::from_millis(30));
-    assert_eq!(trial.records()[0].fields[0].0, "fault_injection.delay_ms");
+    assert_eq!(trial.records()[0].fields[0].0, "fault_injection.delay");
     let mut metrics = String::new();
     world.meters().write(&mut metrics);
     assert!(metrics.contains("{plugin_config=\"f\",fault=\"delay\"} 1"), "{metrics}");
@@ -65,7 +65,7 @@ fn settings_that_can_not_be_meant_are_refused() {
         json!({"abort": {"percentage": 101}}),
         json!({"abort": {"percentage": -1}}),
         json!({"abort": {"percentage": 1, "status_code": 200}}),
-        json!({"delay": {"percentage": 1, "duration_ms": "2m"}}),
+        json!({"delay": {"percentage": 1, "duration": "2m"}}),
         json!({"delay": {"percentage": 1}}),
     ] {
         Trial::refused(PLUGINS, "fault_injection", &config);

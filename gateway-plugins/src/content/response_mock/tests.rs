@@ -52,7 +52,7 @@ async fn other_requests_pass_where_wanted() {
 
 #[tokio::test]
 async fn an_answer_waits() {
-    let trial = Trial::new(PLUGINS, "response_mock", json!({"rules": [{"path": "/", "delay_ms": "30ms"}]}));
+    let trial = Trial::new(PLUGINS, "response_mock", json!({"rules": [{"path": "/", "delay": "30ms"}]}));
     let begun = Instant::now();
     assert_eq!(trial.get("/", &[]).await.status, 200);
     assert!(begun.elapsed() >= Duration::from_millis(30));
@@ -72,7 +72,7 @@ fn settings_that_can_not_be_meant_are_refused() {
         json!({"path": "/", "status_code": 204, "body": "x"}),
         json!({"path": "/", "headers": {"content-length": "1"}}),
         json!({"path": "/", "headers": {"x-a": "a\nb"}}),
-        json!({"path": "/", "delay_ms": "61s"}),
+        json!({"path": "/", "delay": "61s"}),
     ] {
         Trial::refused(PLUGINS, "response_mock", &json!({"rules": [rule]}));
     }

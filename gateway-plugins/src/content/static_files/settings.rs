@@ -62,19 +62,19 @@ pub(crate) struct Config {
     /// The charset of texts; empty says none. Default `utf-8`.
     charset: String,
     /// What files in memory may weigh together; 0 keeps none. Default 32 MiB.
-    memory_bytes: Bytes,
+    memory: Bytes,
     /// The largest file that is kept in memory; larger ones are read while they are sent. Default 256 KiB.
-    memory_file_bytes: Bytes,
+    memory_file_size: Bytes,
     /// How many larger files are kept open between requests; 0 keeps none. Each takes a file descriptor. Default 64.
     #[schemars(range(max = 100_000))]
     open_files: usize,
     /// After which time without a request such a file is closed. Default 20 s.
-    #[schemars(range(min = 1000, max = 3_600_000))]
-    open_files_idle_ms: Millis,
+    #[schemars(range(min = 1, max = 3600))]
+    open_files_idle: Millis,
     /// How long a file in memory, or one that is kept open, is served without a look whether its path leads to another one by
     /// now. The contents of an open file are never served under what was said of earlier ones. Default 1 s.
-    #[schemars(range(max = 3_600_000))]
-    recheck_ms: Millis,
+    #[schemars(range(max = 3600))]
+    recheck: Millis,
 }
 
 /// How entity tags are made.
@@ -118,11 +118,11 @@ impl Default for Config {
             mime_types: BTreeMap::new(),
             default_type: "application/octet-stream".to_owned(),
             charset: "utf-8".to_owned(),
-            memory_bytes: Bytes(32 << 20),
-            memory_file_bytes: Bytes(256 << 10),
+            memory: Bytes(32 << 20),
+            memory_file_size: Bytes(256 << 10),
             open_files: 64,
-            open_files_idle_ms: Millis(20_000),
-            recheck_ms: Millis(1000),
+            open_files_idle: Millis(20_000),
+            recheck: Millis(1000),
         }
     }
 }
@@ -221,10 +221,10 @@ impl Config {
     /// What is kept between requests.
     fn keeps(&self) -> KeepLimits {
         KeepLimits {
-            memory: self.memory_bytes.0,
+            memory: self.memory.0,
             open: self.open_files,
-            recheck: self.recheck_ms.duration(),
-            idle: self.open_files_idle_ms.duration(),
+            recheck: self.recheck.duration(),
+            idle: self.open_files_idle.duration(),
         }
     }
 
@@ -252,9 +252,9 @@ impl Config {
                     .add(format!("config.precompressed[{n}]"), format!("`{}` is named twice", coding.name()));
             }
         }
-        let whole = if self.memory_bytes.0 == 0 { 0 } else { self.memory_file_bytes.0 };
-        if whole > self.memory_bytes.0 / 4 {
-            problems.add("config.memory_file_bytes", "must be at most a quarter of `memory_bytes`");
+        let whole = if self.memory.0 == 0 { 0 } else { self.memory_file_size.0 };
+        if whole > self.memory.0 / 4 {
+            problems.add("config.memory_file_size", "must be at most a quarter of `memory`");
         }
         whole
     }

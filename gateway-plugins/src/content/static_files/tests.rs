@@ -186,7 +186,7 @@ async fn conditions() {
 #[tokio::test]
 async fn ranges_from_memory_and_from_the_disk() {
     let folder = Folder::with(&[("a.txt", "0123456789")]);
-    for config in [json!({}), json!({ "memory_file_bytes": 5 }), json!({ "memory_bytes": 0 })] {
+    for config in [json!({}), json!({ "memory_file_size": 5 }), json!({ "memory": 0 })] {
         let files = trial(&folder, config.clone());
         let etag = files.get("/a.txt", &[]).await.field("etag").to_owned();
         let weak = format!("W/{etag}");
@@ -356,7 +356,7 @@ async fn changes_are_seen() {
     assert_eq!(text(&files, "/a.txt").await, is(200, "first"), "looked at a moment ago");
     tokio::time::advance(Duration::from_millis(1000)).await;
     assert_eq!(text(&files, "/a.txt").await, is(200, "second, longer"));
-    let at_once = trial(&folder, json!({ "root": folder.path("current"), "recheck_ms": 0 }));
+    let at_once = trial(&folder, json!({ "root": folder.path("current"), "recheck": "0ms" }));
     assert_eq!(text(&at_once, "/a.txt").await, is(200, "second, longer"));
     folder.write("one/a.txt", "third");
     assert_eq!(text(&at_once, "/a.txt").await, is(200, "third"));
@@ -429,10 +429,10 @@ fn what_can_not_be_served_is_refused() {
         (root(json!({ "default_type": "nonsense" })), "config.default_type"),
         (root(json!({ "charset": "a b" })), "config.charset"),
         (root(json!({ "cache_control": [{ "path": "*", "value": "" }] })), "config.cache_control[0].value"),
-        (root(json!({ "memory_bytes": 1000, "memory_file_bytes": 1000 })), "config.memory_file_bytes"),
+        (root(json!({ "memory": 1000, "memory_file_size": 1000 })), "config.memory_file_size"),
         (root(json!({ "etag": "md5" })), "config.etag"),
         (root(json!({ "open_files": 100_001 })), "config.open_files"),
-        (root(json!({ "open_files_idle_ms": 999 })), "config.open_files_idle_ms"),
+        (root(json!({ "open_files_idle": "999ms" })), "config.open_files_idle"),
     ] {
         let problems = Trial::refused(PLUGINS, "static_files", &config);
         assert_eq!(problems.0[0].path, path, "{config}");

@@ -17,10 +17,10 @@ pub(crate) struct Config {
     path: PathBuf,
     /// Bytes of a whole request. More is refused with 413. Default 100 MiB.
     #[serde(default = "body")]
-    max_body_bytes: Bytes,
+    max_body: Bytes,
     /// Bytes of one file. More is refused with 413. Default 50 MiB.
     #[serde(default = "file")]
-    max_file_bytes: Bytes,
+    max_file_size: Bytes,
     /// Files of one request. More are refused with 413. Default 10.
     #[serde(default = "files")]
     #[schemars(range(min = 1, max = 1000))]
@@ -31,7 +31,7 @@ pub(crate) struct Config {
     max_fields: usize,
     /// Bytes of such a field. More is refused with 413. Default 64 KiB; at most 1 MiB.
     #[serde(default = "field")]
-    max_field_bytes: Bytes,
+    max_field: Bytes,
     /// Types that are taken, such as `image/png` or `image/*`, as they are recognised from a file's content: the type that
     /// the client says counts for nothing. What is text and nothing more special is `text/plain`, what is not recognised
     /// `application/octet-stream`. Others are refused with 415. Default all.
@@ -45,7 +45,7 @@ pub(crate) struct Config {
     file_mode: String,
     /// Bytes that must stay free on the file system. Uploads are refused with 507 when there would be less. Default 64 MiB.
     #[serde(default = "free")]
-    min_free_bytes: Bytes,
+    min_free: Bytes,
     /// Uploads at a time. More are refused with 503. Default 64.
     #[serde(default = "at_once")]
     #[schemars(range(min = 1, max = 10_000))]
@@ -125,19 +125,19 @@ impl Config {
             problems.add("config.path", format!("`{}` is not an absolute path", self.path.display()));
         }
         for (name, bytes) in [
-            ("max_body_bytes", self.max_body_bytes.0),
-            ("max_file_bytes", self.max_file_bytes.0),
-            ("max_field_bytes", self.max_field_bytes.0),
+            ("max_body", self.max_body.0),
+            ("max_file_size", self.max_file_size.0),
+            ("max_field", self.max_field.0),
         ] {
             if bytes == 0 {
                 problems.add(format!("config.{name}"), "must be at least 1 byte");
             }
         }
-        if self.max_file_bytes.0 > self.max_body_bytes.0 {
-            problems.add("config.max_file_bytes", "is more than `max_body_bytes`, so it has no effect");
+        if self.max_file_size.0 > self.max_body.0 {
+            problems.add("config.max_file_size", "is more than `max_body`, so it has no effect");
         }
-        if self.max_field_bytes.0 > MAX_FIELD {
-            problems.add("config.max_field_bytes", "is more than 1 MiB");
+        if self.max_field.0 > MAX_FIELD {
+            problems.add("config.max_field", "is more than 1 MiB");
         }
         for (n, kind) in self.types.iter().enumerate() {
             let (main, sub) = kind.split_once('/').unwrap_or((kind, ""));
@@ -163,15 +163,15 @@ impl Config {
         }
         problems.into_result(Limits {
             folder: self.path,
-            body: self.max_body_bytes.0,
-            file: self.max_file_bytes.0,
+            body: self.max_body.0,
+            file: self.max_file_size.0,
             files: self.max_files,
             fields: self.max_fields,
-            field: self.max_field_bytes.0,
+            field: self.max_field.0,
             types: self.types.iter().map(|kind| kind.to_ascii_lowercase()).collect(),
             file_fields: self.file_fields,
             mode: mode.unwrap_or(0o600),
-            free: self.min_free_bytes.0,
+            free: self.min_free.0,
             at_once: self.max_concurrent,
             per_client,
             rate: self.min_bytes_per_second.0,

@@ -94,16 +94,16 @@ async fn limits_refuse_and_leave_nothing() {
     for (config, parts, status) in [
         (json!({ "max_files": 1 }), vec![file(b"1"), file(b"2")], 413),
         (json!({ "max_fields": 1 }), vec![("x", None, &b"1"[..]), ("y", None, b"2"), file(b"1")], 413),
-        (json!({ "max_field_bytes": 3 }), vec![file(b"1"), ("x", None, b"1234")], 413),
-        (json!({ "max_file_bytes": 3 }), vec![file(b"123"), file(b"1234")], 413),
-        (json!({ "max_body_bytes": 100, "max_file_bytes": 100 }), vec![file(&[b'x'; 100])], 413),
+        (json!({ "max_field": 3 }), vec![file(b"1"), ("x", None, b"1234")], 413),
+        (json!({ "max_file_size": 3 }), vec![file(b"123"), file(b"1234")], 413),
+        (json!({ "max_body": 100, "max_file_size": 100 }), vec![file(&[b'x'; 100])], 413),
         (json!({ "types": ["image/*"] }), vec![file(PNG), file(b"text")], 415),
         (json!({ "types": ["image/jpeg"] }), vec![file(PNG)], 415),
         (json!({ "file_fields": ["b"] }), vec![file(b"1")], 400),
         (json!({}), vec![("x", None, &b"1"[..])], 400),
         (json!({}), vec![file(b"1"), ("x", None, b"\xff")], 400),
         (json!({}), vec![file(b"1"), ("x", Some(""), b"1")], 400),
-        (json!({ "min_free_bytes": "1000TiB" }), vec![file(b"1")], 507),
+        (json!({ "min_free": "1000TiB" }), vec![file(b"1")], 507),
     ] {
         let folder = Folder::default();
         let trial = trial(&folder, &config);
@@ -113,7 +113,7 @@ async fn limits_refuse_and_leave_nothing() {
     }
     let folder = Folder::default();
     let fits = json!({
-        "max_files": 1, "max_fields": 1, "max_field_bytes": 3, "max_file_bytes": 27, "types": ["image/png"],
+        "max_files": 1, "max_fields": 1, "max_field": 3, "max_file_size": 27, "types": ["image/png"],
         "file_fields": ["a"],
     });
     let got = send(&trial(&folder, &fits), form(&[("x", None, b"123"), ("a", Some("f"), &PNG[..27])])).await;
@@ -160,9 +160,9 @@ fn bad_settings_are_refused() {
     for (config, at) in [
         (json!({}), "path"),
         (json!({ "path": "relative" }), "config.path"),
-        (json!({ "path": "/x", "max_body_bytes": 0 }), "config.max_body_bytes"),
-        (json!({ "path": "/x", "max_body_bytes": 1 }), "config.max_file_bytes"),
-        (json!({ "path": "/x", "max_field_bytes": "2MiB" }), "config.max_field_bytes"),
+        (json!({ "path": "/x", "max_body": 0 }), "config.max_body"),
+        (json!({ "path": "/x", "max_body": 1 }), "config.max_file_size"),
+        (json!({ "path": "/x", "max_field": "2MiB" }), "config.max_field"),
         (json!({ "path": "/x", "types": ["image"] }), "config.types[0]"),
         (json!({ "path": "/x", "file_mode": "0755" }), "config.file_mode"),
         (json!({ "path": "/x", "max_files": 0 }), "config.max_files"),

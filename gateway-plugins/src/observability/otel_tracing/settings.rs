@@ -43,8 +43,8 @@ pub(crate) struct Config {
     /// failure. Default true.
     pub(super) record_errors: bool,
     /// Also records the gateway's own spans of exchanges that take at least so long. Default: none.
-    #[schemars(range(min = 1, max = 3_600_000))]
-    pub(super) record_slower_than_ms: Option<Millis>,
+    #[schemars(range(min = 0.001, max = 3600))]
+    pub(super) record_slower_than: Option<Millis>,
     /// Header fields of requests that become attributes, `http.request.header.<name>`; credentials in them are replaced, as
     /// in the access log. Default none.
     pub(super) request_headers: Vec<String>,
@@ -70,16 +70,16 @@ pub(super) struct Queue {
     max_spans: Option<usize>,
     /// Bytes of spans that wait. Default 16 MiB.
     #[schemars(range(min = 4096, max = 17_179_869_184_u64))]
-    max_bytes: Option<Bytes>,
+    max_size: Option<Bytes>,
     /// Spans of one request. Default `OTEL_BSP_MAX_EXPORT_BATCH_SIZE`, else 512.
     #[schemars(range(min = 1, max = 100_000))]
     max_batch: Option<usize>,
     /// The longest a span waits for others. Default `OTEL_BSP_SCHEDULE_DELAY`, else 5 s.
-    #[schemars(range(min = 1, max = 3_600_000))]
-    interval_ms: Option<Millis>,
+    #[schemars(range(min = 0.001, max = 3600))]
+    interval: Option<Millis>,
     /// How long a request is tried again before its spans are given up. Default 60 s.
-    #[schemars(range(min = 0, max = 3_600_000))]
-    retry_for_ms: Option<Millis>,
+    #[schemars(range(min = 0, max = 3600))]
+    retry_for: Option<Millis>,
 }
 
 impl Default for Config {
@@ -93,7 +93,7 @@ impl Default for Config {
             sampler: None,
             sample_ratio: None,
             record_errors: true,
-            record_slower_than_ms: None,
+            record_slower_than: None,
             request_headers: Vec::new(),
             redact_query: Vec::new(),
             baggage_attributes: Vec::new(),
@@ -172,7 +172,7 @@ impl Config {
             }
             ratio
         });
-        Sampler::new(kind, ratio.unwrap_or(1.0), self.record_errors, self.record_slower_than_ms)
+        Sampler::new(kind, ratio.unwrap_or(1.0), self.record_errors, self.record_slower_than)
     }
 
     /// Header fields with the names of their attributes.
@@ -212,13 +212,13 @@ impl Config {
         let items = queue.max_spans.or_else(|| number("OTEL_BSP_MAX_QUEUE_SIZE")).unwrap_or(16_384);
         let chunk = queue.max_batch.or_else(|| number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE")).unwrap_or(512);
         let delay = || number("OTEL_BSP_SCHEDULE_DELAY").map(|millis| Duration::from_millis(millis as u64));
-        let interval = queue.interval_ms.map(Millis::duration).or_else(delay);
-        let bytes = queue.max_bytes.map_or(16 << 20, Bytes::count);
+        let interval = queue.interval.map(Millis::duration).or_else(delay);
+        let bytes = queue.max_size.map_or(16 << 20, Bytes::count);
         let limits =
             Limits { items, bytes, chunk_items: chunk.min(items), chunk_bytes: CHUNK_BYTES.min(bytes) };
         let pace = Pace {
             interval: interval.unwrap_or(Duration::from_secs(5)),
-            retry_for: queue.retry_for_ms.map_or(Duration::from_secs(60), Millis::duration),
+            retry_for: queue.retry_for.map_or(Duration::from_secs(60), Millis::duration),
         };
         (limits, pace)
     }

@@ -206,9 +206,9 @@ async fn what_is_not_sampled_is_only_recorded_when_it_fails_or_is_slow() {
 #[tokio::test(start_paused = true)]
 async fn what_is_slow_is_recorded_with_the_plugin_that_waited() {
     let delay = json!([{ "id": "d", "plugin_name": "fault_injection", "proxy_id": "shop",
-        "config": { "delay": { "percentage": 100, "duration_ms": 300 } } }]);
+        "config": { "delay": { "percentage": 100, "duration": "300ms" } } }]);
     let slow = |limit: u64| {
-        let config = json!({ "sampler": "always_off", "record_slower_than_ms": limit });
+        let config = json!({ "sampler": "always_off", "record_slower_than": format!("{limit}ms") });
         traced_with(config, delay.clone(), json!({}), Machine::default())
     };
     let traced = slow(301);

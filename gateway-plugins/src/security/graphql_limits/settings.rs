@@ -34,7 +34,7 @@ pub(crate) struct Config {
     max_tokens: u64,
     /// Bytes of a request or message, 1 to 16 MiB. Default 1 MiB.
     #[schemars(range(min = 1, max = 16_777_216))]
-    max_body_bytes: Bytes,
+    max_body: Bytes,
     /// Operations of a batch, 1 to 1,000; 1 refuses batches. Default 10.
     #[schemars(range(min = 1, max = 1000))]
     max_batch: u64,
@@ -74,7 +74,7 @@ impl Default for Config {
             field_costs: BTreeMap::new(),
             list_arguments: ["first", "last", "limit"].map(str::to_owned).into(),
             max_tokens: 5000,
-            max_body_bytes: Bytes(1 << 20),
+            max_body: Bytes(1 << 20),
             max_batch: 10,
             allow_introspection: false,
             allow_persisted: false,
@@ -95,7 +95,7 @@ pub(super) struct Limits {
     pub(super) field_costs: BTreeMap<String, u64>,
     pub(super) list_arguments: Vec<String>,
     pub(super) max_tokens: usize,
-    pub(super) max_body_bytes: u64,
+    pub(super) max_body: u64,
     pub(super) max_batch: usize,
     pub(super) introspection: bool,
     pub(super) persisted: bool,
@@ -134,7 +134,7 @@ pub(super) fn read(config: Config, problems: &mut Problems) -> Limits {
         field_costs: config.field_costs,
         list_arguments: config.list_arguments,
         max_tokens: usize::try_from(config.max_tokens).unwrap_or(usize::MAX),
-        max_body_bytes: config.max_body_bytes.0,
+        max_body: config.max_body.0,
         max_batch: usize::try_from(config.max_batch).unwrap_or(usize::MAX),
         introspection: config.allow_introspection,
         persisted: config.allow_persisted,

@@ -175,7 +175,7 @@ async fn gets_are_looked_at_too() {
 
 #[tokio::test]
 async fn what_cant_be_read_is_refused() {
-    let trial = trial(json!({ "max_body_bytes": 1000 }));
+    let trial = trial(json!({ "max_body": 1000 }));
     let good = r#"{"query":"{a}"}"#;
     let json_with = |more: &[(&'static str, &'static str)]| [JSON, more].concat();
     for (fields, body, status) in [
@@ -206,7 +206,7 @@ async fn what_cant_be_read_is_refused() {
 
 #[tokio::test]
 async fn hostile_documents_end_soon() {
-    let wide = json!({ "max_tokens": 100_000, "max_body_bytes": "4MiB", "max_depth": 100 });
+    let wide = json!({ "max_tokens": 100_000, "max_body": "4MiB", "max_depth": 100 });
     let trial = trial(wide);
     for query in [
         "{a".repeat(49_000),
@@ -258,7 +258,7 @@ fn a_dry_run_ends_no_websocket() {
 
 #[test]
 fn messages_of_websockets() {
-    let config = serde_json::from_value(json!({ "max_root_fields": 1, "max_body_bytes": 200 })).unwrap();
+    let config = serde_json::from_value(json!({ "max_root_fields": 1, "max_body": 200 })).unwrap();
     let plugin =
         GraphqlLimits::build(config, &World::default()).unwrap_or_else(|problems| panic!("{problems}"));
     let passes = |text: &str| plugin.judge(&check_message(&plugin.limits, text.as_bytes()));
@@ -286,7 +286,7 @@ fn bad_settings_are_refused() {
         (json!({ "operation_names": ["a b"] }), "config.operation_names[0]"),
         (json!({ "list_arguments": ["1"] }), "config.list_arguments[0]"),
         (json!({ "field_costs": { "A.b": 1 } }), "config.field_costs.A.b"),
-        (json!({ "max_body_bytes": "17MiB" }), "config.max_body_bytes"),
+        (json!({ "max_body": "17MiB" }), "config.max_body"),
     ] {
         let problems = Trial::refused(&[entry::<GraphqlLimits>()], "graphql_limits", &config);
         assert_eq!(problems.0[0].path, path, "{problems}");

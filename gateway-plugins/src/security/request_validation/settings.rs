@@ -48,7 +48,7 @@ pub(crate) struct Config {
     on_unknown_query: Option<Unknown>,
     /// Bytes of a body that is checked, 1 to 64 MiB; larger ones are refused. Default 1 MiB.
     #[schemars(range(min = 1, max = 67_108_864))]
-    max_body_bytes: Bytes,
+    max_body: Bytes,
     /// The status of a request that does not fit, 400 to 499. Default 400.
     #[schemars(range(min = 400, max = 499))]
     status_code: u16,
@@ -68,7 +68,7 @@ impl Default for Config {
             base_path: None,
             on_unknown_path: Unknown::Deny,
             on_unknown_query: None,
-            max_body_bytes: Bytes(1 << 20),
+            max_body: Bytes(1 << 20),
             status_code: 400,
             dry_run: false,
         }
@@ -81,7 +81,7 @@ pub(super) struct Rules {
     headers: Option<ObjectSchema>,
     body: Arc<BodyContent>,
     openapi: Option<OpenApi>,
-    pub(super) max_body_bytes: u64,
+    pub(super) max_body: u64,
     pub(super) status: StatusCode,
     pub(super) dry_run: bool,
 }
@@ -137,7 +137,7 @@ pub(super) fn read(config: Config, world: &World, problems: &mut Problems) -> Ru
         headers,
         body: Arc::new(body),
         openapi,
-        max_body_bytes: config.max_body_bytes.0,
+        max_body: config.max_body.0,
         status: StatusCode::from_u16(config.status_code).unwrap_or(StatusCode::BAD_REQUEST),
         dry_run: config.dry_run,
     }

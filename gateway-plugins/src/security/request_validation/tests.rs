@@ -55,7 +55,7 @@ async fn bodies_fit_their_schema() {
 
 #[tokio::test]
 async fn bodies_that_cant_be_read_are_refused() {
-    let trial = trial(json!({ "body_schema": person(), "max_body_bytes": 100 }));
+    let trial = trial(json!({ "body_schema": person(), "max_body": 100 }));
     for (fields, body, status) in [
         (vec![JSON], r#"{"name":"a","name":"b"}"#.to_owned(), 400),
         (vec![JSON], r#"{"name":"a"} x"#.to_owned(), 400),
@@ -367,7 +367,7 @@ fn bad_settings_are_refused() {
         (json!({ "body_schema": {}, "content_types": ["a/b", "a/c"] }), "config.content_types"),
         (json!({ "require_body": true, "base_path": "/" }), "config.base_path"),
         (json!({ "require_body": true, "status_code": 500 }), "config.status_code"),
-        (json!({ "require_body": true, "max_body_bytes": 0 }), "config.max_body_bytes"),
+        (json!({ "require_body": true, "max_body": 0 }), "config.max_body"),
         (json!({ "openapi": "none.yaml" }), "config.openapi"),
     ] {
         let problems = Trial::refused(&[entry::<RequestValidation>()], "request_validation", &config);

@@ -100,7 +100,7 @@ impl Firewall {
         coding: Option<Coding>,
     ) -> Result<Bytes, BodyError> {
         let mut transaction = self.message_transaction(&exclusions);
-        let (read, limit) = (message.slice(GrpcPrefix::BYTES..), self.policy.body.max_bytes);
+        let (read, limit) = (message.slice(GrpcPrefix::BYTES..), self.policy.body.max_size);
         let ran = self.world.run_blocking(move || {
             let opened = match coding {
                 None => Decompressed::Whole(read.to_vec()),
@@ -181,7 +181,7 @@ impl Messages {
             }
         };
         let whole = prefix.length.saturating_add(GrpcPrefix::BYTES);
-        if prefix.length as u64 > self.firewall.policy.body.max_bytes {
+        if prefix.length as u64 > self.firewall.policy.body.max_size {
             self.firewall.uninspected(self.firewall.policy.body.over_limit, Cause::BodyTooLarge)?;
             self.passing = whole;
             return Ok(true);

@@ -214,7 +214,7 @@ impl Firewall {
             exchange.note("waf.not_inspected", "compressed body");
             return refuse(Cause::BadRequest, StatusCode::UNSUPPORTED_MEDIA_TYPE, policy.encoded);
         }
-        let limit = if is_multipart(exchange) { policy.max_upload_bytes } else { policy.max_bytes };
+        let limit = if is_multipart(exchange) { policy.max_upload } else { policy.max_size };
         let (bytes, trailers) = match exchange.body.collect(limit).await {
             Ok(read) => read,
             Err(BodyError::TooLarge { .. }) => {

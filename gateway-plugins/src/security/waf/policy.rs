@@ -39,8 +39,8 @@ pub(super) struct Policy {
 /// What becomes of bodies.
 pub(super) struct BodyPolicy {
     pub(super) inspect: bool,
-    pub(super) max_bytes: u64,
-    pub(super) max_upload_bytes: u64,
+    pub(super) max_size: u64,
+    pub(super) max_upload: u64,
     pub(super) over_limit: OnTrouble,
     pub(super) malformed: OnTrouble,
     pub(super) encoded: OnTrouble,
@@ -48,7 +48,7 @@ pub(super) struct BodyPolicy {
 
 /// Which responses are inspected.
 pub(super) struct ResponsePolicy {
-    pub(super) max_bytes: u64,
+    pub(super) max_size: u64,
     pub(super) content_types: Vec<String>,
 }
 
@@ -104,7 +104,7 @@ pub(super) fn read(config: Config, world: &World, problems: &mut Problems) -> Op
         json_depth: config.limits.json_depth,
         xml_depth: config.limits.xml_depth,
         parts: config.limits.parts,
-        value_bytes: usize::try_from(config.limits.value_bytes.0).unwrap_or(usize::MAX),
+        value_size: usize::try_from(config.limits.value_size.0).unwrap_or(usize::MAX),
         budget_bytes: config.limits.budget.0,
         nested_json: config.limits.nested_json,
         graphql: config.body.graphql,
@@ -118,8 +118,8 @@ pub(super) fn read(config: Config, world: &World, problems: &mut Problems) -> Op
         deny_status: StatusCode::from_u16(config.deny_status).unwrap_or(StatusCode::BAD_REQUEST),
         body: BodyPolicy {
             inspect: body.inspect,
-            max_bytes: body.max_bytes.0,
-            max_upload_bytes: body.max_upload_bytes.0.max(body.max_bytes.0),
+            max_size: body.max_size.0,
+            max_upload: body.max_upload.0.max(body.max_size.0),
             over_limit: body.over_limit,
             malformed: body.malformed,
             encoded: body.encoded,
@@ -127,7 +127,7 @@ pub(super) fn read(config: Config, world: &World, problems: &mut Problems) -> Op
         limits,
         exceeded: config.limits.exceeded,
         response: config.response.map(|response| ResponsePolicy {
-            max_bytes: response.max_bytes.0,
+            max_size: response.max_size.0,
             content_types: response.content_types.iter().map(|it| it.to_ascii_lowercase()).collect(),
         }),
         messages: config.websocket_messages,

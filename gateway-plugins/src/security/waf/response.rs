@@ -19,14 +19,14 @@ impl ResponsePolicy {
         let headers = response.headers();
         let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let essence = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        self.max_bytes > 0 && !response.body().is_empty() && self.content_types.contains(&essence)
+        self.max_size > 0 && !response.body().is_empty() && self.content_types.contains(&essence)
     }
 }
 
 impl Firewall {
     /// Has whoever answers send all of it: rules don't find in small pieces what they find in the whole.
     pub(super) fn ask_for_whole(&self, exchange: &mut Exchange) {
-        if self.policy.response.as_ref().is_some_and(|policy| policy.max_bytes > 0) {
+        if self.policy.response.as_ref().is_some_and(|policy| policy.max_size > 0) {
             for name in [RANGE, IF_RANGE] {
                 exchange.request.headers.remove(name);
             }
@@ -35,7 +35,7 @@ impl Firewall {
 
     /// Has the target answer without compression, which rules can't see through.
     pub(super) fn ask_for_plain(&self, exchange: &mut Exchange, seat: Seat<'_>) {
-        if self.policy.response.as_ref().is_none_or(|policy| policy.max_bytes == 0) {
+        if self.policy.response.as_ref().is_none_or(|policy| policy.max_size == 0) {
             return;
         }
         let pending = exchange.state.of_mut::<Option<Pending>>(seat).and_then(Option::as_mut);
@@ -85,7 +85,7 @@ impl Firewall {
         }
         Step::wait(async move {
             // The rest of a longer body passes: it may never end.
-            let seen = match response.body_mut().peek(policy.max_bytes).await {
+            let seen = match response.body_mut().peek(policy.max_size).await {
                 Ok(seen) => seen,
                 Err(BodyError::NoRoom) => return Verdict::reply(Reply::new(Cause::Overloaded)),
                 Err(BodyError::Refused(reply)) => return Verdict::Reply(reply),

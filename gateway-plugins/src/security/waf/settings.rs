@@ -136,13 +136,13 @@ pub(crate) struct BodySettings {
     pub(super) inspect: bool,
     /// Bytes of a body that are inspected, 1 to 16 MiB. Default 128 KiB.
     #[schemars(range(min = 1, max = 16_777_216))]
-    pub(super) max_bytes: Bytes,
+    pub(super) max_size: Bytes,
     /// Bytes of a multipart body, 1 to 256 MiB; it is held in memory until it was inspected. Files in it are inspected by their names
-    /// alone, so that they don't count in `max_bytes`; what is not a file is bounded by `limits`. Default 16 MiB.
+    /// alone, so that they don't count in `max_size`; what is not a file is bounded by `limits`. Default 16 MiB.
     #[schemars(range(min = 1, max = 268_435_456))]
-    pub(super) max_upload_bytes: Bytes,
+    pub(super) max_upload: Bytes,
     /// What becomes of larger ones: `reject` answers 413, `pass` inspects the head alone. Media (`image/*`, `audio/*`, `video/*`,
-    /// `font/*`, PDF, archives) that begin as such have their first `max_bytes` inspected, and pass. Default `reject`.
+    /// `font/*`, PDF, archives) that begin as such have their first `max_size` inspected, and pass. Default `reject`.
     pub(super) over_limit: OnTrouble,
     /// What becomes of bodies that are not what their content type says: `reject`, or `pass` them by what could be read.
     /// Default `reject`.
@@ -186,7 +186,7 @@ pub(crate) struct LimitSettings {
     pub(super) parts: usize,
     /// Bytes of one value that are inspected, 64 to 16 MiB. Default 128 KiB.
     #[schemars(range(min = 64, max = 16_777_216))]
-    pub(super) value_bytes: Bytes,
+    pub(super) value_size: Bytes,
     /// Bytes that the rules read in all, each value as often as it is read, 1 KiB to 16 GiB. Default 64 MiB.
     #[schemars(range(min = 1024, max = 17_179_869_184_u64))]
     pub(super) budget: Bytes,
@@ -202,7 +202,7 @@ pub(crate) struct LimitSettings {
 pub(crate) struct ResponseSettings {
     /// Bytes of a body that are inspected, 0 to 16 MiB; 0 inspects heads alone. What is behind them passes. Default 256 KiB.
     #[schemars(range(max = 16_777_216))]
-    pub(super) max_bytes: Bytes,
+    pub(super) max_size: Bytes,
     /// Media types whose bodies are inspected. Default `text/html`, `text/plain`, `text/xml`, `application/json`.
     #[schemars(length(max = 100))]
     pub(super) content_types: Vec<String>,
@@ -231,8 +231,8 @@ impl Default for BodySettings {
         Self {
             inspect: true,
             graphql: true,
-            max_bytes: Bytes(128 << 10),
-            max_upload_bytes: Bytes(16 << 20),
+            max_size: Bytes(128 << 10),
+            max_upload: Bytes(16 << 20),
             over_limit: OnTrouble::Reject,
             malformed: OnTrouble::Reject,
             encoded: OnTrouble::Reject,
@@ -249,7 +249,7 @@ impl Default for LimitSettings {
             nested_json: limits.nested_json,
             xml_depth: limits.xml_depth,
             parts: limits.parts,
-            value_bytes: Bytes(limits.value_bytes as u64),
+            value_size: Bytes(limits.value_size as u64),
             budget: Bytes(limits.budget_bytes),
             exceeded: OnTrouble::Reject,
         }
@@ -259,6 +259,6 @@ impl Default for LimitSettings {
 impl Default for ResponseSettings {
     fn default() -> Self {
         let types = ["text/html", "text/plain", "text/xml", "application/json"];
-        Self { max_bytes: Bytes(256 << 10), content_types: types.map(str::to_owned).to_vec() }
+        Self { max_size: Bytes(256 << 10), content_types: types.map(str::to_owned).to_vec() }
     }
 }

@@ -101,9 +101,9 @@ async fn modes() {
 #[tokio::test]
 async fn what_cannot_be_inspected_is_refused_unless_settings_say_otherwise() {
     let big = vec![b'a'; 2000];
-    let small = trial(json!({"body": {"max_bytes": 1000}}));
+    let small = trial(json!({"body": {"max_size": 1000}}));
     assert_eq!(post(&small, "text/plain", big.clone()).await.status, 413);
-    let pass = trial(json!({"body": {"max_bytes": 1000, "over_limit": "pass"}}));
+    let pass = trial(json!({"body": {"max_size": 1000, "over_limit": "pass"}}));
     assert_eq!(post(&pass, "text/plain", big.clone()).await.status, 200);
     assert_eq!(pass.asked()[0].body.len(), 2000);
     assert_eq!(field(&pass, "waf.not_inspected").as_deref(), Some("large body"));
@@ -138,7 +138,7 @@ async fn limits_are_enforced() {
             "multipart/form-data; boundary=B",
             "--B\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--B\r\nContent-Disposition: form-data; name=\"b\"\r\n\r\n1\r\n--B--",
         ),
-        (json!({"value_bytes": 64}), form, &format!("a={}", "b".repeat(65))),
+        (json!({"value_size": 64}), form, &format!("a={}", "b".repeat(65))),
     ] {
         let trial = trial(json!({ "limits": limits }));
         assert_eq!(post(&trial, kind, body.to_owned()).await.status, 400, "{limits}");
@@ -292,8 +292,8 @@ async fn responses_are_inspected_where_wanted() {
     assert_eq!(send(with(json!({})), "text/html", false).await, 502);
     assert_eq!(send(with(json!({})), "image/png", false).await, 200);
     assert_eq!(send(with(json!({"content_types": ["image/png"]})), "image/png", false).await, 502);
-    assert_eq!(send(with(json!({"max_bytes": 2})), "text/html", false).await, 200);
-    assert_eq!(send(with(json!({"max_bytes": 0})), "image/png", true).await, 502);
+    assert_eq!(send(with(json!({"max_size": 2})), "text/html", false).await, 200);
+    assert_eq!(send(with(json!({"max_size": 0})), "image/png", true).await, 502);
     let mut lax = with(json!({}));
     lax["rules"]["outbound_threshold"] = json!(5);
     assert_eq!(send(lax, "text/html", false).await, 200);
@@ -351,7 +351,7 @@ async fn responses_are_inspected_before_they_are_compressed() {
 async fn ranges_of_inspected_responses_are_not_asked_for() {
     let machine = machine();
     let ranges = [("range", "bytes=0-1"), ("if-range", "\"a\"")];
-    for (response, is_whole) in [(json!({}), true), (json!({"max_bytes": 0}), false), (Value::Null, false)] {
+    for (response, is_whole) in [(json!({}), true), (json!({"max_size": 0}), false), (Value::Null, false)] {
         let config = json!({"rules": {"crs": "/crs"}, "response": response});
         let trial = with_files(&machine, &config);
         assert_eq!(trial.get("/", &ranges).await.status, 200, "{response}");
@@ -418,7 +418,7 @@ fn settings_that_mean_nothing_are_refused() {
         (json!({"exclusions": [{"when": {"path": "~("}, "rules": ["1000300"]}]}), "exclusions[0].when"),
         (json!({"response": {}}), "none about responses"),
         (json!({"deny_status": 200}), "deny_status"),
-        (json!({"body": {"max_bytes": 0}}), "max_bytes"),
+        (json!({"body": {"max_size": 0}}), "max_size"),
         (json!({"audit_sample": 2.0}), "audit_sample"),
     ] {
         let problems = format!("{:?}", refused(&config));

@@ -48,7 +48,7 @@ impl Caller for Second {
         Duration::from_secs(600)
     }
 
-    fn max_response_bytes(&self) -> u64 {
+    fn max_response(&self) -> u64 {
         1 << 20
     }
 }
@@ -189,7 +189,7 @@ async fn copies_are_what_the_first_target_gets() {
 
 #[tokio::test]
 async fn a_body_that_is_too_large_or_cut_off_is_not_copied() {
-    let setup = setup("large", json!({"max_body_bytes": 4}));
+    let setup = setup("large", json!({"max_body": 4}));
     let _handle = setup.start();
     assert_eq!(setup.trial.request("POST", "/", &[], "12345").await.status, 200);
     assert_eq!(post(&setup.trial, &[Some("123"), Some("45")]).await, 200);
@@ -230,7 +230,7 @@ fn settings_that_can_not_be_meant_are_refused() {
         json!({"url": "http://u:p@a"}),
         json!({"url": "http://a", "percentage": 101}),
         json!({"url": "http://a", "max_in_flight": 0}),
-        json!({"url": "http://a", "timeout_ms": 0}),
+        json!({"url": "http://a", "timeout": "0ms"}),
         json!({"url": "http://a", "remove_headers": ["a b"]}),
     ] {
         Trial::refused(PLUGINS, "request_mirror", &config);

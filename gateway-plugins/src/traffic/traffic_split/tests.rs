@@ -142,7 +142,7 @@ fn tagged(config: &Value) -> Trial {
     let target = |name: &str| json!({"host": format!("{name}.test"), "port": 80, "tags": {"v": name}});
     let upstream = json!({
         "id": "u", "targets": [target("one"), target("two"), {"host": "plain.test", "port": 80}],
-        "health_checks": {"passive": {"unhealthy_threshold": 1, "healthy_after_seconds": 600}},
+        "health_checks": {"passive": {"unhealthy_threshold": 1, "healthy_after": 600}},
     });
     let spec = json!({
         "upstreams": [upstream],

@@ -23,7 +23,7 @@ pub(crate) struct Config {
     pub(super) request_headers: Send,
     /// Whether it gets response heads. Default `send`.
     pub(super) response_headers: Send,
-    /// How it gets request bodies: `none`, `buffered` (whole, at most `max_body_bytes`; a larger one gets 413),
+    /// How it gets request bodies: `none`, `buffered` (whole, at most `max_body`; a larger one gets 413),
     /// `buffered_partial` (whole, or as much as that), or `streamed` (in pieces, each of which waits for its answer). Default
     /// `none`.
     pub(super) request_body: BodyMode,
@@ -35,13 +35,13 @@ pub(crate) struct Config {
     pub(super) response_trailers: Skip,
     /// Bytes of a body that is buffered. Default 1 MiB.
     #[schemars(range(min = 1, max = 67_108_864))]
-    pub(super) max_body_bytes: units::Bytes,
+    pub(super) max_body: units::Bytes,
     /// How long each answer may take. Default 200 ms.
-    #[schemars(range(min = 1, max = 60_000))]
-    pub(super) message_timeout_ms: Millis,
+    #[schemars(range(min = 0.001, max = 60))]
+    pub(super) message_timeout: Millis,
     /// How much longer the processor may ask for, once for each answer. Default 0: not at all, and a processor that asks fails.
-    #[schemars(range(max = 600_000))]
-    pub(super) max_message_timeout_ms: Millis,
+    #[schemars(range(max = 600))]
+    pub(super) max_message_timeout: Millis,
     /// Continues without the processor when it fails or does not answer in time. Default false: such exchanges are refused.
     pub(super) failure_mode_allow: bool,
     /// Lets the processor change for an exchange what it gets of it. Default false: what it says about that is ignored.
@@ -53,7 +53,7 @@ pub(crate) struct Config {
     pub(super) max_concurrent_streams: usize,
     /// Bytes of one answer. Default 4 MiB.
     #[schemars(range(min = 1024, max = 67_108_864))]
-    pub(super) max_message_bytes: units::Bytes,
+    pub(super) max_message: units::Bytes,
     /// The status while the processor fails, 400 to 599; 504 when it does not answer in time. Default 500.
     #[schemars(range(min = 400, max = 599))]
     pub(super) status_on_error: u16,
@@ -107,14 +107,14 @@ impl Default for Config {
             response_body: BodyMode::None,
             request_trailers: Skip::Skip,
             response_trailers: Skip::Skip,
-            max_body_bytes: units::Bytes(1 << 20),
-            message_timeout_ms: Millis(200),
-            max_message_timeout_ms: Millis(0),
+            max_body: units::Bytes(1 << 20),
+            message_timeout: Millis(200),
+            max_message_timeout: Millis(0),
             failure_mode_allow: false,
             allow_mode_override: false,
             disable_immediate_response: false,
             max_concurrent_streams: 10_000,
-            max_message_bytes: units::Bytes(4 << 20),
+            max_message: units::Bytes(4 << 20),
             status_on_error: 500,
         }
     }
@@ -166,13 +166,13 @@ impl Rules {
                 response_headers: config.response_headers == Send::Send,
                 response: rest(config.response_body, config.response_trailers),
             },
-            max_body: config.max_body_bytes.0,
-            timeout: config.message_timeout_ms.duration(),
-            max_timeout: config.max_message_timeout_ms.duration(),
+            max_body: config.max_body.0,
+            timeout: config.message_timeout.duration(),
+            max_timeout: config.max_message_timeout.duration(),
             passes_failures: config.failure_mode_allow,
             overrides: config.allow_mode_override,
             replies: !config.disable_immediate_response,
-            max_message: usize::try_from(config.max_message_bytes.0).unwrap_or(usize::MAX),
+            max_message: usize::try_from(config.max_message.0).unwrap_or(usize::MAX),
             status: StatusCode::from_u16(config.status_on_error).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
         }
     }

@@ -102,7 +102,7 @@ impl Caller for Processor {
         Duration::from_secs(3600)
     }
 
-    fn max_response_bytes(&self) -> u64 {
+    fn max_response(&self) -> u64 {
         u64::MAX
     }
 }
@@ -257,8 +257,8 @@ async fn a_processor_may_ask_for_more_time_once_where_it_is_allowed_to() {
     };
     for (seconds, config, expected) in [
         (1, json!({}), 500),
-        (1, json!({ "max_message_timeout_ms": 2000 }), 504),
-        (3, json!({ "max_message_timeout_ms": 2000 }), 500),
+        (1, json!({ "max_message_timeout": "2000ms" }), 504),
+        (3, json!({ "max_message_timeout": "2000ms" }), 500),
     ] {
         let begun = tokio::time::Instant::now();
         let trial = Processor::new(move |_| Act::Say(more(seconds))).trial(config.clone());

@@ -223,7 +223,7 @@ async fn answers_are_compressed() {
 
 #[tokio::test]
 async fn bad_requests_are_refused_before_the_target_is_asked() {
-    let trial = trial(json!({ "max_message_bytes": 1000 }), "library.v1.Book", book());
+    let trial = trial(json!({ "max_message": 1000 }), "library.v1.Book", book());
     let large = format!("{{\"name\": \"{}\"}}", "x".repeat(1000));
     for (method, path, body, status, says) in [
         ("GET", "/v1/nothing", "", 404, "no call"),
@@ -383,7 +383,7 @@ async fn options_have_their_effect() {
     let pass = trial(json!({ "unmatched": "pass" }), "library.v1.Book", answer.clone());
     assert_eq!(asks(&pass, "GET", "/other", "").await.status, 200);
     assert_eq!(pass.asked()[0].path, "/other");
-    let small = trial(json!({ "max_message_bytes": 5 }), "library.v1.Book", answer.clone());
+    let small = trial(json!({ "max_message": 5 }), "library.v1.Book", answer.clone());
     assert_eq!(asks(&small, "GET", "/v1/books/x", "").await.status, 429, "the answer is too large");
     let grpc_call = trial(json!({}), "library.v1.Book", answer);
     let request = frame(&message("library.v1.Book", &json!({})));
@@ -408,7 +408,7 @@ fn what_cannot_be_offered_is_refused() {
         (json!({ "descriptor_set": "%" }), "Base64"),
         (json!({ "descriptor_set": "AAAA" }), "can't be used"),
         (json!({ "descriptor_set": set, "services": ["none"] }), "there is no service `none`"),
-        (json!({ "descriptor_set": set, "max_message_bytes": 0 }), "max_message_bytes"),
+        (json!({ "descriptor_set": set, "max_message": 0 }), "max_message"),
         (json!({ "descriptor_set": "" }), "offers no call"),
     ] {
         let problems = Trial::refused(PLUGINS, "grpc_json_transcoding", &config).to_string();

@@ -60,9 +60,9 @@ async fn a_bomb_does_not_go_off() {
     for coding in CODINGS {
         let bomb = encoded(coding, &zeros);
         assert!(bomb.len() < 20_000, "{coding}");
-        let small = json!({"max_bytes": "1MiB"});
+        let small = json!({"max_size": "1MiB"});
         assert_eq!(send(small, coding, bomb.clone()).await.0, 413, "{coding}");
-        let (status, asked) = send(json!({"max_bytes": "4MiB"}), coding, bomb).await;
+        let (status, asked) = send(json!({"max_size": "4MiB"}), coding, bomb).await;
         assert_eq!((status, asked.map(|asked| asked.body.len())), (200, Some(4 << 20)), "{coding}");
     }
 }
@@ -87,12 +87,12 @@ async fn codings_that_are_not_known() {
         assert_eq!((status, asked.unwrap().field("content-encoding")), (200, coding));
     }
     assert_eq!(send(json!({}), "identity", b"x".to_vec()).await.0, 200);
-    Trial::refused(PLUGINS, "request_decompression", &json!({"max_bytes": 0}));
+    Trial::refused(PLUGINS, "request_decompression", &json!({"max_size": 0}));
 }
 
 #[tokio::test]
 async fn a_media_type_switches_nothing_off() {
-    let trial = Trial::new(PLUGINS, "request_decompression", json!({"max_bytes": 100}));
+    let trial = Trial::new(PLUGINS, "request_decompression", json!({"max_size": 100}));
     let fields = [("content-encoding", "gzip"), ("content-type", "application/grpc")];
     let got = trial.request("POST", "/", &fields, encoded("gzip", b"hello")).await;
     assert_eq!((got.status, trial.asked()[0].body.clone()), (200, "hello".into()));

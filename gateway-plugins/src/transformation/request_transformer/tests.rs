@@ -129,7 +129,7 @@ async fn a_body_that_can_not_be_changed_is_refused_or_passes() {
         (vec![JSON, ("content-encoding", "gzip")], "{}", 415),
     ] {
         for (otherwise, expected) in [("refuse", status), ("pass", 200)] {
-            let config = json!({"rules": rules, "body": {"max_bytes": 12, "otherwise": otherwise}});
+            let config = json!({"rules": rules, "body": {"max_size": 12, "otherwise": otherwise}});
             let trial = Trial::new(PLUGINS, "request_transformer", config);
             let got = trial.request("POST", "/", &fields, body.to_owned()).await;
             assert_eq!(got.status, expected, "{body} {otherwise}");

@@ -67,7 +67,7 @@ async fn a_secret_that_can_not_be_removed_does_not_pass() {
     const GZIP: &[(&str, &str)] = &[("content-type", "application/json"), ("content-encoding", "gzip")];
     for (fields, body) in [(JSON, r#"{"password":"12345678"}"#), (JSON, "{broken"), (GZIP, "\x1f")] {
         for (otherwise, status) in [("refuse", 502), ("pass", 200)] {
-            let config = json!({"rules": rules, "body": {"max_bytes": 16, "otherwise": otherwise}});
+            let config = json!({"rules": rules, "body": {"max_size": 16, "otherwise": otherwise}});
             let got = got(config, fields, body).await;
             assert_eq!(got.status, status, "{body}");
             assert_eq!(got.text() == body, status == 200);
@@ -209,7 +209,7 @@ async fn bodies_that_come_compressed_are_changed_as_well() {
         (&["gzip"], &large, "refuse", None),
     ] {
         let (text, sent) = (codings.join(", "), encoded(codings, body));
-        let config = json!({ "rules": rules, "body": { "otherwise": otherwise, "max_bytes": 1000 } });
+        let config = json!({ "rules": rules, "body": { "otherwise": otherwise, "max_size": 1000 } });
         let plugins = [("compression", json!({ "min_content_length": 0 })), ("response_transformer", config)];
         let trial = Trial::of_plugins(crate::PLUGINS, &plugins).answering(move |_| {
             let response = Response::builder().header("content-type", "application/json");

@@ -74,7 +74,7 @@ async fn a_comment_is_never_within_a_line_and_ends_no_event() {
 
 #[tokio::test(start_paused = true)]
 async fn a_byte_order_mark_never_gets_behind_the_first_line() {
-    let got = played(json!({ "retry_ms": 7 }), &[("\u{feff}data: 1\n\n", 1), ("end", 0)]).await;
+    let got = played(json!({ "retry": "7ms" }), &[("\u{feff}data: 1\n\n", 1), ("end", 0)]).await;
     assert_eq!(got.text(), "retry: 7\n\ndata: 1\n\n");
     let got = played(json!({}), &[("", 16), ("\u{feff}", 1), ("\u{feff}data: 1\n\n", 1), ("end", 0)]).await;
     assert_eq!(got.text(), ":\n\u{feff}data: 1\n\n", "one of them is the mark");
@@ -84,7 +84,7 @@ async fn a_byte_order_mark_never_gets_behind_the_first_line() {
 
 #[tokio::test(start_paused = true)]
 async fn it_ends_between_events() {
-    let config = json!({ "heartbeat_seconds": 0, "max_duration_seconds": 60 });
+    let config = json!({ "heartbeat": 0, "max_duration": 60 });
     let got = played(config.clone(), &[("data: 1\n\n", 59), ("data: 2", 2), ("\n\n", 1)]).await;
     assert_eq!((got.text().as_str(), got.cut), ("data: 1\n\ndata: 2\n\n", None));
     let got = played(config.clone(), &[("data: 1\r\n\r\n", 60)]).await;
@@ -96,7 +96,7 @@ async fn it_ends_between_events() {
 #[tokio::test(start_paused = true)]
 async fn clients_learn_when_to_come_back() {
     let got =
-        played(json!({ "retry_ms": "3s", "no_buffering": false }), &[("data: 1\n\n", 1), ("end", 0)]).await;
+        played(json!({ "retry": "3s", "no_buffering": false }), &[("data: 1\n\n", 1), ("end", 0)]).await;
     assert_eq!(got.text(), "retry: 3000\n\ndata: 1\n\n");
     assert_eq!((got.headers.get("x-accel-buffering"), got.headers.get("cache-control")), (None, None));
 }
@@ -104,7 +104,7 @@ async fn clients_learn_when_to_come_back() {
 #[tokio::test]
 async fn other_responses_are_left_alone() {
     for (name, value) in [("content-type", "text/plain"), ("content-encoding", "gzip")] {
-        let trial = Trial::new(PLUGINS, "sse", json!({ "retry_ms": 1000 })).answering(move |_| {
+        let trial = Trial::new(PLUGINS, "sse", json!({ "retry": "1000ms" })).answering(move |_| {
             let mut response = Response::new(Body::from("data: 1\n\n"));
             response.headers_mut().insert("content-type", HeaderValue::from_static("text/event-stream"));
             response.headers_mut().insert("content-length", HeaderValue::from_static("9"));
@@ -120,9 +120,9 @@ async fn other_responses_are_left_alone() {
 #[test]
 fn one_that_does_nothing_is_refused() {
     for (config, path) in [
-        (json!({ "heartbeat_seconds": 0, "no_buffering": false }), "config"),
-        (json!({ "retry_ms": 0 }), "config.retry_ms"),
-        (json!({ "heartbeat_seconds": "2d" }), "config.heartbeat_seconds"),
+        (json!({ "heartbeat": 0, "no_buffering": false }), "config"),
+        (json!({ "retry": "0ms" }), "config.retry"),
+        (json!({ "heartbeat": "2d" }), "config.heartbeat"),
     ] {
         assert_eq!(Trial::refused(PLUGINS, "sse", &config).0[0].path, path, "{config}");
     }
@@ -130,7 +130,7 @@ fn one_that_does_nothing_is_refused() {
 
 #[test]
 fn the_example_is_taken() {
-    let config = json!({ "heartbeat_seconds": "20s", "retry_ms": 2000, "max_duration_seconds": "1h" });
+    let config = json!({ "heartbeat": "20s", "retry": "2000ms", "max_duration": "1h" });
     assert!(gateway_core::plugin::Registry::new(PLUGINS).build("sse", None, &config).is_ok());
 }
 

@@ -48,7 +48,7 @@ impl SettingsWithDefaults<'_> {
         let protocol = protocol.unwrap_or(Protocol::HttpProtobuf);
         let compression =
             self.compression.or_else(|| defaults.word("COMPRESSION", compression, &mut problems));
-        let timeout = self.timeout_ms.map(Millis::duration);
+        let timeout = self.timeout.map(Millis::duration);
         let timeout = timeout.or_else(|| defaults.word("TIMEOUT", milliseconds, &mut problems));
         let target = self.target(path, protocol, &defaults, &mut problems);
         // Credentials of the environment are for the environment's server, whoever writes the settings.

@@ -9,7 +9,7 @@ use crate::variable::Variable;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Intake {
     pub(crate) arguments: usize,
-    pub(crate) value_bytes: usize,
+    pub(crate) value_size: usize,
     pub(crate) arena_bytes: usize,
     pub(crate) nested_json: usize,
     pub(crate) json_depth: usize,
@@ -78,7 +78,7 @@ impl Sink for Intaker<'_> {
         }
         self.values.arguments += 1;
         let size = value.len();
-        let limit = self.intake.value_bytes;
+        let limit = self.intake.value_size;
         let (kept_name, kept) = (self.values.cut(name, limit), self.values.cut(value, limit));
         let bytes = kept_name.len() + size;
         let (id, text) = (self.texts.keep(kept_name), self.texts.keep(kept));

@@ -1,17 +1,20 @@
 //! Bytes from one TCP socket to another without a copy: splice(2) through a pipe, while they come in bulk.
 //!
 //! Few bytes at a time cost more this way than by reading and writing them, so the relay comes here only after several
-//! full buffers in a row, and goes back when little comes.
+//! full buffers in a row, and goes back when little comes. Where bytes are metered, no more is pulled into the pipe than may pass.
 
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, ready};
 
+use gateway_core::stream::metered::Metered;
 use gateway_core::stream::relay::{RelayEnd, Shortcut, Shortened};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+
+use crate::link::Rewound;
 
 /// Bytes a pipe holds, where the system allows it: with the usual 64 KiB most of the gain is lost to turns.
 const PIPE_BYTES: usize = 256 << 10;
@@ -71,6 +74,34 @@ impl Pipe {
     }
 }
 
+/// An end that is a socket of its own.
+pub(super) trait Socket: Unpin {
+    /// The socket to read from; `None` while bytes that were read from it before are still to be read again.
+    fn reader(&self) -> Option<&TcpStream>;
+    /// The socket to write to.
+    fn writer(&self) -> &TcpStream;
+}
+
+impl Socket for &mut TcpStream {
+    fn reader(&self) -> Option<&TcpStream> {
+        Some(self)
+    }
+
+    fn writer(&self) -> &TcpStream {
+        self
+    }
+}
+
+impl Socket for Rewound<&mut TcpStream> {
+    fn reader(&self) -> Option<&TcpStream> {
+        self.is_spent().then(|| self.writer())
+    }
+
+    fn writer(&self) -> &TcpStream {
+        self.get_ref()
+    }
+}
+
 /// One direction's way through a pipe.
 #[derive(Default)]
 pub(super) struct Splice {
@@ -88,12 +119,12 @@ impl Splice {
         }
     }
 
-    fn poll_pull(&self, cx: &mut Context<'_>, reader: &TcpStream) -> Poll<io::Result<usize>> {
+    fn poll_pull(&self, cx: &mut Context<'_>, reader: &TcpStream, most: usize) -> Poll<io::Result<usize>> {
         let Some(pipe) = &self.pipe else { return Poll::Ready(Ok(0)) };
         loop {
             ready!(reader.poll_read_ready(cx))?;
             let pulled = reader.try_io(Interest::READABLE, || {
-                Ok(splice(reader, None, &pipe.write, None, PIPE_BYTES, SpliceFlags::NONBLOCK)?)
+                Ok(splice(reader, None, &pipe.write, None, most, SpliceFlags::NONBLOCK)?)
             });
             match pulled {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -117,19 +148,20 @@ impl Splice {
     }
 }
 
-impl Shortcut<TcpStream, TcpStream> for Splice {
+impl<R: Socket, W: Socket> Shortcut<Metered<'_, R>, Metered<'_, W>> for Splice {
     fn poll_move(
         &mut self,
         cx: &mut Context<'_>,
-        reader: &mut TcpStream,
-        writer: &mut TcpStream,
+        reader: &mut Metered<'_, R>,
+        writer: &mut Metered<'_, W>,
         carried: &mut u64,
     ) -> Poll<Result<Shortened, RelayEnd>> {
         loop {
             if self.held > 0 {
-                match ready!(self.poll_push(cx, writer)) {
+                match ready!(self.poll_push(cx, writer.inner.writer())) {
                     Ok(pushed @ 1..) => {
                         self.held -= pushed;
+                        writer.wrote(pushed);
                         *carried += pushed as u64;
                     }
                     _ => return Poll::Ready(Err(RelayEnd::Writer)),
@@ -141,24 +173,38 @@ impl Shortcut<TcpStream, TcpStream> for Splice {
                 self.release();
                 return Poll::Ready(Ok(Shortened::Over));
             }
+            let most = match reader.poll_allow(cx, PIPE_BYTES) {
+                Poll::Ready(Ok(most)) => most,
+                Poll::Ready(Err(_)) => return Poll::Ready(Err(RelayEnd::Reader)),
+                Poll::Pending => {
+                    self.release();
+                    return Poll::Pending;
+                }
+            };
             if self.pipe.is_none() {
                 self.pipe = Pipe::lend();
                 if self.pipe.is_none() {
                     return Poll::Ready(Ok(Shortened::Over));
                 }
             }
-            match self.poll_pull(cx, reader) {
+            let Some(from) = reader.inner.reader() else { return Poll::Ready(Ok(Shortened::Over)) };
+            match self.poll_pull(cx, from, most) {
                 Poll::Ready(Ok(0)) => {
+                    reader.release();
                     self.release();
                     return Poll::Ready(Ok(Shortened::End));
                 }
                 Poll::Ready(Ok(pulled)) => {
+                    reader.spend(pulled);
                     self.held = pulled;
-                    self.little = if pulled < SMALL { self.little + 1 } else { 0 };
+                    // The end of what a meter granted is no sign that little comes.
+                    let is_little = pulled < SMALL && pulled < most;
+                    self.little = if is_little { self.little + 1 } else { 0 };
                 }
                 Poll::Ready(Err(_)) => return Poll::Ready(Err(RelayEnd::Reader)),
                 Poll::Pending => {
-                    // Others may need it while nothing comes here.
+                    // Others may need both while nothing comes here.
+                    reader.release();
                     self.release();
                     return Poll::Pending;
                 }

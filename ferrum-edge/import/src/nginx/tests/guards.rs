@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Memory, import};
+use crate::draft::answers_itself;
 use crate::{Conversion, Import};
 
 /// What is made of a server with these directives.
@@ -20,7 +21,7 @@ fn plugins<'i>(made: &'i Import, name: &str) -> Vec<&'i Value> {
 
 /// Whether nothing is passed on, and the report says why.
 fn is_closed(made: &Import, why: &str) -> bool {
-    made.proxies.iter().all(|proxy| proxy["backend_port"] == 9)
+    made.proxies.iter().all(answers_itself)
         && made.report.losses().any(|one| one.outcome == Conversion::Closed && one.to_string().contains(why))
 }
 
@@ -70,10 +71,10 @@ fn what_changes_a_question_closes() {
     assert_eq!(
         good,
         json!({ "url": "http://10.0.0.2:2/check", "convention": "nginx", "response_headers": [],
-                "status_on_error": 500, "timeout_ms": 60_000 })
+                "status_on_error": 500, "timeout": "60s" })
     );
     for (more, key, wanted) in [
-        ("proxy_read_timeout 3s;", "timeout_ms", json!(3000)),
+        ("proxy_read_timeout 3s;", "timeout", json!("3s")),
         ("proxy_pass_request_headers off;", "request_headers", json!([])),
         (
             "proxy_pass_request_headers off; proxy_set_header X-Token $http_x_token;",

@@ -126,7 +126,7 @@ impl Traefik<'_> {
         if is_true(settings, "forwardBody") {
             config["send_body"] = json!(true);
             if let Some(bytes) = number(settings, "maxBodySize").filter(|it| *it > 0) {
-                config["max_body_bytes"] = json!(bytes);
+                config["max_body"] = json!(bytes);
             }
         }
         if settings.has("trustForwardHeader") {

@@ -77,7 +77,7 @@ impl Traefik<'_> {
             ("maxResponseBodyBytes", "response_size_limiting"),
         ] {
             if let Some(bytes) = number(settings, key).filter(|it| *it > 0) {
-                made.plugins.push(Plug::new(plugin, json!({ "max_bytes": bytes })));
+                made.plugins.push(Plug::new(plugin, json!({ "max_size": bytes })));
             }
         }
         for key in ["memRequestBodyBytes", "memResponseBodyBytes"] {
@@ -94,7 +94,7 @@ impl Traefik<'_> {
         let mut retry = json!({ "max_retries": tries.saturating_sub(1).min(100) });
         let pause = settings.get("initialInterval").and_then(Node::plain).and_then(|it| text::millis(&it, 1));
         if let Some(pause) = pause.filter(|it| *it > 0) {
-            retry["backoff"] = json!({ "exponential": { "base_ms": pause.min(300_000) } });
+            retry["backoff"] = json!({ "exponential": { "base": text::duration(pause.min(300_000)) } });
         }
         made.retry = Some(retry);
         self.out.done(settings.at, what);
@@ -111,7 +111,7 @@ impl Traefik<'_> {
         let mut breaker = json!({ "failure_status_codes": statuses, "trip_on_connection_errors": true });
         let pause =
             settings.get("fallbackDuration").and_then(Node::plain).and_then(|it| text::millis(&it, 1000));
-        breaker["timeout_seconds"] = json!(pause.map_or(10, text::seconds).clamp(1, 86_400));
+        breaker["timeout"] = json!(pause.map_or(10, text::seconds).clamp(1, 86_400));
         made.breaker = Some(breaker);
         settings.see_all();
         let why = "it opens after 5 failures in a row, not by their share";

@@ -48,7 +48,7 @@ impl Caller for Cluster {
         Duration::from_secs(5)
     }
 
-    fn max_response_bytes(&self) -> u64 {
+    fn max_response(&self) -> u64 {
         0
     }
 }

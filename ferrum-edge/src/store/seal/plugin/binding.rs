@@ -79,7 +79,7 @@ const NEVER_SENT: &[(&str, &str)] = &[
 /// Settings that are handed to code as they are.
 const OF_CODE: &[&str] = &["/settings", "/vm_settings", "/environment"];
 /// Settings of plugins with code that only limit it, beside `max_…`.
-const LIMITS: &[&str] = &["on_error", "refresh", "start_timeout_ms", "stream_timeout_ms", "timeout_ms"];
+const LIMITS: &[&str] = &["on_error", "refresh", "start_timeout", "stream_timeout", "timeout"];
 
 /// Compares a plugin config's new document with the `stored` one. A caller who may change settings but does not know the secrets
 /// must not learn them by redirecting them. The caller knows the secrets in `request`, the document as sent; references do not

@@ -52,17 +52,13 @@ fn settings_of_requests_are_refused_on_streams() {
         "strip_listen_path: false",
         "auth_mode: multi",
         "retry: {max_retries: 1}",
-        "backend_read_timeout_ms: 1",
-        "backend_write_timeout_ms: 1",
-        "backend_first_byte_timeout_ms: 1",
-        "backend_idle_timeout_ms: 1",
-        "pool_idle_timeout_seconds: 1",
+        "backend_first_byte_timeout: 1ms",
+        "backend_idle_timeout: 1ms",
+        "pool_idle_timeout: 1",
         "pool_max_idle_per_host: 1",
-        "pool_enable_http_keep_alive: false",
-        "pool_enable_http2: false",
         "pool_http2_connections_per_host: 1",
-        "pool_http2_keep_alive_interval_seconds: 1",
-        "pool_http2_keep_alive_timeout_seconds: 1",
+        "pool_http2_keep_alive_interval: 1",
+        "pool_http2_keep_alive_timeout: 1",
         "pool_http2_initial_stream_window_size: 65535",
         "pool_http2_initial_connection_window_size: 65535",
         "pool_http2_adaptive_window: true",
@@ -76,9 +72,7 @@ fn settings_of_requests_are_refused_on_streams() {
             refused(&spec(scheme, setting), &format!("f:1: proxies[0].{}: {message}", key(setting)));
         }
     }
-    for setting in
-        ["total_timeout_ms: 5", "pool_tcp_keepalive_seconds: 5", "backend_congestion_control: cubic"]
-    {
+    for setting in ["total_timeout: 5ms", "pool_tcp_keepalive: 5", "backend_congestion_control: cubic"] {
         good(&spec("tcp", setting));
         let message = "a UDP proxy does not have this (remove it)";
         refused(&spec("udp", setting), &format!("f:1: proxies[0].{}: {message}", key(setting)));

@@ -204,11 +204,10 @@ fn hedging_is_for_requests_that_may_be_sent_twice() {
     };
     let usual = hedging("");
     assert_eq!((usual.delay.as_millis(), usual.max_hedges, usual.budget_percent), (100, 1, 5));
-    assert_eq!((usual.methods.len(), usual.percentile, usual.max_body_bytes), (3, None, 64 << 10));
-    let given =
-        hedging("delay_ms: 20ms, delay_percentile: 99, max_hedges: 2, methods: [put], max_body_bytes: 1KiB");
+    assert_eq!((usual.methods.len(), usual.percentile, usual.max_body), (3, None, 64 << 10));
+    let given = hedging("delay: 20ms, delay_percentile: 99, max_hedges: 2, methods: [put], max_body: 1KiB");
     assert_eq!((given.delay.as_millis(), given.percentile, given.max_hedges), (20, Some(99), 2));
-    assert_eq!((given.methods, given.max_body_bytes), (vec![http::Method::PUT], 1024));
+    assert_eq!((given.methods, given.max_body), (vec![http::Method::PUT], 1024));
     let grpc = hedging("methods: [], grpc_methods: [shop.v1.Catalog/Get, /shop.Catalog/Put]");
     assert_eq!(grpc.grpc_methods, ["/shop.v1.Catalog/Get".into(), "/shop.Catalog/Put".into()]);
     for (fields, expected) in [
@@ -259,7 +258,7 @@ fn redis_servers_are_named_once() {
     let server = servers(
         "urls: ['rediss://a:1', 'rediss://b'], mode: sentinel, master_name: m, username: u, password: sesame, \
          sentinel_password: open, database: 3, ca_path: ca.pem, client_cert_path: /c, client_key_path: /k, \
-         timeout_ms: 5, connect_timeout_ms: 7s, key_prefix: 'shop:1'",
+         timeout: 5ms, connect_timeout: 7s, key_prefix: 'shop:1'",
     );
     let server = server.unwrap()["main"].clone();
     assert_eq!(server.mode, RedisMode::Sentinel("m".into()));
@@ -341,9 +340,9 @@ fn plugins_refer_to_redis_servers_that_exist() {
     );
     // One that can't be read is there all the same.
     refused(
-        &spec("main").replace("urls: [", "timeout_ms: 5x, urls: ["),
-        "f:1: gateway.redis.main.timeout_ms: `x` in `5x` is not a unit (such as 500ms, 5s, 1m or 1h30m; a plain number \
-         counts milliseconds)",
+        &spec("main").replace("urls: [", "timeout: 5x, urls: ["),
+        "f:1: gateway.redis.main.timeout: `x` in `5x` is not a unit (such as 500ms, 5s, 1m or 1h30m; a plain number \
+         counts seconds)",
     );
 }
 

@@ -29,7 +29,7 @@ fn hedges(fake: &Fake) -> Hedged {
 #[test]
 fn another_target_answers_for_one_that_takes_long() {
     run(async {
-        let fake = Fake::new(&hedged("delay_ms: 50", ""), [Say::Never, Say::Status(200)]);
+        let fake = Fake::new(&hedged("delay: 50ms", ""), [Say::Never, Say::Status(200)]);
         let (got, took) = timed(&fake, request("GET", "/a/x")).await;
         assert_eq!((got.status, took), (StatusCode::OK, 50));
         let asked = fake.asked();
@@ -43,10 +43,10 @@ fn another_target_answers_for_one_that_takes_long() {
 #[test]
 fn the_first_to_answer_wins_whoever_it_is() {
     run(async {
-        let fake = Fake::new(&hedged("delay_ms: 50", ""), [Say::Later(40, 200)]);
+        let fake = Fake::new(&hedged("delay: 50ms", ""), [Say::Later(40, 200)]);
         assert_eq!(timed(&fake, request("GET", "/a")).await.1, 40);
         assert_eq!((fake.asked().len(), hedges(&fake).sent), (1, 0), "it answered in time");
-        let fake = Fake::new(&hedged("delay_ms: 50", ""), [Say::Later(80, 200), Say::Never]);
+        let fake = Fake::new(&hedged("delay: 50ms", ""), [Say::Later(80, 200), Say::Never]);
         let (got, took) = timed(&fake, request("GET", "/a/x")).await;
         assert_eq!((got.body, took), (format!("body of {} /x", fake.asked()[0]), 80));
         assert_eq!(hedges(&fake), Hedged { sent: 1, won: None, withheld: false });
@@ -58,7 +58,7 @@ fn each_further_hedge_waits_for_another_delay() {
     run(async {
         let quick = (0..10).map(|_| Say::Status(200));
         let script = quick.chain([Say::Never, Say::Never, Say::Status(200)]);
-        let fake = Fake::new(&hedged("delay_ms: 50, max_hedges: 2, budget_percent: 50", ""), script);
+        let fake = Fake::new(&hedged("delay: 50ms, max_hedges: 2, budget_percent: 50", ""), script);
         // They make room in the budget.
         for _ in 0..10 {
             fake.serve(request("GET", "/a")).await;
@@ -74,7 +74,7 @@ fn each_further_hedge_waits_for_another_delay() {
 fn the_budget_is_a_share_of_requests() {
     run(async {
         let script: Vec<Say> = (0..300).map(|_| Say::Later(100, 200)).collect();
-        let fake = Fake::new(&hedged("delay_ms: 50, budget_percent: 5", ""), script);
+        let fake = Fake::new(&hedged("delay: 50ms, budget_percent: 5", ""), script);
         for _ in 0..95 {
             assert_eq!(timed(&fake, request("GET", "/a")).await.1, 100);
         }
@@ -89,7 +89,7 @@ fn the_budget_is_a_share_of_requests() {
 fn only_what_may_be_sent_twice_is_hedged() {
     run(async {
         let late = || [Say::Later(90, 200), Say::Status(200)];
-        let all = "delay_ms: 50, methods: [GET, PUT]";
+        let all = "delay: 50ms, methods: [GET, PUT]";
         let sent = |fake: &Fake| fake.asked().len();
         for (method, expected) in [("GET", 2), ("PUT", 2), ("POST", 1), ("DELETE", 1)] {
             let fake = Fake::new(&hedged(all, ""), late());
@@ -103,7 +103,7 @@ fn only_what_may_be_sent_twice_is_hedged() {
             assert_eq!(sent(&fake), expected);
             assert_eq!(got.body == "payload", expected == 2, "the hedge has the body");
         }
-        let fake = Fake::new(&hedged(&format!("{all}, max_body_bytes: 6"), ""), late());
+        let fake = Fake::new(&hedged(&format!("{all}, max_body: 6"), ""), late());
         fake.serve(request("PUT", "/a").map(|_| Body::full("payload"))).await;
         assert_eq!(sent(&fake), 1);
     });
@@ -116,14 +116,14 @@ fn what_a_plugin_wants_sent_once_is_sent_once() {
             let plugin = "\nplugin_configs: [{id: o, plugin_name: once, scope: global, config: {}}]\n";
             hedged(rules, more) + plugin
         };
-        let fake = Fake::new(&plugged("delay_ms: 50", ""), [Say::Later(90, 200), Say::Status(200)]);
+        let fake = Fake::new(&plugged("delay: 50ms", ""), [Say::Later(90, 200), Say::Status(200)]);
         assert_eq!(timed(&fake, request("GET", "/a")).await.1, 90);
         assert_eq!(fake.asked().len(), 1);
         // Nor is it tried again, unless nothing was sent.
         let retry = ", retry: {max_retries: 1, budget_percent: 1000}";
         for (say, attempts) in [(Say::Sent(Cause::UpstreamClosed), 1), (Say::Unsent(Cause::ConnectFailed), 2)]
         {
-            let fake = Fake::new(&plugged("delay_ms: 50", retry), [say, Say::Status(200)]);
+            let fake = Fake::new(&plugged("delay: 50ms", retry), [say, Say::Status(200)]);
             fake.serve(request("GET", "/a")).await;
             assert_eq!(fake.asked().len(), attempts);
         }
@@ -133,7 +133,7 @@ fn what_a_plugin_wants_sent_once_is_sent_once() {
 #[test]
 fn grpc_methods_are_hedged_where_they_are_named() {
     run(async {
-        let rules = "delay_ms: 50, grpc_methods: [shop.Catalog/Get]";
+        let rules = "delay: 50ms, grpc_methods: [shop.Catalog/Get]";
         for (path, expected) in [("/a/shop.Catalog/Get", 2), ("/a/shop.Catalog/Put", 1)] {
             let fake = Fake::new(&hedged(rules, ""), [Say::Later(90, 200), Say::Echo]);
             let mut call = post(path, "message");
@@ -149,10 +149,10 @@ fn grpc_methods_are_hedged_where_they_are_named() {
 fn a_failure_does_not_end_a_race() {
     run(async {
         let lost = [Say::Breaks(80), Say::Later(100, 200)];
-        let fake = Fake::new(&hedged("delay_ms: 50", ""), lost);
+        let fake = Fake::new(&hedged("delay: 50ms", ""), lost);
         let (got, took) = timed(&fake, request("GET", "/a")).await;
         assert_eq!((got.status, took), (StatusCode::OK, 150));
-        let fake = Fake::new(&hedged("delay_ms: 50", ""), [Say::Breaks(80), Say::Breaks(100)]);
+        let fake = Fake::new(&hedged("delay: 50ms", ""), [Say::Breaks(80), Say::Breaks(100)]);
         let (got, took) = timed(&fake, request("GET", "/a")).await;
         assert_eq!((got.status, took), (StatusCode::BAD_GATEWAY, 150));
         assert_eq!(fake.records()[0].attempts, 2);
@@ -163,7 +163,7 @@ fn a_failure_does_not_end_a_race() {
 fn an_answer_to_try_again_after_waits_for_a_better_one() {
     run(async {
         let retry = ", retry: {max_retries: 1, retryable_status_codes: [503], budget_percent: 1000}";
-        let rules = &hedged("delay_ms: 50", retry);
+        let rules = &hedged("delay: 50ms", retry);
         let fake = Fake::new(rules, [Say::Later(80, 503), Say::Later(100, 200)]);
         let (got, took) = timed(&fake, request("GET", "/a")).await;
         assert_eq!((got.status, took), (StatusCode::OK, 150));
@@ -171,7 +171,7 @@ fn an_answer_to_try_again_after_waits_for_a_better_one() {
         let fake = Fake::new(rules, [Say::Later(80, 503), Say::Breaks(100), Say::Status(200)]);
         let (got, took) = timed(&fake, request("GET", "/a")).await;
         assert_eq!((got.status, took, fake.asked().len()), (StatusCode::OK, 150, 3));
-        let none = &hedged("delay_ms: 50", &retry.replace("max_retries: 1", "max_retries: 0"));
+        let none = &hedged("delay: 50ms", &retry.replace("max_retries: 1", "max_retries: 0"));
         let fake = Fake::new(none, [Say::Later(80, 503), Say::Breaks(100)]);
         assert_eq!(fake.serve(request("GET", "/a")).await.status, StatusCode::SERVICE_UNAVAILABLE);
     });
@@ -182,10 +182,10 @@ fn backups_are_left_alone() {
     run(async {
         let script = || [Say::Later(90, 200), Say::Status(200)];
         let backup = "{host: one, port: 1}, {host: two, port: 2, priority: 1}";
-        let fake = Fake::new(&of("delay_ms: 50", "", backup), script());
+        let fake = Fake::new(&of("delay: 50ms", "", backup), script());
         assert_eq!(timed(&fake, request("GET", "/a")).await.1, 90);
         assert_eq!(fake.asked(), ["one:1"]);
-        let fake = Fake::new(&of("delay_ms: 50", "", "{host: one, port: 1}"), script());
+        let fake = Fake::new(&of("delay: 50ms", "", "{host: one, port: 1}"), script());
         assert_eq!(timed(&fake, request("GET", "/a")).await.1, 90);
         assert_eq!(fake.asked().len(), 1, "there is no other target");
     });
@@ -194,7 +194,7 @@ fn backups_are_left_alone() {
 #[test]
 fn a_loser_is_not_blamed() {
     run(async {
-        let spec = hedged("delay_ms: 50", ", circuit_breaker: {failure_threshold: 1}")
+        let spec = hedged("delay: 50ms", ", circuit_breaker: {failure_threshold: 1}")
             .replace("{id: u, ", "{id: u, health_checks: {passive: {unhealthy_threshold: 1}}, ");
         let fake = Fake::new(&spec, [Say::Never, Say::Status(200)]);
         fake.serve(request("GET", "/a")).await;
@@ -206,7 +206,7 @@ fn a_loser_is_not_blamed() {
 #[test]
 fn the_delay_follows_recent_answers() {
     run(async {
-        let rules = "delay_ms: 500, delay_percentile: 95";
+        let rules = "delay: 500ms, delay_percentile: 95";
         let script = (0..100).map(|_| Say::Later(8, 200)).chain([Say::Never, Say::Status(200)]);
         let fake = Fake::new(&hedged(rules, ""), script);
         for _ in 0..100 {
@@ -221,12 +221,12 @@ fn the_delay_follows_recent_answers() {
 #[test]
 fn the_whole_is_bounded_and_recorded_like_any_other() {
     run(async {
-        let spec = hedged("delay_ms: 50", ", total_timeout_ms: 200");
+        let spec = hedged("delay: 50ms", ", total_timeout: 200ms");
         let fake = Fake::new(&spec, [Say::Never, Say::Never]);
         let (got, took) = timed(&fake, request("GET", "/a")).await;
         assert_eq!((got.status, took), (StatusCode::GATEWAY_TIMEOUT, 200));
         assert_eq!((hedges(&fake).sent, fake.records().len()), (1, 1));
-        let fake = Fake::new(&hedged("delay_ms: 50", ""), [Say::Never, Say::Never]);
+        let fake = Fake::new(&hedged("delay: 50ms", ""), [Say::Never, Say::Never]);
         {
             let serving = std::pin::pin!(fake.serve(request("GET", "/a")));
             assert!(tokio::time::timeout(Duration::from_secs(1), serving).await.is_err());

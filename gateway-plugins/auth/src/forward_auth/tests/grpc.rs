@@ -98,9 +98,9 @@ async fn what_is_told_has_limits() {
     let http = check_request(&machine.net.sent()[0]).attributes.unwrap().request.unwrap().http.unwrap();
     assert_eq!((http.headers.contains_key("x-a"), http.headers.contains_key("x-b")), (true, false));
     assert_eq!(http.body, "", "no body where none is asked for");
-    let strict = grpc(&machine, json!({ "send_body": true, "max_body_bytes": 4 }));
+    let strict = grpc(&machine, json!({ "send_body": true, "max_body": 4 }));
     assert_eq!(strict.request("POST", "/", &[], "12345").await.status, 413);
-    let partial = json!({ "send_body": true, "max_body_bytes": 4, "allow_partial_body": true });
+    let partial = json!({ "send_body": true, "max_body": 4, "allow_partial_body": true });
     let partial = grpc(&machine, partial);
     assert_eq!(partial.request("POST", "/", &[], &b"\xff2345"[..]).await.status, 200);
     let http =

@@ -73,7 +73,7 @@ async fn who_signs_and_when_in_the_older_scheme() {
             "signature_date",
         ),
         (
-            json!({ "clock_skew_seconds": 500 }),
+            json!({ "clock_skew": 500 }),
             authorization("alice", "hmac-sha256", all, &head.replace(&today, &old)),
             &old,
             "alice",

@@ -86,14 +86,14 @@ async fn a_slow_refresh_holds_nobody_up_and_costs_no_session() {
     let idp = Idp::new();
     let told = Arc::new(Notify::new());
     idp.with(|it| it.held = Some(told.clone()));
-    let trial = idp.trial(&json!({ "timeout_ms": 2000 }));
+    let trial = idp.trial(&json!({ "timeout": "2000ms" }));
     let old = sealed(&session(&idp, now() - 1, now() - 60));
     let begun = Instant::now();
     let mut jars = vec![old.clone(); 8];
     let all = futures_util::future::join_all(jars.iter_mut().map(|jar| jar.get(&trial, "/", &[]))).await;
     assert!(all.iter().all(|got| got.status == 503 && got.field("retry-after") == "5"));
     assert_eq!(begun.elapsed().as_secs(), 2, "nobody waits for somebody else's turn");
-    assert!(why(&trial).contains("2s, which is what `timeout_ms` allows"), "{}", why(&trial));
+    assert!(why(&trial).contains("2s, which is what `timeout` allows"), "{}", why(&trial));
     assert_eq!(old.clone().get(&trial, "/", &[]).await.status, 503);
     told.notify_one();
     let mut jar = old.clone();

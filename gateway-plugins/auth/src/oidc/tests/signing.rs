@@ -49,7 +49,7 @@ async fn signed(idp: &Idp, trial: &Trial) -> String {
 #[tokio::test]
 async fn the_provider_is_asked_as_the_settings_say() {
     let idp = Idp::new();
-    let trial = idp.trial(&json!({ "timeout_ms": 1234, "ca_path": "/etc/idp.pem" }));
+    let trial = idp.trial(&json!({ "timeout": "1234ms", "ca_path": "/etc/idp.pem" }));
     assert_eq!(Jar::default().log_in(&trial, &idp, "/").await.status, 302);
     let endpoints = idp.machine.net.endpoints();
     assert!(endpoints.len() >= 3, "discovery, keys and tokens: {endpoints:?}");
@@ -67,7 +67,7 @@ async fn the_provider_is_asked_as_the_settings_say() {
 async fn clocks_may_differ_as_much_as_the_settings_say() {
     for (leeway, late, expected) in [(60, 40, 302), (60, 80, 401), (120, 80, 302), (0, 5, 401)] {
         let idp = Idp::new();
-        let trial = idp.trial(&json!({ "leeway_seconds": leeway }));
+        let trial = idp.trial(&json!({ "leeway": leeway }));
         idp.with(|it| it.claims = json!({ "exp": now() - late }));
         let got = Jar::default().log_in(&trial, &idp, "/").await;
         assert_eq!(got.status == 302, expected == 302, "{leeway} {late}: {}", got.status);

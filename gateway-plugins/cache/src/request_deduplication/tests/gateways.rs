@@ -121,7 +121,7 @@ async fn without_the_store_it_goes_as_configured() {
 /// A gateway that waits for the store no longer than a moment, and the world it is in.
 async fn hasty(port: u16) -> (Arc<SharedKeys>, World, TaskHandle) {
     let mut settings = at(port);
-    settings["timeout_ms"] = json!(50);
+    settings["timeout"] = json!("50ms");
     let world = World::default();
     world.use_redis(Some(&servers(&settings)));
     let shared = Arc::new(SharedKeys::new(RedisLink::new(&main_connection(), &world)));

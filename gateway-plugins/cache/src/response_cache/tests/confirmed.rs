@@ -69,7 +69,7 @@ async fn one_about_another_response_has_it_fetched_anew() {
 
 #[tokio::test(start_paused = true)]
 async fn one_about_another_response_ends_what_is_served_stale() {
-    let trial = confirming(json!({ "stale_while_revalidate_seconds": 30 }), &[("etag", "\"v2\"")]);
+    let trial = confirming(json!({ "stale_while_revalidate": 30 }), &[("etag", "\"v2\"")]);
     trial.get("/a", &[]).await;
     tokio::time::advance(Duration::from_secs(15)).await;
     assert_eq!(trial.get("/a", &[]).await.text(), "answer 1 ", "nobody waits for the target");

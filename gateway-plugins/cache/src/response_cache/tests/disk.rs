@@ -158,7 +158,7 @@ async fn a_damaged_file_is_never_served() {
 async fn a_file_that_is_torn_while_it_is_known_is_not_served() {
     let folder = Folder::default();
     // Memory holds a few of them only, the disk all.
-    let one = side(&folder, &json!({ "max_bytes": 400_000, "max_object_bytes": 100_000 }), FRESH);
+    let one = side(&folder, &json!({ "max_size": 400_000, "max_object": 100_000 }), FRESH);
     for n in 0..8 {
         one.trial.get(&format!("/big{n}"), &[]).await;
     }
@@ -209,7 +209,7 @@ async fn a_link_in_the_folder_leads_nowhere() {
 #[tokio::test]
 async fn the_folder_never_takes_more_than_it_may() {
     let folder = Folder::default();
-    let limits = json!({ "disk": { "path": folder.0, "max_bytes": "1MiB" } });
+    let limits = json!({ "disk": { "path": folder.0, "max_size": "1MiB" } });
     let one = side(&folder, &limits, FRESH);
     for n in 0..30 {
         one.trial.get(&format!("/big{n}"), &[]).await;
@@ -303,12 +303,9 @@ fn what_cannot_be_is_refused() {
     for (config, at) in [
         (json!({ "disk": {} }), "config.disk"),
         (json!({ "disk": { "path": "" } }), "config.disk.path"),
-        (json!({ "disk": { "path": "/x", "max_bytes": 1000 } }), "config.disk.max_bytes"),
+        (json!({ "disk": { "path": "/x", "max_size": 1000 } }), "config.disk.max_size"),
         (json!({ "redis": { "name": "main", "on_error": "deny" } }), "config.redis"),
-        (
-            json!({ "redis": { "name": "main", "max_object_bytes": "17MiB" } }),
-            "config.redis.max_object_bytes",
-        ),
+        (json!({ "redis": { "name": "main", "max_object": "17MiB" } }), "config.redis.max_object"),
         (json!({ "refresh_ahead_percent": 91 }), "config.refresh_ahead_percent"),
         (
             json!({ "warm_up": { "urls": ["http://a.test/"], "through": ["https://127.0.0.1"] } }),

@@ -30,7 +30,7 @@ async fn fields_that_override_the_request_share_nothing() {
 #[tokio::test(start_paused = true)]
 async fn they_replace_nothing_behind_the_client_s_back_either() {
     for (config, after) in
-        [(json!({ "stale_while_revalidate_seconds": 60 }), 70), (json!({ "refresh_ahead_percent": 90 }), 50)]
+        [(json!({ "stale_while_revalidate": 60 }), 70), (json!({ "refresh_ahead_percent": 90 }), 50)]
     {
         for field in [("x-original-url", "/evil"), ("cache-control", "no-store")] {
             let trial = trial(config.clone(), FRESH);
@@ -113,7 +113,7 @@ async fn callers_never_get_each_others_responses() {
     public.get("/a", &[("authorization", "Bearer x")]).await;
     assert_eq!(public.get("/a", &[]).await.text(), "answer 1", "the target said so");
     // A page that a target makes for a session, and says nothing about, is not stored by the looks of its path.
-    let silent = self::trial(json!({ "default_ttl_seconds": 60 }), &[("content-type", "text/css")]);
+    let silent = self::trial(json!({ "default_ttl": 60 }), &[("content-type", "text/css")]);
     silent.get("/account/x.css", &[("cookie", "session=1")]).await;
     assert_eq!(silent.get("/account/x.css", &[]).await.text(), "answer 2");
 }

@@ -6,7 +6,7 @@ use super::*;
 
 /// Two tagged pages and one without a tag, all stored.
 async fn filled() -> Trial {
-    let trial = answering(json!({ "stale_while_revalidate_seconds": 60 }), |asked, n| {
+    let trial = answering(json!({ "stale_while_revalidate": 60 }), |asked, n| {
         let response = Response::builder().header("cache-control", "max-age=60");
         let response = match asked.path.as_str() {
             "/shop/1" => response.header("surrogate-key", "shop item-1"),

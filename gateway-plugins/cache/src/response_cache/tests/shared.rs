@@ -19,7 +19,7 @@ struct Side {
 async fn side(redis: &Redis, name: &'static str, more: Value) -> Side {
     let world = World::default();
     world.use_redis(Some(&servers(&at(redis.port))));
-    let mut config = json!({ "redis": { "name": "main", "max_object_bytes": 50_000 } });
+    let mut config = json!({ "redis": { "name": "main", "max_object": 50_000 } });
     for (key, value) in more.as_object().unwrap() {
         config[key] = value.clone();
     }

@@ -167,7 +167,7 @@ async fn who_waits_is_let_go() {
     assert_eq!(status(&behind.await), "ferrum-edge; fwd=uri-miss; detail=NOT_FRESH");
 
     // After a bounded time.
-    let trial = gated(json!({ "lock_timeout_ms": 1000 }), |_, n| {
+    let trial = gated(json!({ "lock_timeout": "1000ms" }), |_, n| {
         Response::builder()
             .header("cache-control", "max-age=60")
             .body(format!("{n}").into_bytes().into_body())
@@ -233,7 +233,7 @@ async fn a_body_that_breaks_off_is_not_stored() {
 
 #[tokio::test(start_paused = true)]
 async fn what_turns_out_too_large_goes_on_to_its_client() {
-    let (trial, senders) = coming(json!({ "max_object_bytes": 5 }), None);
+    let (trial, senders) = coming(json!({ "max_object": 5 }), None);
     let mut first = Box::pin(trial.get("/a", &[]));
     assert!(first.as_mut().now_or_never().is_none());
     let mut second = Box::pin(trial.get("/a", &[]));

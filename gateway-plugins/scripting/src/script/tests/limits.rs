@@ -34,8 +34,8 @@ fn faults_are_found_when_a_script_is_loaded_with_their_place() {
             "must begin with",
         ),
         (
-            json!({ "source": "fn on_request(r) {}", "read_request_body": true, "max_string_bytes": 100 }),
-            "config.max_string_bytes",
+            json!({ "source": "fn on_request(r) {}", "read_request_body": true, "max_string": 100 }),
+            "config.max_string",
             "less than",
         ),
     ] {
@@ -49,12 +49,8 @@ fn faults_are_found_when_a_script_is_loaded_with_their_place() {
 async fn each_limit_ends_the_function_and_costs_one_request() {
     let cases = [
         ("loop {}", json!({ "max_operations": 1000 }), "`max_operations`"),
-        ("loop {}", json!({ "max_operations": 10_000_000, "timeout_ms": 1 }), "`timeout_ms`"),
-        (
-            "let s = \"x\"; loop { s += s; }",
-            json!({ "max_string_bytes": 1000 }),
-            "Length of string too large",
-        ),
+        ("loop {}", json!({ "max_operations": 10_000_000, "timeout": "1ms" }), "`timeout`"),
+        ("let s = \"x\"; loop { s += s; }", json!({ "max_string": 1000 }), "Length of string too large"),
         ("let a = [1]; loop { a.push(1); }", json!({ "max_array_size": 10 }), "Size of array"),
         (
             "let m = #{}; let n = 0; loop { n += 1; m.set(`${n}`, 1); }",
@@ -139,7 +135,7 @@ async fn what_multiplies_fails_before_it_takes_memory() {
     for (first, then, expected) in cases {
         let trial = trial(json!({
             "source": format!("fn on_request(request) {{ {first} {then} }}"),
-            "timeout_ms": 1000, "max_operations": 10_000_000, "max_string_bytes": 1_000_000,
+            "timeout": "1000ms", "max_operations": 10_000_000, "max_string": 1_000_000,
         }));
         assert_eq!(trial.get("/", &[]).await.status, 500, "{then}");
         let fields = format!("{:?}", trial.records()[0].fields);

@@ -55,7 +55,7 @@ async fn a_module_written_in_go_works() {
     go.args(["build", "-buildmode=c-shared", "-o"]).arg(&guest.out).arg(".");
     go.envs([("GOOS", "wasip1"), ("GOARCH", "wasm"), ("GOTOOLCHAIN", "local"), ("GOFLAGS", "-mod=mod")]);
     let Some(module) = guest.built(&mut go) else { return };
-    let config = json!({ "settings": "hello", "start_timeout_ms": 10_000, "timeout_ms": 500 });
+    let config = json!({ "settings": "hello", "start_timeout": 10, "timeout": "500ms" });
     let (trial, _) = calling(module, config, |_, _| Err(Cause::ConnectFailed));
     for n in 1..=3 {
         assert_eq!(trial.get("/", &[]).await.status, 200);
@@ -111,7 +111,7 @@ async fn a_module_written_in_assemblyscript_works() {
     ]);
     asc.arg("-o").arg(&guest.out);
     let Some(module) = guest.built(&mut asc) else { return };
-    let (trial, _) = calling(module, json!({ "timeout_ms": 500 }), |_, _| Err(Cause::ConnectFailed));
+    let (trial, _) = calling(module, json!({ "timeout": "500ms" }), |_, _| Err(Cause::ConnectFailed));
     for (path, number) in [("/a", "1"), ("/b?x", "1"), ("/a", "2"), ("/a", "3"), ("/b?x", "2")] {
         assert_eq!(trial.get(path, &[]).await.status, 200);
         assert_eq!(trial.asked().pop().unwrap().field("x-number"), number, "{path}");
@@ -151,7 +151,7 @@ fn guarded(module: Vec<u8>) -> (Arc<Trial>, tokio::sync::mpsc::UnboundedReceiver
     let (world, scripted) = served(disk);
     let server = |name: &str| json!({ "url": format!("http://{name}.test") });
     let calls = json!({ "guard": server("guard"), "journal": server("journal") });
-    let config = json!({ "settings": "pkg.Guard", "calls": calls, "timeout_ms": 500 });
+    let config = json!({ "settings": "pkg.Guard", "calls": calls, "timeout": "500ms" });
     (Arc::new(of_world(&world, config)), scripted)
 }
 

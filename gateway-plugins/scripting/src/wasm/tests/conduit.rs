@@ -141,7 +141,7 @@ async fn failures_cost_one_exchange() {
         "(if (i32.eq (memory.grow (i32.const 100)) (i32.const -1)) (then unreachable)) (i32.const 0)",
     ] {
         let function = format!(r#"(func (export "on_request") (result i32) {body})"#);
-        let config = json!({"max_memory_bytes": "1 MiB"});
+        let config = json!({"max_memory": "1 MiB"});
         let closed = small(&function, config.clone());
         assert_eq!(closed.get("/", &[]).await.status, 500, "{body}");
         let mut config = config;

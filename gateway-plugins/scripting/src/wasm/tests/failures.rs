@@ -49,13 +49,13 @@ fn modules() -> Vec<Case> {
         ),
         (
             wat(&format!("(module {says} (func (export \"_start\") (loop $l (br $l))))")),
-            json!({ "start_timeout_ms": 10 }),
+            json!({ "start_timeout": "10ms" }),
             "config.path",
             "longer than it may",
         ),
         (
             wat(r#"(module (func (export "proxy_abi_version_0_2_1")) (memory (export "memory") 100))"#),
-            json!({ "max_memory_bytes": 65536 }),
+            json!({ "max_memory": 65536 }),
             "config.path",
             "memory",
         ),
@@ -133,7 +133,7 @@ const FAILS: &str = r#"
 
 #[tokio::test]
 async fn a_failure_costs_one_request_and_the_instance_is_replaced() {
-    let trial = trial(FAILS, json!({ "timeout_ms": 10 }));
+    let trial = trial(FAILS, json!({ "timeout": "10ms" }));
     for (path, expected, seen) in [
         ("/a", 200, "1"),
         ("/a", 200, "2"),
@@ -157,7 +157,7 @@ async fn a_failure_costs_one_request_and_the_instance_is_replaced() {
 
 #[tokio::test]
 async fn a_failure_lets_pass_where_that_is_asked_for() {
-    let trial = trial(FAILS, json!({ "timeout_ms": 10, "on_error": "open" }));
+    let trial = trial(FAILS, json!({ "timeout": "10ms", "on_error": "open" }));
     for path in ["/t", "/loop"] {
         let got = trial.request("POST", path, &[], "body").await;
         assert_eq!((got.status, got.text().as_str()), (200, "ok"), "{path}");

@@ -142,8 +142,7 @@ fn endings() -> Vec<Ending> {
 async fn the_guest_hears_how_a_stream_ended() {
     for (ending, expected) in endings() {
         local(async {
-            let calls =
-                json!({ "calls": { "auth": { "url": "http://auth.test", "max_response_bytes": 64 } } });
+            let calls = json!({ "calls": { "auth": { "url": "http://auth.test", "max_response": 64 } } });
             let (trial, mut scripted) = watching(WATCHES, calls);
             let got = asking(&trial, "/");
             let call = scripted.recv().await.unwrap();
@@ -179,7 +178,7 @@ async fn a_head_that_is_all_has_trailing_metadata_alone() {
 #[tokio::test(start_paused = true)]
 async fn a_stream_has_a_deadline() {
     local(async {
-        let calls = json!({ "calls": { "auth": { "url": "http://auth.test", "stream_timeout_ms": 5000 } } });
+        let calls = json!({ "calls": { "auth": { "url": "http://auth.test", "stream_timeout": "5000ms" } } });
         let (trial, mut scripted) = watching(WATCHES, calls);
         let (begun, got) = (tokio::time::Instant::now(), asking(&trial, "/"));
         let (_said, answers) = scripted.recv().await.unwrap().answer(Response::new(()));
@@ -246,7 +245,7 @@ async fn streams_have_a_limit() {
         (call $says (i32.sub (local.get $n) (i32.const 993)))
         (i32.const 1))"#;
     local(async {
-        let more = json!({ "max_calls": 7, "timeout_ms": 1000 });
+        let more = json!({ "max_calls": 7, "timeout": "1000ms" });
         let (trial, _scripted) = watching(&format!("{SAYS}{functions}"), more);
         let got = trial.get("/", &[]).await;
         assert_eq!((got.status, got.text().as_str()), (403, "07"));
@@ -292,7 +291,7 @@ async fn what_can_not_be_done_has_its_status() {
         (i32.const 1))"#;
     local(async {
         let (trial, _scripted) =
-            watching(&format!("{SAYS}{functions}"), json!({ "max_calls": 2, "max_body_bytes": 32 }));
+            watching(&format!("{SAYS}{functions}"), json!({ "max_calls": 2, "max_body": 32 }));
         assert_eq!(trial.get("/", &[]).await.text(), "99");
     })
     .await;

@@ -9,7 +9,7 @@ async fn a_module_that_leaks_stays_within_its_memory() {
       (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
         (if (i32.eq (memory.grow (i32.const 1)) (i32.const -1)) (then (unreachable)))
         (i32.const 0))"#;
-    let trial = trial(functions, json!({ "max_memory_bytes": 16 * 65536 }));
+    let trial = trial(functions, json!({ "max_memory": 16 * 65536 }));
     for n in 0..500 {
         assert_eq!(trial.get("/", &[]).await.status, 200, "{n}");
     }
@@ -28,9 +28,8 @@ async fn a_hundred_thousand_requests_through_a_leaking_module_stay_within_its_me
         (i32.store8 (i32.const 64) (i32.add (i32.const 48) (memory.size)))
         (drop (call $reply (i32.const 200) {{}} (i32.const 64) (i32.const 1) {{}} (i32.const -1)))
         (i32.const 1))"#;
-    let (trial, world) = calling(module(functions), json!({ "max_memory_bytes": 8 * 65536 }), |_, _| {
-        Err(Cause::ConnectFailed)
-    });
+    let (trial, world) =
+        calling(module(functions), json!({ "max_memory": 8 * 65536 }), |_, _| Err(Cause::ConnectFailed));
     let (mut most, mut fewer, mut before) = (0, 0, 0);
     for n in 0..100_000 {
         let got = trial.get("/", &[]).await;
@@ -53,13 +52,13 @@ async fn a_module_that_takes_all_at_once_fails_alone() {
       (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
         (if (i32.eq (memory.grow (i32.const 1000)) (i32.const -1)) (then (unreachable)))
         (i32.const 0))"#;
-    let trial = trial(functions, json!({ "max_memory_bytes": 16 * 65536 }));
+    let trial = trial(functions, json!({ "max_memory": 16 * 65536 }));
     assert_eq!(trial.get("/", &[]).await.status, 500);
 }
 
 #[tokio::test]
 async fn a_body_that_is_held_back_has_a_limit() {
-    let trial = trial(REPLACES_BODY, json!({ "max_body_bytes": 8 }));
+    let trial = trial(REPLACES_BODY, json!({ "max_body": 8 }));
     assert_eq!(trial.request("POST", "/", &[], "12345678").await.status, 200);
     let mut request = Request::post("/").body(gateway_core::http::body::Body::empty()).unwrap();
     *request.body_mut() = gateway_core::http::body::Body::from("12345").transform(Twice);

@@ -148,7 +148,7 @@ async fn bytes_are_held_back_until_the_module_has_enough() {
 async fn no_more_is_held_back_than_the_limit() {
     let functions = r#"
       (func (export "proxy_on_downstream_data") (param i32 i32 i32) (result i32) (i32.const 1))"#;
-    let (trial, _) = streaming(functions, json!({ "max_body_bytes": 1024 }), 200);
+    let (trial, _) = streaming(functions, json!({ "max_body": 1024 }), 200);
     let mut stream = live(&trial);
     let mut got = Vec::new();
     // Beyond the limit the session ends, whether or not all of it was written.

@@ -132,7 +132,7 @@ fn bad_settings_are_refused() {
         (json!({ "deny_urls": ["lists.test"] }), "config.deny_urls[0]"),
         (json!({ "allow_urls": [URL, "ftp://a"] }), "config.allow_urls[1]"),
         (json!({ "deny_urls": [URL], "url_refresh": 1 }), "config.url_refresh"),
-        (json!({ "deny_urls": [URL], "max_url_bytes": "1GiB" }), "config.max_url_bytes"),
+        (json!({ "deny_urls": [URL], "max_url_size": "1GiB" }), "config.max_url_size"),
         (json!({ "deny": ["10.0.0.0/8"], "copy_path": "/c" }), "config.copy_path"),
     ] {
         let problems = Trial::refused(&[entry::<IpRestriction>()], "ip_restriction", &config);
@@ -144,10 +144,10 @@ fn bad_settings_are_refused() {
 fn a_fetch_may_take_as_long_and_bring_as_much_as_the_settings_say() {
     let machine = Machine::default();
     let world = owned(&machine);
-    plugin(&world, json!({ "deny_urls": [URL], "url_timeout": "3s", "max_url_bytes": 1000 }));
+    plugin(&world, json!({ "deny_urls": [URL], "url_timeout": "3s", "max_url_size": 1000 }));
     plugin(&world, json!({ "deny_urls": [URL] }));
     let endpoints = machine.net.endpoints();
     let bounds: Vec<_> =
-        endpoints.iter().map(|endpoint| (endpoint.timeout.as_secs(), endpoint.max_response_bytes)).collect();
+        endpoints.iter().map(|endpoint| (endpoint.timeout.as_secs(), endpoint.max_response)).collect();
     assert_eq!(bounds, [(3, 1000), (30, 64 << 20)]);
 }

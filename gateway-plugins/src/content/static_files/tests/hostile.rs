@@ -18,7 +18,7 @@ fn beside_a_secret() -> Folder {
 }
 
 fn of_root(folder: &Folder, more: Value) -> Trial {
-    let mut config = json!({ "root": folder.path("root"), "recheck_ms": 0 });
+    let mut config = json!({ "root": folder.path("root"), "recheck": "0ms" });
     more.as_object().unwrap().iter().for_each(|(key, value)| config[key] = value.clone());
     trial(folder, config)
 }
@@ -131,7 +131,7 @@ async fn a_folder_that_is_swapped_while_it_is_read_leads_nowhere_else() {
             swap("d", "evil");
         }
     });
-    let files = of_root(&folder, json!({ "memory_bytes": 0 }));
+    let files = of_root(&folder, json!({ "memory": 0 }));
     let mut seen = [0, 0];
     for _ in 0..5000 {
         let got = files.get("/d/b.txt", &[]).await;

@@ -19,7 +19,7 @@ fn keeps(folder: &Folder, open_files: usize) -> (Trial, Meters) {
     let spec = json!({
         "proxies": [{"id": "a", "listen_path": "/", "backend_host": "t", "backend_port": 80, "backend_scheme": "http"}],
         "plugin_configs": [{"id": "s", "plugin_name": "static_files", "proxy_id": "a",
-            "config": {"root": folder.0, "memory_bytes": 0, "memory_file_bytes": 0, "open_files": open_files}}],
+            "config": {"root": folder.0, "memory": 0, "memory_file_size": 0, "open_files": open_files}}],
     });
     (Trial::of_spec(PLUGINS, &spec.to_string(), &world), meters)
 }
@@ -80,7 +80,7 @@ async fn so_many_are_open_at_most_and_those_nobody_asks_for_are_closed() {
     let folder = Folder::new();
     (0..20).for_each(|n| folder.write(&format!("{n}.txt"), "text"));
     let settings = json!({
-        "root": folder.0, "memory_bytes": 0, "memory_file_bytes": 0, "open_files": 4, "open_files_idle_ms": 20_000,
+        "root": folder.0, "memory": 0, "memory_file_size": 0, "open_files": 4, "open_files_idle": 20,
     });
     let files =
         StaticFiles::build(serde_json::from_value(settings).unwrap(), &World::default()).unwrap().shared;

@@ -104,9 +104,9 @@ async fn compressed_messages_are_opened() {
 #[tokio::test]
 async fn messages_beyond_the_limit_follow_its_policy() {
     let large = message(0, &field(&"a".repeat(2000)));
-    let strict = trial(json!({"body": {"max_bytes": 1000}}));
+    let strict = trial(json!({"body": {"max_size": 1000}}));
     assert!(is_refused(&call(&strict, "", large.clone()).await));
-    let lax = trial(json!({"body": {"max_bytes": 1000, "over_limit": "pass"}}));
+    let lax = trial(json!({"body": {"max_size": 1000, "over_limit": "pass"}}));
     let body = [large, message(0, &field("hello"))].concat();
     assert!(!is_refused(&call(&lax, "", body.clone()).await));
     assert_eq!(lax.asked()[0].body[..], body);

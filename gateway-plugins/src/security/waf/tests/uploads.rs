@@ -45,10 +45,10 @@ async fn images_are_no_arguments_however_large() {
 #[tokio::test]
 async fn uploads_have_a_limit_of_their_own() {
     let image = [PNG, &vec![7; 4000]].concat();
-    let small = trial(json!({"body": {"max_bytes": 1000, "max_upload_bytes": 3000}}));
+    let small = trial(json!({"body": {"max_size": 1000, "max_upload": 3000}}));
     assert_eq!(post(&small, FORM, form("a.png", &image, "a")).await.status, 413);
     assert_eq!(post(&small, FORM, form("a.png", &image[..2000], "a")).await.status, 200);
-    let lower = trial(json!({"body": {"max_bytes": 6000, "max_upload_bytes": 1}}));
+    let lower = trial(json!({"body": {"max_size": 6000, "max_upload": 1}}));
     assert_eq!(
         post(&lower, FORM, form("a.png", &image, "a")).await.status,
         200,

@@ -141,7 +141,7 @@ async fn an_answer_beyond_its_limit_is_a_failure() {
                 told => nothing(told),
             }
         });
-        let trial = processor.trial(json!({ "request_body": "buffered", "max_message_bytes": 1024 }));
+        let trial = processor.trial(json!({ "request_body": "buffered", "max_message": 1024 }));
         assert_eq!(trial.request("POST", "/", &[], "abc").await.status, expected, "{length}");
     }
 }

@@ -136,8 +136,8 @@ async fn bodies_are_buffered_and_replaced() {
         }
         told => nothing(told),
     });
-    let trial = processor
-        .trial(json!({ "request_body": "buffered", "response_body": "buffered", "max_body_bytes": 5 }));
+    let trial =
+        processor.trial(json!({ "request_body": "buffered", "response_body": "buffered", "max_body": 5 }));
     let got = trial.request("POST", "/", &[("content-length", "3")], "abc").await;
     assert_eq!((got.status, got.text().as_str()), (200, ""));
     let asked = trial.asked().pop().unwrap();
@@ -172,7 +172,7 @@ async fn a_large_body_is_sent_in_part() {
         }
         told => nothing(told),
     });
-    let trial = processor.trial(json!({ "request_body": "buffered_partial", "max_body_bytes": 3 }));
+    let trial = processor.trial(json!({ "request_body": "buffered_partial", "max_body": 3 }));
     assert_eq!(trial.request("POST", "/", &[], "abcdef").await.status, 200);
     assert_eq!(trial.asked()[0].body, "ABdef");
     let told = processor.told();

@@ -208,7 +208,7 @@ fn every_text_of_every_plugin_binds_its_secrets() {
         };
         let is_limit = |name: &str| {
             ["script", "wasm"].contains(&entry.name)
-                && (name == "refresh" || name.starts_with("max_") || name.ends_with("_ms"))
+                && (["refresh", "timeout", "start_timeout"].contains(&name) || name.starts_with("max_"))
         };
         let is_secret = |name: &str| is_secret(name) || ["settings", "vm_settings"].contains(&name);
         let texts = properties.iter().filter(|(_, schema)| is_text(schema)).map(|(name, _)| name);

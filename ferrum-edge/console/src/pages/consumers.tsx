@@ -1,0 +1,115 @@
+// Consumers, their groups and credentials.
+import { useMemo, useState } from 'preact/hooks';
+import { canEdit } from '../lib/api';
+import { type Doc, drafted, shelf, want } from '../lib/objects';
+import { href, place } from '../lib/router';
+import { t } from '../strings';
+import { Copy, Notice, Page, Panel, ReadOnly, Tag } from '../ui/basics';
+import { List, byText } from '../ui/list';
+import { ObjectPage } from './object';
+
+export function Consumers() {
+  const { parts } = place.value;
+  want('consumers');
+  if (parts[0]) {
+    const id = parts[0] === 'new' ? null : parts[0];
+    return (
+      <ObjectPage kind="consumers" id={id} title={t.consumers.add} begin={{ username: '' }} common={['id', 'username', 'acl_groups']} back="consumers" aside={(doc, set, locked) => <Credentials doc={doc} set={set} locked={locked} />} />
+    );
+  }
+  return <All />;
+}
+
+function All() {
+  const [text, setText] = useState('');
+  const { loading, error } = shelf('consumers');
+  const all = drafted('consumers');
+  const wanted = text.trim().toLowerCase();
+  const rows = useMemo(() => all.filter((one) => `${one.id} ${one.username ?? ''} ${one.custom_id ?? ''} ${(one.acl_groups ?? []).join(' ')}`.toLowerCase().includes(wanted)), [all, wanted]);
+  const c = t.consumers;
+  return (
+    <Page title={c.title} lead={c.lead} actions={canEdit() && <a class="button primary" href={href('consumers', 'new')}>{c.add}</a>}>
+      <ReadOnly />
+      {error && <Notice kind="bad">{error}</Notice>}
+      <div class="toolbar">
+        <input type="search" aria-label={t.search} placeholder={t.search} value={text} onInput={(event) => setText(event.currentTarget.value)} />
+        <span class="muted" role="status">{t.routes.of(rows.length, all.length)}</span>
+      </div>
+      <div class="fill">
+        <List<Doc>
+          label={c.title}
+          rows={rows}
+          id={(row) => row.id}
+          empty={loading ? t.loading : wanted ? t.routes.emptyFilter : c.empty}
+          columns={[
+            { name: 'username', title: c.username, width: '1.5fr', cell: (row) => <a href={href('consumers', row.id)}>{row.username || row.id}</a>, sort: byText((row) => row.username ?? row.id) },
+            { name: 'groups', title: c.groups, width: '1.5fr', cell: (row) => (row.acl_groups ?? []).map((group: string) => <Tag>{group}</Tag>), sort: byText((row) => (row.acl_groups ?? []).join()) },
+            { name: 'credentials', title: c.credentials, width: '1.5fr', cell: (row) => Object.keys(row.credentials ?? {}).map((name) => <Tag kind="info">{name}</Tag>) },
+            { name: 'sessions', title: '', width: '9rem', minor: true, cell: (row) => <a href={`${href('sessions')}?consumer=${encodeURIComponent(row.username ?? '')}`}>{c.sessions}</a> },
+          ]}
+        />
+      </div>
+    </Page>
+  );
+}
+
+const secret = (bytes: number): string => btoa(String.fromCharCode(...crypto.getRandomValues(new Uint8Array(bytes)))).replace(/\+/g, '-').replace(/\//g, '_').replace(/=+$/, '');
+
+/** Adds a secret that shows until the draft is applied, and never again. */
+function Credentials({ doc, set, locked }: { doc: Doc; set: (doc: Doc) => void; locked: boolean }) {
+  const c = t.consumers;
+  const all: Record<string, any> = doc.credentials ?? {};
+  const add = (type: string, value: any) => {
+    const before = all[type];
+    const list = before === undefined ? [] : Array.isArray(before) ? before : [typeof before === 'string' ? plainOf(type, before) : before];
+    set({ ...doc, credentials: { ...all, [type]: list.length ? [...list, value] : value } });
+  };
+  const remove = (type: string, n: number) => {
+    const list = ([] as any[]).concat(all[type]).filter((_, at) => at !== n);
+    const { [type]: _, ...rest } = all;
+    set({ ...doc, credentials: list.length ? { ...rest, [type]: list.length === 1 ? list[0] : list } : rest });
+  };
+  return (
+    <Panel title={c.credentials}>
+      {!Object.keys(all).length && <p class="muted">{t.none}</p>}
+      <ul class="plain credentials">
+        {Object.entries(all).flatMap(([type, value]) =>
+          ([] as any[]).concat(value).map((one, n) => {
+            const shown = typeof one === 'string' ? one : (one?.key ?? one?.password ?? one?.secret);
+            return (
+              <li>
+                <div>
+                  <strong>{type}</strong> {one?.fingerprint && <code title="fingerprint">{one.fingerprint}</code>}
+                  {one?.identity && <code>{one.identity}</code>}
+                  {!locked && (
+                    <button type="button" class="quiet small" aria-label={`${t.remove}: ${type} ${n + 1}`} onClick={() => remove(type, n)}>
+                      ✕
+                    </button>
+                  )}
+                </div>
+                {shown && (
+                  <>
+                    <div class="row secret">
+                      <code>{shown}</code>
+                      <Copy text={shown} />
+                    </div>
+                    <p class="hint">{c.once}</p>
+                  </>
+                )}
+              </li>
+            );
+          }),
+        )}
+      </ul>
+      {!locked && (
+        <div class="row wrap">
+          <button type="button" class="small" onClick={() => add('key_auth', { key: secret(24) })}>{c.newKey}</button>
+          <button type="button" class="small" onClick={() => add('basic_auth', { password: secret(18) })}>{c.newPassword}</button>
+          <button type="button" class="small" onClick={() => add('hmac_auth', { secret: secret(32) })}>{c.newSecret}</button>
+        </div>
+      )}
+    </Panel>
+  );
+}
+
+const plainOf = (type: string, value: string): any => ({ [type.includes('key') ? 'key' : type.includes('basic') ? 'password' : type.includes('mtls') ? 'identity' : 'secret']: value });

@@ -1,0 +1,263 @@
+// One object: as a form, as YAML, as commands, and what is different from what is stored. What is changed goes to the draft
+// and is checked with it, so each finding shows at its field before anything is applied.
+import type { ComponentChildren } from 'preact';
+import { useEffect, useMemo, useState } from 'preact/hooks';
+import { canEdit, errorText, type FieldError } from '../lib/api';
+import { type Change, DEFINITIONS, type Doc, type Kind, current, draft, drafted, inDraft, keyOf, plain, plugins, propose, schema, shelf, validate, want, withdraw } from '../lib/objects';
+import { go, href } from '../lib/router';
+import { quoted } from '../lib/format';
+import type { Shape } from '../lib/schema';
+import { same } from '../lib/diff';
+import { diagnostics, fromYaml, toYaml } from '../lib/yaml';
+import { t } from '../strings';
+import { Code, Notice, Page, Panel, ReadOnly, Tabs, Tag } from '../ui/basics';
+import { Diff } from '../ui/diff';
+import { ObjectForm } from '../ui/form';
+import { useSettled } from '../ui/hooks';
+import { YamlEditor } from '../ui/yaml-editor';
+
+export interface ObjectPageProps {
+  kind: Kind;
+  /** `null` for a new object. */
+  id: string | null;
+  title: string;
+  /** What a new object begins with. */
+  begin?: Doc;
+  common: string[];
+  hidden?: string[];
+  /** Below the editor, for the object as it is edited. */
+  aside?: (doc: Doc, set: (doc: Doc) => void, locked: boolean) => ComponentChildren;
+  /** Between the head and the editor. */
+  before?: (doc: Doc, set: (doc: Doc) => void, locked: boolean) => ComponentChildren;
+  back: string;
+}
+
+const CHECK_AFTER = 400;
+
+export const freshId = (): string => Array.from(crypto.getRandomValues(new Uint8Array(4)), (byte) => byte.toString(16).padStart(2, '0')).join('');
+
+export function shapeOf(kind: Kind, doc: Doc): Shape | null {
+  const root = schema.value;
+  if (!root) return null;
+  const whole = root.$defs[DEFINITIONS[kind]];
+  if (kind !== 'plugin_configs') return { schema: whole, root };
+  const plugin = plugins.value.find((one) => one.name === doc.plugin_name);
+  if (!plugin) return { schema: whole, root };
+  // The plugin's own definitions are in a document of their own.
+  const merged = { ...root, $defs: { ...root.$defs, ...plugin.schema.$defs } };
+  const { $defs: _, title: _title, ...config } = plugin.schema;
+  return { schema: { ...whole, properties: { ...whole.properties, config } }, root: merged };
+}
+
+export function ObjectPage(props: ObjectPageProps) {
+  const { kind, id } = props;
+  const [stored, setStored] = useState<Doc | null | undefined>(id === null ? null : undefined);
+  const [error, setError] = useState('');
+  useEffect(() => {
+    let gone = false;
+    setError('');
+    setStored(id === null ? null : undefined);
+    if (id === null) return;
+    const known = shelf(kind).items.find((item) => item.id === id);
+    if (known && inDraft(kind, id)) setStored(known);
+    current(kind, id).then(
+      (object) => !gone && setStored(object),
+      (failed) => !gone && setError(errorText(failed)),
+    );
+    return () => {
+      gone = true;
+    };
+  }, [kind, id]);
+  const isReady = stored !== undefined && schema.value;
+  const isMissing = isReady && id !== null && stored === null && !inDraft(kind, id);
+  if (error || isMissing || !isReady) {
+    return (
+      <Page title={id ?? props.title}>
+        {error ? <Notice kind="bad">{error}</Notice> : isMissing ? <Notice kind="warn">{t.editor.missing}</Notice> : <p class="muted">{t.loading}</p>}
+      </Page>
+    );
+  }
+  return <Editing key={`${kind}/${id}`} {...props} stored={stored} />;
+}
+
+function Editing({ kind, id, title, begin, common, hidden, aside, before, back, stored }: ObjectPageProps & { stored: Doc | null }) {
+  const locked = !canEdit();
+  const pending = id === null ? undefined : inDraft(kind, id);
+  const base = pending ? pending.base : stored && plain(stored);
+  const revision = pending ? pending.revision : (stored?.revision ?? null);
+  const [doc, setDoc] = useState<Doc>(pending?.next ?? base ?? begin ?? {});
+  const [tab, setTab] = useState('form');
+  const [text, setText] = useState<string | null>(null);
+  const parsed = useMemo(() => (text === null ? null : fromYaml(text)), [text]);
+  const isDeleted = pending !== undefined && pending.next === null;
+  const key = id ?? (typeof doc.id === 'string' ? doc.id : '');
+  const isChanged = !same(doc, base ?? {}) && !isDeleted;
+  const { errors, general, isChecking } = useCheck(kind, key, id === null, doc, base, revision, isChanged && !locked);
+  want('upstreams', 'proxies');
+  const shape = shapeOf(kind, doc);
+  const set = (next: Doc) => {
+    setText(null);
+    setDoc(next);
+    // A known object is in the draft as soon as it differs; a new one once it has its id and is added.
+    if (id !== null) keep(next);
+  };
+  const keep = (next: Doc) => {
+    if (same(next, base ?? {})) withdraw(kind, id!);
+    else propose({ kind, id: id!, base, revision, next });
+  };
+  const type = (next: string) => {
+    setText(next);
+    const { value, errors } = fromYaml(next);
+    if (!errors.length && value && typeof value === 'object' && !Array.isArray(value)) {
+      setDoc(value);
+      if (id !== null) keep(value);
+    }
+  };
+  const add = () => {
+    const { id: own, ...rest } = doc;
+    const name = typeof own === 'string' && own ? own : freshId();
+    propose({ kind, id: name, base: null, revision: null, next: { id: name, ...rest } });
+    go(href('review'));
+  };
+  const remove = () => {
+    if (id !== null && base && confirm(t.editor.deleteSure(id))) {
+      propose({ kind, id, base, revision, next: null });
+      go(href('review'));
+    }
+  };
+  const revert = () => {
+    if (id !== null) withdraw(kind, id);
+    setText(null);
+    setDoc(base ?? begin ?? {});
+  };
+  const yaml = text ?? toYaml(doc);
+  const findings = parsed?.errors.length ? parsed.errors : diagnostics(yaml, errors);
+  const wrong = errors.length + (parsed?.errors.length ?? 0);
+  return (
+    <Page
+      title={id ?? title}
+      actions={
+        <>
+          {!locked && (isChanged || isDeleted) && (
+            <span class="state" role="status">
+              {isChecking ? t.editor.checking : wrong || general ? <Tag kind="bad">{wrong ? t.editor.problems(wrong) : t.editor.problems(1)}</Tag> : isDeleted ? <Tag kind="bad">{t.draft.delete}</Tag> : <Tag kind="good">{t.editor.ok}</Tag>}
+            </span>
+          )}
+          {!locked && (isChanged || isDeleted) && (base || id !== null) && (
+            <button type="button" onClick={revert}>
+              {t.editor.revert}
+            </button>
+          )}
+          {!locked && id !== null && base && !isDeleted && (
+            <button type="button" class="danger" onClick={remove}>
+              {t.editor.delete}
+            </button>
+          )}
+          {!locked &&
+            (id === null ? (
+              <button type="button" class="primary" onClick={add} disabled={!!parsed?.errors.length}>
+                {t.editor.review}
+              </button>
+            ) : (
+              (isChanged || isDeleted) && (
+                <a class="button primary" href={href('review')}>
+                  {t.editor.review}
+                </a>
+              )
+            ))}
+        </>
+      }
+    >
+      <p class="crumbs">
+        <a href={href(back)}>{t.nav[back as keyof typeof t.nav]}</a>
+      </p>
+      <ReadOnly />
+      {general && !errors.length && <Notice kind="bad">{general}</Notice>}
+      {before?.(doc, set, locked)}
+      <div class="columns">
+        <Panel
+          title={
+            <Tabs
+              label={title}
+              chosen={tab}
+              choose={setTab}
+              tabs={[
+                ['form', t.editor.form],
+                ['yaml', t.editor.yaml],
+                ['commands', t.editor.commands],
+                ...(isChanged && base ? [['difference', t.editor.difference] as [string, string]] : []),
+              ]}
+            />
+          }
+        >
+          {tab === 'form' && shape && <ObjectForm shape={shape} value={doc} change={set} at="" errors={errors} locked={locked} label={title} common={common} hidden={[...(hidden ?? []), ...(id === null ? [] : ['id'])]} known={known} />}
+          {tab === 'yaml' && <YamlEditor text={yaml} label={`${title}: ${t.editor.yaml}`} locked={locked} shape={shape} findings={findings} changed={type} />}
+          {tab === 'yaml' && errors.length > 0 && (
+            <ul class="errors">
+              {errors.map((error) => (
+                <li>
+                  <code>{error.pointer || '/'}</code> {error.detail}
+                  {error.remedy ? ` (${error.remedy})` : ''}
+                </li>
+              ))}
+            </ul>
+          )}
+          {tab === 'commands' && <Commands kind={kind} id={key} doc={doc} />}
+          {tab === 'difference' && <Diff before={base} after={doc} label={t.editor.difference} />}
+        </Panel>
+        {aside && <div class="side">{aside(doc, set, locked)}</div>}
+      </div>
+    </Page>
+  );
+}
+
+/** Names that other objects have, for fields that refer to them. */
+function known(pointer: string): string[] | undefined {
+  if (pointer === '/upstream_id') return drafted('upstreams').map((one) => one.id);
+  if (pointer === '/proxy_id') return drafted('proxies').map((one) => one.id);
+  if (pointer === '/plugin_name' || pointer === '/before' || pointer === '/after') return plugins.value.map((one) => one.name);
+  return undefined;
+}
+
+/** What the gateway says of an object as it is edited, together with the rest of the draft. */
+function useCheck(kind: Kind, key: string, isNew: boolean, doc: Doc, base: Doc | null, revision: number | null, wanted: boolean) {
+  const [state, setState] = useState<{ errors: FieldError[]; general: string; of: string }>({ errors: [], general: '', of: '' });
+  const text = JSON.stringify([doc, [...draft.value.keys()]]);
+  const settled = useSettled(text, CHECK_AFTER);
+  useEffect(() => {
+    if (!wanted) return setState({ errors: [], general: '', of: settled });
+    const ends = new AbortController();
+    const id = key || 'unnamed';
+    const change: Change = { kind, id, base, revision, next: isNew && !key ? { ...doc, id } : doc };
+    const others = [...draft.value.values()].filter((one) => keyOf(one.kind, one.id) !== keyOf(kind, id));
+    validate([...others, change], ends.signal).then(
+      (checked) => setState({ errors: checked.errors.get(keyOf(kind, id)) ?? [], general: checked.errors.size ? '' : checked.general, of: settled }),
+      (failed) => !ends.signal.aborted && setState({ errors: [], general: errorText(failed), of: settled }),
+    );
+    return () => ends.abort();
+  }, [settled, wanted]);
+  return { ...state, isChecking: wanted && (settled !== text || state.of !== settled) };
+}
+
+/** The same change without the console. */
+export function Commands({ kind, id, doc }: { kind: Kind; id: string; doc: Doc }) {
+  const name = id || 'NAME';
+  const json = JSON.stringify({ ...doc, id: name });
+  const origin = location.origin;
+  const curl = `curl -X PUT ${origin}/v1/${kind}/${encodeURIComponent(name)} \\\n  -H "Authorization: Bearer $FERRUM_ADMIN_TOKEN" \\\n  -H 'Content-Type: application/json' \\\n  -d ${quoted(json)}`;
+  const yaml = toYaml({ [kind]: [{ ...doc, id: name }] });
+  // A line of the object must not end it.
+  let end = 'EOF';
+  while (yaml.split('\n').includes(end)) end += 'F';
+  const cli = `cat > change.yaml <<'${end}'\n${yaml}${end}\nferrum-edge apply change.yaml --admin ${quoted(origin)}`;
+  return (
+    <>
+      <h3>{t.editor.curl}</h3>
+      <Code text={curl} label={t.editor.curl} />
+      <h3>{t.editor.cli}</h3>
+      <Code text={cli} label={t.editor.cli} />
+      <p class="hint">{t.editor.cliHint}</p>
+    </>
+  );
+}
+

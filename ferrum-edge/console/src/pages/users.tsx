@@ -1,0 +1,181 @@
+// Users of the console, and one's own password.
+import { useState } from 'preact/hooks';
+import { errorText, may, request, resume, session, sessionEnd } from '../lib/api';
+import { ago, time } from '../lib/format';
+import { t } from '../strings';
+import { Copy, Dialog, Empty, Field, Notice, Page, Panel, Tag } from '../ui/basics';
+import { useAsk, useId } from '../ui/hooks';
+import { List, byText } from '../ui/list';
+
+interface User {
+  name: string;
+  role: string;
+  must_change_password: boolean;
+  created_at: string;
+  last_login_at: string | null;
+}
+
+const ROLES = ['read', 'write', 'admin'];
+
+export function Users() {
+  const u = t.users;
+  const isStored = session.value?.mode === 'database';
+  const asked = useAsk<{ items: User[] }>(isStored && may('admin') ? '/v1/users' : null);
+  const [adding, setAdding] = useState(false);
+  const [made, setMade] = useState<{ name: string; password: string } | null>(null);
+  const [error, setError] = useState('');
+  const change = async (method: string, path: string, body?: unknown) => {
+    setError('');
+    try {
+      const { data } = await request(method, path, body);
+      if (data?.password) setMade({ name: data.name, password: data.password });
+      asked.again();
+    } catch (failed) {
+      setError(errorText(failed));
+    }
+  };
+  const path = (user: User) => `/v1/users/${encodeURIComponent(user.name)}`;
+  return (
+    <Page title={u.title} lead={u.lead} actions={isStored && may('admin') && <button type="button" class="primary" onClick={() => setAdding(true)}>{u.add}</button>}>
+      {!isStored && <Notice>{u.fileMode}</Notice>}
+      {(error || asked.error) && <Notice kind="bad">{error || asked.error}</Notice>}
+      {isStored && !may('admin') && <Notice>{u.needsAdmin}</Notice>}
+      {made && (
+        <Notice kind="good">
+          {u.made(made.name)} <code>{made.password}</code> <Copy text={made.password} />
+        </Notice>
+      )}
+      {asked.data &&
+        (asked.data.items.length ? (
+          <div class="fill">
+            <List<User>
+              label={u.title}
+              rows={asked.data.items}
+              id={(row) => row.name}
+              empty={u.empty}
+              columns={[
+                { name: 'name', title: u.name, width: '1.5fr', cell: (row) => <>{row.name} {row.must_change_password && <Tag kind="warn">{u.pending}</Tag>}</>, sort: byText((row) => row.name) },
+                {
+                  name: 'role',
+                  title: u.role,
+                  width: '9rem',
+                  cell: (row) => (
+                    <select aria-label={`${u.role}: ${row.name}`} value={row.role} onChange={(event) => void change('PATCH', path(row), { role: event.currentTarget.value })}>
+                      {ROLES.map((role) => (
+                        <option title={u.roles[role]}>{role}</option>
+                      ))}
+                    </select>
+                  ),
+                  sort: byText((row) => row.role),
+                },
+                { name: 'login', title: u.lastLogin, width: '1fr', minor: true, cell: (row) => <span title={time(row.last_login_at)}>{row.last_login_at ? ago(row.last_login_at) : '–'}</span>, sort: byText((row) => row.last_login_at ?? '') },
+                {
+                  name: 'do',
+                  title: '',
+                  width: '16rem',
+                  right: true,
+                  cell: (row) => (
+                    <>
+                      <button type="button" class="small" aria-label={`${u.reset}: ${row.name}`} onClick={() => void change('PATCH', path(row), { reset_password: true })}>
+                        {u.reset}
+                      </button>{' '}
+                      <button type="button" class="small danger" aria-label={`${t.remove} ${row.name}`} onClick={() => confirm(u.removeSure(row.name)) && void change('DELETE', path(row))}>
+                        {t.remove}
+                      </button>
+                    </>
+                  ),
+                },
+              ]}
+            />
+          </div>
+        ) : (
+          <Empty>{u.empty}</Empty>
+        ))}
+      {session.value?.is_user && <OwnPassword />}
+      {adding && (
+        <Add
+          close={() => setAdding(false)}
+          add={(name, role) => {
+            setAdding(false);
+            void change('POST', '/v1/users', { name, role });
+          }}
+        />
+      )}
+    </Page>
+  );
+}
+
+function Add({ close, add }: { close: () => void; add: (name: string, role: string) => void }) {
+  const u = t.users;
+  const id = useId();
+  const [name, setName] = useState('');
+  const [role, setRole] = useState('read');
+  return (
+    <Dialog title={u.add} close={close}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          add(name.trim(), role);
+        }}
+      >
+        <Field label={u.name} id={`${id}name`}>
+          <input id={`${id}name`} type="text" required maxLength={64} autocomplete="off" value={name} onInput={(event) => setName(event.currentTarget.value)} />
+        </Field>
+        <Field label={u.role} hint={u.roles[role]} id={`${id}role`}>
+          <select id={`${id}role`} value={role} onChange={(event) => setRole(event.currentTarget.value)}>
+            {ROLES.map((one) => (
+              <option>{one}</option>
+            ))}
+          </select>
+        </Field>
+        <p class="hint">{u.passwordHint}</p>
+        <div class="actions">
+          <button type="button" onClick={close}>
+            {t.cancel}
+          </button>
+          <button type="submit" class="primary">
+            {u.add}
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+/** The user chooses a password; that ends the session. */
+export function OwnPassword() {
+  const u = t.users;
+  const id = useId();
+  const [old, setOld] = useState('');
+  const [fresh, setFresh] = useState('');
+  const [error, setError] = useState('');
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    setError('');
+    try {
+      await request('POST', `/v1/users/${encodeURIComponent(session.value!.name)}/password`, { old, new: fresh });
+      await resume();
+      sessionEnd.value = u.changed;
+    } catch (failed) {
+      setError(errorText(failed));
+    }
+  };
+  return (
+    <Panel title={u.own}>
+      <form onSubmit={submit}>
+        {error && <Notice kind="bad">{error}</Notice>}
+        <Field label={u.old} id={`${id}old`}>
+          <input id={`${id}old`} type="password" required autocomplete="current-password" value={old} onInput={(event) => setOld(event.currentTarget.value)} />
+        </Field>
+        <Field label={u.fresh} hint={u.freshHint} id={`${id}new`}>
+          <input id={`${id}new`} type="password" required minLength={12} autocomplete="new-password" value={fresh} onInput={(event) => setFresh(event.currentTarget.value)} />
+        </Field>
+        <div class="actions">
+          <button type="submit" class="primary">
+            {u.own}
+          </button>
+        </div>
+      </form>
+    </Panel>
+  );
+}

@@ -1,0 +1,166 @@
+// A gateway, targets and Chromium for one test file.
+import { spawn, execFileSync } from 'node:child_process';
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import http from 'node:http';
+import net from 'node:net';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import puppeteer from 'puppeteer-core';
+
+export const ADMIN = 'an-admin-token-of-the-tests';
+export const WRITE = 'a-write-token-of-the-tests!';
+export const READ = 'a-read-token-of-the-tests!!';
+const root = resolve(import.meta.dirname, '../../..');
+const program = process.env.FERRUM_EDGE ?? join(root, 'target/debug/ferrum-edge');
+const chromium = process.env.CHROMIUM ?? ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find((path) => existsSync(path));
+/** Longer than anything here takes on a busy machine. */
+export const PATIENCE = 60_000;
+
+export async function freePort() {
+  const server = net.createServer().listen(0, '127.0.0.1');
+  await new Promise((done) => server.once('listening', done));
+  const { port } = server.address();
+  await new Promise((done) => server.close(done));
+  return port;
+}
+
+export async function until(what, check) {
+  const end = Date.now() + PATIENCE;
+  for (;;) {
+    const found = await Promise.resolve(check()).catch(() => false);
+    if (found) return found;
+    if (Date.now() > end) throw new Error(`never: ${what}`);
+    await new Promise((done) => setTimeout(done, 50));
+  }
+}
+
+export class Gateway {
+  constructor(mode = 'database') {
+    this.mode = mode;
+    this.folder = mkdtempSync(join(tmpdir(), 'ferrum-console-'));
+  }
+
+  async start(proxies = '') {
+    this.http ??= await freePort();
+    this.admin ??= await freePort();
+    const text = `gateway: { http: '127.0.0.1:${this.http}', https: off, admin: '127.0.0.1:${this.admin}', workers: 1 }\n${proxies}`;
+    writeFileSync(join(this.folder, 'ferrum.yaml'), text);
+    const args = ['run', 'ferrum.yaml', ...(this.mode === 'database' ? ['--mode', 'database', '--db-url', `sqlite:${this.folder}/f.db`] : [])];
+    const env = { ...process.env, FERRUM_ADMIN_TOKEN: ADMIN, FERRUM_ADMIN_WRITE_TOKEN: WRITE, FERRUM_ADMIN_READ_TOKEN: READ, FERRUM_DB_ENCRYPTION_KEY: 'ab'.repeat(32) };
+    this.process = spawn(program, args, { cwd: this.folder, env, stdio: ['ignore', 'ignore', 'pipe'] });
+    this.log = '';
+    this.process.stderr.on('data', (data) => (this.log += data));
+    await until(`the gateway is ready: ${this.log}`, async () => (await fetch(`${this.base}/readyz`)).ok);
+    return this;
+  }
+
+  get base() {
+    return `http://127.0.0.1:${this.admin}`;
+  }
+
+  async stop() {
+    const gone = new Promise((done) => this.process.once('exit', done));
+    this.process.kill('SIGTERM');
+    await gone;
+  }
+
+  async end() {
+    if (this.process && this.process.exitCode === null) await this.stop();
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+
+  async api(method, path, body, token = ADMIN) {
+    const response = await fetch(`${this.base}${path}`, { method, headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' }, body: body && JSON.stringify(body) });
+    const text = await response.text();
+    return { status: response.status, data: text ? JSON.parse(text) : undefined };
+  }
+
+  send(host, path, headers = {}) {
+    return new Promise((done, failed) => {
+      const request = http.request({ host: '127.0.0.1', port: this.http, path, headers: { host, ...headers } }, (response) => {
+        response.resume();
+        response.on('end', () => done(response.statusCode));
+      });
+      request.on('error', failed);
+      request.end();
+    });
+  }
+}
+
+/** A target that answers anything. */
+export async function target() {
+  const server = http.createServer((_, response) => response.end('hello'));
+  server.listen(0, '127.0.0.1');
+  await new Promise((done) => server.once('listening', done));
+  return { port: server.address().port, end: () => server.close() };
+}
+
+export const launch = () => puppeteer.launch({ executablePath: chromium, args: ['--no-sandbox', '--disable-dev-shm-usage'] });
+
+/** A page that remembers every error: of scripts, of the policy, of requests to anywhere else. */
+export async function visit(browser, gateway, token, { width = 1400, height = 900, dark = false } = {}) {
+  const context = await browser.createBrowserContext();
+  const page = await context.newPage();
+  page.setDefaultTimeout(PATIENCE);
+  await page.setViewport({ width, height });
+  if (dark) await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: 'dark' }]);
+  page.wrong = [];
+  page.on('pageerror', (error) => page.wrong.push(`${error.message}\n${error.stack}`));
+  page.on('console', (message) => {
+    if (message.type() === 'error' && !/Failed to load resource/.test(message.text())) page.wrong.push(message.text());
+  });
+  page.on('request', (request) => {
+    if (!request.url().startsWith(gateway.base) && !request.url().startsWith('data:') && !request.url().startsWith('blob:')) page.wrong.push(`asks ${request.url()}`);
+  });
+  page.on('dialog', (dialog) => dialog.type() === 'alert' ? (page.wrong.push(`alert: ${dialog.message()}`), dialog.dismiss()) : dialog.accept());
+  await page.goto(`${gateway.base}/console/`);
+  if (token) await logIn(page, token);
+  return page;
+}
+
+export async function logIn(page, token) {
+  await page.waitForSelector('#token');
+  await fill(page, '#token', token);
+  await page.click('button[type=submit]');
+  await page.waitForSelector('.shell');
+}
+
+export async function fill(page, selector, text) {
+  const field = await page.waitForSelector(selector);
+  await field.evaluate((input) => input.focus());
+  await field.evaluate((input, text) => {
+    const kind = input.tagName === 'TEXTAREA' ? HTMLTextAreaElement : input.tagName === 'SELECT' ? HTMLSelectElement : HTMLInputElement;
+    Object.getOwnPropertyDescriptor(kind.prototype, 'value').set.call(input, text);
+    input.dispatchEvent(new Event(input.tagName === 'SELECT' ? 'change' : 'input', { bubbles: true }));
+    if (input.closest('.entry')) input.dispatchEvent(new Event('change', { bubbles: true }));
+  }, text);
+}
+
+export async function open(page, hash, selector = 'main h1') {
+  await page.evaluate((hash) => {
+    location.hash = hash;
+  }, hash);
+  await page.waitForSelector(selector);
+}
+
+export const text = (page, selector = 'main') => page.$eval(selector, (node) => node.innerText);
+export const shows = (page, what, selector = 'main') =>
+  until(`${selector} shows ${what}`, async () => (await text(page, selector)).includes(what)).catch(async (error) => {
+    throw new Error(`${error.message}; it shows: ${await text(page, selector).catch(() => 'nothing')}`);
+  });
+
+/** Presses the button or link with this text. */
+export async function press(page, label, within = 'body') {
+  const found = await until(`there is ${label}`, async () => {
+    for (const one of await page.$$(`${within} button, ${within} a`)) {
+      const name = await one.evaluate((node) => (node.getAttribute('aria-label') ?? node.innerText).trim());
+      if (name === label && !(await one.evaluate((node) => node.disabled))) return one;
+    }
+    return null;
+  });
+  await found.evaluate((node) => node.click());
+}
+
+export const field = (pointer) => `[data-pointer="${pointer}"]`;
+export const hasProgram = () => existsSync(program) && !!chromium;
+export const run = (args, cwd) => execFileSync(program, args, { cwd, encoding: 'utf8' });

@@ -1,0 +1,205 @@
+//! The console: pages embedded in the program, sessions for browsers, and the admin API as those pages call it.
+//!
+//! - `/console/` serves the archive, under a policy that lets a page load nothing from anywhere else.
+//! - `/console/session` logs in with a token of the admin API, says who is logged in, and logs out.
+//! - `/console/api/v1/…` is `/v1/…` with a session's cookie in place of a token. A cookie opens nothing outside it, so a
+//!   browser's credentials reach the API only after the checks of [`Console::admit`].
+
+mod archive;
+mod cookie;
+mod files;
+mod login;
+mod sessions;
+mod throttle;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::header::RETRY_AFTER;
+use axum::http::uri::PathAndQuery;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
+use axum::routing::get;
+
+use super::Admin;
+use super::attempt::Attempt;
+use super::problem::{Refused, problem, store};
+use super::{site, users};
+use crate::access::Caller;
+use sessions::{Credential, Session, Sessions};
+use throttle::Throttle;
+
+/// Under which the pages lie.
+pub(super) const ROOT: &str = "/console";
+/// Under which the pages call the admin API.
+const API: &str = "/console/api";
+/// Whose value is that of the session's `csrf`, for all requests but GET and HEAD.
+const CSRF: HeaderName = HeaderName::from_static("x-ferrum-csrf");
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Sessions and failed logins of one listener. A restart ends all sessions.
+#[derive(Debug, Default)]
+pub(crate) struct Console {
+    sessions: Sessions,
+    throttle: Throttle,
+}
+
+/// Whom the admin API takes a request of the console to be from.
+#[derive(Debug, Clone)]
+pub(super) struct ConsoleCaller(pub(super) Caller);
+
+/// The routes of the pages and of sessions.
+pub(super) fn routes() -> Router<Admin> {
+    Router::new()
+        .route(ROOT, get(files::to_root))
+        .route("/console/", get(files::page))
+        .route("/console/{*file}", get(files::page))
+        .route("/console/session", get(login::session).post(login::log_in).delete(login::log_out))
+        .layer(axum::middleware::map_response(files::protected))
+}
+
+impl Console {
+    /// Turns a request of `/console/api/…` into one of the admin API, from the session's caller; others pass as they are.
+    ///
+    /// # Errors
+    /// 404 when the console is switched off, 401 without a session that lasts, 403 when the request may come from a page of
+    /// another site.
+    pub(super) async fn admit<B>(
+        &self,
+        admin: &Admin,
+        mut request: Request<B>,
+        is_encrypted: bool,
+    ) -> Result<Request<B>, Refused> {
+        let is_console = request
+            .uri()
+            .path()
+            .strip_prefix(ROOT)
+            .is_some_and(|rest| matches!(rest.as_bytes(), [] | [b'/', ..]));
+        if is_console && !admin.engine.snapshot().settings.admin_console {
+            let detail = "The console is switched off; see gateway.admin_console";
+            return Err(Box::new(problem(StatusCode::NOT_FOUND, "not_found", detail)));
+        }
+        let Some(path) = api_path(request.uri()) else {
+            request.extensions_mut().insert(Encrypted(is_encrypted));
+            return Ok(request);
+        };
+        site::check(&admin.engine, &request).map_err(|refused| Box::new(files::shielded(*refused)))?;
+        let admitted = async {
+            own_page(request.headers())?;
+            let session = self.session(admin, request.headers(), is_encrypted).await?;
+            if !request.method().is_safe() {
+                confirmed(request.headers(), &session)?;
+            }
+            match session.must_change && !is_own_password(&session, &path) {
+                false => Ok(session),
+                true => {
+                    let detail = "Choose a password first: POST /v1/users/NAME/password";
+                    Err(Box::new(problem(StatusCode::FORBIDDEN, "password_change_needed", detail)) as Refused)
+                }
+            }
+        };
+        let session = admitted.await.map_err(|refused| {
+            let attempt = Attempt::of(&request);
+            attempt.ended(&admin.engine.audit, None, &refused, true);
+            Box::new(files::shielded(*refused))
+        })?;
+        *request.uri_mut() = path;
+        request.extensions_mut().insert(ConsoleCaller(session.caller));
+        Ok(request)
+    }
+
+    /// The session of a request's cookie. What it was begun with is checked again: a token that ends, and a user who is
+    /// removed or changed, take their sessions along.
+    async fn session(
+        &self,
+        admin: &Admin,
+        headers: &HeaderMap,
+        is_encrypted: bool,
+    ) -> Result<Session, Refused> {
+        let ended = || unauthorized("Log in; the session has ended or there was none");
+        let key = cookie::read(headers, is_encrypted).ok_or_else(ended)?;
+        let (mut session, credential) = self.sessions.find(&key).ok_or_else(ended)?;
+        let is_good = match credential {
+            Credential::Token(bearer) => match admin.access().and_then(|access| access.bearer(&bearer)) {
+                Ok(caller) => {
+                    session.caller = from_console(caller);
+                    true
+                }
+                Err(_) => false,
+            },
+            Credential::User { name, version } => {
+                let Some(reconciler) = &admin.reconciler else { return Err(ended()) };
+                let user = reconciler.store().user(&name).await.map_err(|error| Box::new(store(&error)))?;
+                user.is_some_and(|user| user.version == version)
+            }
+        };
+        if is_good {
+            return Ok(session);
+        }
+        self.sessions.end(&key);
+        Err(unauthorized("Log in again; the token or the user of this session has changed or is gone"))
+    }
+
+    /// Refuses a try that comes too soon after too many that failed.
+    pub(super) fn may_try(&self, keys: &[String]) -> Result<(), Refused> {
+        let Some(wait) = keys.iter().filter_map(|key| self.throttle.wait(key)).max() else { return Ok(()) };
+        let detail = "Too many failed logins; wait a minute";
+        let mut response = problem(StatusCode::TOO_MANY_REQUESTS, "throttled", detail);
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait.as_secs() + 1));
+        Err(Box::new(response))
+    }
+
+    /// Counts a try that failed.
+    pub(super) fn failed(&self, keys: &[String]) {
+        keys.iter().for_each(|key| self.throttle.failed(key));
+    }
+}
+
+/// What failed logins are counted by: the address, and the user's name.
+pub(super) fn keys(peer: Option<&str>, user: Option<&str>) -> Vec<String> {
+    let user = user.map(|name| format!("user {name}"));
+    [throttle::subscriber(peer)].into_iter().chain(user).collect()
+}
+
+/// Whether a request is the one by which the session's user chooses a password.
+fn is_own_password(session: &Session, path: &Uri) -> bool {
+    path.path() == format!("{}/{}/password", users::PATH, session.caller.name)
+}
+
+/// Whether a connection is by TLS.
+#[derive(Debug, Clone, Copy)]
+struct Encrypted(bool);
+
+/// `/console/api/v1/x?y` is `/v1/x?y`.
+fn api_path(uri: &Uri) -> Option<Uri> {
+    let rest = uri.path_and_query()?.as_str().strip_prefix(API)?;
+    rest.starts_with("/v1/").then(|| rest.parse::<PathAndQuery>().ok().map(Uri::from))?
+}
+
+fn from_console(caller: Caller) -> Caller {
+    Caller { source: "console", ..caller }
+}
+
+/// Refuses what a browser says a page of another site asks for, also one of the same machine at another port.
+fn own_page(headers: &HeaderMap) -> Result<(), Refused> {
+    match headers.get(FETCH_SITE) {
+        None => Ok(()),
+        Some(site) if site == "same-origin" => Ok(()),
+        Some(_) => Err(foreign("The request comes from a page of another site")),
+    }
+}
+
+/// Refuses a change that lacks the session's own `csrf`, which only the session's page can read.
+fn confirmed(headers: &HeaderMap, session: &Session) -> Result<(), Refused> {
+    let sent = headers.get(CSRF).map(HeaderValue::as_bytes).unwrap_or_default();
+    match session.is_confirmed_by(sent) {
+        true => Ok(()),
+        false => Err(foreign("The header X-Ferrum-CSRF is missing or is that of another session")),
+    }
+}
+
+fn foreign(detail: &str) -> Refused {
+    Box::new(problem(StatusCode::FORBIDDEN, "foreign_site", detail))
+}
+
+fn unauthorized(detail: &str) -> Refused {
+    Box::new(problem(StatusCode::UNAUTHORIZED, "no_session", detail))
+}

@@ -1,0 +1,41 @@
+//! The session's cookie.
+//!
+//! Browsers keep cookies by host without regard to the port, so the name contains the port: two gateways on one machine
+//! have sessions of their own. Under TLS the prefix `__Host-` keeps other hosts of the same domain from setting it.
+
+use axum::http::header::{COOKIE, HOST};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderValue};
+
+use super::sessions::Key;
+
+fn name(headers: &HeaderMap, is_encrypted: bool) -> String {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()?.parse::<Authority>().ok());
+    let port = host.and_then(|host| host.port_u16()).unwrap_or(if is_encrypted { 443 } else { 80 });
+    if is_encrypted { format!("__Host-ferrum-console-{port}") } else { format!("ferrum-console-{port}") }
+}
+
+/// The session that a request's cookie names.
+pub(super) fn read(headers: &HeaderMap, is_encrypted: bool) -> Option<Key> {
+    let name = name(headers, is_encrypted);
+    let cookies = headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
+    let mut pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(known, _)| *known == name).and_then(|(_, value)| Key::parse(value))
+}
+
+/// Gives a browser the session, until the browser closes or the session ends.
+pub(super) fn set(headers: &HeaderMap, is_encrypted: bool, key: &Key) -> Option<HeaderValue> {
+    written(headers, is_encrypted, &key.text(), "")
+}
+
+/// Takes the session from a browser.
+pub(super) fn clear(headers: &HeaderMap, is_encrypted: bool) -> Option<HeaderValue> {
+    written(headers, is_encrypted, "", "; Max-Age=0")
+}
+
+fn written(headers: &HeaderMap, is_encrypted: bool, value: &str, end: &str) -> Option<HeaderValue> {
+    let name = name(headers, is_encrypted);
+    let (path, secure) = if is_encrypted { ("/", "; Secure") } else { ("/console", "") };
+    HeaderValue::from_str(&format!("{name}={value}; Path={path}; HttpOnly; SameSite=Strict{secure}{end}"))
+        .ok()
+}

@@ -1,0 +1,85 @@
+//! The objects of a configuration file, for reading: what `/v1/{kind}`, `/v1/{kind}/{id}`, `/v1/export` and
+//! `/v1/proxies/{id}/effective` answer where no database is. They are as the file had them when it was loaded, without
+//! secrets, and with references such as `${env:X}` unanswered. An object that the file gives no id is named by its place.
+
+use std::collections::HashMap;
+
+use axum::Json;
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use gateway_core::config::catalog::ObjectKind;
+use serde_json::{Map, Value, json};
+
+use super::Admin;
+use super::effective;
+use super::problem::{Refused, problem};
+use super::query::{nothing_else, page_size, pairs, value};
+use super::resources::answer;
+use crate::audit::recorder::Recorder;
+#[cfg(feature = "fleet")]
+use crate::fleet::FleetRole;
+use crate::store::{DEFAULT_PAGE, MAX_PAGE};
+
+/// The answer to a read of objects; `None` for any other path.
+pub(super) fn read(admin: &Admin, uri: &Uri) -> Option<Response> {
+    let audit = &admin.engine.audit;
+    let mut parts = uri.path().strip_prefix("/v1/")?.split('/');
+    match (parts.next()?, parts.next(), parts.next(), parts.next()) {
+        ("proxies", Some(id), Some("effective"), None) => Some(served(admin, id)),
+        #[cfg(feature = "fleet")]
+        (kind, _, None, _)
+            if matches!(admin.fleet, Some(FleetRole::Edge(_)))
+                && (kind == "export" || ObjectKind::named(kind).is_some()) =>
+        {
+            let detail = "The configuration comes from a control plane; ask that for objects";
+            Some(problem(StatusCode::NOT_FOUND, "edge_mode", detail))
+        }
+        ("export", None, ..) => Some(answer(export(audit, uri.query()))),
+        (kind, None, ..) => ObjectKind::named(kind).map(|kind| answer(list(audit, kind, uri.query()))),
+        (kind, Some(id), None, _) => ObjectKind::named(kind).map(|kind| one(audit, kind, id)),
+        _ => None,
+    }
+}
+
+fn list(audit: &Recorder, kind: ObjectKind, query: Option<&str>) -> Result<Response, Refused> {
+    let mut pairs = pairs(query);
+    let after = value(&mut pairs, "after")?;
+    let limit = page_size(&mut pairs, DEFAULT_PAGE, MAX_PAGE)?;
+    nothing_else(&pairs)?;
+    let items = audit.file_objects(kind.as_str(), after.as_deref(), limit);
+    let next = items.last().filter(|_| items.len() == limit).map(|(id, _)| id.clone());
+    let items: Vec<Value> = items.into_iter().map(|(_, object)| object).collect();
+    Ok(Json(json!({ "items": items, "next": next })).into_response())
+}
+
+fn one(audit: &Recorder, kind: ObjectKind, id: &str) -> Response {
+    match audit.file_object(kind.as_str(), id) {
+        Some(object) => Json(object).into_response(),
+        None => {
+            let detail = format!("There is no {} `{id}`", kind.singular());
+            problem(StatusCode::NOT_FOUND, "not_found", &detail)
+        }
+    }
+}
+
+fn export(audit: &Recorder, query: Option<&str>) -> Result<Response, Refused> {
+    nothing_else(&pairs(query))?;
+    let mut document = Map::from_iter([("version".to_owned(), json!("1"))]);
+    for kind in ObjectKind::ALL {
+        let all = audit.file_objects(kind.as_str(), None, usize::MAX);
+        let all = all.into_iter().map(|(_, object)| object).collect();
+        document.insert(kind.to_string(), Value::Array(all));
+    }
+    Ok(Json(Value::Object(document)).into_response())
+}
+
+fn served(admin: &Admin, id: &str) -> Response {
+    let written = |ids: &[String]| {
+        let config = |id: &String| {
+            let mut object = admin.engine.audit.file_object(ObjectKind::PluginConfigs.as_str(), id)?;
+            Some((id.clone(), object["config"].take()))
+        };
+        ids.iter().filter_map(config).collect::<HashMap<_, _>>()
+    };
+    effective::served(&admin.engine.snapshot(), id, written)
+}

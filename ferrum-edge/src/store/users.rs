@@ -1,0 +1,187 @@
+//! Users of the console, in the database. They are no part of the revisions.
+
+use super::change::Transaction;
+use super::link::failure::Failure;
+use super::link::{Cells, StoreConnection};
+use super::{Author, END, Store, StoreError};
+use crate::access::Role;
+use crate::audit::{ChainLine, Draft};
+
+/// Users of one database.
+pub(crate) const MAX_USERS: usize = 1000;
+
+const COLUMNS: &str = "name, role, hash, must_change, version, created_at, changed_at, login_at";
+
+/// Somebody who logs in by a name and a password.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct User {
+    pub(crate) name: String,
+    pub(crate) role: Role,
+    /// Of the password, by argon2id, as a PHC string.
+    pub(crate) hash: String,
+    /// The user has to choose a password before anything else.
+    pub(crate) must_change: bool,
+    /// Counts changes; sessions of an older one have ended.
+    pub(crate) version: u64,
+    /// Milliseconds since 1970 UTC; so are the others.
+    pub(crate) created_at: u64,
+    pub(crate) changed_at: u64,
+    pub(crate) login_at: Option<u64>,
+}
+
+impl Store {
+    /// Every user, in the order of names.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub(crate) async fn users(&self) -> Result<Vec<User>, StoreError> {
+        let mut lease = self.core.reading().await?;
+        let found = match lease.link() {
+            Ok(link) => all(link).await,
+            Err(failure) => Err(failure),
+        };
+        lease.end(found, END).await
+    }
+
+    /// The user of this name.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub(crate) async fn user(&self, name: &str) -> Result<Option<User>, StoreError> {
+        let mut lease = self.core.reading().await?;
+        let found = match lease.link() {
+            Ok(link) => one(link, name).await,
+            Err(failure) => Err(failure),
+        };
+        lease.end(found, END).await
+    }
+
+    /// Changes users, and adds an entry to the audit in the same transaction. `change` sees all of them under the lock of
+    /// all writers; what it answers is written. `Err` writes nothing.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub(crate) async fn change_users<E>(
+        &self,
+        change: impl FnOnce(&[User], &mut Draft) -> Result<UserChange, E> + Send,
+        mut draft: Draft,
+    ) -> Result<Result<(Draft, ChainLine), E>, StoreError> {
+        let mut transaction = self.begin(Author::default()).await?;
+        let users = transaction.users().await?;
+        let change = match change(&users, &mut draft) {
+            Ok(change) => change,
+            Err(error) => {
+                transaction.rollback().await;
+                return Ok(Err(error));
+            }
+        };
+        transaction.write_user(change).await?;
+        let line = transaction.audit(&draft).await?;
+        transaction.commit_audit().await?;
+        Ok(Ok((draft, line)))
+    }
+
+    /// Notes that a user has logged in. That is no change of the user.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub(crate) async fn user_logged_in(&self, name: &str) -> Result<(), StoreError> {
+        let mut transaction = self.begin(Author::default()).await?;
+        let now = transaction.time();
+        let sql = "UPDATE ferrum_users SET login_at = ? WHERE name = ?";
+        let mut lease = transaction.take()?;
+        let done = match lease.link() {
+            Ok(link) => link.run(sql, vec![now.into(), name.into()]).await,
+            Err(failure) => Err(failure),
+        };
+        transaction.keep(lease, done)?;
+        transaction.commit_audit().await
+    }
+}
+
+/// What becomes of a user.
+#[derive(Debug)]
+pub(crate) enum UserChange {
+    /// Its `version` and times are the store's.
+    Put(User),
+    Delete(String),
+}
+
+impl Transaction {
+    async fn users(&mut self) -> Result<Vec<User>, StoreError> {
+        let mut lease = self.take()?;
+        let found = match lease.link() {
+            Ok(link) => all(link).await,
+            Err(failure) => Err(failure),
+        };
+        self.keep(lease, found)
+    }
+
+    async fn write_user(&mut self, change: UserChange) -> Result<(), StoreError> {
+        let now = self.time();
+        let mut lease = self.take()?;
+        let done = match lease.link() {
+            Ok(link) => write(link, change, now).await,
+            Err(failure) => Err(failure),
+        };
+        self.keep(lease, done)
+    }
+}
+
+async fn all(link: &mut StoreConnection) -> Result<Vec<User>, Failure> {
+    let sql = format!("SELECT {COLUMNS} FROM ferrum_users ORDER BY name LIMIT ?");
+    let mut users = Vec::new();
+    link.rows(&sql, vec![(MAX_USERS as u64).into()], |row| {
+        users.push(user(&row)?);
+        Ok(())
+    })
+    .await?;
+    Ok(users)
+}
+
+async fn one(link: &mut StoreConnection, name: &str) -> Result<Option<User>, Failure> {
+    let sql = format!("SELECT {COLUMNS} FROM ferrum_users WHERE name = ?");
+    link.row(&sql, vec![name.into()]).await?.map(|row| user(&row)).transpose()
+}
+
+/// A role that is none of ours may read, and no more: a newer program may know others.
+fn user(row: &Cells) -> Result<User, Failure> {
+    let role = Role::named(&row.text(1)?).unwrap_or(Role::Read);
+    Ok(User {
+        name: row.text(0)?,
+        role,
+        hash: row.text(2)?,
+        must_change: row.int(3)? != 0,
+        version: row.int(4)?,
+        created_at: row.int(5)?,
+        changed_at: row.int(6)?,
+        login_at: Some(row.int(7)?).filter(|at| *at > 0),
+    })
+}
+
+async fn write(link: &mut StoreConnection, change: UserChange, now: u64) -> Result<(), Failure> {
+    let user = match change {
+        UserChange::Put(user) => user,
+        UserChange::Delete(name) => {
+            return link.run("DELETE FROM ferrum_users WHERE name = ?", vec![name.into()]).await.map(drop);
+        }
+    };
+    let (role, hash, must_change) = (user.role.as_str(), user.hash.as_str(), u64::from(user.must_change));
+    // A user that comes again after a removal is another one, whose sessions are not those of the former.
+    let sql = "UPDATE ferrum_users SET role = ?, hash = ?, must_change = ?, version = version + 1, changed_at = ? WHERE name = ?";
+    let values = vec![role.into(), hash.into(), must_change.into(), now.into(), user.name.as_str().into()];
+    if link.run(sql, values).await? > 0 {
+        return Ok(());
+    }
+    let sql = format!("INSERT INTO ferrum_users ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, 0)");
+    let values = vec![
+        user.name.into(),
+        role.into(),
+        hash.into(),
+        must_change.into(),
+        now.into(),
+        now.into(),
+        now.into(),
+    ];
+    link.run(&sql, values).await.map(drop)
+}

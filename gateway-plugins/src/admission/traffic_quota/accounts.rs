@@ -1,0 +1,448 @@
+//! What each key has used: the quotas that sessions hold on to, and what becomes of them as time goes by.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gateway_core::limit::ByteQuota;
+use serde::{Deserialize, Serialize};
+
+use super::calendar::{Billing, DAY};
+use super::history::History;
+
+/// What a plugin config says of all its keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Terms {
+    pub(super) limit: u64,
+    pub(super) billing: Billing,
+    /// The day from which on nothing passes, in days since 1970.
+    pub(super) expires: Option<u64>,
+    pub(super) max_keys: usize,
+}
+
+/// All keys of a plugin config. Outlives changes of its settings.
+pub(super) struct Accounts(Mutex<Ledger>);
+
+struct Ledger {
+    terms: Terms,
+    accounts: HashMap<u64, Account>,
+    /// For the keys beyond `max_keys`, so that nobody gets around a quota by being many.
+    others: Account,
+    is_changed: bool,
+}
+
+/// One key.
+#[derive(Debug)]
+struct Account {
+    label: Box<str>,
+    quota: Arc<ByteQuota>,
+    /// Of `quota`, when it was looked at last.
+    seen: u64,
+    /// When its period ends; 0 for a rolling one.
+    end: u64,
+    /// Of a rolling period its parts, by their beginning.
+    parts: VecDeque<(u64, u64)>,
+    /// Bytes that passed between the last two looks.
+    latest: u64,
+    /// What all gateways have used, as the shared store said last, and what of that is this gateway's or known to it.
+    shared: u64,
+    /// Of `seen`, what the shared store does not know of.
+    unshared: u64,
+    history: History,
+}
+
+/// One key, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Standing {
+    pub(super) label: Box<str>,
+    pub(super) used: u64,
+    pub(super) limit: u64,
+    pub(super) end: Option<u64>,
+    pub(super) closed: Option<&'static str>,
+    pub(super) history: History,
+}
+
+/// What the shared store is to be told of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Unshared {
+    pub(super) key: u64,
+    pub(super) end: u64,
+    pub(super) bytes: u64,
+}
+
+/// An account as a file has it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Saved {
+    key: u64,
+    label: Box<str>,
+    used: u64,
+    /// What may have passed since, where the gateway did not end in order.
+    margin: u64,
+    end: u64,
+    code: u64,
+    #[serde(default)]
+    parts: VecDeque<(u64, u64)>,
+    #[serde(default)]
+    unshared: u64,
+    #[serde(default)]
+    pub(super) history: History,
+}
+
+impl Account {
+    fn new(label: &str, terms: &Terms, now: u64) -> Self {
+        let quota = Arc::new(ByteQuota::new(terms.limit, 0));
+        quota.set_expired(terms.is_expired(now));
+        Self {
+            label: label.into(),
+            quota,
+            seen: 0,
+            end: terms.billing.end(now).unwrap_or_default(),
+            parts: VecDeque::new(),
+            latest: 0,
+            shared: 0,
+            unshared: 0,
+            history: History::default(),
+        }
+    }
+
+    /// Looks at what was used since the last time, and begins a new period where one has ended. True where anything changed.
+    fn turn(&mut self, terms: &Terms, now: u64) -> bool {
+        let used = self.quota.used();
+        let passed = used.saturating_sub(self.seen);
+        // A look at two counters that change may see less than the one before.
+        (self.latest, self.seen) = (passed, used.max(self.seen));
+        if passed > 0 {
+            self.history.add(now, passed);
+            self.unshared = self.unshared.saturating_add(passed);
+        }
+        let mut changed = passed > 0;
+        match (terms.billing.end(now), terms.billing.part()) {
+            (Some(end), _) if end > self.end => {
+                // What sessions move right now belongs to the new period.
+                self.forgive(self.seen);
+                (self.end, self.unshared, self.shared) = (end, 0, 0);
+                changed = true;
+            }
+            (None, Some(part)) => changed |= self.roll(terms.billing, part, passed, now),
+            _ => {}
+        }
+        self.quota.set_expired(terms.is_expired(now));
+        changed
+    }
+
+    fn roll(&mut self, billing: Billing, part: u64, passed: u64, now: u64) -> bool {
+        let Billing::Rolling(seconds) = billing else { return false };
+        let begun = now / part * part;
+        if passed > 0 {
+            match self.parts.back_mut() {
+                Some((at, bytes)) if *at >= begun => *bytes = bytes.saturating_add(passed),
+                _ => self.parts.push_back((begun, passed)),
+            }
+        }
+        let mut forgotten = 0_u64;
+        while let Some((at, bytes)) = self.parts.front().copied()
+            && at + seconds <= begun
+        {
+            self.parts.pop_front();
+            forgotten = forgotten.saturating_add(bytes);
+        }
+        self.forgive(forgotten);
+        forgotten > 0
+    }
+
+    fn forgive(&mut self, bytes: u64) {
+        self.quota.forgive(bytes);
+        self.seen = self.seen.saturating_sub(bytes);
+    }
+}
+
+impl Terms {
+    fn is_expired(&self, now: u64) -> bool {
+        self.expires.is_some_and(|day| now >= day * DAY)
+    }
+}
+
+impl Accounts {
+    pub(super) fn new(terms: Terms, now: u64) -> Self {
+        let others = Account::new("_other", &terms, now);
+        Self(Mutex::new(Ledger { terms, accounts: HashMap::new(), others, is_changed: false }))
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets what holds from now on, also for sessions that run. What was used stays used, unless the kind of period changes.
+    pub(super) fn set(&self, terms: Terms, now: u64) {
+        let mut ledger = self.ledger();
+        let Ledger { terms: known, accounts, others, is_changed } = &mut *ledger;
+        let is_other_period = known.billing.code() != terms.billing.code();
+        *known = terms;
+        for account in accounts.values_mut().chain([others]) {
+            account.quota.set_limit(terms.limit);
+            account.turn(&terms, now);
+            if is_other_period {
+                let seen = account.seen;
+                account.forgive(seen);
+                account.parts.clear();
+                (account.unshared, account.shared) = (0, 0);
+                account.end = terms.billing.end(now).unwrap_or_default();
+                *is_changed = true;
+            }
+        }
+    }
+
+    /// The quota of a key; `label` names it for people.
+    pub(super) fn quota(&self, key: u64, label: impl FnOnce() -> String, now: u64) -> Arc<ByteQuota> {
+        let mut ledger = self.ledger();
+        let Ledger { terms, accounts, others, .. } = &mut *ledger;
+        if let Some(account) = accounts.get(&key) {
+            return account.quota.clone();
+        }
+        if accounts.len() >= terms.max_keys {
+            return others.quota.clone();
+        }
+        let account = Account::new(&label(), terms, now);
+        let quota = account.quota.clone();
+        accounts.insert(key, account);
+        quota
+    }
+
+    /// Lets time go by; to be called every second or so.
+    pub(super) fn turn(&self, now: u64) {
+        let mut ledger = self.ledger();
+        let Ledger { terms, accounts, others, is_changed } = &mut *ledger;
+        for account in accounts.values_mut().chain([others]) {
+            *is_changed |= account.turn(terms, now);
+        }
+    }
+
+    /// Forgives what the key with this label has used, or all of them; says how many.
+    pub(super) fn reset(&self, label: Option<&str>, now: u64) -> Vec<(u64, u64)> {
+        let mut ledger = self.ledger();
+        let Ledger { terms, accounts, is_changed, .. } = &mut *ledger;
+        let wanted =
+            accounts.iter_mut().filter(|(_, account)| label.is_none_or(|label| *account.label == *label));
+        let mut reset = Vec::new();
+        for (key, account) in wanted {
+            account.turn(terms, now);
+            let seen = account.seen;
+            account.forgive(seen);
+            account.parts.clear();
+            (account.unshared, account.shared) = (0, 0);
+            reset.push((*key, account.end));
+        }
+        *is_changed |= !reset.is_empty();
+        reset
+    }
+
+    /// All keys, by label.
+    pub(super) fn list(&self, wanted: impl Fn(&str) -> bool) -> Vec<Standing> {
+        let ledger = self.ledger();
+        let mut list: Vec<_> = ledger
+            .accounts
+            .values()
+            .chain((ledger.others.seen > 0).then_some(&ledger.others))
+            .filter(|account| wanted(&account.label))
+            .map(|account| Standing {
+                label: account.label.clone(),
+                used: account.quota.used(),
+                limit: account.quota.limit(),
+                end: (account.end > 0).then_some(account.end),
+                closed: account.quota.closed(),
+                history: account.history.clone(),
+            })
+            .collect();
+        list.sort_by(|a, b| a.label.cmp(&b.label));
+        list
+    }
+
+    /// What the shared store does not know of yet, with keys that others may have used since.
+    pub(super) fn unshared(&self) -> Vec<Unshared> {
+        let ledger = self.ledger();
+        let all = ledger.accounts.iter();
+        all.map(|(key, account)| Unshared { key: *key, end: account.end, bytes: account.unshared }).collect()
+    }
+
+    /// The shared store was told of these bytes, and says how many all gateways have used.
+    pub(super) fn shared(&self, told: Unshared, total: u64) {
+        let mut ledger = self.ledger();
+        let Some(account) = ledger.accounts.get_mut(&told.key).filter(|account| account.end == told.end)
+        else {
+            return;
+        };
+        let known = account.shared.saturating_add(told.bytes);
+        let of_others = total.saturating_sub(known);
+        account.unshared = account.unshared.saturating_sub(told.bytes);
+        account.shared = total;
+        account.quota.add(of_others);
+        account.seen = account.seen.saturating_add(of_others);
+    }
+
+    /// Lets everything pass for now, or nothing, or what the quotas say.
+    pub(super) fn set_limit(&self, limit: Option<u64>) {
+        let ledger = self.ledger();
+        let limit = limit.unwrap_or(ledger.terms.limit);
+        ledger.accounts.values().chain([&ledger.others]).for_each(|account| account.quota.set_limit(limit));
+    }
+
+    /// What a file is to say, where that has changed since the last time or everything is wanted.
+    pub(super) fn save(&self, always: bool) -> Option<Vec<Saved>> {
+        let mut ledger = self.ledger();
+        if !std::mem::take(&mut ledger.is_changed) && !always {
+            return None;
+        }
+        let code = ledger.terms.billing.code();
+        let saved = ledger.accounts.iter().map(|(key, account)| Saved {
+            key: *key,
+            label: account.label.clone(),
+            used: account.seen,
+            margin: account.latest.saturating_mul(2),
+            end: account.end,
+            code,
+            parts: account.parts.clone(),
+            unshared: account.unshared,
+            history: account.history.clone(),
+        });
+        Some(saved.collect())
+    }
+
+    /// It could not be written: what changed is to be written again.
+    pub(super) fn save_again(&self) {
+        self.ledger().is_changed = true;
+    }
+
+    /// Takes over what a file says. After an end out of order, what may have passed since it was written counts as used.
+    pub(super) fn restore(&self, saved: Vec<Saved>, in_order: bool, now: u64) {
+        let mut ledger = self.ledger();
+        let Ledger { terms, accounts, .. } = &mut *ledger;
+        for account in saved.into_iter().take(terms.max_keys) {
+            let mut restored = Account::new(&account.label, terms, now);
+            restored.history = if account.history.is_sound() { account.history } else { History::default() };
+            let is_same = account.code == terms.billing.code() && restored.end == account.end;
+            if is_same {
+                let margin = if in_order { 0 } else { account.margin };
+                let used = account.used.saturating_add(margin);
+                restored.quota.add(used);
+                restored.seen = used;
+                restored.unshared = account.unshared.saturating_add(margin);
+                restored.shared = account.used.saturating_sub(account.unshared);
+                restored.parts = account.parts;
+            }
+            accounts.insert(account.key, restored);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::quota::period::Period;
+
+    const HOUR: Billing = Billing::Fixed(Period::Seconds(3600));
+    const NOW: u64 = 1_800_000_000 / 3600 * 3600;
+
+    fn terms(billing: Billing) -> Terms {
+        Terms { limit: 1000, billing, expires: None, max_keys: 2 }
+    }
+
+    fn use_up(accounts: &Accounts, key: u64, bytes: u64) {
+        accounts.quota(key, || format!("k{key}"), NOW).add(bytes);
+    }
+
+    fn used(accounts: &Accounts) -> Vec<u64> {
+        accounts.list(|_| true).iter().map(|standing| standing.used).collect()
+    }
+
+    #[test]
+    fn a_period_ends_and_a_reset_forgives() {
+        let accounts = Accounts::new(terms(HOUR), NOW);
+        use_up(&accounts, 1, 1000);
+        use_up(&accounts, 2, 300);
+        accounts.turn(NOW + 5);
+        let list = accounts.list(|label| label == "k1");
+        assert_eq!((list[0].closed, list[0].end), (Some("quota_exceeded"), Some(NOW + 3600)));
+        assert_eq!(accounts.reset(Some("k1"), NOW + 5), [(1, NOW + 3600)]);
+        assert_eq!(used(&accounts), [0, 300]);
+        accounts.turn(NOW + 3599);
+        assert_eq!(used(&accounts), [0, 300]);
+        accounts.turn(NOW + 3600);
+        assert_eq!(used(&accounts), [0, 0]);
+        // Keys beyond the limit share one quota.
+        use_up(&accounts, 3, 600);
+        use_up(&accounts, 4, 600);
+        accounts.turn(NOW + 3601);
+        assert_eq!(accounts.list(|label| label == "_other")[0].used, 1200);
+    }
+
+    #[test]
+    fn a_rolling_period_forgets_bit_by_bit() {
+        let accounts = Accounts::new(terms(Billing::Rolling(9600)), NOW);
+        for minute in 0..10 {
+            use_up(&accounts, 1, 50);
+            accounts.turn(NOW + minute * 600);
+        }
+        assert_eq!(used(&accounts), [500]);
+        accounts.turn(NOW + 9700);
+        assert_eq!(used(&accounts), [450]);
+        accounts.turn(NOW + 9600 + 1300);
+        assert_eq!(used(&accounts), [350]);
+    }
+
+    #[test]
+    fn a_date_closes_and_a_change_of_terms_applies() {
+        let accounts = Accounts::new(terms(HOUR), NOW);
+        use_up(&accounts, 1, 400);
+        let closed = |accounts: &Accounts| accounts.list(|_| true)[0].closed;
+        accounts.set(Terms { limit: 300, ..terms(HOUR) }, NOW);
+        assert_eq!(closed(&accounts), Some("quota_exceeded"));
+        accounts.set(Terms { expires: Some(NOW / DAY), ..terms(HOUR) }, NOW);
+        assert_eq!(closed(&accounts), Some("quota_expired"));
+        accounts.set(Terms { expires: Some(NOW / DAY + 1), ..terms(HOUR) }, NOW);
+        assert_eq!((closed(&accounts), used(&accounts)), (None, vec![400]));
+        accounts.set(terms(Billing::Month { anchor: 3 }), NOW);
+        assert_eq!(used(&accounts), [0]);
+    }
+
+    #[test]
+    fn what_is_saved_is_restored_with_a_margin_after_a_crash() {
+        let accounts = Accounts::new(terms(HOUR), NOW);
+        use_up(&accounts, 1, 400);
+        accounts.turn(NOW);
+        use_up(&accounts, 1, 10);
+        accounts.turn(NOW + 1);
+        let restored = |in_order, now| {
+            let text = serde_json::to_vec(&accounts.save(true)).unwrap();
+            let other = Accounts::new(terms(HOUR), now);
+            other.restore(serde_json::from_slice::<Option<_>>(&text).unwrap().unwrap(), in_order, now);
+            (used(&other)[0], other.list(|_| true)[0].history.clone())
+        };
+        let history = accounts.list(|_| true)[0].history.clone();
+        assert_eq!(restored(true, NOW + 2), (410, history.clone()));
+        assert_eq!(restored(false, NOW + 2), (430, history.clone()));
+        assert_eq!(restored(true, NOW + 3600), (0, history));
+        assert!(accounts.save(false).is_none(), "nothing has changed");
+    }
+
+    #[test]
+    fn gateways_learn_what_others_used() {
+        let (a, b) = (Accounts::new(terms(HOUR), NOW), Accounts::new(terms(HOUR), NOW));
+        let mut store = 0;
+        let mut sync = |accounts: &Accounts| {
+            accounts.turn(NOW + 1);
+            let told = accounts.unshared()[0];
+            store += told.bytes;
+            accounts.shared(told, store);
+        };
+        use_up(&a, 1, 300);
+        use_up(&b, 1, 500);
+        sync(&a);
+        sync(&b);
+        sync(&a);
+        assert_eq!((used(&a), used(&b)), (vec![800], vec![800]));
+        use_up(&a, 1, 200);
+        sync(&a);
+        sync(&b);
+        sync(&a);
+        assert_eq!((used(&a), used(&b)), (vec![1000], vec![1000]));
+    }
+}

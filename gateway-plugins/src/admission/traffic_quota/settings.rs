@@ -1,0 +1,201 @@
+//! What users write, and what it is checked to mean.
+
+use std::path::PathBuf;
+
+use gateway_core::config::problem::Problems;
+use gateway_core::config::units::{Bytes, Millis, Unit};
+use gateway_plugin_common::caller_key::{KeyBy, KeySettings, Missing};
+use gateway_plugin_common::one_or_many::OneOrMany;
+use gateway_plugin_common::redis_link::RedisConfig;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::accounts::Terms;
+use super::calendar::{Billing, LONGEST_ROLLING, read_date};
+use crate::admission::quota::period::Period;
+
+/// Settings of `traffic_quota`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// Bytes in each period, such as `500GB`. Required.
+    #[schemars(range(min = 1))]
+    limit: Option<Bytes>,
+    /// The period, in UTC: `month` (from `anchor_day` on), `week` (from Monday on), `day` (from midnight on), or a duration of whole
+    /// seconds, counted from 1970 on or, with `rolling`, back from now. Default `month`.
+    per: String,
+    /// The day on which a month begins, 1 to 31; in a shorter month its last day. Only with `per: month`. Default 1.
+    #[schemars(range(min = 1, max = 31))]
+    anchor_day: Option<u64>,
+    /// Counts the bytes of the last `per`, up to 366 days, and forgets them in 96 parts. Default false: a period begins anew.
+    rolling: bool,
+    /// The day from whose beginning on nothing passes, such as `2027-01-31`, in UTC. Default never.
+    expires: Option<String>,
+    /// Which bytes count: `upload` (from clients), `download` (to clients) or `both`. Default `both`.
+    pub(super) count: Count,
+    /// Whose bytes count together: `route` (those of a proxy), `port` (those of a port that the gateway listens on), `consumer`,
+    /// `address` (a client's), `gateway` (all that run this plugin config), or what else `rate_limiting` knows; or a list, whose values
+    /// together make one key. Default `route`.
+    limit_by: OneOrMany,
+    /// Bits of an IPv4 address that count, 1 to 32. Default 32.
+    #[schemars(range(min = 1, max = 32))]
+    ipv4_prefix: u8,
+    /// Bits of an IPv6 address that count, 1 to 128. Default 64.
+    #[schemars(range(min = 1, max = 128))]
+    ipv6_prefix: u8,
+    /// What becomes of traffic without what `limit_by` names: `address` counts it by the client's address, `allow` does not
+    /// count it, `deny` refuses it. Default `address`.
+    on_missing: Missing,
+    /// The folder of a file in which is kept what was used, called like the plugin config. Each gateway needs a folder of its
+    /// own, which it may write to. This or `redis` is required.
+    #[schemars(extend("format" = "path"))]
+    pub(super) path: Option<PathBuf>,
+    /// How often the file is written, where something has changed, 100 ms to 1 h; it is also written when the gateway ends. Default
+    /// 1 s.
+    #[schemars(range(min = 100, max = 3_600_000))]
+    pub(super) save_interval: Millis,
+    /// Keys with a quota of their own, 1 to 100,000; each takes 300 bytes of memory, and up to 150 kB for the history of one that is
+    /// used in every minute of a week. Keys beyond that share one quota. Default 1,000.
+    #[schemars(range(min = 1, max = 100_000))]
+    max_keys: usize,
+    /// Counts together with all gateways whose plugin config has the same id and whose connection has the same `key_prefix`: what
+    /// passed elsewhere is known within a second. While the store is away, `on_error: local` goes on with what is known, `allow`
+    /// limits nothing, `deny` lets nothing pass. Not with `rolling`.
+    pub(super) redis: Option<RedisConfig>,
+}
+
+/// Which bytes count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Count {
+    /// Those of both directions.
+    #[default]
+    Both,
+    /// Those from clients.
+    Upload,
+    /// Those to clients.
+    Download,
+}
+
+/// What the action `usage` is asked.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Usage {
+    /// Of this key only.
+    pub(super) key: Option<String>,
+    /// With the bytes of each minute (7 days) or hour (90 days).
+    pub(super) history: Option<HistoryOf>,
+    /// The history from then on, in seconds since 1970.
+    pub(super) since: Option<u64>,
+}
+
+/// How fine a history is.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum HistoryOf {
+    Minute,
+    Hour,
+}
+
+/// What the action `reset` is asked.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Reset {
+    /// This key only; all without one.
+    pub(super) key: Option<String>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            limit: None,
+            per: "month".into(),
+            anchor_day: None,
+            rolling: false,
+            expires: None,
+            count: Count::Both,
+            limit_by: OneOrMany::One("route".into()),
+            ipv4_prefix: 32,
+            ipv6_prefix: 64,
+            on_missing: Missing::Address,
+            path: None,
+            save_interval: Millis(1000),
+            max_keys: 1000,
+            redis: None,
+        }
+    }
+}
+
+/// Checks settings; all that is wrong with them goes to `problems`.
+pub(super) fn read(config: &Config, problems: &mut Problems) -> (Option<Terms>, KeyBy) {
+    if config.limit.is_none() {
+        problems.add("config.limit", "no quota is given").remedy = Some("such as `limit: 500GB`".into());
+    }
+    if config.path.is_none() && config.redis.is_none() {
+        problems.add("config.path", "quotas must survive a restart").remedy =
+            Some("name a folder with `path`, or servers with `redis`".into());
+    }
+    if config.rolling && config.redis.is_some() {
+        problems.add("config.rolling", "gateways can't share a rolling period").remedy =
+            Some("remove `redis` or `rolling`".into());
+    }
+    let billing = billing(config, problems);
+    let expires = config.expires.as_deref().and_then(|text| {
+        let day = read_date(text);
+        if day.is_none() {
+            problems.add("config.expires", format!("`{text}` is no date such as `2027-01-31`"));
+        }
+        day
+    });
+    let settings = KeySettings {
+        name: "limit_by",
+        limit_by: config.limit_by.clone(),
+        ipv4_prefix: config.ipv4_prefix,
+        ipv6_prefix: config.ipv6_prefix,
+        on_missing: config.on_missing,
+    };
+    let key_by = KeyBy::new(settings, problems);
+    let terms = config.limit.zip(billing).map(|(limit, billing)| Terms {
+        limit: limit.0,
+        billing,
+        expires,
+        max_keys: config.max_keys,
+    });
+    (terms, key_by)
+}
+
+fn billing(config: &Config, problems: &mut Problems) -> Option<Billing> {
+    if config.anchor_day.is_some() && (config.per != "month" || config.rolling) {
+        problems.add("config.anchor_day", "has no effect without `per: month`");
+    }
+    if config.rolling {
+        return match Unit::Seconds.read(&config.per) {
+            Ok(seconds @ 1..=LONGEST_ROLLING) => Some(Billing::Rolling(seconds)),
+            _ => {
+                problems.add("config.per", "a rolling period is a duration of 1 second to 366 days").remedy =
+                    Some("such as `per: 30d`".into());
+                None
+            }
+        };
+    }
+    match Period::read(&config.per) {
+        Ok(Period::Month) => Some(Billing::Month { anchor: config.anchor_day.unwrap_or(1) }),
+        Ok(period) => Some(Billing::Fixed(period)),
+        Err(why) => {
+            problems.add("config.per", why);
+            None
+        }
+    }
+}
+
+/// Reads what an action is given.
+pub(super) fn input<T: DeserializeOwned>(input: &Value) -> Result<T, Problems> {
+    let given = if input.is_null() { Value::Object(serde_json::Map::new()) } else { input.clone() };
+    T::deserialize(given).map_err(|error| {
+        let mut problems = Problems::default();
+        problems.add("input", error.to_string());
+        problems
+    })
+}
