@@ -73,14 +73,23 @@ fn texts<const N: usize>(body: &Bytes, keys: [&str; N]) -> Result<[Option<String
 
 /// `GET /v1/fleet`: groups and edges, and what each serves.
 pub(super) async fn status(State(admin): State<Admin>) -> Response {
-    answer(plane(&admin).map(|plane| Json(plane.status()).into_response()))
+    let shown = async {
+        let plane = plane(&admin)?;
+        plane.refresh().await;
+        Ok(Json(plane.status()).into_response())
+    };
+    answer(shown.await)
 }
 
 /// `GET /v1/fleet/edges/{id}`: one edge.
 pub(super) async fn get(State(admin): State<Admin>, Path(id): Path<String>) -> Response {
-    let edge = plane(&admin)
-        .and_then(|plane| plane.edge_status(&id).ok_or_else(|| refused(RosterError::Unknown(id.clone()))));
-    answer(edge.map(|edge| Json(edge).into_response()))
+    let shown = async {
+        let plane = plane(&admin)?;
+        plane.refresh().await;
+        let edge = plane.edge_status(&id).ok_or_else(|| refused(RosterError::Unknown(id.clone())))?;
+        Ok(Json(edge).into_response())
+    };
+    answer(shown.await)
 }
 
 /// `POST /v1/fleet/invitations`: a one-time code for a new edge, or for one that enrols again.
@@ -93,6 +102,7 @@ pub(super) async fn invite(State(admin): State<Admin>, body: Bytes) -> Response 
             return Err(Box::new(problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid", &detail)));
         }
         let address = address.as_deref().unwrap_or_else(|| plane.address());
+        plane.refresh().await;
         let invited =
             plane.roster().invite(name.as_deref(), group.as_deref(), edge.as_deref(), address).await;
         let (invitation, expires) = invited.map_err(refused)?;

@@ -128,6 +128,13 @@ impl ControlPlane {
         &self.roster
     }
 
+    /// Looks for what other control planes have changed. While the database is away, what is known is shown.
+    pub(crate) async fn refresh(&self) {
+        if let Err(error) = self.roster.poll().await {
+            tracing::debug!(%error, "the fleet's roster could not be read");
+        }
+    }
+
     /// Sends edges to another control plane, and waits until they are gone, for a bounded time.
     pub(crate) async fn drain(&self) {
         self.hub.act(|core, _| core.drain(DRAIN_DELAY));
