@@ -16,6 +16,8 @@ mod endpoint;
 mod endpoints;
 mod explain;
 mod file_objects;
+#[cfg(feature = "fleet")]
+mod fleet;
 mod health;
 mod history;
 mod json;
@@ -94,6 +96,9 @@ pub(crate) struct Admin {
     pub(crate) engine: Arc<Engine>,
     /// In database mode.
     pub(crate) reconciler: Option<Arc<Reconciler>>,
+    /// In a fleet.
+    #[cfg(feature = "fleet")]
+    pub(crate) fleet: Option<crate::fleet::FleetRole>,
     /// In the order in which requests meet them.
     pub(crate) plugins: Arc<[Entry]>,
     /// Of metrics.

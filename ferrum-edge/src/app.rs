@@ -4,6 +4,8 @@
 pub(crate) mod admin;
 #[cfg(feature = "database")]
 mod database;
+#[cfg(feature = "fleet")]
+mod edge;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,6 +44,9 @@ pub struct Gateway {
     control: Control,
     #[cfg(feature = "database")]
     reconciler: Option<Arc<Reconciler>>,
+    /// What it is in a fleet.
+    #[cfg(feature = "fleet")]
+    fleet: Option<crate::fleet::FleetRole>,
     /// Removed with the gateway.
     _socket_file: Option<SocketFile>,
 }
@@ -84,8 +89,8 @@ impl Gateway {
         let world = compiler.registry().world();
         let sinks = Sinks::build(&settings.log_sinks, world).map_err(StartError::LogSinks)?;
         let telemetry = Arc::new(Telemetry::with_sinks(workers, &settings, sinks)?);
-        let begun = telemetry.started().1;
-        let pushes = Pushes::build(&settings.metrics_push, begun, world).map_err(StartError::LogSinks)?;
+        let pushes = Pushes::build(&settings.metrics_push, telemetry.started().1, world)
+            .map_err(StartError::LogSinks)?;
         let audit = Arc::new(Recorder::new(telemetry.control.audit.clone()));
         audit.log_to(settings.audit_log.as_deref())?;
         telemetry.applied(&compiled);
@@ -96,12 +101,10 @@ impl Gateway {
             streams.prepare(&compiled.snapshot, &compiled.put, &frontend, workers, &mut inherited, ports)?;
         // Nobody would accept what comes to the others.
         drop(inherited);
-        let revision = compiled.snapshot.revision;
+        let revision = watch::Sender::new(compiled.snapshot.revision);
         let (mut shared, inboxes) = SharedByWorkers::new(compiled.snapshot, workers);
         shared.client_trust = frontend.client_trust();
-        if let Some(port) = listeners.http3_port() {
-            shared.announce_http3(port);
-        }
+        listeners.http3_port().into_iter().for_each(|port| shared.announce_http3(port));
         crate::control::overload::limit_descriptors(&shared.overload);
         let shared = Arc::new(shared);
         let (threads, orders) = start_workers(inboxes, &shared, &telemetry)?;
@@ -126,7 +129,7 @@ impl Gateway {
             #[cfg(feature = "admin")]
             admin_listeners: Default::default(),
             flags: std::sync::OnceLock::new(),
-            revision: watch::Sender::new(revision),
+            revision,
             pending: Arc::default(),
         });
         engine.streams.reserve(&stream_ports);
@@ -146,6 +149,8 @@ impl Gateway {
             control,
             #[cfg(feature = "database")]
             reconciler: None,
+            #[cfg(feature = "fleet")]
+            fleet: None,
             _socket_file: socket_file,
         })
     }

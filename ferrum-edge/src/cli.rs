@@ -11,6 +11,8 @@ mod database;
 mod descriptors;
 mod doctor;
 mod explain;
+#[cfg(feature = "fleet")]
+mod fleet;
 mod gitops;
 mod handover;
 mod import;
@@ -98,6 +100,9 @@ enum Command {
     Migrate(store::MigrateArgs),
     /// Show the status of a running gateway, or of a database
     Status(store::StatusArgs),
+    /// Manage the edges of a control plane
+    #[cfg(feature = "fleet")]
+    Fleet(fleet::FleetArgs),
     /// Show the traffic of a running gateway: rates, percentiles, errors
     #[cfg(feature = "top")]
     Top(top::TopArgs),
@@ -192,6 +197,8 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::GenerateKey(args) => secrets::generate_key(&args),
         Command::Migrate(args) => store::migrate(&args),
         Command::Status(args) => store::status(&args, registry),
+        #[cfg(feature = "fleet")]
+        Command::Fleet(args) => fleet::fleet(&args),
         #[cfg(feature = "top")]
         Command::Top(args) => top::top(&args),
         Command::Dump(args) => gitops::dump(&args, registry),

@@ -42,6 +42,7 @@
 //! - `app/engine.rs`: stages and publishes configurations.
 //! - `source/`: where configurations come from: `file.rs`, `database.rs` with its reconciler, follower, loader and mirror.
 //! - `explain.rs`: which way a request takes, for the command and the API.
+//! - `fleet/`: a control plane. `source/control_plane/`: a gateway that gets its configuration from one.
 //! - `admin/`: the admin API. `endpoints.rs` is its table; roles are checked before a body is read.
 //! - `app.rs`: a running gateway: workers, listeners, certificates, drain. It puts the other parts together.
 //! - `cli/`: one file a command. `cli/handover.rs` gives the listening sockets to the next process.
@@ -68,6 +69,8 @@ mod engine;
 #[cfg(feature = "admin")]
 mod explain;
 pub mod export;
+#[cfg(feature = "fleet")]
+mod fleet;
 mod line_file;
 pub mod source;
 #[cfg(feature = "database")]

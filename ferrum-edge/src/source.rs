@@ -2,6 +2,8 @@
 
 #[cfg(feature = "cli")]
 pub(crate) mod audited_file;
+#[cfg(feature = "fleet")]
+pub(crate) mod control_plane;
 #[cfg(feature = "database")]
 pub mod database;
 pub mod file;

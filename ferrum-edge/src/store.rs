@@ -32,6 +32,7 @@
 //! | `ferrum_revisions` | each revision: when, who, why, how many objects, and a token by which its writer finds it again |
 //! | `ferrum_changes` | an undo log: the document of each object before each revision |
 //! | `ferrum_audit` | the entries of the audit with their hashes |
+//! | `ferrum_fleet` | the edges of a control plane, invitations, the authority; not part of the history |
 //! | `ferrum_users` | users of the console: role, hash of the password, version; no part of the history |
 //! | `ferrum_migrations` | the version of the schema; a newer one is refused |
 //!
@@ -47,6 +48,8 @@ mod audit;
 mod author;
 mod change;
 mod error;
+#[cfg(feature = "fleet")]
+mod fleet;
 mod gathered;
 mod history;
 mod link;
@@ -73,6 +76,8 @@ pub(crate) use audit::MAX_AUDIT_PAGE;
 pub use author::Author;
 pub use change::Transaction;
 pub use error::StoreError;
+#[cfg(feature = "fleet")]
+pub(crate) use fleet::FleetOp;
 pub(crate) use gathered::Gathered;
 pub use history::{Changed, Counts, Difference, Followed, MAX_REVISIONS, Mark, RevisionInfo};
 pub use load_error::LoadError;
@@ -328,6 +333,18 @@ impl Store {
             };
             let proxies = read::many(link, ObjectKind::Proxies, &concerned(&objects)).await?;
             Ok(Some(Followed { mark: now, objects, proxies }))
+        })
+    }
+
+    /// Whether a state is one of this store's history, as far as that is kept.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    #[cfg(feature = "fleet")]
+    pub(crate) async fn has_mark(&self, mark: &Mark) -> Result<bool, StoreError> {
+        reading!(self, |link| {
+            let head = read::head(link, read::HEAD).await?;
+            Ok(mark.revision <= head.revision && history::mark(link, mark.revision).await? == *mark)
         })
     }
 

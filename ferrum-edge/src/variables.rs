@@ -19,7 +19,7 @@ pub struct Variable {
 /// Every one of them.
 #[rustfmt::skip]
 pub const VARIABLES: &[Variable] = &[
-    Variable { name: "FERRUM_MODE", doc: "Where the configuration comes from: `file` or `database`. Default `file`." },
+    Variable { name: "FERRUM_MODE", doc: "Where the configuration comes from: `file`, `database`, `control-plane` (a database, for a fleet) or `edge` (a control plane). Default `file`." },
     Variable { name: "FERRUM_DB_TYPE", doc: "`sqlite`, `postgres` or `mysql`. Default what FERRUM_DB_URL says, else `sqlite`." },
     Variable { name: "FERRUM_DB_URL", doc: "`sqlite:FILE`, `postgres://USER:PASSWORD@HOST/DATABASE` or `mysql://…`, with parameters behind `?`: for PostgreSQL `sslmode` (`disable`, `prefer`, `require`, `verify-ca`, `verify-full`; default `prefer`, which checks no certificate), `sslrootcert`, `sslcert`, `sslkey`, `options`, for MySQL `ssl-mode`, `ssl-ca`, `ssl-cert`, `ssl-key`; unknown ones are refused. A relative `sqlite:g.db` is beside the default database; `sqlite:./g.db` is where the program was started. Default SQLite in /var/lib/ferrum-edge/ferrum.db where that can be written, else beneath ~/.local/share." },
     Variable { name: "FERRUM_DB_ENCRYPTION_KEY", doc: "Keys for secrets at rest, 32 bytes each in base64 or hexadecimal, with commas between: the first encrypts, all decrypt. Default none: secrets that can't be hashed are refused." },
@@ -29,6 +29,16 @@ pub const VARIABLES: &[Variable] = &[
     Variable { name: "FERRUM_DB_KEEP_AUDIT_DAYS", doc: "Days an entry of the audit is kept. Default 365." },
     Variable { name: "FERRUM_DB_POLL_INTERVAL_MS", doc: "Milliseconds between two looks for other writers' changes. Default 250 for SQLite, 500 for MySQL; PostgreSQL tells by itself." },
     Variable { name: "FERRUM_DB_LAST_GOOD", doc: "File of the last good configuration, to start from when the database server is away; `off` keeps none. Default a file for each database server, last-good-*.db beside the default database; off for SQLite." },
+    Variable { name: "FERRUM_FLEET_LISTEN", doc: "Control plane: IP and port where edges are listened for. Default 0.0.0.0:9443." },
+    Variable { name: "FERRUM_FLEET_ADDRESS", doc: "Control plane: HOST:PORT of this control plane, or of a load balancer before several, as invitations name it. Default what is listened on." },
+    Variable { name: "FERRUM_FLEET_DOMAIN", doc: "Control plane: the trust domain of SPIFFE ids, `spiffe://DOMAIN/edge/GROUP/ID`. Default `ferrum-fleet`." },
+    Variable { name: "FERRUM_FLEET_CA_CERT", doc: "Control plane: the certificate of an authority of yours that issues certificates of edges, in PEM. Default one that is made and kept in the database." },
+    Variable { name: "FERRUM_FLEET_CA_KEY", doc: "Control plane: the key of that authority in PEM." },
+    Variable { name: "FERRUM_EDGE_STATE", doc: "Edge: folder of its identity and of the last good configuration. Default `edge` beside the default database." },
+    Variable { name: "FERRUM_EDGE_INVITATION", doc: "Edge: the invitation by which it enrols, `ferrum-fleet://…`; not used once it is enrolled." },
+    Variable { name: "FERRUM_EDGE_CONTROL_PLANES", doc: "Edge: HOST:PORT of each control plane, with commas between. Default the one of the invitation." },
+    Variable { name: "FERRUM_EDGE_FIRST_CONFIGURATION", doc: "Edge: a configuration file, or an http:// or https:// URL of one, to start from while there is no last good configuration." },
+    Variable { name: "FERRUM_EDGE_START_TIMEOUT", doc: "Edge: how long a new one waits for its first configuration before it exits, such as `5m`. Default 60s." },
     Variable { name: "FERRUM_ADMIN_TOKEN", doc: "Bearer token for everything, at least 16 characters. Without any token or JWT secret one is made and kept in the file admin.token beside the default database." },
     Variable { name: "FERRUM_ADMIN_WRITE_TOKEN", doc: "Bearer token that may read and change objects." },
     Variable { name: "FERRUM_ADMIN_READ_TOKEN", doc: "Bearer token that may read." },

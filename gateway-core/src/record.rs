@@ -182,6 +182,16 @@ pub mod metric {
         CONFIG_QUARANTINED: gauge = "ferrum_config_proxies_quarantined";
         /// Objects in the database that can't be used; 0 while the configuration comes from a file.
         CONFIG_BROKEN: gauge = "ferrum_config_objects_broken";
+        /// Control plane: edges that are enrolled and not revoked.
+        FLEET_EDGES: gauge = "ferrum_fleet_edges";
+        /// Control plane: edges that are connected to it.
+        FLEET_EDGES_CONNECTED: gauge = "ferrum_fleet_edges_connected";
+        /// Control plane: connected edges that do not serve the newest configuration of their group.
+        FLEET_EDGES_BEHIND: gauge = "ferrum_fleet_edges_behind";
+        /// Control plane: connected edges that refused the newest configuration of their group.
+        FLEET_EDGES_REFUSING: gauge = "ferrum_fleet_edges_refusing";
+        /// Control plane: objects that connected edges can't use, over all of them.
+        FLEET_BROKEN_OBJECTS: gauge = "ferrum_fleet_broken_objects";
         /// Whether the database is reachable: 1 or 0; always 1 while the configuration comes from a file.
         DATABASE_UP: gauge = "ferrum_database_up";
         /// Changed certificate files that could not be used; the previous certificates stayed active.

@@ -133,6 +133,15 @@ pub(super) enum Body {
     Action,
     /// A request that somebody wonders about.
     Question,
+    /// Another name or group of an edge.
+    #[cfg(feature = "fleet")]
+    Edge,
+    /// Whom to invite to a fleet.
+    #[cfg(feature = "fleet")]
+    Invitation,
+    /// What is meant for a group of edges.
+    #[cfg(feature = "fleet")]
+    Group,
     /// A user of the console.
     #[cfg(feature = "console")]
     User,

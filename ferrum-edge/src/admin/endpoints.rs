@@ -195,6 +195,7 @@ pub(super) fn all() -> Vec<Endpoint> {
         asked(M::GET, "/v1/diff", "What is different between two revisions.", read, DIFF, A::Diff, || get(history::diff)),
     ];
     all.extend(of_users());
+    all.extend(fleet());
     all
 }
 
@@ -215,5 +216,28 @@ fn of_users() -> Vec<Endpoint> {
 
 #[cfg(not(feature = "console"))]
 fn of_users() -> Vec<Endpoint> {
+    Vec::new()
+}
+
+/// Endpoints of a control plane.
+#[cfg(feature = "fleet")]
+#[rustfmt::skip]
+fn fleet() -> Vec<Endpoint> {
+    use super::fleet as f;
+    use {ResponseContent as A, Method as M};
+    let (read, admin) = (Gate::Running(Role::Read), Gate::Running(Role::Admin));
+    vec![
+        asked(M::GET, f::PATH, "The groups and edges of a control plane, and what each serves.", read, &[], A::Document, || get(f::status)),
+        asked(M::GET, f::EDGE, "One edge of a control plane.", read, &[], A::Document, || get(f::get)),
+        sent(Body::Edge, 200, asked(M::PATCH, f::EDGE, "Gives an edge another name or group.", admin, &[], A::Document, || patch(f::update))),
+        Endpoint { status: 204, ..asked(M::DELETE, f::EDGE, "Forgets an edge; its certificates are not accepted any more.", admin, &[], A::Nothing, || delete(f::remove)) },
+        asked(M::POST, f::REVOKE, "Accepts the certificates of an edge no more, and ends its connection.", admin, &[], A::Document, || post(f::revoke)),
+        sent(Body::Group, 204, asked(M::PUT, f::GROUP, "Means proxies for a group of edges: ids, in which `*` stands for any text; null is all.", admin, &[], A::Nothing, || put(f::assign))),
+        sent(Body::Invitation, 201, asked(M::POST, f::INVITATIONS, "A one-time invitation for a new edge, valid for ten minutes.", admin, &[], A::Document, || post(f::invite))),
+    ]
+}
+
+#[cfg(not(feature = "fleet"))]
+fn fleet() -> Vec<Endpoint> {
     Vec::new()
 }

@@ -20,6 +20,8 @@ use super::query::{nothing_else, page_size, pairs, value};
 use super::request::{RoleGate, caller, may, unauthorized};
 use super::resources::answer;
 use crate::audit::recorder::Recorder;
+#[cfg(feature = "fleet")]
+use crate::fleet::FleetRole;
 use crate::store::{DEFAULT_PAGE, MAX_PAGE};
 
 /// What a path asks for.
@@ -64,7 +66,13 @@ pub(super) async fn gate(State(gate): State<RoleGate>, request: Request, next: N
 /// The answer to a read of objects; `None` for any other path.
 fn read(admin: &Admin, uri: &Uri) -> Option<Response> {
     let audit = &admin.engine.audit;
-    Some(match wanted(uri)? {
+    let wanted = wanted(uri)?;
+    #[cfg(feature = "fleet")]
+    if matches!(admin.fleet, Some(FleetRole::Edge(_))) && !matches!(wanted, Wanted::Served(_)) {
+        let detail = "The configuration comes from a control plane; ask that for objects";
+        return Some(problem(StatusCode::NOT_FOUND, "edge_mode", detail));
+    }
+    Some(match wanted {
         Wanted::Export => answer(export(audit, uri.query())),
         Wanted::Served(id) => served(admin, id),
         Wanted::Page(kind) => answer(list(audit, kind, uri.query())),

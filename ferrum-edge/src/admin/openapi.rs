@@ -270,6 +270,15 @@ fn sent(body: Body, kind: Option<ObjectKind>) -> Value {
             } },
         } }),
         Body::Question => reference("Question"),
+        Body::Group => {
+            json!({ "type": "object", "additionalProperties": false, "required": ["proxies"], "properties": {
+            "proxies": { "type": ["array", "null"], "maxItems": 1000, "items": { "type": "string" } },
+        } })
+        }
+        #[cfg(feature = "fleet")]
+        Body::Edge => texts(&["name", "group"]),
+        #[cfg(feature = "fleet")]
+        Body::Invitation => texts(&["name", "group", "edge", "address"]),
         #[cfg(feature = "console")]
         Body::User => {
             json!({ "type": "object", "additionalProperties": false, "required": ["name", "role"], "properties": {
@@ -294,6 +303,14 @@ fn sent(body: Body, kind: Option<ObjectKind>) -> Value {
         }
         Body::File => reference("File"),
     }
+}
+
+/// An object whose fields are texts that may be left out.
+#[cfg(feature = "fleet")]
+fn texts(keys: &[&str]) -> Value {
+    let fields = keys.iter().map(|key| ((*key).to_owned(), json!({ "type": ["string", "null"] })));
+    let fields: Map<String, Value> = fields.collect();
+    json!({ "type": "object", "additionalProperties": false, "properties": fields })
 }
 
 #[cfg(test)]

@@ -43,7 +43,8 @@ const MAX_CERTIFICATES: usize = 1000;
 const MAX_TARGETS: usize = 100;
 
 /// The document. Its fields are stable; others may be added.
-pub(super) async fn status(State(Admin { engine, reconciler, .. }): State<Admin>) -> Json<Value> {
+pub(super) async fn status(State(admin): State<Admin>) -> Json<Value> {
+    let Admin { engine, reconciler, .. } = &admin;
     let snapshot = engine.snapshot();
     let (started, started_at) = engine.telemetry.started();
     Json(redacted(json!({
@@ -63,19 +64,31 @@ pub(super) async fn status(State(Admin { engine, reconciler, .. }): State<Admin>
         "overload": overload(&engine.telemetry.control.load.lock().unwrap_or_else(PoisonError::into_inner)),
         "tasks": tasks(&engine.shared.tasks),
         "config": config(&engine.telemetry.config_status()),
-        "database": match &reconciler {
+        "fleet": fleet(&admin),
+        "database": match reconciler {
             Some(reconciler) => database(reconciler).await,
             None => Value::Null,
         },
         "plugin_tasks": engine.tasks.status(),
         "log_sinks": engine.telemetry.sinks.status(),
-        "proxies": proxies(&snapshot, &engine),
+        "proxies": proxies(&snapshot, engine),
         "upstreams": upstreams(&snapshot),
         "services": services(&engine.telemetry),
         "acme": acme(&engine.telemetry),
         "certificates": certificates(&engine.telemetry),
-        "warnings": warned(&snapshot, &engine),
+        "warnings": warned(&snapshot, engine),
     })))
+}
+
+/// What the gateway is in a fleet; `null` outside of one.
+#[cfg(feature = "fleet")]
+fn fleet(admin: &Admin) -> Value {
+    super::fleet::standing(admin.fleet.as_ref())
+}
+
+#[cfg(not(feature = "fleet"))]
+fn fleet(_: &Admin) -> Value {
+    Value::Null
 }
 
 /// The document without the credentials of URLs, which names and messages of any part may contain.

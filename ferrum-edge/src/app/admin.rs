@@ -55,6 +55,8 @@ impl Gateway {
         Admin {
             engine: self.engine.clone(),
             reconciler: self.reconciler.clone(),
+            #[cfg(feature = "fleet")]
+            fleet: self.fleet.clone(),
             plugins: self.engine.plugins(),
             pages: Arc::default(),
             #[cfg(feature = "console")]

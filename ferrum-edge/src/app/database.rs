@@ -69,6 +69,15 @@ impl Gateway {
         Ok(gateway)
     }
 
+    /// Settings of a file as they are used here: a control plane carries no traffic.
+    pub(crate) fn served_settings(&self, settings: Arc<Settings>) -> Arc<Settings> {
+        #[cfg(feature = "fleet")]
+        if self.control_plane().is_some() {
+            return Self::without_traffic(&settings);
+        }
+        settings
+    }
+
     /// What keeps the configuration equal to the database's, when it comes from one.
     pub(crate) fn reconciler(&self) -> Option<&Arc<Reconciler>> {
         self.reconciler.as_ref()

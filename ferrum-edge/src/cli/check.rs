@@ -39,13 +39,13 @@ pub(super) fn check(args: &CheckArgs, registry: &Registry) -> u8 {
     let Some(source) = args.spec.or(args.file.clone()).source(Vec::new()) else { return MISUSED };
     let result = match args.mode {
         Mode::File => source.load(registry),
-        Mode::Database => source.load_settings(registry),
+        _ => source.load_settings(registry),
     };
     let result = with_tokens(result);
     let warnings = match (&result, args.mode) {
         (Ok(model), Mode::File) => warnings::of(model, registry),
         // Everything but the settings is in the database.
-        (Ok(model), Mode::Database) => warnings::of_environment(model),
+        (Ok(model), _) => warnings::of_environment(model),
         (Err(_), _) => Vec::new(),
     };
     let (code, problems) = match &result {

@@ -8,7 +8,7 @@ use clap::Args;
 use gateway_core::plugin::Registry;
 use serde_json::{Value, json};
 
-use super::run::{Flags, serve};
+use super::run::{ConfigSource, Flags, serve};
 use super::{FAILED, Verbosity, logs, print};
 use crate::engine::listeners::Addresses;
 use crate::source::file::{Source, Spec};
@@ -48,7 +48,7 @@ pub(super) fn quickstart(args: QuickstartArgs, registry: Registry) -> u8 {
     };
     let text = spec(demo.address);
     let source = Source { spec: Spec::Text { name: "quickstart.yaml", text }, flags: args.flags.settings() };
-    serve(&source, None, &args.flags, registry, |addresses| welcome(addresses, demo.address))
+    serve(&source, ConfigSource::File, &args.flags, registry, |addresses| welcome(addresses, demo.address))
 }
 
 /// The configuration with the port the demo upstream got.

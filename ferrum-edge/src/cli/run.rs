@@ -1,5 +1,6 @@
 //! `run`: the gateway as a process, with its signals.
 
+mod config_source;
 mod signals;
 mod successor;
 
@@ -7,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use gateway_core::config::model::Model;
 use gateway_core::config::problem::Problems;
 use gateway_core::config::warning::Warning;
@@ -24,9 +25,9 @@ use crate::app::admin::AdminSockets;
 use crate::app::{Addresses, Gateway, ReloadError};
 use crate::control::discovery;
 use crate::source::audited_file as audit;
-use crate::source::database::Database;
 use crate::source::file::Source;
 use crate::source::warnings;
+pub(super) use config_source::{ConfigSource, Mode};
 use signals::{Missed, SignalAction, Signals};
 use successor::Successor;
 
@@ -50,16 +51,6 @@ pub(super) struct RunArgs {
     pub(super) flags: Flags,
     #[command(flatten)]
     pub(super) verbosity: Verbosity,
-}
-
-/// Where the configuration comes from.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum Mode {
-    /// A file, read again with each reload
-    #[default]
-    File,
-    /// A database, changed through the admin API while traffic flows; a file only has the settings under `gateway`
-    Database,
 }
 
 /// Settings that may be given as flags; they go before the environment and the file.
@@ -112,30 +103,23 @@ pub(super) fn run(args: RunArgs, registry: Registry) -> u8 {
     logs::init(args.verbosity);
     let flags = args.flags.settings();
     let spec = args.spec.or(args.file.clone());
-    match args.mode {
-        Mode::File if args.database.is_given() => {
-            print::error("--db-url and --db-type are for --mode database; without it a file is served");
-            MISUSED
-        }
-        Mode::File => {
-            let Some(source) = spec.source(flags) else { return MISUSED };
-            serve(&source, None, &args.flags, registry, |_| {})
-        }
-        Mode::Database if args.flags.deny_warnings => {
-            print::error(
-                "--deny-warnings is for files: what a database holds changes while the gateway runs",
-            );
-            MISUSED
-        }
-        Mode::Database => {
-            let source = spec.settings(flags);
-            match args.database.database() {
-                Ok(database) => serve(&source, Some(database), &args.flags, registry, |_| {}),
-                Err(problems) => {
-                    print::error(&problems);
-                    BAD_CONFIG
-                }
-            }
+    if !args.mode.has_database() && args.database.is_given() {
+        print::error("--db-url and --db-type are for --mode database and control-plane");
+        return MISUSED;
+    }
+    if args.mode != Mode::File && args.flags.deny_warnings {
+        print::error("--deny-warnings is for files: other configurations change while the gateway runs");
+        return MISUSED;
+    }
+    if args.mode == Mode::File {
+        let Some(source) = spec.source(flags) else { return MISUSED };
+        return serve(&source, ConfigSource::File, &args.flags, registry, |_| {});
+    }
+    match ConfigSource::open(args.mode, &args.database) {
+        Ok(config) => serve(&spec.settings(flags), config, &args.flags, registry, |_| {}),
+        Err(problems) => {
+            print::error(&problems);
+            BAD_CONFIG
         }
     }
 }
@@ -143,15 +127,13 @@ pub(super) fn run(args: RunArgs, registry: Registry) -> u8 {
 /// Runs a source until told to stop; `started` is told where it listens.
 pub(super) fn serve(
     source: &Source,
-    database: Option<Database>,
+    config: ConfigSource,
     flags: &Flags,
     registry: Registry,
     started: impl FnOnce(&Addresses),
 ) -> u8 {
-    let model = match &database {
-        Some(_) => source.load_settings(&registry),
-        None => source.load(&registry),
-    };
+    let is_file = matches!(config, ConfigSource::File);
+    let model = if is_file { source.load(&registry) } else { source.load_settings(&registry) };
     let model = match model {
         Ok(model) => model,
         Err(problems) => {
@@ -159,21 +141,21 @@ pub(super) fn serve(
             return BAD_CONFIG;
         }
     };
-    if database.is_some() {
+    if !is_file {
         warn(&warnings::of_environment(&model));
     }
     // Only where warnings end the start is a configuration compiled for them alone; else what is served says them.
-    if database.is_none() && flags.deny_warnings && is_denied(&model, &registry) {
+    if is_file && flags.deny_warnings && is_denied(&model, &registry) {
         return BAD_CONFIG;
     }
-    let warned = (database.is_none() && !flags.deny_warnings).then(|| model.clone());
+    let warned = (is_file && !flags.deny_warnings).then(|| model.clone());
     descriptors::raise();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let result = runtime.and_then(|runtime| {
         let code = runtime.block_on(async {
             // Before anything listens: a signal that comes early must not end the process uncleanly.
             let signals = Signals::new()?;
-            let process = match Process::start(source, database, flags, model, registry) {
+            let process = match Process::start(source, config, flags, model, registry) {
                 Ok(process) => process,
                 Err(error) => {
                     print::error(error);
@@ -232,7 +214,7 @@ const DRAIN_STEP: Duration = Duration::from_millis(5);
 impl<'s> Process<'s> {
     fn start(
         source: &'s Source,
-        database: Option<Database>,
+        config: ConfigSource,
         flags: &Flags,
         model: Model,
         registry: Registry,
@@ -240,7 +222,7 @@ impl<'s> Process<'s> {
         flags.pid_file.as_deref().map(|path| pid_file::check(path, flags.replace)).transpose()?;
         let settings = model.settings.clone();
         // Tokens that can't be used are refused here, not at the first request that has one.
-        let is_without_token = database.is_none() && access_given()?.is_empty();
+        let is_without_token = !config.has_own_tokens() && access_given()?.is_empty();
         if settings.admin_require_token && is_without_token {
             return Err(
                 "gateway.admin_require_token is set, and there is no token; set FERRUM_ADMIN_TOKEN or \
@@ -249,7 +231,7 @@ impl<'s> Process<'s> {
             );
         }
         let has_admin = settings.admin.is_some() || settings.admin_socket.is_some();
-        let shows_objects = database.is_none() && has_admin && !is_without_token;
+        let shows_objects = matches!(config, ConfigSource::File) && has_admin && !is_without_token;
         // Whatever may fail comes before the gateway starts: from then on it has connections to lose.
         let turn = flags.pid_file.as_deref().filter(|_| flags.replace);
         let turn = turn.map(|path| Ok::<_, HandoverError>((path, Turn::take(path)?))).transpose()?;
@@ -259,11 +241,19 @@ impl<'s> Process<'s> {
         let (replaced, inherited) = replaced.unzip();
         let (admin, inherited) = AdminSockets::bind(&settings, inherited.unwrap_or_default())?;
         let mut pid_file = flags.pid_file.as_deref().map(PidFile::write).transpose()?;
-        let gateway = match database {
-            Some(database) => {
-                Gateway::start_database_on(settings.clone(), database, registry.clone(), inherited)?
+        let gateway = match config {
+            ConfigSource::File => Gateway::start_on(model, registry.clone(), inherited)?,
+            ConfigSource::Database(database) => {
+                Gateway::start_database_on(settings.clone(), *database, registry.clone(), inherited)?
             }
-            None => Gateway::start_on(model, registry.clone(), inherited)?,
+            #[cfg(feature = "fleet")]
+            ConfigSource::ControlPlane(database, options) => {
+                Gateway::start_control_plane(&settings, *database, *options, registry.clone())?
+            }
+            #[cfg(feature = "fleet")]
+            ConfigSource::Edge(options) => {
+                Gateway::start_edge_on(settings.clone(), *options, registry.clone(), inherited)?
+            }
         };
         let admin = gateway.serve_admin_on(admin)?;
         pid_file.as_mut().map(PidFile::place).transpose()?;
@@ -360,6 +350,11 @@ impl<'s> Process<'s> {
         let (source, registry) = (self.source.clone(), self.registry.clone());
         let engine = self.gateway.engine().clone();
         let reconciler = self.gateway.reconciler().cloned();
+        #[cfg(feature = "fleet")]
+        let edge = self.gateway.edge().cloned();
+        #[cfg(feature = "fleet")]
+        let is_settings = reconciler.is_some() || edge.is_some();
+        #[cfg(not(feature = "fleet"))]
         let is_settings = reconciler.is_some();
         let runtime = tokio::runtime::Handle::current();
         let loading = tokio::task::spawn_blocking(move || {
@@ -380,8 +375,13 @@ impl<'s> Process<'s> {
             Ok(None)
         });
         let panicked = |_| Problems::one("", "reloading panicked; the log says where");
-        if let (Some(model), Some(reconciler)) = (loading.await.map_err(panicked)??, reconciler) {
-            reconciler.reload(model.settings).await?;
+        let settings = loading.await.map_err(panicked)??.map(|model| model.settings);
+        #[cfg(feature = "fleet")]
+        if let (Some(settings), Some(edge)) = (settings.clone(), edge) {
+            edge.reload(settings).await?;
+        }
+        if let (Some(settings), Some(reconciler)) = (settings, reconciler) {
+            reconciler.reload(self.gateway.served_settings(settings)).await?;
         }
         Ok(self.gateway.snapshot().revision)
     }
@@ -389,6 +389,8 @@ impl<'s> Process<'s> {
     /// Lets exchanges end; a second signal ends them.
     async fn drain(self, mut signals: Signals) -> u8 {
         notify::tell(ServiceState::Stopping);
+        #[cfg(feature = "fleet")]
+        self.gateway.drain_fleet();
         self.gateway.begin_drain();
         let deadline = Instant::now() + self.gateway.snapshot().settings.drain_timeout;
         let mut looks = tokio::time::interval(DRAIN_STEP);

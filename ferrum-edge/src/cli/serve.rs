@@ -7,7 +7,7 @@ use clap::Args;
 use gateway_core::plugin::Registry;
 use serde_json::{Value, json};
 
-use super::run::{self, Flags};
+use super::run::{self, ConfigSource, Flags};
 use super::{MISUSED, Verbosity, logs, print};
 use crate::engine::listeners::Addresses;
 use crate::source::file::{Source, Spec};
@@ -64,7 +64,7 @@ pub(super) fn serve(args: ServeArgs, registry: Registry) -> u8 {
     logs::init(args.verbosity);
     let source =
         Source { spec: Spec::Text { name: "serve.json", text: spec.to_string() }, flags: Vec::new() };
-    run::serve(&source, None, &Flags::default(), registry, |addresses| welcome(addresses, root))
+    run::serve(&source, ConfigSource::File, &Flags::default(), registry, |addresses| welcome(addresses, root))
 }
 
 fn welcome(addresses: &Addresses, root: &str) {

@@ -15,6 +15,9 @@ use crate::store::LoadError;
 /// Why the gateway could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
+    /// The fleet: a control plane can't serve edges, or an edge has no configuration.
+    #[error("{0}")]
+    Fleet(String),
     /// An address can't be listened on.
     #[error("cannot listen on {address} for {listener}: {source}{}", remedy(source))]
     Bind {

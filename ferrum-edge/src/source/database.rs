@@ -38,8 +38,10 @@ use crate::store::seal::Keys;
 use crate::store::{Location, Mark, Object, Options, Store};
 pub(crate) use documents::Documents;
 pub use environment::{location, token_file};
-pub(crate) use follow::Standing;
+pub(crate) use follow::{Standing, say_broken};
 pub(crate) use load::Loaded;
+#[cfg(feature = "fleet")]
+pub(crate) use load::compile;
 use load::load;
 use mirror::{Mirror, MirrorStanding};
 pub use references::Permitted;
@@ -104,7 +106,7 @@ impl Database {
             (None, Some(mirror)) => mirror.follow(loaded.mark.clone()),
             (None, None) => {}
         }
-        follow::say_broken(&loaded.catalog);
+        say_broken(&loaded.catalog);
         let away = loaded.stale.clone().map(|cause| (SystemTime::now(), cause));
         Ok((OpenedDatabase { store, documents, registry, mirror, access: self.access, away }, loaded))
     }
@@ -197,6 +199,12 @@ impl Reconciler {
         Ok(())
     }
 
+    /// How documents are read and their secrets opened.
+    #[cfg(feature = "fleet")]
+    pub(crate) fn documents(&self) -> &Documents {
+        &self.documents
+    }
+
     /// The store itself, for reading.
     pub(crate) fn store(&self) -> &Store {
         &self.store
@@ -248,7 +256,7 @@ impl Reconciler {
 }
 
 /// Runs what takes long and never waits, without holding up the control runtime's other tasks.
-fn heavy<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn heavy<T>(work: impl FnOnce() -> T) -> T {
     match tokio::runtime::Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Ok(tokio::runtime::RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
         _ => work(),

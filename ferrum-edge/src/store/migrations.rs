@@ -26,6 +26,12 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         mysql: include_str!("migrations/mysql/0002_audit.sql"),
     },
     Migration {
+        name: "fleet",
+        sqlite: include_str!("migrations/sqlite/0003_fleet.sql"),
+        postgres: include_str!("migrations/postgres/0003_fleet.sql"),
+        mysql: include_str!("migrations/mysql/0003_fleet.sql"),
+    },
+    Migration {
         name: "users",
         sqlite: include_str!("migrations/sqlite/0004_users.sql"),
         postgres: include_str!("migrations/postgres/0004_users.sql"),

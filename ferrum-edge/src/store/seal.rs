@@ -148,6 +148,28 @@ impl SealError {
     }
 }
 
+/// A text that is encrypted for a place, such as the key of the fleet's authority. `None` without a key.
+#[cfg(feature = "fleet")]
+pub(crate) fn seal_text(text: &str, place: &str, keys: &Keys) -> Option<String> {
+    let (key, bytes) = keys.seal(text.as_bytes(), place.as_bytes())?;
+    Some(format!("{VERSION}:{key}:{}", STANDARD.encode(bytes)))
+}
+
+/// The text that [`seal_text`] encrypted.
+///
+/// # Errors
+/// Why it can't be decrypted.
+#[cfg(feature = "fleet")]
+pub(crate) fn open_text(sealed: &str, place: &str, keys: &Keys) -> Result<String, &'static str> {
+    let unreadable = "it is not what was encrypted";
+    let (key, bytes) = sealed
+        .strip_prefix(VERSION)
+        .and_then(|rest| rest.strip_prefix(':')?.split_once(':'))
+        .ok_or(unreadable)?;
+    let bytes = STANDARD.decode(bytes).map_err(|_| unreadable)?;
+    String::from_utf8(keys.open(key, bytes, place.as_bytes())?).map_err(|_| unreadable)
+}
+
 /// A consumer's document with its credentials hashed and encrypted. What is so already stays, and what was encrypted
 /// with an older key is encrypted with the first.
 ///

@@ -145,7 +145,11 @@ impl Gateway {
             }
         });
         let record = starts.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("{}", log.lock().unwrap()));
-        let address = |name: &str| record[name].as_str().unwrap().parse().unwrap();
+        // A control plane has no listener for traffic.
+        let address = |name: &str| match record[name].as_str().unwrap() {
+            "off" => SocketAddr::from(([0, 0, 0, 0], 0)),
+            address => address.parse().unwrap(),
+        };
         Self { http: address("http"), admin: address("admin"), child, log, reading: Some(reading) }
     }
 

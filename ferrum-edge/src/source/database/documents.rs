@@ -49,6 +49,18 @@ impl Documents {
         Self { types, keys, references: Arc::new(references), paths: Arc::new(paths) }
     }
 
+    /// The one spelling of a type of credentials; `None` if no plugin declares it.
+    #[cfg(feature = "fleet")]
+    pub(crate) fn credential_name(&self, name: &str) -> Option<&'static str> {
+        self.types.find(name).map(|kind| kind.name)
+    }
+
+    /// The keys for secrets.
+    #[cfg(feature = "fleet")]
+    pub(crate) const fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
     /// What is wrong with the files that an object names.
     fn files<T: Identified>(&self, at: &str, object: &T) -> Problems {
         if let Some((plugin, config)) = object.plugin() {

@@ -278,7 +278,7 @@ fn op(kind: ObjectKind, id: &str, object: Option<&Object>) -> Op {
 }
 
 /// Names what can't be used, for whoever looks into the log.
-pub(super) fn say_broken(catalog: &Catalog) {
+pub(crate) fn say_broken(catalog: &Catalog) {
     for (kind, id, object) in catalog.broken().iter().take(MAX_TOLD) {
         for problem in &object.problems.0 {
             tracing::error!(kind = kind.singular(), id, %problem, "this object can't be used");

@@ -41,11 +41,53 @@ pub(crate) struct AfterPublishing {
 }
 
 impl Loaded {
+    /// What could be used, and what could not.
+    #[cfg(feature = "fleet")]
+    pub(crate) const fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
     /// What is to be published first, and what goes on.
     pub(crate) fn split(self) -> (Compiled, AfterPublishing) {
         let Self { compiled, compiler, catalog, mark, .. } = self;
         (compiled, AfterPublishing { compiler, catalog, mark })
     }
+}
+
+/// Where objects come from.
+enum ObjectSource<'s> {
+    Store(&'s Store),
+    /// In the order of kinds, at this revision.
+    #[cfg(feature = "fleet")]
+    Objects(Vec<Object>, u64),
+}
+
+impl ObjectSource<'_> {
+    async fn each(self, take: impl FnMut(Object) + Send) -> Result<Mark, StoreError> {
+        match self {
+            Self::Store(store) => store.load(take).await,
+            #[cfg(feature = "fleet")]
+            Self::Objects(objects, revision) => {
+                objects.into_iter().for_each(take);
+                Ok(Mark { revision, token: String::new() })
+            }
+        }
+    }
+}
+
+/// Compiles objects that are in memory, in the order of kinds.
+///
+/// # Errors
+/// When no thread can be started.
+#[cfg(feature = "fleet")]
+pub(crate) async fn compile(
+    objects: Vec<Object>,
+    revision: u64,
+    documents: &Documents,
+    settings: Arc<Settings>,
+    registry: &Registry,
+) -> Result<Loaded, LoadError> {
+    Ok(read(ObjectSource::Objects(objects, revision), documents, settings, registry).await?)
 }
 
 /// Reads and compiles everything.
@@ -59,12 +101,13 @@ pub(super) async fn load(
     registry: &Registry,
     mirror: Option<&Mirror>,
 ) -> Result<Loaded, LoadError> {
-    match read(store, documents, settings.clone(), registry).await {
+    match read(ObjectSource::Store(store), documents, settings.clone(), registry).await {
         Ok(loaded) => Ok(loaded),
         Err(error) => {
             let Some(mirror) = mirror else { return Err(error.into()) };
             let Some(mark) = mirror.mark().await else { return Err(error.into()) };
-            let Ok(mut loaded) = read(mirror.store(), documents, settings, registry).await else {
+            let copy = ObjectSource::Store(mirror.store());
+            let Ok(mut loaded) = read(copy, documents, settings, registry).await else {
                 return Err(error.into());
             };
             loaded.compiled.snapshot.revision = mark.revision;
@@ -77,7 +120,7 @@ pub(super) async fn load(
 
 /// Reads on this thread, parses and builds plugins on two, checks on one, and compiles on one more.
 async fn read(
-    store: &Store,
+    source: ObjectSource<'_>,
     documents: &Documents,
     settings: Arc<Settings>,
     registry: &Registry,
@@ -124,8 +167,8 @@ async fn read(
             drop(chunks.send(chunk));
         }
     };
-    let mark = store
-        .load(|object| {
+    let mark = source
+        .each(|object| {
             chunk.push(object);
             if chunk.len() == CHUNK {
                 send(std::mem::replace(&mut chunk, Vec::with_capacity(CHUNK)));

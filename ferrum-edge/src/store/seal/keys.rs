@@ -27,6 +27,7 @@ struct Key {
     name: String,
     cipher: std::sync::Arc<LessSafeKey>,
     nonces: hmac::Key,
+    groups: hmac::Key,
 }
 
 impl fmt::Debug for Keys {
@@ -73,6 +74,14 @@ impl Keys {
         self.0.is_empty()
     }
 
+    /// The keys of a group of edges, as [`Self::parse`] reads them. They open nothing of another group or of the database.
+    #[cfg(feature = "fleet")]
+    pub(crate) fn of_group(&self, group: &str) -> String {
+        let keys: Vec<_> =
+            self.0.iter().map(|key| hex(hmac::sign(&key.groups, group.as_bytes()).as_ref())).collect();
+        keys.join(",")
+    }
+
     /// The name of the key it took, and the nonce with what is encrypted; `None` without a key.
     pub(super) fn seal(&self, plain: &[u8], place: &[u8]) -> Option<(&str, Vec<u8>)> {
         let key = self.0.first()?;
@@ -105,7 +114,7 @@ impl Keys {
 }
 
 impl Key {
-    /// One key of the operator's is never used for two things, so three are derived from it.
+    /// One key of the operator's is never used for two things, so several are derived from it.
     fn new(bytes: &[u8; KEY_BYTES]) -> Option<Self> {
         let given = hmac::Key::new(hmac::HMAC_SHA256, bytes);
         let derived =
@@ -115,6 +124,7 @@ impl Key {
             name: hex(derived("name").as_ref().get(..NAME_BYTES)?),
             cipher: std::sync::Arc::new(LessSafeKey::new(cipher)),
             nonces: hmac::Key::new(hmac::HMAC_SHA256, derived("nonce").as_ref()),
+            groups: hmac::Key::new(hmac::HMAC_SHA256, derived("group").as_ref()),
         })
     }
 }

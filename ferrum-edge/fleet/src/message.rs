@@ -1,0 +1,168 @@
+//! What control plane and edge say to each other, independent of how it is sent.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use prost::bytes::Bytes;
+
+use crate::documents::{DocumentKey, Hash, Position};
+
+/// Broken objects that a verdict names; it counts all of them.
+pub const MAX_BROKEN: usize = 100;
+
+/// What an edge has and is, at the beginning of each connection.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Hello {
+    /// Its version.
+    pub version: String,
+    /// Version of the configuration's schema that it reads.
+    pub schema: u32,
+    /// What it can do, such as `plugin:cors`.
+    pub capabilities: Vec<String>,
+    /// The configuration that it can apply a delta to.
+    pub held: Option<Position>,
+    /// The configuration that every worker serves.
+    pub served: Option<Position>,
+    /// The newest one that it refused, and why.
+    pub refused: Option<(Position, String)>,
+    /// Milliseconds since 1970, by its clock.
+    pub clock: u64,
+    /// What it can't use of what it serves.
+    pub findings: Findings,
+}
+
+/// From an edge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToControl {
+    /// The first message of a connection.
+    Hello(Hello),
+    /// What became of a configuration.
+    Verdict(Position, Verdict),
+    /// A delta can't be used: the next transfer has to be a snapshot.
+    Resync(String),
+}
+
+/// What became of a configuration at an edge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It came whole, and its hash is right.
+    Received,
+    /// It is compiled; the swap comes next.
+    Compiled(Findings),
+    /// Every worker serves it.
+    Served(Findings),
+    /// It is not used: the one before stays active.
+    Refused(String),
+}
+
+/// The objects of a configuration that an edge can't use.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Findings {
+    /// The first [`MAX_BROKEN`].
+    pub broken: Vec<BrokenObject>,
+    /// All of them.
+    pub count: u64,
+}
+
+/// An object that an edge can't use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BrokenObject {
+    /// Which one.
+    pub key: DocumentKey,
+    /// Why.
+    pub reason: String,
+}
+
+/// From a control plane.
+#[derive(Debug, Clone)]
+pub enum ToEdge {
+    /// The first message of a connection.
+    Welcome(Welcome),
+    /// Another configuration.
+    Transfer(Arc<Transfer>),
+    /// The edge has the newest configuration, at this position.
+    Unchanged(Position),
+    /// The edge's certificate is not accepted any more.
+    Revoked(String),
+    /// The control plane stops; the edge reconnects after a random part of this time.
+    Drain(Duration),
+}
+
+/// Who an edge is, as the control plane sees it.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Welcome {
+    /// The control plane's version.
+    pub version: String,
+    /// The edge's id.
+    pub edge: String,
+    /// Its name.
+    pub name: String,
+    /// Its group.
+    pub group: String,
+    /// The keys for secrets in documents of this group.
+    pub keys: String,
+}
+
+impl fmt::Debug for Welcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Welcome")
+            .field("edge", &self.edge)
+            .field("group", &self.group)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What an edge is given to prove itself by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewIdentity {
+    /// The edge's id.
+    pub edge: String,
+    /// Its group.
+    pub group: String,
+    /// PEM.
+    pub certificate: String,
+    /// PEM.
+    pub roots: String,
+}
+
+/// A configuration, or the difference to another one.
+pub struct Transfer {
+    /// The hash of the configuration that it is the difference to; `None` in a snapshot.
+    pub from: Option<Hash>,
+    /// What it leads to.
+    pub to: Position,
+    /// Documents that come or change.
+    pub changed: Vec<(DocumentKey, Arc<str>)>,
+    /// Documents that go.
+    pub deleted: Vec<DocumentKey>,
+    /// As it is sent: encoded once for all edges.
+    pub(crate) encoded: OnceLock<Result<Encoded, String>>,
+}
+
+/// A transfer's compressed chunks.
+#[derive(Clone)]
+pub(crate) struct Encoded {
+    pub(crate) chunks: Arc<[Bytes]>,
+    /// Before compression.
+    pub(crate) bytes: u64,
+}
+
+impl Transfer {
+    /// A transfer that leads to `to`.
+    pub fn new(
+        from: Option<Hash>,
+        to: Position,
+        changed: Vec<(DocumentKey, Arc<str>)>,
+        deleted: Vec<DocumentKey>,
+    ) -> Self {
+        Self { from, to, changed, deleted, encoded: OnceLock::new() }
+    }
+}
+
+impl fmt::Debug for Transfer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (changed, deleted) = (self.changed.len(), self.deleted.len());
+        write!(f, "Transfer({:?} -> {:?}, {changed} changed, {deleted} deleted)", self.from, self.to)
+    }
+}

@@ -1,0 +1,234 @@
+//! TLS between control planes and edges: TLS 1.3, certificates of the fleet's authority on both sides.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
+    ServerConfig, SignatureScheme, version,
+};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+
+use crate::authority::{Authority, fingerprint, read_edge};
+
+const ALPN: &[u8] = b"h2";
+
+/// Which certificates of edges are accepted.
+pub trait Acceptance: Send + Sync + fmt::Debug {
+    /// Whether the edge is enrolled, and this certificate of it is not revoked.
+    fn is_accepted(&self, edge: &str, serial: &str) -> bool;
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(aws_lc_rs::default_provider())
+}
+
+/// The certificate that a control plane shows; another one takes its place while connections go on.
+#[derive(Debug, Clone)]
+pub struct ServerCertificate(Arc<RwLock<Arc<CertifiedKey>>>);
+
+impl ServerCertificate {
+    /// A new one of this authority.
+    ///
+    /// # Errors
+    /// When it can't be issued.
+    pub fn issue(authority: &Authority) -> Result<Self, String> {
+        Ok(Self(Arc::new(RwLock::new(Arc::new(certified(authority)?)))))
+    }
+
+    /// Shows another one from now on.
+    ///
+    /// # Errors
+    /// When it can't be issued; the one before stays.
+    pub fn renew(&self, authority: &Authority) -> Result<(), String> {
+        let certified = Arc::new(certified(authority)?);
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = certified;
+        Ok(())
+    }
+}
+
+fn certified(authority: &Authority) -> Result<CertifiedKey, String> {
+    let (chain, key) = authority.issue_server().map_err(|error| error.to_string())?;
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key));
+    CertifiedKey::from_der(chain, key, &provider()).map_err(|error| error.to_string())
+}
+
+impl ResolvesServerCert for ServerCertificate {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+}
+
+/// What a control plane accepts connections by. A client without a certificate may only enrol.
+///
+/// # Errors
+/// When the authority's certificate can't be a root.
+pub fn server_config(
+    authority: &Authority,
+    certificate: ServerCertificate,
+    acceptance: Arc<dyn Acceptance>,
+) -> Result<Arc<ServerConfig>, String> {
+    let failed = |error: &dyn fmt::Display| error.to_string();
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.certificate().clone()).map_err(|error| failed(&error))?;
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider());
+    let inner = verifier.allow_unauthenticated().build().map_err(|error| failed(&error))?;
+    let verifier = Arc::new(EdgeVerifier { inner, acceptance });
+    let config = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&version::TLS13]);
+    let config = config.map_err(|error| failed(&error))?;
+    let mut config = config.with_client_cert_verifier(verifier).with_cert_resolver(Arc::new(certificate));
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    // A resumed session would not be verified again, and might have been revoked meanwhile.
+    config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(Arc::new(config))
+}
+
+/// Accepts certificates of the authority that are not revoked.
+#[derive(Debug)]
+struct EdgeVerifier {
+    inner: Arc<dyn ClientCertVerifier>,
+    acceptance: Arc<dyn Acceptance>,
+}
+
+impl ClientCertVerifier for EdgeVerifier {
+    fn offer_client_auth(&self) -> bool {
+        true
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.inner.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let verified = self.inner.verify_client_cert(end_entity, intermediates, now)?;
+        let edge = read_edge(end_entity).map_err(|_| Error::from(CertificateError::BadEncoding))?;
+        match self.acceptance.is_accepted(&edge.edge, &edge.serial) {
+            true => Ok(verified),
+            false => Err(CertificateError::Revoked.into()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+}
+
+/// What an enrolled edge connects by: its certificate chain and key, and the roots of the fleet, all in PEM.
+///
+/// # Errors
+/// When they can't be read.
+pub fn client_config(certificate: &str, key: &str, roots: &str) -> Result<Arc<ClientConfig>, String> {
+    let failed = |error: &dyn fmt::Display| error.to_string();
+    let mut store = RootCertStore::empty();
+    for root in CertificateDer::pem_slice_iter(roots.as_bytes()) {
+        store.add(root.map_err(|error| failed(&error))?).map_err(|error| failed(&error))?;
+    }
+    let chain = CertificateDer::pem_slice_iter(certificate.as_bytes()).collect::<Result<Vec<_>, _>>();
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| failed(&error))?;
+    let config = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&version::TLS13]);
+    let config = config.map_err(|error| failed(&error))?.with_root_certificates(store);
+    let chain = chain.map_err(|error| failed(&error))?;
+    let mut config = config.with_client_auth_cert(chain, key).map_err(|error| failed(&error))?;
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.resumption = rustls::client::Resumption::disabled();
+    Ok(Arc::new(config))
+}
+
+/// What an invited edge connects by: it knows the authority by the invitation's pin alone.
+///
+/// # Errors
+/// When TLS can't be set up.
+pub fn enrolment_config(pin: &str) -> Result<Arc<ClientConfig>, String> {
+    let config = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&version::TLS13]);
+    let config = config.map_err(|error| error.to_string())?.dangerous();
+    let verifier = Arc::new(PinVerifier { pin: pin.to_owned(), provider: provider() });
+    let mut config = config.with_custom_certificate_verifier(verifier).with_no_client_auth();
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.resumption = rustls::client::Resumption::disabled();
+    Ok(Arc::new(config))
+}
+
+/// Accepts a certificate that the pinned authority, which has to come with it, has issued for a control plane.
+#[derive(Debug)]
+struct PinVerifier {
+    pin: String,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for PinVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let pinned = intermediates.iter().find(|certificate| fingerprint(certificate) == self.pin);
+        let unknown = || Error::from(CertificateError::UnknownIssuer);
+        let mut roots = RootCertStore::empty();
+        roots.add(pinned.ok_or_else(unknown)?.clone().into_owned())?;
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), self.provider.clone());
+        let verifier = verifier.build().map_err(|_| unknown())?;
+        verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, cert, dss, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, cert, dss, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,211 @@
+//! The fleet: `/v1/fleet`. Only a control plane answers; an edge tells how it stands in `/v1/status`.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use gateway_fleet::Position;
+use gateway_telemetry::json::Rfc3339;
+use serde_json::{Map, Value, json};
+
+use super::Admin;
+use super::problem::{Refused, problem, store};
+use super::request::object;
+use super::resources::answer;
+use crate::fleet::{ControlPlane, FleetRole, RosterError};
+
+/// The whole fleet.
+pub(super) const PATH: &str = "/v1/fleet";
+/// One edge.
+pub(super) const EDGE: &str = "/v1/fleet/edges/{id}";
+/// Accepts an edge no more.
+pub(super) const REVOKE: &str = "/v1/fleet/edges/{id}/revoke";
+/// What is meant for a group.
+pub(super) const GROUP: &str = "/v1/fleet/groups/{name}";
+/// Invites an edge.
+pub(super) const INVITATIONS: &str = "/v1/fleet/invitations";
+
+/// Patterns of a group.
+const MAX_PATTERNS: usize = 1000;
+
+fn plane(admin: &Admin) -> Result<&Arc<ControlPlane>, Refused> {
+    match &admin.fleet {
+        Some(FleetRole::Control(plane)) => Ok(plane),
+        _ => {
+            let detail = "This gateway is not a control plane; ask one that runs with --mode control-plane";
+            Err(Box::new(problem(StatusCode::NOT_FOUND, "no_control_plane", detail)))
+        }
+    }
+}
+
+fn refused(error: RosterError) -> Refused {
+    let detail = error.to_string();
+    Box::new(match error {
+        RosterError::Unknown(_) => problem(StatusCode::NOT_FOUND, "not_found", &detail),
+        RosterError::Name(..) => problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid", &detail),
+        RosterError::Revoked(_) | RosterError::Changed => problem(StatusCode::CONFLICT, "conflict", &detail),
+        RosterError::Crowded => problem(StatusCode::TOO_MANY_REQUESTS, "too_many", &detail),
+        RosterError::Code(_) => problem(StatusCode::SERVICE_UNAVAILABLE, "unavailable", &detail),
+        RosterError::Store(error) => store(&error),
+    })
+}
+
+/// The texts of a body by their keys; other keys are refused.
+fn texts<const N: usize>(body: &Bytes, keys: [&str; N]) -> Result<[Option<String>; N], Refused> {
+    let fields = if body.trim_ascii().is_empty() { Map::new() } else { object(body)? };
+    let invalid = |detail: &str| Box::new(problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail));
+    if let Some(key) = fields.keys().find(|key| !keys.contains(&key.as_str())) {
+        return Err(invalid(&format!("unknown key `{key}`; there are {}", keys.join(", "))));
+    }
+    let mut found = [const { None }; N];
+    for (slot, key) in found.iter_mut().zip(keys) {
+        *slot = match fields.get(key) {
+            None | Some(Value::Null) => None,
+            Some(Value::String(text)) => Some(text.clone()),
+            Some(_) => return Err(invalid(&format!("`{key}` has to be a string"))),
+        };
+    }
+    Ok(found)
+}
+
+/// `GET /v1/fleet`: groups and edges, and what each serves.
+pub(super) async fn status(State(admin): State<Admin>) -> Response {
+    let shown = async {
+        let plane = plane(&admin)?;
+        plane.refresh().await;
+        Ok(Json(plane.status()).into_response())
+    };
+    answer(shown.await)
+}
+
+/// `GET /v1/fleet/edges/{id}`: one edge.
+pub(super) async fn get(State(admin): State<Admin>, Path(id): Path<String>) -> Response {
+    let shown = async {
+        let plane = plane(&admin)?;
+        plane.refresh().await;
+        let edge = plane.edge_status(&id).ok_or_else(|| refused(RosterError::Unknown(id.clone())))?;
+        Ok(Json(edge).into_response())
+    };
+    answer(shown.await)
+}
+
+/// `POST /v1/fleet/invitations`: a one-time code for a new edge, or for one that enrols again.
+pub(super) async fn invite(State(admin): State<Admin>, body: Bytes) -> Response {
+    let invited = async {
+        let plane = plane(&admin)?;
+        let [name, group, edge, address] = texts(&body, ["name", "group", "edge", "address"])?;
+        if let Some(address) = address.as_deref().filter(|address| !gateway_fleet::is_address(address)) {
+            let detail = format!("`address`: `{address}` is not HOST:PORT");
+            return Err(Box::new(problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid", &detail)));
+        }
+        let address = address.as_deref().unwrap_or_else(|| plane.address());
+        plane.refresh().await;
+        let invited =
+            plane.roster().invite(name.as_deref(), group.as_deref(), edge.as_deref(), address).await;
+        let (invitation, expires) = invited.map_err(refused)?;
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(expires);
+        let document =
+            json!({ "invitation": invitation.to_string(), "expires_at": Rfc3339(time).to_string() });
+        Ok((StatusCode::CREATED, Json(document)).into_response())
+    };
+    answer(invited.await)
+}
+
+/// `PATCH /v1/fleet/edges/{id}`: another name or group.
+pub(super) async fn update(State(admin): State<Admin>, Path(id): Path<String>, body: Bytes) -> Response {
+    let updated = async {
+        let plane = plane(&admin)?;
+        let [name, group] = texts(&body, ["name", "group"])?;
+        plane.roster().rename(&id, name.as_deref(), group.as_deref()).await.map_err(refused)?;
+        plane.edge_status(&id).ok_or_else(|| refused(RosterError::Unknown(id.clone())))
+    };
+    answer(updated.await.map(|edge| Json(edge).into_response()))
+}
+
+/// `PUT /v1/fleet/groups/{name}`: means proxies for a group.
+pub(super) async fn assign(State(admin): State<Admin>, Path(name): Path<String>, body: Bytes) -> Response {
+    let assigned = async {
+        let plane = plane(&admin)?;
+        let fields = object(&body)?;
+        let invalid = |detail: &str| Box::new(problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail));
+        let wrong = "Send `proxies`: a list of proxies' ids, in which `*` stands for any text, or null for all of them";
+        if fields.keys().any(|key| key != "proxies") {
+            return Err(invalid(wrong));
+        }
+        let proxies = match fields.get("proxies") {
+            Some(Value::Null) => None,
+            Some(Value::Array(items)) if items.len() <= MAX_PATTERNS => {
+                let texts = items.iter().map(|item| item.as_str().map(str::to_owned));
+                Some(texts.collect::<Option<Vec<_>>>().ok_or_else(|| invalid(wrong))?)
+            }
+            _ => return Err(invalid(wrong)),
+        };
+        plane.roster().assign(&name, proxies).await.map_err(refused)?;
+        Ok(StatusCode::NO_CONTENT.into_response())
+    };
+    answer(assigned.await)
+}
+
+/// `POST /v1/fleet/edges/{id}/revoke`: its certificates are accepted no more, and its connection ends.
+pub(super) async fn revoke(State(admin): State<Admin>, Path(id): Path<String>) -> Response {
+    let revoked = async {
+        let plane = plane(&admin)?;
+        plane.roster().revoke(&id).await.map_err(refused)?;
+        plane.edge_status(&id).ok_or_else(|| refused(RosterError::Unknown(id.clone())))
+    };
+    answer(revoked.await.map(|edge| Json(edge).into_response()))
+}
+
+/// `DELETE /v1/fleet/edges/{id}`: forgets it.
+pub(super) async fn remove(State(admin): State<Admin>, Path(id): Path<String>) -> Response {
+    let removed = async {
+        plane(&admin)?.roster().remove(&id).await.map_err(refused)?;
+        Ok(StatusCode::NO_CONTENT.into_response())
+    };
+    answer(removed.await)
+}
+
+fn position(position: Option<&Position>) -> Value {
+    position.map_or(Value::Null, |position| {
+        json!({ "epoch": &*position.epoch, "revision": position.revision, "hash": position.hash.to_string() })
+    })
+}
+
+/// What a gateway is in a fleet, for `/v1/status`; `null` outside of one.
+pub(super) fn standing(role: Option<&FleetRole>) -> Value {
+    match role {
+        None => Value::Null,
+        Some(FleetRole::Control(plane)) => json!({ "role": "control-plane", "listening": plane.listening() }),
+        Some(FleetRole::Edge(edge)) => {
+            let edge = edge.standing();
+            let refused = edge
+                .refused
+                .as_ref()
+                .map(|(at, reason)| json!({ "position": position(Some(at)), "reason": reason }));
+            let broken = edge.findings.broken.iter().map(
+                |object| json!({ "kind": &*object.key.kind, "id": &*object.key.id, "reason": object.reason }),
+            );
+            let ends = std::time::UNIX_EPOCH + std::time::Duration::from_secs(edge.certificate_ends);
+            json!({
+                "role": "edge",
+                "edge": edge.edge,
+                "name": edge.name,
+                "group": edge.group,
+                "control_plane": edge.connected,
+                "since": edge.since.map(|since| Rfc3339(since).to_string()),
+                "problem": edge.problem,
+                "served": position(edge.served.as_ref()),
+                "refused": refused,
+                "broken": broken.collect::<Vec<_>>(),
+                "broken_count": edge.findings.count,
+                "revoked": edge.revoked,
+                "certificate_ends_at": Rfc3339(ends).to_string(),
+                "last_good": position(edge.kept.as_ref()),
+                "last_good_problem": edge.unsaved,
+            })
+        }
+    }
+}

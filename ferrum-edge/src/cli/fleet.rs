@@ -1,0 +1,241 @@
+//! `fleet`: the edges of a control plane.
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::admin::{Admin, GatewayArgs};
+use super::{FAILED, MISUSED, OutputFormat, print};
+
+/// Arguments of `fleet`.
+#[derive(Debug, Args)]
+pub(super) struct FleetArgs {
+    #[command(subcommand)]
+    command: FleetCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum FleetCommand {
+    /// Show the edges and what each of them serves; exit code 4 if a connected edge does not serve the newest configuration
+    Status {
+        #[command(flatten)]
+        gateway: GatewayArgs,
+        /// How it is printed
+        #[arg(long, value_enum, default_value = "text")]
+        output: OutputFormat,
+    },
+    /// Make a one-time invitation for an edge, valid for ten minutes
+    Invite {
+        #[command(flatten)]
+        gateway: GatewayArgs,
+        /// A label for people [default: the edge's id]
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        /// The group that the edge belongs to [default: default]
+        #[arg(long, value_name = "GROUP")]
+        group: Option<String>,
+        /// The edge that enrols again, by id or name; its earlier certificates are revoked once it does
+        #[arg(long, value_name = "EDGE")]
+        again: Option<String>,
+        /// Where the edge finds a control plane [default: FERRUM_FLEET_ADDRESS of the control plane]
+        #[arg(long, value_name = "HOST:PORT")]
+        address: Option<String>,
+    },
+    /// Accept an edge's certificates no more, and end its connection
+    Revoke {
+        #[command(flatten)]
+        gateway: GatewayArgs,
+        /// Its id or name
+        edge: String,
+    },
+    /// Give an edge another name
+    Rename {
+        #[command(flatten)]
+        gateway: GatewayArgs,
+        /// Its id or name
+        edge: String,
+        /// Its name from now on
+        name: String,
+    },
+    /// Give an edge the configuration of another group
+    Move {
+        #[command(flatten)]
+        gateway: GatewayArgs,
+        /// Its id or name
+        edge: String,
+        /// Its group from now on
+        group: String,
+    },
+    /// Send a group of edges only some proxies, with what these refer to
+    Assign {
+        #[command(flatten)]
+        gateway: GatewayArgs,
+        /// The group
+        group: String,
+        /// Ids of proxies; `*` stands for any text, `shop-*` for all that begin so
+        #[arg(required_unless_present = "all")]
+        proxies: Vec<String>,
+        /// Everything, as for a group that was never assigned anything
+        #[arg(long, conflicts_with = "proxies")]
+        all: bool,
+    },
+    /// Forget an edge; its certificates are not accepted any more
+    Remove {
+        #[command(flatten)]
+        gateway: GatewayArgs,
+        /// Its id or name
+        edge: String,
+    },
+}
+
+/// A connected edge does not serve the newest configuration.
+const BEHIND: u8 = 4;
+
+/// Does what a subcommand says.
+pub(super) fn fleet(args: &FleetArgs) -> u8 {
+    told(match &args.command {
+        FleetCommand::Status { gateway, output } => status(gateway, *output),
+        FleetCommand::Invite { gateway, name, group, again, address } => {
+            invite(gateway, name.as_deref(), group.as_deref(), again.as_deref(), address.as_deref())
+        }
+        FleetCommand::Revoke { gateway, edge } => {
+            change(gateway, edge, "POST", "/revoke", None, "is revoked")
+        }
+        FleetCommand::Rename { gateway, edge, name } => {
+            change(gateway, edge, "PATCH", "", Some(json!({ "name": name })), "is renamed")
+        }
+        FleetCommand::Move { gateway, edge, group } => {
+            change(gateway, edge, "PATCH", "", Some(json!({ "group": group })), "is moved")
+        }
+        FleetCommand::Assign { gateway, group, proxies, all } => {
+            assign(gateway, group, (!all).then_some(proxies.as_slice()))
+        }
+        FleetCommand::Remove { gateway, edge } => change(gateway, edge, "DELETE", "", None, "is removed"),
+    })
+}
+
+fn told(result: Result<u8, u8>) -> u8 {
+    result.unwrap_or_else(|code| code)
+}
+
+fn text<'v>(value: &'v Value, key: &str) -> &'v str {
+    value[key].as_str().unwrap_or("–")
+}
+
+fn status(gateway: &GatewayArgs, output: OutputFormat) -> Result<u8, u8> {
+    let fleet = gateway.open()?.ask("GET", "/v1/fleet", None)?;
+    let edges = fleet["edges"].as_array().cloned().unwrap_or_default();
+    if output == OutputFormat::Json {
+        print::line(&fleet);
+    } else {
+        for group in fleet["groups"].as_array().into_iter().flatten() {
+            print::line(format_args!(
+                "group {}: revision {}, {} objects",
+                text(group, "name"),
+                group["position"]["revision"],
+                group["objects"],
+            ));
+        }
+        if edges.is_empty() {
+            print::line("There are no edges; `ferrum-edge fleet invite` invites one.");
+        }
+        edges.iter().for_each(show);
+    }
+    let is_behind = |edge: &Value| {
+        edge["connected"].as_bool() == Some(true) && !matches!(text(edge, "standing"), "served")
+    };
+    Ok(if edges.iter().any(is_behind) { BEHIND } else { 0 })
+}
+
+fn show(edge: &Value) {
+    let version = match text(edge, "version") {
+        "" => String::new(),
+        version => format!(", version {version}"),
+    };
+    let served = match &edge["served"]["revision"] {
+        Value::Null => "serves nothing yet".to_owned(),
+        revision => format!("serves revision {revision}"),
+    };
+    let is_connected = if edge["connected"].as_bool() == Some(true) { "connected" } else { "not connected" };
+    print::line(format_args!(
+        "{} ({}), group {}: {}, {is_connected}, {served}{version}",
+        text(edge, "name"),
+        text(edge, "id"),
+        text(edge, "group"),
+        text(edge, "standing"),
+    ));
+    if let Some(reason) = edge["refused"]["reason"].as_str() {
+        let revision = &edge["refused"]["position"]["revision"];
+        print::line(format_args!("  refused revision {revision}: {reason}"));
+    }
+    for object in edge["broken"]["objects"].as_array().into_iter().flatten() {
+        let (kind, id) = (text(object, "kind"), text(object, "id"));
+        print::line(format_args!("  can't use {kind}/{id}: {}", text(object, "reason").replace('\n', "; ")));
+    }
+    for plugin in edge["lacks_plugins"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        print::line(format_args!("  lacks the plugin {plugin}: what it protects answers 503"));
+    }
+    if let Some(skew) = edge["clock_skew_ms"].as_i64() {
+        print::line(format_args!("  its clock differs by {skew} ms"));
+    }
+}
+
+fn invite(
+    gateway: &GatewayArgs,
+    name: Option<&str>,
+    group: Option<&str>,
+    again: Option<&str>,
+    address: Option<&str>,
+) -> Result<u8, u8> {
+    let admin = gateway.open()?;
+    let edge = again.map(|edge| id_of(&admin, edge)).transpose()?;
+    let body = json!({ "name": name, "group": group, "edge": edge, "address": address });
+    let invited = admin.ask("POST", "/v1/fleet/invitations", Some(&body))?;
+    print::line(text(&invited, "invitation"));
+    Ok(0)
+}
+
+fn change(
+    gateway: &GatewayArgs,
+    edge: &str,
+    method: &str,
+    action: &str,
+    body: Option<Value>,
+    what: &str,
+) -> Result<u8, u8> {
+    let admin = gateway.open()?;
+    let id = id_of(&admin, edge)?;
+    admin.ask(method, &format!("/v1/fleet/edges/{id}{action}"), body.as_ref())?;
+    print::line(format_args!("{edge} {what}."));
+    Ok(0)
+}
+
+fn assign(gateway: &GatewayArgs, group: &str, proxies: Option<&[String]>) -> Result<u8, u8> {
+    let admin = gateway.open()?;
+    admin.ask("PUT", &format!("/v1/fleet/groups/{group}"), Some(&json!({ "proxies": proxies })))?;
+    print::line(format_args!(
+        "Group {group} gets {}.",
+        proxies.map_or_else(|| "everything".to_owned(), |all| all.join(", "))
+    ));
+    Ok(0)
+}
+
+/// The id of an edge that is named by its id or its name.
+fn id_of(admin: &Admin, edge: &str) -> Result<String, u8> {
+    let fleet = admin.ask("GET", "/v1/fleet", None)?;
+    let edges = fleet["edges"].as_array().cloned().unwrap_or_default();
+    if edges.iter().any(|row| text(row, "id") == edge) {
+        return Ok(edge.to_owned());
+    }
+    let named: Vec<&Value> = edges.iter().filter(|row| text(row, "name") == edge).collect();
+    match named.as_slice() {
+        [one] => Ok(text(one, "id").to_owned()),
+        [] => {
+            print::error(format_args!("There is no edge `{edge}`; `ferrum-edge fleet status` lists them."));
+            Err(FAILED)
+        }
+        several => {
+            print::error(format_args!("{} edges are named `{edge}`; name one by its id.", several.len()));
+            Err(MISUSED)
+        }
+    }
+}

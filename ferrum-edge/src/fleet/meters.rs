@@ -1,0 +1,26 @@
+//! The fleet's numbers, for `/metrics`.
+
+use gateway_core::plugin::world::meters::{Gauge, Meters};
+use gateway_core::record::metric;
+
+/// The fleet's numbers.
+pub(super) struct FleetMeters {
+    pub(super) enrolled: Gauge,
+    pub(super) connected: Gauge,
+    pub(super) behind: Gauge,
+    pub(super) refusing: Gauge,
+    pub(super) broken: Gauge,
+}
+
+impl FleetMeters {
+    pub(super) fn new(meters: &Meters) -> Self {
+        let gauge = |metric| meters.gauge(metric, &[], &[]);
+        Self {
+            enrolled: gauge(metric::FLEET_EDGES),
+            connected: gauge(metric::FLEET_EDGES_CONNECTED),
+            behind: gauge(metric::FLEET_EDGES_BEHIND),
+            refusing: gauge(metric::FLEET_EDGES_REFUSING),
+            broken: gauge(metric::FLEET_BROKEN_OBJECTS),
+        }
+    }
+}

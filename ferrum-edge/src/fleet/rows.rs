@@ -1,0 +1,76 @@
+//! What the database holds of a fleet.
+
+use gateway_fleet::CodeHash;
+use serde::{Deserialize, Serialize};
+
+/// The kind of rows of edges.
+pub(super) const EDGE: &str = "edge";
+/// The kind of rows of invitations.
+pub(super) const INVITATION: &str = "invitation";
+/// The kind of rows of groups for which not everything is meant.
+pub(super) const GROUP: &str = "group";
+/// The kind of rows of which there is one each.
+pub(super) const SETTING: &str = "setting";
+/// The row of the authority.
+pub(super) const AUTHORITY: &str = "authority";
+/// The row of the epoch.
+pub(super) const EPOCH: &str = "epoch";
+
+/// An edge that was enrolled.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct EdgeRow {
+    /// A label for people; changing it changes nothing else.
+    pub(crate) name: String,
+    pub(crate) group: String,
+    /// Certificates that are accepted; none of a revoked edge.
+    pub(crate) certificates: Vec<AcceptedCertificate>,
+    /// Seconds since 1970.
+    pub(crate) enrolled: u64,
+    /// Seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) revoked: Option<u64>,
+}
+
+/// A certificate of an edge.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AcceptedCertificate {
+    /// In hexadecimal.
+    pub(crate) serial: String,
+    /// Seconds since 1970.
+    pub(crate) not_after: u64,
+}
+
+/// What is meant for a group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct GroupRow {
+    /// Ids of proxies, in which `*` stands for any text.
+    pub(crate) proxies: Vec<String>,
+}
+
+/// An invitation that was not used yet.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct InvitationRow {
+    pub(super) code: CodeHash,
+    /// Seconds since 1970.
+    pub(super) expires: u64,
+    pub(super) name: String,
+    pub(super) group: String,
+    /// The edge that enrols again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) edge: Option<String>,
+}
+
+/// The authority that was made for this fleet.
+#[derive(Serialize, Deserialize)]
+pub(super) struct AuthorityRow {
+    /// PEM.
+    pub(super) certificate: String,
+    /// PEM, encrypted by `FERRUM_DB_ENCRYPTION_KEY`.
+    pub(super) key: String,
+}
+
+/// The epoch of the store's revisions.
+#[derive(Serialize, Deserialize)]
+pub(super) struct EpochRow {
+    pub(super) epoch: String,
+}

@@ -1,0 +1,210 @@
+//! The configuration as each group of edges gets it, following the store.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use gateway_core::config::catalog::ObjectKind;
+use gateway_core::plugin::Registry;
+use gateway_fleet::{DocumentKey, DocumentSet, Hub};
+use serde_json::Value;
+
+use super::roster::Roster;
+use super::scope::{Patterns, ReferenceIndex, Selection};
+use crate::source::database::{Documents, Permitted};
+use crate::store::seal::Keys;
+use crate::store::{Followed, Mark, Object, Store, StoreError};
+
+/// Everything the store has, and every group's part of it.
+pub(super) struct Views {
+    store: Store,
+    documents: Documents,
+    registry: Registry,
+    keys: Keys,
+    hub: Arc<Hub>,
+    mark: Mark,
+    /// As stored.
+    stored: DocumentSet,
+    index: ReferenceIndex,
+    /// Changed since groups were rendered.
+    changed: BTreeSet<DocumentKey>,
+    groups: BTreeMap<String, GroupView>,
+}
+
+struct GroupView {
+    documents: Documents,
+    selection: Selection,
+    rendered: DocumentSet,
+}
+
+/// What became of the store since a view of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum StoreStep {
+    /// The same history goes on.
+    Further,
+    /// A backup was restored.
+    Forked,
+}
+
+type Changes = Vec<(DocumentKey, Option<Arc<str>>)>;
+
+impl Views {
+    /// Reads everything.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub(super) async fn load(
+        store: Store,
+        documents: Documents,
+        registry: Registry,
+        hub: Arc<Hub>,
+    ) -> Result<Self, StoreError> {
+        let keys = documents.keys().clone();
+        let (mark, stored) = everything(&store).await?;
+        let (index, changed, groups) = (ReferenceIndex::of(&stored), BTreeSet::new(), BTreeMap::new());
+        Ok(Self { store, documents, registry, keys, hub, mark, stored, index, changed, groups })
+    }
+
+    /// The newest revision that it has.
+    pub(super) const fn revision(&self) -> u64 {
+        self.mark.revision
+    }
+
+    /// Takes up what the store has; [`Self::publish`] gives it to edges.
+    ///
+    /// # Errors
+    /// When the database does not answer; nothing has changed then.
+    pub(super) async fn follow(&mut self) -> Result<StoreStep, StoreError> {
+        let followed = self.store.follow(&self.mark, |_| Vec::new()).await?;
+        let (mark, changes, step) = match followed {
+            Some(Followed { mark, objects, .. }) => {
+                let change = |(kind, id, object): (ObjectKind, String, Option<Object>)| {
+                    (key(kind, &id), object.map(|object| Arc::from(object.document)))
+                };
+                (mark, objects.into_iter().map(change).collect(), StoreStep::Further)
+            }
+            None => {
+                let is_known = self.store.has_mark(&self.mark).await?;
+                let (mark, stored) = everything(&self.store).await?;
+                let differing = self.stored.difference(&stored).into_iter();
+                let changes: Changes =
+                    differing.map(|key| (key.clone(), stored.get(&key).cloned())).collect();
+                (mark, changes, if is_known { StoreStep::Further } else { StoreStep::Forked })
+            }
+        };
+        self.mark = mark;
+        for (key, text) in &changes {
+            self.index.note(key, text.as_deref());
+        }
+        self.changed.extend(changes.iter().map(|(key, _)| key.clone()));
+        self.stored.apply(changes);
+        Ok(step)
+    }
+
+    /// The plugins that the objects of each group name.
+    pub(super) fn plugins(&self) -> BTreeMap<String, BTreeSet<String>> {
+        self.groups.iter().map(|(group, view)| (group.clone(), view.selection.plugins().clone())).collect()
+    }
+
+    /// Gives every group what it is to have, at this epoch; groups without edges are forgotten.
+    pub(super) fn publish(&mut self, roster: &Roster, epoch: &Arc<str>) {
+        let groups = roster.groups();
+        let gone: Vec<String> =
+            self.groups.keys().filter(|group| !groups.contains(*group)).cloned().collect();
+        for group in gone {
+            self.groups.remove(&group);
+            self.hub.act(|core, _| {
+                core.forget_view(&group);
+                Vec::new()
+            });
+        }
+        for group in groups {
+            let patterns = roster.patterns(&group);
+            let view = self.groups.remove(&group);
+            let view = match view {
+                Some(view) => self.rendered_again(view, &patterns),
+                None => self.rendered_again(self.empty(&group), &patterns),
+            };
+            self.groups.insert(group, view);
+        }
+        self.changed.clear();
+        let revision = self.mark.revision;
+        for (group, view) in &self.groups {
+            let (name, documents): (Arc<str>, _) = (group.as_str().into(), view.rendered.clone());
+            self.hub.act(|core, now| core.advance(&name, epoch, revision, documents, now));
+        }
+    }
+
+    fn empty(&self, group: &str) -> GroupView {
+        // Keys that were made from the operator's are keys.
+        let keys = Keys::parse(&self.keys.of_group(group)).unwrap_or_default();
+        let documents = Documents::new(&self.registry, keys, Permitted::default());
+        GroupView { documents, selection: Selection::default(), rendered: DocumentSet::default() }
+    }
+
+    /// Renders what has changed, and what is meant for the group from now on or no more.
+    fn rendered_again(&self, mut view: GroupView, patterns: &Patterns) -> GroupView {
+        let selection = self.index.select(patterns);
+        let mut keys: BTreeSet<&DocumentKey> = self.changed.iter().collect();
+        keys.extend(view.selection.difference(&selection));
+        if !view.selection.has_same_plugins(&selection) {
+            let consumers = self.stored.iter().map(|(key, _)| key);
+            keys.extend(consumers.filter(|key| *key.kind == *ObjectKind::Consumers.as_str()));
+        }
+        let changes = keys.into_iter().map(|key| {
+            let text = self.stored.get(key).filter(|_| selection.has(key));
+            let rendered = text.map(|text| rekeyed(&self.documents, &view.documents, &selection, key, text));
+            (key.clone(), rendered)
+        });
+        view.rendered.apply(changes.collect::<Vec<_>>());
+        view.selection = selection;
+        view
+    }
+}
+
+/// A document as a group gets it: its secrets encrypted for the group, and of a consumer the credentials that the group's plugins
+/// check. One whose secrets can't be opened stays as it is: an edge can't open them, either, and closes what the object would have
+/// protected.
+fn rekeyed(
+    from: &Documents,
+    to: &Documents,
+    selection: &Selection,
+    key: &DocumentKey,
+    text: &Arc<str>,
+) -> Arc<str> {
+    let Some(kind @ (ObjectKind::Consumers | ObjectKind::PluginConfigs)) = ObjectKind::named(&key.kind)
+    else {
+        return text.clone();
+    };
+    let reduced = match kind {
+        ObjectKind::Consumers => {
+            with_credentials(text, |name| selection.has_plugin(from.credential_name(name).unwrap_or(name)))
+        }
+        _ => None,
+    };
+    let text = reduced.map_or_else(|| text.clone(), Arc::from);
+    let plain = from.opened(kind, &text);
+    let sealed = plain.and_then(|plain| to.seal(kind, &plain, None));
+    sealed.map_or(text, Arc::from)
+}
+
+/// A consumer's document with some of its credentials; `None` if it has no others.
+fn with_credentials(text: &str, is_kept: impl Fn(&str) -> bool) -> Option<String> {
+    let mut document: Value = serde_json::from_str(text).ok()?;
+    let credentials = document.get_mut("credentials")?.as_object_mut()?;
+    let before = credentials.len();
+    credentials.retain(|name, _| is_kept(name));
+    (credentials.len() < before).then(|| document.to_string())
+}
+
+fn key(kind: ObjectKind, id: &str) -> DocumentKey {
+    DocumentKey::new(kind.as_str(), id)
+}
+
+async fn everything(store: &Store) -> Result<(Mark, DocumentSet), StoreError> {
+    let mut all: Changes = Vec::new();
+    let take = |object: Object| all.push((key(object.kind, &object.id), Some(Arc::from(object.document))));
+    let mark = store.load(take).await?;
+    let mut stored = DocumentSet::default();
+    stored.apply(all);
+    Ok((mark, stored))
+}

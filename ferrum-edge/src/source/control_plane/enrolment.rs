@@ -1,0 +1,60 @@
+//! How an edge gets its first certificate, and the next ones.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use gateway_fleet::{CertifiedEdge, Link, client_config, enrolment_config, read_edge, signing_request};
+use rustls::ClientConfig;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use super::identity::{EdgeIdentity, StateFolder};
+use super::options::EdgeOptions;
+use super::standing::EdgeError;
+
+/// The identity that is there, else the one that an invitation gives.
+pub(super) async fn identity(folder: &StateFolder, options: &EdgeOptions) -> Result<EdgeIdentity, EdgeError> {
+    if let Some(identity) = folder.identity().map_err(EdgeError::State)? {
+        return Ok(identity);
+    }
+    let invitation = options.invitation.as_ref().ok_or(EdgeError::NotEnrolled)?;
+    let failed = |error: &dyn std::fmt::Display| EdgeError::Enrolment(error.to_string());
+    let (key, request) = signing_request().map_err(|error| failed(&error))?;
+    let tls = enrolment_config(&invitation.pin).map_err(|error| failed(&error))?;
+    let link = Link::connect(&invitation.address, tls).await.map_err(|error| failed(&error))?;
+    let given = link.enrol(&invitation.code, &request, env!("CARGO_PKG_VERSION")).await;
+    let given = given.map_err(|error| failed(&error))?;
+    let identity = EdgeIdentity::new(given, key, invitation.address.clone())?;
+    folder.keep(&identity).map_err(EdgeError::State)?;
+    tracing::info!(edge = identity.edge, group = identity.group, "this edge is enrolled");
+    Ok(identity)
+}
+
+/// What an edge connects by.
+pub(super) fn tls(identity: &EdgeIdentity) -> Result<Arc<ClientConfig>, String> {
+    client_config(&identity.certificate, &identity.key, &identity.roots)
+}
+
+/// What its certificate says.
+pub(super) fn certificate(identity: &EdgeIdentity) -> Result<CertifiedEdge, String> {
+    let der =
+        CertificateDer::from_pem_slice(identity.certificate.as_bytes()).map_err(|error| error.to_string())?;
+    read_edge(&der).map_err(|error| error.to_string())
+}
+
+/// Whether a third of a certificate's time is over.
+pub(super) fn is_due(certificate: &CertifiedEdge) -> bool {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let third = certificate.not_after.saturating_sub(certificate.not_before) / 3;
+    now >= certificate.not_before + third
+}
+
+/// Another certificate by a new key.
+pub(super) async fn renewed(link: &Link, identity: &EdgeIdentity) -> Result<EdgeIdentity, String> {
+    let (key, request) = signing_request().map_err(|error| error.to_string())?;
+    let given = link.renew(&request).await.map_err(|error| error.to_string())?;
+    let mut renewed = identity.clone();
+    (renewed.group, renewed.certificate, renewed.roots, renewed.key) =
+        (given.group, given.certificate, given.roots, key);
+    tls(&renewed).map(|_| renewed)
+}

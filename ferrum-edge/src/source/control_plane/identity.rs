@@ -1,0 +1,110 @@
+//! What an edge proves itself by, in a folder that only its user reads.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::standing::EdgeError;
+
+const IDENTITY: &str = "identity.json";
+const LAST_GOOD: &str = "last-good";
+
+/// The folder of an edge's files.
+#[derive(Debug, Clone)]
+pub(super) struct StateFolder(PathBuf);
+
+/// Who an edge is.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) struct EdgeIdentity {
+    pub(super) edge: String,
+    pub(super) group: String,
+    /// PEM.
+    pub(super) certificate: String,
+    /// PEM.
+    pub(super) key: String,
+    /// PEM.
+    pub(super) roots: String,
+    /// `HOST:PORT` of the control plane that took it in.
+    pub(super) control_plane: String,
+    /// Encrypts the last good configuration; 64 hexadecimal digits.
+    seal: String,
+}
+
+impl std::fmt::Debug for EdgeIdentity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EdgeIdentity").field("edge", &self.edge).finish_non_exhaustive()
+    }
+}
+
+impl EdgeIdentity {
+    /// A new one, with a new key for the last good configuration.
+    pub(super) fn new(
+        identity: gateway_fleet::NewIdentity,
+        key: String,
+        control_plane: String,
+    ) -> Result<Self, EdgeError> {
+        let mut seal = [0_u8; 32];
+        aws_lc_rs::rand::fill(&mut seal).map_err(|error| EdgeError::State(error.to_string()))?;
+        let gateway_fleet::NewIdentity { edge, group, certificate, roots } = identity;
+        let seal = seal.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Self { edge, group, certificate, key, roots, control_plane, seal })
+    }
+
+    /// The key that encrypts the last good configuration.
+    pub(super) fn seal_key(&self) -> Result<[u8; 32], EdgeError> {
+        let hash = gateway_fleet::Hash::from_hex(&self.seal);
+        let unreadable =
+            || EdgeError::State(format!("{IDENTITY} has no key for the last good configuration"));
+        hash.map(|hash| *hash.as_bytes()).ok_or_else(unreadable)
+    }
+}
+
+impl StateFolder {
+    /// The folder, made if there is none.
+    pub(super) fn open(path: &Path) -> Result<Self, String> {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+        made.map_err(|error| format!("{} can't be used: {error}; set FERRUM_EDGE_STATE", path.display()))?;
+        Ok(Self(path.to_owned()))
+    }
+
+    /// The file of the last good configuration.
+    pub(super) fn last_good(&self) -> PathBuf {
+        self.0.join(LAST_GOOD)
+    }
+
+    /// The identity; `None` before enrolment.
+    pub(super) fn identity(&self) -> Result<Option<EdgeIdentity>, String> {
+        let path = self.0.join(IDENTITY);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(format!("{} can't be read: {error}", path.display())),
+        };
+        let read = serde_json::from_str(&text);
+        read.map(Some).map_err(|error| format!("{} can't be read: {error}", path.display()))
+    }
+
+    /// Keeps the identity.
+    pub(super) fn keep(&self, identity: &EdgeIdentity) -> Result<(), String> {
+        let path = self.0.join(IDENTITY);
+        let text = serde_json::to_vec_pretty(identity).map_err(|error| error.to_string())?;
+        replace(&path, &text).map_err(|error| format!("{} can't be written: {error}", path.display()))
+    }
+}
+
+/// Writes a file that is there as a whole or not at all, also after a power failure. Only this user may read it.
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let beside = path.with_extension("new");
+    let mut file =
+        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&beside, path)?;
+    match path.parent() {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,87 @@
+//! The last good configuration on an edge's disk: encrypted by the edge's key, and checked by its hash when it is read.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gateway_fleet::{Configuration, open_configuration, seal_configuration};
+use tokio::sync::watch;
+
+use super::identity::replace;
+use super::standing::SharedStanding;
+
+/// Between two writes; only the newest configuration is written.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// The file.
+#[derive(Clone)]
+pub(super) struct LastGood {
+    path: PathBuf,
+    key: [u8; 32],
+}
+
+/// A configuration with the keys for its secrets.
+pub(super) type KeptConfiguration = (Configuration, String);
+
+impl LastGood {
+    pub(super) const fn new(path: PathBuf, key: [u8; 32]) -> Self {
+        Self { path, key }
+    }
+
+    /// What is there; `None` when there is nothing.
+    ///
+    /// # Errors
+    /// When it is damaged, or another edge's.
+    pub(super) fn read(&self) -> Result<Option<KeptConfiguration>, String> {
+        let shown = self.path.display();
+        match fs::read(&self.path) {
+            Ok(bytes) => {
+                open_configuration(&bytes, &self.key).map(Some).map_err(|error| format!("{shown}: {error}"))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(format!("{shown}: {error}")),
+        }
+    }
+
+    /// Writes the first configuration before it is served. An edge that can't keep it serves all the same.
+    pub(super) async fn keep_first(&self, kept: KeptConfiguration) {
+        let file = self.clone();
+        let written = tokio::task::spawn_blocking(move || file.write(&kept)).await;
+        if let Err(error) = written.map_err(|error| error.to_string()).flatten() {
+            tracing::error!(error, "the first configuration could not be kept");
+        }
+    }
+
+    fn write(&self, (configuration, keys): &KeptConfiguration) -> Result<(), String> {
+        let sealed = seal_configuration(configuration, keys, &self.key)?;
+        replace(&self.path, &sealed).map_err(|error| format!("{}: {error}", self.path.display()))
+    }
+
+    /// Writes what comes until the sender is gone.
+    pub(super) async fn keep(
+        self,
+        mut newest: watch::Receiver<Option<KeptConfiguration>>,
+        standing: SharedStanding,
+    ) {
+        while newest.changed().await.is_ok() {
+            let Some(kept) = newest.borrow_and_update().clone() else { continue };
+            let (file, position) = (self.clone(), kept.0.position.clone());
+            let written = tokio::task::spawn_blocking(move || file.write(&kept)).await;
+            let problem = written.map_err(|error| error.to_string()).flatten().err();
+            if let Some(error) = &problem {
+                tracing::error!(
+                    error,
+                    "the last good configuration could not be kept; it is with the next change"
+                );
+            }
+            standing.set(|standing| {
+                if problem.is_none() {
+                    standing.kept = Some(position);
+                }
+                standing.unsaved = problem;
+            });
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
