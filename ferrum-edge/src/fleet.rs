@@ -18,5 +18,5 @@ mod views;
 
 pub(crate) use options::FleetOptions;
 pub(crate) use plane::ControlPlane;
-pub(crate) use role::FleetRole;
+pub(crate) use role::{FleetRole, standing};
 pub(crate) use roster::RosterError;

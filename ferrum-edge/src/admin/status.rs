@@ -83,7 +83,7 @@ pub(super) async fn status(State(admin): State<Admin>) -> Json<Value> {
 /// What the gateway is in a fleet; `null` outside of one.
 #[cfg(feature = "fleet")]
 fn fleet(admin: &Admin) -> Value {
-    super::fleet::standing(admin.fleet.as_ref())
+    crate::fleet::standing(admin.fleet.as_ref())
 }
 
 #[cfg(not(feature = "fleet"))]
