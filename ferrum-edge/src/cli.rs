@@ -122,7 +122,7 @@ enum Command {
     Waf(waf::WafArgs),
     /// Print the JSON Schema of the configuration file
     Schema,
-    /// List the plugins and their settings
+    /// List the plugins, or show the settings of one
     Plugins(reference::PluginsArgs),
     /// List the environment variables
     Settings,

@@ -168,7 +168,10 @@ fn what_the_program_knows_of_itself() {
     assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
     let schema: Value = serde_json::from_str(&said(&["schema"])).unwrap();
     assert!(schema["properties"]["proxies"].is_object());
-    assert!(said(&["plugins"]).contains("request_termination"));
+    assert!(said(&["plugins"]).lines().any(|line| line.starts_with("request_termination  ")));
+    assert!(said(&["plugins", "request_termination"]).contains("status_code"));
+    let version = said(&["version", "--verbose"]);
+    assert!(version.contains("tls: rustls with aws-lc-rs") && version.contains("features: "), "{version}");
     assert!(said(&["settings"]).contains("FERRUM_PROXY_HTTP_PORT"));
     assert!(said(&["completions", "bash"]).contains("ferrum-edge"));
     assert!(said(&["quickstart", "--print"]).contains("/hello"));

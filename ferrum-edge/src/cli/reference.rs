@@ -17,7 +17,7 @@ use super::print;
 /// Arguments of `plugins`.
 #[derive(Debug, Args)]
 pub(super) struct PluginsArgs {
-    /// Only this plugin
+    /// This plugin, with its settings and an example
     name: Option<String>,
     /// How to print the result
     #[arg(long, value_enum, default_value = "text")]
@@ -41,7 +41,23 @@ pub(super) struct VersionArgs {
     /// Prints a JSON object
     #[arg(long)]
     json: bool,
+    /// Also print what this program was built with
+    #[arg(long)]
+    verbose: bool,
 }
+
+/// The features of this program that can be left out when it is built.
+const FEATURES: &[(&str, bool)] = &[
+    ("console", cfg!(feature = "console")),
+    ("fleet", cfg!(feature = "fleet")),
+    ("import", cfg!(feature = "import")),
+    ("jemalloc", cfg!(feature = "jemalloc")),
+    ("kafka", cfg!(feature = "kafka")),
+    ("ldap", cfg!(feature = "ldap")),
+    ("script", cfg!(feature = "script")),
+    ("top", cfg!(feature = "top")),
+    ("wasm", cfg!(feature = "wasm")),
+];
 
 /// The JSON Schema of configurations.
 pub(super) fn schema() -> u8 {
@@ -49,7 +65,7 @@ pub(super) fn schema() -> u8 {
     0
 }
 
-/// The plugins in execution order, with their settings.
+/// The plugins in execution order, or one with its settings.
 pub(super) fn plugins(args: &PluginsArgs, registry: &Registry) -> u8 {
     let wanted = |name: &str| args.name.as_deref().is_none_or(|wanted| wanted == name);
     let entries: Vec<_> = registry.entries().iter().filter(|entry| wanted(entry.name)).collect();
@@ -66,6 +82,10 @@ pub(super) fn plugins(args: &PluginsArgs, registry: &Registry) -> u8 {
         print::line(pretty(&Value::Array(list)));
         return 0;
     }
+    if args.name.is_none() {
+        list(&entries);
+        return 0;
+    }
     for entry in entries {
         print::line(format_args!("{}\n  {}", entry.name, entry.summary));
         let schema = (entry.schema)();
@@ -73,7 +93,7 @@ pub(super) fn plugins(args: &PluginsArgs, registry: &Registry) -> u8 {
         for (name, about) in entry.actions {
             print::line(format_args!("    action {name}: {about}"));
         }
-        if args.name.is_some() && !entry.example.is_empty() {
+        if !entry.example.is_empty() {
             if let Some(protocols) = protocols(entry, registry) {
                 print::line(format_args!("\n  Runs for {protocols}."));
             }
@@ -82,6 +102,17 @@ pub(super) fn plugins(args: &PluginsArgs, registry: &Registry) -> u8 {
         }
     }
     0
+}
+
+/// The names of plugins with what each does.
+fn list(entries: &[&Entry]) {
+    let width = entries.iter().map(|entry| entry.name.len()).max().unwrap_or_default();
+    for entry in entries {
+        print::line(format_args!("{:width$}  {}", entry.name, entry.summary));
+    }
+    print::line(
+        "\nThey run in this order. `ferrum-edge plugins NAME` shows the settings of one, with an example.",
+    );
 }
 
 /// The traffic that the plugin of an example runs for.
@@ -158,9 +189,29 @@ const COMMAND_LINE: &[(&str, &str)] = &[
 /// The version.
 pub(super) fn version(args: &VersionArgs) -> u8 {
     let (name, version) = (env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
-    match args.json {
-        true => print::line(json!({ "name": name, "version": version })),
-        false => print::line(format_args!("{name} {version}")),
+    let features: Vec<_> = FEATURES.iter().filter(|(_, is_on)| *is_on).map(|(name, _)| *name).collect();
+    // `ferrum-edge/build-dist` sets it; a build from a folder may be of anything.
+    let commit = option_env!("FERRUM_EDGE_COMMIT").unwrap_or("unknown");
+    let build = if cfg!(debug_assertions) { "without optimisation" } else { "optimised" };
+    let target = format_args!("{}-{}", std::env::consts::ARCH, std::env::consts::OS).to_string();
+    let facts = [
+        ("commit", commit),
+        ("features", &features.join(" ")),
+        ("tls", "rustls with aws-lc-rs"),
+        ("target", &target),
+        ("build", build),
+    ];
+    if args.json {
+        let mut document = json!({ "name": name, "version": version });
+        for (name, fact) in facts.iter().filter(|_| args.verbose) {
+            document[*name] = json!(fact);
+        }
+        print::line(document);
+        return 0;
+    }
+    print::line(format_args!("{name} {version}"));
+    for (name, fact) in facts.iter().filter(|_| args.verbose) {
+        print::line(format_args!("{name}: {fact}"));
     }
     0
 }

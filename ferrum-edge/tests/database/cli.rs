@@ -288,6 +288,10 @@ fn revisions_are_listed_and_gone_back_to() {
     store.ends(&folder, 0, &["rollback", "1", "--note", "too early"]);
     let listed = store.ends(&folder, 0, &["revisions", "-n", "1"]);
     assert!(listed.trim_start().starts_with("3 ") && listed.contains("too early"), "{listed}");
+    let back = store.ends(&folder, 0, &["rollback", "2", "--dry-run"]);
+    assert!(back.contains("1 created, 0 updated, 0 deleted"), "{back}");
+    let json = store.ends(&folder, 0, &["rollback", "2", "--dry-run", "--output", "json"]);
+    assert!(json.contains(r#""action":"create""#), "{json}");
     store.ends(&folder, 1, &["rollback", "77"]);
     store.ends(&folder, 1, &["revisions", "77"]);
 }

@@ -21,7 +21,7 @@ use tokio::sync::MutexGuard;
 use document::{keep_credentials, normal, patched};
 pub(crate) use precondition::Precondition;
 pub(crate) use rollback::Rollback;
-use rollback::credentials_of_now;
+use rollback::{credentials_of_now, existing};
 pub(crate) use step::WriteStep;
 pub(crate) use targets::{TargetAddress, TargetChange};
 
@@ -268,6 +268,7 @@ impl Reconciler {
         if let Some(rollback) = request.rollback {
             let mut ops = change.undo_ops(rollback.revision).await?;
             plan.revived = credentials_of_now(change, &mut ops, rollback.keep_credentials).await?;
+            let existing = existing(change, &ops).await?;
             for mut op in ops {
                 let at = format!("{}.{}", op.key().0, op.key().1);
                 if let Op::Put { kind, document, .. } = &mut op {
@@ -278,8 +279,12 @@ impl Reconciler {
                 let opened =
                     opened.transpose().map_err(|source| WriteError::Seal(vec![(at.clone(), source)]));
                 plan.sent.push(opened?.map(Cow::into_owned));
-                let done =
-                    if op.document().is_some() { ObjectOutcome::Updated } else { ObjectOutcome::Deleted };
+                let (kind, id) = op.key();
+                let done = match op.document() {
+                    None => ObjectOutcome::Deleted,
+                    Some(_) if existing.contains(&(kind, id.to_owned())) => ObjectOutcome::Updated,
+                    Some(_) => ObjectOutcome::Created,
+                };
                 plan.places.push(at);
                 plan.done.push((done, op));
             }

@@ -1,6 +1,6 @@
 //! Going back to an earlier revision, and what that means for credentials.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use gateway_core::config::catalog::ObjectKind;
 use serde_json::{Map, Value};
@@ -15,6 +15,23 @@ pub(crate) struct Rollback {
     pub(crate) revision: u64,
     /// Consumers keep the credentials they have now; those that come back have none.
     pub(crate) keep_credentials: bool,
+}
+
+/// The objects that these steps put and that exist now.
+pub(super) async fn existing(
+    change: &mut Transaction,
+    ops: &[Op],
+) -> Result<HashSet<(ObjectKind, String)>, StoreError> {
+    let mut existing = HashSet::new();
+    for kind in ObjectKind::ALL {
+        let put = ops.iter().filter(|op| op.key().0 == kind && op.document().is_some());
+        let ids: Vec<String> = put.map(|op| op.key().1.to_owned()).collect();
+        if !ids.is_empty() {
+            let objects = change.get_many(kind, &ids).await?;
+            existing.extend(objects.into_iter().map(|object| (kind, object.id)));
+        }
+    }
+    Ok(existing)
 }
 
 /// The consumers among these steps back whose credentials differ from those of now. With `keep` they keep those of now,
