@@ -1,10 +1,10 @@
-//! A control plane: gives the configuration of its database to the gateways of its fleet, and knows what each of them serves.
+//! A control plane: sends the configuration in its database to the edges of its fleet, and tracks what each edge serves.
 //!
-//! - `options.rs`: where it listens and who it trusts, as the environment says.
-//! - `rows.rs`, `roster.rs`: who belongs to the fleet, in the database; several control planes on one database share it.
-//! - `views.rs`: the configuration as each group gets it, following the store; `scope.rs`: which objects that are.
-//! - `plane.rs`: puts these together with the protocol of the crate `gateway_fleet`.
-//! - `report.rs`: what is known, for the admin API and for metrics.
+//! - `options.rs`: the listen address and the trust settings, from the environment.
+//! - `rows.rs`, `roster.rs`: edges, invitations and groups, in the database; control planes on one database share them.
+//! - `views.rs`: each group's configuration, which follows the store; `scope.rs`: the objects that a group gets.
+//! - `plane.rs`: connects these with the protocol of the crate `gateway_fleet`.
+//! - `report.rs`: the state of the fleet, for the admin API and for metrics.
 
 mod meters;
 mod options;

@@ -1,4 +1,4 @@
-//! The fleet's certificate authority: certificates of edges and of control planes.
+//! The fleet's certificate authority, which issues the certificates of edges and control planes.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

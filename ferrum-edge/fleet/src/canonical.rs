@@ -1,4 +1,4 @@
-//! Canonical JSON, so that both sides compute the same hash of a document however it was written.
+//! Canonical JSON: both sides compute the same hash of a document, however it was written.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The edge's end of the connection.
+//! The edge's end of the connection: TLS, gRPC, enrolment and certificate renewal.
 
 use std::future::Future;
 use std::io;

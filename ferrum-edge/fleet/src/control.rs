@@ -1,4 +1,4 @@
-//! The control plane's side of the protocol: messages in, messages and effects out. It opens nothing and reads no clock.
+//! The control plane's side of the protocol: takes messages, returns messages and effects. It does no I/O and reads no clock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A configuration as the fleet sees it: documents by kind and id, with a hash that costs by what changes.
+//! A configuration as a set of documents by kind and id, with a hash whose update cost depends only on what changes.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;

@@ -1,4 +1,4 @@
-//! The edge's side of the protocol: messages in, messages and effects out. It opens nothing and reads no clock.
+//! The edge's side of the protocol: takes messages, returns messages and effects. It does no I/O and reads no clock.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The control plane's core with its connections: what the core wants sent goes into each connection's queue.
+//! The control plane's state machine with its connections: queues the messages of the state machine for each edge.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Invitations: what an operator gives to a new edge, once.
+//! Invitations: an operator passes one to a new edge, which uses it once to enrol.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,19 +1,19 @@
-//! How a control plane and the gateways of its fleet speak to each other.
+//! The protocol between a control plane and the edges of its fleet.
 //!
-//! The protocol is described in `specs/fleet.proto`. Its two sides are state machines without sockets and clocks: [`ControlCore`] and
-//! [`EdgeCore`] take messages and return messages and effects, so that a simulation can drive them through partitions, restarts and
-//! restored backups. What carries the messages lies above them.
+//! `specs/fleet.proto` describes the protocol. Its two sides, [`ControlCore`] and [`EdgeCore`], are state machines without sockets or
+//! clocks. They take messages and return messages and effects, so a simulation can drive them through partitions, restarts and restored
+//! backups. The transport is a separate layer above them.
 //!
 //! # Where things are
 //!
-//! From the bottom up; nothing imports a file above it.
+//! From the bottom up; no file imports a file above it.
 //!
 //! - `canonical.rs`: canonical JSON. `documents.rs`: configurations as sets of documents, and their hash.
-//! - `message.rs`: what both sides say. `view.rs`: one group's configuration, and deltas to it.
+//! - `message.rs`: the messages of both sides. `view.rs`: one group's configuration, and deltas to it.
 //! - `edge.rs`, `control.rs`: the two sides. `hub.rs`: the control plane's side with a queue for each edge.
 //! - `wire.rs`: messages as Protocol Buffers, transfers in chunks.
-//! - `sealed.rs`: a configuration in a file.
-//! - `authority.rs`: certificates. `invitation.rs`: one-time codes. `tls.rs`: who trusts whom.
+//! - `sealed.rs`: a configuration in an encrypted file.
+//! - `authority.rs`: certificates. `invitation.rs`: one-time codes. `tls.rs`: which certificates each side trusts.
 //! - `server.rs`, `client.rs`: gRPC.
 
 mod authority;

@@ -1,4 +1,4 @@
-//! What control plane and edge say to each other, independent of how it is sent.
+//! Messages between control plane and edge, independent of their encoding.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};

@@ -1,4 +1,4 @@
-//! A configuration in a file: compressed, and encrypted by a key of the edge that keeps it.
+//! A configuration in a file, compressed and encrypted with a key of the edge that keeps it.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::rand;

@@ -1,4 +1,4 @@
-//! The control plane's end of the connections: TLS, gRPC, and a queue for each edge.
+//! The control plane's end of the connections: TLS, gRPC, and a message queue for each edge.
 
 use std::fmt;
 use std::future::Future;

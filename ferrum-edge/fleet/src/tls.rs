@@ -1,4 +1,4 @@
-//! TLS between control planes and edges: TLS 1.3, certificates of the fleet's authority on both sides.
+//! TLS between control planes and edges: TLS 1.3, with certificates of the fleet's authority on both sides.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};

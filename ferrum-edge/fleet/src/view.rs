@@ -1,4 +1,4 @@
-//! The configuration as one group of edges gets it, with what is needed to make deltas.
+//! The configuration of one group of edges, with the recent changes from which it makes deltas.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Messages as they are sent: Protocol Buffers of `specs/fleet.proto`, and transfers in compressed chunks.
+//! The encoding of messages: Protocol Buffers of `specs/fleet.proto`, and transfers in compressed chunks.
 
 use std::io::Read;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
-//! The console: pages embedded in the program, sessions for browsers, and the admin API as those pages call it.
+//! The console: embedded pages, browser sessions, and the admin API for those pages.
 //!
-//! - `/console/` serves the archive, under a policy that lets a page load nothing from anywhere else.
-//! - `/console/session` logs in with a token of the admin API, says who is logged in, and logs out.
-//! - `/console/api/v1/…` is `/v1/…` with a session's cookie in place of a token. A cookie opens nothing outside it, so a
-//!   browser's credentials reach the API only after the checks of [`Console::admit`].
+//! - `/console/` serves the archive, with a policy that blocks resources from other origins.
+//! - `/console/session` logs in with a token of the admin API or as a user, shows the session, and logs out.
+//! - `/console/api/v1/…` serves `/v1/…` to requests with a session cookie instead of a token. The cookie gives access to nothing else,
+//!   so a browser's credentials reach the API only after the checks of [`Console::admit`].
 
 mod archive;
 mod cookie;

@@ -1,4 +1,4 @@
-//! The fleet's numbers, for `/metrics`.
+//! The fleet's gauges in `/metrics`.
 
 use gateway_core::plugin::world::meters::{Gauge, Meters};
 use gateway_core::record::metric;

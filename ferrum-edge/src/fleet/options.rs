@@ -1,4 +1,4 @@
-//! How a control plane is reached and whom it trusts, as the environment says.
+//! The control plane's listen address and trust settings, from the environment.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! What is known of the fleet, for the admin API and for metrics.
+//! The state of the fleet, for the admin API and for metrics.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,4 +1,4 @@
-//! What a gateway is in a fleet.
+//! A gateway's role in a fleet: control plane or edge.
 
 use std::sync::Arc;
 

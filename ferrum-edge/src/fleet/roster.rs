@@ -1,4 +1,4 @@
-//! Who belongs to the fleet: edges and invitations, in the database and in memory.
+//! The members of the fleet: edges and invitations, in the database and in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};

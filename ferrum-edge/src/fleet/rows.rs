@@ -1,4 +1,4 @@
-//! What the database holds of a fleet.
+//! The fleet's rows in the database.
 
 use gateway_fleet::CodeHash;
 use serde::{Deserialize, Serialize};

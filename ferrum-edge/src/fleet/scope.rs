@@ -1,7 +1,7 @@
-//! Which objects a group gets: the proxies that are meant for it, and what these refer to.
+//! Selects the objects of a group: its assigned proxies, and the objects that they reference.
 //!
-//! Upstreams, plugin configs and credentials follow the proxies, so that an edge never has a secret that none of its objects names.
-//! Plugin configs without a proxy are everybody's, and so is whatever can't be read: it may protect something.
+//! Upstreams, plugin configs and credentials follow the proxies, so an edge never gets a secret that none of its objects references.
+//! Every group gets plugin configs without a proxy. It also gets unreadable objects, because they may protect something.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! The configuration as each group of edges gets it, following the store.
+//! The configuration of each group of edges, kept up to date with the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

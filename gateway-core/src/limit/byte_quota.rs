@@ -1,4 +1,4 @@
-//! How many bytes in all, until somebody resets the count: what a quota of a month or a day has left.
+//! A byte quota, such as that of a month or a day: grants at most its limit until the count is reset.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU64};

@@ -1,8 +1,8 @@
-//! How many bytes a second, shared fairly by everybody who moves some: a token bucket of which parts are reserved in turn.
+//! A byte rate, shared fairly by all sessions that use it: a token bucket from which streams reserve turns.
 //!
-//! The state is one moment: when everything reserved so far will have been paid for. A reservation moves that moment by what its
-//! bytes cost, and may be used once the moment before it is no further away than a burst. So those who compete are served in the
-//! order in which they asked, each for as many bytes: they share the rate evenly, and no one waits behind a lock.
+//! The state is one point in time, at which all reserved bytes are paid for. A reservation moves this point by the price of its bytes. It
+//! may be used as soon as the point before it is at most a burst away. Competing streams are therefore served in the order of their
+//! reservations, each with the same number of bytes. They share the rate evenly, without a lock.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the bytes of a session count against: rates that they wait for, and quotas that end them.
+//! Meters count the bytes of a session: rates delay bytes or drop datagrams, quotas end the session.
 
 use std::sync::Arc;
 use std::time::Duration;

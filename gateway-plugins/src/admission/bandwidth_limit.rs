@@ -1,13 +1,11 @@
-//! Limits how many bytes a second pass, up and down: of streams and datagrams, of WebSockets, and of the bodies of HTTP requests and
-//! responses.
+//! Limits bytes a second in each direction: of streams and datagrams, of WebSockets, and of the bodies of HTTP requests and responses.
 //!
-//! Bytes of TCP, TLS, WebSockets and bodies wait for their turn, and hold the sender up by flow control; plain TCP still goes from
-//! socket to socket in the kernel. Datagrams that are too much are dropped and counted. Everything of one key shares its rate evenly:
-//! ten connections get a tenth each. Where several of these plugins run for a proxy, all of them hold.
+//! The gateway delays bytes of TCP, TLS, WebSockets and bodies, so flow control slows the sender down. Plain TCP still goes from socket to
+//! socket in the kernel. Excess datagrams are dropped and counted. Connections with the same key share one rate evenly: each of ten gets a
+//! tenth. If several of these plugins run for a proxy, all of them apply.
 //!
-//! A change of the rates applies at once to sessions that run, and keeps what they have used; a plugin config that is added or
-//! removed applies to them within `session_check`. Bytes are counted as they pass the gateway: those of TLS decrypted, those of DTLS
-//! decrypted, those of WebSockets with their frames.
+//! A changed rate applies to open sessions at once, and keeps their usage. An added or removed plugin config applies to them within
+//! `session_check`. Bytes count as they pass the gateway: decrypted for TLS and DTLS, with frames for WebSockets.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Limits how many TCP and TLS connections, UDP and DTLS sessions and WebSockets are open at a time, and how many begin in a second.
 //!
-//! A place is taken when the session begins and comes back when it ends, however it ends. What is beyond a limit is refused: a TCP
-//! connection is closed, a datagram is dropped, the handshake of a WebSocket is answered with 429. Requests are not counted here;
-//! `concurrency_limiting` and `rate_limiting` count those. A lower limit leaves open sessions alone.
+//! A session counts from its beginning to its end, however it ends. Above a limit, the gateway closes the TCP connection, drops the
+//! datagram, or answers the WebSocket handshake with 429. A lowered limit does not close open sessions. Requests do not count here;
+//! `concurrency_limiting` and `rate_limiting` limit those.
 
 use std::sync::Arc;
 

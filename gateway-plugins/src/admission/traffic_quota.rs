@@ -1,12 +1,12 @@
-//! Limits how many bytes pass in a month, a week, a day or any other time, and until which date.
+//! Limits how many bytes pass in a month, a week, a day or any other period, and until which date.
 //!
-//! Bytes of TCP, TLS, UDP, DTLS and WebSockets count, and those of bodies of HTTP requests and responses, in one direction or both. With
-//! the last byte of a quota every session of its key ends (`quota_exceeded`), however it is carried: no byte more is read, and what was
-//! read has been paid for. New ones are refused until the period ends. Gateways that share a quota by Redis learn within a second
-//! what passed elsewhere.
+//! Bytes of TCP, TLS, UDP, DTLS and WebSockets count, as do bodies of HTTP requests and responses, in one direction or both. With the last
+//! byte of a quota, every session of its key ends (`quota_exceeded`), whatever its protocol. The gateway reads no further byte, and every
+//! byte that it read has counted. It rejects new sessions until the period ends. Gateways that share a quota through Redis learn each
+//! other's usage within a second.
 //!
-//! What was used survives a restart in a file. After a crash, what may have passed since the file was written counts as used: twice
-//! what passed in the interval before. The actions `usage` and `reset` show and forgive what was used.
+//! A file keeps the usage across restarts. After a crash, the bytes since the last write are estimated as twice those of the interval
+//! before. The action `usage` shows the usage, `reset` resets it.
 
 mod accounts;
 mod calendar;

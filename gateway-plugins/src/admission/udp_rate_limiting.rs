@@ -1,8 +1,8 @@
 //! Limits UDP and DTLS sessions: how many are open, how many begin in a second, and how many datagrams and bytes they carry.
 //!
-//! What is too much is dropped, counted in `ferrum_session_datagrams_dropped_total`, and noted in the session's record. A client that
-//! is refused a session is heard again with its next datagram. Sources may be forged: with `limit_by: address` a flood of forged
-//! addresses has as many limits as addresses, so limit `gateway` or `port` as well.
+//! Excess datagrams are dropped, counted in `ferrum_session_datagrams_dropped_total`, and noted in the session's record. A client whose
+//! session is rejected can try again with its next datagram. Clients can forge source addresses. With `limit_by: address`, a flood of
+//! forged addresses has one limit for each address, so limit `gateway` or `port` as well.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The console's files, from the archive that `console/pack.mjs` writes: a tar file whose members are gzipped, in the order
-//! of their names. A request is answered with a member as it is.
+//! The console's files, from the archive that `console/pack.mjs` writes: a tar file of gzipped members, sorted by name. The gateway
+//! serves each member as stored.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;

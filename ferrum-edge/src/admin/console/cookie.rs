@@ -1,7 +1,7 @@
-//! The session's cookie.
+//! The session cookie.
 //!
-//! Browsers keep cookies by host without regard to the port, so the name contains the port: two gateways on one machine
-//! have sessions of their own. Under TLS the prefix `__Host-` keeps other hosts of the same domain from setting it.
+//! Browsers share cookies between all ports of a host, so the cookie's name contains the port: two gateways on one machine have
+//! separate sessions. With TLS, the prefix `__Host-` prevents other hosts of the same domain from setting the cookie.
 
 use axum::http::header::{COOKIE, HOST};
 use axum::http::uri::Authority;

@@ -1,4 +1,4 @@
-//! `/console/session`: logging in, who is logged in, logging out.
+//! `/console/session`: logs in, shows the session, and logs out.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

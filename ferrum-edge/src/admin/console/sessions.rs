@@ -1,4 +1,4 @@
-//! Who is logged in. A session's key is 256 random bits; the table knows its hash only.
+//! The console's sessions. A session key is 256 random bits; the table contains only its hash.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Slows down those who guess: a few failed logins from an address, or as a user, then a wait.
+//! Limits password guessing: after some failed logins from one address or for one user, further logins have to wait.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};

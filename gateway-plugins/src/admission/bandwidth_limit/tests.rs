@@ -1,4 +1,4 @@
-//! Rates of streams, bodies and callers, and what a change does to sessions that run.
+//! Rates of streams, bodies and callers, and how changes affect open sessions.
 
 use std::time::Duration;
 

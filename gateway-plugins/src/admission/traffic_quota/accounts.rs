@@ -1,4 +1,4 @@
-//! What each key has used: the quotas that sessions hold on to, and what becomes of them as time goes by.
+//! The usage of each key: the quotas that sessions hold, and how periods, limits and expiry change them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

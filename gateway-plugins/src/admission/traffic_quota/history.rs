@@ -1,4 +1,4 @@
-//! How many bytes passed in each minute of the last 7 days and in each hour of the last 90.
+//! The bytes of each minute of the last 7 days, and of each hour of the last 90 days.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! What users write, and what it is checked to mean.
+//! The plugin's settings, and their validation.
 
 use std::path::PathBuf;
 

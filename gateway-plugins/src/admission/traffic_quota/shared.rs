@@ -1,4 +1,4 @@
-//! Quotas that several gateways share: each tells Redis or Valkey every second what passed, and learns what passed elsewhere.
+//! Quotas shared by several gateways: every second, each gateway adds its usage in Redis or Valkey and reads the total.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;

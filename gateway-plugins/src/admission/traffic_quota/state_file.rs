@@ -1,4 +1,4 @@
-//! The file in which is kept what was used.
+//! The file that keeps the usage across restarts.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What ends with a quota, what survives, and what operators are shown.
+//! When quotas end sessions, what usage survives, and what operators see.
 
 use std::cell::Cell;
 

@@ -1,4 +1,4 @@
-//! What is dropped, what is refused, and which proxies take it.
+//! Dropped datagrams, rejected sessions, and the proxies that accept the plugin.
 
 use std::time::Duration;
 
