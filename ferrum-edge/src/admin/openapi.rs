@@ -270,6 +270,7 @@ fn sent(body: Body, kind: Option<ObjectKind>) -> Value {
             } },
         } }),
         Body::Question => reference("Question"),
+        #[cfg(feature = "fleet")]
         Body::Group => {
             json!({ "type": "object", "additionalProperties": false, "required": ["proxies"], "properties": {
             "proxies": { "type": ["array", "null"], "maxItems": 1000, "items": { "type": "string" } },
