@@ -1,8 +1,10 @@
 //! Who may use the admin API: static tokens and HS256 tokens, each with a role.
 
 pub(crate) mod environment;
-#[cfg(any(feature = "cli", feature = "console"))]
+#[cfg(feature = "console")]
 pub(crate) mod password;
+#[cfg(any(feature = "cli", feature = "console"))]
+pub(crate) mod password_hash;
 
 use std::fmt;
 use std::sync::Arc;
@@ -89,6 +91,7 @@ pub(crate) struct Caller {
 
 impl Role {
     /// The role of a name.
+    #[cfg(feature = "console")]
     pub(crate) fn named(name: &str) -> Option<Self> {
         [Self::Read, Self::Write, Self::Admin].into_iter().find(|role| role.as_str() == name)
     }

@@ -3,10 +3,12 @@
 use std::sync::LazyLock;
 
 use argon2::Argon2;
+use argon2::password_hash::PasswordVerifier;
 use argon2::password_hash::phc::PasswordHash;
-use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use aws_lc_rs::rand;
 use tokio::sync::Semaphore;
+
+use super::password_hash::hashed;
 
 /// Characters that a password has at least.
 pub(crate) const MIN_CHARACTERS: usize = 12;
@@ -70,14 +72,6 @@ pub(crate) async fn is_password(password: String, hash: Option<String>) -> bool 
         is_right && is_known
     });
     compared.await.unwrap_or(false)
-}
-
-/// The hash of a password, computed on this thread; `None` when the system has no random bits or too little memory.
-pub(crate) fn hashed(password: &str) -> Option<String> {
-    let mut salt = [0; 16];
-    rand::fill(&mut salt).ok()?;
-    let hash = Argon2::default().hash_password_with_salt(password.as_bytes(), &salt).ok()?;
-    Some(hash.to_string())
 }
 
 #[cfg(test)]

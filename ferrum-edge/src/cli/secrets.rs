@@ -5,7 +5,7 @@ use std::io::{BufRead as _, IsTerminal as _, stdin};
 use clap::{Args, ValueEnum};
 
 use super::{FAILED, print};
-use crate::access::password;
+use crate::access::password_hash::hashed;
 use crate::store::seal::hex;
 
 /// Bytes of a password that are read.
@@ -58,7 +58,7 @@ pub(super) fn hash_password(_args: &HashPasswordArgs) -> u8 {
         print::error(problem);
         return FAILED;
     }
-    let Some(hash) = password::hashed(password) else {
+    let Some(hash) = hashed(password) else {
         print::error("the system has no random bits");
         return FAILED;
     };
