@@ -27,6 +27,7 @@ struct Key {
     name: String,
     cipher: std::sync::Arc<LessSafeKey>,
     nonces: hmac::Key,
+    #[cfg(feature = "fleet")]
     groups: hmac::Key,
 }
 
@@ -124,6 +125,7 @@ impl Key {
             name: hex(derived("name").as_ref().get(..NAME_BYTES)?),
             cipher: std::sync::Arc::new(LessSafeKey::new(cipher)),
             nonces: hmac::Key::new(hmac::HMAC_SHA256, derived("nonce").as_ref()),
+            #[cfg(feature = "fleet")]
             groups: hmac::Key::new(hmac::HMAC_SHA256, derived("group").as_ref()),
         })
     }
