@@ -122,6 +122,11 @@ pub(super) fn may(caller: &Caller, role: Role) -> Result<(), Refused> {
 impl AuthorizedRequest {
     fn of(request: &Request, admin: &Admin, attempt: &Attempt) -> Result<Self, Refused> {
         let Some(reconciler) = admin.reconciler.clone() else {
+            #[cfg(feature = "fleet")]
+            if matches!(admin.fleet, Some(crate::fleet::FleetRole::Edge(_))) {
+                let detail = "The configuration comes from a control plane; change it there";
+                return Err(Box::new(problem(StatusCode::NOT_FOUND, "edge_mode", detail)));
+            }
             let detail = "The configuration comes from a file; change the file and run `ferrum-edge reload`";
             return Err(Box::new(problem(StatusCode::NOT_FOUND, "file_mode", detail)));
         };

@@ -152,6 +152,7 @@ fn show(edge: &Value) {
         version => format!(", version {version}"),
     };
     let served = match &edge["served"]["revision"] {
+        Value::Null if text(edge, "standing") == "revoked" => "may still serve what it had".to_owned(),
         Value::Null => "serves nothing yet".to_owned(),
         revision => format!("serves revision {revision}"),
     };

@@ -42,8 +42,10 @@ pub(super) fn hash_password(_args: &HashPasswordArgs) -> u8 {
             "Type the password, which is shown, and Enter; or send it: `ferrum-edge hash-password < FILE`",
         );
     }
+    let mut input = stdin().lock();
     let mut line = String::new();
-    let read = std::io::Read::take(stdin().lock(), MAX_PASSWORD_BYTES + 2).read_line(&mut line);
+    let read = std::io::Read::take(&mut input, MAX_PASSWORD_BYTES + 2).read_line(&mut line);
+    let is_typed = stdin().is_terminal();
     let password = line.strip_suffix('\n').unwrap_or(&line);
     let password = password.strip_suffix('\r').unwrap_or(password);
     let problem = match read {
@@ -51,6 +53,9 @@ pub(super) fn hash_password(_args: &HashPasswordArgs) -> u8 {
         Ok(_) if password.is_empty() => Some("there is no password on standard input".to_owned()),
         Ok(_) if password.len() as u64 > MAX_PASSWORD_BYTES => {
             Some(format!("the password has more than {MAX_PASSWORD_BYTES} bytes"))
+        }
+        Ok(_) if !is_typed && input.fill_buf().is_ok_and(|rest| !rest.is_empty()) => {
+            Some("there is more than one line on standard input; send the password alone".to_owned())
         }
         Ok(_) => None,
     };

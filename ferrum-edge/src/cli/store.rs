@@ -111,7 +111,13 @@ fn text(status: &Value, is_running: bool) {
     }
     row("revision", word(&status["config"]["revision"]));
     let proxies = &status["proxies"];
-    row("proxies", format!("{}, {} closed", word(&proxies["count"]), word(&proxies["quarantined_count"])));
+    let closed = format!("{}, {} closed", word(&proxies["count"]), word(&proxies["quarantined_count"]));
+    let ports = proxies["ports_closed_count"].as_u64().filter(|count| *count > 0);
+    let ports = ports.map(|count| format!(", {count} with closed ports")).unwrap_or_default();
+    row("proxies", format!("{closed}{ports}"));
+    for object in proxies["ports_closed"].as_array().into_iter().flatten() {
+        print::line(format_args!("ports closed {}: {}", word(&object["id"]), word(&object["problem"])));
+    }
     let database = &status["database"];
     if !database.is_null() {
         let answers = match database["answers"].as_bool() {

@@ -8,7 +8,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use super::admin::GatewayArgs;
-use super::{OutputFormat, print};
+use super::{FAILED, OutputFormat, print};
 
 /// Arguments of `usage`.
 #[derive(Debug, Args)]
@@ -70,6 +70,15 @@ pub(super) fn usage(args: &UsageArgs) -> u8 {
     };
     match args.output {
         OutputFormat::Json => print::line(&answer),
+        _ if is_nothing(&answer, args) => {
+            print::error(match &args.key {
+                Some(key) => {
+                    format!("no quota counts anything of `{key}`; `ferrum-edge usage` lists the keys")
+                }
+                None => "no quota counts anything yet".to_owned(),
+            });
+            return FAILED;
+        }
         OutputFormat::Text if args.reset => {
             for each in items(&answer["results"]) {
                 let (config, count) = (text(&each["plugin_config"]), each["result"]["reset"].as_u64());
@@ -94,6 +103,18 @@ fn show(usage: &Value) {
             print::line(format_args!("  {} {}", time(number(&part["at"])), number(&part["bytes"])));
         }
     }
+}
+
+/// Whether an answer has no key at all, where one was asked for.
+fn is_nothing(answer: &Value, args: &UsageArgs) -> bool {
+    let is_asked = args.key.is_some() || args.config.is_some();
+    let counted = |each: &Value| each["keys"].as_array().is_some_and(|keys| !keys.is_empty());
+    let reset = |each: &Value| each["result"]["reset"].as_u64().is_some_and(|count| count > 0);
+    is_asked
+        && match args.reset {
+            true => !items(&answer["results"]).any(reset),
+            false => !items(&answer["items"]).any(counted),
+        }
 }
 
 fn items(list: &Value) -> impl Iterator<Item = &Value> {

@@ -242,7 +242,8 @@ impl StreamPorts {
         for (proxy, error) in failed.iter().filter(|(proxy, why)| known.get(*proxy) != Some(*why)) {
             tracing::error!(%proxy, %error, "a stream proxy's ports stay closed, and are tried again");
         }
-        for proxy in known.keys().filter(|proxy| !failed.contains_key(*proxy)) {
+        let is_there = |proxy: &Id| snapshot.by_id.get(proxy).is_some();
+        for proxy in known.keys().filter(|proxy| !failed.contains_key(*proxy) && is_there(proxy)) {
             tracing::info!(%proxy, "the ports of a stream proxy can be opened");
         }
         *known = failed;

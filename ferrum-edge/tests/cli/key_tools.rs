@@ -43,7 +43,7 @@ plugin_configs:
         connection.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
     }
-    for bad in [&b""[..], b"\n", &[b'x'; 2000], b"\xff\xfe\n"] {
+    for bad in [&b""[..], b"\n", &[b'x'; 2000], b"\xff\xfe\n", b"one\ntwo"] {
         let output = hashed(&folder, bad);
         assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
         assert!(!output.stderr.is_empty());

@@ -287,6 +287,21 @@ fn names_that_no_path_has_are_refused() {
 }
 
 #[test]
+fn a_plugin_that_answers_some_requests_leaves_the_others_without_a_target() {
+    let folder = Folder::new();
+    for (when, is_warned) in [("", false), (", when: {methods: [GET]}", true)] {
+        let plugin =
+            format!("plugin_name: redirect, proxy_id: a, config: {{location: 'https://a.example/'}}{when}");
+        let spec =
+            format!("proxies:\n  - {{id: a, listen_path: /}}\nplugin_configs:\n  - {{id: r, {plugin}}}\n");
+        folder.write("ferrum.yaml", &spec);
+        let output = ferrum_edge(&folder).arg("check").output().unwrap();
+        let said = format!("{output:?}");
+        assert_eq!(said.contains("[target_missing]"), is_warned, "{said}");
+    }
+}
+
+#[test]
 fn old_names_of_settings_are_read_and_warned_of() {
     let folder = Folder::new();
     folder.write(

@@ -2,20 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ipnet::IpNet;
-
 use super::file::OldSpelling;
-use super::model::{
-    Consumer, Credential, Model, PathPattern, PluginConfig, Proxy, Scope, Settings, Traffic, Upstream,
-};
+use super::model::{Consumer, Credential, Model, PathPattern, PluginConfig, Proxy, Scope, Settings, Traffic};
 
 mod acme;
 pub mod codes;
 mod covers;
+mod targets;
 
 pub use codes::{CODES, is_code};
 use covers::{Covers, Why};
@@ -397,19 +394,6 @@ impl WarningList {
             }
         }
     }
-
-    fn targets(&mut self, proxy: &Proxy) {
-        let path = || format!("proxies.{}", proxy.id);
-        if proxy.backend.tls.as_ref().is_some_and(|tls| !tls.verify) {
-            let message =
-                "its targets' certificates are not checked, so that anybody in between can read along";
-            self.add("target_unverified", path(), message, "name their root by `backend_tls_ca_path`");
-        }
-        if let Some(host) = documentation_host(&proxy.backend.upstream) {
-            let message = format!("the target `{host}` is reserved for documentation");
-            self.add("target_documentation", path(), message, "write the real target");
-        }
-    }
 }
 
 /// Every text in a document.
@@ -447,21 +431,6 @@ fn is_usable(consumer: &Consumer, checked: &BTreeSet<&str>) -> bool {
     consumer.credentials.iter().any(|credential| match credential {
         Credential::Digest { kind, .. } | Credential::Secret { kind, .. } => checked.contains(kind.name),
     })
-}
-
-/// RFC 5737, RFC 3849 and RFC 2606.
-fn documentation_host(upstream: &Upstream) -> Option<&str> {
-    const NETWORKS: [&str; 4] = ["192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32"];
-    const DOMAINS: [&str; 5] = ["example", "invalid", "example.com", "example.net", "example.org"];
-    let is_reserved = |host: &str| match host.parse::<IpAddr>() {
-        Ok(address) => {
-            NETWORKS.iter().filter_map(|net| net.parse::<IpNet>().ok()).any(|net| net.contains(&address))
-        }
-        Err(_) => DOMAINS.iter().any(|domain| {
-            host == *domain || host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))
-        }),
-    };
-    upstream.targets.iter().map(|target| &*target.host).find(|host| is_reserved(host))
 }
 
 /// A certificate and when it ends.

@@ -321,6 +321,12 @@ impl<'s> Checker<'s, '_> {
             self.problem(line, String::new());
             return;
         }
+        let newer = known.and_then(|known| legacy::newer(key, |name| known.get(name).is_some()));
+        if let Some(newer) = newer {
+            self.problem(line, format!("this is the older name of `{newer}`")).remedy =
+                Some(format!("keep `{newer}` alone"));
+            return;
+        }
         let elsewhere = if self.is_plugin { None } else { hints::key(self.trail.as_str(), key) };
         let elsewhere = elsewhere.map(str::to_owned);
         let near = nearest(key, known.into_iter().flat_map(Properties::names));

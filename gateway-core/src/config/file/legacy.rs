@@ -114,6 +114,11 @@ pub(super) fn rename(
     }
 }
 
+/// The new name of an old key. [`rename`] leaves an old key only where both are given, or its value was never possible.
+pub(super) fn newer(old: &str, is_known: impl Fn(&str) -> bool) -> Option<String> {
+    new_key(old, &is_known).map(|(new, _)| new).filter(|new| !new.is_empty())
+}
+
 /// The new spelling of a key, where there is one.
 fn new_key(old: &str, is_known: &impl Fn(&str) -> bool) -> Option<(String, Conversion)> {
     let row = KEYS.iter().find(|(key, new, _)| *key == old && (new.is_empty() || is_known(new)));

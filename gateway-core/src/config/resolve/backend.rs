@@ -325,13 +325,14 @@ fn own_group(
     owner: Owner<'_>,
     shared: &SharedValues,
 ) -> Option<Group> {
-    let remedy = || Some("write `backend_host` and `backend_port`, or `upstream_id`".to_owned());
+    const TARGET: &str = "write `backend_host` and `backend_port`, or `upstream_id`";
     let id = owner.id;
     if written.backend_host.is_none() {
         if owner.answers && written.backend_port.is_none() && written.listen_port.is_none() {
             return Some(Group { upstream: Arc::new(Upstream::new(id.clone(), Vec::new())), tls: None });
         }
-        notes.add("", "`backend_host` is missing").remedy = remedy();
+        let plugin = "a plugin that answers every request, such as `redirect` or `static_files`";
+        notes.add("", "`backend_host` is missing").remedy = Some(format!("{TARGET}, or give it {plugin}"));
         return None;
     }
     let host = notes.value("backend_host", words::target_place(written.backend_host.as_deref()?))?;
@@ -341,7 +342,7 @@ fn own_group(
         return None;
     }
     if written.backend_port.is_none() && socket_path(&host).is_none() {
-        notes.add("", "`backend_port` is missing").remedy = remedy();
+        notes.add("", "`backend_port` is missing").remedy = Some(TARGET.to_owned());
         return None;
     }
     let port = notes.value("backend_port", words::target_port(&host, written.backend_port))?;

@@ -16,6 +16,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("unknown_consumer", "a plugin config names a consumer or a group that does not exist"),
     ("certificate_not_asked", "`mtls_auth` runs where clients are not asked for a certificate"),
     ("consumer_unusable", "a consumer has no credential that a plugin checks"),
+    ("target_missing", "a proxy has no target, and its plugins answer some requests only"),
     ("target_documentation", "a target is in a range or domain reserved for documentation"),
     ("target_unverified", "a target's certificate is not verified"),
     ("target_tls_unusable", "the TLS files for a proxy's targets can't be used: its requests fail"),

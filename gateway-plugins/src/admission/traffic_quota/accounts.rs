@@ -108,13 +108,14 @@ impl Account {
     fn turn(&mut self, terms: &Terms, now: u64) -> bool {
         let used = self.quota.used();
         let passed = used.saturating_sub(self.seen);
+        // A file that says what passed in a busy interval must be told that none passed after it.
+        let mut changed = passed > 0 || self.latest > 0;
         // A look at two counters that change may see less than the one before.
         (self.latest, self.seen) = (passed, used.max(self.seen));
         if passed > 0 {
             self.history.add(now, passed);
             self.unshared = self.unshared.saturating_add(passed);
         }
-        let mut changed = passed > 0;
         match (terms.billing.end(now), terms.billing.part()) {
             (Some(end), _) if end > self.end => {
                 // What sessions move right now belongs to the new period.
@@ -421,6 +422,13 @@ mod tests {
         assert_eq!(restored(false, NOW + 2), (430, history.clone()));
         assert_eq!(restored(true, NOW + 3600), (0, history));
         assert!(accounts.save(false).is_none(), "nothing has changed");
+        accounts.turn(NOW + 2);
+        let quiet = accounts.save(false).expect("the margin is gone");
+        let other = Accounts::new(terms(HOUR), NOW + 2);
+        other.restore(quiet, false, NOW + 2);
+        assert_eq!(used(&other), [410], "nothing passed in the last interval");
+        accounts.turn(NOW + 3);
+        assert!(accounts.save(false).is_none(), "nothing has changed since");
     }
 
     #[test]
