@@ -26,8 +26,11 @@ pub fn proxy(written: &file::Proxy, place: ObjectPlace<'_>, known: &NamedObjects
     let id = id.map(|id| known.shared_proxy_id(id));
     let name = id.clone().unwrap_or_else(|| Id(Arc::from("")));
     let plugins = plugins(&mut notes, written, &name, known);
-    let mut answers = plugins.iter().filter_map(|plugin| plugin.built.as_ref());
-    let owner = backend::Owner { id: &name, answers: answers.any(|built| built.hooks().needs_no_target()) };
+    // Where plugins are not built, nobody knows what they do.
+    let answers = |plugin: &Arc<PluginConfig>| {
+        plugin.built.as_ref().is_none_or(|built| built.hooks().needs_no_target())
+    };
+    let owner = backend::Owner { id: &name, answers: plugins.iter().any(answers) };
     let backend = protocol.and_then(|it| backend::backend(&mut notes, written, it, place, owner, known));
     if written.same_caller.is_some() && written.auth_mode != Some(file::AuthMode::All) {
         notes.add("same_caller", "has no effect without `auth_mode: all`").remedy =
