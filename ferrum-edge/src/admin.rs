@@ -109,10 +109,10 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
-    /// Who may use this gateway's admin API.
+    /// The tokens and roles that open this gateway's admin API.
     ///
     /// # Errors
-    /// Why nobody may, for callers.
+    /// Why the gateway refuses every caller, as the caller is told.
     fn access(&self) -> Result<Cow<'_, Access>, &'static str> {
         if let Some(reconciler) = &self.reconciler {
             return Ok(Cow::Borrowed(reconciler.access()));

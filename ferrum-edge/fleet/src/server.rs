@@ -146,7 +146,7 @@ async fn accept(listener: TcpListener, tls: TlsAcceptor, accepted: mpsc::Sender<
     }
 }
 
-/// Who is at the other end.
+/// The client of a connection: an edge with its certificate, or one that enrols.
 #[derive(Debug, Clone)]
 struct Peer {
     /// `None` for one that enrols.

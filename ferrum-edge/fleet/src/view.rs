@@ -119,7 +119,7 @@ mod tests {
         let whole = view.transfer(None);
         assert_eq!((whole.from, whole.changed.len()), (None, 2));
         let unknown = view.transfer(Some(set(&[("z", "1")]).hash()));
-        assert!(Arc::ptr_eq(&whole, &unknown), "who has something unknown gets the whole, made once");
+        assert!(Arc::ptr_eq(&whole, &unknown), "edges with unknown hashes share one snapshot");
     }
 
     #[test]

@@ -24,7 +24,8 @@ const MADE_LENGTH: usize = 20;
 static PLACES: Semaphore = Semaphore::const_new(AT_A_TIME);
 
 /// What the password of an unknown user is compared with, so that the answer takes as long.
-static NOBODY: LazyLock<String> = LazyLock::new(|| hashed("nobody has this password").unwrap_or_default());
+static UNKNOWN_USER: LazyLock<String> =
+    LazyLock::new(|| hashed("the password of unknown users").unwrap_or_default());
 
 /// Why a password can't be one; `None` when it can.
 pub(crate) fn objection(password: &str, name: &str) -> Option<String> {
@@ -45,7 +46,7 @@ pub(crate) fn objection(password: &str, name: &str) -> Option<String> {
     None
 }
 
-/// A password that nobody has thought of; `None` when the system has no random bits.
+/// Generates a random password; `None` when the system has no random bits.
 pub(crate) fn made_up() -> Option<String> {
     let mut bits = [0; MADE_LENGTH];
     rand::fill(&mut bits).ok()?;
@@ -66,7 +67,7 @@ pub(crate) async fn is_password(password: String, hash: Option<String>) -> bool 
     let Ok(_place) = PLACES.acquire().await else { return false };
     let compared = tokio::task::spawn_blocking(move || {
         let is_known = hash.is_some();
-        let hash = hash.unwrap_or_else(|| NOBODY.clone());
+        let hash = hash.unwrap_or_else(|| UNKNOWN_USER.clone());
         let is_right = PasswordHash::new(&hash)
             .is_ok_and(|hash| Argon2::default().verify_password(password.as_bytes(), &hash).is_ok());
         is_right && is_known
@@ -84,7 +85,7 @@ mod tests {
         assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{hash}");
         assert!(is_password("correct horse battery".to_owned(), Some(hash.clone())).await);
         assert!(!is_password("correct horse batterz".to_owned(), Some(hash)).await);
-        assert!(!is_password("nobody has this password".to_owned(), None).await);
+        assert!(!is_password("the password of unknown users".to_owned(), None).await);
         assert!(!is_password("x".to_owned(), Some("no hash".to_owned())).await);
     }
 

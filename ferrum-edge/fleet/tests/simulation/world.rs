@@ -163,7 +163,7 @@ impl World {
             }
         }
         self.run(20_000);
-        assert!(self.events.is_empty(), "seed {}: it never comes to rest", self.oracle.seed);
+        assert!(self.events.is_empty(), "seed {}: the simulation still has events", self.oracle.seed);
     }
 
     pub(crate) fn check_end(&self) {
@@ -491,7 +491,7 @@ impl World {
             8 => {
                 if let Some(backup) = self.backup.take() {
                     self.database = backup;
-                    // Somebody may go on writing before any control plane looks.
+                    // Writers may add revisions before any control plane reads the restored store.
                     if self.random.bool() {
                         self.commit_once();
                     }
@@ -571,7 +571,7 @@ impl World {
     }
 }
 
-/// What a hello of nobody is, for tests of the type alone.
+/// A hello without any state, for tests that need a value of the type.
 #[test]
 fn a_hello_of_a_new_edge_has_nothing() {
     let ToControl::Hello(hello) = EdgeCore::new("1", 1, Vec::new(), None).hello(7) else { panic!("a hello") };

@@ -279,7 +279,7 @@ impl Accounts {
         account.seen = account.seen.saturating_add(of_others);
     }
 
-    /// Lets everything pass for now, or nothing, or what the quotas say.
+    /// Replaces the limit of every quota: `u64::MAX` admits all bytes, 0 none, and `None` restores the configured limit.
     pub(super) fn set_limit(&self, limit: Option<u64>) {
         let ledger = self.ledger();
         let limit = limit.unwrap_or(ledger.terms.limit);
