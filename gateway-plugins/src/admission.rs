@@ -17,5 +17,6 @@ pub(crate) mod session_gate;
 pub(crate) mod shared_limits;
 pub(crate) mod traffic_quota;
 pub(crate) mod udp_rate_limiting;
+pub(crate) mod usage_file;
 pub(crate) mod ws_message_size_limiting;
 pub(crate) mod ws_rate_limiting;

@@ -1,8 +1,11 @@
 //! Canonical JSON: both sides compute the same hash of a document, however it was written.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use serde::de::IgnoredAny;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
+use serde_json::value::RawValue;
 
 /// How deep a document may nest.
 const MAX_DEPTH: usize = 128;
@@ -12,130 +15,82 @@ const MAX_DEPTH: usize = 128;
 ///
 /// `None` if the text is not a JSON object, nests deeper than 128, or has a key twice: readers disagree about which of the two counts.
 pub fn canonical(document: &str) -> Option<String> {
-    // Checks the whole text; the walk below relies on it.
-    serde_json::from_str::<IgnoredAny>(document).ok()?;
-    let mut walk = Walk { text: document.as_bytes(), at: 0, depth: 0 };
     let mut out = String::with_capacity(document.len());
-    if walk.peek()? != b'{' {
-        return None;
-    }
-    walk.value(document, &mut out)?;
+    write_object(document, MAX_DEPTH, &mut out)?;
     Some(out)
 }
 
-/// A walk through valid JSON.
-struct Walk<'t> {
-    text: &'t [u8],
-    at: usize,
-    depth: usize,
+/// An object with each value as it was written.
+struct Fields<'d>(BTreeMap<String, &'d RawValue>);
+
+impl<'de> Deserialize<'de> for Fields<'de> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct ReadFields;
+
+        impl<'de> Visitor<'de> for ReadFields {
+            type Value = Fields<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Fields<'de>, M::Error> {
+                let mut fields = BTreeMap::new();
+                while let Some((key, value)) = map.next_entry()? {
+                    if fields.insert(key, value).is_some() {
+                        return Err(M::Error::custom("a key stands twice"));
+                    }
+                }
+                Ok(Fields(fields))
+            }
+        }
+
+        from.deserialize_map(ReadFields)
+    }
 }
 
-impl Walk<'_> {
-    /// The next byte that is no white space.
-    fn peek(&mut self) -> Option<u8> {
-        loop {
-            let byte = *self.text.get(self.at)?;
-            if !byte.is_ascii_whitespace() {
-                return Some(byte);
-            }
-            self.at += 1;
-        }
-    }
-
-    /// Writes the value that begins here. `None` if a key is there twice, or it nests too deep.
-    fn value(&mut self, text: &str, out: &mut String) -> Option<()> {
-        match self.peek()? {
-            bracket @ (b'{' | b'[') => {
-                self.depth += 1;
-                if self.depth > MAX_DEPTH {
-                    return None;
+/// Writes a value that nests at most `depth` deep.
+fn write_value(text: &str, depth: usize, out: &mut String) -> Option<()> {
+    match text.as_bytes().first()? {
+        b'{' => write_object(text, depth, out),
+        b'[' => {
+            let depth = depth.checked_sub(1)?;
+            out.push('[');
+            for (number, value) in serde_json::from_str::<Vec<&RawValue>>(text).ok()?.iter().enumerate() {
+                if number > 0 {
+                    out.push(',');
                 }
-                if bracket == b'{' {
-                    self.object(text, out)?
-                } else {
-                    self.list(text, out)?
-                }
-                self.depth -= 1;
-                Some(())
+                write_value(value.get(), depth, out)?;
             }
-            b'"' => {
-                out.push_str(&serde_json::to_string(&self.string(text)?).ok()?);
-                Some(())
-            }
-            _ => {
-                let begin = self.at;
-                let is_end = |byte: &u8| matches!(byte, b',' | b']' | b'}') || byte.is_ascii_whitespace();
-                let rest = self.text.get(begin..)?;
-                self.at += rest.iter().position(is_end).unwrap_or(rest.len());
-                out.push_str(text.get(begin..self.at)?);
-                Some(())
-            }
+            out.push(']');
+            Some(())
+        }
+        b'"' => write_string(&serde_json::from_str::<String>(text).ok()?, out),
+        _ => {
+            out.push_str(text);
+            Some(())
         }
     }
+}
 
-    fn object(&mut self, text: &str, out: &mut String) -> Option<()> {
-        self.at += 1;
-        let mut fields = BTreeMap::new();
-        while self.peek()? != b'}' {
-            if self.peek()? == b',' {
-                self.at += 1;
-                self.peek()?;
-            }
-            let key = self.string(text)?;
-            self.peek()?;
-            // The colon.
-            self.at += 1;
-            let mut value = String::new();
-            self.value(text, &mut value)?;
-            if fields.insert(key, value).is_some() {
-                return None;
-            }
+fn write_object(text: &str, depth: usize, out: &mut String) -> Option<()> {
+    let depth = depth.checked_sub(1)?;
+    out.push('{');
+    for (number, (key, value)) in serde_json::from_str::<Fields<'_>>(text).ok()?.0.iter().enumerate() {
+        if number > 0 {
+            out.push(',');
         }
-        self.at += 1;
-        out.push('{');
-        for (number, (key, value)) in fields.iter().enumerate() {
-            if number > 0 {
-                out.push(',');
-            }
-            out.push_str(&serde_json::to_string(key).ok()?);
-            out.push(':');
-            out.push_str(value);
-        }
-        out.push('}');
-        Some(())
+        write_string(key, out)?;
+        out.push(':');
+        write_value(value.get(), depth, out)?;
     }
+    out.push('}');
+    Some(())
+}
 
-    fn list(&mut self, text: &str, out: &mut String) -> Option<()> {
-        self.at += 1;
-        out.push('[');
-        while self.peek()? != b']' {
-            if self.peek()? == b',' {
-                self.at += 1;
-                out.push(',');
-            }
-            self.value(text, out)?;
-        }
-        self.at += 1;
-        out.push(']');
-        Some(())
-    }
-
-    /// The string that begins here, without its escapes.
-    fn string(&mut self, text: &str) -> Option<String> {
-        let begin = self.at;
-        self.at += 1;
-        while let Some(byte) = self.text.get(self.at) {
-            match byte {
-                b'\\' => self.at += 2,
-                b'"' => {
-                    self.at += 1;
-                    return serde_json::from_str(text.get(begin..self.at)?).ok();
-                }
-                _ => self.at += 1,
-            }
-        }
-        None
-    }
+fn write_string(text: &str, out: &mut String) -> Option<()> {
+    out.push_str(&serde_json::to_string(text).ok()?);
+    Some(())
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 //! with other gateways, or in a file. For how fast requests may come there is `rate_limiting`; a WebSocket counts as the request
 //! it begins with.
 
-mod file;
 pub(in crate::admission) mod period;
 mod settings;
 mod shared;
@@ -29,7 +28,7 @@ use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use crate::admission::limit_headers::{self, LimitHeaders, Stand};
-use file::File;
+use crate::admission::usage_file::UsageFile;
 use settings::{Config, Limit, Limits};
 use shared::SharedQuotas;
 use table::{Ask, Table};
@@ -44,7 +43,7 @@ pub(crate) struct Quota {
     table: Arc<Table>,
     /// Held for the next plugin of this config.
     _latest: Arc<Latest>,
-    file: Option<Arc<File>>,
+    file: Option<Arc<UsageFile>>,
     shared: Option<Arc<SharedQuotas>>,
     fields: LimitHeaders,
     status: StatusCode,
@@ -121,7 +120,7 @@ impl Plugin for Quota {
         };
         let file = folder.map(|folder| {
             let (world, path) = (world.clone(), folder.join(format!("{owner}.quota")));
-            Arc::new(File { world, path, every: save_interval, failed: count(FAILED) })
+            Arc::new(UsageFile { world, path, every: save_interval, failed: count(FAILED) })
         });
         let latest = world.kept("latest", Latest::default);
         let table = table(world, &latest, entries, count(EVICTED), file.as_deref())?;
@@ -177,7 +176,7 @@ fn table(
     latest: &Latest,
     entries: usize,
     evicted: Counter,
-    file: Option<&File>,
+    file: Option<&UsageFile>,
 ) -> Result<Arc<Table>, Problems> {
     let mut latest = latest.0.lock().unwrap_or_else(PoisonError::into_inner);
     let mut is_new = false;
@@ -189,7 +188,7 @@ fn table(
         match (latest.upgrade(), file) {
             (Some(before), _) => table.take_over(&before, unix_now()),
             // A smaller table reads the file of a larger one as well.
-            (None, Some(file)) => file.read_into(&table, Table::most_bytes(entries).max(MOST_BYTES))?,
+            (None, Some(file)) => file.read_into(&*table, Table::most_bytes(entries).max(MOST_BYTES))?,
             (None, None) => {}
         }
     }

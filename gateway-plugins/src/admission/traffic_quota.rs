@@ -36,11 +36,12 @@ use gateway_plugin_common::redis_link::{RedisLink, Sha256};
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
+use crate::admission::usage_file::UsageFile;
 use accounts::{Accounts, Terms};
 use history::Step as HistoryStep;
 use settings::{Config, Count, Reset, Usage};
 use shared::SharedAccounts;
-use state_file::StateFile;
+use state_file::MOST_BYTES;
 
 /// The plugin.
 pub(crate) struct TrafficQuota {
@@ -48,7 +49,7 @@ pub(crate) struct TrafficQuota {
     count: Count,
     key_by: KeyBy,
     accounts: Arc<Accounts>,
-    file: Option<Arc<StateFile>>,
+    file: Option<Arc<UsageFile>>,
     shared: Option<Arc<SharedAccounts>>,
 }
 
@@ -80,7 +81,7 @@ impl Plugin for TrafficQuota {
         let file = config.path.as_ref().map(|folder| {
             let path = folder.join(format!("{owner}.traffic"));
             let failed = world.meters().counter(FAILED, &["plugin_config"], &[owner]);
-            Arc::new(StateFile { world: world.clone(), path, every: config.save_interval.duration(), failed })
+            Arc::new(UsageFile { world: world.clone(), path, every: config.save_interval.duration(), failed })
         });
         let mut is_new = false;
         let accounts = world.kept("accounts", || {
@@ -88,7 +89,7 @@ impl Plugin for TrafficQuota {
             Accounts::new(terms, unix_now())
         });
         if let (true, Some(file)) = (is_new, &file) {
-            file.read_into(&accounts)?;
+            file.read_into(&*accounts, MOST_BYTES)?;
         }
         let shared = config
             .redis

@@ -4,12 +4,16 @@
 //! entries. A key that needs a place in a full set takes that of an entry whose period is over, else that of the least used
 //! one, which is counted as evicted: a caller that has used much is not forgotten for many that have used little.
 
+use std::io;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_plugin_common::set_associative::{LockedSet, SetTable, WAYS, entries_for_keys};
+
+use super::unix_now;
+use crate::admission::usage_file::Kept;
 
 /// Bytes of an entry in a file.
 const ROW: usize = 24;
@@ -138,11 +142,6 @@ impl Table {
         Some(bytes)
     }
 
-    /// What could not be written is asked for again.
-    pub(super) fn write_again(&self) {
-        self.changed.store(true, Relaxed);
-    }
-
     /// Takes over what a file says.
     pub(super) fn read(&self, bytes: &[u8], now: u64) -> Result<(), BadFile> {
         if !bytes.starts_with(MAGIC) {
@@ -173,6 +172,20 @@ fn least(set: &[QuotaSlot; WAYS], now: u64) -> (usize, QuotaSlot) {
     let worth = |entry: &QuotaSlot| if entry.id == 0 || entry.end <= now { 0 } else { entry.used };
     let least = set.iter().enumerate().min_by_key(|(_, entry)| worth(entry));
     least.map_or((0, set[0]), |(place, entry)| (place, *entry))
+}
+
+impl Kept for Table {
+    fn restore(&self, bytes: &[u8]) -> Result<(), String> {
+        self.read(bytes, unix_now()).map_err(|bad| bad.to_string())
+    }
+
+    fn contents(&self, _is_last: bool) -> Option<io::Result<Vec<u8>>> {
+        self.changes(unix_now()).map(Ok)
+    }
+
+    fn write_again(&self) {
+        self.changed.store(true, Relaxed);
+    }
 }
 
 #[cfg(test)]

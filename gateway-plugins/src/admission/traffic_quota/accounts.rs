@@ -313,7 +313,7 @@ impl Accounts {
     }
 
     /// Takes over what a file says. After an end out of order, what may have passed since it was written counts as used.
-    pub(super) fn restore(&self, saved: Vec<Saved>, in_order: bool, now: u64) {
+    pub(super) fn take_over(&self, saved: Vec<Saved>, in_order: bool, now: u64) {
         let mut ledger = self.ledger();
         let Ledger { terms, accounts, .. } = &mut *ledger;
         for account in saved.into_iter().take(terms.max_keys) {
@@ -414,7 +414,7 @@ mod tests {
         let restored = |in_order, now| {
             let text = serde_json::to_vec(&accounts.save(true)).unwrap();
             let other = Accounts::new(terms(HOUR), now);
-            other.restore(serde_json::from_slice::<Option<_>>(&text).unwrap().unwrap(), in_order, now);
+            other.take_over(serde_json::from_slice::<Option<_>>(&text).unwrap().unwrap(), in_order, now);
             (used(&other)[0], other.list(|_| true)[0].history.clone())
         };
         let history = accounts.list(|_| true)[0].history.clone();
@@ -425,7 +425,7 @@ mod tests {
         accounts.turn(NOW + 2);
         let quiet = accounts.save(false).expect("the margin is gone");
         let other = Accounts::new(terms(HOUR), NOW + 2);
-        other.restore(quiet, false, NOW + 2);
+        other.take_over(quiet, false, NOW + 2);
         assert_eq!(used(&other), [410], "nothing passed in the last interval");
         accounts.turn(NOW + 3);
         assert!(accounts.save(false).is_none(), "nothing has changed since");
