@@ -1,12 +1,12 @@
 //! Sessions: byte streams and datagrams, the same for TCP, TLS, UDP, DTLS and WebSocket.
 
 pub mod between;
-pub mod brake;
 pub mod cut;
 pub mod drain;
 pub mod flow;
 pub mod live_bytes;
 pub mod metered;
+pub mod pacer;
 pub mod pipeline;
 pub mod proxy_protocol;
 pub mod relay;

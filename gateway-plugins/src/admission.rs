@@ -13,7 +13,7 @@ pub(crate) mod rate_limiting;
 pub(crate) mod rate_table;
 pub(crate) mod request_size_limiting;
 pub(crate) mod response_size_limiting;
-pub(crate) mod session_gate;
+pub(crate) mod session_limits;
 pub(crate) mod shared_limits;
 pub(crate) mod traffic_quota;
 pub(crate) mod udp_rate_limiting;

@@ -34,10 +34,10 @@ impl Hash {
     fn of(parts: &[&[u8]]) -> Self {
         let mut context = Context::new(&SHA256);
         parts.iter().for_each(|part| context.update(part));
-        Self::taken(context.finish().as_ref())
+        Self::from_digest(context.finish().as_ref())
     }
 
-    fn taken(bytes: &[u8]) -> Self {
+    fn from_digest(bytes: &[u8]) -> Self {
         let mut hash = [0; 32];
         hash.copy_from_slice(bytes);
         Self(hash)
@@ -168,7 +168,7 @@ impl DocumentSet {
             let bucket = Arc::make_mut(bucket);
             let mut context = Context::new(&SHA256);
             bucket.documents.values().for_each(|document| context.update(document.leaf.as_bytes()));
-            bucket.hash = Hash::taken(context.finish().as_ref());
+            bucket.hash = Hash::from_digest(context.finish().as_ref());
         }
     }
 
@@ -176,7 +176,7 @@ impl DocumentSet {
     pub fn hash(&self) -> Hash {
         let mut context = Context::new(&SHA256);
         self.buckets.iter().for_each(|bucket| context.update(bucket.hash.as_bytes()));
-        Hash::taken(context.finish().as_ref())
+        Hash::from_digest(context.finish().as_ref())
     }
 
     /// One document.

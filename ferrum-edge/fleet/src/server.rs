@@ -220,13 +220,13 @@ impl<R: Registrar> Fleet for Service<R> {
         let identity = identity.inspect_err(|refusal| {
             tracing::warn!(%address, ?refusal, "an edge was not enrolled");
         })?;
-        Ok(Response::new(sent(identity)))
+        Ok(Response::new(identity_message(identity)))
     }
 
     async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<Identity>, Status> {
         let edge = enrolled(&request)?;
         let signing_request = request.into_inner().signing_request;
-        Ok(Response::new(sent(self.registrar.renew(&edge, &signing_request).await?)))
+        Ok(Response::new(identity_message(self.registrar.renew(&edge, &signing_request).await?)))
     }
 
     type SyncStream = Pin<Box<dyn Stream<Item = Result<ControlMessage, Status>> + Send>>;
@@ -256,7 +256,7 @@ impl<R: Registrar> Fleet for Service<R> {
     }
 }
 
-fn sent(identity: NewIdentity) -> Identity {
+fn identity_message(identity: NewIdentity) -> Identity {
     let NewIdentity { edge, group, certificate, roots } = identity;
     Identity { edge, group, certificate, roots }
 }

@@ -139,7 +139,7 @@ fn document(route: &Route, written: &HashMap<String, Value>) -> Value {
 
 fn hedging(rules: &Hedging) -> Value {
     json!({
-        "delay": Unit::Milliseconds.written(u64::try_from(rules.delay.as_millis()).unwrap_or(u64::MAX)),
+        "delay": Unit::Milliseconds.canonical(u64::try_from(rules.delay.as_millis()).unwrap_or(u64::MAX)),
         "delay_percentile": rules.percentile,
         "max_hedges": rules.max_hedges,
         "budget_percent": rules.budget_percent,

@@ -76,7 +76,7 @@ fn read(admin: &Admin, uri: &Uri) -> Option<Response> {
         Wanted::Export => answer(export(audit, uri.query())),
         Wanted::Served(id) => served(admin, id),
         Wanted::Page(kind) => answer(list(audit, kind, uri.query())),
-        Wanted::One(kind, id) => one(audit, kind, id),
+        Wanted::One(kind, id) => object_response(audit, kind, id),
     })
 }
 
@@ -91,7 +91,7 @@ fn list(audit: &Recorder, kind: ObjectKind, query: Option<&str>) -> Result<Respo
     Ok(Json(json!({ "items": items, "next": next })).into_response())
 }
 
-fn one(audit: &Recorder, kind: ObjectKind, id: &str) -> Response {
+fn object_response(audit: &Recorder, kind: ObjectKind, id: &str) -> Response {
     let id = &*percent_encoding::percent_decode_str(id).decode_utf8_lossy();
     match audit.file_object(kind.as_str(), id) {
         Some(object) => Json(object).into_response(),

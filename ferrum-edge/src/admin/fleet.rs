@@ -53,7 +53,7 @@ fn refused(error: RosterError) -> Refused {
 }
 
 /// The texts of a body by their keys; other keys are refused.
-fn texts<const N: usize>(body: &Bytes, keys: [&str; N]) -> Result<[Option<String>; N], Refused> {
+fn optional_texts<const N: usize>(body: &Bytes, keys: [&str; N]) -> Result<[Option<String>; N], Refused> {
     let fields = if body.trim_ascii().is_empty() { Map::new() } else { object(body)? };
     let invalid = |detail: &str| Box::new(problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail));
     if let Some(key) = fields.keys().find(|key| !keys.contains(&key.as_str())) {
@@ -95,7 +95,7 @@ pub(super) async fn get(State(admin): State<Admin>, Path(id): Path<String>) -> R
 pub(super) async fn invite(State(admin): State<Admin>, body: Bytes) -> Response {
     let invited = async {
         let plane = plane(&admin)?;
-        let [name, group, edge, address] = texts(&body, ["name", "group", "edge", "address"])?;
+        let [name, group, edge, address] = optional_texts(&body, ["name", "group", "edge", "address"])?;
         if let Some(address) = address.as_deref().filter(|address| !gateway_fleet::is_address(address)) {
             let detail = format!("`address`: `{address}` is not HOST:PORT");
             return Err(Box::new(problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid", &detail)));
@@ -117,7 +117,7 @@ pub(super) async fn invite(State(admin): State<Admin>, body: Bytes) -> Response 
 pub(super) async fn update(State(admin): State<Admin>, Path(id): Path<String>, body: Bytes) -> Response {
     let updated = async {
         let plane = plane(&admin)?;
-        let [name, group] = texts(&body, ["name", "group"])?;
+        let [name, group] = optional_texts(&body, ["name", "group"])?;
         plane.roster().rename(&id, name.as_deref(), group.as_deref()).await.map_err(refused)?;
         plane.edge_status(&id).ok_or_else(|| refused(RosterError::Unknown(id.clone())))
     };

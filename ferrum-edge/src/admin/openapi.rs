@@ -277,9 +277,9 @@ fn sent(body: Body, kind: Option<ObjectKind>) -> Value {
         } })
         }
         #[cfg(feature = "fleet")]
-        Body::Edge => texts(&["name", "group"]),
+        Body::Edge => text_properties(&["name", "group"]),
         #[cfg(feature = "fleet")]
-        Body::Invitation => texts(&["name", "group", "edge", "address"]),
+        Body::Invitation => text_properties(&["name", "group", "edge", "address"]),
         #[cfg(feature = "console")]
         Body::User => {
             json!({ "type": "object", "additionalProperties": false, "required": ["name", "role"], "properties": {
@@ -308,7 +308,7 @@ fn sent(body: Body, kind: Option<ObjectKind>) -> Value {
 
 /// An object whose fields are texts that may be left out.
 #[cfg(feature = "fleet")]
-fn texts(keys: &[&str]) -> Value {
+fn text_properties(keys: &[&str]) -> Value {
     let fields = keys.iter().map(|key| ((*key).to_owned(), json!({ "type": ["string", "null"] })));
     let fields: Map<String, Value> = fields.collect();
     json!({ "type": "object", "additionalProperties": false, "properties": fields })

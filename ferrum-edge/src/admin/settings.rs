@@ -41,14 +41,14 @@ pub(super) async fn list(State(engine): State<Arc<Engine>>, RawQuery(query): Raw
         let flags = engine.flags.get().map_or(&[][..], Vec::as_slice);
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let leaves = leaves();
-        let items = leaves.iter().map(|leaf| shown(leaf, &written, flags, &variable));
+        let items = leaves.iter().map(|leaf| setting_document(leaf, &written, flags, &variable));
         let items: Vec<Value> =
             items.chain(VARIABLES.iter().map(|one| of_variable(one.name, one.doc, &variable))).collect();
         Json(json!({ "items": items, "next": null })).into_response()
     }))
 }
 
-fn shown(
+fn setting_document(
     leaf: &Leaf,
     written: &Value,
     flags: &[(String, String)],
@@ -176,12 +176,18 @@ mod tests {
         let written = json!({ "workers": 3 });
         let none = |_: &str| None;
         let origin = |value: &Value| (value["origin"].as_str().unwrap().to_owned(), value["value"].clone());
-        assert_eq!(origin(&shown(&leaf, &Value::Null, &[], &none)), ("default".to_owned(), Value::Null));
-        assert_eq!(origin(&shown(&leaf, &written, &[], &none)), ("file".to_owned(), json!(3)));
+        assert_eq!(
+            origin(&setting_document(&leaf, &Value::Null, &[], &none)),
+            ("default".to_owned(), Value::Null)
+        );
+        assert_eq!(origin(&setting_document(&leaf, &written, &[], &none)), ("file".to_owned(), json!(3)));
         let set = |name: &str| (name == "FERRUM_WORKER_THREADS").then(|| "2".to_owned());
-        assert_eq!(origin(&shown(&leaf, &written, &[], &set)), ("environment".to_owned(), json!("2")));
+        assert_eq!(
+            origin(&setting_document(&leaf, &written, &[], &set)),
+            ("environment".to_owned(), json!("2"))
+        );
         let flags = [("FERRUM_WORKER_THREADS".to_owned(), "1".to_owned())];
-        assert_eq!(origin(&shown(&leaf, &written, &flags, &set)), ("flag".to_owned(), json!("1")));
+        assert_eq!(origin(&setting_document(&leaf, &written, &flags, &set)), ("flag".to_owned(), json!("1")));
     }
 
     #[test]

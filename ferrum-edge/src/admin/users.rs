@@ -61,7 +61,7 @@ struct OwnPassword {
 }
 
 /// A user as it is answered, without the hash.
-fn shown(user: &User) -> Value {
+fn user_document(user: &User) -> Value {
     json!({
         "name": user.name,
         "role": user.role.as_str(),
@@ -82,7 +82,7 @@ pub(super) async fn list(asked: AuthorizedRequest, RawQuery(query): RawQuery) ->
     let listed = async {
         nothing_else(&pairs(query.as_deref()))?;
         let users = asked.reconciler.store().users().await.map_err(|error| Box::new(store(&error)))?;
-        let items: Vec<Value> = users.iter().map(shown).collect();
+        let items: Vec<Value> = users.iter().map(user_document).collect();
         Ok(Json(json!({ "items": items, "next": null })).into_response())
     };
     answer(listed.await)
@@ -146,7 +146,7 @@ pub(super) async fn patch(
         let (hash, made) = hash.map_or((None, None), |(hash, made)| (Some(hash), made));
         let of = name.clone();
         change(&admin, &asked, move |users, draft| {
-            let before = known(users, &of)?;
+            let before = find_user(users, &of)?;
             let mut after = before.clone();
             after.role = role.unwrap_or(before.role);
             if let Some(hash) = hash {
@@ -172,7 +172,7 @@ pub(super) async fn delete(
 ) -> Response {
     let deleted = async {
         change(&admin, &asked, move |users, draft| {
-            let before = known(users, &name)?;
+            let before = find_user(users, &name)?;
             not_the_last(users, before)?;
             touch(draft, "delete", Some(before), None);
             Ok(UserChange::Delete(name))
@@ -208,7 +208,7 @@ pub(super) async fn choose(
         }
         let (hash, _) = hashed(Some(new), &name).await?;
         change(&admin, &asked, move |users, draft| {
-            let before = known(users, &name)?;
+            let before = find_user(users, &name)?;
             let after = User { hash, must_change: false, ..before.clone() };
             touch(draft, "update", Some(before), Some(&after));
             Ok(UserChange::Put(after))
@@ -239,7 +239,7 @@ async fn answered(
     status: StatusCode,
 ) -> Result<Response, Refused> {
     let user = asked.reconciler.store().user(name).await.map_err(|error| Box::new(store(&error)))?;
-    let mut document = user.as_ref().map_or_else(|| json!({ "name": name }), shown);
+    let mut document = user.as_ref().map_or_else(|| json!({ "name": name }), user_document);
     if let Some(made) = made {
         document["password"] = json!(made);
     }
@@ -265,7 +265,7 @@ async fn hashed(given: Option<String>, name: &str) -> Result<(String, Option<Str
     Ok((hash, made))
 }
 
-fn known<'u>(users: &'u [User], name: &str) -> Result<&'u User, Refused> {
+fn find_user<'u>(users: &'u [User], name: &str) -> Result<&'u User, Refused> {
     users.iter().find(|user| user.name == name).ok_or_else(|| {
         let detail = format!("There is no user `{name}`");
         Box::new(problem(StatusCode::NOT_FOUND, "not_found", &detail)) as Refused

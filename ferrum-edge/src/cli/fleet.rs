@@ -92,7 +92,7 @@ const BEHIND: u8 = 4;
 
 /// Does what a subcommand says.
 pub(super) fn fleet(args: &FleetArgs) -> u8 {
-    told(match &args.command {
+    exit_code(match &args.command {
         FleetCommand::Status { gateway, output } => status(gateway, *output),
         FleetCommand::Invite { gateway, name, group, again, address } => {
             invite(gateway, name.as_deref(), group.as_deref(), again.as_deref(), address.as_deref())
@@ -113,7 +113,7 @@ pub(super) fn fleet(args: &FleetArgs) -> u8 {
     })
 }
 
-fn told(result: Result<u8, u8>) -> u8 {
+fn exit_code(result: Result<u8, u8>) -> u8 {
     result.unwrap_or_else(|code| code)
 }
 

@@ -50,7 +50,7 @@ impl Store {
     pub(crate) async fn user(&self, name: &str) -> Result<Option<User>, StoreError> {
         let mut lease = self.core.reading().await?;
         let found = match lease.link() {
-            Ok(link) => one(link, name).await,
+            Ok(link) => select_user(link, name).await,
             Err(failure) => Err(failure),
         };
         lease.end(found, END).await
@@ -139,7 +139,7 @@ async fn all(link: &mut StoreConnection) -> Result<Vec<User>, Failure> {
     Ok(users)
 }
 
-async fn one(link: &mut StoreConnection, name: &str) -> Result<Option<User>, Failure> {
+async fn select_user(link: &mut StoreConnection, name: &str) -> Result<Option<User>, Failure> {
     let sql = format!("SELECT {COLUMNS} FROM ferrum_users WHERE name = ?");
     link.row(&sql, vec![name.into()]).await?.map(|row| user(&row)).transpose()
 }

@@ -111,7 +111,7 @@ impl Unit {
 
     /// The one way to write `count` of this unit in a stored document: the plain number where that is whole, else
     /// text.
-    pub fn written(self, count: u64) -> serde_json::Value {
+    pub fn canonical(self, count: u64) -> serde_json::Value {
         match self {
             Self::Milliseconds if !count.is_multiple_of(1000) => format!("{count}ms").into(),
             Self::Milliseconds => (count / 1000).into(),
@@ -302,7 +302,7 @@ macro_rules! value {
 
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                $unit.written(self.0).serialize(to)
+                $unit.canonical(self.0).serialize(to)
             }
         }
 

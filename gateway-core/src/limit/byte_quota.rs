@@ -80,7 +80,7 @@ impl ByteQuota {
     }
 
     /// Bytes that one reservation should be for: the fewer are left, the fewer, so that nobody holds the rest while others wait.
-    pub(crate) fn turn(&self) -> u64 {
+    pub(crate) fn bytes_per_turn(&self) -> u64 {
         let left = self.limit().saturating_sub(self.claimed.load(SeqCst));
         (left / TURN_SHARE).clamp(MIN_TURN, MAX_TURN)
     }

@@ -91,7 +91,7 @@ impl ByteRate {
     }
 
     /// Bytes that one reservation should be for: fewer where many wait, so that their turns come soon.
-    pub(crate) fn turn(&self) -> u64 {
+    pub(crate) fn bytes_per_turn(&self) -> u64 {
         let waiting = self.waiting.load(Relaxed) as u64;
         (self.rate() / ROUNDS_PER_SECOND / (waiting + 1)).clamp(MIN_TURN, MAX_TURN)
     }
@@ -214,12 +214,12 @@ mod tests {
     #[test]
     fn turns_are_shorter_where_many_wait() {
         let rate = rate(10_000_000, 0, Instant::now());
-        assert_eq!(rate.turn(), 100_000);
+        assert_eq!(rate.bytes_per_turn(), 100_000);
         (0..9).for_each(|_| rate.begin_wait());
-        assert_eq!(rate.turn(), 10_000);
+        assert_eq!(rate.bytes_per_turn(), 10_000);
         (0..1000).for_each(|_| rate.begin_wait());
-        assert_eq!(rate.turn(), MIN_TURN);
+        assert_eq!(rate.bytes_per_turn(), MIN_TURN);
         (0..1009).for_each(|_| rate.end_wait());
-        assert_eq!(rate.turn(), 100_000);
+        assert_eq!(rate.bytes_per_turn(), 100_000);
     }
 }

@@ -70,8 +70,8 @@ pub(crate) fn reserve(
     now: Instant,
 ) -> Result<Option<Reservation>, &'static str> {
     let turn = |meter: &Meter| match meter {
-        Meter::Rate(rate) => rate.turn(),
-        Meter::Quota(quota) => quota.turn(),
+        Meter::Rate(rate) => rate.bytes_per_turn(),
+        Meter::Quota(quota) => quota.bytes_per_turn(),
         Meter::Datagrams(_) => u64::MAX,
     };
     let mut bytes = meters.iter().map(turn).min().unwrap_or(u64::MAX).min(wanted);

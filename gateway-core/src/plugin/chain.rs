@@ -5,8 +5,8 @@ mod captures;
 mod identify;
 pub(super) mod order;
 mod panics;
-mod paths;
 mod rare;
+mod required_paths;
 mod verdict;
 
 use std::sync::Arc;
@@ -95,7 +95,7 @@ impl Chain {
         problems.0.extend(too_early(&hooks, &members));
         problems.0.extend(captures::unknown(&hooks, &members, traffic));
         problems.0.extend(order::bypassed(registry, &hooks, &members));
-        problems.0.extend(paths::unreachable(&hooks, &members, traffic));
+        problems.0.extend(required_paths::unreachable(&hooks, &members, traffic));
         // Responses go back the way requests came.
         hooks.mark_seats();
         hooks.on_response.reverse();

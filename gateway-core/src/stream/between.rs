@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::brake::{Brake, SessionMeters};
 use super::cut::{Cut, Stream};
 use super::metered::{AtEnd, Metered};
+use super::pacer::{Pacer, SessionMeters};
 use super::session::{Direction, Session};
 use crate::plugin::Chain;
 use crate::plugin::seat::Around;
@@ -31,10 +31,10 @@ impl<'r> Monitor<'r> {
 
     /// Both ends, each metered for what is read from it.
     pub fn metered<C, T>(&self, client: C, target: T) -> (Metered<'r, C>, Metered<'r, T>) {
-        let brake = |direction| Brake::new(self.meters.clone(), direction);
+        let pacer = |direction| Pacer::new(self.meters.clone(), direction);
         (
-            Metered::new(client, brake(Direction::Up), self.cut, AtEnd::Fail),
-            Metered::new(target, brake(Direction::Down), self.cut, AtEnd::Fail),
+            Metered::new(client, pacer(Direction::Up), self.cut, AtEnd::Fail),
+            Metered::new(target, pacer(Direction::Down), self.cut, AtEnd::Fail),
         )
     }
 }

@@ -1,4 +1,4 @@
-//! One end of a byte stream whose bytes are held back by a brake before they are read.
+//! One end of a byte stream whose bytes are held back by a pacer before they are read.
 
 use std::io;
 use std::pin::Pin;
@@ -6,8 +6,8 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::brake::Brake;
 use super::cut::Cut;
+use super::pacer::Pacer;
 use super::relay::Duplex;
 
 /// What becomes of a reader whose quota has nothing left.
@@ -23,14 +23,14 @@ pub(super) enum AtEnd {
 pub struct Metered<'s, S> {
     /// The end itself.
     pub inner: S,
-    brake: Brake,
+    pacer: Pacer,
     cut: &'s Cut,
     at_end: AtEnd,
 }
 
 impl<'s, S> Metered<'s, S> {
-    pub(super) fn new(inner: S, brake: Brake, cut: &'s Cut, at_end: AtEnd) -> Self {
-        Self { inner, brake, cut, at_end }
+    pub(super) fn new(inner: S, pacer: Pacer, cut: &'s Cut, at_end: AtEnd) -> Self {
+        Self { inner, pacer, cut, at_end }
     }
 
     /// How many of at most `most` bytes may be read now. Whoever reads past this wrapper, as splice(2) does, tells it by
@@ -42,7 +42,7 @@ impl<'s, S> Metered<'s, S> {
         if self.cut.reason().is_some() {
             return self.end();
         }
-        match ready!(self.brake.poll_allow(cx, most as u64)) {
+        match ready!(self.pacer.poll_allow(cx, most as u64)) {
             Ok(bytes) => Poll::Ready(Ok(usize::try_from(bytes).unwrap_or(most))),
             Err(reason) => {
                 self.cut.note(reason);
@@ -62,17 +62,17 @@ impl<'s, S> Metered<'s, S> {
 
     /// So many bytes were read.
     pub fn spend(&mut self, bytes: usize) {
-        self.brake.spend(bytes as u64);
+        self.pacer.spend(bytes as u64);
     }
 
     /// So many bytes were written to it.
     pub fn wrote(&self, bytes: usize) {
-        self.brake.wrote(bytes as u64);
+        self.pacer.wrote(bytes as u64);
     }
 
     /// There is nothing to read now.
     pub fn release(&mut self) {
-        self.brake.release();
+        self.pacer.release();
     }
 }
 
@@ -83,7 +83,7 @@ impl<S: Duplex> AsyncRead for Metered<'_, S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.brake.is_free() && this.cut.reason().is_none() {
+        if this.pacer.is_free() && this.cut.reason().is_none() {
             return Pin::new(&mut this.inner).poll_read(cx, buffer);
         }
         let most = ready!(this.poll_allow(cx, buffer.remaining()))?;

@@ -11,9 +11,9 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::between::Monitor;
-use super::brake::SessionMeters;
 use super::cut::Cut;
 use super::drain::Drain;
+use super::pacer::SessionMeters;
 use super::relay::{Carried, RelayOutcome, RelayTimeouts, Switched};
 use super::revocation::{Beside, Current, Metering, revoked};
 use super::session::Session;

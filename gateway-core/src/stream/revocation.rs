@@ -13,7 +13,7 @@ use crate::http::reply::Cause;
 use crate::plugin::Chain;
 use crate::plugin::seat::Around;
 use crate::snapshot::{Route, Snapshot};
-use crate::stream::brake::SessionMeters;
+use crate::stream::pacer::SessionMeters;
 use crate::stream::session::Session;
 use crate::stream::sessions::{About, Sessions};
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::brake::SessionMeters;
+use super::pacer::SessionMeters;
 use super::relay::Carried;
 use tokio::sync::Notify;
 use tokio::time::Instant;

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use http::HeaderMap;
 use http::header::SEC_WEBSOCKET_EXTENSIONS;
 
-use super::brake::{Brake, SessionMeters};
 use super::cut::Cut;
 use super::drain::Drain;
 use super::metered::{AtEnd, Metered};
+use super::pacer::{Pacer, SessionMeters};
 use super::relay::{Carried, RelayOutcome, RelayTimeouts, Switched, Tunnel};
 use super::session::{Direction, Session};
 use crate::plugin::Chain;
@@ -49,10 +49,10 @@ pub(super) struct Rules<'r> {
 impl<'r> Rules<'r> {
     /// Both ends, each metered for what is read from it. A quota with nothing left ends the WebSocket by its close handshake.
     fn metered<'e>(&self, ends: Switched<'e>) -> (Metered<'r, &'e mut Tunnel>, Metered<'r, &'e mut Tunnel>) {
-        let brake = |direction| Brake::new(self.meters.clone(), direction);
+        let pacer = |direction| Pacer::new(self.meters.clone(), direction);
         (
-            Metered::new(ends.client, brake(Direction::Up), self.cut, AtEnd::Wait),
-            Metered::new(ends.target, brake(Direction::Down), self.cut, AtEnd::Wait),
+            Metered::new(ends.client, pacer(Direction::Up), self.cut, AtEnd::Wait),
+            Metered::new(ends.target, pacer(Direction::Down), self.cut, AtEnd::Wait),
         )
     }
 }

@@ -17,7 +17,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::admission::byte_caps::Setting;
-use crate::admission::session_gate::{GateReasons, GateSettings, SessionGate};
+use crate::admission::session_limits::{GateReasons, GateSettings, SessionGate};
 
 /// Settings of `connection_limit`.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -126,7 +126,7 @@ impl Plugin for TrafficQuota {
                 while !control.is_ended() {
                     tokio::select! {
                         () = control.ended() => {}
-                        () = tokio::time::sleep(TURN) => accounts.turn(unix_now()),
+                        () = tokio::time::sleep(TURN) => accounts.advance(unix_now()),
                     }
                 }
                 Ok(())
@@ -144,7 +144,7 @@ impl Plugin for TrafficQuota {
 
 impl TrafficQuota {
     fn usage(&self, asked: &Usage) -> Result<Value, Problems> {
-        self.accounts.turn(unix_now());
+        self.accounts.advance(unix_now());
         let step = asked.history.map(|step| match step {
             settings::HistoryOf::Minute => HistoryStep::Minute,
             settings::HistoryOf::Hour => HistoryStep::Hour,

@@ -20,7 +20,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::admission::byte_caps::{Cap, CapTable, Caps, Setting};
-use crate::admission::session_gate::{GateReasons, GateSettings, SessionGate};
+use crate::admission::session_limits::{GateReasons, GateSettings, SessionGate};
 
 /// Settings of `udp_rate_limiting`.
 #[derive(Debug, Deserialize, JsonSchema)]

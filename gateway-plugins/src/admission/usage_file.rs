@@ -19,7 +19,7 @@ pub(crate) trait Kept: Send + Sync + 'static {
     fn restore(&self, bytes: &[u8]) -> Result<(), String>;
 
     /// Called before each write, also where nothing has changed.
-    fn advance(&self) {}
+    fn before_write(&self) {}
 
     /// The new contents; `None` where nothing has changed. `is_last` is true when the gateway ends in order.
     fn contents(&self, is_last: bool) -> Option<io::Result<Vec<u8>>>;
@@ -67,7 +67,7 @@ impl UsageFile {
                 () = control.ended() => true,
                 () = tokio::time::sleep(self.every) => false,
             };
-            kept.advance();
+            kept.before_write();
             self.write(&kept, is_last).await?;
             if is_last {
                 return Ok(());

@@ -25,15 +25,15 @@ pub(super) fn read(headers: &HeaderMap, is_encrypted: bool) -> Option<Key> {
 
 /// Gives a browser the session, until the browser closes or the session ends.
 pub(super) fn set(headers: &HeaderMap, is_encrypted: bool, key: &Key) -> Option<HeaderValue> {
-    written(headers, is_encrypted, &key.text(), "")
+    set_cookie(headers, is_encrypted, &key.text(), "")
 }
 
 /// Takes the session from a browser.
 pub(super) fn clear(headers: &HeaderMap, is_encrypted: bool) -> Option<HeaderValue> {
-    written(headers, is_encrypted, "", "; Max-Age=0")
+    set_cookie(headers, is_encrypted, "", "; Max-Age=0")
 }
 
-fn written(headers: &HeaderMap, is_encrypted: bool, value: &str, end: &str) -> Option<HeaderValue> {
+fn set_cookie(headers: &HeaderMap, is_encrypted: bool, value: &str, end: &str) -> Option<HeaderValue> {
     let name = name(headers, is_encrypted);
     let (path, secure) = if is_encrypted { ("/", "; Secure") } else { ("/console", "") };
     HeaderValue::from_str(&format!("{name}={value}; Path={path}; HttpOnly; SameSite=Strict{secure}{end}"))

@@ -43,7 +43,7 @@ pub(super) async fn session(
     let found = async {
         own_page(&headers)?;
         let session = admin.console.session(&admin, &headers, is_encrypted).await?;
-        Ok(Json(shown(&admin, &session)).into_response())
+        Ok(Json(session_document(&admin, &session)).into_response())
     };
     answer(found.await)
 }
@@ -120,7 +120,7 @@ async fn begin(
     let (caller, credential, must_change) = recognise(admin, peer, login).await?;
     let begun = admin.console.sessions.begin(caller.clone(), credential, must_change);
     let begun = begun.and_then(|(key, session)| {
-        let mut response = Json(shown(admin, &session)).into_response();
+        let mut response = Json(session_document(admin, &session)).into_response();
         response.headers_mut().insert(SET_COOKIE, cookie::set(headers, is_encrypted, &key)?);
         Some(response)
     });
@@ -183,7 +183,7 @@ async fn by_password(
     Ok(Ok((caller, credential, user.must_change)))
 }
 
-fn shown(admin: &Admin, session: &Session) -> Value {
+fn session_document(admin: &Admin, session: &Session) -> Value {
     let left = session.ends.saturating_duration_since(Instant::now());
     json!({
         "name": &*session.caller.name,

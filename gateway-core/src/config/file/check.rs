@@ -103,7 +103,7 @@ impl<'s> Checker<'s, '_> {
             _ => unit.plain(count).to_string(),
         };
         self.range(rule, unit.plain(count), &shown, node.line);
-        node.value = Node::of_json(&unit.written(count)).value;
+        node.value = Node::of_json(&unit.canonical(count)).value;
         true
     }
 

@@ -10,7 +10,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use super::{Body, BodyError};
 use crate::http::reply::{Cause, Reply};
 use crate::limit::Meters;
-use crate::stream::brake::{Brake, SessionMeters};
+use crate::stream::pacer::{Pacer, SessionMeters};
 use crate::stream::session::Direction;
 
 /// Of one pull; a body at hand is one piece otherwise.
@@ -24,14 +24,14 @@ impl Body {
         if meters.is_empty() || self.is_empty() {
             return self;
         }
-        let brake = Brake::new(Arc::new(SessionMeters::new(meters)), direction);
-        Self::stream(Metered { body: self, brake, rest: Bytes::new() })
+        let pacer = Pacer::new(Arc::new(SessionMeters::new(meters)), direction);
+        Self::stream(Metered { body: self, pacer, rest: Bytes::new() })
     }
 }
 
 struct Metered {
     body: Body,
-    brake: Brake,
+    pacer: Pacer,
     /// What was pulled and may not pass yet.
     rest: Bytes,
 }
@@ -45,7 +45,7 @@ impl HttpBody for Metered {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
-        let allowed = match ready!(this.brake.poll_allow(cx, MAX_PIECE)) {
+        let allowed = match ready!(this.pacer.poll_allow(cx, MAX_PIECE)) {
             // Fits: no more than a piece.
             Ok(allowed) => allowed as usize,
             Err(reason) => {
@@ -60,20 +60,20 @@ impl HttpBody for Metered {
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
                     Ok(data) => this.rest = data,
                     Err(frame) => {
-                        this.brake.release();
+                        this.pacer.release();
                         return Poll::Ready(Some(Ok(frame)));
                     }
                 },
                 other => {
-                    this.brake.release();
+                    this.pacer.release();
                     return other;
                 }
             }
         }
         let piece = this.rest.split_to(this.rest.len().min(allowed));
-        this.brake.spend(piece.len() as u64);
+        this.pacer.spend(piece.len() as u64);
         if this.is_end_stream() {
-            this.brake.release();
+            this.pacer.release();
         }
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }

@@ -105,7 +105,7 @@ impl Account {
     }
 
     /// Looks at what was used since the last time, and begins a new period where one has ended. True where anything changed.
-    fn turn(&mut self, terms: &Terms, now: u64) -> bool {
+    fn advance(&mut self, terms: &Terms, now: u64) -> bool {
         let used = self.quota.used();
         let passed = used.saturating_sub(self.seen);
         // A file that says what passed in a busy interval must be told that none passed after it.
@@ -180,7 +180,7 @@ impl Accounts {
         *known = terms;
         for account in accounts.values_mut().chain([others]) {
             account.quota.set_limit(terms.limit);
-            account.turn(&terms, now);
+            account.advance(&terms, now);
             if is_other_period {
                 let seen = account.seen;
                 account.forgive(seen);
@@ -209,11 +209,11 @@ impl Accounts {
     }
 
     /// Lets time go by; to be called every second or so.
-    pub(super) fn turn(&self, now: u64) {
+    pub(super) fn advance(&self, now: u64) {
         let mut ledger = self.ledger();
         let Ledger { terms, accounts, others, is_changed } = &mut *ledger;
         for account in accounts.values_mut().chain([others]) {
-            *is_changed |= account.turn(terms, now);
+            *is_changed |= account.advance(terms, now);
         }
     }
 
@@ -225,7 +225,7 @@ impl Accounts {
             accounts.iter_mut().filter(|(_, account)| label.is_none_or(|label| *account.label == *label));
         let mut reset = Vec::new();
         for (key, account) in wanted {
-            account.turn(terms, now);
+            account.advance(terms, now);
             let seen = account.seen;
             account.forgive(seen);
             account.parts.clear();
@@ -359,19 +359,19 @@ mod tests {
         let accounts = Accounts::new(terms(HOUR), NOW);
         use_up(&accounts, 1, 1000);
         use_up(&accounts, 2, 300);
-        accounts.turn(NOW + 5);
+        accounts.advance(NOW + 5);
         let list = accounts.list(|label| label == "k1");
         assert_eq!((list[0].closed, list[0].end), (Some("quota_exceeded"), Some(NOW + 3600)));
         assert_eq!(accounts.reset(Some("k1"), NOW + 5), [(1, NOW + 3600)]);
         assert_eq!(used(&accounts), [0, 300]);
-        accounts.turn(NOW + 3599);
+        accounts.advance(NOW + 3599);
         assert_eq!(used(&accounts), [0, 300]);
-        accounts.turn(NOW + 3600);
+        accounts.advance(NOW + 3600);
         assert_eq!(used(&accounts), [0, 0]);
         // Keys beyond the limit share one quota.
         use_up(&accounts, 3, 600);
         use_up(&accounts, 4, 600);
-        accounts.turn(NOW + 3601);
+        accounts.advance(NOW + 3601);
         assert_eq!(accounts.list(|label| label == "_other")[0].used, 1200);
     }
 
@@ -380,12 +380,12 @@ mod tests {
         let accounts = Accounts::new(terms(Billing::Rolling(9600)), NOW);
         for minute in 0..10 {
             use_up(&accounts, 1, 50);
-            accounts.turn(NOW + minute * 600);
+            accounts.advance(NOW + minute * 600);
         }
         assert_eq!(used(&accounts), [500]);
-        accounts.turn(NOW + 9700);
+        accounts.advance(NOW + 9700);
         assert_eq!(used(&accounts), [450]);
-        accounts.turn(NOW + 9600 + 1300);
+        accounts.advance(NOW + 9600 + 1300);
         assert_eq!(used(&accounts), [350]);
     }
 
@@ -408,9 +408,9 @@ mod tests {
     fn what_is_saved_is_restored_with_a_margin_after_a_crash() {
         let accounts = Accounts::new(terms(HOUR), NOW);
         use_up(&accounts, 1, 400);
-        accounts.turn(NOW);
+        accounts.advance(NOW);
         use_up(&accounts, 1, 10);
-        accounts.turn(NOW + 1);
+        accounts.advance(NOW + 1);
         let restored = |in_order, now| {
             let text = serde_json::to_vec(&accounts.save(true)).unwrap();
             let other = Accounts::new(terms(HOUR), now);
@@ -422,12 +422,12 @@ mod tests {
         assert_eq!(restored(false, NOW + 2), (430, history.clone()));
         assert_eq!(restored(true, NOW + 3600), (0, history));
         assert!(accounts.save(false).is_none(), "nothing has changed");
-        accounts.turn(NOW + 2);
+        accounts.advance(NOW + 2);
         let quiet = accounts.save(false).expect("the margin is gone");
         let other = Accounts::new(terms(HOUR), NOW + 2);
         other.take_over(quiet, false, NOW + 2);
         assert_eq!(used(&other), [410], "nothing passed in the last interval");
-        accounts.turn(NOW + 3);
+        accounts.advance(NOW + 3);
         assert!(accounts.save(false).is_none(), "nothing has changed since");
     }
 
@@ -436,7 +436,7 @@ mod tests {
         let (a, b) = (Accounts::new(terms(HOUR), NOW), Accounts::new(terms(HOUR), NOW));
         let mut store = 0;
         let mut sync = |accounts: &Accounts| {
-            accounts.turn(NOW + 1);
+            accounts.advance(NOW + 1);
             let told = accounts.unshared()[0];
             store += told.bytes;
             accounts.shared(told, store);

@@ -49,7 +49,7 @@ impl SharedAccounts {
                 () = control.ended() => ended = true,
                 () = tokio::time::sleep(EVERY) => {}
             }
-            accounts.turn(unix_now());
+            accounts.advance(unix_now());
             let away = self.exchange(&accounts).await.is_err();
             match (away, self.link.on_error()) {
                 (true, OnError::Allow) => accounts.set_limit(Some(u64::MAX)),

@@ -31,8 +31,8 @@ impl Kept for Accounts {
         Ok(())
     }
 
-    fn advance(&self) {
-        self.turn(unix_now());
+    fn before_write(&self) {
+        self.advance(unix_now());
     }
 
     fn contents(&self, is_last: bool) -> Option<io::Result<Vec<u8>>> {

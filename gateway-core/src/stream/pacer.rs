@@ -50,7 +50,7 @@ impl SessionMeters {
 
 /// One direction's hold on its meters. What it reserved and did not use goes back when it is dropped.
 #[derive(Debug)]
-pub struct Brake {
+pub struct Pacer {
     shared: Arc<SessionMeters>,
     direction: Direction,
     seen: u32,
@@ -70,7 +70,7 @@ struct Parked {
     sleep: Pin<Box<Sleep>>,
 }
 
-impl Brake {
+impl Pacer {
     /// For one direction of a session.
     pub fn new(shared: Arc<SessionMeters>, direction: Direction) -> Self {
         Self { shared, direction, seen: 0, meters: None, credit: 0, parked: None }
@@ -188,7 +188,7 @@ impl Brake {
     }
 }
 
-impl Drop for Brake {
+impl Drop for Pacer {
     fn drop(&mut self) {
         self.release();
     }
@@ -203,17 +203,17 @@ mod tests {
     use super::*;
     use crate::limit::{ByteQuota, ByteRate, Epoch};
 
-    fn brake(meters: Meters) -> (Arc<SessionMeters>, Brake) {
+    fn pacer(meters: Meters) -> (Arc<SessionMeters>, Pacer) {
         let shared = Arc::new(SessionMeters::new(meters));
-        (shared.clone(), Brake::new(shared, Direction::Up))
+        (shared.clone(), Pacer::new(shared, Direction::Up))
     }
 
-    async fn moved(brake: &mut Brake, until: Instant) -> u64 {
+    async fn moved(pacer: &mut Pacer, until: Instant) -> u64 {
         let mut moved = 0;
         loop {
-            let allowed = tokio::time::timeout_at(until, poll_fn(|cx| brake.poll_allow(cx, 16 << 10)));
+            let allowed = tokio::time::timeout_at(until, poll_fn(|cx| pacer.poll_allow(cx, 16 << 10)));
             let Ok(Ok(bytes)) = allowed.await else { return moved };
-            brake.spend(bytes);
+            pacer.spend(bytes);
             moved += bytes;
         }
     }
@@ -232,13 +232,13 @@ mod tests {
     async fn rates_are_kept_over_ten_seconds() {
         for per_second in [10_000, 1_000_000, 10_000_000, 125_000_000, 1_250_000_000] {
             let rate = rate(per_second);
-            let (_shared, mut brake) = brake(up(Meter::Rate(rate.clone())));
+            let (_shared, mut pacer) = pacer(up(Meter::Rate(rate.clone())));
             let burst = rate.burst();
-            let first = moved(&mut brake, Instant::now() + 10 * Duration::from_secs(1)).await;
+            let first = moved(&mut pacer, Instant::now() + 10 * Duration::from_secs(1)).await;
             let (least, most) = (per_second * 10, per_second * 10 + burst + (per_second / 100).max(1448));
             assert!((least - per_second / 10..=most).contains(&first), "{per_second}: {first}");
             rate.set(per_second / 2, ByteRate::default_burst(per_second / 2), Instant::now());
-            let second = moved(&mut brake, Instant::now() + 10 * Duration::from_secs(1)).await;
+            let second = moved(&mut pacer, Instant::now() + 10 * Duration::from_secs(1)).await;
             let off = second.abs_diff(per_second * 5);
             assert!(off <= per_second / 20 + burst, "{per_second}: {second}");
         }
@@ -250,8 +250,8 @@ mod tests {
         let until = Instant::now() + Duration::from_secs(10);
         let tasks: Vec<_> = (0..10)
             .map(|_| {
-                let (_shared, mut brake) = brake(up(Meter::Rate(rate.clone())));
-                tokio::spawn(async move { moved(&mut brake, until).await })
+                let (_shared, mut pacer) = pacer(up(Meter::Rate(rate.clone())));
+                tokio::spawn(async move { moved(&mut pacer, until).await })
             })
             .collect();
         let mut shares = Vec::new();
@@ -266,35 +266,35 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_higher_rate_wakes_those_who_wait() {
         let rate = rate(1);
-        let (_shared, mut brake) = brake(up(Meter::Rate(rate.clone())));
+        let (_shared, mut pacer) = pacer(up(Meter::Rate(rate.clone())));
         let begun = Instant::now();
         // The burst, and then a reservation for half an hour.
         let first = tokio::time::timeout(Duration::from_secs(1), async {
             loop {
-                let bytes = poll_fn(|cx| brake.poll_allow(cx, u64::MAX)).await.unwrap();
-                brake.spend(bytes);
+                let bytes = poll_fn(|cx| pacer.poll_allow(cx, u64::MAX)).await.unwrap();
+                pacer.spend(bytes);
             }
         });
         assert!(first.await.is_err());
         rate.set(1_000_000, 4096, Instant::now());
-        poll_fn(|cx| brake.poll_allow(cx, u64::MAX)).await.unwrap();
+        poll_fn(|cx| pacer.poll_allow(cx, u64::MAX)).await.unwrap();
         assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_not_used_goes_back() {
         let quota = Arc::new(ByteQuota::new(1000, 0));
-        let (shared, mut brake) = brake(up(Meter::Quota(quota.clone())));
-        assert_eq!(poll_fn(|cx| brake.poll_allow(cx, 10)).await, Ok(10));
+        let (shared, mut pacer) = pacer(up(Meter::Quota(quota.clone())));
+        assert_eq!(poll_fn(|cx| pacer.poll_allow(cx, 10)).await, Ok(10));
         assert_eq!(quota.used(), 0, "reserved, and not used");
-        brake.spend(10);
-        brake.release();
+        pacer.spend(10);
+        pacer.release();
         assert_eq!(quota.used(), 10);
-        assert_eq!(poll_fn(|cx| brake.poll_allow(cx, 10)).await, Ok(10));
+        assert_eq!(poll_fn(|cx| pacer.poll_allow(cx, 10)).await, Ok(10));
         shared.replace(Meters::default());
-        assert_eq!(poll_fn(|cx| brake.poll_allow(cx, 77)).await, Ok(77), "nothing is counted any more");
+        assert_eq!(poll_fn(|cx| pacer.poll_allow(cx, 77)).await, Ok(77), "nothing is counted any more");
         assert_eq!(quota.used(), 10);
         shared.replace(up(Meter::Quota(Arc::new(ByteQuota::new(5, 5)))));
-        assert_eq!(poll_fn(|cx| brake.poll_allow(cx, 77)).await, Err("quota_exceeded"));
+        assert_eq!(poll_fn(|cx| pacer.poll_allow(cx, 77)).await, Err("quota_exceeded"));
     }
 }
