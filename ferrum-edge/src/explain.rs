@@ -2,6 +2,7 @@
 
 mod losers;
 
+use gateway_core::condition::Holds;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
 //! What finding a route costs among few and among many, and what changing one costs.
 
+use gateway_core::condition::Holds;
 use std::hint::black_box;
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The gateway's mind: what is routed where, which plugins run, which target answers.
+//! What is routed where, which plugins run, which target answers.
 //!
 //! This crate opens no socket, reads no file and no environment, sees no wall clock and spawns nothing. Traffic
 //! comes in through [`http::pipeline::Pipeline`] (requests and responses) and [`stream`] (byte streams and
@@ -14,9 +14,9 @@
 //! - `stream/`: sessions, their pipeline and relay. `between.rs` holds plugins that see bytes, `websocket.rs` both ends of a WebSocket,
 //!   `revocation.rs` ends what is no longer authorised, `sessions.rs` lists open sessions, `flow.rs` accounts for datagrams, `table.rs`
 //!   selects the proxy of a port, `sniff.rs` reads server names, `proxy_protocol.rs` PROXY headers.
-//! - `condition/`: the matching language: what users write, its compiled form, and whether two conditions exclude each other. Routes,
-//!   plugins, log filters and cache rules use it; there is no second one.
-//! - `template/`: the template language `${request.header.x-a:-none}`, the table of its variables, and encoding for each place.
+//! - `http/holds.rs`: whether a [`condition`] holds for a request. Routes, plugins, log filters and cache rules ask it; there is no second
+//!   matching language.
+//! - `template/`: fills in templates such as `${request.header.x-a:-none}`, and encodes for each place.
 //! - `route/`: `table.rs` has the order of precedence, `matcher.rs` finds rules that tie, `paths.rs` and `bucket.rs` the routes of a host
 //!   and of a path, `shapes.rs` paths with names, `regexes.rs` runs the expressions of a host as one set, `rewrite.rs` makes the forwarded path.
 //! - `plugin/`: hooks, the chain that runs them, the registry, and `world/`, which is everything that a plugin can reach outside.
@@ -25,18 +25,16 @@
 //! - `health/`: active and passive checks and the circuit breaker, as state machines fed with results and instants.
 //! - `limit/`: bucket, window, concurrency, overload, retry budget, backoff.
 //! - `pool/`: `key.rs` says which connections can stand in for each other; `idle.rs`, `multiplex.rs`.
-//! - `config/`: `file/` is what users write, `settings.rs` environment and flags, `resolve/` the way to `model/`, which cannot be invalid.
-//!   `catalog.rs` checks an edit at the edit's cost, `compile/` makes the next snapshot of changes, `snapshot/` is what traffic reads.
-//!   `warning.rs` finds what is valid and probably a mistake; `units.rs` parses durations and sizes everywhere.
+//! - `snapshot/`: the compiled configuration that traffic reads; `compile/` makes the next one of changes.
+//! - [`config`] is the crate `ferrum-gateway-config`: what users write and what it means.
 //! - `record.rs`: the access record, and the only list of metric names. `trace.rs`: the IDs of a trace.
-//! - `consumer.rs`: consumers by their credentials. `certificate.rs`: names and ends of certificates. `network.rs`: IP networks.
+//! - `certificate.rs`: names and ends of certificates.
 //! - `testing/` (feature `testing`): the real pipeline with a closure as the target, for tests of plugins.
 #![warn(missing_docs)]
 
 pub mod balance;
 pub mod certificate;
 pub mod condition;
-pub mod config;
 pub mod health;
 pub mod http;
 pub mod limit;
@@ -52,7 +50,8 @@ pub mod testing;
 pub mod trace;
 pub mod upstream;
 
-pub use config::{consumer, network};
+pub use gateway_config as config;
+pub use gateway_config::{consumer, network};
 
 // What plugins of other crates implement bodies with.
 pub use http_body;

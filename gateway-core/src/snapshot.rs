@@ -2,6 +2,8 @@
 
 pub mod compile;
 pub mod discovery;
+#[cfg(test)]
+mod edit_tests;
 pub(crate) mod mark;
 mod state;
 pub mod streams;

@@ -95,12 +95,40 @@ pub enum Unrenderable {
     Host,
 }
 
-impl Template {
+/// Fills a template in.
+pub trait Render {
     /// Appends the text to `out`, which is left as it was when it can't be made; at most `limit` bytes are added.
     ///
     /// # Errors
     /// Why it can't be made.
-    pub fn render(
+    fn render(
+        &self,
+        facts: &Facts<'_>,
+        place: TextContext,
+        limit: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Unrenderable>;
+
+    /// The text as a header's value, made in `buffer`, which is cleared before.
+    ///
+    /// # Errors
+    /// Why it can't be made.
+    fn header(&self, facts: &Facts<'_>, buffer: &mut Vec<u8>) -> Result<HeaderValue, Unrenderable>;
+
+    /// The text as the value of this field: in cookies, no value of a request adds an attribute or another cookie.
+    ///
+    /// # Errors
+    /// Why it can't be made.
+    fn field(
+        &self,
+        name: &HeaderName,
+        facts: &Facts<'_>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<HeaderValue, Unrenderable>;
+}
+
+impl Render for Template {
+    fn render(
         &self,
         facts: &Facts<'_>,
         place: TextContext,
@@ -115,7 +143,7 @@ impl Template {
                 let before = sink.len();
                 match sink.is_log() && shown::is_redacted(variable) {
                     true => shown::write(variable, facts, &mut sink)?,
-                    false => variable.write(facts, &mut sink)?,
+                    false => value::write(variable, facts, &mut sink)?,
                 }
                 match default {
                     Some(default) if sink.len() == before => sink.literal(default.as_bytes()),
@@ -129,21 +157,13 @@ impl Template {
         done
     }
 
-    /// The text as a header's value, made in `buffer`, which is cleared before.
-    ///
-    /// # Errors
-    /// Why it can't be made.
-    pub fn header(&self, facts: &Facts<'_>, buffer: &mut Vec<u8>) -> Result<HeaderValue, Unrenderable> {
+    fn header(&self, facts: &Facts<'_>, buffer: &mut Vec<u8>) -> Result<HeaderValue, Unrenderable> {
         buffer.clear();
         self.render(facts, TextContext::Text, MAX_RENDERED, buffer)?;
         HeaderValue::from_bytes(buffer.trim_ascii()).map_err(|_| Unrenderable::Control)
     }
 
-    /// The text as the value of this field: in cookies, no value of a request adds an attribute or another cookie.
-    ///
-    /// # Errors
-    /// Why it can't be made.
-    pub fn field(
+    fn field(
         &self,
         name: &HeaderName,
         facts: &Facts<'_>,

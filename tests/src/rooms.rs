@@ -15,6 +15,35 @@ struct Order {
 
 const ORDERS: &[Order] = &[
     Order {
+        name: "gateway-core/config",
+        modules: &[
+            "catalog",
+            "settings",
+            "resolve",
+            "changes",
+            "warning",
+            "endpoint",
+            "claims",
+            "consumer",
+            "model",
+            "index",
+            "file",
+            "exporter",
+            "credential",
+            "hook_set",
+            "template",
+            "condition",
+            "pattern",
+            "problem",
+            "credential_names",
+            "nearest",
+            "network",
+            "units",
+            "spelling",
+        ],
+        climbs: &[],
+    },
+    Order {
         name: "gateway-core",
         modules: &[
             "testing",
@@ -32,7 +61,6 @@ const ORDERS: &[Order] = &[
             "health",
             "pool",
             "limit",
-            "config",
             "certificate",
         ],
         climbs: &[

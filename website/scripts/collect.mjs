@@ -95,7 +95,7 @@ function errors() {
 }
 
 function warnings() {
-  const text = source('gateway-core/src/config/warning/codes.rs');
+  const text = source('gateway-core/config/src/warning/codes.rs');
   const rows = text.matchAll(/\(\s*"([a-z_]+)",\s*"((?:[^"\\]|\\.)*)",?\s*\)/g);
   return [...rows].map(([, code, meaning]) => ({ code, meaning: unquote(meaning) }));
 }
@@ -121,7 +121,7 @@ function pluginMetrics() {
 }
 
 function fields() {
-  const [, body] = source('gateway-core/src/config/model/log.rs').match(/pub const LOG_FIELDS: &\[&str\] = &\[([\s\S]*?)\];/);
+  const [, body] = source('gateway-core/config/src/model/log.rs').match(/pub const LOG_FIELDS: &\[&str\] = &\[([\s\S]*?)\];/);
   return [...body.matchAll(/"([^"]+)"/g)].map(([, name]) => name);
 }
 

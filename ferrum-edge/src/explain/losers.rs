@@ -1,5 +1,6 @@
 //! Why the proxies that were not chosen were not.
 
+use gateway_core::condition::Holds;
 use gateway_core::config::model::{HostPattern, HttpRules, Match, PathPattern, Traffic};
 use gateway_core::http::exchange::Exchange;
 use gateway_core::route::host_name;

@@ -37,6 +37,7 @@ use serde_json::{Value, json};
 
 use super::tails::Tails;
 use crate::export::moment::moment;
+use gateway_core::condition::Holds;
 
 /// Bytes from which on a batch is sent.
 const CHUNK_BYTES: usize = 1 << 20;

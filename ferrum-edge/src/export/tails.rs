@@ -11,6 +11,7 @@ use gateway_telemetry::record::{self, Extras, Record};
 use serde_json::Value;
 
 use super::traffic::Traffic;
+use gateway_core::condition::Holds;
 
 /// Those who may follow at a time.
 pub(crate) const MAX_TAILS: usize = 8;

@@ -302,6 +302,18 @@ fn a_plugin_that_answers_some_requests_leaves_the_others_without_a_target() {
 }
 
 #[test]
+fn a_plugin_that_answers_no_request_does_not_stand_for_a_target() {
+    let folder = Folder::new();
+    folder.write(
+        "ferrum.yaml",
+        "proxies:\n  - {id: a, listen_path: /}\nplugin_configs:\n  - {id: m, plugin_name: mtls_auth, proxy_id: a}\n",
+    );
+    let output = ferrum_edge(&folder).arg("check").output().unwrap();
+    let said = format!("{output:?}");
+    assert!(output.status.code() == Some(3) && said.contains("`backend_host` is missing"), "{said}");
+}
+
+#[test]
 fn old_names_of_settings_are_read_and_warned_of() {
     let folder = Folder::new();
     folder.write(

@@ -34,7 +34,7 @@ fn target(host: &str, weight: u16) -> TargetRules {
 /// Targets `t0`, `t1`, … with these weights.
 pub(super) fn upstream(algorithm: Algorithm, weights: &[u16]) -> Upstream {
     let targets = weights.iter().enumerate().map(|(index, weight)| target(&format!("t{index}"), *weight));
-    Upstream { algorithm, ..Upstream::new(Id(Arc::from("u")), targets.map(Arc::new).collect()) }
+    Upstream { algorithm, ..Upstream::new(Id::new("u").unwrap(), targets.map(Arc::new).collect()) }
 }
 
 pub(super) fn active() -> ActiveHealth {

@@ -276,7 +276,7 @@ fn what_the_handshake_said() {
 fn callers_and_statuses() {
     let mut exchange = exchange(get("/"), None);
     let consumer = Consumer {
-        id: Id("c1".into()),
+        id: Id::new("c1").unwrap(),
         username: "ann".into(),
         custom_id: None,
         acl_groups: vec!["staff".into()],

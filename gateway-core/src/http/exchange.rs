@@ -26,7 +26,6 @@ use super::dialect::Dialect;
 use super::forwarding::Forwarding;
 use super::reply::{Origin, Reply};
 use crate::balance::Subset;
-use crate::config::condition::Condition;
 use crate::config::consumer::Identity;
 use crate::limit::hedging::Hedged;
 use crate::plugin::{Seat, SeatNumber};
@@ -190,22 +189,15 @@ impl Exchange {
         self.rare().sent.get_or_insert(before);
     }
 
-    /// Whether the plugin at this place runs for this exchange; decided once.
-    #[inline(never)]
-    pub(crate) fn decide(&mut self, place: u16, when: &Condition) -> bool {
-        let known = self.rare.as_ref().and_then(|rare| rare.decided.iter().find(|(of, _)| *of == place));
-        if let Some((_, runs)) = known {
-            return *runs;
-        }
-        let runs = when.holds(self);
-        self.rare().decided.push((place, runs));
-        runs
+    /// Whether the plugin at this place runs for this exchange, where that has been decided.
+    pub(super) fn decision(&self, place: u16) -> Option<bool> {
+        let decided = &self.rare.as_ref()?.decided;
+        decided.iter().find(|(of, _)| *of == place).map(|(_, runs)| *runs)
     }
 
-    /// The same, where nothing can be noted any more.
-    pub(crate) fn decided(&self, place: u16, when: &Condition) -> bool {
-        let known = self.rare.as_ref().and_then(|rare| rare.decided.iter().find(|(of, _)| *of == place));
-        known.map_or_else(|| when.holds(self), |(_, runs)| *runs)
+    /// Notes whether the plugin at this place runs for this exchange.
+    pub(super) fn note_decision(&mut self, place: u16, runs: bool) {
+        self.rare().decided.push((place, runs));
     }
 
     /// What was decided so far, for the session that this exchange becomes.

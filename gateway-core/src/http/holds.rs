@@ -4,7 +4,7 @@ use http::Method;
 use http::header::CONTENT_TYPE;
 
 use crate::certificate::CertificateNames;
-use crate::config::condition::{Certificate, Condition, ConditionPart, MediaType};
+use crate::config::condition::{Certificate, Condition, ConditionPart};
 use crate::http::dialect::Dialect;
 use crate::http::exchange::{ClientTls, Exchange, canonical};
 use crate::http::fields;
@@ -28,99 +28,119 @@ pub(crate) struct Assumed<'a> {
     pub(crate) server_name: Option<&'a str>,
 }
 
-impl Condition {
+/// Asks a condition about requests.
+pub trait Holds {
     /// Whether a request is meant.
-    #[inline]
-    pub fn holds(&self, exchange: &Exchange) -> bool {
-        self.holds_as(exchange, Assumed::default())
-    }
-
-    /// Whether the request would be meant if it was like this.
-    pub(crate) fn holds_as(&self, exchange: &Exchange, assumed: Assumed<'_>) -> bool {
-        self.all(Facts { exchange, assumed, status: None })
-    }
+    fn holds(&self, exchange: &Exchange) -> bool;
 
     /// Whether a request that got this status is meant.
-    pub fn holds_with(&self, exchange: &Exchange, status: u16) -> bool {
-        self.all(Facts { exchange, assumed: Assumed::default(), status: Some(status) })
-    }
-
-    fn all(&self, facts: Facts<'_>) -> bool {
-        self.parts.iter().all(|part| part.holds(facts))
-    }
+    fn holds_with(&self, exchange: &Exchange, status: u16) -> bool;
 
     /// What does not hold for a request, as it is written: `methods`, `headers.x-version`.
-    pub fn failing(&self, exchange: &Exchange) -> Vec<String> {
+    fn failing(&self, exchange: &Exchange) -> Vec<String>;
+}
+
+impl Holds for Condition {
+    #[inline]
+    fn holds(&self, exchange: &Exchange) -> bool {
+        holds_as(self, exchange, Assumed::default())
+    }
+
+    fn holds_with(&self, exchange: &Exchange, status: u16) -> bool {
+        all(self, Facts { exchange, assumed: Assumed::default(), status: Some(status) })
+    }
+
+    fn failing(&self, exchange: &Exchange) -> Vec<String> {
         let facts = Facts { exchange, assumed: Assumed::default(), status: None };
-        self.parts.iter().filter(|part| !part.holds(facts)).map(ConditionPart::place).collect()
+        self.parts.iter().filter(|part| !part_holds(part, facts)).map(ConditionPart::place).collect()
     }
 }
 
-impl ConditionPart {
-    fn holds(&self, facts: Facts<'_>) -> bool {
-        let exchange = facts.exchange;
-        let head = &exchange.request;
-        match self {
-            Self::Methods(methods) => methods.contains(facts.assumed.method.unwrap_or(&head.method)),
-            Self::Path { pattern, is_strict } => {
-                let sent = head.uri.path();
-                match is_strict {
-                    false => {
-                        pattern.covers(sent) || other_readings(sent).any(|reading| pattern.covers(&reading))
-                    }
-                    true => {
-                        pattern.covers(sent) && other_readings(sent).all(|reading| pattern.covers(&reading))
-                    }
-                }
-            }
-            Self::Hosts(hosts) => {
-                host_name(exchange.authority(), |name| hosts.iter().any(|host| host.covers(name)))
-            }
-            Self::Encrypted(wanted) => exchange.client.tls.is_some() == *wanted,
-            Self::Ports(ports) => ports.contains(&exchange.client.local.port()),
-            Self::Addresses(blocks) => {
-                let local = canonical(exchange.client.local.ip());
-                blocks.iter().any(|block| block.contains(&local))
-            }
-            Self::Header(name, text) => text.fits(exchange.header(name).as_deref()),
-            Self::Query(name, text) => text.fits(fields::query(head.uri.query(), name).as_deref()),
-            Self::Authority(text) => text.fits(exchange.authority().map(str::as_bytes)),
-            Self::QueryString(text) => text.fits(head.uri.query().map(str::as_bytes)),
-            Self::Cookie(name, text) => text.fits(fields::cookie(&head.headers, name)),
-            Self::Grpc { service, method, is_wide: false } => {
-                is_call(exchange, service.as_deref(), method.as_deref())
-            }
-            Self::Grpc { service, method, is_wide: true } => {
-                may_be_call(exchange, service.as_deref(), method.as_deref())
-            }
-            Self::ContentTypes(types) => {
-                let value = head.headers.get(CONTENT_TYPE).map(http::HeaderValue::as_bytes);
-                value.is_some_and(|value| types.iter().any(|wanted| wanted.covers(value)))
-            }
-            Self::Clients(blocks) => blocks.iter().any(|block| block.contains(&exchange.client_address)),
-            Self::ServerNames(names) => {
-                let sent = || exchange.client.tls.as_ref().and_then(|tls| tls.server_name.as_deref());
-                let asked = facts.assumed.server_name.or_else(sent);
-                asked.is_some_and(|_| host_name(asked, |asked| names.iter().any(|name| name.covers(asked))))
-            }
-            Self::Certificate(wanted) => wanted.fits(exchange),
-            Self::Consumers(names) => exchange.identity.as_ref().is_some_and(|caller| {
-                let username = caller.consumer.as_ref().map(|consumer| &*consumer.username);
-                names.iter().any(|name| **name == *caller.name || username == Some(name))
-            }),
-            Self::Groups(names) => {
-                let caller = exchange.identity.as_ref();
-                let has =
-                    |name: &str| caller.is_some_and(|caller| caller.groups().any(|group| **group == *name));
-                names.iter().any(|name| has(name))
-            }
-            Self::Statuses(ranges) => {
-                let within = |status: u16| ranges.iter().any(|(low, high)| (*low..=*high).contains(&status));
-                facts.status.is_some_and(within)
-            }
-            Self::Any(conditions) => conditions.iter().any(|condition| condition.all(facts)),
-            Self::Not(condition) => !condition.all(facts),
+impl Exchange {
+    /// Whether the plugin at this place runs for this exchange; decided once.
+    #[inline(never)]
+    pub(crate) fn decide(&mut self, place: u16, when: &Condition) -> bool {
+        if let Some(runs) = self.decision(place) {
+            return runs;
         }
+        let runs = when.holds(self);
+        self.note_decision(place, runs);
+        runs
+    }
+
+    /// The same, where nothing can be noted any more.
+    pub(crate) fn decided(&self, place: u16, when: &Condition) -> bool {
+        self.decision(place).unwrap_or_else(|| when.holds(self))
+    }
+}
+
+/// Whether the request would be meant if it was like this.
+pub(crate) fn holds_as(condition: &Condition, exchange: &Exchange, assumed: Assumed<'_>) -> bool {
+    all(condition, Facts { exchange, assumed, status: None })
+}
+
+fn all(condition: &Condition, facts: Facts<'_>) -> bool {
+    condition.parts.iter().all(|part| part_holds(part, facts))
+}
+
+fn part_holds(part: &ConditionPart, facts: Facts<'_>) -> bool {
+    let exchange = facts.exchange;
+    let head = &exchange.request;
+    match part {
+        ConditionPart::Methods(methods) => methods.contains(facts.assumed.method.unwrap_or(&head.method)),
+        ConditionPart::Path { pattern, is_strict } => {
+            let sent = head.uri.path();
+            match is_strict {
+                false => pattern.covers(sent) || other_readings(sent).any(|reading| pattern.covers(&reading)),
+                true => pattern.covers(sent) && other_readings(sent).all(|reading| pattern.covers(&reading)),
+            }
+        }
+        ConditionPart::Hosts(hosts) => {
+            host_name(exchange.authority(), |name| hosts.iter().any(|host| host.covers(name)))
+        }
+        ConditionPart::Encrypted(wanted) => exchange.client.tls.is_some() == *wanted,
+        ConditionPart::Ports(ports) => ports.contains(&exchange.client.local.port()),
+        ConditionPart::Addresses(blocks) => {
+            let local = canonical(exchange.client.local.ip());
+            blocks.iter().any(|block| block.contains(&local))
+        }
+        ConditionPart::Header(name, text) => text.fits(exchange.header(name).as_deref()),
+        ConditionPart::Query(name, text) => text.fits(fields::query(head.uri.query(), name).as_deref()),
+        ConditionPart::Authority(text) => text.fits(exchange.authority().map(str::as_bytes)),
+        ConditionPart::QueryString(text) => text.fits(head.uri.query().map(str::as_bytes)),
+        ConditionPart::Cookie(name, text) => text.fits(fields::cookie(&head.headers, name)),
+        ConditionPart::Grpc { service, method, is_wide: false } => {
+            is_call(exchange, service.as_deref(), method.as_deref())
+        }
+        ConditionPart::Grpc { service, method, is_wide: true } => {
+            may_be_call(exchange, service.as_deref(), method.as_deref())
+        }
+        ConditionPart::ContentTypes(types) => {
+            let value = head.headers.get(CONTENT_TYPE).map(http::HeaderValue::as_bytes);
+            value.is_some_and(|value| types.iter().any(|wanted| wanted.covers(value)))
+        }
+        ConditionPart::Clients(blocks) => blocks.iter().any(|block| block.contains(&exchange.client_address)),
+        ConditionPart::ServerNames(names) => {
+            let sent = || exchange.client.tls.as_ref().and_then(|tls| tls.server_name.as_deref());
+            let asked = facts.assumed.server_name.or_else(sent);
+            asked.is_some_and(|_| host_name(asked, |asked| names.iter().any(|name| name.covers(asked))))
+        }
+        ConditionPart::Certificate(wanted) => fits(wanted, exchange),
+        ConditionPart::Consumers(names) => exchange.identity.as_ref().is_some_and(|caller| {
+            let username = caller.consumer.as_ref().map(|consumer| &*consumer.username);
+            names.iter().any(|name| **name == *caller.name || username == Some(name))
+        }),
+        ConditionPart::Groups(names) => {
+            let caller = exchange.identity.as_ref();
+            let has = |name: &str| caller.is_some_and(|caller| caller.groups().any(|group| **group == *name));
+            names.iter().any(|name| has(name))
+        }
+        ConditionPart::Statuses(ranges) => {
+            let within = |status: u16| ranges.iter().any(|(low, high)| (*low..=*high).contains(&status));
+            facts.status.is_some_and(within)
+        }
+        ConditionPart::Any(conditions) => conditions.iter().any(|condition| all(condition, facts)),
+        ConditionPart::Not(condition) => !all(condition, facts),
     }
 }
 
@@ -154,37 +174,25 @@ fn may_be_call(exchange: &Exchange, service: Option<&str>, method: Option<&str>)
         })
 }
 
-impl MediaType {
-    fn covers(&self, value: &[u8]) -> bool {
-        let essence = value.split(|c| *c == b';').next().unwrap_or_default().trim_ascii();
-        let Some(slash) = memchr::memchr(b'/', essence) else { return false };
-        let (main, sub) = (&essence[..slash], &essence[slash + 1..]);
-        main.eq_ignore_ascii_case(self.main.as_bytes())
-            && (self.sub.is_empty() || sub.eq_ignore_ascii_case(self.sub.as_bytes()))
+fn fits(wanted: &Certificate, exchange: &Exchange) -> bool {
+    let tls: Option<&ClientTls> = exchange.client.tls.as_ref();
+    let is_there = tls.is_some_and(|tls| tls.certificate.is_some());
+    if is_there != wanted.present || tls.is_none() {
+        return false;
     }
+    if wanted.subject.is_none() && wanted.common_name.is_none() && wanted.san.is_none() {
+        return true;
+    }
+    // A certificate whose names can't be read is nobody's.
+    exchange.client.certificate_names().is_some_and(|names| names_fit(wanted, names))
 }
 
-impl Certificate {
-    fn fits(&self, exchange: &Exchange) -> bool {
-        let tls: Option<&ClientTls> = exchange.client.tls.as_ref();
-        let is_there = tls.is_some_and(|tls| tls.certificate.is_some());
-        if is_there != self.present || tls.is_none() {
-            return false;
-        }
-        if self.subject.is_none() && self.common_name.is_none() && self.san.is_none() {
-            return true;
-        }
-        // A certificate whose names can't be read is nobody's.
-        exchange.client.certificate_names().is_some_and(|names| self.names(names))
-    }
-
-    fn names(&self, names: &CertificateNames) -> bool {
-        let common = names.common_name.as_deref().map(str::as_bytes);
-        self.subject.as_ref().is_none_or(|text| text.fits(Some(names.subject.as_bytes())))
-            && self.common_name.as_ref().is_none_or(|text| text.fits(common))
-            && self.san.as_ref().is_none_or(|text| match names.alternative.as_slice() {
-                [] => text.fits(None),
-                all => all.iter().any(|name| text.fits(Some(name.as_bytes()))),
-            })
-    }
+fn names_fit(wanted: &Certificate, names: &CertificateNames) -> bool {
+    let common = names.common_name.as_deref().map(str::as_bytes);
+    wanted.subject.as_ref().is_none_or(|text| text.fits(Some(names.subject.as_bytes())))
+        && wanted.common_name.as_ref().is_none_or(|text| text.fits(common))
+        && wanted.san.as_ref().is_none_or(|text| match names.alternative.as_slice() {
+            [] => text.fits(None),
+            all => all.iter().any(|name| text.fits(Some(name.as_bytes()))),
+        })
 }

@@ -33,7 +33,7 @@ fn exchange() -> Exchange {
     let client = Client::new(peer, SocketAddr::from(([127, 0, 0, 1], 443)), false, Some(tls));
     let mut exchange = Exchange::new(request, Arc::new(client));
     let consumer = Consumer {
-        id: Id("c1".into()),
+        id: Id::new("c1").unwrap(),
         username: "ann".into(),
         custom_id: None,
         acl_groups: vec!["staff".into(), "admin".into()],

@@ -29,6 +29,7 @@ use http::{HeaderValue, Response};
 
 use crate::credential::now;
 use crate::privacy::keep_private;
+use gateway_core::template::Render;
 use origin_check::Origins;
 use settings::{Config, Settings};
 use token::{Age, Tokens};

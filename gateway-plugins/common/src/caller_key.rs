@@ -16,6 +16,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::one_or_many::OneOrMany;
+use gateway_core::template::Render;
 
 /// What a plugin's settings say about it.
 #[derive(Debug)]

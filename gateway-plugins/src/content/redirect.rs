@@ -6,6 +6,7 @@
 //! them all goes on to the target, so that `scheme: https` redirects plain requests only. Behind a trusted proxy the
 //! scheme is what `X-Forwarded-Proto` says.
 
+use gateway_core::template::Render;
 use std::sync::Arc;
 
 use gateway_core::config::problem::Problems;

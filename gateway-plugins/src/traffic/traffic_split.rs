@@ -5,6 +5,8 @@
 //! that one caller always comes to the same upstream. The hash is the same on every gateway and after every restart. As
 //! long as the sum of the weights stays the same (100, say), a change of weights moves only as many callers as it must.
 
+use gateway_core::condition::Holds;
+use gateway_core::template::Render;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

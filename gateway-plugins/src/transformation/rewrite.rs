@@ -3,6 +3,7 @@
 //! A path that is rewritten is the whole path the target gets: `strip_listen_path` and `backend_path` don't apply to it.
 //! A rewrite that would lead out of its folder (`..` in a value of the request) is answered 400.
 
+use gateway_core::template::Render;
 use std::sync::Arc;
 
 use gateway_core::config::problem::Problems;

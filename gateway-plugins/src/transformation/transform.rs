@@ -9,6 +9,7 @@ use gateway_core::config::units::Bytes;
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::forwarding::is_told;
 use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::template::Render;
 use gateway_core::template::{Facts, MAX_RENDERED, Moment, Template, TextContext};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use ferrum_edge::core::condition::Holds;
 use ferrum_edge::core::http::body::Body;
 use ferrum_edge::core::http::exchange::{Client, Exchange};
 use ferrum_edge::core::snapshot::Snapshot;

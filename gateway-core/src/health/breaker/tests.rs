@@ -8,7 +8,7 @@ use crate::balance::Targets;
 use crate::config::model::{Id, TargetRules, Upstream};
 
 fn targets(now: Instant) -> Targets {
-    let upstream = Upstream::new(Id(Arc::from("u")), vec![TargetRules::new(Arc::from("a"), 80).into()]);
+    let upstream = Upstream::new(Id::new("u").unwrap(), vec![TargetRules::new(Arc::from("a"), 80).into()]);
     Targets::build(&upstream, None, now)
 }
 

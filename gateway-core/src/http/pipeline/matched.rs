@@ -10,6 +10,8 @@ use crate::balance::Target;
 use crate::config::model::HttpRules;
 use crate::http::exchange::Exchange;
 use crate::http::holds::Assumed;
+use crate::http::holds::Holds;
+use crate::http::holds::holds_as;
 use crate::http::path;
 use crate::http::reply::{Cause, Reply};
 use crate::http::retry::Attempts;
@@ -135,7 +137,7 @@ fn lookup<'s>(
     path: &str,
     assumed: Assumed<'_>,
 ) -> Option<RouteMatch<'s, Arc<Route>>> {
-    snapshot.routes.find(exchange.asked_host(), path, |condition| condition.holds_as(exchange, assumed))
+    snapshot.routes.find(exchange.asked_host(), path, |condition| holds_as(condition, exchange, assumed))
 }
 
 /// Whether every way in which a target may read the path leads to this proxy as well: a target must not be reached past the proxy that

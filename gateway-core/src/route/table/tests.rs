@@ -10,6 +10,7 @@ use crate::config::condition::{Use, compile, written};
 use crate::config::pattern::PathTemplate;
 use crate::http::body::Body;
 use crate::http::exchange::{Client, ClientTls, Exchange};
+use crate::http::holds::Holds;
 use crate::route::literal::literal_start;
 use crate::route::shapes::shape;
 

@@ -19,6 +19,7 @@ use serde::Deserialize;
 
 use crate::admission::limit_headers::{self, LimitHeaders};
 use crate::admission::rate_table::{MAX_PER_SECOND, Rule};
+use gateway_core::condition::Holds;
 
 /// Settings of `rate_limiting`.
 #[derive(Deserialize, JsonSchema)]

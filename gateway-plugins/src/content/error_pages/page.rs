@@ -1,6 +1,7 @@
 //! A page: text with values in it, each escaped for the page's type.
 
 use gateway_core::config::problem::Problems;
+use gateway_core::template::Render;
 use gateway_core::template::{Facts, MAX_RENDERED, Moment, Template, TextContext};
 use gateway_plugin_common::parse;
 

@@ -13,6 +13,7 @@ use gateway_waf::{Buffers, Exclusion, ExclusionSpec, Limits, Ruleset, Severity, 
 use http::StatusCode;
 
 use super::settings::{Config, ExclusionSettings, Mode, OnTrouble, ProfileName, RuleSettings};
+use gateway_core::condition::Holds;
 
 /// Files of a folder of rules.
 const MAX_FILES: usize = 1000;

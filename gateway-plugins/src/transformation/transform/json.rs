@@ -6,6 +6,7 @@ use gateway_plugin_common::parse;
 use serde_json::Value;
 
 use super::{Operation, Rule, Unusable};
+use gateway_core::template::Render;
 
 /// Steps a pointer may have.
 const MAX_STEPS: usize = 64;

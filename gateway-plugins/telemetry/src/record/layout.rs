@@ -14,6 +14,7 @@ use super::{Chosen, Extras, FieldVisitor, combined};
 use crate::json::{JsonLine, Rfc3339};
 use crate::otlp::{Encoder, Encoding, Field, Signal};
 use crate::redact::Secrets;
+use gateway_core::template::Render;
 
 /// Bytes of a line made from a template.
 const MAX_LINE: usize = 64 << 10;

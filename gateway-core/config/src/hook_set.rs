@@ -1,0 +1,147 @@
+//! Which hooks a plugin takes a seat in, as a set.
+
+/// A set of hooks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HookSet(u16);
+
+/// What a set can contain. An enumeration, so that no two have the same bit.
+#[derive(Clone, Copy)]
+enum Bit {
+    Authenticate,
+    OnRequest,
+    OnAttempt,
+    OnResponse,
+    OnEnd,
+    OnConnect,
+    OnMessage,
+    OnClose,
+    OnUnrouted,
+    OnBytes,
+    OnTransfer,
+    ForMessages,
+    NoDatagrams,
+    OnlyDatagrams,
+    OnlyStreams,
+    NeedsNoTarget,
+}
+
+impl HookSet {
+    /// It identifies callers.
+    pub const AUTHENTICATE: Self = Self::of(&[Bit::Authenticate]);
+    /// It sees requests.
+    pub const ON_REQUEST: Self = Self::of(&[Bit::OnRequest]);
+    /// It sees each attempt to reach a target.
+    pub const ON_ATTEMPT: Self = Self::of(&[Bit::OnAttempt]);
+    /// It sees responses.
+    pub const ON_RESPONSE: Self = Self::of(&[Bit::OnResponse]);
+    /// It sees the record of an exchange.
+    pub const ON_END: Self = Self::of(&[Bit::OnEnd]);
+    /// It sees sessions begin.
+    pub const ON_CONNECT: Self = Self::of(&[Bit::OnConnect]);
+    /// It sees messages of WebSockets or datagrams.
+    pub const ON_MESSAGE: Self = Self::of(&[Bit::OnMessage]);
+    /// It sees the record of a session.
+    pub const ON_CLOSE: Self = Self::of(&[Bit::OnClose]);
+    /// It sees requests that no proxy takes; no proxy's traffic runs this one.
+    pub const ON_UNROUTED: Self = Self::of(&[Bit::OnUnrouted]);
+    /// It sees the bytes of streams.
+    pub const ON_BYTES: Self = Self::of(&[Bit::OnBytes]);
+    /// It gives sessions rates and quotas.
+    pub const ON_TRANSFER: Self = Self::of(&[Bit::OnTransfer]);
+    /// No hook: what is done when a session begins and ends serves its messages.
+    pub const FOR_MESSAGES: Self = Self::of(&[Bit::ForMessages]);
+    /// No hook: the messages it reads are those of WebSockets.
+    pub const NO_DATAGRAMS: Self = Self::of(&[Bit::NoDatagrams]);
+    /// No hook: it does something for datagrams only.
+    pub const ONLY_DATAGRAMS: Self = Self::of(&[Bit::OnlyDatagrams]);
+    /// No hook: its hooks of sessions do something for byte streams and WebSockets only.
+    pub const ONLY_STREAMS: Self = Self::of(&[Bit::OnlyStreams]);
+    /// No hook: its request hook answers in the place of a target.
+    pub const NEEDS_NO_TARGET: Self = Self::of(&[Bit::NeedsNoTarget]);
+
+    /// The hooks that HTTP exchanges run.
+    pub(crate) const EXCHANGE: Self =
+        Self::of(&[Bit::Authenticate, Bit::OnRequest, Bit::OnAttempt, Bit::OnResponse, Bit::OnEnd]);
+    /// The hooks that a WebSocket runs besides those of its exchange.
+    pub(crate) const WEBSOCKET: Self =
+        Self::of(&[Bit::OnConnect, Bit::OnMessage, Bit::OnTransfer, Bit::OnClose]);
+    /// The hooks that TCP and TLS streams run: they have no messages.
+    pub(crate) const STREAM: Self = Self::of(&[Bit::OnConnect, Bit::OnBytes, Bit::OnTransfer, Bit::OnClose]);
+    /// The hooks that UDP and DTLS sessions run.
+    pub(crate) const DATAGRAM: Self = Self::WEBSOCKET;
+
+    const fn of(bits: &[Bit]) -> Self {
+        let (mut set, mut n) = (0, 0);
+        while n < bits.len() {
+            set |= 1 << bits[n] as u16;
+            n += 1;
+        }
+        Self(set)
+    }
+
+    /// Whether a proxy with it needs no target.
+    pub fn needs_no_target(self) -> bool {
+        self.meets(Self::NEEDS_NO_TARGET)
+    }
+
+    /// Whether it identifies callers.
+    pub fn authenticates(self) -> bool {
+        self.meets(Self::AUTHENTICATE)
+    }
+
+    /// The traffic that runs any of these hooks, for people.
+    pub fn protocols(self) -> Vec<&'static str> {
+        let all = [
+            (Self::EXCHANGE, "HTTP/1.1, HTTP/2, HTTP/3, gRPC and handshakes of WebSockets"),
+            (Self::ON_MESSAGE, "messages of WebSockets"),
+            (Self::ON_TRANSFER, "bytes of WebSockets"),
+            (Self::STREAM, "TCP and TLS streams"),
+            (Self::DATAGRAM, "UDP and DTLS sessions"),
+        ];
+        let meets = |hooks| match hooks {
+            Self::DATAGRAM => self.for_datagrams().meets(hooks),
+            Self::STREAM => self.for_sessions_without_messages().meets(hooks),
+            hooks => self.meets(hooks),
+        };
+        let datagrams_only = self.meets(Self::ONLY_DATAGRAMS);
+        all.into_iter()
+            .filter(|(hooks, _)| meets(*hooks) && !(datagrams_only && *hooks != Self::DATAGRAM))
+            .map(|(_, words)| words)
+            .collect()
+    }
+
+    /// The same without what does nothing for datagrams: a plugin that sees bytes learns by other hooks when a stream begins and
+    /// ends, and one that reads WebSockets takes messages for no other sessions.
+    pub(crate) const fn for_datagrams(self) -> Self {
+        let mut rest = self.0;
+        if self.meets(Self::ON_BYTES) {
+            rest &= !(Self::ON_CONNECT.0 | Self::ON_CLOSE.0 | Self::ON_BYTES.0);
+        }
+        if self.meets(Self::ONLY_STREAMS) {
+            rest &= !Self::DATAGRAM.0;
+        }
+        if self.meets(Self::NO_DATAGRAMS) {
+            rest &= !Self::ON_MESSAGE.0;
+        }
+        Self(rest)
+    }
+
+    /// The same without what serves messages only: a plugin that learns by the others when a session begins and ends does nothing
+    /// for byte streams, which have no messages.
+    pub(crate) const fn for_sessions_without_messages(self) -> Self {
+        match self.meets(Self::FOR_MESSAGES) {
+            true => Self(self.0 & !(Self::ON_CONNECT.0 | Self::ON_CLOSE.0)),
+            false => self,
+        }
+    }
+
+    /// Both sets together.
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether they have something in common.
+    pub const fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
