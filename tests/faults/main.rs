@@ -19,7 +19,7 @@
 )]
 
 mod certificates;
-#[path = "../../ferrum-edge/tests/database/client.rs"]
+#[path = "../../ferrum-edge/tests/all/support/client.rs"]
 #[allow(dead_code, reason = "shared with tests that use more of it")]
 mod client;
 mod fault;
@@ -29,7 +29,7 @@ mod names;
 mod relay;
 mod rng;
 mod run;
-#[path = "../../ferrum-edge/tests/store/servers.rs"]
+#[path = "../../ferrum-edge/tests/all/support/servers.rs"]
 #[allow(dead_code, reason = "shared with tests that use more of it")]
 mod servers;
 mod target;

@@ -130,7 +130,7 @@ const SLOW_ON_PURPOSE: &[(&str, &str)] = &[
         "proto_bench/tests/all/wrong_servers.rs",
         "its servers are slow on purpose: being late is what they do wrong",
     ),
-    ("ferrum-edge/tests/cli/memory.rs", "its client pauses: whoever reads ahead of it shows then"),
+    ("ferrum-edge/tests/all/cli/memory.rs", "its client pauses: whoever reads ahead of it shows then"),
     (
         "gateway-core/src/http/pipeline/tests/fakes.rs",
         "answers are late by a paused clock, which decides about hedges",

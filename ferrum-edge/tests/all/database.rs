@@ -1,0 +1,20 @@
+//! Database mode as its users see it: traffic over real connections while the configuration changes.
+
+mod api;
+mod audit;
+mod broken;
+mod cli;
+mod conditions;
+#[cfg(feature = "console")]
+mod console;
+mod crash;
+mod disk;
+mod files;
+mod hammer;
+mod peers;
+mod place;
+mod plugin_secrets;
+mod propagation;
+mod retried;
+mod services;
+mod sessions;

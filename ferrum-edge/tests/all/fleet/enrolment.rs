@@ -1,0 +1,111 @@
+//! Who is let into a fleet, and who is not any more.
+
+use serde_json::{Value, json};
+
+use crate::fleet::place::{Edge, Plane, answering};
+use crate::process::{Folder, ferrum_edge, until};
+
+/// What an edge says that can't enrol by this invitation.
+fn refused(invitation: &str) -> String {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", "gateway: { http: '127.0.0.1:0', https: off }\n");
+    let mut command = ferrum_edge(&folder);
+    command.args(["run", "--mode", "edge"]).env("FERRUM_EDGE_STATE", folder.path("state"));
+    let output = command.env("FERRUM_EDGE_INVITATION", invitation).output().unwrap();
+    assert!(!output.status.success());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn an_invitation_is_used_once_and_only_with_its_control_plane() {
+    let plane = Plane::new();
+    let invitation = plane.invite("ann", "default");
+    let (rest, pin) = invitation.split_once("?pin=").unwrap();
+    let log = refused(&format!("{rest}?pin={}", "0".repeat(pin.len())));
+    assert!(log.contains("could not be enrolled"), "another authority is not trusted: {log}");
+    let wrong =
+        rest.strip_suffix(|_: char| true).unwrap().to_owned() + if rest.ends_with('a') { "b" } else { "a" };
+    let log = refused(&format!("{wrong}?pin={pin}"));
+    assert!(log.contains("wrong, used or expired"), "{log}");
+    let edge = Edge::start(&invitation);
+    plane.until_served("ann");
+    let log = refused(&invitation);
+    assert!(log.contains("wrong, used or expired"), "{log}");
+    // No secret of the enrolment is in a log or in an answer.
+    let code = rest.rsplit('/').next().unwrap();
+    for text in [plane.gateway.log(), edge.gateway.log(), plane.fleet().to_string()] {
+        assert!(!text.contains(code) && !text.contains("PRIVATE KEY"), "{text}");
+    }
+}
+
+#[test]
+fn a_revoked_edge_is_cut_and_gets_nothing_new() {
+    let plane = Plane::new();
+    plane.write(&answering("all", "/", "before"));
+    let edge = Edge::start(&plane.invite("ann", "default"));
+    let other = Edge::start(&plane.invite("bob", "default"));
+    plane.until_served("ann");
+    plane.until_served("bob");
+    let begun = std::time::Instant::now();
+    assert!(plane.command(&["revoke", "ann"]).status.success());
+    until("the edge knows", || edge.standing()["revoked"] != Value::Null);
+    // A command and two looks lie in between.
+    assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
+    plane.write(&answering("all", "/", "after"));
+    plane.until_served("bob");
+    assert_eq!(other.get("/").text, "after");
+    assert_eq!(edge.get("/").text, "before", "what it has goes on");
+    assert_eq!(plane.edge("ann")["standing"], "revoked");
+    // Its certificate is not accepted at the handshake, either.
+    let mut edge = edge;
+    edge.restart();
+    until("the handshake is refused", || {
+        let problem = edge.standing()["problem"].as_str().unwrap_or_default().to_lowercase();
+        problem.contains("revoked") || problem.contains("certificate")
+    });
+    assert_eq!(edge.get("/").text, "before");
+    // Invited again it is the same edge.
+    let id = plane.edge("ann")["id"].as_str().unwrap().to_owned();
+    let body = json!({ "edge": id });
+    let invited = plane.ask("POST", "/v1/fleet/invitations", &body).json();
+    let again = Edge::start(invited["invitation"].as_str().unwrap());
+    assert_eq!(again.get("/").text, "after");
+    assert_eq!(again.standing()["edge"], id.as_str());
+    assert_eq!(plane.edge("ann")["revoked_at"], Value::Null);
+}
+
+#[test]
+fn edges_are_renamed_and_removed() {
+    let plane = Plane::new();
+    let edge = Edge::start(&plane.invite("ann", "default"));
+    plane.until_served("ann");
+    let identity = edge.standing()["edge"].clone();
+    assert!(plane.command(&["rename", "ann", "carl"]).status.success());
+    assert_eq!(plane.edge("carl")["id"], identity);
+    assert_eq!(plane.edge("carl")["standing"], "served", "a name is a label");
+    let refused = plane.command(&["rename", "carl", "no/name"]);
+    assert!(!refused.status.success());
+    assert!(!plane.command(&["revoke", "nobody"]).status.success());
+    assert!(plane.command(&["remove", "carl"]).status.success());
+    assert_eq!(plane.edge("carl"), Value::Null);
+    until("its connection ends", || edge.standing()["revoked"] != Value::Null);
+}
+
+#[test]
+fn the_fleet_is_changed_by_administrators_only() {
+    let plane = Plane::new();
+    let ask = |method: &str, path: &str, token: &str| {
+        let head = format!("authorization: Bearer {token}\r\n");
+        crate::client::Client::new(plane.gateway.admin).ask(method, path, &head, b"").status
+    };
+    for (method, path) in [
+        ("GET", "/v1/fleet"),
+        ("GET", "/v1/fleet/edges/e1"),
+        ("PATCH", "/v1/fleet/edges/e1"),
+        ("DELETE", "/v1/fleet/edges/e1"),
+        ("POST", "/v1/fleet/edges/e1/revoke"),
+        ("POST", "/v1/fleet/invitations"),
+    ] {
+        assert_eq!(ask(method, path, "somebody-else-entirely"), 401, "{method} {path}");
+    }
+}
