@@ -15,6 +15,7 @@ pub mod step;
 pub(crate) mod unrouted;
 pub mod world;
 
+pub use crate::config::capabilities::{Capabilities, Capability};
 pub use crate::config::hook_set::HookSet;
 pub use chain::{Chain, PLUGIN_TIMEOUT};
 pub use entry::{Built, Entry, Registry, entry};
@@ -65,6 +66,12 @@ pub trait Plugin: Sized + Send + Sync + 'static {
     /// # Errors
     /// Everything that is wrong with the settings, each with a path that begins with `config`.
     fn build(config: Self::Config, world: &World) -> Result<Self, Problems>;
+
+    /// What it declares of its hooks, as its settings have them. What says something of a seat that [`Self::attend`] does not take is
+    /// refused.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::NONE
+    }
 
     /// Takes a seat in each hook this plugin wants; absent hooks cost nothing.
     fn attend(self: Arc<Self>, hooks: &mut Hooks);

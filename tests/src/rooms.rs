@@ -30,6 +30,7 @@ const ORDERS: &[Order] = &[
             "file",
             "exporter",
             "credential",
+            "capabilities",
             "hook_set",
             "template",
             "condition",

@@ -119,7 +119,8 @@ fn list(entries: &[&Entry]) {
 fn protocols(entry: &Entry, registry: &Registry) -> Option<String> {
     let model = file::parse(entry.example, "example", registry).ok()?;
     let config = model.plugin_configs.iter().find(|config| *config.plugin_name == *entry.name)?;
-    Some(config.built.as_ref()?.hooks().protocols().join("; "))
+    let built = config.built.as_ref()?;
+    Some(built.hooks().protocols(built.capabilities()).join("; "))
 }
 
 /// How deep options are within options, at most.

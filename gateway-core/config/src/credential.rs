@@ -1,5 +1,5 @@
 //! The types of credentials that consumers may have. Each is declared by the plugin that checks it
-//! ([`Plugin::CREDENTIAL`](crate::plugin::Plugin::CREDENTIAL)), and nowhere else.
+//! (`Plugin::CREDENTIAL` of `gateway-core`), and nowhere else.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

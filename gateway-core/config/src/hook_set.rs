@@ -1,5 +1,7 @@
 //! Which hooks a plugin takes a seat in, as a set.
 
+use crate::capabilities::{Capabilities, Capability};
+
 /// A set of hooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HookSet(u16);
@@ -18,11 +20,6 @@ enum Bit {
     OnUnrouted,
     OnBytes,
     OnTransfer,
-    ForMessages,
-    NoDatagrams,
-    OnlyDatagrams,
-    OnlyStreams,
-    NeedsNoTarget,
 }
 
 impl HookSet {
@@ -48,16 +45,6 @@ impl HookSet {
     pub const ON_BYTES: Self = Self::of(&[Bit::OnBytes]);
     /// It gives sessions rates and quotas.
     pub const ON_TRANSFER: Self = Self::of(&[Bit::OnTransfer]);
-    /// No hook: what is done when a session begins and ends serves its messages.
-    pub const FOR_MESSAGES: Self = Self::of(&[Bit::ForMessages]);
-    /// No hook: the messages it reads are those of WebSockets.
-    pub const NO_DATAGRAMS: Self = Self::of(&[Bit::NoDatagrams]);
-    /// No hook: it does something for datagrams only.
-    pub const ONLY_DATAGRAMS: Self = Self::of(&[Bit::OnlyDatagrams]);
-    /// No hook: its hooks of sessions do something for byte streams and WebSockets only.
-    pub const ONLY_STREAMS: Self = Self::of(&[Bit::OnlyStreams]);
-    /// No hook: its request hook answers in the place of a target.
-    pub const NEEDS_NO_TARGET: Self = Self::of(&[Bit::NeedsNoTarget]);
 
     /// The hooks that HTTP exchanges run.
     pub(crate) const EXCHANGE: Self =
@@ -79,18 +66,13 @@ impl HookSet {
         Self(set)
     }
 
-    /// Whether a proxy with it needs no target.
-    pub fn needs_no_target(self) -> bool {
-        self.meets(Self::NEEDS_NO_TARGET)
-    }
-
     /// Whether it identifies callers.
     pub fn authenticates(self) -> bool {
         self.meets(Self::AUTHENTICATE)
     }
 
     /// The traffic that runs any of these hooks, for people.
-    pub fn protocols(self) -> Vec<&'static str> {
+    pub fn protocols(self, capabilities: Capabilities) -> Vec<&'static str> {
         let all = [
             (Self::EXCHANGE, "HTTP/1.1, HTTP/2, HTTP/3, gRPC and handshakes of WebSockets"),
             (Self::ON_MESSAGE, "messages of WebSockets"),
@@ -99,11 +81,11 @@ impl HookSet {
             (Self::DATAGRAM, "UDP and DTLS sessions"),
         ];
         let meets = |hooks| match hooks {
-            Self::DATAGRAM => self.for_datagrams().meets(hooks),
-            Self::STREAM => self.for_sessions_without_messages().meets(hooks),
+            Self::DATAGRAM => self.for_datagrams(capabilities).meets(hooks),
+            Self::STREAM => self.for_streams(capabilities).meets(hooks),
             hooks => self.meets(hooks),
         };
-        let datagrams_only = self.meets(Self::ONLY_DATAGRAMS);
+        let datagrams_only = capabilities.has(Capability::OnlyForDatagrams);
         all.into_iter()
             .filter(|(hooks, _)| meets(*hooks) && !(datagrams_only && *hooks != Self::DATAGRAM))
             .map(|(_, words)| words)
@@ -112,15 +94,15 @@ impl HookSet {
 
     /// The same without what does nothing for datagrams: a plugin that sees bytes learns by other hooks when a stream begins and
     /// ends, and one that reads WebSockets takes messages for no other sessions.
-    pub(crate) const fn for_datagrams(self) -> Self {
+    pub(crate) const fn for_datagrams(self, capabilities: Capabilities) -> Self {
         let mut rest = self.0;
         if self.meets(Self::ON_BYTES) {
             rest &= !(Self::ON_CONNECT.0 | Self::ON_CLOSE.0 | Self::ON_BYTES.0);
         }
-        if self.meets(Self::ONLY_STREAMS) {
+        if capabilities.has(Capability::OnlyForStreams) {
             rest &= !Self::DATAGRAM.0;
         }
-        if self.meets(Self::NO_DATAGRAMS) {
+        if capabilities.has(Capability::ReadsNoDatagrams) {
             rest &= !Self::ON_MESSAGE.0;
         }
         Self(rest)
@@ -128,8 +110,8 @@ impl HookSet {
 
     /// The same without what serves messages only: a plugin that learns by the others when a session begins and ends does nothing
     /// for byte streams, which have no messages.
-    pub(crate) const fn for_sessions_without_messages(self) -> Self {
-        match self.meets(Self::FOR_MESSAGES) {
+    pub(crate) const fn for_streams(self, capabilities: Capabilities) -> Self {
+        match capabilities.has(Capability::ConnectsForMessages) {
             true => Self(self.0 & !(Self::ON_CONNECT.0 | Self::ON_CLOSE.0)),
             false => self,
         }

@@ -15,9 +15,11 @@
 //! - `credential.rs` describes types of credentials, `consumer.rs` finds consumers by theirs, `credential_names.rs` lists the names that make a
 //!   value a secret.
 //! - `units.rs` parses durations and sizes everywhere, `network.rs` IP networks, `spelling.rs` paths as requests spell them.
-//! - `index.rs` is the persistent map that snapshots share, `hook_set.rs` the hooks in which a plugin takes a seat.
+//! - `hook_set.rs` is the hooks in which a plugin takes a seat, `capabilities.rs` what it declares of them; `index.rs` is the persistent map
+//!   that snapshots share.
 #![warn(missing_docs)]
 
+pub mod capabilities;
 pub mod catalog;
 pub mod changes;
 pub mod claims;

@@ -19,6 +19,7 @@ use super::entry::{Built, Registry};
 use super::hooks::{Authenticate, DeclaredSubset, Hooks, OnRequest, OnResponse, Seated};
 use super::seat::{Around, Attempt, AttemptEnd};
 use super::step::{Decision, Gate, Passage, Refusal, Step, Wait};
+use crate::config::capabilities::Capability;
 use crate::config::model::{Id, Order, PluginConfig, Scope, Traffic};
 use crate::config::problem::{Problem, Problems};
 use crate::config::resolve::idle;
@@ -66,7 +67,7 @@ impl Seated<dyn OnResponse> {
     /// Whether it sees the answer to a request that came so far.
     #[inline]
     fn sees_answer(&self, reached: Reached) -> bool {
-        Reached(self.place) <= reached || self.attends_every_reply
+        Reached(self.place) <= reached || self.has(Capability::AttendsEveryReply)
     }
 }
 
@@ -87,17 +88,17 @@ impl Chain {
             // Places start at 1: 0 is before every plugin.
             hooks.place = u16::try_from(place + 1).unwrap_or(u16::MAX - 1);
             hooks.when.clone_from(&config.when);
+            hooks.capabilities = plugin.capabilities();
             plugin.attend(&mut hooks);
             if plugin.guards() || config.scope != Scope::Global {
-                problems.0.extend(idle(config, hooks.taken_by(hooks.place), traffic));
+                problems.0.extend(idle(config, plugin.hooks(), plugin.capabilities(), traffic));
             }
         }
         problems.0.extend(too_early(&hooks, &members));
         problems.0.extend(captures::unknown(&hooks, &members, traffic));
-        problems.0.extend(order::bypassed(registry, &hooks, &members));
+        problems.0.extend(order::bypassed(registry, &members));
         problems.0.extend(required_paths::unreachable(&hooks, &members, traffic));
         // Responses go back the way requests came.
-        hooks.mark_seats();
         hooks.on_response.reverse();
         hooks.inspect_first();
         problems.into_result(Self {
@@ -123,12 +124,14 @@ impl Chain {
     /// name of that plugin.
     pub(crate) fn answers_before_guards(&self) -> impl Iterator<Item = (&PluginConfig, &Arc<str>)> {
         let is_moved = |config: &PluginConfig| matches!(config.order.as_deref(), Some(Order::Before(_)));
-        self.rare(|rare| &rare.may_answer).iter().filter_map(move |place| {
-            let (config, _) = self.members.get(usize::from(*place).checked_sub(1)?)?;
-            let mut behind = self.members.iter().skip(usize::from(*place));
-            let (guard, _) = behind.find(|(_, plugin)| plugin.guards())?;
-            is_moved(config).then_some((&**config, &guard.plugin_name))
-        })
+        let answers = |plugin: &dyn Built| plugin.capabilities().has(Capability::AnswersAnybody);
+        self.members.iter().enumerate().filter(move |(_, (_, plugin))| answers(&**plugin)).filter_map(
+            move |(n, (config, _))| {
+                let mut behind = self.members.iter().skip(n + 1);
+                let (guard, _) = behind.find(|(_, plugin)| plugin.guards())?;
+                is_moved(config).then_some((&**config, &guard.plugin_name))
+            },
+        )
     }
 
     /// The plugin built from the config with this id.

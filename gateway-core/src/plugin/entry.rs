@@ -12,10 +12,12 @@ use super::needs::{self, Needs};
 use super::world::Owner;
 use super::world::tasks::{Starter, TaskHandle, Tasks};
 use super::{Plugin, World};
+use crate::config::capabilities::Capabilities;
 use crate::config::credential::{CredentialType, CredentialTypes};
 use crate::config::file::{OldSpelling, Rules, plugin_settings};
 use crate::config::hook_set::HookSet;
 use crate::config::model::{BuiltPlugin, CheckedSettings, Id};
+use crate::config::nearest::nearest;
 use crate::config::problem::{Problem, Problems};
 use crate::config::resolve::{CheckedPlugin, PluginCheck};
 
@@ -56,6 +58,10 @@ struct Instance<P> {
 impl<P: Plugin> CheckedSettings for Instance<P> {
     fn hooks(&self) -> HookSet {
         self.hooks
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.plugin.capabilities()
     }
 
     fn credential(&self) -> Option<&'static CredentialType> {
@@ -172,9 +178,13 @@ fn build_of<P: Plugin>(config: &Value, world: &World) -> Result<Arc<dyn Built>, 
             return Err(problems);
         }
     };
-    let mut hooks = Hooks { place: 1, ..Hooks::default() };
+    let mut hooks = Hooks::default();
     plugin.clone().attend(&mut hooks);
-    let hooks = hooks.taken_by(1);
+    let hooks = hooks.taken();
+    if let Some(declared) = plugin.capabilities().without_seat(hooks) {
+        let message = format!("`{}` declares {declared:?} and takes no seat in which it does so", P::NAME);
+        return Err(Problems(vec![Problem::new("config", message).remedy("correct the plugin's code")]));
+    }
     let (config, sources) = (world.owner().map(|owner| owner.config.clone()), world.sources());
     let old_spellings = old_spellings.into();
     Ok(Arc::new(Instance { plugin, config, sources, hooks, old_spellings, started: OnceLock::new() }))
@@ -284,12 +294,4 @@ impl Registry {
             }
         }
     }
-}
-
-fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    known
-        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
-        .filter(|(likeness, _)| *likeness > 0.8)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, candidate)| candidate)
 }

@@ -7,6 +7,7 @@ use http::{HeaderName, Response};
 use super::seat::{Attempt, AttemptEnd, Seat, SeatNumber};
 use super::step::{Claim, Gate, Passage, Step, Wait};
 use crate::balance::Subset;
+use crate::config::capabilities::{Capabilities, Capability};
 use crate::config::condition::Condition;
 use crate::config::hook_set::HookSet;
 use crate::config::template::Template;
@@ -71,7 +72,7 @@ pub trait OnAttempt: Send + Sync {
 
 /// Sees a response's head before the client does, also a reply of the gateway's own
 /// ([`Exchange::is_from_target`] tells them apart). Called in reverse chain order, only for plugins the request had
-/// reached; those that [inspect](Hooks::inspects_responses) go before those that compress or keep responses.
+/// reached; those that [inspect](Capability::InspectsResponses) go before those that compress or keep responses.
 pub trait OnResponse: Send + Sync {
     /// May change the response, wrap its body, or replace it by a reply. A reply passes the plugins that saw the
     /// replaced response once more, so that their headers are on it; such a plugin is called twice for one exchange.
@@ -150,8 +151,10 @@ pub trait OnClose: Send + Sync {
 }
 
 impl<T: ?Sized> Seated<T> {
-    pub(crate) fn new(place: u16, when: Option<Arc<Condition>>, plugin: Arc<T>) -> Self {
-        Self { place, when, plugin, attends_every_reply: false, answers_preflights: false }
+    /// Whether its plugin declares this.
+    #[inline]
+    pub(crate) fn has(&self, capability: Capability) -> bool {
+        self.capabilities.has(capability)
     }
 
     /// Whether it runs for this exchange. Decided once, by the request as it is when the plugin's first hook comes.
@@ -175,10 +178,8 @@ pub(crate) struct Seated<T: ?Sized> {
     /// Which requests it runs for; `None` is all.
     pub(crate) when: Option<Arc<Condition>>,
     pub(crate) plugin: Arc<T>,
-    /// Of a response hook: it attends every reply, however far the request came.
-    pub(crate) attends_every_reply: bool,
-    /// Of a request hook: it answers preflights.
-    pub(crate) answers_preflights: bool,
+    /// What the plugin declares of its hooks.
+    pub(crate) capabilities: Capabilities,
 }
 
 /// A subset that a plugin may choose, and of which upstream; `None` is the proxy's own.
@@ -214,23 +215,12 @@ macro_rules! hooks {
         pub struct Hooks {
             pub(crate) place: u16,
             pub(crate) when: Option<Arc<Condition>>,
+            /// What the plugin that attends declares of its hooks.
+            pub(crate) capabilities: Capabilities,
             pub(crate) chooses: Vec<Arc<str>>,
             pub(crate) subsets: Vec<DeclaredSubset>,
             pub(crate) credentials: CredentialPlaces,
             pub(crate) owned: Vec<OwnedHeader>,
-            pub(crate) answers: Vec<u16>,
-            pub(crate) decides: Vec<u16>,
-            pub(crate) may_answer: Vec<u16>,
-            pub(crate) prepares: Vec<u16>,
-            pub(crate) for_messages: Vec<u16>,
-            pub(crate) no_datagrams: Vec<u16>,
-            pub(crate) no_target: Vec<u16>,
-            pub(crate) only_datagrams: Vec<u16>,
-            pub(crate) only_streams: Vec<u16>,
-            pub(crate) inspects: Vec<u16>,
-            pub(crate) takes_inspected: Vec<u16>,
-            pub(crate) every_reply: Vec<u16>,
-            pub(crate) preflights: Vec<u16>,
             pub(crate) own_pages: Vec<Seated<dyn OwnPages>>,
             /// Paths at which a plugin has to be reached, and the settings that name them.
             pub(crate) needed_paths: Vec<(u16, &'static str, String)>,
@@ -245,30 +235,15 @@ macro_rules! hooks {
             $(
                 $(#[doc = $doc])+
                 pub fn $name(&mut self, plugin: Arc<dyn $hook>) {
-                    self.$name.push(Seated::new(self.place, self.when.clone(), plugin));
+                    self.$name.push(self.seated(plugin));
                 }
             )+
 
-            /// The hooks in which the plugin at `place` has a seat.
-            pub(crate) fn taken_by(&self, place: u16) -> HookSet {
+            /// The hooks in which there is a seat.
+            pub(crate) fn taken(&self) -> HookSet {
                 let mut taken = HookSet::default();
-                if self.for_messages.contains(&place) {
-                    taken = taken.with(HookSet::FOR_MESSAGES);
-                }
-                if self.no_datagrams.contains(&place) {
-                    taken = taken.with(HookSet::NO_DATAGRAMS);
-                }
-                if self.no_target.contains(&place) {
-                    taken = taken.with(HookSet::NEEDS_NO_TARGET);
-                }
-                if self.only_streams.contains(&place) {
-                    taken = taken.with(HookSet::ONLY_STREAMS);
-                }
-                if self.only_datagrams.contains(&place) {
-                    taken = taken.with(HookSet::ONLY_DATAGRAMS);
-                }
                 $(
-                    if self.$name.iter().any(|seat| seat.place == place) {
+                    if !self.$name.is_empty() {
                         taken = taken.with(HookSet::$flag);
                     }
                 )+
@@ -316,9 +291,14 @@ impl Hooks {
         self.subsets.push((upstream_id, subset));
     }
 
+    /// A seat of the plugin that attends.
+    fn seated<T: ?Sized>(&self, plugin: Arc<T>) -> Seated<T> {
+        Seated { place: self.place, when: self.when.clone(), plugin, capabilities: self.capabilities }
+    }
+
     /// Takes a seat in [`OwnPages`].
     pub fn own_pages(&mut self, plugin: Arc<dyn OwnPages>) {
-        self.own_pages.push(Seated::new(self.place, self.when.clone(), plugin));
+        self.own_pages.push(self.seated(plugin));
     }
 
     /// Declares that requests for this path, which the setting names, have to reach the plugin. A proxy that can't match the path is
@@ -353,29 +333,6 @@ impl Hooks {
         }
     }
 
-    /// Declares that this plugin answers with what was made for others, so that whatever comes behind it is not asked. A
-    /// chain in which a plugin that guards was moved behind it is refused, or one that [decides](Self::decides) stands there.
-    pub fn answers_for_target(&mut self) {
-        self.answers.push(self.place);
-    }
-
-    /// Declares that the request hook answers in the place of a target, so that its proxy needs none.
-    pub fn needs_no_target(&mut self) {
-        self.no_target.push(self.place);
-    }
-
-    /// Declares that the request hook gives content of its own to whoever asks. A plugin config that was moved in front of one that
-    /// guards is warned of.
-    pub fn may_answer(&mut self) {
-        self.may_answer.push(self.place);
-    }
-
-    /// Declares that the request hook runs code of the operator's, which may refuse requests. A chain in which it stands behind a
-    /// plugin that [answers for the target](Self::answers_for_target) is refused, also where nothing was moved.
-    pub fn decides(&mut self) {
-        self.decides.push(self.place);
-    }
-
     /// Declares that this setting, such as `config.scope`, goes by who the caller is, and is read by the request hook. A chain
     /// in which the plugin runs before the caller is known is refused.
     pub fn goes_by_caller(&mut self, setting: impl Into<String>) {
@@ -399,75 +356,14 @@ impl Hooks {
         self.captures.extend(names.into_iter().map(|name| (place, setting.to_owned(), name.into())));
     }
 
-    /// Declares that [`OnConnect`] and [`OnClose`] only make ready and clear up for [`OnMessage`]. A TCP or TLS proxy with this
-    /// plugin is refused: its sessions have no messages.
-    pub fn connects_for_messages(&mut self) {
-        self.for_messages.push(self.place);
-    }
-
-    /// Declares that [`OnMessage`] reads messages of WebSockets only. A UDP or DTLS proxy with this plugin is refused.
-    pub fn reads_no_datagrams(&mut self) {
-        self.no_datagrams.push(self.place);
-    }
-
-    /// Declares that the plugin does something for UDP and DTLS sessions only. Any other proxy with it is refused.
-    pub fn only_for_datagrams(&mut self) {
-        self.only_datagrams.push(self.place);
-    }
-
-    /// Declares that the hooks of sessions do something for byte streams and WebSockets only. A UDP or DTLS proxy with this plugin is refused.
-    pub fn only_for_streams(&mut self) {
-        self.only_streams.push(self.place);
-    }
-
-    /// Declares that the response hook inspects what targets say. Wherever the plugin stands in the chain, the hook is called
-    /// before those of plugins that [take what was inspected](Self::takes_inspected_responses).
-    pub fn inspects_responses(&mut self) {
-        self.inspects.push(self.place);
-    }
-
-    /// Declares that the response hook does its work on every reply of the gateway, also for requests that were refused before they
-    /// reached this plugin.
-    pub fn attends_every_reply(&mut self) {
-        self.every_reply.push(self.place);
-    }
-
-    /// Declares that the request hook answers every preflight of CORS that it sees: preflights are routed as the requests they ask
-    /// about, and get here also where `allowed_methods` lacks OPTIONS.
-    pub fn answers_preflights(&mut self) {
-        self.preflights.push(self.place);
-    }
-
-    /// Declares that the response hook compresses or keeps responses: it must not get what an inspection would have refused,
-    /// nor hide it from one.
-    pub fn takes_inspected_responses(&mut self) {
-        self.takes_inspected.push(self.place);
-    }
-
-    /// Marks the seats of which the plugins have declared something.
-    pub(crate) fn mark_seats(&mut self) {
-        for seat in &mut self.on_response {
-            seat.attends_every_reply = self.every_reply.contains(&seat.place);
-        }
-        for seat in &mut self.on_request {
-            seat.answers_preflights = self.preflights.contains(&seat.place);
-        }
-    }
-
     /// Puts the hooks that inspect before those that take what was inspected, once they are in the order of responses.
     pub(crate) fn inspect_first(&mut self) {
-        let takes = |seat: &Seated<dyn OnResponse>| self.takes_inspected.contains(&seat.place);
+        let takes = |seat: &Seated<dyn OnResponse>| seat.has(Capability::TakesInspectedResponses);
         let Some(first) = self.on_response.iter().position(takes) else { return };
         let behind = self.on_response.split_off(first);
-        let inspects = |seat: &Seated<dyn OnResponse>| self.inspects.contains(&seat.place);
+        let inspects = |seat: &Seated<dyn OnResponse>| seat.has(Capability::InspectsResponses);
         let (inspecting, others): (Vec<_>, Vec<_>) = behind.into_iter().partition(inspects);
         self.on_response.extend(inspecting);
         self.on_response.extend(others);
-    }
-
-    /// Declares that this plugin's request hook refuses nobody, so that the plugin may be moved behind one that answers
-    /// for the target.
-    pub fn only_prepares(&mut self) {
-        self.prepares.push(self.place);
     }
 }

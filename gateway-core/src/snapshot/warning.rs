@@ -14,8 +14,9 @@ pub fn warnings(snapshot: &Snapshot) -> Vec<Warning> {
     let mut moved = HashSet::new();
     for (_, route) in snapshot.by_id.iter() {
         let runs = |config: &PluginConfig| {
-            let hooks = config.built.as_ref().map(|built| built.hooks());
-            hooks.is_none_or(|hooks| idle(config, hooks, &route.proxy.traffic).is_none())
+            config.built.as_ref().is_none_or(|built| {
+                idle(config, built.hooks(), built.capabilities(), &route.proxy.traffic).is_none()
+            })
         };
         running.extend(
             route

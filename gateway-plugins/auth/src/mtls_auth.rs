@@ -19,7 +19,8 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Authenticate, Claim, Gate, Hooks, OnConnect, OnRequest, Plugin, Refusal, Seat, Step, World,
+    Authenticate, Capabilities, Capability, Claim, Gate, Hooks, OnConnect, OnRequest, Plugin, Refusal, Seat,
+    Step, World,
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
@@ -145,10 +146,13 @@ impl Plugin for MtlsAuth {
         })
     }
 
+    fn capabilities(&self) -> Capabilities {
+        // DTLS tells plugins nothing of its clients' certificates.
+        Capabilities::of(&[Capability::OnlyForStreams])
+    }
+
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         hooks.authenticate(self.clone());
-        // DTLS tells plugins nothing of its clients' certificates.
-        hooks.only_for_streams();
         hooks.on_connect(self.clone());
         if self.config.forward_certificate || self.config.forward_chain {
             hooks.on_request(self);

@@ -32,8 +32,8 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Attempt, AttemptEnd, Hooks, Need, Needs, OnAttempt, OnRequest, OnResponse, Plugin, Seat, Starter, Step,
-    World,
+    Attempt, AttemptEnd, Capabilities, Capability, Hooks, Need, Needs, OnAttempt, OnRequest, OnResponse,
+    Plugin, Seat, Starter, Step, World,
 };
 use gateway_core::record::Metric;
 use gateway_plugin_common::caller_key::Keyed;
@@ -182,10 +182,12 @@ impl Plugin for RequestDeduplication {
         Ok(Self { rules, table, shared, counts: Arc::new(Counts::new(world, owner)) })
     }
 
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::of(&[Capability::AnswersForTarget, Capability::TakesInspectedResponses])
+    }
+
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         self.rules.scope.attend(hooks);
-        hooks.answers_for_target();
-        hooks.takes_inspected_responses();
         hooks.on_request(self.clone());
         hooks.on_attempt(self.clone());
         hooks.on_response(self);

@@ -45,7 +45,9 @@ use gateway_core::config::problem::Problems;
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Starter, Step, World};
+use gateway_core::plugin::{
+    Capabilities, Capability, Hooks, OnRequest, OnResponse, Plugin, Seat, Starter, Step, World,
+};
 use gateway_core::record::Metric;
 use http::Method;
 use serde_json::{Value, json};
@@ -239,8 +241,11 @@ impl Plugin for ResponseCache {
         }
     }
 
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::of(&[Capability::AnswersForTarget])
+    }
+
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
-        hooks.answers_for_target();
         hooks.on_request(self.clone());
         hooks.on_response(self);
     }

@@ -25,7 +25,9 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::TaskControl;
-use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Starter, Step, Verdict, World};
+use gateway_core::plugin::{
+    Capabilities, Capability, Hooks, OnRequest, OnResponse, Plugin, Seat, Starter, Step, Verdict, World,
+};
 use gateway_core::record::Metric;
 use gateway_plugin_common::watched::refresh_regularly;
 use http::header::CONTENT_ENCODING;
@@ -117,21 +119,21 @@ impl Plugin for Script {
         })
     }
 
+    fn capabilities(&self) -> Capabilities {
+        let (decides, _) = self.attended();
+        Capabilities::NONE
+            .with_if(decides, Capability::Decides)
+            .with_if(!decides && self.rules.read_response_body, Capability::OnlyPrepares)
+    }
+
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
-        let loaded = self.program.load();
-        // A file may have other functions tomorrow.
-        let any = matches!(self.rules.source, Source::File(..));
+        let (decides, answers) = self.attended();
         self.parts.upstreams.iter().for_each(|id| hooks.may_choose(id.clone()));
-        let reads = self.rules.read_response_body;
-        if any || loaded.program.on_request {
+        // Also only to ask for a body that can be read.
+        if decides || self.rules.read_response_body {
             hooks.on_request(self.clone());
-            hooks.decides();
-        } else if reads {
-            // Only to ask for a body that can be read.
-            hooks.on_request(self.clone());
-            hooks.only_prepares();
         }
-        if any || loaded.program.on_response {
+        if answers {
             hooks.on_response(self);
         }
     }
@@ -231,6 +233,13 @@ impl OnResponse for Script {
 }
 
 impl Script {
+    /// Whether requests and whether responses are the script's to see. A file may have other functions tomorrow.
+    fn attended(&self) -> (bool, bool) {
+        let program = &self.program.load().program;
+        let any = matches!(self.rules.source, Source::File(..));
+        (any || program.on_request, any || program.on_response)
+    }
+
     /// Reads a body that a script wants to see; or the refusal.
     async fn collect(&self, body: &mut Body, is_response: bool) -> Result<ReadBody, Box<Reply>> {
         let (bad, large) = match is_response {

@@ -35,8 +35,8 @@ use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::world::per_worker::PerWorker;
 use gateway_core::plugin::{
-    Gate, Hooks, OnBytes, OnClose, OnConnect, OnEnd, OnRequest, OnResponse, Plugin, Refusal, Seat, Starter,
-    Step, Verdict, World,
+    Capabilities, Capability, Gate, Hooks, OnBytes, OnClose, OnConnect, OnEnd, OnRequest, OnResponse, Plugin,
+    Refusal, Seat, Starter, Step, Verdict, World,
 };
 use gateway_core::record::{ExchangeRecord, Metric, SessionRecord};
 use gateway_core::stream::cut::{Cut, Stream};
@@ -131,12 +131,19 @@ impl Plugin for Wasm {
         Ok(Self(Runs::ProxyWasm { core, sees }))
     }
 
+    fn capabilities(&self) -> Capabilities {
+        let decides = match &self.0 {
+            Runs::ProxyWasm { sees, .. } => sees.exchanges,
+            Runs::Conduit(_) => true,
+        };
+        Capabilities::NONE.with_if(decides, Capability::Decides)
+    }
+
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         match &self.0 {
             Runs::ProxyWasm { sees, .. } => {
                 if sees.exchanges {
                     hooks.on_request(self.clone());
-                    hooks.decides();
                     hooks.on_response(self.clone());
                     hooks.on_end(self.clone());
                 }
@@ -148,7 +155,6 @@ impl Plugin for Wasm {
             }
             Runs::Conduit(conduit) => {
                 hooks.on_request(self.clone());
-                hooks.decides();
                 if conduit.sees_responses() {
                     hooks.on_response(self.clone());
                 }

@@ -10,7 +10,9 @@ use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Bytes;
 use gateway_core::http::reply::Cause;
 use gateway_core::limit::{Meter, Meters};
-use gateway_core::plugin::{Gate, Hooks, OnConnect, OnTransfer, Plugin, Refusal, Seat, Starter, World};
+use gateway_core::plugin::{
+    Capabilities, Capability, Gate, Hooks, OnConnect, OnTransfer, Plugin, Refusal, Seat, Starter, World,
+};
 use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
 use gateway_plugin_common::caller_key::{KeyBy, KeySettings, Keyed, Missing};
@@ -186,8 +188,11 @@ impl Plugin for UdpRateLimiting {
         problems.into_result(Self { key_by, gate: needs_gate.then_some(gate), datagrams, bytes })
     }
 
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::of(&[Capability::OnlyForDatagrams])
+    }
+
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
-        hooks.only_for_datagrams();
         if self.gate.is_some() || self.key_by.denies() {
             hooks.on_connect(self.clone());
         }

@@ -13,7 +13,8 @@ use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Bytes;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Decision, Gate, Hooks, OnConnect, OnMessage, Passage, Plugin, Refusal, Seat, World,
+    Capabilities, Capability, Decision, Gate, Hooks, OnConnect, OnMessage, Passage, Plugin, Refusal, Seat,
+    World,
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::{Direction, Message, MessageKind, Session};
@@ -204,8 +205,11 @@ impl Plugin for WsRateLimiting {
         })
     }
 
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::of(&[Capability::ConnectsForMessages])
+    }
+
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
-        hooks.connects_for_messages();
         hooks.on_connect(self.clone());
         hooks.on_message(self);
     }

@@ -13,7 +13,9 @@ use gateway_core::http::body::Body;
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::Reply;
-use gateway_core::plugin::{Hooks, OnResponse, OnUnrouted, Plugin, Seat, SeatNumber, Step, World};
+use gateway_core::plugin::{
+    Capabilities, Capability, Hooks, OnResponse, OnUnrouted, Plugin, Seat, SeatNumber, Step, World,
+};
 use gateway_core::template::Facts;
 use gateway_plugin_common::accept;
 use gateway_plugin_common::facts;
@@ -133,11 +135,14 @@ impl Plugin for ErrorPages {
         problems.into_result(Self { pages, of: config.of, removed })
     }
 
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::of(&[Capability::AttendsEveryReply])
+    }
+
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         for (n, choice) in self.pages.iter().enumerate() {
             hooks.goes_by_captures(&format!("config.pages[{n}]"), choice.page.captures());
         }
-        hooks.attends_every_reply();
         hooks.on_response(self.clone());
         if self.of != Whose::Target {
             hooks.on_unrouted(self);

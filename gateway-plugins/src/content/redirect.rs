@@ -13,7 +13,7 @@ use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::path;
 use gateway_core::http::reply::{Cause, Reply};
-use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, World};
+use gateway_core::plugin::{Capabilities, Capability, Hooks, OnRequest, Plugin, Seat, Step, World};
 use gateway_core::template::{Facts, MAX_RENDERED, Moment, Template, TextContext};
 use gateway_plugin_common::facts;
 use gateway_plugin_common::parse;
@@ -146,11 +146,14 @@ impl Plugin for Redirect {
         }
     }
 
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::NONE.with_if(matches!(self.to, To::Location(_)), Capability::NeedsNoTarget)
+    }
+
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         match &self.to {
             To::Location(location) => {
                 hooks.renders("config.location", Some(location));
-                hooks.needs_no_target();
             }
             To::Parts(parts) => {
                 hooks.renders("config.host", parts.host.as_ref());

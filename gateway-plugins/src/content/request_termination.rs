@@ -8,7 +8,7 @@ use bytes::Bytes;
 use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Reply, final_status};
-use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, World};
+use gateway_core::plugin::{Capabilities, Capability, Hooks, OnRequest, Plugin, Seat, Step, World};
 use gateway_plugin_common::parse;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -105,10 +105,12 @@ impl Plugin for RequestTermination {
         Ok(Self { status, headers, body: body.into(), path_prefix, header })
     }
 
+    fn capabilities(&self) -> Capabilities {
+        let ends_all = self.path_prefix.is_none() && self.header.is_none();
+        Capabilities::NONE.with_if(ends_all, Capability::NeedsNoTarget)
+    }
+
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
-        if self.path_prefix.is_none() && self.header.is_none() {
-            hooks.needs_no_target();
-        }
         hooks.on_request(self);
     }
 }

@@ -10,7 +10,7 @@ use gateway_core::config::units::Millis;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::path;
 use gateway_core::http::reply::Reply;
-use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, Verdict, World};
+use gateway_core::plugin::{Capabilities, Capability, Hooks, OnRequest, Plugin, Seat, Step, Verdict, World};
 use gateway_plugin_common::headers;
 use gateway_plugin_common::parse;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -119,11 +119,11 @@ impl Plugin for ResponseMock {
         problems.into_result(Self { rules, passes: config.passthrough_on_no_match })
     }
 
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::of(&[Capability::AnswersAnybody]).with_if(!self.passes, Capability::NeedsNoTarget)
+    }
+
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
-        hooks.may_answer();
-        if !self.passes {
-            hooks.needs_no_target();
-        }
         hooks.on_request(self);
     }
 }

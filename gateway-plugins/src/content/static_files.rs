@@ -28,7 +28,7 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::{Starter, TaskControl};
-use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, Verdict, World};
+use gateway_core::plugin::{Capabilities, Capability, Hooks, OnRequest, Plugin, Seat, Step, Verdict, World};
 use gateway_core::record::Metric;
 use http::header::{ACCEPT, ACCEPT_ENCODING, ALLOW, LOCATION};
 use http::{HeaderValue, Method, StatusCode};
@@ -143,11 +143,11 @@ impl Plugin for StaticFiles {
         })
     }
 
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::of(&[Capability::AnswersAnybody]).with_if(!self.passes, Capability::NeedsNoTarget)
+    }
+
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
-        hooks.may_answer();
-        if !self.passes {
-            hooks.needs_no_target();
-        }
         hooks.on_request(self);
     }
 

@@ -17,7 +17,7 @@ use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, Verdict, World};
+use gateway_core::plugin::{Capabilities, Capability, Hooks, OnRequest, Plugin, Seat, Step, Verdict, World};
 use gateway_core::record::Metric;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, StatusCode};
@@ -97,8 +97,11 @@ impl Plugin for Upload {
         })
     }
 
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::of(&[Capability::AnswersForTarget])
+    }
+
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
-        hooks.answers_for_target();
         hooks.on_request(self);
     }
 }

@@ -10,7 +10,9 @@ use gateway_core::http::body::Body;
 use gateway_core::http::exchange::{Exchange, uuid};
 use gateway_core::http::forwarding::is_told;
 use gateway_core::http::reply::Reply;
-use gateway_core::plugin::{Hooks, OnRequest, OnResponse, OnUnrouted, Plugin, Seat, SeatNumber, Step, World};
+use gateway_core::plugin::{
+    Capabilities, Capability, Hooks, OnRequest, OnResponse, OnUnrouted, Plugin, Seat, SeatNumber, Step, World,
+};
 use gateway_plugin_common::headers::is_framing;
 use http::{HeaderName, HeaderValue, Response};
 use schemars::JsonSchema;
@@ -65,10 +67,13 @@ impl Plugin for CorrelationId {
         Ok(Self { header, echo: config.echo_downstream })
     }
 
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::NONE.with_if(self.echo, Capability::AttendsEveryReply)
+    }
+
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         hooks.on_request(self.clone());
         if self.echo {
-            hooks.attends_every_reply();
             hooks.on_response(self.clone());
         }
         hooks.on_unrouted(self);

@@ -13,7 +13,8 @@ use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{
-    Hooks, Need, Needs, OnRequest, OnResponse, OnUnrouted, Plugin, Seat, SeatNumber, Step, World,
+    Capabilities, Capability, Hooks, Need, Needs, OnRequest, OnResponse, OnUnrouted, Plugin, Seat,
+    SeatNumber, Step, World,
 };
 use gateway_plugin_common::list_fields;
 use gateway_plugin_common::origin::Origin;
@@ -150,11 +151,12 @@ impl Plugin for Cors {
         })
     }
 
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::of(&[Capability::AttendsEveryReply])
+            .with_if(!self.preflight_continue, Capability::AnswersPreflights)
+    }
+
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
-        if !self.preflight_continue {
-            hooks.answers_preflights();
-        }
-        hooks.attends_every_reply();
         hooks.on_request(self.clone());
         hooks.on_response(self.clone());
         hooks.on_unrouted(self);

@@ -20,7 +20,8 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Decision, Hooks, OnMessage, OnRequest, OnResponse, Passage, Plugin, Seat, Step, Verdict, World,
+    Capabilities, Capability, Decision, Hooks, OnMessage, OnRequest, OnResponse, Passage, Plugin, Seat, Step,
+    Verdict, World,
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::{Direction, Message, MessageKind, Session};
@@ -91,10 +92,13 @@ impl Plugin for GraphqlLimits {
         })
     }
 
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::of(&[Capability::ReadsNoDatagrams])
+    }
+
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         hooks.on_request(self.clone());
         hooks.on_response(self.clone());
-        hooks.reads_no_datagrams();
         hooks.on_message(self);
     }
 }

@@ -9,7 +9,9 @@ use gateway_core::config::units::Seconds;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::Reply;
-use gateway_core::plugin::{Hooks, OnResponse, OnUnrouted, Plugin, Seat, SeatNumber, Step, World};
+use gateway_core::plugin::{
+    Capabilities, Capability, Hooks, OnResponse, OnUnrouted, Plugin, Seat, SeatNumber, Step, World,
+};
 use gateway_plugin_common::headers::is_framing;
 use http::header::{
     CONTENT_SECURITY_POLICY, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS,
@@ -174,8 +176,11 @@ impl Plugin for SecurityHeaders {
         problems.into_result(Self { fields: fields.into(), hsts, remove: remove.into(), replaces })
     }
 
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::of(&[Capability::AttendsEveryReply])
+    }
+
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
-        hooks.attends_every_reply();
         hooks.on_unrouted(self.clone());
         hooks.on_response(self);
     }

@@ -25,7 +25,8 @@ use gateway_core::config::problem::Problems;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::per_worker::PerWorker;
 use gateway_core::plugin::{
-    Attempt, Hooks, OnAttempt, OnMessage, OnRequest, OnResponse, Passage, Plugin, Seat, Step, World,
+    Attempt, Capabilities, Capability, Hooks, OnAttempt, OnMessage, OnRequest, OnResponse, Passage, Plugin,
+    Seat, Step, World,
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::{Message, Session};
@@ -101,6 +102,10 @@ impl Plugin for Waf {
         })))
     }
 
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::NONE.with_if(self.0.policy.response.is_some(), Capability::InspectsResponses)
+    }
+
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         for (n, (when, _)) in self.0.policy.exclusions.iter().enumerate() {
             if when.as_ref().is_some_and(Condition::asks_for_caller) {
@@ -109,7 +114,6 @@ impl Plugin for Waf {
         }
         hooks.on_request(self.clone());
         if self.0.policy.response.is_some() {
-            hooks.inspects_responses();
             hooks.on_attempt(self.clone());
             hooks.on_response(self.clone());
         }

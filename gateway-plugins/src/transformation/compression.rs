@@ -20,7 +20,9 @@ use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::Starter;
-use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World};
+use gateway_core::plugin::{
+    Capabilities, Capability, Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World,
+};
 use gateway_core::record::Metric;
 use gateway_plugin_common::accept;
 use gateway_plugin_common::coding::{Coding, Encoder, Prepared};
@@ -211,11 +213,14 @@ impl Plugin for Compression {
         })
     }
 
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::of(&[Capability::TakesInspectedResponses])
+    }
+
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         if self.hides || self.dictionaries.as_ref().is_some_and(Dictionaries::serves) {
             hooks.on_request(self.clone());
         }
-        hooks.takes_inspected_responses();
         hooks.on_response(self);
     }
 

@@ -25,7 +25,9 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::calls::Client;
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World};
+use gateway_core::plugin::{
+    Capabilities, Capability, Hooks, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World,
+};
 use gateway_core::record::Metric;
 use gateway_plugin_common::envoy;
 use gateway_plugin_common::headers;
@@ -134,9 +136,12 @@ impl Plugin for ExtProc {
         Ok(Self { core: Arc::new(Core { client, rules: Arc::new(rules), turns, counts }) })
     }
 
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::of(&[Capability::Decides])
+    }
+
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         hooks.on_request(self.clone());
-        hooks.decides();
         hooks.on_response(self);
     }
 }

@@ -11,7 +11,9 @@ use gateway_core::config::problem::Problems;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
-use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World};
+use gateway_core::plugin::{
+    Capabilities, Capability, Hooks, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World,
+};
 use gateway_core::template::Moment;
 use gateway_plugin_common::facts;
 use http::header::{CONTENT_LENGTH, ETAG, IF_RANGE, RANGE};
@@ -47,10 +49,13 @@ impl Plugin for ResponseTransformer {
         problems.into_result(Self { rules })
     }
 
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::NONE.with_if(self.rules.changes_body(), Capability::OnlyPrepares)
+    }
+
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         hooks.goes_by_captures("config.rules", self.rules.captures());
         if self.rules.changes_body() {
-            hooks.only_prepares();
             hooks.on_request(self.clone());
         }
         hooks.on_response(self);

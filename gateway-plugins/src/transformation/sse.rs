@@ -15,7 +15,9 @@ use gateway_core::config::units::{Millis, Seconds};
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::world::meters::{Counter, Gauge};
-use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World};
+use gateway_core::plugin::{
+    Capabilities, Capability, Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World,
+};
 use gateway_core::record::Metric;
 use gateway_plugin_common::headers;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
@@ -95,9 +97,12 @@ impl Plugin for Sse {
         })
     }
 
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::of(&[Capability::OnlyPrepares])
+    }
+
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         hooks.on_request(self.clone());
-        hooks.only_prepares();
         hooks.on_response(self);
     }
 }

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use crate::capabilities::Capabilities;
 use crate::credential::CredentialType;
 use crate::file::OldSpelling;
 use crate::hook_set::HookSet;
@@ -11,6 +12,9 @@ use crate::hook_set::HookSet;
 pub trait CheckedSettings: Send + Sync {
     /// The hooks in which it takes a seat.
     fn hooks(&self) -> HookSet;
+
+    /// What it declares of them.
+    fn capabilities(&self) -> Capabilities;
 
     /// The type of credential that it checks.
     fn credential(&self) -> Option<&'static CredentialType>;
@@ -35,6 +39,11 @@ impl BuiltPlugin {
     /// The hooks in which it takes a seat.
     pub fn hooks(&self) -> HookSet {
         self.0.hooks()
+    }
+
+    /// What it declares of them.
+    pub fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
     }
 
     /// The type of credential that it checks.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Notes, words};
+use crate::capabilities::{Capabilities, Capability};
 use crate::condition;
 use crate::credential::CredentialTypes;
 use crate::file;
@@ -102,8 +103,13 @@ pub fn plugin_config(
     Ok(Configured { config, enabled: written.enabled.unwrap_or(true) })
 }
 
-/// Why a plugin that took these seats does nothing for such traffic; `None` when it does something.
-pub fn idle(config: &PluginConfig, taken: HookSet, traffic: &Traffic) -> Option<Problem> {
+/// Why a plugin that took these seats, and declares this of them, does nothing for such traffic; `None` when it does something.
+pub fn idle(
+    config: &PluginConfig,
+    taken: HookSet,
+    capabilities: Capabilities,
+    traffic: &Traffic,
+) -> Option<Problem> {
     if config.when.is_some() && matches!(traffic, Traffic::Stream(_)) {
         let message = format!("`when` of the plugin config `{}` applies to HTTP requests only", config.id);
         return Some(Problem::new(format!("plugin_configs.{}.when", config.id), message).remedy("remove it"));
@@ -111,9 +117,9 @@ pub fn idle(config: &PluginConfig, taken: HookSet, traffic: &Traffic) -> Option<
     let is_stream = matches!(traffic, Traffic::Stream(rules) if rules.passthrough || !rules.is_datagram);
     let is_datagram = matches!(traffic, Traffic::Stream(rules) if rules.is_datagram);
     let taken = match is_stream {
-        _ if taken.meets(HookSet::ONLY_DATAGRAMS) && !is_datagram => HookSet::default(),
-        true => taken.for_sessions_without_messages(),
-        false => taken.for_datagrams(),
+        _ if capabilities.has(Capability::OnlyForDatagrams) && !is_datagram => HookSet::default(),
+        true => taken.for_streams(capabilities),
+        false => taken.for_datagrams(capabilities),
     };
     let (runs, kind) = match traffic {
         Traffic::Http(_) => (HookSet::EXCHANGE.with(HookSet::WEBSOCKET), "HTTP"),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::known::NamedObjects;
 use super::{Notes, ObjectPlace, backend, hedging, traffic, words};
+use crate::capabilities::Capability;
 use crate::file;
 use crate::model::{
     AuthMode, Backend, BackendHttp, Backoff, CircuitBreaker, Id, LoadPriority, PluginConfig, PoolRules,
@@ -28,7 +29,7 @@ pub fn proxy(written: &file::Proxy, place: ObjectPlace<'_>, known: &NamedObjects
     let plugins = plugins(&mut notes, written, &name, known);
     // Where plugins are not built, nobody knows what they do.
     let answers = |plugin: &Arc<PluginConfig>| {
-        plugin.built.as_ref().is_none_or(|built| built.hooks().needs_no_target())
+        plugin.built.as_ref().is_none_or(|built| built.capabilities().has(Capability::NeedsNoTarget))
     };
     let owner = backend::Owner { id: &name, answers: plugins.iter().any(answers) };
     let backend = protocol.and_then(|it| backend::backend(&mut notes, written, it, place, owner, known));
@@ -170,7 +171,7 @@ fn circuit_breaker(written: &file::CircuitBreaker) -> CircuitBreaker {
 fn idle_plugins(notes: &mut Notes<'_>, plugins: &[Arc<PluginConfig>], traffic: &Traffic) {
     for config in plugins.iter().filter(|config| config.scope != Scope::Global) {
         let Some(built) = &config.built else { continue };
-        if let Some(problem) = super::plugin::idle(config, built.hooks(), traffic) {
+        if let Some(problem) = super::plugin::idle(config, built.hooks(), built.capabilities(), traffic) {
             notes.add("", problem.message).remedy = problem.remedy;
         }
     }

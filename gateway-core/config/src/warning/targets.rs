@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::WarningList;
+use crate::capabilities::Capability;
 use crate::model::{PluginConfig, Proxy, Upstream};
 
 impl WarningList {
@@ -16,7 +17,7 @@ impl WarningList {
             self.add("target_unverified", path(), message, "name their root by `backend_tls_ca_path`");
         }
         let answers = |plugin: &PluginConfig| {
-            plugin.built.as_ref().is_some_and(|built| built.hooks().needs_no_target())
+            plugin.built.as_ref().is_some_and(|built| built.capabilities().has(Capability::NeedsNoTarget))
         };
         let mut answering = proxy.plugins.iter().filter(|plugin| answers(plugin)).peekable();
         let is_without_target = !proxy.backend.is_named && proxy.backend.upstream.targets.is_empty();

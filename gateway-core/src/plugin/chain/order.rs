@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::Member;
+use crate::config::capabilities::Capability;
 use crate::config::hook_set::HookSet;
 use crate::config::model::Order;
 use crate::config::problem::{Problem, Problems};
 use crate::plugin::Registry;
-use crate::plugin::hooks::Hooks;
 
 /// Table order first (stable, so that two of a name keep the file's order). Then each config that says `before` or
 /// `after` moves directly next to the plugins it names; those that name each other in a circle are refused. A name that
@@ -61,19 +61,18 @@ fn cycle(waiting: &[Member]) -> Problems {
 
 /// Plugins that guard, moved behind one that answers with what was made for others, and code that may refuse, wherever it stands behind
 /// one: it would let anybody past them.
-pub(super) fn bypassed(registry: &Registry, hooks: &Hooks, members: &[Member]) -> Vec<Problem> {
+pub(super) fn bypassed(registry: &Registry, members: &[Member]) -> Vec<Problem> {
     let mut problems = Vec::new();
-    for answering in &hooks.answers {
-        let at = usize::from(*answering);
-        let Some((config, _)) = members.get(at - 1) else { continue };
+    let answers =
+        |(_, (_, plugin)): &(usize, &Member)| plugin.capabilities().has(Capability::AnswersForTarget);
+    for (at, (config, _)) in members.iter().enumerate().filter(answers) {
         let own = registry.place(&config.plugin_name);
-        for (n, (other, plugin)) in members.iter().enumerate().skip(at) {
-            let place = u16::try_from(n + 1).unwrap_or(u16::MAX);
-            let taken = hooks.taken_by(place);
+        for (other, plugin) in members.iter().skip(at + 1) {
+            let (taken, declared) = (plugin.hooks(), plugin.capabilities());
             let was_moved = registry.place(&other.plugin_name) < own;
             let identifies = taken.meets(HookSet::AUTHENTICATE);
-            let refuses = taken.meets(HookSet::ON_REQUEST) && !hooks.prepares.contains(&place);
-            let decides = refuses && hooks.decides.contains(&place);
+            let refuses = taken.meets(HookSet::ON_REQUEST) && !declared.has(Capability::OnlyPrepares);
+            let decides = refuses && declared.has(Capability::Decides);
             if decides || was_moved && (identifies || plugin.guards() && refuses) {
                 let message = format!(
                     "`{}` runs before `{}` and would answer without asking it",

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Chain;
+use crate::config::capabilities::Capability;
 use crate::config::condition::Condition;
 use crate::plugin::hooks::{
     DeclaredSubset, Hooks, OnAttempt, OnBytes, OnClose, OnConnect, OnEnd, OnMessage, OnTransfer, OwnPages,
@@ -24,7 +25,6 @@ pub(super) struct RareSeats {
     pub(super) chooses: Box<[Arc<str>]>,
     pub(super) subsets: Box<[DeclaredSubset]>,
     pub(super) owned: Box<[OwnedHeader]>,
-    pub(super) may_answer: Box<[u16]>,
     pub(super) credentials: Option<Box<CredentialPlaces>>,
 }
 
@@ -42,7 +42,6 @@ impl RareSeats {
             chooses: hooks.chooses.into(),
             subsets: hooks.subsets.into(),
             owned: hooks.owned.into_iter().filter(OwnedHeader::may_be_sent).collect(),
-            may_answer: hooks.may_answer.into(),
             credentials: (!hooks.credentials.is_empty()).then(|| Box::new(hooks.credentials)),
         };
         (!rare.is_empty()).then(|| Box::new(rare))
@@ -61,7 +60,6 @@ impl RareSeats {
             && self.chooses.is_empty()
             && self.subsets.is_empty()
             && self.owned.is_empty()
-            && self.may_answer.is_empty()
             && self.credentials.is_none()
     }
 }
@@ -74,7 +72,7 @@ impl Chain {
 
     /// For which preflights one of its plugins answers; `None` is all.
     pub(crate) fn answered_preflights(&self) -> impl Iterator<Item = Option<&Condition>> {
-        let answering = self.on_request.iter().filter(|seat| seat.answers_preflights);
+        let answering = self.on_request.iter().filter(|seat| seat.has(Capability::AnswersPreflights));
         answering.map(|seat| seat.when.as_deref())
     }
 
