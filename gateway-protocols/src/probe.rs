@@ -1,8 +1,10 @@
-//! Asking a target how it is: over HTTP, gRPC, TCP or UDP.
+//! Asking a target how it is: over HTTP, gRPC, TCP or UDP, or in the words of a database.
 //!
 //! Every probe makes a connection of its own, since making one is half of what is asked. Probes run beside the
 //! traffic, never on a worker.
 
+mod dialogue;
+mod greeting;
 mod grpc;
 mod http;
 
@@ -12,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::balance::Target;
+use gateway_core::condition::Text;
 use gateway_core::config::model::{ActiveHealth, BackendHttp, BackendTls, Probe};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio_rustls::{TlsConnector, TlsStream};
@@ -51,6 +54,12 @@ pub enum ProbeError {
     /// HTTP/2 failed.
     #[error("HTTP/2: {0}")]
     Http2(#[source] io::Error),
+    /// It answered something else than was expected, of which this is the beginning.
+    #[error("it answered `{0}`")]
+    Unexpected(String),
+    /// It ended the connection without an answer.
+    #[error("it closed the connection without an answer")]
+    Closed,
     /// The call ended with this gRPC status.
     #[error("grpc-status {0}")]
     Grpc(String),
@@ -85,16 +94,24 @@ impl Prober {
 
     async fn ask(&self, target: &Target, probe: &Probe, tls: Option<&BackendTls>) -> Result<(), ProbeError> {
         match probe {
-            Probe::Tcp => self.connect(target).await.map(drop),
-            Probe::Udp { payload } => self.datagram(target, payload).await,
+            Probe::Tcp { tls: encrypted, send, expect } => {
+                let mut link = self.link(target, *encrypted, tls, None).await?;
+                dialogue::talk(&mut link, send, expect.as_ref()).await
+            }
+            Probe::Udp { payload, expect } => self.datagram(target, payload, expect.as_ref()).await,
+            Probe::Postgres => greeting::postgres(&mut self.connect(target).await?).await,
+            Probe::Mysql => greeting::mysql(&mut self.connect(target).await?).await,
+            Probe::Redis { tls: encrypted } => {
+                greeting::redis(&mut self.link(target, *encrypted, tls, None).await?).await
+            }
             Probe::Http { path, healthy_status_codes, tls: encrypted } => {
-                let link = self.link(target, *encrypted, tls, BackendHttp::Http1).await?;
+                let link = self.link(target, *encrypted, tls, Some(BackendHttp::Http1)).await?;
                 let host = target.host_header(if *encrypted { 443 } else { 80 });
                 let status = http::get(link, host, path).await?;
                 healthy_status_codes.contains(&status).then_some(()).ok_or(ProbeError::Status(status))
             }
             Probe::Grpc { service, tls: encrypted } => {
-                let link = self.link(target, *encrypted, tls, BackendHttp::Http2).await?;
+                let link = self.link(target, *encrypted, tls, Some(BackendHttp::Http2)).await?;
                 let scheme = if *encrypted { "https" } else { "http" };
                 grpc::check(link, scheme, target.authority(), service).await
             }
@@ -128,7 +145,7 @@ impl Prober {
         target: &Target,
         encrypted: bool,
         rules: Option<&BackendTls>,
-        http: BackendHttp,
+        http: Option<BackendHttp>,
     ) -> Result<Link, ProbeError> {
         let tcp = self.connect(target).await?;
         if !encrypted {
@@ -136,14 +153,19 @@ impl Prober {
         }
         let strict = BackendTls { verify: true, ca_path: None, client_cert: None, server_name: None };
         let rules = rules.unwrap_or(&strict);
-        let config = self.tls.of(rules, Some(http))?;
+        let config = self.tls.of(rules, http)?;
         let name = server_name(rules, &target.rules.host)?;
         let tls = TlsConnector::from(config).connect(name, crate::link::Rewound::from(tcp)).await?;
         Ok(Link::from(TlsStream::Client(tls)))
     }
 
-    /// Any datagram from the target is a good answer; a closed port shows as an error.
-    async fn datagram(&self, target: &Target, payload: &[u8]) -> Result<(), ProbeError> {
+    /// Any datagram from the target is a good answer where nothing else is expected; a closed port shows as an error.
+    async fn datagram(
+        &self,
+        target: &Target,
+        payload: &[u8],
+        expect: Option<&Text>,
+    ) -> Result<(), ProbeError> {
         let address = *self
             .addresses(target)
             .await?
@@ -155,8 +177,13 @@ impl Prober {
         let socket = UdpSocket::bind(any).await?;
         socket.connect(address).await?;
         socket.send(payload).await?;
-        socket.recv(&mut [0; 1]).await?;
-        Ok(())
+        let mut answer = [0; dialogue::MAX_ANSWER];
+        let read = socket.recv(&mut answer).await?;
+        let answer = answer.get(..read).unwrap_or_default();
+        match expect {
+            Some(expect) if !expect.fits(Some(answer)) => Err(dialogue::unexpected(answer)),
+            _ => Ok(()),
+        }
     }
 }
 

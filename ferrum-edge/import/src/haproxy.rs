@@ -4,6 +4,7 @@ mod acl;
 mod backend;
 mod certificates;
 mod changes;
+mod checks;
 mod fetch;
 mod fields;
 mod limits;
@@ -125,8 +126,8 @@ impl Haproxy<'_, '_> {
         for section in &sections {
             match section.kind.as_str() {
                 "global" => self.global(section),
-                "frontend" | "listen" | "backend" | "userlist" => {}
-                "defaults" => self.known(section),
+                "userlist" => {}
+                "frontend" | "listen" | "backend" | "defaults" => self.known(section),
                 "resolvers" => {
                     let what = format!("resolvers {}", section.name);
                     self.out.needless(section.at, what, "it is read where servers are looked up there");
@@ -326,7 +327,6 @@ impl Haproxy<'_, '_> {
         steps.extend(
             last.unwrap_or_else(|| vec![RouteStep::End(Cond::Always, RouteEnd::answer(section.at, 503, ""))]),
         );
-        self.known(section);
         let mut items = Vec::new();
         walk(&steps, &Cond::Always, Vec::new(), &mut items);
         let after = self.after_all(section, &acls);
@@ -400,7 +400,7 @@ impl Haproxy<'_, '_> {
     fn known(&mut self, section: &Section) {
         for line in &section.lines {
             let what = format!("{} {}: {}", section.kind, section.name, line.text());
-            match backend::left(line) {
+            match backend::left(line, section) {
                 Left::Read => {}
                 Left::Needless => {
                     self.out.needless(line.at, what, "the gateway does so anyway, or it is about the process")

@@ -120,7 +120,7 @@ fn protocols(entry: &Entry, registry: &Registry) -> Option<String> {
     let model = file::parse(entry.example, "example", registry).ok()?;
     let config = model.plugin_configs.iter().find(|config| *config.plugin_name == *entry.name)?;
     let built = config.built.as_ref()?;
-    Some(built.hooks().protocols(built.capabilities()).join("; "))
+    Some(built.capabilities().protocols(built.hooks()).join("; "))
 }
 
 /// How deep options are within options, at most.

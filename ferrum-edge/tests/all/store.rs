@@ -9,6 +9,7 @@ mod objects;
 mod outages;
 mod place;
 mod pooler;
+mod probes;
 mod schema;
 
 /// Makes each function a test on each engine.

@@ -110,6 +110,52 @@ impl Capabilities {
         self.0 & 1 << capability as u16 != 0
     }
 
+    /// The traffic for which hooks do something, for people.
+    pub fn protocols(self, hooks: HookSet) -> Vec<&'static str> {
+        let all = [
+            (HookSet::EXCHANGE, "HTTP/1.1, HTTP/2, HTTP/3, gRPC and handshakes of WebSockets"),
+            (HookSet::ON_MESSAGE, "messages of WebSockets"),
+            (HookSet::ON_TRANSFER, "bytes of WebSockets"),
+            (HookSet::STREAM, "TCP and TLS streams"),
+            (HookSet::DATAGRAM, "UDP and DTLS sessions"),
+        ];
+        let meets = |of| match of {
+            HookSet::DATAGRAM => self.for_datagrams(hooks).meets(of),
+            HookSet::STREAM => self.for_streams(hooks).meets(of),
+            of => hooks.meets(of),
+        };
+        let datagrams_only = self.has(Capability::OnlyForDatagrams);
+        all.into_iter()
+            .filter(|(of, _)| meets(*of) && !(datagrams_only && *of != HookSet::DATAGRAM))
+            .map(|(_, words)| words)
+            .collect()
+    }
+
+    /// The hooks without those that do nothing for datagrams: a plugin that sees bytes learns by other hooks when a stream begins and
+    /// ends, and one that reads WebSockets takes messages for no other sessions.
+    pub(crate) const fn for_datagrams(self, hooks: HookSet) -> HookSet {
+        let mut rest = hooks;
+        if hooks.meets(HookSet::ON_BYTES) {
+            rest = rest.without(HookSet::ON_CONNECT.with(HookSet::ON_CLOSE).with(HookSet::ON_BYTES));
+        }
+        if self.has(Capability::OnlyForStreams) {
+            rest = rest.without(HookSet::DATAGRAM);
+        }
+        if self.has(Capability::ReadsNoDatagrams) {
+            rest = rest.without(HookSet::ON_MESSAGE);
+        }
+        rest
+    }
+
+    /// The hooks without those that serve messages only: a plugin that learns by the others when a session begins and ends does nothing
+    /// for byte streams, which have no messages.
+    pub(crate) const fn for_streams(self, hooks: HookSet) -> HookSet {
+        match self.has(Capability::ConnectsForMessages) {
+            true => hooks.without(HookSet::ON_CONNECT.with(HookSet::ON_CLOSE)),
+            false => hooks,
+        }
+    }
+
     /// What is declared of seats that the plugin does not take: a mistake in the plugin.
     pub fn without_seat(self, taken: HookSet) -> Option<Capability> {
         Capability::ALL.into_iter().find(|declared| self.has(*declared) && !taken.meets(declared.seats()))

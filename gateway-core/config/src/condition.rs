@@ -7,7 +7,7 @@
 
 mod compile;
 mod excludes;
-mod text;
+pub(crate) mod text;
 pub mod written;
 
 use http::{HeaderName, Method};
@@ -15,7 +15,7 @@ use ipnet::IpNet;
 
 use super::pattern::{HostPattern, PathPattern};
 pub use compile::{Use, compile};
-pub(crate) use text::Text;
+pub use text::Text;
 
 /// Conditions within conditions.
 pub const MAX_DEPTH: usize = 16;

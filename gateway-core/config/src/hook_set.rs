@@ -1,7 +1,5 @@
 //! Which hooks a plugin takes a seat in, as a set.
 
-use crate::capabilities::{Capabilities, Capability};
-
 /// A set of hooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HookSet(u16);
@@ -71,55 +69,14 @@ impl HookSet {
         self.meets(Self::AUTHENTICATE)
     }
 
-    /// The traffic that runs any of these hooks, for people.
-    pub fn protocols(self, capabilities: Capabilities) -> Vec<&'static str> {
-        let all = [
-            (Self::EXCHANGE, "HTTP/1.1, HTTP/2, HTTP/3, gRPC and handshakes of WebSockets"),
-            (Self::ON_MESSAGE, "messages of WebSockets"),
-            (Self::ON_TRANSFER, "bytes of WebSockets"),
-            (Self::STREAM, "TCP and TLS streams"),
-            (Self::DATAGRAM, "UDP and DTLS sessions"),
-        ];
-        let meets = |hooks| match hooks {
-            Self::DATAGRAM => self.for_datagrams(capabilities).meets(hooks),
-            Self::STREAM => self.for_streams(capabilities).meets(hooks),
-            hooks => self.meets(hooks),
-        };
-        let datagrams_only = capabilities.has(Capability::OnlyForDatagrams);
-        all.into_iter()
-            .filter(|(hooks, _)| meets(*hooks) && !(datagrams_only && *hooks != Self::DATAGRAM))
-            .map(|(_, words)| words)
-            .collect()
-    }
-
-    /// The same without what does nothing for datagrams: a plugin that sees bytes learns by other hooks when a stream begins and
-    /// ends, and one that reads WebSockets takes messages for no other sessions.
-    pub(crate) const fn for_datagrams(self, capabilities: Capabilities) -> Self {
-        let mut rest = self.0;
-        if self.meets(Self::ON_BYTES) {
-            rest &= !(Self::ON_CONNECT.0 | Self::ON_CLOSE.0 | Self::ON_BYTES.0);
-        }
-        if capabilities.has(Capability::OnlyForStreams) {
-            rest &= !Self::DATAGRAM.0;
-        }
-        if capabilities.has(Capability::ReadsNoDatagrams) {
-            rest &= !Self::ON_MESSAGE.0;
-        }
-        Self(rest)
-    }
-
-    /// The same without what serves messages only: a plugin that learns by the others when a session begins and ends does nothing
-    /// for byte streams, which have no messages.
-    pub(crate) const fn for_streams(self, capabilities: Capabilities) -> Self {
-        match capabilities.has(Capability::ConnectsForMessages) {
-            true => Self(self.0 & !(Self::ON_CONNECT.0 | Self::ON_CLOSE.0)),
-            false => self,
-        }
-    }
-
     /// Both sets together.
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+
+    /// The first set without the second.
+    pub(crate) const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
     }
 
     /// Whether they have something in common.

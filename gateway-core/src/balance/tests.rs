@@ -39,7 +39,7 @@ pub(super) fn upstream(algorithm: Algorithm, weights: &[u16]) -> Upstream {
 
 pub(super) fn active() -> ActiveHealth {
     ActiveHealth {
-        probe: Probe::Tcp,
+        probe: Probe::Tcp { tls: false, send: Box::default(), expect: None },
         interval: Duration::from_secs(10),
         timeout: Duration::from_secs(5),
         healthy_threshold: 1,

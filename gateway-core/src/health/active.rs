@@ -63,7 +63,7 @@ mod tests {
 
     fn active(healthy: u32, unhealthy: u32) -> Active {
         Active::new(&ActiveHealth {
-            probe: Probe::Tcp,
+            probe: Probe::Tcp { tls: false, send: Box::default(), expect: None },
             interval: Duration::from_secs(10),
             timeout: Duration::from_secs(5),
             healthy_threshold: healthy,

@@ -129,8 +129,7 @@ impl Plugin for ExtProc {
         problems.into_result(())?;
         let Some(client) = client else { return Err(Problems::one("config.url", "is required")) };
         let owner = world.owner().map_or("", |owner| owner.config.as_str());
-        let count =
-            |outcome| world.meters().counter(STREAMS, &["plugin_config", "outcome"], &[owner, outcome]);
+        let count = |of| world.meters().counter(STREAMS, &["plugin_config", "outcome"], &[owner, of]);
         let counts = Counts { passed: count("passed"), replied: count("replied"), failed: count("failed") };
         let turns = Arc::new(Semaphore::new(config.max_concurrent_streams));
         Ok(Self { core: Arc::new(Core { client, rules: Arc::new(rules), turns, counts }) })

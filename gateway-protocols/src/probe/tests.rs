@@ -94,9 +94,107 @@ async fn a_target_that_says_nothing_runs_out_of_time() {
 async fn tcp_asks_for_a_connection_only() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    probe(address, Probe::Tcp).await.unwrap();
+    probe(address, tcp(b"", None)).await.unwrap();
     drop(listener);
-    assert!(matches!(probe(address, Probe::Tcp).await, Err(ProbeError::Io(_))));
+    assert!(matches!(probe(address, tcp(b"", None)).await, Err(ProbeError::Io(_))));
+}
+
+fn tcp(send: &[u8], expect: Option<Text>) -> Probe {
+    Probe::Tcp { tls: false, send: send.into(), expect }
+}
+
+/// What an answer has to be, as users write it.
+fn expected(written: &str) -> Text {
+    use gateway_core::config::{file, resolve};
+    let text = format!(
+        "upstreams: [{{ id: a, targets: [{{ host: localhost, port: 1 }}], health_checks: {{ active: {{ probe_type: tcp, expect: {written} }} }} }}]"
+    );
+    let read = file::parse(&text, &file::Origin::default(), &file::NoReferences);
+    let model = resolve::document(&read, std::path::Path::new(""), &|_: &str, _: &_| Ok(())).unwrap();
+    let active = model.upstreams[0].active_health.clone();
+    match active.unwrap().probe {
+        Probe::Tcp { expect: Some(expect), .. } => expect,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A peer that says its lines, each once it has read as many bytes as stand before it.
+async fn dialogue(lines: &[(usize, &'static [u8])]) -> SocketAddr {
+    let lines = lines.to_vec();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut tcp, _) = listener.accept().await.unwrap();
+        for (wanted, line) in lines {
+            tcp.read_exact(&mut vec![0; wanted]).await.unwrap();
+            tcp.write_all(line).await.unwrap();
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn tcp_sends_and_reads_until_the_answer_is_the_expected_one() {
+    for (expect, lines, wrong) in [
+        ("{prefix: '+PONG'}", &[(4, &b"+PO"[..]), (0, b"NG\r\n")][..], None),
+        ("{prefix: '+PONG'}", &[(4, b"-ERR no\r\n")], Some("it answered `-ERR no`")),
+        ("{contains: ready}", &[(4, b"not yet, "), (0, b"but ready now")], None),
+        ("{regex: '220[ -].*'}", &[(4, b"220 mail\r\n")], None),
+        ("{regex: '220[ -].*'}", &[(4, b"554 go away\r\n")], Some("it answered `554 go away`")),
+        ("{present: true}", &[(4, b"x")], None),
+        ("{present: true}", &[(4, b"")], Some("it closed the connection without an answer")),
+    ] {
+        let address = dialogue(lines).await;
+        let said = probe(address, tcp(b"ask\n", Some(expected(expect)))).await.err().map(|it| it.to_string());
+        assert_eq!(said.as_deref(), wrong, "{expect}");
+    }
+    // An endless answer is read to a limit.
+    static ENDLESS: [u8; 10_000] = [b'x'; 10_000];
+    let address = dialogue(&[(0, &ENDLESS)]).await;
+    let said = probe(address, tcp(b"", Some(expected("{suffix: y}")))).await.unwrap_err().to_string();
+    assert_eq!(said, format!("it answered `{}...`", "x".repeat(80)));
+}
+
+#[tokio::test]
+async fn databases_are_asked_in_their_own_words() {
+    let redis = || Probe::Redis { tls: false };
+    const PING: usize = 14;
+    for (ask, lines, wrong) in [
+        (redis(), &[(PING, &b"+PONG\r\n"[..])][..], None),
+        (redis(), &[(PING, b"-NOAUTH Authentication required.\r\n")], None),
+        (redis(), &[(PING, b"-LOADING it\r\n")], Some("it answered `-LOADING it`")),
+        (redis(), &[(PING, b"")], Some("it closed the connection without an answer")),
+        (Probe::Postgres, &[(26, b"R\0\0\0\x08\0\0\0\x03")], None),
+        (Probe::Postgres, &[(26, b"E\0\0\0\x13SFATAL\0C28000\0\0")], None),
+        (
+            Probe::Postgres,
+            &[(26, b"E\0\0\0\x23SFATAL\0C57P03\0Mit is starting\0\0")],
+            Some("it answered `it is starting`"),
+        ),
+        (Probe::Postgres, &[(26, b"HTTP/1.1 400\r\n")], Some("it answered `H`")),
+        (Probe::Mysql, &[(0, b"\x05\0\0\0\x0a8.0\0")], None),
+        (Probe::Mysql, &[(0, b"\x08\0\0\0\xff\x10\x04Host!")], Some("it answered `Host!`")),
+        (Probe::Mysql, &[(0, b"")], Some("it closed the connection without an answer")),
+    ] {
+        let address = dialogue(lines).await;
+        let said = probe(address, ask.clone()).await.err().map(|it| it.to_string());
+        assert_eq!(said.as_deref(), wrong, "{ask:?} {lines:?}");
+    }
+}
+
+#[tokio::test]
+async fn udp_may_want_one_answer() {
+    for (expect, wrong) in [("{prefix: po}", None), ("{prefix: pi}", Some("it answered `pong`"))] {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        tokio::spawn(async move {
+            let (_, from) = socket.recv_from(&mut [0; 16]).await.unwrap();
+            socket.send_to(b"pong", from).await.unwrap();
+        });
+        let ask = Probe::Udp { payload: b"ping".to_vec(), expect: Some(expected(expect)) };
+        let said = probe(address, ask).await.err().map(|it| it.to_string());
+        assert_eq!(said.as_deref(), wrong, "{expect}");
+    }
 }
 
 #[tokio::test]
@@ -109,10 +207,10 @@ async fn udp_wants_any_answer() {
         socket.send_to(b"pong", from).await.unwrap();
         buffer[..n].to_vec()
     });
-    probe(address, Probe::Udp { payload: b"ping".to_vec() }).await.unwrap();
+    probe(address, Probe::Udp { payload: b"ping".to_vec(), expect: None }).await.unwrap();
     assert_eq!(serving.await.unwrap(), b"ping");
     // Its socket is closed by now, which the system tells.
-    assert!(probe(address, Probe::Udp { payload: b"ping".to_vec() }).await.is_err());
+    assert!(probe(address, Probe::Udp { payload: b"ping".to_vec(), expect: None }).await.is_err());
 }
 
 /// A gRPC server that answers one check.

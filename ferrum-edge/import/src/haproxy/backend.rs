@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::Haproxy;
 use super::acl::Acls;
+use super::checks;
 use super::sections::{HaproxyLine, Section};
 use crate::cond::Cond;
 use crate::draft::{Plug, To, is_service, set, set_read_timeout, target};
@@ -90,7 +91,7 @@ impl Haproxy<'_, '_> {
         let mut made = Map::from_iter([("targets".to_owned(), json!(targets))]);
         self.balance(section, &mut made);
         if is_checked {
-            let active = checks(section, inter, rise, fall);
+            let active = checks::checks(section, inter, rise, fall);
             set(&mut made, "health_checks", json!({ "active": active }));
         }
         times(section, &mut settings);
@@ -286,38 +287,6 @@ impl<'w> Server<'w> {
     }
 }
 
-/// How servers are asked.
-fn checks(section: &Section, inter: Option<u64>, rise: Option<u32>, fall: Option<u32>) -> Value {
-    let mut active = Map::new();
-    match section.first(&["option", "httpchk"]) {
-        Some(line) => {
-            let sent = section.first(&["http-check", "send"]);
-            let uri = sent.and_then(|it| {
-                it.words.iter().position(|word| word == "uri").and_then(|n| it.words.get(n + 1))
-            });
-            let path = match line.arguments().get(1..).unwrap_or_default() {
-                [] => "/",
-                [one] => one.as_str(),
-                [_, path, ..] => path.as_str(),
-            };
-            set(&mut active, "http_path", uri.map_or(path, String::as_str));
-            let expected = section
-                .first(&["http-check", "expect", "status"])
-                .and_then(|it| it.word(3).parse::<u16>().ok());
-            let codes: Vec<u16> = expected.map_or_else(
-                || vec![200, 201, 202, 203, 204, 206, 301, 302, 303, 304, 307, 308],
-                |it| vec![it],
-            );
-            set(&mut active, "healthy_status_codes", json!(codes));
-        }
-        None => set(&mut active, "probe_type", "tcp"),
-    }
-    set(&mut active, "interval", text::seconds(inter.unwrap_or(2000)).min(86_400));
-    set(&mut active, "healthy_threshold", rise.unwrap_or(2).max(1));
-    set(&mut active, "unhealthy_threshold", fall.unwrap_or(3).max(1));
-    Value::Object(active)
-}
-
 /// Timeouts and retries of a section.
 pub(super) fn times(section: &Section, settings: &mut Map<String, Value>) {
     let time = |name: &str| section.first(&["timeout", name]).and_then(|line| text::millis(line.word(2), 1));
@@ -431,7 +400,7 @@ pub(super) enum Left {
 }
 
 /// Says that of a line.
-pub(super) fn left(line: &HaproxyLine) -> Left {
+pub(super) fn left(line: &HaproxyLine, section: &Section) -> Left {
     let name = line.name();
     if READ.contains(&name) {
         return Left::Read;
@@ -441,6 +410,12 @@ pub(super) fn left(line: &HaproxyLine) -> Left {
         "option" if line.word(1) == "forwardfor" && line.words.len() > 2 => {
             Left::Lost("clients' addresses are told in X-Forwarded-For, whatever the request has", "")
         }
+        "option" if checks::is_of_database(line.word(1)) => Left::Read,
+        "tcp-check" if checks::dialogue(section).is_some() => Left::Read,
+        "tcp-check" => Left::Lost(
+            "targets are checked by connecting to them",
+            "set `send` and `expect` in `health_checks` of the upstream",
+        ),
         "option" if line.word(1).ends_with("-check") && line.word(1) != "tcp-check" => {
             Left::Lost("targets are checked by connecting to them", "set `health_checks` of the upstream")
         }

@@ -17,6 +17,38 @@ fn import(text: &str) -> Result<Import, Failure> {
 const WEB: &str = "backend web\n server a 10.0.0.1:1\n";
 
 #[test]
+fn servers_are_checked_as_the_options_say() {
+    for (options, active) in [
+        ("option redis-check", json!({"probe_type": "redis"})),
+        ("option pgsql-check user x", json!({"probe_type": "postgres"})),
+        ("option mysql-check", json!({"probe_type": "mysql"})),
+        ("option tcp-check", json!({"probe_type": "tcp"})),
+        (
+            "option tcp-check\n tcp-check connect\n tcp-check send PING\\r\\n\n tcp-check expect string +PONG",
+            json!({"probe_type": "tcp", "send": "PING\r\n", "expect": {"contains": "+PONG"}}),
+        ),
+        // Two questions are more than a probe has.
+        (
+            "option tcp-check\n tcp-check send a\n tcp-check expect string b\n tcp-check send c",
+            json!({"probe_type": "tcp"}),
+        ),
+    ] {
+        let made =
+            import(&format!("listen db\n mode tcp\n bind :5432\n {options}\n server a 10.0.0.1:1 check\n"))
+                .unwrap();
+        let mut wanted = active;
+        for (key, value) in
+            [("interval", json!(2)), ("healthy_threshold", json!(2)), ("unhealthy_threshold", json!(3))]
+        {
+            wanted[key] = value;
+        }
+        assert_eq!(made.upstreams[0]["health_checks"]["active"], wanted, "{options}");
+        let is_whole = !format!("{:?}", made.report).contains("tcp-check send c");
+        assert_eq!(is_whole, !options.ends_with("send c"), "{options}");
+    }
+}
+
+#[test]
 fn what_is_no_configuration_is_refused() {
     for bad in [
         "",

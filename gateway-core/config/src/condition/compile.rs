@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use http::{HeaderName, Method};
 use ipnet::IpNet;
 
-use super::text::Text;
+use super::text::{Text, remedy_of};
 use super::written::{self, PathMatch, StatusMatch, TextMatch};
 use super::{Certificate, Condition, ConditionPart, MAX_DEPTH, MAX_PARTS, MediaType};
 use crate::network::canonical_network;
@@ -158,12 +158,7 @@ impl Compiler {
         match Text::compile(written) {
             Ok(text) => Some(text),
             Err((key, message)) => {
-                let remedy = match key {
-                    "" => "one of: exact, one_of, prefix, suffix, contains, regex, present",
-                    "regex" => "see docs.rs/regex for the syntax",
-                    _ => "remove it",
-                };
-                self.add(at, key, message).remedy = Some(remedy.to_owned());
+                self.add(at, key, message).remedy = Some(remedy_of(key).to_owned());
                 None
             }
         }

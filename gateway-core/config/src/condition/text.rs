@@ -41,7 +41,7 @@ impl Text {
     ///
     /// # Errors
     /// What is wrong, and the key inside the written map.
-    pub(super) fn compile(written: &TextMatch) -> Result<Self, (&'static str, String)> {
+    pub(crate) fn compile(written: &TextMatch) -> Result<Self, (&'static str, String)> {
         match written {
             TextMatch::Exact(text) => Ok(Self { rule: one(text), ignore_case: false }),
             TextMatch::Named(named) => Self::named(named),
@@ -131,6 +131,15 @@ fn one(text: &str) -> Rule {
 fn matches(regex: &Regex, value: &[u8]) -> bool {
     let is_it = regex.is_match(value);
     is_it || std::str::from_utf8(value).is_err() && regex.is_match(String::from_utf8_lossy(value).as_bytes())
+}
+
+/// What to do about a mistake at this key of a written match.
+pub(crate) fn remedy_of(key: &str) -> &'static str {
+    match key {
+        "" => "one of: exact, one_of, prefix, suffix, contains, regex, present",
+        "regex" => "see docs.rs/regex for the syntax",
+        _ => "remove it",
+    }
 }
 
 /// A regex over a whole value; `.` is any character, a line feed too.

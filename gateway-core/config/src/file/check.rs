@@ -251,7 +251,7 @@ impl<'s> Checker<'s, '_> {
             return self.word(&words, text, line);
         }
         // Whatever ends in a log line must not be able to forge another one. A plugin's own settings may have lines.
-        let may_have_lines = self.is_plugin || rule.types.is_empty();
+        let may_have_lines = self.is_plugin || rule.is_document || rule.types.is_empty();
         if text.chars().any(|c| c.is_control() && !(may_have_lines && matches!(c, '\n' | '\t' | '\r'))) {
             self.problem(line, "this has control characters".to_owned()).remedy =
                 Some("remove them".to_owned());

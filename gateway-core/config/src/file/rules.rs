@@ -31,6 +31,8 @@ pub(super) struct Rule {
     pub(super) exclusive_minimum: Option<f64>,
     pub(super) min_length: Option<u64>,
     pub(super) max_length: Option<u64>,
+    /// The text may have several lines: its `contentMediaType` is `text/plain`.
+    pub(super) is_document: bool,
     pub(super) max_items: Option<u64>,
     pub(super) items: Option<Box<Self>>,
     pub(super) properties: Option<Properties>,
@@ -114,6 +116,7 @@ impl Rule {
             exclusive_minimum: number("exclusiveMinimum"),
             min_length: count("minLength"),
             max_length: count("maxLength"),
+            is_document: schema.get("contentMediaType").is_some(),
             max_items: count("maxItems"),
             items: schema.get("items").map(|items| Box::new(Self::new(items))),
             properties: schema.get("properties").and_then(Json::as_object).map(Properties::new),

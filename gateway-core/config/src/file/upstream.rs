@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::condition::written::TextMatch;
 use crate::units::{Millis, Seconds};
 
 /// A named group of targets and how one is picked.
@@ -216,9 +217,15 @@ pub struct ActiveHealth {
     /// Statuses that `http` takes for good. Default 200 and 302.
     #[schemars(length(max = 50), inner(range(min = 100, max = 599)))]
     pub healthy_status_codes: Option<Vec<u16>>,
-    /// Asks over TLS. Default false.
+    /// Asks over TLS: `http`, `grpc`, `tcp` and `redis`. Default false.
     pub use_tls: Option<bool>,
-    /// What `udp` sends, in hexadecimal. Default an empty datagram.
+    /// What `tcp` and `udp` send once connected, as text. Default nothing, or an empty datagram.
+    #[schemars(length(min = 1, max = 4096), extend("contentMediaType" = "text/plain"))]
+    pub send: Option<String>,
+    /// What the answer of `tcp` and `udp` has to be, of which 4 KiB are read: a text, or a map such as `{prefix: "+PONG"}`. Default: `tcp`
+    /// waits for no answer, `udp` for any.
+    pub expect: Option<TextMatch>,
+    /// What `udp` sends, in hexadecimal, for what is no text. Not together with `send`.
     #[schemars(length(max = 2048))]
     pub udp_probe_payload: Option<String>,
     /// The service `grpc` asks for. Default empty: the server as a whole.
@@ -232,12 +239,19 @@ pub struct ActiveHealth {
 pub enum ProbeType {
     /// GET a path and look at the status.
     Http,
-    /// Open a connection.
+    /// Open a connection; with `send` and `expect`, talk as well.
     Tcp,
-    /// Send a datagram and wait for any answer.
+    /// Send a datagram and wait for an answer.
     Udp,
     /// `grpc.health.v1.Health/Check`.
     Grpc,
+    /// Begin a PostgreSQL session as the user `ferrum-edge`, who need not exist: good unless the server is starting, stopping, recovering
+    /// or out of connections.
+    Postgres,
+    /// Read the greeting of a MySQL or MariaDB server. Servers count such connections: set `max_connect_errors` there high.
+    Mysql,
+    /// `PING` a Redis or Valkey server: good unless it is loading or has lost its master.
+    Redis,
 }
 
 /// Learning from traffic how targets are.

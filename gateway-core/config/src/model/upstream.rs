@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Id;
+use crate::condition::Text;
 
 /// A named group of targets and how one is picked.
 #[derive(Debug, Clone, PartialEq)]
@@ -197,7 +198,7 @@ pub enum SameSite {
 }
 
 /// Asking targets how they are.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ActiveHealth {
     /// How to ask.
     pub probe: Probe,
@@ -212,7 +213,7 @@ pub struct ActiveHealth {
 }
 
 /// How a target is asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Probe {
     /// GET a path and look at the status.
     Http {
@@ -223,12 +224,30 @@ pub enum Probe {
         /// Over TLS.
         tls: bool,
     },
-    /// Open a connection.
-    Tcp,
-    /// Send a datagram and wait for any answer.
+    /// Open a connection, send and read.
+    Tcp {
+        /// Over TLS.
+        tls: bool,
+        /// What to send; may be empty.
+        send: Box<[u8]>,
+        /// What the answer has to be; `None` does not wait for one.
+        expect: Option<Text>,
+    },
+    /// Send a datagram and wait for an answer.
     Udp {
         /// What to send.
         payload: Vec<u8>,
+        /// What the answer has to be; `None` takes any.
+        expect: Option<Text>,
+    },
+    /// Begin a PostgreSQL session.
+    Postgres,
+    /// Read the greeting of MySQL.
+    Mysql,
+    /// `PING` Redis.
+    Redis {
+        /// Over TLS.
+        tls: bool,
     },
     /// `grpc.health.v1.Health/Check`.
     Grpc {

@@ -118,8 +118,8 @@ pub fn idle(
     let is_datagram = matches!(traffic, Traffic::Stream(rules) if rules.is_datagram);
     let taken = match is_stream {
         _ if capabilities.has(Capability::OnlyForDatagrams) && !is_datagram => HookSet::default(),
-        true => taken.for_streams(capabilities),
-        false => taken.for_datagrams(capabilities),
+        true => capabilities.for_streams(taken),
+        false => capabilities.for_datagrams(taken),
     };
     let (runs, kind) = match traffic {
         Traffic::Http(_) => (HookSet::EXCHANGE.with(HookSet::WEBSOCKET), "HTTP"),

@@ -7,6 +7,8 @@ use std::time::Duration;
 use super::backend::{self, Tls};
 use super::known::Group;
 use super::{Notes, ObjectPlace, words};
+use crate::condition::Text;
+use crate::condition::text::remedy_of;
 use crate::file;
 use crate::model::{
     ActiveHealth, Affinity, Algorithm, CookieAttributes, HashOn, PassiveHealth, Probe, SameSite, Sharing,
@@ -236,11 +238,16 @@ fn active(notes: &mut Notes<'_>, written: &file::ActiveHealth) -> Option<ActiveH
             let healthy_status_codes = written.healthy_status_codes.clone().unwrap_or_else(|| vec![200, 302]);
             Probe::Http { path: Arc::from(path), healthy_status_codes, tls }
         }
-        file::ProbeType::Tcp => Probe::Tcp,
-        file::ProbeType::Udp => {
-            let payload = hex(written.udp_probe_payload.as_deref().unwrap_or(""));
-            Probe::Udp { payload: notes.value(&at("udp_probe_payload"), payload)? }
+        file::ProbeType::Tcp => {
+            let send = written.send.as_deref().unwrap_or("").as_bytes().into();
+            Probe::Tcp { tls, send, expect: expected(notes, written) }
         }
+        file::ProbeType::Udp => {
+            Probe::Udp { payload: payload(notes, written)?, expect: expected(notes, written) }
+        }
+        file::ProbeType::Postgres => Probe::Postgres,
+        file::ProbeType::Mysql => Probe::Mysql,
+        file::ProbeType::Redis => Probe::Redis { tls },
         file::ProbeType::Grpc => {
             Probe::Grpc { service: Arc::from(written.grpc_service_name.as_deref().unwrap_or("")), tls }
         }
@@ -254,14 +261,42 @@ fn active(notes: &mut Notes<'_>, written: &file::ActiveHealth) -> Option<ActiveH
     })
 }
 
+/// What `udp` sends.
+fn payload(notes: &mut Notes<'_>, written: &file::ActiveHealth) -> Option<Vec<u8>> {
+    const AT: &str = "health_checks.active.udp_probe_payload";
+    match (&written.udp_probe_payload, &written.send) {
+        (Some(_), Some(_)) => {
+            notes.add(AT, "`send` says already what to send").remedy = Some("remove one of them".to_owned());
+            None
+        }
+        (Some(digits), None) => notes.value(AT, hex(digits)),
+        (None, text) => Some(text.as_deref().unwrap_or("").into()),
+    }
+}
+
+/// What the answer to `tcp` and `udp` has to be, if anything is asked of it.
+fn expected(notes: &mut Notes<'_>, written: &file::ActiveHealth) -> Option<Text> {
+    const AT: &str = "health_checks.active.expect";
+    let (key, message) = match Text::compile(written.expect.as_ref()?) {
+        Ok(text) if text.fits(None) => ("", "no answer at all would be good".to_owned()),
+        Ok(text) => return Some(text),
+        Err(problem) => problem,
+    };
+    let dot = if key.is_empty() { "" } else { "." };
+    notes.add(&format!("{AT}{dot}{key}"), message).remedy = Some(remedy_of(key).to_owned());
+    None
+}
+
 /// Settings that a probe of this type does nothing with.
 fn of_another_probe(notes: &mut Notes<'_>, written: &file::ActiveHealth) {
-    use file::ProbeType::{Grpc, Http, Udp};
+    use file::ProbeType::{Grpc, Http, Redis, Tcp, Udp};
     let probe = written.probe_type.unwrap_or(Http);
-    let keys: [(&str, bool, &[file::ProbeType]); 5] = [
+    let keys: [(&str, bool, &[file::ProbeType]); 7] = [
         ("http_path", written.http_path.is_some(), &[Http]),
         ("healthy_status_codes", written.healthy_status_codes.is_some(), &[Http]),
-        ("use_tls", written.use_tls == Some(true), &[Http, Grpc]),
+        ("use_tls", written.use_tls == Some(true), &[Http, Grpc, Tcp, Redis]),
+        ("send", written.send.is_some(), &[Tcp, Udp]),
+        ("expect", written.expect.is_some(), &[Tcp, Udp]),
         ("udp_probe_payload", written.udp_probe_payload.is_some(), &[Udp]),
         ("grpc_service_name", written.grpc_service_name.is_some(), &[Grpc]),
     ];
@@ -269,6 +304,7 @@ fn of_another_probe(notes: &mut Notes<'_>, written: &file::ActiveHealth) {
         let name = match of {
             [Udp] => "udp",
             [Grpc] => "grpc",
+            [Tcp, ..] => "tcp",
             _ => "http",
         };
         notes.add(&format!("health_checks.active.{key}"), "a probe of this type does not have it").remedy =

@@ -129,16 +129,43 @@ fn probes_have_the_settings_of_their_type() {
         ("use_tls: true", "http"),
         ("udp_probe_payload: '00'", "udp"),
         ("grpc_service_name: x", "grpc"),
+        ("send: x", "tcp"),
+        ("expect: x", "tcp"),
     ] {
         good(&spec(&format!("probe_type: {of}, {setting}")));
         let key = setting.split(':').next().unwrap();
         refused(
-            &spec(&format!("probe_type: tcp, {setting}")),
+            &spec(&format!("probe_type: mysql, {setting}")),
             &format!(
                 "f:2: upstreams[0].health_checks.active.{key}: a probe of this type does not have it (write `probe_type: \
                  {of}`, or remove it)"
             ),
         );
+    }
+    let at = "f:2: upstreams[0].health_checks.active";
+    for (settings, what) in [
+        (
+            "probe_type: udp, send: x, udp_probe_payload: '00'",
+            "udp_probe_payload: `send` says already what to send (remove one of them)",
+        ),
+        (
+            "probe_type: tcp, expect: {present: false}",
+            "expect: no answer at all would be good (one of: exact, one_of, prefix, suffix, contains, regex, present)",
+        ),
+        (
+            "probe_type: udp, expect: {prefix: a, suffix: b}",
+            "expect: this names more than one way to match (one of: exact, one_of, prefix, suffix, contains, regex, present)",
+        ),
+    ] {
+        refused(&spec(settings), &format!("{at}.{what}"));
+    }
+    for good_one in [
+        "probe_type: redis, use_tls: true",
+        "probe_type: postgres",
+        "probe_type: udp, send: a, expect: b",
+        "probe_type: tcp, send: \"PING\\r\\n\"",
+    ] {
+        good(&spec(good_one));
     }
 }
 

@@ -1,0 +1,88 @@
+//! How servers are checked.
+
+use serde_json::{Map, Value, json};
+
+use super::sections::Section;
+use crate::draft::set;
+use crate::text;
+
+/// How servers are asked.
+pub(super) fn checks(section: &Section, inter: Option<u64>, rise: Option<u32>, fall: Option<u32>) -> Value {
+    let mut active = Map::new();
+    match section.first(&["option", "httpchk"]) {
+        Some(line) => {
+            let sent = section.first(&["http-check", "send"]);
+            let uri = sent.and_then(|it| {
+                it.words.iter().position(|word| word == "uri").and_then(|n| it.words.get(n + 1))
+            });
+            let path = match line.arguments().get(1..).unwrap_or_default() {
+                [] => "/",
+                [one] => one.as_str(),
+                [_, path, ..] => path.as_str(),
+            };
+            set(&mut active, "http_path", uri.map_or(path, String::as_str));
+            let expected = section
+                .first(&["http-check", "expect", "status"])
+                .and_then(|it| it.word(3).parse::<u16>().ok());
+            let codes: Vec<u16> = expected.map_or_else(
+                || vec![200, 201, 202, 203, 204, 206, 301, 302, 303, 304, 307, 308],
+                |it| vec![it],
+            );
+            set(&mut active, "healthy_status_codes", json!(codes));
+        }
+        None => other_checks(section, &mut active),
+    }
+    set(&mut active, "interval", text::seconds(inter.unwrap_or(2000)).min(86_400));
+    set(&mut active, "healthy_threshold", rise.unwrap_or(2).max(1));
+    set(&mut active, "unhealthy_threshold", fall.unwrap_or(3).max(1));
+    Value::Object(active)
+}
+
+/// Options that ask in the words of a protocol, and the probe of each.
+const DATABASES: [(&str, &str); 3] =
+    [("pgsql-check", "postgres"), ("mysql-check", "mysql"), ("redis-check", "redis")];
+
+/// How servers are asked that are not asked by HTTP.
+fn other_checks(section: &Section, active: &mut Map<String, Value>) {
+    let database = DATABASES.iter().find(|(option, _)| section.first(&["option", option]).is_some());
+    set(active, "probe_type", database.map_or("tcp", |(_, probe)| *probe));
+    if let Some((sent, expected)) = dialogue(section) {
+        active.extend(sent.map(|text| ("send".to_owned(), json!(text))));
+        active.extend(expected.map(|(way, text)| ("expect".to_owned(), json!({ (way): text }))));
+    }
+}
+
+/// What `tcp-check` sends, and what it expects: a way of matching and a text.
+type Dialogue = (Option<String>, Option<(&'static str, String)>);
+
+/// The dialogue of `option tcp-check`, where a probe can have it: one text out and one in.
+pub(super) fn dialogue(section: &Section) -> Option<Dialogue> {
+    section.first(&["option", "tcp-check"])?;
+    let (mut sent, mut expected) = (String::new(), None);
+    for line in section.rules(&["tcp-check"]) {
+        match (line.word(1), line.word(2)) {
+            ("comment", _) => {}
+            ("connect", _) if line.words.len() == 2 => {}
+            ("send", text) if expected.is_none() => sent.push_str(&decoded(text)),
+            ("expect", way @ ("string" | "rstring")) if expected.is_none() => {
+                // What HAProxy finds anywhere in the answer.
+                expected = Some(match way {
+                    "string" => ("contains", decoded(line.word(3))),
+                    _ => ("regex", format!("(?s).*(?:{}).*", line.word(3))),
+                });
+            }
+            _ => return None,
+        }
+    }
+    Some(((!sent.is_empty()).then_some(sent), expected))
+}
+
+/// A text with its line ends and tabs; other escapes are decoded already.
+fn decoded(text: &str) -> String {
+    text.replace("\\r", "\r").replace("\\n", "\n").replace("\\t", "\t")
+}
+
+/// Whether an option asks servers in the words of a database.
+pub(super) fn is_of_database(option: &str) -> bool {
+    DATABASES.iter().any(|(of, _)| *of == option)
+}

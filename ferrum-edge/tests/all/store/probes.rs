@@ -1,0 +1,42 @@
+//! Real databases as targets, asked how they are in their own words.
+
+use ferrum_edge::store::Engine;
+
+use crate::process::{Folder, Gateway, get, until};
+use crate::servers::Server;
+
+/// Whether the gateway takes its only target for healthy.
+fn is_healthy(gateway: &Gateway) -> Option<bool> {
+    let page = get(gateway.admin, "/metrics");
+    let line = page.lines().find(|line| line.starts_with("ferrum_target_healthy{"))?;
+    Some(line.ends_with(" 1"))
+}
+
+fn a_server_that_stops_is_unhealthy_until_it_is_back(engine: Engine, probe: &str) {
+    let mut server = Server::start(engine);
+    let url = server.url("x");
+    let port = url.rsplit_once(':').unwrap().1.split_once('/').unwrap().0.to_owned();
+    let folder = Folder::new();
+    // A good answer makes a target healthy again; at first it counts as healthy without one.
+    folder.write(
+        "ferrum.yaml",
+        &format!(
+            "proxies: [{{id: db, listen_path: /, upstream_id: db}}]\nupstreams:\n  - id: db\n    targets: [{{host: 127.0.0.1, port: {port}}}]\n    health_checks:\n      active: {{probe_type: {probe}, interval: 1s, healthy_threshold: 1, unhealthy_threshold: 1}}\n"
+        ),
+    );
+    let gateway = Gateway::start(&folder, |_| {});
+    server.kill();
+    until("the stopped server is unhealthy", || is_healthy(&gateway) == Some(false));
+    assert!(server.run());
+    until("the server is healthy again", || is_healthy(&gateway) == Some(true));
+}
+
+#[test]
+fn postgres_is_asked_for_a_session() {
+    a_server_that_stops_is_unhealthy_until_it_is_back(Engine::Postgres, "postgres");
+}
+
+#[test]
+fn mariadb_is_asked_for_its_greeting() {
+    a_server_that_stops_is_unhealthy_until_it_is_back(Engine::MySql, "mysql");
+}
