@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::sync::LazyLock;
 
 use rhai::{
-    Array, Blob, Dynamic, Engine, EvalAltResult, FuncRegistration, ImmutableString, Map, Module,
+    Array, Blob, Dynamic, Engine, EvalAltResult, FnPtr, FuncRegistration, ImmutableString, Map, Module,
     NativeCallContext, Position, Shared,
 };
 
@@ -190,6 +190,8 @@ fn writing(module: &mut Module) {
                 let is_good = check(ctx.engine(), it.values()).is_ok();
                 written(is_good, || format!("#{it:?}")).unwrap_or_else(|| { it.clear(); String::new() })
             });
+            // Rhai's own would write what it has captured, and what that has captured.
+            bounded!(module, $name, |it: &mut FnPtr| -> String { it.to_string() });
         )*};
     }
     written!("print", "debug", "to_string", "to_debug");
@@ -236,6 +238,9 @@ impl Left {
         self.values = self.values.checked_sub(1).ok_or_else(|| too_large(ARRAY))?;
         if let Ok(text) = value.as_immutable_string_ref() {
             return self.text(text.len());
+        }
+        if value.read_lock::<FnPtr>().is_some_and(|closure| closure.is_curried()) {
+            return error("a closure with what it has captured can't be written");
         }
         if let Ok(blob) = value.as_blob_ref() {
             return self.text(blob.len());
