@@ -15,6 +15,9 @@ use super::failure::{ScriptResult, error};
 
 /// Values within values that are written as text.
 const MAX_DEPTH: usize = 64;
+/// Bytes and values of what is shown in a log.
+const MAX_SHOWN_TEXT: usize = 64 << 10;
+const MAX_SHOWN_VALUES: usize = 1000;
 const STRING: &str = "Length of string";
 const ARRAY: &str = "Size of array/BLOB";
 
@@ -222,6 +225,12 @@ pub(super) fn check<'a>(engine: &Engine, within: impl Iterator<Item = &'a Dynami
     };
     let mut within = within;
     within.try_for_each(|value| left.take(value, 0))
+}
+
+/// Whether a value may be shown in a log: what is thrown may be anything.
+pub(super) fn is_short(value: &Dynamic) -> bool {
+    let is_one = value.is_fnptr() && !value.is_shared();
+    is_one || Left { text: MAX_SHOWN_TEXT, values: MAX_SHOWN_VALUES }.take(value, 0).is_ok()
 }
 
 /// What may still be written.

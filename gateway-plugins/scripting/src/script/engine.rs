@@ -267,7 +267,8 @@ impl From<Box<EvalAltResult>> for ScriptFault {
             EvalAltResult::ErrorTooManyOperations(_) => {
                 "it takes more operations than `max_operations`".to_owned()
             }
-            EvalAltResult::ErrorRuntime(value, _) => value.to_string(),
+            EvalAltResult::ErrorRuntime(value, _) if bounded::is_short(value) => value.to_string(),
+            EvalAltResult::ErrorRuntime(..) => "it throws a value that is too large to be shown".to_owned(),
             _ => {
                 error.clear_position();
                 error.unwrap_inner().to_string()
