@@ -69,6 +69,7 @@ impl Gateway {
         let mut compiler = Compiler::new(registry);
         let empty = Snapshot::empty(model.settings.clone());
         let compiled = compiler.compile(&model, &empty, tokio::time::Instant::now());
+        compiled.reject_mistakes().map_err(StartError::Mistakes)?;
         let control = Control::new().map_err(StartError::Thread)?;
         Self::launch(compiler, compiled, control, Ports::Possible, inherited)
     }

@@ -178,9 +178,15 @@ pub(super) fn serve(
     })
 }
 
-/// Whether there is any warning; shows them.
+/// Whether there is any warning, or a mistake with which no gateway starts; shows them.
 fn is_denied(model: &Model, registry: &Registry) -> bool {
-    let warnings = warnings::of(model, registry);
+    let warnings = match warnings::of(model, registry) {
+        Ok(warnings) => warnings,
+        Err(problems) => {
+            print::error(problems);
+            return true;
+        }
+    };
     warnings.iter().take(MAX_WARNINGS).for_each(|warning| print::error(format_args!("warning: {warning}")));
     if !warnings.is_empty() {
         print::error(format_args!("{} warnings, which are denied", warnings.len()));

@@ -172,7 +172,7 @@ pub(crate) struct NewPorts {
 /// What a port that can't be used means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ports {
-    /// The configuration as a whole is refused, when the port is of a proxy that is put.
+    /// The configuration as a whole is refused, when the port is of a proxy that is put. So are mistakes in its plugins.
     All,
     /// All ports of that proxy which are not open stay closed, and the log and the status say so; they are tried again now and then.
     Possible,

@@ -226,7 +226,7 @@ async fn tools_do_what_they_say() {
 #[test]
 fn closures_within_closures_are_freed_one_by_one() {
     let chain = "let f = || 1; for n in 0..9000 { let g = f; f = || g; } ";
-    let late = "let all = []; for n in 0..3000 { let x = (); all.push(|| x); let y = all; x = y; } ";
+    let late = "let all = []; for n in 0..300 { let x = (); all.push(|| x); let y = all; x = y; } ";
     let circle = "let f = (); f = || f; let a = []; let g = || a; let h = [g]; a = h; ";
     let by_map = "let f = #{ a: () }; for n in 0..4000 { let g = #{ a: [f] }; f = #{ a: || g }; } ";
     let functions = "fn wrap(f) { || f } ";
