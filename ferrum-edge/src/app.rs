@@ -18,6 +18,7 @@ use gateway_core::plugin::Registry;
 use gateway_core::snapshot::Snapshot;
 use gateway_core::snapshot::compile::{Compiled, Compiler};
 pub use gateway_protocols::downstream::bind::Inherited;
+use gateway_protocols::handover::DatagramHandover;
 use gateway_protocols::worker::{Inbox, Inboxes, Order, SharedByWorkers, Worker};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, mpsc, watch};
@@ -86,6 +87,7 @@ impl Gateway {
         let frontend = Arc::new(Frontend::new(&settings.tls)?);
         let admin_tls = AdminTls::new(settings.admin_tls.as_ref())?;
         engine::congestion_is_known(&compiled.put)?;
+        let link = inherited.take_link();
         let listeners = Listeners::bind(&settings, &frontend, workers, &mut inherited)?;
         let world = compiler.registry().world();
         let sinks = Sinks::build(&settings.log_sinks, world).map_err(StartError::LogSinks)?;
@@ -100,11 +102,16 @@ impl Gateway {
         let streams = StreamPorts::default();
         let stream_ports =
             streams.prepare(&compiled.snapshot, &compiled.put, &frontend, workers, &mut inherited, ports)?;
+        let datagrams = match link {
+            Some(link) => DatagramHandover::after(link, inherited.shared()).map_err(StartError::Thread)?,
+            None => DatagramHandover::default(),
+        };
         // Nobody would accept what comes to the others.
         drop(inherited);
         let revision = watch::Sender::new(compiled.snapshot.revision);
         let (mut shared, inboxes) = SharedByWorkers::new(compiled.snapshot, workers);
         shared.client_trust = frontend.client_trust();
+        shared.datagrams = Arc::new(datagrams);
         listeners.http3_port().into_iter().for_each(|port| shared.announce_http3(port));
         crate::control::overload::limit_descriptors(&shared.overload);
         let shared = Arc::new(shared);
@@ -141,7 +148,7 @@ impl Gateway {
         }
         // Nothing is accepted before all of it may be: what fails later loses connections.
         stream_ports.listen()?;
-        let socket_file = listeners.hand_out(&engine.orders, &engine.frontend)?;
+        let socket_file = listeners.hand_out(&engine.orders, &engine.frontend, &engine.shared.datagrams)?;
         engine.streams.apply(stream_ports, &engine.orders, &engine.frontend);
         engine.push_by(pushes);
         Ok(Self {
@@ -189,6 +196,16 @@ impl Gateway {
     /// Whether a drain is over: nothing more is accepted, and no connection is open.
     pub fn is_drained(&self) -> bool {
         self.engine.shared.is_drained()
+    }
+
+    /// Takes over what comes to the UDP sockets of the gateway before this one, which keeps its connections and sessions. Blocks until
+    /// that one has stopped reading them. To be called within a runtime.
+    pub(crate) fn take_over_datagrams(&self) {
+        let datagrams = self.engine.shared.datagrams.clone();
+        if let Err(error) = datagrams.take_over() {
+            tracing::warn!(%error, "the connections over UDP of the gateway before this one are lost");
+        }
+        drop(tokio::spawn(async move { datagrams.follow().await }));
     }
 
     /// Whether a drain has begun.

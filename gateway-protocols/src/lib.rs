@@ -31,6 +31,7 @@ pub mod downstream;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod h1;
+pub mod handover;
 mod h2;
 mod h3;
 mod hpack;

@@ -273,6 +273,7 @@ impl<'s> Process<'s> {
         say_started(&gateway, source, admin);
         notify::tell(ServiceState::Ready);
         if let Some(replaced) = replaced {
+            gateway.take_over_datagrams();
             replaced.end();
         }
         drop(turn);
@@ -400,7 +401,7 @@ impl<'s> Process<'s> {
         self.gateway.begin_drain();
         let deadline = Instant::now() + self.gateway.snapshot().settings.drain_timeout;
         let mut looks = tokio::time::interval(DRAIN_STEP);
-        while !self.gateway.is_drained() {
+        while !self.gateway.is_drained() || self.gateway.engine().shared.datagrams.left() > 0 {
             if self.offer.as_ref().is_some_and(Offer::is_replaced) {
                 self.gateway.close_admin();
             }
