@@ -20,19 +20,21 @@ mod secrets;
 mod successor;
 
 use std::collections::{HashMap, HashSet};
+use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use quinn_udp::EcnCodepoint;
 use tokio::sync::mpsc;
 
 pub(crate) use ids::{Ids, Opening, Owner, Recent};
-use link::{Link, Message, Room};
+use link::{Message, QUEUE};
 pub use secrets::{Secrets, inherit, secrets};
 pub use successor::Successor;
 
@@ -97,6 +99,15 @@ impl Gate {
         self.is_open.load(Ordering::Acquire)
     }
 
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Acquire)
+    }
+
+    /// Comes when it is.
+    pub(crate) async fn opens(&self) {
+        poll_fn(|cx| if self.poll(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
+
     fn set(&self, is_open: bool) {
         self.is_open.store(is_open, Ordering::Release);
         let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
@@ -125,14 +136,16 @@ pub struct DatagramHandover {
     listeners: Mutex<HashMap<SocketAddr, Listener>>,
     before: OnceLock<Before>,
     /// The link to the process that reads instead of this one.
-    behind: Mutex<Option<Arc<Link>>>,
+    behind: Mutex<Option<mpsc::Sender<Forwarded>>>,
     /// Sessions of sockets that another process reads.
     left: AtomicUsize,
 }
 
 /// The gateway before this one, for as long as it serves.
 struct Before {
-    link: Link,
+    link: mpsc::Sender<Forwarded>,
+    /// What [`DatagramHandover::follow`] takes.
+    ends: Mutex<Option<(UnixStream, mpsc::Receiver<Forwarded>)>>,
     /// Listeners whose sockets it has as well.
     shared: HashSet<SocketAddr>,
     is_alive: AtomicBool,
@@ -152,8 +165,12 @@ impl DatagramHandover {
     /// When the link can't be used.
     pub fn after(link: OwnedFd, shared: impl IntoIterator<Item = SocketAddr>) -> io::Result<Self> {
         let this = Self::default();
+        let stream = UnixStream::from(link);
+        stream.set_nonblocking(false)?;
+        let (link, packets) = mpsc::channel(QUEUE);
         let before = Before {
-            link: Link::new(link)?,
+            link,
+            ends: Mutex::new(Some((stream, packets))),
             shared: shared.into_iter().collect(),
             is_alive: AtomicBool::new(true),
             openings: RwLock::default(),
@@ -181,31 +198,39 @@ impl DatagramHandover {
         result
     }
 
-    /// Takes what comes back from the gateway before this one until it ends.
+    /// Sends what belongs to the gateway before this one there, and takes what comes back, until it ends.
     pub async fn follow(&self) {
         let Some(before) = self.before.get() else { return };
-        let mut room = Room::default();
-        while let Ok(message) = before.link.next(&mut room).await {
-            let Message::Bounced(packet) = message else { continue };
-            let sessions = &mut before.sessions.write().unwrap_or_else(PoisonError::into_inner);
-            sessions.remove(&packet.session());
-            let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
-            let place = usize::from(packet.place);
-            if let Some(port) =
-                listeners.get(&packet.listener).and_then(|listener| listener.ports.get(place))
-            {
-                // A full queue loses the datagram, as UDP may.
-                let _sent = port.try_send(Handed::Datagram(packet));
-            }
+        let ends = before.ends.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((stream, packets)) = ends
+            && stream.set_nonblocking(true).is_ok()
+            && let Ok(stream) = tokio::net::UnixStream::from_std(stream)
+        {
+            link::exchange(stream, false, packets, |message| self.take_back(before, message)).await;
         }
         before.is_alive.store(false, Ordering::Release);
         *before.sessions.write().unwrap_or_else(PoisonError::into_inner) = HashSet::new();
         *before.openings.write().unwrap_or_else(PoisonError::into_inner) = HashSet::new();
     }
 
-    /// Sessions that are left on sockets which another process reads.
-    pub fn left(&self) -> usize {
-        self.left.load(Ordering::Relaxed)
+    /// The client of a datagram whose session has ended there is a client of this gateway.
+    fn take_back(&self, before: &Before, message: Message) {
+        let Message::Bounced(packet) = message else { return };
+        before.sessions.write().unwrap_or_else(PoisonError::into_inner).remove(&packet.session());
+        let Some(packet) = self.bounce(packet) else { return };
+        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = usize::from(packet.place);
+        if let Some(port) = listeners.get(&packet.listener).and_then(|listener| listener.ports.get(place)) {
+            // A full queue loses the datagram, as UDP may.
+            let _sent = port.try_send(Handed::Datagram(packet));
+        }
+    }
+
+    /// Whether this gateway is needed though it has no connection any more: it has sessions on sockets which another process reads, or
+    /// that process reaches the gateway before this one through it.
+    pub fn is_needed(&self) -> bool {
+        let is_read_elsewhere = || self.behind.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        self.left.load(Ordering::Relaxed) > 0 || (self.before().is_some() && is_read_elsewhere())
     }
 
     pub(crate) fn count_left(&self, before: usize, now: usize) {
@@ -247,8 +272,8 @@ impl DatagramHandover {
     }
 
     /// Hands a packet to the gateway before this one, if a connection of its generation can still be there.
-    pub(crate) fn forward_of_generation(&self, packet: &Forwarded) -> bool {
-        self.before().is_some_and(|before| before.forward(packet))
+    pub(crate) fn forward_of_generation(&self, packet: impl FnOnce() -> Forwarded) -> bool {
+        self.before().is_some_and(|before| before.forward(packet()))
     }
 
     /// Hands a packet of a handshake on that was under way there.
@@ -258,7 +283,7 @@ impl DatagramHandover {
         let knows = |of: &RwLock<HashSet<Opening>>| {
             of.read().unwrap_or_else(PoisonError::into_inner).contains(&opening)
         };
-        !is_over && knows(&before.openings) && before.forward(&packet())
+        !is_over && knows(&before.openings) && before.forward(packet())
     }
 
     /// Hands a datagram on whose session is there.
@@ -269,19 +294,19 @@ impl DatagramHandover {
     ) -> bool {
         let Some(before) = self.before() else { return false };
         let is_there = before.sessions.read().unwrap_or_else(PoisonError::into_inner).contains(session);
-        is_there && before.forward(&packet())
+        is_there && before.forward(packet())
     }
 
     fn before(&self) -> Option<&Before> {
         self.before.get().filter(|before| before.is_alive.load(Ordering::Acquire))
     }
 
-    /// Gives a datagram back whose session is not here any more.
-    pub(crate) fn bounce(&self, packet: Forwarded) {
-        let behind = self.behind.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(link) = behind {
-            link.send(&Message::Bounced(packet));
-        }
+    /// Gives a datagram back whose session is not here any more. `None` where another process reads the sockets.
+    pub(crate) fn bounce(&self, packet: Forwarded) -> Option<Forwarded> {
+        let behind = self.behind.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(link) = &*behind else { return Some(packet) };
+        let _sent = link.try_send(packet);
+        None
     }
 }
 
@@ -290,17 +315,20 @@ impl Before {
         self.openings_end.get().is_none()
     }
 
-    fn forward(&self, packet: &Forwarded) -> bool {
-        self.link.send_packet(packet)
+    /// False where it has ended. A full queue loses the packet, as UDP may.
+    fn forward(&self, packet: Forwarded) -> bool {
+        !matches!(self.link.try_send(packet), Err(mpsc::error::TrySendError::Closed(_)))
     }
 
     /// Asks for what is still that gateway's own.
     fn ask(&self) -> io::Result<()> {
+        let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        let (stream, _) = ends.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         let listeners: Vec<SocketAddr> = self.shared.iter().copied().collect();
-        self.link.send_now(&Message::Took(listeners), TIMEOUT)?;
+        link::send_now(stream, &Message::Took(listeners), TIMEOUT)?;
         let deadline = Instant::now() + TIMEOUT;
         loop {
-            match self.link.next_until(deadline)? {
+            match link::next_now(stream, deadline)? {
                 Message::Openings(openings) => {
                     self.openings.write().unwrap_or_else(PoisonError::into_inner).extend(openings);
                 }

@@ -31,9 +31,9 @@ pub mod downstream;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod h1;
-pub mod handover;
 mod h2;
 mod h3;
+pub mod handover;
 mod hpack;
 pub mod link;
 mod load;

@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -166,7 +166,8 @@ impl Offer {
         match bound {
             Ok((listener, file)) => {
                 let replaced = Arc::<AtomicBool>::default();
-                let task = tokio::spawn(answer(listener, engine.clone(), replaced.clone()));
+                let task =
+                    tokio::spawn(answer(listener, engine.clone(), replaced.clone(), pid_file.to_owned()));
                 Some(Self { task, replaced, _file: file })
             }
             Err(error) => {
@@ -188,7 +189,7 @@ impl Drop for Offer {
     }
 }
 
-async fn answer(listener: UnixListener, engine: Arc<Engine>, replaced: Arc<AtomicBool>) {
+async fn answer(listener: UnixListener, engine: Arc<Engine>, replaced: Arc<AtomicBool>, pid_file: PathBuf) {
     loop {
         let asked = async { listener.accept().await?.0.into_std() }.await;
         let peer = match asked.and_then(trusted) {
@@ -209,12 +210,19 @@ async fn answer(listener: UnixListener, engine: Arc<Engine>, replaced: Arc<Atomi
                 (None, None)
             }
         };
+        let asking = socket_peercred(&peer).map_or(0, |peer| peer.pid.as_raw_nonzero().get());
         let sending = move || send(&peer, &sockets, link.as_ref()).map(|()| peer);
         match tokio::task::spawn_blocking(sending).await {
             Ok(Ok(peer)) => {
                 tracing::info!(sockets = count, "another gateway takes over the listening sockets");
                 if let Some(successor) = successor {
-                    drop(tokio::spawn(share_datagrams(successor, engine.clone())));
+                    let pid_file = pid_file.clone();
+                    // A third gateway has written its own number.
+                    let is_alone = move || match pid_file::running(&pid_file) {
+                        Ok(Some(running)) => running.pid() == asking,
+                        Ok(None) | Err(_) => true,
+                    };
+                    drop(tokio::spawn(share_datagrams(successor, engine.clone(), is_alone)));
                 }
                 if serves(peer).await {
                     replaced.store(true, Ordering::Relaxed);
@@ -227,7 +235,7 @@ async fn answer(listener: UnixListener, engine: Arc<Engine>, replaced: Arc<Atomi
 }
 
 /// Leaves the UDP sockets to the other gateway once it serves, and takes what it forwards.
-async fn share_datagrams(mut successor: Successor, engine: Arc<Engine>) {
+async fn share_datagrams(mut successor: Successor, engine: Arc<Engine>, is_alone: impl FnOnce() -> bool) {
     if !successor.serves().await {
         return;
     }
@@ -235,7 +243,7 @@ async fn share_datagrams(mut successor: Successor, engine: Arc<Engine>) {
     for worker in engine.confirmations() {
         drop(worker.await);
     }
-    successor.hand_over().await;
+    successor.hand_over(is_alone).await;
 }
 
 /// Waits until the other gateway serves; false where it gives up. There is one at a time.
@@ -263,7 +271,10 @@ fn take(stream: &UnixStream) -> io::Result<Inherited> {
                 let mut keys = [0; Secrets::BYTES];
                 (&*stream).read_exact(&mut keys)?;
                 if let Err(error) = handover::inherit(&keys) {
-                    tracing::warn!(error, "this gateway does not know what the one before it gave to clients");
+                    tracing::warn!(
+                        error,
+                        "this gateway does not know what the one before it gave to clients"
+                    );
                 }
                 continue;
             }

@@ -401,7 +401,7 @@ impl<'s> Process<'s> {
         self.gateway.begin_drain();
         let deadline = Instant::now() + self.gateway.snapshot().settings.drain_timeout;
         let mut looks = tokio::time::interval(DRAIN_STEP);
-        while !self.gateway.is_drained() || self.gateway.engine().shared.datagrams.left() > 0 {
+        while !self.gateway.is_drained() || self.gateway.engine().shared.datagrams.is_needed() {
             if self.offer.as_ref().is_some_and(Offer::is_replaced) {
                 self.gateway.close_admin();
             }

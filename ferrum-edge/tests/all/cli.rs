@@ -20,6 +20,7 @@ mod phases;
 mod reloading;
 mod remote;
 mod replacing;
+mod replacing_datagrams;
 mod secrets;
 mod serving;
 mod tls_sinks;

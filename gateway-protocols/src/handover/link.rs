@@ -1,21 +1,22 @@
-//! The link between two gateways: a pair of Unix sockets that keep messages apart (`SOCK_SEQPACKET`).
+//! The link between two gateways: a pair of Unix sockets. Each message is its length (four bytes), its kind (one) and what it holds.
 
-use std::io::{self, ErrorKind, IoSlice};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
-use std::os::fd::OwnedFd;
-use std::sync::OnceLock;
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use quinn_udp::EcnCodepoint;
-use socket2::{Domain, Socket, Type};
-use tokio::net::UnixDatagram;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::sync::mpsc;
 
 use super::{Forwarded, Opening, SessionAddress};
 
 /// Bytes of a message: a datagram, or what the kernel joins, with its addresses.
 const MAX_MESSAGE: usize = 66 << 10;
-/// Bytes that wait in the link; beyond that packets are lost, as packets may be.
-const BUFFER: usize = 4 << 20;
+/// Bytes that are read at once, and about as many are written.
+const BATCH: usize = 256 << 10;
+/// Packets that wait for the link; beyond that they are lost, as packets may be.
+pub(super) const QUEUE: usize = 4096;
 /// Entries of one message of a table.
 pub(super) const ENTRIES: usize = 512;
 
@@ -36,141 +37,95 @@ pub(super) enum Message {
     Bounced(Forwarded),
 }
 
-/// Room for a message.
-pub(super) struct Room(Box<[u8]>);
+/// Sends a message, for which this thread waits.
+///
+/// # Errors
+/// The other end is gone, or takes nothing in time.
+pub(super) fn send_now(mut stream: &UnixStream, message: &Message, timeout: Duration) -> io::Result<()> {
+    stream.set_write_timeout(Some(timeout))?;
+    stream.write_all(&message.encode())
+}
 
-impl Default for Room {
-    fn default() -> Self {
-        Self(vec![0; MAX_MESSAGE].into())
+/// The next message, for which this thread waits.
+///
+/// # Errors
+/// The other end is gone, or says nothing in time.
+pub(super) fn next_now(mut stream: &UnixStream, deadline: Instant) -> io::Result<Message> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    // Zero would be for ever.
+    stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+    let mut length = [0; 4];
+    stream.read_exact(&mut length)?;
+    let mut message = vec![0; checked(length)?];
+    stream.read_exact(&mut message)?;
+    Message::decode(&message).ok_or_else(garbage)
+}
+
+/// Sends packets as they come, and takes what the other end sends, until that one is gone.
+pub(super) async fn exchange(
+    stream: tokio::net::UnixStream,
+    is_bounced: bool,
+    mut packets: mpsc::Receiver<Forwarded>,
+    mut take: impl FnMut(Message),
+) {
+    let (reader, mut writer) = stream.into_split();
+    let reading = async {
+        let mut reader = BufReader::with_capacity(BATCH, reader);
+        let mut room = Vec::new();
+        while let Ok(message) = next(&mut reader, &mut room).await {
+            if let Some(message) = message {
+                take(message);
+            }
+        }
+    };
+    let writing = async {
+        let mut bytes = Vec::new();
+        while let Some(packet) = packets.recv().await {
+            bytes.clear();
+            put_packet(&mut bytes, is_bounced, &packet);
+            while bytes.len() < BATCH
+                && let Ok(packet) = packets.try_recv()
+            {
+                put_packet(&mut bytes, is_bounced, &packet);
+            }
+            if writer.write_all(&bytes).await.is_err() {
+                return;
+            }
+        }
+    };
+    let mut reading = std::pin::pin!(reading);
+    tokio::select! {
+        () = &mut reading => {}
+        () = writing => reading.await,
     }
 }
 
-/// One end.
-#[derive(Debug)]
-pub(super) struct Link {
-    socket: Socket,
-    /// The same, watched by the runtime that first waits for it.
-    watched: OnceLock<UnixDatagram>,
+/// The next message; `None` is one that is not known here.
+///
+/// # Errors
+/// The other end is gone.
+pub(super) async fn next(
+    reader: &mut (impl AsyncReadExt + Unpin),
+    room: &mut Vec<u8>,
+) -> io::Result<Option<Message>> {
+    let mut length = [0; 4];
+    reader.read_exact(&mut length).await?;
+    room.resize(checked(length)?, 0);
+    reader.read_exact(room).await?;
+    Ok(Message::decode(room))
 }
 
-impl Link {
-    /// Both ends.
-    ///
-    /// # Errors
-    /// When there are no descriptors.
-    pub(super) fn pair() -> io::Result<(Self, OwnedFd)> {
-        let (ours, theirs) = Socket::pair(Domain::UNIX, Type::SEQPACKET, None)?;
-        Ok((Self::new(ours.into())?, theirs.into()))
-    }
+/// Sends a message.
+///
+/// # Errors
+/// The other end is gone.
+pub(super) async fn send(stream: &mut tokio::net::UnixStream, message: &Message) -> io::Result<()> {
+    stream.write_all(&message.encode()).await
+}
 
-    /// An end that came from another process.
-    ///
-    /// # Errors
-    /// When it is no such socket.
-    pub(super) fn new(end: OwnedFd) -> io::Result<Self> {
-        let socket = Socket::from(end);
-        if socket.r#type()? != Type::SEQPACKET {
-            return Err(io::Error::new(ErrorKind::InvalidInput, "not a socket of messages"));
-        }
-        socket.set_nonblocking(true)?;
-        // As much as the system allows.
-        let _grown = socket.set_send_buffer_size(BUFFER);
-        Ok(Self { socket, watched: OnceLock::new() })
-    }
-
-    /// Sends, or loses it where the other end takes no more.
-    pub(super) fn send(&self, message: &Message) -> bool {
-        match message {
-            Message::Bounced(packet) => self.send_as(BOUNCED, packet),
-            Message::Packet(packet) => self.send_packet(packet),
-            message => self.socket.send(&message.encode()).is_ok(),
-        }
-    }
-
-    /// The same for a packet, which is not copied. False where the other end is gone.
-    pub(super) fn send_packet(&self, packet: &Forwarded) -> bool {
-        self.send_as(PACKET, packet)
-    }
-
-    fn send_as(&self, kind: u8, packet: &Forwarded) -> bool {
-        let mut head = vec![kind, packet.place, packet.ecn.map_or(0, |ecn| ecn as u8)];
-        put(&mut head, packet.listener);
-        put(&mut head, packet.client);
-        put_ip(&mut head, packet.local);
-        head.extend_from_slice(&u32::try_from(packet.stride).unwrap_or(u32::MAX).to_be_bytes());
-        let sent = self.socket.send_vectored(&[IoSlice::new(&head), IoSlice::new(&packet.bytes)]);
-        sent.map_or_else(|error| error.kind() == ErrorKind::WouldBlock, |_| true)
-    }
-
-    /// Sends, and waits for so long until there is room.
-    ///
-    /// # Errors
-    /// The other end is gone, or takes nothing.
-    pub(super) fn send_now(&self, message: &Message, timeout: Duration) -> io::Result<()> {
-        let bytes = message.encode();
-        let deadline = Instant::now() + timeout;
-        loop {
-            match self.socket.send(&bytes) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.wait(rustix::event::PollFlags::OUT, deadline)?;
-                }
-                sent => return sent.map(drop),
-            }
-        }
-    }
-
-    /// The next message, for which this thread waits.
-    ///
-    /// # Errors
-    /// The other end is gone, or says nothing in time.
-    pub(super) fn next_until(&self, deadline: Instant) -> io::Result<Message> {
-        let mut bytes = vec![0; MAX_MESSAGE];
-        loop {
-            match rustix::io::read(&self.socket, &mut bytes) {
-                Err(rustix::io::Errno::WOULDBLOCK) => self.wait(rustix::event::PollFlags::IN, deadline)?,
-                Err(error) => return Err(error.into()),
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(length) => return Message::decode(&bytes[..length]).ok_or_else(garbage),
-            }
-        }
-    }
-
-    fn wait(&self, flags: rustix::event::PollFlags, deadline: Instant) -> io::Result<()> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let timeout = rustix::event::Timespec::try_from(left).map_err(|_| ErrorKind::InvalidInput)?;
-        let mut polled = [rustix::event::PollFd::new(&self.socket, flags)];
-        match rustix::event::poll(&mut polled, Some(&timeout)) {
-            Ok(0) => Err(ErrorKind::TimedOut.into()),
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// The next message, for a task. What is not one is passed over.
-    ///
-    /// # Errors
-    /// The other end is gone.
-    pub(super) async fn next(&self, room: &mut Room) -> io::Result<Message> {
-        let watched = match self.watched.get() {
-            Some(watched) => watched,
-            None => {
-                let copy = OwnedFd::from(self.socket.try_clone()?);
-                // Reading is the same for both kinds of sockets that keep messages apart.
-                let watched = UnixDatagram::from_std(copy.into())?;
-                self.watched.get_or_init(|| watched)
-            }
-        };
-        loop {
-            match watched.recv(&mut room.0).await? {
-                0 => return Err(ErrorKind::UnexpectedEof.into()),
-                length => {
-                    if let Some(message) = Message::decode(&room.0[..length]) {
-                        return Ok(message);
-                    }
-                }
-            }
-        }
-    }
+fn checked(length: [u8; 4]) -> io::Result<usize> {
+    let length = u32::from_be_bytes(length);
+    usize::try_from(length).ok().filter(|length| *length <= MAX_MESSAGE).ok_or_else(garbage)
 }
 
 fn garbage() -> io::Error {
@@ -184,28 +139,46 @@ const GO: u8 = b'g';
 const PACKET: u8 = b'p';
 const BOUNCED: u8 = b'b';
 
+/// Writes a message with its length.
+fn framed(bytes: &mut Vec<u8>, kind: u8, write: impl FnOnce(&mut Vec<u8>)) {
+    let from = bytes.len();
+    bytes.extend_from_slice(&[0, 0, 0, 0, kind]);
+    write(bytes);
+    let length = u32::try_from(bytes.len() - from - 4).unwrap_or(u32::MAX);
+    bytes[from..from + 4].copy_from_slice(&length.to_be_bytes());
+}
+
+fn put_packet(bytes: &mut Vec<u8>, is_bounced: bool, packet: &Forwarded) {
+    framed(bytes, if is_bounced { BOUNCED } else { PACKET }, |bytes| {
+        bytes.extend_from_slice(&[packet.place, packet.ecn.map_or(0, |ecn| ecn as u8)]);
+        put(bytes, packet.listener);
+        put(bytes, packet.client);
+        put_ip(bytes, packet.local);
+        bytes.extend_from_slice(&u32::try_from(packet.stride).unwrap_or(u32::MAX).to_be_bytes());
+        bytes.extend_from_slice(&packet.bytes);
+    });
+}
+
 impl Message {
     fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         match self {
-            Self::Took(listeners) => {
-                bytes.push(TOOK);
-                listeners.iter().for_each(|listener| put(&mut bytes, *listener));
-            }
-            Self::Openings(openings) => {
-                bytes.push(OPENINGS);
+            Self::Took(listeners) => framed(&mut bytes, TOOK, |bytes| {
+                listeners.iter().for_each(|listener| put(bytes, *listener));
+            }),
+            Self::Openings(openings) => framed(&mut bytes, OPENINGS, |bytes| {
                 openings.iter().for_each(|Opening(opening)| bytes.extend_from_slice(&opening.to_be_bytes()));
-            }
-            Self::Sessions(sessions) => {
-                bytes.push(SESSIONS);
+            }),
+            Self::Sessions(sessions) => framed(&mut bytes, SESSIONS, |bytes| {
                 for session in sessions {
-                    put(&mut bytes, session.listener);
-                    put(&mut bytes, session.client);
-                    put_ip(&mut bytes, session.local);
+                    put(bytes, session.listener);
+                    put(bytes, session.client);
+                    put_ip(bytes, session.local);
                 }
-            }
-            // Packets are sent without being copied.
-            Self::Go | Self::Packet(_) | Self::Bounced(_) => bytes.push(GO),
+            }),
+            Self::Go => framed(&mut bytes, GO, |_| {}),
+            Self::Packet(packet) => put_packet(&mut bytes, false, packet),
+            Self::Bounced(packet) => put_packet(&mut bytes, true, packet),
         }
         bytes
     }
@@ -305,13 +278,13 @@ mod tests {
 
     #[test]
     fn messages_arrive_as_they_were_sent() {
-        let (ours, theirs) = Link::pair().unwrap();
-        let theirs = Link::new(theirs).unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
         let session = SessionAddress {
             listener: "127.0.0.1:1".parse().unwrap(),
             client: "[fe80::1%3]:9".parse().unwrap(),
             local: None,
         };
+        let timeout = Duration::from_secs(5);
         for message in [
             Message::Took(vec!["0.0.0.0:443".parse().unwrap(), "[::1]:8443".parse().unwrap()]),
             Message::Openings((0..ENTRIES as u64).map(Opening).collect()),
@@ -320,13 +293,14 @@ mod tests {
             Message::Packet(forwarded(65_507)),
             Message::Bounced(forwarded(0)),
         ] {
-            assert!(ours.send(&message));
-            let got = theirs.next_until(Instant::now() + Duration::from_secs(5)).unwrap();
+            send_now(&ours, &message, timeout).unwrap();
+            let got = next_now(&theirs, Instant::now() + timeout).unwrap();
             assert_eq!(format!("{got:?}"), format!("{message:?}"));
         }
+        (&ours).write_all(&u32::MAX.to_be_bytes()).unwrap();
+        assert!(next_now(&theirs, Instant::now() + timeout).is_err(), "too long");
         drop(ours);
-        assert!(theirs.next_until(Instant::now() + Duration::from_secs(5)).is_err());
-        assert!(!theirs.send_packet(&forwarded(1)), "nobody is there");
+        assert!(next_now(&theirs, Instant::now() + timeout).is_err());
     }
 
     #[test]
@@ -337,8 +311,8 @@ mod tests {
             local: None,
         }])
         .encode();
-        for cut in 2..whole.len() {
-            assert!(Message::decode(&whole[..cut]).is_none(), "{cut}");
+        for cut in 6..whole.len() {
+            assert!(Message::decode(&whole[4..cut]).is_none(), "{cut}");
         }
         assert!(Message::decode(b"").is_none() && Message::decode(b"x").is_none());
         assert!(Message::decode(b"p").is_none());

@@ -7,10 +7,11 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
 use super::ids::Owner;
-use super::link::{ENTRIES, Link, Message, Room};
+use super::link::{self, ENTRIES, Message, QUEUE};
 use super::{DatagramHandover, Forwarded, Handed, Ids, Opening, QuicPlaces, SessionAddress};
 
 /// How long a worker may take to say which sessions it has.
@@ -19,30 +20,31 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// This gateway's end of the link to a successor.
 pub struct Successor {
     handover: Arc<DatagramHandover>,
-    link: Arc<Link>,
+    stream: UnixStream,
     taken: Vec<SocketAddr>,
     openings: HashMap<Opening, (SocketAddr, u8)>,
     sessions: HashMap<SessionAddress, mpsc::Sender<Handed>>,
 }
 
 impl Successor {
-    /// A link, and the successor's end of it.
+    /// A link, and the successor's end of it. To be called within a runtime.
     ///
     /// # Errors
     /// When there are no descriptors.
     pub fn new(handover: Arc<DatagramHandover>) -> io::Result<(Self, OwnedFd)> {
-        let (link, end) = Link::pair()?;
+        let (ours, theirs) = UnixStream::pair()?;
         let (openings, sessions) = (HashMap::new(), HashMap::new());
-        Ok((Self { handover, link: Arc::new(link), taken: Vec::new(), openings, sessions }, end))
+        let this = Self { handover, stream: ours, taken: Vec::new(), openings, sessions };
+        Ok((this, theirs.into_std()?.into()))
     }
 
     /// Waits until the successor serves, and has nobody here read its sockets any more. False where it gives up. Workers may
     /// still be about to take what they have read: those have to confirm before [`Self::hand_over`].
     pub async fn serves(&mut self) -> bool {
-        let mut room = Room::default();
+        let mut room = Vec::new();
         loop {
-            match self.link.next(&mut room).await {
-                Ok(Message::Took(listeners)) => {
+            match link::next(&mut self.stream, &mut room).await {
+                Ok(Some(Message::Took(listeners))) => {
                     let known = self.handover.listeners.lock().unwrap_or_else(PoisonError::into_inner);
                     for at in listeners {
                         if let Some(listener) = known.get(&at) {
@@ -59,38 +61,45 @@ impl Successor {
     }
 
     /// Says which connections and sessions stay here, takes what the successor forwards for them until that one ends, and reads the
-    /// sockets again then.
-    pub async fn hand_over(mut self) {
+    /// sockets again then, if `is_alone`: no third gateway may have taken them over.
+    pub async fn hand_over(mut self, is_alone: impl FnOnce() -> bool) {
         self.collect().await;
-        let link = self.link.clone();
-        *self.handover.behind.lock().unwrap_or_else(PoisonError::into_inner) = Some(link.clone());
-        let openings: Vec<Opening> = self.openings.keys().copied().collect();
-        let sessions: Vec<SessionAddress> = self.sessions.keys().copied().collect();
-        let openings = openings.chunks(ENTRIES).map(|some| Message::Openings(some.to_vec()));
-        let sessions = sessions.chunks(ENTRIES).map(|some| Message::Sessions(some.to_vec()));
-        let messages: Vec<Message> = openings.chain(sessions).chain([Message::Go]).collect();
-        let sending = tokio::task::spawn_blocking({
-            let link = link.clone();
-            move || messages.iter().try_for_each(|message| link.send_now(message, super::TIMEOUT))
-        });
-        if !matches!(sending.await, Ok(Ok(()))) {
+        let (bounced, packets) = mpsc::channel(QUEUE);
+        *self.handover.behind.lock().unwrap_or_else(PoisonError::into_inner) = Some(bounced);
+        if self.send_tables().await.is_err() {
             tracing::warn!("the successor does not take what is left here: datagrams are lost");
         }
-        let mut room = Room::default();
-        while let Ok(message) = link.next(&mut room).await {
+        let Self { handover, stream, taken, openings, sessions } = self;
+        let mut owners = Owners { handover, openings, sessions };
+        link::exchange(stream, true, packets, |message| {
             if let Message::Packet(packet) = message {
-                self.take(packet);
+                owners.take(packet);
             }
+        })
+        .await;
+        owners.handover.behind.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if !is_alone() {
+            return tracing::warn!("the gateway behind this one has ended, and another one serves");
         }
         tracing::warn!("the gateway behind this one has ended: this one reads its UDP sockets again");
-        self.handover.behind.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let listeners = self.handover.listeners.lock().unwrap_or_else(PoisonError::into_inner);
-        for listener in self.taken.iter().filter_map(|at| listeners.get(at)) {
+        let listeners = owners.handover.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        for listener in taken.iter().filter_map(|at| listeners.get(at)) {
             for port in &listener.ports {
                 let _sent = port.try_send(Handed::Resumed);
             }
             listener.gate.set(true);
         }
+    }
+
+    async fn send_tables(&mut self) -> io::Result<()> {
+        let openings: Vec<Opening> = self.openings.keys().copied().collect();
+        let sessions: Vec<SessionAddress> = self.sessions.keys().copied().collect();
+        let openings = openings.chunks(ENTRIES).map(|some| Message::Openings(some.to_vec()));
+        let sessions = sessions.chunks(ENTRIES).map(|some| Message::Sessions(some.to_vec()));
+        for message in openings.chain(sessions).chain([Message::Go]) {
+            link::send(&mut self.stream, &message).await?;
+        }
+        Ok(())
     }
 
     /// Finds out what is here.
@@ -136,7 +145,9 @@ impl Successor {
             drop(tokio::spawn(async move {
                 while let Some(Handed::Datagram(packet)) = passing.recv().await {
                     let session = packet.session();
-                    handover.forward_session(&session, || packet);
+                    if !handover.forward_session(&session, || packet.clone()) {
+                        handover.bounce(packet);
+                    }
                 }
             }));
             for session in theirs {
@@ -144,9 +155,17 @@ impl Successor {
             }
         }
     }
+}
 
-    /// A packet that the successor has read.
-    fn take(&self, packet: Forwarded) {
+/// Where packets belong that the successor reads.
+struct Owners {
+    handover: Arc<DatagramHandover>,
+    openings: HashMap<Opening, (SocketAddr, u8)>,
+    sessions: HashMap<SessionAddress, mpsc::Sender<Handed>>,
+}
+
+impl Owners {
+    fn take(&mut self, packet: Forwarded) {
         let quic = {
             let listeners = self.handover.listeners.lock().unwrap_or_else(PoisonError::into_inner);
             listeners.get(&packet.listener).and_then(|listener| listener.quic.clone())
@@ -156,7 +175,7 @@ impl Successor {
             None => match self.sessions.get(&packet.session()) {
                 // A full queue loses it, as UDP may.
                 Some(port) => drop(port.try_send(Handed::Datagram(packet))),
-                None => self.handover.bounce(packet),
+                None => drop(self.handover.bounce(packet)),
             },
         }
     }
@@ -166,8 +185,8 @@ impl Successor {
             Owner::Place(place) => Some(place),
             Owner::Opening(opening) => self.openings.get(&opening).map(|(_, place)| *place),
             Owner::Before => {
-                self.handover.forward_of_generation(&packet);
-                None
+                self.handover.forward_of_generation(|| packet);
+                return;
             }
             Owner::Unknown => None,
         };

@@ -77,6 +77,11 @@ impl WorkerPort {
         Ids::new(self.place)
     }
 
+    /// Whether the socket is read by this process.
+    pub(crate) fn gate(&self) -> Arc<Gate> {
+        self.gate.clone()
+    }
+
     /// A socket that hands strays on and takes its own in.
     pub(super) fn join(self, socket: Arc<dyn AsyncUdpSocket>) -> Arc<Joined> {
         let ids = self.ids();
@@ -143,7 +148,7 @@ impl Joined {
                 true
             }),
             // Where that one is gone, the client is told so by a stateless reset.
-            Owner::Before => self.handover.forward_of_generation(&packet()),
+            Owner::Before => self.handover.forward_of_generation(packet),
             Owner::Opening(opening) if self.handover.forward_opening(opening, packet) => true,
             Owner::Opening(opening) => {
                 if let Some(recent) = self.places.recent.get(usize::from(self.place)) {

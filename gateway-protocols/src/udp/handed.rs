@@ -11,23 +11,21 @@ impl Port {
     pub(super) fn take_handed(&mut self, handed: Handed) {
         match handed {
             Handed::Paused(answer) => {
-                if !std::mem::replace(&mut self.place.is_handed, true) {
+                self.place.is_handed = true;
+                if !std::mem::replace(&mut self.place.counts, true) {
                     self.worker.shared().datagrams.count_left(0, self.sessions.len());
                 }
                 let sessions = self.sessions.iter().map(|(_, session)| self.address(session.pair)).collect();
                 let _sent = answer.send(sessions);
             }
-            Handed::Resumed => {
-                if std::mem::take(&mut self.place.is_handed) {
-                    self.worker.shared().datagrams.count_left(self.sessions.len(), 0);
-                }
-            }
+            Handed::Resumed => self.place.is_handed = false,
             Handed::Datagram(packet) => {
                 let pair = AddressPair { client: packet.client, local: packet.local };
-                match self.place.is_handed && !self.by_client.contains_key(&pair) {
-                    // A new session is the business of whoever reads the socket.
-                    true => self.worker.shared().datagrams.bounce(packet),
-                    false => self.take_request(pair, &packet.bytes, Instant::now()),
+                let is_new = self.place.is_handed && !self.by_client.contains_key(&pair);
+                // A new session is the business of whoever reads the socket.
+                let kept = if is_new { self.worker.shared().datagrams.bounce(packet) } else { Some(packet) };
+                if let Some(packet) = kept {
+                    self.take_request(pair, &packet.bytes, Instant::now());
                 }
             }
         }
@@ -49,7 +47,7 @@ impl Port {
 
     /// A session has come or gone; how many there were before.
     pub(super) fn count_left(&self, before: usize) {
-        if self.place.is_handed {
+        if self.place.counts {
             self.worker.shared().datagrams.count_left(before, self.sessions.len());
         }
     }

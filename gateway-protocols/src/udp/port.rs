@@ -75,6 +75,8 @@ pub(super) struct Place {
     pub(super) number: u8,
     /// Another process reads it.
     pub(super) is_handed: bool,
+    /// Its sessions are waited for in a drain: their clients are known to another process, or were.
+    pub(super) counts: bool,
 }
 
 /// The listening socket.
@@ -151,7 +153,7 @@ impl Port {
             connections,
             strays,
             handed,
-            place: Place { gate, number: place, is_handed: false },
+            place: Place { gate, number: place, is_handed: false, counts: false },
             questions,
             generations: Vec::new(),
             ready: ReadySet::new()?,
@@ -473,7 +475,7 @@ impl Port {
 /// The gateway stops, or a change has taken the listener away: why is in the records of the sessions, as they are dropped.
 impl Drop for Port {
     fn drop(&mut self) {
-        if self.place.is_handed {
+        if self.place.counts {
             self.worker.shared().datagrams.count_left(self.sessions.len(), 0);
         }
         for (_, session) in &mut self.sessions {
