@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use gateway_core::config::model::{Model, Settings};
+use gateway_core::config::model::{DrainStreams, Model, Settings};
 use gateway_core::plugin::Registry;
 use gateway_core::snapshot::Snapshot;
 use gateway_core::snapshot::compile::{Compiled, Compiler};
@@ -221,8 +221,8 @@ impl Gateway {
         self.engine.reload(model)
     }
 
-    /// Accepts nothing more, lets exchanges end for as long as the configuration says, then stops. Says whether all
-    /// of them ended by themselves.
+    /// Accepts nothing more, lets exchanges end for as long as the configuration says, then stops. TCP streams and WebSockets are
+    /// waited for without a limit where it says so. Says whether all exchanges ended in time.
     pub fn drain(mut self) -> bool {
         self.begin_drain();
         let deadline = Instant::now() + self.snapshot().settings.drain_timeout;
@@ -230,6 +230,12 @@ impl Gateway {
             std::thread::sleep(DRAIN_STEP);
         }
         let clean = self.is_drained();
+        if !clean && self.snapshot().settings.drain_streams == DrainStreams::Wait {
+            self.end_exchanges();
+            while !self.is_drained() {
+                std::thread::sleep(DRAIN_STEP);
+            }
+        }
         self.stop();
         clean
     }
@@ -240,6 +246,11 @@ impl Gateway {
             self.engine.streams.close();
             self.engine.tell(|| Order::Drain);
         }
+    }
+
+    /// Ends what a drain has left, but TCP streams and WebSockets.
+    pub(crate) fn end_exchanges(&self) {
+        self.engine.tell(|| Order::EndExchanges);
     }
 
     fn stop(&mut self) {

@@ -4,6 +4,7 @@ mod audit;
 mod caching;
 mod congestion;
 mod doctor;
+mod draining;
 mod environment;
 mod exhaustion;
 mod explaining;

@@ -339,7 +339,7 @@ impl Server<'_> {
                     moved = true;
                     if let Some(arrival) = self.accept(send, recv) {
                         let link = &link;
-                        slots.start(arrival, |job_slot| work(worker, link.clone(), job_slot));
+                        slots.start(arrival, |job_slot| work(worker, link.clone(), self.entry, job_slot));
                     }
                 }
                 match self.look_after(cx, slots.is_idle()) {

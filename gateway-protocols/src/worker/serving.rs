@@ -8,6 +8,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 
+use gateway_core::config::model::DrainStreams;
 use gateway_core::limit::concurrency::Permit;
 use gateway_core::plugin::world::tasks::WorkerTask;
 use tokio::net::{TcpListener, TcpStream};
@@ -59,6 +60,8 @@ pub enum Order {
     ShedIdle,
     /// Accept nothing more, end idle connections, let the others finish.
     Drain,
+    /// End the exchanges that are left of a drain; TCP streams and WebSockets go on.
+    EndExchanges,
     /// End everything.
     Stop,
 }
@@ -132,9 +135,15 @@ impl Worker {
                 end(&mut sockets.listening, |_| true);
                 sockets.quic_drains.send_replace(true);
                 self.registry.drain();
-                self.pipeline.drain();
+                if self.snapshot().settings.drain_streams == DrainStreams::Close {
+                    self.pipeline.drain();
+                }
                 sockets.drained = true;
                 self.shared.worker_drained();
+            }
+            Order::EndExchanges => {
+                self.pipeline.end();
+                self.registry.abort_exchanges();
             }
             Order::Stop => {}
         }

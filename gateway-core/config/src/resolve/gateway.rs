@@ -10,7 +10,9 @@ use ipnet::IpNet;
 
 use super::{Notes, ObjectPlace, acme, tls, words};
 use crate::file;
-use crate::model::{AccessLog, ClientTimeouts, Limits, OverloadRules, RealIpHeader, Settings, Underscores};
+use crate::model::{
+    AccessLog, ClientTimeouts, DrainStreams, Limits, OverloadRules, RealIpHeader, Settings, Underscores,
+};
 use crate::network::canonical_network;
 use crate::problem::{Problems, ValueProblem};
 use crate::units::Bytes;
@@ -110,6 +112,10 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
         log_sinks,
         session_check: words::seconds(written.session_check, defaults.session_check.as_secs()),
         drain_timeout: words::seconds(written.drain_timeout, defaults.drain_timeout.as_secs()),
+        drain_streams: match written.drain_streams {
+            Some(file::DrainStreams::Wait) => DrainStreams::Wait,
+            Some(file::DrainStreams::Close) | None => DrainStreams::Close,
+        },
         accept_proxy_protocol: written.accept_proxy_protocol.unwrap_or(defaults.accept_proxy_protocol),
         underscores_in_headers: match written.underscores_in_headers {
             Some(file::UnderscoresInHeaders::Allow) => Underscores::Allow,
