@@ -70,7 +70,7 @@ impl Successor {
             tracing::warn!("the successor does not take what is left here: datagrams are lost");
         }
         let Self { handover, stream, taken, openings, sessions } = self;
-        let mut owners = Owners { handover, openings, sessions };
+        let owners = Owners { handover, openings, sessions };
         link::exchange(stream, true, packets, |message| {
             if let Message::Packet(packet) = message {
                 owners.take(packet);
@@ -165,7 +165,7 @@ struct Owners {
 }
 
 impl Owners {
-    fn take(&mut self, packet: Forwarded) {
+    fn take(&self, packet: Forwarded) {
         let quic = {
             let listeners = self.handover.listeners.lock().unwrap_or_else(PoisonError::into_inner);
             listeners.get(&packet.listener).and_then(|listener| listener.quic.clone())
