@@ -18,7 +18,6 @@ use gateway_core::plugin::Registry;
 use gateway_core::snapshot::Snapshot;
 use gateway_core::snapshot::compile::{Compiled, Compiler};
 pub use gateway_protocols::downstream::bind::Inherited;
-use gateway_protocols::handover::DatagramHandover;
 use gateway_protocols::worker::{Inbox, Inboxes, Order, SharedByWorkers, Worker};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, mpsc, watch};
@@ -87,7 +86,6 @@ impl Gateway {
         let frontend = Arc::new(Frontend::new(&settings.tls)?);
         let admin_tls = AdminTls::new(settings.admin_tls.as_ref())?;
         engine::congestion_is_known(&compiled.put)?;
-        let link = inherited.take_link();
         let listeners = Listeners::bind(&settings, &frontend, workers, &mut inherited)?;
         let world = compiler.registry().world();
         let sinks = Sinks::build(&settings.log_sinks, world).map_err(StartError::LogSinks)?;
@@ -102,16 +100,11 @@ impl Gateway {
         let streams = StreamPorts::default();
         let stream_ports =
             streams.prepare(&compiled.snapshot, &compiled.put, &frontend, workers, &mut inherited, ports)?;
-        let datagrams = match link {
-            Some(link) => DatagramHandover::after(link, inherited.shared()).map_err(StartError::Thread)?,
-            None => DatagramHandover::default(),
-        };
-        // Nobody would accept what comes to the others.
-        drop(inherited);
         let revision = watch::Sender::new(compiled.snapshot.revision);
         let (mut shared, inboxes) = SharedByWorkers::new(compiled.snapshot, workers);
         shared.client_trust = frontend.client_trust();
-        shared.datagrams = Arc::new(datagrams);
+        // Nobody would accept what comes to the sockets that are left.
+        shared.datagrams = Arc::new(inherited.into_handover().map_err(StartError::Thread)?);
         listeners.http3_port().into_iter().for_each(|port| shared.announce_http3(port));
         crate::control::overload::limit_descriptors(&shared.overload);
         let shared = Arc::new(shared);

@@ -8,6 +8,8 @@ use std::os::fd::OwnedFd;
 use gateway_core::config::model::Congestion;
 use socket2::{Domain, Protocol, SockFilter, SockRef, Socket, Type};
 
+use crate::handover::DatagramHandover;
+
 /// Connections the kernel queues while a worker is busy.
 const BACKLOG: i32 = 4096;
 
@@ -105,9 +107,15 @@ impl Inherited {
         self.link = Some(link);
     }
 
-    /// The link to the other process, once.
-    pub fn take_link(&mut self) -> Option<OwnedFd> {
-        self.link.take()
+    /// Closes the sockets that were not taken. What is shared of the others with the other process, if it has a link.
+    ///
+    /// # Errors
+    /// When the link can't be used.
+    pub fn into_handover(self) -> io::Result<DatagramHandover> {
+        match self.link {
+            Some(link) => DatagramHandover::after(link, self.taken),
+            None => Ok(DatagramHandover::default()),
+        }
     }
 
     /// How many sockets there are.
@@ -133,11 +141,6 @@ impl Inherited {
             self.taken.insert(address);
         }
         sockets
-    }
-
-    /// Where this gateway takes datagrams on sockets of another one.
-    pub fn shared(&self) -> impl Iterator<Item = SocketAddr> {
-        self.taken.iter().copied()
     }
 }
 

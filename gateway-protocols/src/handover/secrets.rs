@@ -92,9 +92,10 @@ mod tests {
         let one = Secrets::fresh();
         assert_ne!(one.resets(), one.tokens());
         assert_ne!(one.cookies(), Secrets::fresh().cookies());
-        let bytes = Secrets { generation: 6, ..one.clone() }.to_bytes();
+        let (ids, resets, tokens) = (one.ids(), one.resets(), one.tokens());
+        let bytes = Secrets { generation: 6, ..one }.to_bytes();
         let next = Secrets { generation: bytes[0].wrapping_add(1), bytes };
-        assert_eq!((next.generation(), next.ids()), (3, one.ids()));
-        assert_eq!((next.resets(), next.tokens()), (one.resets(), one.tokens()));
+        assert_eq!((next.generation(), next.ids()), (3, ids));
+        assert_eq!((next.resets(), next.tokens()), (resets, tokens));
     }
 }
