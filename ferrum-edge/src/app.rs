@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use gateway_core::config::model::{Model, Settings};
+use gateway_core::config::model::{DrainStreams, Model, Settings};
 use gateway_core::plugin::Registry;
 use gateway_core::snapshot::Snapshot;
 use gateway_core::snapshot::compile::{Compiled, Compiler};
@@ -69,6 +69,7 @@ impl Gateway {
         let mut compiler = Compiler::new(registry);
         let empty = Snapshot::empty(model.settings.clone());
         let compiled = compiler.compile(&model, &empty, tokio::time::Instant::now());
+        compiled.reject_mistakes().map_err(StartError::Mistakes)?;
         let control = Control::new().map_err(StartError::Thread)?;
         Self::launch(compiler, compiled, control, Ports::Possible, inherited)
     }
@@ -99,11 +100,11 @@ impl Gateway {
         let streams = StreamPorts::default();
         let stream_ports =
             streams.prepare(&compiled.snapshot, &compiled.put, &frontend, workers, &mut inherited, ports)?;
-        // Nobody would accept what comes to the others.
-        drop(inherited);
         let revision = watch::Sender::new(compiled.snapshot.revision);
         let (mut shared, inboxes) = SharedByWorkers::new(compiled.snapshot, workers);
         shared.client_trust = frontend.client_trust();
+        // Nobody would accept what comes to the sockets that are left.
+        shared.datagrams = Arc::new(inherited.into_handover().map_err(StartError::Thread)?);
         listeners.http3_port().into_iter().for_each(|port| shared.announce_http3(port));
         crate::control::overload::limit_descriptors(&shared.overload);
         let shared = Arc::new(shared);
@@ -140,7 +141,7 @@ impl Gateway {
         }
         // Nothing is accepted before all of it may be: what fails later loses connections.
         stream_ports.listen()?;
-        let socket_file = listeners.hand_out(&engine.orders, &engine.frontend)?;
+        let socket_file = listeners.hand_out(&engine.orders, &engine.frontend, &engine.shared.datagrams)?;
         engine.streams.apply(stream_ports, &engine.orders, &engine.frontend);
         engine.push_by(pushes);
         Ok(Self {
@@ -190,6 +191,16 @@ impl Gateway {
         self.engine.shared.is_drained()
     }
 
+    /// Takes over what comes to the UDP sockets of the gateway before this one, which keeps its connections and sessions. Blocks until
+    /// that one has stopped reading them. To be called within a runtime.
+    pub(crate) fn take_over_datagrams(&self) {
+        let datagrams = self.engine.shared.datagrams.clone();
+        if let Err(error) = datagrams.take_over() {
+            tracing::warn!(%error, "the connections over UDP of the gateway before this one are lost");
+        }
+        drop(tokio::spawn(async move { datagrams.follow().await }));
+    }
+
     /// Whether a drain has begun.
     pub fn is_draining(&self) -> bool {
         self.engine.is_draining()
@@ -203,8 +214,8 @@ impl Gateway {
         self.engine.reload(model)
     }
 
-    /// Accepts nothing more, lets exchanges end for as long as the configuration says, then stops. Says whether all
-    /// of them ended by themselves.
+    /// Accepts nothing more, lets exchanges end for as long as the configuration says, then stops. TCP streams and WebSockets are
+    /// waited for without a limit where it says so. Says whether all exchanges ended in time.
     pub fn drain(mut self) -> bool {
         self.begin_drain();
         let deadline = Instant::now() + self.snapshot().settings.drain_timeout;
@@ -212,6 +223,12 @@ impl Gateway {
             std::thread::sleep(DRAIN_STEP);
         }
         let clean = self.is_drained();
+        if !clean && self.snapshot().settings.drain_streams == DrainStreams::Wait {
+            self.end_exchanges();
+            while !self.is_drained() {
+                std::thread::sleep(DRAIN_STEP);
+            }
+        }
         self.stop();
         clean
     }
@@ -222,6 +239,11 @@ impl Gateway {
             self.engine.streams.close();
             self.engine.tell(|| Order::Drain);
         }
+    }
+
+    /// Ends what a drain has left, but TCP streams and WebSockets.
+    pub(crate) fn end_exchanges(&self) {
+        self.engine.tell(|| Order::EndExchanges);
     }
 
     fn stop(&mut self) {

@@ -176,11 +176,16 @@ impl Engine {
     /// Only one source may stage and publish at a time, each against what it published before.
     ///
     /// # Errors
-    /// When a port can't be listened on, or needs a certificate there isn't; nothing has changed then.
+    /// When a port can't be listened on, or needs a certificate there isn't, or, with [`Ports::All`], a new proxy's plugins have
+    /// mistakes; nothing has changed then.
     pub(crate) fn stage(&self, changes: Changes, ports: Ports) -> Result<Staged, StartError> {
         let mut compiler = self.compiler();
         let compiled = compiler.apply(changes, &self.snapshot(), tokio::time::Instant::now());
-        if let Err(error) = congestion_is_known(&compiled.put) {
+        let mistakes = match ports {
+            Ports::All => compiled.reject_mistakes().map_err(StartError::Mistakes),
+            Ports::Possible | Ports::Closed => Ok(()),
+        };
+        if let Err(error) = mistakes.and_then(|()| congestion_is_known(&compiled.put)) {
             compiler.discard(compiled);
             return Err(error);
         }

@@ -13,7 +13,7 @@ mod proxied;
 mod registry;
 mod tcp;
 
-pub(crate) use registry::{ConnectionControl, Registry};
+pub(crate) use registry::{ConnectionControl, Registry, StreamMark};
 
 use gateway_core::http::body::BodyError;
 use gateway_core::http::reply::Cause;

@@ -33,6 +33,7 @@ pub mod fuzzing;
 pub mod h1;
 mod h2;
 mod h3;
+pub mod handover;
 mod hpack;
 pub mod link;
 mod load;

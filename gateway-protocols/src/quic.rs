@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use aws_lc_rs::{hkdf, hmac};
 use gateway_core::config::model::Limits;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{
@@ -20,6 +21,8 @@ use quinn::{
     VarInt,
 };
 use rustls::{ClientConfig, ServerConfig};
+
+use crate::handover::secrets;
 
 /// Closes a connection whose peer is silent. Shorter than most NATs forget.
 const IDLE: Duration = Duration::from_secs(30);
@@ -56,7 +59,10 @@ pub fn server_config(
     let crypto = Arc::new(suite::Watched(Arc::new(crypto)));
     // What is there goes on with the key of its tokens.
     let mut config = match previous {
-        None => quinn::ServerConfig::with_crypto(crypto),
+        None => {
+            let tokens = hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(&secrets().tokens());
+            quinn::ServerConfig::new(crypto, Arc::new(tokens))
+        }
         Some(previous) => {
             let mut config = previous.clone();
             config.crypto = crypto;
@@ -131,7 +137,8 @@ fn transport(streams: u32) -> TransportConfig {
 /// # Errors
 /// When the socket can't be used.
 pub(crate) fn listen(socket: UdpSocket, rules: &ServerRules, place: WorkerPort) -> io::Result<Endpoint> {
-    let mut endpoint = EndpointConfig::default();
+    let resets = hmac::Key::new(hmac::HMAC_SHA256, &secrets().resets());
+    let mut endpoint = EndpointConfig::new(Arc::new(resets));
     let ids = place.ids();
     endpoint.cid_generator(move || Box::new(ids));
     let runtime = Arc::new(quinn::TokioRuntime);

@@ -99,6 +99,7 @@ const ORDERS: &[Order] = &[
             "dns",
             "supervise",
             "date",
+            "handover",
             "tls",
             "recorder",
             "load",

@@ -41,12 +41,18 @@ pub(super) fn check(args: &CheckArgs, registry: &Registry) -> u8 {
         Mode::File => source.load(registry),
         _ => source.load_settings(registry),
     };
-    let result = with_tokens(result);
-    let warnings = match (&result, args.mode) {
-        (Ok(model), Mode::File) => warnings::of(model, registry),
-        // Everything but the settings is in the database.
-        (Ok(model), _) => warnings::of_environment(model),
-        (Err(_), _) => Vec::new(),
+    let result = with_tokens(result).and_then(|model| {
+        let warnings = match args.mode {
+            Mode::File => warnings::of(&model, registry)
+                .map_err(|problems| problems.in_file(&source.spec.to_string()))?,
+            // Everything but the settings is in the database.
+            _ => warnings::of_environment(&model),
+        };
+        Ok((model, warnings))
+    });
+    let (result, warnings) = match result {
+        Ok((model, warnings)) => (Ok(model), warnings),
+        Err(problems) => (Err(problems), Vec::new()),
     };
     let (code, problems) = match &result {
         Ok(_) if args.deny_warnings && !warnings.is_empty() => (BAD_CONFIG, &[][..]),

@@ -136,8 +136,7 @@ pub(super) fn doctor(args: &DoctorArgs, registry: Registry) -> u8 {
         }
         Err(problems) => {
             for problem in &problems.0 {
-                let remedy =
-                    problem.shown_remedy().unwrap_or("correct it; `ferrum-edge check` shows the same");
+                let remedy = problem.shown_remedy().unwrap_or(CORRECT);
                 findings.error("configuration", problem.path.as_str(), problem.message.as_str(), remedy);
             }
         }
@@ -151,8 +150,13 @@ pub(super) fn doctor(args: &DoctorArgs, registry: Registry) -> u8 {
     system::look(&mut findings, &settings, Path::new("/"), has_datagrams);
     certificates::look(&mut findings, &settings, model.as_ref());
     if let Some(model) = &model {
-        for warning in warnings::of(model, &registry) {
-            findings.warning("configuration", warning.path, warning.message, warning.remedy);
+        match warnings::of(model, &registry) {
+            Ok(warnings) => warnings.into_iter().for_each(|warning| {
+                findings.warning("configuration", warning.path, warning.message, warning.remedy);
+            }),
+            Err(Problems(problems)) => problems.iter().for_each(|problem| {
+                findings.error("configuration", problem.path.as_str(), problem.message.as_str(), CORRECT);
+            }),
         }
         if !args.offline {
             beyond(&mut findings, model, Duration::from_millis(args.timeout.0.max(1)));
@@ -160,6 +164,9 @@ pub(super) fn doctor(args: &DoctorArgs, registry: Registry) -> u8 {
     }
     shown(args, &findings)
 }
+
+/// The remedy for what has none of its own.
+const CORRECT: &str = "correct it; `ferrum-edge check` shows the same";
 
 /// Looks at what is reached over the network.
 fn beyond(findings: &mut Findings, model: &Model, timeout: Duration) {

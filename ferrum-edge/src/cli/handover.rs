@@ -2,20 +2,22 @@
 //! its socket, and so both listen on the same ones.
 //!
 //! The gateway with a pid file answers on a Unix socket beside it. Each message is one byte with some descriptors
-//! (`SCM_RIGHTS`, unix(7)); one without descriptors is the last. The other gateway says one byte when it serves.
+//! (`SCM_RIGHTS`, unix(7)): sockets, the link for datagrams ([`gateway_protocols::handover`]), or, before the gateway's keys, none.
+//! Sockets without a descriptor are the last. The other gateway says one byte when it serves.
 
 use std::fs::{File, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gateway_protocols::downstream::bind::{Inherited, Sharing};
+use gateway_protocols::handover::{self, Secrets, Successor};
 use rustix::io::{IoSlice, IoSliceMut};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
@@ -38,6 +40,10 @@ const MODE: u32 = 0o600;
 const AT_ONCE: usize = 64;
 /// Sockets that are taken: more than 65,535 stream ports of one worker, or 1,000 of 64.
 const MAX_SOCKETS: usize = 1 << 16;
+/// A message with sockets, with the link, and one before the keys.
+const SOCKETS: u8 = b's';
+const LINK: u8 = b'l';
+const KEYS: u8 = b'k';
 /// What the other gateway says once it serves.
 const SERVES: u8 = b'r';
 /// How long either side waits for the sockets.
@@ -160,7 +166,8 @@ impl Offer {
         match bound {
             Ok((listener, file)) => {
                 let replaced = Arc::<AtomicBool>::default();
-                let task = tokio::spawn(answer(listener, engine.clone(), replaced.clone()));
+                let task =
+                    tokio::spawn(answer(listener, engine.clone(), replaced.clone(), pid_file.to_owned()));
                 Some(Self { task, replaced, _file: file })
             }
             Err(error) => {
@@ -182,7 +189,7 @@ impl Drop for Offer {
     }
 }
 
-async fn answer(listener: UnixListener, engine: Arc<Engine>, replaced: Arc<AtomicBool>) {
+async fn answer(listener: UnixListener, engine: Arc<Engine>, replaced: Arc<AtomicBool>, pid_file: PathBuf) {
     loop {
         let asked = async { listener.accept().await?.0.into_std() }.await;
         let peer = match asked.and_then(trusted) {
@@ -196,9 +203,27 @@ async fn answer(listener: UnixListener, engine: Arc<Engine>, replaced: Arc<Atomi
         };
         let sockets = engine.copy_listeners().await;
         let count = sockets.len();
-        match tokio::task::spawn_blocking(move || send(&peer, &sockets).map(|()| peer)).await {
+        let (successor, link) = match Successor::new(engine.shared.datagrams.clone()) {
+            Ok((successor, link)) => (Some(successor), Some(link)),
+            Err(error) => {
+                tracing::warn!(%error, "connections over UDP can't be handed over");
+                (None, None)
+            }
+        };
+        let asking = socket_peercred(&peer).map_or(0, |peer| peer.pid.as_raw_nonzero().get());
+        let sending = move || send(&peer, &sockets, link.as_ref()).map(|()| peer);
+        match tokio::task::spawn_blocking(sending).await {
             Ok(Ok(peer)) => {
                 tracing::info!(sockets = count, "another gateway takes over the listening sockets");
+                if let Some(successor) = successor {
+                    let pid_file = pid_file.clone();
+                    // A third gateway has written its own number.
+                    let is_alone = move || match pid_file::running(&pid_file) {
+                        Ok(Some(running)) => running.pid() == asking,
+                        Ok(None) | Err(_) => true,
+                    };
+                    drop(tokio::spawn(share_datagrams(successor, engine.clone(), is_alone)));
+                }
                 if serves(peer).await {
                     replaced.store(true, Ordering::Relaxed);
                 }
@@ -207,6 +232,18 @@ async fn answer(listener: UnixListener, engine: Arc<Engine>, replaced: Arc<Atomi
             Err(error) => tracing::error!(%error, "handing over the listening sockets panicked"),
         }
     }
+}
+
+/// Leaves the UDP sockets to the other gateway once it serves, and takes what it forwards.
+async fn share_datagrams(mut successor: Successor, engine: Arc<Engine>, is_alone: impl FnOnce() -> bool) {
+    if !successor.serves().await {
+        return;
+    }
+    // Workers that were about to take what they have read are done with it.
+    for worker in engine.confirmations() {
+        drop(worker.await);
+    }
+    successor.hand_over(is_alone).await;
 }
 
 /// Waits until the other gateway serves; false where it gives up. There is one at a time.
@@ -222,11 +259,28 @@ async fn serves(peer: UnixStream) -> bool {
 fn take(stream: &UnixStream) -> io::Result<Inherited> {
     let mut inherited = Inherited::default();
     loop {
-        let sockets = receive(stream)?;
-        if sockets.is_empty() {
-            return Ok(inherited);
+        let (kind, descriptors) = receive(stream)?;
+        match kind {
+            SOCKETS if descriptors.is_empty() => return Ok(inherited),
+            SOCKETS => {}
+            LINK => {
+                descriptors.into_iter().for_each(|link| inherited.link(link));
+                continue;
+            }
+            KEYS => {
+                let mut keys = [0; Secrets::BYTES];
+                (&*stream).read_exact(&mut keys)?;
+                if let Err(error) = handover::inherit(&keys) {
+                    tracing::warn!(
+                        error,
+                        "this gateway does not know what the one before it gave to clients"
+                    );
+                }
+                continue;
+            }
+            _ => return Err(io::Error::other("it is a gateway of another version")),
         }
-        for socket in sockets {
+        for socket in descriptors {
             if inherited.len() == MAX_SOCKETS {
                 return Err(io::Error::other(format!("there are more than {MAX_SOCKETS} of them")));
             }
@@ -247,24 +301,36 @@ fn trusted(stream: UnixStream) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-fn send(stream: &UnixStream, sockets: &[OwnedFd]) -> io::Result<()> {
+fn send(stream: &UnixStream, sockets: &[OwnedFd], link: Option<&OwnedFd>) -> io::Result<()> {
+    if let Some(link) = link {
+        send_some(stream, LINK, &[link.as_fd()])?;
+        send_some(stream, KEYS, &[])?;
+        (&*stream).write_all(&handover::secrets().to_bytes())?;
+    }
     // One without any is the last.
     for some in sockets.chunks(AT_ONCE).chain([&[][..]]) {
         let some: Vec<BorrowedFd<'_>> = some.iter().map(AsFd::as_fd).collect();
+        send_some(stream, SOCKETS, &some)?;
+    }
+    Ok(())
+}
+
+fn send_some(stream: &UnixStream, kind: u8, some: &[BorrowedFd<'_>]) -> io::Result<()> {
+    {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_ONCE))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        if !some.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&some)) {
+        if !some.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(some)) {
             return Err(io::Error::other("a message has no room for its descriptors"));
         }
         rustix::io::retry_on_intr(|| {
-            sendmsg(stream, &[IoSlice::new(b"s")], &mut ancillary, SendFlags::NOSIGNAL)
+            sendmsg(stream, &[IoSlice::new(&[kind])], &mut ancillary, SendFlags::NOSIGNAL)
         })?;
     }
     Ok(())
 }
 
-/// The descriptors of the next message; the last one has none.
-fn receive(stream: &UnixStream) -> io::Result<Vec<OwnedFd>> {
+/// The kind of the next message, and its descriptors.
+fn receive(stream: &UnixStream) -> io::Result<(u8, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_ONCE))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
@@ -281,7 +347,7 @@ fn receive(stream: &UnixStream) -> io::Result<Vec<OwnedFd>> {
     }
     match message.bytes {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
-        _ => Ok(sockets),
+        _ => Ok((byte[0], sockets)),
     }
 }
 
@@ -296,9 +362,10 @@ mod tests {
             (0..AT_ONCE + 1).map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         let sent: Vec<OwnedFd> =
             listeners.iter().map(|listener| listener.try_clone().unwrap().into()).collect();
-        send(&ours, &sent).unwrap();
+        send(&ours, &sent, None).unwrap();
         drop(ours);
-        let taken = std::iter::repeat_with(|| receive(&theirs).unwrap()).take_while(|some| !some.is_empty());
+        let taken =
+            std::iter::repeat_with(|| receive(&theirs).unwrap().1).take_while(|some| !some.is_empty());
         let received: Vec<_> = taken.flatten().map(std::net::TcpListener::from).collect();
         assert!(receive(&theirs).is_err(), "who breaks off has not handed over all");
         let addresses = |of: &[std::net::TcpListener]| -> Vec<_> {
@@ -308,18 +375,22 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_listen_for_tcp_is_refused() {
+    fn what_does_not_listen_is_refused() {
         let mut inherited = Inherited::default();
         let (unix, _) = UnixStream::pair().unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let connection = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let talks = udp.try_clone().unwrap();
+        talks.connect("127.0.0.1:9").unwrap();
         let file = File::open("/dev/null").unwrap();
-        for wrong in [unix.into(), connection.into(), udp.into(), OwnedFd::from(file)] {
+        for wrong in [unix.into(), connection.into(), talks.into(), OwnedFd::from(file)] {
             assert!(inherited.add(wrong).is_err());
         }
         assert!(inherited.is_empty());
         inherited.add(listener.into()).unwrap();
-        assert_eq!(inherited.len(), 1);
+        let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        inherited.add(udp.into()).unwrap();
+        assert_eq!(inherited.len(), 2);
     }
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use gateway_core::config::model::Model;
+use gateway_core::config::model::{DrainStreams, Model};
 use gateway_core::config::problem::Problems;
 use gateway_core::config::warning::Warning;
 use gateway_core::plugin::Registry;
@@ -178,9 +178,15 @@ pub(super) fn serve(
     })
 }
 
-/// Whether there is any warning; shows them.
+/// Whether there is any warning, or a mistake with which no gateway starts; shows them.
 fn is_denied(model: &Model, registry: &Registry) -> bool {
-    let warnings = warnings::of(model, registry);
+    let warnings = match warnings::of(model, registry) {
+        Ok(warnings) => warnings,
+        Err(problems) => {
+            print::error(problems);
+            return true;
+        }
+    };
     warnings.iter().take(MAX_WARNINGS).for_each(|warning| print::error(format_args!("warning: {warning}")));
     if !warnings.is_empty() {
         print::error(format_args!("{} warnings, which are denied", warnings.len()));
@@ -267,6 +273,7 @@ impl<'s> Process<'s> {
         say_started(&gateway, source, admin);
         notify::tell(ServiceState::Ready);
         if let Some(replaced) = replaced {
+            gateway.take_over_datagrams();
             replaced.end();
         }
         drop(turn);
@@ -392,17 +399,22 @@ impl<'s> Process<'s> {
         #[cfg(feature = "fleet")]
         self.gateway.drain_fleet();
         self.gateway.begin_drain();
-        let deadline = Instant::now() + self.gateway.snapshot().settings.drain_timeout;
+        let settings = self.gateway.snapshot().settings.clone();
+        let mut deadline = Some(Instant::now() + settings.drain_timeout);
         let mut looks = tokio::time::interval(DRAIN_STEP);
-        while !self.gateway.is_drained() {
+        while !self.gateway.is_drained() || self.gateway.engine().shared.datagrams.is_needed() {
             if self.offer.as_ref().is_some_and(Offer::is_replaced) {
                 self.gateway.close_admin();
             }
             tokio::select! {
                 _ = looks.tick() => {}
-                _ = tokio::time::sleep_until(deadline) => {
+                () = until(deadline) => {
                     tracing::warn!(connections = self.gateway.connections(), "the drain's time is over");
-                    break;
+                    if settings.drain_streams == DrainStreams::Close {
+                        break;
+                    }
+                    self.gateway.end_exchanges();
+                    deadline = None;
                 }
                 told = signals.next() => if let SignalAction::Stop(signal) = told {
                     tracing::warn!(signal, connections = self.gateway.connections(), "stopping at once");
@@ -413,6 +425,14 @@ impl<'s> Process<'s> {
         drop(self);
         tracing::info!("stopped");
         0
+    }
+}
+
+/// Comes at that time, or never.
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -28,6 +28,9 @@ pub enum StartError {
         /// Why.
         source: io::Error,
     },
+    /// Plugins are set to what their proxy can't give them.
+    #[error("{0}")]
+    Mistakes(Problems),
     /// The kernel has not got a congestion control.
     #[error("{setting}: the kernel has no congestion control `{name}` for this gateway: {source}")]
     Congestion {

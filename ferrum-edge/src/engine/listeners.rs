@@ -11,6 +11,7 @@ use gateway_core::snapshot::streams::{Transport, places, rules};
 use gateway_core::snapshot::{Route, Snapshot};
 use gateway_protocols::downstream::accept::Entrance;
 use gateway_protocols::downstream::bind::{self, Inherited, Sending, Sharing};
+use gateway_protocols::handover::DatagramHandover;
 use gateway_protocols::quic::Demultiplexer;
 use gateway_protocols::worker::Order;
 use tokio::sync::mpsc::UnboundedSender;
@@ -64,7 +65,7 @@ impl Listeners {
             bound.first().filter(|_| is_one)?.local_addr().ok()
         };
         for address in settings.https_addresses().zip(&https).filter_map(is_for_quic) {
-            let sockets = bind::udp_for_workers(address, workers, sharing);
+            let sockets = bind::udp_for_workers(address, workers, sharing, inherited);
             let sockets =
                 sockets.map_err(|source| StartError::Bind { listener: "http3", address, source })?;
             quic.push(sockets);
@@ -103,6 +104,7 @@ impl Listeners {
         mut self,
         workers: &[UnboundedSender<Order>],
         frontend: &Frontend,
+        datagrams: &Arc<DatagramHandover>,
     ) -> Result<Option<SocketFile>, StartError> {
         for (listener, sockets) in [("http", &self.http), ("https", &self.https)] {
             sockets.iter().try_for_each(|sockets| listen(listener, sockets, self.sending))?;
@@ -115,8 +117,9 @@ impl Listeners {
             give(worker, Order::ListenUnix(socket));
         }
         for (sockets, rules) in self.quic.into_iter().zip(std::iter::repeat(frontend.quic())) {
-            let mut demultiplexer = Demultiplexer::new(workers.len());
-            for (index, (socket, worker)) in sockets.into_iter().zip(workers).enumerate() {
+            let Some(local) = sockets.first().and_then(|socket| socket.local_addr().ok()) else { continue };
+            let mut demultiplexer = Demultiplexer::new(sockets.len(), local, datagrams.clone());
+            for (index, (socket, worker)) in sockets.into_iter().zip(workers.iter().cycle()).enumerate() {
                 if let (Some(place), Some(rules)) = (demultiplexer.place(index), rules.clone()) {
                     give(worker, Order::Quic(socket, rules, place));
                 }
@@ -172,7 +175,7 @@ pub(crate) struct NewPorts {
 /// What a port that can't be used means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ports {
-    /// The configuration as a whole is refused, when the port is of a proxy that is put.
+    /// The configuration as a whole is refused, when the port is of a proxy that is put. So are mistakes in its plugins.
     All,
     /// All ports of that proxy which are not open stay closed, and the log and the status say so; they are tried again now and then.
     Possible,
@@ -271,7 +274,7 @@ impl StreamPorts {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         for (port, sockets) in ports.udp {
             open.insert((Transport::Udp, port));
-            for (socket, worker) in sockets.into_iter().zip(workers) {
+            for (socket, worker) in sockets.into_iter().zip(workers.iter().cycle()) {
                 give(worker, Order::Datagrams(socket, port, frontend.dtls()));
             }
         }
@@ -325,7 +328,7 @@ impl NewPorts {
                 self.tcp.insert(port, sockets);
             }
             Transport::Udp => {
-                let sockets = bind::udp_for_workers(address, workers, sharing);
+                let sockets = bind::udp_for_workers(address, workers, sharing, inherited);
                 let listener = "a UDP proxy";
                 let sockets = sockets.map_err(|source| StartError::Bind { listener, address, source })?;
                 self.udp.insert(port, sockets);

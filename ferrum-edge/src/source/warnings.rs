@@ -1,6 +1,7 @@
 //! What is valid in a configuration and probably not meant, its certificates included.
 
 use gateway_core::config::model::Model;
+use gateway_core::config::problem::Problems;
 use gateway_core::config::warning::{self, Expiry, Warning};
 use gateway_core::plugin::Registry;
 use gateway_core::snapshot::Snapshot;
@@ -27,10 +28,14 @@ pub(crate) fn restart_needed(setting: &str) -> Warning {
 }
 
 /// Every warning of a configuration that is not silenced. Compiles it.
-pub(crate) fn of(model: &Model, registry: &Registry) -> Vec<Warning> {
+///
+/// # Errors
+/// Mistakes in the plugins of its proxies, with which no gateway starts.
+pub(crate) fn of(model: &Model, registry: &Registry) -> Result<Vec<Warning>, Problems> {
     let empty = Snapshot::empty(model.settings.clone());
     let compiled = Compiler::new(registry.clone()).compile(model, &empty, tokio::time::Instant::now());
-    of_served(model, &compiled.snapshot)
+    compiled.reject_mistakes()?;
+    Ok(of_served(model, &compiled.snapshot))
 }
 
 /// The same of a configuration that is in use, which is not compiled again.

@@ -37,8 +37,8 @@ pub use crate::nearest::nearest;
 pub use acme::{Acme, AcmeChallenge, ExternalAccount};
 pub use consumer::Consumer;
 pub use gateway::{
-    AccessLog, AdminTls, Certificate, ClientTimeouts, Gateway, Limits, Listener, ListenerParts, Overload,
-    Tls, TlsVersion, UnderscoresInHeaders,
+    AccessLog, AdminTls, Certificate, ClientTimeouts, DrainStreams, Gateway, Limits, Listener, ListenerParts,
+    Overload, Tls, TlsVersion, UnderscoresInHeaders,
 };
 pub use hedging::Hedging;
 pub use legacy::OldSpelling;

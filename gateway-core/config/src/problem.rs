@@ -20,6 +20,8 @@ pub struct Problem {
     pub remedy: Option<String>,
     /// How many problems beyond [`MAX_PROBLEMS`] this one stands for; 0 for a problem of its own.
     pub more: usize,
+    /// Whether it is a mistake that a configuration is rejected for. Other problems of a proxy's plugins close that proxy alone.
+    pub rejects: bool,
 }
 
 /// Problems kept of one configuration; of those beyond it only the number is kept.
@@ -37,6 +39,7 @@ impl Problem {
             message: message.into(),
             remedy: None,
             more: 0,
+            rejects: false,
         }
     }
 
@@ -146,6 +149,16 @@ impl Problems {
     /// Whether further problems are only counted.
     pub fn is_full(&self) -> bool {
         self.0.len() >= MAX_PROBLEMS
+    }
+
+    /// The same, of a file.
+    #[must_use]
+    pub fn in_file(mut self, file: &str) -> Self {
+        self.0
+            .iter_mut()
+            .filter(|problem| problem.file.is_empty())
+            .for_each(|problem| file.clone_into(&mut problem.file));
+        self
     }
 
     /// What is wrong, without where: for a place that the caller knows better.

@@ -58,6 +58,25 @@ pub struct Compiled {
 }
 
 impl Compiled {
+    /// What a caller who can still correct the configuration is told, instead of closing the proxies that have it.
+    ///
+    /// # Errors
+    /// Mistakes in the new routes' plugins.
+    pub fn reject_mistakes(&self) -> Result<(), Problems> {
+        let closed = self.put.iter().filter_map(|route| route.quarantine.as_deref());
+        let mistakes = closed.flat_map(|problems| &problems.0).filter(|problem| problem.rejects);
+        let mut problems = Problems::default();
+        for problem in mistakes {
+            // A config of several proxies is wrong once.
+            if !problems.0.contains(problem) {
+                problems.push(problem.clone());
+            }
+        }
+        problems.into_result(())
+    }
+}
+
+impl Compiled {
     /// Adds what was compiled against this one's snapshot, so that both are published as one.
     pub fn absorb(&mut self, later: Self) {
         self.snapshot = later.snapshot;

@@ -5,6 +5,7 @@
 //! script ever holds up other requests while it waits. What fails is answered with 500 unless `on_error` says otherwise.
 
 mod bounded;
+mod captured;
 mod convert;
 mod deadline;
 mod engine;
@@ -37,6 +38,7 @@ use tokio::sync::Semaphore;
 
 use crate::on_error::OnError;
 use crate::shared_table::SharedTable;
+use captured::Captured;
 use engine::{Parts, Program, ScriptFault};
 use settings::{Config, Rules, Server, Source};
 use view::{Bodies, ReadBody, Request, ScriptResponse, View};
@@ -287,6 +289,8 @@ struct ScriptCall<'a> {
     script: &'a Script,
     loaded: Arc<Loaded>,
     view: View,
+    /// What closures have captured; a callback of `fetch` still needs it.
+    captured: Captured,
     calls: u32,
 }
 
@@ -311,18 +315,20 @@ impl<'a> ScriptCall<'a> {
         bodies: Bodies,
         seat: Seat<'_>,
     ) -> Self {
-        Self { script, loaded, view: View::new(exchange, response, bodies, seat), calls: 0 }
+        let view = View::new(exchange, response, bodies, seat);
+        Self { script, loaded, view, captured: Captured::default(), calls: 0 }
     }
 
     /// Runs a function; waits only if it makes a call.
     fn begin(
-        self,
+        mut self,
         function: &str,
         exchange: &'a mut Exchange,
         mut response: Option<&'a mut Response<Body>>,
         seat: Seat<'a>,
     ) -> Step<'a> {
-        match self.call(function, exchange, response.as_deref_mut()) {
+        let ran = self.call(function, exchange, response.as_deref_mut());
+        match ran {
             Ran::Fetch(fetch) => Step::wait(self.follow(Ran::Fetch(fetch), exchange, response, seat)),
             ran => match self.end(ran, exchange, response, seat) {
                 None => Step::Next,
@@ -333,7 +339,7 @@ impl<'a> ScriptCall<'a> {
 
     /// The same, where waiting is no matter.
     async fn run(
-        self,
+        mut self,
         function: &str,
         exchange: &mut Exchange,
         mut response: Option<&mut Response<Body>>,
@@ -367,7 +373,12 @@ impl<'a> ScriptCall<'a> {
         }
     }
 
-    fn call(&self, function: &str, exchange: &mut Exchange, response: Option<&mut Response<Body>>) -> Ran {
+    fn call(
+        &mut self,
+        function: &str,
+        exchange: &mut Exchange,
+        response: Option<&mut Response<Body>>,
+    ) -> Ran {
         let request = Dynamic::from(Request(self.view.clone()));
         let mut arguments = smallvec::SmallVec::<[Dynamic; 2]>::from_iter([request]);
         if response.is_some() {
@@ -387,7 +398,7 @@ impl<'a> ScriptCall<'a> {
     }
 
     fn call_back(
-        &self,
+        &mut self,
         then: &FnPtr,
         answer: Dynamic,
         exchange: &mut Exchange,
@@ -398,14 +409,15 @@ impl<'a> ScriptCall<'a> {
 
     /// Runs something of the script, with the heads moved into its view.
     fn within(
-        &self,
+        &mut self,
         exchange: &mut Exchange,
         mut response: Option<&mut Response<Body>>,
         run: impl FnOnce(&Engine, &Program) -> Result<Dynamic, Box<rhai::EvalAltResult>>,
     ) -> Ran {
         let (time, program) = (self.script.rules.limits.time, &self.loaded.program);
         self.view.swap(exchange, response.as_deref_mut());
-        let result = engine::within(time, Some(self.view.clone()), || run(&program.engine, program));
+        let view = Some(self.view.clone());
+        let result = engine::within(time, view, &mut self.captured, || run(&program.engine, program));
         self.view.swap(exchange, response);
         // Taken out in any case: a closure in it may hold this view.
         let fetch = self.view.see().did.fetch.take();

@@ -83,6 +83,7 @@ pub(crate) async fn serve(
     let since = worker.shared().client_trust.generation();
     let config = match entrance {
         Entrance::Stream { port, tls } => {
+            let _mark = entry.stream();
             return Box::pin(super::tcp::serve(&worker, arrival, port, tls)).await;
         }
         Entrance::Plain => None,

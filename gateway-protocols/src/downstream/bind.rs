@@ -1,11 +1,14 @@
 //! Listening sockets: one a worker on the same port, so that the kernel spreads connections.
 
+use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use gateway_core::config::model::Congestion;
 use socket2::{Domain, Protocol, SockFilter, SockRef, Socket, Type};
+
+use crate::handover::DatagramHandover;
 
 /// Connections the kernel queues while a worker is busy.
 const BACKLOG: i32 = 4096;
@@ -68,45 +71,81 @@ fn reset_congestion(socket: &SockRef<'_>) -> io::Result<()> {
     socket.set_tcp_congestion(&fresh.tcp_congestion()?)
 }
 
-/// Listening TCP sockets of another process, which the gateway listens on where its configuration asks for their addresses. A
-/// connection that waits to be accepted waits in the socket: it is not lost when the other process closes its copy.
+/// Sockets of another process, which the gateway uses where its configuration asks for their addresses. A connection that waits to
+/// be accepted, or a datagram that waits to be read, waits in the socket: it is not lost when the other process closes its copy.
 #[derive(Debug, Default)]
-pub struct Inherited(Vec<Socket>);
+pub struct Inherited {
+    tcp: Vec<Socket>,
+    udp: Vec<Socket>,
+    /// The addresses of those UDP sockets that were taken.
+    taken: HashSet<SocketAddr>,
+    /// The other process's end is [`crate::handover::Successor`].
+    link: Option<OwnedFd>,
+}
 
 impl Inherited {
     /// Takes a socket over.
     ///
     /// # Errors
-    /// When it does not listen for TCP connections.
+    /// When it neither listens for TCP connections nor takes anybody's datagrams.
     pub fn add(&mut self, socket: OwnedFd) -> io::Result<()> {
         let socket = Socket::from(socket);
-        if socket.r#type()? != Type::STREAM
-            || socket.local_addr()?.as_socket().is_none()
-            || !socket.is_listener()?
-        {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a listening TCP socket"));
-        }
+        let is_internet = socket.local_addr()?.as_socket().is_some_and(|local| local.port() > 0);
+        let is_free = || socket.peer_addr().is_err();
+        let of = match socket.r#type()? {
+            Type::STREAM if is_internet && socket.is_listener()? => &mut self.tcp,
+            Type::DGRAM if is_internet && is_free() => &mut self.udp,
+            _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a listening socket")),
+        };
         socket.set_nonblocking(true)?;
-        self.0.push(socket);
+        of.push(socket);
         Ok(())
     }
 
-    /// How many there are.
+    /// Takes the link to the other process.
+    pub fn link(&mut self, link: OwnedFd) {
+        self.link = Some(link);
+    }
+
+    /// Closes the sockets that were not taken. What is shared of the others with the other process, if it has a link.
+    ///
+    /// # Errors
+    /// When the link can't be used.
+    pub fn into_handover(self) -> io::Result<DatagramHandover> {
+        match self.link {
+            Some(link) => DatagramHandover::after(link, self.taken),
+            None => Ok(DatagramHandover::default()),
+        }
+    }
+
+    /// How many sockets there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.tcp.len() + self.udp.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len() == 0
     }
 
     /// Those that listen on an address.
     fn take(&mut self, address: SocketAddr) -> Vec<std::net::TcpListener> {
-        let is_meant =
-            |socket: &mut Socket| socket.local_addr().is_ok_and(|local| local.as_socket() == Some(address));
-        self.0.extract_if(.., is_meant).map(Into::into).collect()
+        self.tcp.extract_if(.., |socket| is_at(socket, address)).map(Into::into).collect()
     }
+
+    /// Those that take datagrams at an address.
+    fn take_udp(&mut self, address: SocketAddr) -> Vec<std::net::UdpSocket> {
+        let sockets: Vec<_> =
+            self.udp.extract_if(.., |socket| is_at(socket, address)).map(Into::into).collect();
+        if !sockets.is_empty() {
+            self.taken.insert(address);
+        }
+        sockets
+    }
+}
+
+fn is_at(socket: &Socket, address: SocketAddr) -> bool {
+    socket.local_addr().is_ok_and(|local| local.as_socket() == Some(address))
 }
 
 /// Whether a port may be had on which another process of the same user listens, which has to allow that as well.
@@ -188,7 +227,8 @@ pub fn udp(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
     Ok(socket.into())
 }
 
-/// One UDP socket for each worker.
+/// One UDP socket for each worker, or as many as are inherited: another one would change which clients the kernel gives to each, and
+/// would lose what waits in it if this gateway does not start.
 ///
 /// # Errors
 /// When the port can't be had.
@@ -196,7 +236,12 @@ pub fn udp_for_workers(
     address: SocketAddr,
     workers: usize,
     sharing: Sharing,
+    inherited: &mut Inherited,
 ) -> io::Result<Vec<std::net::UdpSocket>> {
+    let sockets = inherited.take_udp(address);
+    if !sockets.is_empty() {
+        return Ok(sockets);
+    }
     if sharing == Sharing::Refused {
         drop(std::net::UdpSocket::bind(address)?);
     }

@@ -242,7 +242,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Server<'_, T> {
             let Some(arrival) = arrival else { return };
             let worker: &Worker = self.worker;
             let (cell, client) = (&self.cell, &self.client);
-            self.slots.start(arrival, |job_slot| work(worker, cell.clone(), client.clone(), job_slot));
+            self.slots
+                .start(arrival, |job_slot| work(worker, cell.clone(), client.clone(), self.entry, job_slot));
         }
     }
 
@@ -268,14 +269,20 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Server<'_, T> {
 }
 
 /// Serves one exchange after the other.
-async fn work(worker: &Worker, cell: Cell, client: Arc<Client>, job_slot: Arc<JobSlot<NewRequest>>) {
+async fn work(
+    worker: &Worker,
+    cell: Cell,
+    client: Arc<Client>,
+    entry: &ConnectionControl,
+    job_slot: Arc<JobSlot<NewRequest>>,
+) {
     let mut snapshots = worker.snapshots();
     loop {
         let NewRequest { stream, head } = job_slot.job().await;
         let stream = stream.map(|(key, _)| Handle::adopt(&cell, key));
         let snapshot: &Snapshot = snapshots.load();
         match (head, stream) {
-            (Ok(head), Some(stream)) => exchange(worker, snapshot, head, stream, &client).await,
+            (Ok(head), Some(stream)) => exchange(worker, snapshot, head, stream, &client, entry).await,
             (Ok(_), None) => {}
             (Err(unreadable), stream) => refuse(worker, snapshot, unreadable, stream, &client).await,
         }
@@ -290,6 +297,7 @@ async fn exchange(
     head: RequestHead,
     stream: Handle,
     client: &Arc<Client>,
+    entry: &ConnectionControl,
 ) {
     let idle = snapshot.settings.client_timeouts.body;
     let RequestHead { mut request, length } = head;
@@ -304,7 +312,9 @@ async fn exchange(
         return worker.pipeline().abandon(exchange, Cause::ClientGone);
     }
     let alt_svc = client.tls.as_ref().and_then(|_| worker.alt_svc());
-    let mut responder = Responder { stream: &stream, head: is_head, idle, upgrade: asks_upgrade, alt_svc };
+    let entry = asks_upgrade.then_some(entry);
+    let mut responder =
+        Responder { stream: &stream, head: is_head, idle, upgrade: entry, mark: None, alt_svc };
     let mut serving = std::pin::pin!(worker.pipeline().serve(snapshot, exchange, &mut responder));
     poll_fn(|cx| {
         if serving.as_mut().poll(cx).is_ready() {
@@ -333,6 +343,7 @@ async fn refuse(
         return worker.pipeline().abandon(exchange, unreadable.cause);
     };
     let idle = snapshot.settings.client_timeouts.body;
-    let mut responder = Responder { stream: &stream, head: false, idle, upgrade: false, alt_svc: None };
+    let mut responder =
+        Responder { stream: &stream, head: false, idle, upgrade: None, mark: None, alt_svc: None };
     worker.pipeline().refuse(snapshot, exchange, Reply::new(unreadable.cause), &mut responder).await;
 }

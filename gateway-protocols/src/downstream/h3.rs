@@ -57,6 +57,7 @@ pub(crate) async fn serve(
     mut drained: watch::Receiver<bool>,
 ) {
     let local = socket.local_addr();
+    let gate = place.gate();
     let endpoint = match quic::listen(socket, &rules, place) {
         Ok(endpoint) => endpoint,
         Err(error) => {
@@ -71,7 +72,20 @@ pub(crate) async fn serve(
         () = drained => {}
         () = worker.shared().tasks.clone().supervise("http3_accept", start) => {}
     }
-    refuse_all(&endpoint).await;
+    if gate.is_open() {
+        return refuse_all(&endpoint).await;
+    }
+    // Another process reads the socket: who comes here has begun here. The endpoint is idle when these are over.
+    let rest = async {
+        while !gate.is_open() {
+            tokio::select! {
+                _ = accept_all(&worker, &endpoint, &rules) => return,
+                () = gate.opens() => {}
+            }
+        }
+        refuse_all(&endpoint).await;
+    };
+    rest.await;
 }
 
 /// Refuses whoever comes. The socket stays open for the connections there are, and the kernel gives it new ones for as long: whoever
@@ -255,6 +269,8 @@ struct Server<'w> {
     shaking: Option<Shaking>,
 }
 
+/// How long a client of a gateway that drains has for its first request.
+const FIRST_REQUEST: Duration = Duration::from_secs(1);
 /// How long a connection without requests keeps what the next ones would need again.
 const REST: Duration = Duration::from_secs(1);
 
@@ -323,7 +339,7 @@ impl Server<'_> {
                     moved = true;
                     if let Some(arrival) = self.accept(send, recv) {
                         let link = &link;
-                        slots.start(arrival, |job_slot| work(worker, link.clone(), job_slot));
+                        slots.start(arrival, |job_slot| work(worker, link.clone(), self.entry, job_slot));
                     }
                 }
                 match self.look_after(cx, slots.is_idle()) {
@@ -397,7 +413,9 @@ impl Server<'_> {
             Leaving::No if self.entry.is_draining() || (is_idle && self.entry.leaves_when_idle()) => {
                 end.leaving = Leaving::Announced;
                 self.link.goaway(MAX_VARINT - 3);
-                end.timer.set(self.link.quic.rtt() * GOAWAY_ROUND_TRIPS);
+                // A client that has just come has not sent its first request.
+                let least = if self.next == 0 { FIRST_REQUEST } else { Duration::ZERO };
+                end.timer.set((self.link.quic.rtt() * GOAWAY_ROUND_TRIPS).max(least));
                 Poll::Ready(false)
             }
             Leaving::No => {

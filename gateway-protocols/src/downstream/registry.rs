@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use atomic_refcell::AtomicRefCell;
 use futures_util::task::AtomicWaker;
@@ -14,8 +14,19 @@ pub(crate) struct ConnectionControl {
     draining: AtomicBool,
     /// The connection should end if it is idle.
     shedding: AtomicBool,
+    /// TCP streams and WebSockets on it.
+    streams: AtomicUsize,
     /// Wakes a connection that waits for its client.
     waker: AtomicWaker,
+}
+
+/// Marks a connection for as long as it carries a stream.
+pub(crate) struct StreamMark<'c>(&'c ConnectionControl);
+
+impl Drop for StreamMark<'_> {
+    fn drop(&mut self) {
+        self.0.streams.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl ConnectionControl {
@@ -34,6 +45,12 @@ impl ConnectionControl {
         if self.shedding.load(Ordering::Relaxed) {
             self.shedding.store(false, Ordering::Relaxed);
         }
+    }
+
+    /// The connection carries a stream, which may outlive a drain.
+    pub(crate) fn stream(&self) -> StreamMark<'_> {
+        self.streams.fetch_add(1, Ordering::Relaxed);
+        StreamMark(self)
     }
 
     /// Wants to be woken when the drain begins.
@@ -116,9 +133,17 @@ impl Registry {
 
     /// Ends what is left.
     pub(crate) fn abort(&self) {
+        self.abort_where(|_| true);
+    }
+
+    /// Ends connections that carry no stream.
+    pub(crate) fn abort_exchanges(&self) {
+        self.abort_where(|entry| entry.streams.load(Ordering::Relaxed) == 0);
+    }
+
+    fn abort_where(&self, is_meant: impl Fn(&ConnectionControl) -> bool) {
         let Ok(open) = self.open.try_borrow() else { return };
-        for task in open.connections.values().filter_map(|connection| connection.task.as_ref()) {
-            task.abort();
-        }
+        let meant = open.connections.values().filter(|connection| is_meant(&connection.entry));
+        meant.filter_map(|connection| connection.task.as_ref()).for_each(AbortHandle::abort);
     }
 }

@@ -1,8 +1,9 @@
-//! Several workers on one QUIC port: a packet that reaches the wrong one is handed on.
+//! Several sockets on one QUIC port: a packet that reaches the wrong one is handed on.
 //!
-//! The kernel spreads packets over the workers' sockets by address and port. A client whose address changes (a phone
-//! between two networks, a NAT that forgot) would so reach a worker that knows nothing of its connection. Each
-//! connection id therefore begins with the number of its worker, and whoever receives a packet for another passes it on.
+//! The kernel spreads packets over the sockets by address and port. A client whose address changes (a phone between two networks, a
+//! NAT that forgot) would so reach a worker that knows nothing of its connection. Each connection id therefore contains the number
+//! of its socket, and whoever receives a packet for another passes it on; it also contains the generation of its process, and
+//! what belongs to the gateway before this one goes there.
 
 use std::fmt;
 use std::io::{self, IoSliceMut};
@@ -10,111 +11,102 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use quinn::udp::{RecvMeta, Transmit};
-use quinn::{AsyncUdpSocket, ConnectionId, ConnectionIdGenerator, UdpPoller};
+use quinn::{AsyncUdpSocket, UdpPoller};
 use tokio::sync::mpsc;
+
+use crate::handover::{DatagramHandover, Forwarded, Gate, Ids, Owner, QuicPlaces, Recent};
 
 /// Packets on their way from one worker to another; beyond that they are lost, as packets may be.
 const QUEUE: usize = 1024;
-/// Bytes of a connection id: the worker's number and seven of chance.
-const ID_BYTES: usize = 8;
 
-/// A packet, or several of one client joined by the kernel, for another worker.
-struct Stray {
-    bytes: Box<[u8]>,
-    meta: RecvMeta,
-}
-
-/// The ways between the workers of one port.
+/// The ways between the sockets of one port.
 pub struct Demultiplexer {
-    ways: Arc<[mpsc::Sender<Stray>]>,
-    ends: Vec<Option<mpsc::Receiver<Stray>>>,
+    handover: Arc<DatagramHandover>,
+    listener: SocketAddr,
+    gate: Arc<Gate>,
+    places: Arc<QuicPlaces>,
+    ends: Vec<Option<mpsc::Receiver<Forwarded>>>,
 }
 
-/// One worker's place on a port.
+/// One socket's place on a port.
 pub struct WorkerPort {
-    worker: u8,
-    ways: Arc<[mpsc::Sender<Stray>]>,
-    end: mpsc::Receiver<Stray>,
+    handover: Arc<DatagramHandover>,
+    listener: SocketAddr,
+    gate: Arc<Gate>,
+    place: u8,
+    places: Arc<QuicPlaces>,
+    end: mpsc::Receiver<Forwarded>,
 }
 
 impl fmt::Debug for WorkerPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "WorkerPort({} of {})", self.worker, self.ways.len())
+        write!(f, "WorkerPort({} of {})", self.place, self.places.ways.len())
     }
 }
 
 impl Demultiplexer {
-    /// Ways between so many workers, at most 256; further ones get no strays.
-    pub fn new(workers: usize) -> Self {
-        let (ways, ends): (Vec<_>, Vec<_>) = (0..workers.min(256)).map(|_| mpsc::channel(QUEUE)).unzip();
-        Self { ways: ways.into(), ends: ends.into_iter().map(Some).collect() }
+    /// Ways between so many sockets of a listener, at most 256; further ones get no strays.
+    pub fn new(sockets: usize, listener: SocketAddr, handover: Arc<DatagramHandover>) -> Self {
+        let (ways, ends): (Vec<_>, Vec<_>) = (0..sockets.min(256)).map(|_| mpsc::channel(QUEUE)).unzip();
+        let recent = ways.iter().map(|_| Mutex::new(Recent::default())).collect();
+        let places = Arc::new(QuicPlaces { ways: ways.into(), recent });
+        let gate = handover.add_quic(listener, places.clone());
+        Self { handover, listener, gate, places, ends: ends.into_iter().map(Some).collect() }
     }
 
-    /// The place of a worker, once.
-    pub fn place(&mut self, worker: usize) -> Option<WorkerPort> {
-        let end = self.ends.get_mut(worker)?.take()?;
-        Some(WorkerPort { worker: u8::try_from(worker).ok()?, ways: self.ways.clone(), end })
+    /// The place of a socket, once.
+    pub fn place(&mut self, place: usize) -> Option<WorkerPort> {
+        let end = self.ends.get_mut(place)?.take()?;
+        Some(WorkerPort {
+            handover: self.handover.clone(),
+            listener: self.listener,
+            gate: self.gate.clone(),
+            place: u8::try_from(place).ok()?,
+            places: self.places.clone(),
+            end,
+        })
     }
 }
 
 impl WorkerPort {
-    /// Makes connection ids that lead back to this worker.
+    /// Makes connection ids that lead back to this socket.
     pub(super) fn ids(&self) -> Ids {
-        Ids { worker: self.worker }
+        Ids::new(self.place)
+    }
+
+    /// Whether the socket is read by this process.
+    pub(crate) fn gate(&self) -> Arc<Gate> {
+        self.gate.clone()
     }
 
     /// A socket that hands strays on and takes its own in.
     pub(super) fn join(self, socket: Arc<dyn AsyncUdpSocket>) -> Arc<Joined> {
-        let Self { worker, ways, end } = self;
-        Arc::new(Joined { socket, worker, ways, end: Mutex::new(end) })
-    }
-}
-
-/// Connection ids with the worker's number in front.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Ids {
-    worker: u8,
-}
-
-impl ConnectionIdGenerator for Ids {
-    fn generate_cid(&mut self) -> ConnectionId {
-        let mut id = fastrand::u64(..).to_be_bytes();
-        id[0] = self.worker;
-        ConnectionId::new(&id)
-    }
-
-    fn cid_len(&self) -> usize {
-        ID_BYTES
-    }
-
-    fn cid_lifetime(&self) -> Option<std::time::Duration> {
-        None
+        let ids = self.ids();
+        let Self { handover, listener, gate, place, places, end } = self;
+        Arc::new(Joined { socket, handover, listener, gate, place, ids, places, end: Mutex::new(end) })
     }
 }
 
 /// A worker's socket on a shared port.
 pub(super) struct Joined {
     socket: Arc<dyn AsyncUdpSocket>,
-    worker: u8,
-    ways: Arc<[mpsc::Sender<Stray>]>,
+    handover: Arc<DatagramHandover>,
+    listener: SocketAddr,
+    /// Closed while another process reads the socket.
+    gate: Arc<Gate>,
+    place: u8,
+    ids: Ids,
+    places: Arc<QuicPlaces>,
     /// Only the endpoint's one task takes from it; the lock is never waited for.
-    end: Mutex<mpsc::Receiver<Stray>>,
+    end: Mutex<mpsc::Receiver<Forwarded>>,
 }
 
 impl fmt::Debug for Joined {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Joined({})", self.worker)
-    }
-}
-
-/// The worker a packet is for; `None` for packets of a handshake, whose ids the client chose.
-fn addressee(packet: &[u8]) -> Option<u8> {
-    match packet {
-        // RFC 9000 §17.3: a short header is one byte, then the id.
-        [first, worker, ..] if first & 0x80 == 0 => Some(*worker),
-        _ => None,
+        write!(f, "Joined({})", self.place)
     }
 }
 
@@ -124,23 +116,51 @@ impl Joined {
         let mut kept = 0;
         for at in 0..count {
             let bytes = &bufs[at][..meta[at].len];
-            let to = addressee(bytes).filter(|to| *to != self.worker);
-            match to.and_then(|to| self.ways.get(usize::from(to))) {
-                Some(way) => drop(way.try_send(Stray { bytes: bytes.into(), meta: meta[at] })),
-                None => {
-                    if kept != at {
-                        let (front, back) = bufs.split_at_mut(at);
-                        front[kept][..meta[at].len].copy_from_slice(&back[0][..meta[at].len]);
-                        meta[kept] = meta[at];
-                    }
-                    kept += 1;
-                }
+            if self.hand_on(bytes, &meta[at]) {
+                continue;
             }
+            if kept != at {
+                let (front, back) = bufs.split_at_mut(at);
+                front[kept][..meta[at].len].copy_from_slice(&back[0][..meta[at].len]);
+                meta[kept] = meta[at];
+            }
+            kept += 1;
         }
         kept
     }
 
-    fn poll_stray(&self, cx: &mut Context<'_>) -> Poll<Option<Stray>> {
+    /// Whether these bytes were for another socket or process.
+    fn hand_on(&self, bytes: &[u8], meta: &RecvMeta) -> bool {
+        let packet = || Forwarded {
+            listener: self.listener,
+            place: self.place,
+            client: meta.addr,
+            local: meta.dst_ip,
+            ecn: meta.ecn,
+            stride: meta.stride,
+            bytes: bytes.into(),
+        };
+        match self.ids.owner(meta.addr, bytes) {
+            Owner::Place(place) if place == self.place => false,
+            Owner::Place(place) => self.places.ways.get(usize::from(place)).is_some_and(|way| {
+                // A full queue loses it, as UDP may.
+                let _sent = way.try_send(packet());
+                true
+            }),
+            // Where that one is gone, the client is told so by a stateless reset.
+            Owner::Before => self.handover.forward_of_generation(packet),
+            Owner::Opening(opening) if self.handover.forward_opening(opening, packet) => true,
+            Owner::Opening(opening) => {
+                if let Some(recent) = self.places.recent.get(usize::from(self.place)) {
+                    recent.lock().unwrap_or_else(PoisonError::into_inner).note(opening, Instant::now());
+                }
+                false
+            }
+            Owner::Unknown => false,
+        }
+    }
+
+    fn poll_stray(&self, cx: &mut Context<'_>) -> Poll<Option<Forwarded>> {
         self.end.lock().unwrap_or_else(PoisonError::into_inner).poll_recv(cx)
     }
 }
@@ -163,10 +183,19 @@ impl AsyncUdpSocket for Joined {
         if let Poll::Ready(Some(stray)) = self.poll_stray(cx) {
             let length = stray.bytes.len().min(bufs[0].len());
             bufs[0][..length].copy_from_slice(&stray.bytes[..length]);
-            meta[0] = RecvMeta { len: length, ..stray.meta };
+            meta[0] = RecvMeta {
+                addr: stray.client,
+                len: length,
+                stride: stray.stride,
+                ecn: stray.ecn,
+                dst_ip: stray.local,
+            };
             return Poll::Ready(Ok(1));
         }
         loop {
+            if !self.gate.poll(cx) {
+                return Poll::Pending;
+            }
             let count = std::task::ready!(self.socket.poll_recv(cx, bufs, meta))?;
             let kept = self.sort(bufs, meta, count);
             if kept > 0 {
@@ -189,22 +218,5 @@ impl AsyncUdpSocket for Joined {
 
     fn may_fragment(&self) -> bool {
         self.socket.may_fragment()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_lead_back_to_their_worker() {
-        let id = Ids { worker: 7 }.generate_cid();
-        let mut packet = vec![0x40];
-        packet.extend_from_slice(&id);
-        assert_eq!(addressee(&packet), Some(7));
-        // A long header belongs to a handshake, wherever it arrives.
-        packet[0] = 0xc0;
-        assert_eq!(addressee(&packet), None);
-        assert_eq!(addressee(&[0x40]), None);
     }
 }

@@ -137,6 +137,7 @@ impl Port {
         let session = Session::new(pair, client, flow, now);
         let (idle, plain) = (session.idle, session.client.is_ready());
         let slot = self.sessions.insert(session);
+        self.count_left(self.sessions.len() - 1);
         if self.generations.len() <= slot {
             self.generations.resize(slot + 1, 0);
         }

@@ -6,8 +6,7 @@
 
 use std::cell::Cell;
 use std::net::SocketAddr;
-use std::sync::LazyLock;
-use std::time::{Duration, Instant};
+use std::time::{Duration, SystemTime};
 
 use dimpl::CryptoError;
 use dimpl::crypto::{CryptoProvider, HashAlgorithm, HmacProvider, aws_lc_rs};
@@ -15,6 +14,7 @@ use dimpl::crypto::{CryptoProvider, HashAlgorithm, HmacProvider, aws_lc_rs};
 use super::certificate_list;
 use super::hello::Hello;
 use super::transcript::{TranscriptHashes, TranscriptKeys, TranscriptSignatures};
+use crate::handover::secrets;
 
 /// Bytes of a cookie, which the engine decides.
 const COOKIE: usize = 32;
@@ -85,11 +85,6 @@ impl Claim<'_, '_> {
 
     /// What only this gateway can make for this client, hello and hash.
     fn made(&self, note: u16, period: u64, hash: &[u8]) -> Option<[u8; COOKIE]> {
-        static SECRET: LazyLock<Option<[u8; 32]>> = LazyLock::new(|| {
-            let mut secret = [0; 32];
-            crate::tls::provider().secure_random.fill(&mut secret).ok()?;
-            Some(secret)
-        });
         let mut data = [0; NOTE + 8 + 18 + 32 + MAX_HASH];
         let mut room = data.as_mut_slice();
         let ip = match self.client.ip() {
@@ -103,7 +98,7 @@ impl Claim<'_, '_> {
             head.copy_from_slice(piece);
             room = rest;
         }
-        let secret = (*SECRET)?;
+        let secret = secrets().cookies();
         let mut cookie = aws_lc_rs::default_provider().hmac_provider.hmac_sha256(&secret, &data).ok()?;
         cookie.first_chunk_mut::<NOTE>()?.copy_from_slice(&note);
         Some(cookie)
@@ -116,8 +111,9 @@ fn same(one: &[u8], other: &[u8]) -> bool {
 }
 
 fn period() -> u64 {
-    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-    START.elapsed().as_secs() / PERIOD.as_secs()
+    // The same in every process that has the keys.
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    now.as_secs() / PERIOD.as_secs()
 }
 
 /// Those whose cookies are good now.

@@ -27,6 +27,7 @@ use super::ready::ReadySet;
 use super::session::{Outlet, OutletOpener, REFUSED, Session, SessionStage};
 use super::stray::AddressPair;
 use super::stray::Stray;
+use crate::handover::{Gate, Handed};
 use crate::worker::Worker;
 
 /// One worker's share of a UDP port.
@@ -44,6 +45,9 @@ pub(super) struct Port {
     pub(super) arrivals: NewSenders,
     pub(super) connections: Connections,
     strays: mpsc::Receiver<Stray>,
+    /// What another process says that reads the socket instead of this one, or before it did.
+    handed: mpsc::Receiver<Handed>,
+    pub(super) place: Place,
     questions: mpsc::Receiver<Question>,
     /// Counts up with each session, so that a late event can't meet the successor in its slot.
     pub(super) generations: Vec<u32>,
@@ -64,6 +68,17 @@ pub(super) struct Port {
 
 type Opening = Pin<Box<dyn Future<Output = (u64, Flow, Result<Outlet, Dead>)> + Send>>;
 
+/// The socket among those of its listener.
+pub(super) struct Place {
+    /// Closed while another process reads it.
+    gate: Arc<Gate>,
+    pub(super) number: u8,
+    /// Another process reads it.
+    pub(super) is_handed: bool,
+    /// Its sessions are waited for in a drain: their clients are known to another process, or were.
+    pub(super) counts: bool,
+}
+
 /// The listening socket.
 pub(super) struct Wire {
     socket: tokio::net::UdpSocket,
@@ -83,6 +98,8 @@ struct Scratch {
 const PER_TARGET: usize = 32;
 /// Batches of clients' datagrams taken before the targets' turn.
 const PER_TURN: usize = 8;
+/// Datagrams on their way from another process; beyond that they are lost, as datagrams may be.
+const HANDED: usize = 1024;
 /// How often handshakes and idle sessions are looked at.
 const TICK: Duration = Duration::from_millis(100);
 /// How often metrics learn what open sessions have carried.
@@ -118,6 +135,8 @@ impl Port {
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let (connections, strays) = Connections::new(number, worker.shared().known.clone());
         let questions = worker.takes_questions();
+        let (hand, handed) = mpsc::channel(HANDED);
+        let (gate, place) = worker.shared().datagrams.add_port(local, hand);
         Ok(Self {
             followed: worker.snapshot(),
             next_count: Instant::now(),
@@ -133,6 +152,8 @@ impl Port {
             arrivals: NewSenders::default(),
             connections,
             strays,
+            handed,
+            place: Place { gate, number: place, is_handed: false, counts: false },
             questions,
             generations: Vec::new(),
             ready: ReadySet::new()?,
@@ -172,6 +193,9 @@ impl Port {
         while let Poll::Ready(Some(stray)) = self.strays.poll_recv(cx) {
             self.take_stray(&stray);
         }
+        while let Poll::Ready(Some(handed)) = self.handed.poll_recv(cx) {
+            self.take_handed(handed);
+        }
         while let Poll::Ready(Some(question)) = self.questions.poll_recv(cx) {
             self.answer(&question);
         }
@@ -184,7 +208,8 @@ impl Port {
     /// Takes clients' datagrams; true when there may be more.
     fn poll_clients(&mut self, cx: &mut Context<'_>) -> bool {
         for _ in 0..PER_TURN {
-            if self.failing || self.wire.socket.poll_recv_ready(cx).is_pending() {
+            let reads = !self.failing && self.place.gate.poll(cx);
+            if !reads || self.wire.socket.poll_recv_ready(cx).is_pending() {
                 return false;
             }
             let mut bytes = std::mem::take(&mut self.scratch.bytes);
@@ -225,10 +250,11 @@ impl Port {
         wire.socket.try_io(Interest::READABLE, || wire.state.recv((&wire.socket).into(), &mut slices, metas))
     }
 
-    fn take_request(&mut self, pair: AddressPair, datagram: &[u8], now: Instant) {
+    pub(super) fn take_request(&mut self, pair: AddressPair, datagram: &[u8], now: Instant) {
         match self.by_client.get(&pair) {
             Some(key) if self.is_sealed(*key) => self.take_sealed(pair, *key, datagram, now),
             Some(key) => self.forward(*key, datagram, now),
+            None if self.forward_to_before(pair, datagram) => {}
             None => self.arrive(pair, datagram, now),
         }
     }
@@ -436,6 +462,7 @@ impl Port {
         let Some(session) = self.sessions.try_remove(slot_of(key)) else { return };
         let generation = &mut self.generations[slot_of(key)];
         *generation = generation.wrapping_add(1);
+        self.count_left(self.sessions.len() + 1);
         self.leave(session.pair, key);
         if let Some(ids) = &session.ids {
             self.connections.forget(ids);
@@ -448,6 +475,9 @@ impl Port {
 /// The gateway stops, or a change has taken the listener away: why is in the records of the sessions, as they are dropped.
 impl Drop for Port {
     fn drop(&mut self) {
+        if self.place.counts {
+            self.worker.shared().datagrams.count_left(self.sessions.len(), 0);
+        }
         for (_, session) in &mut self.sessions {
             let (wire, pair) = (&self.wire, session.pair);
             session.close_notify(&mut |bytes| wire.reply(pair, bytes));

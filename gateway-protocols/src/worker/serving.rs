@@ -8,6 +8,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 
+use gateway_core::config::model::DrainStreams;
 use gateway_core::limit::concurrency::Permit;
 use gateway_core::plugin::world::tasks::WorkerTask;
 use tokio::net::{TcpListener, TcpStream};
@@ -48,7 +49,7 @@ pub enum Order {
     Unlisten(u16),
     /// Ask the UDP ports about their sessions.
     Ask(Question),
-    /// Copy the listening TCP sockets, for another process to listen on them as well.
+    /// Copy the listening TCP sockets and the UDP sockets, for another process to use them as well.
     Copy(std::sync::mpsc::Sender<OwnedFd>),
     /// Do something for a plugin.
     Run(WorkerTask),
@@ -59,6 +60,8 @@ pub enum Order {
     ShedIdle,
     /// Accept nothing more, end idle connections, let the others finish.
     Drain,
+    /// End the exchanges that are left of a drain; TCP streams and WebSockets go on.
+    EndExchanges,
     /// End everything.
     Stop,
 }
@@ -104,15 +107,20 @@ impl Worker {
             }
             Order::ListenUnix(socket) => self.listen(Listening::unix(socket), Entrance::Plain, sockets),
             Order::Quic(socket, rules, place) => {
+                sockets.keep_copy(&socket, None);
                 let drained = sockets.quic_drains.subscribe();
                 drop(tokio::spawn(h3::serve(self.clone(), socket, rules, place, drained)));
             }
             Order::Datagrams(socket, port, dtls) => {
+                sockets.keep_copy(&socket, Some(port));
                 let (worker, socket) = (self.clone(), Arc::new(socket));
                 let start = move || crate::udp::serve(worker.clone(), socket.clone(), port, dtls.clone());
                 sockets.datagrams.push((port, self.supervise("datagrams", start)));
             }
-            Order::EndDatagrams(port) => end(&mut sockets.datagrams, |of| of == port),
+            Order::EndDatagrams(port) => {
+                sockets.udp.retain(|(of, _)| *of != Some(port));
+                end(&mut sockets.datagrams, |of| of == port);
+            }
             Order::Unlisten(port) => {
                 sockets.accepting.retain(|(_, entrance)| entrance.stream_port() != Some(port));
                 end(&mut sockets.listening, |of| of == Some(port));
@@ -127,9 +135,15 @@ impl Worker {
                 end(&mut sockets.listening, |_| true);
                 sockets.quic_drains.send_replace(true);
                 self.registry.drain();
-                self.pipeline.drain();
+                if self.snapshot().settings.drain_streams == DrainStreams::Close {
+                    self.pipeline.drain();
+                }
                 sockets.drained = true;
                 self.shared.worker_drained();
+            }
+            Order::EndExchanges => {
+                self.pipeline.end();
+                self.registry.abort_exchanges();
             }
             Order::Stop => {}
         }
@@ -272,6 +286,8 @@ struct Sockets {
     /// What those accept from.
     accepting: Vec<(Arc<Listening>, Entrance)>,
     datagrams: Vec<(u16, tokio::task::JoinHandle<()>)>,
+    /// Copies of the UDP sockets, for another process; by port where they are stream proxies'.
+    udp: Vec<(Option<u16>, OwnedFd)>,
     /// Tells who serves HTTP/3 that nobody new is taken. The sockets stay open for the connections there are, and the kernel
     /// gives them new ones as well: whoever comes is told to go elsewhere.
     quic_drains: watch::Sender<bool>,
@@ -280,10 +296,18 @@ struct Sockets {
 }
 
 impl Sockets {
+    fn keep_copy(&mut self, socket: &std::net::UdpSocket, port: Option<u16>) {
+        match socket.as_fd().try_clone_to_owned() {
+            Ok(copy) => self.udp.push((port, copy)),
+            Err(error) => tracing::warn!(%error, "a UDP socket can't be handed over"),
+        }
+    }
+
     fn copy(&self, copies: &std::sync::mpsc::Sender<OwnedFd>) {
         let listeners = self.accepting.iter().map(|(listening, _)| listening.as_ref());
-        for listener in listeners.filter(|listening| matches!(listening, Listening::Tcp(_))) {
-            match listener.as_fd().try_clone_to_owned() {
+        let tcp = listeners.filter(|listening| matches!(listening, Listening::Tcp(_))).map(AsFd::as_fd);
+        for socket in tcp.chain(self.udp.iter().map(|(_, socket)| socket.as_fd())) {
+            match socket.try_clone_to_owned() {
                 Ok(copy) => drop(copies.send(copy)),
                 Err(error) => return tracing::warn!(%error, "a listening socket can't be handed over"),
             }

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::dns::Dns;
 use crate::downstream::entrance::Accepted;
+use crate::handover::DatagramHandover;
 use crate::load::Load;
 use crate::supervise::Tasks;
 use crate::tls::client::ClientConfigs;
@@ -43,6 +44,8 @@ pub struct SharedByWorkers {
     pub challenges: Challenges,
     /// Tasks that must keep running, such as accept loops.
     pub tasks: Arc<Tasks>,
+    /// What is shared with the gateways before and behind this one.
+    pub datagrams: Arc<DatagramHandover>,
     /// Which worker has which session of QUIC passed through.
     pub(crate) known: Arc<crate::udp::SessionOwners>,
     /// Set once HTTP/3 is served.
@@ -81,6 +84,7 @@ impl SharedByWorkers {
             client_trust: Arc::default(),
             challenges: Challenges::default(),
             tasks: Arc::default(),
+            datagrams: Arc::default(),
             known: Arc::default(),
             alt_svc: OnceLock::new(),
             loads: (0..workers).map(|_| AtomicUsize::new(0)).collect(),

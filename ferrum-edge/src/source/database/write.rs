@@ -253,7 +253,11 @@ impl Reconciler {
                 catalog.forget_broken(op.key().0, op.key().1);
             }
             changes.revision = Some(revision);
-            Ok((catalog, self.engine.stage(changes, Ports::All)?))
+            let staged = self.engine.stage(changes, Ports::All).map_err(|error| match error {
+                StartError::Mistakes(problems) => WriteError::Invalid(problems),
+                error => WriteError::Port(error),
+            })?;
+            Ok((catalog, staged))
         })
     }
 

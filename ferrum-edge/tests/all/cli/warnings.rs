@@ -340,3 +340,30 @@ plugin_configs:
     }
     assert_eq!(said.matches("[old_spelling]").count(), 4, "{said}");
 }
+
+/// A name that no path of the proxy has is a mistake, and not a proxy that answers 503.
+#[test]
+fn unknown_captures_reject_a_file() {
+    let folder = Folder::new();
+    let write = |name: &str| {
+        let rule = format!("{{operation: set, target: header, key: x-team, value: '${{capture.{name}}}'}}");
+        folder.write(
+            "ferrum.yaml",
+            &format!(
+                "gateway: {{http: '127.0.0.1:0', admin: '127.0.0.1:0', https: off}}\n\
+                 proxies:\n  - {{id: a, listen_path: '/teams/{{team}}', backend_host: 127.0.0.1, backend_port: 9}}\n\
+                 plugin_configs:\n  - {{id: p, proxy_id: a, plugin_name: request_transformer, config: {{rules: [{rule}]}}}}\n"
+            ),
+        );
+    };
+    let expected = "plugin_configs.p.config.rules: no path of the proxy has the name `taem` of `${capture.taem}`: \
+                    did you mean `${capture.team}`?";
+    write("taem");
+    for (command, code) in [(&["check"][..], 3), (&["run"], 1), (&["run", "--deny-warnings"], 3)] {
+        let output = ferrum_edge(&folder).args(command).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{command:?}: {output:?}");
+        assert!(format!("{output:?}").contains(expected), "{command:?}: {output:?}");
+    }
+    write("team");
+    assert_eq!(ferrum_edge(&folder).arg("check").output().unwrap().status.code(), Some(0));
+}

@@ -433,3 +433,26 @@ fn what_a_write_is_told_counts_or_is_refused() {
     assert_eq!(api.get("/v1/export").json(), before, "the others stay");
     assert_eq!(api.send("POST", "/v1/import?prune=true", &only_b).json()["deleted"], 3);
 }
+
+#[test]
+fn unknown_captures_reject_a_write() {
+    let folder = Folder::new();
+    let running = Running::new(&folder);
+    let mut api = running.api();
+    let rule = |name: &str| {
+        json!({ "id": "p", "plugin_name": "request_transformer", "proxy_id": "a", "config": { "rules": [
+            { "operation": "set", "target": "header", "key": "x-team", "value": format!("${{capture.{name}}}") },
+        ] } })
+    };
+    let at = target("behind");
+    let batch =
+        |name: &str, path: &str| json!({ "proxies": [proxy("a", path, at)], "plugin_configs": [rule(name)] });
+    let refused = api.send("POST", "/v1/batch", &batch("taem", "/teams/{team}"));
+    assert_eq!(refused.status, 422, "{refused:?}");
+    assert!(refused.text.contains("did you mean `${capture.team}`?"), "{refused:?}");
+    assert_eq!(api.send("POST", "/v1/batch", &batch("team", "/teams/{team}")).status, 200);
+    assert_eq!(api.send("PUT", "/v1/plugin_configs/p", &rule("taem")).status, 422);
+    let renamed = api.send("PATCH", "/v1/proxies/a", &json!({ "listen_path": "/teams/{group}" }));
+    assert_eq!(renamed.status, 422, "{renamed:?}");
+    assert_eq!(running.client().get("/teams/x", None).status, 200);
+}

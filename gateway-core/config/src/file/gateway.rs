@@ -116,6 +116,8 @@ pub struct Gateway {
     /// How long a drain waits for exchanges to end before it cuts them off. Default 30s.
     #[schemars(range(max = 86_400))]
     pub drain_timeout: Option<Seconds>,
+    /// What becomes of TCP streams and WebSockets in a drain. Default `close`.
+    pub drain_streams: Option<DrainStreams>,
     /// Time after which WebSockets, event streams and TCP streams, and other answers without a length to
     /// recognised callers (gRPC calls among them), are ended at the latest when they were admitted by what no
     /// longer holds: their proxy was deleted; the consumer was deleted, lost a credential or changed groups;
@@ -128,6 +130,16 @@ pub struct Gateway {
     /// What becomes of clients' header fields with underscores in their names, which many servers take for the same
     /// names with hyphens. Default `drop`.
     pub underscores_in_headers: Option<UnderscoresInHeaders>,
+}
+
+/// What becomes of TCP streams and WebSockets in a drain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DrainStreams {
+    /// WebSockets are closed with 1001 at once; streams are cut off at the end of `drain_timeout`.
+    Close,
+    /// They go on until one of their ends closes them, and the process ends with the last one. `drain_timeout` ends exchanges only.
+    Wait,
 }
 
 /// What becomes of header fields with underscores in their names.

@@ -103,6 +103,8 @@ pub struct Settings {
     pub logged_headers: Box<[HeaderName]>,
     /// How long a drain waits for exchanges to end. Default 30 s.
     pub drain_timeout: Duration,
+    /// Whether TCP streams and WebSockets outlive a drain. Default they don't.
+    pub drain_streams: DrainStreams,
     /// How often long sessions are checked for still being allowed; zero is never. Default 30 s.
     pub session_check: Duration,
     /// Requires a PROXY protocol header on http and https, from trusted proxies. Default false.
@@ -118,6 +120,16 @@ pub struct OverloadRules {
     pub max_memory: Option<u64>,
     /// How long a worker may take until it gets to new work; zero does not look.
     pub max_delay: Duration,
+}
+
+/// What becomes of TCP streams and WebSockets in a drain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DrainStreams {
+    /// WebSockets are closed at once, streams are cut off at its end.
+    #[default]
+    Close,
+    /// They go on until one of their ends closes them.
+    Wait,
 }
 
 /// What becomes of clients' header fields with underscores in their names.
@@ -283,6 +295,7 @@ impl Default for Settings {
             log_sinks: Box::default(),
             logged_headers: Box::default(),
             drain_timeout: Duration::from_secs(30),
+            drain_streams: DrainStreams::default(),
             session_check: Duration::from_secs(30),
             accept_proxy_protocol: false,
             underscores_in_headers: Underscores::Drop,

@@ -10,7 +10,9 @@ use ipnet::IpNet;
 
 use super::{Notes, ObjectPlace, acme, tls, words};
 use crate::file;
-use crate::model::{AccessLog, ClientTimeouts, Limits, OverloadRules, RealIpHeader, Settings, Underscores};
+use crate::model::{
+    AccessLog, ClientTimeouts, DrainStreams, Limits, OverloadRules, RealIpHeader, Settings, Underscores,
+};
 use crate::network::canonical_network;
 use crate::problem::{Problems, ValueProblem};
 use crate::units::Bytes;
@@ -110,12 +112,9 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
         log_sinks,
         session_check: words::seconds(written.session_check, defaults.session_check.as_secs()),
         drain_timeout: words::seconds(written.drain_timeout, defaults.drain_timeout.as_secs()),
+        drain_streams: drain_streams(written.drain_streams),
         accept_proxy_protocol: written.accept_proxy_protocol.unwrap_or(defaults.accept_proxy_protocol),
-        underscores_in_headers: match written.underscores_in_headers {
-            Some(file::UnderscoresInHeaders::Allow) => Underscores::Allow,
-            Some(file::UnderscoresInHeaders::Reject) => Underscores::Reject,
-            Some(file::UnderscoresInHeaders::Drop) | None => Underscores::Drop,
-        },
+        underscores_in_headers: underscores(written.underscores_in_headers),
     }
 }
 
@@ -441,4 +440,19 @@ fn access_log(written: &file::AccessLog, folder: &Path) -> Option<AccessLog> {
     let path = written.path.as_deref()?;
     let path = log_path(path, folder);
     Some(AccessLog { path, queue: written.queue.unwrap_or(8192) })
+}
+
+fn drain_streams(written: Option<file::DrainStreams>) -> DrainStreams {
+    match written {
+        Some(file::DrainStreams::Wait) => DrainStreams::Wait,
+        Some(file::DrainStreams::Close) | None => DrainStreams::Close,
+    }
+}
+
+fn underscores(written: Option<file::UnderscoresInHeaders>) -> Underscores {
+    match written {
+        Some(file::UnderscoresInHeaders::Allow) => Underscores::Allow,
+        Some(file::UnderscoresInHeaders::Reject) => Underscores::Reject,
+        Some(file::UnderscoresInHeaders::Drop) | None => Underscores::Drop,
+    }
 }

@@ -400,4 +400,10 @@ pub const SETTINGS: &[Setting] = &[
         doc: "Seconds a drain waits for exchanges to end before it cuts them off. Default 30.",
         how: How::Value,
     },
+    Setting {
+        name: "FERRUM_DRAIN_STREAMS",
+        key: "drain_streams",
+        doc: "What becomes of TCP streams and WebSockets in a drain: close, or wait until they end. Default close.",
+        how: How::Value,
+    },
 ];

@@ -172,6 +172,7 @@ fn every_row_of_the_table_works() {
             How::Value if setting.key == "acme.renew_before_days" => "30",
             How::Value if setting.key == "http_socket_mode" => "0640",
             How::Value if setting.key == "underscores_in_headers" => "allow",
+            How::Value if setting.key == "drain_streams" => "wait",
             How::Value if setting.key == "overload.max_delay" => "20ms",
             How::Value => "2000",
             How::Port => "12",

@@ -26,7 +26,8 @@ pub(super) fn unknown(hooks: &Hooks, members: &[Member], traffic: &Traffic) -> V
             // In the message: of a proxy that is closed for it nothing else is shown.
             let message =
                 format!("no path of the proxy has the name `{name}` of `${{capture.{name}}}`: {remedy}");
-            Some(Problem::new(format!("plugin_configs.{}.{setting}", config.id), message))
+            let problem = Problem::new(format!("plugin_configs.{}.{setting}", config.id), message);
+            Some(Problem { rejects: true, ..problem })
         })
         .collect()
 }

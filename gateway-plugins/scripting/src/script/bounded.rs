@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::sync::LazyLock;
 
 use rhai::{
-    Array, Blob, Dynamic, Engine, EvalAltResult, FuncRegistration, ImmutableString, Map, Module,
+    Array, Blob, Dynamic, Engine, EvalAltResult, FnPtr, FuncRegistration, ImmutableString, Map, Module,
     NativeCallContext, Position, Shared,
 };
 
@@ -15,6 +15,9 @@ use super::failure::{ScriptResult, error};
 
 /// Values within values that are written as text.
 const MAX_DEPTH: usize = 64;
+/// Bytes and values of what is shown in a log.
+const MAX_SHOWN_TEXT: usize = 64 << 10;
+const MAX_SHOWN_VALUES: usize = 1000;
 const STRING: &str = "Length of string";
 const ARRAY: &str = "Size of array/BLOB";
 
@@ -190,6 +193,8 @@ fn writing(module: &mut Module) {
                 let is_good = check(ctx.engine(), it.values()).is_ok();
                 written(is_good, || format!("#{it:?}")).unwrap_or_else(|| { it.clear(); String::new() })
             });
+            // Rhai's own would write what it has captured, and what that has captured.
+            bounded!(module, $name, |it: &mut FnPtr| -> String { it.to_string() });
         )*};
     }
     written!("print", "debug", "to_string", "to_debug");
@@ -222,6 +227,12 @@ pub(super) fn check<'a>(engine: &Engine, within: impl Iterator<Item = &'a Dynami
     within.try_for_each(|value| left.take(value, 0))
 }
 
+/// Whether a value may be shown in a log: what is thrown may be anything.
+pub(super) fn is_short(value: &Dynamic) -> bool {
+    let is_one = value.is_fnptr() && !value.is_shared();
+    is_one || Left { text: MAX_SHOWN_TEXT, values: MAX_SHOWN_VALUES }.take(value, 0).is_ok()
+}
+
 /// What may still be written.
 struct Left {
     text: usize,
@@ -236,6 +247,9 @@ impl Left {
         self.values = self.values.checked_sub(1).ok_or_else(|| too_large(ARRAY))?;
         if let Ok(text) = value.as_immutable_string_ref() {
             return self.text(text.len());
+        }
+        if value.read_lock::<FnPtr>().is_some_and(|closure| closure.is_curried()) {
+            return error("a closure with what it has captured can't be written");
         }
         if let Ok(blob) = value.as_blob_ref() {
             return self.text(blob.len());

@@ -1,6 +1,7 @@
 //! The engine: its limits, the functions of one plugin config, and scripts compiled for it.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use rhai::packages::{Package, StandardPackage};
 use rhai::{AST, Dynamic, Engine, EvalAltResult, Module, ParseError, Position, Scope, Shared};
 
 use super::bounded;
+use super::captured::{self, Captured};
 use super::convert;
 use super::deadline;
 use super::failure::{ScriptResult, error};
@@ -52,18 +54,19 @@ thread_local! {
     static VIEW: RefCell<Option<View>> = const { RefCell::new(None) };
 }
 
-/// Runs something of a script with so much time, on this thread.
+/// Runs something of a script with so much time, on this thread. What its closures capture is freed with `captured`.
 ///
 /// # Errors
 /// Those of what is run, and that it went beyond a limit.
 pub(super) fn within<T>(
     time: Duration,
     view: Option<View>,
+    captured: &mut Captured,
     run: impl FnOnce() -> ScriptResult<T>,
 ) -> ScriptResult<T> {
     deadline::begin(time);
     VIEW.set(view);
-    let result = run();
+    let result = captured.collect(run);
     deadline::clear();
     VIEW.set(None);
     if bounded::was_over() { Err(bounded::too_long()) } else { result }
@@ -209,6 +212,19 @@ fn of_request(
     );
 }
 
+/// Has an engine hold what closures capture, if the script has any.
+fn hold_captured(engine: &mut Engine, ast: &AST, elsewhere: HashSet<usize>) {
+    if ast.iter_functions().any(|function| function.name.starts_with(CLOSURE)) {
+        #[expect(deprecated, reason = "marked as an interface that may change")]
+        engine.on_var(move |name, from_end, context| {
+            captured::note(name, from_end, &context, &elsewhere).map(|()| None)
+        });
+    }
+}
+
+/// What Rhai's names of closures begin with.
+const CLOSURE: &str = "anon$";
+
 /// A script, ready to run.
 pub(super) struct Program {
     /// With the script's constants in it.
@@ -216,6 +232,8 @@ pub(super) struct Program {
     ast: AST,
     pub(super) on_request: bool,
     pub(super) on_response: bool,
+    /// What closures among the script's constants have captured.
+    _captured: Captured,
 }
 
 /// What is wrong with a script, and where.
@@ -249,7 +267,8 @@ impl From<Box<EvalAltResult>> for ScriptFault {
             EvalAltResult::ErrorTooManyOperations(_) => {
                 "it takes more operations than `max_operations`".to_owned()
             }
-            EvalAltResult::ErrorRuntime(value, _) => value.to_string(),
+            EvalAltResult::ErrorRuntime(value, _) if bounded::is_short(value) => value.to_string(),
+            EvalAltResult::ErrorRuntime(..) => "it throws a value that is too large to be shown".to_owned(),
             _ => {
                 error.clear_position();
                 error.unwrap_inner().to_string()
@@ -275,7 +294,12 @@ impl Program {
         scope.push_constant_dynamic("settings", convert::from_object(settings));
         engine.set_strict_variables(false);
         let first = engine.compile_with_scope(&scope, source)?;
-        within(limits.time.max(LOAD_TIME), None, || engine.run_ast_with_scope(&mut scope, &first))?;
+        hold_captured(&mut engine, &first, HashSet::new());
+        let mut captured = Captured::default();
+        within(limits.time.max(LOAD_TIME), None, &mut captured, || {
+            engine.run_ast_with_scope(&mut scope, &first)
+        })?;
+        hold_captured(&mut engine, &first, captured.places());
         let constants: Vec<(String, Dynamic)> = scope
             .iter()
             .filter(|(_, is_constant, _)| *is_constant)
@@ -310,7 +334,7 @@ impl Program {
                 "there is neither a function `on_request(request)` nor `on_response(request, response)`";
             return Err(ScriptFault { position: Position::NONE, message: message.to_owned() });
         }
-        Ok(Self { engine, ast, on_request, on_response })
+        Ok(Self { engine, ast, on_request, on_response, _captured: captured })
     }
 
     pub(super) fn ast(&self) -> &AST {

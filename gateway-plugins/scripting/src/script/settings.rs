@@ -58,7 +58,7 @@ pub(crate) struct Config {
     /// `equal(a, b)` (in constant time), `random(limit)` (0 to `limit` - 1), `now_ms()` (since 1970), `settings` (as
     /// configured), and Rhai's own functions for numbers, strings, arrays, blobs and maps. `print(text)` and `debug(text)`
     /// write to the program log. There are no files, no modules, no `eval`, no `curry`, and no
-    /// `sleep`.
+    /// `sleep`. The closures of one exchange may capture 10,000 variables.
     source: Option<String>,
     /// The file with the script. It is looked at every `refresh` and compiled again when it has changed; a version that can't be
     /// compiled is logged, shown in `/v1/status`, and not used. Replace a file by renaming.

@@ -16,7 +16,7 @@ use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::stream::relay::Tunnel;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version};
 
-use super::super::{ConnectionControl, cut_by};
+use super::super::{ConnectionControl, StreamMark, cut_by};
 use super::expectation::Expectation;
 use super::{ConnectionReader, Lent, MAX_DISCARD};
 use crate::buffer;
@@ -46,6 +46,8 @@ pub(super) struct Responder<'e> {
     alt_svc: Option<HeaderValue>,
     /// Says when a drain has begun.
     entry: &'e ConnectionControl,
+    /// From an upgrade on.
+    mark: Option<StreamMark<'e>>,
 }
 
 impl<'e> Responder<'e> {
@@ -53,6 +55,7 @@ impl<'e> Responder<'e> {
         Self {
             alt_svc,
             entry,
+            mark: None,
             half: Some(half),
             reader: None,
             timer: Timer::default(),
@@ -214,6 +217,7 @@ impl Downstream for Responder<'_> {
         poll_fn(|cx| self.poll_send(cx, &mut sender)).await.ok()?;
         let ConnectionReader { half, buffer, .. } = self.reader.take()?.borrow_mut().take()?;
         let link = Link::unsplit(half, self.half.take()?)?;
+        self.mark = Some(self.entry.stream());
         Some(Box::new(Rewound::new(buffer, link)))
     }
 

@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use super::super::cut_by;
 use super::tunnel::StreamTunnel;
+use crate::downstream::{ConnectionControl, StreamMark};
 use crate::h2::Reason;
 use crate::h2::connection::Extra;
 use crate::h2::handle::Handle;
@@ -23,8 +24,10 @@ pub(super) struct Responder<'w> {
     /// Whether the request was HEAD.
     pub(super) head: bool,
     pub(super) idle: Duration,
-    /// Whether it asks for a WebSocket.
-    pub(super) upgrade: bool,
+    /// The connection, if it asks for a WebSocket.
+    pub(super) upgrade: Option<&'w ConnectionControl>,
+    /// From an upgrade on.
+    pub(super) mark: Option<StreamMark<'w>>,
     /// Where HTTP/3 is, for clients that could use it.
     pub(super) alt_svc: Option<&'w HeaderValue>,
 }
@@ -38,12 +41,11 @@ impl Downstream for Responder<'_> {
     }
 
     async fn upgrade(&mut self, mut response: Response<()>) -> Option<Tunnel> {
-        if !self.upgrade {
-            return None;
-        }
+        let entry = self.upgrade?;
         // RFC 8441 §5: success is 200, and there is no key to answer.
         response.headers_mut().remove(SEC_WEBSOCKET_ACCEPT);
         self.stream.respond(StatusCode::OK, response.headers(), &Extra::default(), false).ok()?;
+        self.mark = Some(entry.stream());
         Some(Box::new(StreamTunnel::new(self.stream.clone())))
     }
 

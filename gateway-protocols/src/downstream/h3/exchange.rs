@@ -13,6 +13,7 @@ use gateway_core::snapshot::Snapshot;
 use http::{HeaderValue, Method, Request, Uri, Version};
 
 use super::respond::Responder;
+use crate::downstream::ConnectionControl;
 use crate::downstream::h2::slots::JobSlot;
 use crate::downstream::h2::tunnel;
 use crate::h2::head::{RequestHead, Unreadable};
@@ -31,7 +32,12 @@ pub(super) struct NewStream {
 }
 
 /// Serves one stream after the other.
-pub(super) async fn work(worker: &Worker, link: Arc<H3Link>, job_slot: Arc<JobSlot<NewStream>>) {
+pub(super) async fn work(
+    worker: &Worker,
+    link: Arc<H3Link>,
+    entry: &ConnectionControl,
+    job_slot: Arc<JobSlot<NewStream>>,
+) {
     let mut snapshots = worker.snapshots();
     loop {
         let NewStream { send, recv, client } = job_slot.job().await;
@@ -40,8 +46,8 @@ pub(super) async fn work(worker: &Worker, link: Arc<H3Link>, job_slot: Arc<JobSl
         let mut reader = MessageReader::new(recv, link.clone());
         let timeout = snapshot.settings.client_timeouts.header;
         match poll_fn(|cx| reader.poll_request(cx, timeout)).await {
-            Ok(head) => exchange(worker, snapshot, head, reader, writer, client).await,
-            Err(why) => refuse(worker, snapshot, why, reader, writer, client).await,
+            Ok(head) => exchange(worker, snapshot, head, reader, writer, client, entry).await,
+            Err(why) => refuse(worker, snapshot, why, reader, writer, client, entry).await,
         }
         job_slot.done();
     }
@@ -72,6 +78,7 @@ async fn exchange(
     mut reader: MessageReader,
     mut writer: Writer,
     client: Arc<Client>,
+    entry: &ConnectionControl,
 ) {
     let idle = snapshot.settings.client_timeouts.body;
     let is_head = *head.request.method() == Method::HEAD;
@@ -92,7 +99,8 @@ async fn exchange(
     };
     let mut exchange = Box::new(Exchange::new(head.request.map(|()| body), client));
     exchange.upgrade = upgrade.then_some(HeaderValue::from_static("websocket"));
-    let mut responder = Responder { writer: Some(writer), tunnel, head: is_head, idle, answered: false };
+    let mut responder =
+        Responder { writer: Some(writer), tunnel, entry, mark: None, head: is_head, idle, answered: false };
     let mut settled = false;
     let gone = {
         let mut serving = pin!(worker.pipeline().serve(snapshot, exchange, &mut responder));
@@ -130,6 +138,7 @@ async fn refuse(
     reader: MessageReader,
     mut writer: Writer,
     client: Arc<Client>,
+    entry: &ConnectionControl,
 ) {
     let mut request = Request::new(Body::empty());
     *request.method_mut() = Method::from_bytes(b"-").unwrap_or(Method::GET);
@@ -139,8 +148,15 @@ async fn refuse(
     let (cause, code) = match why {
         NoRequest::Unreadable(Unreadable { cause, answerable: true }) => {
             let idle = snapshot.settings.client_timeouts.body;
-            let mut responder =
-                Responder { writer: Some(writer), tunnel: None, head: false, idle, answered: false };
+            let mut responder = Responder {
+                writer: Some(writer),
+                tunnel: None,
+                entry,
+                mark: None,
+                head: false,
+                idle,
+                answered: false,
+            };
             worker.pipeline().refuse(snapshot, exchange, Reply::new(cause), &mut responder).await;
             return;
         }

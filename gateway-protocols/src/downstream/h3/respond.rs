@@ -13,6 +13,7 @@ use http::{HeaderMap, Response, StatusCode};
 
 use super::tunnel::StreamTunnel;
 use crate::downstream::cut_by;
+use crate::downstream::{ConnectionControl, StreamMark};
 use crate::h2::connection::Extra;
 use crate::h3::Code;
 use crate::h3::body::{SendBody, SendError};
@@ -20,11 +21,15 @@ use crate::h3::reader::MessageReader;
 use crate::h3::writer::Writer;
 
 /// Takes an exchange's answer to its stream.
-pub(super) struct Responder {
+pub(super) struct Responder<'w> {
     /// Until the stream is a tunnel.
     pub(super) writer: Option<Writer>,
     /// The receiving half, of an exchange that asks for a WebSocket.
     pub(super) tunnel: Option<MessageReader>,
+    /// The connection.
+    pub(super) entry: &'w ConnectionControl,
+    /// From an upgrade on.
+    pub(super) mark: Option<StreamMark<'w>>,
     /// Whether the request was HEAD.
     pub(super) head: bool,
     pub(super) idle: Duration,
@@ -32,7 +37,7 @@ pub(super) struct Responder {
     pub(super) answered: bool,
 }
 
-impl Responder {
+impl Responder<'_> {
     /// Nobody waits for the answer any more.
     pub(super) fn give_up(&mut self) {
         if let Some(writer) = &mut self.writer {
@@ -41,7 +46,7 @@ impl Responder {
     }
 }
 
-impl Downstream for Responder {
+impl Downstream for Responder<'_> {
     async fn interim(&mut self, status: StatusCode, headers: &HeaderMap) {
         let Some(writer) = &mut self.writer else { return };
         writer.response(status, headers, &Extra::default());
@@ -59,6 +64,7 @@ impl Downstream for Responder {
         response.headers_mut().remove(SEC_WEBSOCKET_ACCEPT);
         writer.response(StatusCode::OK, response.headers(), &Extra::default());
         poll_fn(|cx| writer.poll_flush(cx, self.idle)).await.ok()?;
+        self.mark = Some(self.entry.stream());
         Some(Box::new(StreamTunnel::new(reader, writer)))
     }
 

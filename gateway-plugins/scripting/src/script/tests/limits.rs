@@ -221,3 +221,63 @@ async fn tools_do_what_they_say() {
         assert_eq!(got(&format!("{bad};"), &[]).await.status, 500, "{bad}");
     }
 }
+
+/// Builds closures that have captured closures, as many as `max_operations` allows, on a thread with little room.
+#[test]
+fn closures_within_closures_are_freed_one_by_one() {
+    let chain = "let f = || 1; for n in 0..9000 { let g = f; f = || g; } ";
+    let late = "let all = []; for n in 0..300 { let x = (); all.push(|| x); let y = all; x = y; } ";
+    let circle = "let f = (); f = || f; let a = []; let g = || a; let h = [g]; a = h; ";
+    let by_map = "let f = #{ a: () }; for n in 0..4000 { let g = #{ a: [f] }; f = #{ a: || g }; } ";
+    let functions = "fn wrap(f) { || f } ";
+    let called = "let f = || 1; for n in 0..9000 { f = wrap(f); } ";
+    let mut sources = vec![];
+    for part in [chain, circle, by_map, called] {
+        sources.push(format!("{functions} fn on_request(request) {{ {part} }}"));
+        sources.push(format!("{functions} {part} const KEPT = f; fn on_request(request) {{ }}"));
+        for write in ["debug(f)", "print(f)", "let t = `${f}`", "debug([f])", "throw f"] {
+            sources.push(format!("{functions} fn on_request(request) {{ {part} {write} }}"));
+        }
+    }
+    sources.push(format!("fn on_request(request) {{ {late} }}"));
+    let run = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        for source in sources {
+            let trial = trial(json!({ "source": source, "max_operations": 1_000_000 }));
+            let got = runtime.block_on(trial.get("/", &[]));
+            let writes = ["debug(f)", "print(f)", "${f}"].iter().any(|it| source.contains(it));
+            let fails = source.contains("throw") || source.contains("debug([f])");
+            let expected = if fails || (writes && source.contains("#{")) { 500 } else { 200 };
+            let fields = format!("{:?}", trial.records()[0].fields);
+            assert_eq!(got.status, expected, "{source}: {fields}");
+        }
+    };
+    let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(run).expect("a thread");
+    thread.join().expect("it has room");
+}
+
+#[tokio::test]
+async fn closures_capture_so_many_variables() {
+    let count = "let n = 0; for i in 0..10001 { let x = i; let f = || x; n += f.call(); }";
+    let trial = trial(json!({
+        "source": format!("fn on_request(request) {{ let kept = []; for i in 0..10001 {{ let x = i; kept.push(|| x); }} }}
+            fn on_response(request, response) {{ {count} response.status = if n == 50005000 {{ 201 }} else {{ 202 }}; }}"),
+        "max_operations": 1_000_000, "max_array_size": 20_000, "on_error": "open",
+    }));
+    trial.get("/", &[]).await;
+    let fields = format!("{:?}", trial.records()[0].fields);
+    assert!(fields.contains("closures may capture 10000 variables"), "{fields}");
+}
+
+/// What a callback has captured is there when the answer comes, and constants keep theirs from request to request.
+#[tokio::test]
+async fn captured_variables_last_as_long_as_their_closures() {
+    let source = r#"
+        let first = 40; const ADD = |n| first + n;
+        fn on_request(request) { let two = 2; let add = |n| ADD.call(n) + two - 2; request.reply(200, `${add.call(two)}`) }"#;
+    let trial = of_source(source);
+    for _ in 0..3 {
+        let text = trial.get("/", &[]).await.text();
+        assert_eq!(text, "42", "{:?}", trial.records());
+    }
+}

@@ -1,0 +1,197 @@
+//! The gateway that takes the place of this one.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+
+use super::ids::Owner;
+use super::link::{self, ENTRIES, Message, QUEUE};
+use super::{DatagramHandover, Forwarded, Handed, Ids, Opening, QuicPlaces, SessionAddress};
+
+/// How long a worker may take to say which sessions it has.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// This gateway's end of the link to a successor.
+pub struct Successor {
+    handover: Arc<DatagramHandover>,
+    stream: UnixStream,
+    taken: Vec<SocketAddr>,
+    openings: HashMap<Opening, (SocketAddr, u8)>,
+    sessions: HashMap<SessionAddress, mpsc::Sender<Handed>>,
+}
+
+impl Successor {
+    /// A link, and the successor's end of it. To be called within a runtime.
+    ///
+    /// # Errors
+    /// When there are no descriptors.
+    pub fn new(handover: Arc<DatagramHandover>) -> io::Result<(Self, OwnedFd)> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let (openings, sessions) = (HashMap::new(), HashMap::new());
+        let this = Self { handover, stream: ours, taken: Vec::new(), openings, sessions };
+        Ok((this, theirs.into_std()?.into()))
+    }
+
+    /// Waits until the successor serves, and has nobody here read its sockets any more. False where it gives up. Workers may
+    /// still be about to take what they have read: those have to confirm before [`Self::hand_over`].
+    pub async fn serves(&mut self) -> bool {
+        let mut room = Vec::new();
+        loop {
+            match link::next(&mut self.stream, &mut room).await {
+                Ok(Some(Message::Took(listeners))) => {
+                    let known = self.handover.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+                    for at in listeners {
+                        if let Some(listener) = known.get(&at) {
+                            listener.gate.set(false);
+                            self.taken.push(at);
+                        }
+                    }
+                    return true;
+                }
+                Ok(_) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// Says which connections and sessions stay here, takes what the successor forwards for them until that one ends, and reads the
+    /// sockets again then, if `is_alone`: no third gateway may have taken them over.
+    pub async fn hand_over(mut self, is_alone: impl FnOnce() -> bool) {
+        self.collect().await;
+        let (bounced, packets) = mpsc::channel(QUEUE);
+        *self.handover.behind.lock().unwrap_or_else(PoisonError::into_inner) = Some(bounced);
+        if self.send_tables().await.is_err() {
+            tracing::warn!("the successor does not take what is left here: datagrams are lost");
+        }
+        let Self { handover, stream, taken, openings, sessions } = self;
+        let owners = Owners { handover, openings, sessions };
+        link::exchange(stream, true, packets, |message| {
+            if let Message::Packet(packet) = message {
+                owners.take(packet);
+            }
+        })
+        .await;
+        owners.handover.behind.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if !is_alone() {
+            return tracing::warn!("the gateway behind this one has ended, and another one serves");
+        }
+        tracing::warn!("the gateway behind this one has ended: this one reads its UDP sockets again");
+        let listeners = owners.handover.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        for listener in taken.iter().filter_map(|at| listeners.get(at)) {
+            for port in &listener.ports {
+                let _sent = port.try_send(Handed::Resumed);
+            }
+            listener.gate.set(true);
+        }
+    }
+
+    async fn send_tables(&mut self) -> io::Result<()> {
+        let openings: Vec<Opening> = self.openings.keys().copied().collect();
+        let sessions: Vec<SessionAddress> = self.sessions.keys().copied().collect();
+        let openings = openings.chunks(ENTRIES).map(|some| Message::Openings(some.to_vec()));
+        let sessions = sessions.chunks(ENTRIES).map(|some| Message::Sessions(some.to_vec()));
+        for message in openings.chain(sessions).chain([Message::Go]) {
+            link::send(&mut self.stream, &message).await?;
+        }
+        Ok(())
+    }
+
+    /// Finds out what is here.
+    async fn collect(&mut self) {
+        let (answers, mut answered) = mpsc::unbounded_channel();
+        let (mut ports, now) = (Vec::new(), Instant::now());
+        {
+            let listeners = self.handover.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+            for at in &self.taken {
+                let Some(listener) = listeners.get(at) else { continue };
+                for (place, recent) in listener.quic.iter().flat_map(|quic| quic.recent.iter()).enumerate() {
+                    let recent = recent.lock().unwrap_or_else(PoisonError::into_inner);
+                    let place = (*at, u8::try_from(place).unwrap_or(u8::MAX));
+                    self.openings.extend(recent.under_way(now).map(|opening| (opening, place)));
+                }
+                ports.extend(listener.ports.iter().cloned());
+            }
+        }
+        let mut waiting = Vec::new();
+        for port in ports {
+            let (answer, sessions) = mpsc::unbounded_channel();
+            if port.send(Handed::Paused(answer)).await.is_ok() {
+                waiting.push((port, sessions));
+            }
+        }
+        let collecting = async {
+            for (port, mut sessions) in waiting {
+                for session in sessions.recv().await.unwrap_or_default() {
+                    let _sent = answers.send((session, port.clone()));
+                }
+            }
+            drop(answers);
+        };
+        let _in_time = tokio::time::timeout(TIMEOUT, collecting).await;
+        while let Ok((session, port)) = answered.try_recv() {
+            self.sessions.insert(session, port);
+        }
+        // What belongs to a gateway before this one goes through here.
+        if let Some(before) = self.handover.before() {
+            let theirs = before.sessions.read().unwrap_or_else(PoisonError::into_inner).clone();
+            let (through, mut passing) = mpsc::channel::<Handed>(ENTRIES);
+            let handover = self.handover.clone();
+            drop(tokio::spawn(async move {
+                while let Some(Handed::Datagram(packet)) = passing.recv().await {
+                    let session = packet.session();
+                    if !handover.forward_session(&session, || packet.clone()) {
+                        handover.bounce(packet);
+                    }
+                }
+            }));
+            for session in theirs {
+                self.sessions.entry(session).or_insert_with(|| through.clone());
+            }
+        }
+    }
+}
+
+/// Where packets belong that the successor reads.
+struct Owners {
+    handover: Arc<DatagramHandover>,
+    openings: HashMap<Opening, (SocketAddr, u8)>,
+    sessions: HashMap<SessionAddress, mpsc::Sender<Handed>>,
+}
+
+impl Owners {
+    fn take(&self, packet: Forwarded) {
+        let quic = {
+            let listeners = self.handover.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+            listeners.get(&packet.listener).and_then(|listener| listener.quic.clone())
+        };
+        match quic {
+            Some(quic) => self.take_quic(&quic, packet),
+            None => match self.sessions.get(&packet.session()) {
+                // A full queue loses it, as UDP may.
+                Some(port) => drop(port.try_send(Handed::Datagram(packet))),
+                None => drop(self.handover.bounce(packet)),
+            },
+        }
+    }
+
+    fn take_quic(&self, quic: &QuicPlaces, packet: Forwarded) {
+        let place = match Ids::new(0).owner(packet.client, &packet.bytes) {
+            Owner::Place(place) => Some(place),
+            Owner::Opening(opening) => self.openings.get(&opening).map(|(_, place)| *place),
+            Owner::Before => {
+                self.handover.forward_of_generation(|| packet);
+                return;
+            }
+            Owner::Unknown => None,
+        };
+        if let Some(way) = place.and_then(|place| quic.ways.get(usize::from(place))) {
+            let _sent = way.try_send(packet);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! A port whose socket two processes have: see [`crate::handover`].
+
+use std::time::Instant;
+
+use super::port::Port;
+use super::stray::AddressPair;
+use crate::handover::{Forwarded, Handed, SessionAddress};
+
+impl Port {
+    /// Takes what another process says.
+    pub(super) fn take_handed(&mut self, handed: Handed) {
+        match handed {
+            Handed::Paused(answer) => {
+                self.place.is_handed = true;
+                if !std::mem::replace(&mut self.place.counts, true) {
+                    self.worker.shared().datagrams.count_left(0, self.sessions.len());
+                }
+                let sessions = self.sessions.iter().map(|(_, session)| self.address(session.pair)).collect();
+                let _sent = answer.send(sessions);
+            }
+            Handed::Resumed => self.place.is_handed = false,
+            Handed::Datagram(packet) => {
+                let pair = AddressPair { client: packet.client, local: packet.local };
+                let is_new = self.place.is_handed && !self.by_client.contains_key(&pair);
+                // A new session is the business of whoever reads the socket.
+                let kept = if is_new { self.worker.shared().datagrams.bounce(packet) } else { Some(packet) };
+                if let Some(packet) = kept {
+                    self.take_request(pair, &packet.bytes, Instant::now());
+                }
+            }
+        }
+    }
+
+    /// Hands a datagram on whose session is with the process before this one.
+    pub(super) fn forward_to_before(&self, pair: AddressPair, datagram: &[u8]) -> bool {
+        let packet = || Forwarded {
+            listener: self.wire.local,
+            place: self.place.number,
+            client: pair.client,
+            local: pair.local,
+            ecn: None,
+            stride: datagram.len(),
+            bytes: datagram.into(),
+        };
+        self.worker.shared().datagrams.forward_session(&self.address(pair), packet)
+    }
+
+    /// A session has come or gone; how many there were before.
+    pub(super) fn count_left(&self, before: usize) {
+        if self.place.counts {
+            self.worker.shared().datagrams.count_left(before, self.sessions.len());
+        }
+    }
+
+    fn address(&self, pair: AddressPair) -> SessionAddress {
+        SessionAddress { listener: self.wire.local, client: pair.client, local: pair.local }
+    }
+}
