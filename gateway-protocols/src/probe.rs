@@ -1,4 +1,4 @@
-//! Asking a target how it is: over HTTP, gRPC, TCP or UDP.
+//! Asking a target how it is: over HTTP, gRPC, FastCGI, TCP or UDP.
 //!
 //! Every probe makes a connection of its own, since making one is half of what is asked. Probes run beside the
 //! traffic, never on a worker.
@@ -19,7 +19,7 @@ use tokio_rustls::{TlsConnector, TlsStream};
 use crate::dns::{Dns, DnsError};
 use crate::link::Link;
 use crate::tls::client::{ClientConfigs, ClientTlsError, server_name};
-use crate::upstream::socket;
+use crate::upstream::{fastcgi, socket};
 
 /// Asks targets.
 pub struct Prober {
@@ -48,6 +48,9 @@ pub enum ProbeError {
     /// It answered something that is no HTTP.
     #[error("the answer is malformed")]
     Malformed,
+    /// It answered something that is no FastCGI.
+    #[error("the answer is no FastCGI response")]
+    NotFastCgi,
     /// HTTP/2 failed.
     #[error("HTTP/2: {0}")]
     Http2(#[source] io::Error),
@@ -86,6 +89,11 @@ impl Prober {
     async fn ask(&self, target: &Target, probe: &Probe, tls: Option<&BackendTls>) -> Result<(), ProbeError> {
         match probe {
             Probe::Tcp => self.connect(target).await.map(drop),
+            Probe::FastCgi { path, healthy_status_codes } => {
+                let link = Link::Tcp(self.connect(target).await?);
+                let status = fastcgi::ping(link, path).await?.ok_or(ProbeError::NotFastCgi)?;
+                healthy_status_codes.contains(&status).then_some(()).ok_or(ProbeError::Status(status))
+            }
             Probe::Udp { payload } => self.datagram(target, payload).await,
             Probe::Http { path, healthy_status_codes, tls: encrypted } => {
                 let link = self.link(target, *encrypted, tls, BackendHttp::Http1).await?;

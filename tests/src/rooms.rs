@@ -48,7 +48,6 @@ const ORDERS: &[Order] = &[
         modules: &[
             "testing",
             "condition",
-            "template",
             "http",
             "upstream",
             "stream",

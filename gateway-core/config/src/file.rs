@@ -7,6 +7,7 @@
 mod acme;
 mod check;
 mod consumer;
+mod fastcgi;
 mod foreign;
 mod gateway;
 mod hedging;
@@ -36,6 +37,7 @@ use super::problem::{Problem, Problems};
 pub use crate::nearest::nearest;
 pub use acme::{Acme, AcmeChallenge, ExternalAccount};
 pub use consumer::Consumer;
+pub use fastcgi::FastCgi;
 pub use gateway::{
     AccessLog, AdminTls, Certificate, ClientTimeouts, Gateway, Limits, Listener, ListenerParts, Overload,
     Tls, TlsVersion, UnderscoresInHeaders,

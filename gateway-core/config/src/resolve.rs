@@ -7,6 +7,7 @@
 mod acme;
 mod backend;
 mod consumer;
+mod fastcgi;
 mod gateway;
 mod hedging;
 mod known;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::FastCgi;
 use crate::condition::written::Condition;
 use crate::units::{Bytes, Millis, Seconds};
 
@@ -39,7 +40,8 @@ pub struct Proxy {
     pub load_priority: Option<LoadPriority>,
     /// How the target is spoken to. Default `http`; a stream proxy must say it. Not together with `backend_protocol`.
     pub backend_scheme: Option<Scheme>,
-    /// The older spelling of `backend_scheme`, which also chose the HTTP version. Not together with `backend_scheme`.
+    /// `fastcgi` for PHP-FPM and other FastCGI servers; else the older spelling of `backend_scheme`, which also chose the HTTP
+    /// version. Not together with `backend_scheme`.
     pub backend_protocol: Option<Protocol>,
     /// The HTTP version the target is spoken to in. Default `auto`: ALPN over TLS, else HTTP/1.1, and HTTP/2 for gRPC.
     pub backend_http_version: Option<BackendHttpVersion>,
@@ -69,6 +71,8 @@ pub struct Proxy {
     /// What becomes of paths that targets may read otherwise than the gateway, such as those with `%2F`. Default they are
     /// refused with 400.
     pub path_rules: Option<PathRules>,
+    /// Scripts and parameters of targets that speak FastCGI (`backend_protocol: fastcgi`).
+    pub fastcgi: Option<FastCgi>,
     /// Sends the client's Host to the target instead of the target's own. Default false.
     pub preserve_host_header: Option<bool>,
     /// Carries safe requests out before their client's TLS handshake is over, where `gateway.tls.early_data` takes such,
@@ -256,6 +260,9 @@ pub enum Protocol {
     Grpcs,
     /// `https`, HTTP/3 first.
     H3,
+    /// FastCGI, over plain TCP or a Unix socket.
+    #[serde(rename = "fastcgi")]
+    FastCgi,
     /// `tcp`.
     Tcp,
     /// `tcps`.

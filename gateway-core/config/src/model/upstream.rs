@@ -223,6 +223,13 @@ pub enum Probe {
         /// Over TLS.
         tls: bool,
     },
+    /// GET a page of a FastCGI server's own.
+    FastCgi {
+        /// Default `/ping`.
+        path: Arc<str>,
+        /// Default 200.
+        healthy_status_codes: Vec<u16>,
+    },
     /// Open a connection.
     Tcp,
     /// Send a datagram and wait for any answer.

@@ -74,6 +74,8 @@ fn http(notes: &mut Notes<'_>, written: &file::Proxy, shared: &SharedValues) -> 
         }
         methods.into()
     });
+    // Scripts know their site by the host that the client asked for.
+    let is_fastcgi = written.backend_protocol == Some(file::Protocol::FastCgi);
     let backend_path =
         written.backend_path.as_deref().and_then(|text| notes.value("backend_path", words::base_path(text)));
     let defaults = WebSocketRules::default();
@@ -90,7 +92,7 @@ fn http(notes: &mut Notes<'_>, written: &file::Proxy, shared: &SharedValues) -> 
         path_rules: written.path_rules.map(path_rules).unwrap_or_default(),
         strip_listen_path: written.strip_listen_path.unwrap_or(true),
         backend_path: backend_path.flatten(),
-        preserve_host_header: written.preserve_host_header.unwrap_or(false),
+        preserve_host_header: written.preserve_host_header.unwrap_or(is_fastcgi),
         early_data: written.early_data.unwrap_or(true),
         websocket: websocket.shared(),
         max_request_body: written.max_request_body.map(|bytes| bytes.0),
@@ -253,6 +255,7 @@ fn only_for_http(notes: &mut Notes<'_>, written: &file::Proxy) {
         ("priority", written.priority.is_some()),
         ("backend_path", written.backend_path.is_some()),
         ("backend_http_version", written.backend_http_version.is_some()),
+        ("fastcgi", written.fastcgi.is_some()),
         ("path_rules", written.path_rules.is_some()),
         ("preserve_host_header", written.preserve_host_header == Some(true)),
         ("early_data", written.early_data.is_some()),

@@ -228,13 +228,14 @@ fn active(notes: &mut Notes<'_>, written: &file::ActiveHealth) -> Option<ActiveH
     of_another_probe(notes, written);
     let probe = match written.probe_type.unwrap_or(file::ProbeType::Http) {
         file::ProbeType::Http => {
-            let path = written.http_path.as_deref().unwrap_or("/health");
-            if !path.starts_with('/') || path.contains(|c: char| c.is_whitespace() || !c.is_ascii()) {
-                notes.add(&at("http_path"), format!("`{path}` can't be asked for")).remedy =
-                    Some("a path that begins with `/`, in ASCII".to_owned());
-            }
+            let path = probe_path(notes, written.http_path.as_deref().unwrap_or("/health"));
             let healthy_status_codes = written.healthy_status_codes.clone().unwrap_or_else(|| vec![200, 302]);
-            Probe::Http { path: Arc::from(path), healthy_status_codes, tls }
+            Probe::Http { path, healthy_status_codes, tls }
+        }
+        file::ProbeType::FastCgi => {
+            let path = probe_path(notes, written.http_path.as_deref().unwrap_or("/ping"));
+            let healthy_status_codes = written.healthy_status_codes.clone().unwrap_or_else(|| vec![200]);
+            Probe::FastCgi { path, healthy_status_codes }
         }
         file::ProbeType::Tcp => Probe::Tcp,
         file::ProbeType::Udp => {
@@ -254,13 +255,21 @@ fn active(notes: &mut Notes<'_>, written: &file::ActiveHealth) -> Option<ActiveH
     })
 }
 
+fn probe_path(notes: &mut Notes<'_>, path: &str) -> Arc<str> {
+    if !path.starts_with('/') || path.contains(|c: char| c.is_whitespace() || !c.is_ascii()) {
+        notes.add("health_checks.active.http_path", format!("`{path}` can't be asked for")).remedy =
+            Some("a path that begins with `/`, in ASCII".to_owned());
+    }
+    Arc::from(path)
+}
+
 /// Settings that a probe of this type does nothing with.
 fn of_another_probe(notes: &mut Notes<'_>, written: &file::ActiveHealth) {
-    use file::ProbeType::{Grpc, Http, Udp};
+    use file::ProbeType::{FastCgi, Grpc, Http, Udp};
     let probe = written.probe_type.unwrap_or(Http);
     let keys: [(&str, bool, &[file::ProbeType]); 5] = [
-        ("http_path", written.http_path.is_some(), &[Http]),
-        ("healthy_status_codes", written.healthy_status_codes.is_some(), &[Http]),
+        ("http_path", written.http_path.is_some(), &[Http, FastCgi]),
+        ("healthy_status_codes", written.healthy_status_codes.is_some(), &[Http, FastCgi]),
         ("use_tls", written.use_tls == Some(true), &[Http, Grpc]),
         ("udp_probe_payload", written.udp_probe_payload.is_some(), &[Udp]),
         ("grpc_service_name", written.grpc_service_name.is_some(), &[Grpc]),
