@@ -85,9 +85,9 @@ fn variables(rules: &FastCgi, facts: &Facts<'_>) -> Result<Variables, Box<Reply>
     }
     own("REQUEST_URI", sent_target(exchange).as_bytes());
     own("SERVER_PROTOCOL", protocol(exchange.version()).as_bytes());
-    if let Some(kind) = exchange.request.headers.get(http::header::CONTENT_TYPE) {
-        own("CONTENT_TYPE", kind.as_bytes());
-    }
+    // Programs look for it without asking whether it is there.
+    let kind = exchange.request.headers.get(http::header::CONTENT_TYPE);
+    own("CONTENT_TYPE", kind.map_or(&[], |kind| kind.as_bytes()));
     if let Some(root) = rules.scripts.as_ref().map(|scripts| &scripts.root) {
         own("DOCUMENT_ROOT", root.as_bytes());
     }

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::asked::Test;
 use super::blocks::{Directive, HANDLERS};
+use super::fastcgi::Application;
 use super::item::{self, Rewritten};
 use super::location::{Location, LocationKind};
 use super::serve::Passed;
@@ -71,13 +72,33 @@ impl<'d> Nginx<'_> {
             return answer(To::Closed);
         }
         let mut config = folder_config(levels, &path.display().to_string());
-        self.cut_index(site, at, place, way, &mut config);
-        self.out.done(at, &what);
         // `root` has the whole path beneath it, `alias` what the location leaves of it.
         let strips = alias.is_some();
-        match tried {
-            Some(tried) => self.tried(site, place, tried, config, strips),
-            None => files_of(config, strips),
+        // Folders are looked at where nothing is tried, or one by its slash.
+        if tried.is_some_and(|tried| !tried.arguments.iter().any(|it| it.ends_with('/'))) {
+            set(&mut config, "index", json!([]));
+            config.shift_remove("listing");
+        }
+        let index = self.index_application(site, way, tried, &config).filter(|_| !strips);
+        if index.is_none() {
+            self.cut_index(site, at, place, way, &mut config);
+        }
+        self.out.done(at, &what);
+        let (tried_index, plain) = match tried {
+            Some(tried) => {
+                let is_tried = tried.arguments.iter().any(|it| it == "$uri/");
+                (
+                    is_tried,
+                    self.tried(site, place, tried, config, strips, index.as_ref().map(|(name, _)| name)),
+                )
+            }
+            None => (true, files_of(config, strips)),
+        };
+        match (index, plain.to) {
+            (Some((name, application)), To::Files(Value::Object(config))) if tried_index => {
+                beside_files(application.trying(&[format!("{{path}}/{name}")]), config)
+            }
+            (_, to) => Passed { to, ..plain },
         }
     }
 
@@ -113,6 +134,72 @@ impl<'d> Nginx<'_> {
         }
     }
 
+    /// The application that a script in `index` is for, and the script's name: the first one that another location takes has to be
+    /// one, and what is tried besides has to be files.
+    fn index_application(
+        &mut self,
+        site: &Site<'d>,
+        way: &LocationKind,
+        tried: Option<&Directive>,
+        config: &Map<String, Value>,
+    ) -> Option<(String, Application)> {
+        let names = config.get("index").and_then(Value::as_array)?;
+        let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
+        let is_taken = |name: &&&str| {
+            site.takes_index(name, way, is_served_otherwise) || site.takes_index(name, way, is_guarded)
+        };
+        let mut taken = names.iter().filter(is_taken);
+        let (script, None) = (taken.next()?, taken.next()) else { return None };
+        let last = tried.and_then(|tried| tried.arguments.last());
+        let is_plain = match last.map(String::as_str) {
+            None | Some("=404" | "$uri/") => true,
+            Some(last) => {
+                let script = self.front_path(last)?;
+                self.application_of(site, &script).is_some()
+            }
+        };
+        let folder = match way {
+            LocationKind::Exact(own) | LocationKind::Prefix(own) => own.trim_end_matches('/'),
+            LocationKind::Regex(..) | LocationKind::Named(_) => return None,
+        };
+        // In folders below, too.
+        let deeper = format!("{folder}/x/{script}");
+        let application =
+            is_plain.then(|| self.application_of(site, &format!("{folder}/{script}"))).flatten()?;
+        let below = self.application_of(site, &deeper)?;
+        let is_one = below.to == application.to && below.settings == application.settings;
+        (is_one && application.has_scripts()).then(|| ((*script).to_owned(), application))
+    }
+
+    /// The application that the last word of `try_files` leads to, with what it tries.
+    fn front(
+        &mut self,
+        site: &Site<'d>,
+        tried: &Directive,
+        config: &Map<String, Value>,
+        index: Option<&String>,
+    ) -> Option<Application> {
+        let (last, before) = tried.arguments.split_last()?;
+        if !before.iter().all(|it| matches!(it.as_str(), "$uri" | "$uri/")) {
+            return None;
+        }
+        let script = self.front_script(last)?;
+        let path = self.front_path(last)?;
+        let application = self.application_of(site, &path)?;
+        let mut tries = Vec::new();
+        let has_folders = before.iter().any(|it| it == "$uri/");
+        if has_folders && let Some(name) = index {
+            tries.push(format!("{{path}}/{name}"));
+        }
+        tries.push(script);
+        // An index that somebody else serves, and is not known to be this application's, must not be sent.
+        let others = config.get("index").and_then(Value::as_array).into_iter().flatten();
+        let is_safe = !has_folders
+            || index.is_some()
+            || others.filter_map(Value::as_str).all(|name| name.ends_with(".html"));
+        (application.has_scripts() && is_safe).then(|| application.trying(&tries))
+    }
+
     /// `try_files` of a location with files.
     fn tried(
         &mut self,
@@ -121,8 +208,18 @@ impl<'d> Nginx<'_> {
         tried: &Directive,
         mut config: Map<String, Value>,
         strips: bool,
+        index: Option<&String>,
     ) -> Passed {
         let what = format!("{place}: {tried}");
+        if let Some(application) = self.front(site, tried, &config, index) {
+            self.out.done(tried.at, what);
+            // Folders are asked for by `$uri/` only.
+            if !tried.arguments.iter().any(|it| it == "$uri/") {
+                set(&mut config, "index", json!([]));
+                config.shift_remove("listing");
+            }
+            return beside_files(application, config);
+        }
         let candidates = tried.arguments.split_last().map_or(&[][..], |(_, before)| before);
         let mut known: Vec<String> = candidates
             .iter()
@@ -306,7 +403,7 @@ impl<'d> Site<'d> {
 }
 
 /// Whether a location keeps requests out, or may. `internal` lets in what nginx itself leads there.
-fn is_guarded(location: &Location<'_>) -> bool {
+pub(super) fn is_guarded(location: &Location<'_>) -> bool {
     let guards = |it: &Directive| {
         let name = it.name.as_str();
         super::guards::NAMES.contains(&name) && name != "internal" || matches!(name, "return" | "if")
@@ -323,6 +420,15 @@ fn is_served_otherwise(location: &Location<'_>) -> bool {
 
 fn closed() -> Passed {
     Passed { cond: Cond::Always, to: To::Closed, settings: Map::new(), rewrite: None, plugins: None }
+}
+
+/// Files, and an application for what is none of them.
+fn beside_files(application: Application, mut config: Map<String, Value>) -> Passed {
+    set(&mut config, "passthrough", true);
+    set(&mut config, "refuse_other_methods", true);
+    let Application { to, mut settings } = application;
+    settings.insert("__files".to_owned(), Value::Object(config));
+    Passed { cond: Cond::Always, to, settings, rewrite: None, plugins: None }
 }
 
 fn files_of(config: Map<String, Value>, strips: bool) -> Passed {

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::Nginx;
 use super::blocks::{Directive, HANDLERS};
+use super::fastcgi::Application;
 use super::item::{Item, Rewritten, place};
 use super::location::{Base, Location, LocationKind, Turn};
 use super::site::{ScriptPlace, Site};
@@ -176,8 +177,15 @@ impl<'d> Nginx<'_> {
             if let Some(least) = least {
                 set(&mut item.settings, MOST_BYTES, least);
             }
+            let is_application = item.settings.contains_key("backend_protocol");
             item.plugins.clone_from(&guards.plugins);
             item.plugins.extend(passed.plugins.unwrap_or_else(|| plugins.clone()));
+            if is_application {
+                // `proxy_set_header` is for targets that speak HTTP.
+                item.plugins.retain(|plug| plug.name != "request_transformer");
+                item.settings
+                    .retain(|name, _| !name.starts_with("backend_tls_") && name != "preserve_host_header");
+            }
             if let Some(config) = passed.rewrite {
                 join_rewrite(&mut item.plugins, config);
             }
@@ -226,11 +234,15 @@ impl<'d> Nginx<'_> {
                 plugins: None,
             }]
         };
+        if handler.name == "fastcgi_pass" {
+            return self.scripts(site, place, levels, rewritten, handler).map_or_else(closed, |it| vec![it]);
+        }
         if !matches!(handler.name.as_str(), "proxy_pass" | "grpc_pass") {
             let (why, todo) = match handler.name.as_str() {
-                "fastcgi_pass" | "uwsgi_pass" | "scgi_pass" => {
-                    ("the gateway speaks HTTP to servers", "put an HTTP server in front of the application")
-                }
+                "uwsgi_pass" | "scgi_pass" => (
+                    "the gateway speaks HTTP and FastCGI to servers",
+                    "put an HTTP server in front of the application",
+                ),
                 "stub_status" => ("it answers 503", "see /metrics and /v1/status of the admin port"),
                 _ => ("the gateway does not support this; it answers 503", ""),
             };
@@ -264,6 +276,30 @@ impl<'d> Nginx<'_> {
             }
         }
         made
+    }
+
+    /// `fastcgi_pass ADDRESS`.
+    fn scripts(
+        &mut self,
+        site: &Site<'d>,
+        place: &str,
+        levels: &[&'d Directive],
+        rewritten: &Rewritten,
+        pass: &Directive,
+    ) -> Option<Passed> {
+        if *rewritten != Rewritten::No {
+            // Which script a path leads to that was made anew is not known beforehand.
+            let why = "the path was rewritten on the way here; it answers 503";
+            self.out.lost(
+                pass.at,
+                format_args!("{place}: {pass}"),
+                why,
+                "use `fastcgi.try_files` of the proxy",
+            );
+            return None;
+        }
+        let Application { to, settings } = self.application(site, place, levels, pass)?;
+        Some(Passed { cond: Cond::Always, to, settings, rewrite: None, plugins: None })
     }
 
     /// `proxy_pass URL`.

@@ -26,9 +26,6 @@ pub(super) fn of(places: &Scripts, facts: &Facts<'_>, path: &[u8]) -> Result<Vec
             let doubled = whole.ends_with(b"/") && behind.starts_with('/');
             whole.extend_from_slice(behind.as_bytes().get(usize::from(doubled)..).unwrap_or_default());
         }
-        if whole.ends_with(b"/") {
-            whole.extend_from_slice(places.index.as_bytes());
-        }
         let query = match &candidate.query {
             None => None,
             Some(template) => {
@@ -39,7 +36,7 @@ pub(super) fn of(places: &Scripts, facts: &Facts<'_>, path: &[u8]) -> Result<Vec
                 Some(query.strip_prefix(b"?").unwrap_or(&query).trim_ascii().to_vec())
             }
         };
-        for end in ends(places, &whole) {
+        let mut found_in = |whole: &[u8], end: usize| {
             let (name, path_info) = whole.split_at(end);
             if may_run(places, name) && has_no_dot_segment(path_info) && found.len() < MAX_SCRIPTS {
                 found.push(Script {
@@ -48,6 +45,11 @@ pub(super) fn of(places: &Scripts, facts: &Facts<'_>, path: &[u8]) -> Result<Vec
                     query: query.clone(),
                 });
             }
+        };
+        ends(places, &whole).for_each(|end| found_in(&whole, end));
+        if whole.ends_with(b"/") {
+            whole.extend_from_slice(places.index.as_bytes());
+            found_in(&whole, whole.len());
         }
     }
     if found.is_empty() { Err(no_script()) } else { Ok(found) }

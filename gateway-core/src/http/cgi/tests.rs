@@ -72,6 +72,7 @@ fn paths_lead_to_scripts() {
         (PLAIN, "/a.php/b.php", &["/a.php|/b.php", "/a.php/b.php|"]),
         (PLAIN, "/a%20b.php", &["/a b.php|"]),
         (PLAIN, "/wp-admin/", &["/wp-admin/index.php|"]),
+        (PLAIN, "/a.php/b/", &["/a.php|/b/", "/a.php/b/index.php|"]),
         (PLAIN, "/about", &[]),
         (PLAIN, "/a.phpx", &[]),
         (PLAIN, "/a.php.txt", &[]),
