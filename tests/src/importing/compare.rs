@@ -55,6 +55,7 @@ const NOT_OF_RESPONSES: &[&str] = &[
     "proxy-status",
     "retry-after",
     "server",
+    "status",
     "transfer-encoding",
     "vary",
     "via",

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::asked::Test;
 use super::blocks::Directive;
-use super::files;
+use super::guards::is_guarded;
 use super::location::{Location, LocationKind};
 use super::site::Site;
 use super::{Nginx, first, innermost, said};
@@ -305,7 +305,10 @@ impl<'d> Nginx<'_> {
         let last = last.replace("/$request_uri", "$request_uri").replace("/$uri", "$uri");
         let last = match last.strip_suffix("$request_uri") {
             Some(script) => format!("{script}{{path}}?$args"),
-            None => last.strip_suffix("$uri").map_or(last.clone(), |script| format!("{script}{{path}}")),
+            None => match last.strip_suffix("$uri") {
+                Some(script) => format!("{script}{{path}}"),
+                None => last,
+            },
         };
         let (path, query) = last.split_once('?').map_or((last.as_str(), None), |(a, b)| (a, Some(b)));
         if path.trim_end_matches("{path}").contains(['$', '{', '}']) || !path.starts_with('/') {
@@ -330,7 +333,7 @@ impl<'d> Nginx<'_> {
     pub(super) fn application_of(&mut self, site: &Site<'d>, script: &str) -> Option<Application> {
         let location = site.picked(script)?.clone();
         let pass = location.directive.block.iter().find(|it| it.name == "fastcgi_pass")?.clone();
-        if files::is_guarded(&location) {
+        if is_guarded(&location) {
             return None;
         }
         let levels = [site.http, site.directive, location.directive];

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::asked::Test;
 use super::blocks::{Directive, HANDLERS};
 use super::fastcgi::Application;
+use super::guards::is_guarded;
 use super::item::{self, Rewritten};
 use super::location::{Location, LocationKind};
 use super::serve::Passed;
@@ -74,8 +75,7 @@ impl<'d> Nginx<'_> {
         let mut config = folder_config(levels, &path.display().to_string());
         // `root` has the whole path beneath it, `alias` what the location leaves of it.
         let strips = alias.is_some();
-        // Folders are looked at where nothing is tried, or one by its slash.
-        if tried.is_some_and(|tried| !tried.arguments.iter().any(|it| it.ends_with('/'))) {
+        if !asks_folders(tried, way) {
             set(&mut config, "index", json!([]));
             config.shift_remove("listing");
         }
@@ -84,22 +84,42 @@ impl<'d> Nginx<'_> {
             self.cut_index(site, at, place, way, &mut config);
         }
         self.out.done(at, &what);
-        let (tried_index, plain) = match tried {
-            Some(tried) => {
-                let is_tried = tried.arguments.iter().any(|it| it == "$uri/");
-                (
-                    is_tried,
-                    self.tried(site, place, tried, config, strips, index.as_ref().map(|(name, _)| name)),
-                )
-            }
-            None => (true, files_of(config, strips)),
+        let name = index.as_ref().map(|(name, _)| name);
+        let plain = match tried {
+            Some(tried) => self.tried(site, place, tried, config, strips, name),
+            None => files_of(config, strips),
         };
+        let has_folders = tried.is_none_or(|tried| tried.arguments.iter().any(|it| it == "$uri/"));
         match (index, plain.to) {
-            (Some((name, application)), To::Files(Value::Object(config))) if tried_index => {
+            (Some((name, application)), To::Files(Value::Object(config))) if has_folders => {
                 beside_files(application.trying(&[format!("{{path}}/{name}")]), config)
             }
             (_, to) => Passed { to, ..plain },
         }
+    }
+
+    /// `fastcgi_pass ADDRESS`.
+    pub(super) fn scripts(
+        &mut self,
+        site: &Site<'d>,
+        place: &str,
+        levels: &[&'d Directive],
+        rewritten: &Rewritten,
+        pass: &Directive,
+    ) -> Option<Passed> {
+        if *rewritten != Rewritten::No {
+            // Which script a path leads to that was made anew is not known beforehand.
+            let why = "the path was rewritten on the way here; it answers 503";
+            self.out.lost(
+                pass.at,
+                format_args!("{place}: {pass}"),
+                why,
+                "use `fastcgi.try_files` of the proxy",
+            );
+            return None;
+        }
+        let Application { to, settings } = self.application(site, place, levels, pass)?;
+        Some(Passed { cond: Cond::Always, to, settings, rewrite: None, plugins: None })
     }
 
     /// Takes away the files of `index` that another location guards, or hands to an application: nginx looks for the location of such
@@ -220,6 +240,7 @@ impl<'d> Nginx<'_> {
             }
             return beside_files(application, config);
         }
+        config.shift_remove("refuse_folders");
         let candidates = tried.arguments.split_last().map_or(&[][..], |(_, before)| before);
         let mut known: Vec<String> = candidates
             .iter()
@@ -402,20 +423,19 @@ impl<'d> Site<'d> {
     }
 }
 
-/// Whether a location keeps requests out, or may. `internal` lets in what nginx itself leads there.
-pub(super) fn is_guarded(location: &Location<'_>) -> bool {
-    let guards = |it: &Directive| {
-        let name = it.name.as_str();
-        super::guards::NAMES.contains(&name) && name != "internal" || matches!(name, "return" | "if")
-    };
-    location.directive.block.iter().any(guards)
-}
-
 /// Whether a location does not send files of the folder that other locations send: it passes requests on, or has a folder of its own.
 fn is_served_otherwise(location: &Location<'_>) -> bool {
     let is_own =
         |it: &Directive| HANDLERS.contains(&it.name.as_str()) || matches!(&*it.name, "root" | "alias");
     location.directive.block.iter().any(is_own)
+}
+
+/// Whether requests for folders come to a location: where nothing is tried, or one by its slash, and not by the ending of a file.
+fn asks_folders(tried: Option<&Directive>, way: &LocationKind) -> bool {
+    let is_tried = tried.is_none_or(|tried| tried.arguments.iter().any(|it| it.ends_with('/')));
+    let LocationKind::Regex(regex, _) = way else { return is_tried };
+    let names_ending = regex.ends_with('$') && !regex.contains(['/', '[', '*', '+', '?']);
+    is_tried && !names_ending
 }
 
 fn closed() -> Passed {
@@ -426,12 +446,17 @@ fn closed() -> Passed {
 fn beside_files(application: Application, mut config: Map<String, Value>) -> Passed {
     set(&mut config, "passthrough", true);
     set(&mut config, "refuse_other_methods", true);
+    let asks_folders = config.get("index").and_then(Value::as_array).is_none_or(|names| !names.is_empty());
+    if !asks_folders || config.contains_key("listing") {
+        config.shift_remove("refuse_folders");
+    }
     let Application { to, mut settings } = application;
     settings.insert("__files".to_owned(), Value::Object(config));
     Passed { cond: Cond::Always, to, settings, rewrite: None, plugins: None }
 }
 
-fn files_of(config: Map<String, Value>, strips: bool) -> Passed {
+fn files_of(mut config: Map<String, Value>, strips: bool) -> Passed {
+    config.shift_remove("refuse_folders");
     let settings = Map::from_iter([("strip_listen_path".to_owned(), json!(strips))]);
     Passed {
         cond: Cond::Always,
@@ -457,6 +482,11 @@ fn folder_config(levels: &[&Directive], path: &str) -> Map<String, Value> {
         set(&mut config, "default_type", kind);
     } else {
         set(&mut config, "default_type", "text/plain");
+    }
+    // A folder without an index is refused, unless another path stands in for it.
+    let index = innermost(levels, "index").map(|it| &it.arguments);
+    if index.is_some_and(|names| names.iter().all(|name| !name.contains(['$', '/']))) {
+        set(&mut config, "refuse_folders", true);
     }
     // nginx serves files whose names begin with a dot.
     set(&mut config, "dotfiles", true);

@@ -4,7 +4,6 @@ use serde_json::{Map, Value, json};
 
 use super::Nginx;
 use super::blocks::{Directive, HANDLERS};
-use super::fastcgi::Application;
 use super::item::{Item, Rewritten, place};
 use super::location::{Base, Location, LocationKind, Turn};
 use super::site::{ScriptPlace, Site};
@@ -276,30 +275,6 @@ impl<'d> Nginx<'_> {
             }
         }
         made
-    }
-
-    /// `fastcgi_pass ADDRESS`.
-    fn scripts(
-        &mut self,
-        site: &Site<'d>,
-        place: &str,
-        levels: &[&'d Directive],
-        rewritten: &Rewritten,
-        pass: &Directive,
-    ) -> Option<Passed> {
-        if *rewritten != Rewritten::No {
-            // Which script a path leads to that was made anew is not known beforehand.
-            let why = "the path was rewritten on the way here; it answers 503";
-            self.out.lost(
-                pass.at,
-                format_args!("{place}: {pass}"),
-                why,
-                "use `fastcgi.try_files` of the proxy",
-            );
-            return None;
-        }
-        let Application { to, settings } = self.application(site, place, levels, pass)?;
-        Some(Passed { cond: Cond::Always, to, settings, rewrite: None, plugins: None })
     }
 
     /// `proxy_pass URL`.
