@@ -9,6 +9,7 @@ mod check;
 mod consumer;
 mod fastcgi;
 mod foreign;
+mod forwarded;
 mod gateway;
 mod hedging;
 mod hints;
@@ -38,6 +39,7 @@ pub use crate::nearest::nearest;
 pub use acme::{Acme, AcmeChallenge, ExternalAccount};
 pub use consumer::Consumer;
 pub use fastcgi::FastCgi;
+pub use forwarded::Forwarded;
 pub use gateway::{
     AccessLog, AdminTls, Certificate, ClientTimeouts, Gateway, Limits, Listener, ListenerParts, Overload,
     Tls, TlsVersion, UnderscoresInHeaders,

@@ -8,6 +8,7 @@ mod acme;
 mod backend;
 mod consumer;
 mod fastcgi;
+mod forwarded;
 mod gateway;
 mod hedging;
 mod known;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::FastCgi;
+use super::{FastCgi, Forwarded};
 use crate::condition::written::Condition;
 use crate::units::{Bytes, Millis, Seconds};
 
@@ -73,6 +73,8 @@ pub struct Proxy {
     pub path_rules: Option<PathRules>,
     /// Scripts and parameters of targets that speak FastCGI (`backend_protocol: fastcgi`).
     pub fastcgi: Option<FastCgi>,
+    /// What targets are told in `X-Forwarded-*`. Default the gateway's own values.
+    pub forwarded: Option<Forwarded>,
     /// Sends the client's Host to the target instead of the target's own. Default false.
     pub preserve_host_header: Option<bool>,
     /// Carries safe requests out before their client's TLS handshake is over, where `gateway.tls.early_data` takes such,

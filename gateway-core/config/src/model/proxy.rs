@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::Method;
 
-use super::{Congestion, Id, PathRules, PluginConfig, Upstream};
+use super::{Congestion, ForwardedRules, Id, PathRules, PluginConfig, Upstream};
 use crate::condition::Condition;
 use crate::pattern::{HostPattern, PathPattern};
 
@@ -81,6 +81,8 @@ pub struct HttpRules {
     pub early_data: bool,
     /// What becomes of paths that targets may read otherwise than the gateway.
     pub path_rules: PathRules,
+    /// What targets are told in `X-Forwarded-*`, where that is not the gateway's own.
+    pub forwarded: Option<Box<ForwardedRules>>,
     /// How WebSockets are treated.
     pub websocket: Arc<WebSocketRules>,
     /// Bytes a request body may have; `None` takes the gateway's limit, `Some(0)` is no limit.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::shared_values::SharedValues;
-use super::{Notes, words};
+use super::{Notes, forwarded, words};
 use crate::claims::ties;
 use crate::condition;
 use crate::condition::written::Condition;
@@ -95,6 +95,7 @@ fn http(notes: &mut Notes<'_>, written: &file::Proxy, shared: &SharedValues) -> 
         preserve_host_header: written.preserve_host_header.unwrap_or(is_fastcgi),
         early_data: written.early_data.unwrap_or(true),
         websocket: websocket.shared(),
+        forwarded: written.forwarded.as_ref().and_then(|it| forwarded::forwarded(notes, it)),
         max_request_body: written.max_request_body.map(|bytes| bytes.0),
     })
 }
@@ -256,6 +257,7 @@ fn only_for_http(notes: &mut Notes<'_>, written: &file::Proxy) {
         ("backend_path", written.backend_path.is_some()),
         ("backend_http_version", written.backend_http_version.is_some()),
         ("fastcgi", written.fastcgi.is_some()),
+        ("forwarded", written.forwarded.is_some()),
         ("path_rules", written.path_rules.is_some()),
         ("preserve_host_header", written.preserve_host_header == Some(true)),
         ("early_data", written.early_data.is_some()),
