@@ -17,7 +17,10 @@ const PAGE: &str = "Content-Type: text/plain\r\n\r\nhello";
 #[tokio::test]
 async fn targets_are_told_of_the_request() {
     let responder = Responder::listen().await;
-    let edge = app(&responder, ", fastcgi: {params: {APP: 'x-${request.host}', HTTP_X_B: over}}");
+    let edge = app(
+        &responder,
+        ", fastcgi: {params: {APP: 'x-${request.host}', HTTP_X_B: over, PHP_VALUE: [a=1, b=2]}}",
+    );
     let asked = tokio::spawn(async move {
         let mut talk = responder.accept().await;
         let request = talk.request().await;
@@ -53,6 +56,7 @@ async fn targets_are_told_of_the_request() {
         ("HTTP_X_FORWARDED_FOR", "127.0.0.1"),
         ("HTTP_X_FORWARDED_PROTO", "http"),
         ("APP", "x-a.test"),
+        ("PHP_VALUE", "a=1\nb=2"),
         ("HTTP_PROXY", "-"),
         ("HTTP_CONTENT_TYPE", "-"),
         ("HTTP_CONTENT_LENGTH", "-"),

@@ -38,7 +38,7 @@ use super::problem::{Problem, Problems};
 pub use crate::nearest::nearest;
 pub use acme::{Acme, AcmeChallenge, ExternalAccount};
 pub use consumer::Consumer;
-pub use fastcgi::FastCgi;
+pub use fastcgi::{FastCgi, Param};
 pub use forwarded::Forwarded;
 pub use gateway::{
     AccessLog, AdminTls, Certificate, ClientTimeouts, Gateway, Limits, Listener, ListenerParts, Overload,
@@ -54,7 +54,7 @@ pub use places::Positions;
 pub use plugin::{PluginConfig, Scope};
 pub use proxy::{
     AuthMode, BackendHttpVersion, Backoff, CircuitBreaker, ExponentialBackoff, FixedBackoff, LoadPriority,
-    Parameters, PathPolicy, PathRules, Plugin, PortMapping, Protocol, Proxy, Retry, Scheme,
+    Parameters, PathPolicy, PathRules, Plugin, PortMapping, Protocol, Proxy, Retry, Scheme, UpgradeProtocol,
 };
 use reading::convert;
 pub use reading::plugin_settings;

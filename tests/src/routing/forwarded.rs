@@ -74,3 +74,18 @@ async fn rules_of_request_transformer_go_before() {
     let expected = ["for: 127.0.0.1", "host: a.test:81", "port: none", "proto: http"];
     assert_eq!(told("", "", &again, CLAIMS).await, expected);
 }
+
+#[tokio::test]
+async fn upgrades_that_are_not_allowed_go_on_as_plain_requests() {
+    let target = Standing::start("a").await;
+    let edge = Edge::start(&format!(
+        "proxies:\n  - {{id: a, listen_path: /, backend_scheme: http, backend_host: 127.0.0.1, backend_port: {}, allowed_upgrades: []}}\n",
+        target.address.port()
+    ));
+    let upgrade = "GET /chat HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+                   sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    let (head, body) = edge.ask(upgrade).await;
+    assert_eq!(head.status(), 200, "{body}");
+    let has = |name: &str| body.lines().any(|line| line.to_ascii_lowercase().starts_with(name));
+    assert!(has("sec-websocket-key:") && !has("upgrade:") && !has("connection: upgrade"), "{body}");
+}

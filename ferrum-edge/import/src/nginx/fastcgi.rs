@@ -280,6 +280,10 @@ impl<'d> Nginx<'_> {
                 None => value,
             };
             match self.vars_here.template(&value) {
+                Some(value) if value.contains('\n') && !value.contains("${") => {
+                    let lines: Vec<&str> = value.lines().map(str::trim).collect();
+                    set(&mut params, name, json!(lines));
+                }
                 // It is sent where it is not empty, which is what a missing one is to programs.
                 Some(value) if rest.is_empty() || rest == ["if_not_empty"] => set(&mut params, name, value),
                 _ => {

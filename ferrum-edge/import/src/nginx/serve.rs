@@ -268,9 +268,16 @@ impl<'d> Nginx<'_> {
             |it: &&Directive| it.arguments.first().is_some_and(|name| name.eq_ignore_ascii_case("host"));
         let says_host = super::said(levels, "proxy_set_header").iter().any(host);
         let mut made = Vec::new();
+        let opens_websockets = super::said(levels, "proxy_set_header").iter().any(is_upgrade);
         for (cond, url) in cases {
             match self.passed(handler, says_host, &what, &url, Sent { way, rewritten, tail }) {
-                Some(passed) => made.push(Passed { cond, ..passed }),
+                Some(mut passed) => {
+                    if !opens_websockets && handler.name == "proxy_pass" {
+                        // nginx passes no `Upgrade` on unless it is told to.
+                        set(&mut passed.settings, "allowed_upgrades", json!([]));
+                    }
+                    made.push(Passed { cond, ..passed });
+                }
                 None => made.extend(closed().into_iter().map(|it| Passed { cond: cond.clone(), ..it })),
             }
         }
@@ -419,6 +426,13 @@ fn beside_folder(base: &Base, passed: &Passed, way: &LocationKind) -> (Base, Opt
     let (own, beside) = base.paths.into_iter().partition(|path| path.get("prefix").is_some());
     base.paths = own;
     (base, Some(beside))
+}
+
+/// Whether targets are sent the client's wish to switch protocols.
+fn is_upgrade(header: &&Directive) -> bool {
+    let mut words = header.arguments.iter();
+    words.next().is_some_and(|name| name.eq_ignore_ascii_case("upgrade"))
+        && words.next().is_some_and(|value| !value.is_empty())
 }
 
 /// What may stand behind the host of a `proxy_pass` for the request's path.

@@ -31,13 +31,24 @@ pub struct FastCgi {
     /// stands a query in place of the request's, as a template. Default `{path}`; a front controller has `/index.php` as the last.
     #[schemars(length(min = 1, max = 16), inner(length(min = 1, max = 1024)))]
     pub try_files: Option<Vec<String>>,
-    /// Further parameters, or other values for those of the gateway, as templates. Default none.
+    /// Further parameters, or other values for those of the gateway, as templates; a list is the lines of one, such as `PHP_VALUE`.
+    /// Default none.
     #[schemars(length(max = 200))]
-    pub params: BTreeMap<String, String>,
+    pub params: BTreeMap<String, Param>,
     /// Keeps connections for further requests. Each occupies a process of PHP-FPM while it is kept. Default false.
     pub keep_alive: Option<bool>,
     /// Bytes of a request body without a length, which is read before it is sent: `CONTENT_LENGTH` comes first. Larger ones are
     /// answered with 411. Default 1 MiB.
     #[schemars(range(max = 1_073_741_824))]
     pub unsized_body: Option<Bytes>,
+}
+
+/// The value of a parameter.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Param {
+    /// A template.
+    Text(String),
+    /// Lines without values of the request.
+    Lines(Vec<String>),
 }

@@ -211,6 +211,9 @@ pub struct Proxy {
     pub send_proxy_protocol: Option<u32>,
     /// Methods that are let through, HEAD wherever GET is; others get 405 with `Allow`. Default all.
     pub allowed_methods: Option<Vec<String>>,
+    /// Protocols that clients may switch to; a request for another one goes on as a plain request, without its `Upgrade`, and over
+    /// HTTP/2 and HTTP/3 is answered with 501. Default `websocket`; an empty list allows none.
+    pub allowed_upgrades: Option<Vec<UpgradeProtocol>>,
     /// Origins that may open a WebSocket; others get 403. Default all.
     #[schemars(length(max = 100))]
     pub allowed_ws_origins: Vec<String>,
@@ -294,6 +297,14 @@ pub enum BackendHttpVersion {
     /// and WebSockets are opened over HTTP/1.1.
     #[serde(rename = "same")]
     Same,
+}
+
+/// A protocol that a connection is switched to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum UpgradeProtocol {
+    /// WebSocket (RFC 6455), also over HTTP/2 and HTTP/3.
+    WebSocket,
 }
 
 /// What becomes of paths that a target may read otherwise than the gateway did when it chose the proxy and its plugins.

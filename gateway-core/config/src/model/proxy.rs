@@ -112,6 +112,8 @@ impl HttpRules {
 /// How a proxy's WebSockets are treated.
 #[derive(Debug, PartialEq, Eq)]
 pub struct WebSocketRules {
+    /// Whether clients may open one at all. Default true.
+    pub is_allowed: bool,
     /// Origins that may open a WebSocket; empty allows all.
     pub allowed_origins: Vec<Arc<str>>,
     /// Ends a WebSocket with no byte in either direction; zero never does. Default 1 h.
@@ -404,6 +406,7 @@ shared_default!(Timeouts);
 impl Default for WebSocketRules {
     fn default() -> Self {
         Self {
+            is_allowed: true,
             allowed_origins: Vec::new(),
             // Long, because a quiet WebSocket is the rule; finite, because its client may be gone without a word.
             idle: Duration::from_secs(3600),

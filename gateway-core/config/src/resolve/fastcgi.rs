@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{Notes, words};
 use crate::file;
 use crate::model::{BackendHttp, FastCgi, ParamValue, ScriptCandidate, Scripts};
-use crate::template::{BadTemplate, MAX_TEMPLATE, Moment, Template};
+use crate::template::{BadTemplate, Moment, Template};
 
 /// What stands for the path of the request in `try_files`.
 const PATH: &str = "{path}";
@@ -179,12 +179,13 @@ fn params(notes: &mut Notes<'_>, rules: &file::FastCgi) -> Box<[(Box<str>, Param
     params.into()
 }
 
-/// The value of a parameter. Only one without values of a request may have several lines, as `PHP_VALUE` has.
-fn param(text: &str) -> Result<ParamValue, BadTemplate> {
-    if text.contains('\n') && !text.contains('$') && text.len() <= MAX_TEMPLATE {
-        return Ok(ParamValue::Text(text.into()));
+fn param(value: &file::Param) -> Result<ParamValue, BadTemplate> {
+    match value {
+        file::Param::Lines(lines) => Ok(ParamValue::Text(lines.join("\n").into())),
+        file::Param::Text(text) => {
+            let template = Template::parse(text, Moment::Attempt)?;
+            let fixed = template.literal().map(Into::into);
+            Ok(fixed.map_or(ParamValue::Template(template), ParamValue::Text))
+        }
     }
-    let template = Template::parse(text, Moment::Attempt)?;
-    let fixed = template.literal().map(Into::into);
-    Ok(fixed.map_or(ParamValue::Template(template), ParamValue::Text))
 }

@@ -80,6 +80,7 @@ fn http(notes: &mut Notes<'_>, written: &file::Proxy, shared: &SharedValues) -> 
         written.backend_path.as_deref().and_then(|text| notes.value("backend_path", words::base_path(text)));
     let defaults = WebSocketRules::default();
     let websocket = WebSocketRules {
+        is_allowed: written.allowed_upgrades.as_ref().is_none_or(|protocols| !protocols.is_empty()),
         allowed_origins: origins(notes, &written.allowed_ws_origins),
         idle: words::millis(written.websocket_idle_timeout, defaults.idle),
         lifetime: words::millis(written.websocket_lifetime, defaults.lifetime),
@@ -263,6 +264,7 @@ fn only_for_http(notes: &mut Notes<'_>, written: &file::Proxy) {
         ("early_data", written.early_data.is_some()),
         ("backend_alt_svc", written.backend_alt_svc.is_some()),
         ("allowed_methods", written.allowed_methods.is_some()),
+        ("allowed_upgrades", written.allowed_upgrades.is_some()),
         ("allowed_ws_origins", !written.allowed_ws_origins.is_empty()),
         ("max_request_body", written.max_request_body.is_some()),
         ("websocket_idle_timeout", written.websocket_idle_timeout.is_some()),

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use crate::balance::Target;
 use crate::config::model::HttpRules;
 use crate::http::cgi::CgiRequest;
+use crate::http::dialect::Dialect;
 use crate::http::exchange::Exchange;
 use crate::http::holds::Assumed;
 use crate::http::holds::Holds;
@@ -200,6 +201,15 @@ pub(super) fn check_upgrade(
     rules: &HttpRules,
 ) -> Result<(), Box<Reply>> {
     if exchange.upgrade.is_none() {
+        return Ok(());
+    }
+    if !rules.websocket.is_allowed {
+        if exchange.is_switched_by_success() {
+            // A success would be taken for the switch.
+            return Err(Box::new(Reply::new(Cause::UpgradeRefused)));
+        }
+        exchange.upgrade = None;
+        exchange.dialect = Dialect::of(&exchange.request.method, &exchange.request.headers, false);
         return Ok(());
     }
     stream::make_readable(route, &mut exchange.request.headers);

@@ -43,10 +43,11 @@ fn scripts_run_where_nginx_finds_them() {
         ),
         (
             "location / { fastcgi_param SCRIPT_FILENAME /srv/app/public/index.php; fastcgi_pass unix:/run/php.sock; \
-             fastcgi_param APP_ENV prod; fastcgi_param X $host; fastcgi_keep_conn on; }"
+             fastcgi_param APP_ENV prod; fastcgi_param X $host; fastcgi_keep_conn on; \
+             fastcgi_param PHP_VALUE \"a=1 \\n b=2\"; }"
                 .to_owned(),
             json!({ "root": "/srv/app/public", "try_files": ["/index.php"], "keep_alive": true,
-                    "params": { "APP_ENV": "prod", "X": "${request.host}" } }),
+                    "params": { "APP_ENV": "prod", "X": "${request.host}", "PHP_VALUE": ["a=1", "b=2"] } }),
         ),
         (
             r"location ~ \.(php|phtml)$ { fastcgi_param SCRIPT_FILENAME /srv$fastcgi_script_name; fastcgi_pass unix:/run/php.sock; }"
