@@ -1,6 +1,7 @@
 //! Exchanges: one request with its response, the same for HTTP/1.1, HTTP/2, HTTP/3 and gRPC.
 
 pub mod body;
+pub mod cgi;
 pub mod challenge;
 pub mod dialect;
 pub mod downstream;
@@ -20,5 +21,6 @@ mod preflight;
 pub mod reply;
 pub mod retry;
 mod scheme;
+pub mod template;
 
 pub use crate::config::credential_names as credentials;

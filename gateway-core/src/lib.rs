@@ -16,7 +16,7 @@
 //!   selects the proxy of a port, `sniff.rs` reads server names, `proxy_protocol.rs` PROXY headers.
 //! - `http/holds.rs`: whether a [`condition`] holds for a request. Routes, plugins, log filters and cache rules ask it; there is no second
 //!   matching language.
-//! - `template/`: fills in templates such as `${request.header.x-a:-none}`, and encodes for each place.
+//! - `http/template/`: fills in templates such as `${request.header.x-a:-none}`, and encodes for each place.
 //! - `route/`: `table.rs` has the order of precedence, `matcher.rs` finds rules that tie, `paths.rs` and `bucket.rs` the routes of a host
 //!   and of a path, `shapes.rs` paths with names, `regexes.rs` runs the expressions of a host as one set, `rewrite.rs` makes the forwarded path.
 //! - `plugin/`: hooks, the chain that runs them, the registry, and `world/`, which is everything that a plugin can reach outside.
@@ -44,7 +44,7 @@ pub mod record;
 pub mod route;
 pub mod snapshot;
 pub mod stream;
-pub mod template;
+pub use http::template;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod trace;

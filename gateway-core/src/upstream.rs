@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use crate::balance::Target;
 use crate::config::model::{Backend, Timeouts};
 use crate::http::body::Body;
+use crate::http::cgi::request::CgiRequest;
 use crate::http::dialect::Dialect;
 use crate::http::downstream::Downstream;
 use crate::http::forwarding::Forwarding;
@@ -64,6 +65,8 @@ pub struct Call<'a> {
     pub upgrade: Option<&'a HeaderValue>,
     /// The version the client speaks.
     pub client_version: http::Version,
+    /// What a target is told that speaks FastCGI; present exactly then.
+    pub cgi: Option<&'a CgiRequest>,
 }
 
 /// How long the steps to a new connection took. Beside the answer in its extensions, where its exchange waited for one.

@@ -151,6 +151,7 @@ impl EndpointCaller {
                 dialect,
                 upgrade: None,
                 client_version: head.version,
+                cgi: None,
                 trailers: dialect == Dialect::Grpc,
             };
             let mut failure = match here.outbound.send(&call, &mut body, &mut Nobody).await {

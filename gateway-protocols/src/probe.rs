@@ -1,4 +1,4 @@
-//! Asking a target how it is: over HTTP, gRPC, TCP or UDP, or in the words of a database.
+//! Asking a target how it is: over HTTP, gRPC, FastCGI, TCP or UDP, or in the words of a database.
 //!
 //! Every probe makes a connection of its own, since making one is half of what is asked. Probes run beside the
 //! traffic, never on a worker.
@@ -22,7 +22,7 @@ use tokio_rustls::{TlsConnector, TlsStream};
 use crate::dns::{Dns, DnsError};
 use crate::link::Link;
 use crate::tls::client::{ClientConfigs, ClientTlsError, server_name};
-use crate::upstream::socket;
+use crate::upstream::{fastcgi, socket};
 
 /// Asks targets.
 pub struct Prober {
@@ -51,6 +51,9 @@ pub enum ProbeError {
     /// It answered something that is no HTTP.
     #[error("the answer is malformed")]
     Malformed,
+    /// It answered something that is no FastCGI.
+    #[error("the answer is no FastCGI response")]
+    NotFastCgi,
     /// HTTP/2 failed.
     #[error("HTTP/2: {0}")]
     Http2(#[source] io::Error),
@@ -103,6 +106,11 @@ impl Prober {
             Probe::Mysql => greeting::mysql(&mut self.connect(target).await?).await,
             Probe::Redis { tls: encrypted } => {
                 greeting::redis(&mut self.link(target, *encrypted, tls, None).await?).await
+            }
+            Probe::FastCgi { path, healthy_status_codes } => {
+                let link = Link::Tcp(self.connect(target).await?);
+                let status = fastcgi::ping(link, path).await?.ok_or(ProbeError::NotFastCgi)?;
+                healthy_status_codes.contains(&status).then_some(()).ok_or(ProbeError::Status(status))
             }
             Probe::Http { path, healthy_status_codes, tls: encrypted } => {
                 let link = self.link(target, *encrypted, tls, Some(BackendHttp::Http1)).await?;

@@ -6,6 +6,7 @@
 mod alternative;
 pub mod dial;
 mod dial_error;
+pub(crate) mod fastcgi;
 pub mod h1;
 pub mod h2;
 mod h3;
@@ -169,6 +170,9 @@ impl Upstream for Outbound {
         body: &mut Body,
         downstream: &mut D,
     ) -> Result<TargetResponse, Failure> {
+        if call.backend.http_version == BackendHttp::FastCgi {
+            return Box::pin(fastcgi::send(&self.inner, call, body)).await;
+        }
         if wanted(call) == BackendHttp::Http3
             && call.dialect != Dialect::Upgrade
             && let Some(connection) = Box::pin(self.inner.quic(call)).await
@@ -266,7 +270,8 @@ impl Inner {
     /// The version to use without asking; `None` when only a handshake can tell.
     fn version(&self, call: &Call<'_>) -> Option<Version> {
         match wanted(call) {
-            BackendHttp::Http1 => Some(Version::Http1),
+            // An adapter of its own asks for neither.
+            BackendHttp::Http1 | BackendHttp::FastCgi => Some(Version::Http1),
             BackendHttp::Http2 => Some(Version::Http2),
             BackendHttp::Auto | BackendHttp::Http3 | BackendHttp::Same
                 if !call.backend.scheme.is_encrypted() =>

@@ -18,5 +18,6 @@ mod nginx;
 mod nginx_guards;
 mod nginx_places;
 mod nginx_rewrites;
+mod php;
 mod routes;
 mod server;

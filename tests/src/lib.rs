@@ -16,6 +16,7 @@ mod embedding;
 mod example_plugins;
 mod examples;
 mod ext_authz;
+mod fastcgi;
 mod grpc;
 mod handshakes;
 mod hedging;

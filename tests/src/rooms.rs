@@ -49,7 +49,6 @@ const ORDERS: &[Order] = &[
         modules: &[
             "testing",
             "condition",
-            "template",
             "http",
             "upstream",
             "stream",

@@ -3,6 +3,7 @@
 mod balancing;
 mod claims;
 mod connections;
+mod forwarded;
 mod headers;
 
 use crate::support::edge::Edge;

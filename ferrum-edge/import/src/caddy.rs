@@ -5,6 +5,7 @@
 mod asked;
 mod certificates;
 mod changes;
+mod fastcgi;
 mod handlers;
 mod headers;
 mod json;

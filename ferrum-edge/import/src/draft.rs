@@ -412,6 +412,10 @@ impl Import {
             for (key, value) in route.settings {
                 set(&mut proxy, &key, value);
             }
+            if proxy.contains_key("backend_protocol") {
+                // It says both.
+                proxy.shift_remove("backend_scheme");
+            }
         } else {
             without_target(&mut proxy);
             if let Some(strips) = route.settings.get("strip_listen_path").filter(|_| is_files) {

@@ -8,6 +8,7 @@ mod asked;
 mod blocks;
 mod branch;
 mod dump;
+mod fastcgi;
 mod fields;
 mod files;
 mod guards;

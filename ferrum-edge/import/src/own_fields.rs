@@ -68,14 +68,5 @@ pub(crate) fn is_framing(name: &str) -> bool {
 
 /// Fields in which targets are told of the way and the caller; in lower case.
 fn is_told(name: &str) -> bool {
-    name.starts_with("x-consumer-")
-        || matches!(
-            name,
-            "x-forwarded-for"
-                | "x-forwarded-proto"
-                | "x-forwarded-host"
-                | "forwarded"
-                | "via"
-                | "x-credential-identifier"
-        )
+    name.starts_with("x-consumer-") || matches!(name, "forwarded" | "via" | "x-credential-identifier")
 }

@@ -81,8 +81,20 @@ fn fields_of_the_way() {
     assert!(!made.report.has_loss());
     let made = of("X-Forwarded-For $proxy_add_x_forwarded_for");
     assert!(made.plugin_configs.is_empty() && !made.report.has_loss());
+    for (line, operation, value) in [
+        ("X-Forwarded-For \"\"", "remove", Value::Null),
+        ("X-Forwarded-Proto https", "set", json!("https")),
+        ("X-Forwarded-For $http_cf_connecting_ip", "set", json!("${request.header.cf-connecting-ip}")),
+        ("X-Forwarded-Host $host/sub", "set", json!("${request.host}/sub")),
+        ("X-Forwarded-Port $server_port", "set", json!("${server.port}")),
+    ] {
+        let made = of(line);
+        let rule = &made.plugin_configs[0]["config"]["rules"][0];
+        assert_eq!((&rule["operation"], &rule["value"]), (&json!(operation), &value), "{line}");
+        assert!(!made.report.has_loss(), "{line}");
+    }
     // The gateway cannot be configured to omit it.
-    let made = of("X-Forwarded-For \"\"");
+    let made = of("Via \"\"");
     assert!(made.plugin_configs.is_empty());
     assert!(said(&made, Conversion::Lost, "the gateway writes it itself"));
     assert!(made.proxies[0]["plugins"].as_array().is_none_or(Vec::is_empty));

@@ -8,8 +8,8 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use gateway_core::config::catalog::ObjectKind;
 use gateway_core::config::model::{
-    Algorithm, AuthMode, BackendHttp, Hedging, HostPattern, LoadPriority, Parameters, PathPolicy, Retry,
-    Scope, Traffic,
+    Algorithm, AuthMode, BackendHttp, FastCgi, Hedging, HostPattern, LoadPriority, Parameters, PathPolicy,
+    Retry, Scope, Traffic,
 };
 use gateway_core::config::units::Unit;
 use gateway_core::snapshot::{Route, Snapshot};
@@ -104,7 +104,9 @@ fn document(route: &Route, written: &HashMap<String, Value>) -> Value {
                 BackendHttp::Http2 => "2",
                 BackendHttp::Http3 => "3",
                 BackendHttp::Same => "same",
+                BackendHttp::FastCgi => "fastcgi",
             },
+            "fastcgi": proxy.backend.fastcgi.as_deref().map(fastcgi),
             "heeds_alt_svc": proxy.backend.alt_svc,
             "verifies_certificate": proxy.backend.tls.as_ref().map(|tls| tls.verify),
             "upstream": proxy.backend.upstream.id.as_str(),
@@ -146,6 +148,24 @@ fn hedging(rules: &Hedging) -> Value {
         "methods": rules.methods.iter().map(http::Method::as_str).collect::<Vec<_>>(),
         "grpc_methods": rules.grpc_methods.iter().map(|path| &**path).collect::<Vec<_>>(),
         "max_body": rules.max_body,
+    })
+}
+
+fn fastcgi(rules: &FastCgi) -> Value {
+    let scripts = rules.scripts.as_ref().map(|scripts| {
+        json!({
+            "root": scripts.root,
+            "local_root": scripts.local_root,
+            "index": scripts.index,
+            "split_path": scripts.endings,
+        })
+    });
+    json!({
+        "scripts": scripts,
+        // Values may be secrets.
+        "params": rules.params.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+        "keep_alive": rules.keep_alive,
+        "unsized_body": rules.unsized_body,
     })
 }
 

@@ -107,6 +107,7 @@ impl Endpoint {
             tags: Box::default(),
             tls: self.encrypted.then(|| Arc::new(self.tls.clone())),
             pool: Arc::default(),
+            fastcgi: None,
             dns: None,
         };
         let each = self.timeout;

@@ -7,7 +7,9 @@
 mod acme;
 mod check;
 mod consumer;
+mod fastcgi;
 mod foreign;
+mod forwarded;
 mod gateway;
 mod hedging;
 mod hints;
@@ -36,6 +38,8 @@ use super::problem::{Problem, Problems};
 pub use crate::nearest::nearest;
 pub use acme::{Acme, AcmeChallenge, ExternalAccount};
 pub use consumer::Consumer;
+pub use fastcgi::{FastCgi, Param};
+pub use forwarded::Forwarded;
 pub use gateway::{
     AccessLog, AdminTls, Certificate, ClientTimeouts, DrainStreams, Gateway, Limits, Listener, ListenerParts,
     Overload, Tls, TlsVersion, UnderscoresInHeaders,
@@ -50,7 +54,7 @@ pub use places::Positions;
 pub use plugin::{PluginConfig, Scope};
 pub use proxy::{
     AuthMode, BackendHttpVersion, Backoff, CircuitBreaker, ExponentialBackoff, FixedBackoff, LoadPriority,
-    Parameters, PathPolicy, PathRules, Plugin, PortMapping, Protocol, Proxy, Retry, Scheme,
+    Parameters, PathPolicy, PathRules, Plugin, PortMapping, Protocol, Proxy, Retry, Scheme, UpgradeProtocol,
 };
 use reading::convert;
 pub use reading::plugin_settings;

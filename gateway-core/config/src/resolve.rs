@@ -7,6 +7,8 @@
 mod acme;
 mod backend;
 mod consumer;
+mod fastcgi;
+mod forwarded;
 mod gateway;
 mod hedging;
 mod known;

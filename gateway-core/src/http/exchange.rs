@@ -9,6 +9,7 @@ mod hop;
 mod id;
 mod marks;
 mod sent;
+mod told;
 
 use std::any::Any;
 use std::net::IpAddr;
@@ -111,6 +112,8 @@ struct Rare {
     late_status: Option<LateStatus>,
     failure: Option<Box<dyn std::error::Error + Send + Sync>>,
     hedged: Hedged,
+    /// What targets are told of the way in place of the gateway's own values.
+    told: Vec<(HeaderName, Option<HeaderValue>)>,
     /// What the client said to this hop.
     hop: Option<Box<HeaderMap>>,
     /// What the client says in `Accept-Encoding`, while the target is asked for a plain body.
@@ -255,6 +258,7 @@ impl Exchange {
                 forward_host: rare.forward_host.clone(),
                 checked: rare.checked,
                 hop: rare.hop.clone(),
+                told: rare.told.clone(),
                 ..Rare::default()
             })
         });

@@ -16,7 +16,7 @@ use super::reply::{Cause, Reply};
 use crate::config::model::Settings;
 pub use crate::snapshot::mark::Mark;
 use fields::NAMES;
-pub use fields::{Forwarding, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO};
+pub use fields::{Forwarding, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PORT, X_FORWARDED_PROTO};
 
 const HTTP: HeaderValue = HeaderValue::from_static("http");
 const HTTPS: HeaderValue = HeaderValue::from_static("https");
@@ -46,6 +46,7 @@ impl Forwarding {
         let addresses = listed(earlier(&X_FORWARDED_FOR), client.peer_text.clone());
         let scheme = earlier(&X_FORWARDED_PROTO).unwrap_or(scheme);
         let name = earlier(&X_FORWARDED_HOST).or_else(|| host.clone());
+        let port = earlier(&X_FORWARDED_PORT);
         let forwarded = match settings.forwarded_header {
             true => forwarded(client, host.as_ref()).map(|value| listed(earlier(&FORWARDED), value)),
             false => None,
@@ -64,7 +65,27 @@ impl Forwarding {
         if caller.is_some() {
             overwritten(&mut exchange.request.headers);
         }
-        Ok(Self { way: [Some(addresses), Some(scheme), name, forwarded, via], caller })
+        let mut way = [Some(addresses), Some(scheme), name, port, forwarded, via];
+        for (name, value) in exchange.told_way() {
+            if let Some(at) = NAMES.iter().position(|known| known == name) {
+                way[at].clone_from(value);
+            }
+        }
+        Ok(Self { way, caller })
+    }
+}
+
+/// Whether plugins and proxies may set what targets are told of the way in this field.
+pub fn is_settable(name: &HeaderName) -> bool {
+    [&X_FORWARDED_FOR, &X_FORWARDED_PROTO, &X_FORWARDED_HOST, &X_FORWARDED_PORT].contains(&name)
+}
+
+/// Removes what a client claims about its way that is not trusted.
+pub fn remove_claims(exchange: &mut Exchange) {
+    if !exchange.client.trusted {
+        for name in NAMES.iter().filter(|name| **name != VIA) {
+            exchange.request.headers.remove(name);
+        }
     }
 }
 

@@ -9,10 +9,13 @@ use smallvec::SmallVec;
 
 use super::early::{EARLY_DATA, MARK};
 use super::exchange::{Exchange, canonical};
-use super::forwarding::{Forwarding, X_FORWARDED_FOR};
+use super::forwarding::{
+    self, Forwarding, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PORT, X_FORWARDED_PROTO,
+};
 use super::names::{has_underscore, is_claim, is_hop_by_hop, may_be_claim};
 use super::reply::{Cause, Reply};
-use crate::config::model::{RealIpHeader, Settings, Underscores};
+use super::template::{Facts, Render};
+use crate::config::model::{ForwardedRules, HttpRules, RealIpHeader, Settings, Traffic, Underscores};
 use crate::snapshot::Route;
 
 /// Forwarding hops read from a client's headers, beyond which the rest is ignored.
@@ -229,7 +232,33 @@ pub fn forward(exchange: &mut Exchange, settings: &Settings, route: &Route) -> R
     if exchange.early && exchange.client.is_early() {
         exchange.request.headers.insert(EARLY_DATA, MARK);
     }
+    if let Traffic::Http(HttpRules { forwarded: Some(rules), .. }) = &route.proxy.traffic {
+        tell_way(exchange, rules, route)?;
+    }
     exchange.forwarding = Forwarding::of(exchange, settings, route.mark(settings.via.as_ref()))?;
+    Ok(())
+}
+
+/// Makes what the proxy has targets told of the way; what a plugin has them told goes before it.
+#[cold]
+fn tell_way(exchange: &mut Exchange, rules: &ForwardedRules, route: &Route) -> Result<(), Box<Reply>> {
+    forwarding::remove_claims(exchange);
+    let mut buffer = Vec::new();
+    for (name, template) in [
+        (X_FORWARDED_PROTO, &rules.proto),
+        (X_FORWARDED_HOST, &rules.host),
+        (X_FORWARDED_FOR, &rules.addresses),
+        (X_FORWARDED_PORT, &rules.port),
+    ] {
+        let is_told = exchange.told_way().iter().any(|(known, _)| *known == name);
+        let Some(template) = template.as_ref().filter(|_| !is_told) else { continue };
+        let facts = Facts { proxy: Some(route.proxy.id.as_str()), ..Facts::of(exchange) };
+        let value = template.header(&facts, &mut buffer).map_err(|_| {
+            let reply = Reply::new(Cause::BadRequest).detail("the request has a value that can't be used");
+            Box::new(reply.reason("value_not_usable"))
+        })?;
+        exchange.tell_way(name, Some(value).filter(|value| !value.is_empty()));
+    }
     Ok(())
 }
 

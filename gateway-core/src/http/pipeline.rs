@@ -352,9 +352,9 @@ impl<U: Upstream> Pipeline<U> {
                 pin!(route.chain.attempt(&mut end.exchange, attempt, around)).await?;
             }
             let replay = body.replay().filter(|_| !end.exchange.is_sent_once());
-            let path = matched.path(&end.exchange, pick.target.rules.path.as_deref());
+            let sent = matched.sent(&end.exchange, pick.target)?;
             let pool_key = destination.pool_key(&pick);
-            let call = matched.call(&end.exchange, &method, &path, pick.target, begun, pool_key);
+            let call = matched.call(&end.exchange, &method, &sent, pick.target, begun, pool_key);
             downstream.asking();
             let pause = match self.upstream.send(&call, &mut body, downstream).await {
                 Ok(mut answer) => {

@@ -114,7 +114,8 @@ impl<'a> Attempts<'a> {
         replayable: bool,
         elsewhere: impl FnOnce() -> bool,
     ) -> Option<Duration> {
-        if !replayable {
+        // A reply has been decided on: another attempt would come to the same.
+        if !replayable || failure.reply.is_some() {
             return None;
         }
         let safe_to_repeat = !failure.reached_wire || self.method.is_idempotent();

@@ -177,6 +177,20 @@ fn is_read(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
+/// Whether a file is a script that the proxy's target runs: its source is never sent.
+fn is_script(seat: Seat<'_>, path: &str) -> bool {
+    let scripts = seat.proxy().backend.fastcgi.as_ref().and_then(|rules| rules.scripts.as_ref());
+    scripts.is_some_and(|scripts| scripts.is_script(path.as_bytes()))
+}
+
+/// What is found, where it may be sent.
+fn without_scripts(found: Resolved, seat: Seat<'_>) -> Resolved {
+    match found {
+        Resolved::File(file) if is_script(seat, &file.path) => Resolved::Nothing,
+        found => found,
+    }
+}
+
 impl OnRequest for StaticFiles {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
         // A target behind may have WebSockets at the paths of files.
@@ -202,11 +216,14 @@ impl OnRequest for StaticFiles {
                 return Step::reply(reply.reason("bad_path"));
             }
             // What is hidden looks like what is not there.
-            Err(path::BadPath::Nowhere) => return self.nowhere(exchange),
+            Err(path::BadPath::Nowhere) => return self.nowhere(exchange, seat),
         };
         let now = exchange.started;
         let known = match self.shared.kept.get(&wanted, now) {
             CacheLookup::Current(kept) => {
+                if is_script(seat, &kept.file.path) {
+                    return self.nowhere(exchange, seat);
+                }
                 return Step::Reply(match is_read(exchange.method()) {
                     true => self.file(exchange, &kept.file, kept.source()),
                     false => self.refuse_method(),
@@ -219,10 +236,13 @@ impl OnRequest for StaticFiles {
             let known = known.as_ref().map(|kept| &kept.file);
             match self.shared.find(&wanted, known, now, Wait::Never) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                found => return self.answer(exchange, found).map_or(Step::Next, Step::Reply),
+                found => {
+                    let found = found.map(|found| without_scripts(found, seat));
+                    return self.answer(exchange, found).map_or(Step::Next, Step::Reply);
+                }
             }
         }
-        Step::wait(self.look(exchange, wanted, known, now))
+        Step::wait(self.look(exchange, wanted, known, now, seat))
     }
 }
 
@@ -267,6 +287,7 @@ impl StaticFiles {
         wanted: Wanted,
         known: Option<Arc<KeptFile>>,
         now: Instant,
+        seat: Seat<'_>,
     ) -> Verdict {
         let shared = self.shared.clone();
         let looked = self.world.run_blocking(move || {
@@ -276,7 +297,7 @@ impl StaticFiles {
             shared.find(&wanted, known.as_ref().map(|kept| &kept.file), now, Wait::May)
         });
         let reply = match looked.await {
-            Ok(found) => self.answer(exchange, found),
+            Ok(found) => self.answer(exchange, found.map(|found| without_scripts(found, seat))),
             Err(_) => Some(Box::new(Reply::new(Cause::Overloaded).reason("files_busy"))),
         };
         reply.map_or(Verdict::Next, Verdict::Reply)
@@ -329,13 +350,13 @@ impl StaticFiles {
     }
 
     /// The answer where nothing is looked for.
-    fn nowhere<'a>(&'a self, exchange: &'a mut Exchange) -> Step<'a> {
+    fn nowhere<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
         if self.passes || self.shared.places.not_found.is_none() {
             return self.nothing().map_or(Step::Next, Step::Reply);
         }
         let wanted = Wanted { codings: self.codings(exchange), ..Wanted::default() };
         let now = exchange.started;
-        Step::wait(self.look(exchange, wanted, None, now))
+        Step::wait(self.look(exchange, wanted, None, now, seat))
     }
 
     fn nothing(&self) -> Option<Box<Reply>> {

@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
+use gateway_core::http::forwarding::{is_settable, remove_claims};
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, Verdict, World};
 use gateway_core::template::Moment;
 use gateway_plugin_common::facts;
 use gateway_plugin_common::query::{self, Query};
+use http::{HeaderName, HeaderValue};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -82,6 +84,12 @@ impl RequestTransformer {
         exchange: &mut Exchange,
         seat: Seat<'_>,
     ) -> Result<Vec<Option<serde_json::Value>>, Unusable> {
+        let told: Vec<HeaderName> =
+            self.rules.header_names().filter(|name| is_settable(name)).cloned().collect();
+        if !told.is_empty() {
+            // A rule may add to what is there, or say it again, which must not be what anybody claims.
+            remove_claims(exchange);
+        }
         let facts = facts::of(exchange, seat);
         let headers = self.rules.header_values(&facts)?;
         let body = self.rules.body_values(&facts)?;
@@ -99,6 +107,13 @@ impl RequestTransformer {
         }
         self.rules.header_names().for_each(|name| exchange.body.withhold_trailer(name));
         self.rules.apply_headers(&mut exchange.request.headers, headers);
+        for name in told {
+            let mut values = exchange.request.headers.get_all(&name).iter().map(HeaderValue::as_bytes);
+            let first = values.next().map(<[u8]>::to_vec);
+            let all = first.map(|first| values.fold(first, |all, one| [&all[..], b", ", one].concat()));
+            let value = all.and_then(|all| HeaderValue::from_bytes(&all).ok());
+            exchange.tell_way(name, value.filter(|value| !value.is_empty()));
+        }
         Ok(body)
     }
 }

@@ -7,7 +7,7 @@ mod numbers;
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Bytes;
 use gateway_core::http::body::{Body, BodyError};
-use gateway_core::http::forwarding::is_told;
+use gateway_core::http::forwarding::{is_settable, is_told};
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::template::Render;
 use gateway_core::template::{Facts, MAX_RENDERED, Moment, Template, TextContext};
@@ -403,7 +403,7 @@ fn header(at: &str, rule: Rule, moment: Moment, problems: &mut Problems) -> Opti
         if headers::is_framing(&name) {
             problems.add(format!("{at}.{field}"), format!("`{name}` is the gateway's own to write")).remedy =
                 (name == http::header::HOST).then(|| "the plugin `rewrite` changes the host".into());
-        } else if moment != Moment::Response && is_told(&name) {
+        } else if moment != Moment::Response && is_told(&name) && !is_settable(&name) {
             let message = format!("the gateway writes `{name}` itself, whatever a rule says");
             problems.add(format!("{at}.{field}"), message).remedy = Some("use another name".into());
         }

@@ -149,6 +149,8 @@ pub fn build(rules: &BackendTls, http: Option<BackendHttp>) -> Result<ClientConf
         Some(BackendHttp::Auto | BackendHttp::Http3 | BackendHttp::Same) => {
             vec![b"h2".to_vec(), b"http/1.1".to_vec()]
         }
+        // FastCGI is not spoken over TLS.
+        Some(BackendHttp::FastCgi) => Vec::new(),
         Some(BackendHttp::Http1) => vec![b"http/1.1".to_vec()],
         Some(BackendHttp::Http2) => vec![b"h2".to_vec()],
     };

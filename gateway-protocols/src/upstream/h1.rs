@@ -41,15 +41,15 @@ use answer::AnswerBody;
 /// A connection to a target. It lives in a box, since it moves from the pool to its exchange and back each time.
 #[derive(Debug)]
 pub(crate) struct H1Connection {
-    link: Link,
-    buffer: BytesMut,
+    pub(super) link: Link,
+    pub(super) buffer: BytesMut,
     /// The room to read the next response into.
-    room: usize,
-    timer: Timer,
+    pub(super) room: usize,
+    pub(super) timer: Timer,
     /// When the exchange under way began, and once it is over when that was: read once for all who ask.
     pub(super) since: Instant,
     /// Whether it has carried an exchange before.
-    used: bool,
+    pub(super) used: bool,
     /// Where it leads, if the target was found by its name.
     resolved: Option<Arc<ResolvedAddress>>,
     /// Its place among the target's connections, where they are counted.
@@ -284,14 +284,7 @@ impl Exchange {
     fn into_body(mut self, decoder: Decoder, keep_alive: bool, home: &Arc<Inner>, call: &Call<'_>) -> Body {
         self.connection.timer.clear();
         self.connection.room = buffer::room_after(decoder.exact_length().unwrap_or(0));
-        let home = Home {
-            pools: home.clone(),
-            key: key(call),
-            rules: *call.backend.pool,
-            max_connections: call.target.rules.max_connections,
-            keep_alive: keep_alive && !self.deaf,
-            idle: call.timeouts.idle,
-        };
+        let home = Home::of(call, home, keep_alive && !self.deaf);
         if self.upload.is_done() {
             if decoder.is_done() {
                 self.give_back(&home);
@@ -312,7 +305,28 @@ impl Exchange {
         // Bytes beyond the response belong to no request: such a connection can't be trusted with another.
         if home.keep_alive && self.connection.buffer.is_empty() && !self.deaf {
             buffer::give_back(&mut self.connection.buffer);
-            home.pools.keep(self.connection, home);
+            home.keep(self.connection);
+        }
+    }
+}
+
+impl Home {
+    /// Where connections of this call go, if they may be kept.
+    pub(super) fn of(call: &Call<'_>, pools: &Arc<Inner>, keep_alive: bool) -> Self {
+        Self {
+            pools: pools.clone(),
+            key: key(call),
+            rules: *call.backend.pool,
+            max_connections: call.target.rules.max_connections,
+            keep_alive,
+            idle: call.timeouts.idle,
+        }
+    }
+
+    /// Keeps a connection whose exchange is over.
+    pub(super) fn keep(&self, connection: Box<H1Connection>) {
+        if self.keep_alive {
+            self.pools.keep(connection, self);
         }
     }
 }
@@ -324,6 +338,6 @@ pub(super) struct Home {
     pub(super) rules: PoolRules,
     /// How many connections the target may have.
     pub(super) max_connections: Option<NonZeroU32>,
-    keep_alive: bool,
-    idle: Duration,
+    pub(super) keep_alive: bool,
+    pub(super) idle: Duration,
 }

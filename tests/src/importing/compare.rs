@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::server::{Original, adapted, folder, free_port};
 use crate::support::edge::Edge;
 use crate::support::h1::Talker;
+use crate::support::php::PhpFpm;
 use crate::support::standing::Standing;
 use crate::support::wire::Wire;
 
@@ -54,6 +55,7 @@ const NOT_OF_RESPONSES: &[&str] = &[
     "proxy-status",
     "retry-after",
     "server",
+    "status",
     "transfer-encoding",
     "vary",
     "via",
@@ -74,6 +76,8 @@ pub(super) struct Case<'c> {
     pub(super) fields: &'c [&'c str],
     /// What may differ: a piece of the request's line or fields, and of the finding that says so.
     pub(super) known: &'c [(&'c str, &'c str)],
+    /// Whether PHP-FPM listens on `@DIR@/fpm.sock`.
+    pub(super) php: bool,
     /// Files in the folder, by name.
     pub(super) files: &'c [(&'c str, &'c str)],
 }
@@ -88,6 +92,7 @@ impl Default for Case<'_> {
             methods: &["GET"],
             fields: &[""],
             known: &[],
+            php: false,
             files: &[],
         }
     }
@@ -136,6 +141,7 @@ pub(super) async fn compare(case: Case<'_>) {
         std::fs::create_dir_all(path.parent().unwrap_or_else(|| Path::new("/"))).expect("a folder");
         std::fs::write(path, content).expect("a file");
     }
+    let _php = if case.php { Some(PhpFpm::start(&folder).await) } else { None };
     let imported = imported(case.format, &text, &folder);
     let edge = edge(&imported, &ports);
     let original = Original::start(case.format, &text, &folder, port);

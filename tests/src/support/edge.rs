@@ -162,6 +162,12 @@ impl Edge {
 }
 
 #[track_caller]
+/// What is wrong with a configuration.
+pub(crate) fn problems(spec: &str) -> String {
+    let read = ferrum_edge::source::file::parse(spec, "test", &ferrum_edge::plugins());
+    read.map_or_else(|error| error.to_string(), |_| String::new())
+}
+
 fn parse(registry: &Registry, settings: &str, spec: &str) -> Model {
     let text = format!("{settings}{}", with_marker(spec));
     ferrum_edge::source::file::parse(&text, "test", registry)

@@ -73,9 +73,8 @@ impl Caddy<'_> {
             }
             "handle_errors" => steps.extend(self.errors(line, words).map(|plug| RouteStep::Pass(cond, plug))),
             "php_fastcgi" => {
-                let why = "the gateway speaks HTTP to servers; it answers 503";
-                self.out.lost(at, what, why, "put an HTTP server in front of PHP");
-                steps.push(RouteStep::End(cond, RouteEnd::new(at, To::Closed)));
+                let ending = self.php_fastcgi(line, words, scope);
+                steps.push(RouteStep::End(cond, ending));
             }
             "metrics" | "acme_server" | "templates" | "map" | "vars" | "method" | "invoke" | "fs"
             | "intercept" => {

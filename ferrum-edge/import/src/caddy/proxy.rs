@@ -171,11 +171,17 @@ impl Caddy<'_> {
     fn header_line(&mut self, what: &str, line: &CaddyLine, proxy: &mut Proxying) {
         let is_up = line.name() == "header_up";
         let words: Vec<&str> = line.arguments().iter().map(String::as_str).collect();
-        let own = words.first().is_some_and(|name| {
-            ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"]
-                .iter()
-                .any(|own| name.eq_ignore_ascii_case(own))
-        });
+        // What Caddy sets by itself as well.
+        const OWN: [(&str, &[&str]); 3] = [
+            ("x-forwarded-for", &["{remote_host}", "{http.request.remote.host}", "{remote}"]),
+            ("x-forwarded-proto", &["{scheme}", "{http.request.scheme}"]),
+            ("x-forwarded-host", &["{hostport}", "{http.request.hostport}"]),
+        ];
+        let is_own = |(own, values): &(&str, &[&str])| {
+            let value = words.get(1).is_some_and(|value| values.contains(value));
+            words.first().is_some_and(|name| name.eq_ignore_ascii_case(own)) && value
+        };
+        let own = OWN.iter().any(is_own);
         match header_rule(&words, is_up) {
             _ if own && is_up => self.out.needless(line.at, what, "the gateway sets it by itself"),
             Some(Some(rule)) if is_up => proxy.request.push(rule),

@@ -100,6 +100,8 @@ pub(super) struct Scope {
     pub(super) changes: Vec<RequestChange>,
     pub(super) root: Option<String>,
     pub(super) tries: Option<Vec<String>>,
+    /// A file server stands behind what is here.
+    pub(super) has_files: bool,
 }
 
 /// A `handle`, `handle_path` or `route`.
@@ -288,6 +290,10 @@ impl Caddy<'_> {
         let mut taken = Cond::Never;
         let (mut rewritten, mut before) = (Cond::Never, None);
         let neighbours = Neighbours::new(lines);
+        let is_files = |line: &&CaddyLine| {
+            line.name() == "file_server" && line.words.len() == 1 && line.inner().is_empty()
+        };
+        scope.has_files = lines.iter().any(is_files);
         let mut previous: Option<(Neighbour, Option<Cond>)> = None;
         for line in lines {
             let (cond, arguments) = self.matched(line, scope);

@@ -378,17 +378,10 @@ impl Haproxy<'_, '_> {
         let Some((&action, words)) = words.split_first() else { return };
         let is_request = plugin == "request_transformer";
         let name = words.first().copied().unwrap_or_default();
-        let is_own = ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"]
-            .iter()
-            .any(|own| name.eq_ignore_ascii_case(own));
         if words.iter().any(|word| word.contains("capture.req.")) {
             let why =
                 "HAProxy knows it only where requests are logged or captured, and it is empty otherwise";
             self.out.partial(line.at, line.text(), why, "");
-        }
-        if is_request && is_own && action != "del-header" {
-            self.out.needless(line.at, line.text(), "the gateway sets it by itself");
-            return;
         }
         let rule = match (action, words) {
             ("del-header", [name]) => Some(json!({ "operation": "remove", "target": "header", "key": name })),

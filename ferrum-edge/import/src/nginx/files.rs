@@ -4,6 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::asked::Test;
 use super::blocks::{Directive, HANDLERS};
+use super::fastcgi::Application;
+use super::guards::is_guarded;
 use super::item::{self, Rewritten};
 use super::location::{Location, LocationKind};
 use super::serve::Passed;
@@ -71,14 +73,53 @@ impl<'d> Nginx<'_> {
             return answer(To::Closed);
         }
         let mut config = folder_config(levels, &path.display().to_string());
-        self.cut_index(site, at, place, way, &mut config);
-        self.out.done(at, &what);
         // `root` has the whole path beneath it, `alias` what the location leaves of it.
         let strips = alias.is_some();
-        match tried {
-            Some(tried) => self.tried(site, place, tried, config, strips),
-            None => files_of(config, strips),
+        if !asks_folders(tried, way) {
+            set(&mut config, "index", json!([]));
+            config.shift_remove("listing");
         }
+        let index = self.index_application(site, way, tried, &config).filter(|_| !strips);
+        if index.is_none() {
+            self.cut_index(site, at, place, way, &mut config);
+        }
+        self.out.done(at, &what);
+        let name = index.as_ref().map(|(name, _)| name);
+        let plain = match tried {
+            Some(tried) => self.tried(site, place, tried, config, strips, name),
+            None => files_of(config, strips),
+        };
+        let has_folders = tried.is_none_or(|tried| tried.arguments.iter().any(|it| it == "$uri/"));
+        match (index, plain.to) {
+            (Some((name, application)), To::Files(Value::Object(config))) if has_folders => {
+                beside_files(application.trying(&[format!("{{path}}/{name}")]), config)
+            }
+            (_, to) => Passed { to, ..plain },
+        }
+    }
+
+    /// `fastcgi_pass ADDRESS`.
+    pub(super) fn scripts(
+        &mut self,
+        site: &Site<'d>,
+        place: &str,
+        levels: &[&'d Directive],
+        rewritten: &Rewritten,
+        pass: &Directive,
+    ) -> Option<Passed> {
+        if *rewritten != Rewritten::No {
+            // Which script a path leads to that was made anew is not known beforehand.
+            let why = "the path was rewritten on the way here; it answers 503";
+            self.out.lost(
+                pass.at,
+                format_args!("{place}: {pass}"),
+                why,
+                "use `fastcgi.try_files` of the proxy",
+            );
+            return None;
+        }
+        let Application { to, settings } = self.application(site, place, levels, pass)?;
+        Some(Passed { cond: Cond::Always, to, settings, rewrite: None, plugins: None })
     }
 
     /// Takes away the files of `index` that another location guards, or hands to an application: nginx looks for the location of such
@@ -113,6 +154,72 @@ impl<'d> Nginx<'_> {
         }
     }
 
+    /// The application that a script in `index` is for, and the script's name: the first one that another location takes has to be
+    /// one, and what is tried besides has to be files.
+    fn index_application(
+        &mut self,
+        site: &Site<'d>,
+        way: &LocationKind,
+        tried: Option<&Directive>,
+        config: &Map<String, Value>,
+    ) -> Option<(String, Application)> {
+        let names = config.get("index").and_then(Value::as_array)?;
+        let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
+        let is_taken = |name: &&&str| {
+            site.takes_index(name, way, is_served_otherwise) || site.takes_index(name, way, is_guarded)
+        };
+        let mut taken = names.iter().filter(is_taken);
+        let (script, None) = (taken.next()?, taken.next()) else { return None };
+        let last = tried.and_then(|tried| tried.arguments.last());
+        let is_plain = match last.map(String::as_str) {
+            None | Some("=404" | "$uri/") => true,
+            Some(last) => {
+                let script = self.front_path(last)?;
+                self.application_of(site, &script).is_some()
+            }
+        };
+        let folder = match way {
+            LocationKind::Exact(own) | LocationKind::Prefix(own) => own.trim_end_matches('/'),
+            LocationKind::Regex(..) | LocationKind::Named(_) => return None,
+        };
+        // In folders below, too.
+        let deeper = format!("{folder}/x/{script}");
+        let application =
+            is_plain.then(|| self.application_of(site, &format!("{folder}/{script}"))).flatten()?;
+        let below = self.application_of(site, &deeper)?;
+        let is_one = below.to == application.to && below.settings == application.settings;
+        (is_one && application.has_scripts()).then(|| ((*script).to_owned(), application))
+    }
+
+    /// The application that the last word of `try_files` leads to, with what it tries.
+    fn front(
+        &mut self,
+        site: &Site<'d>,
+        tried: &Directive,
+        config: &Map<String, Value>,
+        index: Option<&String>,
+    ) -> Option<Application> {
+        let (last, before) = tried.arguments.split_last()?;
+        if !before.iter().all(|it| matches!(it.as_str(), "$uri" | "$uri/")) {
+            return None;
+        }
+        let script = self.front_script(last)?;
+        let path = self.front_path(last)?;
+        let application = self.application_of(site, &path)?;
+        let mut tries = Vec::new();
+        let has_folders = before.iter().any(|it| it == "$uri/");
+        if has_folders && let Some(name) = index {
+            tries.push(format!("{{path}}/{name}"));
+        }
+        tries.push(script);
+        // An index that somebody else serves, and is not known to be this application's, must not be sent.
+        let others = config.get("index").and_then(Value::as_array).into_iter().flatten();
+        let is_safe = !has_folders
+            || index.is_some()
+            || others.filter_map(Value::as_str).all(|name| name.ends_with(".html"));
+        (application.has_scripts() && is_safe).then(|| application.trying(&tries))
+    }
+
     /// `try_files` of a location with files.
     fn tried(
         &mut self,
@@ -121,8 +228,19 @@ impl<'d> Nginx<'_> {
         tried: &Directive,
         mut config: Map<String, Value>,
         strips: bool,
+        index: Option<&String>,
     ) -> Passed {
         let what = format!("{place}: {tried}");
+        if let Some(application) = self.front(site, tried, &config, index) {
+            self.out.done(tried.at, what);
+            // Folders are asked for by `$uri/` only.
+            if !tried.arguments.iter().any(|it| it == "$uri/") {
+                set(&mut config, "index", json!([]));
+                config.shift_remove("listing");
+            }
+            return beside_files(application, config);
+        }
+        config.shift_remove("refuse_folders");
         let candidates = tried.arguments.split_last().map_or(&[][..], |(_, before)| before);
         let mut known: Vec<String> = candidates
             .iter()
@@ -305,15 +423,6 @@ impl<'d> Site<'d> {
     }
 }
 
-/// Whether a location keeps requests out, or may. `internal` lets in what nginx itself leads there.
-fn is_guarded(location: &Location<'_>) -> bool {
-    let guards = |it: &Directive| {
-        let name = it.name.as_str();
-        super::guards::NAMES.contains(&name) && name != "internal" || matches!(name, "return" | "if")
-    };
-    location.directive.block.iter().any(guards)
-}
-
 /// Whether a location does not send files of the folder that other locations send: it passes requests on, or has a folder of its own.
 fn is_served_otherwise(location: &Location<'_>) -> bool {
     let is_own =
@@ -321,11 +430,33 @@ fn is_served_otherwise(location: &Location<'_>) -> bool {
     location.directive.block.iter().any(is_own)
 }
 
+/// Whether requests for folders come to a location: where nothing is tried, or one by its slash, and not by the ending of a file.
+fn asks_folders(tried: Option<&Directive>, way: &LocationKind) -> bool {
+    let is_tried = tried.is_none_or(|tried| tried.arguments.iter().any(|it| it.ends_with('/')));
+    let LocationKind::Regex(regex, _) = way else { return is_tried };
+    let names_ending = regex.ends_with('$') && !regex.contains(['/', '[', '*', '+', '?']);
+    is_tried && !names_ending
+}
+
 fn closed() -> Passed {
     Passed { cond: Cond::Always, to: To::Closed, settings: Map::new(), rewrite: None, plugins: None }
 }
 
-fn files_of(config: Map<String, Value>, strips: bool) -> Passed {
+/// Files, and an application for what is none of them.
+fn beside_files(application: Application, mut config: Map<String, Value>) -> Passed {
+    set(&mut config, "passthrough", true);
+    set(&mut config, "refuse_other_methods", true);
+    let asks_folders = config.get("index").and_then(Value::as_array).is_none_or(|names| !names.is_empty());
+    if !asks_folders || config.contains_key("listing") {
+        config.shift_remove("refuse_folders");
+    }
+    let Application { to, mut settings } = application;
+    settings.insert("__files".to_owned(), Value::Object(config));
+    Passed { cond: Cond::Always, to, settings, rewrite: None, plugins: None }
+}
+
+fn files_of(mut config: Map<String, Value>, strips: bool) -> Passed {
+    config.shift_remove("refuse_folders");
     let settings = Map::from_iter([("strip_listen_path".to_owned(), json!(strips))]);
     Passed {
         cond: Cond::Always,
@@ -351,6 +482,11 @@ fn folder_config(levels: &[&Directive], path: &str) -> Map<String, Value> {
         set(&mut config, "default_type", kind);
     } else {
         set(&mut config, "default_type", "text/plain");
+    }
+    // A folder without an index is refused, unless another path stands in for it.
+    let index = innermost(levels, "index").map(|it| &it.arguments);
+    if index.is_some_and(|names| names.iter().all(|name| !name.contains(['$', '/']))) {
+        set(&mut config, "refuse_folders", true);
     }
     // nginx serves files whose names begin with a dot.
     set(&mut config, "dotfiles", true);

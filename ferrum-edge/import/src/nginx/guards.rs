@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::blocks::Directive;
+use super::location::Location;
 use super::{Nginx, innermost};
 use crate::cond::Cond;
 use crate::draft::Plug;
@@ -321,4 +322,13 @@ fn is_guard_by_name(name: &str) -> bool {
     !NAMES.contains(&name)
         && !name.starts_with("proxy_")
         && WORDS.iter().any(|word| name.split('_').any(|part| part == *word) || name.starts_with(word))
+}
+
+/// Whether a location keeps requests out, or may. `internal` lets in what nginx itself leads there.
+pub(super) fn is_guarded(location: &Location<'_>) -> bool {
+    let guards = |it: &Directive| {
+        let name = it.name.as_str();
+        NAMES.contains(&name) && name != "internal" || matches!(name, "return" | "if")
+    };
+    location.directive.block.iter().any(guards)
 }

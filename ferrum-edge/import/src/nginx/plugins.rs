@@ -30,8 +30,13 @@ pub(super) const NAMES: &[&str] = &[
     "limit_req_status",
 ];
 
-/// Headers the gateway sets by itself.
-const OWN_HEADERS: &[&str] = &["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"];
+/// Headers the gateway sets by itself, with the values that it sets.
+const OWN_HEADERS: &[(&str, &[&str])] = &[
+    ("x-forwarded-for", &["$proxy_add_x_forwarded_for", "$http_x_forwarded_for"]),
+    ("x-forwarded-proto", &["$scheme", "$http_x_forwarded_proto"]),
+    ("x-forwarded-host", &["$http_host", "$http_x_forwarded_host"]),
+    ("x-forwarded-port", &["$http_x_forwarded_port"]),
+];
 
 /// A zone of `limit_req_zone` or `limit_conn_zone`: by what it counts, for which requests, and how many.
 #[derive(Debug, Clone)]
@@ -293,7 +298,8 @@ impl Nginx<'_> {
     ) {
         let what = format!("{place}: {header}");
         let lower = name.to_ascii_lowercase();
-        if is_framing(&lower) || OWN_HEADERS.contains(&lower.as_str()) && !value.is_empty() {
+        let is_own = |(own, values): &(&str, &[&str])| *own == lower && values.contains(&value);
+        if is_framing(&lower) || OWN_HEADERS.iter().any(is_own) {
             return self.out.needless(header.at, what, "the gateway sets it by itself");
         }
         let remove = json!({ "operation": "remove", "target": "header", "key": name });

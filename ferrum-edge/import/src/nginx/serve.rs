@@ -176,8 +176,15 @@ impl<'d> Nginx<'_> {
             if let Some(least) = least {
                 set(&mut item.settings, MOST_BYTES, least);
             }
+            let is_application = item.settings.contains_key("backend_protocol");
             item.plugins.clone_from(&guards.plugins);
             item.plugins.extend(passed.plugins.unwrap_or_else(|| plugins.clone()));
+            if is_application {
+                // `proxy_set_header` is for targets that speak HTTP.
+                item.plugins.retain(|plug| plug.name != "request_transformer");
+                item.settings
+                    .retain(|name, _| !name.starts_with("backend_tls_") && name != "preserve_host_header");
+            }
             if let Some(config) = passed.rewrite {
                 join_rewrite(&mut item.plugins, config);
             }
@@ -226,11 +233,15 @@ impl<'d> Nginx<'_> {
                 plugins: None,
             }]
         };
+        if handler.name == "fastcgi_pass" {
+            return self.scripts(site, place, levels, rewritten, handler).map_or_else(closed, |it| vec![it]);
+        }
         if !matches!(handler.name.as_str(), "proxy_pass" | "grpc_pass") {
             let (why, todo) = match handler.name.as_str() {
-                "fastcgi_pass" | "uwsgi_pass" | "scgi_pass" => {
-                    ("the gateway speaks HTTP to servers", "put an HTTP server in front of the application")
-                }
+                "uwsgi_pass" | "scgi_pass" => (
+                    "the gateway speaks HTTP and FastCGI to servers",
+                    "put an HTTP server in front of the application",
+                ),
                 "stub_status" => ("it answers 503", "see /metrics and /v1/status of the admin port"),
                 _ => ("the gateway does not support this; it answers 503", ""),
             };
@@ -257,9 +268,16 @@ impl<'d> Nginx<'_> {
             |it: &&Directive| it.arguments.first().is_some_and(|name| name.eq_ignore_ascii_case("host"));
         let says_host = super::said(levels, "proxy_set_header").iter().any(host);
         let mut made = Vec::new();
+        let opens_websockets = super::said(levels, "proxy_set_header").iter().any(is_upgrade);
         for (cond, url) in cases {
             match self.passed(handler, says_host, &what, &url, Sent { way, rewritten, tail }) {
-                Some(passed) => made.push(Passed { cond, ..passed }),
+                Some(mut passed) => {
+                    if !opens_websockets && handler.name == "proxy_pass" {
+                        // nginx passes no `Upgrade` on unless it is told to.
+                        set(&mut passed.settings, "allowed_upgrades", json!([]));
+                    }
+                    made.push(Passed { cond, ..passed });
+                }
                 None => made.extend(closed().into_iter().map(|it| Passed { cond: cond.clone(), ..it })),
             }
         }
@@ -408,6 +426,13 @@ fn beside_folder(base: &Base, passed: &Passed, way: &LocationKind) -> (Base, Opt
     let (own, beside) = base.paths.into_iter().partition(|path| path.get("prefix").is_some());
     base.paths = own;
     (base, Some(beside))
+}
+
+/// Whether targets are sent the client's wish to switch protocols.
+fn is_upgrade(header: &&Directive) -> bool {
+    let mut words = header.arguments.iter();
+    words.next().is_some_and(|name| name.eq_ignore_ascii_case("upgrade"))
+        && words.next().is_some_and(|value| !value.is_empty())
 }
 
 /// What may stand behind the host of a `proxy_pass` for the request's path.

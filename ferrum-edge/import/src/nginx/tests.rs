@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::draft::answers_itself;
 use crate::{Conversion, Failure, Files, Format, Import, NoFiles, Options};
 
+mod fastcgi;
 mod guards;
 mod scripts;
 mod values;

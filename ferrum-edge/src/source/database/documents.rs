@@ -391,7 +391,13 @@ identified!(
         fn files(&self) -> Vec<(String, &Path)> {
             let tls = tls_files!(self);
             let socket = self.backend_host.as_deref().and_then(socket);
-            tls.chain(socket.map(|path| ("backend_host".to_owned(), path))).collect()
+            // A script that runs can do more than a file that is read.
+            let folders = self.fastcgi.iter().flat_map(|rules| {
+                let named = [("fastcgi.root", &rules.root), ("fastcgi.local_root", &rules.local_root)];
+                named.into_iter().filter_map(|(key, path)| Some((key.to_owned(), Path::new(path.as_ref()?))))
+            });
+            let socket = socket.map(|path| ("backend_host".to_owned(), path));
+            tls.chain(socket).chain(folders).collect()
         }
     },
     file::Consumer,

@@ -215,6 +215,7 @@ const WORDS: &[(&str, &str, &str)] = &[
     ("h2c", "tcps", "write `http`, and `backend_http_version: 2`"),
     ("grpc", "tcps", "write `http`, and `backend_http_version: 2`"),
     ("grpcs", "tcps", "write `https`, and `backend_http_version: 2`"),
+    ("fastcgi", "tcps", "write `backend_protocol: fastcgi` in its place"),
     ("tls", "tcps", "write `tcps`, or `https` for HTTP"),
     ("ip_hash", "consistent_hashing", "write `consistent_hashing`"),
     ("source", "consistent_hashing", "write `consistent_hashing`"),

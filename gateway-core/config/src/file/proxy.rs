@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::{FastCgi, Forwarded};
 use crate::condition::written::Condition;
 use crate::units::{Bytes, Millis, Seconds};
 
@@ -39,7 +40,8 @@ pub struct Proxy {
     pub load_priority: Option<LoadPriority>,
     /// How the target is spoken to. Default `http`; a stream proxy must say it. Not together with `backend_protocol`.
     pub backend_scheme: Option<Scheme>,
-    /// The older spelling of `backend_scheme`, which also chose the HTTP version. Not together with `backend_scheme`.
+    /// `fastcgi` for PHP-FPM and other FastCGI servers; else the older spelling of `backend_scheme`, which also chose the HTTP
+    /// version. Not together with `backend_scheme`.
     pub backend_protocol: Option<Protocol>,
     /// The HTTP version the target is spoken to in. Default `auto`: ALPN over TLS, else HTTP/1.1, and HTTP/2 for gRPC.
     pub backend_http_version: Option<BackendHttpVersion>,
@@ -69,6 +71,10 @@ pub struct Proxy {
     /// What becomes of paths that targets may read otherwise than the gateway, such as those with `%2F`. Default they are
     /// refused with 400.
     pub path_rules: Option<PathRules>,
+    /// Scripts and parameters of targets that speak FastCGI (`backend_protocol: fastcgi`).
+    pub fastcgi: Option<FastCgi>,
+    /// What targets are told in `X-Forwarded-*`. Default the gateway's own values.
+    pub forwarded: Option<Forwarded>,
     /// Sends the client's Host to the target instead of the target's own. Default false.
     pub preserve_host_header: Option<bool>,
     /// Carries safe requests out before their client's TLS handshake is over, where `gateway.tls.early_data` takes such,
@@ -205,6 +211,9 @@ pub struct Proxy {
     pub send_proxy_protocol: Option<u32>,
     /// Methods that are let through, HEAD wherever GET is; others get 405 with `Allow`. Default all.
     pub allowed_methods: Option<Vec<String>>,
+    /// Protocols that clients may switch to; a request for another one goes on as a plain request, without its `Upgrade`, and over
+    /// HTTP/2 and HTTP/3 is answered with 501. Default `websocket`; an empty list allows none.
+    pub allowed_upgrades: Option<Vec<UpgradeProtocol>>,
     /// Origins that may open a WebSocket; others get 403. Default all.
     #[schemars(length(max = 100))]
     pub allowed_ws_origins: Vec<String>,
@@ -256,6 +265,9 @@ pub enum Protocol {
     Grpcs,
     /// `https`, HTTP/3 first.
     H3,
+    /// FastCGI, over plain TCP or a Unix socket.
+    #[serde(rename = "fastcgi")]
+    FastCgi,
     /// `tcp`.
     Tcp,
     /// `tcps`.
@@ -285,6 +297,14 @@ pub enum BackendHttpVersion {
     /// and WebSockets are opened over HTTP/1.1.
     #[serde(rename = "same")]
     Same,
+}
+
+/// A protocol that a connection is switched to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum UpgradeProtocol {
+    /// WebSocket (RFC 6455), also over HTTP/2 and HTTP/3.
+    WebSocket,
 }
 
 /// What becomes of paths that a target may read otherwise than the gateway did when it chose the proxy and its plugins.

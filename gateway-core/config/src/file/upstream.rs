@@ -199,7 +199,7 @@ pub struct HealthChecks {
 pub struct ActiveHealth {
     /// How to ask. Default `http`.
     pub probe_type: Option<ProbeType>,
-    /// The path asked for by `http`. Default `/health`.
+    /// The path asked for by `http`, default `/health`, and by `fastcgi`, default `/ping`.
     #[schemars(length(max = 2048))]
     pub http_path: Option<String>,
     /// Time from one probe to the next. Default 10s.
@@ -214,7 +214,7 @@ pub struct ActiveHealth {
     /// Bad answers until unhealthy. Default 3.
     #[schemars(range(min = 1, max = 10_000))]
     pub unhealthy_threshold: Option<u32>,
-    /// Statuses that `http` takes for good. Default 200 and 302.
+    /// Statuses that `http` takes for good, default 200 and 302, and `fastcgi`, default 200.
     #[schemars(length(max = 50), inner(range(min = 100, max = 599)))]
     pub healthy_status_codes: Option<Vec<u16>>,
     /// Asks over TLS: `http`, `grpc`, `tcp` and `redis`. Default false.
@@ -252,6 +252,8 @@ pub enum ProbeType {
     Mysql,
     /// `PING` a Redis or Valkey server: good unless it is loading or has lost its master.
     Redis,
+    /// GET a page of a FastCGI server's own, such as `ping.path` of PHP-FPM, and look at the status.
+    FastCgi,
 }
 
 /// Learning from traffic how targets are.

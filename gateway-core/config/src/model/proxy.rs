@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::Method;
 
-use super::{Congestion, Id, PluginConfig, Upstream};
+use super::{Congestion, ForwardedRules, Id, PathRules, PluginConfig, Upstream};
 use crate::condition::Condition;
 use crate::pattern::{HostPattern, PathPattern};
 
@@ -81,47 +81,12 @@ pub struct HttpRules {
     pub early_data: bool,
     /// What becomes of paths that targets may read otherwise than the gateway.
     pub path_rules: PathRules,
+    /// What targets are told in `X-Forwarded-*`, where that is not the gateway's own.
+    pub forwarded: Option<Box<ForwardedRules>>,
     /// How WebSockets are treated.
     pub websocket: Arc<WebSocketRules>,
     /// Bytes a request body may have; `None` takes the gateway's limit, `Some(0)` is no limit.
     pub max_request_body: Option<u64>,
-}
-
-/// What becomes of paths that targets may read otherwise than the gateway.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PathRules {
-    /// `%2F`. Default refused.
-    pub encoded_slash: PathPolicy,
-    /// `\` and `%5C`. Default refused.
-    pub backslash: PathPolicy,
-    /// `%252F` and the like. Default refused.
-    pub double_encoding: PathPolicy,
-    /// `;` and what follows in a segment. Default kept.
-    pub parameters: Parameters,
-}
-
-/// What becomes of an odd path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum PathPolicy {
-    /// 400.
-    #[default]
-    Refuse,
-    /// The target gets it as it is.
-    Keep,
-    /// It is decoded before it is routed and forwarded.
-    Decode,
-}
-
-/// What becomes of parameters in segments.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Parameters {
-    /// The target gets them.
-    #[default]
-    Keep,
-    /// 400.
-    Refuse,
-    /// They are removed before the path is routed and forwarded.
-    Remove,
 }
 
 /// Requests that a proxy takes.
@@ -147,6 +112,8 @@ impl HttpRules {
 /// How a proxy's WebSockets are treated.
 #[derive(Debug, PartialEq, Eq)]
 pub struct WebSocketRules {
+    /// Whether clients may open one at all. Default true.
+    pub is_allowed: bool,
     /// Origins that may open a WebSocket; empty allows all.
     pub allowed_origins: Vec<Arc<str>>,
     /// Ends a WebSocket with no byte in either direction; zero never does. Default 1 h.
@@ -203,6 +170,8 @@ pub struct Backend {
     pub tls: Option<Arc<BackendTls>>,
     /// How connections to the target are kept.
     pub pool: Arc<PoolRules>,
+    /// Scripts and parameters; present exactly when targets speak FastCGI.
+    pub fastcgi: Option<Box<super::FastCgi>>,
     /// How the target's name is looked up; `None` is the default of all.
     pub dns: Option<Box<DnsRules>>,
 }
@@ -278,6 +247,8 @@ pub enum BackendHttp {
     Http3,
     /// The version the client speaks.
     Same,
+    /// No HTTP: FastCGI, over plain text.
+    FastCgi,
 }
 
 /// How a target's certificate is judged, and what is shown to it.
@@ -435,6 +406,7 @@ shared_default!(Timeouts);
 impl Default for WebSocketRules {
     fn default() -> Self {
         Self {
+            is_allowed: true,
             allowed_origins: Vec::new(),
             // Long, because a quiet WebSocket is the rule; finite, because its client may be gone without a word.
             idle: Duration::from_secs(3600),

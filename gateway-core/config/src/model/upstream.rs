@@ -224,6 +224,13 @@ pub enum Probe {
         /// Over TLS.
         tls: bool,
     },
+    /// GET a page of a FastCGI server's own.
+    FastCgi {
+        /// Default `/ping`.
+        path: Arc<str>,
+        /// Default 200.
+        healthy_status_codes: Vec<u16>,
+    },
     /// Open a connection, send and read.
     Tcp {
         /// Over TLS.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::known::{Group, NamedObjects};
 use super::shared_values::SharedValues;
-use super::{Notes, ObjectPlace, words};
+use super::{Notes, ObjectPlace, fastcgi, words};
 use crate::file;
 use crate::model::{
     Backend, BackendHttp, BackendTls, DnsRules, HashOn, Http2Rules, Id, PoolRules, Scheme, TargetRules,
@@ -111,6 +111,7 @@ pub(super) fn protocol(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<T
         (None, Some(protocol)) => older(protocol),
     };
     let version = match written.backend_http_version {
+        _ if implied == BackendHttp::FastCgi => implied,
         None => implied,
         Some(file::BackendHttpVersion::Auto) => BackendHttp::Auto,
         Some(file::BackendHttpVersion::Http1) => BackendHttp::Http1,
@@ -143,6 +144,7 @@ fn older(protocol: file::Protocol) -> (Scheme, BackendHttp) {
         file::Protocol::Grpc => (Scheme::Http, BackendHttp::Http2),
         file::Protocol::Grpcs => (Scheme::Https, BackendHttp::Http2),
         file::Protocol::H3 => (Scheme::Https, BackendHttp::Http3),
+        file::Protocol::FastCgi => (Scheme::Http, BackendHttp::FastCgi),
         file::Protocol::Tcp => (Scheme::Tcp, BackendHttp::Auto),
         file::Protocol::TcpTls => (Scheme::Tcps, BackendHttp::Auto),
         file::Protocol::Udp => (Scheme::Udp, BackendHttp::Auto),
@@ -215,6 +217,7 @@ pub(super) fn backend(
         tags,
         tls,
         pool: pool(notes, written).shared(),
+        fastcgi: fastcgi::fastcgi(notes, written, http_version, place.folder),
         dns: (dns != DnsRules::default()).then(|| Box::new(dns)),
     })
 }

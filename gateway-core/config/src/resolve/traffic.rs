@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::shared_values::SharedValues;
-use super::{Notes, words};
+use super::{Notes, forwarded, words};
 use crate::claims::ties;
 use crate::condition;
 use crate::condition::written::Condition;
@@ -74,10 +74,13 @@ fn http(notes: &mut Notes<'_>, written: &file::Proxy, shared: &SharedValues) -> 
         }
         methods.into()
     });
+    // Scripts know their site by the host that the client asked for.
+    let is_fastcgi = written.backend_protocol == Some(file::Protocol::FastCgi);
     let backend_path =
         written.backend_path.as_deref().and_then(|text| notes.value("backend_path", words::base_path(text)));
     let defaults = WebSocketRules::default();
     let websocket = WebSocketRules {
+        is_allowed: written.allowed_upgrades.as_ref().is_none_or(|protocols| !protocols.is_empty()),
         allowed_origins: origins(notes, &written.allowed_ws_origins),
         idle: words::millis(written.websocket_idle_timeout, defaults.idle),
         lifetime: words::millis(written.websocket_lifetime, defaults.lifetime),
@@ -90,9 +93,10 @@ fn http(notes: &mut Notes<'_>, written: &file::Proxy, shared: &SharedValues) -> 
         path_rules: written.path_rules.map(path_rules).unwrap_or_default(),
         strip_listen_path: written.strip_listen_path.unwrap_or(true),
         backend_path: backend_path.flatten(),
-        preserve_host_header: written.preserve_host_header.unwrap_or(false),
+        preserve_host_header: written.preserve_host_header.unwrap_or(is_fastcgi),
         early_data: written.early_data.unwrap_or(true),
         websocket: websocket.shared(),
+        forwarded: written.forwarded.as_ref().and_then(|it| forwarded::forwarded(notes, it)),
         max_request_body: written.max_request_body.map(|bytes| bytes.0),
     })
 }
@@ -253,11 +257,14 @@ fn only_for_http(notes: &mut Notes<'_>, written: &file::Proxy) {
         ("priority", written.priority.is_some()),
         ("backend_path", written.backend_path.is_some()),
         ("backend_http_version", written.backend_http_version.is_some()),
+        ("fastcgi", written.fastcgi.is_some()),
+        ("forwarded", written.forwarded.is_some()),
         ("path_rules", written.path_rules.is_some()),
         ("preserve_host_header", written.preserve_host_header == Some(true)),
         ("early_data", written.early_data.is_some()),
         ("backend_alt_svc", written.backend_alt_svc.is_some()),
         ("allowed_methods", written.allowed_methods.is_some()),
+        ("allowed_upgrades", written.allowed_upgrades.is_some()),
         ("allowed_ws_origins", !written.allowed_ws_origins.is_empty()),
         ("max_request_body", written.max_request_body.is_some()),
         ("websocket_idle_timeout", written.websocket_idle_timeout.is_some()),

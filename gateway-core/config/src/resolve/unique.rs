@@ -72,6 +72,8 @@ fn spellings(proxies: &Items<Written>, problems: &mut Problems) {
     for (n, proxy) in &proxies.read {
         let key = match (proxy.backend_scheme, proxy.backend_protocol) {
             (Some(_), None) => "backend_scheme",
+            // Only this spelling has it.
+            (None, Some(crate::file::Protocol::FastCgi)) => continue,
             (None, Some(_)) => "backend_protocol",
             _ => continue,
         };

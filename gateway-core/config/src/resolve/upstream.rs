@@ -225,18 +225,18 @@ fn cookie(notes: &mut Notes<'_>, written: &file::CookieConfig, at: &str) -> Cook
 }
 
 fn active(notes: &mut Notes<'_>, written: &file::ActiveHealth) -> Option<ActiveHealth> {
-    let at = |key: &str| format!("health_checks.active.{key}");
     let tls = written.use_tls.unwrap_or(false);
     of_another_probe(notes, written);
     let probe = match written.probe_type.unwrap_or(file::ProbeType::Http) {
         file::ProbeType::Http => {
-            let path = written.http_path.as_deref().unwrap_or("/health");
-            if !path.starts_with('/') || path.contains(|c: char| c.is_whitespace() || !c.is_ascii()) {
-                notes.add(&at("http_path"), format!("`{path}` can't be asked for")).remedy =
-                    Some("a path that begins with `/`, in ASCII".to_owned());
-            }
+            let path = probe_path(notes, written.http_path.as_deref().unwrap_or("/health"));
             let healthy_status_codes = written.healthy_status_codes.clone().unwrap_or_else(|| vec![200, 302]);
-            Probe::Http { path: Arc::from(path), healthy_status_codes, tls }
+            Probe::Http { path, healthy_status_codes, tls }
+        }
+        file::ProbeType::FastCgi => {
+            let path = probe_path(notes, written.http_path.as_deref().unwrap_or("/ping"));
+            let healthy_status_codes = written.healthy_status_codes.clone().unwrap_or_else(|| vec![200]);
+            Probe::FastCgi { path, healthy_status_codes }
         }
         file::ProbeType::Tcp => {
             let send = written.send.as_deref().unwrap_or("").as_bytes().into();
@@ -287,13 +287,21 @@ fn expected(notes: &mut Notes<'_>, written: &file::ActiveHealth) -> Option<Text>
     None
 }
 
+fn probe_path(notes: &mut Notes<'_>, path: &str) -> Arc<str> {
+    if !path.starts_with('/') || path.contains(|c: char| c.is_whitespace() || !c.is_ascii()) {
+        notes.add("health_checks.active.http_path", format!("`{path}` can't be asked for")).remedy =
+            Some("a path that begins with `/`, in ASCII".to_owned());
+    }
+    Arc::from(path)
+}
+
 /// Settings that a probe of this type does nothing with.
 fn of_another_probe(notes: &mut Notes<'_>, written: &file::ActiveHealth) {
-    use file::ProbeType::{Grpc, Http, Redis, Tcp, Udp};
+    use file::ProbeType::{FastCgi, Grpc, Http, Redis, Tcp, Udp};
     let probe = written.probe_type.unwrap_or(Http);
     let keys: [(&str, bool, &[file::ProbeType]); 7] = [
-        ("http_path", written.http_path.is_some(), &[Http]),
-        ("healthy_status_codes", written.healthy_status_codes.is_some(), &[Http]),
+        ("http_path", written.http_path.is_some(), &[Http, FastCgi]),
+        ("healthy_status_codes", written.healthy_status_codes.is_some(), &[Http, FastCgi]),
         ("use_tls", written.use_tls == Some(true), &[Http, Grpc, Tcp, Redis]),
         ("send", written.send.is_some(), &[Tcp, Udp]),
         ("expect", written.expect.is_some(), &[Tcp, Udp]),

@@ -14,8 +14,11 @@ pub const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-p
 /// `X-Forwarded-Host`
 pub const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-pub(super) static NAMES: [HeaderName; 5] =
-    [X_FORWARDED_FOR, X_FORWARDED_PROTO, X_FORWARDED_HOST, FORWARDED, VIA];
+/// `X-Forwarded-Port`
+pub const X_FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
+
+pub(super) static NAMES: [HeaderName; 6] =
+    [X_FORWARDED_FOR, X_FORWARDED_PROTO, X_FORWARDED_HOST, X_FORWARDED_PORT, FORWARDED, VIA];
 
 /// The fields; one of each name at most.
 #[derive(Debug, Clone, Default)]

@@ -8,6 +8,8 @@ use tokio::time::Instant;
 
 use crate::balance::Target;
 use crate::config::model::HttpRules;
+use crate::http::cgi::CgiRequest;
+use crate::http::dialect::Dialect;
 use crate::http::exchange::Exchange;
 use crate::http::holds::Assumed;
 use crate::http::holds::Holds;
@@ -15,6 +17,7 @@ use crate::http::holds::holds_as;
 use crate::http::path;
 use crate::http::reply::{Cause, Reply};
 use crate::http::retry::Attempts;
+use crate::http::template::Facts;
 use crate::route::{RouteMatch, forward_path};
 use crate::snapshot::{Route, Snapshot};
 use crate::stream::pipeline as stream;
@@ -28,6 +31,14 @@ pub(super) struct Matched<'s> {
     pub(super) path_bytes: usize,
     /// The request is a preflight, which a plugin answers; the target must not see it.
     pub(super) is_preflight: bool,
+}
+
+/// What a target gets in place of what the client sent.
+pub(super) struct SentAs<'e> {
+    /// Path and query.
+    pub(super) path: Cow<'e, str>,
+    /// What it is told that speaks no HTTP.
+    pub(super) cgi: Option<Box<CgiRequest>>,
 }
 
 impl Matched<'_> {
@@ -52,7 +63,7 @@ impl Matched<'_> {
         &'e self,
         exchange: &'e Exchange,
         method: &'e Method,
-        path: &'e str,
+        sent: &'e SentAs<'_>,
         target: &'e Target,
         begun: Instant,
         pool_key: u64,
@@ -64,7 +75,7 @@ impl Matched<'_> {
             chosen: exchange.upstream(),
             pool_key,
             method,
-            path,
+            path: &sent.path,
             host: exchange.host_for(target, &self.route.proxy),
             headers: &exchange.request.headers,
             forwarding: &exchange.forwarding,
@@ -73,7 +84,35 @@ impl Matched<'_> {
             trailers: exchange.trailers || exchange.dialect.needs_trailers(),
             upgrade: exchange.upgrade.as_ref(),
             client_version: exchange.request.version,
+            cgi: sent.cgi.as_deref(),
         }
+    }
+
+    /// What this target gets of the request in place of what the client sent.
+    ///
+    /// # Errors
+    /// The target speaks no HTTP, and the path leads to no script, or a parameter can't be made.
+    pub(super) fn sent<'e>(&self, exchange: &'e Exchange, target: &Target) -> Result<SentAs<'e>, Box<Reply>> {
+        let path = self.path(exchange, target.rules.path.as_deref());
+        let cgi = self.cgi(exchange, &path, target)?;
+        Ok(SentAs { path, cgi })
+    }
+
+    fn cgi(
+        &self,
+        exchange: &Exchange,
+        path: &str,
+        target: &Target,
+    ) -> Result<Option<Box<CgiRequest>>, Box<Reply>> {
+        let Some(rules) = self.route.proxy.backend.fastcgi.as_deref() else { return Ok(None) };
+        let is_stripped = self.rules.strip_listen_path
+            && exchange.forward_path.is_none()
+            && self.rules.backend_path.is_none()
+            && target.rules.path.is_none();
+        let stripped = if is_stripped { exchange.path().get(..self.path_bytes) } else { None };
+        let facts =
+            Facts { proxy: Some(self.route.proxy.id.as_str()), target: Some(target), ..Facts::of(exchange) };
+        CgiRequest::of(rules, &facts, path, stripped.unwrap_or_default()).map(|cgi| Some(Box::new(cgi)))
     }
 }
 
@@ -162,6 +201,15 @@ pub(super) fn check_upgrade(
     rules: &HttpRules,
 ) -> Result<(), Box<Reply>> {
     if exchange.upgrade.is_none() {
+        return Ok(());
+    }
+    if !rules.websocket.is_allowed {
+        if exchange.is_switched_by_success() {
+            // A success would be taken for the switch.
+            return Err(Box::new(Reply::new(Cause::UpgradeRefused)));
+        }
+        exchange.upgrade = None;
+        exchange.dialect = Dialect::of(&exchange.request.method, &exchange.request.headers, false);
         return Ok(());
     }
     stream::make_readable(route, &mut exchange.request.headers);

@@ -14,7 +14,7 @@ use super::Pipeline;
 use super::destination::Destination;
 use super::detached::Nobody;
 use super::ending::{ExchangeEnding, answered, failed, judged, outcome_of};
-use super::matched::Matched;
+use super::matched::{Matched, SentAs};
 use crate::balance::{AttemptOutcome, Pick, Target};
 use crate::http::body::Body;
 use crate::http::dialect::Dialect;
@@ -98,7 +98,9 @@ impl<'s> Copied<'s> {
     fn of(exchange: &Exchange, matched: &Matched<'s>, begun: &Begun<'s>, pool_key: u64) -> Self {
         let target = begun.pick.target;
         let path = matched.path(exchange, target.rules.path.as_deref());
-        let call = matched.call(exchange, exchange.method(), &path, target, begun.at, pool_key);
+        // Only HTTP is hedged.
+        let sent = SentAs { path, cgi: None };
+        let call = matched.call(exchange, exchange.method(), &sent, target, begun.at, pool_key);
         Self {
             method: call.method.clone(),
             host: call.host.clone(),
@@ -111,7 +113,7 @@ impl<'s> Copied<'s> {
             dialect: call.dialect,
             trailers: call.trailers,
             version: call.client_version,
-            path: path.into_owned(),
+            path: sent.path.into_owned(),
         }
     }
 }
@@ -360,6 +362,7 @@ impl<U: Upstream> Pipeline<U> {
             trailers: copied.trailers,
             upgrade: None,
             client_version: copied.version,
+            cgi: None,
         };
         self.upstream.send(&call, &mut body, downstream).await
     }

@@ -23,6 +23,8 @@ pub(super) struct FileFinder {
     pub(super) fallback: Option<String>,
     pub(super) not_found: Option<String>,
     pub(super) lists: bool,
+    /// Whether a folder without an index is refused.
+    pub(super) refuses_folders: bool,
     /// Whether lists name what begins with a dot.
     pub(super) hidden: bool,
     /// Files up to this size are read whole.
@@ -138,6 +140,7 @@ impl Looking<'_> {
                 Ok(match index {
                     Some(_) if !has_slash => Some(Resolved::Folder),
                     Some(file) => Some(Resolved::File(file)),
+                    None if self.places.refuses_folders => Some(Resolved::Forbidden),
                     None if !self.places.lists => None,
                     None if !has_slash => Some(Resolved::Folder),
                     // Thousands of files are looked at: no work for a worker.

@@ -42,6 +42,8 @@ pub(crate) struct Config {
     /// With `passthrough`: answers 405 where a method other than GET and HEAD asks for what is there, rather than send it to the
     /// target. Default false.
     refuse_other_methods: bool,
+    /// With `passthrough`: answers 403 for folders that have none of `index`, rather than send them to the target. Default false.
+    refuse_folders: bool,
     /// Codings whose files beside the plain one (`.br`, `.zst`, `.gz`) are sent to clients that take them; the one to be
     /// preferred first. Files older than the plain one are not used. Default none.
     precompressed: Vec<Coding>,
@@ -109,6 +111,7 @@ impl Default for Config {
             not_found: None,
             passthrough: false,
             refuse_other_methods: false,
+            refuse_folders: false,
             precompressed: Vec::new(),
             listing: false,
             dotfiles: false,
@@ -199,6 +202,7 @@ impl Config {
                 fallback,
                 not_found,
                 lists: self.listing,
+                refuses_folders: self.refuse_folders,
                 hidden: self.dotfiles,
                 whole,
             },
@@ -233,6 +237,10 @@ impl Config {
         if self.refuse_other_methods && !self.passthrough {
             let problem =
                 problems.add("config.refuse_other_methods", "they are refused without `passthrough` anyway");
+            problem.remedy = Some("remove it".into());
+        }
+        if self.refuse_folders && (!self.passthrough || self.listing) {
+            let problem = problems.add("config.refuse_folders", "is for `passthrough` without `listing`");
             problem.remedy = Some("remove it".into());
         }
         for (name, count) in [

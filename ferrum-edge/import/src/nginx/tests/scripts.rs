@@ -84,11 +84,11 @@ fn the_report_says_a_thing_once() {
         location / { try_files $uri =404; expires 1d; }
         location /a/ { root /var/a; expires 2d; }
         location /b/ { root /var/b; expires 3d; }
-        location ~ \.php$ { fastcgi_param A b; fastcgi_buffers 16 16k; fastcgi_pass a:9000; } } }";
+        location ~ \.php$ { uwsgi_param A b; uwsgi_buffers 16 16k; uwsgi_pass a:9000; } } }";
     let made = import(text, &NoFiles).expect("is good");
     let groups: Vec<String> = made.report.loss_groups().iter().map(ToString::to_string).collect();
     let about = |word: &str| groups.iter().filter(|line| line.contains(word)).count();
-    assert_eq!((about("expires"), about("fastcgi_param"), about("_temp_path")), (1, 0, 0), "{groups:#?}");
+    assert_eq!((about("expires"), about("uwsgi_param"), about("_temp_path")), (1, 0, 0), "{groups:#?}");
     assert!(groups.iter().any(|line| line.contains("[and 2 more, in lines 3, 4]")), "{groups:#?}");
     assert!(made.closed_proxies > 0);
 }

@@ -1,0 +1,147 @@
+//! `php_fastcgi`: scripts, their front controller, and the files beside them.
+
+use serde_json::{Map, Value, json};
+
+use super::proxy::Proxying;
+use super::sites::Scope;
+use super::tokens::CaddyLine;
+use super::{Caddy, matchers};
+use crate::draft::{Plug, To, set};
+use crate::steps::RouteEnd;
+use crate::text;
+
+/// What a `php_fastcgi` says of scripts.
+struct Scripts {
+    root: Option<String>,
+    index: Option<String>,
+    tries: Option<Vec<String>>,
+    endings: Vec<String>,
+    params: Map<String, Value>,
+}
+
+impl Caddy<'_> {
+    /// `php_fastcgi TARGET… { … }`.
+    pub(super) fn php_fastcgi(&mut self, line: &CaddyLine, words: &[&str], scope: &Scope) -> RouteEnd {
+        let what = line.text();
+        let mut proxy =
+            Proxying { to: words.iter().map(|it| (*it).to_owned()).collect(), ..Proxying::default() };
+        let mut scripts = Scripts {
+            root: scope.root.clone(),
+            index: Some("index.php".to_owned()),
+            tries: None,
+            endings: Vec::new(),
+            params: Map::new(),
+        };
+        for inner in line.inner() {
+            self.script_line(line, inner, &mut scripts, &mut proxy);
+        }
+        let root = scripts.root.as_ref().filter(|root| root.starts_with('/') && !root.contains('{'));
+        let Some(root) = root.cloned() else {
+            let why = "its root is not known; it answers 503";
+            self.out.lost(line.at, what, why, "set `fastcgi.root` of the proxy");
+            return RouteEnd::new(line.at, To::Closed);
+        };
+        let Some(tries) = scripts.tried() else {
+            let why = "its `try_files` can't be translated; it answers 503";
+            self.out.lost(line.at, what, why, "set `fastcgi.try_files` of the proxy");
+            return RouteEnd::new(line.at, To::Closed);
+        };
+        let mut ending = self.proxied(line.at, &what, proxy);
+        if !matches!(ending.to, To::Host { .. } | To::Upstream { .. }) {
+            return ending;
+        }
+        let index = scripts.index.clone();
+        let mut rules =
+            Map::from_iter([("root".to_owned(), json!(root)), ("try_files".to_owned(), json!(tries))]);
+        if let Some(index) = index.as_ref().filter(|it| *it != "index.php") {
+            set(&mut rules, "index", index.clone());
+        }
+        if !scripts.endings.is_empty() && scripts.endings != [".php"] {
+            set(&mut rules, "split_path", scripts.endings);
+        }
+        if !scripts.params.is_empty() {
+            set(&mut rules, "params", Value::Object(scripts.params));
+        }
+        ending.settings.shift_remove("preserve_host_header");
+        set(&mut ending.settings, "backend_protocol", "fastcgi");
+        set(&mut ending.settings, "fastcgi", Value::Object(rules));
+        if scope.has_files {
+            let why = "a folder without its slash is answered 301, in Caddy 308; other methods than GET and HEAD on files are for PHP";
+            self.out.partial(line.at, &what, why, "");
+            // A folder is PHP's, whatever else is in it.
+            let names: Vec<String> = index.into_iter().collect();
+            let config = json!({ "root": root, "index": names, "passthrough": true, "dotfiles": true });
+            ending.plugins.push(Plug::new("static_files", config));
+        }
+        ending
+    }
+
+    fn script_line(
+        &mut self,
+        whole: &CaddyLine,
+        line: &CaddyLine,
+        scripts: &mut Scripts,
+        proxy: &mut Proxying,
+    ) {
+        let what = format!("{}: {}", whole.text(), line.text());
+        let first = line.arguments().first().map(String::as_str);
+        let millis = first.and_then(|time| text::millis(time, 1_000));
+        match (line.name(), first) {
+            ("root", Some(root)) => scripts.root = Some(root.to_owned()),
+            ("split", Some(_)) => scripts.endings = line.arguments().to_vec(),
+            ("index", Some("off")) => scripts.index = None,
+            ("index", Some(index)) => scripts.index = Some(index.to_owned()),
+            ("try_files", Some(_)) => scripts.tries = Some(line.arguments().to_vec()),
+            ("env", Some(name)) => {
+                match line.arguments().get(1).and_then(|value| matchers::template(value)) {
+                    Some(value) => set(&mut scripts.params, name, value),
+                    None => self.out.lost(
+                        line.at,
+                        what,
+                        "a placeholder in it has no counterpart; it is not sent",
+                        "",
+                    ),
+                }
+            }
+            ("resolve_root_symlink" | "capture_stderr", _) => {
+                self.out.needless(
+                    line.at,
+                    what,
+                    "what PHP reports is logged, and paths are those of the root",
+                );
+            }
+            ("dial_timeout", _) => {
+                let timeout = millis.map(|it| text::duration(it.max(1)));
+                timeout.into_iter().for_each(|it| set(&mut proxy.settings, "backend_connect_timeout", it));
+            }
+            ("read_timeout" | "write_timeout", _) => {
+                let timeout = millis.map(text::duration);
+                timeout.into_iter().for_each(|it| set(&mut proxy.settings, "backend_idle_timeout", it));
+            }
+            _ => self.proxy_line(whole, line, proxy),
+        }
+    }
+}
+
+impl Scripts {
+    /// `try_files` as ours; `None` where it has more than paths and scripts.
+    fn tried(&self) -> Option<Vec<String>> {
+        let Some(tries) = &self.tries else {
+            let path = "{path}".to_owned();
+            return Some(match &self.index {
+                Some(index) => vec![path, format!("{{path}}/{index}"), format!("/{index}")],
+                None => vec![path],
+            });
+        };
+        let ours = |text: &String| {
+            let text = text.replace("{http.request.uri.path}", "{path}").replace("{index}", "index.php");
+            let rest = text.replacen("{path}", "", 1);
+            let is_plain = !rest.contains(['{', '=', '$', '?']);
+            let is_whole = text.starts_with("{path}") || text.starts_with('/');
+            is_plain.then(|| if is_whole { text } else { format!("/{text}") })
+        };
+        let made: Option<Vec<String>> = tries.iter().map(ours).collect();
+        // A file that is no script is sent by the file server, where there is one.
+        made.filter(|made| made.iter().all(|it| it.contains("{path}") || it.contains(".php")))
+    }
+}

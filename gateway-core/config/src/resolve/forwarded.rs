@@ -1,0 +1,24 @@
+//! What targets are told of the way of a request.
+
+use super::Notes;
+use crate::file;
+use crate::model::ForwardedRules;
+use crate::template::{BadTemplate, Moment, Template};
+
+/// The templates; `None` where the gateway's own values are sent.
+pub(super) fn forwarded(notes: &mut Notes<'_>, written: &file::Forwarded) -> Option<Box<ForwardedRules>> {
+    let mut template = |key: &str, text: Option<&str>| match Template::parse(text?, Moment::Request) {
+        Ok(template) => Some(template),
+        Err(BadTemplate { message, remedy }) => {
+            notes.add(&format!("forwarded.{key}"), message).remedy = Some(remedy);
+            None
+        }
+    };
+    let rules = ForwardedRules {
+        proto: template("proto", written.proto.as_deref()),
+        host: template("host", written.host.as_deref()),
+        addresses: template("for", written.r#for.as_deref()),
+        port: template("port", written.port.as_deref()),
+    };
+    (rules != ForwardedRules::default()).then(|| Box::new(rules))
+}

@@ -1,0 +1,138 @@
+//! Whether a script is there. A path that leads to no file beneath the root is never passed on: a target may run another file in
+//! its place.
+//!
+//! The kernel resolves each path beneath the folder (`openat2`), links included. What its caches can tell is asked on the worker;
+//! a disk is waited for on another thread.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gateway_core::config::model::Scripts;
+use gateway_core::http::cgi::no_script;
+use gateway_core::http::cgi::request::{CgiRequest, Script};
+use gateway_core::http::reply::{Cause, Reply};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use tokio::time::Instant;
+
+use super::stderr::may_log;
+
+/// For how long a folder stays open: its path may be a link that leads to another one by now.
+const REOPEN: Duration = Duration::from_secs(1);
+/// How long a disk may take to say whether a script is there.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+/// Folders that a worker keeps open.
+const MAX_OPEN: usize = 256;
+/// How often a path is tried that something is renamed under while it is resolved.
+const TRIES: usize = 8;
+
+/// A folder, and when it was opened.
+type OpenFolder = (Arc<OwnedFd>, Instant);
+
+thread_local! {
+    /// A worker's open folders, by path.
+    static OPEN: RefCell<HashMap<PathBuf, OpenFolder>> = RefCell::default();
+}
+
+/// What a look at one path says.
+enum Look {
+    /// A file.
+    There,
+    Nothing,
+    /// Only the disk knows.
+    Unknown,
+}
+
+/// The first of the request's scripts that exists.
+///
+/// # Errors
+/// There is none, or the folder can't be read.
+pub(super) async fn script<'r>(
+    places: &Scripts,
+    request: &'r CgiRequest,
+    now: Instant,
+) -> Result<&'r Script, Box<Reply>> {
+    let Some(root) = places.local_root.as_deref() else {
+        return request.scripts.first().ok_or_else(no_script);
+    };
+    match quick_look(root, request, now) {
+        Some(found) => found.and_then(|n| request.scripts.get(n)).ok_or_else(no_script),
+        None => match slow_look(root, request, now).await {
+            Ok(found) => found.and_then(|n| request.scripts.get(n)).ok_or_else(no_script),
+            Err(error) => {
+                if may_log(now) {
+                    tracing::warn!(root = %root.display(), %error, "the folder of the scripts can't be read");
+                }
+                let reply = Reply::new(Cause::Quarantined).reason("scripts_unreadable");
+                Err(Box::new(reply.detail("the scripts can't be read")))
+            }
+        },
+    }
+}
+
+/// What the kernel's caches know; `None` where the disk has to be asked.
+fn quick_look(root: &Path, request: &CgiRequest, now: Instant) -> Option<Option<usize>> {
+    let folder = OPEN.with_borrow(|open| {
+        let (folder, opened) = open.get(root)?;
+        (now.saturating_duration_since(*opened) < REOPEN).then(|| folder.clone())
+    })?;
+    for (n, script) in request.scripts.iter().enumerate() {
+        match look(&folder, &script.name, ResolveFlags::CACHED) {
+            Ok(Look::There) => return Some(Some(n)),
+            Ok(Look::Nothing) => {}
+            Ok(Look::Unknown) | Err(_) => return None,
+        }
+    }
+    Some(None)
+}
+
+async fn slow_look(root: &Path, request: &CgiRequest, now: Instant) -> io::Result<Option<usize>> {
+    let path = root.to_owned();
+    let names: Vec<Vec<u8>> = request.scripts.iter().map(|script| script.name.clone()).collect();
+    let looking = tokio::task::spawn_blocking(move || {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(&path, flags, Mode::empty())?;
+        for (n, name) in names.iter().enumerate() {
+            if matches!(look(&folder, name, ResolveFlags::empty())?, Look::There) {
+                return io::Result::Ok((folder, Some(n)));
+            }
+        }
+        Ok((folder, None))
+    });
+    let looked = tokio::time::timeout(LOOK_TIMEOUT, looking).await.map_err(|_| io::ErrorKind::TimedOut)?;
+    let (folder, found) = looked.map_err(io::Error::other)??;
+    OPEN.with_borrow_mut(|open| {
+        if open.len() >= MAX_OPEN && !open.contains_key(root) {
+            open.clear();
+        }
+        open.insert(root.to_owned(), (Arc::new(folder), now));
+    });
+    Ok(found)
+}
+
+/// Whether `name`, which begins with a slash, is a file beneath the folder.
+fn look(folder: &OwnedFd, name: &[u8], resolve: ResolveFlags) -> io::Result<Look> {
+    let name = name.strip_prefix(b"/").unwrap_or(name);
+    let resolve = resolve | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let mut tries = 0;
+    loop {
+        // Nothing is read from it: it is enough that the folders let it be found.
+        match rustix::fs::openat2(folder, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve) {
+            Ok(file) => {
+                let kind = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
+                return Ok(if kind == FileType::RegularFile { Look::There } else { Look::Nothing });
+            }
+            Err(Errno::AGAIN) if resolve.contains(ResolveFlags::CACHED) => return Ok(Look::Unknown),
+            Err(Errno::AGAIN) if tries < TRIES => tries += 1,
+            Err(
+                Errno::XDEV | Errno::LOOP | Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::ACCESS,
+            ) => return Ok(Look::Nothing),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! PHP-FPM of the system, in a folder of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+
+use super::soon;
+
+/// A running PHP-FPM; it ends with the test.
+pub(crate) struct PhpFpm {
+    child: Child,
+    folder: PathBuf,
+}
+
+fn program() -> Option<PathBuf> {
+    let folder = std::fs::read_dir("/usr/sbin").ok()?;
+    let mut found: Vec<_> = folder.flatten().map(|entry| entry.path()).collect();
+    found.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("php-fpm")));
+    found.sort();
+    found.pop()
+}
+
+/// Where PHP-FPM is; installed where it is missing.
+fn installed() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        program().unwrap_or_else(|| {
+            let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("prepare");
+            let status = Command::new(&script).status().expect("tests/prepare");
+            assert!(status.success(), "tests/prepare");
+            program().expect("tests/prepare could not install php-fpm")
+        })
+    })
+}
+
+impl PhpFpm {
+    /// Starts it with its files in `folder`, and waits until it takes connections.
+    pub(crate) async fn start(folder: &Path) -> Self {
+        let socket = folder.join("fpm.sock");
+        std::fs::create_dir_all(folder.join("sessions")).expect("a folder");
+        let config = folder.join("fpm.conf");
+        let text = format!(
+            "[global]\nerror_log = {folder}/fpm.log\npid = {folder}/fpm.pid\ndaemonize = no\n[www]\nuser = root\ngroup = root\n\
+             listen = {socket}\npm = static\npm.max_children = 4\nping.path = /fpm-ping\nclear_env = no\n\
+             catch_workers_output = no\nphp_admin_value[session.save_path] = {folder}/sessions\n\
+             php_admin_value[upload_max_filesize] = 8M\nphp_admin_value[post_max_size] = 9M\n\
+             php_admin_value[error_log] = /dev/stderr\n",
+            folder = folder.display(),
+            socket = socket.display()
+        );
+        std::fs::write(&config, text).expect("a file");
+        let child = Command::new(installed())
+            .args(["--nodaemonize", "--allow-to-run-as-root", "--fpm-config"])
+            .arg(&config)
+            .stderr(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("php-fpm");
+        let running = Self { child, folder: folder.to_owned() };
+        soon(async {
+            while tokio::net::UnixStream::connect(&socket).await.is_err() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        running
+    }
+
+    /// What a proxy says of it.
+    pub(crate) fn backend(&self) -> String {
+        format!(
+            "backend_protocol: fastcgi, backend_host: {:?}",
+            format!("unix:{}/fpm.sock", self.folder.display())
+        )
+    }
+}
+
+impl Drop for PhpFpm {
+    fn drop(&mut self) {
+        // Its processes end with it, which they don't where it is killed.
+        drop(Command::new("kill").arg(self.child.id().to_string()).status());
+        drop(self.child.wait());
+    }
+}
