@@ -96,6 +96,8 @@ pub(crate) struct Admin {
     pub(crate) engine: Arc<Engine>,
     /// In database mode.
     pub(crate) reconciler: Option<Arc<Reconciler>>,
+    /// Who may use it where neither a database nor the environment says it.
+    pub(crate) given_access: Option<Arc<Access>>,
     /// In a fleet.
     #[cfg(feature = "fleet")]
     pub(crate) fleet: Option<crate::fleet::FleetRole>,
@@ -118,9 +120,11 @@ impl Admin {
             return Ok(Cow::Borrowed(reconciler.access()));
         }
         match access_given() {
-            Ok(access) if access.is_empty() => {
-                Err("No token is set; start the gateway with FERRUM_ADMIN_TOKEN and send that")
-            }
+            Ok(access) if access.is_empty() => self
+                .given_access
+                .as_deref()
+                .map(Cow::Borrowed)
+                .ok_or("No token is set; start the gateway with FERRUM_ADMIN_TOKEN and send that"),
             Ok(access) => Ok(Cow::Owned(access)),
             Err(_) => Err("The gateway's tokens can't be read; see FERRUM_ADMIN_TOKEN"),
         }

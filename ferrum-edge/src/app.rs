@@ -44,6 +44,9 @@ pub struct Gateway {
     control: Control,
     #[cfg(feature = "database")]
     reconciler: Option<Arc<Reconciler>>,
+    /// Who may use the admin API where neither a database nor the environment says it.
+    #[cfg(feature = "admin")]
+    admin_access: Option<Arc<crate::access::Access>>,
     /// What it is in a fleet.
     #[cfg(feature = "fleet")]
     fleet: Option<crate::fleet::FleetRole>,
@@ -149,6 +152,8 @@ impl Gateway {
             control,
             #[cfg(feature = "database")]
             reconciler: None,
+            #[cfg(feature = "admin")]
+            admin_access: None,
             #[cfg(feature = "fleet")]
             fleet: None,
             _socket_file: socket_file,

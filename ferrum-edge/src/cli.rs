@@ -26,6 +26,7 @@ mod reference;
 mod reload;
 mod revisions;
 mod run;
+mod running;
 mod secrets;
 mod serve;
 mod spec;
@@ -165,7 +166,7 @@ fn parsed() -> Cli {
     let matches = Cli::command().get_matches();
     let is_flag =
         |matches: &ArgMatches, name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
-    if let Some((command @ ("run" | "check"), given)) = matches.subcommand()
+    if let Some((command @ ("run" | "check" | "doctor"), given)) = matches.subcommand()
         && is_flag(given, "file")
         && is_flag(given, "spec")
     {
@@ -184,7 +185,7 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::Serve(args) => serve::serve(args, registry),
         Command::Check(args) => check::check(&args, &registry),
         Command::Doctor(args) => doctor::doctor(&args, registry),
-        Command::Reload(args) => reload::reload(&args, &registry),
+        Command::Reload(args) => reload::reload(&args),
         Command::Logs(args) => tail::logs(&args),
         Command::Audit(args) => audit::audit(&args, registry),
         Command::Cache(args) => cache::cache(&args),

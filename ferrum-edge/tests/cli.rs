@@ -49,6 +49,8 @@ mod secrets;
 mod serving;
 #[path = "cli/tls_sinks.rs"]
 mod tls_sinks;
+#[path = "cli/tokens.rs"]
+mod tokens;
 #[cfg(feature = "top")]
 #[path = "cli/top.rs"]
 mod top;

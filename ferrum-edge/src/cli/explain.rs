@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::address::AdminAddress;
 use super::admin::Admin;
+use super::running::Wanted;
 use super::{BAD_CONFIG, FAILED, MISUSED, OutputFormat, SpecArgs, Verbosity, logs, print};
 use crate::explain::{self, Question};
 
@@ -35,7 +36,8 @@ pub(super) struct ExplainArgs {
     /// The request's body, or @FILE; like curl's, it is a form unless a header says otherwise
     #[arg(short, long, value_name = "TEXT|@FILE", value_parser = body)]
     data: Option<Body>,
-    /// Asks a running gateway about the configuration it serves: HOST:PORT, https://HOST:PORT or unix:PATH
+    /// Asks a running gateway about the configuration it serves: HOST:PORT, https://HOST:PORT or unix:PATH [env: FERRUM_ADMIN_URL]
+    /// [default: the configuration file is explained; without one, the gateway that runs here]
     #[arg(long, value_name = "ADDRESS", conflicts_with = "spec")]
     admin: Option<AdminAddress>,
     #[command(flatten)]
@@ -94,9 +96,10 @@ fn url(text: &str) -> Result<Uri, UrlError> {
 /// Explains; the code is 1 when the gateway itself would refuse.
 pub(super) fn explain(args: &ExplainArgs, registry: Registry) -> u8 {
     logs::init(Verbosity { verbose: 0 });
-    let explained = match &args.admin {
-        Some(address) => Admin::at(address.clone()).ask("POST", "/v1/explain", Some(&asked(args))),
-        None => of_file(args, registry),
+    let explained = match args.admin.is_none() && args.spec.path().is_some() {
+        true => of_file(args, registry),
+        false => Admin::find(&Wanted { admin: args.admin.as_ref(), ..Wanted::default() })
+            .and_then(|admin| admin.ask("POST", "/v1/explain", Some(&asked(args)))),
     };
     let document = match explained {
         Ok(document) => document,
