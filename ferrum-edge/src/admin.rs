@@ -16,6 +16,7 @@ mod endpoint;
 mod endpoints;
 mod explain;
 mod file_objects;
+mod findings;
 #[cfg(feature = "fleet")]
 mod fleet;
 mod health;

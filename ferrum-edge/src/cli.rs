@@ -1,6 +1,6 @@
 //! The command line: what the program does when it is told to.
 //!
-//! Exit codes: 0 is good, 1 a failure while running, 2 a wrong use, 3 a bad configuration; `diff` ends with 4 when it finds differences.
+//! Exit codes: 0 is good, 1 a failure while running, 2 a wrong use, 3 a bad configuration; `diff` ends with 4 when it finds differences, `status` with 5 when something is wrong with the gateway.
 
 mod address;
 mod admin;
@@ -30,6 +30,7 @@ mod running;
 mod secrets;
 mod serve;
 mod spec;
+mod status;
 mod store;
 mod tail;
 #[cfg(feature = "top")]
@@ -54,6 +55,8 @@ const FAILED: u8 = 1;
 const MISUSED: u8 = 2;
 /// A bad configuration.
 const BAD_CONFIG: u8 = 3;
+/// `status` found an error.
+const TROUBLED: u8 = 5;
 
 /// A multi-protocol API gateway.
 #[derive(Debug, Parser)]
@@ -99,8 +102,8 @@ enum Command {
     GenerateKey(secrets::GenerateKeyArgs),
     /// Migrate a database to the schema of this version
     Migrate(store::MigrateArgs),
-    /// Show the status of a running gateway, or of a database
-    Status(store::StatusArgs),
+    /// Show the status of a running gateway, or of a database, and what is wrong with it; exit code 5 if there are errors
+    Status(status::StatusArgs),
     /// Manage the edges of a control plane
     #[cfg(feature = "fleet")]
     Fleet(fleet::FleetArgs),
@@ -197,7 +200,7 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::HashPassword(args) => secrets::hash_password(&args),
         Command::GenerateKey(args) => secrets::generate_key(&args),
         Command::Migrate(args) => store::migrate(&args),
-        Command::Status(args) => store::status(&args, registry),
+        Command::Status(args) => status::status(&args, registry),
         #[cfg(feature = "fleet")]
         Command::Fleet(args) => fleet::fleet(&args),
         #[cfg(feature = "top")]

@@ -54,6 +54,8 @@ mod tokens;
 #[cfg(feature = "top")]
 #[path = "cli/top.rs"]
 mod top;
+#[path = "cli/troubles.rs"]
+mod troubles;
 #[path = "cli/waf.rs"]
 mod waf;
 #[path = "cli/warnings.rs"]

@@ -437,7 +437,10 @@ fn is_upstream_failure(cause: Cause) -> bool {
 /// A target changed sides: rare, and what operators look for first.
 pub(super) fn log_health(target: &Target, change: HealthChange, by: &'static str) {
     match change {
-        HealthChange::Failed => tracing::warn!(target = %target.authority(), by, "a target became unhealthy"),
+        HealthChange::Failed => {
+            let cause = target.unhealthy_because(Instant::now());
+            tracing::warn!(target = %target.authority(), by, cause, "a target became unhealthy");
+        }
         HealthChange::Recovered => {
             tracing::warn!(target = %target.authority(), by, "a target is healthy again")
         }

@@ -36,8 +36,8 @@ use super::problem::{Problem, Problems};
 pub use acme::{Acme, AcmeChallenge, ExternalAccount};
 pub use consumer::Consumer;
 pub use gateway::{
-    AccessLog, AdminTls, Certificate, ClientTimeouts, Gateway, Limits, Listener, ListenerParts, Overload,
-    Tls, TlsVersion, UnderscoresInHeaders,
+    AccessLog, AdminTls, Certificate, ClientTimeouts, Gateway, Limits, Listener, ListenerParts, NotReady,
+    Overload, Tls, TlsVersion, UnderscoresInHeaders,
 };
 pub use hedging::Hedging;
 pub(crate) use hints::nearest;

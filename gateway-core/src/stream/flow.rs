@@ -12,6 +12,7 @@ use super::relay::{Carried, RelayOutcome};
 use super::session::{Direction, MessageKind, Session};
 use crate::balance::{Flight, Target};
 use crate::config::consumer::Consumers;
+use crate::health::passive::FailureKind;
 use crate::http::reply::Cause;
 use crate::limit::Meters;
 use crate::limit::concurrency::Permit;
@@ -99,7 +100,7 @@ impl Flow {
     /// The target turned out not to be there, which a datagram's sender learns only afterwards.
     pub fn target_failed(&self) {
         let Some(target) = &self.target else { return };
-        if let Some(change) = self.route.targets.failed(target, Instant::now()) {
+        if let Some(change) = self.route.targets.failed(target, FailureKind::Connect, Instant::now()) {
             self.recorder.health(target, change);
         }
     }

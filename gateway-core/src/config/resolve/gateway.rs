@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use super::{Notes, ObjectPlace, acme, tls, words};
 use crate::config::file;
 use crate::config::model::{
-    AccessLog, ClientTimeouts, Limits, OverloadRules, RealIpHeader, Settings, Underscores,
+    AccessLog, ClientTimeouts, Limits, OverloadRules, Readiness, RealIpHeader, Settings, Underscores,
 };
 use crate::config::network::canonical_network;
 use crate::config::problem::{Problems, ValueProblem};
@@ -118,6 +118,17 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
             Some(file::UnderscoresInHeaders::Reject) => Underscores::Reject,
             Some(file::UnderscoresInHeaders::Drop) | None => Underscores::Drop,
         },
+        not_ready_when: written.not_ready_when.as_deref().map_or(defaults.not_ready_when, readiness),
+    }
+}
+
+fn readiness(written: &[file::NotReady]) -> Readiness {
+    Readiness {
+        all_proxies_closed: written.contains(&file::NotReady::AllProxiesClosed),
+        any_proxy_closed: written.contains(&file::NotReady::AnyProxyClosed),
+        overloaded: written.contains(&file::NotReady::Overloaded),
+        no_healthy_target: written.contains(&file::NotReady::NoHealthyTarget),
+        source_unreachable: written.contains(&file::NotReady::SourceUnreachable),
     }
 }
 
