@@ -6,6 +6,7 @@ use crate::balance::Target;
 use crate::health::HealthChange;
 use crate::http::exchange::Exchange;
 use crate::http::reply::Cause;
+use crate::reason::DecidingSetting;
 use crate::snapshot::ProxyState;
 use crate::stream::relay::Carried;
 use crate::stream::session::Session;
@@ -50,6 +51,10 @@ pub struct ExchangeRecord<'a> {
     pub cause: Option<Cause>,
     /// The reason of `cause` in a word: a plugin's own where it gave one.
     pub reason: Option<&'static str>,
+    /// The setting that decided, and its value; `None` where no setting did.
+    pub decided: Option<DecidingSetting>,
+    /// The id of the plugin config whose hook answered.
+    pub plugin_config: Option<&'a str>,
     /// Whether the gateway's own answer counts as an error; one of a plugin with a status below 400 does not.
     pub is_error: bool,
     /// What went wrong on the way to the target, or to a server that a plugin asked, for the logs; never for the client.

@@ -34,6 +34,7 @@ mod overload;
 mod plugins;
 mod proxy_protocol;
 mod quota;
+mod reasons;
 mod reload;
 mod review;
 mod rooms;

@@ -28,6 +28,7 @@ const ORDERS: &[Order] = &[
             "trace",
             "plugin",
             "record",
+            "reason",
             "balance",
             "health",
             "pool",

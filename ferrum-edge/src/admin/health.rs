@@ -18,9 +18,6 @@ use super::Admin;
 use crate::engine::Engine;
 use crate::engine::listeners::Addresses;
 
-/// Where health is asked for: always answered, whoever else keeps the listener busy.
-pub(super) const PATHS: [&str; 4] = ["/livez", "/healthz", "/readyz", "/startupz"];
-
 /// One thing looked at.
 struct Check {
     name: &'static str,

@@ -1,5 +1,7 @@
 //! What the gateway is doing, as one document.
 
+mod findings;
+
 use std::borrow::Cow;
 use std::sync::PoisonError;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -17,12 +19,12 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Admin;
-use super::findings::Findings;
 use crate::control::certificate_files;
 use crate::engine::Engine;
 use crate::export::{AcmeStatus, CertificateEnd, ConfigStatus, Load, Telemetry};
 use crate::source::database::Reconciler;
 use crate::source::warnings;
+use findings::Findings;
 
 /// Quarantined proxies named in one answer; their number is always told.
 const MAX_QUARANTINED: usize = 100;

@@ -110,8 +110,26 @@ pub(super) fn text(record: &Value) -> String {
         first(&["proxy.id"]),
         field("upstream.address"),
         first(&["error.type", "reply.reason", "session.end"]),
+        decided(record),
     ];
     words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// The setting that decided, with its value, or the plugin config that has it.
+fn decided(record: &Value) -> String {
+    let text = |name: &str| record[name].as_str().unwrap_or_default();
+    let (setting, limit) = (text("error.setting"), text("error.limit"));
+    let setting = match (setting, limit) {
+        ("", _) => String::new(),
+        (setting, "") => setting.to_owned(),
+        (setting, limit) => format!("{setting}={limit}"),
+    };
+    match (setting.as_str(), text("plugin_config.id")) {
+        ("", "") => String::new(),
+        ("", config) => format!("({config})"),
+        (setting, "") => format!("({setting})"),
+        (setting, config) => format!("({setting} of {config})"),
+    }
 }
 
 #[cfg(test)]
@@ -125,9 +143,14 @@ mod tests {
         let record = json!({
             "timestamp": "T", "kind": "http", "http.request.method": "GET", "url.path": "/a\u{1b}[31m\nb",
             "server.address": "h", "server.port": 81, "http.response.status_code": 502, "http.server.request.duration": 0.2501,
-            "proxy.id": "shop", "upstream.address": "t:80", "error.type": "connect_failed",
+            "proxy.id": "shop", "upstream.address": "t:80", "error.type": "upstream_timeout",
+            "error.setting": "proxies.backend_first_byte_timeout", "error.limit": "5s",
         });
-        assert_eq!(text(&record), "T 502 GET h:81/a\u{fffd}[31m\u{fffd}b 250.1ms shop t:80 connect_failed");
+        assert_eq!(
+            text(&record),
+            "T 502 GET h:81/a\u{fffd}[31m\u{fffd}b 250.1ms shop t:80 upstream_timeout \
+             (proxies.backend_first_byte_timeout=5s)"
+        );
         let session =
             json!({ "timestamp": "T", "kind": "tcp", "session.end": "closed", "session.duration": 1.0 });
         assert_eq!(text(&session), "T tcp 1000.0ms closed");

@@ -453,7 +453,9 @@ fn log_failure(record: &ExchangeRecord<'_>) {
     let proxy = record.route.map_or("", |route| route.proxy.id.as_str());
     let target = record.target.map_or("", |target| &**target.authority());
     let error = record.failure.map(ToString::to_string);
-    tracing::warn!(proxy, target, reason = record.reason, error, "upstream request failed");
+    let setting = record.decided.map(|decided| decided.name);
+    let limit = record.decided.and_then(|decided| decided.limit).map(|limit| limit.to_string());
+    tracing::warn!(proxy, target, reason = record.reason, error, setting, limit, "upstream request failed");
 }
 
 #[cfg(test)]

@@ -132,3 +132,66 @@ fn a_gateway_whose_proxies_are_all_closed_is_not_ready_unless_that_is_said() {
     gateway.signal("HUP");
     until("one of two does not", is_ready);
 }
+
+/// The body, the record and the line of the log have one word, and the record the setting that decided.
+#[test]
+fn a_refusal_names_the_setting_that_decided() {
+    let folder = Folder::new();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    folder.write(
+        "ferrum.yaml",
+        &format!(
+            "
+gateway: {{ http: '127.0.0.1:0', admin: '127.0.0.1:0', https: off, workers: 1, access_log: {{ path: access.log }}, limits: {{ max_request_body: 1KiB }} }}
+proxies:
+  - {{ id: slow, listen_path: /slow, backend_host: 127.0.0.1, backend_port: {port}, backend_first_byte_timeout: 200ms }}
+  - {{ id: small, listen_path: /small, backend_host: 127.0.0.1, backend_port: 9, max_request_body: 16 }}
+  - {{ id: large, listen_path: /large, backend_host: 127.0.0.1, backend_port: 9 }}
+  - {{ id: limited, listen_path: /limited, backend_host: 127.0.0.1, backend_port: 9 }}
+plugin_configs:
+  - {{ id: one-an-hour, plugin_name: rate_limiting, scope: proxy, proxy_id: limited, config: {{ limits: [{{ rate: 1, per: 1h }}] }} }}
+"
+        ),
+    );
+    let gateway = Gateway::start(&folder, |_| {});
+    let post = |path: &str, length: usize| {
+        let mut connection = std::net::TcpStream::connect(gateway.http).unwrap();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+        );
+        connection.write_all(head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let slow = get(gateway.http, "/slow");
+    assert!(slow.contains("\"type\":\"urn:ferrum-edge:reason:upstream_timeout\""), "{slow}");
+    post("/small", 17);
+    post("/large", 1025);
+    get(gateway.http, "/limited");
+    let limited = get(gateway.http, "/limited");
+    assert!(
+        limited.starts_with("HTTP/1.1 429") && limited.contains("\"code\":\"rate_limited\""),
+        "{limited}"
+    );
+    until("all are recorded", || folder.read("access.log").lines().count() == 5);
+    let log = folder.read("access.log");
+    let of = |reason: &str| {
+        let records = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let found = records.filter(|record| record["error.type"] == reason);
+        found
+            .map(|record| {
+                let text = |name: &str| record[name].as_str().unwrap_or_default().to_owned();
+                [text("error.setting"), text("error.limit"), text("plugin_config.id")]
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of("upstream_timeout"), [["proxies.backend_first_byte_timeout", "200ms", ""]]);
+    assert_eq!(
+        of("body_too_large"),
+        [["proxies.max_request_body", "16B", ""], ["gateway.limits.max_request_body", "1KiB", ""]]
+    );
+    assert_eq!(of("rate_limited"), [["rate_limiting.limits", "", "one-an-hour"]]);
+    until("the failure is logged", || gateway.log().contains("proxies.backend_first_byte_timeout"));
+}
