@@ -15,6 +15,7 @@ mod effective;
 mod endpoint;
 mod endpoints;
 mod explain;
+mod field_changes;
 mod file_objects;
 #[cfg(feature = "fleet")]
 mod fleet;

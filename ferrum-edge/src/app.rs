@@ -92,8 +92,8 @@ impl Gateway {
         let world = compiler.registry().world();
         let sinks = Sinks::build(&settings.log_sinks, world).map_err(StartError::LogSinks)?;
         let telemetry = Arc::new(Telemetry::with_sinks(workers, &settings, sinks)?);
-        let pushes = Pushes::build(&settings.metrics_push, telemetry.started().1, world)
-            .map_err(StartError::LogSinks)?;
+        let pushes = Pushes::build(&settings.metrics_push, telemetry.started().1, world);
+        let pushes = pushes.map_err(StartError::LogSinks)?;
         let audit = Arc::new(Recorder::new(telemetry.control.audit.clone()));
         audit.log_to(settings.audit_log.as_deref())?;
         telemetry.applied(&compiled);
@@ -137,10 +137,7 @@ impl Gateway {
         });
         engine.streams.reserve(&stream_ports);
         control.tend(&engine);
-        if !engine.snapshot().discovered.is_empty() {
-            // Requests find the targets that DNS knows, from the first one on.
-            control.wait(discovery::settled(engine.clone()));
-        }
+        find_targets(&control, &engine);
         // Nothing is accepted before all of it may be: what fails later loses connections.
         stream_ports.listen()?;
         let socket_file = listeners.hand_out(&engine.orders, &engine.frontend)?;
@@ -249,6 +246,13 @@ impl Gateway {
 impl Drop for Gateway {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+/// Has requests find the targets that DNS knows, from the first one on.
+fn find_targets(control: &Control, engine: &Arc<Engine>) {
+    if !engine.snapshot().discovered.is_empty() {
+        control.wait(discovery::settled(engine.clone()));
     }
 }
 

@@ -33,8 +33,10 @@ mod spec;
 mod status;
 mod store;
 mod tail;
+mod test;
 #[cfg(feature = "top")]
 mod top;
+mod traffic;
 mod usage;
 #[cfg(feature = "console")]
 mod users;
@@ -55,6 +57,8 @@ const FAILED: u8 = 1;
 const MISUSED: u8 = 2;
 /// A bad configuration.
 const BAD_CONFIG: u8 = 3;
+/// `diff` found differences.
+const DIFFERENT: u8 = 4;
 /// `status` found an error.
 const TROUBLED: u8 = 5;
 
@@ -112,7 +116,7 @@ enum Command {
     Top(top::TopArgs),
     /// Write the configuration of a gateway or a database to a file
     Dump(gitops::DumpArgs),
-    /// Show the differences between a file and the configuration of a database; exit code 4 if there are any
+    /// Show the differences between a file and the configuration of a database, or recorded requests; exit code 4 if there are any
     Diff(gitops::DiffArgs),
     /// Create and update the objects of a file in one change; keep all others
     Apply(gitops::ApplyArgs),
@@ -120,6 +124,8 @@ enum Command {
     Sync(gitops::SyncArgs),
     /// Convert the configuration of another gateway, and report what became of each part of it
     Import(import::ImportArgs),
+    /// Send the requests of a file through a configuration, without a socket, and compare what becomes of them
+    Test(test::TestArgs),
     /// Show which proxy a request would match, and why
     Explain(explain::ExplainArgs),
     /// Check rules of the web application firewall, or run a request through them
@@ -210,6 +216,7 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::Apply(args) => gitops::apply(&args, registry),
         Command::Sync(args) => gitops::sync(&args, registry),
         Command::Import(args) => import::import(&args),
+        Command::Test(args) => test::test(&args, &registry),
         Command::Explain(args) => explain::explain(&args, registry),
         Command::Waf(args) => waf::waf(&args),
         Command::Schema => reference::schema(),

@@ -56,6 +56,8 @@ mod tokens;
 mod top;
 #[path = "cli/troubles.rs"]
 mod troubles;
+#[path = "cli/trying.rs"]
+mod trying;
 #[path = "cli/waf.rs"]
 mod waf;
 #[path = "cli/warnings.rs"]

@@ -15,7 +15,11 @@ use crate::audit::{KINDS, OUTCOMES, SOURCES};
 
 const VALIDATE: Param = param("validate_only", Type::Switch, "Checks everything and writes nothing.");
 const NOTE: Param = param("note", Type::Text, "Why, for the history.");
-const DETAILS: Param = param("details", Type::Switch, "Answers with what is done to each object.");
+const DETAILS: Param = param(
+    "details",
+    Type::Switch,
+    "Answers with what is done to each object, and with `validate_only` with the fields that would differ.",
+);
 const VERBOSE: &[Param] = &[param("verbose", Type::Flag, "Names every check.")];
 const WRITE: &[Param] = &[VALIDATE, NOTE];
 const BULK: &[Param] = &[VALIDATE, DETAILS, NOTE];

@@ -89,9 +89,9 @@ fn targets(snapshot: &Snapshot) -> Check {
 
 /// Why the database or the control plane does not answer; `None` when it does, or there is none.
 fn source_away(admin: &Admin) -> Option<String> {
-    let away = admin.reconciler.as_ref().and_then(|reconciler| reconciler.standing().away.clone());
+    let away = admin.reconciler.as_ref().and_then(|reconciler| reconciler.standing().away);
     if let Some((_, why)) = away {
-        return Some(why.to_string());
+        return Some(why);
     }
     #[cfg(feature = "fleet")]
     if let Some(crate::fleet::FleetRole::Edge(edge)) = &admin.fleet {

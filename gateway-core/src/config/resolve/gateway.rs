@@ -113,12 +113,16 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
         session_check: words::seconds(written.session_check, defaults.session_check.as_secs()),
         drain_timeout: words::seconds(written.drain_timeout, defaults.drain_timeout.as_secs()),
         accept_proxy_protocol: written.accept_proxy_protocol.unwrap_or(defaults.accept_proxy_protocol),
-        underscores_in_headers: match written.underscores_in_headers {
-            Some(file::UnderscoresInHeaders::Allow) => Underscores::Allow,
-            Some(file::UnderscoresInHeaders::Reject) => Underscores::Reject,
-            Some(file::UnderscoresInHeaders::Drop) | None => Underscores::Drop,
-        },
+        underscores_in_headers: underscores(written.underscores_in_headers),
         not_ready_when: written.not_ready_when.as_deref().map_or(defaults.not_ready_when, readiness),
+    }
+}
+
+fn underscores(written: Option<file::UnderscoresInHeaders>) -> Underscores {
+    match written {
+        Some(file::UnderscoresInHeaders::Allow) => Underscores::Allow,
+        Some(file::UnderscoresInHeaders::Reject) => Underscores::Reject,
+        Some(file::UnderscoresInHeaders::Drop) | None => Underscores::Drop,
     }
 }
 
