@@ -28,6 +28,7 @@ mod pages;
 mod peer;
 mod problem;
 mod query;
+mod recent_records;
 mod records;
 mod request;
 mod resources;

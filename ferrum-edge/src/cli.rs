@@ -18,6 +18,7 @@ mod handover;
 mod import;
 mod logs;
 mod notify;
+mod offline;
 mod pid_file;
 mod print;
 mod process;
@@ -85,7 +86,7 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Reload the configuration of a running gateway and report the result
     Reload(reload::ReloadArgs),
-    /// Print the access records of a running gateway as they come
+    /// Print the last access records of a running gateway, or records as they come
     Logs(tail::LogsArgs),
     /// List who changed what, from where, allowed or refused; or verify that the list is whole
     Audit(audit::AuditArgs),

@@ -37,6 +37,8 @@ mod output;
 mod phases;
 #[path = "cli/process.rs"]
 mod process;
+#[path = "cli/recorded.rs"]
+mod recorded;
 #[path = "cli/reloading.rs"]
 mod reloading;
 #[path = "cli/remote.rs"]
@@ -337,7 +339,10 @@ fn records_are_followed_by_proxy_status_and_time() {
     let admin = gateway.admin.to_string();
     let follow = |arguments: &[&str]| {
         let mut command = ferrum_edge(&folder);
-        command.args(["logs", "-n", "1", "--admin", &admin]).args(arguments).env("FERRUM_ADMIN_TOKEN", TOKEN);
+        command
+            .args(["logs", "--count", "1", "--admin", &admin])
+            .args(arguments)
+            .env("FERRUM_ADMIN_TOKEN", TOKEN);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         until("a record is printed", || {
             get(gateway.http, "/shop");

@@ -8,7 +8,7 @@ use super::endpoint::{Body, Endpoint, Gate, Param, ResponseContent, Type, param}
 use super::users;
 use super::{
     Admin, actions, audit, bulk, catalogue, counters, effective, explain, health, history, metrics, openapi,
-    records, resources, sessions, settings, status, targets, traffic, usage,
+    recent_records, records, resources, sessions, settings, status, targets, traffic, usage,
 };
 use crate::access::Role;
 use crate::audit::{KINDS, OUTCOMES, SOURCES};
@@ -52,7 +52,35 @@ const RECORDS: &[Param] = &[
         Type::Text,
         "Only exchanges with this status, such as `404`, `5xx` or `500-504`; may be given several times.",
     ),
-    param("slower_than", Type::Number(0, u64::MAX), "Only what took at least so many milliseconds."),
+    SLOWER_THAN,
+    CONSUMER,
+    CLIENT,
+    PATH_PREFIX,
+];
+const SLOWER_THAN: Param =
+    param("slower_than", Type::Number(0, u64::MAX), "Only what took at least so many milliseconds.");
+const CONSUMER: Param =
+    param("consumer", Type::Text, "Only records of the caller with this name; may be given several times.");
+const CLIENT: Param = param(
+    "client",
+    Type::Text,
+    "Only records from this address, or block such as `10.0.0.0/8`; may be given several times.",
+);
+const PATH_PREFIX: Param =
+    param("path", Type::Text, "Only exchanges whose path begins with this; may be given several times.");
+const RECENT: &[Param] = &[
+    param("limit", Type::Number(1, 1000), "Records. Default 10."),
+    param("request_id", Type::Text, "Only the exchange with this `http.request.id`."),
+    param("proxy", Type::Text, "Only records of this proxy; may be given several times."),
+    param(
+        "status",
+        Type::Text,
+        "Only exchanges with this status, such as `404`, `5xx` or `500-504`; may be given several times.",
+    ),
+    SLOWER_THAN,
+    CONSUMER,
+    CLIENT,
+    PATH_PREFIX,
 ];
 const TRAFFIC: &[Param] = &[param(
     "targets",
@@ -181,6 +209,7 @@ pub(super) fn all() -> Vec<Endpoint> {
         sent(Body::Target, 200, asked(M::PUT, "/v1/upstreams/{id}/targets/{target}", "Adds or changes the target: `host:port`, `unix:%2Fpath` or `srv:NAME`.", write, WRITE, A::Upstream, || put(targets::put))),
         asked(M::DELETE, "/v1/upstreams/{id}/targets/{target}", "Takes a target out.", write, WRITE, A::Upstream, || delete(targets::delete)),
         asked(M::GET, records::PATH, "Access records of this gateway as they come, one JSON object a line, until the client goes.", running_read, RECORDS, A::Records, || get(records::follow)),
+        asked(M::GET, recent_records::PATH, "The last access records, out of the file that they are written to, oldest first, one JSON object a line.", running_read, RECENT, A::Records, || get(recent_records::recent)),
         asked(M::GET, traffic::PATH, "Counts by proxy and target of this gateway, since somebody began to ask for them; `ferrum-edge top` shows them.", running_read, TRAFFIC, A::Traffic, || get(traffic::look)),
         sent(Body::Question, 200, asked(M::POST, explain::PATH, "Which proxy of this gateway takes a request and why, with which plugins, and why others don't. Sends nothing.", running_read, &[], A::Document, || post(explain::ask))),
         asked(M::GET, sessions::PATH, "The TCP streams, WebSockets, streams of events, UDP sessions, gRPC calls and other answers that go on, as far as they are open at this gateway.", running_read, SESSIONS, A::Sessions, || get(sessions::list)),

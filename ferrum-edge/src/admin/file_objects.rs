@@ -118,8 +118,8 @@ fn export(audit: &Recorder, query: Option<&str>) -> Result<Response, Refused> {
 fn served(admin: &Admin, id: &str) -> Response {
     let written = |ids: &[String]| {
         let config = |id: &String| {
-            let mut object = admin.engine.audit.file_object(ObjectKind::PluginConfigs.as_str(), id)?;
-            Some((id.clone(), object["config"].take()))
+            let object = admin.engine.audit.file_object(ObjectKind::PluginConfigs.as_str(), id)?;
+            Some((id.clone(), object))
         };
         ids.iter().filter_map(config).collect::<HashMap<_, _>>()
     };

@@ -106,8 +106,8 @@ fn show(groups: &BTreeMap<Group, Requests>) {
     }
 }
 
-/// The request of a record, and a text for people.
-fn question(record: &Value) -> Option<(Question, String)> {
+/// The request of a record, and a text for people; `None` for what is no exchange's.
+pub(super) fn question(record: &Value) -> Option<(Question, String)> {
     let text = |name: &str| record[name].as_str();
     let method: Method = text("http.request.method")?.parse().ok()?;
     let path = text("url.path")?;

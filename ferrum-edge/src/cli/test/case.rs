@@ -1,19 +1,18 @@
 //! One test: the request through the real pipeline, and what of it is not as expected.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::time::Instant;
 
 use gateway_core::config::model::Model;
 use gateway_core::http::body::Body;
-use gateway_core::http::exchange::{Client, ClientTls};
 use gateway_core::plugin::Registry;
 use gateway_core::testing::{Got, ReceivedRequest, Record, Trial};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri};
 use serde_json::Value;
 
 use super::document::{Expectation, ExpectedSent, ScriptedTarget, Test, TestRequest};
 use super::report::Outcome;
+use crate::cli::offline::WrittenRequest;
 use crate::explain::{self, Question};
 
 /// Bytes of a body that a failure shows.
@@ -38,12 +37,12 @@ pub(super) async fn run(
     if !(1..=MAX_REPEAT).contains(&repeat) {
         return Err(format!("`repeat` is {repeat}, not between 1 and {MAX_REPEAT}"));
     }
-    let trial = Trial::of_model(model, registry).of_client(request.client(model));
+    let trial = Trial::of_model(model, registry).of_client(request.sent().client(model));
     let trial = trial.answering(move |asked| answer(&answers, asked));
     let mut got = None;
     for _ in 0..repeat {
         trial.forget();
-        got = trial.try_send(request.http()?).await;
+        got = trial.try_send(request.sent().http()?).await;
         trial.carry_on().await;
     }
     let question = request.question();
@@ -184,38 +183,10 @@ impl<'t> TestedRequest<'t> {
         })
     }
 
-    fn is_encrypted(&self) -> bool {
-        self.url.scheme_str() == Some("https")
-    }
-
-    /// As a client sends it: the path in the request line, the authority in `Host`.
-    fn http(&self) -> Result<Request<Body>, String> {
-        let mut request = Request::new(Body::full(self.written.body.clone()));
-        *request.method_mut() = self.method.clone();
-        let target = self.url.path_and_query().map_or("/", |target| target.as_str());
-        *request.uri_mut() = target.parse().map_err(|error| format!("{target}: {error}"))?;
-        request.headers_mut().clone_from(&self.headers);
-        if let (Some(authority), false) = (self.url.authority(), self.headers.contains_key("host")) {
-            let host = HeaderValue::from_str(authority.as_str()).map_err(|error| error.to_string())?;
-            request.headers_mut().insert("host", host);
-        }
-        if !self.written.body.is_empty() {
-            request.headers_mut().insert("content-length", self.written.body.len().into());
-        }
-        Ok(request)
-    }
-
-    fn client(&self, model: &Model) -> Client {
-        let settings = &model.settings;
-        let main = if self.is_encrypted() { settings.https } else { settings.http };
-        let port = self.url.port_u16().or_else(|| main.map(|address| address.port())).unwrap_or_default();
-        let tls = self
-            .is_encrypted()
-            .then(|| ClientTls { server_name: self.url.host().map(Into::into), ..ClientTls::default() });
-        let address = self.written.client;
-        let is_trusted = settings.trusted_proxies.iter().any(|net| net.contains(&address));
-        let local = SocketAddr::from(([127, 0, 0, 1], port));
-        Client::new(SocketAddr::new(address, 40_000), local, is_trusted, tls)
+    fn sent(&self) -> WrittenRequest<'_> {
+        let TestRequest { body, client, .. } = self.written;
+        let Self { method, url, headers, .. } = self;
+        WrittenRequest { method, url, headers, body: body.as_bytes(), client: *client, tls: None }
     }
 
     fn question(&self) -> Question {
