@@ -2,6 +2,7 @@
 //!
 //! Runs on the control runtime. Heads, bodies, connections and times are limited.
 
+mod acme;
 mod actions;
 mod attempt;
 mod audit;

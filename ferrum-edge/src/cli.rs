@@ -2,11 +2,13 @@
 //!
 //! Exit codes: 0 is good, 1 a failure while running, 2 a wrong use, 3 a bad configuration; `diff` ends with 4 when it finds differences, `status` with 5 when something is wrong with the gateway.
 
+mod acme;
 mod address;
 mod admin;
 mod audit;
 mod cache;
 mod check;
+mod consumers;
 mod database;
 mod descriptors;
 mod doctor;
@@ -16,6 +18,7 @@ mod fleet;
 mod gitops;
 mod handover;
 mod import;
+mod init;
 mod logs;
 mod notify;
 mod offline;
@@ -77,6 +80,8 @@ enum Command {
     Run(run::RunArgs),
     /// Run a demo configuration with a built-in upstream
     Quickstart(quickstart::QuickstartArgs),
+    /// Write a first configuration file
+    Init(init::InitArgs),
     /// Serve the files of a folder over HTTP
     Serve(serve::ServeArgs),
     /// Check a configuration and report all errors
@@ -94,6 +99,10 @@ enum Command {
     Cache(cache::CacheArgs),
     /// Show the bytes that keys of traffic quotas have used, or forgive them
     Usage(usage::UsageArgs),
+    /// List consumers with their credentials' kinds and groups
+    Consumers(consumers::ConsumersArgs),
+    /// List the certificates that a gateway gets from a CA, or renew one now
+    Acme(acme::AcmeArgs),
     /// List, add, change or remove the users of the console
     #[cfg(feature = "console")]
     Users(users::UsersArgs),
@@ -192,7 +201,10 @@ pub fn main(registry: Registry) -> ExitCode {
     let code = match parsed().command {
         Command::Run(args) => run::run(args, registry),
         Command::Quickstart(args) => quickstart::quickstart(args, registry),
+        Command::Init(args) => init::init(&args, &registry),
         Command::Serve(args) => serve::serve(args, registry),
+        Command::Consumers(args) => consumers::consumers(&args, registry),
+        Command::Acme(args) => acme::acme(&args),
         Command::Check(args) => check::check(&args, &registry),
         Command::Doctor(args) => doctor::doctor(&args, registry),
         Command::Reload(args) => reload::reload(&args),

@@ -49,6 +49,8 @@ mod replacing;
 mod secrets;
 #[path = "cli/serving.rs"]
 mod serving;
+#[path = "cli/small_tools.rs"]
+mod small_tools;
 #[path = "cli/tls_sinks.rs"]
 mod tls_sinks;
 #[path = "cli/tokens.rs"]

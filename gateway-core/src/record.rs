@@ -138,6 +138,8 @@ pub mod metric {
         RESPONSE_BYTES: counter = "http_server_response_body_bytes_total";
         /// Exchanges by proxy and status class; proxies beyond the limit share _other, _none means that no proxy matched.
         PROXY_REQUESTS: counter = "ferrum_proxy_requests_total";
+        /// Exchanges by recognised caller and status class; callers beyond the first thousand share _other.
+        CONSUMER_REQUESTS: counter = "ferrum_consumer_requests_total";
         /// From the request's head to the response's end, by proxy; for the first thousand proxies.
         PROXY_DURATION: histogram = "ferrum_proxy_request_duration_seconds";
         /// From the start of the attempt that answered to the head of its response, by proxy; for the first thousand proxies.

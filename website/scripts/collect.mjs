@@ -152,7 +152,7 @@ function commands(path = []) {
   const own = basename(program);
   const help = run(...path, '--help').replaceAll(`Usage: ${own}`, 'Usage: ferrum-edge').trimEnd();
   const section = help.match(/\nCommands:\n([\s\S]*?)(?:\n\n|$)/)?.[1] ?? '';
-  const names = [...section.matchAll(/^ {2}([a-z]+) /gm)].map(([, name]) => name).filter((name) => name !== 'help');
+  const names = [...section.matchAll(/^ {2}([a-z][a-z-]*) /gm)].map(([, name]) => name).filter((name) => name !== 'help');
   const page = path.length === 0 ? [] : [{ name: path.join(' '), help: help.replace(/ +$/gm, '') }];
   return [...page, ...names.flatMap((name) => commands([...path, name]))];
 }

@@ -7,8 +7,8 @@ use super::endpoint::{Body, Endpoint, Gate, Param, ResponseContent, Type, param}
 #[cfg(feature = "console")]
 use super::users;
 use super::{
-    Admin, actions, audit, bulk, catalogue, counters, effective, explain, health, history, metrics, openapi,
-    recent_records, records, resources, sessions, settings, status, targets, traffic, usage,
+    Admin, acme, actions, audit, bulk, catalogue, counters, effective, explain, health, history, metrics,
+    openapi, recent_records, records, resources, sessions, settings, status, targets, traffic, usage,
 };
 use crate::access::Role;
 use crate::audit::{KINDS, OUTCOMES, SOURCES};
@@ -68,6 +68,7 @@ const CLIENT: Param = param(
 );
 const PATH_PREFIX: Param =
     param("path", Type::Text, "Only exchanges whose path begins with this; may be given several times.");
+const RENEWAL: &[Param] = &[param("name", Type::Text, "One of the certificate's names.")];
 const RECENT: &[Param] = &[
     param("limit", Type::Number(1, 1000), "Records. Default 10."),
     param("request_id", Type::Text, "Only the exchange with this `http.request.id`."),
@@ -205,6 +206,7 @@ pub(super) fn all() -> Vec<Endpoint> {
         Endpoint { status: 204, ..asked(M::DELETE, "/v1/{kind}/{id}", "Deletes an object; with a proxy its own plugin configs.", write, WRITE, A::Nothing, || delete(resources::delete)) },
         asked(M::GET, "/v1/proxies/{id}/effective", "What is served for a proxy, everything it inherits included.", read, &[], A::Document, || get(effective::effective)),
         sent(Body::Action, 200, asked(M::POST, actions::PATH, "Has the plugins of this name do something on this gateway, such as `response_cache` `purge`. `ferrum-edge plugins` lists what they can do.", running_write, ACTION, A::Document, || post(actions::act))),
+        Endpoint { status: 202, ..asked(M::POST, acme::PATH, "Orders the certificate with this name at the CA now, whatever its dates say; `acme` of the status says what came of it.", running_write, RENEWAL, A::Document, || post(acme::renew)) },
         asked(M::GET, "/v1/upstreams/{id}/targets", "The targets of an upstream.", read, &[], A::Page, || get(targets::list)),
         sent(Body::Target, 200, asked(M::PUT, "/v1/upstreams/{id}/targets/{target}", "Adds or changes the target: `host:port`, `unix:%2Fpath` or `srv:NAME`.", write, WRITE, A::Upstream, || put(targets::put))),
         asked(M::DELETE, "/v1/upstreams/{id}/targets/{target}", "Takes a target out.", write, WRITE, A::Upstream, || delete(targets::delete)),

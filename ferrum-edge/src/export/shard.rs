@@ -19,6 +19,7 @@ use gateway_telemetry::record::Record;
 use tokio::time::Instant;
 
 use super::access_log::Share;
+use super::consumers::ConsumerTable;
 use super::exemplars::Exemplars;
 use super::histogram::{Count, Histogram, Merged};
 use super::labels::{CLASSES, SESSIONS, VERSIONS, class_of, session_place, version_of};
@@ -65,6 +66,7 @@ pub struct WorkerTelemetry {
     pub(super) native_first_bytes: Native,
     pub(super) reasons: Reasons,
     pub(super) proxies: ProxyTable,
+    pub(super) consumers: ConsumerTable,
     pub(super) timings: TimingTable,
     pub(super) exemplars: Exemplars,
     pub(super) sessions: [SessionCounts; SESSIONS.len()],
@@ -326,6 +328,9 @@ impl Recorder for WorkerTelemetry {
             None => &self.proxies.none,
         };
         proxy[class].add(1);
+        if let Some(identity) = &record.exchange.identity {
+            self.consumers.count(&identity.name, class);
+        }
         if let Some((took, place)) = places.first_byte {
             self.first_bytes.observe(took);
             self.native_first_bytes.count(place);

@@ -98,8 +98,10 @@ fn the_past_is_filtered_and_a_recorded_request_explained() {
     let (code, said) = ran(&folder, &["explain", "--request-id", &id]);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("GET /shop/ann for host localhost") && said.contains("proxy:     shop"), "{said}");
-    let effective = ran(&folder, &["explain", "--request-id", "unknown"]);
-    assert_eq!(effective.0, Some(1));
+    assert_eq!(ran(&folder, &["explain", "--request-id", "unknown"]).0, Some(1));
+    let metrics = get(gateway.admin, "/metrics");
+    let sample = "ferrum_consumer_requests_total{consumer=\"ann\",http_response_status_class=\"5xx\"} 1\n";
+    assert!(metrics.contains(sample), "{metrics}");
 }
 
 #[test]
