@@ -69,6 +69,8 @@ const OTHER_GATEWAY_OR_DATABASE: &str =
 
 /// For one answer; a change of a large configuration takes its time.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
+/// For an answer of health.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 /// For the next line of an answer that goes on.
 const QUIET_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of a line that is read.
@@ -299,6 +301,18 @@ impl Admin {
             "{method} {path} HTTP/1.0\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{token}\r\n",
             self.address.host(),
         )
+    }
+
+    /// Asks for a path that answers with text, as health does: the status and the text.
+    pub(super) fn text(&self, path: &str) -> io::Result<(u16, String)> {
+        let mut stream = self.address.connect(CHECK_TIMEOUT)?;
+        stream.write_all(self.head("GET", path, 0).as_bytes())?;
+        let mut answer = String::new();
+        stream.take(MAX_LINE_BYTES).read_to_string(&mut answer)?;
+        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
+        let not_admin = || io::Error::new(io::ErrorKind::InvalidData, NOT_ADMIN);
+        status.zip(body).ok_or_else(not_admin)
     }
 
     /// Asks, whatever the answer is.

@@ -4,8 +4,8 @@ use clap::Args;
 use gateway_core::plugin::Registry;
 use serde_json::Value;
 
-use super::admin::AdminArgs;
-use super::{OutputFormat, TROUBLED, print};
+use super::admin::{Admin, AdminArgs};
+use super::{FAILED, OutputFormat, TROUBLED, print};
 
 /// Problems shown; their number is always told.
 const MAX_SHOWN: usize = 40;
@@ -15,6 +15,9 @@ const MAX_SHOWN: usize = 40;
 pub(super) struct StatusArgs {
     #[command(flatten)]
     admin: AdminArgs,
+    /// Only asks whether the gateway is ready for traffic, as /readyz does: exit code 0 or 1
+    #[arg(long, conflicts_with = "output")]
+    ready: bool,
     /// How it is printed
     #[arg(long, value_enum, default_value = "text")]
     output: OutputFormat,
@@ -22,6 +25,9 @@ pub(super) struct StatusArgs {
 
 /// Shows the status of a gateway; the code is 5 when something is wrong with it.
 pub(super) fn status(args: &StatusArgs, registry: Registry) -> u8 {
+    if args.ready {
+        return args.admin.open_existing(registry).map_or_else(|code| code, |admin| ready(&admin));
+    }
     let status =
         match args.admin.open_existing(registry).and_then(|admin| admin.ask("GET", "/v1/status", None)) {
             Ok(status) => status,
@@ -32,6 +38,21 @@ pub(super) fn status(args: &StatusArgs, registry: Registry) -> u8 {
         OutputFormat::Text => text(&status, !args.admin.is_database()),
     }
     if status["problems"]["errors"].as_u64() > Some(0) { TROUBLED } else { 0 }
+}
+
+/// For health checks of containers and load balancers.
+fn ready(admin: &Admin) -> u8 {
+    match admin.text("/readyz") {
+        Ok((200, _)) => 0,
+        Ok((_, why)) => {
+            print::error(why.trim_end());
+            FAILED
+        }
+        Err(error) => {
+            print::error(format_args!("No gateway answers at {}: {error}", admin.address()));
+            FAILED
+        }
+    }
 }
 
 fn word(value: &Value) -> String {

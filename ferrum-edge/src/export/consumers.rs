@@ -15,7 +15,7 @@ const PLACES: usize = 2_048;
 
 /// The counts of one caller.
 #[derive(Default)]
-struct Place {
+struct ConsumerCounts {
     name: OnceLock<Arc<str>>,
     classes: [Count; CLASSES],
 }
@@ -27,7 +27,7 @@ pub(super) struct ConsumerTable(OnceLock<Box<Places>>);
 struct Places {
     hasher: RandomState,
     used: Count,
-    list: Box<[Place]>,
+    list: Box<[ConsumerCounts]>,
     other: [Count; CLASSES],
 }
 
@@ -36,7 +36,7 @@ impl Default for Places {
         Self {
             hasher: RandomState::new(),
             used: Count::default(),
-            list: (0..PLACES).map(|_| Place::default()).collect(),
+            list: (0..PLACES).map(|_| ConsumerCounts::default()).collect(),
             other: Default::default(),
         }
     }

@@ -19,6 +19,7 @@ fn a_gateway_without_a_problem_is_0() {
     let _gateway = Gateway::start(&folder, |_| {});
     let (code, said) = status(&folder);
     assert_eq!(code, Some(0), "{said}");
+    assert!(ferrum_edge(&folder).args(["status", "--ready"]).status().unwrap().success());
     assert!(said.contains("problems:     0 errors, ") && said.contains("overload:     normal"), "{said}");
 }
 
@@ -89,6 +90,9 @@ proxies:
     }
     let ready = get(gateway.admin, "/readyz");
     assert!(ready.starts_with("HTTP/1.1 503") && ready.contains("[-] targets: 0 of 3"), "{ready}");
+    let check = ferrum_edge(&folder).args(["status", "--ready"]).output().unwrap();
+    let said = String::from_utf8_lossy(&check.stderr);
+    assert!(check.status.code() == Some(1) && said.contains("targets: 0 of 3"), "{said}");
 }
 
 #[test]
