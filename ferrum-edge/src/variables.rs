@@ -36,7 +36,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable { name: "FERRUM_FLEET_CA_CERT", doc: "Control plane: the certificate of an authority of yours that issues certificates of edges, in PEM. Default one that is made and kept in the database." },
     Variable { name: "FERRUM_FLEET_CA_KEY", doc: "Control plane: the key of that authority in PEM." },
     Variable { name: "FERRUM_EDGE_STATE", doc: "Edge: folder of its identity and of the last good configuration. Default `edge` beside the default database." },
-    Variable { name: "FERRUM_EDGE_INVITATION", doc: "Edge: the invitation by which it enrols, `ferrum-fleet://…`; not used once it is enrolled." },
+    Variable { name: "FERRUM_EDGE_INVITATION", doc: "Edge: the invitation by which it enrols, `ferrum-fleet://…`; used once. Another one beside the state of an enrolled edge enrols it anew." },
     Variable { name: "FERRUM_EDGE_CONTROL_PLANES", doc: "Edge: HOST:PORT of each control plane, with commas between. Default the one of the invitation." },
     Variable { name: "FERRUM_EDGE_FIRST_CONFIGURATION", doc: "Edge: a configuration file, or an http:// or https:// URL of one, to start from while there is no last good configuration." },
     Variable { name: "FERRUM_EDGE_START_TIMEOUT", doc: "Edge: how long a new one waits for its first configuration before it exits, such as `5m`. Default 60s." },

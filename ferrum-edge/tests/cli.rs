@@ -37,6 +37,8 @@ mod output;
 mod phases;
 #[path = "cli/process.rs"]
 mod process;
+#[path = "cli/quotas.rs"]
+mod quotas;
 #[path = "cli/recorded.rs"]
 mod recorded;
 #[path = "cli/reloading.rs"]

@@ -30,6 +30,11 @@ pub trait Recorder: Send + Sync + 'static {
         let _ = (protocol, carried);
     }
 
+    /// Datagrams of open sessions that a limit dropped, now and then.
+    fn session_dropped(&self, protocol: &'static str, datagrams: u64) {
+        let _ = (protocol, datagrams);
+    }
+
     /// Called exactly once for every session, however it ended.
     fn session(&self, record: &SessionRecord<'_>);
 }
@@ -92,6 +97,8 @@ pub struct SessionRecord<'a> {
     pub bytes_down: u64,
     /// Datagrams that a limit dropped.
     pub dropped: u64,
+    /// Those of them that [`Recorder::session_dropped`] was not told of.
+    pub uncounted_dropped: u64,
     /// Bytes that [`Recorder::session_bytes`], or whoever counts those of open sessions, was not told of.
     pub uncounted: Carried,
 }
@@ -175,7 +182,7 @@ pub mod metric {
         SESSIONS_WITHHELD: counter = "ferrum_session_records_withheld_total";
         /// Bytes of sessions, also of those that are open, by protocol and direction.
         SESSION_BYTES: counter = "ferrum_session_bytes_total";
-        /// Datagrams of ended sessions that a limit dropped, by protocol.
+        /// Datagrams of sessions that a limit dropped, also of those that are open, by protocol.
         SESSION_DROPPED: counter = "ferrum_session_datagrams_dropped_total";
         /// Revision of the active configuration.
         CONFIG_REVISION: gauge = "ferrum_config_revision";

@@ -381,6 +381,10 @@ impl Recorder for WorkerTelemetry {
         counts.down.add(carried.down);
     }
 
+    fn session_dropped(&self, protocol: &'static str, datagrams: u64) {
+        self.sessions[session_place(protocol)].dropped.add(datagrams);
+    }
+
     fn session(&self, record: &SessionRecord<'_>) {
         let place = session_place(record.protocol);
         let counts = &self.sessions[place];
@@ -388,7 +392,7 @@ impl Recorder for WorkerTelemetry {
         self.ends.count(place, record.reason);
         counts.up.add(record.uncounted.up);
         counts.down.add(record.uncounted.down);
-        counts.dropped.add(record.dropped);
+        counts.dropped.add(record.uncounted_dropped);
         let is_unproven = record.session.unproven && record.target.is_none();
         if is_unproven && !self.unproven.admits(Instant::now()) {
             return self.withheld.add(1);

@@ -247,6 +247,7 @@ fn strange_statuses_and_sessions_have_their_place() {
             bytes_up: 5,
             bytes_down: 7,
             dropped: 3,
+            uncounted_dropped: 3,
             uncounted: Carried { up: 5, down: 7 },
         });
     }
