@@ -72,6 +72,8 @@ fn record(c: &mut Criterion) {
                     grpc_status: None,
                     cause: None,
                     reason: None,
+                    decided: None,
+                    plugin_config: None,
                     is_error: false,
                     failure: None,
                     attempts: 1,

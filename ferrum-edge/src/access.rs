@@ -1,6 +1,7 @@
 //! Who may use the admin API: static tokens and HS256 tokens, each with a role.
 
 pub(crate) mod environment;
+pub(crate) mod kept_token;
 #[cfg(feature = "console")]
 pub(crate) mod password;
 #[cfg(any(feature = "cli", feature = "console"))]
@@ -87,6 +88,13 @@ pub(crate) struct Caller {
     pub(crate) role: Role,
     /// `admin-api`, `console` or `command-line`.
     pub(crate) source: &'static str,
+}
+
+impl Caller {
+    /// The user of this id, who owns the Unix socket of the admin API.
+    pub(crate) fn socket_owner(uid: u32) -> Self {
+        Self { name: format!("uid {uid}").into(), role: Role::Admin, source: ADMIN_API }
+    }
 }
 
 impl Role {

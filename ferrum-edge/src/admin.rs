@@ -2,6 +2,7 @@
 //!
 //! Runs on the control runtime. Heads, bodies, connections and times are limited.
 
+mod acme;
 mod actions;
 mod attempt;
 mod audit;
@@ -15,6 +16,7 @@ mod effective;
 mod endpoint;
 mod endpoints;
 mod explain;
+mod field_changes;
 mod file_objects;
 #[cfg(feature = "fleet")]
 mod fleet;
@@ -27,6 +29,7 @@ mod pages;
 mod peer;
 mod problem;
 mod query;
+mod recent_records;
 mod records;
 mod request;
 mod resources;
@@ -96,6 +99,8 @@ pub(crate) struct Admin {
     pub(crate) engine: Arc<Engine>,
     /// In database mode.
     pub(crate) reconciler: Option<Arc<Reconciler>>,
+    /// Who may use it where neither a database nor the environment says it.
+    pub(crate) given_access: Option<Arc<Access>>,
     /// In a fleet.
     #[cfg(feature = "fleet")]
     pub(crate) fleet: Option<crate::fleet::FleetRole>,
@@ -118,9 +123,11 @@ impl Admin {
             return Ok(Cow::Borrowed(reconciler.access()));
         }
         match access_given() {
-            Ok(access) if access.is_empty() => {
-                Err("No token is set; start the gateway with FERRUM_ADMIN_TOKEN and send that")
-            }
+            Ok(access) if access.is_empty() => self
+                .given_access
+                .as_deref()
+                .map(Cow::Borrowed)
+                .ok_or("No token is set; start the gateway with FERRUM_ADMIN_TOKEN and send that"),
             Ok(access) => Ok(Cow::Owned(access)),
             Err(_) => Err("The gateway's tokens can't be read; see FERRUM_ADMIN_TOKEN"),
         }
@@ -185,7 +192,7 @@ async fn connection(accepted: Accepted, service: AdminService, visit: AdminSessi
         let service = service.clone();
         request.extensions_mut().insert(peer.clone());
         async move {
-            let Some(_served) = visit.serve(health::PATHS.contains(&request.uri().path())).await else {
+            let Some(_served) = visit.serve(door::HEALTH_PATHS.contains(&request.uri().path())).await else {
                 return Ok(problem::crowded());
             };
             service.call(request, is_encrypted).await

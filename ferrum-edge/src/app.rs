@@ -44,6 +44,9 @@ pub struct Gateway {
     control: Control,
     #[cfg(feature = "database")]
     reconciler: Option<Arc<Reconciler>>,
+    /// Who may use the admin API where neither a database nor the environment says it.
+    #[cfg(feature = "admin")]
+    admin_access: Option<Arc<crate::access::Access>>,
     /// What it is in a fleet.
     #[cfg(feature = "fleet")]
     fleet: Option<crate::fleet::FleetRole>,
@@ -90,8 +93,8 @@ impl Gateway {
         let world = compiler.registry().world();
         let sinks = Sinks::build(&settings.log_sinks, world).map_err(StartError::LogSinks)?;
         let telemetry = Arc::new(Telemetry::with_sinks(workers, &settings, sinks)?);
-        let pushes = Pushes::build(&settings.metrics_push, telemetry.started().1, world)
-            .map_err(StartError::LogSinks)?;
+        let pushes = Pushes::build(&settings.metrics_push, telemetry.started().1, world);
+        let pushes = pushes.map_err(StartError::LogSinks)?;
         let audit = Arc::new(Recorder::new(telemetry.control.audit.clone()));
         audit.log_to(settings.audit_log.as_deref())?;
         telemetry.applied(&compiled);
@@ -135,10 +138,7 @@ impl Gateway {
         });
         engine.streams.reserve(&stream_ports);
         control.tend(&engine);
-        if !engine.snapshot().discovered.is_empty() {
-            // Requests find the targets that DNS knows, from the first one on.
-            control.wait(discovery::settled(engine.clone()));
-        }
+        find_targets(&control, &engine);
         // Nothing is accepted before all of it may be: what fails later loses connections.
         stream_ports.listen()?;
         let socket_file = listeners.hand_out(&engine.orders, &engine.frontend, &engine.shared.datagrams)?;
@@ -150,6 +150,8 @@ impl Gateway {
             control,
             #[cfg(feature = "database")]
             reconciler: None,
+            #[cfg(feature = "admin")]
+            admin_access: None,
             #[cfg(feature = "fleet")]
             fleet: None,
             _socket_file: socket_file,
@@ -266,6 +268,13 @@ impl Gateway {
 impl Drop for Gateway {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+/// Has requests find the targets that DNS knows, from the first one on.
+fn find_targets(control: &Control, engine: &Arc<Engine>) {
+    if !engine.snapshot().discovered.is_empty() {
+        control.wait(discovery::settled(engine.clone()));
     }
 }
 

@@ -1,12 +1,14 @@
 //! The command line: what the program does when it is told to.
 //!
-//! Exit codes: 0 is good, 1 a failure while running, 2 a wrong use, 3 a bad configuration; `diff` ends with 4 when it finds differences.
+//! Exit codes: 0 is good, 1 a failure while running, 2 a wrong use, 3 a bad configuration; `diff` ends with 4 when it finds differences, `status` with 5 when something is wrong with the gateway.
 
+mod acme;
 mod address;
 mod admin;
 mod audit;
 mod cache;
 mod check;
+mod consumers;
 mod database;
 mod descriptors;
 mod doctor;
@@ -16,8 +18,10 @@ mod fleet;
 mod gitops;
 mod handover;
 mod import;
+mod init;
 mod logs;
 mod notify;
+mod offline;
 mod pid_file;
 mod print;
 mod process;
@@ -26,13 +30,17 @@ mod reference;
 mod reload;
 mod revisions;
 mod run;
+mod running;
 mod secrets;
 mod serve;
 mod spec;
+mod status;
 mod store;
 mod tail;
+mod test;
 #[cfg(feature = "top")]
 mod top;
+mod traffic;
 mod usage;
 #[cfg(feature = "console")]
 mod users;
@@ -53,6 +61,10 @@ const FAILED: u8 = 1;
 const MISUSED: u8 = 2;
 /// A bad configuration.
 const BAD_CONFIG: u8 = 3;
+/// `diff` found differences.
+const DIFFERENT: u8 = 4;
+/// `status` found an error.
+const TROUBLED: u8 = 5;
 
 /// A multi-protocol API gateway.
 #[derive(Debug, Parser)]
@@ -68,6 +80,8 @@ enum Command {
     Run(run::RunArgs),
     /// Run a demo configuration with a built-in upstream
     Quickstart(quickstart::QuickstartArgs),
+    /// Write a first configuration file
+    Init(init::InitArgs),
     /// Serve the files of a folder over HTTP
     Serve(serve::ServeArgs),
     /// Check a configuration and report all errors
@@ -77,7 +91,7 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Reload the configuration of a running gateway and report the result
     Reload(reload::ReloadArgs),
-    /// Print the access records of a running gateway as they come
+    /// Print the last access records of a running gateway, or records as they come
     Logs(tail::LogsArgs),
     /// List who changed what, from where, allowed or refused; or verify that the list is whole
     Audit(audit::AuditArgs),
@@ -85,6 +99,10 @@ enum Command {
     Cache(cache::CacheArgs),
     /// Show the bytes that keys of traffic quotas have used, or forgive them
     Usage(usage::UsageArgs),
+    /// List consumers with their credentials' kinds and groups
+    Consumers(consumers::ConsumersArgs),
+    /// List the certificates that a gateway gets from a CA, or renew one now
+    Acme(acme::AcmeArgs),
     /// List, add, change or remove the users of the console
     #[cfg(feature = "console")]
     Users(users::UsersArgs),
@@ -98,8 +116,8 @@ enum Command {
     GenerateKey(secrets::GenerateKeyArgs),
     /// Migrate a database to the schema of this version
     Migrate(store::MigrateArgs),
-    /// Show the status of a running gateway, or of a database
-    Status(store::StatusArgs),
+    /// Show the status of a running gateway, or of a database, and what is wrong with it; exit code 5 if there are errors
+    Status(status::StatusArgs),
     /// Manage the edges of a control plane
     #[cfg(feature = "fleet")]
     Fleet(fleet::FleetArgs),
@@ -108,7 +126,7 @@ enum Command {
     Top(top::TopArgs),
     /// Write the configuration of a gateway or a database to a file
     Dump(gitops::DumpArgs),
-    /// Show the differences between a file and the configuration of a database; exit code 4 if there are any
+    /// Show the differences between a file and the configuration of a database, or recorded requests; exit code 4 if there are any
     Diff(gitops::DiffArgs),
     /// Create and update the objects of a file in one change; keep all others
     Apply(gitops::ApplyArgs),
@@ -116,6 +134,8 @@ enum Command {
     Sync(gitops::SyncArgs),
     /// Convert the configuration of another gateway, and report what became of each part of it
     Import(import::ImportArgs),
+    /// Send the requests of a file through a configuration, without a socket, and compare what becomes of them
+    Test(test::TestArgs),
     /// Show which proxy a request would match, and why
     Explain(explain::ExplainArgs),
     /// Check rules of the web application firewall, or run a request through them
@@ -165,7 +185,7 @@ fn parsed() -> Cli {
     let matches = Cli::command().get_matches();
     let is_flag =
         |matches: &ArgMatches, name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
-    if let Some((command @ ("run" | "check"), given)) = matches.subcommand()
+    if let Some((command @ ("run" | "check" | "doctor"), given)) = matches.subcommand()
         && is_flag(given, "file")
         && is_flag(given, "spec")
     {
@@ -181,10 +201,13 @@ pub fn main(registry: Registry) -> ExitCode {
     let code = match parsed().command {
         Command::Run(args) => run::run(args, registry),
         Command::Quickstart(args) => quickstart::quickstart(args, registry),
+        Command::Init(args) => init::init(&args, &registry),
         Command::Serve(args) => serve::serve(args, registry),
+        Command::Consumers(args) => consumers::consumers(&args, registry),
+        Command::Acme(args) => acme::acme(&args),
         Command::Check(args) => check::check(&args, &registry),
         Command::Doctor(args) => doctor::doctor(&args, registry),
-        Command::Reload(args) => reload::reload(&args, &registry),
+        Command::Reload(args) => reload::reload(&args),
         Command::Logs(args) => tail::logs(&args),
         Command::Audit(args) => audit::audit(&args, registry),
         Command::Cache(args) => cache::cache(&args),
@@ -196,7 +219,7 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::HashPassword(args) => secrets::hash_password(&args),
         Command::GenerateKey(args) => secrets::generate_key(&args),
         Command::Migrate(args) => store::migrate(&args),
-        Command::Status(args) => store::status(&args, registry),
+        Command::Status(args) => status::status(&args, registry),
         #[cfg(feature = "fleet")]
         Command::Fleet(args) => fleet::fleet(&args),
         #[cfg(feature = "top")]
@@ -206,6 +229,7 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::Apply(args) => gitops::apply(&args, registry),
         Command::Sync(args) => gitops::sync(&args, registry),
         Command::Import(args) => import::import(&args),
+        Command::Test(args) => test::test(&args, &registry),
         Command::Explain(args) => explain::explain(&args, registry),
         Command::Waf(args) => waf::waf(&args),
         Command::Schema => reference::schema(),

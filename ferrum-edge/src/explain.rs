@@ -170,14 +170,22 @@ impl Chosen<'_> {
     fn document(&self) -> Value {
         let proxy = &self.route.proxy;
         let forwards = if self.answered_by.is_some() { &[] } else { self.urls.as_slice() };
+        let has_target = self.answered_by.is_none() && !self.urls.is_empty();
+        let now = tokio::time::Instant::now();
+        let targets = self.route.targets.list().iter().filter(|_| has_target).map(|target| {
+            let because = target.unhealthy_because(now);
+            json!({ "address": &**target.authority(), "healthy": target.is_healthy(now), "unhealthy_because": because })
+        });
         json!({
             "id": proxy.id.as_str(),
             "reason": self.why,
             "plugins": self.plugins,
-            "upstream": {
+            // A proxy that is answered without a target has none.
+            "upstream": has_target.then(|| json!({
                 "id": proxy.backend.upstream.id.as_str(),
                 "algorithm": snake(&format!("{:?}", proxy.backend.upstream.algorithm)),
-            },
+            })),
+            "targets": targets.collect::<Vec<_>>(),
             "answered_by": self.answered_by,
             "forwards": forwards,
         })

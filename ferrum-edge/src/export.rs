@@ -2,8 +2,11 @@
 
 pub mod access_log;
 mod acme;
+mod consumers;
 mod datagram;
 mod exemplars;
+#[cfg_attr(not(feature = "admin"), allow(dead_code, reason = "for those who watch"))]
+pub(crate) mod fine_histogram;
 mod histogram;
 mod labels;
 mod load;

@@ -81,7 +81,7 @@ pub(crate) use fleet::FleetOp;
 pub(crate) use gathered::Gathered;
 pub use history::{Changed, Counts, Difference, Followed, MAX_REVISIONS, Mark, RevisionInfo};
 pub use load_error::LoadError;
-pub use location::{Engine, Location, default_path};
+pub use location::{Engine, Location, default_path, state_folder};
 pub use object::{MAX_DOCUMENT_BYTES, MAX_ID_BYTES, Object, ObjectKind, Op};
 pub use options::Options;
 pub use read::{DEFAULT_PAGE, MAX_PAGE, Page, Query};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -77,8 +77,16 @@ impl Files for MachineFiles {
     fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".new");
-        let mut file =
-            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+        let open =
+            || fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside);
+        let mut file = match (open(), path.parent()) {
+            // A folder for plugins' files is made, but not those above it.
+            (Err(error), Some(folder)) if error.kind() == io::ErrorKind::NotFound => {
+                fs::DirBuilder::new().mode(0o700).create(folder)?;
+                open()?
+            }
+            (opened, _) => opened?,
+        };
         file.write_all(bytes)?;
         // What is renamed before it is on the disk may be empty after a power failure.
         file.sync_all()?;

@@ -40,6 +40,7 @@ pub mod http;
 pub mod limit;
 pub mod plugin;
 pub mod pool;
+pub mod reason;
 pub mod record;
 pub mod route;
 pub mod snapshot;

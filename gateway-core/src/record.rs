@@ -6,6 +6,7 @@ use crate::balance::Target;
 use crate::health::HealthChange;
 use crate::http::exchange::Exchange;
 use crate::http::reply::Cause;
+use crate::reason::DecidingSetting;
 use crate::snapshot::ProxyState;
 use crate::stream::relay::Carried;
 use crate::stream::session::Session;
@@ -29,6 +30,11 @@ pub trait Recorder: Send + Sync + 'static {
         let _ = (protocol, carried);
     }
 
+    /// Datagrams of open sessions that a limit dropped, now and then.
+    fn session_dropped(&self, protocol: &'static str, datagrams: u64) {
+        let _ = (protocol, datagrams);
+    }
+
     /// Called exactly once for every session, however it ended.
     fn session(&self, record: &SessionRecord<'_>);
 }
@@ -50,6 +56,10 @@ pub struct ExchangeRecord<'a> {
     pub cause: Option<Cause>,
     /// The reason of `cause` in a word: a plugin's own where it gave one.
     pub reason: Option<&'static str>,
+    /// The setting that decided, and its value; `None` where no setting did.
+    pub decided: Option<DecidingSetting>,
+    /// The id of the plugin config whose hook answered.
+    pub plugin_config: Option<&'a str>,
     /// Whether the gateway's own answer counts as an error; one of a plugin with a status below 400 does not.
     pub is_error: bool,
     /// What went wrong on the way to the target, or to a server that a plugin asked, for the logs; never for the client.
@@ -87,6 +97,8 @@ pub struct SessionRecord<'a> {
     pub bytes_down: u64,
     /// Datagrams that a limit dropped.
     pub dropped: u64,
+    /// Those of them that [`Recorder::session_dropped`] was not told of.
+    pub uncounted_dropped: u64,
     /// Bytes that [`Recorder::session_bytes`], or whoever counts those of open sessions, was not told of.
     pub uncounted: Carried,
 }
@@ -133,6 +145,8 @@ pub mod metric {
         RESPONSE_BYTES: counter = "http_server_response_body_bytes_total";
         /// Exchanges by proxy and status class; proxies beyond the limit share _other, _none means that no proxy matched.
         PROXY_REQUESTS: counter = "ferrum_proxy_requests_total";
+        /// Exchanges by recognised caller and status class; callers beyond the first thousand share _other.
+        CONSUMER_REQUESTS: counter = "ferrum_consumer_requests_total";
         /// From the request's head to the response's end, by proxy; for the first thousand proxies.
         PROXY_DURATION: histogram = "ferrum_proxy_request_duration_seconds";
         /// From the start of the attempt that answered to the head of its response, by proxy; for the first thousand proxies.
@@ -168,7 +182,7 @@ pub mod metric {
         SESSIONS_WITHHELD: counter = "ferrum_session_records_withheld_total";
         /// Bytes of sessions, also of those that are open, by protocol and direction.
         SESSION_BYTES: counter = "ferrum_session_bytes_total";
-        /// Datagrams of ended sessions that a limit dropped, by protocol.
+        /// Datagrams of sessions that a limit dropped, also of those that are open, by protocol.
         SESSION_DROPPED: counter = "ferrum_session_datagrams_dropped_total";
         /// Revision of the active configuration.
         CONFIG_REVISION: gauge = "ferrum_config_revision";

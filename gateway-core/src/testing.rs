@@ -21,6 +21,7 @@ use tokio::time::Instant;
 
 use crate::balance::Target;
 use crate::config::file::{NoReferences, Origin};
+use crate::config::model::Model;
 use crate::config::problem::Problems;
 use crate::config::resolve;
 use crate::health::HealthChange;
@@ -34,6 +35,7 @@ use crate::http::reply::Cause;
 use crate::limit::overload::Overload;
 use crate::plugin::world::tasks::Tasks;
 use crate::plugin::{Entry, Registry, World};
+use crate::reason::DecidingSetting;
 use crate::record::{ExchangeRecord, Recorder, SessionRecord};
 use crate::snapshot::Snapshot;
 use crate::snapshot::compile::Compiler;
@@ -113,6 +115,14 @@ fn text<'h>(headers: &'h HeaderMap, name: &str) -> &'h str {
 pub struct Record {
     /// The status.
     pub status: u16,
+    /// The proxy that matched.
+    pub proxy: Option<String>,
+    /// The `host:port` of the target that was asked last.
+    pub target: Option<String>,
+    /// The id of the plugin config whose hook answered.
+    pub plugin_config: Option<String>,
+    /// The setting that decided.
+    pub decided: Option<DecidingSetting>,
     /// Why the gateway answered itself.
     pub cause: Option<Cause>,
     /// The same as a word, a plugin's own where it gave one.
@@ -183,11 +193,16 @@ impl Trial {
         let registry = Registry::new(entries).with_world(world.clone());
         let origin = Origin { name: "test".into(), folder: PathBuf::from(Path::new(".")), format: None };
         let model = resolve::load(spec, &origin, &NoReferences, &registry, |_| Problems::default())?;
+        Ok(Self::of_model(&model, registry))
+    }
+
+    /// What a resolved configuration makes of requests.
+    pub fn of_model(model: &Model, registry: Registry) -> Self {
         let settings = model.settings.clone();
         let overload = Overload::new(&settings.limits);
         overload.collected().count_on_this_thread();
         let empty = Snapshot::empty(settings);
-        let snapshot = Compiler::new(registry).compile(&model, &empty, Instant::now()).snapshot;
+        let snapshot = Compiler::new(registry).compile(model, &empty, Instant::now()).snapshot;
         let records = Arc::<Records>::default();
         let answers = Answers { answer: Box::new(|_| Response::new("ok".into())), asked: Mutex::default() };
         let address = ([192, 0, 2, 1], 4000).into();
@@ -196,7 +211,12 @@ impl Trial {
         let aside = detached.clone();
         let pipeline = Pipeline::new(answers, records.clone(), overload)
             .with_aside(Box::new(move |fork| locked(&aside).push(*fork)));
-        Ok(Self { pipeline, snapshot, records, client, detached })
+        Self { pipeline, snapshot, records, client, detached }
+    }
+
+    /// The compiled configuration.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
     }
 
     /// The problems of settings that a plugin must refuse.
@@ -226,6 +246,13 @@ impl Trial {
         self
     }
 
+    /// Has requests come from this client.
+    #[must_use]
+    pub fn of_client(mut self, client: Client) -> Self {
+        self.client = Arc::new(client);
+        self
+    }
+
     /// Has requests come from a proxy whose forwarding headers are believed.
     #[must_use]
     pub fn from_trusted_proxy(mut self) -> Self {
@@ -250,16 +277,21 @@ impl Trial {
     }
 
     /// Sends a request; what it has detached waits for [`Self::carry_on`].
-    pub async fn send_alone(&self, mut request: Request<Body>) -> Got {
+    pub async fn send_alone(&self, request: Request<Body>) -> Got {
+        self.try_send(request).await.unwrap_or_else(|| panic!("no answer was sent"))
+    }
+
+    /// As [`Self::send_alone`]; `None` where the exchange ended without an answer, as one that switches protocols.
+    pub async fn try_send(&self, mut request: Request<Body>) -> Option<Got> {
         if request.uri().authority().is_none() && !request.headers().contains_key("host") {
             request.headers_mut().insert("host", HeaderValue::from_static("client.test"));
         }
         let mut screen = Screen(None);
         let exchange = Box::new(Exchange::new(request, self.client.clone()));
         let delivery = self.pipeline.serve(&self.snapshot, exchange, &mut screen).await;
-        let mut got = screen.0.unwrap_or_else(|| panic!("no answer was sent"));
+        let mut got = screen.0?;
         got.cut = delivery.cut;
-        got
+        Some(got)
     }
 
     /// Sends a GET with these header fields.
@@ -402,6 +434,10 @@ impl Recorder for Records {
     fn exchange(&self, record: &ExchangeRecord<'_>) {
         locked(&self.0).push(Record {
             status: record.status,
+            proxy: record.route.map(|route| route.proxy.id.to_string()),
+            target: record.target.map(|target| target.authority().to_string()),
+            plugin_config: record.plugin_config.map(str::to_owned),
+            decided: record.decided,
             cause: record.cause,
             reason: record.reason,
             is_error: record.is_error,

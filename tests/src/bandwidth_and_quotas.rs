@@ -124,6 +124,34 @@ async fn connections_beyond_the_limit_are_closed_with_a_reason() {
     first.shutdown().await;
 }
 
+/// Metrics learn of them while the session is open.
+#[tokio::test]
+async fn dropped_datagrams_of_an_open_session_are_counted() {
+    let origin = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let port = free_port();
+    let backend = udp_backend(origin.local_addr().unwrap());
+    let proxy = format!("listen_port: {port}, udp_idle_timeout: 600, {backend}");
+    let config = "{datagrams_per_second: 1, datagram_burst: 3}";
+    let edge = Edge::start_with(LOOPBACK, &spec(&proxy, "udp_rate_limiting", config));
+    let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    client.connect(at(port)).await.unwrap();
+    let counted = async {
+        loop {
+            client.send(b"x").await.unwrap();
+            let metrics = edge.metrics().await;
+            let line = metrics.lines().find(|line| {
+                line.starts_with("ferrum_session_datagrams_dropped_total{protocol=\"udp\"}")
+                    && !line.ends_with(" 0")
+            });
+            if line.is_some() {
+                return metrics;
+            }
+        }
+    };
+    let metrics = soon(counted).await;
+    assert!(!metrics.contains("ferrum_sessions_total{protocol=\"udp\"} 1"), "it is open: {metrics}");
+}
+
 #[tokio::test]
 async fn datagrams_beyond_the_limit_are_dropped_and_counted() {
     let origin = UdpSocket::bind("127.0.0.1:0").await.unwrap();

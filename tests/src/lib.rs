@@ -35,6 +35,7 @@ mod overload;
 mod plugins;
 mod proxy_protocol;
 mod quota;
+mod reasons;
 mod reload;
 mod review;
 mod rooms;

@@ -57,6 +57,7 @@ const ORDERS: &[Order] = &[
             "trace",
             "plugin",
             "record",
+            "reason",
             "balance",
             "health",
             "pool",

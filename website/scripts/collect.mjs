@@ -94,6 +94,18 @@ function errors() {
   }));
 }
 
+/** The words of the table of reasons that are no cause's, with the theme they stand below. */
+function words() {
+  const found = [];
+  let theme = '';
+  for (const line of source('gateway-core/src/reason.rs').split('\n')) {
+    theme = line.match(/^ {4}\/\/ ([^.]+)\.$/)?.[1] ?? theme;
+    const row = line.match(/^ {4}row\("([a-z_]+)", "((?:[^"\\]|\\.)*)", "([^"]*)"\),$/);
+    if (row) found.push({ code: row[1], meaning: unquote(row[2]), setting: row[3], theme });
+  }
+  return found;
+}
+
 function warnings() {
   const text = source('gateway-core/config/src/warning/codes.rs');
   const rows = text.matchAll(/\(\s*"([a-z_]+)",\s*"((?:[^"\\]|\\.)*)",?\s*\)/g);
@@ -140,7 +152,7 @@ function commands(path = []) {
   const own = basename(program);
   const help = run(...path, '--help').replaceAll(`Usage: ${own}`, 'Usage: ferrum-edge').trimEnd();
   const section = help.match(/\nCommands:\n([\s\S]*?)(?:\n\n|$)/)?.[1] ?? '';
-  const names = [...section.matchAll(/^ {2}([a-z]+) /gm)].map(([, name]) => name).filter((name) => name !== 'help');
+  const names = [...section.matchAll(/^ {2}([a-z][a-z-]*) /gm)].map(([, name]) => name).filter((name) => name !== 'help');
   const page = path.length === 0 ? [] : [{ name: path.join(' '), help: help.replace(/ +$/gm, '') }];
   return [...page, ...names.flatMap((name) => commands([...path, name]))];
 }
@@ -209,6 +221,7 @@ const files = {
   commands: commands(),
   api: await api(),
   errors: errors(),
+  reasons: words(),
   warnings: warnings(),
   metrics: metrics(),
   pluginMetrics: pluginMetrics(),

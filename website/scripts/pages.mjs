@@ -209,15 +209,26 @@ function errorCodes(list) {
   const known = remedies('errors', errors.map(({ code }) => code));
   const rows = errors.map(({ code, status, grpc, meaning }) =>
     row(`${named(code, `HTTP ${status}, gRPC ${grpc}`)}`, cell(meaning), `${cell(known[code].remedy)}${known[code].setting ? `<br><small>Setting: \`${known[code].setting}\`</small>` : ''}`));
-  const own = list.flatMap((plugin) => plugin.reasons.map((word) => [word, plugin.name])).sort();
+  const names = new Set(list.map((plugin) => plugin.name));
+  const shown = (setting) => {
+    const [first, ...rest] = setting.split('.');
+    return names.has(first) ? `[\`${first}\`](/reference/plugins/${first}/)${rest.length ? ` \`${rest.join('.')}\`` : ''}` : setting && `\`${setting}\``;
+  };
+  const reasons = reference('reasons');
+  const themes = [...new Set(reasons.map(({ theme }) => theme))].flatMap((theme) => [
+    `### ${theme}`,
+    table(['code', 'meaning', 'setting'], reasons.filter((one) => one.theme === theme)
+      .map(({ code, meaning, setting }) => row(named(code), cell(meaning), shown(setting)))),
+  ]);
   const body = [
-    'Each answer that the gateway makes itself has a code. Clients find it in `code` of the JSON body (RFC 9457), operators in `error.type` and `reply.reason` of the access record and in `ferrum_replies_total`. gRPC clients get the gRPC status.',
+    'Each answer that the gateway makes itself has a code, which is the same word everywhere: in `code` and at the end of `type` of the JSON body (RFC 9457), in `error.type` and `reply.reason` of the access record, in `session.end` of a session, in the label `reason` of `ferrum_replies_total` and `ferrum_session_ends_total`, in `reason` of the program log, and in `logs` and `top`. gRPC clients get the gRPC status.',
+    '`error.setting` of the access record names the setting that decided, `error.limit` its value where the gateway knows it, and `plugin_config.id` the plugin config that answered.',
     'Codes with the status 499 are recorded only: the client is gone.',
     '## Codes of the gateway',
     table(['code and status', 'meaning', 'what to do'], rows),
-    '## Codes of plugins',
-    'A plugin may give its answers a code of its own.',
-    table(['code', 'plugin'], own.map(([word, name]) => row(`\`${word}\``, `[\`${name}\`](/reference/plugins/${name}/#error-codes)`))),
+    '## Codes of plugins and sessions',
+    'Plugins that are not part of the gateway may use further codes.',
+    ...themes,
     '## Related\n\n- [Troubleshooting](/watch/troubleshooting/)\n- [Logs, metrics, traces](/watch/observe/)',
   ];
   page('error-codes', 'Error codes', 'What each error code means, which setting decides it, and what to do.', 20, body.join('\n\n'));

@@ -1,24 +1,28 @@
 //! The edge's end of the connection: TLS, gRPC, enrolment and certificate renewal.
 
+mod stream;
+
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Uri;
 use hyper_util::rt::TokioIo;
-use rustls::ClientConfig;
+use rustls::{CertificateError, ClientConfig};
 use rustls_pki_types::ServerName;
 use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status, Streaming};
 use tower_service::Service;
+
+use stream::ObservedStream;
 
 use crate::authority::SERVER_NAME;
 use crate::message::{NewIdentity, ToControl, ToEdge};
@@ -51,6 +55,18 @@ pub enum LinkError {
     /// The control plane does not accept this edge or its code.
     #[error("the control plane refuses: {0}")]
     Denied(String),
+    /// The control plane has revoked the certificate of this edge.
+    #[error("this edge is revoked; make a new invitation for it and start it with that")]
+    Revoked,
+    /// The control plane shows a certificate of another authority than the invitation names.
+    #[error(
+        "{address} is not the control plane of this invitation: its authority is another one than `pin` names. Check the address, \
+         and make a new invitation if the control plane was set up anew; if neither is so, somebody is in between"
+    )]
+    OtherAuthority {
+        /// `HOST:PORT`.
+        address: String,
+    },
     /// The call failed.
     #[error("the control plane answers: {0}")]
     Failed(String),
@@ -61,6 +77,9 @@ pub enum LinkError {
 
 impl From<Status> for LinkError {
     fn from(status: Status) -> Self {
+        if is_revoked(&status) {
+            return Self::Revoked;
+        }
         match status.code() {
             Code::PermissionDenied | Code::Unauthenticated => Self::Denied(status.message().to_owned()),
             _ => Self::Failed(status.to_string()),
@@ -73,10 +92,11 @@ impl From<Status> for LinkError {
 struct Connector {
     address: Arc<str>,
     tls: TlsConnector,
+    is_revoked: Arc<AtomicBool>,
 }
 
 impl Service<Uri> for Connector {
-    type Response = TokioIo<TlsStream<TcpStream>>;
+    type Response = TokioIo<ObservedStream>;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
 
@@ -85,7 +105,7 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, _uri: Uri) -> Self::Future {
-        let Self { address, tls } = self.clone();
+        let Self { address, tls, is_revoked } = self.clone();
         Box::pin(async move {
             let connecting = async {
                 let stream = TcpStream::connect(&*address).await?;
@@ -94,7 +114,8 @@ impl Service<Uri> for Connector {
                 tls.connect(name, stream).await
             };
             let limited = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
-            Ok(TokioIo::new(limited.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?))
+            let inner = limited.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+            Ok(TokioIo::new(ObservedStream { inner, is_revoked }))
         })
     }
 }
@@ -103,6 +124,8 @@ impl Service<Uri> for Connector {
 #[derive(Debug, Clone)]
 pub struct Link {
     client: FleetClient<Channel>,
+    /// The control plane has refused the certificate of this connection.
+    is_revoked: Arc<AtomicBool>,
 }
 
 impl Link {
@@ -117,11 +140,19 @@ impl Link {
             .http2_keep_alive_interval(KEEP_ALIVE)
             .keep_alive_timeout(KEEP_ALIVE)
             .keep_alive_while_idle(true);
-        let connector = Connector { address: address.into(), tls: tls.into() };
+        let is_revoked = Arc::<AtomicBool>::default();
+        let connector =
+            Connector { address: address.into(), tls: tls.into(), is_revoked: is_revoked.clone() };
         let channel = endpoint.connect_with_connector(connector).await;
-        let channel = channel.map_err(|error| failed(innermost(&error)))?;
+        let channel = channel.map_err(|error| match cause_in_tls(&error) {
+            Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+                LinkError::OtherAuthority { address: address.to_owned() }
+            }
+            Some(cause) if *cause == stream::REVOKED => LinkError::Revoked,
+            _ => failed(innermost(&error)),
+        })?;
         let client = FleetClient::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES);
-        Ok(Self { client })
+        Ok(Self { client, is_revoked })
     }
 
     /// Exchanges a one-time code for a certificate.
@@ -135,7 +166,7 @@ impl Link {
             version: version.to_owned(),
         };
         let mut client = self.client.clone();
-        limited(client.enrol(message)).await.map(given)
+        self.limited(client.enrol(message)).await.map(given)
     }
 
     /// Gets another certificate.
@@ -144,7 +175,7 @@ impl Link {
     /// When the edge is accepted no more.
     pub async fn renew(&self, request: &str) -> Result<NewIdentity, LinkError> {
         let mut client = self.client.clone();
-        limited(client.renew(RenewRequest { signing_request: request.to_owned() })).await.map(given)
+        self.limited(client.renew(RenewRequest { signing_request: request.to_owned() })).await.map(given)
     }
 
     /// Begins to exchange configurations and verdicts; `hello` is the first message.
@@ -160,21 +191,49 @@ impl Link {
             });
         drop(queue.try_send(from_edge(hello)));
         let mut client = self.client.clone();
-        let messages = limited(client.sync(outgoing)).await?;
-        Ok((LinkSender(queue), LinkReceiver { messages, assembler: Assembler::default() }))
+        let messages = self.limited(client.sync(outgoing)).await?;
+        let is_revoked = self.is_revoked.clone();
+        Ok((LinkSender(queue), LinkReceiver { messages, assembler: Assembler::default(), is_revoked }))
     }
-}
 
-async fn limited<T>(call: impl Future<Output = Result<tonic::Response<T>, Status>>) -> Result<T, LinkError> {
-    match tokio::time::timeout(CALL_TIMEOUT, call).await {
-        Ok(answer) => Ok(answer?.into_inner()),
-        Err(_) => Err(LinkError::Failed("no answer in time".to_owned())),
+    async fn limited<T>(
+        &self,
+        call: impl Future<Output = Result<tonic::Response<T>, Status>>,
+    ) -> Result<T, LinkError> {
+        match tokio::time::timeout(CALL_TIMEOUT, call).await {
+            Ok(Ok(answer)) => Ok(answer.into_inner()),
+            Ok(Err(_)) if self.is_revoked.load(Ordering::Relaxed) => Err(LinkError::Revoked),
+            Ok(Err(status)) => Err(status.into()),
+            Err(_) => Err(LinkError::Failed("no answer in time".to_owned())),
+        }
     }
 }
 
 fn given(identity: Identity) -> NewIdentity {
     let Identity { edge, group, certificate, roots } = identity;
     NewIdentity { edge, group, certificate, roots }
+}
+
+/// Whether the control plane ended the connection because the edge's certificate is revoked.
+fn is_revoked(error: &(dyn std::error::Error + 'static)) -> bool {
+    cause_in_tls(error).is_some_and(|cause| *cause == stream::REVOKED)
+}
+
+/// What TLS says, in whichever layer.
+fn cause_in_tls<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e rustls::Error> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(tls) = error.downcast_ref::<rustls::Error>() {
+            return Some(tls);
+        }
+        // An error of I/O shows its contents' source, not its contents.
+        let inside = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        cause = match inside {
+            Some(inside) => Some(inside as &(dyn std::error::Error + 'static)),
+            None => error.source(),
+        };
+    }
+    None
 }
 
 /// The cause at the bottom: the layers above it say only that there is one.
@@ -202,6 +261,7 @@ impl LinkSender {
 pub struct LinkReceiver {
     messages: Streaming<ControlMessage>,
     assembler: Assembler,
+    is_revoked: Arc<AtomicBool>,
 }
 
 impl LinkReceiver {
@@ -210,7 +270,13 @@ impl LinkReceiver {
     /// # Errors
     /// When the connection is lost, or a message can't be read.
     pub async fn next(&mut self) -> Result<Option<ToEdge>, LinkError> {
-        while let Some(message) = self.messages.message().await? {
+        loop {
+            let message = match self.messages.message().await {
+                Ok(Some(message)) => message,
+                Ok(None) => return Ok(None),
+                Err(_) if self.is_revoked.load(Ordering::Relaxed) => return Err(LinkError::Revoked),
+                Err(status) => return Err(status.into()),
+            };
             match self.assembler.take(message)? {
                 Piece::Part => {}
                 Piece::Message(message) => return Ok(Some(message)),
@@ -221,6 +287,5 @@ impl LinkReceiver {
                 }
             }
         }
-        Ok(None)
     }
 }

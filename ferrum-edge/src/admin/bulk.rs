@@ -9,6 +9,7 @@ use gateway_core::config::catalog::ObjectKind;
 use gateway_core::config::model::Id;
 use serde_json::{Map, Value, json};
 
+use super::field_changes::field_changes;
 use super::problem::{Refused, problem, refused, store};
 use super::query::{nothing_else, pairs, switch, switch_on, value};
 use super::request::{AuthorizedRequest, expected, object, own_id, tagged};
@@ -16,6 +17,8 @@ use super::resources::{REVISION, answer};
 use crate::access::Role;
 use crate::source::database::{CommittedWrite, Documents, ObjectOutcome, Precondition, Request, WriteStep};
 
+/// Changed objects of which the fields are compared.
+const MAX_COMPARED: usize = 1_000;
 /// Sections of a document, in the order in which they are exported: the one people think in.
 const SECTIONS: [ObjectKind; 4] =
     [ObjectKind::Upstreams, ObjectKind::PluginConfigs, ObjectKind::Proxies, ObjectKind::Consumers];
@@ -113,8 +116,30 @@ async fn write(
     let written = asked.reconciler.write(asked.author(), asked.draft(), request).await;
     let written = written.map_err(|error| Box::new(refused(&error)))?;
     let headers = [(REVISION, written.revision.to_string())];
-    let response = (headers, Json(summary(&written, validate_only, details))).into_response();
-    Ok(tagged(response, written.revision))
+    let mut summary = summary(&written, validate_only, details);
+    if validate_only && details {
+        fields(asked, &written, &mut summary).await?;
+    }
+    Ok(tagged((headers, Json(summary)).into_response(), written.revision))
+}
+
+/// Adds to each change of a summary which fields would differ. Nothing was written, so that the store has the values before.
+async fn fields(
+    asked: &AuthorizedRequest,
+    written: &CommittedWrite,
+    summary: &mut Value,
+) -> Result<(), Refused> {
+    let changed = written.ops.iter().filter(|(done, _)| *done != ObjectOutcome::Unchanged);
+    let changes = summary["changes"].as_array_mut().into_iter().flatten();
+    for ((done, op), change) in changed.zip(changes).take(MAX_COMPARED) {
+        let (kind, id) = op.key();
+        let (ObjectOutcome::Updated, Some(after)) = (*done, op.document()) else { continue };
+        let before = asked.reconciler.store().get(kind, id).await.map_err(|error| Box::new(store(&error)))?;
+        let Some(before) = before else { continue };
+        let shown = |document: &str| Documents::shown(kind, document);
+        change["fields"] = field_changes(&shown(&before.document), &shown(after)).into();
+    }
+    Ok(())
 }
 
 /// What was written, in numbers; with `details` object by object.

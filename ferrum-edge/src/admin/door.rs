@@ -19,6 +19,8 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use super::listener::{Accepted, Listener};
 
+/// Where health is asked for: always answered, whoever else keeps the listener busy.
+pub(super) const HEALTH_PATHS: [&str; 4] = ["/livez", "/healthz", "/readyz", "/startupz"];
 /// Connections at a time.
 const MAX_CONNECTIONS: usize = 512;
 /// Requests answered at a time, save those for health; more wait.

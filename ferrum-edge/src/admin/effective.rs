@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use gateway_core::config::catalog::ObjectKind;
 use gateway_core::config::model::{
     Algorithm, AuthMode, BackendHttp, FastCgi, Hedging, HostPattern, LoadPriority, Parameters, PathPolicy,
-    Retry, Scope, Traffic,
+    PluginConfig, Retry, Scope, Traffic,
 };
 use gateway_core::config::units::Unit;
 use gateway_core::snapshot::{Route, Snapshot};
@@ -31,7 +31,7 @@ pub(super) async fn effective(asked: AuthorizedRequest, Path(id): Path<String>) 
     served(&snapshot, &id, |_| written)
 }
 
-/// What is served for the proxy of this id; `written` finds the settings of plugin configs as they were written.
+/// What is served for the proxy of this id; `written` finds plugin configs as they were written.
 pub(super) fn served(
     snapshot: &Snapshot,
     id: &str,
@@ -51,7 +51,7 @@ fn plugin_configs(route: &Route) -> Vec<String> {
     route.chain.members().map(|(config, _)| config.id.to_string()).collect()
 }
 
-/// The settings of a proxy's plugins as they are stored, by the id of the plugin config. What is served has values in it that
+/// The plugin configs of a proxy as they are stored, without secrets, by the id of the plugin config. What is served has values in it that
 /// references such as `${env:X}` stand for, and nobody who may read configurations may read those.
 async fn written(asked: &AuthorizedRequest, ids: &[String]) -> HashMap<String, Value> {
     let store = asked.reconciler.store();
@@ -60,22 +60,15 @@ async fn written(asked: &AuthorizedRequest, ids: &[String]) -> HashMap<String, V
     }
     let found = store.get_many(ObjectKind::PluginConfigs, ids).await.unwrap_or_default();
     let settings = |object: Object| {
-        let config = Documents::shown(object.kind, &object.document)["config"].take();
-        (object.id, config)
+        let shown = Documents::shown(object.kind, &object.document);
+        (object.id, shown)
     };
     found.into_iter().map(settings).collect()
 }
 
 fn document(route: &Route, written: &HashMap<String, Value>) -> Value {
     let proxy = &route.proxy;
-    let plugins = route.chain.members().map(|(config, _)| {
-        let scope = match &config.scope {
-            Scope::Global => "global",
-            Scope::Proxy(_) => "proxy",
-            Scope::ProxyGroup => "proxy_group",
-        };
-        json!({ "id": config.id.as_str(), "plugin_name": &*config.plugin_name, "scope": scope, "config": written.get(config.id.as_str()) })
-    });
+    let plugins = route.chain.members().map(|(config, _)| plugin(config, written));
     let now = tokio::time::Instant::now();
     let targets = route.targets.list().iter().map(|target| status::target(target, now));
     let millis = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -136,6 +129,22 @@ fn document(route: &Route, written: &HashMap<String, Value>) -> Value {
             "failure_status_codes": rules.status_codes,
             "half_open_max_requests": rules.half_open_max_requests,
         })),
+    })
+}
+
+fn plugin(config: &PluginConfig, written: &HashMap<String, Value>) -> Value {
+    let scope = match &config.scope {
+        Scope::Global => "global",
+        Scope::Proxy(_) => "proxy",
+        Scope::ProxyGroup => "proxy_group",
+    };
+    let written = written.get(config.id.as_str());
+    json!({
+        "id": config.id.as_str(),
+        "plugin_name": &*config.plugin_name,
+        "scope": scope,
+        "config": written.map(|written| &written["config"]),
+        "when": written.map(|written| &written["when"]),
     })
 }
 

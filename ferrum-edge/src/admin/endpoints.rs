@@ -7,15 +7,19 @@ use super::endpoint::{Body, Endpoint, Gate, Param, ResponseContent, Type, param}
 #[cfg(feature = "console")]
 use super::users;
 use super::{
-    Admin, actions, audit, bulk, catalogue, counters, effective, explain, health, history, metrics, openapi,
-    records, resources, sessions, settings, status, targets, traffic, usage,
+    Admin, acme, actions, audit, bulk, catalogue, counters, effective, explain, health, history, metrics,
+    openapi, recent_records, records, resources, sessions, settings, status, targets, traffic, usage,
 };
 use crate::access::Role;
 use crate::audit::{KINDS, OUTCOMES, SOURCES};
 
 const VALIDATE: Param = param("validate_only", Type::Switch, "Checks everything and writes nothing.");
 const NOTE: Param = param("note", Type::Text, "Why, for the history.");
-const DETAILS: Param = param("details", Type::Switch, "Answers with what is done to each object.");
+const DETAILS: Param = param(
+    "details",
+    Type::Switch,
+    "Answers with what is done to each object, and with `validate_only` with the fields that would differ.",
+);
 const VERBOSE: &[Param] = &[param("verbose", Type::Flag, "Names every check.")];
 const WRITE: &[Param] = &[VALIDATE, NOTE];
 const BULK: &[Param] = &[VALIDATE, DETAILS, NOTE];
@@ -48,7 +52,36 @@ const RECORDS: &[Param] = &[
         Type::Text,
         "Only exchanges with this status, such as `404`, `5xx` or `500-504`; may be given several times.",
     ),
-    param("slower_than", Type::Number(0, u64::MAX), "Only what took at least so many milliseconds."),
+    SLOWER_THAN,
+    CONSUMER,
+    CLIENT,
+    PATH_PREFIX,
+];
+const SLOWER_THAN: Param =
+    param("slower_than", Type::Number(0, u64::MAX), "Only what took at least so many milliseconds.");
+const CONSUMER: Param =
+    param("consumer", Type::Text, "Only records of the caller with this name; may be given several times.");
+const CLIENT: Param = param(
+    "client",
+    Type::Text,
+    "Only records from this address, or block such as `10.0.0.0/8`; may be given several times.",
+);
+const PATH_PREFIX: Param =
+    param("path", Type::Text, "Only exchanges whose path begins with this; may be given several times.");
+const RENEWAL: &[Param] = &[param("name", Type::Text, "One of the certificate's names.")];
+const RECENT: &[Param] = &[
+    param("limit", Type::Number(1, 1000), "Records. Default 10."),
+    param("request_id", Type::Text, "Only the exchange with this `http.request.id`."),
+    param("proxy", Type::Text, "Only records of this proxy; may be given several times."),
+    param(
+        "status",
+        Type::Text,
+        "Only exchanges with this status, such as `404`, `5xx` or `500-504`; may be given several times.",
+    ),
+    SLOWER_THAN,
+    CONSUMER,
+    CLIENT,
+    PATH_PREFIX,
 ];
 const TRAFFIC: &[Param] = &[param(
     "targets",
@@ -173,10 +206,12 @@ pub(super) fn all() -> Vec<Endpoint> {
         Endpoint { status: 204, ..asked(M::DELETE, "/v1/{kind}/{id}", "Deletes an object; with a proxy its own plugin configs.", write, WRITE, A::Nothing, || delete(resources::delete)) },
         asked(M::GET, "/v1/proxies/{id}/effective", "What is served for a proxy, everything it inherits included.", read, &[], A::Document, || get(effective::effective)),
         sent(Body::Action, 200, asked(M::POST, actions::PATH, "Has the plugins of this name do something on this gateway, such as `response_cache` `purge`. `ferrum-edge plugins` lists what they can do.", running_write, ACTION, A::Document, || post(actions::act))),
+        Endpoint { status: 202, ..asked(M::POST, acme::PATH, "Orders the certificate with this name at the CA now, whatever its dates say; `acme` of the status says what came of it.", running_write, RENEWAL, A::Document, || post(acme::renew)) },
         asked(M::GET, "/v1/upstreams/{id}/targets", "The targets of an upstream.", read, &[], A::Page, || get(targets::list)),
         sent(Body::Target, 200, asked(M::PUT, "/v1/upstreams/{id}/targets/{target}", "Adds or changes the target: `host:port`, `unix:%2Fpath` or `srv:NAME`.", write, WRITE, A::Upstream, || put(targets::put))),
         asked(M::DELETE, "/v1/upstreams/{id}/targets/{target}", "Takes a target out.", write, WRITE, A::Upstream, || delete(targets::delete)),
         asked(M::GET, records::PATH, "Access records of this gateway as they come, one JSON object a line, until the client goes.", running_read, RECORDS, A::Records, || get(records::follow)),
+        asked(M::GET, recent_records::PATH, "The last access records, out of the file that they are written to, oldest first, one JSON object a line.", running_read, RECENT, A::Records, || get(recent_records::recent)),
         asked(M::GET, traffic::PATH, "Counts by proxy and target of this gateway, since somebody began to ask for them; `ferrum-edge top` shows them.", running_read, TRAFFIC, A::Traffic, || get(traffic::look)),
         sent(Body::Question, 200, asked(M::POST, explain::PATH, "Which proxy of this gateway takes a request and why, with which plugins, and why others don't. Sends nothing.", running_read, &[], A::Document, || post(explain::ask))),
         asked(M::GET, sessions::PATH, "The TCP streams, WebSockets, streams of events, UDP sessions, gRPC calls and other answers that go on, as far as they are open at this gateway.", running_read, SESSIONS, A::Sessions, || get(sessions::list)),

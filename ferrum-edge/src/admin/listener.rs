@@ -90,15 +90,18 @@ impl Accepted {
     pub(super) async fn ready(self) -> io::Result<(Box<dyn Stream>, Peer)> {
         let address = self.address();
         Ok(match self {
-            Self::Tcp(tcp, None) => (Box::new(tcp), Peer { address, certificate: None }),
+            Self::Tcp(tcp, None) => (Box::new(tcp), Peer { address, ..Peer::default() }),
             Self::Tcp(tcp, Some(config)) => {
                 let tls = TlsAcceptor::from(config).accept(tcp).await?;
                 let shown = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first());
                 let certificate =
                     shown.and_then(|leaf| CertificateNames::read(leaf)).map(|names| names.subject);
-                (Box::new(tls), Peer { address, certificate })
+                (Box::new(tls), Peer { address, certificate, owner: None })
             }
-            Self::Unix(unix) => (Box::new(unix), Peer { address, certificate: None }),
+            Self::Unix(unix) => {
+                let owner = owner(&unix);
+                (Box::new(unix), Peer { address, certificate: None, owner })
+            }
         })
     }
 
@@ -112,4 +115,13 @@ impl Accepted {
             }),
         }
     }
+}
+
+/// The user behind a connection, if the gateway's own or root. A proxy whose target is this socket is not: its clients
+/// would be.
+fn owner(unix: &UnixStream) -> Option<u32> {
+    let process = unix.peer_cred().ok()?;
+    let is_this = process.pid().and_then(|pid| u32::try_from(pid).ok()) == Some(std::process::id());
+    let is_owner = process.uid() == 0 || process.uid() == rustix::process::geteuid().as_raw();
+    Some(process.uid()).filter(|_| is_owner && !is_this)
 }

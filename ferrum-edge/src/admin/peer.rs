@@ -15,4 +15,6 @@ pub(super) struct Peer {
     pub(super) address: Option<String>,
     /// The subject of the certificate that was shown.
     pub(super) certificate: Option<String>,
+    /// The user id behind a Unix socket, when it is this gateway's user or root, and the process is not this gateway.
+    pub(super) owner: Option<u32>,
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts, Path, Request, State};
-use axum::http::header::{ETAG, IF_MATCH, IF_NONE_MATCH, WWW_AUTHENTICATE};
+use axum::http::header::{AUTHORIZATION, ETAG, IF_MATCH, IF_NONE_MATCH, WWW_AUTHENTICATE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::Next;
@@ -19,6 +19,7 @@ use super::attempt::Attempt;
 use super::json::{self, JsonError};
 #[cfg(feature = "console")]
 use super::peer::ConsoleCaller;
+use super::peer::Peer;
 use super::problem::{Refused, invalid, problem, twice};
 use crate::access::{Caller, Role};
 use crate::audit::Draft;
@@ -86,11 +87,18 @@ pub(super) async fn gate_of_running(State(gate): State<RoleGate>, request: Reque
     response
 }
 
-/// Whom a request is from: the session's caller for a request of the console, else that of its token.
+/// Whom a request is from: the session's caller for a request of the console, else that of its token, else the owner of the
+/// Unix socket that it came by. With `gateway.admin_require_token` the owner needs a token too.
 pub(super) fn caller(admin: &Admin, request: &Request) -> Result<Caller, &'static str> {
     #[cfg(feature = "console")]
     if let Some(ConsoleCaller(caller)) = request.extensions().get() {
         return Ok(caller.clone());
+    }
+    if !request.headers().contains_key(AUTHORIZATION)
+        && let Some(owner) = request.extensions().get::<Arc<Peer>>().and_then(|peer| peer.owner)
+        && !admin.engine.snapshot().settings.admin_require_token
+    {
+        return Ok(Caller::socket_owner(owner));
     }
     admin.access()?.caller(request.headers())
 }

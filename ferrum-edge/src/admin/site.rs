@@ -14,13 +14,13 @@ use axum::response::Response;
 use gateway_core::config::model::Settings;
 
 use super::attempt::Attempt;
-use super::health;
+use super::door;
 use super::problem::{Refused, problem};
 use crate::engine::Engine;
 
 /// Refuses requests that a page of another site makes. Health is for everybody.
 pub(super) async fn guard(State(engine): State<Arc<Engine>>, request: Request, next: Next) -> Response {
-    let is_health = health::PATHS.contains(&request.uri().path());
+    let is_health = door::HEALTH_PATHS.contains(&request.uri().path());
     match is_health {
         true => next.run(request).await,
         false => match check(&engine, &request) {

@@ -1,5 +1,7 @@
 //! What the gateway is doing, as one document.
 
+mod findings;
+
 use std::borrow::Cow;
 use std::sync::PoisonError;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -22,6 +24,7 @@ use crate::engine::Engine;
 use crate::export::{AcmeStatus, CertificateEnd, ConfigStatus, Load, Telemetry};
 use crate::source::database::Reconciler;
 use crate::source::warnings;
+use findings::Findings;
 
 /// Quarantined proxies named in one answer; their number is always told.
 const MAX_QUARANTINED: usize = 100;
@@ -47,7 +50,7 @@ pub(super) async fn status(State(admin): State<Admin>) -> Json<Value> {
     let Admin { engine, reconciler, .. } = &admin;
     let snapshot = engine.snapshot();
     let (started, started_at) = engine.telemetry.started();
-    Json(redacted(json!({
+    let mut document = redacted(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
         "started_at": time(started_at),
@@ -76,8 +79,20 @@ pub(super) async fn status(State(admin): State<Admin>) -> Json<Value> {
         "services": services(&engine.telemetry),
         "acme": acme(&engine.telemetry),
         "certificates": certificates(&engine.telemetry),
+        "redis": redis(&snapshot, engine),
         "warnings": warned(&snapshot, engine),
-    })))
+    }));
+    document["problems"] = Findings::of(&document).document();
+    Json(document)
+}
+
+/// The connections of `gateway.redis` that a plugin uses.
+fn redis(snapshot: &Snapshot, engine: &Engine) -> Value {
+    let used = engine.meters.gauges("ferrum_redis_up").into_iter();
+    let known = used.filter_map(|(labels, up)| Some((labels.into_iter().next()?, up)));
+    let servers = snapshot.settings.redis.as_ref();
+    let known = known.filter(|(name, _)| servers.is_some_and(|servers| servers.contains_key(name)));
+    known.map(|(name, up)| json!({ "name": name, "up": up == 1 })).collect()
 }
 
 /// What the gateway is in a fleet; `null` outside of one.
@@ -312,6 +327,7 @@ pub(super) fn target(target: &Target, now: Instant) -> Value {
         "address": &**target.authority(),
         "weight": target.rules.weight,
         "healthy": status.healthy,
+        "unhealthy_because": target.unhealthy_because(now),
         "probed_healthy": status.probed_healthy,
         "observed_healthy": status.observed_healthy,
         "retried_in_seconds": status.retried_in.map(|left| left.as_secs_f64()),

@@ -17,10 +17,10 @@ upstreams:
 
 #[test]
 fn health_alone_is_asked_for_without_a_token() {
-    use super::{Gate, endpoints, health};
+    use super::{Gate, door, endpoints};
     let mut open: Vec<&str> =
         endpoints::all().iter().filter(|row| row.gate == Gate::Health).map(|row| row.path).collect();
-    let mut paths = health::PATHS;
+    let mut paths = door::HEALTH_PATHS;
     open.sort_unstable();
     paths.sort_unstable();
     assert_eq!(open, paths);

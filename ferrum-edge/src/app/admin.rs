@@ -11,6 +11,7 @@ use gateway_protocols::downstream::bind::{self, Inherited};
 use tokio::runtime::Handle;
 
 use super::Gateway;
+use crate::access::Access;
 use crate::admin::{Admin, Listener};
 use crate::engine::admin_listeners::HandedSocket;
 use crate::engine::error::StartError;
@@ -55,6 +56,7 @@ impl Gateway {
         Admin {
             engine: self.engine.clone(),
             reconciler: self.reconciler.clone(),
+            given_access: self.admin_access.clone(),
             #[cfg(feature = "fleet")]
             fleet: self.fleet.clone(),
             plugins: self.engine.plugins(),
@@ -76,6 +78,12 @@ impl Gateway {
         let tcp = bind::tcp_alone(address, sharing, &mut Inherited::default()).map_err(failed)?;
         let served = self.serve_admin_on(AdminSockets { tcp: Some(tcp), unix: None });
         Ok(served.map_err(failed)?.unwrap_or(address))
+    }
+
+    /// Opens the admin API to these, where neither a database nor the environment says who may use it. For admin listeners
+    /// that are served afterwards.
+    pub fn set_admin_access(&mut self, access: Access) {
+        self.admin_access = Some(Arc::new(access));
     }
 
     /// Serves the same on a Unix socket that only this user may connect to. Removed when the gateway ends.

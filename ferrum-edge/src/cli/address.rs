@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -58,6 +58,27 @@ impl FromStr for AdminAddress {
             None => return Err(bad()),
         };
         if host.is_empty() { Err(bad()) } else { Ok(Self::Tcp { host, port, is_tls }) }
+    }
+}
+
+impl AdminAddress {
+    /// Whether it is on this machine for certain.
+    pub(super) fn is_loopback(&self) -> bool {
+        match self {
+            Self::Unix(_) => false,
+            Self::Tcp { host, .. } => {
+                host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+            }
+        }
+    }
+
+    /// Whether both lead to the same listener: every name of this machine is the same.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let port = |address: &Self| match address {
+            Self::Tcp { port, .. } if address.is_loopback() => Some(*port),
+            _ => None,
+        };
+        self == other || port(self).is_some_and(|own| port(other) == Some(own))
     }
 }
 

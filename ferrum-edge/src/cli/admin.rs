@@ -2,27 +2,27 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use gateway_core::config::model::Settings;
-use gateway_core::config::problem::Problem;
 use gateway_core::plugin::Registry;
 use serde_json::Value;
 
 use super::address::AdminAddress;
 use super::database::DatabaseArgs;
-use super::{FAILED, MISUSED, print};
+use super::running::{self, FoundGateway, Wanted};
+use super::{FAILED, print};
 use crate::access::Access;
 use crate::app::Gateway;
-use crate::source::database::{Database, token_file};
+use crate::source::database::Database;
 use crate::store::{Location, Options, Store};
-use crate::variables::variable;
 
 /// Whom to ask.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct AdminArgs {
-    /// The admin listener of a running gateway: HOST:PORT, http://HOST:PORT, https://HOST:PORT or unix:PATH [default: 127.0.0.1:9000]
+    /// The admin listener of a running gateway: HOST:PORT, http://HOST:PORT, https://HOST:PORT or unix:PATH [env: FERRUM_ADMIN_URL] [default: that of ./ferrum.yaml, else of the gateway that runs here, else 127.0.0.1:9000]
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["db_url", "db_type"])]
     admin: Option<AdminAddress>,
     /// Works on this database itself, without a running gateway; those that run on it follow
@@ -33,7 +33,7 @@ pub(super) struct AdminArgs {
 /// Which running gateway to ask; a database has no traffic.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct GatewayArgs {
-    /// The admin listener of a running gateway: HOST:PORT, http://HOST:PORT, https://HOST:PORT or unix:PATH [default: 127.0.0.1:9000]
+    /// The admin listener of a running gateway: HOST:PORT, http://HOST:PORT, https://HOST:PORT or unix:PATH [env: FERRUM_ADMIN_URL] [default: that of ./ferrum.yaml, else of the gateway that runs here, else 127.0.0.1:9000]
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<AdminAddress>,
 }
@@ -42,6 +42,8 @@ pub(super) struct GatewayArgs {
 pub(super) struct Admin {
     address: AdminAddress,
     token: Option<String>,
+    /// The file of a token that this user may not read.
+    unreadable: Option<PathBuf>,
     /// What to say when nobody answers.
     elsewhere: &'static str,
     /// Answers for a store; ends with this.
@@ -67,6 +69,8 @@ const OTHER_GATEWAY_OR_DATABASE: &str =
 
 /// For one answer; a change of a large configuration takes its time.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
+/// For an answer of health.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 /// For the next line of an answer that goes on.
 const QUIET_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of a line that is read.
@@ -138,7 +142,14 @@ impl AdminArgs {
         let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
         let address = gateway.serve_admin(loopback).map_err(|error| failed(&error))?;
         let elsewhere = OTHER_GATEWAY_OR_DATABASE;
-        Ok(Admin { address: address.into(), token: Some(token), elsewhere, _gateway: Some(gateway) })
+        let gateway = Some(gateway);
+        Ok(Admin {
+            address: address.into(),
+            token: Some(token),
+            unreadable: None,
+            elsewhere,
+            _gateway: gateway,
+        })
     }
 }
 
@@ -163,11 +174,8 @@ impl GatewayArgs {
 
 impl Admin {
     fn with_token(address: Option<&AdminAddress>, elsewhere: &'static str) -> Result<Self, u8> {
-        let token = token().map_err(|problem| {
-            print::error(problem);
-            MISUSED
-        })?;
-        Ok(Self { address: address.cloned().unwrap_or_default(), token, elsewhere, _gateway: None })
+        let found = running::find(&Wanted { admin: address, ..Wanted::default() })?;
+        Ok(Self::of(found, elsewhere))
     }
 
     /// Asks; when the answer is not a good one, tells why and hands out the exit code.
@@ -175,7 +183,7 @@ impl Admin {
         match self.exchange(method, path, body) {
             Ok(AdminResponse { status: 200..300, body }) => Ok(body),
             Ok(answer) => {
-                tell(&answer);
+                self.tell(&answer);
                 Err(FAILED)
             }
             Err(error) => {
@@ -186,9 +194,31 @@ impl Admin {
         }
     }
 
-    /// A gateway at this address, which is asked with the token of the environment, if there is one.
-    pub(super) fn at(address: AdminAddress) -> Self {
-        Self { address, token: token().ok().flatten(), elsewhere: OTHER_GATEWAY, _gateway: None }
+    fn of(found: FoundGateway, elsewhere: &'static str) -> Self {
+        let FoundGateway { address, token, unreadable } = found;
+        Self { address, token, unreadable, elsewhere, _gateway: None }
+    }
+
+    /// The gateway that a command means.
+    ///
+    /// # Errors
+    /// The exit code, after telling why it isn't clear.
+    pub(super) fn find(wanted: &Wanted<'_>) -> Result<Self, u8> {
+        running::find(wanted).map(|found| Self::of(found, OTHER_GATEWAY))
+    }
+
+    /// Where it is.
+    pub(super) fn address(&self) -> &AdminAddress {
+        &self.address
+    }
+
+    /// Tells a person what an error document says, and where a token is missing, where to find it.
+    pub(super) fn tell(&self, answer: &AdminResponse) {
+        tell(answer);
+        if let (401, Some(file)) = (answer.status, &self.unreadable) {
+            let file = file.display();
+            print::error(format_args!("its token is in {file}, which only the gateway's user may read"));
+        }
     }
 
     /// The same gateway, to be asked by another thread.
@@ -197,6 +227,7 @@ impl Admin {
         Self {
             address: self.address.clone(),
             token: self.token.clone(),
+            unreadable: self.unreadable.clone(),
             elsewhere: self.elsewhere,
             _gateway: None,
         }
@@ -212,7 +243,7 @@ impl Admin {
     pub(super) fn follow(&self, path: &str, take: impl FnMut(&str) -> bool) -> Result<(), u8> {
         self.try_follow(path, take).map_err(|error| {
             match error {
-                Unfollowed::Refused(answer) => tell(&answer),
+                Unfollowed::Refused(answer) => self.tell(&answer),
                 Unfollowed::Away(error) => {
                     print::error(format_args!("No gateway answers at {}: {error}", self.address));
                     print::error(self.elsewhere);
@@ -272,6 +303,18 @@ impl Admin {
         )
     }
 
+    /// Asks for a path that answers with text, as health does: the status and the text.
+    pub(super) fn text(&self, path: &str) -> io::Result<(u16, String)> {
+        let mut stream = self.address.connect(CHECK_TIMEOUT)?;
+        stream.write_all(self.head("GET", path, 0).as_bytes())?;
+        let mut answer = String::new();
+        stream.take(MAX_LINE_BYTES).read_to_string(&mut answer)?;
+        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
+        let not_admin = || io::Error::new(io::ErrorKind::InvalidData, NOT_ADMIN);
+        status.zip(body).ok_or_else(not_admin)
+    }
+
     /// Asks, whatever the answer is.
     pub(super) fn exchange(
         &self,
@@ -303,12 +346,6 @@ impl Admin {
             if body.is_empty() { Value::Null } else { serde_json::from_slice(body).map_err(not_admin)? };
         Ok(AdminResponse { status, body })
     }
-}
-
-/// The token for requests: the environment's, else the one that a gateway on this machine made.
-fn token() -> Result<Option<String>, Problem> {
-    let given = variable("FERRUM_ADMIN_TOKEN")?;
-    Ok(given.or_else(|| std::fs::read_to_string(token_file()).ok().map(|token| token.trim_end().to_owned())))
 }
 
 /// Answers of admin listeners say what is wrong.

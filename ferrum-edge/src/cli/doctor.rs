@@ -7,7 +7,7 @@ mod network;
 mod redis;
 mod system;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -30,6 +30,9 @@ use crate::store::{Location, Options, Store, StoreError};
 /// Arguments of `doctor`.
 #[derive(Debug, Args)]
 pub(super) struct DoctorArgs {
+    /// The configuration, in the place of --spec
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
     #[command(flatten)]
     spec: SpecArgs,
     /// Where the rest of the configuration comes from: with a database, the file has nothing but settings
@@ -120,9 +123,10 @@ pub(super) fn doctor(args: &DoctorArgs, registry: Registry) -> u8 {
     logs::init(Verbosity { verbose: 0 });
     let mut findings = Findings::default();
     let is_database = args.mode == Mode::Database || args.database.is_given();
+    let spec = args.spec.or(args.file.clone());
     let source = match is_database {
-        true => args.spec.settings(Vec::new()),
-        false => match args.spec.source(Vec::new()) {
+        true => spec.settings(Vec::new()),
+        false => match spec.source(Vec::new()) {
             Some(source) => source,
             None => return MISUSED,
         },

@@ -3,15 +3,19 @@
 use std::net::IpAddr;
 
 use clap::Args;
+use gateway_core::config::model::Model;
+use gateway_core::http::exchange::Field;
 use gateway_core::plugin::Registry;
-use gateway_core::snapshot::Snapshot;
-use gateway_core::snapshot::compile::Compiler;
+use gateway_core::testing::Trial;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use serde_json::{Value, json};
 
 use super::address::AdminAddress;
 use super::admin::Admin;
+use super::offline::WrittenRequest;
+use super::running::Wanted;
+use super::traffic;
 use super::{BAD_CONFIG, FAILED, MISUSED, OutputFormat, SpecArgs, Verbosity, logs, print};
 use crate::explain::{self, Question};
 
@@ -19,10 +23,15 @@ use crate::explain::{self, Question};
 #[derive(Debug, Args)]
 pub(super) struct ExplainArgs {
     /// The request's method
-    method: Method,
+    #[arg(required_unless_present = "request_id")]
+    method: Option<Method>,
     /// Its URL, or only its path
-    #[arg(value_parser = url)]
-    url: Uri,
+    #[arg(value_parser = url, required_unless_present = "request_id")]
+    url: Option<Uri>,
+    /// Takes the request from the access log of the running gateway, by its `http.request.id`; the log has its method, URL, client
+    /// and user agent, further header fields are given by -H
+    #[arg(long, value_name = "ID", conflicts_with_all = ["method", "url", "client", "tls", "data"])]
+    request_id: Option<String>,
     /// A header field of the request, may be given several times
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = header)]
     headers: Vec<(HeaderName, HeaderValue)>,
@@ -35,7 +44,8 @@ pub(super) struct ExplainArgs {
     /// The request's body, or @FILE; like curl's, it is a form unless a header says otherwise
     #[arg(short, long, value_name = "TEXT|@FILE", value_parser = body)]
     data: Option<Body>,
-    /// Asks a running gateway about the configuration it serves: HOST:PORT, https://HOST:PORT or unix:PATH
+    /// Asks a running gateway about the configuration it serves: HOST:PORT, https://HOST:PORT or unix:PATH [env: FERRUM_ADMIN_URL]
+    /// [default: the configuration file is explained; without one, the gateway that runs here]
     #[arg(long, value_name = "ADDRESS", conflicts_with = "spec")]
     admin: Option<AdminAddress>,
     #[command(flatten)]
@@ -45,15 +55,23 @@ pub(super) struct ExplainArgs {
     output: OutputFormat,
 }
 
-/// The size of a body: only that, and the header fields, decide which way a request takes.
-#[derive(Debug, Clone, Copy)]
-struct Body(u64);
+/// Bytes of a body that plugins are shown; of a longer one only the length counts.
+const MAX_BODY: u64 = 16 << 20;
+
+/// A body: its length, and its bytes unless it is too long.
+#[derive(Debug, Clone)]
+struct Body {
+    length: u64,
+    bytes: Vec<u8>,
+}
 
 fn body(text: &str) -> Result<Body, std::io::Error> {
-    match text.strip_prefix('@') {
-        Some(path) => Ok(Body(std::fs::metadata(path)?.len())),
-        None => Ok(Body(text.len() as u64)),
-    }
+    let Some(path) = text.strip_prefix('@') else {
+        return Ok(Body { length: text.len() as u64, bytes: text.as_bytes().to_vec() });
+    };
+    let length = std::fs::metadata(path)?.len();
+    let bytes = if length > MAX_BODY { Vec::new() } else { std::fs::read(path)? };
+    Ok(Body { length, bytes })
 }
 
 /// Why a header field was not understood.
@@ -94,10 +112,17 @@ fn url(text: &str) -> Result<Uri, UrlError> {
 /// Explains; the code is 1 when the gateway itself would refuse.
 pub(super) fn explain(args: &ExplainArgs, registry: Registry) -> u8 {
     logs::init(Verbosity { verbose: 0 });
-    let explained = match &args.admin {
-        Some(address) => Admin::at(address.clone()).ask("POST", "/v1/explain", Some(&asked(args))),
-        None => of_file(args, registry),
+    let running = || Admin::find(&Wanted { admin: args.admin.as_ref(), ..Wanted::default() });
+    let question = match &args.request_id {
+        None => Ok(given(args)),
+        Some(id) => running().and_then(|admin| recorded(args, &admin, id)),
     };
+    // A recorded request was sent to the running gateway, so that is asked.
+    let asks_file = args.request_id.is_none() && args.admin.is_none() && args.spec.path().is_some();
+    let explained = question.and_then(|question| match asks_file {
+        true => of_file(args, question, registry),
+        false => running().and_then(|admin| admin.ask("POST", "/v1/explain", Some(&document(&question)))),
+    });
     let document = match explained {
         Ok(document) => document,
         Err(code) => return code,
@@ -109,49 +134,120 @@ pub(super) fn explain(args: &ExplainArgs, registry: Registry) -> u8 {
     if document["refusal"].is_null() { 0 } else { FAILED }
 }
 
-/// The header fields, with that of a form where a body has none.
-fn headers(args: &ExplainArgs) -> HeaderMap {
+/// The question of the command line.
+fn given(args: &ExplainArgs) -> Question {
     let mut headers: HeaderMap = args.headers.iter().cloned().collect();
+    // Like curl's, a body is a form unless a header says otherwise.
     if args.data.is_some() && !headers.contains_key(CONTENT_TYPE) {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
     }
-    headers
+    Question {
+        method: args.method.clone().unwrap_or_default(),
+        url: args.url.clone().unwrap_or_default(),
+        headers,
+        client: args.client,
+        tls: args.tls.clone(),
+        body_bytes: args.data.as_ref().map(|body| body.length),
+    }
 }
 
-/// The question for a running gateway.
-fn asked(args: &ExplainArgs) -> Value {
-    let headers: Vec<_> = headers(args)
-        .iter()
+/// The question of a record in the access log.
+fn recorded(args: &ExplainArgs, admin: &Admin, id: &str) -> Result<Question, u8> {
+    let id: String = percent_encoding::utf8_percent_encode(id, percent_encoding::NON_ALPHANUMERIC).collect();
+    let mut record = Value::Null;
+    admin.follow(&format!("/v1/access-log/recent?limit=1&request_id={id}"), |line| {
+        record = serde_json::from_str(line).unwrap_or_default();
+        false
+    })?;
+    let Some((mut question, _)) = traffic::question(&record) else {
+        print::error(format_args!("the access log has no exchange with the request ID {id}"));
+        return Err(FAILED);
+    };
+    question.headers.extend(args.headers.iter().cloned());
+    Ok(question)
+}
+
+/// A question for a running gateway.
+fn document(question: &Question) -> Value {
+    let headers = question.headers.iter();
+    let headers: Vec<_> = headers
         .map(|(name, value)| json!([name.as_str(), String::from_utf8_lossy(value.as_bytes())]))
         .collect();
     json!({
-        "method": args.method.as_str(),
-        "url": args.url.to_string(),
+        "method": question.method.as_str(),
+        "url": question.url.to_string(),
         "headers": headers,
-        "client": args.client,
-        "tls": args.tls,
-        "body_bytes": args.data.map(|body| body.0),
+        "client": question.client,
+        "tls": question.tls,
+        "body_bytes": question.body_bytes,
     })
 }
 
-fn of_file(args: &ExplainArgs, registry: Registry) -> Result<Value, u8> {
+fn of_file(args: &ExplainArgs, question: Question, registry: Registry) -> Result<Value, u8> {
     let source = args.spec.source(Vec::new()).ok_or(MISUSED)?;
     let model = source.load(&registry).map_err(|problems| {
         print::error(&problems);
         BAD_CONFIG
     })?;
-    let now = tokio::time::Instant::now();
-    let empty = Snapshot::empty(model.settings.clone());
-    let snapshot = Compiler::new(registry).compile(&model, &empty, now).snapshot;
-    let question = Question {
-        method: args.method.clone(),
-        url: args.url.clone(),
-        headers: headers(args),
+    let trial = Trial::of_model(&model, registry);
+    let mut document = explain::explain(trial.snapshot(), &question);
+    let data = args.data.as_ref();
+    let request = WrittenRequest {
+        method: &question.method,
+        url: &question.url,
+        headers: &question.headers,
+        body: data.map_or(&[], |body| body.bytes.as_slice()),
         client: args.client,
-        tls: args.tls.clone(),
-        body_bytes: args.data.map(|body| body.0),
+        tls: args.tls.as_deref(),
     };
-    Ok(explain::explain(&snapshot, &question))
+    // What plugins and the target make of a body is only known where it is there.
+    if data.is_none_or(|body| body.length == body.bytes.len() as u64) {
+        document["outcome"] = outcome(trial, &request, &model).map_err(|error| {
+            print::error(error);
+            FAILED
+        })?;
+    }
+    Ok(document)
+}
+
+/// What the gateway would do with the request, whose target answers 200: the verdicts of plugins, and what the target gets.
+fn outcome(trial: Trial, request: &WrittenRequest<'_>, model: &Model) -> Result<Value, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    let trial = trial.of_client(request.client(model));
+    let sent = request.http()?;
+    let got = runtime.block_on(trial.try_send(sent));
+    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let asked = trial.asked().pop().map(|asked| {
+        let headers = asked.headers.iter().map(|(name, value)| json!([name.as_str(), text(value)]));
+        json!({
+            "target": asked.authority,
+            "method": asked.method.as_str(),
+            "path": asked.path,
+            "headers": headers.collect::<Vec<_>>(),
+        })
+    });
+    let Some(record) = trial.records().pop() else { return Ok(Value::Null) };
+    let fields = record.fields.iter().map(|(name, field)| ((*name).to_owned(), json!(field_text(field))));
+    Ok(json!({
+        "status": got.map_or(record.status, |got| got.status),
+        "reason": record.reason,
+        "plugin_config": record.plugin_config,
+        "setting": record.decided.map(|decided| decided.name),
+        "limit": record.decided.and_then(|decided| decided.limit).map(|limit| limit.to_string()),
+        "caller": record.caller.as_deref(),
+        "fields": fields.collect::<serde_json::Map<_, _>>(),
+        "sent": asked,
+    }))
+}
+
+fn field_text(field: &Field) -> String {
+    match field {
+        Field::Text(text) => text.to_string(),
+        Field::Number(number) => number.to_string(),
+        Field::Fraction(number) => number.to_string(),
+        Field::Flag(flag) => flag.to_string(),
+    }
 }
 
 /// Prints an explanation for people.
@@ -174,11 +270,14 @@ fn tell(document: &Value) {
                 print::line(format_args!("answered:  by {name}{status}; no target is asked"));
             }
             let upstream = &proxy["upstream"];
-            print::line(format_args!(
-                "upstream:  {} ({})",
-                text(&upstream["id"]),
-                text(&upstream["algorithm"])
-            ));
+            if !upstream.is_null() {
+                let (id, algorithm) = (text(&upstream["id"]), text(&upstream["algorithm"]));
+                print::line(format_args!("upstream:  {id} ({algorithm})"));
+            }
+            for target in list(&proxy["targets"]).iter().filter(|target| target["healthy"] == false) {
+                let (address, why) = (text(&target["address"]), text(&target["unhealthy_because"]));
+                print::line(format_args!("unhealthy: {address}: {why}"));
+            }
             for url in list(&proxy["forwards"]) {
                 print::line(format_args!("forwards:  {}", text(&url)));
             }
@@ -187,11 +286,37 @@ fn tell(document: &Value) {
     if let Some(refusal) = document["refusal"].as_str() {
         print::line(format_args!("answer:    {refusal}"));
     }
+    tell_outcome(&document["outcome"]);
     for loser in list(&document["not_chosen"]) {
         print::line(format_args!("not {}: {}", text(&loser["proxy"]), text(&loser["reason"])));
     }
     if let Some(others) = document["others"].as_u64().filter(|others| *others > 0) {
         print::line(format_args!("others further off: {others}"));
+    }
+}
+
+/// What the gateway would do, and what the target would get.
+fn tell_outcome(outcome: &Value) {
+    let Some(status) = outcome["status"].as_u64() else { return };
+    let text = |name: &str| outcome[name].as_str().map(str::to_owned);
+    let decided = [text("reason"), text("plugin_config").map(|id| format!("by {id}")), text("setting")];
+    let decided: Vec<String> = decided.into_iter().flatten().collect();
+    let from = if outcome["sent"].is_null() { "" } else { ", if the target answers 200" };
+    let decided = if decided.is_empty() { String::new() } else { format!(" {}", decided.join(", ")) };
+    print::line(format_args!("outcome:   {status}{decided}{from}"));
+    if let Some(caller) = text("caller") {
+        print::line(format_args!("caller:    {caller}"));
+    }
+    for (name, value) in outcome["fields"].as_object().into_iter().flatten() {
+        print::line(format_args!("noted:     {name}: {}", value.as_str().unwrap_or_default()));
+    }
+    let sent = &outcome["sent"];
+    if let (Some(method), Some(path)) = (sent["method"].as_str(), sent["path"].as_str()) {
+        print::line(format_args!("sent:      {method} {path}"));
+        for header in sent["headers"].as_array().into_iter().flatten() {
+            let part = |n: usize| header[n].as_str().unwrap_or_default();
+            print::line(format_args!("           {}: {}", part(0), part(1)));
+        }
     }
 }
 

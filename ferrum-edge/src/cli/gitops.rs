@@ -10,7 +10,8 @@ use gateway_core::plugin::Registry;
 use serde_json::Value;
 
 use super::admin::{Admin, AdminArgs, tell};
-use super::{BAD_CONFIG, FAILED, MISUSED, print};
+use super::traffic;
+use super::{BAD_CONFIG, DIFFERENT, FAILED, MISUSED, print};
 use crate::source::file::{Machine, read_text};
 
 /// Arguments of `dump`.
@@ -44,6 +45,9 @@ pub(super) struct DiffArgs {
     /// Sends references such as ${env:X} as they are, for the gateways to answer, instead of what they refer to here
     #[arg(long)]
     keep_references: bool,
+    /// Compares with recorded requests instead: an access log in JSON. Lists those that FILE would send elsewhere, refuse or admit
+    #[arg(long, value_name = "LOG")]
+    traffic: Option<PathBuf>,
     #[command(flatten)]
     admin: AdminArgs,
 }
@@ -64,6 +68,9 @@ pub(super) struct ApplyArgs {
     /// Checks everything and writes nothing
     #[arg(long)]
     dry_run: bool,
+    /// Prints what would be done to each object, with fields before and after, and writes nothing; exit code 4 if there is anything
+    #[arg(long, conflicts_with = "dry_run")]
+    plan: bool,
 }
 
 /// Arguments of `sync`.
@@ -76,8 +83,8 @@ pub(super) struct SyncArgs {
     prune: bool,
 }
 
-/// `diff` found differences.
-const DIFFERENT: u8 = 4;
+/// Characters of a value that a difference shows.
+const MAX_VALUE_CHARS: usize = 120;
 
 /// Writes the configuration as a file.
 pub(super) fn dump(args: &DumpArgs, registry: Registry) -> u8 {
@@ -106,21 +113,45 @@ pub(super) fn dump(args: &DumpArgs, registry: Registry) -> u8 {
 
 /// Shows the differences between a file and the configuration in use.
 pub(super) fn diff(args: &DiffArgs, registry: Registry) -> u8 {
+    if let Some(log) = &args.traffic {
+        return traffic::compare(&args.file, log, registry);
+    }
     told(args.admin.open_existing(registry).and_then(|admin| {
         let document = read(&args.file, args.keep_references)?;
         let answer = send(&admin, "/v1/import?validate_only&details", &args.file, &document)?;
-        let changes = answer["changes"].as_array().map_or(&[][..], Vec::as_slice);
-        for change in changes {
-            let sign = match change["action"].as_str() {
-                Some("create") => '+',
-                Some("delete") => '-',
-                _ => '~',
-            };
-            let text = |key: &str| change[key].as_str().unwrap_or_default().to_owned();
-            print::line(format_args!("{sign} {}/{}", text("kind"), text("id")));
-        }
-        Ok(if changes.is_empty() { 0 } else { DIFFERENT })
+        Ok(show_changes(&answer))
     }))
+}
+
+/// Prints what would be done to each object, with the fields before and after. The code is 4 when there is anything.
+fn show_changes(answer: &Value) -> u8 {
+    let changes = answer["changes"].as_array().map_or(&[][..], Vec::as_slice);
+    for change in changes {
+        let sign = match change["action"].as_str() {
+            Some("create") => '+',
+            Some("delete") => '-',
+            _ => '~',
+        };
+        let text = |key: &str| change[key].as_str().unwrap_or_default().to_owned();
+        print::line(format_args!("{sign} {}/{}", text("kind"), text("id")));
+        for field in change["fields"].as_array().into_iter().flatten() {
+            let path = from_pointer(field["path"].as_str().unwrap_or_default());
+            let value = |key: &str| match &field[key] {
+                Value::Null => "(none)".to_owned(),
+                value => shortened(&value.to_string()),
+            };
+            print::line(format_args!("    {path}: {} -> {}", value("before"), value("after")));
+        }
+    }
+    if changes.is_empty() { 0 } else { DIFFERENT }
+}
+
+/// The beginning of a long value.
+fn shortened(text: &str) -> String {
+    if text.chars().count() <= MAX_VALUE_CHARS {
+        return text.to_owned();
+    }
+    text.chars().take(MAX_VALUE_CHARS).chain(['…']).collect()
 }
 
 /// Puts what a file has; what else there is stays.
@@ -135,17 +166,25 @@ pub(super) fn sync(args: &SyncArgs, registry: Registry) -> u8 {
 
 fn put(args: &ApplyArgs, prune: bool, registry: Registry) -> u8 {
     // Who only checks makes no database either.
-    let admin = if args.dry_run { args.admin.open_existing(registry) } else { args.admin.open(registry) };
+    let writes = !args.dry_run && !args.plan;
+    let admin = if !writes { args.admin.open_existing(registry) } else { args.admin.open(registry) };
     told(admin.and_then(|admin| {
         let document = read(&args.file, args.keep_references)?;
         let note: String =
             percent_encoding::utf8_percent_encode(&args.note, percent_encoding::NON_ALPHANUMERIC).collect();
-        let check = if args.dry_run { "&validate_only" } else { "" };
+        let check = match (args.plan, args.dry_run) {
+            (true, _) => "&validate_only&details",
+            (_, true) => "&validate_only",
+            _ => "",
+        };
         let path = match prune {
             true => format!("/v1/import?note={note}{check}"),
             false => format!("/v1/batch?note={note}{check}"),
         };
         let answer = send(&admin, &path, &args.file, &document)?;
+        if args.plan {
+            return Ok(show_changes(&answer));
+        }
         let number = |key: &str| answer[key].as_u64().unwrap_or_default();
         print::line(format_args!(
             "revision {}: {} created, {} updated, {} deleted, {} unchanged{}",

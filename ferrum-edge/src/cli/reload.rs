@@ -5,14 +5,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use gateway_core::plugin::Registry;
 use rustix::process::Pid;
 use serde_json::Value;
 
 use super::address::AdminAddress;
 use super::admin::{Admin, AdminResponse};
+use super::running::Wanted;
 use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, pid_file, print, process};
-use crate::source::file::{Source, Spec};
 use crate::source::warnings::restart_needed;
 
 /// Arguments of `reload`.
@@ -24,7 +23,7 @@ pub(super) struct ReloadArgs {
     /// The file with the process id
     #[arg(long, env = "FERRUM_PID_FILE", value_name = "FILE")]
     pid_file: Option<PathBuf>,
-    /// The gateway's admin listener: HOST:PORT, http://HOST:PORT, https://HOST:PORT or unix:PATH [default: as configured, else 127.0.0.1:9000]
+    /// The gateway's admin listener: HOST:PORT, http://HOST:PORT, https://HOST:PORT or unix:PATH [env: FERRUM_ADMIN_URL] [default: that of ./ferrum.yaml, else of the gateway that runs here, else 127.0.0.1:9000]
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<AdminAddress>,
     #[command(flatten)]
@@ -37,13 +36,16 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Signals, waits, and says which revision is in use or why the new configuration was refused.
-pub(super) fn reload(args: &ReloadArgs, registry: &Registry) -> u8 {
-    let configured = || configured_admin(&args.spec, registry);
-    let address = args.admin.clone().unwrap_or_else(configured);
-    let admin = Admin::at(address.clone());
+pub(super) fn reload(args: &ReloadArgs) -> u8 {
+    let given = args.pid_file.as_deref().map(pid_file::read).transpose().map(|of_file| of_file.or(args.pid));
+    let pid = given.as_ref().ok().copied().flatten();
+    let admin = match Admin::find(&Wanted { admin: args.admin.as_ref(), pid, spec: args.spec.clone() }) {
+        Ok(admin) => admin,
+        Err(code) => return code,
+    };
+    let address = admin.address();
     let before = status(&admin);
-    let given = args.pid_file.as_deref().map(pid_file::read).transpose();
-    let pid = match given.map(|of_file| of_file.or(args.pid)) {
+    let pid = match given {
         Ok(Some(pid)) => Some(pid),
         Ok(None) => before.as_ref().ok().and_then(|status| status.get("pid")?.as_i64()?.try_into().ok()),
         Err(error) => {
@@ -64,8 +66,8 @@ pub(super) fn reload(args: &ReloadArgs, registry: &Registry) -> u8 {
         return FAILED;
     }
     match before {
-        Ok(before) if is_other(&before, &told) => say_other(&before, &address),
-        Ok(before) => wait(&admin, &address, &ConfigurationState::of(&before), &told),
+        Ok(before) if is_other(&before, &told) => say_other(&before, address),
+        Ok(before) => wait(&admin, address, &ConfigurationState::of(&before), &told),
         Err(error) => {
             print::error(format_args!(
                 "Told the process, but nobody answers at {address} ({error}); its log says whether it reloaded."
@@ -149,25 +151,6 @@ fn wait(admin: &Admin, address: &AdminAddress, before: &ConfigurationState, told
             return FAILED;
         }
         std::thread::sleep(PAUSE);
-    }
-}
-
-/// The admin address of the configuration. One with problems, which is what is often reloaded, says it as well.
-fn configured_admin(spec: &SpecArgs, registry: &Registry) -> AdminAddress {
-    let source = spec.path().map(|path| Source { spec: Spec::File(path), flags: Vec::new() });
-    let fallback = gateway_core::config::model::Settings::default();
-    let settings = source.and_then(|source| {
-        let model = source.load(registry).or_else(|_| source.load_settings(registry)).ok();
-        model.map(|model| (*model.settings).clone()).or_else(|| source.admin_of_broken())
-    });
-    let settings = settings.unwrap_or(fallback);
-    match (settings.admin_socket, settings.admin) {
-        (Some(socket), _) => AdminAddress::Unix(socket),
-        (None, Some(address)) if settings.admin_tls.is_some() => {
-            AdminAddress::Tcp { host: address.ip().to_string(), port: address.port(), is_tls: true }
-        }
-        (None, Some(address)) => address.into(),
-        (None, None) => AdminAddress::default(),
     }
 }
 

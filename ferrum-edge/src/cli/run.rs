@@ -5,12 +5,12 @@ mod signals;
 mod successor;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use gateway_core::config::model::{DrainStreams, Model};
-use gateway_core::config::problem::Problems;
+use gateway_core::config::model::{DrainStreams, Model, Settings};
+use gateway_core::config::problem::{Problem, Problems};
 use gateway_core::config::warning::Warning;
 use gateway_core::plugin::Registry;
 use tokio::time::Instant;
@@ -19,8 +19,11 @@ use super::database::DatabaseArgs;
 use super::handover::{self, HandoverError, Offer, Predecessor, Turn};
 use super::notify::{self, ServiceState};
 use super::pid_file::{self, PidFile};
+use super::running::{RunningFile, RunningGateway};
 use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, Verbosity, descriptors, logs, print};
+use crate::access::Access;
 use crate::access::environment::access_given;
+use crate::access::kept_token::kept_access;
 use crate::app::admin::AdminSockets;
 use crate::app::{Addresses, Gateway, ReloadError};
 use crate::control::discovery;
@@ -212,6 +215,7 @@ struct Process<'s> {
     gateway: Gateway,
     successor: Successor,
     _pid_file: Option<PidFile>,
+    _running_file: Option<RunningFile>,
 }
 
 /// How often a drain looks whether everybody has left.
@@ -228,16 +232,15 @@ impl<'s> Process<'s> {
         flags.pid_file.as_deref().map(|path| pid_file::check(path, flags.replace)).transpose()?;
         let settings = model.settings.clone();
         // Tokens that can't be used are refused here, not at the first request that has one.
-        let is_without_token = !config.has_own_tokens() && access_given()?.is_empty();
-        if settings.admin_require_token && is_without_token {
-            return Err(
-                "gateway.admin_require_token is set, and there is no token; set FERRUM_ADMIN_TOKEN or \
-                        FERRUM_ADMIN_READ_TOKEN"
-                    .into(),
-            );
-        }
+        let is_without_token = access_given()?.is_empty();
         let has_admin = settings.admin.is_some() || settings.admin_socket.is_some();
-        let shows_objects = matches!(config, ConfigSource::File) && has_admin && !is_without_token;
+        let mut token_file = (is_without_token && has_admin).then(|| config.token_file());
+        let mut access = None;
+        if let Some(path) = token_file.as_deref().filter(|_| !config.has_own_tokens()) {
+            access = kept_token(&settings, path)?;
+            token_file = token_file.filter(|_| access.is_some());
+        }
+        let shows_objects = matches!(config, ConfigSource::File) && has_admin;
         // Whatever may fail comes before the gateway starts: from then on it has connections to lose.
         let turn = flags.pid_file.as_deref().filter(|_| flags.replace);
         let turn = turn.map(|path| Ok::<_, HandoverError>((path, Turn::take(path)?))).transpose()?;
@@ -247,7 +250,7 @@ impl<'s> Process<'s> {
         let (replaced, inherited) = replaced.unzip();
         let (admin, inherited) = AdminSockets::bind(&settings, inherited.unwrap_or_default())?;
         let mut pid_file = flags.pid_file.as_deref().map(PidFile::write).transpose()?;
-        let gateway = match config {
+        let mut gateway = match config {
             ConfigSource::File => Gateway::start_on(model, registry.clone(), inherited)?,
             ConfigSource::Database(database) => {
                 Gateway::start_database_on(settings.clone(), *database, registry.clone(), inherited)?
@@ -261,7 +264,12 @@ impl<'s> Process<'s> {
                 Gateway::start_edge_on(settings.clone(), *options, registry.clone(), inherited)?
             }
         };
+        if let Some(access) = access {
+            gateway.set_admin_access(access);
+        }
         let admin = gateway.serve_admin_on(admin)?;
+        let running = RunningGateway::of_this(&settings, admin, &source.spec, token_file.as_deref());
+        let running_file = running.and_then(|running| running.note().map_err(say_unnoted).ok());
         pid_file.as_mut().map(PidFile::place).transpose()?;
         let offer = flags.pid_file.as_deref().filter(|_| settings.share_ports);
         let offer = offer.and_then(|path| Offer::start(gateway.engine(), path));
@@ -278,7 +286,15 @@ impl<'s> Process<'s> {
         }
         drop(turn);
         let successor = Successor::new(flags.replace);
-        Ok(Self { source, registry, offer, gateway, successor, _pid_file: pid_file })
+        Ok(Self {
+            source,
+            registry,
+            offer,
+            gateway,
+            successor,
+            _pid_file: pid_file,
+            _running_file: running_file,
+        })
     }
 
     async fn run(mut self, mut signals: Signals) -> u8 {
@@ -434,6 +450,28 @@ async fn until(deadline: Option<Instant>) {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,
     }
+}
+
+/// Access by the token in a file; `None` when it can't be kept.
+///
+/// # Errors
+/// When it can't be kept, and without it nobody could ask for status and metrics.
+fn kept_token(settings: &Settings, path: &Path) -> Result<Option<Access>, Problems> {
+    match kept_access(path) {
+        Ok(access) => Ok(Some(access)),
+        Err(problem) if settings.admin_require_token => {
+            let why = "gateway.admin_require_token is set, and there is no token";
+            Err(Problems(vec![Problem::new("FERRUM_ADMIN_TOKEN", why), problem]))
+        }
+        Err(problem) => {
+            tracing::warn!(%problem, "the admin API takes no token");
+            Ok(None)
+        }
+    }
+}
+
+fn say_unnoted(error: std::io::Error) {
+    tracing::debug!(%error, "commands have to be told the admin address: the folder of FERRUM_STATE can't be written");
 }
 
 fn say_started(gateway: &Gateway, source: &Source, admin: Option<SocketAddr>) {

@@ -1,12 +1,12 @@
-//! Following the access records of a running gateway: `logs`.
+//! The access records of a running gateway, the last ones or as they come: `logs`.
 
 use clap::Args;
 use gateway_core::config::units::Millis;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
-use super::admin::GatewayArgs;
-use super::{OutputFormat, print};
+use super::admin::{Admin, GatewayArgs};
+use super::{FAILED, OutputFormat, print};
 
 /// Arguments of `logs`.
 #[derive(Debug, Args)]
@@ -22,6 +22,18 @@ pub(super) struct LogsArgs {
     /// Only what took at least so long, such as 200ms or 2s
     #[arg(long, value_name = "TIME")]
     slower: Option<Millis>,
+    /// Only records of this caller; may be given several times
+    #[arg(long, value_name = "NAME")]
+    consumer: Vec<String>,
+    /// Only records from this address, or block such as 10.0.0.0/8; may be given several times
+    #[arg(long, value_name = "ADDRESS")]
+    client: Vec<String>,
+    /// Only exchanges whose path begins with this; may be given several times
+    #[arg(long, value_name = "PREFIX")]
+    path: Vec<String>,
+    /// Only the exchange with this request ID, out of the access log
+    #[arg(long, value_name = "ID", conflicts_with = "follow")]
+    request_id: Option<String>,
     #[command(flatten)]
     admin: GatewayArgs,
     /// How records are printed
@@ -30,23 +42,52 @@ pub(super) struct LogsArgs {
 }
 
 #[derive(Debug, Args)]
-#[group(required = true, multiple = true)]
 struct Until {
     /// Print records as they come, until interrupted
     #[arg(short, long)]
     follow: bool,
-    /// End after so many records
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    /// Print the last N records of the access log; with --follow those first [default: 10, with --follow 0]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    last: Option<u64>,
+    /// Follow, and end after so many records
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 }
 
-/// Prints records as they come.
+/// Prints the last records, or records as they come.
 pub(super) fn logs(args: &LogsArgs) -> u8 {
     let admin = match args.admin.open() {
         Ok(admin) => admin,
         Err(code) => return code,
     };
-    let path = path(args);
+    let follows = args.until.follow || args.until.count.is_some();
+    if let Some(last) = args.until.last.or_else(|| (!follows).then_some(LAST)) {
+        let request_id = args.request_id.iter().map(|id| format!("request_id={}", encoded(id)));
+        let query: Vec<_> = query(args).into_iter().chain(request_id).collect();
+        let path = format!("/v1/access-log/recent?limit={last}&{}", query.join("&"));
+        let mut found = 0_u64;
+        let read = admin.follow(path.trim_end_matches('&'), |line| {
+            show(line, args.output);
+            found += 1;
+            true
+        });
+        if let Err(code) = read {
+            return code;
+        }
+        if let (Some(id), 0) = (&args.request_id, found) {
+            print::error(format_args!("the access log has no exchange with the request ID {id}"));
+            return FAILED;
+        }
+    }
+    if follows { follow(&admin, args) } else { 0 }
+}
+
+/// Records that are printed unless the command line says how many.
+const LAST: u64 = 10;
+
+/// Prints records as they come.
+fn follow(admin: &Admin, args: &LogsArgs) -> u8 {
+    let path = format!("/v1/access-log?{}", query(args).join("&"));
     let mut left = args.until.count.unwrap_or(u64::MAX);
     loop {
         let followed = admin.follow(&path, |line| {
@@ -65,13 +106,23 @@ pub(super) fn logs(args: &LogsArgs) -> u8 {
     }
 }
 
-fn path(args: &LogsArgs) -> String {
-    let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-    let proxies = args.proxy.iter().map(|id| format!("proxy={}", encoded(id)));
-    let statuses = args.status.iter().map(|status| format!("status={}", encoded(status)));
+fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}
+
+fn query(args: &LogsArgs) -> Vec<String> {
+    let lists = [
+        ("proxy", &args.proxy),
+        ("status", &args.status),
+        ("consumer", &args.consumer),
+        ("client", &args.client),
+        ("path", &args.path),
+    ];
+    let each = |(name, list): (&'static str, &'_ Vec<String>)| {
+        list.iter().map(|value| format!("{name}={}", encoded(value))).collect::<Vec<_>>()
+    };
     let slower = args.slower.map(|slower| format!("slower_than={}", slower.0));
-    let query: Vec<String> = proxies.chain(statuses).chain(slower).collect();
-    format!("/v1/access-log?{}", query.join("&"))
+    lists.into_iter().flat_map(each).chain(slower).collect()
 }
 
 fn show(line: &str, output: OutputFormat) {
@@ -107,11 +158,31 @@ pub(super) fn text(record: &Value) -> String {
         field("http.request.method"),
         format!("{}{port}{}", field("server.address"), field("url.path")),
         took,
+        field("client.address"),
+        first(&["enduser.id"]),
         first(&["proxy.id"]),
         field("upstream.address"),
         first(&["error.type", "reply.reason", "session.end"]),
+        decided(record),
     ];
     words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// The setting that decided, with its value, or the plugin config that has it.
+fn decided(record: &Value) -> String {
+    let text = |name: &str| record[name].as_str().unwrap_or_default();
+    let (setting, limit) = (text("error.setting"), text("error.limit"));
+    let setting = match (setting, limit) {
+        ("", _) => String::new(),
+        (setting, "") => setting.to_owned(),
+        (setting, limit) => format!("{setting}={limit}"),
+    };
+    match (setting.as_str(), text("plugin_config.id")) {
+        ("", "") => String::new(),
+        ("", config) => format!("({config})"),
+        (setting, "") => format!("({setting})"),
+        (setting, config) => format!("({setting} of {config})"),
+    }
 }
 
 #[cfg(test)]
@@ -125,9 +196,14 @@ mod tests {
         let record = json!({
             "timestamp": "T", "kind": "http", "http.request.method": "GET", "url.path": "/a\u{1b}[31m\nb",
             "server.address": "h", "server.port": 81, "http.response.status_code": 502, "http.server.request.duration": 0.2501,
-            "proxy.id": "shop", "upstream.address": "t:80", "error.type": "connect_failed",
+            "proxy.id": "shop", "upstream.address": "t:80", "error.type": "upstream_timeout",
+            "error.setting": "proxies.backend_first_byte_timeout", "error.limit": "5s",
         });
-        assert_eq!(text(&record), "T 502 GET h:81/a\u{fffd}[31m\u{fffd}b 250.1ms shop t:80 connect_failed");
+        assert_eq!(
+            text(&record),
+            "T 502 GET h:81/a\u{fffd}[31m\u{fffd}b 250.1ms shop t:80 upstream_timeout \
+             (proxies.backend_first_byte_timeout=5s)"
+        );
         let session =
             json!({ "timestamp": "T", "kind": "tcp", "session.end": "closed", "session.duration": 1.0 });
         assert_eq!(text(&session), "T tcp 1000.0ms closed");

@@ -128,8 +128,17 @@ fn once(
         print::line(&document);
         return Ok(());
     }
-    for (view, what) in [(View::Proxies, "PROXY"), (View::Upstreams, "UPSTREAM"), (View::Targets, "TARGET")] {
+    let views = [
+        (View::Proxies, "PROXY"),
+        (View::Upstreams, "UPSTREAM"),
+        (View::Targets, "TARGET"),
+        (View::Callers, "CALLER"),
+    ];
+    for (view, what) in views {
         let mut lines: Vec<_> = board.lines(view).iter().collect();
+        if lines.is_empty() && view == View::Callers {
+            continue;
+        }
         lines.sort_by(|one, other| {
             let busier = other.requests_per_second.total_cmp(&one.requests_per_second);
             busier.then_with(|| one.name.cmp(&other.name))

@@ -140,6 +140,7 @@ async fn ask(
         drop(place);
         if let Err(error) = &result {
             tracing::debug!(target = %target.authority(), %error, "a probe failed");
+            target.note_probe_failure(error.to_string());
         }
         let change = target.probed(result.is_ok(), Instant::now());
         telemetry.probed(&target, result.is_ok(), change);

@@ -1,6 +1,7 @@
 //! How certificates stand that the gateway gets by itself.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -14,6 +15,8 @@ pub(crate) struct AcmeCounts {
     pub(crate) issued: AtomicU64,
     pub(crate) failed: AtomicU64,
     statuses: Mutex<Vec<AcmeStatus>>,
+    /// Files of certificates that an operator wants renewed now. No more than there are certificates.
+    renewals: Mutex<BTreeSet<PathBuf>>,
 }
 
 /// How a certificate stands that the gateway gets by itself.
@@ -58,6 +61,21 @@ impl AcmeStanding {
 }
 
 impl AcmeCounts {
+    /// Notes that the certificate with this name is to be ordered at the next look; its names, or `None` where there is none.
+    pub(crate) fn request_renewal(&self, name: &str) -> Option<AcmeNames> {
+        let statuses = self.statuses();
+        let has = |status: &&AcmeStatus| status.names.iter().any(|known| known.eq_ignore_ascii_case(name));
+        let found = statuses.iter().find(has)?;
+        let mut renewals = self.renewals.lock().unwrap_or_else(PoisonError::into_inner);
+        renewals.insert(found.file.clone());
+        Some(found.names.clone())
+    }
+
+    /// Whether the certificate of this file is to be ordered now; asked once for each request.
+    pub(crate) fn take_renewal(&self, file: &Path) -> bool {
+        self.renewals.lock().unwrap_or_else(PoisonError::into_inner).remove(file)
+    }
+
     pub(crate) fn statuses(&self) -> MutexGuard<'_, Vec<AcmeStatus>> {
         self.statuses.lock().unwrap_or_else(PoisonError::into_inner)
     }

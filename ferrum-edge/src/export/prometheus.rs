@@ -28,6 +28,7 @@ pub fn render(telemetry: &Telemetry, snapshot: &Snapshot, connections: usize, ta
     exchanges(&mut page, telemetry);
     connections_and_sessions(&mut page, telemetry, connections);
     proxies(&mut page, telemetry);
+    consumers(&mut page, telemetry);
     timings(&mut page, telemetry);
     dials(&mut page, telemetry);
     targets(&mut page, telemetry, snapshot);
@@ -207,6 +208,20 @@ fn proxies(page: &mut Page, telemetry: &Telemetry) {
     };
     series("_other", of(|worker| &worker.proxies.other));
     series("_none", of(|worker| &worker.proxies.none));
+}
+
+/// How many exchanges each recognised caller has.
+fn consumers(page: &mut Page, telemetry: &Telemetry) {
+    let (mut sums, mut other) = (BTreeMap::new(), [0; CLASSES]);
+    telemetry.workers.iter().for_each(|worker| worker.consumers.add_to(&mut sums, &mut other));
+    page.head(&metric::CONSUMER_REQUESTS);
+    let named = sums.iter().map(|(name, counts)| (&**name, counts));
+    for (name, counts) in named.chain([("_other", &other)]) {
+        for (class, count) in CLASS_NAMES.iter().zip(counts).filter(|(_, count)| **count > 0) {
+            let labels = format_args!("consumer=\"{}\",http_response_status_class=\"{class}\"", Label(name));
+            page.sample(metric::CONSUMER_REQUESTS.name, labels, count);
+        }
+    }
 }
 
 /// How long each proxy's exchanges take.

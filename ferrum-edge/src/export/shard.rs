@@ -19,6 +19,7 @@ use gateway_telemetry::record::Record;
 use tokio::time::Instant;
 
 use super::access_log::Share;
+use super::consumers::ConsumerTable;
 use super::exemplars::Exemplars;
 use super::histogram::{Count, Histogram, Merged};
 use super::labels::{CLASSES, SESSIONS, VERSIONS, class_of, session_place, version_of};
@@ -65,6 +66,7 @@ pub struct WorkerTelemetry {
     pub(super) native_first_bytes: Native,
     pub(super) reasons: Reasons,
     pub(super) proxies: ProxyTable,
+    pub(super) consumers: ConsumerTable,
     pub(super) timings: TimingTable,
     pub(super) exemplars: Exemplars,
     pub(super) sessions: [SessionCounts; SESSIONS.len()],
@@ -326,6 +328,9 @@ impl Recorder for WorkerTelemetry {
             None => &self.proxies.none,
         };
         proxy[class].add(1);
+        if let Some(identity) = &record.exchange.identity {
+            self.consumers.count(&identity.name, class);
+        }
         if let Some((took, place)) = places.first_byte {
             self.first_bytes.observe(took);
             self.native_first_bytes.count(place);
@@ -376,6 +381,10 @@ impl Recorder for WorkerTelemetry {
         counts.down.add(carried.down);
     }
 
+    fn session_dropped(&self, protocol: &'static str, datagrams: u64) {
+        self.sessions[session_place(protocol)].dropped.add(datagrams);
+    }
+
     fn session(&self, record: &SessionRecord<'_>) {
         let place = session_place(record.protocol);
         let counts = &self.sessions[place];
@@ -383,7 +392,7 @@ impl Recorder for WorkerTelemetry {
         self.ends.count(place, record.reason);
         counts.up.add(record.uncounted.up);
         counts.down.add(record.uncounted.down);
-        counts.dropped.add(record.dropped);
+        counts.dropped.add(record.uncounted_dropped);
         let is_unproven = record.session.unproven && record.target.is_none();
         if is_unproven && !self.unproven.admits(Instant::now()) {
             return self.withheld.add(1);
@@ -437,7 +446,10 @@ fn is_upstream_failure(cause: Cause) -> bool {
 /// A target changed sides: rare, and what operators look for first.
 pub(super) fn log_health(target: &Target, change: HealthChange, by: &'static str) {
     match change {
-        HealthChange::Failed => tracing::warn!(target = %target.authority(), by, "a target became unhealthy"),
+        HealthChange::Failed => {
+            let cause = target.unhealthy_because(Instant::now());
+            tracing::warn!(target = %target.authority(), by, cause, "a target became unhealthy");
+        }
         HealthChange::Recovered => {
             tracing::warn!(target = %target.authority(), by, "a target is healthy again")
         }
@@ -450,7 +462,9 @@ fn log_failure(record: &ExchangeRecord<'_>) {
     let proxy = record.route.map_or("", |route| route.proxy.id.as_str());
     let target = record.target.map_or("", |target| &**target.authority());
     let error = record.failure.map(ToString::to_string);
-    tracing::warn!(proxy, target, reason = record.reason, error, "upstream request failed");
+    let setting = record.decided.map(|decided| decided.name);
+    let limit = record.decided.and_then(|decided| decided.limit).map(|limit| limit.to_string());
+    tracing::warn!(proxy, target, reason = record.reason, error, setting, limit, "upstream request failed");
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use gateway_core::condition::Condition;
 use gateway_telemetry::batch::{Batches, Limits};
 use gateway_telemetry::json::JsonLine;
 use gateway_telemetry::record::{self, Extras, Record};
+use ipnet::IpNet;
 use serde_json::Value;
 
 use super::traffic::Traffic;
@@ -27,6 +28,12 @@ pub(crate) struct Filter {
     pub(crate) when: Option<Condition>,
     /// Only what took at least so long.
     pub(crate) slower_than: Duration,
+    /// Only of these callers, by name; all where there are none.
+    pub(crate) consumers: Vec<String>,
+    /// Only from these addresses; all where there are none.
+    pub(crate) clients: Vec<IpNet>,
+    /// Only exchanges whose path begins with one of these; all where there are none.
+    pub(crate) paths: Vec<String>,
 }
 
 impl Filter {
@@ -41,7 +48,24 @@ impl Filter {
         };
         let is_proxy =
             || route.is_some_and(|route| self.proxies.iter().any(|id| id == route.proxy.id.as_str()));
-        took >= self.slower_than && is_meant && (self.proxies.is_empty() || is_proxy())
+        took >= self.slower_than
+            && is_meant
+            && (self.proxies.is_empty() || is_proxy())
+            && self.wants_request(record)
+    }
+
+    fn wants_request(&self, record: Record<'_>) -> bool {
+        let (caller, client, path) = match record {
+            Record::Exchange(record) => {
+                let exchange = record.exchange;
+                (&exchange.identity, exchange.client_address, exchange.request.uri.path())
+            }
+            Record::Session(record) => (&record.session.identity, record.session.client_address, ""),
+        };
+        let is_caller = |name: &String| caller.as_ref().is_some_and(|caller| *caller.name == **name);
+        (self.consumers.is_empty() || self.consumers.iter().any(is_caller))
+            && (self.clients.is_empty() || self.clients.iter().any(|net| net.contains(&client)))
+            && (self.paths.is_empty() || self.paths.iter().any(|prefix| path.starts_with(prefix.as_str())))
     }
 }
 

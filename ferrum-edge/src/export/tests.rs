@@ -73,6 +73,8 @@ pub(super) fn record<'a>(exchange: &'a Exchange, route: Option<&'a Route>) -> Ex
         grpc_status: None,
         cause: None,
         reason: None,
+        decided: None,
+        plugin_config: None,
         is_error: false,
         failure: None,
         attempts: 1,
@@ -130,6 +132,8 @@ fn workers_add_up() {
         status: 404,
         cause: Some(Cause::NoRoute),
         reason: Some("no_route"),
+        decided: None,
+        plugin_config: None,
         is_error: true,
         ..record(&plain, None)
     };
@@ -243,6 +247,7 @@ fn strange_statuses_and_sessions_have_their_place() {
             bytes_up: 5,
             bytes_down: 7,
             dropped: 3,
+            uncounted_dropped: 3,
             uncounted: Carried { up: 5, down: 7 },
         });
     }

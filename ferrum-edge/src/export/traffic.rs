@@ -12,6 +12,7 @@ use gateway_core::record::{ExchangeRecord, SessionRecord};
 use gateway_telemetry::record::Record;
 use serde_json::{Value, json};
 
+use super::fine_histogram::FineHistogram;
 use super::histogram::{BOUNDS, BUCKETS, bucket_of};
 use super::labels::CLASSES;
 
@@ -52,6 +53,7 @@ struct Row {
     errors: u64,
     retries: u64,
     buckets: [u64; BUCKETS],
+    fine: FineHistogram,
     seconds: f64,
     sessions: u64,
     bytes_in: u64,
@@ -163,6 +165,7 @@ impl Row {
         let hedges = record.exchange.hedged().sent;
         self.retries += u64::from(record.attempts.saturating_sub(1 + hedges));
         self.buckets[bucket_of(record.duration)] += 1;
+        self.fine.observe(record.duration);
         self.seconds += record.duration.as_secs_f64();
         self.bytes_in += record.request_bytes;
         self.bytes_out += record.response_bytes;
@@ -199,6 +202,7 @@ impl Row {
             "errors": self.errors,
             "retries": self.retries,
             "buckets": self.buckets,
+            "fine": self.fine.0.iter().collect::<Vec<_>>(),
             "duration_seconds": self.seconds,
             "sessions": self.sessions,
             "bytes_in": self.bytes_in,

@@ -183,7 +183,7 @@ fn sqlite_file(rest: &str) -> Result<PathBuf, StoreError> {
     }
     let path = Path::new(path);
     let here = path.is_absolute() || path.starts_with(".") || path.starts_with("..");
-    Ok(if here { path.to_owned() } else { folder().join(path) })
+    Ok(if here { path.to_owned() } else { state_folder().join(path) })
 }
 
 /// `scheme://user@host/database` without password and parameters.
@@ -196,13 +196,17 @@ fn shown(engine: Engine, rest: &str) -> String {
     format!("{}://{shown}", engine.as_str())
 }
 
-/// The file of the database when none is given: `/var/lib/ferrum-edge/ferrum.db` where this user may write there (as
-/// root does), else `$XDG_DATA_HOME/ferrum-edge/ferrum.db`, else `~/.local/share/ferrum-edge/ferrum.db`.
+/// The file of the database when none is given: `ferrum.db` in [`state_folder`].
 pub fn default_path() -> PathBuf {
-    folder().join(FILE)
+    state_folder().join(FILE)
 }
 
-fn folder() -> PathBuf {
+/// The folder of what a gateway keeps: `$FERRUM_STATE`, else `/var/lib/ferrum-edge` where this user may write there (as
+/// root does), else `$XDG_DATA_HOME/ferrum-edge`, else `~/.local/share/ferrum-edge`.
+pub fn state_folder() -> PathBuf {
+    if let Some(folder) = env::var_os("FERRUM_STATE").filter(|folder| !folder.is_empty()) {
+        return folder.into();
+    }
     let system = Path::new(SYSTEM_FOLDER);
     let owned = fs::metadata(system).is_ok_and(|found| found.is_dir())
         && rustix::fs::access(system, rustix::fs::Access::WRITE_OK).is_ok();

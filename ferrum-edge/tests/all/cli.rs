@@ -18,15 +18,21 @@ mod key_tools;
 mod memory;
 mod output;
 mod phases;
+mod quotas;
+mod recorded;
 mod reloading;
 mod remote;
 mod replacing;
 mod replacing_datagrams;
 mod secrets;
 mod serving;
+mod small_tools;
 mod tls_sinks;
+mod tokens;
 #[cfg(feature = "top")]
 mod top;
+mod troubles;
+mod trying;
 mod waf;
 mod warnings;
 
@@ -307,7 +313,10 @@ fn records_are_followed_by_proxy_status_and_time() {
     let admin = gateway.admin.to_string();
     let follow = |arguments: &[&str]| {
         let mut command = ferrum_edge(&folder);
-        command.args(["logs", "-n", "1", "--admin", &admin]).args(arguments).env("FERRUM_ADMIN_TOKEN", TOKEN);
+        command
+            .args(["logs", "--count", "1", "--admin", &admin])
+            .args(arguments)
+            .env("FERRUM_ADMIN_TOKEN", TOKEN);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         until("a record is printed", || {
             get(gateway.http, "/shop");

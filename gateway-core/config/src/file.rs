@@ -41,7 +41,7 @@ pub use consumer::Consumer;
 pub use fastcgi::{FastCgi, Param};
 pub use forwarded::Forwarded;
 pub use gateway::{
-    AccessLog, AdminTls, Certificate, ClientTimeouts, DrainStreams, Gateway, Limits, Listener, ListenerParts,
+    AccessLog, AdminTls, Certificate, ClientTimeouts, DrainStreams, Gateway, Limits, Listener, ListenerParts, NotReady,
     Overload, Tls, TlsVersion, UnderscoresInHeaders,
 };
 pub use hedging::Hedging;

@@ -131,6 +131,31 @@ impl Target {
             && !self.passive.as_ref().is_some_and(|passive| passive.is_down(now))
     }
 
+    /// Why it gets no traffic while others do; `None` when it does.
+    pub fn unhealthy_because(&self, now: Instant) -> Option<String> {
+        let probed = self.active.as_ref().filter(|active| active.is_down());
+        let probed = probed.map(|active| match active.failure() {
+            Some(why) => format!("probe: {why}"),
+            None => "probe failed".to_owned(),
+        });
+        let observed = || {
+            let passive = self.passive.as_ref().filter(|passive| passive.is_down(now))?;
+            Some(
+                passive
+                    .cause()
+                    .map_or_else(|| "traffic failed".to_owned(), |kind| format!("traffic: {kind}")),
+            )
+        };
+        probed.or_else(observed)
+    }
+
+    /// Keeps why a probe went wrong, for operators.
+    pub fn note_probe_failure(&self, why: String) {
+        if let Some(active) = &self.active {
+            active.note_failure(why);
+        }
+    }
+
     /// Takes one probe's result, from one prober at a time. Says when the target as a whole changed sides.
     pub fn probed(&self, good: bool, now: Instant) -> Option<HealthChange> {
         let before = self.is_healthy(now);

@@ -20,6 +20,7 @@ use super::subset::KnownSubsets;
 use super::target::{Health, Target};
 use crate::config::model::{Algorithm, HashOn, Sharing, TargetRules, Upstream};
 use crate::health::breaker::Permit;
+use crate::health::passive::FailureKind;
 use crate::health::{Breakers, HealthChange};
 use crate::limit::epoch::Epoch;
 use pick::{BorrowedFlight, Pick};
@@ -139,9 +140,9 @@ impl Targets {
     }
 
     /// Takes a failure of a target. Says when the target changed sides.
-    pub fn failed(&self, target: &Target, now: Instant) -> Option<HealthChange> {
+    pub fn failed(&self, target: &Target, kind: FailureKind, now: Instant) -> Option<HealthChange> {
         let is_out = |target: &&Arc<Target>| target.observer().is_some_and(|observer| observer.is_down(now));
-        target.observer()?.failed(now, || (self.list.iter().filter(is_out).count(), self.list.len()))
+        target.observer()?.failed(kind, now, || (self.list.iter().filter(is_out).count(), self.list.len()))
     }
 
     /// Whether so few targets are healthy that all get traffic.

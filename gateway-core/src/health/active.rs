@@ -1,6 +1,9 @@
 //! Health by asking: counts the answers of probes in a row.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+
+use arc_swap::ArcSwapOption;
 
 use super::HealthChange;
 use crate::config::model::ActiveHealth;
@@ -12,6 +15,8 @@ pub struct Active {
     down: AtomicBool,
     /// Answers in a row that contradict `down`.
     against: AtomicU32,
+    /// Why the last probe that went wrong did.
+    failure: ArcSwapOption<String>,
 }
 
 impl Active {
@@ -22,7 +27,12 @@ impl Active {
 
     /// A target under new rules, which keeps the verdict reached under the old ones.
     pub fn resume(rules: &ActiveHealth, down: bool) -> Self {
-        Self { rules: rules.clone(), down: AtomicBool::new(down), against: AtomicU32::new(0) }
+        Self {
+            rules: rules.clone(),
+            down: AtomicBool::new(down),
+            against: AtomicU32::new(0),
+            failure: ArcSwapOption::empty(),
+        }
     }
 
     /// How to ask, and how often.
@@ -33,6 +43,16 @@ impl Active {
     /// Whether probes found the target unhealthy.
     pub fn is_down(&self) -> bool {
         self.down.load(Relaxed)
+    }
+
+    /// Why the last probe that went wrong did, as [`Active::note_failure`] was told.
+    pub fn failure(&self) -> Option<Arc<String>> {
+        self.failure.load_full()
+    }
+
+    /// Keeps why a probe went wrong, for operators.
+    pub fn note_failure(&self, why: String) {
+        self.failure.store(Some(Arc::new(why)));
     }
 
     /// Takes one probe's result. Fed by one prober at a time; says when the verdict changed.

@@ -3,6 +3,7 @@
 //! A success costs nothing here: failures leave the window by growing old, not by being forgiven. Only a success
 //! of an exchange that was routed to the target *although* it was down brings it back early.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -37,6 +38,55 @@ pub struct Passive {
     /// Times it went out in a row, without being well for a window in between.
     times_out: AtomicU32,
     failures: Failures,
+    /// Why it went out the last time, as [`FailureKind::code`].
+    cause: AtomicU32,
+}
+
+/// What counts as a failure of a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureKind {
+    /// It answered with this status.
+    Status(StatusCode),
+    /// No connection to it could be opened.
+    Connect,
+    /// The connection broke, or brought no valid answer.
+    Broken,
+    /// It did not answer in time.
+    TimedOut,
+}
+
+impl FailureKind {
+    fn code(self) -> u32 {
+        match self {
+            Self::Connect => 1,
+            Self::Broken => 2,
+            Self::TimedOut => 3,
+            Self::Status(status) => u32::from(status.as_u16()),
+        }
+    }
+
+    fn of_code(code: u32) -> Option<Self> {
+        match code {
+            0 => None,
+            1 => Some(Self::Connect),
+            2 => Some(Self::Broken),
+            3 => Some(Self::TimedOut),
+            status => {
+                u16::try_from(status).ok().and_then(|code| StatusCode::from_u16(code).ok()).map(Self::Status)
+            }
+        }
+    }
+}
+
+impl fmt::Display for FailureKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => write!(f, "it answered {}", status.as_u16()),
+            Self::Connect => f.write_str("no connection"),
+            Self::Broken => f.write_str("the connection broke"),
+            Self::TimedOut => f.write_str("no answer in time"),
+        }
+    }
 }
 
 impl Passive {
@@ -51,7 +101,13 @@ impl Passive {
             times_out: AtomicU32::new(0),
             failures: Failures::new(rules.unhealthy_threshold),
             rules: rules.clone(),
+            cause: AtomicU32::new(0),
         }
+    }
+
+    /// The failure that put it out the last time; `None` when it never was.
+    pub fn cause(&self) -> Option<FailureKind> {
+        FailureKind::of_code(self.cause.load(Relaxed))
     }
 
     /// The rules it was made with.
@@ -95,7 +151,12 @@ impl Passive {
 
     /// Counts a failure; failures of a target that is already out change nothing. `others_out` counts the targets of the
     /// group that are out, and how many there are in all.
-    pub fn failed(&self, now: Instant, others_out: impl FnOnce() -> (usize, usize)) -> Option<HealthChange> {
+    pub fn failed(
+        &self,
+        kind: FailureKind,
+        now: Instant,
+        others_out: impl FnOnce() -> (usize, usize),
+    ) -> Option<HealthChange> {
         let before = self.down_until.load(Relaxed);
         if self.is_down(now) || !self.failures.add(self.epoch.millis(now), self.rules.window) {
             return None;
@@ -111,6 +172,7 @@ impl Passive {
         let won = self.down_until.compare_exchange(before, deadline, Relaxed, Relaxed).is_ok();
         if won {
             self.times_out.store(times, Relaxed);
+            self.cause.store(kind.code(), Relaxed);
             // Whoever comes back starts with a clean sheet.
             self.failures.clear();
         }

@@ -99,6 +99,8 @@ struct Rare {
     forward_host: Option<HeaderValue>,
     fields: Vec<(&'static str, Field)>,
     reason: Option<&'static str>,
+    /// The place of the plugin whose hook answered.
+    decider: Option<u16>,
     not_an_error: bool,
     waits: Vec<Waited>,
     answered: Option<Box<(StatusCode, HeaderMap)>>,

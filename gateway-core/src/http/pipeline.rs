@@ -8,6 +8,7 @@ mod admission;
 mod again;
 mod call_end;
 mod close;
+mod deciding;
 mod delivery;
 mod destination;
 mod detached;
@@ -301,7 +302,11 @@ impl<U: Upstream> Pipeline<U> {
         }
         let around = Around { state: route, consumers: &snapshot.consumers, target: None };
         let before = end.exchange.deadline;
-        route.chain.request(&mut end.exchange, around, reached).await?;
+        let admitted = route.chain.request(&mut end.exchange, around, reached).await;
+        if admitted.is_err() {
+            end.exchange.note_decider(reached.place());
+        }
+        admitted?;
         if matched.is_preflight {
             // The plugin that answers preflights was kept from this one; its target takes no such method.
             return Err(Box::new(Reply::new(Cause::NoRoute)));

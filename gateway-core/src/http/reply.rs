@@ -180,6 +180,54 @@ impl Cause {
         self.row().grpc
     }
 
+    /// Every cause.
+    #[rustfmt::skip]
+    pub const ALL: &[Self] = &[
+        Self::Plugin, Self::PluginTimeout, Self::BadRequest, Self::BadHost, Self::HeadersTooLarge,
+        Self::CodingUnsupported, Self::HttpVersionUnsupported, Self::UriTooLong, Self::BodyTooLarge, Self::RequestTimeout,
+        Self::NoRoute, Self::Misdirected, Self::MethodNotAllowed, Self::MethodUnknown, Self::ExpectationFailed,
+        Self::Options, Self::Unauthenticated, Self::Forbidden, Self::TooManyRequests, Self::TooEarly,
+        Self::Loop, Self::Quarantined, Self::NoTarget, Self::CircuitOpen, Self::Overloaded,
+        Self::DnsFailed, Self::ConnectFailed, Self::ConnectTimeout, Self::TlsFailed, Self::TlsCertificate,
+        Self::UpstreamClosed, Self::UpstreamGarbage, Self::UpstreamTimeout, Self::TotalTimeout, Self::VersionUnsupported,
+        Self::UpgradeRefused, Self::ClientGone, Self::ClientTimeout, Self::Drained, Self::Revoked,
+        Self::Ended, Self::Internal,
+    ];
+
+    /// The setting to look at, as [`Reason::setting`](crate::reason::Reason); empty where none is.
+    pub fn setting(self) -> &'static str {
+        match self {
+            Self::RequestTimeout => "gateway.client_timeouts",
+            Self::ClientTimeout => "gateway.client_timeouts.body",
+            Self::Drained => "gateway.drain_timeout",
+            Self::HeadersTooLarge => "gateway.limits.max_header_size",
+            Self::BodyTooLarge => "gateway.limits.max_request_body",
+            Self::UriTooLong => "gateway.limits.max_uri",
+            Self::Overloaded => "gateway.overload",
+            Self::Revoked => "gateway.session_check",
+            Self::Plugin
+            | Self::Unauthenticated
+            | Self::Forbidden
+            | Self::TooManyRequests
+            | Self::Quarantined => "plugin_configs",
+            Self::NoRoute => "proxies",
+            Self::MethodNotAllowed => "proxies.allowed_methods",
+            Self::ConnectTimeout => "proxies.backend_connect_timeout",
+            Self::UpstreamTimeout => "proxies.backend_first_byte_timeout",
+            Self::Loop | Self::DnsFailed => "proxies.backend_host",
+            Self::VersionUnsupported => "proxies.backend_http_version",
+            Self::ConnectFailed => "proxies.backend_port",
+            Self::TlsFailed | Self::UpstreamGarbage => "proxies.backend_scheme",
+            Self::TlsCertificate => "proxies.backend_tls_ca_path",
+            Self::CircuitOpen => "proxies.circuit_breaker",
+            Self::TooEarly => "proxies.early_data",
+            Self::UpstreamClosed => "proxies.retry",
+            Self::PluginTimeout | Self::TotalTimeout => "proxies.total_timeout",
+            Self::NoTarget => "upstreams.health_checks",
+            _ => "",
+        }
+    }
+
     /// A stable word for logs and metrics.
     pub fn reason(self) -> &'static str {
         self.row().reason
@@ -411,7 +459,7 @@ fn problem(
     trace: Option<TraceId>,
 ) -> Bytes {
     let mut document = serde_json::Map::new();
-    document.insert("type".into(), "about:blank".into());
+    document.insert("type".into(), format!("{REASON_URN}{code}").into());
     document.insert("title".into(), title.into());
     document.insert("status".into(), status.as_u16().into());
     document.insert("code".into(), code.into());
@@ -425,6 +473,9 @@ fn problem(
     text.push('\n');
     Bytes::from(text)
 }
+
+/// What the `type` of a problem document begins with; the reason follows.
+const REASON_URN: &str = "urn:ferrum-edge:reason:";
 
 /// What `grpc-message` must percent-encode: everything outside printable ASCII, and the percent sign.
 const GRPC_MESSAGE: &percent_encoding::AsciiSet = &percent_encoding::CONTROLS.add(b'%');

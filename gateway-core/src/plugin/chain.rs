@@ -61,6 +61,11 @@ impl Reached {
     pub const NONE: Self = Self(0);
     /// Every plugin has.
     pub const ALL: Self = Self(u16::MAX);
+
+    /// The place of the plugin that saw the request last; 0 where none did.
+    pub(crate) fn place(self) -> u16 {
+        self.0
+    }
 }
 
 impl Seated<dyn OnResponse> {
@@ -268,6 +273,7 @@ impl Chain {
             }
             let Err(reply) = decided else { continue };
             *replaced = Some(reply.cause);
+            exchange.note_decider(*place);
             exchange.note_reply(&reply);
             *response = exchange.response_of(*reply);
             replies += 1;

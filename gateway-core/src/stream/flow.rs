@@ -12,6 +12,7 @@ use super::relay::{Carried, RelayOutcome};
 use super::session::{Direction, MessageKind, Session};
 use crate::balance::{Flight, Target};
 use crate::config::consumer::Consumers;
+use crate::health::passive::FailureKind;
 use crate::http::reply::Cause;
 use crate::limit::Meters;
 use crate::limit::concurrency::Permit;
@@ -42,6 +43,8 @@ pub struct Flow {
     counted: Carried,
     /// Datagrams that were too much.
     dropped: u64,
+    /// Of these, what metrics know of.
+    counted_dropped: u64,
     /// Only where a plugin attends to sessions: there may be very many.
     consumers: Option<Box<Consumers>>,
     _permit: Permit,
@@ -71,6 +74,7 @@ impl Flow {
             followed: None,
             counted: Carried::default(),
             dropped: 0,
+            counted_dropped: 0,
             consumers,
             _permit: permit,
         })
@@ -99,7 +103,7 @@ impl Flow {
     /// The target turned out not to be there, which a datagram's sender learns only afterwards.
     pub fn target_failed(&self) {
         let Some(target) = &self.target else { return };
-        if let Some(change) = self.route.targets.failed(target, Instant::now()) {
+        if let Some(change) = self.route.targets.failed(target, FailureKind::Connect, Instant::now()) {
             self.recorder.health(target, change);
         }
     }
@@ -123,6 +127,11 @@ impl Flow {
     pub fn uncounted(&mut self) -> Carried {
         let counted = std::mem::replace(&mut self.counted, self.carried);
         Carried { up: self.carried.up - counted.up, down: self.carried.down - counted.down }
+    }
+
+    /// Dropped datagrams that metrics have not counted yet; they are counted from now on.
+    pub fn uncounted_dropped(&mut self) -> u64 {
+        self.dropped - std::mem::replace(&mut self.counted_dropped, self.dropped)
     }
 
     /// Takes the meters of the proxy as it is configured now.
@@ -238,7 +247,7 @@ impl Flow {
 
 impl Drop for Flow {
     fn drop(&mut self) {
-        let uncounted = self.uncounted();
+        let (uncounted, uncounted_dropped) = (self.uncounted(), self.uncounted_dropped());
         let record = SessionRecord {
             session: &self.session,
             route: Some(&self.route),
@@ -249,6 +258,7 @@ impl Drop for Flow {
             bytes_up: self.carried.up,
             bytes_down: self.carried.down,
             dropped: self.dropped,
+            uncounted_dropped,
             uncounted,
         };
         if let Some(around) = self.around() {

@@ -122,6 +122,9 @@ impl Plugin for Quota {
             let (world, path) = (world.clone(), folder.join(format!("{owner}.quota")));
             Arc::new(UsageFile { world, path, every: save_interval, failed: count(FAILED) })
         });
+        if let Some(file) = &file {
+            file.check_folder(world)?;
+        }
         let latest = world.kept("latest", Latest::default);
         let table = table(world, &latest, entries, count(EVICTED), file.as_deref())?;
         let shared = config.redis.take().map(|redis| {

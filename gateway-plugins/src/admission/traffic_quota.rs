@@ -83,6 +83,9 @@ impl Plugin for TrafficQuota {
             let failed = world.meters().counter(FAILED, &["plugin_config"], &[owner]);
             Arc::new(UsageFile { world: world.clone(), path, every: config.save_interval.duration(), failed })
         });
+        if let Some(file) = &file {
+            file.check_folder(world)?;
+        }
         let mut is_new = false;
         let accounts = world.kept("accounts", || {
             is_new = true;
@@ -110,6 +113,9 @@ impl Plugin for TrafficQuota {
 
     fn start(self: &Arc<Self>, starter: &mut Starter<'_>) {
         self.accounts.set(self.terms, unix_now());
+        if self.terms.is_expired(unix_now()) {
+            tracing::warn!("`expires` of a traffic_quota is over: it closes everything that it counts");
+        }
         if let Some(shared) = &self.shared {
             let link = shared.link.clone();
             starter.task("redis", move |control| link.clone().run(control));

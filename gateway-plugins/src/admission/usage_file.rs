@@ -1,7 +1,7 @@
 //! A file that keeps what a plugin has counted across restarts.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +38,27 @@ pub(crate) struct UsageFile {
 }
 
 impl UsageFile {
+    /// Refuses a folder that is not there and can't be made, since the folder above it is not there either: what is counted could
+    /// never be kept.
+    pub(crate) fn check_folder(&self, world: &World) -> Result<(), Problems> {
+        let is_missing = |folder: &Path| {
+            let listed = world.files().list(folder, 1);
+            listed.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        let Some(folder) = self.path.parent() else { return Ok(()) };
+        // Of a relative folder without another above it that is where the gateway was started.
+        let above = folder.parent().filter(|above| !above.as_os_str().is_empty());
+        let above = above.unwrap_or_else(|| Path::new("."));
+        // A program may be without files at all.
+        if is_missing(Path::new("/")) || !is_missing(folder) || !is_missing(above) {
+            return Ok(());
+        }
+        let mut problems = Problems::default();
+        problems.add("config.path", format!("there is no folder {}", above.display())).remedy =
+            Some("make it, and let the gateway's user write there".into());
+        Err(problems)
+    }
+
     /// Restores what the file contains, where there is one.
     pub(crate) fn read_into(&self, kept: &impl Kept, most_bytes: u64) -> Result<(), Problems> {
         let restored = match self.world.files().read(&self.path, most_bytes) {

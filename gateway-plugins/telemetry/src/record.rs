@@ -240,6 +240,15 @@ pub fn exchange(line: &mut impl FieldVisitor, record: &ExchangeRecord<'_>, extra
     if let Some(failure) = record.failure {
         line.text("error.message", failure.to_string());
     }
+    if let Some(decided) = record.decided.filter(|_| record.is_error) {
+        line.text("error.setting", decided.name);
+        if let Some(limit) = decided.limit {
+            line.text("error.limit", limit.to_string());
+        }
+    }
+    if let Some(config) = record.plugin_config {
+        line.text("plugin_config.id", config);
+    }
     if exchange.early {
         line.number("tls.early_data", 1);
     }

@@ -427,7 +427,7 @@ impl Port {
         }
     }
 
-    /// Metrics learn what open sessions have carried.
+    /// Metrics learn what open sessions have carried, and what limits dropped of them.
     fn count_bytes(&mut self, now: Instant) {
         if now < self.next_count {
             return;
@@ -439,6 +439,10 @@ impl Port {
                 let uncounted = open.flow.uncounted();
                 if uncounted != Carried::default() {
                     recorder.session_bytes(open.flow.protocol(), uncounted);
+                }
+                let dropped = open.flow.uncounted_dropped();
+                if dropped > 0 {
+                    recorder.session_dropped(open.flow.protocol(), dropped);
                 }
             }
         }

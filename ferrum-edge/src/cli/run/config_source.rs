@@ -1,14 +1,18 @@
 //! Where the configuration of `run` comes from.
 
+use std::path::PathBuf;
+
 use clap::ValueEnum;
 use gateway_core::config::problem::Problems;
 
+use crate::access::kept_token::TOKEN_FILE;
 use crate::cli::database::DatabaseArgs;
 #[cfg(feature = "fleet")]
 use crate::fleet::FleetOptions;
 #[cfg(feature = "fleet")]
 use crate::source::control_plane::EdgeOptions;
-use crate::source::database::Database;
+use crate::source::database::{Database, token_file};
+use crate::store::state_folder;
 
 /// Where the configuration comes from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -66,6 +70,18 @@ impl ConfigSource {
             }
             #[cfg(feature = "fleet")]
             Mode::Edge => Ok(Self::Edge(Box::new(EdgeOptions::from_environment()?))),
+        }
+    }
+
+    /// The file of the token of the admin API where the environment sets none.
+    pub(super) fn token_file(&self) -> PathBuf {
+        match self {
+            Self::File => state_folder().join(TOKEN_FILE),
+            Self::Database(database) => token_file(&database.location),
+            #[cfg(feature = "fleet")]
+            Self::ControlPlane(database, _) => token_file(&database.location),
+            #[cfg(feature = "fleet")]
+            Self::Edge(options) => options.state.join(TOKEN_FILE),
         }
     }
 

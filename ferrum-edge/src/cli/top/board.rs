@@ -1,9 +1,11 @@
 //! What `top` shows: rates and percentiles, made of two looks at a gateway's counts.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::export::fine_histogram::FineHistogram;
 
 /// One look, as `/v1/traffic` answers it.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -12,6 +14,7 @@ pub(super) struct Look {
     seconds: f64,
     bounds: Vec<f64>,
     rows: Vec<Row>,
+    callers: Vec<Caller>,
     targets: Vec<Target>,
     active_requests: u64,
     connections: u64,
@@ -31,6 +34,15 @@ struct Row {
     counts: Counts,
 }
 
+/// The counts of one caller.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Caller {
+    caller: Option<String>,
+    #[serde(flatten)]
+    counts: Counts,
+}
+
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 struct Counts {
@@ -38,6 +50,8 @@ struct Counts {
     errors: u64,
     retries: u64,
     buckets: Vec<u64>,
+    /// Durations by the parts of a fine histogram; a gateway of an earlier version has none.
+    fine: Vec<(u32, u64)>,
     duration_seconds: f64,
     sessions: u64,
     bytes_in: u64,
@@ -59,6 +73,7 @@ pub(super) enum View {
     Proxies,
     Upstreams,
     Targets,
+    Callers,
 }
 
 /// A line of a table.
@@ -99,6 +114,8 @@ pub(super) struct Board {
     pub(super) proxies: Vec<TableLine>,
     pub(super) upstreams: Vec<TableLine>,
     pub(super) targets: Vec<TableLine>,
+    /// By consumer or external identity; callers that nobody recognised are not among them.
+    pub(super) callers: Vec<TableLine>,
 }
 
 impl Look {
@@ -124,6 +141,15 @@ impl Counts {
         };
         each(&mut self.classes, &now.classes, &before.classes);
         each(&mut self.buckets, &now.buckets, &before.buckets);
+        let mut fine: BTreeMap<u32, u64> = self.fine.iter().copied().collect();
+        let earlier: HashMap<u32, u64> = before.fine.iter().copied().collect();
+        for (part, count) in &now.fine {
+            let new = count.saturating_sub(earlier.get(part).copied().unwrap_or(0));
+            if new > 0 {
+                *fine.entry(*part).or_default() += new;
+            }
+        }
+        self.fine = fine.into_iter().collect();
         self.errors += now.errors.saturating_sub(before.errors);
         self.retries += now.retries.saturating_sub(before.retries);
         self.sessions += now.sessions.saturating_sub(before.sessions);
@@ -135,7 +161,8 @@ impl Counts {
     fn line(&self, name: String, seconds: f64, bounds: &[f64]) -> TableLine {
         // Counts of a few seconds are exact in a double.
         let rate = |count: u64| count as f64 / seconds;
-        let quantile = |share| quantile(&self.buckets, bounds, share);
+        let fine = FineHistogram(self.fine.iter().copied().collect());
+        let quantile = |share| fine.quantile(share).or_else(|| quantile(&self.buckets, bounds, share));
         TableLine {
             name,
             requests_per_second: rate(self.classes.iter().sum()),
@@ -186,6 +213,18 @@ const NONE: &str = "–";
 /// And the one for all rows that the gateway does not tell apart.
 const REST: &str = "(others)";
 
+/// What each caller did between two looks.
+fn callers(before: &Look, now: &Look, is_anew: bool) -> Vec<(String, Counts)> {
+    let earlier = before.callers.iter().filter(|_| !is_anew);
+    let known: HashMap<_, _> = earlier.map(|one| (one.caller.as_deref(), &one.counts)).collect();
+    let each = |one: &Caller| {
+        let mut counts = Counts::default();
+        counts.add(&one.counts, known.get(&one.caller.as_deref()).copied());
+        (one.caller.clone().unwrap_or_else(|| REST.to_owned()), counts)
+    };
+    now.callers.iter().map(each).collect()
+}
+
 impl Board {
     /// What happened between two looks.
     pub(super) fn between(before: &Look, now: &Look) -> Self {
@@ -215,7 +254,11 @@ impl Board {
             table.into_iter().map(|(name, counts)| counts.line(name, seconds, &now.bounds)).collect()
         };
         let [proxies, upstreams, targets] = tables.map(lines);
+        let callers = callers(before, now, is_anew);
+        let callers =
+            callers.into_iter().map(|(name, counts)| counts.line(name, seconds, &now.bounds)).collect();
         let mut board = Self {
+            callers,
             seconds,
             version: now.version.clone(),
             revision: now.revision,
@@ -258,6 +301,7 @@ impl Board {
             View::Proxies => &self.proxies,
             View::Upstreams => &self.upstreams,
             View::Targets => &self.targets,
+            View::Callers => &self.callers,
         }
     }
 }
@@ -307,6 +351,20 @@ mod tests {
         assert_eq!((idle.healthy, idle.requests_per_second), (Some(false), 0.0));
         assert_eq!(find(&board.upstreams, "u").healthy, Some(false));
         assert_eq!(board.total.requests_per_second, 121.0);
+    }
+
+    #[test]
+    fn callers_are_lines_and_percentiles_have_three_digits() {
+        let look = |seconds: f64, count: u64| {
+            let part = crate::export::fine_histogram::part_of(std::time::Duration::from_millis(1003));
+            let caller =
+                json!({ "caller": "ann", "is_rest": false, "classes": [0, count], "fine": [[part, count]] });
+            Look::read(json!({ "seconds": seconds, "callers": [caller] })).unwrap()
+        };
+        let board = Board::between(&look(1.0, 10), &look(3.0, 30));
+        let ann = find(&board.callers, "ann");
+        assert_eq!(ann.requests_per_second, 10.0);
+        assert!((ann.p50.unwrap() - 1.003).abs() < 0.004, "{ann:?}");
     }
 
     #[test]

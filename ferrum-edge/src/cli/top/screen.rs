@@ -136,11 +136,13 @@ impl Screen {
             KeyCode::Char('1') => self.view = View::Proxies,
             KeyCode::Char('2') => self.view = View::Upstreams,
             KeyCode::Char('3') => self.view = View::Targets,
+            KeyCode::Char('4') => self.view = View::Callers,
             KeyCode::Tab => {
                 self.view = match self.view {
                     View::Proxies => View::Upstreams,
                     View::Upstreams => View::Targets,
-                    View::Targets => View::Proxies,
+                    View::Targets => View::Callers,
+                    View::Callers => View::Proxies,
                 }
             }
             KeyCode::Right | KeyCode::Char('>') => self.sorted_by = (self.sorted_by + 1) % COLUMNS.len(),
@@ -185,7 +187,9 @@ impl Screen {
         frame.render_widget(Paragraph::new(list).block(block), below);
         let hint = match self.is_filtering {
             true => format!("filter: {}_   Enter keeps it, Esc clears it", self.filter),
-            false => "q quit  1 2 3 views  < > sort  r reverse  / filter  p pause  arrows scroll".to_owned(),
+            false => {
+                "q quit  1 2 3 4 views  < > sort  r reverse  / filter  p pause  arrows scroll".to_owned()
+            }
         };
         frame.render_widget(Paragraph::new(hint).style(Style::default().add_modifier(Modifier::DIM)), keys);
     }
@@ -218,6 +222,7 @@ impl Screen {
             View::Proxies => "PROXY",
             View::Upstreams => "UPSTREAM",
             View::Targets => "TARGET",
+            View::Callers => "CALLER",
         };
         let head = COLUMNS.iter().enumerate().map(|(n, column)| {
             let name = if n == 0 { what } else { column.name };
@@ -276,12 +281,14 @@ fn number(value: f64) -> String {
     }
 }
 
+/// With three digits.
 fn time(seconds: Option<f64>) -> String {
-    match seconds {
-        None => "–".to_owned(),
-        Some(seconds @ ..0.01) => format!("{:.1}ms", seconds * 1e3),
-        Some(seconds @ ..1.0) => format!("{:.0}ms", seconds * 1e3),
-        Some(seconds) => format!("{seconds:.1}s"),
+    let Some(seconds) = seconds else { return "–".to_owned() };
+    let (value, unit) = if seconds < 1.0 { (seconds * 1e3, "ms") } else { (seconds, "s") };
+    match value {
+        ..9.995 => format!("{value:.2}{unit}"),
+        ..99.95 => format!("{value:.1}{unit}"),
+        _ => format!("{value:.0}{unit}"),
     }
 }
 

@@ -31,6 +31,8 @@ pub(super) struct Managed {
     pub(super) window: Option<Window>,
     /// When the CA is asked next when it would have it renewed.
     pub(super) asked_at: Option<SystemTime>,
+    /// An operator wants it ordered now.
+    pub(super) is_requested: bool,
 }
 
 /// A certificate that is stored.
@@ -57,6 +59,7 @@ impl Managed {
             unsaved: false,
             window: None,
             asked_at: None,
+            is_requested: false,
         }
     }
 

@@ -70,6 +70,7 @@ impl Manager {
         self.read().await?;
         self.ask_when().await;
         self.note();
+        self.take_requests();
         if self.around.is_ending() || !self.certificates.iter().any(|one| one.unsaved || self.is_due(one)) {
             return Ok(());
         }
@@ -100,8 +101,15 @@ impl Manager {
         *self.around.counts().statuses() = statuses;
     }
 
+    /// Takes what operators have asked for since the last look.
+    fn take_requests(&mut self) {
+        for one in &mut self.certificates {
+            one.is_requested |= self.around.counts().take_renewal(&one.files.cert_path);
+        }
+    }
+
     fn is_due(&self, one: &Managed) -> bool {
-        one.due(&self.rules).is_some_and(|due| due <= self.around.now())
+        one.is_requested || one.due(&self.rules).is_some_and(|due| due <= self.around.now())
     }
 
     /// Asks the CA when it would have certificates renewed, where it is time to (RFC 9773).
@@ -154,6 +162,8 @@ impl Manager {
                 Ok(()) => self.order(n, lock).await,
                 failed => failed,
             };
+            // Carried out or failed: after that its dates and pauses count again.
+            self.certificates[n].is_requested = false;
             match ordered {
                 Ok(()) => {
                     self.around.counts().issued.fetch_add(1, Relaxed);

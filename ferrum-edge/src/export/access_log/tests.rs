@@ -92,6 +92,8 @@ fn a_refused_exchange_has_its_reason() {
         status: 404,
         cause: Some(Cause::NoRoute),
         reason: Some("no_route"),
+        decided: None,
+        plugin_config: None,
         is_error: true,
         ..record(&exchange, None)
     };

@@ -253,7 +253,8 @@ impl Agent {
                 tracing::info!(address, "connected to the control plane");
                 self.exchange(&link, receiver).await
             }
-            Err(error) => Ended::Lost(Some(error)),
+            Err(LinkError::Revoked) => Ended::Revoked(LinkError::Revoked.to_string()),
+            Err(error) => Ended::Lost(Some(error.to_string())),
         };
         self.next = self.next.wrapping_add(1);
         let problem = match &ended {
@@ -274,12 +275,11 @@ impl Agent {
         ended
     }
 
-    async fn open(&mut self, address: &str) -> Result<(Link, LinkReceiver), String> {
-        let tls = enrolment::tls(&self.identity)?;
-        let told = |error: LinkError| error.to_string();
+    async fn open(&mut self, address: &str) -> Result<(Link, LinkReceiver), LinkError> {
+        let tls = enrolment::tls(&self.identity).map_err(LinkError::Failed)?;
         // Whatever ends being applied meanwhile waits for the connection, so that its verdict is sent.
-        let link = Link::connect(address, tls).await.map_err(told)?;
-        let (sender, receiver) = link.sync(&self.core.hello(clock())).await.map_err(told)?;
+        let link = Link::connect(address, tls).await?;
+        let (sender, receiver) = link.sync(&self.core.hello(clock())).await?;
         self.sender = Some(sender);
         Ok((link, receiver))
     }
@@ -294,6 +294,7 @@ impl Agent {
                 message = messages.recv() => {
                     let message = match message {
                         Some(Ok(Some(message))) => message,
+                        Some(Err(error @ LinkError::Revoked)) => return Ended::Revoked(error.to_string()),
                         Some(Err(error)) => return Ended::Lost(Some(error.to_string())),
                         Some(Ok(None)) | None => return Ended::Lost(Some("the control plane ended the connection".to_owned())),
                     };

@@ -3,28 +3,50 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use gateway_fleet::{CertifiedEdge, Link, client_config, enrolment_config, read_edge, signing_request};
+use gateway_fleet::{
+    CertifiedEdge, Invitation, Link, client_config, enrolment_config, read_edge, signing_request,
+};
 use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use super::identity::{EdgeIdentity, StateFolder};
+use super::identity::{EdgeIdentity, StateFolder, digest};
 use super::options::EdgeOptions;
 use super::standing::EdgeError;
 
-/// The identity that is there, else the one that an invitation gives.
+/// The identity that is there, else the one that an invitation gives. An invitation other than the one that gave the identity
+/// replaces it: the edge was revoked or removed, or belongs to another control plane now.
 pub(super) async fn identity(folder: &StateFolder, options: &EdgeOptions) -> Result<EdgeIdentity, EdgeError> {
-    if let Some(identity) = folder.identity().map_err(EdgeError::State)? {
-        return Ok(identity);
+    let known = folder.identity().map_err(EdgeError::State)?;
+    let (known, invitation) = match (known, &options.invitation) {
+        (Some(known), None) => return Ok(known),
+        (None, None) => return Err(EdgeError::NotEnrolled),
+        (Some(known), Some(invitation)) if !is_new(&known, invitation) => return Ok(known),
+        (known, Some(invitation)) => (known, invitation),
+    };
+    match (enrol(folder, invitation).await, known) {
+        (Err(error), Some(known)) => {
+            tracing::error!(%error, edge = known.edge, "the new invitation is of no use; the edge keeps its identity");
+            Ok(known)
+        }
+        (enrolled, _) => enrolled,
     }
-    let invitation = options.invitation.as_ref().ok_or(EdgeError::NotEnrolled)?;
+}
+
+/// Whether an invitation is another one than the identity is from. Of an identity of an earlier version that is not known, and
+/// it stays.
+fn is_new(known: &EdgeIdentity, invitation: &Invitation) -> bool {
+    known.invitation.as_ref().is_some_and(|used| *used != digest(invitation))
+}
+
+async fn enrol(folder: &StateFolder, invitation: &Invitation) -> Result<EdgeIdentity, EdgeError> {
     let failed = |error: &dyn std::fmt::Display| EdgeError::Enrolment(error.to_string());
     let (key, request) = signing_request().map_err(|error| failed(&error))?;
     let tls = enrolment_config(&invitation.pin).map_err(|error| failed(&error))?;
     let link = Link::connect(&invitation.address, tls).await.map_err(|error| failed(&error))?;
     let given = link.enrol(&invitation.code, &request, env!("CARGO_PKG_VERSION")).await;
     let given = given.map_err(|error| failed(&error))?;
-    let identity = EdgeIdentity::new(given, key, invitation.address.clone())?;
+    let identity = EdgeIdentity::new(given, key, invitation)?;
     folder.keep(&identity).map_err(EdgeError::State)?;
     tracing::info!(edge = identity.edge, group = identity.group, "this edge is enrolled");
     Ok(identity)

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use gateway_fleet::Invitation;
 use serde::{Deserialize, Serialize};
 
 use super::standing::EdgeError;
@@ -31,6 +32,9 @@ pub(super) struct EdgeIdentity {
     pub(super) control_plane: String,
     /// Encrypts the last good configuration; 64 hexadecimal digits.
     seal: String,
+    /// The digest of the invitation by which it enrolled; `None` of an earlier version.
+    #[serde(default)]
+    pub(super) invitation: Option<String>,
 }
 
 impl std::fmt::Debug for EdgeIdentity {
@@ -44,13 +48,15 @@ impl EdgeIdentity {
     pub(super) fn new(
         identity: gateway_fleet::NewIdentity,
         key: String,
-        control_plane: String,
+        invitation: &Invitation,
     ) -> Result<Self, EdgeError> {
+        let control_plane = invitation.address.clone();
         let mut seal = [0_u8; 32];
         aws_lc_rs::rand::fill(&mut seal).map_err(|error| EdgeError::State(error.to_string()))?;
         let gateway_fleet::NewIdentity { edge, group, certificate, roots } = identity;
         let seal = seal.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Self { edge, group, certificate, key, roots, control_plane, seal })
+        let invitation = Some(digest(invitation));
+        Ok(Self { edge, group, certificate, key, roots, control_plane, seal, invitation })
     }
 
     /// The key that encrypts the last good configuration.
@@ -60,6 +66,12 @@ impl EdgeIdentity {
             || EdgeError::State(format!("{IDENTITY} has no key for the last good configuration"));
         hash.map(|hash| *hash.as_bytes()).ok_or_else(unreadable)
     }
+}
+
+/// What tells one invitation from another, without its code.
+pub(super) fn digest(invitation: &Invitation) -> String {
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, invitation.code.as_bytes());
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl StateFolder {

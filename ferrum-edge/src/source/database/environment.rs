@@ -1,10 +1,7 @@
 //! A database as the environment describes it. Secrets come this way only: never from a flag, never from a file of
 //! settings that somebody checks in.
 
-use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use gateway_core::config::problem::{Problem, Problems};
@@ -12,18 +9,18 @@ use gateway_core::config::units::Unit;
 
 use super::Database;
 use super::references::Permitted;
+use crate::access::Access;
 use crate::access::environment::given;
-use crate::access::{Access, Role};
+use crate::access::kept_token::{TOKEN_FILE, kept_access};
 use crate::store::seal::Keys;
-use crate::store::{Engine, Location, Options, default_path};
+use crate::store::{Engine, Location, Options, default_path, state_folder};
 use crate::variables::{taken, variable};
 
-/// The file of the token that was made, in the folder of the default database.
-const TOKEN_FILE: &str = "admin.token";
-
-/// The file with the token that was made when nobody chose one.
-pub fn token_file() -> PathBuf {
-    default_path().with_file_name(TOKEN_FILE)
+/// The file with the token of the admin API that is made when the environment sets none: beside SQLite's file, else in the
+/// folder of what a gateway keeps.
+pub fn token_file(location: &Location) -> PathBuf {
+    let beside = location.path().map(|path| path.with_file_name(TOKEN_FILE));
+    beside.unwrap_or_else(|| state_folder().join(TOKEN_FILE))
 }
 
 /// Where the database is: as a flag says, else as the environment does.
@@ -50,7 +47,7 @@ impl Database {
         let mut problems = Problems::default();
         let options = options(&mut problems);
         let keys = keys(&mut problems);
-        let access = access(&mut problems);
+        let access = access(&mut problems, &location);
         let mirror = match taken(&mut problems, "FERRUM_DB_LAST_GOOD").as_deref() {
             Some("off") => None,
             Some(path) => Some(PathBuf::from(path)),
@@ -146,42 +143,13 @@ fn keys(problems: &mut Problems) -> Keys {
     })
 }
 
-fn access(problems: &mut Problems) -> Access {
-    let mut access = given(problems);
-    if access.is_empty() && problems.is_empty() {
-        let path = token_file();
-        let token = kept_token(&path);
-        let added = token.map(|token| access.add_token(&token, Role::Admin));
-        match added {
-            Ok(Ok(())) => {
-                tracing::info!(path = %path.display(), "the admin API takes the token in this file")
-            }
-            Ok(Err(error)) => drop(problems.add(path.display().to_string(), error.to_string())),
-            Err(error) => {
-                let message = format!("no token can be kept here: {error}");
-                problems.add(path.display().to_string(), message).remedy =
-                    Some("set FERRUM_ADMIN_TOKEN".to_owned());
-            }
-        }
+fn access(problems: &mut Problems, location: &Location) -> Access {
+    let access = given(problems);
+    if !access.is_empty() || !problems.is_empty() {
+        return access;
     }
-    access
-}
-
-/// The token in this file, made when there is none. Only this user may read it.
-fn kept_token(path: &Path) -> io::Result<String> {
-    match fs::read_to_string(path) {
-        Ok(token) => return Ok(token.trim_end().to_owned()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
-    }
-    if let Some(folder) = path.parent() {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    }
-    let mut bytes = [0_u8; 24];
-    aws_lc_rs::rand::fill(&mut bytes).map_err(io::Error::other)?;
-    let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(token.as_bytes())?;
-    file.write_all(b"\n")?;
-    Ok(token)
+    kept_access(&token_file(location)).unwrap_or_else(|problem| {
+        problems.0.push(problem);
+        access
+    })
 }

@@ -74,7 +74,8 @@ fn serves(address: SocketAddr) -> bool {
 #[test]
 fn health_is_answered_and_idle_clients_are_closed_when_descriptors_run_out() {
     let folder = Folder::new();
-    folder.write("ferrum.yaml", &spec(2, "one"));
+    let text = spec(2, "one").replace("gateway: {", "gateway: { not_ready_when: [],");
+    folder.write("ferrum.yaml", &text);
     let gateway = limited(&folder, "ulimit -n 120");
     let held = kept(gateway.http, 400);
     for _ in 0..20 {

@@ -30,7 +30,7 @@ proxies:
 consumers:
   - {{ id: ann, username: ann, credentials: {{ key_auth: the-key-of-ann }} }}
 plugin_configs:
-  - {{ id: key, plugin_name: key_auth, scope: proxy, proxy_id: shop, config: {{}} }}
+  - {{ id: key, plugin_name: key_auth, scope: proxy, proxy_id: shop, when: {{ methods: [GET] }}, config: {{}} }}
 "
     )
 }
@@ -54,7 +54,9 @@ fn the_objects_of_a_file_are_read_and_not_written() {
     assert_eq!(get("/v1/proxies?listen_path=/shop").0, 400, "a file is not searched by fields");
     assert_eq!(get("/v1/proxies/shop").1["id"], "shop");
     assert_eq!((get("/v1/proxies/other").0, get("/v1/others").0), (404, 404));
-    assert_eq!(get("/v1/proxies/shop/effective").1["plugins"][0]["id"], "key");
+    let effective = get("/v1/proxies/shop/effective").1;
+    assert_eq!(effective["plugins"][0]["id"], "key");
+    assert_eq!(effective["plugins"][0]["when"], json!({ "methods": ["GET"] }));
     let export = get("/v1/export").1;
     assert_eq!(export["plugin_configs"][0]["id"], "key");
     assert!(!export.to_string().contains("the-key-of-ann"), "{export}");

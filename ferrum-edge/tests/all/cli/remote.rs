@@ -183,7 +183,8 @@ fn a_token_that_cannot_be_used_is_refused_at_the_start() {
 fn status_and_metrics_may_need_a_token() {
     let folder = Folder::new();
     folder.write("ferrum.yaml", &spec("admin_require_token: true"));
-    let refused = ferrum_edge(&folder).arg("run").output().unwrap();
+    // Where no token can be kept, one has to be set.
+    let refused = ferrum_edge(&folder).arg("run").env("FERRUM_STATE", "/proc/nowhere").output().unwrap();
     assert_eq!(refused.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("FERRUM_ADMIN_TOKEN"), "{refused:?}");
     let gateway = Gateway::start(&folder, |command| {

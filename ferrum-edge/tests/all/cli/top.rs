@@ -47,9 +47,10 @@ plugin_configs:
     );
     let gateway = Gateway::start(&folder, |_| {});
     // Only with a token, as records.
-    let unknown =
-        ferrum_edge(&folder).args(["top", "--once", "--admin", &gateway.admin.to_string()]).output();
-    assert_eq!(unknown.unwrap().status.code(), Some(1));
+    let mut unknown = ferrum_edge(&folder);
+    unknown.args(["top", "--once", "--admin", &gateway.admin.to_string()]);
+    unknown.env("FERRUM_ADMIN_TOKEN", "that of another gateway");
+    assert_eq!(unknown.output().unwrap().status.code(), Some(1));
     drop(gateway);
 
     const TOKEN: &str = "a-token-of-enough-bytes";

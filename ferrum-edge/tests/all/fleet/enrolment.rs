@@ -23,6 +23,7 @@ fn an_invitation_is_used_once_and_only_with_its_control_plane() {
     let (rest, pin) = invitation.split_once("?pin=").unwrap();
     let log = refused(&format!("{rest}?pin={}", "0".repeat(pin.len())));
     assert!(log.contains("could not be enrolled"), "another authority is not trusted: {log}");
+    assert!(log.contains("is not the control plane of this invitation"), "{log}");
     let wrong =
         rest.strip_suffix(|_: char| true).unwrap().to_owned() + if rest.ends_with('a') { "b" } else { "a" };
     let log = refused(&format!("{wrong}?pin={pin}"));
@@ -59,10 +60,13 @@ fn a_revoked_edge_is_cut_and_gets_nothing_new() {
     // Its certificate is not accepted at the handshake, either.
     let mut edge = edge;
     edge.restart();
+    let mut standing = Value::Null;
     until("the handshake is refused", || {
-        let problem = edge.standing()["problem"].as_str().unwrap_or_default().to_lowercase();
-        problem.contains("revoked") || problem.contains("certificate")
+        standing = edge.standing();
+        standing["revoked"].is_string()
     });
+    assert!(standing["revoked"].as_str().is_some_and(|why| why.contains("new invitation")), "{standing}");
+    assert!(edge.gateway.log().contains("this edge is revoked"), "{}", edge.gateway.log());
     assert_eq!(edge.get("/").text, "before");
     // Invited again it is the same edge.
     let id = plane.edge("ann")["id"].as_str().unwrap().to_owned();
@@ -72,6 +76,37 @@ fn a_revoked_edge_is_cut_and_gets_nothing_new() {
     assert_eq!(again.get("/").text, "after");
     assert_eq!(again.standing()["edge"], id.as_str());
     assert_eq!(plane.edge("ann")["revoked_at"], Value::Null);
+}
+
+fn invite(command: &mut std::process::Command, invitation: &str) {
+    command.env("FERRUM_EDGE_INVITATION", invitation);
+}
+
+/// A new invitation beside the state of a revoked edge is meant; the old one, which is still set, is not.
+#[test]
+fn a_new_invitation_takes_the_place_of_an_identity() {
+    let plane = Plane::new();
+    plane.write(&answering("all", "/", "one"));
+    let first = plane.invite("ann", "default");
+    let mut edge = Edge::start(&first);
+    plane.until_served("ann");
+    edge.restart_with(|command| invite(command, &first));
+    until("it is connected", || edge.standing()["control_plane"] != Value::Null);
+    let id = edge.standing()["edge"].clone();
+    assert!(plane.command(&["revoke", "ann"]).status.success());
+    // One of no use changes nothing.
+    let (rest, pin) = first.split_once("?pin=").unwrap();
+    let end = if rest.ends_with('a') { "b" } else { "a" };
+    let wrong = format!("{}{end}?pin={pin}", rest.strip_suffix(|_: char| true).unwrap());
+    edge.restart_with(|command| invite(command, &wrong));
+    assert_eq!((edge.standing()["edge"].clone(), edge.get("/").text.as_str()), (id.clone(), "one"));
+    let again = plane.ask("POST", "/v1/fleet/invitations", &json!({ "edge": id })).json();
+    let again = again["invitation"].as_str().unwrap().to_owned();
+    edge.restart_with(|command| invite(command, &again));
+    plane.until_served("ann");
+    assert_eq!(edge.standing()["revoked"], Value::Null);
+    plane.write(&answering("all", "/", "two"));
+    edge.until_answers("/", "two");
 }
 
 #[test]

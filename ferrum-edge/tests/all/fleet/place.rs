@@ -153,9 +153,14 @@ impl Edge {
 
     /// Kills it, and starts it again from its disk.
     pub(crate) fn restart(&mut self) {
+        self.restart_with(|_| {});
+    }
+
+    /// The same, started otherwise.
+    pub(crate) fn restart_with(&mut self, adjust: impl FnOnce(&mut Command)) {
         self.gateway.signal("KILL");
         self.gateway.wait();
-        self.gateway = Self::run(&self.folder, |_| {});
+        self.gateway = Self::run(&self.folder, adjust);
     }
 
     pub(crate) fn get(&self, path: &str) -> Answer {

@@ -66,6 +66,7 @@ pub(crate) fn ferrum_edge(folder: &Folder) -> Command {
             command.env_remove(&name);
         }
     }
+    command.env("FERRUM_STATE", folder.path("state"));
     command.current_dir(&folder.0).stdin(Stdio::null());
     command
 }

@@ -130,6 +130,26 @@ pub struct Gateway {
     /// What becomes of clients' header fields with underscores in their names, which many servers take for the same
     /// names with hyphens. Default `drop`.
     pub underscores_in_headers: Option<UnderscoresInHeaders>,
+    /// When `/readyz` answers 503, besides while the gateway starts or drains. `[]` is never. Default
+    /// `[all_proxies_closed, overloaded]`.
+    #[schemars(length(max = 5))]
+    pub not_ready_when: Option<Vec<NotReady>>,
+}
+
+/// A reason to send traffic elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NotReady {
+    /// Every proxy is closed by an error in its configuration, or by a port that is in use.
+    AllProxiesClosed,
+    /// At least one proxy is closed.
+    AnyProxyClosed,
+    /// The gateway is overloaded and refuses all proxies but those of high priority.
+    Overloaded,
+    /// Every upstream with health checks has only unhealthy targets.
+    NoHealthyTarget,
+    /// The database or the control plane does not answer.
+    SourceUnreachable,
 }
 
 /// What becomes of TCP streams and WebSockets in a drain.

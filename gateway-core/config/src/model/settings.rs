@@ -111,6 +111,35 @@ pub struct Settings {
     pub accept_proxy_protocol: bool,
     /// What becomes of clients' header fields with underscores in their names. Default they are dropped.
     pub underscores_in_headers: Underscores,
+    /// When `/readyz` answers 503, besides while the gateway starts or drains.
+    pub not_ready_when: Readiness,
+}
+
+/// When the gateway is not ready for traffic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Readiness {
+    /// Every proxy is closed. Default true.
+    pub all_proxies_closed: bool,
+    /// A proxy is closed. Default false.
+    pub any_proxy_closed: bool,
+    /// Only proxies with a high priority are served. Default true.
+    pub overloaded: bool,
+    /// No upstream with health checks has a healthy target. Default false.
+    pub no_healthy_target: bool,
+    /// The database or the control plane does not answer. Default false.
+    pub source_unreachable: bool,
+}
+
+impl Default for Readiness {
+    fn default() -> Self {
+        Self {
+            all_proxies_closed: true,
+            any_proxy_closed: false,
+            overloaded: true,
+            no_healthy_target: false,
+            source_unreachable: false,
+        }
+    }
 }
 
 /// When load is shed.
@@ -299,6 +328,7 @@ impl Default for Settings {
             session_check: Duration::from_secs(30),
             accept_proxy_protocol: false,
             underscores_in_headers: Underscores::Drop,
+            not_ready_when: Readiness::default(),
         }
     }
 }

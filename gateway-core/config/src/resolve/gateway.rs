@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use super::{Notes, ObjectPlace, acme, tls, words};
 use crate::file;
 use crate::model::{
-    AccessLog, ClientTimeouts, DrainStreams, Limits, OverloadRules, RealIpHeader, Settings, Underscores,
+    AccessLog, ClientTimeouts, DrainStreams, Limits, OverloadRules, Readiness, RealIpHeader, Settings, Underscores,
 };
 use crate::network::canonical_network;
 use crate::problem::{Problems, ValueProblem};
@@ -115,6 +115,17 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
         drain_streams: drain_streams(written.drain_streams),
         accept_proxy_protocol: written.accept_proxy_protocol.unwrap_or(defaults.accept_proxy_protocol),
         underscores_in_headers: underscores(written.underscores_in_headers),
+        not_ready_when: written.not_ready_when.as_deref().map_or(defaults.not_ready_when, readiness),
+    }
+}
+
+fn readiness(written: &[file::NotReady]) -> Readiness {
+    Readiness {
+        all_proxies_closed: written.contains(&file::NotReady::AllProxiesClosed),
+        any_proxy_closed: written.contains(&file::NotReady::AnyProxyClosed),
+        overloaded: written.contains(&file::NotReady::Overloaded),
+        no_healthy_target: written.contains(&file::NotReady::NoHealthyTarget),
+        source_unreachable: written.contains(&file::NotReady::SourceUnreachable),
     }
 }
 

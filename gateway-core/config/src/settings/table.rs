@@ -341,6 +341,12 @@ pub const SETTINGS: &[Setting] = &[
         how: How::Switch,
     },
     Setting {
+        name: "FERRUM_NOT_READY_WHEN",
+        key: "not_ready_when",
+        doc: "When /readyz answers 503, with commas between: all_proxies_closed, any_proxy_closed, overloaded, no_healthy_target, source_unreachable. Default all_proxies_closed,overloaded.",
+        how: How::List,
+    },
+    Setting {
         name: "FERRUM_ADMIN_CONSOLE",
         key: "admin_console",
         doc: "Serves the console below /console/ of the admin API. Default true.",

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::Targets;
 use crate::balance::target::{Target, Vitals};
 use crate::health::breaker::{Breakers, Permit, Verdict};
+use crate::health::passive::FailureKind;
 use crate::health::{BreakerChange, HealthChange};
 
 /// A target picked for one try of an exchange or session.
@@ -137,13 +138,14 @@ impl Pick<'_> {
 
     fn inform_health(&self, outcome: AttemptOutcome, now: Instant) -> Option<HealthChange> {
         let observer = self.target.observer()?;
+        let failed = |kind| self.group.failed(self.target, kind, now);
         match outcome {
             AttemptOutcome::Response { status, .. } if observer.is_failure(status) => {
-                self.group.failed(self.target, now)
+                failed(FailureKind::Status(status))
             }
-            AttemptOutcome::ConnectFailed | AttemptOutcome::Broken | AttemptOutcome::TimedOut => {
-                self.group.failed(self.target, now)
-            }
+            AttemptOutcome::ConnectFailed => failed(FailureKind::Connect),
+            AttemptOutcome::Broken => failed(FailureKind::Broken),
+            AttemptOutcome::TimedOut => failed(FailureKind::TimedOut),
             AttemptOutcome::Response { .. } | AttemptOutcome::Connected { .. } if self.degraded => {
                 let change = observer.recovered(now);
                 if change.is_some() {

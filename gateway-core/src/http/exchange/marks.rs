@@ -111,6 +111,16 @@ impl Exchange {
         self.rare.as_ref()?.late_status.as_ref()?.0.get().copied()
     }
 
+    /// Notes the place in the chain of the plugin whose hook answered, from 1 on; 0 is none.
+    pub(crate) fn note_decider(&mut self, place: u16) {
+        self.rare().decider = Some(place);
+    }
+
+    /// What was noted.
+    pub(crate) fn decider(&self) -> Option<u16> {
+        self.rare.as_ref()?.decider
+    }
+
     /// The reason of a plugin's own for what became of this exchange.
     pub(crate) fn own_reason(&self) -> Option<&'static str> {
         let rare = self.rare.as_ref()?;

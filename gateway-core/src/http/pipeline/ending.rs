@@ -8,6 +8,7 @@ use http::{HeaderName, HeaderValue, Response, StatusCode};
 use tokio::time::Instant;
 
 use super::close::Close;
+use super::deciding::{self, Circumstances};
 use crate::balance::{AttemptOutcome, Flight, Settled, Target};
 use crate::http::body::{Body, Meter};
 use crate::http::dialect::{Dialect, grpc_status};
@@ -17,6 +18,7 @@ use crate::http::reply::{Cause, Reply};
 use crate::limit::concurrency::Permit;
 use crate::plugin::seat::{Around, AttemptEnd};
 use crate::plugin::unrouted::Unrouted;
+use crate::reason::DecidingSetting;
 use crate::record::{ExchangeRecord, Recorder};
 use crate::snapshot::{Route, Snapshot};
 use crate::stream::drain::Drain;
@@ -203,6 +205,23 @@ impl ExchangeEnding<'_> {
         session.take_over(&mut self.exchange);
     }
 
+    fn deciding_setting(&self, cause: Cause, word: &str) -> Option<DecidingSetting> {
+        let limits = self.snapshot.map(|snapshot| &snapshot.settings.limits);
+        let circumstances = Circumstances {
+            route: self.route.map(|route| &route.state),
+            max_request_body: limits.map_or(0, |limits| limits.max_request_body),
+            has_answer: self.first_byte.is_some(),
+        };
+        deciding::deciding_setting(cause, word, circumstances)
+    }
+
+    /// The id of the plugin config whose hook answered.
+    fn plugin_config(&self) -> Option<&str> {
+        let (config, _) =
+            self.route?.chain.members().nth(usize::from(self.exchange.decider()?).checked_sub(1)?)?;
+        Some(config.id.as_str())
+    }
+
     fn write(&self) {
         // Nobody else ends an exchange in the middle.
         let left = match self.exchange.client.is_withdrawn() {
@@ -220,6 +239,7 @@ impl ExchangeEnding<'_> {
             (_, cause, None) => cause.map_or(StatusCode::OK, Cause::status),
         };
         let exchange = &*self.exchange;
+        let reason = cut.map(|cause| exchange.own_reason().unwrap_or_else(|| cause.reason()));
         let record = ExchangeRecord {
             exchange,
             route: self.route.map(|route| &route.state),
@@ -227,7 +247,9 @@ impl ExchangeEnding<'_> {
             status: status.as_u16(),
             grpc_status: self.grpc_status.filter(|_| exchange.dialect == Dialect::Grpc),
             cause: cut,
-            reason: cut.map(|cause| exchange.own_reason().unwrap_or_else(|| cause.reason())),
+            reason,
+            decided: cut.zip(reason).and_then(|(cause, word)| self.deciding_setting(cause, word)),
+            plugin_config: cut.and_then(|_| self.plugin_config()),
             is_error: cut.is_some_and(|cause| cause != Cause::Plugin || !exchange.is_no_error()),
             failure: self.failure.as_deref().or_else(|| exchange.failure()),
             attempts: self.attempts,

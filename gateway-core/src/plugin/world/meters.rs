@@ -162,6 +162,20 @@ impl Meters {
         Some(family.series.entry(key).or_insert_with(make).clone())
     }
 
+    /// The values of a gauge by its labels' values, in the order of these.
+    pub fn gauges(&self, name: &str) -> Vec<(Vec<Box<str>>, i64)> {
+        let families = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let series = families.get(name).into_iter().flat_map(|family| &family.series);
+        let mut all: Vec<_> = series
+            .filter_map(|(values, series)| match series {
+                Series::Gauge(gauge) => Some((values.clone(), gauge.get())),
+                Series::Counter(_) | Series::Histogram(_) => None,
+            })
+            .collect();
+        all.sort();
+        all
+    }
+
     /// Every metric in the text format of Prometheus.
     pub fn write(&self, out: &mut String) {
         let families = self.0.lock().unwrap_or_else(PoisonError::into_inner);

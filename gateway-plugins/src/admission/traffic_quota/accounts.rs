@@ -157,7 +157,8 @@ impl Account {
 }
 
 impl Terms {
-    fn is_expired(&self, now: u64) -> bool {
+    /// Whether the day from which on everything is closed has come.
+    pub(super) fn is_expired(&self, now: u64) -> bool {
         self.expires.is_some_and(|day| now >= day * DAY)
     }
 }

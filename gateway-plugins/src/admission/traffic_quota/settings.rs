@@ -54,7 +54,7 @@ pub(crate) struct Config {
     pub(super) path: Option<PathBuf>,
     /// How often the file is written, where something has changed, 100 ms to 1 h; it is also written when the gateway ends. Default
     /// 1 s.
-    #[schemars(range(min = 100, max = 3_600_000))]
+    #[schemars(range(min = 0.1, max = 3600))]
     pub(super) save_interval: Millis,
     /// Keys with a quota of their own, 1 to 100,000; each takes 300 bytes of memory, and up to 150 kB for the history of one that is
     /// used in every minute of a week. Keys beyond that share one quota. Default 1,000.

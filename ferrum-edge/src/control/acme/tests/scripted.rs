@@ -338,6 +338,21 @@ async fn renewal_fires_when_a_third_of_the_life_is_left_and_not_before() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_operator_renews_a_certificate_before_its_time() {
+    let mut bench = Bench::new();
+    bench.look().await;
+    assert_eq!(bench.around.counts.request_renewal("other.test"), None);
+    let names = bench.status().names;
+    bench.look().await;
+    assert_eq!(bench.issued(), 1);
+    assert_eq!(bench.around.counts.request_renewal(&names[0].to_uppercase()), Some(names));
+    bench.look().await;
+    assert_eq!(bench.issued(), 2);
+    bench.look().await;
+    assert_eq!(bench.issued(), 2, "once for each request");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_ca_says_when_to_renew() {
     let mut bench = Bench::new();
     let date = |days: u64| Rfc3339(SystemTime::now() + Duration::from_secs(days * DAY)).to_string();

@@ -1,0 +1,68 @@
+//! The token of the admin API that is made, and kept in a file, when the environment sets none.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use gateway_core::config::problem::Problem;
+
+use super::{Access, Role};
+
+/// The name of the file.
+pub(crate) const TOKEN_FILE: &str = "admin.token";
+
+/// Access by the token in this file, with the role admin. The token is made when there is none.
+///
+/// # Errors
+/// When the file can't be read or made, or its token is too short.
+pub(crate) fn kept_access(path: &Path) -> Result<Access, Problem> {
+    let at = || path.display().to_string();
+    let token = kept_token(path).map_err(|error| {
+        Problem::new(at(), format!("no token of the admin API can be kept here: {error}"))
+            .remedy("set FERRUM_ADMIN_TOKEN, or FERRUM_STATE to a folder that can be written")
+    })?;
+    let mut access = Access::default();
+    access.add_token(&token, Role::Admin).map_err(|error| Problem::new(at(), error.to_string()))?;
+    tracing::info!(path = %path.display(), "the admin API takes the token in this file");
+    Ok(access)
+}
+
+/// The token in this file, made when there is none. Only this user may read it. Gateways that start at the same time
+/// get the same one.
+fn kept_token(path: &Path) -> io::Result<String> {
+    match fs::read_to_string(path) {
+        Ok(token) => return Ok(token.trim_end().to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    if let Some(folder) = path.parent() {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let mut bytes = [0_u8; 24];
+    aws_lc_rs::rand::fill(&mut bytes).map_err(io::Error::other)?;
+    let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let draft = draft(path);
+    let written = write_new(&draft, &token).and_then(|()| fs::hard_link(&draft, path));
+    drop(fs::remove_file(&draft));
+    match written {
+        Ok(()) => Ok(token),
+        // Another gateway was first.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::read_to_string(path).map(|token| token.trim_end().to_owned())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn write_new(path: &Path, token: &str) -> io::Result<()> {
+    drop(fs::remove_file(path));
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    writeln!(file, "{token}")
+}
+
+fn draft(path: &Path) -> PathBuf {
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(format!(".{}", std::process::id()));
+    draft.into()
+}

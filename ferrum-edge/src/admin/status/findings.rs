@@ -1,0 +1,232 @@
+//! What is wrong with the gateway now, out of its status: one list, worst first, with the cause and what to do.
+
+use serde_json::{Value, json};
+
+/// Findings in one answer; their number is always told.
+const MAX_FINDINGS: usize = 200;
+
+/// How bad something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Severity {
+    /// Traffic or operation suffers.
+    Error,
+    /// It may soon.
+    Warning,
+}
+
+/// The findings of a status document, worst first.
+#[derive(Default)]
+pub(super) struct Findings {
+    list: Vec<(Severity, Value)>,
+}
+
+impl Findings {
+    /// Everything that a status document shows to be wrong.
+    pub(super) fn of(status: &Value) -> Self {
+        let mut findings = Self::default();
+        findings.process(status);
+        findings.configuration(status);
+        findings.targets(status);
+        findings.outside(status);
+        findings.warnings(status);
+        findings.list.sort_by_key(|(severity, _)| *severity);
+        findings
+    }
+
+    /// As `problems` of the status.
+    pub(super) fn document(self) -> Value {
+        let count = |wanted| self.list.iter().filter(|(severity, _)| *severity == wanted).count();
+        let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+        let list: Vec<_> = self.list.into_iter().take(MAX_FINDINGS).map(|(_, finding)| finding).collect();
+        json!({ "errors": errors, "warnings": warnings, "list": list })
+    }
+
+    fn add(&mut self, severity: Severity, code: &str, about: &str, message: String, remedy: &str) {
+        let level = match severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        let finding =
+            json!({ "level": level, "code": code, "about": about, "message": message, "remedy": remedy });
+        self.list.push((severity, finding));
+    }
+
+    fn error(&mut self, code: &str, about: &str, message: String, remedy: &str) {
+        self.add(Severity::Error, code, about, message, remedy);
+    }
+
+    fn process(&mut self, status: &Value) {
+        if status["draining"] == true {
+            let remedy = "it ends when its exchanges have; traffic belongs to another gateway";
+            self.add(Severity::Warning, "draining", "", "the gateway drains".to_owned(), remedy);
+        }
+        let overload = &status["overload"];
+        if overload["level"] != "normal" {
+            let used = |used: &Value, limit: &Value| match limit.as_u64() {
+                Some(limit) => format!("{used} of {limit}"),
+                None => format!("{used}, without a limit"),
+            };
+            let message = format!(
+                "{}: memory {} bytes, {} file descriptors, workers late by {} s",
+                text(&overload["level"]),
+                used(&overload["memory_bytes"], &overload["memory_limit_bytes"]),
+                used(&overload["descriptors"], &overload["descriptor_limit"]),
+                overload["delay_seconds"],
+            );
+            self.error("overloaded", "gateway.overload", message, "add memory, descriptors or gateways");
+        }
+        for task in each(&status["tasks"]).filter(|task| task["down"].as_u64() > Some(0)) {
+            let message = format!("down: {}", text(&task["last_failure"]["cause"]));
+            self.error(
+                "task_down",
+                &text(&task["name"]),
+                message,
+                "see the program log; restart the gateway",
+            );
+        }
+    }
+
+    fn configuration(&mut self, status: &Value) {
+        let config = &status["config"];
+        let refusal = &config["last_refusal"];
+        // Times in RFC 3339 and UTC are ordered as texts.
+        if !refusal.is_null() && text(&refusal["at"]) > text(&config["applied_at"]) {
+            let problems: Vec<_> = each(&refusal["problems"]).map(text).collect();
+            let message = format!("refused at {}: {}", text(&refusal["at"]), problems.join("; "));
+            let remedy = "correct it and reload; the configuration before it is in use";
+            self.error("reload_refused", "configuration", message, remedy);
+        }
+        for proxy in each(&status["proxies"]["quarantined"]) {
+            let about = format!("proxies.{}", text(&proxy["id"]));
+            let problems: Vec<_> = each(&proxy["problems"]).map(text).collect();
+            self.error("proxy_closed", &about, problems.join("; "), "correct what it names; it answers 503");
+        }
+        for proxy in each(&status["proxies"]["ports_closed"]) {
+            let about = format!("proxies.{}", text(&proxy["id"]));
+            self.error(
+                "port_closed",
+                &about,
+                text(&proxy["problem"]),
+                "free the port; the gateway tries it again",
+            );
+        }
+        let database = &status["database"];
+        if database["answers"] == false {
+            let message =
+                format!("away since {}: {}", text(&database["away_since"]), text(&database["away_because"]));
+            let remedy = "start it; the last configuration is in use, and changes are refused";
+            self.error("database_away", &text(&database["location"]), message, remedy);
+        }
+        for object in each(&database["broken"]) {
+            let about = format!("{}.{}", text(&object["kind"]), text(&object["id"]));
+            let problems: Vec<_> = each(&object["problems"]).map(text).collect();
+            self.error("object_broken", &about, problems.join("; "), "correct the object");
+        }
+        self.fleet(&status["fleet"]);
+    }
+
+    fn fleet(&mut self, fleet: &Value) {
+        if fleet["role"] != "edge" {
+            return;
+        }
+        let about = format!("edge {}", text(&fleet["name"]));
+        if let Some(why) = fleet["revoked"].as_str() {
+            self.error("edge_revoked", &about, why.to_owned(), "enrol it with a new invitation");
+        } else if fleet["control_plane"].is_null() {
+            let message = format!(
+                "no control plane since {}: {}",
+                text(&fleet["since"]),
+                or_unknown(text(&fleet["problem"]))
+            );
+            self.error(
+                "control_plane_away",
+                &about,
+                message,
+                "check the address and the control plane's log; the last configuration is in use",
+            );
+        }
+        if let Some(why) = fleet["refused"]["reason"].as_str() {
+            self.error("configuration_refused", &about, why.to_owned(), "correct it at the control plane");
+        }
+    }
+
+    fn targets(&mut self, status: &Value) {
+        for upstream in each(&status["upstreams"]["list"]) {
+            let targets: Vec<_> = each(&upstream["targets"]).collect();
+            let bad: Vec<_> = targets.iter().filter(|target| target["healthy"] == false).collect();
+            let is_all = bad.len() == targets.len();
+            let severity = if is_all { Severity::Error } else { Severity::Warning };
+            for target in bad {
+                let about = format!("upstreams.{} {}", text(&upstream["id"]), text(&target["address"]));
+                let message = or_unknown(text(&target["unhealthy_because"]));
+                let remedy = if is_all {
+                    "every target of the upstream is out: start one"
+                } else {
+                    "start the target"
+                };
+                self.add(severity, "target_unhealthy", &about, message, remedy);
+            }
+        }
+        for service in each(&status["services"]["list"]).filter(|service| !service["error"].is_null()) {
+            let message = text(&service["error"]);
+            self.error(
+                "service_lookup_failed",
+                &text(&service["name"]),
+                message,
+                "check the name and `gateway.dns_servers`",
+            );
+        }
+    }
+
+    fn outside(&mut self, status: &Value) {
+        for sink in each(&status["log_sinks"]).filter(|sink| !sink["failing_since"].is_null()) {
+            let message =
+                format!("fails since {}: {}", text(&sink["failing_since"]), text(&sink["last_error"]));
+            let about = format!("gateway.access_log.sinks {}", text(&sink["name"]));
+            self.error("sink_failing", &about, message, "check its server; records wait in a bounded queue");
+        }
+        for task in each(&status["plugin_tasks"]["tasks"]).filter(|task| !task["failing_since"].is_null()) {
+            let about = format!("plugin_configs.{} {}", text(&task["plugin_config"]), text(&task["task"]));
+            let message =
+                format!("fails since {}: {}", text(&task["failing_since"]), text(&task["last_error"]));
+            self.error("plugin_task_failing", &about, message, "check the server that the plugin uses");
+        }
+        for name in each(&status["redis"]).filter(|one| one["up"] == false).map(|one| text(&one["name"])) {
+            let about = format!("gateway.redis.{name}");
+            let message = "not connected, or the server refuses scripts; the program log names the cause";
+            self.error("redis_down", &about, message.to_owned(), "check its address, password and rights");
+        }
+    }
+
+    fn warnings(&mut self, status: &Value) {
+        for warning in each(&status["warnings"]["list"]) {
+            let code = text(&warning["code"]);
+            // Told above, with more.
+            if code == "proxy_closed" {
+                continue;
+            }
+            let severity = match code.as_str() {
+                "certificate_expired" | "acme_failing" => Severity::Error,
+                _ => Severity::Warning,
+            };
+            let remedy = text(&warning["remedy"]);
+            self.add(severity, &code, &text(&warning["path"]), text(&warning["message"]), &remedy);
+        }
+    }
+}
+
+fn each(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+fn or_unknown(text: String) -> String {
+    if text.is_empty() { "the cause is not known yet".to_owned() } else { text }
+}

@@ -1,0 +1,57 @@
+//! A request through a configuration without a socket, as `test` and `explain` send it.
+
+use std::net::{IpAddr, SocketAddr};
+
+use gateway_core::config::model::Model;
+use gateway_core::http::body::Body;
+use gateway_core::http::exchange::{Client, ClientTls};
+use http::{HeaderMap, HeaderValue, Method, Request, Uri};
+
+/// A request as people write it.
+pub(super) struct WrittenRequest<'r> {
+    pub(super) method: &'r Method,
+    /// A URL, or only a path.
+    pub(super) url: &'r Uri,
+    pub(super) headers: &'r HeaderMap,
+    pub(super) body: &'r [u8],
+    /// The client's address.
+    pub(super) client: IpAddr,
+    /// The name the client asks for by TLS; a URL with https names its host.
+    pub(super) tls: Option<&'r str>,
+}
+
+impl WrittenRequest<'_> {
+    /// As a client sends it: the path in the request line, the authority in `Host`.
+    ///
+    /// # Errors
+    /// Why the URL can't be sent.
+    pub(super) fn http(&self) -> Result<Request<Body>, String> {
+        let mut request = Request::new(Body::full(self.body.to_vec()));
+        *request.method_mut() = self.method.clone();
+        let target = self.url.path_and_query().map_or("/", |target| target.as_str());
+        *request.uri_mut() = target.parse().map_err(|error| format!("{target}: {error}"))?;
+        request.headers_mut().clone_from(self.headers);
+        if let (Some(authority), false) = (self.url.authority(), self.headers.contains_key("host")) {
+            let host = HeaderValue::from_str(authority.as_str()).map_err(|error| error.to_string())?;
+            request.headers_mut().insert("host", host);
+        }
+        if !self.body.is_empty() {
+            request.headers_mut().insert("content-length", self.body.len().into());
+        }
+        Ok(request)
+    }
+
+    /// The client of the request, as a gateway with these settings sees it. A URL without a port comes to the main listener.
+    pub(super) fn client(&self, model: &Model) -> Client {
+        let settings = &model.settings;
+        let is_encrypted = self.tls.is_some() || self.url.scheme_str() == Some("https");
+        let main = if is_encrypted { settings.https } else { settings.http };
+        let port = self.url.port_u16().or_else(|| main.map(|address| address.port())).unwrap_or_default();
+        let server_name = self.tls.or_else(|| self.url.host());
+        let tls = is_encrypted
+            .then(|| ClientTls { server_name: server_name.map(Into::into), ..ClientTls::default() });
+        let is_trusted = settings.trusted_proxies.iter().any(|net| net.contains(&self.client));
+        let local = SocketAddr::from(([127, 0, 0, 1], port));
+        Client::new(SocketAddr::new(self.client, 40_000), local, is_trusted, tls)
+    }
+}

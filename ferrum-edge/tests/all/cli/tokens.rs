@@ -1,0 +1,155 @@
+//! Commands find a gateway of this machine and its token by themselves, in every mode.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Output};
+
+use crate::process::{Folder, Gateway, ferrum_edge, get, spec};
+
+const TOKEN: &str = "a token of the tests, long enough";
+
+fn ran(folder: &Folder, arguments: &[&str], adjust: impl FnOnce(&mut Command)) -> Output {
+    let mut command = ferrum_edge(folder);
+    adjust(command.args(arguments));
+    command.output().unwrap()
+}
+
+fn set(command: &mut Command, name: &str, value: impl AsRef<std::ffi::OsStr>) {
+    command.env(name, value);
+}
+
+fn succeeds(output: &Output) -> bool {
+    assert!(
+        output.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    true
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// `dump` reads the objects, for which every gateway wants a token.
+#[test]
+fn a_gateway_with_a_file_keeps_a_token_that_commands_find() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &spec(1, "answer"));
+    let gateway = Gateway::start(&folder, |_| {});
+    let mode = std::fs::metadata(folder.path("state/admin.token")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert!(get(gateway.admin, "/v1/proxies").starts_with("HTTP/1.1 401"));
+    let dumped = ran(&folder, &["dump"], |_| {});
+    assert!(succeeds(&dumped) && String::from_utf8_lossy(&dumped.stdout).contains("request_termination"));
+    // By its address as well, in any spelling.
+    let address = format!("http://localhost:{}/", gateway.admin.port());
+    assert!(succeeds(&ran(&folder, &["dump"], |command| set(command, "FERRUM_ADMIN_URL", &address))));
+    // From elsewhere by the only gateway that runs.
+    let other = Folder::new();
+    let state = folder.path("state");
+    assert!(succeeds(&ran(&other, &["dump"], |command| set(command, "FERRUM_STATE", &state))));
+    let again = folder.read("state/admin.token");
+    drop(gateway);
+    let _second = Gateway::start(&folder, |_| {});
+    assert_eq!(folder.read("state/admin.token"), again, "the token outlives the gateway");
+    assert!(succeeds(&ran(&folder, &["dump"], |_| {})));
+}
+
+#[test]
+fn a_gateway_that_was_killed_is_not_asked() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &spec(1, "answer"));
+    let mut killed = Gateway::start(&folder, |_| {});
+    killed.signal("KILL");
+    killed.wait();
+    let running = || std::fs::read_dir(folder.path("state/running")).unwrap().count();
+    assert_eq!(running(), 1, "it had no time to remove its file");
+    let _gateway = Gateway::start(&folder, |_| {});
+    assert!(succeeds(&ran(&folder, &["status"], |_| {})));
+    assert_eq!(running(), 1);
+}
+
+#[test]
+fn of_several_gateways_one_has_to_be_named() {
+    let (folder, second) = (Folder::new(), Folder::new());
+    for folder in [&folder, &second] {
+        folder.write("ferrum.yaml", &spec(1, "answer"));
+    }
+    let state = folder.path("state");
+    let one = Gateway::start(&folder, |_| {});
+    let two = Gateway::start(&second, |command| {
+        command.env("FERRUM_STATE", &state);
+    });
+    let elsewhere = Folder::new();
+    let asked = |folder: &Folder, arguments: &[&str]| {
+        ran(folder, arguments, |command| set(command, "FERRUM_STATE", &state))
+    };
+    let unclear = asked(&elsewhere, &["status"]);
+    assert_eq!(unclear.status.code(), Some(2));
+    for gateway in [&one, &two] {
+        assert!(told(&unclear).contains(&format!("--admin {} ", gateway.admin)), "{}", told(&unclear));
+    }
+    let pid = |output: &Output| {
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        status["pid"].as_u64()
+    };
+    // A command in the folder of a configuration means the gateway that runs it.
+    for (folder, gateway) in [(&folder, &one), (&second, &two)] {
+        let status = asked(folder, &["status", "--output", "json"]);
+        assert_eq!(pid(&status), Some(gateway.pid().into()), "{}", told(&status));
+    }
+}
+
+#[test]
+fn the_token_is_beside_the_database_that_the_user_names() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", "gateway: { http: '127.0.0.1:0', admin: '127.0.0.1:0', https: off }\n");
+    let _gateway = Gateway::start(&folder, |command| {
+        command.args(["--mode", "database", "--db-url", "sqlite:./here/t.db"]);
+    });
+    assert!(folder.exists("here/t.db") && folder.exists("here/admin.token"));
+    assert!(!folder.exists("state/admin.token"));
+    assert!(succeeds(&ran(&folder, &["revisions"], |_| {})));
+}
+
+#[test]
+fn the_owner_of_the_unix_socket_needs_no_token() {
+    let folder = Folder::new();
+    let text = spec(1, "answer").replace("admin: '127.0.0.1:0',", "admin: off, admin_socket: admin.sock,");
+    let text = text
+        .replace("proxies:", "proxies:\n  - { id: loop, listen_path: /v1, strip_listen_path: false, backend_host: 'unix:SOCKET' }")
+        .replace("SOCKET", &folder.path("admin.sock").display().to_string());
+    folder.write("ferrum.yaml", &text);
+    let gateway = Gateway::start(&folder, |command| {
+        command.env("FERRUM_ADMIN_TOKEN", TOKEN);
+    });
+    assert!(succeeds(&ran(&folder, &["dump"], |_| {})));
+    // Whoever sends a token means it.
+    let wrong = ran(&folder, &["dump"], |command| set(command, "FERRUM_ADMIN_TOKEN", "of another gateway"));
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(told(&wrong).contains("(401)"), "{}", told(&wrong));
+    // The gateway has its owner's user id, and its clients have not.
+    let relayed = get(gateway.http, "/v1/proxies");
+    assert!(relayed.starts_with("HTTP/1.1 401"), "{relayed}");
+
+    let strict = text.replace("admin: off,", "admin: off, admin_require_token: true,");
+    folder.write("ferrum.yaml", &strict);
+    drop(gateway);
+    let _gateway = Gateway::start(&folder, |command| {
+        command.env("FERRUM_ADMIN_TOKEN", TOKEN);
+    });
+    assert!(told(&ran(&folder, &["dump"], |_| {})).contains("(401)"));
+    assert!(succeeds(&ran(&folder, &["dump"], |command| set(command, "FERRUM_ADMIN_TOKEN", TOKEN))));
+}
+
+#[test]
+fn doctor_and_check_take_the_file_as_run_does() {
+    let folder = Folder::new();
+    folder.write("a.yaml", &spec(1, "answer"));
+    for command in [&["check"][..], &["doctor", "--offline"]] {
+        let with = |more: &[&str]| ran(&folder, &[command, more].concat(), |_| {});
+        assert!(succeeds(&with(&["a.yaml"])), "{command:?}");
+        assert_eq!(with(&["a.yaml", "--spec", "a.yaml"]).status.code(), Some(2));
+    }
+}

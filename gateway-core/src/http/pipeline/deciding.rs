@@ -1,0 +1,83 @@
+//! Which setting decided that an exchange ended as it did.
+
+use std::time::Duration;
+
+use crate::config::model::{Timeouts, Traffic};
+use crate::http::reply::Cause;
+use crate::reason::{self, DecidingSetting, LimitValue};
+use crate::snapshot::ProxyState;
+
+/// What is known of an exchange that ended for a cause.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Circumstances<'a> {
+    /// The proxy, where one was found.
+    pub(super) route: Option<&'a ProxyState>,
+    /// The limit on request bodies of proxies that have none.
+    pub(super) max_request_body: u64,
+    /// Whether the target had begun to answer.
+    pub(super) has_answer: bool,
+}
+
+/// Which setting decided that an exchange ended for `cause`, in `word`; `None` where no setting did.
+pub(super) fn deciding_setting(
+    cause: Cause,
+    word: &str,
+    circumstances: Circumstances<'_>,
+) -> Option<DecidingSetting> {
+    if let Some(reason) = reason::of(word) {
+        return Some(DecidingSetting { name: reason.setting, limit: None }).filter(|it| !it.name.is_empty());
+    }
+    let Circumstances { route, max_request_body, has_answer } = circumstances;
+    let timeouts = route.map(|route| &route.proxy.timeouts);
+    let time = |of: fn(&Timeouts) -> Duration| {
+        timeouts.map(|timeouts| of(timeouts)).filter(|time| !time.is_zero()).map(LimitValue::Time)
+    };
+    let (name, limit) = match cause {
+        Cause::BodyTooLarge => match route.and_then(|route| max_body(&route.proxy.traffic)) {
+            Some(most) => ("proxies.max_request_body", Some(LimitValue::Bytes(most))),
+            None => ("gateway.limits.max_request_body", Some(LimitValue::Bytes(max_request_body))),
+        },
+        Cause::ConnectTimeout => ("proxies.backend_connect_timeout", time(|timeouts| timeouts.connect)),
+        Cause::UpstreamTimeout if has_answer => {
+            ("proxies.backend_idle_timeout", time(|timeouts| timeouts.idle))
+        }
+        Cause::UpstreamTimeout => {
+            ("proxies.backend_first_byte_timeout", time(|timeouts| timeouts.first_byte))
+        }
+        Cause::TotalTimeout => ("proxies.total_timeout", time(|timeouts| timeouts.total)),
+        other => (other.setting(), None),
+    };
+    Some(DecidingSetting { name, limit }).filter(|it| !it.name.is_empty())
+}
+
+fn max_body(traffic: &Traffic) -> Option<u64> {
+    match traffic {
+        Traffic::Http(rules) => rules.max_request_body,
+        Traffic::Stream(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_names_the_setting_that_ran_out() {
+        let of = |cause, has_answer| {
+            let circumstances = Circumstances { route: None, max_request_body: 10 << 20, has_answer };
+            deciding_setting(cause, Cause::reason(cause), circumstances)
+        };
+        let name = |cause, has_answer| of(cause, has_answer).map(|it| it.name);
+        assert_eq!(name(Cause::UpstreamTimeout, false), Some("proxies.backend_first_byte_timeout"));
+        assert_eq!(name(Cause::UpstreamTimeout, true), Some("proxies.backend_idle_timeout"));
+        assert_eq!(of(Cause::BodyTooLarge, false).and_then(|it| it.limit), Some(LimitValue::Bytes(10 << 20)));
+        assert_eq!(name(Cause::BadHost, false), None);
+    }
+
+    #[test]
+    fn no_word_has_two_meanings() {
+        for cause in Cause::ALL {
+            assert_eq!(reason::of(cause.reason()), None, "{}", cause.reason());
+        }
+    }
+}
