@@ -41,8 +41,8 @@ pub use consumer::Consumer;
 pub use fastcgi::{FastCgi, Param};
 pub use forwarded::Forwarded;
 pub use gateway::{
-    AccessLog, AdminTls, Certificate, ClientTimeouts, DrainStreams, Gateway, Limits, Listener, ListenerParts, NotReady,
-    Overload, Tls, TlsVersion, UnderscoresInHeaders,
+    AccessLog, AdminTls, Certificate, ClientTimeouts, DrainStreams, Gateway, Limits, Listener, ListenerParts,
+    NotReady, Overload, Tls, TlsVersion, UnderscoresInHeaders,
 };
 pub use hedging::Hedging;
 pub use legacy::OldSpelling;

@@ -11,7 +11,8 @@ use ipnet::IpNet;
 use super::{Notes, ObjectPlace, acme, tls, words};
 use crate::file;
 use crate::model::{
-    AccessLog, ClientTimeouts, DrainStreams, Limits, OverloadRules, Readiness, RealIpHeader, Settings, Underscores,
+    AccessLog, ClientTimeouts, DrainStreams, Limits, OverloadRules, Readiness, RealIpHeader, Settings,
+    Underscores,
 };
 use crate::network::canonical_network;
 use crate::problem::{Problems, ValueProblem};
