@@ -99,7 +99,7 @@ fn document(route: &Route, written: &HashMap<String, Value>) -> Value {
                 BackendHttp::Same => "same",
                 BackendHttp::FastCgi => "fastcgi",
             },
-            "fastcgi": proxy.backend.fastcgi.as_deref().map(fastcgi),
+            "fastcgi": proxy.backend.fastcgi().map(fastcgi),
             "heeds_alt_svc": proxy.backend.alt_svc,
             "verifies_certificate": proxy.backend.tls.as_ref().map(|tls| tls.verify),
             "upstream": proxy.backend.upstream.id.as_str(),

@@ -107,8 +107,7 @@ impl Endpoint {
             tags: Box::default(),
             tls: self.encrypted.then(|| Arc::new(self.tls.clone())),
             pool: Arc::default(),
-            fastcgi: None,
-            dns: None,
+            rare: None,
         };
         let each = self.timeout;
         let connect = self.connect_timeout.map_or(each, |connect| connect.min(each));

@@ -179,7 +179,7 @@ fn is_read(method: &Method) -> bool {
 
 /// Whether a file is a script that the proxy's target runs: its source is never sent.
 fn is_script(seat: Seat<'_>, path: &str) -> bool {
-    let scripts = seat.proxy().backend.fastcgi.as_ref().and_then(|rules| rules.scripts.as_ref());
+    let scripts = seat.proxy().backend.fastcgi().and_then(|rules| rules.scripts.as_ref());
     scripts.is_some_and(|scripts| scripts.is_script(path.as_bytes()))
 }
 

@@ -74,7 +74,7 @@ pub(super) async fn send(
     call: &Call<'_>,
     body: &mut Body,
 ) -> Result<TargetResponse, Failure> {
-    let (Some(rules), Some(cgi)) = (call.backend.fastcgi.as_deref(), call.cgi) else {
+    let (Some(rules), Some(cgi)) = (call.backend.fastcgi(), call.cgi) else {
         return Err(Failure::unsent(Cause::Internal, std::mem::take(body)));
     };
     match call.dialect {

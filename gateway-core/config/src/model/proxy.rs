@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::Method;
 
-use super::{Congestion, ForwardedRules, Id, PathRules, PluginConfig, Upstream};
+use super::{Congestion, FastCgi, ForwardedRules, Id, PathRules, PluginConfig, Upstream};
 use crate::condition::Condition;
 use crate::pattern::{HostPattern, PathPattern};
 
@@ -170,10 +170,17 @@ pub struct Backend {
     pub tls: Option<Arc<BackendTls>>,
     /// How connections to the target are kept.
     pub pool: Arc<PoolRules>,
+    /// What few proxies have, so that the others do not carry its room along.
+    pub rare: Option<Box<RareBackend>>,
+}
+
+/// What few proxies say of their targets.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RareBackend {
+    /// How the target's name is looked up.
+    pub dns: DnsRules,
     /// Scripts and parameters; present exactly when targets speak FastCGI.
-    pub fastcgi: Option<Box<super::FastCgi>>,
-    /// How the target's name is looked up; `None` is the default of all.
-    pub dns: Option<Box<DnsRules>>,
+    pub fastcgi: Option<FastCgi>,
 }
 
 /// How a target's name is looked up.
@@ -188,12 +195,17 @@ pub struct DnsRules {
 impl Backend {
     /// Used instead of looking the target's name up.
     pub fn dns_override(&self) -> Option<IpAddr> {
-        self.dns.as_ref()?.address
+        self.rare.as_ref()?.dns.address
     }
 
     /// How long a looked-up address is used; `None` is what the name server says.
     pub fn dns_ttl(&self) -> Option<Duration> {
-        self.dns.as_ref()?.ttl
+        self.rare.as_ref()?.dns.ttl
+    }
+
+    /// Scripts and parameters, where targets speak FastCGI.
+    pub fn fastcgi(&self) -> Option<&FastCgi> {
+        self.rare.as_ref()?.fastcgi.as_ref()
     }
 }
 

@@ -8,8 +8,8 @@ use super::shared_values::SharedValues;
 use super::{Notes, ObjectPlace, fastcgi, words};
 use crate::file;
 use crate::model::{
-    Backend, BackendHttp, BackendTls, DnsRules, HashOn, Http2Rules, Id, PoolRules, Scheme, TargetRules,
-    Upstream, service_name, socket_path,
+    Backend, BackendHttp, BackendTls, DnsRules, HashOn, Http2Rules, Id, PoolRules, RareBackend, Scheme,
+    TargetRules, Upstream, service_name, socket_path,
 };
 use crate::units::Seconds;
 
@@ -203,6 +203,8 @@ pub(super) fn backend(
     let tls = own.map(|own| tls.unwrap_or(own));
     sockets(notes, written, tls.as_deref(), protocol, &upstream);
     let dns = DnsRules { address, ttl: written.dns_cache_ttl.map(Seconds::duration) };
+    let fastcgi = fastcgi::fastcgi(notes, written, http_version, place.folder);
+    let rare = RareBackend { dns, fastcgi };
     // RFC 7838 §2.1: who speaks for a target elsewhere has to prove that it may.
     let is_proven = tls.as_ref().is_some_and(|tls| tls.verify);
     Some(Backend {
@@ -217,8 +219,7 @@ pub(super) fn backend(
         tags,
         tls,
         pool: pool(notes, written).shared(),
-        fastcgi: fastcgi::fastcgi(notes, written, http_version, place.folder),
-        dns: (dns != DnsRules::default()).then(|| Box::new(dns)),
+        rare: (rare != RareBackend::default()).then(|| Box::new(rare)),
     })
 }
 

@@ -20,7 +20,7 @@ pub(super) fn fastcgi(
     written: &file::Proxy,
     version: BackendHttp,
     folder: &Path,
-) -> Option<Box<FastCgi>> {
+) -> Option<FastCgi> {
     if version != BackendHttp::FastCgi {
         if written.fastcgi.is_some() {
             notes.add("fastcgi", "the proxy's targets do not speak FastCGI").remedy =
@@ -40,12 +40,12 @@ pub(super) fn fastcgi(
     }
     let empty = file::FastCgi::default();
     let rules = written.fastcgi.as_ref().unwrap_or(&empty);
-    Some(Box::new(FastCgi {
+    Some(FastCgi {
         scripts: scripts(notes, rules, folder),
         params: params(notes, rules),
         keep_alive: rules.keep_alive.unwrap_or(false),
         unsized_body: rules.unsized_body.map_or(UNSIZED_BODY, |bytes| bytes.0),
-    }))
+    })
 }
 
 fn scripts(notes: &mut Notes<'_>, rules: &file::FastCgi, folder: &Path) -> Option<Scripts> {

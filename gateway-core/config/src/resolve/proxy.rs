@@ -94,8 +94,7 @@ pub(crate) fn closed_proxy(
         tags: Box::default(),
         tls: None,
         pool: PoolRules::default().shared(),
-        fastcgi: None,
-        dns: None,
+        rare: None,
     };
     Some(Proxy {
         id,

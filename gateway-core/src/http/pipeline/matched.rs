@@ -104,7 +104,7 @@ impl Matched<'_> {
         path: &str,
         target: &Target,
     ) -> Result<Option<Box<CgiRequest>>, Box<Reply>> {
-        let Some(rules) = self.route.proxy.backend.fastcgi.as_deref() else { return Ok(None) };
+        let Some(rules) = self.route.proxy.backend.fastcgi() else { return Ok(None) };
         let is_stripped = self.rules.strip_listen_path
             && exchange.forward_path.is_none()
             && self.rules.backend_path.is_none()
