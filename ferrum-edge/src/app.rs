@@ -303,8 +303,8 @@ const DRAIN_STEP: Duration = Duration::from_millis(5);
 /// How long plugins' tasks may flush in a drain.
 const FLUSH: Duration = Duration::from_secs(5);
 
-/// The stack of a worker, of which only what is used takes memory. Values of scripts are freed level by level, and the default of
-/// `max_operations` lets a script nest closures some ten thousand deep.
+/// The stack of a worker, of which only what is used takes memory. Arrays and maps of scripts are freed level by level; what closures
+/// capture is not (`gateway-plugins/scripting/src/script/captured.rs`).
 const WORKER_STACK_BYTES: usize = 64 << 20;
 
 /// Starts a worker's thread.

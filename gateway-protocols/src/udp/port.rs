@@ -47,7 +47,7 @@ pub(super) struct Port {
     strays: mpsc::Receiver<Stray>,
     /// What another process says that reads the socket instead of this one, or before it did.
     handed: mpsc::Receiver<Handed>,
-    pub(super) place: Place,
+    pub(super) place: SharedSocket,
     questions: mpsc::Receiver<Question>,
     /// Counts up with each session, so that a late event can't meet the successor in its slot.
     pub(super) generations: Vec<u32>,
@@ -69,7 +69,7 @@ pub(super) struct Port {
 type Opening = Pin<Box<dyn Future<Output = (u64, Flow, Result<Outlet, Dead>)> + Send>>;
 
 /// The socket among those of its listener.
-pub(super) struct Place {
+pub(super) struct SharedSocket {
     /// Closed while another process reads it.
     gate: Arc<Gate>,
     pub(super) number: u8,
@@ -153,7 +153,7 @@ impl Port {
             connections,
             strays,
             handed,
-            place: Place { gate, number: place, is_handed: false, counts: false },
+            place: SharedSocket { gate, number: place, is_handed: false, counts: false },
             questions,
             generations: Vec::new(),
             ready: ReadySet::new()?,
