@@ -17,9 +17,10 @@ mod stream;
 pub type Target = fn(&[u8]);
 
 /// Each target, by the name its folder in `fuzz/corpus` has.
-pub const TARGETS: [(&str, Target); 13] = [
+pub const TARGETS: [(&str, Target); 14] = [
     ("config", config::config),
     ("dtls_hello", crate::udp::fuzzing::dtls_hello),
+    ("fastcgi_response", crate::upstream::fastcgi::fuzzing::response),
     ("h1_request", h1::request),
     ("h1_response", h1::response),
     ("h2_client", h2::h2_client),

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use gateway_fleet::{
     Acceptance, Answering, Authority, CertifiedEdge, DocumentKey, DocumentSet, EdgeCore, EdgeEffect,
-    Findings, Hub, Link, NewIdentity, Refusal, Registrar, ServerCertificate, Welcome, client_config, clock,
-    serve, server_config, signing_request,
+    Findings, Hub, Link, Membership, NewIdentity, Refusal, Registrar, ServerCertificate, Welcome,
+    client_config, clock, serve, server_config, signing_request,
 };
 use tokio::net::TcpListener;
 
@@ -19,8 +19,8 @@ use tokio::net::TcpListener;
 struct Everybody;
 
 impl Acceptance for Everybody {
-    fn is_accepted(&self, _: &str, _: &str) -> bool {
-        true
+    fn membership(&self, _: &str, _: &str) -> Membership {
+        Membership::Enrolled
     }
 }
 

@@ -22,8 +22,19 @@ const ALPN: &[u8] = b"h2";
 
 /// Which certificates of edges are accepted.
 pub trait Acceptance: Send + Sync + fmt::Debug {
-    /// Whether the edge is enrolled, and this certificate of it is not revoked.
-    fn is_accepted(&self, edge: &str, serial: &str) -> bool;
+    /// What the control plane knows of this edge and this certificate of it.
+    fn membership(&self, edge: &str, serial: &str) -> Membership;
+}
+
+/// What a control plane knows of an edge's certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Membership {
+    /// The edge is enrolled with it.
+    Enrolled,
+    /// The edge is revoked.
+    Revoked,
+    /// It is new to this control plane: another one may have signed it a moment ago, so the edge tries again.
+    Unknown,
 }
 
 fn provider() -> Arc<CryptoProvider> {
@@ -119,9 +130,10 @@ impl ClientCertVerifier for EdgeVerifier {
     ) -> Result<ClientCertVerified, Error> {
         let verified = self.inner.verify_client_cert(end_entity, intermediates, now)?;
         let edge = read_edge(end_entity).map_err(|_| Error::from(CertificateError::BadEncoding))?;
-        match self.acceptance.is_accepted(&edge.edge, &edge.serial) {
-            true => Ok(verified),
-            false => Err(CertificateError::Revoked.into()),
+        match self.acceptance.membership(&edge.edge, &edge.serial) {
+            Membership::Enrolled => Ok(verified),
+            Membership::Revoked => Err(CertificateError::Revoked.into()),
+            Membership::Unknown => Err(CertificateError::ApplicationVerificationFailure.into()),
         }
     }
 

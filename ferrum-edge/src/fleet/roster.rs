@@ -5,8 +5,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gateway_fleet::{
-    Acceptance, Answering, Authority, CertifiedEdge, Hub, Invitation, NewIdentity, Refusal, Registrar,
-    VALIDITY, Welcome, id_of, new_code,
+    Acceptance, Answering, Authority, CertifiedEdge, Hub, Invitation, Membership, NewIdentity, Refusal,
+    Registrar, VALIDITY, Welcome, id_of, new_code,
 };
 use serde::Serialize;
 use thiserror::Error;
@@ -417,7 +417,10 @@ impl Roster {
 
     fn accepted(&self, edge: &CertifiedEdge) -> Result<EdgeRow, Refusal> {
         let known = self.known();
-        let row = known.edges.get(&edge.edge).filter(|_| self.is_accepted(&edge.edge, &edge.serial));
+        let row = known
+            .edges
+            .get(&edge.edge)
+            .filter(|_| self.membership(&edge.edge, &edge.serial) == Membership::Enrolled);
         row.map(|(row, _)| row.clone())
             .ok_or_else(|| Refusal::Denied("this edge is not accepted; invite it again".to_owned()))
     }
@@ -428,11 +431,12 @@ fn removal(kind: &'static str, id: &str, version: u64) -> FleetOp {
 }
 
 impl Acceptance for Roster {
-    fn is_accepted(&self, edge: &str, serial: &str) -> bool {
-        let known = self.known();
-        known.edges.get(edge).is_some_and(|(row, _)| {
-            row.revoked.is_none() && row.certificates.iter().any(|certificate| certificate.serial == serial)
-        })
+    fn membership(&self, edge: &str, serial: &str) -> Membership {
+        match self.known().edges.get(edge) {
+            Some((row, _)) if row.revoked.is_some() => Membership::Revoked,
+            Some((row, _)) if row.certificates.iter().any(|it| it.serial == serial) => Membership::Enrolled,
+            _ => Membership::Unknown,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use gateway_core::config::problem::Problems;
 
 /// Ranges of statuses, both ends included.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Statuses(Box<[(u16, u16)]>);
 
 impl Statuses {
@@ -21,6 +21,11 @@ impl Statuses {
             }
         }
         Self(ranges.into())
+    }
+
+    /// Whether none is named.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Whether it is one of them.

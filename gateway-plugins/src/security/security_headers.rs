@@ -13,11 +13,12 @@ use gateway_core::plugin::{
     Capabilities, Capability, Hooks, OnResponse, OnUnrouted, Plugin, Seat, SeatNumber, Step, World,
 };
 use gateway_plugin_common::headers::is_framing;
+use gateway_plugin_common::statuses::Statuses;
 use http::header::{
     CONTENT_SECURITY_POLICY, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS,
     X_FRAME_OPTIONS,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -48,6 +49,9 @@ pub(crate) struct Config {
     remove: Vec<String>,
     /// Replaces what targets say under the same names. Default false.
     r#override: bool,
+    /// Only responses of these statuses are changed, such as `200` or `3xx`. Default: all, also errors.
+    #[schemars(length(max = 50))]
+    statuses: Vec<String>,
 }
 
 /// How long browsers use nothing but TLS.
@@ -84,6 +88,7 @@ impl Default for Config {
             hsts: None,
             remove: Vec::new(),
             r#override: false,
+            statuses: Vec::new(),
         }
     }
 }
@@ -94,6 +99,8 @@ pub(crate) struct SecurityHeaders {
     hsts: Option<HeaderValue>,
     remove: Box<[HeaderName]>,
     replaces: bool,
+    /// Empty means all.
+    statuses: Statuses,
 }
 
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
@@ -173,7 +180,8 @@ impl Plugin for SecurityHeaders {
         }
         let hsts = config.hsts.and_then(|hsts| HeaderValue::from_str(&hsts.text()).ok());
         let replaces = config.r#override;
-        problems.into_result(Self { fields: fields.into(), hsts, remove: remove.into(), replaces })
+        let statuses = Statuses::read("statuses", &config.statuses, &mut problems);
+        problems.into_result(Self { fields: fields.into(), hsts, remove: remove.into(), replaces, statuses })
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -241,19 +249,23 @@ impl OnResponse for SecurityHeaders {
         response: &'a mut Response<Body>,
         _seat: Seat<'a>,
     ) -> Step<'a> {
-        self.apply(exchange, response.headers_mut());
+        let status = response.status();
+        self.apply(exchange, status, response.headers_mut());
         Step::Next
     }
 }
 
 impl OnUnrouted for SecurityHeaders {
     fn on_unrouted(&self, exchange: &mut Exchange, reply: &mut Reply, _place: SeatNumber) {
-        self.apply(exchange, &mut reply.headers);
+        self.apply(exchange, reply.http_status(), &mut reply.headers);
     }
 }
 
 impl SecurityHeaders {
-    fn apply(&self, exchange: &Exchange, headers: &mut HeaderMap) {
+    fn apply(&self, exchange: &Exchange, status: StatusCode, headers: &mut HeaderMap) {
+        if !self.statuses.is_empty() && !self.statuses.has(status.as_u16()) {
+            return;
+        }
         for name in &self.remove {
             headers.remove(name);
         }

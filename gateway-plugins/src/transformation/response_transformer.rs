@@ -16,6 +16,7 @@ use gateway_core::plugin::{
 };
 use gateway_core::template::Moment;
 use gateway_plugin_common::facts;
+use gateway_plugin_common::statuses::Statuses;
 use http::header::{CONTENT_LENGTH, ETAG, IF_RANGE, RANGE};
 use http::{Method, Response, StatusCode};
 use schemars::JsonSchema;
@@ -29,6 +30,9 @@ use crate::transformation::transform::{BodyRules, Changed, Rule, Rules};
 pub(crate) struct Config {
     /// The changes, in their order; at least one.
     rules: Vec<Rule>,
+    /// Only responses of these statuses are changed, such as `200` or `3xx`. Default: all, also errors.
+    #[schemars(length(max = 50))]
+    statuses: Vec<String>,
     /// Limits on bodies that are changed.
     body: BodyRules,
 }
@@ -36,6 +40,8 @@ pub(crate) struct Config {
 /// The plugin.
 pub(crate) struct ResponseTransformer {
     rules: Rules,
+    /// Empty means all.
+    statuses: Statuses,
 }
 
 impl Plugin for ResponseTransformer {
@@ -46,7 +52,8 @@ impl Plugin for ResponseTransformer {
     fn build(config: Config, _world: &World) -> Result<Self, Problems> {
         let mut problems = Problems::default();
         let rules = Rules::read(config.rules, config.body, Moment::Response, &mut problems);
-        problems.into_result(Self { rules })
+        let statuses = Statuses::read("statuses", &config.statuses, &mut problems);
+        problems.into_result(Self { rules, statuses })
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -81,6 +88,9 @@ impl OnResponse for ResponseTransformer {
         seat: Seat<'a>,
     ) -> Step<'a> {
         exchange.accept_codings();
+        if !self.statuses.is_empty() && !self.statuses.has(response.status().as_u16()) {
+            return Step::Next;
+        }
         let facts = facts::with_response(exchange, seat, response.status(), response.headers());
         let made = self.rules.header_values(&facts).and_then(|it| Ok((it, self.rules.body_values(&facts)?)));
         let Ok((headers, body)) = made else {

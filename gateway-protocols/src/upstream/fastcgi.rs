@@ -4,6 +4,8 @@
 //! response is awaited the request's body goes out beside it; once it is there, whoever pulls the response's body drives the rest.
 
 mod answer;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod head;
 mod lookup;
 mod params;

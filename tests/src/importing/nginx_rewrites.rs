@@ -87,7 +87,6 @@ http {
 }
 "#,
         paths: &["/hide", "/old/x", "/go/x", "/own", "/slash", "/hidden", "/in", "/in/", "/in/side", "/in/side/x", "/"],
-        known: &[("/", "it is on refusals and errors, too")],
         ..Case::default()
     })
     .await;
@@ -145,7 +144,6 @@ http {
         paths: &[
             "/api", "/api/x", "/apix.php", "/alias", "/alias/in/x", "/alias?q=1", "/out/x", "/out/in/x", "/out/b/x", "/try", "/try/in", "/host/x", "/x",
         ],
-        known: &[("/", "it is on refusals and errors, too")],
         files: &[("www/out/in/x", "file x"), ("www/index.html", "index")],
         ..Case::default()
     })

@@ -192,7 +192,7 @@ impl Nginx<'_> {
         status: Option<u16>,
         made: &mut Vec<Plug>,
     ) {
-        let mut rules: Vec<(Option<Value>, Value)> = Vec::new();
+        let (mut rules, mut of_good): (Vec<(Option<Value>, Value)>, _) = (Vec::new(), Vec::new());
         for hidden in said(levels, "proxy_hide_header") {
             if let Some(name) = hidden.arguments.first() {
                 rules.push((None, json!({ "operation": "remove", "target": "header", "key": name })));
@@ -213,19 +213,24 @@ impl Nginx<'_> {
                 self.told(header.at, &what, text);
             }
             let is_always = rest.iter().any(|it| it == "always");
-            match status {
-                _ if is_always => self.out.done(header.at, what),
-                // Errors don't get it.
-                Some(status) if !GOOD_STATUSES.contains(&status) => continue,
-                Some(_) => self.out.done(header.at, what),
-                None => self.out.partial(header.at, what, "it is on refusals and errors, too", ""),
+            // Errors don't get it.
+            if !is_always && status.is_some_and(|status| !GOOD_STATUSES.contains(&status)) {
+                continue;
             }
+            self.out.done(header.at, what);
+            let rules = if is_always || status.is_some() { &mut rules } else { &mut of_good };
             for (cond, text) in cases.into_iter().filter(|(_, text)| !text.is_empty()) {
                 let rule = json!({ "operation": "append", "target": "header", "key": name, "value": text });
                 rules.push((cond.when(), rule));
             }
         }
         grouped("response_transformer", rules, made);
+        let first = made.len();
+        grouped("response_transformer", of_good, made);
+        let statuses = GOOD_STATUSES.map(|status| status.to_string());
+        for plugin in made.iter_mut().skip(first) {
+            plugin.config["statuses"] = json!(statuses);
+        }
     }
 
     /// What `proxy_set_header` sets beside the gateway's own fields.

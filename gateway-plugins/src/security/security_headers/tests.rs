@@ -81,3 +81,13 @@ fn what_browsers_do_not_know_is_refused() {
         assert_eq!(problems.0[0].path, path, "{problems}");
     }
 }
+
+#[tokio::test]
+async fn only_responses_of_the_statuses_get_them() {
+    for (status, is_meant) in [(200, true), (302, true), (404, false)] {
+        let trial = trial(json!({ "statuses": ["2xx", "302"] }))
+            .answering(move |_| Response::builder().status(status).body("ok".into()).unwrap());
+        let got = trial.get("/", &[]).await;
+        assert_eq!(got.field("x-content-type-options") == "nosniff", is_meant, "{status}");
+    }
+}

@@ -228,3 +228,18 @@ async fn bodies_that_come_compressed_are_changed_as_well() {
         assert_eq!(zstd::stream::decode_all(&got.body[..]).unwrap(), expected.as_bytes());
     }
 }
+
+#[tokio::test]
+async fn only_responses_of_the_statuses_are_changed() {
+    let config = |statuses: Value| json!({"statuses": statuses, "rules": [{"operation": "set", "target": "header", "key": "x-a", "value": "1"}]});
+    for (statuses, status, is_changed) in [
+        (json!([]), 500, true),
+        (json!(["200", "3xx"]), 200, true),
+        (json!(["200", "3xx"]), 304, true),
+        (json!(["200", "3xx"]), 201, false),
+        (json!(["200", "3xx"]), 500, false),
+    ] {
+        let got = trial(config(statuses.clone()), status, &[], "").get("/p", &[]).await;
+        assert_eq!(got.field("x-a") == "1", is_changed, "{statuses} {status}");
+    }
+}

@@ -1,6 +1,7 @@
 //! The head of a CGI response (RFC 3875 §6): fields and an empty line, without a status line.
 
 use bytes::{Buf, BytesMut};
+use gateway_core::http::reply::final_status;
 use http::header::{CONTENT_LENGTH, HeaderName, LOCATION};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
@@ -79,8 +80,8 @@ impl Reading {
             let code = value.as_bytes().get(..3).ok_or(HeadError::Malformed("status"))?;
             let ends = value.as_bytes().get(3).is_none_or(|c| *c == b' ');
             let status =
-                StatusCode::from_bytes(code).ok().filter(|status| ends && !status.is_informational());
-            let status = status.ok_or(HeadError::Malformed("status"))?;
+                std::str::from_utf8(code).ok().filter(|_| ends).and_then(|code| code.parse::<u16>().ok());
+            let status = status.and_then(final_status).ok_or(HeadError::Malformed("status"))?;
             if self.status.replace(status).is_some() {
                 return Err(HeadError::Malformed("more than one status"));
             }

@@ -158,12 +158,12 @@ impl RecordReader {
             }
             let take = self.left.min(buffer.len());
             match self.kind {
-                Content::End if buffer.len() < self.left => return Ok(Event::More),
+                // With its padding, or that would be read as the beginning of the next answer.
+                Content::End if buffer.len() < self.left + self.padding => return Ok(Event::More),
                 Content::End => {
                     let end = buffer.split_to(self.left);
-                    self.left = 0;
-                    buffer.advance(self.padding.min(buffer.len()));
-                    self.padding = 0;
+                    buffer.advance(self.padding);
+                    (self.left, self.padding) = (0, 0);
                     return ending(&end).map(Event::End);
                 }
                 Content::Output => {
