@@ -1,22 +1,24 @@
-//! Why the gateway refused, answered or ended something: one word for the body's `type` and `code`, the access record, the
-//! `reason` of metrics, log lines, `logs` and the reference; and the setting that decided.
+//! Reasons why the gateway rejected, answered or ended something. Each has one code, used in `type` and `code` of bodies, access
+//! records, the `reason` label of metrics, log lines, `logs` and the reference. This module also names the setting that caused
+//! it.
 //!
-//! A word is the row of a cause (`http/reply.rs`) or one of [`REASONS`]. A test of the workspace reads every refusal in the sources and
-//! compares. Plugins of others may use words of their own.
+//! A code is either that of a cause (`http/reply.rs`) or in [`REASONS`]. A workspace test compares both with all rejections in
+//! the sources. Third-party plugins may use codes of their own.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// One word.
+/// A reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reason {
-    /// Snake case, stable.
+    /// The code, in snake case. It is stable.
     pub word: &'static str,
     /// One sentence without a full stop.
     pub meaning: &'static str,
-    /// The setting to look at, below `gateway`, `proxies` and `upstreams`, or below a plugin's name; empty where none is.
+    /// The setting that caused it: below `gateway`, `proxies` or `upstreams`, or below the name of a plugin. Empty if there is
+    /// none.
     pub setting: &'static str,
 }
 
@@ -24,7 +26,7 @@ const fn row(word: &'static str, meaning: &'static str, setting: &'static str) -
     Reason { word, meaning, setting }
 }
 
-/// Every word that is no cause's, by theme.
+/// All reasons that are not causes, by topic.
 #[rustfmt::skip]
 pub const REASONS: &[Reason] = &[
     // The gateway.
@@ -235,35 +237,35 @@ pub const REASONS: &[Reason] = &[
     row("wasm_failed", "A module failed", "wasm"),
 ];
 
-/// The row of a word that is no cause's.
+/// The reason with this code, if it is not that of a cause.
 pub fn of(word: &str) -> Option<&'static Reason> {
     static BY_WORD: LazyLock<HashMap<&'static str, &'static Reason>> =
         LazyLock::new(|| REASONS.iter().map(|reason| (reason.word, reason)).collect());
     BY_WORD.get(word).copied()
 }
 
-/// The setting that decided, and its value.
+/// The setting that caused a result, and its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecidingSetting {
     /// As [`Reason::setting`].
     pub name: &'static str,
-    /// Its value, where the gateway knows it.
+    /// The value, if the gateway knows it.
     pub limit: Option<LimitValue>,
 }
 
-/// The value of a setting that limits something.
+/// The value of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitValue {
-    /// Bytes.
+    /// A size in bytes.
     Bytes(u64),
-    /// A time.
+    /// A duration.
     Time(Duration),
-    /// A number.
+    /// A count.
     Count(u64),
 }
 
 impl fmt::Display for LimitValue {
-    /// As a configuration writes it, with the largest unit of which it is a whole number.
+    /// Writes the value as in a configuration, with the largest unit that divides it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SIZES: [(u64, &str); 4] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")];
         const TIMES: [(u64, &str); 4] = [(3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms")];

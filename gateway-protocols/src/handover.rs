@@ -1,15 +1,16 @@
-//! One gateway takes the place of another on the same UDP sockets.
+//! Hands UDP sockets over from one gateway to its successor.
 //!
-//! Both have the descriptors, so that the kernel's choice of a socket for each client stays, and what waits in a socket is lost
-//! by nobody. One of them reads at a time. The successor says which sockets it has got; from then on the gateway before it
-//! only takes what the successor forwards: packets with connection ids of its own generation, those of handshakes under way, and
-//! datagrams of its sessions. Its answers leave by its own descriptors. When the successor ends, it reads again.
+//! Both gateways have the descriptors. So the kernel keeps its choice of a socket for each client, and no datagram in a socket's
+//! queue is lost. One gateway reads at a time. The successor names the sockets that it has taken. From then on, its predecessor
+//! serves only what the successor forwards: packets with connection IDs of its own generation, packets of its unfinished
+//! handshakes, and datagrams of its sessions. It answers through its own descriptors. When the successor ends, the predecessor
+//! reads the sockets again.
 //!
 //! ```text
-//! successor                        gateway before it
+//! successor                        predecessor
 //!   sockets, link, secrets   <---    Unix socket beside the pid file
 //!   Took(listeners)          --->    stops reading
-//!   Openings, Sessions, Go   <---    what is still its own
+//!   Openings, Sessions, Go   <---    its connections and sessions
 //!   reads; Packet            --->    serves
 //!   Bounced                  <---    a datagram whose session has ended
 //! ```
@@ -38,21 +39,21 @@ use link::{Message, QUEUE};
 pub use secrets::{Secrets, inherit, secrets};
 pub use successor::Successor;
 
-/// How long the gateway before this one may take to say what is still its own.
+/// How long the predecessor may take to send its tables.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A datagram, or several of one client joined by the kernel, that another worker or process has read.
+/// A datagram that another worker or process has read, or several datagrams of one client that the kernel joined.
 #[derive(Debug, Clone)]
 pub(crate) struct Forwarded {
-    /// What it came to: the address that its socket is bound to.
+    /// The address to which the receiving socket is bound.
     pub(crate) listener: SocketAddr,
-    /// Which of the listener's sockets.
+    /// The number of the socket within the listener.
     pub(crate) place: u8,
     pub(crate) client: SocketAddr,
-    /// The address that the client spoke to.
+    /// The local address to which the client sent the datagram.
     pub(crate) local: Option<IpAddr>,
     pub(crate) ecn: Option<EcnCodepoint>,
-    /// Bytes of each but the last one.
+    /// Bytes of each datagram except the last one.
     pub(crate) stride: usize,
     pub(crate) bytes: Box<[u8]>,
 }
@@ -65,18 +66,18 @@ pub(crate) struct SessionAddress {
     pub(crate) local: Option<IpAddr>,
 }
 
-/// What one socket of a port of datagrams is told.
+/// A message to a worker's datagram port.
 #[derive(Debug)]
 pub(crate) enum Handed {
-    /// Another process reads the socket from now on: say which sessions are here.
+    /// From now on, another process reads the socket. The port answers with its sessions.
     Paused(mpsc::UnboundedSender<Vec<SessionAddress>>),
-    /// It has ended.
+    /// The other process has ended.
     Resumed,
-    /// It has read this.
+    /// A datagram that the other process has read.
     Datagram(Forwarded),
 }
 
-/// Whether a listener's sockets are read by this process.
+/// Whether this process reads the sockets of a listener.
 #[derive(Debug)]
 pub(crate) struct Gate {
     is_open: AtomicBool,
@@ -88,7 +89,7 @@ impl Gate {
         Self { is_open: AtomicBool::new(is_open), waiting: Mutex::default() }
     }
 
-    /// Whether to read. Where not, the task is woken when that changes.
+    /// Whether to read. If not, the task is woken when the gate changes.
     pub(crate) fn poll(&self, cx: &Context<'_>) -> bool {
         if self.is_open.load(Ordering::Acquire) {
             return true;
@@ -103,7 +104,7 @@ impl Gate {
         self.is_open.load(Ordering::Acquire)
     }
 
-    /// Comes when it is.
+    /// Waits until the gate is open.
     pub(crate) async fn opens(&self) {
         poll_fn(|cx| if self.poll(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
     }
@@ -115,54 +116,55 @@ impl Gate {
     }
 }
 
-/// What one listener's sockets are served by.
+/// The tasks that serve the sockets of one listener.
 struct Listener {
     gate: Arc<Gate>,
     quic: Option<Arc<QuicPlaces>>,
     ports: Vec<mpsc::Sender<Handed>>,
 }
 
-/// The sockets of one QUIC listener, with ways between those who serve them.
+/// The sockets of one QUIC listener, with a channel to the task of each.
 #[derive(Debug)]
 pub(crate) struct QuicPlaces {
     pub(crate) ways: Box<[mpsc::Sender<Forwarded>]>,
-    /// Handshakes that began lately, by the socket they came to.
+    /// Recent handshakes, by the socket that received them.
     pub(crate) recent: Box<[Mutex<Recent>]>,
 }
 
-/// The sockets that a gateway shares with the one before it and the one behind it.
+/// The sockets that a gateway shares with its predecessor and its successor.
 #[derive(Default)]
 pub struct DatagramHandover {
     listeners: Mutex<HashMap<SocketAddr, Listener>>,
     before: OnceLock<Before>,
-    /// The link to the process that reads instead of this one.
+    /// The link to the successor, which reads the sockets.
     behind: Mutex<Option<mpsc::Sender<Forwarded>>>,
-    /// Sessions of sockets that another process reads.
+    /// Number of sessions on sockets that another process reads.
     left: AtomicUsize,
 }
 
-/// The gateway before this one, for as long as it serves.
+/// The predecessor, as long as it runs.
 struct Before {
     link: mpsc::Sender<Forwarded>,
-    /// What [`DatagramHandover::follow`] takes.
+    /// The stream and the queue that [`DatagramHandover::follow`] takes.
     ends: Mutex<Option<(UnixStream, mpsc::Receiver<Forwarded>)>>,
-    /// Listeners whose sockets it has as well.
+    /// Listeners whose sockets the predecessor also has.
     shared: HashSet<SocketAddr>,
     is_alive: AtomicBool,
     openings: RwLock<HashSet<Opening>>,
-    /// Handshakes that take longer than this begin anew.
+    /// The time after which packets of unfinished handshakes are no longer forwarded; such a handshake starts again.
     openings_end: OnceLock<Instant>,
     sessions: RwLock<HashSet<SessionAddress>>,
 }
 
-/// How long packets of handshakes under way are forwarded.
+/// How long packets of unfinished handshakes are forwarded.
 const OPENINGS: Duration = Duration::from_secs(10);
 
 impl DatagramHandover {
-    /// Of a gateway that has got these listeners' sockets from another one. It reads them once [`Self::take_over`] has returned.
+    /// The handover of a gateway that received the sockets of these listeners. The gateway reads them after [`Self::take_over`]
+    /// returns.
     ///
     /// # Errors
-    /// When the link can't be used.
+    /// The link cannot be used.
     pub fn after(link: OwnedFd, shared: impl IntoIterator<Item = SocketAddr>) -> io::Result<Self> {
         let this = Self::default();
         let stream = UnixStream::from(link);
@@ -181,11 +183,11 @@ impl DatagramHandover {
         Ok(this)
     }
 
-    /// Has the gateway before this one stop reading, and begins to read. Blocks for as long as that one takes, at most three
-    /// seconds; where it fails, its connections are lost.
+    /// Stops the predecessor from reading, then opens the gates of this gateway. Blocks until the predecessor answers, at most
+    /// three seconds. If this fails, the connections of the predecessor are lost.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// The predecessor does not answer.
     pub fn take_over(&self) -> io::Result<()> {
         let Some(before) = self.before.get() else { return Ok(()) };
         let result = before.ask();
@@ -198,7 +200,7 @@ impl DatagramHandover {
         result
     }
 
-    /// Sends what belongs to the gateway before this one there, and takes what comes back, until it ends.
+    /// Forwards packets to the predecessor and takes back what it returns, until it ends.
     pub async fn follow(&self) {
         let Some(before) = self.before.get() else { return };
         let ends = before.ends.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -213,7 +215,7 @@ impl DatagramHandover {
         *before.openings.write().unwrap_or_else(PoisonError::into_inner) = HashSet::new();
     }
 
-    /// The client of a datagram whose session has ended there is a client of this gateway.
+    /// Takes back a datagram whose session the predecessor has ended: its client is now a client of this gateway.
     fn take_back(&self, before: &Before, message: Message) {
         let Message::Bounced(packet) = message else { return };
         before.sessions.write().unwrap_or_else(PoisonError::into_inner).remove(&packet.session());
@@ -221,13 +223,13 @@ impl DatagramHandover {
         let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         let place = usize::from(packet.place);
         if let Some(port) = listeners.get(&packet.listener).and_then(|listener| listener.ports.get(place)) {
-            // A full queue loses the datagram, as UDP may.
+            // A full queue drops the datagram, as UDP permits.
             let _sent = port.try_send(Handed::Datagram(packet));
         }
     }
 
-    /// Whether this gateway is needed though it has no connection any more: it has sessions on sockets which another process reads, or
-    /// that process reaches the gateway before this one through it.
+    /// Whether this gateway must continue although it has no connection. It must if it has sessions on sockets that another
+    /// process reads, or if that process reaches the predecessor through it.
     pub fn is_needed(&self) -> bool {
         let is_read_elsewhere = || self.behind.lock().unwrap_or_else(PoisonError::into_inner).is_some();
         self.left.load(Ordering::Relaxed) > 0 || (self.before().is_some() && is_read_elsewhere())
@@ -243,7 +245,7 @@ impl DatagramHandover {
         self.with(at, |listener| listener.quic = Some(places))
     }
 
-    /// Adds a socket for datagrams; which one of the listener it is.
+    /// Adds a datagram socket. Returns the gate, and the number of the socket within the listener.
     pub(crate) fn add_port(&self, at: SocketAddr, port: mpsc::Sender<Handed>) -> (Arc<Gate>, u8) {
         let mut place = 0;
         let gate = self.with(at, |listener| {
@@ -271,12 +273,12 @@ impl DatagramHandover {
         listener.gate.clone()
     }
 
-    /// Hands a packet to the gateway before this one, if a connection of its generation can still be there.
+    /// Forwards a packet to the predecessor, if the predecessor still runs.
     pub(crate) fn forward_of_generation(&self, packet: impl FnOnce() -> Forwarded) -> bool {
         self.before().is_some_and(|before| before.forward(packet()))
     }
 
-    /// Hands a packet of a handshake on that was under way there.
+    /// Forwards a packet of a handshake that the predecessor has not finished.
     pub(crate) fn forward_opening(&self, opening: Opening, packet: impl FnOnce() -> Forwarded) -> bool {
         let Some(before) = self.before() else { return false };
         let is_over = before.openings_end.get().is_none_or(|end| *end < Instant::now());
@@ -286,7 +288,7 @@ impl DatagramHandover {
         !is_over && knows(&before.openings) && before.forward(packet())
     }
 
-    /// Hands a datagram on whose session is there.
+    /// Forwards a datagram of a session that the predecessor has.
     pub(crate) fn forward_session(
         &self,
         session: &SessionAddress,
@@ -301,7 +303,8 @@ impl DatagramHandover {
         self.before.get().filter(|before| before.is_alive.load(Ordering::Acquire))
     }
 
-    /// Gives a datagram back whose session is not here any more. `None` where another process reads the sockets.
+    /// Returns a datagram to the process that reads the sockets, if its session has ended here. Gives the packet back to the
+    /// caller if no other process reads.
     pub(crate) fn bounce(&self, packet: Forwarded) -> Option<Forwarded> {
         let behind = self.behind.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(link) = &*behind else { return Some(packet) };
@@ -315,12 +318,12 @@ impl Before {
         self.openings_end.get().is_none()
     }
 
-    /// False where it has ended. A full queue loses the packet, as UDP may.
+    /// Returns false if the predecessor has ended. A full queue drops the packet, as UDP permits.
     fn forward(&self, packet: Forwarded) -> bool {
         !matches!(self.link.try_send(packet), Err(mpsc::error::TrySendError::Closed(_)))
     }
 
-    /// Asks for what is still that gateway's own.
+    /// Requests the tables of the predecessor.
     fn ask(&self) -> io::Result<()> {
         let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
         let (stream, _) = ends.as_ref().ok_or(io::ErrorKind::NotConnected)?;

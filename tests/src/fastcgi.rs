@@ -1,4 +1,4 @@
-//! FastCGI targets: what they are told, how their answers come back, and what becomes of bad ones.
+//! FastCGI targets: the requests that they receive, the delivery of their responses, and the handling of invalid ones.
 
 mod php;
 mod scripts;
@@ -128,14 +128,14 @@ async fn bodies_stream_both_ways_with_back_pressure() {
     talker.wire.send(vec![b'x'; PIECE]).await;
     let mut talk = responder.accept().await;
     assert_eq!(talk.head().await.unwrap().param("CONTENT_LENGTH"), (2 * PIECE).to_string());
-    // The first half arrives before the second is sent, in records that are no larger than may be.
+    // The first half arrives before the client sends the second, in records of at most the permitted size.
     let mut come = 0;
     while come < PIECE {
         let (kind, content) = talk.record().await.unwrap();
         assert_eq!(kind, 5);
         come += content.len();
     }
-    // So does an answer, while the request is still on its way.
+    // The response also arrives while the request is still being sent.
     talk.wire.send(record(STDOUT, 1, b"Content-Type: a/b\r\n\r\nfirst", 7)).await;
     let head = talker.response(&http::Method::POST).await.unwrap();
     assert_eq!(head.field("transfer-encoding"), "chunked");
@@ -179,7 +179,7 @@ async fn connections_are_kept_only_where_that_is_asked_for() {
             assert!(talk.request().await.keeps);
             talk.wire.send(answer(PAGE)).await;
         }
-        // One that closes while it waits costs no request.
+        // If a target closes an idle connection, no request fails.
         drop(talk);
         let mut talk = responder.accept().await;
         talk.request().await;

@@ -1,4 +1,4 @@
-//! One vocabulary of reasons: every word with which the sources refuse, answer or end something is in the table.
+//! One vocabulary of reasons: the table contains every code with which the sources reject, answer or end something.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use ferrum_edge::core::reason;
 
 use crate::tidy::sources;
 
-/// What stands before a word where a refusal is made. `(` at the end allows white space after it.
+/// The text before a code in the sources. After a `(` at the end, white space may follow.
 const SITES: &[&str] = &[
     ".reason(\"",
     "reason: \"",
@@ -26,7 +26,7 @@ const SITES: &[&str] = &[
 
 fn words(text: &str) -> BTreeSet<String> {
     let mut words = BTreeSet::new();
-    // Rustfmt may break the line behind a parenthesis.
+    // Rustfmt may break the line after a parenthesis.
     let text =
         text.replace("(\n", "(").split_whitespace().collect::<Vec<_>>().join(" ").replace("( \"", "(\"");
     for site in SITES {
@@ -83,7 +83,7 @@ fn every_word_of_the_table_is_used() {
     assert!(unused.is_empty(), "{unused:?}");
 }
 
-/// A setting that the reference does not have helps nobody.
+/// Every setting in the table must exist in the reference.
 #[test]
 fn every_setting_of_the_table_exists() {
     let schema = ferrum_edge::core::config::file::File::schema().as_value().to_string();

@@ -1,4 +1,4 @@
-//! The token of the admin API that is made, and kept in a file, when the environment sets none.
+//! The admin token that the gateway creates and stores in a file if the environment sets none.
 
 use std::fs;
 use std::io::{self, Write};
@@ -9,13 +9,13 @@ use gateway_core::config::problem::Problem;
 
 use super::{Access, Role};
 
-/// The name of the file.
+/// The name of the token file.
 pub(crate) const TOKEN_FILE: &str = "admin.token";
 
-/// Access by the token in this file, with the role admin. The token is made when there is none.
+/// Access with the token in this file and the role `admin`. Creates the file if it does not exist.
 ///
 /// # Errors
-/// When the file can't be read or made, or its token is too short.
+/// The file cannot be read or created, or its token is too short.
 pub(crate) fn kept_access(path: &Path) -> Result<Access, Problem> {
     let at = || path.display().to_string();
     let token = kept_token(path).map_err(|error| {
@@ -28,8 +28,8 @@ pub(crate) fn kept_access(path: &Path) -> Result<Access, Problem> {
     Ok(access)
 }
 
-/// The token in this file, made when there is none. Only this user may read it. Gateways that start at the same time
-/// get the same one.
+/// Reads the token in this file, or creates it so that only this user can read it. Gateways that start at the same time get the
+/// same token.
 fn kept_token(path: &Path) -> io::Result<String> {
     match fs::read_to_string(path) {
         Ok(token) => return Ok(token.trim_end().to_owned()),
@@ -47,7 +47,7 @@ fn kept_token(path: &Path) -> io::Result<String> {
     drop(fs::remove_file(&draft));
     match written {
         Ok(()) => Ok(token),
-        // Another gateway was first.
+        // Another gateway created the file first.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             fs::read_to_string(path).map(|token| token.trim_end().to_owned())
         }

@@ -1,4 +1,4 @@
-//! `/v1/acme/renew`: orders a certificate now, whatever its dates say.
+//! `/v1/acme/renew`: orders a certificate now, regardless of its dates.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use super::query::{nothing_else, pairs, value};
 use super::resources::answer;
 use crate::engine::Engine;
 
-/// Where it is asked for.
+/// The path of the endpoint.
 pub(super) const PATH: &str = "/v1/acme/renew";
 
-/// `POST ?name=NAME`: notes that the certificate with this name is to be renewed; `acme` of the status says what came of it.
+/// `POST ?name=NAME`: requests a renewal of the certificate with this name. `acme` in the status shows the result.
 pub(super) async fn renew(State(engine): State<Arc<Engine>>, RawQuery(query): RawQuery) -> Response {
     let noted = || {
         let mut pairs = pairs(query.as_deref());

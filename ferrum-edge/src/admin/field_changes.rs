@@ -1,13 +1,13 @@
-//! Which fields of a document a change touches, with their values before and after.
+//! The fields of a document that a change affects, with their values before and after.
 
 use serde_json::{Value, json};
 
-/// Fields told of one object.
+/// Maximum number of changed fields in the answer for one object.
 const MAX_FIELDS: usize = 100;
-/// Maps and lists inside one another that are compared field by field; what lies deeper is compared as a whole.
+/// Maximum depth at which maps and lists are compared field by field. Deeper values are compared as a whole.
 const MAX_DEPTH: usize = 16;
 
-/// The fields that differ, each as `{path, before, after}` with a JSON pointer; a field that is not there is null.
+/// The fields that differ, each as `{path, before, after}` with a JSON pointer. A missing field is null.
 pub(super) fn field_changes(before: &Value, after: &Value) -> Vec<Value> {
     let mut changes = Vec::new();
     compare(&mut changes, String::new(), before, after, MAX_DEPTH);

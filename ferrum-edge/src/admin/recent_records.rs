@@ -1,4 +1,4 @@
-//! The newest access records, out of the file that they are written to: `/v1/access-log/recent`.
+//! `/v1/access-log/recent`: the newest records in the access log file.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -18,18 +18,18 @@ use super::records::Wanted;
 use super::resources::answer;
 use crate::engine::Engine;
 
-/// Where they are asked for.
+/// The path of the endpoint.
 pub(super) const PATH: &str = "/v1/access-log/recent";
-/// Records in one answer.
+/// Maximum number of records in one answer.
 const MAX_RECORDS: usize = 1_000;
-/// Records unless the query says how many.
+/// Default number of records.
 const DEFAULT_RECORDS: usize = 10;
-/// Bytes of the file that are read, from its end.
+/// Maximum number of bytes read from the end of the file.
 const MAX_SCANNED: u64 = 64 << 20;
-/// Bytes that are read at a time.
+/// Bytes per read.
 const CHUNK: u64 = 256 << 10;
 
-/// `GET`: the last records that pass the query's filters, oldest first, one JSON object a line.
+/// `GET`: the last records that match the query's filters, oldest first, as one JSON object per line.
 pub(super) async fn recent(State(engine): State<Arc<Engine>>, RawQuery(query): RawQuery) -> Response {
     let found = async {
         let mut pairs = pairs(query.as_deref());
@@ -53,7 +53,7 @@ pub(super) async fn recent(State(engine): State<Arc<Engine>>, RawQuery(query): R
     answer(found.await)
 }
 
-/// The file that records are written to as JSON.
+/// The file that contains access records as JSON.
 fn file(settings: &Settings) -> Option<PathBuf> {
     let main = settings.access_log.as_ref().map(|log| log.path.clone()).filter(|path| path != Path::new("-"));
     let of_sinks = || {
@@ -71,13 +71,13 @@ fn no_file() -> Refused {
     Box::new(problem(StatusCode::NOT_FOUND, "no_access_log", detail))
 }
 
-/// The last lines of a file that are wanted, oldest first, each with its line feed.
+/// The last lines of a file that match, oldest first, each with its line feed.
 fn last_lines(path: &Path, limit: usize, is_wanted: impl Fn(&Value) -> bool) -> io::Result<Vec<String>> {
     let mut file = File::open(path)?;
     let mut start = file.seek(SeekFrom::End(0))?;
     let end = start;
     let mut found = Vec::new();
-    // The beginning of a line whose rest was read already.
+    // The beginning of a line whose rest is in the chunk read before.
     let mut rest: Vec<u8> = Vec::new();
     while start > 0 && found.len() < limit && end - start < MAX_SCANNED {
         let size = CHUNK.min(start);
@@ -87,7 +87,7 @@ fn last_lines(path: &Path, limit: usize, is_wanted: impl Fn(&Value) -> bool) -> 
         file.by_ref().take(size).read_to_end(&mut chunk)?;
         chunk.append(&mut rest);
         let mut lines: Vec<&[u8]> = chunk.split(|byte| *byte == b'\n').collect();
-        // The first one may begin in the chunk before.
+        // The first line may begin in an earlier chunk.
         let first = lines.remove(0);
         take(&lines, limit, &is_wanted, &mut found);
         rest = first.to_vec();

@@ -1,4 +1,4 @@
-//! Certificates that a gateway gets from a CA by itself: `acme list`, `acme renew`.
+//! `acme list` and `acme renew`: certificates that the gateway gets from a CA.
 
 use std::time::{Duration, Instant};
 
@@ -38,12 +38,12 @@ enum AcmeCommand {
     },
 }
 
-/// How long an order may take until we stop waiting.
+/// How long the command waits for an order.
 const TIMEOUT: Duration = Duration::from_secs(180);
-/// From one look at the status to the next.
+/// The interval between two requests for the status.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Does what the command says.
+/// Runs the command.
 pub(super) fn acme(args: &AcmeArgs) -> u8 {
     let done = match &args.command {
         AcmeCommand::List { gateway, output } => gateway.open().and_then(|admin| list(&admin, *output)),
@@ -86,7 +86,7 @@ fn names(certificate: &Value) -> String {
     names.filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// The certificate with this name.
+/// Finds the certificate with this name.
 fn of<'c>(certificates: &'c [Value], name: &str) -> Option<&'c Value> {
     let has = |one: &&Value| {
         let mut names = one["names"].as_array().into_iter().flatten().filter_map(Value::as_str);

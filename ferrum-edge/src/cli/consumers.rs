@@ -1,4 +1,4 @@
-//! `consumers`: who may call, with their credentials' kinds and groups.
+//! `consumers`: lists consumers with their credential types and groups.
 
 use clap::Args;
 use gateway_core::plugin::Registry;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::admin::AdminArgs;
 use super::{OutputFormat, print};
 
-/// Consumers of one answer.
+/// Consumers per answer of the admin API.
 const PAGE: usize = 1000;
 
 /// Arguments of `consumers`.
@@ -24,7 +24,7 @@ pub(super) struct ConsumersArgs {
     output: OutputFormat,
 }
 
-/// Lists them.
+/// Lists the consumers.
 pub(super) fn consumers(args: &ConsumersArgs, registry: Registry) -> u8 {
     let listed = args.admin.open_existing(registry).and_then(|admin| {
         let mut after: Option<String> = None;

@@ -1,4 +1,4 @@
-//! `init`: a first configuration file.
+//! `init`: creates a first configuration file.
 
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -11,7 +11,7 @@ use http::Uri;
 use super::{FAILED, MISUSED, print};
 use crate::source::file;
 
-/// Where requests go unless something else is said.
+/// The default target.
 const TARGET: &str = "http://127.0.0.1:3000";
 
 /// Arguments of `init`.
@@ -31,7 +31,7 @@ pub(super) struct InitArgs {
     http_port: u16,
 }
 
-/// Writes it, and says what comes next.
+/// Writes the file and prints the next steps.
 pub(super) fn init(args: &InitArgs, registry: &Registry) -> u8 {
     let target = match &args.target {
         Some(target) => target.clone(),
@@ -47,7 +47,7 @@ pub(super) fn init(args: &InitArgs, registry: &Registry) -> u8 {
         print::error(format_args!("`{target}` is not a URL such as {TARGET}"));
         return MISUSED;
     };
-    // What is written is what `check` takes.
+    // Never write a file that `check` rejects.
     if let Err(problems) = file::parse(&text, "ferrum.yaml", registry) {
         print::error(problems);
         return MISUSED;
@@ -77,7 +77,7 @@ pub(super) fn init(args: &InitArgs, registry: &Registry) -> u8 {
     0
 }
 
-/// The target, asked for where there is a terminal.
+/// The target. On a terminal, the command asks the user for it.
 fn asked() -> io::Result<String> {
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
         return Ok(TARGET.to_owned());
@@ -89,7 +89,7 @@ fn asked() -> io::Result<String> {
     Ok(Some(line.trim()).filter(|line| !line.is_empty()).unwrap_or(TARGET).to_owned())
 }
 
-/// The configuration; `None` where the target is no URL.
+/// The configuration; `None` if the target is not a URL.
 fn text(args: &InitArgs, target: &str) -> Option<String> {
     let url: Uri = target.parse().ok()?;
     let scheme = url.scheme_str().filter(|scheme| matches!(*scheme, "http" | "https"))?;
@@ -121,7 +121,7 @@ plugin_configs:
     ))
 }
 
-/// As YAML, in double quotes, which JSON's are.
+/// A YAML string in double quotes, with the escapes of JSON.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

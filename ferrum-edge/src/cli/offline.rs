@@ -1,4 +1,4 @@
-//! A request through a configuration without a socket, as `test` and `explain` send it.
+//! A request that `test` and `explain` send through a configuration without a socket.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,24 +7,24 @@ use gateway_core::http::body::Body;
 use gateway_core::http::exchange::{Client, ClientTls};
 use http::{HeaderMap, HeaderValue, Method, Request, Uri};
 
-/// A request as people write it.
+/// A request as users write it.
 pub(super) struct WrittenRequest<'r> {
     pub(super) method: &'r Method,
-    /// A URL, or only a path.
+    /// A URL, or a path alone.
     pub(super) url: &'r Uri,
     pub(super) headers: &'r HeaderMap,
     pub(super) body: &'r [u8],
     /// The client's address.
     pub(super) client: IpAddr,
-    /// The name the client asks for by TLS; a URL with https names its host.
+    /// The server name in the TLS handshake. For an https URL, its host is the default.
     pub(super) tls: Option<&'r str>,
 }
 
 impl WrittenRequest<'_> {
-    /// As a client sends it: the path in the request line, the authority in `Host`.
+    /// The request as a client sends it: the path in the request line, the authority in `Host`.
     ///
     /// # Errors
-    /// Why the URL can't be sent.
+    /// The URL cannot be sent.
     pub(super) fn http(&self) -> Result<Request<Body>, String> {
         let mut request = Request::new(Body::full(self.body.to_vec()));
         *request.method_mut() = self.method.clone();
@@ -41,7 +41,7 @@ impl WrittenRequest<'_> {
         Ok(request)
     }
 
-    /// The client of the request, as a gateway with these settings sees it. A URL without a port comes to the main listener.
+    /// The client, as a gateway with these settings sees it. If the URL has no port, the main listener receives the request.
     pub(super) fn client(&self, model: &Model) -> Client {
         let settings = &model.settings;
         let is_encrypted = self.tls.is_some() || self.url.scheme_str() == Some("https");

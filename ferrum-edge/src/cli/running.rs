@@ -1,6 +1,6 @@
-//! The gateways that run on this machine, as files in the folder of what a gateway keeps, and which of them a command
-//! means: `--admin`, `FERRUM_ADMIN_URL`, the process of a pid file, the configuration file, the only one that runs, the
-//! default address.
+//! The gateways that run on this machine, and the choice of the gateway that a command uses. Each gateway writes a file to the
+//! state folder. A command uses `--admin`, `FERRUM_ADMIN_URL`, the process of a pid file, the gateway of its configuration file,
+//! the only running gateway, or the default address, in this order.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -18,26 +18,26 @@ use crate::source::file::{Source, Spec};
 use crate::store::state_folder;
 use crate::variables::variable;
 
-/// The folder of the files, in that of what a gateway keeps.
+/// The name of the folder in the state folder.
 const FOLDER: &str = "running";
-/// Bytes of a file that are read.
+/// Maximum size of a file that is read, in bytes.
 const MAX_BYTES: u64 = 16 << 10;
-/// Files that are looked at.
+/// Maximum number of files that are read.
 const MAX_FILES: usize = 1_000;
 
-/// A gateway that runs.
+/// A running gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RunningGateway {
     pub(super) pid: i32,
-    /// How a command reaches its admin API, as `--admin` takes it.
+    /// The address of its admin API, in the syntax of `--admin`.
     pub(super) admin: String,
-    /// Its configuration file, as an absolute path.
+    /// The absolute path of its configuration file.
     pub(super) spec: Option<PathBuf>,
-    /// The file of its token; `None` when the environment has set its tokens.
+    /// The file of its admin token; `None` if the environment sets the tokens.
     pub(super) token_file: Option<PathBuf>,
 }
 
-/// The file of this process; removed when it ends.
+/// The file of this process. Dropping it removes the file.
 pub(super) struct RunningFile(PathBuf);
 
 impl Drop for RunningFile {
@@ -46,27 +46,27 @@ impl Drop for RunningFile {
     }
 }
 
-/// Which admin API a command asks, and with which token.
+/// The admin API that a command uses, and the token that it sends.
 pub(super) struct FoundGateway {
     pub(super) address: AdminAddress,
     pub(super) token: Option<String>,
-    /// A file with its token that this user may not read.
+    /// The token file, if this user may not read it.
     pub(super) unreadable: Option<PathBuf>,
 }
 
-/// What a command says about the gateway it means.
+/// The options by which a user selects a gateway.
 #[derive(Default)]
 pub(super) struct Wanted<'a> {
     /// `--admin`.
     pub(super) admin: Option<&'a AdminAddress>,
-    /// A process.
+    /// The process of `--pid` or `--pid-file`.
     pub(super) pid: Option<i32>,
-    /// `--spec` and the places of configuration files.
+    /// `--spec`, and the default paths of configuration files.
     pub(super) spec: SpecArgs,
 }
 
 impl RunningGateway {
-    /// Of this process, with its admin listeners; `None` when it has none.
+    /// Describes this process and its admin listeners; `None` if it has no admin listener.
     pub(super) fn of_this(
         settings: &Settings,
         tcp: Option<SocketAddr>,
@@ -87,10 +87,10 @@ impl RunningGateway {
         Some(Self { pid, admin: address.to_string(), spec, token_file: token_file.and_then(absolute) })
     }
 
-    /// Notes it for commands.
+    /// Writes the file by which commands find this gateway.
     ///
     /// # Errors
-    /// When the folder can't be written.
+    /// The folder cannot be written.
     pub(super) fn note(&self) -> io::Result<RunningFile> {
         let folder = state_folder().join(FOLDER);
         fs::DirBuilder::new().recursive(true).mode(0o755).create(&folder)?;
@@ -106,7 +106,7 @@ impl RunningGateway {
     }
 }
 
-/// An address that is listened on, as one to connect to.
+/// The address to which a command connects for a listening address.
 fn of_socket(address: SocketAddr, is_tls: bool) -> AdminAddress {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -116,7 +116,7 @@ fn of_socket(address: SocketAddr, is_tls: bool) -> AdminAddress {
     AdminAddress::Tcp { host: ip.to_string(), port: address.port(), is_tls }
 }
 
-/// The gateways that run, by process id. Files of processes that have ended are removed.
+/// The running gateways, sorted by process ID. Removes files of processes that have ended.
 fn running() -> Vec<RunningGateway> {
     let entries = fs::read_dir(state_folder().join(FOLDER)).into_iter().flatten().flatten();
     let mut all: Vec<_> = entries.take(MAX_FILES).filter_map(|entry| read(&entry.path())).collect();
@@ -135,16 +135,17 @@ fn read(path: &Path) -> Option<RunningGateway> {
         }
         _ => return None,
     }
-    // Who writes the file could name any file of the reader's, whose text the reader would send.
+    // The owner of this file could name a file that only the reader may read, and the reader would send its content as a token.
+    // So both files must have the same owner.
     let owner = |file: &PathBuf| fs::metadata(file).is_ok_and(|file| file.uid() == about.uid());
     one.token_file = one.token_file.filter(owner);
     Some(one)
 }
 
-/// The gateway that a command means.
+/// The gateway that a command uses.
 ///
 /// # Errors
-/// The exit code, after telling why, when the environment is of no use or several gateways could be meant.
+/// The exit code. The function has printed the reason: a variable is invalid, or the choice is ambiguous.
 pub(super) fn find(wanted: &Wanted<'_>) -> Result<FoundGateway, u8> {
     let misused = |problem: &dyn std::fmt::Display| {
         print::error(problem);
@@ -160,7 +161,7 @@ pub(super) fn find(wanted: &Wanted<'_>) -> Result<FoundGateway, u8> {
         None => choose(&running, wanted).map_err(|several| misused(&several))?,
     };
     let of_this = running.iter().find(|one| one.address().is_some_and(|known| known.is_same(&address)));
-    // A token that was made here is for gateways that run here.
+    // A token from this machine is only for gateways on this machine.
     let file = match of_this {
         Some(one) => one.token_file.clone(),
         None if address.is_loopback() => Some(state_folder().join(TOKEN_FILE)),
@@ -177,7 +178,8 @@ pub(super) fn find(wanted: &Wanted<'_>) -> Result<FoundGateway, u8> {
     Ok(FoundGateway { address, token, unreadable })
 }
 
-/// The address, where neither a flag nor the environment says it; else the gateways of which one has to be named.
+/// The address, if neither a flag nor the environment specifies it. The error lists the gateways among which the user must
+/// choose.
 fn choose(running: &[RunningGateway], wanted: &Wanted<'_>) -> Result<AdminAddress, String> {
     let of_pid = running.iter().find(|one| Some(one.pid) == wanted.pid);
     if let Some(address) = of_pid.and_then(RunningGateway::address) {
@@ -186,7 +188,7 @@ fn choose(running: &[RunningGateway], wanted: &Wanted<'_>) -> Result<AdminAddres
     if let Some(spec) = wanted.spec.path() {
         let absolute = std::path::absolute(&spec).ok();
         let mut same = running.iter().filter(|one| one.spec.is_some() && one.spec == absolute);
-        // During a replacement two run with the same file, at the same address.
+        // During a replacement, two processes run with the same file and the same address.
         let of_file = same.next_back().and_then(RunningGateway::address);
         if let Some(address) = of_file.or_else(|| configured(spec)) {
             return Ok(address);
@@ -204,7 +206,7 @@ fn choose(running: &[RunningGateway], wanted: &Wanted<'_>) -> Result<AdminAddres
     }
 }
 
-/// The admin address of a configuration file, whatever is wrong with the rest of it; `None` when it says none.
+/// The admin address in a configuration file, even if other parts of the file are invalid. `None` if the file specifies none.
 fn configured(spec: PathBuf) -> Option<AdminAddress> {
     let settings = Source { spec: Spec::File(spec), flags: Vec::new() }.admin_of_broken()?;
     let address = settings.admin.filter(|address| address.port() != 0);

@@ -1,4 +1,4 @@
-//! `status`: what a gateway does and what is wrong with it, in one screen and by exit code.
+//! `status`: prints the state and the problems of a gateway on one screen, and returns an exit code.
 
 use clap::Args;
 use gateway_core::plugin::Registry;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::admin::{Admin, AdminArgs};
 use super::{FAILED, OutputFormat, TROUBLED, print};
 
-/// Problems shown; their number is always told.
+/// Maximum number of problems that are printed. The output always contains their total number.
 const MAX_SHOWN: usize = 40;
 
 /// Arguments of `status`.
@@ -23,7 +23,7 @@ pub(super) struct StatusArgs {
     output: OutputFormat,
 }
 
-/// Shows the status of a gateway; the code is 5 when something is wrong with it.
+/// Prints the status of a gateway. Returns 5 if there are problems.
 pub(super) fn status(args: &StatusArgs, registry: Registry) -> u8 {
     if args.ready {
         return args.admin.open_existing(registry).map_or_else(|code| code, |admin| ready(&admin));
@@ -40,7 +40,7 @@ pub(super) fn status(args: &StatusArgs, registry: Registry) -> u8 {
     if status["problems"]["errors"].as_u64() > Some(0) { TROUBLED } else { 0 }
 }
 
-/// For health checks of containers and load balancers.
+/// Checks readiness, for health checks of containers and load balancers.
 fn ready(admin: &Admin) -> u8 {
     match admin.text("/readyz") {
         Ok((200, _)) => 0,
@@ -101,7 +101,7 @@ fn text(status: &Value, is_running: bool) {
     problems(&status["problems"]);
 }
 
-/// The targets of upstreams that are healthy, of those that are known.
+/// The number of healthy targets, out of all known targets of upstreams.
 fn targets(upstreams: &Value) -> String {
     let lists = upstreams["list"].as_array().into_iter().flatten();
     let all: Vec<_> = lists.flat_map(|one| one["targets"].as_array().into_iter().flatten()).collect();
@@ -109,7 +109,7 @@ fn targets(upstreams: &Value) -> String {
     format!("{healthy} of {} healthy", all.len())
 }
 
-/// One line each, worst first.
+/// Prints one line per problem, the worst first.
 fn problems(problems: &Value) {
     let list: Vec<_> = problems["list"].as_array().into_iter().flatten().collect();
     let count = |name: &str| problems[name].as_u64().unwrap_or_default();

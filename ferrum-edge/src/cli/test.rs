@@ -1,4 +1,4 @@
-//! `test`: sends the requests of a file through a configuration, without a socket, and compares what becomes of them.
+//! `test`: sends the requests of a file through a configuration without a socket, and compares the results with the expectations.
 
 mod case;
 mod document;
@@ -51,7 +51,7 @@ struct TestedFile {
     outcomes: Vec<Outcome>,
 }
 
-/// Tests; the code is 1 when a test fails, 3 when a file can't be used.
+/// Runs the tests. Returns 1 if a test fails, and 3 if a file is invalid.
 pub(super) fn test(args: &TestArgs, registry: &Registry) -> u8 {
     logs::init(Verbosity { verbose: 0 });
     let mut tested = Vec::new();
@@ -83,7 +83,7 @@ fn run(path: &Path, args: &TestArgs, registry: &Registry) -> Result<Vec<Outcome>
     let beside = |name: &PathBuf| path.parent().unwrap_or_else(|| Path::new("")).join(name);
     let spec = args.spec.clone().or_else(|| tests.configuration.as_ref().map(beside));
     let spec = spec.ok_or_else(|| bad(&"name the configuration: `configuration: FILE`, or --spec FILE"))?;
-    // Also where no test is left to run, a bad configuration is told.
+    // Report an invalid configuration even if no test is left to run.
     load(&spec, registry)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| bad(&error))?;
@@ -92,7 +92,7 @@ fn run(path: &Path, args: &TestArgs, registry: &Registry) -> Result<Vec<Outcome>
         if args.only.as_ref().is_some_and(|only| !test.name.contains(only)) {
             continue;
         }
-        // Plugins are built with the model, and count in themselves and in their world: no test sees another's counts.
+        // Build the plugins again for each test, because plugins and their world contain counts.
         let registry = registry.clone().with_world(crate::world::world());
         let model = load(&spec, &registry)?;
         let outcome = runtime.block_on(case::run(test, &tests.targets, &model, registry));

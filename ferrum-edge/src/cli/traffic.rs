@@ -1,4 +1,4 @@
-//! `diff --traffic`: which recorded requests a configuration would send elsewhere, refuse or admit.
+//! `diff --traffic`: lists recorded requests that a configuration would route elsewhere, reject or admit.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,16 +16,16 @@ use super::{BAD_CONFIG, DIFFERENT, FAILED, print};
 use crate::explain::{self, Question};
 use crate::source::file::{Source, Spec};
 
-/// Records that are compared.
+/// Maximum number of records that are compared.
 const MAX_RECORDS: u64 = 1_000_000;
-/// Bytes of a record.
+/// Maximum size of a record, in bytes.
 const MAX_LINE_BYTES: u64 = 1 << 20;
-/// Groups of requests that are kept apart.
+/// Maximum number of separate groups of requests.
 const MAX_GROUPS: usize = 10_000;
-/// Groups that are printed.
+/// Maximum number of groups that are printed.
 const MAX_SHOWN: usize = 100;
 
-/// What happened to a request, and what would; requests with the same are one line.
+/// The recorded result of a request and its result with the new configuration. Requests with the same results form one group.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Group {
     kind: &'static str,
@@ -33,14 +33,14 @@ struct Group {
     after: String,
 }
 
-/// How many requests, and one of them.
+/// The number of requests in a group, and one of them as an example.
 struct Requests {
     count: u64,
     example: String,
 }
 
-/// Compares each record of a log with what the configuration in `spec` does with its request. Conditions on header fields
-/// see those that the log has: `Host` and the user agent. The code is 4 when anything differs.
+/// Compares each record of a log with the result of its request in the configuration `spec`. Conditions on header fields see only
+/// the fields in the log: `Host` and the user agent. Returns 4 if there is a difference.
 pub(super) fn compare(spec: &Path, log: &Path, registry: Registry) -> u8 {
     let source = Source { spec: Spec::File(spec.to_owned()), flags: Vec::new() };
     let model = match source.load(&registry) {
@@ -74,7 +74,7 @@ pub(super) fn compare(spec: &Path, log: &Path, registry: Registry) -> u8 {
         }
         let record: Value = serde_json::from_slice(&line).unwrap_or_default();
         let Some((question, example)) = question(&record) else {
-            // Sessions have no request.
+            // Records of sessions contain no request.
             unread += u64::from(record["kind"].as_str().is_none_or(|kind| kind == "http"));
             continue;
         };
@@ -106,7 +106,7 @@ fn show(groups: &BTreeMap<Group, Requests>) {
     }
 }
 
-/// The request of a record, and a text for people; `None` for what is no exchange's.
+/// The request of a record, and its text for the output; `None` if the record is not that of an exchange.
 pub(super) fn question(record: &Value) -> Option<(Question, String)> {
     let text = |name: &str| record[name].as_str();
     let method: Method = text("http.request.method")?.parse().ok()?;
@@ -142,11 +142,11 @@ fn bracketed(host: &str) -> String {
     if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.to_owned() }
 }
 
-/// Refusals that the proxy and its rules decide, which an explanation finds again; others are plugins' and targets'.
+/// Rejections by the proxy and its rules, which `explain` also finds. Plugins and targets cause the others.
 const DECIDED_BY_ROUTE: [&str; 5] =
     ["no_route", "method_not_allowed", "body_too_large", "quarantined", "bad_path"];
 
-/// What would be another way; `None` where nothing would.
+/// The difference; `None` if there is none.
 fn group(record: &Value, explained: &Value) -> Option<Group> {
     let proxy =
         |value: &Value| value.as_str().map_or_else(|| "no proxy".to_owned(), |id| format!("proxy {id}"));

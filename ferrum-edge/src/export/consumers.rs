@@ -1,5 +1,5 @@
-//! Exchanges by caller and status class, for a bounded number of callers. Each worker has a table of its own, which it
-//! writes without a lock; readers add the tables up by name.
+//! Counts exchanges by caller and status class, for a limited number of callers. Each worker has its own table and writes it
+//! without a lock. Readers add the tables up by name.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -8,9 +8,9 @@ use std::sync::{Arc, OnceLock};
 use super::histogram::Count;
 use super::labels::CLASSES;
 
-/// Callers with counts of their own; all beyond share one.
+/// Maximum number of callers with separate counts. All further callers share one count.
 pub(crate) const MAX_CONSUMERS: usize = 1_000;
-/// Places, twice as many so that searches are short; a power of two.
+/// Size of the hash table: a power of two, and about twice the number of callers, so that lookups are short.
 const PLACES: usize = 2_048;
 
 /// The counts of one caller.
@@ -20,7 +20,7 @@ struct ConsumerCounts {
     classes: [Count; CLASSES],
 }
 
-/// The counts of one worker. Made when the first caller is recognised.
+/// The counts of one worker. The first recognised caller allocates the table.
 #[derive(Default)]
 pub(super) struct ConsumerTable(OnceLock<Box<Places>>);
 
@@ -43,7 +43,7 @@ impl Default for Places {
 }
 
 impl ConsumerTable {
-    /// Counts an exchange of a caller. For the worker's own thread.
+    /// Counts an exchange of a caller. Only the worker's own thread may call it.
     pub(super) fn count(&self, name: &Arc<str>, class: usize) {
         let places = self.0.get_or_init(Box::default);
         let first = places.hasher.hash_one(&**name) as usize;
@@ -63,7 +63,7 @@ impl ConsumerTable {
         places.other[class].add(1);
     }
 
-    /// Adds what was counted so far, by name, and of the callers that have no counts of their own.
+    /// Adds the counts to `sums` by name, and the counts of callers without an entry to `other`.
     pub(super) fn add_to(&self, sums: &mut BTreeMap<Arc<str>, [u64; CLASSES]>, other: &mut [u64; CLASSES]) {
         let Some(places) = self.0.get() else { return };
         let add = |sum: &mut [u64; CLASSES], counts: &[Count; CLASSES]| {
@@ -71,7 +71,7 @@ impl ConsumerTable {
         };
         for place in &places.list {
             let Some(name) = place.name.get() else { continue };
-            // Workers may have met others first: together they have no more series than one.
+            // Workers may have counted different callers. The sum must not have more series than one table.
             match sums.len() < MAX_CONSUMERS || sums.contains_key(name) {
                 true => add(sums.entry(name.clone()).or_default(), &place.classes),
                 false => add(other, &place.classes),

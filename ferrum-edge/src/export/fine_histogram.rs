@@ -1,19 +1,19 @@
-//! A sparse histogram of durations with three digits: each power of two of microseconds is cut into 128 parts.
+//! A sparse histogram of durations with a precision of three digits: 128 buckets per power of two of microseconds.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Parts of a power of two: a value is within 0.4 % of the middle of its part.
+/// Binary logarithm of the number of buckets per power of two. A value differs by at most 0.4 % from the middle of its bucket.
 const PARTS_LOG2: u32 = 7;
 const PARTS: u64 = 1 << PARTS_LOG2;
-/// Durations beyond about twelve days are counted as that.
+/// Longer durations (about twelve days) are counted as this value.
 const MAX_MICROS: u64 = (1 << 40) - 1;
 
-/// Counts by the number of their part, as [`part_of`] says.
+/// Counts by bucket number, as computed by [`part_of`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FineHistogram(pub(crate) BTreeMap<u32, u64>);
 
-/// The part that a duration falls into.
+/// The bucket of a duration.
 pub(crate) fn part_of(duration: Duration) -> u32 {
     let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX).min(MAX_MICROS);
     if micros < PARTS {
@@ -24,14 +24,14 @@ pub(crate) fn part_of(duration: Duration) -> u32 {
     (power - PARTS_LOG2 + 1) * PARTS as u32 + part as u32
 }
 
-/// The seconds in the middle of a part.
+/// The middle of a bucket, in seconds.
 pub(crate) fn middle(part: u32) -> f64 {
     let (power, part) = (part / PARTS as u32, u64::from(part) % PARTS);
     let (low, width) = match power {
         0 => (part, 1),
         power => ((PARTS + part) << (power - 1), 1_u64 << (power - 1)),
     };
-    // Whole microseconds are themselves.
+    // A bucket of one microsecond represents exactly that value.
     let half = if width > 1 { width as f64 / 2.0 } else { 0.0 };
     (low as f64 + half) / 1e6
 }
@@ -42,7 +42,7 @@ impl FineHistogram {
         *self.0.entry(part_of(duration)).or_default() += 1;
     }
 
-    /// The seconds below which this share of durations stayed, within 0.4 %; `None` of nothing.
+    /// The duration in seconds at this quantile, within 0.4 %; `None` if nothing was counted.
     pub(crate) fn quantile(&self, share: f64) -> Option<f64> {
         let total: u64 = self.0.values().sum();
         let rank = ((share * total as f64).ceil() as u64).max(1);

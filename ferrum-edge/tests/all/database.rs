@@ -1,4 +1,4 @@
-//! Database mode as its users see it: traffic over real connections while the configuration changes.
+//! Database mode from the user's side: traffic over real connections while the configuration changes.
 
 mod api;
 mod audit;

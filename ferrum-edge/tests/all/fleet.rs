@@ -1,4 +1,4 @@
-//! A fleet as its operators see it: the real program as control planes and edges.
+//! A fleet from the operator's side: the real program as control planes and edges.
 
 mod enrolment;
 mod groups;

@@ -1,4 +1,5 @@
-//! The program and its store as their users see them. One binary: linking is most of what a test binary costs.
+//! The program and its store from the user's side. All tests are in one binary, because linking takes most of the time to build a
+//! test binary.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may, too")]
 

@@ -1,40 +1,43 @@
-//! What a plugin's hooks do, beyond the seats that they take.
+//! What a plugin's hooks do, in addition to the set of hooks that the plugin has.
 
 use crate::hook_set::HookSet;
 
-/// One thing that a plugin declares of its hooks.
+/// One declaration of a plugin about its hooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capability {
-    /// The request hook answers with what was made for others, so that whatever comes behind it is not asked. A chain in which a
-    /// plugin that guards was moved behind it is refused, or one that [decides](Self::Decides) stands there.
+    /// The request hook answers with a response that another request may have produced, so later plugins do not run. The compiler
+    /// rejects a chain if its order moved a guarding plugin behind this one, or if a plugin that [decides](Self::Decides) is
+    /// behind it.
     AnswersForTarget,
-    /// The request hook gives content of its own to whoever asks. A plugin config that was moved in front of one that guards is warned of.
+    /// The request hook answers any client with content of its own. The gateway warns if the order moved this plugin config
+    /// before a guarding one.
     AnswersAnybody,
-    /// The request hook answers every request in the place of a target, so that its proxy needs none.
+    /// The request hook answers every request itself, so the proxy needs no target.
     NeedsNoTarget,
-    /// The request hook runs code of the operator's, which may refuse requests. A chain in which it stands behind a plugin that
-    /// [answers for the target](Self::AnswersForTarget) is refused, also where nothing was moved.
+    /// The request hook runs the operator's code, which may reject requests. The compiler rejects every chain in which it is
+    /// behind a plugin that [answers for the target](Self::AnswersForTarget), even if no order moved it.
     Decides,
-    /// The request hook refuses nobody, so that the plugin may be moved behind one that answers for the target.
+    /// The request hook rejects no request, so an order may move the plugin behind one that answers for the target.
     OnlyPrepares,
-    /// The hooks of sessions only make ready and clear up for the hook of messages. A TCP or TLS proxy with this plugin is refused: its
-    /// sessions have no messages.
+    /// The session hooks only prepare and clean up for the message hook. The compiler rejects a TCP or TLS proxy with this
+    /// plugin, because its sessions have no messages.
     ConnectsForMessages,
-    /// The hook of messages reads those of WebSockets only. A UDP or DTLS proxy with this plugin is refused.
+    /// The message hook reads messages of WebSockets only. The compiler rejects a UDP or DTLS proxy with this plugin.
     ReadsNoDatagrams,
-    /// The plugin does something for UDP and DTLS sessions only. Any other proxy with it is refused.
+    /// The plugin affects UDP and DTLS sessions only. The compiler rejects any other proxy with it.
     OnlyForDatagrams,
-    /// The hooks of sessions do something for byte streams and WebSockets only. A UDP or DTLS proxy with this plugin is refused.
+    /// The session hooks affect byte streams and WebSockets only. The compiler rejects a UDP or DTLS proxy with this plugin.
     OnlyForStreams,
-    /// The response hook inspects what targets say. Wherever the plugin stands in the chain, the hook is called before those of plugins
-    /// that [take what was inspected](Self::TakesInspectedResponses).
+    /// The response hook inspects responses of targets. The chain runs it before the hooks of plugins that [take inspected
+    /// responses](Self::TakesInspectedResponses), in any order of the plugins.
     InspectsResponses,
-    /// The response hook compresses or keeps responses: it must not get what an inspection would have refused, nor hide it from one.
+    /// The response hook compresses or stores responses. It must not receive a response that an inspection would reject, and must
+    /// not hide one from an inspection.
     TakesInspectedResponses,
-    /// The response hook does its work on every reply of the gateway, also for requests that were refused before they reached this plugin.
+    /// The response hook runs for every reply of the gateway, including rejections before the request reached this plugin.
     AttendsEveryReply,
-    /// The request hook answers every preflight of CORS that it sees: preflights are routed as the requests they ask about, and get here
-    /// also where `allowed_methods` lacks OPTIONS.
+    /// The request hook answers every CORS preflight that it sees. The gateway routes preflights like the requests that they
+    /// announce, even if `allowed_methods` does not contain OPTIONS.
     AnswersPreflights,
 }
 
@@ -55,7 +58,7 @@ impl Capability {
         Self::AnswersPreflights,
     ];
 
-    /// The seats of which it says something: a plugin that declares it takes one of them.
+    /// The hooks that this describes: a plugin that declares it must have one of them.
     const fn seats(self) -> HookSet {
         match self {
             Self::AnswersForTarget
@@ -74,15 +77,15 @@ impl Capability {
     }
 }
 
-/// What a plugin declares of its hooks.
+/// The declarations of a plugin about its hooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Capabilities(u16);
 
 impl Capabilities {
-    /// Nothing.
+    /// The empty set.
     pub const NONE: Self = Self(0);
 
-    /// These.
+    /// The set of these capabilities.
     pub const fn of(declared: &[Capability]) -> Self {
         let (mut set, mut n) = (Self::NONE, 0);
         while n < declared.len() {
@@ -92,25 +95,25 @@ impl Capabilities {
         set
     }
 
-    /// These and one more.
+    /// This set and one more capability.
     #[must_use]
     pub const fn with(self, capability: Capability) -> Self {
         Self(self.0 | 1 << capability as u16)
     }
 
-    /// These, and one more where the settings say so.
+    /// This set, and one more capability if `is_declared`.
     #[must_use]
     pub const fn with_if(self, is_declared: bool, capability: Capability) -> Self {
         if is_declared { self.with(capability) } else { self }
     }
 
-    /// Whether it is declared.
+    /// Whether the set contains this capability.
     #[inline]
     pub const fn has(self, capability: Capability) -> bool {
         self.0 & 1 << capability as u16 != 0
     }
 
-    /// The traffic for which hooks do something, for people.
+    /// The traffic that the hooks affect, in words for users.
     pub fn protocols(self, hooks: HookSet) -> Vec<&'static str> {
         let all = [
             (HookSet::EXCHANGE, "HTTP/1.1, HTTP/2, HTTP/3, gRPC and handshakes of WebSockets"),
@@ -131,8 +134,8 @@ impl Capabilities {
             .collect()
     }
 
-    /// The hooks without those that do nothing for datagrams: a plugin that sees bytes learns by other hooks when a stream begins and
-    /// ends, and one that reads WebSockets takes messages for no other sessions.
+    /// The hooks that affect datagrams. A plugin with a bytes hook uses its session hooks only to learn when a stream begins and
+    /// ends. A plugin that reads WebSockets receives messages of no other session.
     pub(crate) const fn for_datagrams(self, hooks: HookSet) -> HookSet {
         let mut rest = hooks;
         if hooks.meets(HookSet::ON_BYTES) {
@@ -147,8 +150,8 @@ impl Capabilities {
         rest
     }
 
-    /// The hooks without those that serve messages only: a plugin that learns by the others when a session begins and ends does nothing
-    /// for byte streams, which have no messages.
+    /// The hooks that affect byte streams. If the session hooks only serve the message hook, they do nothing here, because byte
+    /// streams have no messages.
     pub(crate) const fn for_streams(self, hooks: HookSet) -> HookSet {
         match self.has(Capability::ConnectsForMessages) {
             true => hooks.without(HookSet::ON_CONNECT.with(HookSet::ON_CLOSE)),
@@ -156,7 +159,7 @@ impl Capabilities {
         }
     }
 
-    /// What is declared of seats that the plugin does not take: a mistake in the plugin.
+    /// The first capability that describes a hook which the plugin does not have: a mistake in the plugin.
     pub fn without_seat(self, taken: HookSet) -> Option<Capability> {
         Capability::ALL.into_iter().find(|declared| self.has(*declared) && !taken.meets(declared.seats()))
     }

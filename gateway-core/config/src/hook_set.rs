@@ -1,10 +1,10 @@
-//! Which hooks a plugin takes a seat in, as a set.
+//! The set of hooks that a plugin has.
 
 /// A set of hooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HookSet(u16);
 
-/// What a set can contain. An enumeration, so that no two have the same bit.
+/// The members of a set. The enumeration gives each one its own bit.
 #[derive(Clone, Copy)]
 enum Bit {
     Authenticate,
@@ -21,33 +21,33 @@ enum Bit {
 }
 
 impl HookSet {
-    /// It identifies callers.
+    /// The plugin identifies callers.
     pub const AUTHENTICATE: Self = Self::of(&[Bit::Authenticate]);
-    /// It sees requests.
+    /// The plugin sees requests.
     pub const ON_REQUEST: Self = Self::of(&[Bit::OnRequest]);
-    /// It sees each attempt to reach a target.
+    /// The plugin sees each attempt to reach a target.
     pub const ON_ATTEMPT: Self = Self::of(&[Bit::OnAttempt]);
-    /// It sees responses.
+    /// The plugin sees responses.
     pub const ON_RESPONSE: Self = Self::of(&[Bit::OnResponse]);
-    /// It sees the record of an exchange.
+    /// The plugin sees the record of an exchange.
     pub const ON_END: Self = Self::of(&[Bit::OnEnd]);
-    /// It sees sessions begin.
+    /// The plugin sees sessions begin.
     pub const ON_CONNECT: Self = Self::of(&[Bit::OnConnect]);
-    /// It sees messages of WebSockets or datagrams.
+    /// The plugin sees messages of WebSockets, or datagrams.
     pub const ON_MESSAGE: Self = Self::of(&[Bit::OnMessage]);
-    /// It sees the record of a session.
+    /// The plugin sees the record of a session.
     pub const ON_CLOSE: Self = Self::of(&[Bit::OnClose]);
-    /// It sees requests that no proxy takes; no proxy's traffic runs this one.
+    /// The plugin sees requests that match no proxy. Traffic of proxies does not run this hook.
     pub const ON_UNROUTED: Self = Self::of(&[Bit::OnUnrouted]);
-    /// It sees the bytes of streams.
+    /// The plugin sees the bytes of streams.
     pub const ON_BYTES: Self = Self::of(&[Bit::OnBytes]);
-    /// It gives sessions rates and quotas.
+    /// The plugin sets rates and quotas of sessions.
     pub const ON_TRANSFER: Self = Self::of(&[Bit::OnTransfer]);
 
     /// The hooks that HTTP exchanges run.
     pub(crate) const EXCHANGE: Self =
         Self::of(&[Bit::Authenticate, Bit::OnRequest, Bit::OnAttempt, Bit::OnResponse, Bit::OnEnd]);
-    /// The hooks that a WebSocket runs besides those of its exchange.
+    /// The hooks that a WebSocket runs in addition to those of its exchange.
     pub(crate) const WEBSOCKET: Self =
         Self::of(&[Bit::OnConnect, Bit::OnMessage, Bit::OnTransfer, Bit::OnClose]);
     /// The hooks that TCP and TLS streams run: they have no messages.
@@ -64,22 +64,22 @@ impl HookSet {
         Self(set)
     }
 
-    /// Whether it identifies callers.
+    /// Whether the plugin identifies callers.
     pub fn authenticates(self) -> bool {
         self.meets(Self::AUTHENTICATE)
     }
 
-    /// Both sets together.
+    /// The union of both sets.
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// The first set without the second.
+    /// The members of this set that the other one does not contain.
     pub(crate) const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Whether they have something in common.
+    /// Whether the sets have a member in common.
     pub const fn meets(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }

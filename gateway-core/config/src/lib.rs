@@ -1,22 +1,24 @@
-//! The configuration of the gateway: as written ([`mod@file`]), as meant ([`model`]), and the way from one to the other ([`resolve`]).
+//! The configuration of the gateway: as written ([`mod@file`]), as validated ([`model`]), and the conversion between them
+//! ([`resolve`]).
 //!
-//! This crate opens no file and no socket. It knows plugins only by what [`resolve::PluginCheck`] tells of them. `gateway-core` compiles a
-//! [`model::Model`] into what traffic reads.
+//! This crate opens no file and no socket. Of plugins, it knows only what [`resolve::PluginCheck`] returns. `gateway-core`
+//! compiles a [`model::Model`] into the structures that traffic reads.
 //!
 //! # Where things are
 //!
-//! - `file/` is what users write, and `file/legacy.rs` the table of old names. `settings/` are environment variables and flags.
-//! - `resolve/` makes `model/` of it, which cannot be invalid. `catalog/` checks an edit at the edit's cost. `changes.rs` is the
-//!   difference between two configurations.
-//! - `problem.rs` is what is wrong with a configuration, `warning/` finds what is valid and probably a mistake.
-//! - `condition/` and `pattern/` are the matching language of routes, plugins, log filters and cache rules: as written, compiled, and whether
-//!   two conditions exclude each other. `claims.rs` finds routes that claim the same requests.
+//! - `file/` contains the types that users write, and `file/legacy.rs` the table of old names. `settings/` contains environment
+//!   variables and flags.
+//! - `resolve/` converts them to `model/`, which cannot be invalid. `catalog/` checks an edit in time proportional to the edit.
+//!   `changes.rs` is the difference between two configurations.
+//! - `problem.rs` describes errors of a configuration; `warning/` finds settings that are valid and probably a mistake.
+//! - `condition/` and `pattern/` are the matching language of routes, plugins, log filters and cache rules: as written, compiled,
+//!   and whether two conditions exclude each other. `claims.rs` finds routes that match the same requests.
 //! - `template/` is the template language and the table of its variables.
-//! - `credential.rs` describes types of credentials, `consumer.rs` finds consumers by theirs, `credential_names.rs` lists the names that make a
-//!   value a secret.
-//! - `units.rs` parses durations and sizes everywhere, `network.rs` IP networks, `spelling.rs` paths as requests spell them.
-//! - `hook_set.rs` is the hooks in which a plugin takes a seat, `capabilities.rs` what it declares of them; `index.rs` is the persistent map
-//!   that snapshots share.
+//! - `credential.rs` describes the types of credentials, `consumer.rs` finds the consumer of a credential, and
+//!   `credential_names.rs` lists the names that mark a value as a secret.
+//! - `units.rs` parses durations and sizes, `network.rs` IP networks, and `spelling.rs` normalises paths of requests.
+//! - `hook_set.rs` lists the hooks of a plugin, and `capabilities.rs` what the plugin declares about them. `index.rs` is the
+//!   persistent map that snapshots share.
 #![warn(missing_docs)]
 
 pub mod capabilities;

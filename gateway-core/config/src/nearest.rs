@@ -1,9 +1,9 @@
-//! Which known name a mistaken one most likely stands for.
+//! Suggestions for misspelled names.
 
-/// Names a mistaken one is compared with, so that a document full of mistakes is still told about soon.
+/// Names that are compared with a misspelled one. The limit bounds the time for a document with many mistakes.
 const MAX_COMPARED: usize = 1000;
 
-/// The one of `words` that `word` most likely stands for; `None` when none is near.
+/// The name in `words` that is most similar to `word`; `None` if none is similar enough.
 pub fn nearest<'w>(word: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
     let words = words.take(MAX_COMPARED);
     let likeness = |known: &str| strsim::jaro_winkler(&word.to_lowercase(), &known.to_lowercase());

@@ -1,8 +1,8 @@
-//! What a target is told of a request that speaks no HTTP: the variables of the Common Gateway Interface (RFC 3875 §4.1), and which
-//! scripts may answer.
+//! The request as a FastCGI target receives it: the variables of the Common Gateway Interface (RFC 3875 §4.1), and the candidate
+//! scripts.
 //!
-//! Header fields are no part of it: adapters make `HTTP_*` of those that they would send. Neither is what only shows when a
-//! script has been found (`SCRIPT_FILENAME` and others): the owner of the files adds it.
+//! The variables do not include header fields: the adapter adds `HTTP_*` for the fields that it sends. They also do not include
+//! variables that depend on the script, such as `SCRIPT_FILENAME`: the adapter, which looks up the files, adds them.
 
 pub mod request;
 mod scripts;
@@ -19,15 +19,15 @@ use crate::route::host_name;
 pub use request::CgiRequest;
 use request::Variables;
 
-/// Bytes of a path that is decoded.
+/// Maximum length of a decoded path, in bytes.
 const MAX_PATH: usize = 4096;
 
 impl CgiRequest {
-    /// What the target is told by these rules. `path` is path and query as the target gets them, `stripped` what the client's path
-    /// had before that.
+    /// The CGI request by these rules. `path` is the path and query that the target receives; `stripped` is the part of the
+    /// client's path that the gateway removed.
     ///
     /// # Errors
-    /// The path leads to no script; a parameter can't be made.
+    /// The path leads to no script, or a parameter cannot be rendered.
     pub(super) fn of(
         rules: &FastCgi,
         facts: &Facts<'_>,
@@ -50,7 +50,7 @@ impl CgiRequest {
     }
 }
 
-/// A path without escapes.
+/// The percent-decoded path.
 fn decode(path: &str) -> Result<Vec<u8>, Box<Reply>> {
     let decoded: Vec<u8> = percent_encoding::percent_decode_str(path).collect();
     if decoded.len() > MAX_PATH {
@@ -62,7 +62,7 @@ fn decode(path: &str) -> Result<Vec<u8>, Box<Reply>> {
     Ok(decoded)
 }
 
-/// Where there is no script for a path.
+/// The reply if a path leads to no script.
 pub fn no_script() -> Box<Reply> {
     Box::new(Reply::new(Cause::NoRoute).detail("there is no such script").reason("script_not_found"))
 }
@@ -85,7 +85,7 @@ fn variables(rules: &FastCgi, facts: &Facts<'_>) -> Result<Variables, Box<Reply>
     }
     own("REQUEST_URI", sent_target(exchange).as_bytes());
     own("SERVER_PROTOCOL", protocol(exchange.version()).as_bytes());
-    // Programs look for it without asking whether it is there.
+    // Programs read this variable without a check whether it is set.
     let kind = exchange.request.headers.get(http::header::CONTENT_TYPE);
     own("CONTENT_TYPE", kind.map_or(&[], |kind| kind.as_bytes()));
     if let Some(root) = rules.scripts.as_ref().map(|scripts| &scripts.root) {

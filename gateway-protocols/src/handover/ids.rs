@@ -1,4 +1,4 @@
-//! QUIC's connection ids, by which packets find their process and socket.
+//! QUIC connection IDs that identify the process and the socket of a packet.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -8,15 +8,16 @@ use quinn_proto::{ConnectionId, ConnectionIdGenerator, InvalidCid};
 
 use super::secrets;
 
-/// Bytes of a connection id: the socket's number, the process's generation with six bits of chance, four bytes of chance, and two by
-/// which an id of ours is told from one that a client chose. They keep nobody out; what is not ours is only forwarded in vain.
+/// Bytes of a connection ID: the number of the socket, the generation of the process with six random bits, four random bytes, and
+/// a check value of two bytes. The check value distinguishes our IDs from IDs that clients chose. It is not a protection: a
+/// forged ID only causes a useless forward.
 const ID_BYTES: usize = 8;
-/// Handshakes that are remembered for a socket.
+/// Maximum number of handshakes that are remembered per socket.
 const MAX_RECENT: usize = 4096;
-/// How long.
+/// How long a handshake is remembered.
 const RECENT: Duration = Duration::from_secs(10);
 
-/// Makes ids that lead to a socket of this process.
+/// Generates IDs that lead to a socket of this process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ids {
     place: u8,
@@ -24,20 +25,20 @@ pub(crate) struct Ids {
     key: u64,
 }
 
-/// Where a packet belongs.
+/// The owner of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// A socket of this process.
     Place(u8),
-    /// A process before this one.
+    /// The predecessor of this process.
     Before,
-    /// The first packets of a connection carry an id that the client chose.
+    /// The first packets of a connection contain an ID that the client chose.
     Opening(Opening),
-    /// It can't be told.
+    /// The packet does not identify its owner.
     Unknown,
 }
 
-/// A handshake under way: a hash of its client and of the id that it chose.
+/// An unfinished handshake: a hash of the client's address and of the ID that the client chose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Opening(pub(super) u64);
 
@@ -53,24 +54,24 @@ impl Ids {
         [y, z]
     }
 
-    /// The place and generation in an id of ours.
+    /// The socket and the generation in one of our IDs.
     fn read(&self, id: &[u8]) -> Option<(u8, u8)> {
         let (head, check) = id.split_first_chunk::<6>()?;
         (check == self.check(*head)).then_some((head[0], head[1] & 0b11))
     }
 
-    /// Whose packet this is.
+    /// The owner of a packet.
     pub(crate) fn owner(&self, client: SocketAddr, packet: &[u8]) -> Owner {
         let of = |read: Option<(u8, u8)>| match read {
             Some((place, generation)) if generation == self.generation => Owner::Place(place),
             Some(_) => Owner::Before,
             None => Owner::Unknown,
         };
-        // RFC 9000 §17.3: a short header is one byte, then the id.
+        // RFC 9000 §17.3: in a short header, the ID follows the first byte.
         if packet.first().is_none_or(|first| first & 0x80 == 0) {
             return of(packet.get(1..=ID_BYTES).and_then(|id| self.read(id)));
         }
-        // §17.2: a long one has a version and the id's length between them.
+        // §17.2: in a long header, the version and the ID's length precede the ID.
         let id = packet.get(5).and_then(|length| packet.get(6..6 + usize::from(*length)));
         match id {
             None => Owner::Unknown,
@@ -81,7 +82,7 @@ impl Ids {
         }
     }
 
-    /// The same in every process of a row.
+    /// Every process of a chain of successors computes the same hash.
     fn opening(&self, client: SocketAddr, id: &[u8]) -> Opening {
         let ip = match client.ip() {
             std::net::IpAddr::V4(ip) => u128::from(u32::from(ip)),
@@ -125,7 +126,7 @@ impl ConnectionIdGenerator for Ids {
     }
 }
 
-/// The handshakes that began lately on one socket.
+/// Recent handshakes on one socket.
 #[derive(Debug, Default)]
 pub(crate) struct Recent(HashMap<Opening, Instant>);
 

@@ -1,4 +1,5 @@
-//! The link between two gateways: a pair of Unix sockets. Each message is its length (four bytes), its kind (one) and what it holds.
+//! The link between two gateways: a pair of Unix sockets. Each message consists of its length (four bytes), its kind (one byte)
+//! and its content.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -11,48 +12,48 @@ use tokio::sync::mpsc;
 
 use super::{Forwarded, Opening, SessionAddress};
 
-/// Bytes of a message: a datagram, or what the kernel joins, with its addresses.
+/// Maximum length of a message: a datagram, or several that the kernel joined, with the addresses.
 const MAX_MESSAGE: usize = 66 << 10;
-/// Bytes that are read at once, and about as many are written.
+/// Bytes per read, and about as many per write.
 const BATCH: usize = 256 << 10;
-/// Packets that wait for the link; beyond that they are lost, as packets may be.
+/// Maximum number of packets in the link's queue. A full queue drops packets.
 pub(super) const QUEUE: usize = 4096;
-/// Entries of one message of a table.
+/// Entries per message of a table.
 pub(super) const ENTRIES: usize = 512;
 
-/// What one gateway says to the other.
+/// A message between the two gateways.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// The successor has these listeners' sockets.
+    /// The successor has taken the sockets of these listeners.
     Took(Vec<SocketAddr>),
-    /// Handshakes that are under way here.
+    /// Unfinished handshakes of the predecessor.
     Openings(Vec<Opening>),
-    /// Sessions that are here.
+    /// Sessions of the predecessor.
     Sessions(Vec<SessionAddress>),
-    /// That was all, and nothing is read here any more.
+    /// The tables are complete, and the predecessor no longer reads.
     Go,
-    /// A packet that belongs there.
+    /// A packet that belongs to the predecessor.
     Packet(Forwarded),
-    /// One whose session is not here any more.
+    /// A packet whose session the predecessor has ended.
     Bounced(Forwarded),
 }
 
-/// Sends a message, for which this thread waits.
+/// Sends a message. Blocks this thread.
 ///
 /// # Errors
-/// The other end is gone, or takes nothing in time.
+/// The link is closed, or the peer does not read in time.
 pub(super) fn send_now(mut stream: &UnixStream, message: &Message, timeout: Duration) -> io::Result<()> {
     stream.set_write_timeout(Some(timeout))?;
     stream.write_all(&message.encode())
 }
 
-/// The next message, for which this thread waits.
+/// Receives the next message. Blocks this thread.
 ///
 /// # Errors
-/// The other end is gone, or says nothing in time.
+/// The link is closed, or the peer sends nothing in time.
 pub(super) fn next_now(mut stream: &UnixStream, deadline: Instant) -> io::Result<Message> {
     let left = deadline.saturating_duration_since(Instant::now());
-    // Zero would be for ever.
+    // A timeout of zero would mean no timeout.
     stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
@@ -61,7 +62,7 @@ pub(super) fn next_now(mut stream: &UnixStream, deadline: Instant) -> io::Result
     Message::decode(&message).ok_or_else(garbage)
 }
 
-/// Sends packets as they come, and takes what the other end sends, until that one is gone.
+/// Sends packets from the queue and passes received messages to `take`, until the link is closed.
 pub(super) async fn exchange(
     stream: tokio::net::UnixStream,
     is_bounced: bool,
@@ -100,10 +101,10 @@ pub(super) async fn exchange(
     }
 }
 
-/// The next message; `None` is one that is not known here.
+/// Receives the next message; `None` if its kind is unknown.
 ///
 /// # Errors
-/// The other end is gone.
+/// The link is closed.
 pub(super) async fn next(
     reader: &mut (impl AsyncReadExt + Unpin),
     room: &mut Vec<u8>,
@@ -118,7 +119,7 @@ pub(super) async fn next(
 /// Sends a message.
 ///
 /// # Errors
-/// The other end is gone.
+/// The link is closed.
 pub(super) async fn send(stream: &mut tokio::net::UnixStream, message: &Message) -> io::Result<()> {
     stream.write_all(&message.encode()).await
 }
@@ -139,7 +140,7 @@ const GO: u8 = b'g';
 const PACKET: u8 = b'p';
 const BOUNCED: u8 = b'b';
 
-/// Writes a message with its length.
+/// Writes a message with its length and kind.
 fn framed(bytes: &mut Vec<u8>, kind: u8, write: impl FnOnce(&mut Vec<u8>)) {
     let from = bytes.len();
     bytes.extend_from_slice(&[0, 0, 0, 0, kind]);

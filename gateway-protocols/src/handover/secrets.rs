@@ -1,29 +1,29 @@
-//! What a gateway keeps to itself and its successors: the keys by which it recognises what it once gave to clients.
+//! Keys that a gateway shares only with its successors. With them, it recognises IDs, tokens and cookies that it issued.
 
 use std::sync::OnceLock;
 
-/// Bytes of the keys: connection ids, stateless resets, tokens, cookies.
+/// Bytes of each key: connection IDs, stateless resets, tokens, cookies.
 const KEYS: [usize; 4] = [8, 64, 64, 32];
 const BYTES: usize = 1 + KEYS[0] + KEYS[1] + KEYS[2] + KEYS[3];
 
 static SECRETS: OnceLock<Secrets> = OnceLock::new();
 
-/// Keys that outlive a process, and how many processes had them before.
+/// Keys that outlive a process, and the number of processes that used them before.
 #[derive(Clone)]
 pub struct Secrets {
     generation: u8,
     bytes: [u8; BYTES],
 }
 
-/// Those of this process: inherited, or new ones.
+/// The keys of this process, inherited or new.
 pub fn secrets() -> &'static Secrets {
     SECRETS.get_or_init(Secrets::fresh)
 }
 
-/// Takes those of the process before this one; to be called before anything is served.
+/// Inherits the keys of the predecessor. Call it before the gateway serves traffic.
 ///
 /// # Errors
-/// When they are not what [`Secrets::to_bytes`] makes, or this process has some already.
+/// `bytes` is not a value of [`Secrets::to_bytes`], or this process already has keys.
 pub fn inherit(bytes: &[u8]) -> Result<(), &'static str> {
     let bytes: [u8; BYTES] = bytes.try_into().map_err(|_| "the keys are of another version")?;
     let secrets = Secrets { generation: bytes[0].wrapping_add(1), bytes };
@@ -31,26 +31,26 @@ pub fn inherit(bytes: &[u8]) -> Result<(), &'static str> {
 }
 
 impl Secrets {
-    /// Bytes that [`Self::to_bytes`] makes.
+    /// Length of [`Self::to_bytes`].
     pub const BYTES: usize = BYTES;
 
     fn fresh() -> Self {
         let mut bytes = [0; BYTES];
         if crate::tls::provider().secure_random.fill(&mut bytes).is_err() {
-            // Without the system's random numbers there is no TLS either; these are not guessed from outside.
+            // If the system has no random numbers, TLS does not work either. Clients cannot guess these.
             fastrand::fill(&mut bytes);
         }
         Self { generation: 0, bytes }
     }
 
-    /// For the process behind this one.
+    /// The keys for the successor.
     pub fn to_bytes(&self) -> [u8; BYTES] {
         let mut bytes = self.bytes;
         bytes[0] = self.generation;
         bytes
     }
 
-    /// Which process of a row this is; two bits of it are in connection ids.
+    /// The number of this process in the chain of successors. Connection IDs contain two bits of it.
     pub(crate) fn generation(&self) -> u8 {
         self.generation & 0b11
     }
@@ -62,22 +62,22 @@ impl Secrets {
         key
     }
 
-    /// What connection ids are checked by.
+    /// The key of the check value in connection IDs.
     pub(crate) fn ids(&self) -> u64 {
         u64::from_be_bytes(self.key(0))
     }
 
-    /// What stateless resets are made of (RFC 9000 §10.3).
+    /// The key of stateless resets (RFC 9000 §10.3).
     pub(crate) fn resets(&self) -> [u8; 64] {
         self.key(1)
     }
 
-    /// What Retry and NEW_TOKEN are sealed by (RFC 9000 §8.1).
+    /// The key that seals Retry and NEW_TOKEN tokens (RFC 9000 §8.1).
     pub(crate) fn tokens(&self) -> [u8; 64] {
         self.key(2)
     }
 
-    /// What cookies of DTLS are made of.
+    /// The key of DTLS cookies.
     pub(crate) fn cookies(&self) -> [u8; 32] {
         self.key(3)
     }

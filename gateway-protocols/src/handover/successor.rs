@@ -1,4 +1,4 @@
-//! The gateway that takes the place of this one.
+//! The successor of this gateway.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,10 +14,10 @@ use super::ids::Owner;
 use super::link::{self, ENTRIES, Message, QUEUE};
 use super::{DatagramHandover, Forwarded, Handed, Ids, Opening, QuicPlaces, SessionAddress};
 
-/// How long a worker may take to say which sessions it has.
+/// How long a worker may take to list its sessions.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// This gateway's end of the link to a successor.
+/// This gateway's end of the link to the successor.
 pub struct Successor {
     handover: Arc<DatagramHandover>,
     stream: UnixStream,
@@ -27,10 +27,10 @@ pub struct Successor {
 }
 
 impl Successor {
-    /// A link, and the successor's end of it. To be called within a runtime.
+    /// Creates the link. Returns the successor's end of it too. Call it within a runtime.
     ///
     /// # Errors
-    /// When there are no descriptors.
+    /// The process has no free file descriptors.
     pub fn new(handover: Arc<DatagramHandover>) -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = UnixStream::pair()?;
         let (openings, sessions) = (HashMap::new(), HashMap::new());
@@ -38,8 +38,8 @@ impl Successor {
         Ok((this, theirs.into_std()?.into()))
     }
 
-    /// Waits until the successor serves, and has nobody here read its sockets any more. False where it gives up. Workers may
-    /// still be about to take what they have read: those have to confirm before [`Self::hand_over`].
+    /// Waits until the successor serves traffic, then closes the gates of its sockets here. Returns false if the successor gives
+    /// up. Workers may still process datagrams that they have read. They must confirm before [`Self::hand_over`].
     pub async fn serves(&mut self) -> bool {
         let mut room = Vec::new();
         loop {
@@ -60,8 +60,9 @@ impl Successor {
         }
     }
 
-    /// Says which connections and sessions stay here, takes what the successor forwards for them until that one ends, and reads the
-    /// sockets again then, if `is_alone`: no third gateway may have taken them over.
+    /// Sends the tables of connections and sessions that stay here, and serves what the successor forwards for them until the
+    /// successor ends. If `is_alone` then returns true, no third gateway has taken the sockets, and this gateway reads them
+    /// again.
     pub async fn hand_over(mut self, is_alone: impl FnOnce() -> bool) {
         self.collect().await;
         let (bounced, packets) = mpsc::channel(QUEUE);
@@ -102,7 +103,7 @@ impl Successor {
         Ok(())
     }
 
-    /// Finds out what is here.
+    /// Collects the handshakes and sessions of this gateway.
     async fn collect(&mut self) {
         let (answers, mut answered) = mpsc::unbounded_channel();
         let (mut ports, now) = (Vec::new(), Instant::now());
@@ -137,7 +138,7 @@ impl Successor {
         while let Ok((session, port)) = answered.try_recv() {
             self.sessions.insert(session, port);
         }
-        // What belongs to a gateway before this one goes through here.
+        // Datagrams that belong to the predecessor of this gateway pass through this gateway.
         if let Some(before) = self.handover.before() {
             let theirs = before.sessions.read().unwrap_or_else(PoisonError::into_inner).clone();
             let (through, mut passing) = mpsc::channel::<Handed>(ENTRIES);
@@ -157,7 +158,7 @@ impl Successor {
     }
 }
 
-/// Where packets belong that the successor reads.
+/// The owners of packets that the successor forwards.
 struct Owners {
     handover: Arc<DatagramHandover>,
     openings: HashMap<Opening, (SocketAddr, u8)>,
@@ -173,7 +174,7 @@ impl Owners {
         match quic {
             Some(quic) => self.take_quic(&quic, packet),
             None => match self.sessions.get(&packet.session()) {
-                // A full queue loses it, as UDP may.
+                // A full queue drops the datagram, as UDP permits.
                 Some(port) => drop(port.try_send(Handed::Datagram(packet))),
                 None => drop(self.handover.bounce(packet)),
             },

@@ -23,14 +23,14 @@ fn session(client: u16) -> SessionAddress {
     packet(client, b"").session()
 }
 
-/// One that reads its sockets, and one that is to take its place.
+/// A gateway that reads its sockets, and its successor.
 fn pair() -> (Arc<DatagramHandover>, Successor, Arc<DatagramHandover>) {
     let old = Arc::new(DatagramHandover::default());
     let (successor, end) = Successor::new(old.clone()).unwrap();
     (old, successor, Arc::new(DatagramHandover::after(end, [at()]).unwrap()))
 }
 
-/// A port that has these sessions.
+/// A port with these sessions.
 async fn answer(port: &mut mpsc::Receiver<Handed>, clients: &[u16]) {
     match port.recv().await {
         Some(Handed::Paused(answer)) => answer.send(clients.iter().map(|it| session(*it)).collect()).unwrap(),
@@ -69,12 +69,12 @@ async fn sessions_stay_where_they_are_and_one_reads_at_a_time() {
         Some(Handed::Datagram(got)) => assert_eq!((got.session(), &*got.bytes), (session(2), &b"hi"[..])),
         other => panic!("{other:?}"),
     }
-    // A session that has ended comes back, and its client belongs to the new one from then on.
+    // A datagram of an ended session comes back. From then on, its client belongs to the successor.
     assert!(old.bounce(packet(2, b"late")).is_none());
     assert!(matches!(new_port.recv().await, Some(Handed::Datagram(got)) if &*got.bytes == b"late"));
     assert!(!new.forward_session(&session(2), || packet(2, b"hi")));
 
-    // The old one reads again when the new one has ended.
+    // When the successor has ended, the predecessor reads again.
     following.abort();
     drop(following.await);
     drop(new);
@@ -130,7 +130,7 @@ async fn handshakes_under_way_and_other_generations_are_forwarded() {
     assert_eq!(arrived.recv().await.unwrap().bytes, first.bytes);
     let Owner::Opening(other) = ids.owner(packet(8, b"").client, &hello) else { panic!("an opening") };
     assert!(!new.forward_opening(other, || packet(8, &hello)));
-    // The generation of this process is that of both; the id leads to the place.
+    // Both gateways have the generation of this process. The ID identifies the socket.
     let id = quinn_proto::ConnectionIdGenerator::generate_cid(&mut Ids::new(0));
     let short = [&[0x40][..], &id].concat();
     assert!(new.forward_of_generation(|| packet(9, &short)));

@@ -1,4 +1,4 @@
-//! A probe that sends a text and reads what comes back.
+//! A probe that sends a text and checks the answer.
 
 use std::io;
 
@@ -7,12 +7,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::ProbeError;
 
-/// Bytes of an answer that are looked at.
+/// Maximum number of bytes of an answer.
 pub(super) const MAX_ANSWER: usize = 4096;
-/// Characters of an answer that are told.
+/// Characters of an answer in the error message.
 const MAX_TOLD: usize = 80;
 
-/// Sends, and reads until the answer is what is expected, or can't become it.
+/// Sends the text and reads until the answer matches, or the connection or the limit ends.
 pub(super) async fn talk<L: AsyncRead + AsyncWrite + Unpin>(
     link: &mut L,
     send: &[u8],
@@ -33,7 +33,7 @@ pub(super) async fn talk<L: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// Reads this many bytes.
+/// Reads exactly `N` bytes.
 pub(super) async fn exactly<const N: usize, L: AsyncRead + Unpin>(
     link: &mut L,
 ) -> Result<[u8; N], ProbeError> {
@@ -45,7 +45,7 @@ pub(super) async fn exactly<const N: usize, L: AsyncRead + Unpin>(
     }
 }
 
-/// What was said instead, in one line of printable characters.
+/// The unexpected answer, in one line of printable characters.
 pub(super) fn unexpected(answer: &[u8]) -> ProbeError {
     let text = String::from_utf8_lossy(answer);
     let mut told: String = text.trim_end().chars().take(MAX_TOLD).flat_map(char::escape_default).collect();

@@ -1,24 +1,24 @@
-//! The first words of databases: enough to learn whether they serve, without a login.
+//! The first messages of database protocols. They show whether a server is ready, without a login.
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::ProbeError;
 use super::dialogue::{MAX_ANSWER, exactly, unexpected};
 
-/// `user` `ferrum-edge`, who need not exist, of version 3.0 of the protocol.
+/// The startup message of version 3.0 of the protocol, for the user `ferrum-edge`, which need not exist.
 const STARTUP: &[u8] = b"\0\0\0\x1a\0\x03\0\0user\0ferrum-edge\0\0";
 /// `Terminate`, so that the server does not log a broken connection.
 const TERMINATE: &[u8] = b"X\0\0\0\x04";
-/// Errors of a PostgreSQL server that does not serve: it is starting, stopping or recovering; it has no connection left.
+/// Errors of a PostgreSQL server that is not ready: it is starting, stopping or recovering, or has no free connection.
 const NOT_SERVING: [&[u8]; 5] = [b"57P01", b"57P02", b"57P03", b"53300", b"53400"];
 
-/// Begins a session: a request for a password is a good answer, as are errors about the user.
+/// Opens a session. The probe succeeds if the server requests a password or reports an error about the user.
 pub(super) async fn postgres<L: AsyncRead + AsyncWrite + Unpin>(link: &mut L) -> Result<(), ProbeError> {
     link.write_all(STARTUP).await?;
     let [kind, length @ ..] = exactly::<5, _>(link).await?;
     match kind {
         b'R' | b'v' => {
-            // The answer is there already; whether the server hears of the end is its affair.
+            // The probe has its answer, so an error of this write does not matter.
             drop(link.write_all(TERMINATE).await);
             Ok(())
         }
@@ -37,7 +37,7 @@ pub(super) async fn postgres<L: AsyncRead + AsyncWrite + Unpin>(link: &mut L) ->
     }
 }
 
-/// Reads the greeting, which a server that serves sends at once.
+/// Reads the greeting. A server that is ready sends it at once.
 pub(super) async fn mysql<L: AsyncRead + Unpin>(link: &mut L) -> Result<(), ProbeError> {
     let [a, b, c, _, version] = exactly::<5, _>(link).await?;
     let length = (u32::from_le_bytes([a, b, c, 0]) as usize).saturating_sub(1).min(MAX_ANSWER);
@@ -45,13 +45,13 @@ pub(super) async fn mysql<L: AsyncRead + Unpin>(link: &mut L) -> Result<(), Prob
     link.read_exact(&mut rest).await?;
     match version {
         10 => Ok(()),
-        // An error: a number of two bytes, and why.
+        // An error packet: an error number of two bytes, then the message.
         0xff => Err(unexpected(rest.get(2..).unwrap_or_default())),
         other => Err(unexpected(&[other])),
     }
 }
 
-/// `PING`. A server that wants a password first does serve.
+/// Sends `PING`. The probe also succeeds if the server requires a password.
 pub(super) async fn redis<L: AsyncRead + AsyncWrite + Unpin>(link: &mut L) -> Result<(), ProbeError> {
     link.write_all(b"*1\r\n$4\r\nPING\r\n").await?;
     link.flush().await?;

@@ -1,4 +1,4 @@
-//! A port whose socket two processes have: see [`crate::handover`].
+//! A datagram port whose socket two processes share: see [`crate::handover`].
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use super::stray::AddressPair;
 use crate::handover::{Forwarded, Handed, SessionAddress};
 
 impl Port {
-    /// Takes what another process says.
+    /// Handles a message of another process.
     pub(super) fn take_handed(&mut self, handed: Handed) {
         match handed {
             Handed::Paused(answer) => {
@@ -22,7 +22,7 @@ impl Port {
             Handed::Datagram(packet) => {
                 let pair = AddressPair { client: packet.client, local: packet.local };
                 let is_new = self.place.is_handed && !self.by_client.contains_key(&pair);
-                // A new session is the business of whoever reads the socket.
+                // A new session belongs to the process that reads the socket.
                 let kept = if is_new { self.worker.shared().datagrams.bounce(packet) } else { Some(packet) };
                 if let Some(packet) = kept {
                     self.take_request(pair, &packet.bytes, Instant::now());
@@ -31,7 +31,7 @@ impl Port {
         }
     }
 
-    /// Hands a datagram on whose session is with the process before this one.
+    /// Forwards a datagram whose session the predecessor has. Returns false if it has none.
     pub(super) fn forward_to_before(&self, pair: AddressPair, datagram: &[u8]) -> bool {
         let packet = || Forwarded {
             listener: self.wire.local,
@@ -45,7 +45,7 @@ impl Port {
         self.worker.shared().datagrams.forward_session(&self.address(pair), packet)
     }
 
-    /// A session has come or gone; how many there were before.
+    /// Updates the count after a session was opened or closed; `before` is the previous number of sessions.
     pub(super) fn count_left(&self, before: usize) {
         if self.place.counts {
             self.worker.shared().datagrams.count_left(before, self.sessions.len());

@@ -1,7 +1,8 @@
-//! An exchange with a FastCGI target (PHP-FPM and others), inline as over HTTP/1.1: no task, no channel.
+//! Exchanges with FastCGI targets such as PHP-FPM. As with HTTP/1.1, they run inline, without tasks and channels.
 //!
-//! One request has a connection for itself: no server in use takes several at a time (`FCGI_MPXS_CONNS`). While the head of the
-//! response is awaited the request's body goes out beside it; once it is there, whoever pulls the response's body drives the rest.
+//! A connection carries one request at a time, because common servers do not multiplex (`FCGI_MPXS_CONNS`). Until the response's
+//! head arrives, this module sends the request's body and waits for the head at the same time. Then reading the response's body
+//! also drives the rest of the upload.
 
 mod answer;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -48,29 +49,29 @@ enum ExchangeFailure {
     Record(RecordError),
     Head(HeadError),
     Closed,
-    /// The request was over before there was a head.
+    /// The target ended the request before a complete head.
     Headless,
-    /// The target did not begin with it.
+    /// The target rejected the request without running it.
     NotBegun(RequestEnd),
-    /// The target was silent for so long.
+    /// The target sent nothing for this time.
     Stalled(Duration),
 }
 
-/// An exchange under way.
+/// An exchange in progress.
 struct Exchange {
     connection: Box<H1Connection>,
     upload: Upload,
     reader: RecordReader,
     errors: ErrorOutput,
-    /// Output that belongs to the head.
+    /// Output that has arrived and is not yet parsed or delivered: the head, then the beginning of the body.
     head: BytesMut,
-    /// The target no longer takes the request; its answer may still come.
+    /// The target no longer reads the request; its response may still arrive.
     deaf: bool,
-    /// What came behind the output at hand is no good end.
+    /// The response ends with an error after the output in `head`.
     ended_badly: bool,
 }
 
-/// Sends a request, over a kept connection or a new one, and waits for the response's head.
+/// Sends a request over an idle connection or a new one, and waits for the response's head.
 pub(super) async fn send(
     home: &Arc<Inner>,
     call: &Call<'_>,
@@ -125,12 +126,12 @@ pub(super) async fn send(
     }
 }
 
-/// Whether the connection may serve further requests.
+/// Whether the connection may carry further requests.
 fn keeps(rules: &FastCgi, call: &Call<'_>) -> bool {
     rules.keep_alive && call.backend.pool.keep_alive
 }
 
-/// The length of the request's body, which the target is told first: a body without one is read before.
+/// The length of the request's body, which the target needs before the body. A body of unknown length is read completely first.
 async fn known_length(rules: &FastCgi, body: &mut Body) -> Result<u64, Failure> {
     if body.exact_length().is_none() {
         body.settle(rules.unsized_body).await.map_err(of_body)?;
@@ -141,7 +142,7 @@ async fn known_length(rules: &FastCgi, body: &mut Body) -> Result<u64, Failure> 
     })
 }
 
-/// A connection for this exchange alone, and how long the steps to a new one took.
+/// A connection for this exchange alone. For a new one, also the durations of its phases.
 async fn connect(
     home: &Arc<Inner>,
     call: &Call<'_>,
@@ -171,7 +172,8 @@ fn of_body(error: BodyError) -> Failure {
 }
 
 fn failure(broken: ExchangeFailure, reused: bool, exchange: &Exchange) -> Failure {
-    // A kept connection that ends without a byte of an answer was closed while it waited, which is nobody's fault.
+    // If an idle connection ends without a byte of response, the target closed it while it was idle. That is not a failure of the
+    // target.
     let stale = |failure: Failure| Failure {
         stale: reused && exchange.connection.buffer.is_empty() && exchange.head.is_empty(),
         ..failure
@@ -187,7 +189,7 @@ fn failure(broken: ExchangeFailure, reused: bool, exchange: &Exchange) -> Failur
             Failure::sent(Cause::UpstreamClosed).source("the target ended the request before its answer had a head")
         }
         ExchangeFailure::NotBegun(ending) => Failure {
-            // So it is safe to ask another one.
+            // A retry at another target is safe.
             reached_wire: false,
             ..Failure::sent(Cause::UpstreamClosed).source(format!("the target did not begin with the request: {ending:?}"))
         },
@@ -197,7 +199,7 @@ fn failure(broken: ExchangeFailure, reused: bool, exchange: &Exchange) -> Failur
 }
 
 impl Exchange {
-    /// Sends what can be sent and reads until a head is complete.
+    /// Sends as much as possible and reads until the head is complete.
     fn poll_head(&mut self, cx: &mut Context<'_>, call: &Call<'_>) -> Poll<Result<Head, ExchangeFailure>> {
         if let Poll::Ready(Err(error)) = self.poll_upload(cx) {
             return Poll::Ready(Err(ExchangeFailure::Body(error)));
@@ -227,7 +229,7 @@ impl Exchange {
                 Poll::Pending => break,
             }
         }
-        // What it says on its standard error is no sign that an answer is near.
+        // Data on standard error does not reset the timeout: it does not show that a response is near.
         let waits_for = if self.upload.is_done() { call.timeouts.first_byte } else { call.timeouts.idle };
         let timer = &mut self.connection.timer;
         if !timer.is_set() {
@@ -236,7 +238,7 @@ impl Exchange {
         timer.poll_elapsed(cx).map(|()| Err(ExchangeFailure::Stalled(waits_for)))
     }
 
-    /// Sends what can be sent of the request.
+    /// Sends as much of the request as possible.
     fn poll_upload(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
         if self.deaf || self.upload.is_done() {
             return Poll::Ready(Ok(()));
@@ -252,7 +254,7 @@ impl Exchange {
                 Poll::Ready(Ok(()))
             }
             Poll::Ready(Err(Stopped::Body(error))) => Poll::Ready(Err(error)),
-            // A target may answer half-way and close. Read on to learn which.
+            // A target may respond before it has read the request, and then close. Read on to get the response.
             Poll::Ready(Err(Stopped::Peer(error))) => {
                 tracing::debug!(%error, "the target stopped taking the request");
                 self.deaf = true;
@@ -261,7 +263,7 @@ impl Exchange {
         }
     }
 
-    /// The response's body; the connection goes back to its pool, where it may, once the request is over.
+    /// The response's body. When the request is complete, the connection returns to its pool if possible.
     fn into_body(
         mut self,
         status: StatusCode,
@@ -277,7 +279,7 @@ impl Exchange {
         if head::has_body(call.method, status) {
             return body.at_hand().unwrap_or_else(|| Body::stream(body));
         }
-        // A script that is told that nobody reads on may end early, as it does behind other servers.
+        // A script may end early if the connection closes, as with other servers.
         body.discard();
         Body::empty()
     }

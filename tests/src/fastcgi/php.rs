@@ -1,11 +1,11 @@
-//! A site in the manner of WordPress on the system's own PHP-FPM: pretty permalinks, assets, uploads, forms, sessions.
+//! A site like WordPress on the system's PHP-FPM: permalinks, assets, uploads, forms, sessions.
 
 use crate::support::edge::Edge;
 use crate::support::php::PhpFpm;
 
 use super::scripts::Site;
 
-/// The front controller: it shows what it knows of the request.
+/// The front controller. It prints the request that it receives.
 const INDEX: &str = r#"<?php
 if (isset($_GET['fail'])) { trigger_error('on purpose', E_USER_ERROR); }
 if (isset($_GET['go'])) { header('Location: /wp-login.php', true, 302); exit; }
@@ -83,7 +83,7 @@ async fn pages_assets_and_forms_are_served() {
     assert_eq!((head.status(), head.field("location")), (302, "/wp-login.php"));
     let (head, _) = edge.get("/wp-admin").await;
     assert_eq!((head.status(), head.field("location")), (301, "/wp-admin/"));
-    // A session, over two requests.
+    // A session over two requests.
     let login = form("/wp-login.php", "application/x-www-form-urlencoded", "log=ann&pwd=x");
     let (head, _) = edge.ask(&login).await;
     assert_eq!((head.status(), head.field("location")), (302, "/wp-admin/"));
@@ -126,7 +126,7 @@ async fn failures_show_as_failures() {
         assert_eq!(head.status(), 200, "{path}");
         assert!(talker.body().await.is_err(), "{path} looks whole");
     }
-    // It goes on.
+    // The site still works.
     assert_eq!(edge.get("/robots.txt").await.0.status(), 200);
     assert_eq!(edge.get("/wp-login.php").await.1, "user=nobody");
 }

@@ -1,4 +1,4 @@
-//! Which script a path runs, and that no other file is passed on or shown.
+//! The script that a path runs. The gateway forwards no path to another file, and sends the source of none.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::support::edge::Edge;
 use crate::support::fastcgi::{Responder, answer};
 
-/// A folder of an application; it goes when the test ends.
+/// The folder of an application. Dropping it removes the folder.
 pub(super) struct Site(PathBuf);
 
 impl Site {
-    /// These files, each with its own path as its text.
+    /// Creates these files. The content of each is its own path.
     pub(super) fn with(files: &[&str]) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("ferrum-site-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -40,7 +40,7 @@ impl Drop for Site {
     }
 }
 
-/// A target that says which script it was told to run.
+/// A target that answers with the path of the script that it was to run.
 async fn telling(root: &Path) -> String {
     let root = root.display().to_string();
     let port = Responder::listen().await.serve(move |request| {
@@ -86,7 +86,7 @@ async fn only_scripts_that_exist_are_passed_on() {
         ("/dir.php/inner.php", Some("/dir.php/inner.php /dir.php/inner.php  ")),
         ("/sp%20ace.php", Some("/sp ace.php /sp ace.php  ")),
         ("/near.php", Some("/near.php /near.php  ")),
-        // Absolute links are never followed, be it that they lead back.
+        // Absolute links are never followed, even if they lead back into the root.
         ("/in.php", None),
         ("/out.php", None),
         ("/blog", None),
@@ -129,7 +129,7 @@ async fn a_front_controller_answers_what_is_no_file() {
         ("/page.php", "/page.php /page.php  "),
         ("/blog/", "/blog/index.php /blog/index.php  "),
         ("/upper.PHP", "/upper.PHP /upper.PHP  "),
-        // What is hidden or missing is the front controller's, and never sent as a file.
+        // The front controller answers hidden and missing paths. `static_files` never sends such a file.
         ("/.env.php", "/index.php /index.php  q=/.env.php&"),
         ("/missing.php", "/index.php /index.php  q=/missing.php&"),
         ("/uploads/a.jpg/x.php", "/index.php /index.php  q=/uploads/a.jpg/x.php&"),
@@ -137,7 +137,7 @@ async fn a_front_controller_answers_what_is_no_file() {
         let (head, body) = edge.get(path).await;
         assert_eq!((head.status(), body.as_str()), (200, expected), "{path}");
     }
-    // A folder's page has a path that ends with a slash.
+    // The path of a folder's page ends with a slash.
     let (head, _) = edge.get("/blog?x=1").await;
     assert_eq!((head.status(), head.field("location")), (301, "/blog/?x=1"));
 }

@@ -1,10 +1,10 @@
-//! Sites on PHP-FPM beside nginx and Caddy: the same pages, and never the source of one.
+//! Sites on PHP-FPM beside nginx and Caddy: they return the same pages and never the source of a script.
 
 use ferrum_edge::import::Format;
 
 use super::compare::{Case, compare};
 
-/// A script that shows what it knows of the request.
+/// A script that prints the request that it receives.
 const SHOW: &str = "<?php header('Content-Type: text/plain'); echo basename(__FILE__), '|', implode('|', array_map(
     fn($name) => $_SERVER[$name] ?? '-', ['SCRIPT_NAME', 'PATH_INFO', 'QUERY_STRING', 'REQUEST_URI', 'REQUEST_METHOD',
     'DOCUMENT_URI', 'SERVER_NAME', 'HTTP_HOST', 'CONTENT_TYPE', 'CONTENT_LENGTH', 'HTTPS', 'REDIRECT_STATUS', 'HTTP_PROXY',
@@ -273,7 +273,7 @@ async fn nextcloud_beside_nginx() {
     .await;
 }
 
-/// Caddy has other ideas of what is empty.
+/// A script without the variables for which Caddy sends other empty values.
 const SHORT: &str = "<?php header('Content-Type: text/plain'); echo basename(__FILE__), '|', implode('|', array_map(
     fn($name) => $_SERVER[$name] ?? '-', ['SCRIPT_NAME', 'QUERY_STRING', 'REQUEST_URI', 'REQUEST_METHOD', 'SERVER_NAME',
     'HTTP_HOST', 'SERVER_PROTOCOL', 'HTTP_PROXY'])), '|', $_SERVER['PATH_INFO'] ?? '', '|', file_get_contents('php://input');";

@@ -1,9 +1,9 @@
-//! What targets are told of the way of a request, where a proxy or a plugin says it.
+//! Forwarding headers that a proxy or a plugin changes.
 
 use crate::support::edge::Edge;
 use crate::support::standing::Standing;
 
-/// What the target got in `X-Forwarded-*`, as `name: value`.
+/// The `X-Forwarded-*` headers that the target received, as `name: value`.
 async fn told(gateway: &str, proxy: &str, plugins: &str, fields: &str) -> Vec<String> {
     let target = Standing::start("a").await;
     let edge = Edge::start_with(
@@ -35,7 +35,7 @@ async fn the_gateways_own_values_are_sent_unless_others_are_set() {
     let rules = ", forwarded: {proto: https, host: 'www.${request.host}', for: '${request.header.cf-ip}', port: '443'}";
     let expected = ["for: 1.2.3.4", "host: www.a.test", "port: 443", "proto: https"];
     assert_eq!(told("", rules, "", CLAIMS).await, expected);
-    // An empty value is no field.
+    // If a value is empty, the header is not sent.
     let rules = ", forwarded: {for: '${request.header.nothing}', host: ''}";
     assert_eq!(told("", rules, "", CLAIMS).await, ["proto: http"]);
 }

@@ -1,4 +1,4 @@
-//! A FastCGI server by hand, to answer word for word, rightly or wrongly.
+//! A scripted FastCGI server. Tests define each response, valid or invalid.
 
 use std::collections::BTreeMap;
 
@@ -8,27 +8,27 @@ pub(crate) const END_REQUEST: u8 = 3;
 pub(crate) const STDOUT: u8 = 6;
 pub(crate) const STDERR: u8 = 7;
 
-/// A port that speaks FastCGI.
+/// A listening FastCGI server.
 pub(crate) struct Responder {
     port: Port,
 }
 
-/// A connection of the gateway's.
+/// A connection from the gateway.
 pub(crate) struct Conversation {
     pub(crate) wire: Wire,
 }
 
-/// A request as it came.
+/// A received request.
 #[derive(Debug, Default)]
 pub(crate) struct Request {
     pub(crate) params: BTreeMap<String, String>,
-    /// Whether the connection is to be kept.
+    /// Whether the gateway keeps the connection open.
     pub(crate) keeps: bool,
     pub(crate) stdin: Vec<u8>,
 }
 
 impl Request {
-    /// A parameter; `-` when it is missing.
+    /// The value of a parameter; `-` if it is missing.
     pub(crate) fn param(&self, name: &str) -> &str {
         self.params.get(name).map_or("-", String::as_str)
     }
@@ -46,7 +46,7 @@ pub(crate) fn record(kind: u8, id: u16, content: &[u8], padding: u8) -> Vec<u8> 
     bytes
 }
 
-/// Records of output with this text, then the end of the request.
+/// Output records with this text, then the end of the request.
 pub(crate) fn answer(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     for piece in text.as_bytes().chunks(60_000) {
@@ -67,7 +67,7 @@ impl Responder {
         Self { port: Port::listen(None).await }
     }
 
-    /// What a proxy says of it.
+    /// The settings of a proxy for this server.
     pub(crate) fn backend(&self) -> String {
         format!(
             "backend_protocol: fastcgi, backend_host: 127.0.0.1, backend_port: {}",
@@ -85,7 +85,7 @@ impl Responder {
         async move { Conversation { wire: Wire::new(accepting.await) } }
     }
 
-    /// Answers each request by `answer`, on a connection of its own.
+    /// Answers each request with `answer`, on a separate connection.
     pub(crate) fn serve(self, answer: impl Fn(Request) -> Vec<u8> + Send + Sync + 'static) -> u16 {
         let number = self.number();
         let answer = std::sync::Arc::new(answer);
@@ -100,7 +100,7 @@ impl Responder {
 }
 
 impl Conversation {
-    /// Answers until the connection is not wanted any more.
+    /// Answers requests until the gateway closes the connection.
     async fn carry_on(mut self, answer: std::sync::Arc<impl Fn(Request) -> Vec<u8>>) {
         while let Some(request) = self.try_request().await {
             let keeps = request.keeps;
@@ -128,7 +128,7 @@ impl Conversation {
         Some((header[1], content))
     }
 
-    /// A request up to the end of its parameters.
+    /// Reads a request up to the end of its parameters.
     pub(crate) async fn head(&mut self) -> Option<Request> {
         let (mut request, mut pairs) = (Request::default(), Vec::new());
         loop {
@@ -153,7 +153,7 @@ impl Conversation {
         Some(request)
     }
 
-    /// A whole request; `None` where the connection ends before one.
+    /// Reads a whole request; `None` if the connection ends before it.
     pub(crate) async fn try_request(&mut self) -> Option<Request> {
         let mut request = self.head().await?;
         loop {

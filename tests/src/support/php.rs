@@ -1,4 +1,4 @@
-//! PHP-FPM of the system, in a folder of its own.
+//! Runs the system's PHP-FPM in a temporary folder.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use super::soon;
 
-/// A running PHP-FPM; it ends with the test.
+/// A running PHP-FPM. Dropping it stops the server.
 pub(crate) struct PhpFpm {
     child: Child,
     folder: PathBuf,
@@ -20,7 +20,7 @@ fn program() -> Option<PathBuf> {
     found.pop()
 }
 
-/// Where PHP-FPM is; installed where it is missing.
+/// The path of PHP-FPM. Installs it if it is missing.
 fn installed() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -34,7 +34,7 @@ fn installed() -> &'static Path {
 }
 
 impl PhpFpm {
-    /// Starts it with its files in `folder`, and waits until it takes connections.
+    /// Starts PHP-FPM with its files in `folder`, and waits until it accepts connections.
     pub(crate) async fn start(folder: &Path) -> Self {
         let socket = folder.join("fpm.sock");
         std::fs::create_dir_all(folder.join("sessions")).expect("a folder");
@@ -66,7 +66,7 @@ impl PhpFpm {
         running
     }
 
-    /// What a proxy says of it.
+    /// The settings of a proxy for this server.
     pub(crate) fn backend(&self) -> String {
         format!(
             "backend_protocol: fastcgi, backend_host: {:?}",
@@ -77,7 +77,7 @@ impl PhpFpm {
 
 impl Drop for PhpFpm {
     fn drop(&mut self) {
-        // Its processes end with it, which they don't where it is killed.
+        // SIGTERM also stops its child processes, which SIGKILL does not.
         drop(Command::new("kill").arg(self.child.id().to_string()).status());
         drop(self.child.wait());
     }

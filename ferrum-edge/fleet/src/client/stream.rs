@@ -1,5 +1,5 @@
-//! A TLS connection that remembers that the other end has revoked our certificate: in TLS 1.3 a client learns that after its
-//! handshake, and the layers above say only that the connection is closed.
+//! A TLS connection that records whether the peer has revoked this client's certificate. In TLS 1.3, the alert arrives after the
+//! handshake, and higher layers only report a closed connection.
 
 use std::io;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-/// The connection, and what it learns.
+/// The connection, and whether the alert has arrived.
 pub(super) struct ObservedStream {
     pub(super) inner: TlsStream<TcpStream>,
     pub(super) is_revoked: Arc<AtomicBool>,
@@ -29,7 +29,7 @@ impl ObservedStream {
     }
 }
 
-/// The alert by which a server refuses a certificate that is revoked.
+/// The alert that a server sends for a revoked client certificate.
 pub(super) const REVOKED: rustls::Error = rustls::Error::AlertReceived(AlertDescription::CertificateRevoked);
 
 impl AsyncRead for ObservedStream {

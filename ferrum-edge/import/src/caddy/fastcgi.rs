@@ -1,4 +1,4 @@
-//! `php_fastcgi`: scripts, their front controller, and the files beside them.
+//! Converts `php_fastcgi`: scripts, front controllers, and the files of the site.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,7 @@ use crate::draft::{Plug, To, set};
 use crate::steps::RouteEnd;
 use crate::text;
 
-/// What a `php_fastcgi` says of scripts.
+/// The scripts that a `php_fastcgi` directive specifies.
 struct Scripts {
     root: Option<String>,
     index: Option<String>,
@@ -20,7 +20,7 @@ struct Scripts {
 }
 
 impl Caddy<'_> {
-    /// `php_fastcgi TARGET… { … }`.
+    /// Converts `php_fastcgi TARGET… { … }`.
     pub(super) fn php_fastcgi(&mut self, line: &CaddyLine, words: &[&str], scope: &Scope) -> RouteEnd {
         let what = line.text();
         let mut proxy =
@@ -68,7 +68,7 @@ impl Caddy<'_> {
         if scope.has_files {
             let why = "a folder without its slash is answered 301, in Caddy 308; other methods than GET and HEAD on files are for PHP";
             self.out.partial(line.at, &what, why, "");
-            // A folder is PHP's, whatever else is in it.
+            // PHP handles a folder, whatever else the folder contains.
             let names: Vec<String> = index.into_iter().collect();
             let config = json!({ "root": root, "index": names, "passthrough": true, "dotfiles": true });
             ending.plugins.push(Plug::new("static_files", config));
@@ -124,7 +124,7 @@ impl Caddy<'_> {
 }
 
 impl Scripts {
-    /// `try_files` as ours; `None` where it has more than paths and scripts.
+    /// `try_files` in the gateway's syntax; `None` if it contains anything but paths and scripts.
     fn tried(&self) -> Option<Vec<String>> {
         let Some(tries) = &self.tries else {
             let path = "{path}".to_owned();
@@ -141,7 +141,7 @@ impl Scripts {
             is_plain.then(|| if is_whole { text } else { format!("/{text}") })
         };
         let made: Option<Vec<String>> = tries.iter().map(ours).collect();
-        // A file that is no script is sent by the file server, where there is one.
+        // The file server, if there is one, serves files that are no scripts.
         made.filter(|made| made.iter().all(|it| it.contains("{path}") || it.contains(".php")))
     }
 }

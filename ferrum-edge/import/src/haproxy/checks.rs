@@ -1,4 +1,4 @@
-//! How servers are checked.
+//! Converts health checks of servers.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use super::sections::Section;
 use crate::draft::set;
 use crate::text;
 
-/// How servers are asked.
+/// The active health check of a section.
 pub(super) fn checks(section: &Section, inter: Option<u64>, rise: Option<u32>, fall: Option<u32>) -> Value {
     let mut active = Map::new();
     match section.first(&["option", "httpchk"]) {
@@ -38,11 +38,11 @@ pub(super) fn checks(section: &Section, inter: Option<u64>, rise: Option<u32>, f
     Value::Object(active)
 }
 
-/// Options that ask in the words of a protocol, and the probe of each.
+/// Options that check by a database protocol, and the probe that replaces each.
 const DATABASES: [(&str, &str); 3] =
     [("pgsql-check", "postgres"), ("mysql-check", "mysql"), ("redis-check", "redis")];
 
-/// How servers are asked that are not asked by HTTP.
+/// Converts health checks that do not use HTTP.
 fn other_checks(section: &Section, active: &mut Map<String, Value>) {
     let database = DATABASES.iter().find(|(option, _)| section.first(&["option", option]).is_some());
     set(active, "probe_type", database.map_or("tcp", |(_, probe)| *probe));
@@ -52,10 +52,10 @@ fn other_checks(section: &Section, active: &mut Map<String, Value>) {
     }
 }
 
-/// What `tcp-check` sends, and what it expects: a way of matching and a text.
+/// The text that `tcp-check` sends, and the expected answer: an operator and its text.
 type Dialogue = (Option<String>, Option<(&'static str, String)>);
 
-/// The dialogue of `option tcp-check`, where a probe can have it: one text out and one in.
+/// The dialogue of `option tcp-check`; `None` if a probe cannot express it. A probe sends one text and reads one answer.
 pub(super) fn dialogue(section: &Section) -> Option<Dialogue> {
     section.first(&["option", "tcp-check"])?;
     let (mut sent, mut expected) = (String::new(), None);
@@ -65,7 +65,7 @@ pub(super) fn dialogue(section: &Section) -> Option<Dialogue> {
             ("connect", _) if line.words.len() == 2 => {}
             ("send", text) if expected.is_none() => sent.push_str(&decoded(text)),
             ("expect", way @ ("string" | "rstring")) if expected.is_none() => {
-                // What HAProxy finds anywhere in the answer.
+                // HAProxy searches the whole answer.
                 expected = Some(match way {
                     "string" => ("contains", decoded(line.word(3))),
                     _ => ("regex", format!("(?s).*(?:{}).*", line.word(3))),
@@ -77,12 +77,12 @@ pub(super) fn dialogue(section: &Section) -> Option<Dialogue> {
     Some(((!sent.is_empty()).then_some(sent), expected))
 }
 
-/// A text with its line ends and tabs; other escapes are decoded already.
+/// Decodes line ends and tabs; other escapes are decoded earlier.
 fn decoded(text: &str) -> String {
     text.replace("\\r", "\r").replace("\\n", "\n").replace("\\t", "\t")
 }
 
-/// Whether an option asks servers in the words of a database.
+/// Whether an option checks by a database protocol.
 pub(super) fn is_of_database(option: &str) -> bool {
     DATABASES.iter().any(|(of, _)| *of == option)
 }

@@ -1,4 +1,4 @@
-//! FastCGI: `fastcgi_pass` with its parameters and scripts, and front controllers that `try_files` leads to.
+//! Converts FastCGI: `fastcgi_pass`, its parameters and scripts, and front controllers in `try_files`.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,7 @@ use super::{Nginx, first, innermost, said};
 use crate::draft::{To, set};
 use crate::text;
 
-/// Parameters that the gateway sends with the same values.
+/// Parameters that the gateway sends by default with the same values.
 const USUAL: &[(&str, &[&str])] = &[
     ("QUERY_STRING", &["$query_string", "$args"]),
     ("REQUEST_METHOD", &["$request_method"]),
@@ -36,22 +36,22 @@ const USUAL: &[(&str, &[&str])] = &[
     ("REDIRECT_STATUS", &["200"]),
     ("HTTP_PROXY", &[""]),
 ];
-/// Endings of scripts that regexes are looked through for.
+/// Script endings that the importer looks for in regexes.
 const ENDINGS: [&str; 9] = ["php", "phtml", "php5", "php7", "phar", "cgi", "fcgi", "pl", "py"];
 
-/// An application behind FastCGI: where it is, and what the proxy says of it.
+/// A FastCGI application: its address, and the settings of the proxy.
 pub(super) struct Application {
     pub(super) to: To,
     pub(super) settings: Map<String, Value>,
 }
 
 impl Application {
-    /// Whether it runs files.
+    /// Whether the application runs script files.
     pub(super) fn has_scripts(&self) -> bool {
         self.settings.get("fastcgi").is_some_and(|rules| rules.get("root").is_some())
     }
 
-    /// Tries these scripts instead, in this order.
+    /// Replaces `try_files` by these scripts.
     pub(super) fn trying(mut self, scripts: &[String]) -> Self {
         if let Some(Value::Object(rules)) = self.settings.get_mut("fastcgi") {
             set(rules, "try_files", json!(scripts));
@@ -61,7 +61,7 @@ impl Application {
 }
 
 impl<'d> Nginx<'_> {
-    /// `fastcgi_pass` of a location; `None` where it can't be translated, which is told.
+    /// Converts `fastcgi_pass` of a location. `None` if it cannot be translated; the report then contains the reason.
     pub(super) fn application(
         &mut self,
         site: &Site<'d>,
@@ -147,8 +147,8 @@ impl<'d> Nginx<'_> {
         }
     }
 
-    /// Where scripts are, by `SCRIPT_FILENAME`; a fixed one becomes what is tried. `Some(None)` is an application without scripts,
-    /// `None` one that can't be said here.
+    /// The folder of the scripts, from `SCRIPT_FILENAME`. A fixed script also sets `try_files`. Returns `Some(None)` for an
+    /// application without scripts, and `None` if the value cannot be translated.
     fn script_root(
         &mut self,
         levels: &[&Directive],
@@ -193,7 +193,8 @@ impl<'d> Nginx<'_> {
         None
     }
 
-    /// `try_files` beside `fastcgi_pass`: a script that is there, else 404 or a fixed one. False where it can't be said.
+    /// Converts `try_files` beside `fastcgi_pass`: an existing script, else 404 or a fixed script. Returns false if it cannot be
+    /// translated.
     fn script_tries(&mut self, place: &str, tried: &Directive, rules: &mut Map<String, Value>) -> bool {
         let what = format!("{place}: {tried}");
         let Some((last, before)) = tried.arguments.split_last() else { return true };
@@ -219,7 +220,7 @@ impl<'d> Nginx<'_> {
         }
     }
 
-    /// The endings that the location and `fastcgi_split_path_info` name.
+    /// Sets `split_path` from the endings in the location and in `fastcgi_split_path_info`.
     fn endings(&self, levels: &[&Directive], rules: &mut Map<String, Value>) {
         let location = levels.iter().rev().filter(|level| level.name == "location");
         let regexes = location.flat_map(|level| &level.arguments);
@@ -242,7 +243,7 @@ impl<'d> Nginx<'_> {
         }
     }
 
-    /// `fastcgi_param`.
+    /// Converts `fastcgi_param`.
     fn params(
         &mut self,
         site: &Site<'d>,
@@ -269,7 +270,7 @@ impl<'d> Nginx<'_> {
                     Some(name) if !name.starts_with('*') => name.clone(),
                     _ => continue,
                 },
-                // A variable that this location sets to what follows the script.
+                // A variable that this location sets to the path info.
                 "PATH_INFO" if root.is_some() && is_path_info(levels, value) => continue,
                 "CONTENT_LENGTH" => continue,
                 _ => value.clone(),
@@ -284,7 +285,7 @@ impl<'d> Nginx<'_> {
                     let lines: Vec<&str> = value.lines().map(str::trim).collect();
                     set(&mut params, name, json!(lines));
                 }
-                // It is sent where it is not empty, which is what a missing one is to programs.
+                // The gateway also sends an empty value. Programs treat it like a missing one.
                 Some(value) if rest.is_empty() || rest == ["if_not_empty"] => set(&mut params, name, value),
                 _ => {
                     let why = "its value can't be said here; it is not sent";
@@ -302,10 +303,10 @@ impl<'d> Nginx<'_> {
         }
     }
 
-    /// The last word of `try_files` as one of ours: a script with its query.
+    /// The last argument of `try_files` in the gateway's syntax: a script with its query.
     pub(super) fn front_script(&self, last: &str) -> Option<String> {
         let last = last.replace("$is_args$query_string", "?$args").replace("$is_args$args", "?$args");
-        // What follows a script is the path of the request.
+        // The path info of the script is the path of the request.
         let last = last.replace("/$request_uri", "$request_uri").replace("/$uri", "$uri");
         let last = match last.strip_suffix("$request_uri") {
             Some(script) => format!("{script}{{path}}?$args"),
@@ -319,21 +320,21 @@ impl<'d> Nginx<'_> {
             return None;
         }
         match query {
-            // Without one, the script gets none.
+            // Without a query, the script receives none.
             None | Some("") => Some(format!("{path}?")),
             Some("$args" | "$query_string") => Some(path.to_owned()),
             Some(query) => self.vars_here.template(query).map(|query| format!("{path}?{query}")),
         }
     }
 
-    /// The script that the last word of `try_files` leads to, without what follows it.
+    /// The path of the script in the last argument of `try_files`, without path info and query.
     pub(super) fn front_path(&self, last: &str) -> Option<String> {
         let script = self.front_script(last)?;
         let path = script.split('?').next().unwrap_or_default();
         Some(path.trim_end_matches("{path}").to_owned())
     }
 
-    /// The application that gets this script, where nginx looks for the location of it and nothing guards it.
+    /// The application that runs this script, if nginx selects a location for it that no access rule protects.
     pub(super) fn application_of(&mut self, site: &Site<'d>, script: &str) -> Option<Application> {
         let location = site.picked(script)?.clone();
         let pass = location.directive.block.iter().find(|it| it.name == "fastcgi_pass")?.clone();
@@ -347,7 +348,7 @@ impl<'d> Nginx<'_> {
 }
 
 impl<'d> Site<'d> {
-    /// The location that nginx picks for a path.
+    /// The location that nginx selects for a path.
     fn picked(&self, path: &str) -> Option<&Location<'d>> {
         picked(&self.locations, path)
     }
@@ -378,7 +379,7 @@ fn picked<'l, 'd>(locations: &'l [Location<'d>], path: &str) -> Option<&'l Locat
     }
 }
 
-/// Whether a variable is set to what follows the script.
+/// Whether a variable is set to the path info.
 fn is_path_info(levels: &[&Directive], value: &str) -> bool {
     let sets = levels.iter().flat_map(|level| &level.block).filter(|it| it.name == "set");
     let mut made = sets.filter(|it| it.arguments.first().is_some_and(|name| name == value));

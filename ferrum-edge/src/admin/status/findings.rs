@@ -1,27 +1,27 @@
-//! What is wrong with the gateway now, out of its status: one list, worst first, with the cause and what to do.
+//! The problems in a status document: one list, the worst first, each with its cause and remedy.
 
 use serde_json::{Value, json};
 
-/// Findings in one answer; their number is always told.
+/// Maximum number of findings in one answer. The answer always contains their total number.
 const MAX_FINDINGS: usize = 200;
 
-/// How bad something is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Severity {
-    /// Traffic or operation suffers.
+    /// Traffic or operation is affected.
     Error,
-    /// It may soon.
+    /// Traffic or operation may soon be affected.
     Warning,
 }
 
-/// The findings of a status document, worst first.
+/// The findings of a status document, the worst first.
 #[derive(Default)]
 pub(super) struct Findings {
     list: Vec<(Severity, Value)>,
 }
 
 impl Findings {
-    /// Everything that a status document shows to be wrong.
+    /// All problems in a status document.
     pub(super) fn of(status: &Value) -> Self {
         let mut findings = Self::default();
         findings.process(status);
@@ -33,7 +33,7 @@ impl Findings {
         findings
     }
 
-    /// As `problems` of the status.
+    /// The value of `problems` in the status.
     pub(super) fn document(self) -> Value {
         let count = |wanted| self.list.iter().filter(|(severity, _)| *severity == wanted).count();
         let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
@@ -89,7 +89,7 @@ impl Findings {
     fn configuration(&mut self, status: &Value) {
         let config = &status["config"];
         let refusal = &config["last_refusal"];
-        // Times in RFC 3339 and UTC are ordered as texts.
+        // RFC 3339 times in UTC sort as text.
         if !refusal.is_null() && text(&refusal["at"]) > text(&config["applied_at"]) {
             let problems: Vec<_> = each(&refusal["problems"]).map(text).collect();
             let message = format!("refused at {}: {}", text(&refusal["at"]), problems.join("; "));
@@ -201,7 +201,7 @@ impl Findings {
     fn warnings(&mut self, status: &Value) {
         for warning in each(&status["warnings"]["list"]) {
             let code = text(&warning["code"]);
-            // Told above, with more.
+            // `configuration` reports it with more details.
             if code == "proxy_closed" {
                 continue;
             }

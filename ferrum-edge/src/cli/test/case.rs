@@ -1,4 +1,4 @@
-//! One test: the request through the real pipeline, and what of it is not as expected.
+//! Runs one test: sends its request through the real pipeline and compares the result with the expectation.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -15,15 +15,15 @@ use super::report::Outcome;
 use crate::cli::offline::WrittenRequest;
 use crate::explain::{self, Question};
 
-/// Bytes of a body that a failure shows.
+/// Maximum number of characters of a body in a failure message.
 const SHOWN_BODY: usize = 200;
-/// Times that a request is sent at most.
+/// Maximum number of repetitions of a request.
 const MAX_REPEAT: u32 = 100_000;
 
-/// Sends the request of a test, and compares.
+/// Sends the request of a test and compares the result.
 ///
 /// # Errors
-/// Why the test can't be carried out.
+/// The test cannot run.
 pub(super) async fn run(
     test: &Test,
     targets: &[ScriptedTarget],
@@ -55,12 +55,12 @@ pub(super) async fn run(
     Ok(Outcome { name: test.name.clone(), took: begun.elapsed(), failures: happened.compare(&test.expect) })
 }
 
-/// What became of a request.
+/// The result of a request.
 struct Happened {
     got: Option<Got>,
     record: Option<Record>,
     asked: Option<ReceivedRequest>,
-    /// The plugins that run for it, each by its name and the id of its config.
+    /// The plugins that run for the request, each with its name and the ID of its config.
     plugins: Vec<[String; 2]>,
 }
 
@@ -114,7 +114,7 @@ impl Happened {
         failures.contains("sent.body_contains", expected.body_contains.as_ref(), &body);
     }
 
-    /// The expected ones have to run in this order.
+    /// Checks that the expected plugins run in this order.
     fn plugins(&self, expected: &[String], failures: &mut Failures) {
         let mut running = self.plugins.iter();
         for wanted in expected {
@@ -164,7 +164,7 @@ impl Failures {
     }
 }
 
-/// A request that was read.
+/// A parsed request of a test.
 struct TestedRequest<'t> {
     written: &'t TestRequest,
     method: Method,
@@ -210,7 +210,7 @@ fn headers(written: &BTreeMap<String, String>) -> Result<HeaderMap, String> {
     written.iter().map(one).collect()
 }
 
-/// A target's answer that was read.
+/// A parsed response of a scripted target.
 struct ScriptedAnswer {
     target: Option<String>,
     path: Option<String>,

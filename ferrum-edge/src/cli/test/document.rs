@@ -1,4 +1,4 @@
-//! What a file of tests has.
+//! The format of test files.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};

@@ -1,4 +1,4 @@
-//! The results of tests: for people, as TAP 14, as JUnit's XML.
+//! The results of tests as text, TAP 14, or JUnit XML.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::cli::print;
 pub(super) struct Outcome {
     pub(super) name: String,
     pub(super) took: Duration,
-    /// What was not as expected; none of it is a success.
+    /// The failed expectations. The test passes if there are none.
     pub(super) failures: Vec<String>,
 }
 
@@ -23,7 +23,7 @@ fn all(tested: &[TestedFile]) -> impl Iterator<Item = (&TestedFile, &Outcome)> {
     tested.iter().flat_map(|file| file.outcomes.iter().map(move |outcome| (file, outcome)))
 }
 
-/// Failures, and a sum.
+/// Prints failures and a summary.
 pub(super) fn text(tested: &[TestedFile]) {
     for (file, outcome) in all(tested).filter(|(_, outcome)| !outcome.is_good()) {
         print::line(format_args!("FAILED {}: {}", file.name, outcome.name));
@@ -34,13 +34,13 @@ pub(super) fn text(tested: &[TestedFile]) {
     print::line(format_args!("{} tests passed, {failed} failed", count - failed));
 }
 
-/// Test Anything Protocol, version 14: a point each test, with a block in YAML below one that failed.
+/// Test Anything Protocol, version 14: one test point per test, with a YAML block below each failed one.
 pub(super) fn tap(tested: &[TestedFile]) {
     print::line("TAP version 14");
     print::line(format_args!("1..{}", all(tested).count()));
     for (n, (_, outcome)) in all(tested).enumerate() {
         let sign = if outcome.is_good() { "ok" } else { "not ok" };
-        // `#` would begin a directive.
+        // `#` would start a directive.
         let name = outcome.name.replace('\\', "\\\\").replace('#', "\\#").replace('\n', " ");
         print::line(format_args!("{sign} {} - {name}", n + 1));
         if !outcome.is_good() {
@@ -54,7 +54,7 @@ pub(super) fn tap(tested: &[TestedFile]) {
     }
 }
 
-/// One suite a file, one case a test.
+/// One test suite per file, one test case per test.
 pub(super) fn junit(tested: &[TestedFile]) {
     print::line("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>");
     for file in tested {
@@ -79,7 +79,7 @@ pub(super) fn junit(tested: &[TestedFile]) {
     print::line("</testsuites>");
 }
 
-/// As XML 1.0 has it; characters that it can't have are replaced.
+/// Escapes text for XML 1.0 and replaces characters that XML does not permit.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

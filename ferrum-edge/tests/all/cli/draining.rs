@@ -1,4 +1,4 @@
-//! What a drain does to TCP streams and WebSockets.
+//! TCP streams and WebSockets during a drain.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::thread;
 
 use crate::process::{Folder, Gateway, TIMEOUT, until};
 
-/// Sends back whatever comes, after what its first bytes ask for: `/ws` is a WebSocket, `/stuck` is never answered.
+/// A target that echoes, depending on its first bytes: `/ws` is a WebSocket, and it never answers `/stuck`.
 fn target() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -39,10 +39,10 @@ struct Place {
     stuck: TcpStream,
 }
 
-/// A binary message of a client, masked with zeros, and what a target sends back as it is.
+/// A binary message of a client, masked with zeros, and the same message as the target returns it.
 const MESSAGE: &[u8] = &[0x82, 0x82, 0, 0, 0, 0, b'h', b'i'];
 
-/// A gateway with a TCP stream, a WebSocket and a request that is never answered, which drains, and whose drain's time is over.
+/// A draining gateway with a TCP stream, a WebSocket and a request that is never answered, after the drain timeout.
 fn drained(streams: &str) -> Place {
     let (folder, target) = (Folder::new(), target());
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -90,7 +90,7 @@ fn echoes(tcp: &mut TcpStream, bytes: &[u8]) {
     assert_eq!(back, bytes);
 }
 
-/// What comes until the connection is closed or reset.
+/// The bytes that arrive until the connection is closed or reset.
 fn rest(tcp: &mut TcpStream) -> Vec<u8> {
     let (mut all, mut bytes) = (Vec::new(), [0; 4096]);
     while let Ok(length @ 1..) = tcp.read(&mut bytes) {
@@ -114,7 +114,7 @@ fn streams_outlive_a_drain_that_waits_for_them() {
 #[test]
 fn streams_end_with_a_drain_that_closes_them() {
     let mut place = drained("");
-    // Close frames have the opcode 8; 1001 is that the server goes away.
+    // Close frames have opcode 8. Code 1001 means that the server goes away.
     let closed = rest(&mut place.websocket);
     assert_eq!(closed.get(..4), Some(&[0x88, 2, 3, 0xe9][..]), "{closed:?}");
     assert_eq!(rest(&mut place.stuck), b"");

@@ -1,4 +1,4 @@
-//! Quotas that could not be kept are refused, and one whose time is over is told.
+//! `check` and the gateway reject quotas that they cannot store, and warn about expired ones.
 
 use crate::process::{Folder, Gateway, ferrum_edge, get, until};
 

@@ -1,4 +1,4 @@
-//! What happened to requests: `logs` of the past, and `explain` with the verdicts of plugins and from a record.
+//! Recorded requests: `logs` without `-f`, and `explain` with the verdicts of plugins and from a record.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

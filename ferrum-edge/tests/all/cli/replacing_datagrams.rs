@@ -1,4 +1,4 @@
-//! One gateway takes the place of another: HTTP/3 of clients that keep their UDP socket, and sessions of datagrams.
+//! A gateway replaces another one: HTTP/3 clients that keep their UDP socket, and datagram sessions.
 
 use std::future::poll_fn;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use quinn::{ClientConfig, Endpoint};
 
 use crate::process::{Folder, Gateway, TIMEOUT, until};
 
-/// A target whose answer to a datagram is the port that it came from.
+/// A target that answers each datagram with the port of its sender.
 fn target() -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
@@ -47,11 +47,11 @@ fn with_datagrams(workers: usize, udp: u16, [http, admin]: [u16; 2], target: Soc
     )
 }
 
-/// Gateways, each of which takes the place of the one before it. A test that fails shows what they logged.
+/// A chain of gateways, in which each one replaces the one before. If a test fails, their logs are printed.
 struct Row(Vec<Gateway>);
 
 impl Row {
-    /// Waits until the last one is alone with what is new.
+    /// Waits until all earlier gateways drain, then adds the next one.
     fn add(&mut self, next: Gateway) {
         until("the gateway before it drains", || self.0.iter().all(|one| one.log().contains("draining")));
         self.0.push(next);
@@ -66,10 +66,10 @@ impl Drop for Row {
     }
 }
 
-/// A client of datagrams.
+/// A client that sends datagrams.
 struct Flow {
     socket: UdpSocket,
-    /// The port of its session towards the target.
+    /// The target-side port of its session.
     session: String,
 }
 
@@ -83,7 +83,7 @@ impl Flow {
         flow
     }
 
-    /// The session's port; each datagram has its answer.
+    /// Checks that each datagram gets an answer, and returns the port of the session.
     fn ask(&self) -> String {
         let mut answer = [0; 64];
         self.socket.send(b"x").unwrap();
@@ -102,7 +102,7 @@ fn sessions_of_datagrams_outlive_restarts() {
     folder.write("ferrum.yaml", &with_datagrams(2, udp, tcp, target));
     let mut gateways = Row(vec![replacing(&folder)]);
     let mut flows: Vec<Flow> = (0..20).map(|_| Flow::open(udp)).collect();
-    // More workers than sockets, and fewer.
+    // Once with more workers than sockets, once with fewer.
     for workers in [3, 1, 2] {
         folder.write("ferrum.yaml", &with_datagrams(workers, udp, tcp, target));
         let (stop, stopped) = mpsc::channel::<()>();
@@ -120,7 +120,7 @@ fn sessions_of_datagrams_outlive_restarts() {
         flows.extend((0..10).map(|_| Flow::open(udp)));
     }
     flows.iter().for_each(Flow::goes_on);
-    // Those of a gateway that ends begin anew with the next datagram.
+    // After a gateway ends, the next datagram of its sessions opens a new session.
     let mut first = gateways.0.remove(0);
     first.signal("TERM");
     assert_eq!(first.wait(), Some(0));
@@ -142,7 +142,7 @@ fn a_gateway_reads_again_when_its_successor_dies() {
     flows.iter().for_each(Flow::goes_on);
 }
 
-/// Three places: what answers at once says `text`, `/slow` is answered by a target.
+/// A configuration with two proxies: the gateway itself answers with `text`, and a target answers `/slow`.
 fn with_http3(workers: usize, https: u16, [http, admin]: [u16; 2], text: usize, slow: u16) -> String {
     format!(
         "gateway: {{http: '127.0.0.1:{http}', admin: '127.0.0.1:{admin}', https: '127.0.0.1:{https}', http3: true,\n\
@@ -154,7 +154,7 @@ fn with_http3(workers: usize, https: u16, [http, admin]: [u16; 2], text: usize, 
     )
 }
 
-/// A client whose connections share one UDP socket.
+/// A client that uses one UDP socket for all its connections.
 struct Client {
     endpoint: Endpoint,
     config: ClientConfig,
@@ -201,7 +201,7 @@ async fn get(requests: &mut Requests, path: &str) -> String {
     body
 }
 
-/// A target that answers each request once it is told.
+/// A target that answers each request when the test permits it.
 fn slow_target() -> (u16, mpsc::Sender<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -234,7 +234,7 @@ fn connections_over_quic_outlive_restarts_and_new_ones_are_never_refused() {
     let mut gateways = Row(vec![replacing(&folder)]);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let client = Arc::new(runtime.block_on(async { Client::new(&certificate, https) }));
-    // One under way from the first gateway to the end.
+    // A request that is in flight from the first gateway to the last.
     let late = runtime.spawn({
         let client = client.clone();
         async move {
@@ -246,7 +246,7 @@ fn connections_over_quic_outlive_restarts_and_new_ones_are_never_refused() {
     for (text, workers) in [(1, 3), (2, 1), (3, 2)] {
         write(text, workers);
         let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
-        // The socket of all these is the one of the request that is under way.
+        // All these connections use the same socket as the request in flight.
         let asking = runtime.spawn({
             let client = client.clone();
             async move {

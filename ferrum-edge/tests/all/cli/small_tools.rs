@@ -1,4 +1,4 @@
-//! `init`, `consumers`, `acme`.
+//! The commands `init`, `consumers` and `acme`.
 
 use crate::process::{Folder, Gateway, ferrum_edge, get};
 
@@ -18,7 +18,7 @@ fn a_first_configuration_is_written_once_and_serves() {
     let (code, said) = ran(&folder, &["init", "--target", "http://127.0.0.1:9"]);
     assert!(code == Some(1) && said.contains("is there already"), "{said}");
     assert_eq!(folder.read("ferrum.yaml"), text);
-    // Without a terminal nothing is asked.
+    // Without a terminal, the command does not ask.
     let (code, _) = ran(&folder, &["init", "other.yaml"]);
     assert!(code == Some(0) && folder.read("other.yaml").contains("backend_port: 3000"));
     for bad in ["ftp://a", "nonsense", "http://", "http://a b/"] {

@@ -1,4 +1,4 @@
-//! Commands find a gateway of this machine and its token by themselves, in every mode.
+//! Commands find a gateway on this machine and its token, in every mode.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
@@ -31,7 +31,7 @@ fn told(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// `dump` reads the objects, for which every gateway wants a token.
+/// `dump` reads the objects, for which every gateway requires a token.
 #[test]
 fn a_gateway_with_a_file_keeps_a_token_that_commands_find() {
     let folder = Folder::new();
@@ -42,10 +42,10 @@ fn a_gateway_with_a_file_keeps_a_token_that_commands_find() {
     assert!(get(gateway.admin, "/v1/proxies").starts_with("HTTP/1.1 401"));
     let dumped = ran(&folder, &["dump"], |_| {});
     assert!(succeeds(&dumped) && String::from_utf8_lossy(&dumped.stdout).contains("request_termination"));
-    // By its address as well, in any spelling.
+    // Also by its address, in any spelling.
     let address = format!("http://localhost:{}/", gateway.admin.port());
     assert!(succeeds(&ran(&folder, &["dump"], |command| set(command, "FERRUM_ADMIN_URL", &address))));
-    // From elsewhere by the only gateway that runs.
+    // In another folder, by the only running gateway.
     let other = Folder::new();
     let state = folder.path("state");
     assert!(succeeds(&ran(&other, &["dump"], |command| set(command, "FERRUM_STATE", &state))));
@@ -94,7 +94,7 @@ fn of_several_gateways_one_has_to_be_named() {
         let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         status["pid"].as_u64()
     };
-    // A command in the folder of a configuration means the gateway that runs it.
+    // In the folder of a configuration, a command uses the gateway that runs it.
     for (folder, gateway) in [(&folder, &one), (&second, &two)] {
         let status = asked(folder, &["status", "--output", "json"]);
         assert_eq!(pid(&status), Some(gateway.pid().into()), "{}", told(&status));
@@ -125,11 +125,11 @@ fn the_owner_of_the_unix_socket_needs_no_token() {
         command.env("FERRUM_ADMIN_TOKEN", TOKEN);
     });
     assert!(succeeds(&ran(&folder, &["dump"], |_| {})));
-    // Whoever sends a token means it.
+    // If a client sends a token, the token decides.
     let wrong = ran(&folder, &["dump"], |command| set(command, "FERRUM_ADMIN_TOKEN", "of another gateway"));
     assert_eq!(wrong.status.code(), Some(1));
     assert!(told(&wrong).contains("(401)"), "{}", told(&wrong));
-    // The gateway has its owner's user id, and its clients have not.
+    // The gateway connects to the socket with the owner's user ID, but its clients are not the owner.
     let relayed = get(gateway.http, "/v1/proxies");
     assert!(relayed.starts_with("HTTP/1.1 401"), "{relayed}");
 

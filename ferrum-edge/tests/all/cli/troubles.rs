@@ -1,11 +1,11 @@
-//! `status` and `/readyz` say what is wrong.
+//! `status` and `/readyz` report problems.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
 use crate::process::{Folder, Gateway, ferrum_edge, get, spec, until};
 
-/// The exit code of `status`, and what it prints.
+/// The exit code and the output of `status`.
 fn status(folder: &Folder) -> (Option<i32>, String) {
     let output = ferrum_edge(folder).arg("status").output().unwrap();
     let said = [output.stdout, output.stderr].concat();
@@ -41,7 +41,7 @@ fn a_refused_reload_is_told_until_one_succeeds() {
 #[test]
 fn an_unhealthy_target_is_told_with_its_cause() {
     let folder = Folder::new();
-    // Answers the probes of one upstream with 500; nothing listens for the other.
+    // A target answers the probes of one upstream with 500. No server listens for the other.
     let failing = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = failing.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -137,7 +137,7 @@ fn a_gateway_whose_proxies_are_all_closed_is_not_ready_unless_that_is_said() {
     until("one of two does not", is_ready);
 }
 
-/// The body, the record and the line of the log have one word, and the record the setting that decided.
+/// The body, the record and the log line contain the same code. The record also contains the setting that caused it.
 #[test]
 fn a_refusal_names_the_setting_that_decided() {
     let folder = Folder::new();

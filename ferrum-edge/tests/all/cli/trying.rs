@@ -1,4 +1,4 @@
-//! A change is tried before it is live: `test`, `diff` with fields, `apply --plan`, `diff --traffic`.
+//! Testing a change before it is live: `test`, `diff` with fields, `apply --plan`, `diff --traffic`.
 
 use crate::process::{Folder, Gateway, ferrum_edge, get, until};
 
@@ -149,7 +149,7 @@ fn differences_have_fields_before_and_after_and_a_plan_writes_nothing() {
         }
         assert!(!said.contains("key-of-ann"), "{said}");
     }
-    // Nothing was written, so that it is all to be done still.
+    // The plan wrote nothing, so the same changes are still pending.
     assert_eq!(with(&["sync", "shop.yaml", "--prune", "--plan"]).0, Some(4));
     assert_eq!(with(&["apply", "shop.yaml"]).0, Some(0));
     assert_eq!(with(&["apply", "shop.yaml", "--plan"]), (Some(0), String::new()));

@@ -1,11 +1,11 @@
-//! Real databases as targets, asked how they are in their own words.
+//! Health checks of real databases in their own protocols.
 
 use ferrum_edge::store::Engine;
 
 use crate::process::{Folder, Gateway, get, until};
 use crate::servers::Server;
 
-/// Whether the gateway takes its only target for healthy.
+/// Whether the gateway considers its only target healthy.
 fn is_healthy(gateway: &Gateway) -> Option<bool> {
     let page = get(gateway.admin, "/metrics");
     let line = page.lines().find(|line| line.starts_with("ferrum_target_healthy{"))?;
@@ -17,7 +17,7 @@ fn a_server_that_stops_is_unhealthy_until_it_is_back(engine: Engine, probe: &str
     let url = server.url("x");
     let port = url.rsplit_once(':').unwrap().1.split_once('/').unwrap().0.to_owned();
     let folder = Folder::new();
-    // A good answer makes a target healthy again; at first it counts as healthy without one.
+    // At first a target is healthy without a probe. After a failure, a successful probe makes it healthy again.
     folder.write(
         "ferrum.yaml",
         &format!(

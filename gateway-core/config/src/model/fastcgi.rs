@@ -1,48 +1,48 @@
-//! What a proxy with FastCGI targets says of scripts and parameters.
+//! Scripts and parameters of a proxy with FastCGI targets.
 
 use std::path::PathBuf;
 
 use crate::template::Template;
 
-/// Which script a request runs on a FastCGI target, and what the target is told of the request.
+/// Selects the script that a request runs on a FastCGI target, and the parameters that the target receives.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FastCgi {
-    /// Where scripts are; `None` for an application, which has none.
+    /// Selects scripts; `None` for an application without script files.
     pub scripts: Option<Scripts>,
-    /// Further parameters, in the order of their names.
+    /// Additional parameters, sorted by name.
     pub params: Box<[(Box<str>, ParamValue)]>,
-    /// Keeps connections for further requests. Default false.
+    /// Keeps connections open for further requests. Default false.
     pub keep_alive: bool,
-    /// Bytes of a request body without a length that are read before it is sent. Default 1 MiB.
+    /// Bytes of a request body without a length that the gateway reads before it sends the request. Default 1 MiB.
     pub unsized_body: u64,
 }
 
 /// The value of a parameter.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ParamValue {
-    /// The same for every request.
+    /// The same value for every request.
     Text(Box<str>),
-    /// With values of the request or the target.
+    /// A value that depends on the request or the target.
     Template(Template),
 }
 
-/// Where scripts are, and which one a path leads to.
+/// The location of scripts, and the rules that map a path to a script.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scripts {
-    /// Their folder, as the target sees it; without a slash at its end.
+    /// The folder of the scripts as the target sees it, without a slash at the end.
     pub root: Box<str>,
-    /// The same folder as the gateway sees it; `None` where scripts are not looked for.
+    /// The same folder as the gateway sees it; `None` if the gateway does not look for scripts.
     pub local_root: Option<PathBuf>,
-    /// The script of a folder. Default `index.php`.
+    /// The script that runs for a folder. Default `index.php`.
     pub index: Box<str>,
     /// Endings of scripts, in lower case. Default `.php`.
     pub endings: Box<[Box<str>]>,
-    /// What is tried; never empty.
+    /// The entries of `try_files`; never empty.
     pub candidates: Box<[ScriptCandidate]>,
 }
 
 impl Scripts {
-    /// Whether a path ends as the name of a script does, whatever the case of its letters.
+    /// Whether a path ends with one of `endings`, in upper or lower case.
     pub fn is_script(&self, path: &[u8]) -> bool {
         self.endings.iter().any(|ending| {
             let at = path.len().checked_sub(ending.len());
@@ -51,13 +51,13 @@ impl Scripts {
     }
 }
 
-/// A path that is tried.
+/// An entry of `try_files`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScriptCandidate {
-    /// What stands before the path of the request, or all of it.
+    /// The text before the path of the request, or the whole entry.
     pub before: Box<str>,
-    /// What stands behind the path of the request; `None` where that is not part of it.
+    /// The text after the path of the request; `None` if the entry does not contain the path.
     pub behind: Option<Box<str>>,
-    /// The query with its `?`, in place of that of the request.
+    /// The query with its `?`, which replaces the query of the request.
     pub query: Option<Template>,
 }

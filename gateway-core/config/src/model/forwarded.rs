@@ -1,8 +1,8 @@
-//! What targets are told of the way of a request.
+//! The forwarding headers that targets receive.
 
 use crate::template::Template;
 
-/// Values of `X-Forwarded-*`; `None` is the gateway's own.
+/// Templates of the `X-Forwarded-*` headers; if one is `None`, the gateway sends its own value.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ForwardedRules {
     /// `X-Forwarded-Proto`.

@@ -1,38 +1,38 @@
-//! Paths that a proxy decides on.
+//! Rules of a proxy for ambiguous paths.
 
-/// What becomes of paths that targets may read otherwise than the gateway.
+/// How the gateway handles paths that a target may interpret differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PathRules {
-    /// `%2F`. Default refused.
+    /// `%2F`. Default: the gateway rejects it.
     pub encoded_slash: PathPolicy,
-    /// `\` and `%5C`. Default refused.
+    /// `\` and `%5C`. Default: the gateway rejects them.
     pub backslash: PathPolicy,
-    /// `%252F` and the like. Default refused.
+    /// `%252F` and the like. Default: the gateway rejects them.
     pub double_encoding: PathPolicy,
-    /// `;` and what follows in a segment. Default kept.
+    /// `;` and the rest of its segment. Default: the target receives them.
     pub parameters: Parameters,
 }
 
-/// What becomes of an odd path.
+/// How the gateway handles an ambiguous path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PathPolicy {
-    /// 400.
+    /// The gateway answers 400.
     #[default]
     Refuse,
-    /// The target gets it as it is.
+    /// The target receives the path unchanged.
     Keep,
-    /// It is decoded before it is routed and forwarded.
+    /// The gateway decodes the path before it routes and forwards the request.
     Decode,
 }
 
-/// What becomes of parameters in segments.
+/// How the gateway handles parameters in path segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Parameters {
-    /// The target gets them.
+    /// The target receives them.
     #[default]
     Keep,
-    /// 400.
+    /// The gateway answers 400.
     Refuse,
-    /// They are removed before the path is routed and forwarded.
+    /// The gateway removes them before it routes and forwards the request.
     Remove,
 }

@@ -1,4 +1,4 @@
-//! FastCGI targets of a proxy.
+//! Resolves the FastCGI settings of a proxy.
 
 use std::path::Path;
 
@@ -7,14 +7,14 @@ use crate::file;
 use crate::model::{BackendHttp, FastCgi, ParamValue, ScriptCandidate, Scripts};
 use crate::template::{BadTemplate, Moment, Template};
 
-/// What stands for the path of the request in `try_files`.
+/// The placeholder for the path of the request in `try_files`.
 const PATH: &str = "{path}";
-/// What decides which script runs, or how much of a body is read: the gateway alone says it.
+/// Parameters that select the script or the length of the body: only the gateway sets them.
 const OWN: [&str; 3] = ["CONTENT_LENGTH", "PATH_TRANSLATED", "SCRIPT_FILENAME"];
-/// Bytes of a request body without a length that are read before it is sent.
+/// Default of `unsized_body`, in bytes.
 const UNSIZED_BODY: u64 = 1 << 20;
 
-/// The rules of a proxy whose targets speak FastCGI; `None` where they speak something else.
+/// The FastCGI rules of a proxy; `None` if its targets use another protocol.
 pub(super) fn fastcgi(
     notes: &mut Notes<'_>,
     written: &file::Proxy,
@@ -69,7 +69,7 @@ fn scripts(notes: &mut Notes<'_>, rules: &file::FastCgi, folder: &Path) -> Optio
         notes.add("fastcgi.local_root", "nothing is looked for there with `check_scripts: false`").remedy =
             Some("remove one of the two".to_owned());
     }
-    // One that is not absolute means what it means to the configuration, as every file of it does.
+    // A relative path is relative to the same folder as every other file in the configuration.
     let root = words::file_path(folder, root);
     let local = rules.local_root.as_deref().map_or_else(|| root.clone(), |at| words::file_path(folder, at));
     let Some(root) = root.to_str().filter(|root| !root.contains(char::is_control)) else {

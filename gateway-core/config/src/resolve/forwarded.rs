@@ -1,11 +1,11 @@
-//! What targets are told of the way of a request.
+//! Resolves the forwarding headers of a proxy.
 
 use super::Notes;
 use crate::file;
 use crate::model::ForwardedRules;
 use crate::template::{BadTemplate, Moment, Template};
 
-/// The templates; `None` where the gateway's own values are sent.
+/// The templates; `None` if the gateway sends its own values.
 pub(super) fn forwarded(notes: &mut Notes<'_>, written: &file::Forwarded) -> Option<Box<ForwardedRules>> {
     let mut template = |key: &str, text: Option<&str>| match Template::parse(text?, Moment::Request) {
         Ok(template) => Some(template),

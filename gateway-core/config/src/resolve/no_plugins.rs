@@ -1,4 +1,4 @@
-//! A check of plugins for tests that have none.
+//! A plugin check for tests without plugins.
 
 use super::{CheckedPlugin, PluginCheck};
 use crate::credential::CredentialTypes;

@@ -1,25 +1,25 @@
-//! What is told, and the scripts that may answer.
+//! The CGI request, and the scripts that may answer it.
 
-/// What a target is told of a request, without its header fields.
+/// A request as the target receives it, without its header fields.
 #[derive(Debug, Clone, Default)]
 pub struct CgiRequest {
-    /// Variables with their values, all but those that depend on the script.
+    /// The variables, except those that depend on the script.
     pub variables: Variables,
-    /// Scripts that may answer, the first that exists; empty for an application without scripts.
+    /// Candidate scripts; the first one that exists runs. Empty for an application without scripts.
     pub scripts: Vec<Script>,
-    /// The part of the client's path that the target's does not have: what `SCRIPT_NAME` begins with.
+    /// The part of the client's path that the gateway stripped: the beginning of `SCRIPT_NAME`.
     pub prefix: Vec<u8>,
-    /// The query, where the script that is found has none of its own.
+    /// The query; used if the selected script has no query of its own.
     pub query: Vec<u8>,
-    /// The path as it is, where there are no scripts.
+    /// The decoded path; used if there are no scripts.
     pub path: Vec<u8>,
 }
 
-/// Names with values, in one piece of memory.
+/// Names and values in one buffer.
 #[derive(Debug, Clone, Default)]
 pub struct Variables {
     text: Vec<u8>,
-    /// Where each name and each value ends.
+    /// The end of each name and of each value.
     ends: Vec<(usize, usize)>,
 }
 
@@ -32,7 +32,7 @@ impl Variables {
         self.ends.push((end, self.text.len()));
     }
 
-    /// Names and values, in the order in which they were added.
+    /// Names and values in insertion order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let mut begin = 0;
         self.ends.iter().map(move |(name, value)| {
@@ -41,19 +41,19 @@ impl Variables {
         })
     }
 
-    /// Whether there is a variable of this name.
+    /// Whether a variable of this name exists.
     pub fn has(&self, name: &str) -> bool {
         self.iter().any(|(known, _)| known == name.as_bytes())
     }
 }
 
-/// A script that may answer a request.
+/// A candidate script of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
-    /// Its path beneath the root, with a slash at its beginning: without dot segments or hidden names.
+    /// The path below the root. It starts with a slash and has no dot segments or hidden names.
     pub name: Vec<u8>,
-    /// What follows it in the path.
+    /// The rest of the path after the script.
     pub path_info: Vec<u8>,
-    /// The query, in place of the request's.
+    /// A query that replaces the query of the request.
     pub query: Option<Vec<u8>>,
 }

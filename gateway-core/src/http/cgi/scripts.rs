@@ -1,4 +1,4 @@
-//! Which scripts a path may lead to.
+//! Finds the candidate scripts of a path.
 
 use super::no_script;
 use super::request::Script;
@@ -6,21 +6,21 @@ use crate::config::model::Scripts;
 use crate::http::reply::{Cause, Reply};
 use crate::http::template::{Facts, MAX_RENDERED, Render, TextContext};
 
-/// Scripts that are looked for, for one request.
+/// Maximum number of candidate scripts per request.
 const MAX_SCRIPTS: usize = 32;
-/// Bytes of the name of a file, as the system has it.
+/// Maximum length of a file name in bytes, as in the file system.
 const MAX_NAME: usize = 255;
 
-/// The scripts that `path`, which is decoded, may lead to: the first that exists is the one.
+/// The candidate scripts of a decoded path, in order: the first one that exists runs.
 ///
 /// # Errors
-/// There can be none.
+/// There is no candidate.
 pub(super) fn of(places: &Scripts, facts: &Facts<'_>, path: &[u8]) -> Result<Vec<Script>, Box<Reply>> {
     let mut found = Vec::new();
     for candidate in &places.candidates {
         let mut whole = candidate.before.as_bytes().to_vec();
         if let Some(behind) = &candidate.behind {
-            // The request's path has a slash at its beginning, and a folder before it one at its end.
+            // The request's path starts with a slash, and a folder before it ends with one.
             let path = if whole.ends_with(b"/") { path.strip_prefix(b"/").unwrap_or(path) } else { path };
             whole.extend_from_slice(path);
             let doubled = whole.ends_with(b"/") && behind.starts_with('/');
@@ -55,14 +55,14 @@ pub(super) fn of(places: &Scripts, facts: &Facts<'_>, path: &[u8]) -> Result<Vec
     if found.is_empty() { Err(no_script()) } else { Ok(found) }
 }
 
-/// Where scripts end in a path: behind each name with one of the endings.
+/// The ends of scripts in a path: after each name that ends with one of `endings`.
 fn ends<'p>(places: &'p Scripts, path: &'p [u8]) -> impl Iterator<Item = usize> + 'p {
     let slashes = memchr::memchr_iter(b'/', path.get(1..).unwrap_or_default()).map(|at| at + 1);
     slashes.chain([path.len()]).filter(move |end| places.is_script(&path[..*end]))
 }
 
-/// Whether a script of this path may run at all. Without a look at the files, a name with a dot before the script's may be that
-/// of a file which the target runs in the script's place.
+/// Whether a script of this path may run. If the gateway does not look up files, a folder whose name contains a dot may be a
+/// file, and the target may run that file instead of the script.
 fn may_run(places: &Scripts, name: &[u8]) -> bool {
     let looks = places.local_root.is_some();
     let mut names = name.strip_prefix(b"/").unwrap_or(name).split(|c| *c == b'/').peekable();

@@ -1,4 +1,4 @@
-//! What targets are told, and which scripts paths lead to.
+//! The variables that targets receive, and the scripts of paths.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ fn made(rules: &FastCgi, target: &str) -> Result<CgiRequest, Box<Reply>> {
     CgiRequest::of(rules, &Facts::of(&exchange), target, "")
 }
 
-/// The scripts a path may lead to, each with what follows it and the query of its own.
+/// The candidate scripts of a path, each with its path info and its own query.
 fn scripts(candidates: &[&str], checks: bool, target: &str) -> Vec<String> {
     let made = made(&rules(candidates, checks), target).map(|made| made.scripts).unwrap_or_default();
     let shown = |script: &Script| {
@@ -102,7 +102,7 @@ fn nothing_outside_or_hidden_is_a_script() {
     assert_eq!(scripts(ALL, true, "/a.php/%2e%2e/b"), [""; 0]);
     assert_eq!(scripts(ALL, true, "/.well-known/a.php"), ["/.well-known/a.php|"]);
     assert_eq!(made(&rules(ALL, true), "/a%00.php").unwrap_err().cause, Cause::BadRequest);
-    // What is a file and what a folder is not known without a look.
+    // Without a lookup, the gateway cannot distinguish files from folders.
     assert_eq!(scripts(ALL, false, "/a.jpg/x.php"), [""; 0]);
     assert_eq!(scripts(ALL, false, "/a.php/x.php"), ["/a.php|/x.php"]);
     assert_eq!(scripts(ALL, true, "/a.jpg/x.php"), ["/a.jpg/x.php|"]);

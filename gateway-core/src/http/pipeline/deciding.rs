@@ -1,4 +1,4 @@
-//! Which setting decided that an exchange ended as it did.
+//! Finds the setting that caused the end of an exchange.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use crate::http::reply::Cause;
 use crate::reason::{self, DecidingSetting, LimitValue};
 use crate::snapshot::ProxyState;
 
-/// What is known of an exchange that ended for a cause.
+/// Facts about an exchange that ended for a cause.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Circumstances<'a> {
-    /// The proxy, where one was found.
+    /// The matched proxy, if any.
     pub(super) route: Option<&'a ProxyState>,
-    /// The limit on request bodies of proxies that have none.
+    /// The limit on request bodies for proxies without a limit of their own.
     pub(super) max_request_body: u64,
-    /// Whether the target had begun to answer.
+    /// Whether the target had begun its response.
     pub(super) has_answer: bool,
 }
 
-/// Which setting decided that an exchange ended for `cause`, in `word`; `None` where no setting did.
+/// The setting that ended an exchange for `cause`, with `word` as the reason; `None` if no setting did.
 pub(super) fn deciding_setting(
     cause: Cause,
     word: &str,

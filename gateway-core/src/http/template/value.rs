@@ -1,4 +1,4 @@
-//! The values that templates ask for, as a request has them.
+//! The values of template variables for one request.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ use crate::route::host_name;
 
 type RenderResult = Result<(), Unrenderable>;
 
-/// Writes the value, or nothing where there is none.
+/// Writes the value; writes nothing if there is none.
 pub(super) fn write(variable: &Variable, facts: &Facts<'_>, sink: &mut Sink<'_>) -> RenderResult {
     let head = &facts.exchange.request;
     match variable {
@@ -169,7 +169,7 @@ fn claim<'i>(caller: &'i Identity, way: &[Box<str>]) -> Option<&'i serde_json::V
     find_claim(caller.claims.as_deref()?, &way.join("."))
 }
 
-/// Texts, numbers and truth values as they are; the items of a list with commas between; nothing of a map.
+/// Writes strings, numbers and booleans as they are, and the items of a list with commas between them. Writes nothing for a map.
 fn write_claim(value: &serde_json::Value, sink: &mut Sink<'_>) -> RenderResult {
     use serde_json::Value;
     match value {

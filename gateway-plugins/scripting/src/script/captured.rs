@@ -1,9 +1,9 @@
-//! The variables that closures have captured, held until a function's values may be freed.
+//! Variables that closures have captured. They are held until the values of the function may be freed.
 //!
-//! A closure that captures a variable that holds a closure, and so on, makes a chain as long as `max_operations` lets it become.
-//! Rust frees such a chain from within itself, one stack frame a link, and a chain of cells that refer to each other in a circle
-//! never. Here every captured variable is held once more, so that freeing a closure frees no other. At the end each one is
-//! emptied by itself: no chain is deep, and no circle stays.
+//! A closure can capture a variable that contains a closure, and so on. Such a chain is as long as `max_operations` permits. Rust
+//! frees the chain recursively, with one stack frame per link, and it never frees a cycle of cells. This module holds one more
+//! reference to each captured variable, so freeing a closure frees no other closure. At the end, each variable is emptied
+//! separately: there is no deep recursion, and no cycle remains.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -12,24 +12,24 @@ use rhai::{Dynamic, EvalContext};
 
 use super::failure::{ScriptResult, error};
 
-/// Variables that the closures of one exchange may capture.
+/// Maximum number of variables that the closures of one exchange may capture.
 const MAX_CAPTURED: usize = 10_000;
 
 thread_local! {
-    /// Of the function that this thread runs.
+    /// The captured variables of the function that runs on this thread.
     static CAPTURED: RefCell<Captured> = RefCell::default();
 }
 
-/// Captured variables, which are emptied when this is dropped.
+/// Captured variables; dropping this value empties them.
 #[derive(Debug, Default)]
 pub(super) struct Captured {
     cells: Vec<Dynamic>,
-    /// Where they are in memory.
+    /// Their addresses in memory.
     known: HashSet<usize>,
 }
 
 impl Captured {
-    /// Has this thread's functions add to it while `run` runs.
+    /// While `run` runs, functions on this thread add their captured variables to this value.
     pub(super) fn collect<T>(&mut self, run: impl FnOnce() -> T) -> T {
         let outer = CAPTURED.replace(std::mem::take(self));
         let result = run();
@@ -37,7 +37,7 @@ impl Captured {
         result
     }
 
-    /// Where the variables are, for [`note`].
+    /// The addresses of the variables, for [`note`].
     pub(super) fn places(&self) -> HashSet<usize> {
         self.known.clone()
     }
@@ -56,18 +56,18 @@ impl Captured {
 impl Drop for Captured {
     fn drop(&mut self) {
         for cell in &mut self.cells {
-            // The lock is given back before what was in it is dropped.
+            // The lock is released before its former content is dropped.
             let content = cell.write_lock::<Dynamic>().map(|mut content| content.take());
             drop(content);
         }
     }
 }
 
-/// Holds a variable that a script looks at, if a closure has captured it. `elsewhere` are places of those that are held already,
-/// by the script itself.
+/// Holds a variable that a script reads, if a closure has captured it. `elsewhere` contains the addresses of variables that the
+/// script itself already holds.
 ///
 /// # Errors
-/// There are too many.
+/// The closures have captured too many variables.
 pub(super) fn note(
     name: &str,
     from_end: usize,
@@ -75,7 +75,7 @@ pub(super) fn note(
     elsewhere: &HashSet<usize>,
 ) -> ScriptResult<()> {
     let scope = context.scope();
-    // The last one comes first; without a place it is found by its name.
+    // `from_end` counts from the last variable; without it, the variable is found by name.
     let value = match from_end.checked_sub(1) {
         Some(before) => scope.iter_raw().nth(before).map(|(_, _, value)| value),
         None => scope.get(name),

@@ -1,4 +1,4 @@
-//! The body of a FastCGI target's answer; pulling it also drives what is left of the request's.
+//! The body of a FastCGI response. Reading it also drives the rest of the request's upload.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -13,12 +13,12 @@ use super::record::{Event, RequestEnd};
 use crate::buffer;
 use crate::upstream::h1::Home;
 
-/// An answer's body as it comes off the wire. It is whole only when the target has said that the request is over, or all of the
-/// length that it announced is there.
+/// A response body as it arrives. It is complete only if the target has ended the request, or if all bytes of its announced
+/// length have arrived.
 pub(super) struct AnswerBody {
-    /// Gone once it is over or broken.
+    /// `None` after the end or an error.
     exchange: Option<Box<Exchange>>,
-    /// Bytes that are still to come, where the target has announced a length.
+    /// Remaining bytes, if the target announced a length.
     left: Option<u64>,
     home: Home,
 }
@@ -28,14 +28,14 @@ impl AnswerBody {
         Self { exchange: Some(Box::new(exchange)), left: length, home }
     }
 
-    /// All of the body, where all of it has come already; nothing is taken otherwise.
+    /// The whole body, if all of it has arrived; otherwise `None`, and nothing is consumed.
     pub(super) fn at_hand(&mut self) -> Option<Body> {
         let exchange = self.exchange.as_mut()?;
         if !exchange.upload.is_done() {
             return None;
         }
         let (mut ahead, mut whole) = (BytesMut::from(&exchange.head[..]), false);
-        // What is read here stays in `head`, as the first piece of the body, if the rest has yet to come.
+        // If the rest has yet to arrive, the bytes read here stay in `head` as the first piece of the body.
         while let Ok(event) = exchange.reader.next(&mut exchange.connection.buffer) {
             match event {
                 Event::Output(data) => ahead.extend_from_slice(&data),
@@ -55,13 +55,13 @@ impl AnswerBody {
             self.settle();
             return Some(Body::full(ahead.freeze()));
         }
-        // Broken, behind what has come: the reader and the length say so again when it is pulled.
+        // The response is broken. The body first delivers the bytes that have arrived, then the error.
         exchange.head = ahead;
         exchange.ended_badly = true;
         None
     }
 
-    /// Reads what has come already, so that the connection may go back to its pool; what has not, is not waited for.
+    /// Reads the bytes that have arrived, so that the connection can return to its pool. Does not wait for more.
     pub(super) fn discard(&mut self) {
         self.left = None;
         let Some(exchange) = self.exchange.as_mut() else { return };
@@ -75,7 +75,7 @@ impl AnswerBody {
         }
     }
 
-    /// The request is over: the connection may serve another one.
+    /// Ends the request: the connection may carry another one.
     fn settle(&mut self) {
         let Some(mut exchange) = self.exchange.take() else { return };
         let is_clean = exchange.connection.buffer.is_empty() && !exchange.deaf && exchange.upload.is_done();
@@ -86,7 +86,7 @@ impl AnswerBody {
         }
     }
 
-    /// Counts a piece against the announced length.
+    /// Subtracts a piece from the announced length.
     fn count(&mut self, data: Bytes) -> Result<Bytes, BodyError> {
         if let Some(left) = &mut self.left {
             *left = left

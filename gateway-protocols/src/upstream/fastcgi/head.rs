@@ -5,19 +5,19 @@ use gateway_core::http::reply::final_status;
 use http::header::{CONTENT_LENGTH, HeaderName, LOCATION};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
-/// Bytes of a head, as of an HTTP target.
+/// Maximum length of a head in bytes, as for HTTP targets.
 const MAX_BYTES: usize = 64 << 10;
-/// Fields of a head.
+/// Maximum number of fields in a head.
 const MAX_FIELDS: usize = 256;
 
-/// A response's head, and the length of its body where it says one.
+/// A response's head, and the length of its body if the head contains one.
 #[derive(Debug)]
 pub(super) struct Head {
     pub(super) response: Response<()>,
     pub(super) length: Option<u64>,
 }
 
-/// Why a head can't be read.
+/// Why a head is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum HeadError {
     #[error("the head has more than {MAX_BYTES} bytes")]
@@ -28,7 +28,7 @@ pub(super) enum HeadError {
     Malformed(&'static str),
 }
 
-/// Takes a head off the front of the output; `None` when it is not all there yet.
+/// Removes a head from the front of the output; `None` if it is not complete yet.
 pub(super) fn response(output: &mut BytesMut) -> Result<Option<Head>, HeadError> {
     let (mut start, mut lines, mut end) = (0, Vec::new(), None);
     for at in memchr::memchr_iter(b'\n', &output[..output.len().min(MAX_BYTES)]) {
@@ -99,7 +99,7 @@ impl Reading {
         Ok(())
     }
 
-    /// RFC 3875 §6.2: without a status it is 200, and 302 with a location.
+    /// RFC 3875 §6.2: without `Status`, the status is 200, or 302 with `Location`.
     fn into_head(self) -> Head {
         let implied = if self.fields.contains_key(LOCATION) { StatusCode::FOUND } else { StatusCode::OK };
         let mut response = Response::new(());
@@ -118,7 +118,7 @@ pub(super) fn has_body(method: &Method, status: StatusCode) -> bool {
 mod tests {
     use super::*;
 
-    /// Status, fields, length and how many bytes follow.
+    /// Status, fields, length, and the number of bytes after the head.
     type Seen = (u16, Vec<(String, String)>, Option<u64>, usize);
 
     fn read(text: &str) -> Result<Option<Seen>, HeadError> {

@@ -1,8 +1,8 @@
-//! Whether a script is there. A path that leads to no file beneath the root is never passed on: a target may run another file in
-//! its place.
+//! Looks up scripts. The gateway never forwards a path that leads to no file below the root, because the target may then run
+//! another file.
 //!
-//! The kernel resolves each path beneath the folder (`openat2`), links included. What its caches can tell is asked on the worker;
-//! a disk is waited for on another thread.
+//! The kernel resolves each path below the root, including symbolic links (`openat2`). The worker itself makes the lookup if the
+//! kernel's caches can answer it. Otherwise another thread waits for the disk.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -22,36 +22,36 @@ use tokio::time::Instant;
 
 use super::stderr::may_log;
 
-/// For how long a folder stays open: its path may be a link that leads to another one by now.
+/// How long a folder stays open. Its path may be a link that a deployment has switched since.
 const REOPEN: Duration = Duration::from_secs(1);
-/// How long a disk may take to say whether a script is there.
+/// How long a lookup on disk may take.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
-/// Folders that a worker keeps open.
+/// Maximum number of folders that a worker keeps open.
 const MAX_OPEN: usize = 256;
-/// How often a path is tried that something is renamed under while it is resolved.
+/// How often a lookup is repeated if a rename interrupts it.
 const TRIES: usize = 8;
 
-/// A folder, and when it was opened.
+/// A folder, and the time at which it was opened.
 type OpenFolder = (Arc<OwnedFd>, Instant);
 
 thread_local! {
-    /// A worker's open folders, by path.
+    /// The open folders of a worker, by path.
     static OPEN: RefCell<HashMap<PathBuf, OpenFolder>> = RefCell::default();
 }
 
-/// What a look at one path says.
+/// The result of a lookup.
 enum Look {
-    /// A file.
+    /// A regular file.
     There,
     Nothing,
-    /// Only the disk knows.
+    /// The kernel's caches do not contain the answer.
     Unknown,
 }
 
-/// The first of the request's scripts that exists.
+/// The first candidate script that exists.
 ///
 /// # Errors
-/// There is none, or the folder can't be read.
+/// No script exists, or the folder cannot be read.
 pub(super) async fn script<'r>(
     places: &Scripts,
     request: &'r CgiRequest,
@@ -75,7 +75,7 @@ pub(super) async fn script<'r>(
     }
 }
 
-/// What the kernel's caches know; `None` where the disk has to be asked.
+/// A lookup in the kernel's caches; `None` if only the disk can answer it.
 fn quick_look(root: &Path, request: &CgiRequest, now: Instant) -> Option<Option<usize>> {
     let folder = OPEN.with_borrow(|open| {
         let (folder, opened) = open.get(root)?;
@@ -115,13 +115,13 @@ async fn slow_look(root: &Path, request: &CgiRequest, now: Instant) -> io::Resul
     Ok(found)
 }
 
-/// Whether `name`, which begins with a slash, is a file beneath the folder.
+/// Looks up `name`, which starts with a slash, below the folder.
 fn look(folder: &OwnedFd, name: &[u8], resolve: ResolveFlags) -> io::Result<Look> {
     let name = name.strip_prefix(b"/").unwrap_or(name);
     let resolve = resolve | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let mut tries = 0;
     loop {
-        // Nothing is read from it: it is enough that the folders let it be found.
+        // The descriptor is only for a lookup (`O_PATH`), so read permission on the file is not necessary.
         match rustix::fs::openat2(folder, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve) {
             Ok(file) => {
                 let kind = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);

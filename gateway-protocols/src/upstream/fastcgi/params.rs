@@ -1,4 +1,4 @@
-//! The parameters of a request: what the core says of it, its header fields, and the script that was found.
+//! The parameters of a request: variables from the core, header fields, and the selected script.
 
 use gateway_core::config::model::FastCgi;
 use gateway_core::http::cgi::request::{CgiRequest, Script};
@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue};
 
 use super::record::{length, pair};
 
-/// Names and values, as a record of parameters has them.
+/// The names and values, as the content of `FCGI_PARAMS` records.
 pub(super) fn encode(
     call: &Call<'_>,
     rules: &FastCgi,
@@ -43,7 +43,7 @@ pub(super) fn encode(
             own("PATH_INFO", &cgi.path);
         }
     }
-    // PHP takes an empty one for none.
+    // PHP treats an empty value as a missing one.
     let mut digits = itoa::Buffer::new();
     let has_body = body > 0 || call.headers.contains_key(CONTENT_LENGTH);
     own("CONTENT_LENGTH", if has_body { digits.format(body).as_bytes() } else { b"" });
@@ -51,7 +51,8 @@ pub(super) fn encode(
     out
 }
 
-/// Header fields as `HTTP_*`; several of a name are one. `Proxy` is none of them, which programs take for their own proxy.
+/// Adds header fields as `HTTP_*`; joins several fields of one name. Omits `Proxy`, because programs take `HTTP_PROXY` for the
+/// setting of their own proxy.
 fn headers(out: &mut Vec<u8>, call: &Call<'_>, rules: &FastCgi) {
     let overrides = rules.params.iter().any(|(name, _)| name.starts_with("HTTP_"));
     let is_overridden = |name: &HeaderName| {
@@ -84,7 +85,7 @@ fn headers(out: &mut Vec<u8>, call: &Call<'_>, rules: &FastCgi) {
     }
 }
 
-/// Whether a field is told as `HTTP_*`. Of two names that would be one variable, that with hyphens is meant.
+/// Whether to send a field as `HTTP_*`. If two names map to the same variable, the name with hyphens wins.
 fn is_sent(name: &HeaderName, headers: &HeaderMap) -> bool {
     if *name == HOST || *name == CONTENT_LENGTH || *name == CONTENT_TYPE || *name == "proxy" {
         return false;

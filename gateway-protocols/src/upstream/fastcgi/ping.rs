@@ -1,4 +1,4 @@
-//! One GET of a FastCGI server's own pages, such as PHP-FPM's `ping.path`, of whose answer only the status matters.
+//! Health checks of FastCGI servers: a GET of a page such as `ping.path` of PHP-FPM. Only the status of its response matters.
 
 use std::io;
 
@@ -9,10 +9,10 @@ use super::head;
 use super::record::{self, Event, RecordReader, pair};
 use crate::link::Link;
 
-/// The status of `GET path`; `None` where what comes is no FastCGI response.
+/// The status of `GET path`; `None` if the response is not valid FastCGI.
 ///
 /// # Errors
-/// The connection broke off.
+/// The connection failed.
 pub(crate) async fn ping(mut link: Link, path: &str) -> io::Result<Option<u16>> {
     let (mut request, mut pairs) = (Vec::with_capacity(256), Vec::with_capacity(256));
     for (name, value) in [

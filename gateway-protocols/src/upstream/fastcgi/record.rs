@@ -1,14 +1,14 @@
-//! FastCGI records (specification 1.0, §3.3): what is written to a target, and what comes from it.
+//! FastCGI records (specification 1.0, §3.3): writes requests and reads responses.
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// Bytes of a record's content.
+/// Maximum length of a record's content, in bytes.
 pub(super) const MAX_CONTENT: usize = 65_535;
-/// Bytes before a record's content.
+/// Length of a record's header, in bytes.
 pub(super) const HEADER: usize = 8;
-/// The one request of a connection.
+/// The request ID. A connection carries one request at a time.
 const REQUEST: u16 = 1;
-/// Records in a row that bring no output, beyond which a target is not listened to.
+/// Maximum number of consecutive records without output.
 const MAX_VAIN: u32 = 4096;
 
 const VERSION: u8 = 1;
@@ -21,13 +21,13 @@ const STDERR: u8 = 7;
 const RESPONDER: u8 = 1;
 const KEEP_CONNECTION: u8 = 1;
 
-/// Writes the beginning of a request.
+/// Writes `FCGI_BEGIN_REQUEST`.
 pub(super) fn begin(out: &mut Vec<u8>, keeps: bool) {
     header(out, BEGIN_REQUEST, 8);
     out.extend_from_slice(&[0, RESPONDER, if keeps { KEEP_CONNECTION } else { 0 }, 0, 0, 0, 0, 0]);
 }
 
-/// Writes parameters, whose names and values are in `pairs` as [`pair`] writes them, and their end.
+/// Writes the parameters in `pairs`, encoded by [`pair`], and the record that ends them.
 pub(super) fn params(out: &mut Vec<u8>, pairs: &[u8]) {
     for piece in pairs.chunks(MAX_CONTENT) {
         header(out, PARAMS, piece.len());
@@ -36,7 +36,7 @@ pub(super) fn params(out: &mut Vec<u8>, pairs: &[u8]) {
     header(out, PARAMS, 0);
 }
 
-/// Writes the header of a record of input; without content it is the end.
+/// Writes the header of an `FCGI_STDIN` record. A record without content ends the input.
 pub(super) fn stdin(out: &mut Vec<u8>, length: usize) {
     header(out, STDIN, length);
 }
@@ -54,7 +54,7 @@ pub(super) fn pair(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// Writes a length: one byte up to 127, else four.
+/// Writes a length: in one byte up to 127, else in four.
 pub(super) fn length(out: &mut Vec<u8>, bytes: usize) {
     match u8::try_from(bytes) {
         Ok(short @ 0..=127) => out.push(short),
@@ -65,31 +65,31 @@ pub(super) fn length(out: &mut Vec<u8>, bytes: usize) {
     }
 }
 
-/// What a target sends.
+/// An event that the target sends.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// Output: the head, and the body behind it.
+    /// Output: the head, then the body.
     Output(Bytes),
-    /// What it has to say to the operator.
+    /// Output for the operator: standard error.
     Error(Bytes),
-    /// The request is over.
+    /// The target has ended the request.
     End(RequestEnd),
-    /// More bytes are needed.
+    /// The buffer does not contain a complete event.
     More,
 }
 
 /// How a target ended a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequestEnd {
-    /// It carried it out.
+    /// The request is complete.
     Complete,
-    /// It did not begin: it is at its limits, or can't take several at a time.
+    /// The target rejected the request: it is overloaded or cannot multiplex.
     Overloaded,
-    /// It did not begin: it is no responder.
+    /// The target rejected the request: it does not support the role of a responder.
     UnknownRole,
 }
 
-/// Why what a target sends is no FastCGI.
+/// Why the bytes of a target are not valid FastCGI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RecordError {
     #[error("a record of version {0}")]
@@ -108,22 +108,22 @@ pub(super) enum RecordError {
     Vain,
 }
 
-/// Reads what a target sends for one request.
+/// Reads the records of one response.
 #[derive(Debug, Default)]
 pub(super) struct RecordReader {
-    /// What the record under way is.
+    /// The kind of the current record's content.
     kind: Content,
-    /// Bytes of its content that are still to come.
+    /// Remaining bytes of its content.
     left: usize,
-    /// Bytes behind it that mean nothing.
+    /// Remaining bytes of padding after the content.
     padding: usize,
-    /// The output has ended.
+    /// The target has closed its output.
     is_over: bool,
-    /// Records since there was output.
+    /// Records since the last output.
     vain: u32,
 }
 
-/// What a record's content is.
+/// The kind of a record's content.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Content {
     #[default]
@@ -131,12 +131,12 @@ enum Content {
     Output,
     Error,
     End,
-    /// Nothing that concerns the request.
+    /// A record that does not concern the request.
     Ignored,
 }
 
 impl RecordReader {
-    /// Takes the next event off the front of `buffer`.
+    /// Removes the next event from the front of `buffer`.
     pub(super) fn next(&mut self, buffer: &mut BytesMut) -> Result<Event, RecordError> {
         loop {
             if self.left == 0 && self.padding > 0 {
@@ -183,7 +183,7 @@ impl RecordReader {
         }
     }
 
-    /// Whether a header was there.
+    /// Returns whether the buffer contained a complete header.
     fn read_header(&mut self, buffer: &mut BytesMut) -> Result<bool, RecordError> {
         let Some(header) = buffer.first_chunk::<HEADER>() else { return Ok(false) };
         let [version, kind, id_high, id_low, high, low, padding, _] = *header;
@@ -197,7 +197,7 @@ impl RecordReader {
             return Err(RecordError::Vain);
         }
         self.kind = match (kind, id) {
-            // Of the connection as a whole: answers to what was not asked.
+            // A management record. The gateway sends no management request, so it ignores the answer.
             (_, 0) => Content::Ignored,
             (_, other) if other != REQUEST => return Err(RecordError::Request(other)),
             (STDOUT, _) if self.is_over => return Err(RecordError::BehindEnd),
@@ -216,7 +216,7 @@ impl RecordReader {
     }
 }
 
-/// The content of `FCGI_END_REQUEST`: what the program ended with is its own matter.
+/// Parses the content of `FCGI_END_REQUEST`. The exit status of the program is ignored.
 fn ending(content: &[u8]) -> Result<RequestEnd, RecordError> {
     match content.get(4).copied() {
         Some(0) => Ok(RequestEnd::Complete),

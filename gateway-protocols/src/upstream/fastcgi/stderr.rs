@@ -1,4 +1,4 @@
-//! What a target has to say to the operator: lines of its standard error, in the gateway's log.
+//! Writes the standard error of targets to the gateway's log.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -7,20 +7,20 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-/// Bytes that are kept of one request.
+/// Maximum number of bytes that are logged per request.
 const MAX_BYTES: usize = 8 << 10;
-/// Bytes of one line in the log.
+/// Maximum length of a log line, in bytes.
 const MAX_LINE: usize = 1 << 10;
-/// Lines that a worker logs in one [`PERIOD`].
+/// Maximum number of lines that a worker logs per [`PERIOD`].
 const MAX_LINES: u32 = 50;
 const PERIOD: Duration = Duration::from_secs(1);
 
 thread_local! {
-    /// When the worker's period began, and how many lines it has logged and left out since.
+    /// The start of the worker's period, the number of lines logged in it, and the number of lines left out.
     static LOGGED: Cell<(Option<Instant>, u32, u64)> = const { Cell::new((None, 0, 0)) };
 }
 
-/// What a target has said so far during one request; logged when the request is over.
+/// The standard error of one request. It is logged when the request ends.
 #[derive(Debug)]
 pub(super) struct ErrorOutput {
     target: Arc<str>,
@@ -30,19 +30,19 @@ pub(super) struct ErrorOutput {
 }
 
 impl ErrorOutput {
-    /// Nothing yet, of this target.
+    /// An empty output of this target.
     pub(super) fn of(target: &Arc<str>) -> Self {
         Self { target: target.clone(), kept: Vec::new(), dropped: 0 }
     }
 
-    /// Takes what came.
+    /// Appends bytes, up to the limit.
     pub(super) fn add(&mut self, bytes: &Bytes) {
         let room = MAX_BYTES.saturating_sub(self.kept.len()).min(bytes.len());
         self.kept.extend_from_slice(&bytes[..room]);
         self.dropped += (bytes.len() - room) as u64;
     }
 
-    /// Logs it, as many lines as may be.
+    /// Logs the lines that the rate limit permits.
     fn log(&mut self, now: Instant) {
         let target = &*self.target;
         for line in std::mem::take(&mut self.kept).split(|c| *c == b'\n') {
@@ -71,7 +71,7 @@ impl Drop for ErrorOutput {
     }
 }
 
-/// Whether one more line may be logged; also logs how many were left out before.
+/// Whether one more line may be logged. Also logs the number of lines left out before.
 pub(super) fn may_log(now: Instant) -> bool {
     let (began, logged, left_out) = LOGGED.get();
     let is_new = began.is_none_or(|began| now.saturating_duration_since(began) >= PERIOD);

@@ -1,4 +1,4 @@
-//! Sending a request: its beginning and parameters, then its body in records of input as it comes.
+//! Sends a request: its beginning and parameters, then its body in input records as the body arrives.
 
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
@@ -10,19 +10,19 @@ use super::record;
 use crate::buffer;
 use crate::link::Sink;
 
-/// A request on its way out.
+/// A request that is being sent.
 #[derive(Debug)]
 pub(super) struct Upload {
-    /// Written first: the beginning of the request, then headers of records.
+    /// Bytes to write before `data`: the beginning of the request, then headers of records.
     head: Vec<u8>,
-    /// Bytes of it that are written.
+    /// Number of bytes of `head` that are written.
     written: usize,
-    /// The content of the record under way.
+    /// The unwritten content of the current record.
     data: Bytes,
-    /// What of the body's last piece is for further records.
+    /// The part of the last body frame that belongs to later records.
     rest: Bytes,
     body: Body,
-    /// Bytes of the body that are still to come.
+    /// Bytes of the body that are not yet framed.
     left: u64,
     stage: Stage,
     moved: bool,
@@ -31,7 +31,7 @@ pub(super) struct Upload {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Sending,
-    /// Everything is framed.
+    /// All bytes are framed.
     Flushing,
     Done,
 }
@@ -39,14 +39,14 @@ enum Stage {
 /// Which side stopped the sending.
 #[derive(Debug)]
 pub(super) enum Stopped {
-    /// The body could not be read.
+    /// Reading the body failed.
     Body(BodyError),
-    /// The target takes no more.
+    /// Writing to the target failed.
     Peer(io::Error),
 }
 
 impl Upload {
-    /// `head` goes first, then `length` bytes of `body`.
+    /// An upload that sends `head`, then `length` bytes of `body`.
     pub(super) fn new(head: Vec<u8>, body: Body, length: u64) -> Self {
         let (data, rest) = (Bytes::new(), Bytes::new());
         let mut upload =
@@ -57,24 +57,24 @@ impl Upload {
         upload
     }
 
-    /// Whether everything is on its way.
+    /// Whether everything is sent.
     pub(super) fn is_done(&self) -> bool {
         self.stage == Stage::Done
     }
 
-    /// Whether bytes moved since last asked.
+    /// Whether bytes were written since the last call.
     pub(super) fn moved(&mut self) -> bool {
         std::mem::take(&mut self.moved)
     }
 
-    /// Sends what can be sent now; ready when all of it is.
+    /// Sends as much as possible now; ready when everything is sent.
     pub(super) fn poll_send<S: Sink>(
         &mut self,
         cx: &mut Context<'_>,
         sink: &mut S,
     ) -> Poll<Result<(), Stopped>> {
         loop {
-            // The beginning waits for the first piece of the body where that is at hand: one write for both.
+            // If the first piece of the body is available, it is sent in the same write as the beginning.
             let starved = self.stage == Stage::Sending && self.data.is_empty() && !self.poll_frame(cx)?;
             ready!(self.poll_write(cx, sink)).map_err(Stopped::Peer)?;
             match self.stage {
@@ -90,11 +90,11 @@ impl Upload {
         }
     }
 
-    /// Frames the next piece of the body; false where none is there yet.
+    /// Frames the next piece of the body. Returns false if none is available yet.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Result<bool, Stopped> {
         while self.rest.is_empty() {
             let Poll::Ready(frame) = self.body.poll_next(cx) else { return Ok(false) };
-            // Trailers have no place in CGI.
+            // CGI has no trailers.
             match frame.transpose().map_err(Stopped::Body)?.map(http_body::Frame::into_data) {
                 Some(Ok(data)) => self.rest = data,
                 Some(Err(_)) => {}

@@ -1,4 +1,4 @@
-//! FastCGI applications: their scripts, parameters and front controllers.
+//! Imports of FastCGI applications: scripts, parameters and front controllers.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn made(server: &str) -> (Vec<Value>, Vec<Value>) {
     (list("proxies"), list("plugin_configs"))
 }
 
-/// The proxies that pass to FastCGI.
+/// The proxies with FastCGI targets.
 fn applications(server: &str) -> Vec<Value> {
     made(server).0.into_iter().filter(|proxy| proxy["backend_protocol"] == "fastcgi").collect()
 }

@@ -1,4 +1,4 @@
-//! Records, as they are written and read.
+//! Writing and reading of records.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn record(kind: u8, id: u16, content: &[u8], padding: u8) -> Vec<u8> {
     out
 }
 
-/// Output, reports and the end.
+/// Standard output, standard error and the end of a request.
 type Seen = (Vec<u8>, Vec<u8>, Option<RequestEnd>);
 
 /// All events of these bytes, which arrive in pieces of `size`.
@@ -76,7 +76,7 @@ fn requests_are_written_as_specified() {
     pair(&mut pairs, b"LONG", &long);
     assert_eq!(pairs[..4], [1, 1, b'A', b'b']);
     assert_eq!(pairs[4..9], [4, 0x80, 0, 1, 44]);
-    // More than a record holds is split, wherever that is.
+    // Content longer than a record is split at any position.
     let mut out = Vec::new();
     params(&mut out, &vec![7; MAX_CONTENT + 5]);
     assert_eq!(out[..8], [1, 4, 0, 1, 255, 255, 0, 0]);
