@@ -32,6 +32,8 @@ pub const REASONS: &[Reason] = &[
     // The gateway.
     row("acme_challenge", "A CA's challenge for a certificate was answered", "gateway.acme"),
     row("callers_differ", "Two credentials of the request identify different callers", "proxies.plugins"),
+    row("script_not_found", "No script that the FastCGI target may run belongs to the path", "proxies.fastcgi"),
+    row("scripts_unreadable", "The gateway can't read the folder of the FastCGI target's scripts", "proxies.fastcgi.local_root"),
     row("subset_empty", "No target has the tags of the chosen subset", "upstreams.targets"),
     row("subset_unhealthy", "No target of the chosen subset is healthy", "upstreams.health_checks"),
     row("targets_full", "Every target has as many requests or connections as it may have", "upstreams.targets.max_requests"),

@@ -1,10 +1,10 @@
 //! `run`: the gateway as a process, with its signals.
 
 mod config_source;
+mod log_lines;
 mod signals;
 mod successor;
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -31,6 +31,7 @@ use crate::source::audited_file as audit;
 use crate::source::file::Source;
 use crate::source::warnings;
 pub(super) use config_source::{ConfigSource, Mode};
+use log_lines::{say_quarantined, say_refused, say_started};
 use signals::{Missed, SignalAction, Signals};
 use successor::Successor;
 
@@ -472,41 +473,4 @@ fn kept_token(settings: &Settings, path: &Path) -> Result<Option<Access>, Proble
 
 fn say_unnoted(error: std::io::Error) {
     tracing::debug!(%error, "commands have to be told the admin address: the folder of FERRUM_STATE can't be written");
-}
-
-fn say_started(gateway: &Gateway, source: &Source, admin: Option<SocketAddr>) {
-    let Addresses { all_http, all_https, .. } = gateway.addresses();
-    let shown = |addresses: &[SocketAddr]| match addresses {
-        [] => "off".to_owned(),
-        all => all.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", "),
-    };
-    tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
-        spec = %source.spec,
-        database = gateway.reconciler().map(|reconciler| reconciler.store().location().to_string()),
-        http = shown(&all_http),
-        https = shown(&all_https),
-        admin = shown(admin.as_slice()),
-        proxies = gateway.snapshot().by_id.len(),
-        "serving"
-    );
-    say_quarantined(gateway);
-}
-
-fn say_quarantined(gateway: &Gateway) {
-    for (id, route) in &gateway.snapshot().quarantined {
-        if let Some(problems) = &route.quarantine {
-            for problem in &problems.0 {
-                tracing::error!(proxy = %id, %problem, "this proxy is closed and answers 503");
-            }
-        }
-    }
-}
-
-/// One line a problem, so that every one can be found.
-fn say_refused(problems: &str) {
-    for problem in problems.lines() {
-        tracing::error!(problem, "the new configuration is refused");
-    }
-    tracing::error!("the configuration before it goes on serving");
 }

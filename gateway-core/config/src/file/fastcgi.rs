@@ -31,8 +31,8 @@ pub struct FastCgi {
     /// stands a query in place of the request's, as a template. Default `{path}`; a front controller has `/index.php` as the last.
     #[schemars(length(min = 1, max = 16), inner(length(min = 1, max = 1024)))]
     pub try_files: Option<Vec<String>>,
-    /// Further parameters, or other values for those of the gateway, as templates; a list is the lines of one, such as `PHP_VALUE`.
-    /// Default none.
+    /// Further parameters, or other values for those of the gateway. A text is a template. A list is the lines of one parameter, such as
+    /// `PHP_VALUE`, and is sent as it is. `HTTP_PROXY` is rejected. Default none.
     #[schemars(length(max = 200))]
     pub params: BTreeMap<String, Param>,
     /// Keeps connections for further requests. Each occupies a process of PHP-FPM while it is kept. Default false.

@@ -7,13 +7,13 @@ use super::record::{Event, RecordError, RecordReader, RequestEnd};
 
 /// What was read of a target's octets.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Answer {
+struct ReadAnswer {
     output: Vec<u8>,
     errors: Vec<u8>,
     end: Option<Result<RequestEnd, RecordError>>,
 }
 
-impl Answer {
+impl ReadAnswer {
     /// Reads octets that arrive in pieces of this size.
     fn read(data: &[u8], step: usize) -> Self {
         let (mut answer, mut reader, mut buffer) =
@@ -42,10 +42,10 @@ impl Answer {
 
 /// A target's octets: they mean the same however they arrive, and contain no more than there is.
 pub(crate) fn response(data: &[u8]) {
-    let whole = Answer::read(data, data.len().max(1));
+    let whole = ReadAnswer::read(data, data.len().max(1));
     assert!(whole.output.len() + whole.errors.len() <= data.len(), "nothing is made up");
     for step in [1, 7] {
-        assert_eq!(Answer::read(data, step), whole, "in pieces of {step}");
+        assert_eq!(ReadAnswer::read(data, step), whole, "in pieces of {step}");
     }
     let mut output = BytesMut::from(&*whole.output);
     if let Ok(Some(head)) = head::response(&mut output) {
