@@ -17,12 +17,16 @@ use gateway_core::balance::Target;
 use gateway_core::condition::Text;
 use gateway_core::config::model::{ActiveHealth, BackendHttp, BackendTls, Probe};
 use tokio::net::{TcpStream, UdpSocket};
+use tokio::time::Instant;
 use tokio_rustls::{TlsConnector, TlsStream};
 
 use crate::dns::{Dns, DnsError};
 use crate::link::Link;
 use crate::tls::client::{ClientConfigs, ClientTlsError, server_name};
 use crate::upstream::{fastcgi, socket};
+
+/// How long before its end a probe stops waiting for the rest of an answer.
+const MOMENT: Duration = Duration::from_millis(5);
 
 /// Asks targets.
 pub struct Prober {
@@ -88,18 +92,26 @@ impl Prober {
         rules: &ActiveHealth,
         tls: Option<&BackendTls>,
     ) -> Result<(), ProbeError> {
-        let asking = self.ask(target, &rules.probe, tls);
         if rules.timeout.is_zero() {
-            return asking.await;
+            return self.ask(target, &rules.probe, tls, None).await;
         }
+        // A dialogue ends a moment before the probe, so that it can report what the target said.
+        let deadline = Instant::now() + rules.timeout - MOMENT.min(rules.timeout);
+        let asking = self.ask(target, &rules.probe, tls, Some(deadline));
         tokio::time::timeout(rules.timeout, asking).await.unwrap_or(Err(ProbeError::Timeout(rules.timeout)))
     }
 
-    async fn ask(&self, target: &Target, probe: &Probe, tls: Option<&BackendTls>) -> Result<(), ProbeError> {
+    async fn ask(
+        &self,
+        target: &Target,
+        probe: &Probe,
+        tls: Option<&BackendTls>,
+        deadline: Option<Instant>,
+    ) -> Result<(), ProbeError> {
         match probe {
             Probe::Tcp { tls: encrypted, send, expect } => {
                 let mut link = self.link(target, *encrypted, tls, None).await?;
-                dialogue::talk(&mut link, send, expect.as_ref()).await
+                dialogue::talk(&mut link, send, expect.as_ref(), deadline).await
             }
             Probe::Udp { payload, expect } => self.datagram(target, payload, expect.as_ref()).await,
             Probe::Postgres => greeting::postgres(&mut self.connect(target).await?).await,

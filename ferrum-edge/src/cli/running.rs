@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 
 use super::address::AdminAddress;
 use super::{MISUSED, SpecArgs, print, process};
-use crate::access::kept_token::TOKEN_FILE;
 use crate::source::file::{Source, Spec};
 use crate::store::state_folder;
 use crate::variables::variable;
@@ -161,12 +160,9 @@ pub(super) fn find(wanted: &Wanted<'_>) -> Result<FoundGateway, u8> {
         None => choose(&running, wanted).map_err(|several| misused(&several))?,
     };
     let of_this = running.iter().find(|one| one.address().is_some_and(|known| known.is_same(&address)));
-    // A token from this machine is only for gateways on this machine.
-    let file = match of_this {
-        Some(one) => one.token_file.clone(),
-        None if address.is_loopback() => Some(state_folder().join(TOKEN_FILE)),
-        None => None,
-    };
+    // A kept token is for the gateway that keeps it: anybody may listen on another port of this machine, also on that of a gateway
+    // which is away.
+    let file = of_this.and_then(|one| one.token_file.clone());
     let (mut token, mut unreadable) = (given, None);
     if let (None, Some(file)) = (&token, file) {
         match fs::read_to_string(&file) {

@@ -51,7 +51,7 @@ struct TestedFile {
     outcomes: Vec<Outcome>,
 }
 
-/// Runs the tests. Returns 1 if a test fails, and 3 if a file is invalid.
+/// Runs the tests. Returns 1 if a test fails or there is none, and 3 if a file is invalid.
 pub(super) fn test(args: &TestArgs, registry: &Registry) -> u8 {
     logs::init(Verbosity { verbose: 0 });
     let mut tested = Vec::new();
@@ -60,6 +60,14 @@ pub(super) fn test(args: &TestArgs, registry: &Registry) -> u8 {
             Ok(outcomes) => tested.push(TestedFile { name: path.display().to_string(), outcomes }),
             Err(code) => return code,
         }
+    }
+    if tested.iter().all(|file| file.outcomes.is_empty()) {
+        // A pipeline that tests nothing must not look good.
+        match &args.only {
+            Some(only) => print::error(format_args!("no test has `{only}` in its name")),
+            None => print::error("there is no test in these files"),
+        }
+        return FAILED;
     }
     match args.output {
         ReportFormat::Text => report::text(&tested),

@@ -5,6 +5,8 @@ use std::io;
 use gateway_core::condition::Text;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use tokio::time::Instant;
+
 use super::ProbeError;
 
 /// Maximum number of bytes of an answer.
@@ -12,11 +14,12 @@ pub(super) const MAX_ANSWER: usize = 4096;
 /// Characters of an answer in the error message.
 const MAX_TOLD: usize = 80;
 
-/// Sends the text and reads until the answer matches, or the connection or the limit ends.
+/// Sends the text and reads until the answer matches, or the connection, the limit or the time for it ends.
 pub(super) async fn talk<L: AsyncRead + AsyncWrite + Unpin>(
     link: &mut L,
     send: &[u8],
     expect: Option<&Text>,
+    deadline: Option<Instant>,
 ) -> Result<(), ProbeError> {
     link.write_all(send).await?;
     link.flush().await?;
@@ -27,8 +30,20 @@ pub(super) async fn talk<L: AsyncRead + AsyncWrite + Unpin>(
             return Ok(());
         }
         let left = MAX_ANSWER - answer.len();
-        if left == 0 || (&mut *link).take(left as u64).read_buf(&mut answer).await? == 0 {
-            return Err(if answer.is_empty() { ProbeError::Closed } else { unexpected(&answer) });
+        let mut rest = (&mut *link).take(left as u64);
+        let reading = rest.read_buf(&mut answer);
+        let read = match deadline {
+            Some(deadline) => tokio::time::timeout_at(deadline, reading).await,
+            None => Ok(reading.await),
+        };
+        match read {
+            Ok(Err(error)) => return Err(error.into()),
+            Ok(Ok(1..)) => {}
+            Ok(Ok(0)) if answer.is_empty() => return Err(ProbeError::Closed),
+            // The time for the whole probe is over in a moment.
+            Err(_) if answer.is_empty() => std::future::pending().await,
+            // What came is not the expected answer.
+            Ok(Ok(0)) | Err(_) => return Err(unexpected(&answer)),
         }
     }
 }

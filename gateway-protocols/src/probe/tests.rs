@@ -25,7 +25,7 @@ fn http(path: &str) -> Probe {
 fn target(address: SocketAddr) -> Arc<Target> {
     let rules = TargetRules::new(address.ip().to_string().into(), address.port());
     let upstream = Upstream::new(id("group"), vec![Arc::new(rules)]);
-    Targets::build(&upstream, None, tokio::time::Instant::now()).list()[0].clone()
+    Targets::build(&upstream, None, Instant::now()).list()[0].clone()
 }
 
 /// An id can only be made by resolving a configuration.
@@ -148,6 +148,19 @@ async fn tcp_sends_and_reads_until_the_answer_is_the_expected_one() {
         let said = probe(address, tcp(b"ask\n", Some(expected(expect)))).await.err().map(|it| it.to_string());
         assert_eq!(said.as_deref(), wrong, "{expect}");
     }
+    // A peer that keeps the connection open is not waited for in vain: its answer is reported.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut tcp, _) = listener.accept().await.unwrap();
+        tcp.write_all(b"-NOAUTH\r\n").await.unwrap();
+        std::future::pending::<()>().await;
+    });
+    let ask = tcp(b"PING\r\n", Some(expected("{prefix: '+PONG'}")));
+    let rules = ActiveHealth { timeout: Duration::from_millis(200), ..rules(ask) };
+    let prober = Prober::new(Arc::default(), Arc::default());
+    let said = prober.probe(&target(address), &rules, None).await.unwrap_err().to_string();
+    assert_eq!(said, "it answered `-NOAUTH`");
     // An endless answer is read to a limit.
     static ENDLESS: [u8; 10_000] = [b'x'; 10_000];
     let address = dialogue(&[(0, &ENDLESS)]).await;

@@ -31,6 +31,28 @@ fn told(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// Anybody may listen on a port of this machine, also on the one of a gateway that is away.
+#[test]
+fn a_kept_token_is_for_the_gateway_that_keeps_it() {
+    use std::io::{BufRead, BufReader, Write};
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &spec(1, "answer"));
+    drop(Gateway::start(&folder, |_| {}));
+    assert!(folder.exists("state/admin.token"));
+    let stranger = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = stranger.local_addr().unwrap().to_string();
+    let hearing = std::thread::spawn(move || {
+        let (mut connection, _) = stranger.accept().unwrap();
+        let lines = BufReader::new(connection.try_clone().unwrap()).lines();
+        let head: Vec<String> = lines.map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
+        connection.write_all(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n").unwrap();
+        head.join("\n").to_ascii_lowercase()
+    });
+    assert!(!ran(&folder, &["dump", "--admin", &address], |_| {}).status.success());
+    let head = hearing.join().unwrap();
+    assert!(head.starts_with("get /v1/") && !head.contains("authorization"), "{head}");
+}
+
 /// `dump` reads the objects, for which every gateway requires a token.
 #[test]
 fn a_gateway_with_a_file_keeps_a_token_that_commands_find() {

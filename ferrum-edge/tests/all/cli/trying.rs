@@ -61,6 +61,8 @@ fn requests_of_a_file_are_tried_without_a_socket() {
     folder.write("shop.test.yaml", TESTS);
     let (code, said) = ran(&folder, &["test", "shop.test.yaml"]);
     assert_eq!((code, said.as_str()), (Some(0), "6 tests passed, 0 failed\n"));
+    let (code, said) = ran(&folder, &["test", "shop.test.yaml", "--only", "no such name"]);
+    assert!(code == Some(1) && said.contains("no test has `no such name` in its name"), "{said}");
     let (code, said) = ran(&folder, &["test", "shop.test.yaml", "--only", "other", "--output", "tap"]);
     assert_eq!(code, Some(0));
     assert_eq!(said, "TAP version 14\n1..2\nok 1 - others do not\nok 2 - no other host is served\n");

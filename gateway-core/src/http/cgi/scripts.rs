@@ -46,7 +46,12 @@ pub(super) fn of(places: &Scripts, facts: &Facts<'_>, path: &[u8]) -> Result<Vec
                 });
             }
         };
-        ends(places, &whole).for_each(|end| found_in(&whole, end));
+        // A path goes on behind its script only if the entry ends with the path: what stands behind `{path}` names the script.
+        // Otherwise `{path}/index.php` would run `a.php` for `/a.php/`, past plugins that guard paths such as `*.php`.
+        let ends_with_path = candidate.behind.as_deref() == Some("");
+        ends(places, &whole)
+            .filter(|end| ends_with_path || *end == whole.len())
+            .for_each(|end| found_in(&whole, end));
         if whole.ends_with(b"/") {
             whole.extend_from_slice(places.index.as_bytes());
             found_in(&whole, whole.len());

@@ -63,6 +63,7 @@ fn scripts(candidates: &[&str], checks: bool, target: &str) -> Vec<String> {
 #[test]
 fn paths_lead_to_scripts() {
     const PLAIN: &[&str] = &["{path}"];
+    const BEHIND: &[&str] = &["{path}/index.php", "/index.php"];
     const FRONT: &[&str] = &["{path}", "{path}/index.php", "/index.php"];
     for (candidates, target, expected) in [
         (PLAIN, "/", &["/index.php|"][..]),
@@ -78,6 +79,9 @@ fn paths_lead_to_scripts() {
         (PLAIN, "/a.php.txt", &[]),
         (FRONT, "/2024/hello/", &["/2024/hello/index.php|", "/2024/hello/index.php|", "/index.php|"]),
         (FRONT, "/about", &["/about/index.php|", "/index.php|"]),
+        (BEHIND, "/a.php/", &["/a.php/index.php|", "/index.php|"]),
+        (BEHIND, "/a.php/b", &["/a.php/b/index.php|", "/index.php|"]),
+        (BEHIND, "/index.php/a", &["/index.php/a/index.php|", "/index.php|"]),
         (&["/index.php?q=${request.path}&${request.query}"], "/n/1?a=b", &["/index.php|?q=/n/1&a=b"]),
         (&["/cgit.php{path}"], "/repo/log", &["/cgit.php|/repo/log"]),
     ] {
