@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use gateway_core::config::problem::Problem;
@@ -31,8 +31,8 @@ pub(crate) fn kept_access(path: &Path) -> Result<Access, Problem> {
 /// Reads the token in this file, or creates it so that only this user can read it. Gateways that start at the same time get the
 /// same token.
 fn kept_token(path: &Path) -> io::Result<String> {
-    match fs::read_to_string(path) {
-        Ok(token) => return Ok(token.trim_end().to_owned()),
+    match read(path) {
+        Ok(token) => return Ok(token),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
@@ -48,11 +48,28 @@ fn kept_token(path: &Path) -> io::Result<String> {
     match written {
         Ok(()) => Ok(token),
         // Another gateway created the file first.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            fs::read_to_string(path).map(|token| token.trim_end().to_owned())
-        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => read(path),
         Err(error) => Err(error),
     }
+}
+
+/// The token in a file that nobody else could have written or can read.
+fn read(path: &Path) -> io::Result<String> {
+    let about = fs::symlink_metadata(path)?;
+    let refused = |why: String| Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    if !about.is_file() {
+        return refused("it is no regular file".to_owned());
+    }
+    if ![rustix::process::geteuid().as_raw(), 0].contains(&about.uid()) {
+        return refused(format!("it belongs to another user ({})", about.uid()));
+    }
+    if about.mode() & 0o077 != 0 {
+        return refused(format!(
+            "other users have access to it: its mode is {:04o}, not 0600",
+            about.mode() & 0o7777
+        ));
+    }
+    fs::read_to_string(path).map(|token| token.trim_end().to_owned())
 }
 
 fn write_new(path: &Path, token: &str) -> io::Result<()> {

@@ -94,7 +94,22 @@ fn text(args: &InitArgs, target: &str) -> Option<String> {
     let url: Uri = target.parse().ok()?;
     let scheme = url.scheme_str().filter(|scheme| matches!(*scheme, "http" | "https"))?;
     let host = url.host()?.trim_start_matches('[').trim_end_matches(']');
-    let port = url.port_u16().unwrap_or(if scheme == "https" { 443 } else { 80 });
+    // What the file could not say is refused: a login, a query, a port that is none.
+    let authority = url.authority()?.as_str();
+    let port = match url.port_u16() {
+        Some(port) => port,
+        None if authority.ends_with(url.host()?) => {
+            if scheme == "https" {
+                443
+            } else {
+                80
+            }
+        }
+        None => return None,
+    };
+    if authority.contains('@') || url.query().is_some() {
+        return None;
+    }
     let hosts = args.host.as_ref().map(|host| format!("\n    hosts: [{}]", quoted(host))).unwrap_or_default();
     let path = url.path().trim_end_matches('/');
     let path = if path.is_empty() { String::new() } else { format!("\n    backend_path: {}", quoted(path)) };

@@ -129,6 +129,29 @@ async fn wordpress_beside_nginx() {
     .await;
 }
 
+/// What stands behind a script does not lead past a location that guards `.php` at the end.
+#[tokio::test]
+async fn paths_behind_scripts_beside_nginx() {
+    compare(Case {
+        config: WORDPRESS,
+        hosts: &["wp.test"],
+        paths: &[
+            "/wp-content/uploads/2024/evil.php/",
+            "/wp-content/uploads/2024/evil.php/a",
+            "/wp-content/uploads/2024/evil.php/index.php",
+            "/xmlrpc.php/",
+            "/wp-login.php/x",
+            "/index.php/a/b",
+            "/wp-admin/admin-ajax.php/",
+        ],
+        methods: &["GET", "POST"],
+        files: FILES,
+        php: true,
+        ..Case::default()
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_folder_with_its_index_beside_nginx() {
     compare(Case {

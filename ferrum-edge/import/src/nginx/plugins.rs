@@ -224,13 +224,14 @@ impl Nginx<'_> {
                 rules.push((cond.when(), rule));
             }
         }
-        grouped("response_transformer", rules, made);
+        // Plugins see responses in the reverse of their order: what is hidden goes before anything is added.
         let first = made.len();
         grouped("response_transformer", of_good, made);
         let statuses = GOOD_STATUSES.map(|status| status.to_string());
         for plugin in made.iter_mut().skip(first) {
             plugin.config["statuses"] = json!(statuses);
         }
+        grouped("response_transformer", rules, made);
     }
 
     /// What `proxy_set_header` sets beside the gateway's own fields.

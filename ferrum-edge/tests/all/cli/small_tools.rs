@@ -21,7 +21,9 @@ fn a_first_configuration_is_written_once_and_serves() {
     // Without a terminal, the command does not ask.
     let (code, _) = ran(&folder, &["init", "other.yaml"]);
     assert!(code == Some(0) && folder.read("other.yaml").contains("backend_port: 3000"));
-    for bad in ["ftp://a", "nonsense", "http://", "http://a b/"] {
+    for bad in
+        ["ftp://a", "nonsense", "http://", "http://a b/", "http://a:99999", "http://u:p@a", "http://a?q=1"]
+    {
         assert_eq!(ran(&folder, &["init", "bad.yaml", "--target", bad]).0, Some(2), "{bad}");
     }
     assert!(!folder.exists("bad.yaml"));

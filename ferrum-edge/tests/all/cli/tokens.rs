@@ -31,6 +31,26 @@ fn told(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// A token that others could have written or can read is nobody's.
+#[test]
+fn a_token_file_that_others_have_access_to_is_not_used() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &spec(1, "answer"));
+    drop(Gateway::start(&folder, |_| {}));
+    let file = folder.path("state/admin.token");
+    for (mode, is_used) in [(0o600, true), (0o644, false), (0o620, false)] {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        let gateway = Gateway::start(&folder, |_| {});
+        assert_eq!(ran(&folder, &["dump"], |_| {}).status.success(), is_used, "{mode:o}");
+        assert_eq!(
+            gateway.log().contains("other users have access to it"),
+            !is_used,
+            "{mode:o}: {}",
+            gateway.log()
+        );
+    }
+}
+
 /// Anybody may listen on a port of this machine, also on the one of a gateway that is away.
 #[test]
 fn a_kept_token_is_for_the_gateway_that_keeps_it() {

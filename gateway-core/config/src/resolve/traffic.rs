@@ -76,6 +76,10 @@ fn http(notes: &mut Notes<'_>, written: &file::Proxy, shared: &SharedValues) -> 
     });
     // Scripts know their site by the host that the client asked for.
     let is_fastcgi = written.backend_protocol == Some(file::Protocol::FastCgi);
+    if is_fastcgi && written.allowed_upgrades.as_ref().is_some_and(|protocols| !protocols.is_empty()) {
+        notes.add("allowed_upgrades", "a FastCGI target can't switch protocols").remedy =
+            Some("remove it, or leave the list empty".to_owned());
+    }
     let backend_path =
         written.backend_path.as_deref().and_then(|text| notes.value("backend_path", words::base_path(text)));
     let defaults = WebSocketRules::default();

@@ -213,3 +213,30 @@ fn tls_to_the_targets_of_an_upstream() {
     // Its name is what the certificate behind a Unix socket is for.
     good(&of(", backend_scheme: https").replace("host: h, port: 1", "host: 'unix:/a'"));
 }
+
+#[test]
+fn settings_for_targets_that_could_have_no_effect_are_refused() {
+    let spec = |more: &str| {
+        format!("proxies: [{{id: a, listen_path: /, backend_host: b, backend_port: 9000, {more}}}]")
+    };
+    let fastcgi = "backend_protocol: fastcgi, fastcgi: {root: /srv}";
+    for (settings, what) in [
+        (
+            format!("{fastcgi}, allowed_upgrades: [websocket]"),
+            "allowed_upgrades: a FastCGI target can't switch protocols (remove it, or leave the list empty)",
+        ),
+        (
+            "forwarded: {port: abc}".to_owned(),
+            "forwarded.port: `abc` is not a port (1 to 65535, or a template)",
+        ),
+        (
+            "forwarded: {port: '0'}".to_owned(),
+            "forwarded.port: `0` is not a port (1 to 65535, or a template)",
+        ),
+    ] {
+        refused(&spec(&settings), &format!("f:1: proxies[0].{what}"));
+    }
+    good(&spec(&format!("{fastcgi}, allowed_upgrades: []")));
+    good(&spec("forwarded: {port: '443'}"));
+    good(&spec("forwarded: {port: '${server.port}'}"));
+}
