@@ -99,7 +99,7 @@ pub(crate) struct Admin {
     pub(crate) engine: Arc<Engine>,
     /// In database mode.
     pub(crate) reconciler: Option<Arc<Reconciler>>,
-    /// Who may use it where neither a database nor the environment says it.
+    /// The callers that may use it if neither a database nor the environment sets them.
     pub(crate) given_access: Option<Arc<Access>>,
     /// In a fleet.
     #[cfg(feature = "fleet")]

@@ -44,7 +44,7 @@ pub struct Gateway {
     control: Control,
     #[cfg(feature = "database")]
     reconciler: Option<Arc<Reconciler>>,
-    /// Who may use the admin API where neither a database nor the environment says it.
+    /// The callers that may use the admin API if neither a database nor the environment sets them.
     #[cfg(feature = "admin")]
     admin_access: Option<Arc<crate::access::Access>>,
     /// What it is in a fleet.

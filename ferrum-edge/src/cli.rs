@@ -134,7 +134,7 @@ enum Command {
     Sync(gitops::SyncArgs),
     /// Convert the configuration of another gateway, and report what became of each part of it
     Import(import::ImportArgs),
-    /// Send the requests of a file through a configuration, without a socket, and compare what becomes of them
+    /// Send the requests of a file through a configuration, without a socket, and compare the results
     Test(test::TestArgs),
     /// Show which proxy a request would match, and why
     Explain(explain::ExplainArgs),

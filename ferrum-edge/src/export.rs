@@ -5,7 +5,6 @@ mod acme;
 mod consumers;
 mod datagram;
 mod exemplars;
-#[cfg_attr(not(feature = "top"), allow(dead_code, reason = "for the command `top`"))]
 pub(crate) mod fine_histogram;
 mod histogram;
 mod labels;

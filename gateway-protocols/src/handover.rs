@@ -16,8 +16,8 @@
 //! ```
 
 mod ids;
+mod keys;
 mod link;
-mod secrets;
 mod successor;
 
 use std::collections::{HashMap, HashSet};
@@ -35,8 +35,8 @@ use quinn_udp::EcnCodepoint;
 use tokio::sync::mpsc;
 
 pub(crate) use ids::{Ids, Opening, Owner, Recent};
+pub use keys::{Secrets, inherit, secrets};
 use link::{Message, QUEUE};
-pub use secrets::{Secrets, inherit, secrets};
 pub use successor::Successor;
 
 /// How long the predecessor may take to send its tables.

@@ -3,8 +3,8 @@
 //! Every probe makes a connection of its own, since making one is half of what is asked. Probes run beside the
 //! traffic, never on a worker.
 
+mod databases;
 mod dialogue;
-mod greeting;
 mod grpc;
 mod http;
 
@@ -114,10 +114,10 @@ impl Prober {
                 dialogue::talk(&mut link, send, expect.as_ref(), deadline).await
             }
             Probe::Udp { payload, expect } => self.datagram(target, payload, expect.as_ref()).await,
-            Probe::Postgres => greeting::postgres(&mut self.connect(target).await?).await,
-            Probe::Mysql => greeting::mysql(&mut self.connect(target).await?).await,
+            Probe::Postgres => databases::postgres(&mut self.connect(target).await?).await,
+            Probe::Mysql => databases::mysql(&mut self.connect(target).await?).await,
             Probe::Redis { tls: encrypted } => {
-                greeting::redis(&mut self.link(target, *encrypted, tls, None).await?).await
+                databases::redis(&mut self.link(target, *encrypted, tls, None).await?).await
             }
             Probe::FastCgi { path, healthy_status_codes } => {
                 let link = Link::Tcp(self.connect(target).await?);

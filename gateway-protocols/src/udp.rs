@@ -14,7 +14,7 @@ mod flight;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod greet;
-mod handed;
+mod handover;
 mod hello;
 mod initial;
 mod leg;

@@ -223,7 +223,7 @@ async fn a_truncated_answer_never_looks_whole() {
 }
 
 #[tokio::test]
-async fn what_is_no_answer_is_refused() {
+async fn malformed_answers_are_answered_with_502() {
     for (name, bytes, status, reason) in [
         ("closes", Vec::new(), 502, "upstream_closed"),
         ("ends early", end(0), 502, "upstream_closed"),

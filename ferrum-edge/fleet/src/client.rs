@@ -61,7 +61,7 @@ pub enum LinkError {
     /// The control plane shows a certificate of another authority than the invitation names.
     #[error(
         "{address} is not the control plane of this invitation: its authority is another one than `pin` names. Check the address, \
-         and make a new invitation if the control plane was set up anew; if neither is so, somebody is in between"
+         and make a new invitation if you have set up the control plane anew; otherwise, another party may intercept the connection"
     )]
     OtherAuthority {
         /// `HOST:PORT`.

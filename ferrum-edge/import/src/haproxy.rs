@@ -400,7 +400,7 @@ impl Haproxy<'_, '_> {
     fn known(&mut self, section: &Section) {
         for line in &section.lines {
             let what = format!("{} {}: {}", section.kind, section.name, line.text());
-            match backend::left(line, section) {
+            match backend::outcome_of(line, section) {
                 Left::Read => {}
                 Left::Needless => {
                     self.out.needless(line.at, what, "the gateway does so anyway, or it is about the process")

@@ -80,7 +80,7 @@ impl Gateway {
         Ok(served.map_err(failed)?.unwrap_or(address))
     }
 
-    /// Opens the admin API to these, where neither a database nor the environment says who may use it. For admin listeners
+    /// Opens the admin API to these callers if neither a database nor the environment sets any. For admin listeners
     /// that are served afterwards.
     pub fn set_admin_access(&mut self, access: Access) {
         self.admin_access = Some(Arc::new(access));

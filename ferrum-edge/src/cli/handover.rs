@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_listen_is_refused() {
+    fn sockets_that_do_not_listen_are_rejected() {
         let mut inherited = Inherited::default();
         let (unix, _) = UnixStream::pair().unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

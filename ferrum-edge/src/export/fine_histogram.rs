@@ -25,6 +25,7 @@ pub(crate) fn part_of(duration: Duration) -> u32 {
 }
 
 /// The middle of a bucket, in seconds.
+#[cfg(any(test, feature = "top"))]
 pub(crate) fn middle(part: u32) -> f64 {
     let (power, part) = (part / PARTS as u32, u64::from(part) % PARTS);
     let (low, width) = match power {
@@ -43,6 +44,7 @@ impl FineHistogram {
     }
 
     /// The duration in seconds at this quantile, within 0.4 %; `None` if nothing was counted.
+    #[cfg(any(test, feature = "top"))]
     pub(crate) fn quantile(&self, share: f64) -> Option<f64> {
         let total: u64 = self.0.values().sum();
         let rank = ((share * total as f64).ceil() as u64).max(1);

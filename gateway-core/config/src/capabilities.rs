@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_declared_of_a_seat_needs_the_seat() {
+    fn a_capability_needs_one_of_its_seats() {
         let declared =
             Capabilities::NONE.with_if(false, Capability::Decides).with(Capability::InspectsResponses);
         assert_eq!(declared.without_seat(HookSet::ON_REQUEST), Some(Capability::InspectsResponses));

@@ -357,7 +357,7 @@ impl<U: Upstream> Pipeline<U> {
                 pin!(route.chain.attempt(&mut end.exchange, attempt, around)).await?;
             }
             let replay = body.replay().filter(|_| !end.exchange.is_sent_once());
-            let sent = matched.sent(&end.exchange, pick.target)?;
+            let sent = matched.request_for(&end.exchange, pick.target)?;
             let pool_key = destination.pool_key(&pick);
             let call = matched.call(&end.exchange, &method, &sent, pick.target, begun, pool_key);
             downstream.asking();

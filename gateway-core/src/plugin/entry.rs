@@ -180,7 +180,7 @@ fn build_of<P: Plugin>(config: &Value, world: &World) -> Result<Arc<dyn Built>, 
     };
     let mut hooks = Hooks::default();
     plugin.clone().attend(&mut hooks);
-    let hooks = hooks.taken();
+    let hooks = hooks.hook_set();
     if let Some(declared) = plugin.capabilities().without_seat(hooks) {
         let message = format!("`{}` declares {declared:?} and takes no seat in which it does so", P::NAME);
         return Err(Problems(vec![Problem::new("config", message).remedy("correct the plugin's code")]));

@@ -240,7 +240,7 @@ macro_rules! hooks {
             )+
 
             /// The hooks in which there is a seat.
-            pub(crate) fn taken(&self) -> HookSet {
+            pub(crate) fn hook_set(&self) -> HookSet {
                 let mut taken = HookSet::default();
                 $(
                     if !self.$name.is_empty() {

@@ -188,7 +188,9 @@ impl Message {
         let (kind, mut rest) = message.split_first()?;
         Some(match *kind {
             TOOK => Self::Took(all(rest, address)?),
-            OPENINGS => Self::Openings(all(rest, |from| Some(Opening(u64::from_be_bytes(taken(from)?))))?),
+            OPENINGS => {
+                Self::Openings(all(rest, |from| Some(Opening(u64::from_be_bytes(take_array(from)?))))?)
+            }
             SESSIONS => Self::Sessions(all(rest, |from| {
                 let (listener, client, local) = (address(from)?, address(from)?, ip(from)?);
                 Some(SessionAddress { listener, client, local })
@@ -202,9 +204,9 @@ impl Message {
 }
 
 fn packet(from: &mut &[u8]) -> Option<Forwarded> {
-    let [place, ecn] = taken(from)?;
+    let [place, ecn] = take_array(from)?;
     let (listener, client, local) = (address(from)?, address(from)?, ip(from)?);
-    let stride = usize::try_from(u32::from_be_bytes(taken(from)?)).ok()?;
+    let stride = usize::try_from(u32::from_be_bytes(take_array(from)?)).ok()?;
     let ecn = EcnCodepoint::from_bits(ecn);
     Some(Forwarded { listener, place, client, local, ecn, stride, bytes: (*from).into() })
 }
@@ -217,7 +219,7 @@ fn all<T>(mut from: &[u8], mut next: impl FnMut(&mut &[u8]) -> Option<T>) -> Opt
     Some(all)
 }
 
-fn taken<const N: usize>(from: &mut &[u8]) -> Option<[u8; N]> {
+fn take_array<const N: usize>(from: &mut &[u8]) -> Option<[u8; N]> {
     let (taken, rest) = from.split_first_chunk::<N>()?;
     *from = rest;
     Some(*taken)
@@ -242,7 +244,7 @@ fn put_ip(bytes: &mut Vec<u8>, ip: Option<IpAddr>) {
 
 fn address(from: &mut &[u8]) -> Option<SocketAddr> {
     let ip = ip(from)??;
-    let (port, scope) = (u16::from_be_bytes(taken(from)?), u32::from_be_bytes(taken(from)?));
+    let (port, scope) = (u16::from_be_bytes(take_array(from)?), u32::from_be_bytes(take_array(from)?));
     Some(match ip {
         IpAddr::V4(_) => SocketAddr::new(ip, port),
         IpAddr::V6(ip) => SocketAddrV6::new(ip, port, 0, scope).into(),
@@ -251,8 +253,8 @@ fn address(from: &mut &[u8]) -> Option<SocketAddr> {
 
 #[expect(clippy::option_option, reason = "an address may be absent, or the message cut")]
 fn ip(from: &mut &[u8]) -> Option<Option<IpAddr>> {
-    let [kind] = taken(from)?;
-    let ip = Ipv6Addr::from(taken::<16>(from)?);
+    let [kind] = take_array(from)?;
+    let ip = Ipv6Addr::from(take_array::<16>(from)?);
     match kind {
         0 => Some(None),
         4 => Some(Some(ip.to_ipv4_mapped()?.into())),
@@ -305,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_is_no_message() {
+    fn truncated_messages_are_rejected() {
         let whole = Message::Sessions(vec![SessionAddress {
             listener: "127.0.0.1:1".parse().unwrap(),
             client: "127.0.0.1:2".parse().unwrap(),

@@ -4,7 +4,7 @@ use crate::support::edge::Edge;
 use crate::support::standing::Standing;
 
 /// The `X-Forwarded-*` headers that the target received, as `name: value`.
-async fn told(gateway: &str, proxy: &str, plugins: &str, fields: &str) -> Vec<String> {
+async fn fields_received(gateway: &str, proxy: &str, plugins: &str, fields: &str) -> Vec<String> {
     let target = Standing::start("a").await;
     let edge = Edge::start_with(
         gateway,
@@ -31,25 +31,25 @@ const USUAL: [&str; 3] = ["for: 127.0.0.1", "host: a.test:81", "proto: http"];
 
 #[tokio::test]
 async fn the_gateways_own_values_are_sent_unless_others_are_set() {
-    assert_eq!(told("", "", "", CLAIMS).await, USUAL);
+    assert_eq!(fields_received("", "", "", CLAIMS).await, USUAL);
     let rules = ", forwarded: {proto: https, host: 'www.${request.host}', for: '${request.header.cf-ip}', port: '443'}";
     let expected = ["for: 1.2.3.4", "host: www.a.test", "port: 443", "proto: https"];
-    assert_eq!(told("", rules, "", CLAIMS).await, expected);
+    assert_eq!(fields_received("", rules, "", CLAIMS).await, expected);
     // If a value is empty, the header is not sent.
     let rules = ", forwarded: {for: '${request.header.nothing}', host: ''}";
-    assert_eq!(told("", rules, "", CLAIMS).await, ["proto: http"]);
+    assert_eq!(fields_received("", rules, "", CLAIMS).await, ["proto: http"]);
 }
 
 #[tokio::test]
-async fn what_nobody_trusted_claims_is_not_said_again() {
+async fn claims_of_untrusted_clients_are_not_forwarded() {
     let rules = ", forwarded: {for: '${request.header.x-forwarded-for:-none}', port: '${request.header.x-forwarded-port:-none}'}";
     assert_eq!(
-        told("", rules, "", CLAIMS).await,
+        fields_received("", rules, "", CLAIMS).await,
         ["for: none", "host: a.test:81", "port: none", "proto: http"]
     );
     let trusted = "  trusted_proxies: [127.0.0.0/8]";
     let expected = ["for: 9.9.9.9", "host: a.test:81", "port: 1", "proto: gopher"];
-    assert_eq!(told(trusted, rules, "", CLAIMS).await, expected);
+    assert_eq!(fields_received(trusted, rules, "", CLAIMS).await, expected);
 }
 
 #[tokio::test]
@@ -65,14 +65,14 @@ async fn rules_of_request_transformer_go_before() {
          {operation: remove, target: header, key: X-Forwarded-Host}",
     );
     assert_eq!(
-        told("", ", forwarded: {proto: ftp, port: '7'}", &set, CLAIMS).await,
+        fields_received("", ", forwarded: {proto: ftp, port: '7'}", &set, CLAIMS).await,
         ["for: 5.5.5.5", "port: 7", "proto: https"]
     );
     let again = plugin(
         "{operation: set, target: header, key: X-Forwarded-Port, value: '${request.header.x-forwarded-for:-none}'}",
     );
     let expected = ["for: 127.0.0.1", "host: a.test:81", "port: none", "proto: http"];
-    assert_eq!(told("", "", &again, CLAIMS).await, expected);
+    assert_eq!(fields_received("", "", &again, CLAIMS).await, expected);
 }
 
 #[tokio::test]

@@ -41,7 +41,7 @@ impl Caddy<'_> {
             self.out.lost(line.at, what, why, "set `fastcgi.root` of the proxy");
             return RouteEnd::new(line.at, To::Closed);
         };
-        let Some(tries) = scripts.tried() else {
+        let Some(tries) = scripts.try_files_entries() else {
             let why = "its `try_files` can't be translated; it answers 503";
             self.out.lost(line.at, what, why, "set `fastcgi.try_files` of the proxy");
             return RouteEnd::new(line.at, To::Closed);
@@ -98,7 +98,7 @@ impl Caddy<'_> {
                     None => self.out.lost(
                         line.at,
                         what,
-                        "a placeholder in it has no counterpart; it is not sent",
+                        "targets do not get it: the gateway has no value for a placeholder in it",
                         "",
                     ),
                 }
@@ -125,7 +125,7 @@ impl Caddy<'_> {
 
 impl Scripts {
     /// `try_files` in the gateway's syntax; `None` if it contains anything but paths and scripts.
-    fn tried(&self) -> Option<Vec<String>> {
+    fn try_files_entries(&self) -> Option<Vec<String>> {
         let Some(tries) = &self.tries else {
             let path = "{path}".to_owned();
             return Some(match &self.index {

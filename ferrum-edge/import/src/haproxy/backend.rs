@@ -400,7 +400,7 @@ pub(super) enum Left {
 }
 
 /// Says that of a line.
-pub(super) fn left(line: &HaproxyLine, section: &Section) -> Left {
+pub(super) fn outcome_of(line: &HaproxyLine, section: &Section) -> Left {
     let name = line.name();
     if READ.contains(&name) {
         return Left::Read;

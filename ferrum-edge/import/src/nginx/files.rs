@@ -442,7 +442,7 @@ fn closed() -> Passed {
     Passed { cond: Cond::Always, to: To::Closed, settings: Map::new(), rewrite: None, plugins: None }
 }
 
-/// Files, and an application for what is none of them.
+/// Serves files, and passes requests for other paths to an application.
 fn beside_files(application: Application, mut config: Map<String, Value>) -> Passed {
     set(&mut config, "passthrough", true);
     set(&mut config, "refuse_other_methods", true);

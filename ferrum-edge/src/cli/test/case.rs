@@ -37,12 +37,12 @@ pub(super) async fn run(
     if !(1..=MAX_REPEAT).contains(&repeat) {
         return Err(format!("`repeat` is {repeat}, not between 1 and {MAX_REPEAT}"));
     }
-    let trial = Trial::of_model(model, registry).of_client(request.sent().client(model));
+    let trial = Trial::of_model(model, registry).of_client(request.written_request().client(model));
     let trial = trial.answering(move |asked| answer(&answers, asked));
     let mut got = None;
     for _ in 0..repeat {
         trial.forget();
-        got = trial.try_send(request.sent().http()?).await;
+        got = trial.try_send(request.written_request().http()?).await;
         trial.carry_on().await;
     }
     let question = request.question();
@@ -98,12 +98,12 @@ impl Happened {
         failures.headers("headers", &expected.headers, &headers);
         failures.contains("body_contains", expected.body_contains.as_ref(), &body);
         if let Some(sent) = &expected.sent {
-            self.sent(sent, &mut failures);
+            self.check_sent(sent, &mut failures);
         }
         failures.0
     }
 
-    fn sent(&self, expected: &ExpectedSent, failures: &mut Failures) {
+    fn check_sent(&self, expected: &ExpectedSent, failures: &mut Failures) {
         let Some(asked) = &self.asked else {
             return failures.0.push("sent: no target was asked".to_owned());
         };
@@ -183,7 +183,7 @@ impl<'t> TestedRequest<'t> {
         })
     }
 
-    fn sent(&self) -> WrittenRequest<'_> {
+    fn written_request(&self) -> WrittenRequest<'_> {
         let TestRequest { body, client, .. } = self.written;
         let Self { method, url, headers, .. } = self;
         WrittenRequest { method, url, headers, body: body.as_bytes(), client: *client, tls: None }

@@ -36,7 +36,7 @@ pub(super) struct ScriptedTarget {
     pub(super) body: String,
 }
 
-/// A request and what becomes of it.
+/// A request and its expected result.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Test {

@@ -27,7 +27,7 @@ fn succeeds(output: &Output) -> bool {
     true
 }
 
-fn told(output: &Output) -> String {
+fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -130,7 +130,11 @@ fn of_several_gateways_one_has_to_be_named() {
     let unclear = asked(&elsewhere, &["status"]);
     assert_eq!(unclear.status.code(), Some(2));
     for gateway in [&one, &two] {
-        assert!(told(&unclear).contains(&format!("--admin {} ", gateway.admin)), "{}", told(&unclear));
+        assert!(
+            stderr_of(&unclear).contains(&format!("--admin {} ", gateway.admin)),
+            "{}",
+            stderr_of(&unclear)
+        );
     }
     let pid = |output: &Output| {
         let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -139,7 +143,7 @@ fn of_several_gateways_one_has_to_be_named() {
     // In the folder of a configuration, a command uses the gateway that runs it.
     for (folder, gateway) in [(&folder, &one), (&second, &two)] {
         let status = asked(folder, &["status", "--output", "json"]);
-        assert_eq!(pid(&status), Some(gateway.pid().into()), "{}", told(&status));
+        assert_eq!(pid(&status), Some(gateway.pid().into()), "{}", stderr_of(&status));
     }
 }
 
@@ -170,7 +174,7 @@ fn the_owner_of_the_unix_socket_needs_no_token() {
     // If a client sends a token, the token decides.
     let wrong = ran(&folder, &["dump"], |command| set(command, "FERRUM_ADMIN_TOKEN", "of another gateway"));
     assert_eq!(wrong.status.code(), Some(1));
-    assert!(told(&wrong).contains("(401)"), "{}", told(&wrong));
+    assert!(stderr_of(&wrong).contains("(401)"), "{}", stderr_of(&wrong));
     // The gateway connects to the socket with the owner's user ID, but its clients are not the owner.
     let relayed = get(gateway.http, "/v1/proxies");
     assert!(relayed.starts_with("HTTP/1.1 401"), "{relayed}");
@@ -181,7 +185,7 @@ fn the_owner_of_the_unix_socket_needs_no_token() {
     let _gateway = Gateway::start(&folder, |command| {
         command.env("FERRUM_ADMIN_TOKEN", TOKEN);
     });
-    assert!(told(&ran(&folder, &["dump"], |_| {})).contains("(401)"));
+    assert!(stderr_of(&ran(&folder, &["dump"], |_| {})).contains("(401)"));
     assert!(succeeds(&ran(&folder, &["dump"], |command| set(command, "FERRUM_ADMIN_TOKEN", TOKEN))));
 }
 

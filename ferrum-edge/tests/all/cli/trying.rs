@@ -69,7 +69,7 @@ fn requests_of_a_file_are_tried_without_a_socket() {
 }
 
 #[test]
-fn what_is_not_as_expected_is_told() {
+fn differences_from_what_is_expected_are_reported() {
     let folder = Folder::new();
     folder.write(
         "ferrum.yaml",

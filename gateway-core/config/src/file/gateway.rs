@@ -116,7 +116,7 @@ pub struct Gateway {
     /// How long a drain waits for exchanges to end before it cuts them off. Default 30s.
     #[schemars(range(max = 86_400))]
     pub drain_timeout: Option<Seconds>,
-    /// What becomes of TCP streams and WebSockets in a drain. Default `close`.
+    /// Whether a drain closes TCP streams and WebSockets or waits for them. Default `close`.
     pub drain_streams: Option<DrainStreams>,
     /// Time after which WebSockets, event streams and TCP streams, and other answers without a length to
     /// recognised callers (gRPC calls among them), are ended at the latest when they were admitted by what no
@@ -152,7 +152,7 @@ pub enum NotReady {
     SourceUnreachable,
 }
 
-/// What becomes of TCP streams and WebSockets in a drain.
+/// Whether a drain closes TCP streams and WebSockets or waits for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DrainStreams {

@@ -211,8 +211,8 @@ pub struct Proxy {
     pub send_proxy_protocol: Option<u32>,
     /// Methods that are let through, HEAD wherever GET is; others get 405 with `Allow`. Default all.
     pub allowed_methods: Option<Vec<String>>,
-    /// Protocols that clients may switch to; a request for another one goes on as a plain request, without its `Upgrade`, and over
-    /// HTTP/2 and HTTP/3 is answered with 501. Default `websocket`; an empty list allows none.
+    /// Protocols that clients may switch to. The gateway forwards a request for another protocol without its `Upgrade`; over HTTP/2 and
+    /// HTTP/3 it answers 501. Default `websocket`; an empty list allows none.
     pub allowed_upgrades: Option<Vec<UpgradeProtocol>>,
     /// Origins that may open a WebSocket; others get 403. Default all.
     #[schemars(length(max = 100))]

@@ -151,7 +151,7 @@ pub struct OverloadRules {
     pub max_delay: Duration,
 }
 
-/// What becomes of TCP streams and WebSockets in a drain.
+/// Whether a drain closes TCP streams and WebSockets or waits for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DrainStreams {
     /// WebSockets are closed at once, streams are cut off at its end.

@@ -409,7 +409,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "FERRUM_DRAIN_STREAMS",
         key: "drain_streams",
-        doc: "What becomes of TCP streams and WebSockets in a drain: close, or wait until they end. Default close.",
+        doc: "Whether a drain closes TCP streams and WebSockets (close) or waits until they end (wait). Default close.",
         how: How::Value,
     },
 ];

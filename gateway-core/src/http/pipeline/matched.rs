@@ -92,7 +92,11 @@ impl Matched<'_> {
     ///
     /// # Errors
     /// The target speaks no HTTP, and the path leads to no script, or a parameter can't be made.
-    pub(super) fn sent<'e>(&self, exchange: &'e Exchange, target: &Target) -> Result<SentAs<'e>, Box<Reply>> {
+    pub(super) fn request_for<'e>(
+        &self,
+        exchange: &'e Exchange,
+        target: &Target,
+    ) -> Result<SentAs<'e>, Box<Reply>> {
         let path = self.path(exchange, target.rules.path.as_deref());
         let cgi = self.cgi(exchange, &path, target)?;
         Ok(SentAs { path, cgi })
