@@ -16,12 +16,13 @@ use http::StatusCode;
 use serde_json::Value;
 use tokio::time::Instant;
 
-const ALGORITHMS: [&str; 7] = [
+const ALGORITHMS: [&str; 8] = [
     "round_robin",
     "weighted_round_robin",
     "least_connections",
     "least_latency",
     "consistent_hashing",
+    "maglev",
     "random",
     "power_of_two",
 ];

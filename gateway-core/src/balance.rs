@@ -12,6 +12,7 @@ mod field;
 mod latency;
 mod least_connections;
 mod least_latency;
+mod maglev;
 mod policy;
 mod power_of_two;
 mod queue;

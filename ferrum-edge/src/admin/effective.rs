@@ -197,6 +197,7 @@ fn algorithm(algorithm: Algorithm) -> &'static str {
         Algorithm::LeastConnections => "least_connections",
         Algorithm::LeastLatency => "least_latency",
         Algorithm::ConsistentHashing => "consistent_hashing",
+        Algorithm::Maglev => "maglev",
         Algorithm::Random => "random",
         Algorithm::PowerOfTwo => "power_of_two",
     }

@@ -43,13 +43,6 @@ impl ConsistentHash {
         ring.sort_unstable();
         Self { ring: ring.into(), seeds: seeds.into() }
     }
-
-    /// The open target whose points and the key match best. As steady as the ring, but looks at every target.
-    fn rendezvous(&self, field: &Field<'_>, hash: u64) -> Option<usize> {
-        (0..field.len())
-            .filter(|index| field.is_open(*index))
-            .max_by_key(|index| mix(hash ^ self.seeds.get(*index).copied().unwrap_or_default()))
-    }
 }
 
 impl Policy for ConsistentHash {
@@ -71,12 +64,19 @@ impl Policy for ConsistentHash {
             }
             closed = index;
         }
-        self.rendezvous(field, hash)
+        rendezvous(&self.seeds, field, hash)
     }
 }
 
+/// The open target whose seed and the key match best. As steady as a ring, but it compares every target.
+pub(super) fn rendezvous(seeds: &[u64], field: &Field<'_>, hash: u64) -> Option<usize> {
+    (0..field.len())
+        .filter(|index| field.is_open(*index))
+        .max_by_key(|index| mix(hash ^ seeds.get(*index).copied().unwrap_or_default()))
+}
+
 /// One seed a target; the same host and port listed twice gets two.
-fn seeds(targets: &[Arc<Target>]) -> Vec<u64> {
+pub(super) fn seeds(targets: &[Arc<Target>]) -> Vec<u64> {
     let mut seen: HashMap<&str, u64, foldhash::fast::RandomState> = HashMap::default();
     let seed = |target: &Arc<Target>| hash(target.authority().as_bytes());
     targets
@@ -90,7 +90,7 @@ fn seeds(targets: &[Arc<Target>]) -> Vec<u64> {
 }
 
 /// A hash that stays the same in every build and process, which general-purpose hashers don't promise.
-fn hash(bytes: &[u8]) -> u64 {
+pub(super) fn hash(bytes: &[u8]) -> u64 {
     let mut hash = (bytes.len() as u64).wrapping_mul(GOLDEN);
     let mut chunks = bytes.chunks_exact(8);
     for chunk in &mut chunks {

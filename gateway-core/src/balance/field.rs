@@ -67,8 +67,13 @@ impl Field<'_> {
         self.epoch.millis(self.ask.now)
     }
 
-    /// The one place that decides whether a target may be picked.
+    /// The one place that decides whether a target may be picked for a client that no target is kept for.
     pub(super) fn is_open(&self, index: usize) -> bool {
+        self.targets.get(index).is_some_and(|target| !target.is_draining()) && self.admits(index)
+    }
+
+    /// Whether a target may be picked for a client that it is kept for, which it may be while it drains.
+    pub(super) fn admits(&self, index: usize) -> bool {
         let Some(target) = self.targets.get(index) else { return false };
         !(self.round.untried && self.ask.tried.contains(&index))
             && self.round.priority.is_none_or(|priority| target.rules.priority == priority)

@@ -237,6 +237,11 @@ impl Target {
         self.passive.as_deref()
     }
 
+    /// Whether only clients that it is kept for still get to it: its weight is 0.
+    pub fn is_draining(&self) -> bool {
+        self.rules.weight == 0
+    }
+
     pub(super) fn weight(&self) -> u64 {
         u64::from(self.rules.weight.max(1))
     }

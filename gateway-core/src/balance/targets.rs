@@ -64,7 +64,9 @@ impl Targets {
                 Some(old) if old.is_current(rules, health) => old.clone(),
                 old => {
                     let target = Target::new(rules, health, old.map(|old| &**old), epoch);
-                    if old.is_none() && previous.is_some() {
+                    // A target that gets traffic again after a drain is as cold as a new one.
+                    let was_draining = old.is_some_and(|old| old.is_draining());
+                    if previous.is_some() && (old.is_none() || was_draining) {
                         target.added(now);
                     }
                     Arc::new(target)
@@ -78,8 +80,7 @@ impl Targets {
         Self {
             // A group of one is never asked for an order.
             policy: algorithm::prepare(if several { algorithm } else { Algorithm::RoundRobin }, &list),
-            hash_on: (several && algorithm == Algorithm::ConsistentHashing)
-                .then(|| Box::new(upstream.hash_on.clone())),
+            hash_on: (several && algorithm.hashes()).then(|| Box::new(upstream.hash_on.clone())),
             cursor: several.then(|| {
                 let before = previous.and_then(|old| old.cursor.as_ref());
                 Box::new(Cursor::at(before.map_or(0, |cursor| cursor.position())))
@@ -128,14 +129,21 @@ impl Targets {
         let is_wanted = |index| {
             ask.takes(index) && ask.breakers.is_none_or(|breakers: &Breakers| breakers.admits(index, ask.now))
         };
-        self.list.iter().enumerate().any(|(index, target)| !target.has_room() && is_wanted(index))
+        self.list
+            .iter()
+            .enumerate()
+            .any(|(index, target)| !target.has_room() && !target.is_draining() && is_wanted(index))
     }
 
     /// Whether there is a healthy target that this exchange has not tried.
     pub fn has_untried(&self, ask: &Ask<'_, '_>) -> bool {
         let is_open = |index| ask.breakers.is_none_or(|breakers: &Breakers| breakers.admits(index, ask.now));
         self.list.iter().enumerate().any(|(index, target)| {
-            !ask.tried.contains(&index) && ask.takes(index) && target.is_healthy(ask.now) && is_open(index)
+            !ask.tried.contains(&index)
+                && !target.is_draining()
+                && ask.takes(index)
+                && target.is_healthy(ask.now)
+                && is_open(index)
         })
     }
 
@@ -181,10 +189,11 @@ impl Targets {
     /// than none ([`Pick::degraded`]). Breakers are always obeyed.
     pub fn pick<'t>(&'t self, ask: &Ask<'t, '_>) -> Option<Pick<'t>> {
         if self.list.len() == 1 {
-            if !ask.takes(0) {
+            let target = self.list.first()?;
+            if !ask.takes(0) || target.is_draining() && ask.preferred != Some(0) {
                 return None;
             }
-            let degraded = self.watched && !self.list.first()?.is_healthy(ask.now);
+            let degraded = self.watched && !target.is_healthy(ask.now);
             return self.take(0, degraded, ask);
         }
         let cursor = self.cursor.as_deref()?;
@@ -197,7 +206,7 @@ impl Targets {
 
     fn play<'t>(&'t self, ask: &Ask<'t, '_>, field: &Field<'_>) -> Option<Pick<'t>> {
         let degraded = !field.round.healthy;
-        if let Some(index) = ask.preferred.filter(|index| field.is_open(*index))
+        if let Some(index) = ask.preferred.filter(|index| field.admits(*index))
             && let Some(pick) = self.take(index, degraded, ask)
         {
             return Some(pick);

@@ -14,15 +14,17 @@ use crate::config::model::{
 use crate::health::{Breakers, HealthChange};
 
 mod distribution;
+mod hashing;
 mod reload;
 mod sharing;
 
-const ALL: [Algorithm; 7] = [
+const ALL: [Algorithm; 8] = [
     Algorithm::RoundRobin,
     Algorithm::WeightedRoundRobin,
     Algorithm::LeastConnections,
     Algorithm::LeastLatency,
     Algorithm::ConsistentHashing,
+    Algorithm::Maglev,
     Algorithm::Random,
     Algorithm::PowerOfTwo,
 ];

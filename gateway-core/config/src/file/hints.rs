@@ -220,7 +220,6 @@ const WORDS: &[(&str, &str, &str)] = &[
     ("ip_hash", "consistent_hashing", "write `consistent_hashing`"),
     ("source", "consistent_hashing", "write `consistent_hashing`"),
     ("hash", "consistent_hashing", "write `consistent_hashing`, and `hash_on`"),
-    ("maglev", "consistent_hashing", "write `consistent_hashing`"),
     ("ring_hash", "consistent_hashing", "write `consistent_hashing`"),
     ("first", "consistent_hashing", "give targets a `priority`"),
     ("route", "proxy_group", "write `proxy`, and `proxy_id`"),

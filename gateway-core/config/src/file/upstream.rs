@@ -23,16 +23,16 @@ pub struct Upstream {
     pub targets: Vec<Target>,
     /// How one is picked. Default `round_robin`; `weighted_round_robin` where a service is among the targets.
     pub algorithm: Option<Algorithm>,
-    /// What consistent hashing hashes: `ip`, `header:<name>` or `cookie:<name>`. Default `ip`.
+    /// What `consistent_hashing` and `maglev` hash: `ip`, `header:<name>` or `cookie:<name>`. Default `ip`.
     #[schemars(length(max = 255))]
     pub hash_on: Option<String>,
     /// The cookie given to clients that have none, with `hash_on: cookie:<name>`. Default none is given.
     pub hash_on_cookie_config: Option<CookieConfig>,
     /// Keeps each client at the target that answered it first, by a cookie that names the target. Not together with
-    /// `algorithm: consistent_hashing`. Default no cookie.
+    /// `algorithm: consistent_hashing` or `maglev`. Default no cookie.
     pub sticky: Option<Sticky>,
     /// Time until a target that recovered or was added gets its full share of traffic; it begins with a tenth.
-    /// Not together with `algorithm: consistent_hashing`. Default 0: at once.
+    /// Not together with `algorithm: consistent_hashing` or `maglev`. Default 0: at once.
     #[schemars(range(max = 3600))]
     pub slow_start: Option<Seconds>,
     /// With fewer healthy targets than this percentage, all targets get traffic: better some errors than too much load on
@@ -76,9 +76,10 @@ pub struct Target {
     #[serde(default)]
     #[schemars(range(min = 1, max = 65535))]
     pub port: Option<u32>,
-    /// Share of traffic, 1–65535. Default 1.
+    /// Share of traffic, 0–65535. 0 drains the target: open sessions and clients that a `sticky` cookie keeps there stay, new
+    /// clients go to other targets. At least one target of an upstream has a weight above 0. Default 1.
     #[serde(default)]
-    #[schemars(range(min = 1, max = 65535))]
+    #[schemars(range(max = 65535))]
     pub weight: Option<u32>,
     /// Gets traffic only while no healthy target has a lower one: 1 is a backup of 0. Default 0.
     #[serde(default)]
@@ -120,6 +121,9 @@ pub enum Algorithm {
     LeastLatency,
     /// The one the key hashes to; moves few keys when targets change.
     ConsistentHashing,
+    /// The one that a table of 65,537 slots names for the key's hash. Shares follow the weights more closely than with
+    /// `consistent_hashing`, and a pick costs one look-up; a few more keys move when targets change.
+    Maglev,
     /// Any.
     Random,
     /// The less busy of two picked at random.

@@ -96,7 +96,7 @@ pub struct TargetRules {
     pub host: Arc<str>,
     /// 1–65535; 0 for a Unix socket and a service.
     pub port: u16,
-    /// Share of traffic. Default 1.
+    /// Share of traffic; 0 drains the target. Default 1.
     pub weight: u16,
     /// Gets traffic only while no healthy target has a lower one. Default 0.
     pub priority: u8,
@@ -150,13 +150,22 @@ pub enum Algorithm {
     LeastLatency,
     /// The one the key hashes to; moves few keys when targets change.
     ConsistentHashing,
+    /// Where a table leads that the targets share by weight.
+    Maglev,
     /// Any.
     Random,
     /// The less busy of two picked at random.
     PowerOfTwo,
 }
 
-/// What consistent hashing hashes.
+impl Algorithm {
+    /// Whether it picks by the hash of [`Upstream::hash_on`].
+    pub fn hashes(self) -> bool {
+        matches!(self, Self::ConsistentHashing | Self::Maglev)
+    }
+}
+
+/// What algorithms that hash take from an exchange or session.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum HashOn {
     /// The client's address.

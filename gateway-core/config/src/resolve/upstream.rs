@@ -95,6 +95,10 @@ fn targets(notes: &mut Notes<'_>, written: &[file::Target]) -> Vec<TargetRules> 
             tags: target.tags.clone(),
         });
     }
+    if !targets.is_empty() && targets.iter().all(|target| target.weight == 0) {
+        notes.add("targets", "every target has weight 0, so none gets new clients").remedy =
+            Some("give at least one of them a `weight` of 1 or more".to_owned());
+    }
     targets
 }
 
@@ -115,8 +119,18 @@ fn algorithm(written: Option<file::Algorithm>, is_found: bool) -> Algorithm {
         file::Algorithm::LeastConnections => Algorithm::LeastConnections,
         file::Algorithm::LeastLatency => Algorithm::LeastLatency,
         file::Algorithm::ConsistentHashing => Algorithm::ConsistentHashing,
+        file::Algorithm::Maglev => Algorithm::Maglev,
         file::Algorithm::Random => Algorithm::Random,
         file::Algorithm::PowerOfTwo => Algorithm::PowerOfTwo,
+    }
+}
+
+/// The name of the algorithm, if it picks by a hash.
+fn hashing(written: &file::Upstream) -> Option<&'static str> {
+    match written.algorithm? {
+        file::Algorithm::ConsistentHashing => Some("consistent_hashing"),
+        file::Algorithm::Maglev => Some("maglev"),
+        _ => None,
     }
 }
 
@@ -124,8 +138,8 @@ fn hash_on(notes: &mut Notes<'_>, written: &file::Upstream) -> HashOn {
     let Some(text) = written.hash_on.as_deref() else {
         return HashOn::Ip;
     };
-    if written.algorithm != Some(file::Algorithm::ConsistentHashing) {
-        notes.add("hash_on", "only `consistent_hashing` hashes").remedy =
+    if hashing(written).is_none() {
+        notes.add("hash_on", "only `consistent_hashing` and `maglev` hash").remedy =
             Some("write `algorithm: consistent_hashing`, or remove it".to_owned());
     }
     notes.value("hash_on", hashed(text)).unwrap_or_default()
@@ -153,8 +167,8 @@ fn is_token(name: &str) -> bool {
 fn affinity(notes: &mut Notes<'_>, written: &file::Upstream, hash_on: &HashOn) -> Option<Affinity> {
     const HASHED: &str = "hash_on_cookie_config";
     if let Some(sticky) = &written.sticky {
-        if written.algorithm == Some(file::Algorithm::ConsistentHashing) {
-            notes.add("sticky", "`consistent_hashing` chooses the target by its key").remedy =
+        if let Some(algorithm) = hashing(written) {
+            notes.add("sticky", format!("`{algorithm}` chooses the target by its key")).remedy =
                 Some("remove one of the two; `hash_on_cookie_config` gives clients a cookie".to_owned());
         }
         if !is_token(&sticky.cookie) {
@@ -176,8 +190,8 @@ fn affinity(notes: &mut Notes<'_>, written: &file::Upstream, hash_on: &HashOn) -
 /// `None` when nothing of it is written.
 fn sharing(notes: &mut Notes<'_>, written: &file::Upstream) -> Option<Sharing> {
     let slow_start = words::seconds(written.slow_start, 0);
-    if !slow_start.is_zero() && written.algorithm == Some(file::Algorithm::ConsistentHashing) {
-        notes.add("slow_start", "`consistent_hashing` gives each key its target at once").remedy =
+    if let Some(algorithm) = hashing(written).filter(|_| !slow_start.is_zero()) {
+        notes.add("slow_start", format!("`{algorithm}` gives each key its target at once")).remedy =
             Some("remove it, or choose another `algorithm`".to_owned());
     }
     let is_limited =

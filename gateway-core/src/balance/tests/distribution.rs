@@ -13,7 +13,7 @@ fn counts(picks: &[usize], len: usize) -> Vec<usize> {
 }
 
 /// Whether each count is within `percent` of its weight's share.
-fn assert_shares(counts: &[usize], weights: &[u16], percent: f64) {
+pub(super) fn assert_shares(counts: &[usize], weights: &[u16], percent: f64) {
     let (all, total) =
         (counts.iter().sum::<usize>() as f64, weights.iter().map(|w| f64::from(*w)).sum::<f64>());
     for (count, weight) in counts.iter().zip(weights) {
@@ -205,88 +205,4 @@ fn least_latency_is_not_drawn_to_fast_failures_but_forgives_them() {
         index == 1
     });
     assert!(back.is_some());
-}
-
-fn owners(targets: &Targets, keys: u32, now: Instant) -> Vec<Arc<str>> {
-    let owner = |key: u32| {
-        let key = format!("client-{key}");
-        let pick = targets.pick(&Ask { hash_key: Some(key.as_bytes()), ..ask(now) }).unwrap();
-        pick.target.authority().clone()
-    };
-    (0..keys).map(owner).collect()
-}
-
-#[test]
-fn consistent_hashing_spreads_keys_by_weight() {
-    let now = Instant::now();
-    let weights = [1, 1, 2, 4];
-    let targets = Targets::build(&upstream(Algorithm::ConsistentHashing, &weights), None, now);
-    assert_eq!(targets.hash_on(), Some(&crate::config::model::HashOn::Ip));
-    let owners = owners(&targets, 20_000, now);
-    let share = |name: &str| owners.iter().filter(|owner| owner.starts_with(name)).count();
-    assert_shares(&["t0:", "t1:", "t2:", "t3:"].map(share), &weights, 25.0);
-}
-
-#[test]
-fn consistent_hashing_moves_only_the_keys_it_must() {
-    let now = Instant::now();
-    for count in [2, 10, 1200] {
-        let mut rules = upstream(Algorithm::ConsistentHashing, &vec![1; count]);
-        let before = owners(&Targets::build(&rules, None, now), 5000, now);
-        rules.targets.insert(count / 2, Arc::new(target("new", 1)));
-        let after = owners(&Targets::build(&rules, None, now), 5000, now);
-        let moved = before.iter().zip(&after).filter(|(before, after)| before != after).count();
-        let astray =
-            before.iter().zip(&after).filter(|(before, after)| before != after && &***after != "new:80");
-        assert!(moved * count < 5000 * 2, "{count}: {moved} moved");
-        assert!(astray.count() < 5000 / 50, "{count}: keys moved between targets that stayed");
-    }
-}
-
-#[test]
-fn consistent_hashing_brings_keys_back_with_their_target() {
-    let now = Instant::now();
-    let targets = probed(Algorithm::ConsistentHashing, &[1; 10], now);
-    let before = owners(&targets, 3000, now);
-    targets.list()[3].probed(false, now);
-    let during = owners(&targets, 3000, now);
-    for (before, during) in before.iter().zip(&during) {
-        assert!(&**during != "t3:80" && (before == during || &**before == "t3:80"));
-    }
-    targets.list()[3].probed(true, now);
-    assert_eq!(owners(&targets, 3000, now), before);
-}
-
-#[test]
-fn consistent_hashing_stays_steady_when_nearly_all_are_down() {
-    let now = Instant::now();
-    let targets = probed(Algorithm::ConsistentHashing, &[1; 1000], now);
-    targets.list().iter().skip(2).for_each(|target| fail(target, now));
-    let first = owners(&targets, 300, now);
-    assert_eq!(owners(&targets, 300, now), first);
-    let zero = first.iter().filter(|owner| &***owner == "t0:80").count();
-    assert!((60..240).contains(&zero), "{zero} of 300");
-}
-
-#[test]
-fn consistent_hashing_agrees_with_other_gateways() {
-    let now = Instant::now();
-    let rules = upstream(Algorithm::ConsistentHashing, &[1; 5]);
-    let mut shuffled = upstream(Algorithm::ConsistentHashing, &[1; 5]);
-    shuffled.targets.reverse();
-    let owners = |rules| owners(&Targets::build(rules, None, now), 500, now);
-    assert_eq!(owners(&rules), owners(&shuffled));
-}
-
-#[test]
-fn the_same_target_twice_gets_twice_the_keys() {
-    let now = Instant::now();
-    let mut rules = upstream(Algorithm::ConsistentHashing, &[1, 1, 1]);
-    rules.targets[1] = rules.targets[0].clone();
-    let targets = Targets::build(&rules, None, now);
-    let mut seen = [0; 3];
-    for key in 0..3000_u32 {
-        seen[targets.pick(&Ask { hash_key: Some(&key.to_le_bytes()), ..ask(now) }).unwrap().index] += 1;
-    }
-    assert_shares(&seen, &[1, 1, 1], 30.0);
 }

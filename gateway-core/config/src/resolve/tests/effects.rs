@@ -240,3 +240,20 @@ fn settings_for_targets_that_could_have_no_effect_are_refused() {
     good(&spec("forwarded: {port: '443'}"));
     good(&spec("forwarded: {port: '${server.port}'}"));
 }
+
+#[test]
+fn an_upstream_of_draining_targets_only_is_rejected() {
+    let spec = |first: u16, second: u16| {
+        format!(
+            "proxies: [{{id: p, listen_path: /, upstream_id: u}}]\n\
+             upstreams: [{{id: u, algorithm: maglev, targets: [\
+             {{host: a.test, port: 80, weight: {first}}}, {{host: b.test, port: 80, weight: {second}}}]}}]"
+        )
+    };
+    good(&spec(0, 1));
+    refused(
+        &spec(0, 0),
+        "f:2: upstreams[0].targets: every target has weight 0, so none gets new clients (give at least one of them a \
+         `weight` of 1 or more)",
+    );
+}
