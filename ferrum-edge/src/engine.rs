@@ -182,7 +182,7 @@ impl Engine {
         let mut compiler = self.compiler();
         let compiled = compiler.apply(changes, &self.snapshot(), tokio::time::Instant::now());
         let mistakes = match ports {
-            Ports::All => compiled.reject_mistakes().map_err(StartError::Mistakes),
+            Ports::All | Ports::Available => compiled.reject_mistakes().map_err(StartError::Mistakes),
             Ports::Possible | Ports::Closed => Ok(()),
         };
         if let Err(error) = mistakes.and_then(|()| congestion_is_known(&compiled.put)) {
@@ -319,7 +319,7 @@ impl Engine {
 
     /// Puts a whole model in use; says its revision.
     pub(crate) fn reload(self: &Arc<Self>, model: &Model) -> Result<u64, ReloadError> {
-        self.resettle(self.snapshot().changes_to(model), Ports::All)
+        self.resettle(self.snapshot().changes_to(model), Ports::Available)
     }
 
     /// Puts other settings in use; everything else stays.
@@ -402,11 +402,16 @@ impl Engine {
 /// What a reload puts in the place of what is there.
 type Prepared = (Vec<Arc<Sink>>, Option<Pushes>);
 
-/// Refuses proxies that ask for a congestion control which the kernel has not got.
+/// Rejects proxies whose socket settings this machine can't apply.
 pub(crate) fn congestion_is_known(routes: &[Arc<Route>]) -> Result<(), StartError> {
     for proxy in routes.iter().map(|route| &route.proxy) {
         if let Some(congestion) = &proxy.backend.pool.congestion {
             listeners::known(congestion, &format!("proxy `{}`: backend_congestion_control", proxy.id))?;
+        }
+        if let Some(sockets) = proxy.backend.sockets() {
+            gateway_protocols::outgoing::supports(sockets).map_err(|(setting, source)| {
+                StartError::Sockets { proxy: proxy.id.to_string(), setting, source }
+            })?;
         }
     }
     Ok(())

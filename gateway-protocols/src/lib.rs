@@ -37,6 +37,7 @@ pub mod handover;
 mod hpack;
 pub mod link;
 mod load;
+pub mod outgoing;
 pub mod probe;
 mod qpack;
 pub mod quic;

@@ -97,6 +97,7 @@ const ORDERS: &[Order] = &[
             "hpack",
             "udp",
             "dns",
+            "outgoing",
             "supervise",
             "date",
             "handover",

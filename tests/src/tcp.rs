@@ -4,6 +4,7 @@ mod between;
 mod names;
 mod proxied;
 mod reloads;
+mod sockets;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

@@ -41,6 +41,16 @@ pub enum StartError {
         /// What the kernel says.
         source: io::Error,
     },
+    /// This machine can't make sockets to targets as a proxy specifies.
+    #[error("proxy `{proxy}`: {setting}: this machine can't do that: {source}")]
+    Sockets {
+        /// The proxy.
+        proxy: String,
+        /// The setting.
+        setting: &'static str,
+        /// The kernel's error.
+        source: io::Error,
+    },
     /// A Unix socket can't be listened on.
     #[error("cannot listen on the socket {}: {source}", path.display())]
     Socket {
@@ -88,6 +98,13 @@ fn remedy(error: &io::Error) -> &'static str {
         }
         io::ErrorKind::AddrNotAvailable => "; this machine has no such address",
         _ => "",
+    }
+}
+
+impl StartError {
+    /// Whether another program has the port.
+    pub(crate) fn is_port_in_use(&self) -> bool {
+        matches!(self, Self::Bind { source, .. } if source.kind() == io::ErrorKind::AddrInUse)
     }
 }
 

@@ -177,10 +177,23 @@ pub(crate) struct NewPorts {
 pub(crate) enum Ports {
     /// The configuration as a whole is refused, when the port is of a proxy that is put. So are mistakes in its plugins.
     All,
+    /// As [`Ports::All`], except that a port in use by another program affects its proxy alone, as with [`Ports::Possible`].
+    Available,
     /// All ports of that proxy which are not open stay closed, and the log and the status say so; they are tried again now and then.
     Possible,
     /// No port is opened at all.
     Closed,
+}
+
+impl Ports {
+    /// Whether this error of a port that is asked for rejects the configuration as a whole.
+    fn rejects(self, error: &StartError) -> bool {
+        match self {
+            Self::All => true,
+            Self::Available => !error.is_port_in_use(),
+            Self::Possible | Self::Closed => false,
+        }
+    }
 }
 
 impl StreamPorts {
@@ -214,7 +227,9 @@ impl StreamPorts {
             match bound {
                 Ok(()) => {}
                 // What somebody else's port is doesn't stand in the way of a change of another's.
-                Err(error) if ports == Ports::All && asked.contains(&(transport, port)) => return Err(error),
+                Err(error) if ports.rejects(&error) && asked.contains(&(transport, port)) => {
+                    return Err(error);
+                }
                 Err(error) => drop(failing.insert((transport, port), error.to_string())),
             }
         }

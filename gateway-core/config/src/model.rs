@@ -13,6 +13,7 @@ mod path_rules;
 mod proxy;
 mod redis;
 mod settings;
+mod sockets;
 mod upstream;
 
 use std::borrow::Borrow;
@@ -31,6 +32,7 @@ pub use path_rules::*;
 pub use proxy::*;
 pub use redis::*;
 pub use settings::*;
+pub use sockets::*;
 pub use upstream::*;
 
 use crate::condition::Condition;

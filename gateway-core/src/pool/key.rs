@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 
-use crate::config::model::{BackendHttp, BackendTls, Congestion, Scheme};
+use crate::config::model::{BackendHttp, BackendTls, Congestion, Scheme, SocketRules};
 
 /// The identity and the trust of a connection. Policy, such as timeouts and pool sizes, is no part of it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -26,6 +26,8 @@ pub struct Identity {
     pub tls: Option<Arc<BackendTls>>,
     /// How the kernel sends.
     pub congestion: Option<Congestion>,
+    /// From where, and how, the kernel connects.
+    pub sockets: Option<Arc<SocketRules>>,
     /// The target whose connections are counted; they are nobody else's.
     pub counted_as: Option<u64>,
 }
@@ -141,6 +143,7 @@ mod tests {
             dns_override: None,
             tls: Some(Arc::new(tls())),
             congestion: None,
+            sockets: None,
             counted_as: None,
         }
     }
@@ -169,6 +172,10 @@ mod tests {
             Identity { port: 444, ..plain("a") },
             Identity { counted_as: Some(1), ..plain("a") },
             Identity { dns_override: Some(Ipv4Addr::LOCALHOST.into()), ..plain("a") },
+            Identity {
+                sockets: Some(Arc::new(SocketRules { mptcp: true, ..SocketRules::default() })),
+                ..plain("a")
+            },
             Identity { tls: None, ..plain("a") },
             with_tls(BackendTls { verify: false, ..tls() }),
             with_tls(BackendTls { ca_path: Some(PathBuf::from("ca")), ..tls() }),

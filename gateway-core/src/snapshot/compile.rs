@@ -430,6 +430,7 @@ fn identity(backend: &Backend, target: &Target) -> Identity {
         dns_override: backend.dns_override(),
         tls: backend.tls.clone(),
         congestion: backend.pool.congestion,
+        sockets: backend.sockets().cloned(),
         counted_as: target.counted_as(),
     }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gateway_core::http::exchange::Client;
-use gateway_core::snapshot::Route;
 use gateway_core::snapshot::streams::{Transport, rules};
+use gateway_core::snapshot::{Route, Snapshot};
 use gateway_core::stream::flow::Flow;
 use gateway_core::stream::pipeline;
 use gateway_core::stream::session::Session as Seen;
@@ -29,6 +29,8 @@ pub(super) const MAX_HANDSHAKES: usize = 1024;
 const MAX_ARRIVALS: usize = 1024;
 /// Datagrams such a client may send before it has said so.
 const MAX_FIRST_WORDS: usize = 8;
+/// The shortest packet with a short header that a receiver accepts (RFC 9001 §5.4.2): first byte, packet number and sample.
+const MIN_SHORT: usize = 21;
 /// How long it may take.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -93,7 +95,8 @@ impl Port {
             }
         }
         let waited = self.arrivals.take(pair);
-        let Some(route) = snapshot.streams.find(Transport::Udp, self.number, name.as_deref()) else {
+        let found = snapshot.streams.find(Transport::Udp, self.number, name.as_deref());
+        let Some(route) = found.or_else(|| self.only_choice(&snapshot, datagram)) else {
             let seen = self.seen(pair, name);
             return pipeline::refuse(self.worker.recorder().as_ref(), "udp", seen, "no_route");
         };
@@ -104,6 +107,16 @@ impl Port {
         for datagram in waited.iter().map(Vec::as_slice).chain([datagram]) {
             self.forward(key, datagram, now);
         }
+    }
+
+    /// Where a QUIC client may belong that has moved on purpose. It uses a connection id then that only its server has seen
+    /// (RFC 9000 §9.5). If every connection of the port has the same target, this one has it too, and that target
+    /// recognizes the id and validates the new path.
+    fn only_choice<'s>(&self, snapshot: &'s Snapshot, datagram: &[u8]) -> Option<&'s Arc<Route>> {
+        let is_moved = is_short(datagram) && datagram.len() >= MIN_SHORT && self.connections.any();
+        let [route] = snapshot.streams.on(Transport::Udp, self.number) else { return None };
+        let is_alone = route.targets.list().len() == 1;
+        (is_moved && is_alone && rules(route).is_some_and(|rules| rules.passthrough)).then_some(route)
     }
 
     /// Begins a session for a new client; `None` when there are as many as there may be.

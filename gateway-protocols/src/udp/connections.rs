@@ -61,6 +61,11 @@ impl Connections {
         })
     }
 
+    /// Whether a connection that this port passes through is known to any worker.
+    pub(super) fn any(&self) -> bool {
+        !self.known.0.is_empty()
+    }
+
     fn learn(&mut self, ids: &mut Ids, id: &[u8], key: u64) {
         if id.is_empty() || ids.0.last().is_some_and(|last| last[..] == *id) {
             return;

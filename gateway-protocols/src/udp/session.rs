@@ -1,13 +1,13 @@
 //! One datagram session: its two legs, its socket to the target, its account.
 
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use gateway_core::balance::{ConnectionPlace, Target};
-use gateway_core::config::model::Scheme;
+use gateway_core::config::model::{Scheme, SocketRules};
 use gateway_core::http::reply::Cause;
 use gateway_core::limit::meter::Admitted;
 use gateway_core::snapshot::Route;
@@ -24,6 +24,7 @@ use super::stray::AddressPair;
 use tokio::sync::oneshot;
 
 use crate::dns::Dns;
+use crate::outgoing;
 use crate::tls::client::server_name;
 
 /// Why a session ended whose client began anew.
@@ -350,7 +351,8 @@ impl Opener for OutletOpener {
                 found.map_err(|_| Cause::DnsFailed)?
             }
         };
-        let socket = connected(&addresses)?;
+        let rules = backend.sockets().map(|rules| &**rules);
+        let socket = connected(&addresses, rules, session.client_address)?;
         let leg = match &backend.tls {
             Some(rules) if backend.scheme == Scheme::Dtls => {
                 let verifier = Verifier::target(rules, &target.rules.host).map_err(|_| Cause::TlsFailed)?;
@@ -367,16 +369,12 @@ impl Opener for OutletOpener {
 }
 
 /// A socket to the first of a name's addresses that this machine has a way to: it may have IPv6 alone, or none.
-fn connected(addresses: &[SocketAddr]) -> Result<UdpSocket, Cause> {
-    let connect = |address: &SocketAddr| -> io::Result<UdpSocket> {
-        let any: SocketAddr =
-            if address.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0_u16; 8], 0).into() };
-        let socket = UdpSocket::bind(any)?;
-        socket.set_nonblocking(true)?;
-        socket.connect(address)?;
-        Ok(socket)
-    };
-    let found = addresses.iter().find_map(|address| connect(address).ok());
+fn connected(
+    addresses: &[SocketAddr],
+    rules: Option<&SocketRules>,
+    client: IpAddr,
+) -> Result<UdpSocket, Cause> {
+    let found = addresses.iter().find_map(|address| outgoing::datagrams(*address, rules, client).ok());
     found.ok_or(if addresses.is_empty() { Cause::DnsFailed } else { Cause::ConnectFailed })
 }
 
@@ -388,6 +386,7 @@ mod tests {
     fn an_address_without_a_way_to_it_is_passed_over() {
         // To a broadcast address nothing is sent unless a socket is told to.
         let (none, some) = (SocketAddr::from(([255; 4], 9)), SocketAddr::from(([127, 0, 0, 1], 9)));
+        let connected = |addresses: &[SocketAddr]| connected(addresses, None, [127, 0, 0, 1].into());
         assert_eq!(connected(&[none, some]).unwrap().peer_addr().unwrap(), some);
         assert_eq!(connected(&[none]).unwrap_err(), Cause::ConnectFailed);
         assert_eq!(connected(&[]).unwrap_err(), Cause::DnsFailed);

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::balance::{AllBusy, ConnectionLimit, ConnectionPlace, Target};
-use gateway_core::config::model::{Backend, BackendHttp, BackendTls, Id, PoolRules, Timeouts, socket_path};
+use gateway_core::config::model::{
+    Backend, BackendHttp, BackendTls, Id, PoolRules, SocketRules, Timeouts, socket_path,
+};
 use gateway_core::snapshot::Route;
 use gateway_core::upstream::{Call, Phases};
 use rustls::ClientConfig;
@@ -20,6 +22,7 @@ use super::dial_error::DialError;
 use super::{Recall, Version, h3, socket, wanted};
 use crate::dns::{Dns, DnsError, ResolvedAddress};
 use crate::link::{Link, Rewound};
+use crate::outgoing;
 use crate::recorder::ConnectionRecorder;
 use crate::tls::client::{ClientConfigs, server_name};
 
@@ -48,6 +51,9 @@ pub(crate) struct Destination {
     alternative: bool,
     dns_override: Option<IpAddr>,
     dns_ttl: Option<Duration>,
+    sockets: Option<Arc<SocketRules>>,
+    /// From where to connect, where the target is to see the client's address.
+    pub(crate) client: Option<IpAddr>,
     tls: Option<Arc<BackendTls>>,
     /// `None` for streams.
     http: Option<BackendHttp>,
@@ -90,6 +96,8 @@ impl Destination {
             alternative: false,
             dns_override: backend.dns_override(),
             dns_ttl: backend.dns_ttl(),
+            sockets: backend.sockets().cloned(),
+            client: None,
             tls: backend.tls.clone(),
             http: None,
             preface: Vec::new(),
@@ -263,7 +271,7 @@ impl Dialler {
         let share = to.timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
         let mut last = None;
         for address in addresses {
-            let connecting = TcpStream::connect(address);
+            let connecting = outgoing::connect(address, to.sockets.as_deref(), to.client);
             let connected = match share.is_zero() {
                 true => connecting.await,
                 false => tokio::time::timeout(share, connecting)

@@ -59,6 +59,7 @@ impl Opener for Outbound {
         let mut to = Destination::of_stream(route, target);
         let mapped = target_port(route, target.rules.port, session.client.local.port());
         to.port = mapped.ok_or(Cause::ConnectFailed)?;
+        to.client = Some(session.client_address);
         if let Some(version) = rules(route).and_then(|rules| rules.send_proxy_protocol) {
             to.preface = proxy_protocol::header(version, session.client.peer, session.client.local);
         }
@@ -88,12 +89,14 @@ impl Carrier for Outbound {
         let timeouts = RelayTimeouts { idle, lifetime: route.proxy.timeouts.total };
         // What was read to select a proxy counts as much as what follows, and is read again.
         let ahead = std::mem::take(&mut client.ahead);
+        let is_multipath = route.proxy.backend.sockets().is_some_and(|sockets| sockets.mptcp);
         let end = match (monitor.sees_bytes(), &mut client.link, &mut *target) {
             (true, link, target) => {
                 let (client, mut target) = monitor.metered(Rewound::new(ahead, link), target);
                 relay(&mut monitor.put(Box::new(client)), &mut target, timeouts, carried).await
             }
-            (false, Link::Tcp(client), Link::Tcp(target)) => {
+            // Not every kernel splices to and from Multipath TCP.
+            (false, Link::Tcp(client), Link::Tcp(target)) if !is_multipath => {
                 let (mut client, mut target) = monitor.metered(Rewound::new(ahead, client), target);
                 let (up, down) = (Splice::default(), Splice::default());
                 relay_by(&mut client, &mut target, up, down, timeouts, carried).await

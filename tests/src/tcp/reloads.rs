@@ -49,20 +49,27 @@ async fn ports_open_and_close_while_other_sessions_go_on() {
     assert_eq!(proxies, ["a", "a", "b"]);
 }
 
+/// A port in use by another program affects its proxy alone, also after a reload, and is opened once it is free.
 #[tokio::test]
-async fn a_port_that_is_taken_leaves_the_old_configuration_in_use() {
+async fn a_reload_opens_every_port_but_the_taken_one() {
     let echo = Echo::start().await;
-    let port = free_port();
+    let (port, other) = (free_port(), free_port());
     let edge = Edge::start_with(LOOPBACK, &one(port, &echo.backend()));
-    let taken = Port::listen(None).await;
-    let spec =
-        format!("gateway:\n  stream_address: 127.0.0.1\n{}", one(taken.address.port(), &echo.backend()));
-    let model = ferrum_edge::source::file::parse(&spec, "taken", &ferrum_edge::plugins()).unwrap();
-    edge.gateway.reload(&model).expect_err("the port is taken");
-    let mut client = open(port).await;
+    let wanted = free_port();
+    let taken = std::net::TcpListener::bind(at(wanted)).unwrap();
+    let proxy = |id: &str, port: u16| format!("  - {{id: {id}, listen_port: {port}, {}}}\n", echo.backend());
+    edge.reload(&format!("proxies:\n{}{}{}", proxy("a", port), proxy("b", other), proxy("c", wanted)));
+    assert_eq!(edge.gateway.snapshot().revision, 2);
+    for port in [port, other] {
+        let mut client = open(port).await;
+        client.send("x").await;
+        client.expect("x").await;
+    }
+    drop(taken);
+    soon(async { while TcpStream::connect(at(wanted)).await.is_err() {} }).await;
+    let mut client = open(wanted).await;
     client.send("x").await;
     client.expect("x").await;
-    assert_eq!(edge.gateway.snapshot().revision, 1);
 }
 
 #[tokio::test]

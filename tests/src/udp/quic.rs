@@ -175,3 +175,22 @@ async fn a_flood_of_strangers_does_not_fill_the_log() {
     }
     edge.nothing_recorded().await;
 }
+
+/// A client that moves on purpose changes its connection id as well (RFC 9000 §9.5), to one that the gateway has never seen.
+#[tokio::test]
+async fn a_client_that_moves_on_purpose_keeps_its_connection() {
+    let port = free_port();
+    let settings = format!("{LOOPBACK}\n  workers: 3");
+    let edge = Edge::start_with(&settings, &shared(port, &[("a.test", server(&["a.test"], b"a:"))]));
+    let (endpoint, connection) = connect(at(port), "a.test").await;
+    assert_eq!(ask(&connection, b"before").await, b"a:before");
+    for n in 0..5 {
+        endpoint.rebind(std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
+        assert_eq!(ask(&connection, b"moved").await, b"a:moved", "{n}");
+    }
+    let large = vec![b'l'; 300_000];
+    assert_eq!(ask(&connection, &large).await, [b"a:".as_slice(), &large].concat());
+    connection.close(0_u8.into(), b"bye");
+    endpoint.wait_idle().await;
+    drop(edge);
+}

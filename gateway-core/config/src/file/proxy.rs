@@ -145,6 +145,25 @@ pub struct Proxy {
     /// it. Not for HTTP/3. Default the system's.
     #[schemars(length(min = 1, max = 15))]
     pub backend_congestion_control: Option<String>,
+    /// The address of this machine from which the gateway connects to the target, or sends datagrams to it. Targets of the other
+    /// address family are then unreachable. Refused where this machine has no such address. Not for HTTP/3. Default
+    /// the system's choice.
+    #[schemars(length(min = 2, max = 45))]
+    pub backend_source_address: Option<String>,
+    /// The network interface through which the gateway reaches the target, such as `eth1` or a VRF device. Refused where this
+    /// machine has no such interface. Not for HTTP/3. Default the system's choice.
+    #[schemars(length(min = 1, max = 15))]
+    pub backend_interface: Option<String>,
+    /// Connects to the target from the client's address (`IP_TRANSPARENT`), so that the target sees it without a PROXY header. For
+    /// stream proxies. The gateway needs `CAP_NET_ADMIN`, and the target's replies must be routed to the gateway. Default false.
+    pub backend_transparent: Option<bool>,
+    /// How long sent data may stay unacknowledged by the target before the connection is given up (`TCP_USER_TIMEOUT`). Default
+    /// the system's, about 15 minutes.
+    #[schemars(range(min = 0.1, max = 86_400))]
+    pub backend_tcp_user_timeout: Option<Millis>,
+    /// Connects to the target by Multipath TCP, and by plain TCP where the target does not support it. Refused where the
+    /// kernel does not support it. Streams are then copied instead of spliced. Not for HTTP/3. Default false.
+    pub backend_mptcp: Option<bool>,
     /// Time between HTTP/2 pings. Default 30s; 0 is off.
     #[schemars(range(max = 86_400))]
     pub pool_http2_keep_alive_interval: Option<Seconds>,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::Method;
 
-use super::{Congestion, FastCgi, ForwardedRules, Id, PathRules, PluginConfig, Upstream};
+use super::{Congestion, FastCgi, ForwardedRules, Id, PathRules, PluginConfig, SocketRules, Upstream};
 use crate::condition::Condition;
 use crate::pattern::{HostPattern, PathPattern};
 
@@ -181,6 +181,8 @@ pub struct RareBackend {
     pub dns: DnsRules,
     /// Scripts and parameters; present exactly when targets speak FastCGI.
     pub fastcgi: Option<FastCgi>,
+    /// How sockets to targets are made; `None` is the system's way.
+    pub sockets: Option<Arc<SocketRules>>,
 }
 
 /// How a target's name is looked up.
@@ -196,6 +198,11 @@ impl Backend {
     /// Used instead of looking the target's name up.
     pub fn dns_override(&self) -> Option<IpAddr> {
         self.rare.as_ref()?.dns.address
+    }
+
+    /// How sockets to targets are made; `None` is the system's way.
+    pub fn sockets(&self) -> Option<&Arc<SocketRules>> {
+        self.rare.as_ref()?.sockets.as_ref()
     }
 
     /// How long a looked-up address is used; `None` is what the name server says.

@@ -1,5 +1,7 @@
 //! Where a proxy's traffic goes.
 
+mod sockets;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -201,10 +203,12 @@ pub(super) fn backend(
     }
     let tags = tags(notes, written, &upstream);
     let tls = own.map(|own| tls.unwrap_or(own));
-    sockets(notes, written, tls.as_deref(), protocol, &upstream);
+    unix_sockets(notes, written, tls.as_deref(), protocol, &upstream);
     let dns = DnsRules { address, ttl: written.dns_cache_ttl.map(Seconds::duration) };
     let fastcgi = fastcgi::fastcgi(notes, written, http_version, place.folder);
-    let rare = RareBackend { dns, fastcgi };
+    let sockets = sockets::sockets(notes, written, protocol, &upstream).map(Arc::new);
+    let has_sockets = sockets.is_some();
+    let rare = RareBackend { dns, fastcgi, sockets };
     // RFC 7838 §2.1: who speaks for a target elsewhere has to prove that it may.
     let is_proven = tls.as_ref().is_some_and(|tls| tls.verify);
     Some(Backend {
@@ -212,6 +216,8 @@ pub(super) fn backend(
         http_version,
         alt_svc: written.backend_alt_svc.unwrap_or(true)
             && is_proven
+            // QUIC has sockets of its own.
+            && !has_sockets
             && scheme == Scheme::Https
             && http_version == BackendHttp::Auto,
         upstream,
@@ -252,7 +258,7 @@ fn of_requests(notes: &mut Notes<'_>, upstream: &Upstream) {
 }
 
 /// What can't be had from targets that are Unix sockets.
-fn sockets(
+fn unix_sockets(
     notes: &mut Notes<'_>,
     written: &file::Proxy,
     tls: Option<&BackendTls>,

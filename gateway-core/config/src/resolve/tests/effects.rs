@@ -257,3 +257,53 @@ fn an_upstream_of_draining_targets_only_is_rejected() {
          `weight` of 1 or more)",
     );
 }
+
+#[test]
+fn socket_settings_that_do_nothing_are_rejected() {
+    let http = |fields: &str| {
+        format!("proxies: [{{id: p, listen_path: /, backend_host: h, backend_port: 9, {fields}}}]")
+    };
+    let stream = |scheme: &str, fields: &str| {
+        format!(
+            "proxies: [{{id: p, listen_port: 99, backend_scheme: {scheme}, backend_host: 192.0.2.1, \
+             backend_port: 9, {fields}}}]"
+        )
+    };
+    let model = good(&stream("tcp", "backend_source_address: 192.0.2.7, backend_tcp_user_timeout: 20s"));
+    let sockets = model.proxies[0].backend.sockets().unwrap();
+    assert_eq!(sockets.user_timeout, Some(Duration::from_secs(20)));
+    assert!(good(&http("backend_transparent: false")).proxies[0].backend.sockets().is_none());
+    good(&http("backend_interface: eth1, backend_mptcp: true"));
+    good(&stream("udp", "backend_transparent: true, backend_interface: eth1"));
+    for (text, expected) in [
+        (
+            http("backend_transparent: true"),
+            "backend_transparent: clients share the connections to HTTP targets (remove it; targets get the client's \
+             address in `X-Forwarded-For`)",
+        ),
+        (
+            http("backend_scheme: https, backend_http_version: '3', backend_interface: eth1"),
+            "backend_interface: HTTP/3 does not have this (remove it, or use another `backend_http_version`)",
+        ),
+        (stream("udp", "backend_mptcp: true"), "backend_mptcp: a UDP proxy does not have this (remove it)"),
+        (
+            stream("udp", "backend_tcp_user_timeout: 1s"),
+            "backend_tcp_user_timeout: a UDP proxy does not have this (remove it)",
+        ),
+        (
+            stream("tcp", "backend_source_address: '::1'"),
+            "backend_source_address: ::1 can't connect to 192.0.2.1, which is of the other address family (use an \
+             address of its family)",
+        ),
+        (
+            stream("tcp", "backend_source_address: 192.0.2.7, backend_transparent: true"),
+            "backend_source_address: `backend_transparent` connects from the client's address (keep one of the two)",
+        ),
+        (
+            stream("tcp", "backend_interface: a/b"),
+            "backend_interface: `a/b` is not a valid interface name (such as `eth1`; `ip link` lists them)",
+        ),
+    ] {
+        refused(&text, &format!("f:1: proxies[0].{expected}"));
+    }
+}
