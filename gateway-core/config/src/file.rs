@@ -54,7 +54,8 @@ pub use places::Positions;
 pub use plugin::{PluginConfig, Scope};
 pub use proxy::{
     AuthMode, BackendHttpVersion, Backoff, CircuitBreaker, ExponentialBackoff, FixedBackoff, LoadPriority,
-    Parameters, PathPolicy, PathRules, Plugin, PortMapping, Protocol, Proxy, Retry, Scheme, UpgradeProtocol,
+    Parameters, PathPolicy, PathRules, Plugin, PortMapping, Protocol, Proxy, ProxyTlv, Retry, Scheme,
+    UpgradeProtocol,
 };
 use reading::convert;
 pub use reading::plugin_settings;

@@ -21,6 +21,60 @@ const MAX_V1: usize = 107;
 /// The extension of version 2 with a CRC32c of the whole header.
 const CRC32C: u8 = 3;
 
+/// The extension of version 2 with the server name that the client asked for.
+const AUTHORITY: u8 = 2;
+/// The extension of version 2 with facts of the client's TLS, and those inside of it.
+const TLS: u8 = 0x20;
+const TLS_VERSION: u8 = 0x21;
+const TLS_CIPHER: u8 = 0x23;
+/// Flags of [`TLS`]: the client uses TLS, and showed a certificate in this connection.
+const OVER_TLS: u8 = 1;
+const WITH_CERTIFICATE: u8 = 2;
+
+/// What a header of version 2 says beside the ends.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Extensions<'a> {
+    /// The server name that the client asked for.
+    pub authority: Option<&'a str>,
+    /// Facts of the client's TLS.
+    pub tls: Option<TlsSummary>,
+    /// Ends with a CRC32c of the header.
+    pub checksum: bool,
+}
+
+/// What targets learn of a client's TLS.
+#[derive(Debug, Clone, Copy)]
+pub struct TlsSummary {
+    /// `TLSv1.2` or `TLSv1.3`.
+    pub version: &'static str,
+    /// IANA name.
+    pub cipher: &'static str,
+    /// Whether the client showed a certificate, which was verified.
+    pub has_certificate: bool,
+}
+
+/// The server name in a whole header of version 2 that [`parse`] accepts; `None` for one that is no host name.
+pub fn authority(header: &[u8]) -> Option<&str> {
+    let block = header.get(16..).filter(|_| header.starts_with(SIGNATURE))?;
+    let addresses = match header.get(13)? >> 4 {
+        0 => 0,
+        1 => 12,
+        2 => 36,
+        _ => 216,
+    };
+    let mut extensions = block.get(addresses..)?;
+    while let Some((&[kind, high, low], rest)) = extensions.split_first_chunk() {
+        let (value, rest) = rest.split_at_checked(usize::from(high) << 8 | usize::from(low))?;
+        if kind == AUTHORITY {
+            let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._".contains(byte);
+            let is_name = !value.is_empty() && value.len() <= 253 && value.iter().all(is_plain);
+            return is_name.then(|| std::str::from_utf8(value).ok()).flatten();
+        }
+        extensions = rest;
+    }
+    None
+}
+
 /// Reads a header off the first bytes of a connection.
 pub fn parse(bytes: &[u8]) -> Header {
     let common = bytes.len().min(SIGNATURE.len());
@@ -134,7 +188,13 @@ fn ends_of<const N: usize, A: From<[u8; N]> + Into<IpAddr>>(
 }
 
 /// Writes the header for a connection between these ends, in version 1 or 2.
-pub fn header(version: u8, source: SocketAddr, destination: SocketAddr) -> Vec<u8> {
+/// Version 1 has no extensions.
+pub fn header(
+    version: u8,
+    source: SocketAddr,
+    destination: SocketAddr,
+    extensions: Extensions<'_>,
+) -> Vec<u8> {
     let (source, destination) = same_family(source, destination);
     if version == 1 {
         let family = if source.is_ipv4() { "TCP4" } else { "TCP6" };
@@ -155,9 +215,46 @@ pub fn header(version: u8, source: SocketAddr, destination: SocketAddr) -> Vec<u
     }
     out.push(0x21);
     out.push(if source.is_ipv4() { 0x11 } else { 0x21 });
-    out.extend_from_slice(&[0, if source.is_ipv4() { 12 } else { 36 }]);
+    extensions.write(&mut block);
+    let checksum_at = block.len() + 3;
+    if extensions.checksum {
+        extension(&mut block, CRC32C, &[0; 4]);
+    }
+    out.extend_from_slice(&u16::try_from(block.len()).unwrap_or(u16::MAX).to_be_bytes());
+    let at = out.len() + checksum_at;
     out.extend_from_slice(&block);
+    if extensions.checksum {
+        let sum = crc32c([&out, &[], &[]]).to_be_bytes();
+        if let Some(place) = out.get_mut(at..at + 4) {
+            place.copy_from_slice(&sum);
+        }
+    }
     out
+}
+
+impl Extensions<'_> {
+    /// All but the checksum.
+    fn write(self, block: &mut Vec<u8>) {
+        if let Some(name) = self.authority {
+            extension(block, AUTHORITY, name.as_bytes());
+        }
+        let Some(tls) = self.tls else { return };
+        let has_certificate = tls.has_certificate;
+        let mut value = vec![OVER_TLS | if has_certificate { WITH_CERTIFICATE } else { 0 }];
+        // Zero is a certificate that was verified; the gateway accepts no other.
+        value.extend_from_slice(&u32::from(!has_certificate).to_be_bytes());
+        extension(&mut value, TLS_VERSION, tls.version.as_bytes());
+        extension(&mut value, TLS_CIPHER, tls.cipher.as_bytes());
+        extension(block, TLS, &value);
+    }
+}
+
+/// Appends one extension; values are at most 65,535 bytes long.
+fn extension(out: &mut Vec<u8>, kind: u8, value: &[u8]) {
+    let Ok(length) = u16::try_from(value.len()) else { return };
+    out.push(kind);
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend_from_slice(value);
 }
 
 /// IPv4 where both ends can be, else IPv6 for both.
@@ -182,7 +279,7 @@ mod tests {
         {
             let ends = (source.parse().unwrap(), destination.parse().unwrap());
             for version in [1, 2] {
-                let mut bytes = header(version, ends.0, ends.1);
+                let mut bytes = header(version, ends.0, ends.1, Extensions::default());
                 let length = bytes.len();
                 for cut in 0..length {
                     assert_eq!(parse(&bytes[..cut]), Header::More, "version {version}, {cut} bytes");
@@ -195,9 +292,19 @@ mod tests {
 
     #[test]
     fn mixed_families_become_one() {
-        let bytes = header(1, "[::ffff:192.0.2.1]:1".parse().unwrap(), "198.51.100.2:2".parse().unwrap());
+        let bytes = header(
+            1,
+            "[::ffff:192.0.2.1]:1".parse().unwrap(),
+            "198.51.100.2:2".parse().unwrap(),
+            Extensions::default(),
+        );
         assert_eq!(bytes, b"PROXY TCP4 192.0.2.1 198.51.100.2 1 2\r\n");
-        let bytes = header(1, "[2001:db8::1]:1".parse().unwrap(), "198.51.100.2:2".parse().unwrap());
+        let bytes = header(
+            1,
+            "[2001:db8::1]:1".parse().unwrap(),
+            "198.51.100.2:2".parse().unwrap(),
+            Extensions::default(),
+        );
         assert_eq!(bytes, b"PROXY TCP6 2001:db8::1 ::ffff:198.51.100.2 1 2\r\n");
     }
 
@@ -230,7 +337,12 @@ mod tests {
 
     /// A header of version 2 from 192.0.2.1:1 to 198.51.100.2:2 with these extensions.
     fn extended(extensions: &[u8]) -> Vec<u8> {
-        let mut bytes = header(2, "192.0.2.1:1".parse().unwrap(), "198.51.100.2:2".parse().unwrap());
+        let mut bytes = header(
+            2,
+            "192.0.2.1:1".parse().unwrap(),
+            "198.51.100.2:2".parse().unwrap(),
+            Extensions::default(),
+        );
         bytes[14..16].copy_from_slice(&u16::try_from(12 + extensions.len()).unwrap().to_be_bytes());
         bytes.extend_from_slice(extensions);
         bytes
@@ -263,5 +375,35 @@ mod tests {
             assert_eq!(parse(&other), Header::Malformed, "byte {at}");
         }
         assert_eq!(parse(&extended(&[3, 0, 2, 0, 0])), Header::Malformed, "it has four bytes");
+    }
+
+    #[test]
+    fn extensions_are_written_and_read() {
+        let (source, destination) = ("192.0.2.7:1111".parse().unwrap(), "198.51.100.9:2222".parse().unwrap());
+        let tls = TlsSummary { version: "TLSv1.3", cipher: "X", has_certificate: true };
+        let extensions = Extensions { authority: Some("a.test"), tls: Some(tls), checksum: true };
+        let written = header(2, source, destination, extensions);
+        assert_eq!(parse(&written), Header::Ends(written.len(), Some((source, destination))));
+        assert_eq!(authority(&written), Some("a.test"));
+        let expected: &[u8] = b"\x02\0\x06a.test\x20\0\x13\x03\0\0\0\0\x21\0\x07TLSv1.3\x23\0\x01X\x03\0\x04";
+        assert_eq!(&written[28..written.len() - 4], expected);
+        // A changed kind of the last extension hides the checksum.
+        for at in (28..written.len()).filter(|at| *at != written.len() - 7) {
+            let mut broken = written.clone();
+            broken[at] ^= 1;
+            let read = parse(&broken);
+            assert_ne!(read, Header::Ends(written.len(), Some((source, destination))), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn an_authority_that_is_no_name_is_left_out() {
+        let (source, destination) = ("[::1]:1".parse().unwrap(), "[::1]:2".parse().unwrap());
+        for name in ["", "a b", "a/..", "ä.test", &"a".repeat(254)] {
+            let extensions = Extensions { authority: Some(name), ..Extensions::default() };
+            assert_eq!(authority(&header(2, source, destination, extensions)), None, "{name}");
+        }
+        assert_eq!(authority(&header(2, source, destination, Extensions::default())), None);
+        assert_eq!(authority(b"PROXY TCP4 192.0.2.7 192.0.2.8 1 2\r\n"), None);
     }
 }

@@ -30,13 +30,15 @@ impl Addresses {
     /// Reads the header a trusted proxy has to send, and not one byte more. Anybody else's connection is refused: its
     /// header, or its absence, can't be told from a lie.
     ///
+    /// Returns the server name that the proxy's client asked for, if the header contains one.
+    ///
     /// # Errors
     /// Why the connection is refused; a stable word for its record.
     pub(super) async fn read_header(
         &mut self,
         tcp: &mut TcpStream,
         settings: &Settings,
-    ) -> Result<(), &'static str> {
+    ) -> Result<Option<String>, &'static str> {
         if !self.trusted {
             return Err("proxy_protocol_untrusted");
         }
@@ -61,7 +63,8 @@ impl Addresses {
                 let from = source.ip().to_canonical();
                 self.trusted = settings.trusted_proxies.iter().any(|net| net.contains(&from));
             }
-            return Ok(());
+            // Servers compare names without regard to case.
+            return Ok(proxy_protocol::authority(&header).map(str::to_ascii_lowercase));
         }
     }
 }

@@ -112,10 +112,11 @@ async fn arrive(
 ) -> Result<Arc<Route>, RefusalReason> {
     let routes = snapshot.streams.on(Transport::Tcp, port);
     if routes.iter().filter_map(|route| rules(route)).any(|rules| rules.accept_proxy_protocol) {
-        arrival.ends.read_header(&mut arrival.tcp, &snapshot.settings).await?;
+        arrival.name = arrival.ends.read_header(&mut arrival.tcp, &snapshot.settings).await?;
     }
     if snapshot.streams.asks_for_name(Transport::Tcp, port) {
-        arrival.name = arrival.server_name().await?;
+        let named = arrival.server_name().await?;
+        arrival.name = named.or_else(|| arrival.name.take());
     }
     snapshot.streams.find(Transport::Tcp, port, arrival.name.as_deref()).cloned().ok_or("no_route")
 }

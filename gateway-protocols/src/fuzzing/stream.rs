@@ -1,6 +1,6 @@
 //! What is read off the first bytes of a stream: the PROXY protocol, and the server name of a ClientHello.
 
-use gateway_core::stream::proxy_protocol::{self, Header, MAX_HEADER};
+use gateway_core::stream::proxy_protocol::{self, Extensions, Header, MAX_HEADER};
 use gateway_core::stream::sniff::{self, Hello, MAX_HELLO};
 use rustls::server::Acceptor;
 
@@ -16,7 +16,7 @@ pub(super) fn proxy_protocol(data: &[u8]) {
     assert_eq!(proxy_protocol::parse(&data[..length - 1]), Header::More);
     let Some((source, destination)) = ends else { return };
     for version in [1, 2] {
-        let written = proxy_protocol::header(version, source, destination);
+        let written = proxy_protocol::header(version, source, destination, Extensions::default());
         let Header::Ends(length, Some((from, to))) = proxy_protocol::parse(&written) else {
             panic!("what was written in version {version} can't be read");
         };

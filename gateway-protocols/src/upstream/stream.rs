@@ -18,7 +18,7 @@ use gateway_core::snapshot::Route;
 use gateway_core::snapshot::streams::{rules, target_port};
 use gateway_core::stream::between::Monitor;
 use gateway_core::stream::pipeline::{Carrier, Opener};
-use gateway_core::stream::proxy_protocol;
+use gateway_core::stream::proxy_protocol::{self, Extensions, TlsSummary};
 use gateway_core::stream::relay::{Carried, RelayOutcome, RelayTimeouts, relay, relay_by};
 use gateway_core::stream::session::Session;
 use splice::Splice;
@@ -52,6 +52,20 @@ impl Outbound {
     }
 }
 
+/// What the proxy adds to a PROXY header of version 2.
+fn extensions<'s>(route: &Route, session: &'s Session) -> Extensions<'s> {
+    let Some(wanted) = rules(route).map(|rules| rules.proxy_extensions) else { return Extensions::default() };
+    Extensions {
+        authority: session.server_name.as_deref().filter(|_| wanted.authority),
+        tls: session.client.tls.as_ref().filter(|_| wanted.tls).map(|tls| TlsSummary {
+            version: tls.version,
+            cipher: tls.cipher,
+            has_certificate: tls.certificate.is_some(),
+        }),
+        checksum: wanted.checksum,
+    }
+}
+
 impl Opener for Outbound {
     type Target = Placed;
 
@@ -61,7 +75,9 @@ impl Opener for Outbound {
         to.port = mapped.ok_or(Cause::ConnectFailed)?;
         to.client = Some(session.client_address);
         if let Some(version) = rules(route).and_then(|rules| rules.send_proxy_protocol) {
-            to.preface = proxy_protocol::header(version, session.client.peer, session.client.local);
+            let extensions = extensions(route, session);
+            to.preface =
+                proxy_protocol::header(version, session.client.peer, session.client.local, extensions);
         }
         match self.inner.dialler.dial(&to).await {
             Ok(dialled) => Ok(Placed::new(dialled.link, dialled.place)),

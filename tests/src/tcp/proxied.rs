@@ -125,6 +125,28 @@ async fn a_header_is_handed_on() {
     far.expect(V1).await;
 }
 
+/// The server name that a trusted proxy has read, and facts of the client's TLS, reach the target with a checksum.
+#[tokio::test]
+async fn extensions_are_handed_on() {
+    let origin = Port::listen(None).await;
+    let fields = "send_proxy_protocol: 2, send_proxy_protocol_tlvs: [authority, crc32c]";
+    let (mut edge, port) = trusting(&format!("{fields}, {}", tcp_backend(origin.address)));
+    let mut header = v2();
+    header[15] += 9;
+    header.extend_from_slice(b"\x02\0\x06A.Test");
+    let mut client = open(port).await;
+    client.send([&header[..], b"x"].concat()).await;
+    let mut far = Wire::new(origin.accept().await);
+    let seen = far.some_exactly(28 + 9 + 7).await;
+    assert_eq!(seen[28..40], *b"\x02\0\x06a.test\x03\0\x04");
+    far.expect("x").await;
+    client.shutdown().await;
+    far.closed().await;
+    drop(far);
+    let record = edge.only_record().await;
+    assert_eq!(record.0["tls.client.server_name"], "a.test", "{}", record.0);
+}
+
 /// The header comes before the handshake, as every server reads it that knows both.
 #[tokio::test]
 async fn a_header_comes_before_tls() {

@@ -228,6 +228,9 @@ pub struct Proxy {
     /// Sends a PROXY protocol header of version 1 or 2 to the target of a TCP stream proxy. Default none.
     #[schemars(range(min = 1, max = 2))]
     pub send_proxy_protocol: Option<u32>,
+    /// Extensions (TLVs) of that header, with `send_proxy_protocol: 2` only. Default none.
+    #[schemars(length(max = 3))]
+    pub send_proxy_protocol_tlvs: Vec<ProxyTlv>,
     /// Methods that are let through, HEAD wherever GET is; others get 405 with `Allow`. Default all.
     pub allowed_methods: Option<Vec<String>>,
     /// Protocols that clients may switch to. The gateway forwards a request for another protocol without its `Upgrade`; over HTTP/2 and
@@ -480,4 +483,16 @@ pub enum LoadPriority {
     Normal,
     /// Never.
     High,
+}
+
+/// An extension of a PROXY header of version 2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ProxyTlv {
+    /// The server name that the client asked for, or that the PROXY header of a trusted proxy contained.
+    Authority,
+    /// Version and cipher of the client's TLS, and whether the client showed a certificate. Only with `frontend_tls`.
+    Tls,
+    /// A CRC32c of the header.
+    Crc32c,
 }

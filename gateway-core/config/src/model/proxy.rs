@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use http::Method;
 
-use super::{Congestion, FastCgi, ForwardedRules, Id, PathRules, PluginConfig, SocketRules, Upstream};
+use super::{
+    Congestion, FastCgi, ForwardedRules, Id, PathRules, PluginConfig, ProxyExtensions, SocketRules, Upstream,
+};
 use crate::condition::Condition;
 use crate::pattern::{HostPattern, PathPattern};
 
@@ -149,6 +151,8 @@ pub struct StreamRules {
     pub accept_proxy_protocol: bool,
     /// Sends a PROXY protocol header of this version (1 or 2) to the target.
     pub send_proxy_protocol: Option<u8>,
+    /// What a header of version 2 says beside the ends.
+    pub proxy_extensions: ProxyExtensions,
 }
 
 /// Where a proxy's traffic goes.

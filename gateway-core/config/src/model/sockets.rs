@@ -1,4 +1,4 @@
-//! Sockets to targets.
+//! Sockets to targets, and what is sent over them first.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,4 +17,15 @@ pub struct SocketRules {
     pub user_timeout: Option<Duration>,
     /// Connects by Multipath TCP. Default false.
     pub mptcp: bool,
+}
+
+/// What a PROXY header of version 2 says beside the ends of the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ProxyExtensions {
+    /// The server name that the client asked for.
+    pub authority: bool,
+    /// Facts of the client's TLS.
+    pub tls: bool,
+    /// A CRC32c of the header.
+    pub checksum: bool,
 }

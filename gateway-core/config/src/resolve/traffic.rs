@@ -9,8 +9,8 @@ use crate::condition;
 use crate::condition::written::Condition;
 use crate::file;
 use crate::model::{
-    HostPattern, HttpRules, Match, Parameters, PathPattern, PathPolicy, PathRules, Scheme, StreamRules,
-    Traffic, WebSocketRules,
+    HostPattern, HttpRules, Match, Parameters, PathPattern, PathPolicy, PathRules, ProxyExtensions, Scheme,
+    StreamRules, Traffic, WebSocketRules,
 };
 use crate::pattern::parse;
 use crate::problem::ValueProblem;
@@ -241,6 +241,7 @@ fn only_for_streams(notes: &mut Notes<'_>, written: &file::Proxy) {
         ("tcp_idle_timeout", written.tcp_idle_timeout.is_some()),
         ("accept_proxy_protocol", written.accept_proxy_protocol == Some(true)),
         ("send_proxy_protocol", written.send_proxy_protocol.is_some()),
+        ("send_proxy_protocol_tlvs", !written.send_proxy_protocol_tlvs.is_empty()),
     ];
     for (key, _) in keys.iter().filter(|(_, given)| *given) {
         let remedy = if key.starts_with("listen_port") {
@@ -350,8 +351,33 @@ fn stream(notes: &mut Notes<'_>, written: &file::Proxy, scheme: Scheme) -> Optio
             .and_then(|sessions| usize::try_from(sessions).ok())
             .unwrap_or(UDP_MAX_SESSIONS),
         accept_proxy_protocol: written.accept_proxy_protocol.unwrap_or(false),
+        proxy_extensions: proxy_extensions(notes, written),
         send_proxy_protocol: written.send_proxy_protocol.and_then(|version| u8::try_from(version).ok()),
     })
+}
+
+fn proxy_extensions(notes: &mut Notes<'_>, written: &file::Proxy) -> ProxyExtensions {
+    const KEY: &str = "send_proxy_protocol_tlvs";
+    let tlvs = &written.send_proxy_protocol_tlvs;
+    let extensions = ProxyExtensions {
+        authority: tlvs.contains(&file::ProxyTlv::Authority),
+        tls: tlvs.contains(&file::ProxyTlv::Tls),
+        checksum: tlvs.contains(&file::ProxyTlv::Crc32c),
+    };
+    let frontend_tls = written.frontend_tls == Some(true);
+    let has_name =
+        frontend_tls || written.passthrough == Some(true) || written.accept_proxy_protocol == Some(true);
+    if !tlvs.is_empty() && written.send_proxy_protocol != Some(2) {
+        notes.add(KEY, "only a PROXY header of version 2 has extensions").remedy =
+            Some("write `send_proxy_protocol: 2`, or remove it".to_owned());
+    } else if extensions.tls && !frontend_tls {
+        notes.add(KEY, "`tls` has nothing to say of connections that the gateway does not decrypt").remedy =
+            Some("write `frontend_tls: true`, or remove it".to_owned());
+    } else if extensions.authority && !has_name {
+        notes.add(KEY, "`authority` needs a server name, which plain traffic does not have").remedy =
+            Some("write `frontend_tls`, `passthrough` or `accept_proxy_protocol`, or remove it".to_owned());
+    }
+    extensions
 }
 
 fn plain(scheme: Scheme) -> Scheme {

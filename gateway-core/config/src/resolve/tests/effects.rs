@@ -307,3 +307,31 @@ fn socket_settings_that_do_nothing_are_rejected() {
         refused(&text, &format!("f:1: proxies[0].{expected}"));
     }
 }
+
+#[test]
+fn extensions_of_a_proxy_header_need_what_they_tell() {
+    let stream = |fields: &str| {
+        format!(
+            "proxies: [{{id: p, listen_port: 99, backend_scheme: tcp, backend_host: h, backend_port: 9, {fields}}}]"
+        )
+    };
+    good(&stream("passthrough: true, send_proxy_protocol: 2, send_proxy_protocol_tlvs: [authority, crc32c]"));
+    for (fields, expected) in [
+        (
+            "send_proxy_protocol: 1, send_proxy_protocol_tlvs: [crc32c]",
+            "only a PROXY header of version 2 has extensions (write `send_proxy_protocol: 2`, or remove it)",
+        ),
+        (
+            "send_proxy_protocol: 2, send_proxy_protocol_tlvs: [tls]",
+            "`tls` has nothing to say of connections that the gateway does not decrypt (write `frontend_tls: true`, or \
+             remove it)",
+        ),
+        (
+            "send_proxy_protocol: 2, send_proxy_protocol_tlvs: [authority]",
+            "`authority` needs a server name, which plain traffic does not have (write `frontend_tls`, `passthrough` or \
+             `accept_proxy_protocol`, or remove it)",
+        ),
+    ] {
+        refused(&stream(fields), &format!("f:1: proxies[0].send_proxy_protocol_tlvs: {expected}"));
+    }
+}
