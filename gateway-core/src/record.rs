@@ -30,7 +30,7 @@ pub trait Recorder: Send + Sync + 'static {
         let _ = (protocol, carried);
     }
 
-    /// Datagrams of open sessions that a limit dropped, now and then.
+    /// Datagrams of a session that a limit dropped, as it drops them.
     fn session_dropped(&self, protocol: &'static str, datagrams: u64) {
         let _ = (protocol, datagrams);
     }
@@ -97,8 +97,6 @@ pub struct SessionRecord<'a> {
     pub bytes_down: u64,
     /// Datagrams that a limit dropped.
     pub dropped: u64,
-    /// Those of them that [`Recorder::session_dropped`] was not told of.
-    pub uncounted_dropped: u64,
     /// Bytes that [`Recorder::session_bytes`], or whoever counts those of open sessions, was not told of.
     pub uncounted: Carried,
 }

@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use crate::support::edge::Edge;
 use crate::support::soon;
 use crate::support::stream::{LOOPBACK, at, free_port, udp_backend};
+use crate::support::wire::Wire;
 
 /// A UDP origin that says back `answer(datagram)`, and how many clients it has seen.
 struct Origin {
@@ -163,7 +164,8 @@ async fn replies_are_not_amplified_beyond_the_factor() {
     // Answers with as many bytes as the first byte says tens.
     let origin = Origin::start(|datagram| vec![b'r'; usize::from(datagram[0]) * 10]).await;
     let fields = format!("udp_max_response_amplification_factor: 3, {}", udp_backend(origin.address));
-    let (_edge, port) = edge_with(&fields);
+    let (edge, port) = edge_with(&fields);
+    let admin = edge.gateway.serve_admin(([127, 0, 0, 1], 0).into()).unwrap();
     let client = Client::new(port).await;
     client.send(&[9, 0, 0, 0, 0, 0, 0, 0, 0, 0]).await;
     assert_eq!(client.ask(&[3, 0, 0, 0, 0, 0, 0, 0, 0, 0]).await.len(), 30, "90 bytes were dropped before");
@@ -171,6 +173,15 @@ async fn replies_are_not_amplified_beyond_the_factor() {
     client.send(&[10, 0, 0, 0, 0, 0, 0, 0, 0, 0]).await;
     assert_eq!(client.ask(&[5, 0, 0, 0, 0, 0, 0, 0, 0, 0]).await.len(), 50);
     assert_eq!(client.ask(&vec![200; 1000]).await.len(), 2000);
+    // Metrics count what was dropped while the session is still open.
+    let mut wire = Wire::open(admin).await;
+    wire.send("GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await;
+    let page = String::from_utf8(wire.rest().await.to_vec()).unwrap();
+    let counted = "ferrum_session_datagrams_dropped_total{protocol=\"udp\"} 2";
+    assert!(page.lines().any(|line| line == counted), "{page}");
+    let Edge { gateway, mut records, .. } = edge;
+    soon(tokio::task::spawn_blocking(move || gateway.drain())).await.unwrap();
+    assert_eq!(records.next().await.0["session.datagrams_dropped"], 2);
 }
 
 #[tokio::test]

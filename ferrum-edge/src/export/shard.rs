@@ -392,7 +392,6 @@ impl Recorder for WorkerTelemetry {
         self.ends.count(place, record.reason);
         counts.up.add(record.uncounted.up);
         counts.down.add(record.uncounted.down);
-        counts.dropped.add(record.uncounted_dropped);
         let is_unproven = record.session.unproven && record.target.is_none();
         if is_unproven && !self.unproven.admits(Instant::now()) {
             return self.withheld.add(1);

@@ -43,8 +43,6 @@ pub struct Flow {
     counted: Carried,
     /// Datagrams that were too much.
     dropped: u64,
-    /// Of these, what metrics know of.
-    counted_dropped: u64,
     /// Only where a plugin attends to sessions: there may be very many.
     consumers: Option<Box<Consumers>>,
     _permit: Permit,
@@ -74,7 +72,6 @@ impl Flow {
             followed: None,
             counted: Carried::default(),
             dropped: 0,
-            counted_dropped: 0,
             consumers,
             _permit: permit,
         })
@@ -118,20 +115,21 @@ impl Flow {
         };
         let admitted = meter::admit(meters, bytes as u64, Instant::now());
         if admitted == Admitted::Dropped {
-            self.dropped += 1;
+            self.count_dropped();
         }
         admitted
+    }
+
+    /// Counts a datagram that was dropped, for the record and at once for metrics.
+    pub fn count_dropped(&mut self) {
+        self.dropped += 1;
+        self.recorder.session_dropped(self.protocol, 1);
     }
 
     /// Bytes that metrics have not counted yet; they are counted from now on.
     pub fn uncounted(&mut self) -> Carried {
         let counted = std::mem::replace(&mut self.counted, self.carried);
         Carried { up: self.carried.up - counted.up, down: self.carried.down - counted.down }
-    }
-
-    /// Dropped datagrams that metrics have not counted yet; they are counted from now on.
-    pub fn uncounted_dropped(&mut self) -> u64 {
-        self.dropped - std::mem::replace(&mut self.counted_dropped, self.dropped)
     }
 
     /// Takes the meters of the proxy as it is configured now.
@@ -247,7 +245,7 @@ impl Flow {
 
 impl Drop for Flow {
     fn drop(&mut self) {
-        let (uncounted, uncounted_dropped) = (self.uncounted(), self.uncounted_dropped());
+        let uncounted = self.uncounted();
         let record = SessionRecord {
             session: &self.session,
             route: Some(&self.route),
@@ -258,7 +256,6 @@ impl Drop for Flow {
             bytes_up: self.carried.up,
             bytes_down: self.carried.down,
             dropped: self.dropped,
-            uncounted_dropped,
             uncounted,
         };
         if let Some(around) = self.around() {

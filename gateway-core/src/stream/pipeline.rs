@@ -346,7 +346,6 @@ impl Drop for SessionEnding<'_> {
             bytes_up: self.carried.up,
             bytes_down: self.carried.down,
             dropped: 0,
-            uncounted_dropped: 0,
             uncounted,
         };
         if let Some((chain, around)) = self.plugins {

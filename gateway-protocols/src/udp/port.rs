@@ -440,10 +440,6 @@ impl Port {
                 if uncounted != Carried::default() {
                     recorder.session_bytes(open.flow.protocol(), uncounted);
                 }
-                let dropped = open.flow.uncounted_dropped();
-                if dropped > 0 {
-                    recorder.session_dropped(open.flow.protocol(), dropped);
-                }
             }
         }
     }

@@ -154,6 +154,7 @@ impl Session {
             Emit::Wire(bytes) => drop(socket.send(bytes)),
             Emit::Payload(payload) => {
                 if most.is_some_and(|most| (*given + payload.len() as u64) as f64 > most) {
+                    flow.count_dropped();
                     return;
                 }
                 match flow.admit(Direction::Down, payload.len()) {
