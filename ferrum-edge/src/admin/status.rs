@@ -1,5 +1,6 @@
 //! What the gateway is doing, as one document.
 
+mod failing;
 mod findings;
 
 use std::borrow::Cow;
@@ -82,6 +83,7 @@ pub(super) async fn status(State(admin): State<Admin>) -> Json<Value> {
         "redis": redis(&snapshot, engine),
         "warnings": warned(&snapshot, engine),
     }));
+    document["proxies"]["scripts_unreadable"] = redacted(failing::script_folders(&snapshot).await);
     document["problems"] = Findings::of(&document).document();
     Json(document)
 }
@@ -214,6 +216,7 @@ fn proxies(snapshot: &Snapshot, engine: &Engine) -> Value {
         "quarantined": named,
         "ports_closed_count": failed.len(),
         "ports_closed": ports,
+        "failing": failing::proxies(snapshot),
     })
 }
 
@@ -328,6 +331,7 @@ pub(super) fn target(target: &Target, now: Instant) -> Value {
         "weight": target.rules.weight,
         "healthy": status.healthy,
         "unhealthy_because": target.unhealthy_because(now),
+        "failures": failing::failures(target, now),
         "probed_healthy": status.probed_healthy,
         "observed_healthy": status.observed_healthy,
         "retried_in_seconds": status.retried_in.map(|left| left.as_secs_f64()),
