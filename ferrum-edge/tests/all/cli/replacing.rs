@@ -373,3 +373,16 @@ fn the_watchdog_is_told_that_the_gateway_works() {
     gateway.signal("TERM");
     assert_eq!(gateway.wait(), Some(0));
 }
+
+#[test]
+fn replace_shares_no_port_with_a_gateway_of_another_pid_file() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &at("x", ports()));
+    let current = replacing(&folder);
+    let second = ferrum_edge(&folder).args(["run", "--pid-file", "other", "--replace"]).output().unwrap();
+    assert_eq!(second.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    let owner = format!("process {} (ferrum-edge) listens on {}", current.pid(), current.http);
+    assert!(said.contains(&owner) || said.contains(&format!("listens on {}", current.admin)), "{said}");
+    assert!(get(current.http, "/").ends_with("\r\n\r\nx"), "the first one goes on");
+}
