@@ -105,6 +105,8 @@ pub(crate) struct ControlCounts {
     /// The certificates that the gateway gets by itself.
     pub(crate) acme: AcmeCounts,
     /// The proxies whose files for TLS towards targets are of no use, and why.
+    /// When the last successor (SIGUSR2) failed to take over, and why.
+    pub(crate) successor_failure: Mutex<Option<(SystemTime, String)>>,
     pub(crate) target_tls_unusable: Mutex<Vec<(Id, String)>>,
     /// How loaded the gateway was when it was last looked at.
     pub(crate) load: Mutex<Load>,

@@ -67,6 +67,7 @@ pub(super) async fn status(State(admin): State<Admin>) -> Json<Value> {
         "connections": engine.shared.connections(),
         "overload": overload(&engine.telemetry.control.load.lock().unwrap_or_else(PoisonError::into_inner)),
         "tasks": tasks(&engine.shared.tasks),
+        "successor": successor(&engine.telemetry),
         "config": config(&engine.telemetry.config_status()),
         "fleet": fleet(&admin),
         "database": match reconciler {
@@ -132,6 +133,12 @@ fn overload(load: &Load) -> Value {
         "descriptor_limit": load.descriptor_limit,
         "delay_seconds": load.delay.as_secs_f64(),
     })
+}
+
+/// The last successor that failed to take over; `null` if none has.
+fn successor(telemetry: &Telemetry) -> Value {
+    let failure = telemetry.control.successor_failure.lock().unwrap_or_else(PoisonError::into_inner);
+    failure.as_ref().map_or(Value::Null, |(at, why)| json!({ "failed_at": time(*at), "problem": why }))
 }
 
 /// The tasks that must keep running.

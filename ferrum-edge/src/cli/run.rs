@@ -304,7 +304,7 @@ impl<'s> Process<'s> {
             replaced.end();
         }
         drop(turn);
-        let successor = Successor::new(flags.replace);
+        let successor = Successor::new(flags.replace, gateway.engine().telemetry.clone());
         Ok(Self {
             source,
             registry,

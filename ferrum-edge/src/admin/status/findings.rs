@@ -62,6 +62,12 @@ impl Findings {
             let remedy = "it ends when its exchanges have; traffic belongs to another gateway";
             self.add(Severity::Warning, "draining", "", "the gateway drains".to_owned(), remedy);
         }
+        let successor = &status["successor"];
+        if !successor.is_null() {
+            let message = format!("failed at {}: {}", text(&successor["failed_at"]), text(&successor["problem"]));
+            let remedy = "correct the cause, then send SIGUSR2 again; this process continues";
+            self.add(Severity::Warning, "successor_failed", "", message, remedy);
+        }
         let overload = &status["overload"];
         if overload["level"] != "normal" {
             let used = |used: &Value, limit: &Value| match limit.as_u64() {
