@@ -226,7 +226,8 @@ struct Process<'s> {
 fn refuse_used_ports(model: &Model) -> Result<(), String> {
     let used = ports::unusable(model).into_iter().find(|port| port.error.kind() == io::ErrorKind::AddrInUse);
     let Some(ports::UsedPort { setting, address, owner, .. }) = used else { return Ok(()) };
-    let owner = owner.map_or_else(|| "another process".to_owned(), |(id, name)| format!("process {id} ({name})"));
+    let owner =
+        owner.map_or_else(|| "another process".to_owned(), |(id, name)| format!("process {id} ({name})"));
     Err(format!(
         "{setting}: {owner} listens on {address}, and the pid file names no gateway to replace; stop it, name its pid file, \
          or choose another port"

@@ -31,7 +31,8 @@ pub(super) fn failures(target: &Target, now: Instant) -> Value {
         recent.last_ago < if may_be_well { RECOVERED_SHOWN } else { FAILED_SHOWN }
     };
     target.recent_failures(now).filter(is_shown).map_or(Value::Null, |recent| {
-        let at = |ago| Rfc3339(SystemTime::now().checked_sub(ago).unwrap_or(SystemTime::UNIX_EPOCH)).to_string();
+        let at =
+            |ago| Rfc3339(SystemTime::now().checked_sub(ago).unwrap_or(SystemTime::UNIX_EPOCH)).to_string();
         json!({
             "count": recent.count,
             "since": at(recent.first_ago),

@@ -64,7 +64,8 @@ impl Findings {
         }
         let successor = &status["successor"];
         if !successor.is_null() {
-            let message = format!("failed at {}: {}", text(&successor["failed_at"]), text(&successor["problem"]));
+            let message =
+                format!("failed at {}: {}", text(&successor["failed_at"]), text(&successor["problem"]));
             let remedy = "correct the cause, then send SIGUSR2 again; this process continues";
             self.add(Severity::Warning, "successor_failed", "", message, remedy);
         }

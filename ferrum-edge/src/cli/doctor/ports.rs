@@ -28,7 +28,8 @@ pub(super) fn examine(findings: &mut Findings, model: &Model) {
                 findings.warning("port", about, message, "find it with `ss -tulpn` as root");
             }
             None if error.kind() == io::ErrorKind::PermissionDenied => {
-                let remedy = "run the gateway as a service with CAP_NET_BIND_SERVICE, or choose a port above 1023";
+                let remedy =
+                    "run the gateway as a service with CAP_NET_BIND_SERVICE, or choose a port above 1023";
                 findings.warning("port", about, error.to_string(), remedy);
             }
             None => {

@@ -239,7 +239,8 @@ proxies:
     let (code, said) = status(&folder);
     assert_eq!(code, Some(5), "{said}");
     for about in ["proxies.own 127.0.0.1:9: ", "upstreams.shop 127.0.0.1:9: ", "proxies.php 127.0.0.1:9: "] {
-        let line = said.lines().find(|line| line.contains(about)).unwrap_or_else(|| panic!("{about}: {said}"));
+        let line =
+            said.lines().find(|line| line.contains(about)).unwrap_or_else(|| panic!("{about}: {said}"));
         assert!(line.starts_with("error   target_failing") && line.contains("connect_failed"), "{line}");
         assert!(line.contains("refused"), "{line}");
     }

@@ -240,7 +240,8 @@ fn active(notes: &mut Notes<'_>, written: &file::ActiveHealth) -> Option<ActiveH
         }
         file::ProbeType::Tcp => {
             if written.send.is_some() && written.expect.is_none() {
-                let message = "has no effect without `expect`: the probe is good as soon as the connection is made";
+                let message =
+                    "has no effect without `expect`: the probe is good as soon as the connection is made";
                 notes.add("health_checks.active.send", message).remedy =
                     Some("say what the target answers with `expect`, or remove it".to_owned());
             }

@@ -42,7 +42,9 @@ impl Findings {
         let is_unhealthy = |target: &Value| target["healthy"] == false;
         let is_failing = |target: &Value| {
             let failures = &target["failures"];
-            !failures.is_null() && failures["succeeded_since"] == false && failures["reason"] != "target_refused"
+            !failures.is_null()
+                && failures["succeeded_since"] == false
+                && failures["reason"] != "target_refused"
         };
         let is_all = targets.iter().all(|target| is_unhealthy(target) || is_failing(target));
         let severity = if is_all { Severity::Error } else { Severity::Warning };
