@@ -23,6 +23,7 @@ mod logs;
 mod notify;
 mod offline;
 mod pid_file;
+mod ports;
 mod print;
 mod process;
 mod quickstart;

@@ -1,6 +1,7 @@
 //! Which way a request would take through a configuration, and why; without sending anything.
 
 mod losers;
+mod scripts;
 
 use gateway_core::condition::Holds;
 use std::net::{IpAddr, SocketAddr};
@@ -61,6 +62,8 @@ struct Chosen<'s> {
     /// What each target would be asked for.
     urls: Vec<String>,
     plugins: Vec<Value>,
+    /// The scripts of a FastCGI target.
+    scripts: Option<scripts::Scripts>,
     /// The plugin that answers by itself, whatever else the request has.
     answered_by: Option<Value>,
 }
@@ -82,6 +85,7 @@ impl<'s> Explained<'s> {
             Some(Chosen {
                 urls: urls(route, rules, &target, matched),
                 plugins: plugins(route, &exchange),
+                scripts: scripts::Scripts::of(route, rules, &exchange, &target, matched),
                 answered_by: answered_by(route, &exchange),
                 why: losers::reason(rules, rule, &path),
                 route,
@@ -92,7 +96,8 @@ impl<'s> Explained<'s> {
         let refusal = malformed
             .map(|reply| refusal(&reply))
             .or_else(|| refused(chosen.as_ref(), &question.method))
-            .or_else(|| too_large(chosen.as_ref()?, question.body_bytes?, &snapshot.settings));
+            .or_else(|| too_large(chosen.as_ref()?, question.body_bytes?, &snapshot.settings))
+            .or_else(|| no_script(chosen.as_ref()?));
         let winner = chosen.as_ref().map(|chosen| (&**chosen.route, chosen.rules, chosen.rule));
         let losers = losers::Losers::of(snapshot, winner, &exchange);
         Self { method: &question.method, host: host.map(str::to_owned), path, chosen, refusal, losers }
@@ -186,6 +191,7 @@ impl Chosen<'_> {
                 "algorithm": snake(&format!("{:?}", proxy.backend.upstream.algorithm)),
             })),
             "targets": targets.collect::<Vec<_>>(),
+            "script": self.scripts.as_ref().filter(|_| has_target).map(scripts::Scripts::document),
             "answered_by": self.answered_by,
             "forwards": forwards,
         })
@@ -283,6 +289,12 @@ fn refused(chosen: Option<&Chosen<'_>>, method: &Method) -> Option<String> {
 fn too_large(chosen: &Chosen<'_>, bytes: u64, settings: &Settings) -> Option<String> {
     let limit = chosen.rules.max_request_body.unwrap_or(settings.limits.max_request_body);
     (bytes > limit).then(|| format!("413 body_too_large ({bytes} bytes, the limit is {limit})"))
+}
+
+/// Whether the FastCGI target has no script for the path.
+fn no_script(chosen: &Chosen<'_>) -> Option<String> {
+    let scripts = chosen.scripts.as_ref().filter(|_| chosen.answered_by.is_none())?;
+    scripts.refusal.clone()
 }
 
 fn refusal(reply: &Reply) -> String {

@@ -104,6 +104,8 @@ pub(crate) struct ControlCounts {
     pub(crate) certificate_ends: Mutex<Vec<CertificateEnd>>,
     /// The certificates that the gateway gets by itself.
     pub(crate) acme: AcmeCounts,
+    /// When the last successor (SIGUSR2) failed to take over, and why.
+    pub(crate) successor_failure: Mutex<Option<(SystemTime, String)>>,
     /// The proxies whose files for TLS towards targets are of no use, and why.
     pub(crate) target_tls_unusable: Mutex<Vec<(Id, String)>>,
     /// How loaded the gateway was when it was last looked at.

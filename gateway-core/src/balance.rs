@@ -29,6 +29,7 @@ pub use affinity::Affinity;
 pub use ask::Ask;
 pub use subset::{Fallback, NoSubset, Subset};
 pub use target::connections::{AllBusy, ConnectionLimit, ConnectionPlace, KeptConnections};
+pub use target::failures::RecentFailures;
 pub use target::{Target, TargetStatus};
 pub use targets::Targets;
 pub use targets::pick::{AttemptOutcome, Flight, Pick, Settled};

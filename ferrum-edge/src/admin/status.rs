@@ -1,5 +1,6 @@
 //! What the gateway is doing, as one document.
 
+mod failing;
 mod findings;
 
 use std::borrow::Cow;
@@ -66,6 +67,7 @@ pub(super) async fn status(State(admin): State<Admin>) -> Json<Value> {
         "connections": engine.shared.connections(),
         "overload": overload(&engine.telemetry.control.load.lock().unwrap_or_else(PoisonError::into_inner)),
         "tasks": tasks(&engine.shared.tasks),
+        "successor": successor(&engine.telemetry),
         "config": config(&engine.telemetry.config_status()),
         "fleet": fleet(&admin),
         "database": match reconciler {
@@ -82,6 +84,7 @@ pub(super) async fn status(State(admin): State<Admin>) -> Json<Value> {
         "redis": redis(&snapshot, engine),
         "warnings": warned(&snapshot, engine),
     }));
+    document["proxies"]["scripts_unreadable"] = redacted(failing::script_folders(&snapshot).await);
     document["problems"] = Findings::of(&document).document();
     Json(document)
 }
@@ -130,6 +133,12 @@ fn overload(load: &Load) -> Value {
         "descriptor_limit": load.descriptor_limit,
         "delay_seconds": load.delay.as_secs_f64(),
     })
+}
+
+/// The last successor that failed to take over; `null` if none has.
+fn successor(telemetry: &Telemetry) -> Value {
+    let failure = telemetry.control.successor_failure.lock().unwrap_or_else(PoisonError::into_inner);
+    failure.as_ref().map_or(Value::Null, |(at, why)| json!({ "failed_at": time(*at), "problem": why }))
 }
 
 /// The tasks that must keep running.
@@ -214,6 +223,7 @@ fn proxies(snapshot: &Snapshot, engine: &Engine) -> Value {
         "quarantined": named,
         "ports_closed_count": failed.len(),
         "ports_closed": ports,
+        "failing": failing::proxies(snapshot),
     })
 }
 
@@ -328,6 +338,7 @@ pub(super) fn target(target: &Target, now: Instant) -> Value {
         "weight": target.rules.weight,
         "healthy": status.healthy,
         "unhealthy_because": target.unhealthy_because(now),
+        "failures": failing::failures(target, now),
         "probed_healthy": status.probed_healthy,
         "observed_healthy": status.observed_healthy,
         "retried_in_seconds": status.retried_in.map(|left| left.as_secs_f64()),

@@ -4,6 +4,7 @@ mod acme;
 mod certificates;
 mod collectors;
 mod network;
+mod ports;
 mod redis;
 mod system;
 
@@ -136,6 +137,7 @@ pub(super) fn doctor(args: &DoctorArgs, registry: Registry) -> u8 {
     match loaded {
         Ok(loaded) => {
             findings.ok("configuration", source.spec.to_string(), "it can be used");
+            ports::examine(&mut findings, &loaded);
             model = Some(loaded);
         }
         Err(problems) => {

@@ -278,6 +278,15 @@ fn tell(document: &Value) {
                 let (address, why) = (text(&target["address"]), text(&target["unhealthy_because"]));
                 print::line(format_args!("unhealthy: {address}: {why}"));
             }
+            let script = &proxy["script"]["runs"];
+            if let Some(name) = script["script_filename"].as_str() {
+                let unknown = if script["exists"].is_null() { " (not looked up)" } else { "" };
+                print::line(format_args!("script:    {name}{unknown}"));
+                let path_info = text(&script["path_info"]);
+                if !path_info.is_empty() {
+                    print::line(format_args!("path info: {path_info}"));
+                }
+            }
             for url in list(&proxy["forwards"]) {
                 print::line(format_args!("forwards:  {}", text(&url)));
             }

@@ -5,6 +5,7 @@ mod log_lines;
 mod signals;
 mod successor;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use super::database::DatabaseArgs;
 use super::handover::{self, HandoverError, Offer, Predecessor, Turn};
 use super::notify::{self, ServiceState};
 use super::pid_file::{self, PidFile};
+use super::ports;
 use super::running::{RunningFile, RunningGateway};
 use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, Verbosity, descriptors, logs, print};
 use crate::access::Access;
@@ -219,6 +221,19 @@ struct Process<'s> {
     _running_file: Option<RunningFile>,
 }
 
+/// Rejects ports that another process has. Without this check, two gateways with different pid files would share them, and each
+/// would get a part of the connections.
+fn refuse_used_ports(model: &Model) -> Result<(), String> {
+    let used = ports::unusable(model).into_iter().find(|port| port.error.kind() == io::ErrorKind::AddrInUse);
+    let Some(ports::UsedPort { setting, address, owner, .. }) = used else { return Ok(()) };
+    let owner =
+        owner.map_or_else(|| "another process".to_owned(), |(id, name)| format!("process {id} ({name})"));
+    Err(format!(
+        "{setting}: {owner} listens on {address}, and the pid file names no gateway to replace; stop it, name its pid file, \
+         or choose another port"
+    ))
+}
+
 /// How often a drain looks whether everybody has left.
 const DRAIN_STEP: Duration = Duration::from_millis(5);
 
@@ -249,6 +264,10 @@ impl<'s> Process<'s> {
         let replaced = replaced.zip(flags.pid_file.as_deref());
         let replaced = replaced.map(|(running, path)| Predecessor::ask(path, running)).transpose()?;
         let (replaced, inherited) = replaced.unzip();
+        if flags.replace && replaced.is_none() {
+            // `--replace` shares ports with the gateway of its pid file alone: there is none.
+            refuse_used_ports(&model)?;
+        }
         let (admin, inherited) = AdminSockets::bind(&settings, inherited.unwrap_or_default())?;
         let mut pid_file = flags.pid_file.as_deref().map(PidFile::write).transpose()?;
         let mut gateway = match config {
@@ -286,7 +305,7 @@ impl<'s> Process<'s> {
             replaced.end();
         }
         drop(turn);
-        let successor = Successor::new(flags.replace);
+        let successor = Successor::new(flags.replace, gateway.engine().telemetry.clone());
         Ok(Self {
             source,
             registry,
@@ -471,6 +490,6 @@ fn kept_token(settings: &Settings, path: &Path) -> Result<Option<Access>, Proble
     }
 }
 
-fn say_unnoted(error: std::io::Error) {
+fn say_unnoted(error: io::Error) {
     tracing::debug!(%error, "commands have to be told the admin address: the folder of FERRUM_STATE can't be written");
 }

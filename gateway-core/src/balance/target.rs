@@ -1,6 +1,7 @@
 //! One member of an upstream and what is known about it.
 
 pub(super) mod connections;
+pub(super) mod failures;
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -17,6 +18,7 @@ use crate::config::model::{ActiveHealth, PassiveHealth, TargetRules};
 use crate::health::{Active, HealthChange, Passive};
 use crate::limit::epoch::Epoch;
 use connections::{ConnectionLimit, Tally};
+use failures::FailureLog;
 
 /// Where an exchange may go. Shared by all workers; replaced on reload, while what it learned stays.
 #[derive(Debug)]
@@ -57,6 +59,8 @@ pub(super) struct Vitals {
     /// Who waits for it to have room. Set once an upstream with a queue has it.
     queue: OnceLock<Arc<Queue>>,
     pub(super) latency: Latency,
+    /// For operators.
+    failures: FailureLog,
 }
 
 /// A target as the admin API shows it.
@@ -258,6 +262,7 @@ impl Vitals {
             well_since: AtomicU64::new(0),
             queue: OnceLock::new(),
             latency: Latency::default(),
+            failures: FailureLog::default(),
         }
     }
 

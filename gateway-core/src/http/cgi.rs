@@ -17,7 +17,7 @@ use super::template::{Facts, MAX_RENDERED, Render, TextContext};
 use crate::config::model::{FastCgi, ParamValue};
 use crate::route::host_name;
 pub use request::CgiRequest;
-use request::Variables;
+use request::{Script, Variables};
 
 /// Maximum length of a decoded path, in bytes.
 const MAX_PATH: usize = 4096;
@@ -48,6 +48,16 @@ impl CgiRequest {
             path: decoded,
         })
     }
+}
+
+/// The candidate scripts of a request, as the target receives its path: the first one that exists runs. Empty for an application
+/// without scripts.
+///
+/// # Errors
+/// The path leads to no script.
+pub fn candidate_scripts(rules: &FastCgi, facts: &Facts<'_>, path: &str) -> Result<Vec<Script>, Box<Reply>> {
+    let decoded = decode(path.split('?').next().unwrap_or_default())?;
+    rules.scripts.as_ref().map_or_else(|| Ok(Vec::new()), |places| scripts::of(places, facts, &decoded))
 }
 
 /// The percent-decoded path.

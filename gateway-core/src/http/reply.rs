@@ -382,6 +382,7 @@ impl Reply {
         let Row { title, reason, proxy_error, .. } = self.cause.row();
         let own = self.body.is_some();
         let reason = self.reason.unwrap_or(reason);
+        let title = own_title(reason).unwrap_or(title);
         let body = self.body.unwrap_or_else(|| {
             Body::full(problem(status, title, reason, self.detail.as_deref(), self.trace))
         });
@@ -408,6 +409,7 @@ impl Reply {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         headers.insert("grpc-status", HeaderValue::from(u16::from(code)));
+        let title = self.reason.and_then(own_title).unwrap_or(title);
         let message = self.detail.as_deref().unwrap_or(title);
         let encoded: String = percent_encoding::utf8_percent_encode(message, GRPC_MESSAGE).collect();
         if let Ok(value) = HeaderValue::from_str(&encoded) {
@@ -415,6 +417,15 @@ impl Reply {
         }
         add_proxy_status(headers, proxy_error);
         response
+    }
+}
+
+/// The title of a reason that the title of its cause does not fit.
+fn own_title(reason: &str) -> Option<&'static str> {
+    match reason {
+        "script_not_found" => Some("No script belongs to this path"),
+        "length_required" => Some("The request has to declare its length"),
+        _ => None,
     }
 }
 

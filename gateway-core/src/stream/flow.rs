@@ -100,7 +100,9 @@ impl Flow {
     /// The target turned out not to be there, which a datagram's sender learns only afterwards.
     pub fn target_failed(&self) {
         let Some(target) = &self.target else { return };
-        if let Some(change) = self.route.targets.failed(target, FailureKind::Connect, Instant::now()) {
+        let now = Instant::now();
+        target.note_failure("target_refused", String::new, now);
+        if let Some(change) = self.route.targets.failed(target, FailureKind::Connect, now) {
             self.recorder.health(target, change);
         }
     }

@@ -281,6 +281,7 @@ pub async fn open<'r, O: Opener>(
             Err(Cause::NoTarget) if overtaken < MAX_OVERTAKEN => overtaken += 1,
             Err(Cause::NoTarget) => return Err(failed),
             Err(cause) => {
+                picked.note_failure(cause.reason(), String::new, now);
                 drop(pick.report(AttemptOutcome::ConnectFailed, now));
                 failed = Failed { cause, picked: Some(picked) };
                 tried.push(index);

@@ -257,6 +257,14 @@ pub fn udp_for_workers(
 /// Bytes of datagrams the kernel queues for a socket.
 const UDP_BUFFER: usize = 4 << 20;
 
+/// Whether a process may listen on an address alone. Port 0 is always free.
+///
+/// # Errors
+/// The kernel's: a socket has the port, the port needs privileges, or this machine does not have the address.
+pub fn check_unused(address: SocketAddr, is_datagram: bool) -> io::Result<()> {
+    if is_datagram { std::net::UdpSocket::bind(address).map(drop) } else { probe(address) }
+}
+
 /// SO_REUSEPORT would let two gateways of one user share a port in silence; binding once without it tells.
 fn probe(address: SocketAddr) -> io::Result<()> {
     if address.port() != 0 {

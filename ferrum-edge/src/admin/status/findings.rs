@@ -1,5 +1,7 @@
 //! The problems in a status document: one list, the worst first, each with its cause and remedy.
 
+mod targets;
+
 use serde_json::{Value, json};
 
 /// Maximum number of findings in one answer. The answer always contains their total number.
@@ -59,6 +61,13 @@ impl Findings {
         if status["draining"] == true {
             let remedy = "it ends when its exchanges have; traffic belongs to another gateway";
             self.add(Severity::Warning, "draining", "", "the gateway drains".to_owned(), remedy);
+        }
+        let successor = &status["successor"];
+        if !successor.is_null() {
+            let message =
+                format!("failed at {}: {}", text(&successor["failed_at"]), text(&successor["problem"]));
+            let remedy = "correct the cause, then send SIGUSR2 again; this process continues";
+            self.add(Severity::Warning, "successor_failed", "", message, remedy);
         }
         let overload = &status["overload"];
         if overload["level"] != "normal" {
@@ -147,34 +156,6 @@ impl Findings {
         }
         if let Some(why) = fleet["refused"]["reason"].as_str() {
             self.error("configuration_refused", &about, why.to_owned(), "correct it at the control plane");
-        }
-    }
-
-    fn targets(&mut self, status: &Value) {
-        for upstream in each(&status["upstreams"]["list"]) {
-            let targets: Vec<_> = each(&upstream["targets"]).collect();
-            let bad: Vec<_> = targets.iter().filter(|target| target["healthy"] == false).collect();
-            let is_all = bad.len() == targets.len();
-            let severity = if is_all { Severity::Error } else { Severity::Warning };
-            for target in bad {
-                let about = format!("upstreams.{} {}", text(&upstream["id"]), text(&target["address"]));
-                let message = or_unknown(text(&target["unhealthy_because"]));
-                let remedy = if is_all {
-                    "every target of the upstream is out: start one"
-                } else {
-                    "start the target"
-                };
-                self.add(severity, "target_unhealthy", &about, message, remedy);
-            }
-        }
-        for service in each(&status["services"]["list"]).filter(|service| !service["error"].is_null()) {
-            let message = text(&service["error"]);
-            self.error(
-                "service_lookup_failed",
-                &text(&service["name"]),
-                message,
-                "check the name and `gateway.dns_servers`",
-            );
         }
     }
 

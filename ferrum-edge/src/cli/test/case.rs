@@ -1,11 +1,12 @@
 //! Runs one test: sends its request through the real pipeline and compares the result with the expectation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use gateway_core::config::model::Model;
 use gateway_core::http::body::Body;
 use gateway_core::plugin::Registry;
+use gateway_core::snapshot::Snapshot;
 use gateway_core::testing::{Got, ReceivedRequest, Record, Trial};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri};
 use serde_json::Value;
@@ -38,6 +39,7 @@ pub(super) async fn run(
         return Err(format!("`repeat` is {repeat}, not between 1 and {MAX_REPEAT}"));
     }
     let trial = Trial::of_model(model, registry).of_client(request.written_request().client(model));
+    check_targets(&answers, trial.snapshot())?;
     let trial = trial.answering(move |asked| answer(&answers, asked));
     let mut got = None;
     for _ in 0..repeat {
@@ -46,11 +48,13 @@ pub(super) async fn run(
         trial.carry_on().await;
     }
     let question = request.question();
+    let explained = explain::explain(trial.snapshot(), &question);
     let happened = Happened {
         got,
         record: trial.records().pop(),
         asked: trial.asked().pop(),
-        plugins: plugins(&explain::explain(trial.snapshot(), &question)),
+        plugins: plugins(&explained),
+        script: explained["proxy"]["script"]["runs"].clone(),
     };
     Ok(Outcome { name: test.name.clone(), took: begun.elapsed(), failures: happened.compare(&test.expect) })
 }
@@ -62,6 +66,8 @@ struct Happened {
     asked: Option<ReceivedRequest>,
     /// The plugins that run for the request, each with its name and the ID of its config.
     plugins: Vec<[String; 2]>,
+    /// The script that the FastCGI target runs; null if there is none.
+    script: Value,
 }
 
 fn plugins(explained: &Value) -> Vec<[String; 2]> {
@@ -109,6 +115,10 @@ impl Happened {
         };
         failures.same("sent.method", expected.method.as_ref(), || asked.method.to_string());
         failures.same("sent.path", expected.path.as_ref(), || asked.path.clone());
+        let script = |name: &str| self.script[name].as_str().unwrap_or("none").to_owned();
+        failures
+            .same("sent.script_filename", expected.script_filename.as_ref(), || script("script_filename"));
+        failures.same("sent.path_info", expected.path_info.as_ref(), || script("path_info"));
         failures.headers("sent.headers", &expected.headers, &asked.headers);
         let body = String::from_utf8_lossy(&asked.body);
         failures.contains("sent.body_contains", expected.body_contains.as_ref(), &body);
@@ -178,7 +188,7 @@ impl<'t> TestedRequest<'t> {
         Ok(Self {
             written,
             method: method.parse().map_err(|error| format!("the method `{method}`: {error}"))?,
-            url: written.url.parse().map_err(|error| format!("the URL `{}`: {error}", written.url))?,
+            url: url(&written.url)?,
             headers: headers(&written.headers)?,
         })
     }
@@ -199,6 +209,33 @@ impl<'t> TestedRequest<'t> {
             body_bytes: Some(self.written.body.len() as u64).filter(|length| *length > 0),
         }
     }
+}
+
+/// A URL with a scheme and a host, or a path. `shop/cart` would be a host without a path.
+fn url(written: &str) -> Result<Uri, String> {
+    let url: Uri = written.parse().map_err(|error| format!("the URL `{written}`: {error}"))?;
+    let is_whole = url.scheme().is_some() && url.authority().is_some();
+    if is_whole || written.starts_with('/') {
+        return Ok(url);
+    }
+    Err(format!("the URL `{written}` is relative; write a path that begins with `/`, or `http://HOST/PATH`"))
+}
+
+/// Rejects answers of targets that the configuration does not contain: they would never be used. Targets that are found by DNS
+/// have addresses that the configuration does not name.
+fn check_targets(answers: &[ScriptedAnswer], snapshot: &Snapshot) -> Result<(), String> {
+    if !snapshot.discovered.is_empty() {
+        return Ok(());
+    }
+    let groups = snapshot.upstreams.iter().map(|(_, group)| group);
+    let groups = groups.chain(snapshot.by_id.iter().map(|(_, route)| &route.targets));
+    let known: BTreeSet<&str> =
+        groups.flat_map(|group| group.list()).map(|target| &**target.authority()).collect();
+    let unknown = answers.iter().filter_map(|one| one.target.as_deref()).find(|name| !known.contains(name));
+    unknown.map_or(Ok(()), |name| {
+        let some: Vec<_> = known.into_iter().take(5).collect();
+        Err(format!("targets: the configuration has no target `{name}`; it has {}", some.join(", ")))
+    })
 }
 
 fn headers(written: &BTreeMap<String, String>) -> Result<HeaderMap, String> {

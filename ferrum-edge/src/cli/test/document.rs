@@ -101,6 +101,10 @@ pub(super) struct ExpectedSent {
     pub(super) method: Option<String>,
     /// Path and query.
     pub(super) path: Option<String>,
+    /// The script that a FastCGI target runs, as `SCRIPT_FILENAME` names it; `none` if it runs none.
+    pub(super) script_filename: Option<String>,
+    /// The path behind the script, as in `PATH_INFO`.
+    pub(super) path_info: Option<String>,
     /// As of the response.
     pub(super) headers: BTreeMap<String, Option<String>>,
     pub(super) body_contains: Option<String>,

@@ -136,3 +136,61 @@ fn explain_asks_a_running_gateway() {
     assert!(said.contains("not v1:"), "{said}");
     assert_eq!(explain("another-token-of-enough").status.code(), Some(1));
 }
+
+#[test]
+fn explain_and_test_name_the_script_that_runs() {
+    let folder = Folder::new();
+    let root = folder.path("www");
+    std::fs::create_dir(&root).unwrap();
+    folder.write("www/index.php", "<?php");
+    folder.write("www/info.php", "<?php");
+    let proxy = format!(
+        "
+proxies:
+  - id: php
+    listen_path: /
+    backend_protocol: fastcgi
+    backend_host: 127.0.0.1
+    backend_port: 9
+    fastcgi: {{ root: {root} }}
+",
+        root = root.display()
+    );
+    folder.write("ferrum.yaml", &proxy);
+    let explain = |path: &str| {
+        let url = format!("http://x{path}");
+        let output = ferrum_edge(&folder).args(["explain", "GET", &url]).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, said) = explain("/info.php/a/b");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains(&format!("script:    {}/info.php\n", root.display())), "{said}");
+    assert!(said.contains("path info: /a/b\n"), "{said}");
+    let (code, said) = explain("/nothing.php");
+    assert!(code == Some(1) && said.contains("404 script_not_found"), "{said}");
+
+    let tests = |target: &str, url: &str| {
+        folder.write(
+            "tests.yaml",
+            &format!(
+                "
+configuration: ferrum.yaml
+targets: [{{ target: '{target}', status: 201 }}]
+tests:
+  - name: a script with a path behind it
+    request: {{ url: {url} }}
+    expect: {{ status: 201, sent: {{ script_filename: {}/info.php, path_info: /a }} }}
+",
+                root.display()
+            ),
+        );
+        let output = ferrum_edge(&folder).args(["test", "tests.yaml"]).output().unwrap();
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let (code, said) = tests("127.0.0.1:9", "/info.php/a");
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = tests("127.0.0.1:10", "/info.php/a");
+    assert!(code != Some(0) && said.contains("no target `127.0.0.1:10`; it has 127.0.0.1:9"), "{said}");
+    let (code, said) = tests("127.0.0.1:9", "info.php");
+    assert!(code != Some(0) && said.contains("the URL `info.php` is relative"), "{said}");
+}

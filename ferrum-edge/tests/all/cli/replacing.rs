@@ -353,6 +353,22 @@ fn sigusr2_without_replace_changes_nothing() {
     assert_eq!(gateway.wait(), Some(0));
 }
 
+#[test]
+fn a_successor_that_fails_is_in_log_and_status() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &at("x", ports()));
+    let gateway = replacing(&folder);
+    folder.write("ferrum.yaml", "proxies: [{ id: x, listen_pat: / }]\n");
+    gateway.signal("USR2");
+    let status = || {
+        let output = ferrum_edge(&folder).args(["status", "--admin", &gateway.admin.to_string()]).output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    };
+    until("the successor has failed", || status().contains("successor_failed"));
+    assert!(gateway.log().contains("the successor did not take over"), "{}", gateway.log());
+    assert!(get(gateway.http, "/").ends_with("\r\n\r\nx"));
+}
+
 /// A service manager with a watchdog hears from the gateway in time.
 #[test]
 fn the_watchdog_is_told_that_the_gateway_works() {
@@ -372,4 +388,17 @@ fn the_watchdog_is_told_that_the_gateway_works() {
     assert!(told[0].starts_with("READY=1"), "{told:?}");
     gateway.signal("TERM");
     assert_eq!(gateway.wait(), Some(0));
+}
+
+#[test]
+fn replace_shares_no_port_with_a_gateway_of_another_pid_file() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &at("x", ports()));
+    let current = replacing(&folder);
+    let second = ferrum_edge(&folder).args(["run", "--pid-file", "other", "--replace"]).output().unwrap();
+    assert_eq!(second.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    let owner = format!("process {} (ferrum-edge) listens on {}", current.pid(), current.http);
+    assert!(said.contains(&owner) || said.contains(&format!("listens on {}", current.admin)), "{said}");
+    assert!(get(current.http, "/").ends_with("\r\n\r\nx"), "the first one goes on");
 }

@@ -199,3 +199,50 @@ plugin_configs:
     assert_eq!(of("rate_limited"), [["rate_limiting.limits", "", "one-an-hour"]]);
     until("the failure is logged", || gateway.log().contains("proxies.backend_first_byte_timeout"));
 }
+
+#[test]
+fn targets_without_health_checks_are_told_when_their_traffic_fails() {
+    let folder = Folder::new();
+    let root = folder.path("www");
+    folder.write(
+        "ferrum.yaml",
+        &format!(
+            "
+gateway: {{ http: '127.0.0.1:0', admin: '127.0.0.1:0', https: off, workers: 1 }}
+upstreams:
+  - {{ id: shop, targets: [{{ host: 127.0.0.1, port: 9 }}] }}
+proxies:
+  - {{ id: own, listen_path: /own, backend_host: 127.0.0.1, backend_port: 9 }}
+  - {{ id: named, listen_path: /named, upstream_id: shop }}
+  - id: php
+    listen_path: /php
+    backend_protocol: fastcgi
+    backend_host: 127.0.0.1
+    backend_port: 9
+    fastcgi: {{ root: {root}, local_root: {root} }}
+",
+            root = root.display()
+        ),
+    );
+    let gateway = Gateway::start(&folder, |_| {});
+    let (code, said) = status(&folder);
+    assert_eq!(code, Some(5), "{said}");
+    let missing = format!("proxies.php {}: No such file or directory", root.display());
+    assert!(said.contains("scripts_unreadable") && said.contains(&missing), "{said}");
+
+    std::fs::create_dir(&root).unwrap();
+    folder.write("www/index.php", "<?php");
+    assert_eq!(status(&folder).0, Some(0), "no request has failed yet");
+    for path in ["/own", "/named", "/php/index.php"] {
+        assert!(get(gateway.http, path).starts_with("HTTP/1.1 502"), "{path}");
+    }
+    let (code, said) = status(&folder);
+    assert_eq!(code, Some(5), "{said}");
+    for about in ["proxies.own 127.0.0.1:9: ", "upstreams.shop 127.0.0.1:9: ", "proxies.php 127.0.0.1:9: "] {
+        let line =
+            said.lines().find(|line| line.contains(about)).unwrap_or_else(|| panic!("{about}: {said}"));
+        assert!(line.starts_with("error   target_failing") && line.contains("connect_failed"), "{line}");
+        assert!(line.contains("refused"), "{line}");
+    }
+    assert!(said.contains("-> start the target") && said.contains("-> start PHP-FPM"), "{said}");
+}

@@ -253,6 +253,12 @@ fn active(notes: &mut Notes<'_>, written: &file::ActiveHealth) -> Option<ActiveH
             Probe::FastCgi { path, healthy_status_codes }
         }
         file::ProbeType::Tcp => {
+            if written.send.is_some() && written.expect.is_none() {
+                let message =
+                    "has no effect without `expect`: the probe is good as soon as the connection is made";
+                notes.add("health_checks.active.send", message).remedy =
+                    Some("say what the target answers with `expect`, or remove it".to_owned());
+            }
             let send = written.send.as_deref().unwrap_or("").as_bytes().into();
             Probe::Tcp { tls, send, expect: expected(notes, written) }
         }

@@ -127,6 +127,9 @@ impl Pick<'_> {
     ///
     /// Every try reports at most once, which is why this takes the pick away; what must go on is in [`Settled`].
     pub fn report(self, outcome: AttemptOutcome, now: Instant) -> Settled {
+        if matches!(outcome, AttemptOutcome::Response { .. } | AttemptOutcome::Connected { .. }) {
+            self.target.vitals().succeeded();
+        }
         let health = self.inform_health(outcome, now);
         if self.measures_latency {
             self.inform_latency(outcome, now);

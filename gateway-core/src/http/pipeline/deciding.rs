@@ -45,6 +45,10 @@ pub(super) fn deciding_setting(
             ("proxies.backend_first_byte_timeout", time(|timeouts| timeouts.first_byte))
         }
         Cause::TotalTimeout => ("proxies.total_timeout", time(|timeouts| timeouts.total)),
+        // A script sent a bad head: no setting of the gateway selects another reader.
+        Cause::UpstreamGarbage if route.is_some_and(|route| route.proxy.backend.fastcgi().is_some()) => {
+            return None;
+        }
         other => (other.setting(), None),
     };
     Some(DecidingSetting { name, limit }).filter(|it| !it.name.is_empty())

@@ -299,6 +299,14 @@ pub(super) fn failed(failure: &Failure) -> AttemptEnd<'_> {
     AttemptEnd::Failed { cause: failure.cause, source: failure.source.as_deref() }
 }
 
+/// Notes at the target why an attempt failed, if the target is to blame.
+pub(super) fn note_failure(target: &Target, failure: &Failure, now: Instant) {
+    if outcome_of(failure.cause) != AttemptOutcome::Cancelled {
+        let detail = || failure.source.as_ref().map(ToString::to_string).unwrap_or_default();
+        target.note_failure(failure.cause.reason(), detail, now);
+    }
+}
+
 /// What a failure says about the target.
 pub(super) fn outcome_of(cause: Cause) -> AttemptOutcome {
     match cause {

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use super::Pipeline;
 use super::destination::Destination;
 use super::detached::Nobody;
-use super::ending::{ExchangeEnding, answered, failed, judged, outcome_of};
+use super::ending::{ExchangeEnding, answered, failed, judged, note_failure, outcome_of};
 use super::matched::{Matched, SentAs};
 use crate::balance::{AttemptOutcome, Pick, Target};
 use crate::http::body::Body;
@@ -230,7 +230,12 @@ impl<U: Upstream> Pipeline<U> {
             Err(failure) => {
                 chain.attempted(&mut state.end.exchange, attempt, failed(failure), around);
                 // A kept connection that had died says nothing about the target.
-                if failure.stale { AttemptOutcome::Cancelled } else { outcome_of(failure.cause) }
+                if failure.stale {
+                    AttemptOutcome::Cancelled
+                } else {
+                    note_failure(pick.target, failure, Instant::now());
+                    outcome_of(failure.cause)
+                }
             }
         };
         self.report(pick, outcome);

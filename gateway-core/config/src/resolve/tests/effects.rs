@@ -149,6 +149,10 @@ fn probes_have_the_settings_of_their_type() {
             "udp_probe_payload: `send` says already what to send (remove one of them)",
         ),
         (
+            "probe_type: tcp, send: x",
+            "send: has no effect without `expect`: the probe is good as soon as the connection is made (say what the target answers with `expect`, or remove it)",
+        ),
+        (
             "probe_type: tcp, expect: {present: false}",
             "expect: no answer at all would be good (one of: exact, one_of, prefix, suffix, contains, regex, present)",
         ),
@@ -163,7 +167,7 @@ fn probes_have_the_settings_of_their_type() {
         "probe_type: redis, use_tls: true",
         "probe_type: postgres",
         "probe_type: udp, send: a, expect: b",
-        "probe_type: tcp, send: \"PING\\r\\n\"",
+        "probe_type: tcp, send: \"PING\\r\\n\", expect: {prefix: \"+PONG\"}",
     ] {
         good(&spec(good_one));
     }
