@@ -2,6 +2,7 @@
 
 pub(crate) mod error_pages;
 pub(crate) mod fault_injection;
+pub(crate) mod internal_redirect;
 pub(crate) mod redirect;
 pub(crate) mod request_termination;
 pub(crate) mod response_mock;

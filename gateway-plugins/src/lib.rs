@@ -76,6 +76,8 @@ pub const PLUGINS: &[Entry] = &[
     entry::<security::graphql_limits::GraphqlLimits>(),
     // compress it: before what transforms, for responses come back the other way
     entry::<transformation::compression::Compression>(),
+    // what the target only names: the response that those above see is the one that the client gets
+    entry::<content::internal_redirect::InternalRedirect>(),
     // was it carried out before: behind all that may refuse, and with answers as they are after what transforms them
     gateway_cache::REQUEST_DEDUPLICATION,
     // transform it

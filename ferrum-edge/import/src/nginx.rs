@@ -12,6 +12,7 @@ mod fastcgi;
 mod fields;
 mod files;
 mod guards;
+mod internal;
 mod item;
 mod location;
 mod lookahead;

@@ -19,6 +19,7 @@ mod root;
 mod settings;
 
 use std::io::{self, ErrorKind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -247,6 +248,37 @@ impl OnRequest for StaticFiles {
 }
 
 impl StaticFiles {
+    /// Serves files of a folder that another plugin names: hidden ones as well, but no folders.
+    ///
+    /// # Errors
+    /// When the folder cannot be opened.
+    pub(crate) fn of_folder(root: PathBuf, world: &World) -> Result<Self, Problems> {
+        Self::build(Config::of_folder(root), world)
+    }
+
+    /// The file at a decoded path beneath the root, whatever the method and path of the request are.
+    pub(crate) async fn serve_path(&self, exchange: &mut Exchange, path: &str, seat: Seat<'_>) -> Box<Reply> {
+        let name = percent_encoding::utf8_percent_encode(path, percent_encoding::NON_ALPHANUMERIC);
+        let escaped = format!("/{name}").replace("%2F", "/");
+        let method = exchange.request.method.clone();
+        if method != Method::HEAD {
+            exchange.request.method = Method::GET;
+        }
+        let verdict = match path::beneath(&escaped, true) {
+            Ok((path, false)) => {
+                let wanted = Wanted { path: Some(path), ..Wanted::default() };
+                let now = exchange.started;
+                self.look(exchange, wanted, None, now, seat).await
+            }
+            _ => self.nothing().map_or(Verdict::Next, Verdict::Reply),
+        };
+        exchange.request.method = method;
+        match verdict {
+            Verdict::Reply(reply) => reply,
+            Verdict::Next => Box::new(Reply::new(Cause::Internal)),
+        }
+    }
+
     /// What a request looks for.
     fn wanted(&self, exchange: &Exchange, seat: Seat<'_>) -> Result<Wanted, path::BadPath> {
         let target = exchange.stripped_path(seat);

@@ -392,6 +392,7 @@ impl<'d> Nginx<'_> {
     pub(super) fn place_items(&mut self, site: &Site<'d>, items: Vec<Item>) {
         let count = i64::try_from(items.len()).unwrap_or(i64::MAX);
         let needs_order = items.len() > 1 || site.lift > 0;
+        let internal = self.internal_redirect(site);
         for (n, item) in items.into_iter().enumerate() {
             if item.base.cond == Cond::Never {
                 continue;
@@ -408,6 +409,9 @@ impl<'d> Nginx<'_> {
             route.plugins = item.plugins;
             if let Some(files) = route.settings.shift_remove("__files") {
                 route.plugins.push(Plug::new("static_files", files));
+            }
+            if matches!(route.to, To::Upstream { .. } | To::Host { .. }) {
+                route.plugins.extend(internal.clone());
             }
             self.out.route(route);
         }

@@ -149,6 +149,11 @@ pub(super) struct Read {
 }
 
 impl Config {
+    /// Files of a folder without an index, none of them kept open.
+    pub(super) fn of_folder(root: PathBuf) -> Self {
+        Self { root, index: Vec::new(), dotfiles: true, open_files: 0, ..Self::default() }
+    }
+
     pub(super) fn read(self) -> Result<Read, Problems> {
         let mut problems = Problems::default();
         if self.root.as_os_str().is_empty() {

@@ -228,3 +228,24 @@ fn parameters_in_headers_are_said_to_be_decoded() {
         assert!(is_named, "{directive}: {:#?}", made.report);
     }
 }
+
+#[test]
+fn internal_locations_serve_what_targets_name() {
+    let text = "server {
+        location / { proxy_pass http://127.0.0.1:3000; }
+        location /protected/ { internal; alias /srv/files/; }
+        location /stored/ { internal; proxy_pass http://127.0.0.1:9000; }
+        location /guarded/ { internal; root /srv; allow 10.0.0.0/8; deny all; }
+    }";
+    let sources = [("nginx.conf".to_owned(), text.to_owned())];
+    let out = crate::import(crate::Format::Nginx, &sources, &crate::NoFiles, crate::Options::default());
+    let out = out.expect("it is nginx's");
+    let made: Vec<_> =
+        out.plugin_configs.iter().filter(|it| it["plugin_name"] == "internal_redirect").collect();
+    assert_eq!(made.len(), 1);
+    let expected = serde_json::json!([
+        { "prefix": "/protected/", "root": "/srv/files/" },
+        { "prefix": "/stored/", "url": "http://127.0.0.1:9000", "strip_prefix": false },
+    ]);
+    assert_eq!(made[0]["config"]["locations"], expected);
+}

@@ -1,0 +1,77 @@
+//! `internal` locations, to which servers lead clients by `X-Accel-Redirect`.
+
+use serde_json::{Map, Value, json};
+
+use super::Nginx;
+use super::blocks::Directive;
+use super::guards::is_guarded;
+use super::location::{Location, LocationKind};
+use super::site::Site;
+use crate::draft::{Plug, set};
+use crate::text;
+
+/// Directives of an `internal` location that change nothing of what it sends, or are translated.
+const PLAIN: &[&str] = &["internal", "alias", "root", "proxy_pass", "access_log", "proxy_redirect"];
+
+impl<'d> Nginx<'_> {
+    /// The plugin that serves a server's `internal` locations; `None` if it has none by prefix.
+    pub(super) fn internal_redirect(&mut self, site: &Site<'d>) -> Option<Plug> {
+        let is_internal = |it: &&Location<'d>| it.directive.block.iter().any(|it| it.name == "internal");
+        let internal: Vec<&Location<'d>> = site.locations.iter().filter(is_internal).collect();
+        let mut locations = Vec::new();
+        for location in internal {
+            let LocationKind::Prefix(prefix) = &location.way else { continue };
+            let at = location.directive.at;
+            let what = format!("{}, location {prefix}: X-Accel-Redirect", site.place);
+            let levels = [site.http, site.directive, location.directive];
+            let is_plain = location.directive.block.iter().all(|it| PLAIN.contains(&it.name.as_str()));
+            match self.internal_source(&levels, prefix).filter(|_| is_plain && !is_guarded(location)) {
+                Some(source) => {
+                    let why = "of names in `X-Accel-Redirect`, only those of `internal` locations are served; others are answered 502";
+                    self.out.partial(at, what, why, "");
+                    locations.push(Value::Object(source));
+                }
+                None => {
+                    let why = "where it leads cannot be translated; targets that name it are answered 502";
+                    self.out.lost(at, what, why, "add it to `locations` of `internal_redirect`");
+                }
+            }
+        }
+        let config = json!({ "headers": ["x-accel-redirect"], "locations": locations });
+        (!locations.is_empty()).then(|| Plug::new("internal_redirect", config))
+    }
+
+    /// A location of `internal_redirect`.
+    fn internal_source(&self, levels: &[&Directive], prefix: &str) -> Option<Map<String, Value>> {
+        let own = levels.last()?;
+        let first = |name: &str| own.block.iter().find(|it| it.name == name)?.arguments.first();
+        let mut made = Map::from_iter([("prefix".to_owned(), json!(prefix))]);
+        let folder = match (first("proxy_pass"), first("alias"), super::first(levels, "root")) {
+            (Some(pass), ..) => {
+                let url = text::url(pass).filter(|_| !pass.contains('$') && !pass.contains("unix:"))?;
+                match self.upstreams.get(&url.host) {
+                    Some(upstream) if url.path.is_empty() && url.scheme == "http" => {
+                        set(&mut made, "upstream_id", upstream.id.clone());
+                    }
+                    Some(_) => return None,
+                    None => set(&mut made, "url", pass.as_str()),
+                }
+                if url.path.is_empty() {
+                    set(&mut made, "strip_prefix", false);
+                }
+                return Some(made);
+            }
+            (None, Some(alias), _) => alias.as_str(),
+            (None, None, Some(root)) => {
+                set(&mut made, "strip_prefix", false);
+                root
+            }
+            (None, None, None) => return None,
+        };
+        if folder.contains('$') {
+            return None;
+        }
+        set(&mut made, "root", self.folder.join(folder).display().to_string());
+        Some(made)
+    }
+}
