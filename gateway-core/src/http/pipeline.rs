@@ -56,7 +56,7 @@ pub use close::Close;
 use delivery::Sending;
 use destination::Destination;
 pub use detached::Aside;
-use ending::{ExchangeEnding, answered, failed, judged, note_failure, outcome_of, until};
+use ending::{ExchangeEnding, answered, failed, judged, until};
 use matched::Matched;
 
 /// When to come back to a gateway or target at its limits.
@@ -387,9 +387,7 @@ impl<U: Upstream> Pipeline<U> {
                     let pause = attempts.after_failure(&failure, again.is_some(), elsewhere);
                     if !failure.stale || pause.is_none() {
                         tried.push(index);
-                        let now = Instant::now();
-                        note_failure(pick.target, &failure, now);
-                        end.settle(pick.report(outcome_of(failure.cause), now));
+                        end.settle_failure(pick, &failure);
                     }
                     end.failure = failure.source.take();
                     let Some(pause) = pause else { return Err(failure.into_reply()) };

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::close::Close;
 use super::deciding::{self, Circumstances};
-use crate::balance::{AttemptOutcome, Flight, Settled, Target};
+use crate::balance::{AttemptOutcome, Flight, Pick, Settled, Target};
 use crate::http::body::{Body, Meter};
 use crate::http::dialect::{Dialect, grpc_status};
 use crate::http::downstream::Delivery;
@@ -162,6 +162,13 @@ impl<'s> ExchangeEnding<'s> {
         }
     }
 
+    /// Reports an attempt that failed.
+    pub(super) fn settle_failure(&mut self, pick: Pick<'_>, failure: &Failure) {
+        let now = Instant::now();
+        let outcome = note_failure(pick.target, failure, now);
+        self.settle(pick.report(outcome, now));
+    }
+
     /// Notes what came of an attempt.
     pub(super) fn settle(&mut self, settled: Settled) {
         self.flight = settled.flight;
@@ -299,16 +306,18 @@ pub(super) fn failed(failure: &Failure) -> AttemptEnd<'_> {
     AttemptEnd::Failed { cause: failure.cause, source: failure.source.as_deref() }
 }
 
-/// Notes at the target why an attempt failed, if the target is to blame.
-pub(super) fn note_failure(target: &Target, failure: &Failure, now: Instant) {
-    if outcome_of(failure.cause) != AttemptOutcome::Cancelled {
+/// What a failed attempt says about the target, which keeps the reason if it is to blame.
+pub(super) fn note_failure(target: &Target, failure: &Failure, now: Instant) -> AttemptOutcome {
+    let outcome = outcome_of(failure.cause);
+    if outcome != AttemptOutcome::Cancelled {
         let detail = || failure.source.as_ref().map(ToString::to_string).unwrap_or_default();
         target.note_failure(failure.cause.reason(), detail, now);
     }
+    outcome
 }
 
 /// What a failure says about the target.
-pub(super) fn outcome_of(cause: Cause) -> AttemptOutcome {
+fn outcome_of(cause: Cause) -> AttemptOutcome {
     match cause {
         Cause::DnsFailed
         | Cause::ConnectFailed

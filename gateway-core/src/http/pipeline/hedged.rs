@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::destination::Destination;
-use super::ending::{ExchangeEnding, answered, failed, judged, note_failure, outcome_of};
+use super::ending::{ExchangeEnding, answered, failed, judged};
 use super::matched::Matched;
 use super::race::{Begun, Course, RaceState, Raced};
 use super::{Pipeline, from_target};
@@ -114,9 +114,7 @@ fn take<'s>(
             let pause = attempts.after_failure(&failure, may_repeat || !failure.reached_wire, elsewhere);
             if !failure.stale || pause.is_none() {
                 tried.push(index);
-                let now = Instant::now();
-                note_failure(pick.target, &failure, now);
-                end.settle(pick.report(outcome_of(failure.cause), now));
+                end.settle_failure(pick, &failure);
             }
             end.failure = failure.source.take();
             pause.map(Some).ok_or_else(|| failure.into_reply())

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use super::Pipeline;
 use super::destination::Destination;
 use super::detached::Nobody;
-use super::ending::{ExchangeEnding, answered, failed, judged, note_failure, outcome_of};
+use super::ending::{ExchangeEnding, answered, failed, judged, note_failure};
 use super::matched::{Matched, SentAs};
 use crate::balance::{AttemptOutcome, Pick, Target};
 use crate::http::body::Body;
@@ -233,8 +233,7 @@ impl<U: Upstream> Pipeline<U> {
                 if failure.stale {
                     AttemptOutcome::Cancelled
                 } else {
-                    note_failure(pick.target, failure, Instant::now());
-                    outcome_of(failure.cause)
+                    note_failure(pick.target, failure, Instant::now())
                 }
             }
         };
