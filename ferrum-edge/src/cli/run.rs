@@ -317,7 +317,7 @@ impl<'s> Process<'s> {
         })
     }
 
-    async fn run(mut self, mut signals: Signals) -> u8 {
+    async fn run(self, mut signals: Signals) -> u8 {
         let _alive = notify::keep_alive();
         loop {
             match signals.next().await {
@@ -336,7 +336,7 @@ impl<'s> Process<'s> {
 
     /// Reloads, and once more for those who asked meanwhile: they mean the file as it is then. The signal to stop that ends
     /// this early.
-    async fn reload_while(&mut self, signals: &mut Signals) -> Option<&'static str> {
+    async fn reload_while(&self, signals: &mut Signals) -> Option<&'static str> {
         loop {
             let mut missed = Missed::default();
             let stopped = tokio::select! {
