@@ -25,6 +25,7 @@ mod http2;
 mod http3;
 mod idempotency;
 mod importing;
+mod internal_redirect;
 mod ldap;
 mod listeners;
 mod logs;

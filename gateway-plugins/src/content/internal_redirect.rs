@@ -42,7 +42,7 @@ pub(crate) struct Config {
     /// Header fields of the target's response that name what the client receives; the first that is present counts. Default
     /// `x-accel-redirect` and `x-sendfile`.
     headers: Vec<String>,
-    /// What targets may name; at least one. The longest prefix that matches applies.
+    /// What targets may name. The longest prefix that matches applies. Without an entry, every name is answered 502.
     locations: Vec<Location>,
     /// Header fields of the target's response that replace those of what is served. Default `content-type`, `content-disposition`,
     /// `set-cookie`, `cache-control`, `expires` and `accept-ranges`, as in nginx.
@@ -155,8 +155,8 @@ impl Plugin for InternalRedirect {
         if config.headers.is_empty() {
             problems.add("config.headers", "there is none, so nothing would be redirected");
         }
-        if !(1..=MAX_LOCATIONS).contains(&config.locations.len()) {
-            problems.add("config.locations", format!("needs 1 to {MAX_LOCATIONS} entries"));
+        if config.locations.len() > MAX_LOCATIONS {
+            problems.add("config.locations", format!("has more than {MAX_LOCATIONS} entries"));
         }
         let headers = header_names("config.headers", &config.headers, &mut problems);
         let kept = header_names("config.keep_headers", &config.keep_headers, &mut problems);

@@ -14,18 +14,31 @@ use crate::text;
 const PLAIN: &[&str] = &["internal", "alias", "root", "proxy_pass", "access_log", "proxy_redirect"];
 
 impl<'d> Nginx<'_> {
-    /// The plugin that serves a server's `internal` locations; `None` if it has none by prefix.
+    /// The plugin that serves a server's `internal` locations; `None` if it has none. Where none can be translated, it has no
+    /// locations, and hides what targets name.
     pub(super) fn internal_redirect(&mut self, site: &Site<'d>) -> Option<Plug> {
         let is_internal = |it: &&Location<'d>| it.directive.block.iter().any(|it| it.name == "internal");
         let internal: Vec<&Location<'d>> = site.locations.iter().filter(is_internal).collect();
+        if internal.is_empty() {
+            return None;
+        }
         let mut locations = Vec::new();
         for location in internal {
-            let LocationKind::Prefix(prefix) = &location.way else { continue };
             let at = location.directive.at;
-            let what = format!("{}, location {prefix}: X-Accel-Redirect", site.place);
+            let what = format!(
+                "{}, location {}: X-Accel-Redirect",
+                site.place,
+                location.directive.arguments.join(" ")
+            );
             let levels = [site.http, site.directive, location.directive];
             let is_plain = location.directive.block.iter().all(|it| PLAIN.contains(&it.name.as_str()));
-            match self.internal_source(&levels, prefix).filter(|_| is_plain && !is_guarded(location)) {
+            let source = match &location.way {
+                LocationKind::Prefix(prefix) if is_plain && !is_guarded(location) => {
+                    self.internal_source(&levels, prefix)
+                }
+                _ => None,
+            };
+            match source {
                 Some(source) => {
                     let why = "of names in `X-Accel-Redirect`, only those of `internal` locations are served; others are answered 502";
                     self.out.partial(at, what, why, "");
@@ -38,7 +51,7 @@ impl<'d> Nginx<'_> {
             }
         }
         let config = json!({ "headers": ["x-accel-redirect"], "locations": locations });
-        (!locations.is_empty()).then(|| Plug::new("internal_redirect", config))
+        Some(Plug::new("internal_redirect", config))
     }
 
     /// A location of `internal_redirect`.

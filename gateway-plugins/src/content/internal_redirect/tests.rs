@@ -99,7 +99,8 @@ async fn obeys_charset_and_removes_instructions_of_other_responses() {
 #[test]
 fn rejects_locations_that_lead_nowhere() {
     let refused = |config: Value| Trial::refused(PLUGINS, "internal_redirect", &config).to_string();
-    assert!(refused(json!({})).contains("config.locations"));
+    let many = vec![json!({ "prefix": "/a", "url": "http://x/" }); 257];
+    assert!(refused(json!({ "locations": many })).contains("more than 256"));
     let two = json!({ "locations": [{ "prefix": "/a", "root": "/", "url": "http://x/" }] });
     assert!(refused(two).contains("exactly one"));
     let twice = json!({ "locations": [{ "prefix": "/a", "url": "http://x/" }, { "prefix": "/a/", "url": "http://y/" }] });

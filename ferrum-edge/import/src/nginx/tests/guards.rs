@@ -249,3 +249,25 @@ fn internal_locations_serve_what_targets_name() {
     ]);
     assert_eq!(made[0]["config"]["locations"], expected);
 }
+
+/// nginx obeys `X-Accel-Redirect` on the way to every location, so that none may reach the client as the target wrote it.
+#[test]
+fn internal_locations_that_cannot_be_translated_hide_what_targets_name() {
+    for location in [
+        "location = /file { internal; alias /srv/file; }",
+        "location ~ ^/stored/ { internal; root /srv; }",
+        "location /guarded/ { internal; root /srv; allow 10.0.0.0/8; deny all; }",
+        "location /chosen/ { internal; alias /srv/$folder/; }",
+    ] {
+        let text = format!("server {{ location / {{ proxy_pass http://127.0.0.1:3000; }} {location} }}");
+        let sources = [("nginx.conf".to_owned(), text)];
+        let out = crate::import(crate::Format::Nginx, &sources, &crate::NoFiles, crate::Options::default())
+            .unwrap();
+        let made: Vec<_> =
+            out.plugin_configs.iter().filter(|it| it["plugin_name"] == "internal_redirect").collect();
+        assert_eq!(made.len(), 1, "{location}");
+        assert_eq!(made[0]["config"]["locations"], serde_json::json!([]), "{location}");
+        let is_named = out.report.losses().any(|it| it.to_string().contains("X-Accel-Redirect"));
+        assert!(is_named, "{location}: {:#?}", out.report);
+    }
+}
