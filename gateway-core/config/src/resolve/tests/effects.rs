@@ -132,8 +132,9 @@ fn probes_have_the_settings_of_their_type() {
         ("send: x", "tcp"),
         ("expect: x", "tcp"),
     ] {
-        good(&spec(&format!("probe_type: {of}, {setting}")));
         let key = setting.split(':').next().unwrap();
+        let beside = if key == "send" { ", expect: y" } else { "" };
+        good(&spec(&format!("probe_type: {of}, {setting}{beside}")));
         refused(
             &spec(&format!("probe_type: mysql, {setting}")),
             &format!(
