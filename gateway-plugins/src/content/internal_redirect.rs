@@ -113,13 +113,13 @@ const MAX_LOCATIONS: usize = 256;
 pub(crate) struct InternalRedirect {
     headers: Vec<HeaderName>,
     /// The longest prefix first.
-    places: Vec<Place>,
+    prefixes: Vec<MappedPrefix>,
     kept: Vec<HeaderName>,
     epoch: Epoch,
     counts: Counts,
 }
 
-struct Place {
+struct MappedPrefix {
     prefix: String,
     strips: bool,
     source: Source,
@@ -160,23 +160,25 @@ impl Plugin for InternalRedirect {
         }
         let headers = header_names("config.headers", &config.headers, &mut problems);
         let kept = header_names("config.keep_headers", &config.keep_headers, &mut problems);
-        let mut places: Vec<Place> = Vec::new();
+        let mut prefixes: Vec<MappedPrefix> = Vec::new();
         for (n, location) in config.locations.into_iter().enumerate() {
             let at = format!("config.locations[{n}]");
-            let Some(place) = place(&at, location, config.timeout, world, &mut problems) else { continue };
-            if places.iter().any(|known| known.prefix == place.prefix) {
-                problems.add(format!("{at}.prefix"), format!("`{}` is configured twice", place.prefix));
+            let Some(mapped) = map_prefix(&at, location, config.timeout, world, &mut problems) else {
+                continue;
+            };
+            if prefixes.iter().any(|known| known.prefix == mapped.prefix) {
+                problems.add(format!("{at}.prefix"), format!("`{}` is configured twice", mapped.prefix));
             }
-            places.push(place);
+            prefixes.push(mapped);
         }
-        places.sort_by_key(|place| std::cmp::Reverse(place.prefix.len()));
+        prefixes.sort_by_key(|mapped| std::cmp::Reverse(mapped.prefix.len()));
         let owner = world.owner().map_or("", |owner| owner.config.as_str());
         let count =
             |outcome| world.meters().counter(RESPONSES, &["plugin_config", "outcome"], &[owner, outcome]);
         let counts = Counts { served: count("served"), refused: count("refused"), failed: count("failed") };
         problems.into_result(Self {
             headers,
-            places,
+            prefixes,
             kept,
             epoch: Epoch::starting(tokio::time::Instant::now()),
             counts,
@@ -201,13 +203,13 @@ fn header_names(at: &str, names: &[String], problems: &mut Problems) -> Vec<Head
 }
 
 /// A location as it is meant.
-fn place(
+fn map_prefix(
     at: &str,
     location: Location,
     timeout: Millis,
     world: &World,
     problems: &mut Problems,
-) -> Option<Place> {
+) -> Option<MappedPrefix> {
     let Location { prefix, root, url, upstream_id, strip_prefix } = location;
     let Some(prefix) = name::prefix(&prefix) else {
         problems.add(format!("{at}.prefix"), format!("`{prefix}` is not a path that begins with a slash"));
@@ -246,7 +248,7 @@ fn place(
             None
         }
     };
-    Some(Place { prefix, strips: strip_prefix, source: source? })
+    Some(MappedPrefix { prefix, strips: strip_prefix, source: source? })
 }
 
 impl OnResponse for InternalRedirect {
@@ -301,7 +303,7 @@ impl InternalRedirect {
         }
     }
 
-    /// Puts what the target names in the place of its response.
+    /// Replaces the response of the target by what it names.
     async fn redirected(
         &self,
         exchange: &mut Exchange,
@@ -312,11 +314,11 @@ impl InternalRedirect {
         let Some(name) = Name::read(name.as_bytes()) else {
             return Err(self.refuse("internal_redirect_name"));
         };
-        let place = self.places.iter().find(|place| name.is_beneath(&place.prefix));
-        let Some(place) = place else { return Err(self.refuse("internal_redirect_unlisted")) };
-        exchange.note("internal_redirect.prefix", place.prefix.as_str());
-        let path = if place.strips { name.beneath(&place.prefix) } else { name.path.as_str() };
-        let made = match &place.source {
+        let mapped = self.prefixes.iter().find(|mapped| name.is_beneath(&mapped.prefix));
+        let Some(mapped) = mapped else { return Err(self.refuse("internal_redirect_unlisted")) };
+        exchange.note("internal_redirect.prefix", mapped.prefix.as_str());
+        let path = if mapped.strips { name.beneath(&mapped.prefix) } else { name.path.as_str() };
+        let made = match &mapped.source {
             Source::Files(files) => exchange_file(files, exchange, path, seat).await,
             Source::Server { client, base } => ask(client, exchange, base, path, &name).await,
         };
