@@ -179,7 +179,13 @@ impl Chosen<'_> {
         let now = tokio::time::Instant::now();
         let targets = self.route.targets.list().iter().filter(|_| has_target).map(|target| {
             let because = target.unhealthy_because(now);
-            json!({ "address": &**target.authority(), "healthy": target.is_healthy(now), "unhealthy_because": because })
+            let failing = target.recent_failures(now).filter(|recent| !recent.has_succeeded_since);
+            json!({
+                "address": &**target.authority(),
+                "healthy": target.is_healthy(now),
+                "unhealthy_because": because,
+                "last_attempt_failed_because": failing.map(|recent| recent.reason),
+            })
         });
         json!({
             "id": proxy.id.as_str(),

@@ -250,6 +250,20 @@ fn field_text(field: &Field) -> String {
     }
 }
 
+/// Prints the targets that are unhealthy, or that failed at the last attempt.
+fn tell_targets(targets: &[Value]) {
+    for target in targets {
+        let address = target["address"].as_str().unwrap_or_default();
+        if target["healthy"] == false {
+            let why = target["unhealthy_because"].as_str().unwrap_or_default();
+            print::line(format_args!("unhealthy: {address}: {why}"));
+        }
+        if let Some(why) = target["last_attempt_failed_because"].as_str() {
+            print::line(format_args!("failing:   {address}: the last attempt failed: {why}"));
+        }
+    }
+}
+
 /// Prints an explanation for people.
 fn tell(document: &Value) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -274,10 +288,7 @@ fn tell(document: &Value) {
                 let (id, algorithm) = (text(&upstream["id"]), text(&upstream["algorithm"]));
                 print::line(format_args!("upstream:  {id} ({algorithm})"));
             }
-            for target in list(&proxy["targets"]).iter().filter(|target| target["healthy"] == false) {
-                let (address, why) = (text(&target["address"]), text(&target["unhealthy_because"]));
-                print::line(format_args!("unhealthy: {address}: {why}"));
-            }
+            tell_targets(&list(&proxy["targets"]));
             let script = &proxy["script"]["runs"];
             if let Some(name) = script["script_filename"].as_str() {
                 let unknown = if script["exists"].is_null() { " (not looked up)" } else { "" };

@@ -244,5 +244,12 @@ proxies:
         assert!(line.starts_with("error   target_failing") && line.contains("connect_failed"), "{line}");
         assert!(line.contains("refused"), "{line}");
     }
+    for path in ["/own", "/named"] {
+        let url = format!("http://shop.test{path}");
+        let admin = gateway.admin.to_string();
+        let output = ferrum_edge(&folder).args(["explain", "GET", &url, "--admin", &admin]).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.contains("failing:   127.0.0.1:9: the last attempt failed: connect_failed"), "{said}");
+    }
     assert!(said.contains("-> start the target") && said.contains("-> start PHP-FPM"), "{said}");
 }
