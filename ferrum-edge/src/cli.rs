@@ -23,7 +23,6 @@ mod logs;
 mod notify;
 mod offline;
 mod pid_file;
-mod ports;
 mod print;
 mod process;
 mod quickstart;
@@ -43,6 +42,7 @@ mod test;
 mod top;
 mod traffic;
 mod usage;
+mod used_ports;
 #[cfg(feature = "console")]
 mod users;
 mod waf;

@@ -6,7 +6,7 @@ use tokio::net::TcpListener;
 use crate::support::edge::Edge;
 use crate::support::standing::Standing;
 
-/// A target that answers each connection with a name and a body that nobody may see. Gives its port.
+/// Starts a target that sends `name` in `X-Accel-Redirect` and a body that no client may receive. Returns its port.
 async fn naming(name: &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -12,7 +12,7 @@ mod fastcgi;
 mod fields;
 mod files;
 mod guards;
-mod internal;
+mod internal_locations;
 mod item;
 mod location;
 mod lookahead;

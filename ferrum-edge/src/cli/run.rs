@@ -20,8 +20,8 @@ use super::database::DatabaseArgs;
 use super::handover::{self, HandoverError, Offer, Predecessor, Turn};
 use super::notify::{self, ServiceState};
 use super::pid_file::{self, PidFile};
-use super::ports;
 use super::running::{RunningFile, RunningGateway};
+use super::used_ports;
 use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, Verbosity, descriptors, logs, print};
 use crate::access::Access;
 use crate::access::environment::access_given;
@@ -224,8 +224,9 @@ struct Process<'s> {
 /// Rejects ports that another process has. Without this check, two gateways with different pid files would share them, and each
 /// would get a part of the connections.
 fn refuse_used_ports(model: &Model) -> Result<(), String> {
-    let used = ports::unusable(model).into_iter().find(|port| port.error.kind() == io::ErrorKind::AddrInUse);
-    let Some(ports::UsedPort { setting, address, owner, .. }) = used else { return Ok(()) };
+    let used =
+        used_ports::unusable(model).into_iter().find(|port| port.error.kind() == io::ErrorKind::AddrInUse);
+    let Some(used_ports::UsedPort { setting, address, owner, .. }) = used else { return Ok(()) };
     let owner =
         owner.map_or_else(|| "another process".to_owned(), |(id, name)| format!("process {id} ({name})"));
     Err(format!(

@@ -53,7 +53,8 @@ pub struct TlsSummary {
     pub has_certificate: bool,
 }
 
-/// The server name in a whole header of version 2 that [`parse`] accepts; `None` for one that is no host name.
+/// Reads the server name of a complete header of version 2, which [`parse`] has accepted. Returns `None` if the header has none or it is not a
+/// host name.
 pub fn authority(header: &[u8]) -> Option<&str> {
     let block = header.get(16..).filter(|_| header.starts_with(SIGNATURE))?;
     let addresses = match header.get(13)? >> 4 {

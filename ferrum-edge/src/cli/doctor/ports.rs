@@ -5,11 +5,11 @@ use std::io;
 use gateway_core::config::model::Model;
 
 use super::Findings;
-use crate::cli::ports::{self, UsedPort};
+use crate::cli::used_ports::{self, UsedPort};
 
 /// Checks that the ports of a configuration are free, or that a gateway has them.
 pub(super) fn examine(findings: &mut Findings, model: &Model) {
-    let used = ports::unusable(model);
+    let used = used_ports::unusable(model);
     if used.is_empty() {
         findings.ok("port", "", "all ports of the configuration are free");
     }

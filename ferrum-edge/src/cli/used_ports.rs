@@ -23,7 +23,8 @@ pub(super) struct UsedPort {
 
 /// The ports of a configuration that this process can't listen on alone. Ephemeral ports (0) are not tried.
 pub(super) fn unusable(model: &Model) -> Vec<UsedPort> {
-    let tried = tried(model).into_iter().filter(|(address, ..)| address.port() != 0).take(MAX_PORTS);
+    let tried =
+        listen_addresses(model).into_iter().filter(|(address, ..)| address.port() != 0).take(MAX_PORTS);
     let used = tried.filter_map(|(address, is_datagram, setting)| {
         let error = bind::check_unused(address, is_datagram).err()?;
         let is_used = error.kind() == io::ErrorKind::AddrInUse;
@@ -33,7 +34,8 @@ pub(super) fn unusable(model: &Model) -> Vec<UsedPort> {
     used.collect()
 }
 
-fn tried(model: &Model) -> BTreeSet<(SocketAddr, bool, String)> {
+/// The addresses that the gateway would listen on, whether each is for datagrams, and the setting that names it.
+fn listen_addresses(model: &Model) -> BTreeSet<(SocketAddr, bool, String)> {
     let settings: &Settings = &model.settings;
     let named = |name: &str, is_datagram: bool| {
         let name = format!("gateway.{name}");
