@@ -12,8 +12,7 @@ impl Findings {
         for proxy in each(&status["proxies"]["failing"]) {
             let about = format!("proxies.{} {}", text(&proxy["id"]), text(&proxy["address"]));
             let failures = &proxy["failures"];
-            let has_recovered = failures["succeeded_since"] == true || failures["reason"] == "target_refused";
-            let severity = if has_recovered { Severity::Warning } else { Severity::Error };
+            let severity = if may_be_over(failures) { Severity::Warning } else { Severity::Error };
             let remedy = remedy(&text(&failures["reason"]), proxy["fastcgi"] == true);
             self.add(severity, "target_failing", &about, message(failures), remedy);
         }
@@ -40,12 +39,7 @@ impl Findings {
     fn upstream(&mut self, upstream: &Value) {
         let targets: Vec<_> = each(&upstream["targets"]).collect();
         let is_unhealthy = |target: &Value| target["healthy"] == false;
-        let is_failing = |target: &Value| {
-            let failures = &target["failures"];
-            !failures.is_null()
-                && failures["succeeded_since"] == false
-                && failures["reason"] != "target_refused"
-        };
+        let is_failing = |target: &Value| !target["failures"].is_null() && !may_be_over(&target["failures"]);
         let is_all = targets.iter().all(|target| is_unhealthy(target) || is_failing(target));
         let severity = if is_all { Severity::Error } else { Severity::Warning };
         for target in targets {
@@ -66,6 +60,11 @@ impl Findings {
             }
         }
     }
+}
+
+/// Whether the target may work again: an attempt succeeded, or only datagrams failed, of which nobody reports that they arrive.
+fn may_be_over(failures: &Value) -> bool {
+    failures["succeeded_since"] == true || failures["reason"] == "target_refused"
 }
 
 /// `12 attempts failed since …, the last at …: connect_failed (Connection refused)`.
