@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs';
+
 import starlight from '@astrojs/starlight';
 import { defineConfig } from 'astro/config';
 
@@ -19,8 +21,24 @@ function scrollableTables() {
   return wrap;
 }
 
+/** Width and height of a PNG file, which are the first two words of its first chunk. */
+const sizeOfPng = (path) => {
+  const file = readFileSync(path);
+  return { width: file.readUInt32BE(16), height: file.readUInt32BE(20) };
+};
+
+/** Reserves the place of each screenshot, so that text does not move when it arrives. */
+function sizedImages() {
+  const size = (node) => {
+    const source = node.tagName === 'img' ? node.properties.src : undefined;
+    if (source?.startsWith('/images/')) Object.assign(node.properties, sizeOfPng(new URL(`public${source}`, import.meta.url)));
+    node.children?.forEach(size);
+  };
+  return size;
+}
+
 export default defineConfig({
-  markdown: { rehypePlugins: [scrollableTables] },
+  markdown: { rehypePlugins: [scrollableTables, sizedImages] },
   site: SITE_URL,
   trailingSlash: 'always',
   integrations: [

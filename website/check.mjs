@@ -1,4 +1,5 @@
-// Checks the built site: every internal link and anchor leads somewhere, and nothing is loaded from another origin.
+// Checks the built site: every internal link and anchor leads somewhere, nothing is loaded from another origin, images have sizes, and
+// links say where they lead.
 import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 
@@ -7,6 +8,8 @@ const pages = readdirSync(dist, { recursive: true }).filter((name) => name.endsW
 const texts = new Map(pages.map((name) => [join(dist, name), readFileSync(join(dist, name), 'utf8')]));
 const ids = new Map([...texts].map(([path, text]) => [path, new Set([...text.matchAll(/\sid="([^"]+)"/g)].map(([, id]) => id))]));
 const wrong = [];
+// What says nothing to readers who hear links without the sentence around them.
+const VAGUE = new Set(['here', 'more', 'this', 'this page', 'link', 'read more', 'learn more', 'click here']);
 let count = 0;
 
 function target(page, link) {
@@ -18,6 +21,12 @@ function target(page, link) {
 
 for (const [page, text] of texts) {
   const name = relative(dist, page);
+  for (const [image] of text.matchAll(/<img\b[^>]*>/g)) {
+    if (!/\swidth="\d+"/.test(image) || !/\sheight="\d+"/.test(image)) wrong.push(`${name}: no size: ${image}`);
+  }
+  for (const [, label] of text.matchAll(/<a\b[^>]*>([^<]*)<\/a>/g)) {
+    if (VAGUE.has(label.trim().toLowerCase())) wrong.push(`${name}: a link named "${label.trim()}"`);
+  }
   for (const [, tag, attribute, link] of text.matchAll(/<(\w+)[^>]*?\s(href|src)="([^"]*)"/g)) {
     if (/^(mailto:|data:|javascript:)/.test(link)) continue;
     if (/^(https?:)?\/\//.test(link)) {

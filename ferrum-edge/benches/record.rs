@@ -9,10 +9,11 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use ferrum_edge::core::config::model::{AccessLog, Settings};
 use ferrum_edge::core::http::body::Body;
 use ferrum_edge::core::http::exchange::{Client, Exchange};
+use ferrum_edge::core::metrics::text::TextPage;
 use ferrum_edge::core::record::{ExchangeRecord, Recorder};
 use ferrum_edge::core::snapshot::Snapshot;
 use ferrum_edge::core::snapshot::compile::{Compiled, Compiler};
-use ferrum_edge::export::{Telemetry, prometheus};
+use ferrum_edge::export::{Telemetry, walk};
 use ferrum_edge::source;
 use gateway_protocols::supervise::Tasks;
 
@@ -78,6 +79,7 @@ fn record(c: &mut Criterion) {
                     failure: None,
                     attempts: 1,
                     first_byte: Some(Duration::from_micros(300)),
+                    last_byte: Some(Duration::from_micros(300)),
                     duration: Duration::from_micros(400),
                     request_bytes: 0,
                     response_bytes: 64,
@@ -85,7 +87,11 @@ fn record(c: &mut Criterion) {
             });
         });
         c.bench_function(&format!("scrape/{PROXIES} proxies, {name}"), |b| {
-            b.iter(|| prometheus::render(&telemetry, snapshot, 1, &tasks).len());
+            b.iter(|| {
+                let mut page = TextPage::prometheus();
+                walk::visit(&telemetry, snapshot, 1, &tasks, &mut page);
+                page.finish().len()
+            });
         });
     }
 }

@@ -1,11 +1,14 @@
 //! Who may use the admin API: static tokens and HS256 tokens, each with a role.
 
 pub(crate) mod environment;
+pub(crate) mod grants;
 pub(crate) mod kept_token;
 #[cfg(feature = "console")]
 pub(crate) mod password;
 #[cfg(any(feature = "cli", feature = "console"))]
 pub(crate) mod password_hash;
+#[cfg(feature = "console")]
+pub(crate) mod totp;
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,10 +19,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+
+use grants::Grants;
 
 /// What somebody may do; each may do what those before it may.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Read everything but secrets.
@@ -88,12 +93,17 @@ pub(crate) struct Caller {
     pub(crate) role: Role,
     /// `admin-api`, `console` or `command-line`.
     pub(crate) source: &'static str,
+    /// Whether the name is one person's: a user's or the subject of a JWT. Static tokens and sockets are the operator's.
+    pub(crate) is_person: bool,
+    /// For what objects the role counts; `None` for all.
+    pub(crate) grants: Option<Arc<Grants>>,
 }
 
 impl Caller {
     /// The user of this id, who owns the Unix socket of the admin API.
     pub(crate) fn socket_owner(uid: u32) -> Self {
-        Self { name: format!("uid {uid}").into(), role: Role::Admin, source: ADMIN_API }
+        let name = format!("uid {uid}").into();
+        Self { name, role: Role::Admin, source: ADMIN_API, is_person: false, grants: None }
     }
 }
 
@@ -145,7 +155,7 @@ impl Access {
     }
 
     /// Takes HS256 tokens (RFC 7519) keyed by `secret`, with the claims `sub`, `exp` and `role` (`read`, `write` or
-    /// `admin`); also `iss`, when an issuer is given.
+    /// `admin`), and perhaps `grants`, which narrow the role to some objects; also `iss`, when an issuer is given.
     ///
     /// # Errors
     /// When the secret is too short.
@@ -187,7 +197,8 @@ impl Access {
         let mut caller = None;
         for token in &self.tokens {
             if constant_time::verify_slices_are_equal(&token.digest, &found).is_ok() {
-                caller = Some(Caller { name: token.name.clone(), role: token.role, source: token.source });
+                let (name, role, source) = (token.name.clone(), token.role, token.source);
+                caller = Some(Caller { name, role, source, is_person: false, grants: None });
             }
         }
         match (caller, &self.jwt) {
@@ -212,6 +223,7 @@ struct Claims {
     nbf: Option<NumericDate>,
     iss: Option<String>,
     role: Option<Role>,
+    grants: Option<serde_json::Value>,
 }
 
 /// Seconds since 1970 (RFC 7519 §2); a fraction of a second is cut off.
@@ -257,7 +269,14 @@ impl Jwt {
         if self.issuer.is_some() && claims.iss != self.issuer {
             return Err("The token is of another issuer");
         }
-        Ok(Caller { name: name.into(), role, source: ADMIN_API })
+        let grants = claims.grants.map(|written| Grants::of(written, role)).transpose();
+        // What can't be read may not widen what the token is for.
+        let grants = grants.map_err(|_| {
+            "The token's `grants` are not valid: a list of objects with `objects` and perhaps `role`, `hosts`, `paths`, \
+             `ports` and `protocols`, for the role read or write"
+        })?;
+        let (name, grants) = (name.into(), grants.map(Arc::new));
+        Ok(Caller { name, role, source: ADMIN_API, is_person: true, grants })
     }
 }
 

@@ -8,6 +8,7 @@ mod attempt;
 mod audit;
 mod bulk;
 pub(crate) mod catalogue;
+mod changes;
 #[cfg(feature = "console")]
 mod console;
 mod counters;
@@ -33,16 +34,26 @@ mod recent_records;
 mod records;
 mod request;
 mod resources;
+#[cfg(feature = "console")]
+mod second_factor;
 mod sessions;
 mod settings;
 mod site;
 mod status;
 mod steady;
 mod targets;
+mod timestamp;
+#[cfg(feature = "console")]
+mod totp_enrolment;
 mod traffic;
 mod usage;
 #[cfg(feature = "console")]
+mod user_document;
+#[cfg(feature = "console")]
 mod users;
+mod workspace_grants;
+mod workspaces;
+mod writing;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -65,7 +76,7 @@ use hyper_util::service::TowerToHyperService;
 use crate::access::environment::access_given;
 pub use crate::access::{Access, AccessError, Role};
 use crate::engine::Engine;
-use crate::export::{open_metrics, prometheus, protobuf};
+use crate::export::page_format::PageFormat;
 use crate::source::database::Reconciler;
 #[cfg(feature = "console")]
 pub(crate) use console::Console;
@@ -73,7 +84,6 @@ use door::{AdminSession, Door};
 use endpoint::Gate;
 use listener::Accepted;
 pub(crate) use listener::Listener;
-use pages::Format;
 pub(crate) use pages::Pages;
 use request::RoleGate;
 use steady::{SteadyBody, SteadyConnection};
@@ -214,7 +224,8 @@ fn router(admin: Admin) -> Router<()> {
     let routes = endpoints::all().into_iter();
     let router = routes.fold(Router::new(), |router, endpoint| {
         let route = handler(&endpoint);
-        let gate = |role| RoleGate { admin: admin.clone(), role };
+        let narrowed = endpoint.narrowed;
+        let gate = |role| RoleGate { admin: admin.clone(), role, narrowed };
         let of_running = |role| middleware::from_fn_with_state(gate(role), request::gate_of_running);
         let route = match endpoint.gate {
             Gate::Health => route,
@@ -281,20 +292,10 @@ async fn retold(response: Response) -> Response {
 async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
     let engine = &admin.engine;
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-    let (format, kind) = if protobuf::is_preferred(accept) {
-        (Format::Protobuf, protobuf::CONTENT_TYPE)
-    } else if open_metrics::is_preferred(accept) {
-        (Format::OpenMetrics, open_metrics::CONTENT_TYPE)
-    } else {
-        (Format::Prometheus, prometheus::CONTENT_TYPE)
-    };
-    let page = admin.pages.of(format, || match format {
-        Format::Protobuf => protobuf::of(&engine.metrics(), &engine.telemetry),
-        Format::OpenMetrics => open_metrics::of(&engine.metrics(), &engine.telemetry).into_bytes(),
-        Format::Prometheus => engine.metrics().into_bytes(),
-    });
+    let format = PageFormat::preferred(accept);
+    let page = admin.pages.of(format, || format.page(|visitor| engine.visit_metrics(visitor)));
     match page.await {
-        Some(page) => ([(CONTENT_TYPE, kind)], page.into_body()).into_response(),
+        Some(page) => ([(CONTENT_TYPE, format.content_type())], page.into_body()).into_response(),
         None => problem::crowded().into_response(),
     }
 }

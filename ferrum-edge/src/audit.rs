@@ -40,7 +40,8 @@ pub(crate) const OUTCOMES: &[&str] = &["allowed", "refused", "failed"];
 pub(crate) const SOURCES: &[&str] = &["admin-api", "command-line", "console", "file"];
 
 /// Kinds of objects that may have changed.
-pub(crate) const KINDS: [&str; 5] = ["proxies", "consumers", "upstreams", "plugin_configs", "users"];
+pub(crate) const KINDS: [&str; 6] =
+    ["proxies", "consumers", "upstreams", "plugin_configs", "users", "workspaces"];
 
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

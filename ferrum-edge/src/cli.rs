@@ -7,6 +7,7 @@ mod address;
 mod admin;
 mod audit;
 mod cache;
+mod changes;
 mod check;
 mod consumers;
 mod database;
@@ -16,6 +17,7 @@ mod explain;
 #[cfg(feature = "fleet")]
 mod fleet;
 mod gitops;
+mod grants_file;
 mod handover;
 mod import;
 mod init;
@@ -46,6 +48,7 @@ mod used_ports;
 #[cfg(feature = "console")]
 mod users;
 mod waf;
+mod workspaces;
 
 use std::process::ExitCode;
 
@@ -107,8 +110,12 @@ enum Command {
     /// List, add, change or remove the users of the console
     #[cfg(feature = "console")]
     Users(users::UsersArgs),
+    /// List, make, change or remove workspaces: named sets of objects, for grants
+    Workspaces(workspaces::WorkspacesArgs),
     /// List what was changed in a database, when and by whom; or show one change
     Revisions(revisions::RevisionsArgs),
+    /// List, approve, reject or withdraw changes that another user has to approve
+    Changes(changes::ChangesArgs),
     /// Make the configuration of a database what it was at a revision
     Rollback(revisions::RollbackArgs),
     /// Hash a password from standard input, for `password_hash` of a consumer
@@ -215,7 +222,9 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::Usage(args) => usage::usage(&args),
         #[cfg(feature = "console")]
         Command::Users(args) => users::users(&args, registry),
+        Command::Workspaces(args) => workspaces::workspaces(&args, registry),
         Command::Revisions(args) => revisions::revisions(&args, registry),
+        Command::Changes(args) => changes::changes(&args, registry),
         Command::Rollback(args) => revisions::rollback(&args, registry),
         Command::HashPassword(args) => secrets::hash_password(&args),
         Command::GenerateKey(args) => secrets::generate_key(&args),
@@ -229,7 +238,7 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::Diff(args) => gitops::diff(&args, registry),
         Command::Apply(args) => gitops::apply(&args, registry),
         Command::Sync(args) => gitops::sync(&args, registry),
-        Command::Import(args) => import::import(&args),
+        Command::Import(args) => import::import(&args, &registry),
         Command::Test(args) => test::test(&args, &registry),
         Command::Explain(args) => explain::explain(&args, registry),
         Command::Waf(args) => waf::waf(&args),

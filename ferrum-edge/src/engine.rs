@@ -5,6 +5,7 @@ pub(crate) mod admin_listeners;
 pub(crate) mod clock;
 pub(crate) mod error;
 pub(crate) mod listeners;
+pub(crate) mod port_holder;
 pub(crate) mod tasks;
 pub(crate) mod tls;
 pub(crate) mod unix_socket;
@@ -18,9 +19,10 @@ use gateway_core::config::changes::Changes;
 use gateway_core::config::model::{Model, Settings};
 use gateway_core::config::problem::Problems;
 use gateway_core::limit::Busyness;
-use gateway_core::plugin::Entry;
+use gateway_core::metrics::MetricVisitor;
 use gateway_core::plugin::world::meters::Meters;
 use gateway_core::plugin::world::tasks::TaskHandle;
+use gateway_core::plugin::{Entry, World};
 use gateway_core::snapshot::compile::{Compiled, Compiler};
 use gateway_core::snapshot::discovery::Service;
 use gateway_core::snapshot::{Route, Snapshot};
@@ -32,7 +34,7 @@ use tokio::sync::{Notify, oneshot, watch};
 use crate::audit::recorder::Recorder;
 use crate::export::push::{Pushes, Scrape};
 use crate::export::sinks::Sink;
-use crate::export::{Telemetry, prometheus};
+use crate::export::{Telemetry, walk};
 #[cfg(feature = "admin")]
 use admin_listeners::AdminListeners;
 use clock::Clock;
@@ -124,15 +126,14 @@ impl Engine {
         self.shared.snapshot.load_full()
     }
 
-    /// Every metric, as Prometheus reads them.
-    pub(crate) fn metrics(&self) -> String {
+    /// Shows every metric.
+    pub(crate) fn visit_metrics(&self, visitor: &mut dyn MetricVisitor) {
         let shared = &self.shared;
         let control = &self.telemetry.control;
         shared.sessions.uncounted(|protocol, carried| control.add_session_bytes(protocol, carried));
-        let mut page =
-            prometheus::render(&self.telemetry, &self.snapshot(), shared.connections(), &shared.tasks);
-        self.meters.write(&mut page);
-        page
+        let connections = shared.connections();
+        walk::visit(&self.telemetry, &self.snapshot(), connections, &shared.tasks, visitor);
+        self.meters.visit(visitor);
     }
 
     /// Whether a drain has begun.
@@ -148,6 +149,11 @@ impl Engine {
     /// The plugins that configurations may name.
     pub(crate) fn plugins(&self) -> Arc<[Entry]> {
         self.compiler().registry().entries().into()
+    }
+
+    /// What plugins reach outside.
+    pub(crate) fn world(&self) -> World {
+        self.compiler().registry().world().clone()
     }
 
     /// How much of its CPUs the gateway uses.
@@ -176,13 +182,13 @@ impl Engine {
     /// Only one source may stage and publish at a time, each against what it published before.
     ///
     /// # Errors
-    /// When a port can't be listened on, or needs a certificate there isn't, or, with [`Ports::All`], a new proxy's plugins have
-    /// mistakes; nothing has changed then.
+    /// With [`Ports::Available`], when a free port can't be listened on or needs a certificate there isn't, or a new proxy's
+    /// plugins have mistakes; nothing has changed then.
     pub(crate) fn stage(&self, changes: Changes, ports: Ports) -> Result<Staged, StartError> {
         let mut compiler = self.compiler();
         let compiled = compiler.apply(changes, &self.snapshot(), tokio::time::Instant::now());
         let mistakes = match ports {
-            Ports::All | Ports::Available => compiled.reject_mistakes().map_err(StartError::Mistakes),
+            Ports::Available => compiled.reject_mistakes().map_err(StartError::Mistakes),
             Ports::Possible | Ports::Closed => Ok(()),
         };
         if let Err(error) = mistakes.and_then(|()| congestion_is_known(&compiled.put)) {
@@ -390,7 +396,8 @@ impl Engine {
         let mut running = self.pushes.lock().unwrap_or_else(PoisonError::into_inner);
         running.clear();
         let engine = Arc::downgrade(self);
-        let scrape: Scrape = Arc::new(move || engine.upgrade().map(|engine| engine.metrics()));
+        let scrape: Scrape =
+            Arc::new(move |visitor| engine.upgrade().map(|engine| engine.visit_metrics(visitor)).is_some());
         *running = pushes.start(&scrape, &self.tasks);
     }
 

@@ -2,7 +2,9 @@
 
 mod losers;
 mod scripts;
+mod verdicts;
 
+use gateway_core::balance::Target;
 use gateway_core::condition::Holds;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -21,6 +23,10 @@ use http::header::{CONTENT_LENGTH, HOST};
 use http::uri::{Authority, Scheme};
 use http::{HeaderMap, HeaderValue, Method, Uri};
 use serde_json::{Value, json};
+use verdicts::GivenCaller;
+
+/// Bytes of a body that a running gateway is asked about.
+pub(crate) const MAX_EXPLAINED_BODY: usize = 1 << 20;
 
 /// A request that somebody wonders about.
 #[derive(Debug, Clone)]
@@ -35,6 +41,12 @@ pub(crate) struct Question {
     pub(crate) tls: Option<String>,
     /// Bytes of the request's body; `None` without one.
     pub(crate) body_bytes: Option<u64>,
+    /// The body itself, where all of it is known.
+    pub(crate) body: Option<Vec<u8>>,
+    /// The consumer that sends the request, by username, where plugins cannot tell it from the request.
+    pub(crate) consumer: Option<String>,
+    /// Whom the access record of the request names; perhaps no consumer, but the subject of a token.
+    pub(crate) recorded_caller: Option<String>,
 }
 
 /// The answer: which proxy takes the request and why, its plugins, what each target would be asked for, and why the
@@ -42,6 +54,33 @@ pub(crate) struct Question {
 pub(crate) fn explain(snapshot: &Snapshot, question: &Question) -> Value {
     Explained::new(snapshot, question).document()
 }
+
+/// As [`explain`], with what the plugins would decide by their counters, lists and rules as they are now. Nothing is counted.
+/// Inspecting a body takes a while: to be called on a thread that may block.
+///
+/// # Errors
+/// The consumer of the question does not exist.
+pub(crate) fn explain_live(snapshot: &Snapshot, question: &Question) -> Result<Value, UnknownConsumer> {
+    let caller = match (&question.consumer, &question.recorded_caller) {
+        (None, None) => GivenCaller::Asked,
+        (Some(name), _) => {
+            let found = snapshot.consumers.by_name(name);
+            GivenCaller::Consumer(found.cloned().ok_or_else(|| UnknownConsumer(name.clone()))?)
+        }
+        (None, Some(name)) => match snapshot.consumers.by_name(name) {
+            Some(found) => GivenCaller::Consumer(found.clone()),
+            None => GivenCaller::Unknown,
+        },
+    };
+    let mut explained = Explained::new(snapshot, question);
+    explained.ask_plugins(snapshot, question, caller);
+    Ok(explained.document())
+}
+
+/// There is no consumer with this username.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no consumer `{0}`")]
+pub(crate) struct UnknownConsumer(String);
 
 /// The way of one request.
 struct Explained<'s> {
@@ -61,11 +100,15 @@ struct Chosen<'s> {
     why: String,
     /// What each target would be asked for.
     urls: Vec<String>,
+    /// The `Host` that each target would get.
+    hosts: Vec<String>,
     plugins: Vec<Value>,
     /// The scripts of a FastCGI target.
     scripts: Option<scripts::Scripts>,
     /// The plugin that answers by itself, whatever else the request has.
     answered_by: Option<Value>,
+    /// The request as plugins see it.
+    exchange: Option<Exchange>,
 }
 
 impl<'s> Explained<'s> {
@@ -84,10 +127,12 @@ impl<'s> Explained<'s> {
             let rule = losers::taken_by(rules, &exchange)?;
             Some(Chosen {
                 urls: urls(route, rules, &target, matched),
+                hosts: hosts(route, &exchange),
                 plugins: plugins(route, &exchange),
                 scripts: scripts::Scripts::of(route, rules, &exchange, &target, matched),
                 answered_by: answered_by(route, &exchange),
                 why: losers::reason(rules, rule, &path),
+                exchange: None,
                 route,
                 rules,
                 rule,
@@ -100,7 +145,27 @@ impl<'s> Explained<'s> {
             .or_else(|| no_script(chosen.as_ref()?));
         let winner = chosen.as_ref().map(|chosen| (&**chosen.route, chosen.rules, chosen.rule));
         let losers = losers::Losers::of(snapshot, winner, &exchange);
+        let mut chosen = chosen;
+        if let Some(chosen) = &mut chosen {
+            chosen.exchange = Some(exchange);
+        }
         Self { method: &question.method, host: host.map(str::to_owned), path, chosen, refusal, losers }
+    }
+
+    /// Asks the plugins of the proxy, unless the gateway answers before they see the request.
+    fn ask_plugins(&mut self, snapshot: &Snapshot, question: &Question, caller: GivenCaller) {
+        let Some(chosen) = self.chosen.as_mut().filter(|_| self.refusal.is_none()) else { return };
+        let Some(mut exchange) = chosen.exchange.take() else { return };
+        let request = verdicts::Request {
+            body: question.body.as_deref(),
+            body_bytes: question.body_bytes.unwrap_or(0),
+            caller,
+        };
+        let verdicts = verdicts::Verdicts::of(snapshot, chosen.route, &mut exchange, &request);
+        for (plugin, verdict) in chosen.plugins.iter_mut().zip(&verdicts.list) {
+            plugin["verdict"] = json!(verdict.as_ref().map(verdicts::Verdict::document));
+        }
+        self.refusal = verdicts.refusal;
     }
 
     fn document(&self) -> Value {
@@ -177,11 +242,13 @@ impl Chosen<'_> {
         let forwards = if self.answered_by.is_some() { &[] } else { self.urls.as_slice() };
         let has_target = self.answered_by.is_none() && !self.urls.is_empty();
         let now = tokio::time::Instant::now();
-        let targets = self.route.targets.list().iter().filter(|_| has_target).map(|target| {
+        let listed = self.route.targets.list().iter().zip(&self.hosts).filter(|_| has_target);
+        let targets = listed.map(|(target, host)| {
             let because = target.unhealthy_because(now);
             let failing = target.recent_failures(now).filter(|recent| !recent.has_succeeded_since);
             json!({
                 "address": &**target.authority(),
+                "host": host,
                 "healthy": target.is_healthy(now),
                 "unhealthy_because": because,
                 "last_attempt_failed_because": failing.map(|recent| recent.reason),
@@ -277,6 +344,14 @@ fn urls(route: &Route, rules: &HttpRules, target: &str, matched: usize) -> Vec<S
         format!("{scheme}://{}{path}{share}", one.authority())
     });
     list.collect()
+}
+
+/// The `Host` that each target would get, as far as that does not depend on plugins.
+fn hosts(route: &Route, exchange: &Exchange) -> Vec<String> {
+    let host = |target: &Arc<Target>| {
+        String::from_utf8_lossy(exchange.host_for(target, &route.proxy).as_bytes()).into_owned()
+    };
+    route.targets.list().iter().map(host).collect()
 }
 
 /// Why the gateway would answer itself, as far as that hangs on the route.

@@ -11,16 +11,16 @@ mod labels;
 mod load;
 pub(crate) mod moment;
 mod native;
-pub(crate) mod open_metrics;
+pub(crate) mod page_format;
 mod process;
 pub(crate) mod program_log;
-pub mod prometheus;
-pub(crate) mod protobuf;
+mod protobuf;
 pub(crate) mod push;
 mod shard;
 pub(crate) mod sinks;
 pub(crate) mod tails;
 mod traffic;
+pub mod walk;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -31,6 +31,7 @@ use std::time::{Instant, SystemTime};
 use gateway_core::balance::Target;
 use gateway_core::config::model::{Id, Settings};
 use gateway_core::health::HealthChange;
+use gateway_core::metrics::ExponentialHistogram;
 use gateway_core::snapshot::compile::Compiled;
 use gateway_core::stream::relay::Carried;
 
@@ -39,7 +40,6 @@ pub(crate) use acme::{AcmeCounts, AcmeStanding, AcmeStatus};
 use histogram::Merged;
 use labels::CLASSES;
 pub(crate) use load::Load;
-use native::MergedNative;
 pub use shard::{MAX_PROXY_SERIES, WorkerTelemetry};
 use shard::{PAGE, log_health};
 use sinks::Sinks;
@@ -80,6 +80,33 @@ pub(crate) struct ServiceStatus {
     pub(crate) error: Option<String>,
 }
 
+/// Counts one kind of event.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    pub(crate) fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What this gateway did with changes that another user has to approve.
+#[derive(Debug, Default)]
+pub(crate) struct ApprovalCounts {
+    pub(crate) proposed: Count,
+    pub(crate) approved: Count,
+    pub(crate) rejected: Count,
+    pub(crate) withdrawn: Count,
+    /// Applied without approval.
+    pub(crate) forced: Count,
+    /// Approvals that failed because an object had changed meanwhile.
+    pub(crate) conflicts: Count,
+}
+
 /// What happens outside the workers.
 #[derive(Default)]
 pub(crate) struct ControlCounts {
@@ -93,6 +120,8 @@ pub(crate) struct ControlCounts {
     pub(crate) certificates_refused: AtomicU64,
     /// Changed files that can't be used, by the setting that names them; those before them go on serving.
     pub(crate) certificates_unusable: Mutex<BTreeMap<&'static str, Vec<String>>>,
+    /// Changes that another user has to approve.
+    pub(crate) approvals: ApprovalCounts,
     pub(crate) admin_tokens_refused: AtomicU64,
     pub(crate) admin_sites_refused: AtomicU64,
     pub(crate) logins_accepted: AtomicU64,
@@ -175,6 +204,7 @@ struct Owner {
 pub(crate) struct Timings {
     total: Merged,
     first_byte: Merged,
+    last_byte: Merged,
 }
 
 impl Telemetry {
@@ -345,6 +375,9 @@ impl Telemetry {
             if let Some(first_byte) = timing.first_byte() {
                 sums.first_byte.add(&first_byte.classic);
             }
+            if let Some(last_byte) = timing.last_byte() {
+                sums.last_byte.add(last_byte);
+            }
         }
         sums
     }
@@ -356,7 +389,7 @@ impl Telemetry {
     }
 
     /// The native histograms of the proxies that were asked since they are there: in all, and until the target answers.
-    fn native_timings(&self) -> Vec<(Id, MergedNative, MergedNative)> {
+    fn native_timings(&self) -> Vec<(Id, ExponentialHistogram, ExponentialHistogram)> {
         let configs = self.configs();
         let owned = configs.owners.iter().enumerate().take(shard::MAX_PROXY_HISTOGRAMS);
         let timed = owned.filter_map(|(slot, owner)| {
@@ -365,8 +398,8 @@ impl Telemetry {
             let [before, before_first] = &owner.since_native;
             let total = timings().map(|timing| &timing.total.native);
             let first_byte = timings().filter_map(|timing| Some(&timing.first_byte()?.native));
-            let total = MergedNative::of_sparse(total, before);
-            let first_byte = MergedNative::of_sparse(first_byte, before_first);
+            let total = native::merged_since(total, before);
+            let first_byte = native::merged_since(first_byte, before_first);
             (total.count() > 0).then(|| (owner.id.clone(), total, first_byte))
         });
         timed.collect()
@@ -382,7 +415,8 @@ impl Telemetry {
             let now = self.proxy_timings(slot);
             let (total, first_byte) =
                 (now.total.since(&before.total), now.first_byte.since(&before.first_byte));
-            (total.count() > 0).then(|| (owner.id.clone(), Timings { total, first_byte }))
+            let last_byte = now.last_byte.since(&before.last_byte);
+            (total.count() > 0).then(|| (owner.id.clone(), Timings { total, first_byte, last_byte }))
         });
         timed.collect()
     }

@@ -71,6 +71,8 @@ mod explain;
 pub mod export;
 #[cfg(feature = "fleet")]
 mod fleet;
+#[cfg(feature = "admin")]
+mod forward_proxy;
 mod line_file;
 pub mod source;
 #[cfg(feature = "database")]

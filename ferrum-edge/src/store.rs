@@ -34,6 +34,10 @@
 //! | `ferrum_audit` | the entries of the audit with their hashes |
 //! | `ferrum_fleet` | the edges of a control plane, invitations, the authority; not part of the history |
 //! | `ferrum_users` | users of the console: role, hash of the password, version; no part of the history |
+//! | `ferrum_user_grants`, `ferrum_user_totp` | for what objects a user's role counts; the second factor, encrypted |
+//! | `ferrum_pending` | changes that wait for the approval of another user, and what became of them; no part of the history |
+//! | `ferrum_workspaces` | named sets of objects, for grants; no part of the history |
+//! | `ferrum_usage`, `ferrum_usage_claims`, `ferrum_usage_history` | what traffic quotas count; no part of the history |
 //! | `ferrum_migrations` | the version of the schema; a newer one is refused |
 //!
 //! - A change is one transaction and one revision, under one lock over all gateways on the database. A change without effect is no revision.
@@ -58,13 +62,18 @@ mod location;
 mod migrations;
 mod object;
 mod options;
+mod pending;
 mod pool;
 mod read;
 mod schema;
 pub mod seal;
 #[cfg(feature = "console")]
+mod second_factor;
+mod usage;
+#[cfg(feature = "console")]
 mod users;
 mod watch;
+mod workspaces;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -84,11 +93,18 @@ pub use load_error::LoadError;
 pub use location::{Engine, Location, default_path, state_folder};
 pub use object::{MAX_DOCUMENT_BYTES, MAX_ID_BYTES, Object, ObjectKind, Op};
 pub use options::Options;
+pub(crate) use pending::{
+    MAX_PENDING, MAX_PENDING_BYTES, MAX_PENDING_OBJECTS, MAX_PENDING_OF_AUTHOR, PendingChange,
+    PendingDecision, PendingDocument, PendingObject, PendingState,
+};
 pub use read::{DEFAULT_PAGE, MAX_PAGE, Page, Query};
 pub use schema::Migrated;
 #[cfg(feature = "console")]
+pub(crate) use second_factor::SecondFactor;
+#[cfg(feature = "console")]
 pub(crate) use users::{MAX_USERS, User, UserChange};
 pub use watch::{Away, Signal};
+pub(crate) use workspaces::{MAX_WORKSPACES, StoredWorkspace, WorkspaceChange};
 
 use link::failure::Failure;
 use pool::{Lease, Pool};

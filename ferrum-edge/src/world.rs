@@ -14,21 +14,34 @@ use bytes::Bytes;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::Reach;
 use gateway_core::plugin::world::blocking::{Blocking, Busy, Job};
+use gateway_core::plugin::world::calls::Calls;
 use gateway_core::plugin::world::files::Files;
 use gateway_core::plugin::world::meters::Meters;
-use gateway_protocols::calls::PluginCalls;
 use rustix::fs::OFlags;
 
 /// The world of this machine, for [`Registry::with_world`](gateway_core::plugin::Registry::with_world).
 pub fn world() -> World {
     World::new(Reach {
         gateway: Arc::from("ferrum-edge"),
-        calls: Arc::new(PluginCalls),
+        calls: calls(),
         files: Arc::new(MachineFiles),
         blocking: Arc::new(SlowThreads::default()),
         meters: Meters::default(),
         variables: Arc::new(variables(std::env::vars_os())),
     })
+}
+
+/// Requests and streams; the gateway's own by the proxy of the environment.
+#[cfg(feature = "admin")]
+fn calls() -> Arc<dyn Calls> {
+    use crate::forward_proxy::{ForwardProxy, MachineCalls};
+    Arc::new(MachineCalls(ForwardProxy::of_environment()))
+}
+
+/// Requests and streams.
+#[cfg(not(feature = "admin"))]
+fn calls() -> Arc<dyn Calls> {
+    Arc::new(gateway_protocols::calls::PluginCalls)
 }
 
 /// What plugins may see of the environment: OpenTelemetry's variables.

@@ -25,7 +25,7 @@ pub use hooks::{
 };
 pub use needs::{Need, Needs};
 pub use seat::{Attempt, AttemptEnd, Seat, SeatNumber};
-pub use step::{Claim, Decision, Finding, Gate, Passage, Refusal, Step, Verdict};
+pub use step::{Claim, Decision, Finding, Foreseen, Foresight, Gate, Passage, Refusal, Step, Verdict};
 pub use world::World;
 pub use world::tasks::Starter;
 
@@ -75,6 +75,13 @@ pub trait Plugin: Sized + Send + Sync + 'static {
 
     /// Takes a seat in each hook this plugin wants; absent hooks cost nothing.
     fn attend(self: Arc<Self>, hooks: &mut Hooks);
+
+    /// What it would decide about a request that is described and not sent, for `explain`. Counts nothing, changes nothing, asks
+    /// nothing outside. May take milliseconds; runs on a thread that may block. `None` where the plugin foresees nothing.
+    fn foresee(&self, foresight: &Foresight<'_>) -> Option<Foreseen> {
+        let _ = foresight;
+        None
+    }
 
     /// Carries out one of [`Self::ACTIONS`] and says what came of it, as JSON. Called by the admin API, on a thread that may
     /// block.

@@ -68,6 +68,8 @@ pub struct ExchangeRecord<'a> {
     pub attempts: u32,
     /// From the last attempt's start to the target's first byte.
     pub first_byte: Option<Duration>,
+    /// From the last attempt's start to the target's last byte; `None` where it has not come. A client that reads slowly delays it.
+    pub last_byte: Option<Duration>,
     /// From the request's head to the end.
     pub duration: Duration,
     /// Body bytes taken from the client.
@@ -106,10 +108,49 @@ pub struct SessionRecord<'a> {
 pub struct Metric {
     /// The name, as scraped.
     pub name: &'static str,
-    /// `counter`, `gauge` or `histogram`.
-    pub kind: &'static str,
+    /// How its values change.
+    pub kind: MetricKind,
     /// One sentence for people.
     pub help: &'static str,
+}
+
+/// How the values of a metric change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricKind {
+    /// Only goes up.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts durations by size.
+    Histogram,
+}
+
+impl MetricKind {
+    /// The word of Prometheus for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+impl Metric {
+    /// A metric that only goes up.
+    pub const fn counter(name: &'static str, help: &'static str) -> Self {
+        Self { name, kind: MetricKind::Counter, help }
+    }
+
+    /// A metric that goes up and down.
+    pub const fn gauge(name: &'static str, help: &'static str) -> Self {
+        Self { name, kind: MetricKind::Gauge, help }
+    }
+
+    /// A metric that counts durations by size.
+    pub const fn histogram(name: &'static str, help: &'static str) -> Self {
+        Self { name, kind: MetricKind::Histogram, help }
+    }
 }
 
 /// One constant a metric, whose documentation is also its help text, and the table of all of them.
@@ -117,8 +158,7 @@ macro_rules! metrics {
     ($($(#[doc = $help:literal])+ $constant:ident: $kind:ident = $name:literal;)+) => {
         $(
             $(#[doc = $help])+
-            pub const $constant: Metric =
-                Metric { name: $name, kind: stringify!($kind), help: concat!($($help),+) };
+            pub const $constant: Metric = Metric::$kind($name, concat!($($help),+));
         )+
 
         /// Every metric.
@@ -137,6 +177,8 @@ pub mod metric {
         ACTIVE_REQUESTS: gauge = "http_server_active_requests";
         /// Seconds from the start of the last attempt to the target's first byte.
         UPSTREAM_DURATION: histogram = "http_client_request_duration_seconds";
+        /// Seconds from the start of the last attempt to the target's last byte.
+        UPSTREAM_RESPONSE_DURATION: histogram = "http_client_response_duration_seconds";
         /// Body bytes from clients.
         REQUEST_BYTES: counter = "http_server_request_body_bytes_total";
         /// Body bytes to clients.
@@ -149,6 +191,8 @@ pub mod metric {
         PROXY_DURATION: histogram = "ferrum_proxy_request_duration_seconds";
         /// From the start of the attempt that answered to the head of its response, by proxy; for the first thousand proxies.
         PROXY_UPSTREAM_DURATION: histogram = "ferrum_proxy_upstream_duration_seconds";
+        /// From the start of the attempt that answered to the target's last byte, by proxy; for the first thousand proxies.
+        PROXY_UPSTREAM_RESPONSE_DURATION: histogram = "ferrum_proxy_upstream_response_duration_seconds";
         /// Seconds to open connections to targets, by upstream and phase (dns, connect, tls), for the first thousand upstreams.
         UPSTREAM_CONNECTION: histogram = "ferrum_upstream_connection_duration_seconds";
         /// Exchanges that the gateway answered or that were cut off, by reason.
@@ -219,6 +263,9 @@ pub mod metric {
         ADMIN_REFUSED: counter = "ferrum_admin_refused_total";
         /// Logins at the console by outcome: accepted, refused, or throttled after too many that were refused.
         CONSOLE_LOGINS: counter = "ferrum_console_logins_total";
+        /// What this gateway did with changes that another user has to approve, by outcome: `proposed`, `approved`, `rejected`,
+        /// `withdrawn`, `forced` (applied in an emergency), `conflict` (an object had changed meanwhile).
+        APPROVALS: counter = "ferrum_admin_approvals_total";
         /// Audit entries by outcome.
         AUDIT_ENTRIES: counter = "ferrum_audit_entries_total";
         /// Refused attempts without an audit entry, because there were too many.

@@ -14,4 +14,5 @@ pub mod revocation;
 pub mod session;
 pub mod sessions;
 pub mod sniff;
+pub mod starttls;
 pub mod websocket;

@@ -11,6 +11,7 @@
 mod streams;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -50,6 +51,7 @@ pub struct Trial {
     records: Arc<Records>,
     client: Arc<Client>,
     detached: Arc<Mutex<Vec<Fork>>>,
+    may_panic: bool,
 }
 
 /// What a target was asked.
@@ -149,7 +151,10 @@ struct Answers {
 }
 
 #[derive(Default)]
-struct Records(Mutex<Vec<Record>>);
+struct Records {
+    exchanges: Mutex<Vec<Record>>,
+    has_panicked: AtomicBool,
+}
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -211,7 +216,7 @@ impl Trial {
         let aside = detached.clone();
         let pipeline = Pipeline::new(answers, records.clone(), overload)
             .with_aside(Box::new(move |fork| locked(&aside).push(*fork)));
-        Self { pipeline, snapshot, records, client, detached }
+        Self { pipeline, snapshot, records, client, detached, may_panic: false }
     }
 
     /// The compiled configuration.
@@ -253,6 +258,13 @@ impl Trial {
         self
     }
 
+    /// Has a request whose plugin panics be answered as a gateway answers it, instead of ending the test.
+    #[must_use]
+    pub fn with_panics(mut self) -> Self {
+        self.may_panic = true;
+        self
+    }
+
     /// Has requests come from a proxy whose forwarding headers are believed.
     #[must_use]
     pub fn from_trusted_proxy(mut self) -> Self {
@@ -282,6 +294,10 @@ impl Trial {
     }
 
     /// As [`Self::send_alone`]; `None` where the exchange ended without an answer, as one that switches protocols.
+    ///
+    /// # Panics
+    /// Where a plugin panics, except [`Self::with_panics`]: a gateway answers 500 then, which a test that looks at something else would
+    /// not notice.
     pub async fn try_send(&self, mut request: Request<Body>) -> Option<Got> {
         if request.uri().authority().is_none() && !request.headers().contains_key("host") {
             request.headers_mut().insert("host", HeaderValue::from_static("client.test"));
@@ -289,6 +305,7 @@ impl Trial {
         let mut screen = Screen(None);
         let exchange = Box::new(Exchange::new(request, self.client.clone()));
         let delivery = self.pipeline.serve(&self.snapshot, exchange, &mut screen).await;
+        assert!(self.may_panic || !self.records.has_panicked.load(Ordering::Relaxed), "a plugin panicked");
         let mut got = screen.0?;
         got.cut = delivery.cut;
         Some(got)
@@ -353,12 +370,12 @@ impl Trial {
     /// Forgets what the target was asked and what was recorded so far.
     pub fn forget(&self) {
         locked(&self.pipeline.upstream().asked).clear();
-        locked(&self.records.0).clear();
+        locked(&self.records.exchanges).clear();
     }
 
     /// What was recorded so far.
     pub fn records(&self) -> Vec<Record> {
-        locked(&self.records.0).clone()
+        locked(&self.records.exchanges).clone()
     }
 }
 
@@ -429,10 +446,12 @@ impl Downstream for Screen {
 impl Recorder for Records {
     fn began(&self) {}
 
-    fn panicked(&self) {}
+    fn panicked(&self) {
+        self.has_panicked.store(true, Ordering::Relaxed);
+    }
 
     fn exchange(&self, record: &ExchangeRecord<'_>) {
-        locked(&self.0).push(Record {
+        locked(&self.exchanges).push(Record {
             status: record.status,
             proxy: record.route.map(|route| route.proxy.id.to_string()),
             target: record.target.map(|target| target.authority().to_string()),

@@ -1,5 +1,6 @@
 //! Answers that the gateway gives in the place of a target: files, redirects, error pages, mocks, faults.
 
+mod content_source;
 pub(crate) mod error_pages;
 pub(crate) mod fault_injection;
 pub(crate) mod internal_redirect;

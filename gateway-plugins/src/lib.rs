@@ -85,6 +85,7 @@ pub const PLUGINS: &[Entry] = &[
     entry::<transformation::rewrite::Rewrite>(),
     entry::<transformation::request_transformer::RequestTransformer>(),
     entry::<transformation::response_transformer::ResponseTransformer>(),
+    entry::<transformation::text_replacement::TextReplacement>(),
     // behind what sees JSON: from here on to the target it is gRPC
     entry::<transformation::grpc_json_transcoding::GrpcJsonTranscoding>(),
     entry::<transformation::ext_proc::ExtProc>(),

@@ -10,4 +10,5 @@ pub(crate) mod request_transformer;
 pub(crate) mod response_transformer;
 pub(crate) mod rewrite;
 pub(crate) mod sse;
+pub(crate) mod text_replacement;
 pub(crate) mod transform;

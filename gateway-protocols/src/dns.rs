@@ -87,10 +87,12 @@ pub enum DnsError {
 
 /// Names in the cache at most; names beyond that are resolved for each new connection.
 const MAX_NAMES: usize = 100_000;
-/// The lowest TTL, so that a record with TTL 0, or a name that does not exist, does not cost a query per connection.
-const MIN_TTL: Duration = Duration::from_secs(1);
-/// The highest TTL.
-const MAX_TTL: Duration = Duration::from_secs(3600);
+/// The lowest TTL, so that a record with TTL 0 does not cost a query per connection.
+const MIN_TTL: Duration = Duration::from_secs(5);
+/// The highest TTL, so that a record that was to last for days does not keep a server that has moved.
+const MAX_TTL: Duration = Duration::from_mins(5);
+/// How long a failed lookup is not repeated.
+const RETRY: Duration = Duration::from_secs(1);
 /// How long an expired answer is still used while a lookup is under way.
 const STALE: Duration = Duration::from_secs(3600);
 
@@ -164,7 +166,7 @@ impl Dns {
         }
         let found = self.lookup(host, ttl).await;
         *failed = match &found {
-            Err(DnsError::Failed { reason, .. }) => Some((Instant::now() + MIN_TTL, reason.clone())),
+            Err(DnsError::Failed { reason, .. }) => Some((Instant::now() + RETRY, reason.clone())),
             _ => None,
         };
         let answer = Arc::new(found?);
@@ -243,7 +245,7 @@ impl Dns {
                 Err(error) => {
                     tracing::warn!(%error, "keeping the last known addresses");
                     // A resolver that fails immediately would otherwise get a query per connection.
-                    tokio::time::sleep(MIN_TTL).await;
+                    tokio::time::sleep(RETRY).await;
                 }
             }
             name.refreshing.store(false, Ordering::Release);

@@ -20,7 +20,7 @@
 //! - `h3/`: HTTP/3 over quinn's streams. `qpack/`: field compression with the static table.
 //! - `tls/`: `server.rs`, `names.rs` (certificates by server name), `challenge.rs` (ACME by TLS), `early.rs`, `sessions.rs` (each resumed
 //!   once), `client.rs` (how targets are verified), `pem.rs`.
-//! - `dns.rs`, `timer.rs` (deadlines as values), `probe.rs` (health probes), `link.rs`.
+//! - `dns.rs`, `timer.rs` (deadlines as values), `probe.rs` (health probes), `link.rs`, `starttls.rs` (plain text before TLS).
 //! - `fuzzing/`: what the fuzzers call, and what must hold. Not part of the gateway.
 
 mod buffer;
@@ -42,6 +42,7 @@ pub mod probe;
 mod qpack;
 pub mod quic;
 pub mod recorder;
+mod starttls;
 pub mod supervise;
 pub mod timer;
 pub mod tls;

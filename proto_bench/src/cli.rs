@@ -36,6 +36,10 @@ enum Command {
     Clients(command::clients::Args),
     /// Open loop at rising rates, to find where latency leaves the ground.
     Sweep(command::sweep::Args),
+    /// The highest rate at which the 99th percentile of the latency stays below a limit.
+    Search(command::search::Args),
+    /// Bulk in one direction at an offered load, over TCP or UDP, with every byte checked.
+    Bulk(command::bulk::Args),
     /// nginx, HAProxy, Caddy, Envoy and the gateway side by side.
     Compare(command::compare::Args),
     /// The published tests of other projects against the gateway and the proxies that are installed.
@@ -80,6 +84,8 @@ fn dispatch(command: Command) -> Result<ExitStatus, CommandError> {
         Command::Scale(args) => command::scale::run(&args),
         Command::Clients(args) => command::clients::run(&args),
         Command::Sweep(args) => command::sweep::run(&args),
+        Command::Search(args) => command::search::run(&args),
+        Command::Bulk(args) => command::bulk::run(&args),
         Command::Compare(args) => command::compare::run(&args),
         Command::Replay(args) => command::replay::run(&args),
         Command::Relay(args) => command::relay::run(&args),

@@ -9,6 +9,7 @@ use crate::report::model::FileError;
 use crate::tls::TlsError;
 
 pub mod backend;
+pub mod bulk;
 pub mod clients;
 pub mod compare;
 pub mod matrix;
@@ -20,6 +21,7 @@ pub mod replay;
 pub mod report;
 pub mod run;
 pub mod scale;
+pub mod search;
 pub mod stand;
 pub mod sweep;
 
@@ -32,6 +34,8 @@ pub enum CommandError {
     Relay(#[source] std::io::Error),
     #[error("the round could not be run: {0}")]
     Round(#[from] Fault),
+    #[error(transparent)]
+    Bulk(#[from] crate::bulk::BulkError),
     #[error(transparent)]
     Backend(#[from] BackendError),
     #[error(transparent)]

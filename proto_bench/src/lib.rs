@@ -1,6 +1,7 @@
 //! A load generator for ten protocols: plan × pace × driver × measure, with verdicts that refuse bad rows.
 
 pub mod backend;
+pub mod bulk;
 pub mod cli;
 pub mod command;
 pub mod driver;

@@ -8,7 +8,7 @@
 //!
 //! A run is a gateway in database mode with a few faults one after the other, each beside writers and attackers. The seed
 //! of a run says which faults it has; when something else happens inside is up to the machine, so a violation may take
-//! several runs of its seed to show again. PostgreSQL is installed by `tests/prepare`; a disk that can be filled and a name
+//! several runs of its seed to show again. PostgreSQL is installed by `cargo xtask prepare`; a disk that can be filled and a name
 //! server for the target take root, and a clock that jumps Debian's `libfaketime`.
 
 #![allow(

@@ -133,7 +133,16 @@ async fn a_gateway_in_trouble_raises_the_alerts_that_say_so() {
 }
 
 /// Panels that are empty while there are no sessions, no certificates and no database.
-const MAY_BE_EMPTY: &[&str] = &["ferrum_certificate_not_after_timestamp_seconds"];
+const MAY_BE_EMPTY: &[&str] = &[
+    "ferrum_certificate_not_after_timestamp_seconds",
+    // Of plugins and callers that this gateway does not have.
+    "ferrum_rate_limiting_requests_total",
+    "ferrum_quota_requests_total",
+    "ferrum_concurrency_limiting_requests_total",
+    "ferrum_waf_",
+    "ferrum_response_cache_",
+    "ferrum_consumer_requests_total",
+];
 
 /// Each expression of the board is one that Prometheus carries out, and that has something to show.
 async fn the_board_shows_it(watching: &Prometheus) {

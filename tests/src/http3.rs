@@ -9,6 +9,7 @@ mod targets;
 mod upstream;
 mod websocket;
 
+use futures_util::FutureExt;
 use http::Method;
 
 use crate::support::edge::Edge;
@@ -314,6 +315,21 @@ async fn many_requests_share_a_connection() {
     }
     assert_eq!(origin.served(), 400);
     edge.nothing_recorded().await;
+}
+
+/// A new connection is allowed fewer streams at first than the setting says, and more once it uses them.
+#[tokio::test]
+async fn a_client_opens_as_many_streams_as_the_setting_allows() {
+    for most in [90, 130] {
+        let (edge, _origin) = standing(&format!("  limits: {{max_concurrent_streams: {most}}}")).await;
+        let client = Client::open(edge.https()).await;
+        let mut open = Vec::new();
+        for n in 0..most {
+            open.push(soon(client.begin("POST", &format!("/{n}"))).await);
+        }
+        assert!(client.quic.open_bi().now_or_never().is_none(), "{most}");
+        open.clear();
+    }
 }
 
 /// Connections that go at any moment give everything back.

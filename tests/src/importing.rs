@@ -5,19 +5,27 @@
 //! they refuse and the gateway lets through is a failure, whatever the report says.
 
 mod answers;
+mod auth_server;
 mod caddy;
 mod caddy_guards;
 mod compare;
 mod counterparts;
+mod error_pages;
 mod gateways;
 mod haproxy;
 mod haproxy_rules;
 mod importers;
 mod kong;
 mod nginx;
+mod nginx_files;
 mod nginx_guards;
 mod nginx_places;
 mod nginx_rewrites;
+mod nginx_sites;
 mod php;
+mod proxy_sites;
+mod response_rewrites;
 mod routes;
 mod server;
+mod sites;
+mod sso;

@@ -5,12 +5,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ferrum_edge::core::config::model::LOG_FIELDS;
-use ferrum_edge::core::record::metric;
+use ferrum_edge::core::record::{MetricKind, metric};
 use ferrum_edge::core::template::Template;
 use serde_json::Value;
 
 /// Counters of plugins, which register theirs when they are built.
-const OF_PLUGINS: &[&str] = &["ferrum_otel_spans_total"];
+const OF_PLUGINS: &[&str] = &[
+    "ferrum_otel_spans_total",
+    "ferrum_rate_limiting_requests_total",
+    "ferrum_quota_requests_total",
+    "ferrum_concurrency_limiting_requests_total",
+    "ferrum_waf_requests_total",
+    "ferrum_waf_rule_matches_total",
+    "ferrum_response_cache_requests_total",
+];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace")
@@ -46,7 +54,7 @@ fn every_metric_that_is_named_exists() {
             let is_there = metric::ALL.iter().any(|known| {
                 let parts = ["_bucket", "_sum", "_count"].iter().filter_map(|part| name.strip_suffix(part));
                 known.name == name
-                    || known.kind == "histogram" && parts.into_iter().any(|base| base == known.name)
+                    || known.kind == MetricKind::Histogram && parts.into_iter().any(|base| base == known.name)
             });
             assert!(is_there || OF_PLUGINS.contains(&name), "{file} names `{name}`, which does not exist");
         }
@@ -84,6 +92,44 @@ fn the_board_has_panels_that_do_not_overlap() {
         assert!(targets.iter().all(|target| !target["expr"].as_str().unwrap_or_default().is_empty()));
     }
     assert!(panels.len() > 10);
+}
+
+/// Whether a page of the book is there, and has the heading that a link names.
+fn is_in_the_book(link: &str) -> bool {
+    let (page, anchor) = link.split_once('#').unwrap_or((link, ""));
+    let path = root().join("website/src/content/docs").join(format!("{}.md", page.trim_matches('/')));
+    let Ok(text) = fs::read_to_string(path) else { return false };
+    let slug = |heading: &str| {
+        let kept = |c: char| c.is_ascii_alphanumeric() || c == ' ' || c == '-';
+        heading.to_lowercase().chars().filter(|c| kept(*c)).collect::<String>().replace(' ', "-")
+    };
+    let mut headings = text.lines().filter_map(|line| line.trim_start_matches('#').strip_prefix(' '));
+    anchor.is_empty() || headings.any(|heading| slug(heading) == anchor)
+}
+
+#[test]
+fn alerts_and_panels_lead_to_pages_that_are_there() {
+    let mut alerts = 0;
+    for file in ["rules.yml", "slo.yml"] {
+        let text = read(file);
+        for alert in text.split("- alert: ").skip(1) {
+            let name = alert.lines().next().unwrap_or_default();
+            let runbook = alert.lines().find_map(|line| line.trim().strip_prefix("runbook: "));
+            assert!(runbook.is_some_and(is_in_the_book), "{name}: {runbook:?}");
+            alerts += 1;
+        }
+    }
+    assert!(alerts > 15);
+    let board: Value = serde_json::from_str(&read("grafana.json")).expect("JSON");
+    for panel in board["panels"].as_array().expect("panels") {
+        let title = &panel["title"];
+        assert!(
+            panel["description"].as_str().is_some_and(|text| !text.is_empty()),
+            "{title} has no description"
+        );
+        let link = panel["links"][0]["url"].as_str().and_then(|link| link.strip_prefix("${docs}"));
+        assert!(link.is_some_and(is_in_the_book), "{title}: {link:?}");
+    }
 }
 
 #[test]

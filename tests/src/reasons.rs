@@ -10,6 +10,7 @@ use crate::tidy::sources;
 /// The text before a code in the sources. After a `(` at the end, white space may follow.
 const SITES: &[&str] = &[
     ".reason(\"",
+    ".hidden_reason(\"",
     "reason: \"",
     "reason: Some(\"",
     "Gate::refuse(\"",

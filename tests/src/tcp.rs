@@ -1,10 +1,12 @@
 //! Byte streams through the gateway: half-close, resets, TLS, server names, PROXY headers, reloads.
 
 mod between;
+mod kernel_counts;
 mod names;
 mod proxied;
 mod reloads;
 mod sockets;
+mod starttls;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

@@ -113,6 +113,7 @@ pub(crate) const CRATES: &[&str] = &[
     "ferrum-edge/import",
     "proto_bench",
     "tests",
+    "tests/servers",
 ];
 
 /// The names of our packages.
@@ -225,18 +226,21 @@ fn crates_depend_downwards_only() {
             "ferrum-edge",
             &[
                 "gateway-core",
+                "gateway-auth",
                 "gateway-waf",
                 "gateway-protocols",
                 "gateway-telemetry",
                 "gateway-plugins",
                 "gateway-fleet",
                 "gateway-import",
+                "test-servers",
             ],
         ),
         ("ferrum-edge/fleet", &[]),
         ("ferrum-edge/import", &[]),
         ("proto_bench", &[]),
-        ("tests", &["ferrum-edge"]),
+        ("tests", &["ferrum-edge", "test-servers"]),
+        ("tests/servers", &[]),
     ];
     let mut wrong = Vec::new();
     for (name, may) in MAY {
@@ -350,6 +354,26 @@ fn families_of_plugins_know_nothing_of_each_other() {
         wrong.extend(uses(std::slice::from_ref(source), &others));
     }
     none("what two families of plugins need is in gateway-plugins/common", wrong);
+}
+
+/// One place opens connections whose answers are bounded; the library's own ways to connect have no bound.
+#[test]
+fn one_place_connects_to_redis() {
+    let words = [
+        "redis::Client",
+        "Client::open(",
+        "MultiplexedConnection",
+        "get_async_",
+        "ConnectionManager",
+        "SentinelClient",
+    ];
+    let place = "gateway-plugins/common/src/redis_link/";
+    let sources: Vec<Source> = sources()
+        .into_iter()
+        .filter(|it| it.text.contains("redis::") && !it.is_test() && !it.path.starts_with(place))
+        .collect();
+    assert!(sources.iter().any(|it| it.path.starts_with("gateway-plugins/")), "plugins use it");
+    none("connects to Redis beside `redis_link`", uses(&sources, &words));
 }
 
 #[test]
@@ -645,4 +669,22 @@ fn the_site_names_every_warning() {
     let known = ferrum_edge::core::config::warning::CODES.iter();
     let known: Vec<_> = known.map(|(code, meaning)| (Some(*code), Some(*meaning))).collect();
     assert_eq!(documented, known, "write it anew with `npm run reference` in website");
+}
+
+/// What keeps an invariant is looked up by its name.
+#[test]
+fn the_architecture_names_tests_that_exist() {
+    let page = read("ARCHITECTURE.md");
+    let table = page.split_once("\n## Invariants").map_or("", |(_, rest)| rest);
+    let table = table.split_once("\n## ").map_or(table, |(table, _)| table);
+    let is_test = |word: &&str| {
+        word.contains('_') && word.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_')
+    };
+    // Between backticks is every second part.
+    let named: Vec<&str> = table.split('`').skip(1).step_by(2).filter(is_test).collect();
+    assert!(named.len() > 5, "{named:?}");
+    let sources = sources();
+    let exists = |name: &str| sources.iter().any(|source| source.text.contains(&format!("fn {name}(")));
+    let lost = named.into_iter().filter(|name| !exists(name)).map(str::to_owned).collect();
+    none("ARCHITECTURE.md names tests that are not there", lost);
 }

@@ -123,12 +123,13 @@ function pluginMetrics() {
   const found = [];
   for (const { path, module } of moduleFiles()) {
     const rows = readFileSync(path, 'utf8').matchAll(
-      /Metric \{\s*name: "(ferrum_\w+)",\s*kind: "(\w+)",\s*help: "((?:[^"\\]|\\[\s\S])*)",?\s*\}/g,
+      /Metric::(counter|gauge|histogram)\(\s*"(ferrum_\w+)",\s*"((?:[^"\\]|\\[\s\S])*)",?\s*\)/g,
     );
-    for (const [, name, kind, help] of rows) {
+    for (const [, kind, name, help] of rows) {
       found.push({ name, kind, meaning: help.replace(/\\\n\s*/g, '').replace(/\\"/g, '"'), module });
     }
   }
+  if (!found.length) throw new Error('no metric of a plugin was found: has the way to declare them changed?');
   return found.sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 

@@ -10,6 +10,7 @@ import { t } from './strings';
 import { Notice } from './ui/basics';
 import { useAsk } from './ui/hooks';
 import { Access } from './pages/access';
+import { Approvals } from './pages/approvals';
 import { Consumers } from './pages/consumers';
 import { Explain } from './pages/explain';
 import { Firewall } from './pages/firewall';
@@ -24,6 +25,7 @@ import { Review } from './pages/review';
 import { Routes } from './pages/routes';
 import { Settings } from './pages/settings';
 import { Upstreams } from './pages/upstreams';
+import { SecondFactor } from './pages/second-factor';
 import { OwnPassword, Users } from './pages/users';
 
 const PAGES: Record<string, ComponentType> = {
@@ -39,6 +41,7 @@ const PAGES: Record<string, ComponentType> = {
   certificates: Certificates,
   firewall: Firewall,
   cache: Cache,
+  approvals: Approvals,
   revisions: Revisions,
   audit: Audit,
   settings: Settings,
@@ -51,7 +54,7 @@ const GROUPS: [keyof typeof t.nav, string[]][] = [
   ['observe', ['now', 'logs', 'explain', 'sessions']],
   ['configure', ['routes', 'upstreams', 'consumers', 'plugins', 'access']],
   ['operate', ['certificates', 'firewall', 'cache', 'fleet']],
-  ['govern', ['revisions', 'audit', 'settings', 'users']],
+  ['govern', ['approvals', 'revisions', 'audit', 'settings', 'users']],
 ];
 
 const STATUS_EVERY = 5000;
@@ -62,14 +65,16 @@ function App() {
   useEffect(() => void resume(), []);
   if (session.value === undefined) return <p class="boot">{t.loading}</p>;
   if (!session.value) return <Login />;
-  return session.value.must_change_password ? <MustChange /> : <Shell />;
+  const { must_change_password, must_enrol_second_factor } = session.value;
+  return must_change_password || must_enrol_second_factor ? <Unsettled /> : <Shell />;
 }
 
 function Shell() {
   useEffect(() => void loadSchemas().catch(() => undefined), [connection.value]);
   const [open, setOpen] = useState(false);
   const { page, parts } = place.value;
-  const Chosen = PAGES[page] ?? Now;
+  // Who may not see everything begins with what is to be seen.
+  const Chosen = (page === 'now' && session.value?.is_restricted ? PAGES.routes : PAGES[page]) ?? Now;
   useEffect(() => {
     setOpen(false);
     scrollTo(0, 0);
@@ -90,16 +95,17 @@ function Shell() {
   );
 }
 
-/** A user with a password that somebody else knows sees nothing before it is changed. */
-function MustChange() {
+/** A user with a password that somebody else knows, or without a needed second factor, sees nothing before that is changed. */
+function Unsettled() {
+  const mustChange = session.value!.must_change_password;
   return (
     <main class="login" id="content">
       <div class="must">
         <h1>
           <Logo /> {t.product}
         </h1>
-        <Notice kind="warn">{t.users.mustChange}</Notice>
-        <OwnPassword />
+        <Notice kind="warn">{mustChange ? t.users.mustChange : t.factor.mustEnrol}</Notice>
+        {mustChange ? <OwnPassword /> : <SecondFactor />}
         <button type="button" class="link" onClick={() => void logOut()}>
           {t.login.out}
         </button>
@@ -160,15 +166,20 @@ function Top({ toggle, open }: { toggle: () => void; open: boolean }) {
   );
 }
 
+/** The pages for somebody whose role counts for some objects only; the others are about everything. */
+const RESTRICTED = ['routes', 'upstreams', 'plugins', 'review', 'approvals'];
+const isShown = (name: string): boolean =>
+  name === 'approvals' ? session.value?.mode === 'database' : session.value?.is_restricted ? RESTRICTED.includes(name) : name !== 'fleet' || !!status.value?.fleet;
+
 function Nav({ page }: { page: string }) {
   const bad = troubles(status.value).filter((one) => one.kind === 'bad').length;
   return (
     <nav aria-label={t.nav.label}>
-      {GROUPS.map(([group, pages]) => (
+      {GROUPS.filter(([, pages]) => pages.some(isShown)).map(([group, pages]) => (
         <div>
           <h2>{t.nav[group]}</h2>
           <ul>
-            {pages.filter((name) => name !== 'fleet' || status.value?.fleet).map((name) => (
+            {pages.filter(isShown).map((name) => (
               <li>
                 <a href={href(name)} aria-current={page === name ? 'page' : undefined}>
                   {t.nav[name as keyof typeof t.nav]}

@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { after, before, test } from 'node:test';
 import { ADMIN, Gateway, READ, WRITE, field, fill, launch, logIn, open, press, shows, target, text, until, visit } from './place.mjs';
+import { provider } from './provider.mjs';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 let browser;
@@ -47,7 +48,7 @@ async function withGateway(each, { mode = 'database', document = shop() } = {}) 
   }
 }
 
-const PAGES = ['now', 'logs', 'explain', 'sessions', 'routes', 'routes/shop', 'routes/new', 'upstreams', 'upstreams/servers', 'consumers', 'consumers/ann', 'plugins', 'plugins/new', 'plugins/api-key', 'access', 'certificates', 'firewall', 'cache', 'revisions', 'revisions/1', 'audit', 'settings', 'users', 'review'];
+const PAGES = ['now', 'logs', 'explain', 'sessions', 'routes', 'routes/shop', 'routes/new', 'upstreams', 'upstreams/servers', 'consumers', 'consumers/ann', 'plugins', 'plugins/new', 'plugins/api-key', 'access', 'certificates', 'firewall', 'cache', 'approvals', 'revisions', 'revisions/1', 'audit', 'settings', 'users', 'review'];
 
 async function violations(page) {
   // The page's policy lets nobody add a script; the driver may.
@@ -76,6 +77,35 @@ test('every page shows without an error, and axe finds nothing', async () => {
     }
     assert.deepEqual(found, []);
   });
+});
+
+test('a user of an OpenID provider logs in with the role of a group, and who has none is told', async () => {
+  const idp = await provider();
+  const gateway = new Gateway();
+  try {
+    await gateway.start('', `admin_oidc: { issuer: '${idp.issuer}', client_id: console, label: Company login, roles: { write: [developers] } }`);
+    const page = await visit(browser, gateway, null);
+    await press(page, 'Company login');
+    await shows(page, 'You are in no group that has a role', '.login');
+    assert.equal(new URL(page.url()).hash, '#/now', 'the address says it once');
+    assert.deepEqual(await violations(page), []);
+    await page.reload();
+    await page.waitForSelector('#token');
+    assert.ok(!(await text(page)).includes('You are in no group'));
+    idp.claims = { preferred_username: 'ann', groups: ['developers'] };
+    await press(page, 'Company login');
+    await page.waitForSelector('.shell');
+    assert.match(await text(page, '.who'), /^ann \(127\.0\.0\.1:\d+\)/);
+    await page.reload();
+    await page.waitForSelector('.shell');
+    await press(page, 'Log out');
+    await page.waitForSelector('#token');
+    assert.deepEqual(page.wrong.filter((one) => !one.startsWith(`asks ${idp.issuer}`)), []);
+    await page.browserContext().close();
+  } finally {
+    await gateway.end();
+    idp.end();
+  }
 });
 
 test('narrow screens scroll in one direction', async () => {
@@ -385,9 +415,26 @@ test('users log in by name, choose a password, and are removed', async () => {
     await open(page, '#/revisions');
     await shows(page, 'ann console');
     await open(page, '#/users');
+    // With grants she sees what they cover, and no page about everything.
+    await press(page, 'Grants of ann: everything');
+    await fill(page, 'dialog textarea', '- objects: [ol*]\n  hosts: [shop.example.com]\n  colour: red');
+    await press(page, 'Save', 'dialog');
+    await shows(page, 'unknown field `colour`');
+    await press(page, 'Grants of ann: everything');
+    await fill(page, 'dialog textarea', '- objects: [ol*]\n  hosts: [shop.example.com]');
+    assert.deepEqual(await violations(page), []);
+    await press(page, 'Save', 'dialog');
+    await until('the grants are there', async () => (await text(page)).includes('ol*'));
+    await ann.reload();
+    await logInAs('correct horse battery');
+    await ann.waitForSelector('.shell');
+    await open(ann, '#/now');
+    await shows(ann, 'old');
+    assert.doesNotMatch(await text(ann), /\n(shop|api)\n/);
+    assert.deepEqual(await ann.$$eval('nav a', (links) => links.map((link) => link.innerText)), ['Routes', 'Upstreams', 'Plugins', 'Approvals']);
     await press(page, 'Remove ann');
     await shows(page, 'There is no user yet');
-    await open(ann, '#/audit');
+    await open(ann, '#/upstreams');
     await shows(ann, 'has changed or is gone');
     assert.deepEqual([...page.wrong, ...ann.wrong], []);
     await page.browserContext().close();

@@ -40,18 +40,32 @@ export class Gateway {
     this.folder = mkdtempSync(join(tmpdir(), 'ferrum-console-'));
   }
 
-  async start(proxies = '') {
+  /** `settings` are more of the gateway's, in YAML between braces. */
+  async start(proxies = '', settings = '') {
     this.http ??= await freePort();
     this.admin ??= await freePort();
-    const text = `gateway: { http: '127.0.0.1:${this.http}', https: off, admin: '127.0.0.1:${this.admin}', workers: 1 }\n${proxies}`;
+    const text = `gateway: { http: '127.0.0.1:${this.http}', https: off, admin: '127.0.0.1:${this.admin}', workers: 1${settings && `, ${settings}`} }\n${proxies}`;
     writeFileSync(join(this.folder, 'ferrum.yaml'), text);
-    const args = ['run', 'ferrum.yaml', ...(this.mode === 'database' ? ['--mode', 'database', '--db-url', `sqlite:${this.folder}/f.db`] : [])];
-    const env = { ...process.env, FERRUM_ADMIN_TOKEN: ADMIN, FERRUM_ADMIN_WRITE_TOKEN: WRITE, FERRUM_ADMIN_READ_TOKEN: READ, FERRUM_DB_ENCRYPTION_KEY: 'ab'.repeat(32) };
+    const args = ['run', 'ferrum.yaml', ...(this.more?.args ?? []), ...(this.more?.args[1] === 'control-plane' ? ['--db-url', `sqlite:${this.folder}/f.db`] : []), ...(!this.more && this.mode === 'database' ? ['--mode', 'database', '--db-url', `sqlite:${this.folder}/f.db`] : [])];
+    const env = { ...process.env, FERRUM_ADMIN_TOKEN: ADMIN, FERRUM_ADMIN_WRITE_TOKEN: WRITE, FERRUM_ADMIN_READ_TOKEN: READ, FERRUM_DB_ENCRYPTION_KEY: 'ab'.repeat(32), ...this.more?.env };
     this.process = spawn(program, args, { cwd: this.folder, env, stdio: ['ignore', 'ignore', 'pipe'] });
     this.log = '';
     this.process.stderr.on('data', (data) => (this.log += data));
     await until(`the gateway is ready: ${this.log}`, async () => (await fetch(`${this.base}/readyz`)).ok);
     return this;
+  }
+
+  /** As a control plane with a database, whose edges connect at `fleet`. */
+  async startControlPlane() {
+    this.fleet ??= await freePort();
+    this.more = { args: ['--mode', 'control-plane'], env: { FERRUM_FLEET_LISTEN: `127.0.0.1:${this.fleet}`, FERRUM_FLEET_ADDRESS: `127.0.0.1:${this.fleet}` } };
+    return this.start();
+  }
+
+  /** As an edge that enrols by this invitation. */
+  async startEdge(invitation) {
+    this.more = { args: ['--mode', 'edge'], env: { FERRUM_EDGE_INVITATION: invitation, FERRUM_EDGE_STATE: join(this.folder, 'state'), FERRUM_ADMIN_TOKEN: ADMIN } };
+    return this.start();
   }
 
   get base() {
@@ -123,6 +137,34 @@ export async function logIn(page, token) {
   await fill(page, '#token', token);
   await page.click('button[type=submit]');
   await page.waitForSelector('.shell');
+}
+
+/** A page of a user who is new and has chosen a password, and the password. */
+export async function person(browser, gateway, name, role) {
+  const { status, data } = await gateway.api('POST', '/v1/users', { name, role });
+  if (status !== 201) throw new Error(JSON.stringify(data));
+  const base = `${gateway.base}/console`;
+  const json = { 'content-type': 'application/json' };
+  const first = await fetch(`${base}/session`, { method: 'POST', headers: json, body: JSON.stringify({ name, password: data.password }) });
+  const cookie = first.headers.get('set-cookie').split(';')[0];
+  const { csrf } = await first.json();
+  const own = 'correct horse battery staple';
+  const body = JSON.stringify({ old: data.password, new: own });
+  const chosen = await fetch(`${base}/api/v1/users/${name}/password`, { method: 'POST', headers: { ...json, cookie, 'x-ferrum-csrf': csrf }, body });
+  if (chosen.status !== 204) throw new Error(await chosen.text());
+  const page = await visit(browser, gateway, null);
+  await byName(page, name, own);
+  await page.waitForSelector('.shell');
+  return { page, password: own };
+}
+
+/** Sends a name and a password on the login page. */
+export async function byName(page, name, password) {
+  await until('the form is there', () => page.$('#token, #name'));
+  if (await page.$('#token')) await press(page, 'Use a name and a password');
+  await fill(page, '#name', name);
+  await fill(page, '#password', password);
+  await page.click('button[type=submit]');
 }
 
 export async function fill(page, selector, text) {

@@ -2,10 +2,13 @@
 //!
 //! Both become steps (`steps.rs`), in the order in which Caddy takes them, and those become proxies.
 
+mod access_log;
 mod asked;
 mod certificates;
 mod changes;
+mod error_routes;
 mod fastcgi;
+mod forward_auth;
 mod handlers;
 mod headers;
 mod json;
@@ -23,6 +26,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use crate::access_log::LogPlaces;
 use crate::draft::{Import, set};
 use crate::error::Failure;
 use crate::files::{Files, IncludeReader};
@@ -54,6 +58,8 @@ struct Caddy<'o> {
     asks_certificates: bool,
     /// Lists of accounts so far.
     accounts: usize,
+    /// Where records go.
+    logs: LogPlaces,
     /// Groups of handles so far.
     groups: usize,
     /// Directives in the order in which they run.
@@ -78,6 +84,7 @@ impl<'o> Caddy<'o> {
             not_from_ca: Vec::new(),
             asks_certificates: false,
             accounts: 0,
+            logs: LogPlaces::default(),
             groups: 0,
             order: sites::ORDER.iter().map(|name| (*name).to_owned()).collect(),
             ways: Vec::new(),
@@ -85,6 +92,7 @@ impl<'o> Caddy<'o> {
     }
 
     fn finish(mut self) {
+        std::mem::take(&mut self.logs).finish(self.out);
         self.put_certificates();
         if self.asks_certificates && !self.out.is_open() {
             let config =
@@ -231,9 +239,21 @@ impl Caddy<'_> {
                     set(&mut self.out.gateway, "trusted_proxies", value["clients"].clone());
                     self.out.done(inner.at, inner.text());
                 }
+                _ if matches!(inner.name(), "trusted_proxies_strict" | "protocols") => {
+                    let why = match inner.name() {
+                        "protocols" => "all versions are spoken",
+                        _ => "the last address that is not trusted is the client's",
+                    };
+                    self.out.needless(inner.at, inner.text(), why);
+                }
                 _ => {
-                    let why = "the gateway does not support this";
-                    self.out.lost(inner.at, inner.text(), why, "see gateway.client_timeouts");
+                    let todo = match inner.name() {
+                        "timeouts" => "see gateway.client_timeouts",
+                        "client_ip_headers" => "see gateway.real_ip_header",
+                        "max_header_size" => "see gateway.limits",
+                        _ => "",
+                    };
+                    self.out.lost(inner.at, inner.text(), "the gateway does not support this", todo);
                 }
             }
         }

@@ -25,6 +25,9 @@ pub struct Import {
     pub plugin_configs: Vec<Value>,
     /// How many proxies answer 503 to everything, for they stand for what can't be translated.
     pub closed_proxies: usize,
+    /// Of how many locations of the original some or all requests answer 503 for that reason, and how many it has; none where a
+    /// format has no locations.
+    pub closed_locations: (usize, usize),
     /// Everything that takes traffic.
     pub proxies: Vec<Value>,
     /// Everybody who may be recognised.
@@ -360,15 +363,6 @@ impl Route {
             shared: Vec::new(),
         }
     }
-
-    /// Plain requests for these names, sent to https.
-    pub(crate) fn to_https(name: &str, hosts: Value) -> Self {
-        let location = "https://${request.host}${request.target}";
-        let config = json!({ "status_code": 308, "location": location, "query": "drop" });
-        let mut route = Self::new(format!("{name}-to-https"), To::Redirect(config));
-        route.matches.push(json!({ "hosts": hosts, "scheme": "http", "path": "/" }));
-        route
-    }
 }
 
 impl Import {
@@ -422,12 +416,16 @@ impl Import {
                 set(&mut proxy, "strip_listen_path", strips.clone());
             }
         }
+        let rewrites = route.plugins.iter().any(|plug| plug.name == "rewrite");
         for plug in route.plugins {
+            // Files are looked for by the path as it came.
+            let leads = (plug.name == "static_files" && rewrites).then_some("rewrite");
             self.plugin_when(&id, plug.name, plug.config, plug.when.as_ref());
-            if let (Some(answers), "response_transformer", Some(made)) =
-                (answers, plug.name, self.plugin_configs.last_mut())
-            {
-                made["before"] = json!(answers);
+            // Files precede an answer for paths without one.
+            let precedes = matches!(plug.name, "response_transformer" | "static_files");
+            let next = answers.filter(|_| precedes).or(leads);
+            if let (Some(next), Some(made)) = (next, self.plugin_configs.last_mut()) {
+                made["before"] = json!(next);
             }
         }
         if !route.shared.is_empty() {

@@ -5,6 +5,7 @@ mod backend;
 mod certificates;
 mod changes;
 mod checks;
+mod error_pages;
 mod fetch;
 mod fields;
 mod limits;
@@ -347,7 +348,7 @@ impl Haproxy<'_, '_> {
         let cond = told(&ways);
         let is_dynamic = line.word(1).contains('%');
         let mapped = match is_dynamic {
-            true => maps::mapped(line.word(1), &mut self.reader).and_then(|mut mapped| {
+            true => maps::mapped(line.word(1), &mut self.reader, acl::compared).and_then(|mut mapped| {
                 for cond in mapped.entries.iter_mut().map(|(cond, _)| cond).chain([&mut mapped.there]) {
                     let known = seen(cond.clone(), &acls.changes);
                     *cond = known.ok_or_else(|| "what it asks for was changed before".to_owned())?;

@@ -9,6 +9,7 @@ mod counterparts;
 mod defaults;
 mod expression;
 mod folded;
+mod groups;
 mod identity;
 mod lifted;
 mod logs;

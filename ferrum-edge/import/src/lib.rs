@@ -12,12 +12,14 @@
 //!
 //! - `draft.rs`: the document in the making. `report.rs`: what became of each construct. `tree.rs`, `toml.rs`: YAML, JSON and TOML with lines;
 //!   each value knows whether it was read, and `unread.rs` reports those that were not.
+//! - `summary.rs`: how much answers 503. `placeholders.rs`: values of the environment. `access_log.rs`: where records go.
 //! - `cond.rs` combines conditions. `steps.rs` makes proxies of rules that run in order (Caddy, HAProxy). `changed.rs` turns a condition on a
 //!   request that earlier rules changed into one on what the client sent.
 //! - `nginx/`, `kong/`, `caddy/`, `haproxy/`, `traefik/`, `envoy/`, `ingress/`, `openapi.rs`: one format each.
 //!
 //! `Import::guard` is the one way to report an access rule that cannot be translated; its answer says whether to close what it protected.
 
+mod access_log;
 mod caddy;
 mod changed;
 mod cond;
@@ -32,9 +34,11 @@ mod kong;
 mod nginx;
 mod openapi;
 mod own_fields;
+mod placeholders;
 mod ports;
 mod report;
 mod steps;
+mod summary;
 mod text;
 mod toml;
 mod traefik;
@@ -46,6 +50,7 @@ use std::path::Path;
 pub use draft::Import;
 pub use error::Failure;
 pub use files::{Disk, Files, NoFiles};
+pub use placeholders::{FilledFiles, Values};
 pub use report::{Conversion, Finding, FindingGroup, Report, Severity};
 
 /// Bytes one file may have.
@@ -146,7 +151,7 @@ pub fn import(
 const NOTES: &[&str] = &[
     "targets get X-Forwarded-For, -Proto, -Host and Via, and HTTP/1.1 or 2 over kept connections",
     "paths with `%2F`, backslashes or double encoding are answered 400, unless `path_rules` says otherwise; dot segments are resolved, slashes in a row are one, letters that need no encoding are decoded, and octets that a path may not contain are encoded, in what targets get as well",
-    "`Location` and `Set-Cookie` of targets pass as they are",
+    "`Location` and `Set-Cookie` of targets pass as they are, unless the configuration rewrites them",
     "bodies of the gateway's own answers have other texts",
     "where callers are asked who they are, targets get X-Consumer-Username and the like; what clients send under these names is removed",
     "answers of the gateway's own (redirects, fixed answers, refusals by rule) go before the question who it is",
@@ -158,7 +163,7 @@ const NGINX_NOTES: &[&str] = &[
     "`$uri` and groups of regexes have the path as it was sent; nginx decodes it",
     "redirects, those to `/a/` as well, and answers of `return` take bodies of any size",
     "a redirect to a host alone has no slash behind it; nginx adds one, and keeps the `?` of an empty query",
-    "a folder without a file of `index` is answered 404, and 405 where it is not read; nginx redirects to its path with a slash first, and answers 403",
+    "files and folders are answered 405 where it is not read; nginx looks for a file first, and answers 404 or 403",
     "`$request_uri` has no dot segments, and one slash for several in a row",
     "`proxy_set_header Host $host` sends the client's Host as it came, with its port, and in its case",
     FILES_NOTE,

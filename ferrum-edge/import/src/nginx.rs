@@ -4,21 +4,32 @@
 //! say it. What the rewrite directives and the access rules decide for some of a location's requests becomes proxies in
 //! front of it.
 
+mod access_log;
 mod asked;
 mod blocks;
 mod branch;
+mod cache;
+mod condition_groups;
 mod dump;
+mod error_page;
+mod expires;
+mod fallback;
 mod fastcgi;
 mod fields;
+mod file_conditions;
 mod files;
 mod guards;
 mod internal_locations;
 mod item;
 mod location;
+mod login;
 mod lookahead;
+mod missing_slash;
 mod parts;
 mod plugins;
+mod redirect_maps;
 mod referers;
+mod response_rewrites;
 mod rewrite;
 mod serve;
 mod server;
@@ -29,6 +40,7 @@ mod subrequest;
 mod tested;
 mod upstream;
 mod values;
+mod variable_names;
 mod zones;
 
 use std::collections::HashMap;
@@ -36,8 +48,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
+use crate::access_log::LogPlaces;
 use crate::cond::Cond;
-use crate::draft::{Import, set};
+use crate::draft::{Import, Plug, set};
 use crate::error::Failure;
 use crate::files::{Files, IncludeReader};
 use blocks::Directive;
@@ -175,6 +188,8 @@ const HANDLED: &[&str] = &[
     "real_ip_header",
     "underscores_in_headers",
     "merge_slashes",
+    "access_log",
+    "log_format",
     "keepalive_timeout",
     "client_header_timeout",
     "client_body_timeout",
@@ -186,7 +201,8 @@ const HANDLED: &[&str] = &[
 /// When the text is not made of nginx's blocks and directives.
 pub(crate) fn import(out: &mut Import, name: &str, text: &str, files: &dyn Files) -> Result<(), Failure> {
     let mut reader = IncludeReader::new(files);
-    let directives = dump::read(out, name, text, &mut reader)?;
+    let mut directives = dump::read(out, name, text, &mut reader)?;
+    file_conditions::replace(out, &mut directives);
     let folder = match out.report.files.iter().find(|file| file.ends_with("nginx.conf")) {
         Some(main) => Path::new(&**main).parent().unwrap_or_else(|| Path::new("")).to_owned(),
         None => Path::new(name).parent().unwrap_or_else(|| Path::new("")).to_owned(),
@@ -214,6 +230,7 @@ pub(crate) fn import(out: &mut Import, name: &str, text: &str, files: &dyn Files
         nginx.http(&Directive { name: "http".to_owned(), block: fragment, ..Directive::default() });
     }
     nginx.tls();
+    std::mem::take(&mut nginx.logs).finish(&mut nginx.out);
     *out = nginx.out;
     zones::share(out);
     if out.proxies.is_empty() && !out.report.has_loss() {
@@ -241,6 +258,16 @@ struct Nginx<'f> {
     vars: values::Variables,
     /// Those, and what `set` has said up to here.
     vars_here: values::Variables,
+    /// Where records go.
+    logs: LogPlaces,
+    /// `log_format`s by name.
+    log_formats: HashMap<String, Directive>,
+    /// Answers while a file exists, for what follows.
+    switches: Vec<Plug>,
+    /// Fields and their values where targets do not send them, by the names of the variables of such maps.
+    missing_fields: HashMap<String, (String, String)>,
+    /// Maps of paths by the names of their variables.
+    path_maps: HashMap<String, redirect_maps::PathMap>,
     /// What becomes of paths that lack the slash of a server's location.
     slashes: Vec<item::Item>,
     /// What `$invalid_referer` means here.
@@ -265,6 +292,11 @@ impl<'f> Nginx<'f> {
             zones: HashMap::new(),
             vars: values::Variables::default(),
             vars_here: values::Variables::default(),
+            logs: LogPlaces::default(),
+            log_formats: HashMap::new(),
+            switches: Vec::new(),
+            missing_fields: HashMap::new(),
+            path_maps: HashMap::new(),
             slashes: Vec::new(),
             invalid_referer: None,
             has_unknown_clients: false,
@@ -276,24 +308,17 @@ impl<'f> Nginx<'f> {
     fn unknown(&mut self, place: &str, directive: &Directive) {
         let what = if place.is_empty() { directive.to_string() } else { format!("{place}: {directive}") };
         let (why, todo) = match directive.name.as_str() {
-            "access_log" | "log_format" => ("access records have their own form", "see gateway.access_log"),
             "error_log" => ("the program log has its own form", "see `ferrum-edge settings`"),
             "ssl_ciphers" | "ssl_dhparam" | "ssl_conf_command" => {
                 ("TLS 1.2 and 1.3 with rustls's ciphers are spoken", "")
             }
-            "error_page" => ("pages for errors are not translated", "use the plugin `error_pages`"),
             name if name.starts_with("proxy_cache") => {
                 ("nothing is cached", "use the plugin `response_cache`")
-            }
-            name if name.starts_with("proxy_cookie") => ("cookies of targets pass as they are", ""),
-            "proxy_redirect" => {
-                ("`Location` of targets passes as it is", "use the plugin `response_transformer`")
             }
             "proxy_pass_request_headers" | "proxy_pass_request_body" => {
                 ("targets get the fields and the body of the request", "")
             }
             "mirror" => ("nothing is mirrored", "use the plugin `request_mirror`"),
-            "expires" => ("no `Expires` is set", "use the plugin `response_transformer`"),
             _ => ("the gateway does not support this", ""),
         };
         self.out.lost(directive.at, what, why, todo);
@@ -306,16 +331,23 @@ impl<'f> Nginx<'f> {
             || guards::NAMES.contains(&name)
             || plugins::NAMES.contains(&name)
             || settings::NAMES.contains(&name)
+            || response_rewrites::NAMES.contains(&name)
+            || cache::NAMES.contains(&name)
+            || matches!(name, "error_page" | "proxy_intercept_errors" | "fastcgi_intercept_errors")
             || blocks::HANDLERS.contains(&name)
             || name == guards::UNREAD;
         let says = |what: &str| directive.arguments.first().is_some_and(|it| it == what);
-        let is_off = matches!(name, "access_log" | "proxy_redirect" | "proxy_cache") && says("off")
-            || name.starts_with("proxy_pass_request_") && says("on");
+        let is_off =
+            name == "proxy_cache" && says("off") || name.starts_with("proxy_pass_request_") && says("on");
         // What an application or a cache of nginx's own gets is told with it, once.
         let is_of_handler = name.ends_with("_temp_path")
             || ["fastcgi_", "uwsgi_", "scgi_", "memcached_"].iter().any(|of| name.starts_with(of))
                 && !name.ends_with("_pass");
-        if SILENT.contains(&name) || is_off || is_of_handler {
+        if login::is_of_refusals(directive) {
+            // Told beside `auth_request`.
+            return;
+        }
+        if SILENT.contains(&name) || cache::NEEDLESS.contains(&name) || is_off || is_of_handler {
             self.out.needless(directive.at, format_args!("{place}: {directive}"), "");
         } else if !is_translated {
             self.unknown(place, directive);
@@ -324,6 +356,9 @@ impl<'f> Nginx<'f> {
 
     fn http(&mut self, http: &Directive) {
         settings::gateway(self, http);
+        let formats = http.block.iter().filter(|it| it.name == "log_format");
+        self.log_formats =
+            formats.filter_map(|it| Some((it.arguments.first()?.clone(), it.clone()))).collect();
         self.resolver = http.block.iter().find(|directive| directive.name == "resolver").cloned();
         for directive in &http.block {
             let is_good = match directive.name.as_str() {
@@ -331,7 +366,16 @@ impl<'f> Nginx<'f> {
                     self.upstream(directive);
                     continue;
                 }
-                "map" => self.vars.map(directive),
+                "map" => {
+                    let paths = redirect_maps::PathMap::of(directive);
+                    let is_known = self.vars.map(directive) || paths.is_some();
+                    let name = directive.arguments.last().map(|name| name.trim_start_matches('$').to_owned());
+                    let missing = missing_field(directive);
+                    let is_known = is_known || missing.is_some();
+                    self.missing_fields.extend(name.clone().zip(missing));
+                    self.path_maps.extend(name.zip(paths));
+                    is_known
+                }
                 "geo" => self.vars.geo(directive),
                 _ => continue,
             };
@@ -374,6 +418,14 @@ impl<'f> Nginx<'f> {
             set(&mut self.out.gateway, "tls", Value::Object(std::mem::take(&mut self.tls)));
         }
     }
+}
+
+/// `map $upstream_http_NAME $name { "" VALUE; }`: the field, and its value where the target does not send it.
+fn missing_field(map: &Directive) -> Option<(String, String)> {
+    let field = map.arguments.first()?.strip_prefix("$upstream_http_")?.replace('_', "-");
+    let [entry] = map.block.as_slice() else { return None };
+    let value = entry.arguments.first().filter(|value| entry.name.is_empty() && !value.contains('$'))?;
+    Some((field, value.clone()))
 }
 
 /// The directives of this name that hold in a location, whose levels go from the outermost.

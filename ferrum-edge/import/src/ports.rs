@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::draft::set;
+use crate::draft::{Route, To, set};
 
 /// A port of an address, and whether TLS is spoken on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,6 +142,17 @@ impl Ports {
             _ => {}
         }
         facet
+    }
+}
+
+impl Route {
+    /// Plain requests for these names, sent to https.
+    pub(crate) fn to_https(name: &str, hosts: Value) -> Self {
+        let location = "https://${request.host}${request.target}";
+        let config = json!({ "status_code": 308, "location": location, "query": "drop" });
+        let mut route = Self::new(format!("{name}-to-https"), To::Redirect(config));
+        route.matches.push(json!({ "hosts": hosts, "scheme": "http", "path": "/" }));
+        route
     }
 }
 

@@ -23,6 +23,14 @@ pub(crate) enum RouteStep {
     Inner { cond: Cond, steps: Vec<Self>, group: Option<String>, ends: bool },
 }
 
+impl RouteStep {
+    /// Takes it for fewer requests: those that a condition means, too.
+    pub(crate) fn narrow(&mut self, more: &Cond) {
+        let (Self::Pass(cond, _) | Self::End(cond, _) | Self::Inner { cond, .. }) = self;
+        *cond = std::mem::replace(cond, Cond::Never).and(more.clone());
+    }
+}
+
 /// Where a way ends.
 #[derive(Debug, Clone)]
 pub(crate) struct RouteEnd {
@@ -267,8 +275,38 @@ pub(crate) fn place(out: &mut Import, name: &str, facets: &[Value], items: Vec<I
         }
         route.plugins.extend(item.ending.plugins);
         join_rewrites(&mut route.plugins);
+        join_error_pages(&mut route.plugins);
         out.route(route);
     }
+}
+
+/// Pages for all requests are one plugin; of those for a status, the ones that were said last hold.
+fn join_error_pages(plugins: &mut Vec<Plug>) {
+    let mut joined: Vec<Plug> = Vec::new();
+    for plug in plugins.drain(..) {
+        let same = |known: &&mut Plug| {
+            known.name == "error_pages"
+                && plug.name == "error_pages"
+                && known.when == plug.when
+                && known.config["of"] == plug.config["of"]
+        };
+        let known = joined.iter_mut().find(same).map(|known| &mut known.config["pages"]);
+        let (Some(Value::Array(known)), Some(own)) = (known, plug.config["pages"].as_array()) else {
+            joined.push(plug);
+            continue;
+        };
+        let statuses = |page: &Value| -> Vec<String> {
+            page["status"].to_string().trim_matches('"').split(',').map(|it| it.trim().to_owned()).collect()
+        };
+        let taken: Vec<String> = own.iter().flat_map(statuses).collect();
+        known.retain_mut(|page| {
+            let left: Vec<String> = statuses(page).into_iter().filter(|it| !taken.contains(it)).collect();
+            page["status"] = json!(left.join(", "));
+            !left.is_empty()
+        });
+        known.extend(own.iter().cloned());
+    }
+    *plugins = joined;
 }
 
 /// One `rewrite` for the path and one for the host are one plugin.

@@ -73,7 +73,9 @@ fn backups_that_are_primaries() {
 #[test]
 fn fields_of_the_way() {
     let of = |line: &str| {
-        let location = format!("location / {{ proxy_pass http://10.0.0.1:80; proxy_set_header {line}; }}");
+        let location = format!(
+            "location / {{ proxy_pass http://10.0.0.1:80; proxy_redirect off; proxy_set_header {line}; }}"
+        );
         import(Format::Nginx, &format!("events {{}}\nhttp {{ server {{ listen 80; {location} }} }}"))
     };
     let made = of("X-Real-IP $remote_addr");

@@ -59,7 +59,10 @@ fn signed_tokens_tell_who_and_what() {
     let good = r#"{"sub":"ann","exp":4102444800,"role":"write"}"#;
     let caller_of = |token: String| caller(&access, &format!("Bearer {token}"));
     let ann = caller_of(jwt(hs256, good, SECRET)).unwrap();
-    assert_eq!(ann, Caller { name: "ann".into(), role: Role::Write, source: "admin-api" });
+    assert_eq!(
+        ann,
+        Caller { name: "ann".into(), role: Role::Write, source: "admin-api", is_person: true, grants: None }
+    );
     for (header, claims, secret) in [
         (hs256, good, "another secret of enough bytes 123"),
         (r#"{"alg":"none"}"#, good, SECRET),

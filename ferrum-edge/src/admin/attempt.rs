@@ -38,6 +38,12 @@ impl Attempt {
         }
     }
 
+    /// The same as something that changes, whatever its method says.
+    #[cfg(feature = "console")]
+    pub(super) fn of_change(self) -> Self {
+        Self { changes: true, ..self }
+    }
+
     /// Who it is.
     pub(super) fn who(&self, caller: Option<&Caller>) -> Who {
         let peer = self.peer.as_deref();

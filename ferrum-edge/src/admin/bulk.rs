@@ -10,7 +10,7 @@ use gateway_core::config::model::Id;
 use serde_json::{Map, Value, json};
 
 use super::field_changes::field_changes;
-use super::problem::{Refused, problem, refused, store};
+use super::problem::{Refused, problem, store};
 use super::query::{nothing_else, pairs, switch, switch_on, value};
 use super::request::{AuthorizedRequest, expected, object, own_id, tagged};
 use super::resources::{REVISION, answer};
@@ -38,7 +38,13 @@ pub(super) async fn batch(
             deletions(gone, &mut steps)?;
         }
         puts(document, &mut steps)?;
-        write(&asked, pairs(query.as_deref()), &headers, steps, Vec::new()).await
+        write(
+            &asked,
+            pairs(query.as_deref()),
+            &headers,
+            BulkWrite { steps, prune: Vec::new(), needed: Role::Write },
+        )
+        .await
     };
     answer(batched.await)
 }
@@ -70,7 +76,7 @@ pub(super) async fn import(
         let mut steps = Vec::new();
         puts(document, &mut steps)?;
         let prune = if prunes { ObjectKind::ALL.to_vec() } else { Vec::new() };
-        write(&asked, pairs, &headers, steps, prune).await
+        write(&asked, pairs, &headers, BulkWrite { steps, prune, needed: Role::Admin }).await
     };
     answer(imported.await)
 }
@@ -100,27 +106,60 @@ pub(super) async fn export(asked: AuthorizedRequest, RawQuery(query): RawQuery) 
     answer(exported.await)
 }
 
+/// Proxies with closed ports that an answer names.
+const MAX_CLOSED: usize = 100;
+
+/// What a request writes.
+struct BulkWrite {
+    /// Each with the place in the request that its problems name.
+    steps: Vec<(String, WriteStep)>,
+    /// Kinds of which everything else goes.
+    prune: Vec<ObjectKind>,
+    /// The role that it needs.
+    needed: Role,
+}
+
 async fn write(
     asked: &AuthorizedRequest,
     mut pairs: Vec<(String, String)>,
     headers: &HeaderMap,
-    steps: Vec<(String, WriteStep)>,
-    prune: Vec<ObjectKind>,
+    bulk: BulkWrite,
 ) -> Result<Response, Refused> {
+    let BulkWrite { steps, prune, needed } = bulk;
     let validate_only = switch(&mut pairs, "validate_only")?;
     let details = switch(&mut pairs, "details")?;
     let note = value(&mut pairs, "note")?.unwrap_or_default();
     nothing_else(&pairs)?;
     let expected = expected(headers)?;
-    let request = Request { steps, prune, rollback: None, expected, validate_only, note };
-    let written = asked.reconciler.write(asked.author(), asked.draft(), request).await;
-    let written = written.map_err(|error| Box::new(refused(&error)))?;
+    let grants = asked.caller.grants.clone();
+    let consent = asked.consent(needed);
+    let request = Request { steps, prune, rollback: None, expected, validate_only, note, grants, consent };
+    let written = super::writing::write(asked, request).await?;
     let headers = [(REVISION, written.revision.to_string())];
     let mut summary = summary(&written, validate_only, details);
     if validate_only && details {
         fields(asked, &written, &mut summary).await?;
+    } else if !validate_only {
+        closed_ports(asked, &written, &mut summary);
     }
     Ok(tagged((headers, Json(summary)).into_response(), written.revision))
+}
+
+/// Adds the proxies of a write whose ports could not be opened, each with the cause; nothing where all are open.
+fn closed_ports(asked: &AuthorizedRequest, written: &CommittedWrite, summary: &mut Value) {
+    let closed = asked.reconciler.engine().streams.failed();
+    if closed.is_empty() {
+        return;
+    }
+    let proxies = written.ops.iter().map(|(_, op)| op.key()).filter(|(kind, _)| *kind == ObjectKind::Proxies);
+    let closed = proxies.filter_map(|(_, id)| closed.get_key_value(id));
+    let closed: Vec<_> = closed
+        .take(MAX_CLOSED)
+        .map(|(id, problem)| json!({ "id": id.as_str(), "problem": problem }))
+        .collect();
+    if !closed.is_empty() {
+        summary["ports_closed"] = Value::Array(closed);
+    }
 }
 
 /// Adds to each change of a summary which fields would differ. Nothing was written, so that the store has the values before.
@@ -154,6 +193,7 @@ pub(super) fn summary(written: &CommittedWrite, validate_only: bool, details: bo
     });
     if validate_only {
         summary["valid"] = json!(true);
+        summary["needs_approval"] = json!(written.needs_approval);
     }
     if details {
         let changed = written.ops.iter().filter(|(done, _)| *done != ObjectOutcome::Unchanged);

@@ -1,6 +1,7 @@
 //! The console: embedded pages, browser sessions, and the admin API for those pages.
 //!
 //! - `/console/` serves the archive, with a policy that blocks resources from other origins.
+//! - `/console/login` tells the ways to log in; `/console/oidc/…` is the way by an OpenID provider.
 //! - `/console/session` logs in with a token of the admin API or as a user, shows the session, and logs out.
 //! - `/console/api/v1/…` serves `/v1/…` to requests with a session cookie instead of a token. The cookie gives access to nothing else,
 //!   so a browser's credentials reach the API only after the checks of [`Console::admit`].
@@ -9,6 +10,7 @@ mod archive;
 mod cookie;
 mod files;
 mod login;
+mod provider;
 mod sessions;
 mod throttle;
 
@@ -18,18 +20,19 @@ use axum::http::header::RETRY_AFTER;
 use axum::http::uri::PathAndQuery;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::routing::get;
+use percent_encoding::percent_decode_str;
 
 use super::Admin;
 use super::attempt::Attempt;
 use super::peer::ConsoleCaller;
 use super::problem::{Refused, problem, store};
+use super::second_factor;
 use super::site;
 use crate::access::Caller;
+use provider::ProviderLogins;
 use sessions::{Credential, Session, Sessions};
 use throttle::Throttle;
 
-/// Under which the pages lie.
-pub(super) const ROOT: &str = "/console";
 /// Under which the pages call the admin API.
 const API: &str = "/console/api";
 /// Whose value is that of the session's `csrf`, for all requests but GET and HEAD.
@@ -43,15 +46,19 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 pub(crate) struct Console {
     sessions: Sessions,
     throttle: Throttle,
+    provider_logins: ProviderLogins,
 }
 
 /// The routes of the pages and of sessions.
 pub(super) fn routes() -> Router<Admin> {
     Router::new()
-        .route(ROOT, get(files::to_root))
+        .route(files::ROOT, get(files::to_root))
         .route("/console/", get(files::page))
         .route("/console/{*file}", get(files::page))
         .route("/console/session", get(login::session).post(login::log_in).delete(login::log_out))
+        .route("/console/login", get(login::ways))
+        .route(provider::LOGIN, get(login::begin_at_provider))
+        .route(provider::CALLBACK, get(login::come_from_provider))
         .layer(axum::middleware::map_response(files::protected))
 }
 
@@ -70,7 +77,7 @@ impl Console {
         let is_console = request
             .uri()
             .path()
-            .strip_prefix(ROOT)
+            .strip_prefix(files::ROOT)
             .is_some_and(|rest| matches!(rest.as_bytes(), [] | [b'/', ..]));
         if is_console && !admin.engine.snapshot().settings.admin_console {
             let detail = "The console is switched off; see gateway.admin_console";
@@ -87,19 +94,17 @@ impl Console {
             if !request.method().is_safe() {
                 confirmed(request.headers(), &session)?;
             }
-            match session.must_change && !is_own_password(&session, &path) {
-                false => Ok(session),
-                true => {
-                    let detail = "Choose a password first: POST /v1/users/NAME/password";
-                    Err(Box::new(problem(StatusCode::FORBIDDEN, "password_change_needed", detail)) as Refused)
-                }
-            }
+            settled(&session, &path)?;
+            Ok::<_, Refused>(session)
         };
         let session = admitted.await.map_err(|refused| {
             let attempt = Attempt::of(&request);
             attempt.ended(&admin.engine.audit, None, &refused, true);
             Box::new(files::shielded(*refused))
         })?;
+        if let Some(key) = cookie::read(request.headers(), is_encrypted) {
+            request.extensions_mut().insert(OwnSession(key));
+        }
         *request.uri_mut() = path;
         request.extensions_mut().insert(ConsoleCaller(session.caller));
         Ok(request)
@@ -128,14 +133,22 @@ impl Console {
             Credential::User { name, version } => {
                 let Some(reconciler) = &admin.reconciler else { return Err(ended()) };
                 let user = reconciler.store().user(&name).await.map_err(|error| Box::new(store(&error)))?;
-                user.is_some_and(|user| user.version == version)
+                let user = user.filter(|user| user.version == version);
+                session.must_enrol =
+                    user.as_ref().is_some_and(|user| second_factor::is_enrolment_needed(&admin.engine, user));
+                user.is_some()
+            }
+            Credential::Provider(rules) => {
+                admin.engine.snapshot().settings.admin_oidc.as_ref() == Some(&rules)
             }
         };
         if is_good {
             return Ok(session);
         }
         self.sessions.end(&key);
-        Err(unauthorized("Log in again; the token or the user of this session has changed or is gone"))
+        Err(unauthorized(
+            "Log in again; the token, the user or the provider of this session has changed or is gone",
+        ))
     }
 
     /// Refuses a try that comes too soon after too many that failed.
@@ -145,6 +158,11 @@ impl Console {
         let mut response = problem(StatusCode::TOO_MANY_REQUESTS, "throttled", detail);
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait.as_secs() + 1));
         Err(Box::new(response))
+    }
+
+    /// Lets a session go on over the change of its user to this version.
+    pub(super) fn keep(&self, own: &OwnSession, version: u64) {
+        self.sessions.keep(&own.0, version);
     }
 
     /// Counts a try that failed.
@@ -159,10 +177,29 @@ pub(super) fn keys(peer: Option<&str>, user: Option<&str>) -> Vec<String> {
     [throttle::subscriber(peer)].into_iter().chain(user).collect()
 }
 
-/// Whether a request is the one by which the session's user chooses a password.
-fn is_own_password(session: &Session, path: &Uri) -> bool {
-    path.path() == format!("/v1/users/{}/password", session.caller.name)
+/// Refuses what comes before the password that a user has to choose, and before the second factor that a user has to enrol.
+fn settled(session: &Session, path: &Uri) -> Result<(), Refused> {
+    let of_user = path.path().strip_prefix("/v1/users/").and_then(|rest| rest.split_once('/'));
+    // The name may be encoded, as `ann%40example.org`.
+    let is_own =
+        |name: &str| percent_decode_str(name).decode_utf8().is_ok_and(|name| *name == *session.caller.name);
+    let own = of_user.filter(|(name, _)| is_own(name)).map_or("", |(_, what)| what);
+    let refused = |code: &'static str, detail: &str| -> Result<(), Refused> {
+        Err(Box::new(problem(StatusCode::FORBIDDEN, code, detail)))
+    };
+    if session.must_change && own != "password" {
+        return refused("password_change_needed", "Choose a password first: POST /v1/users/NAME/password");
+    }
+    let is_enrolling = matches!(own, "totp" | "totp/confirm" | "password");
+    if session.must_enrol && !is_enrolling {
+        return refused("second_factor_needed", "Enrol a second factor first: POST /v1/users/NAME/totp");
+    }
+    Ok(())
 }
+
+/// The session that a request of the console comes from.
+#[derive(Debug, Clone)]
+pub(super) struct OwnSession(sessions::Key);
 
 /// Whether a connection is by TLS.
 #[derive(Debug, Clone, Copy)]

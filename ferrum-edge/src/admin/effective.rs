@@ -23,6 +23,9 @@ use crate::store::Object;
 
 /// `GET /v1/proxies/{id}/effective`.
 pub(super) async fn effective(asked: AuthorizedRequest, Path(id): Path<String>) -> Response {
+    if let Err(refused) = asked.may_see(ObjectKind::Proxies, &id) {
+        return *refused;
+    }
     let snapshot = asked.reconciler.engine().snapshot();
     let written = match snapshot.by_id.get(id.as_str()) {
         Some(route) => written(&asked, &plugin_configs(route)).await,
@@ -109,6 +112,7 @@ fn document(route: &Route, written: &HashMap<String, Value>) -> Value {
                 .collect::<serde_json::Map<_, _>>(),
             "targets": targets.collect::<Vec<_>>(),
         },
+        "owner": proxy.owner().map(|owner| owner.as_str()),
         "load_priority": match proxy.load_priority {
             LoadPriority::Low => "low",
             LoadPriority::Normal => "normal",
@@ -121,7 +125,7 @@ fn document(route: &Route, written: &HashMap<String, Value>) -> Value {
             "total": millis(proxy.timeouts.total),
         },
         "retry": retry(&proxy.retry),
-        "hedging": proxy.hedging.as_deref().map(hedging),
+        "hedging": proxy.hedging().map(hedging),
         "circuit_breaker": proxy.circuit_breaker.as_ref().map(|rules| json!({
             "failure_threshold": rules.failure_threshold,
             "success_threshold": rules.success_threshold,
@@ -137,6 +141,7 @@ fn plugin(config: &PluginConfig, written: &HashMap<String, Value>) -> Value {
         Scope::Global => "global",
         Scope::Proxy(_) => "proxy",
         Scope::ProxyGroup => "proxy_group",
+        Scope::Owner(_) => "owner",
     };
     let written = written.get(config.id.as_str());
     json!({
@@ -246,6 +251,7 @@ fn traffic(traffic: &Traffic) -> Value {
             "frontend_tls": rules.frontend_tls,
             "passthrough": rules.passthrough,
             "server_names": hosts(&rules.server_names),
+            "alpn": rules.alpn.iter().map(|it| String::from_utf8_lossy(it)).collect::<Vec<_>>(),
         }),
     }
 }

@@ -14,6 +14,7 @@ pub(super) struct Endpoint {
     /// One sentence.
     pub(super) summary: &'static str,
     pub(super) gate: Gate,
+    pub(super) narrowed: Narrowed,
     /// The query's keys.
     pub(super) query: &'static [Param],
     /// What is sent.
@@ -36,6 +37,17 @@ pub(super) enum Gate {
     Stored(Role),
     /// Callers with this role, also where the configuration comes from a file: it is about this gateway.
     Running(Role),
+}
+
+/// What an endpoint is for callers whose role counts for some objects only (see `access::grants`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Narrowed {
+    /// Nothing: it is about more than their objects.
+    Refused,
+    /// It shows and changes their objects only, or what concerns nobody else.
+    Own,
+    /// It is about the proxies that `proxy` of the query names, which have to be theirs.
+    ByProxy,
 }
 
 impl Gate {
@@ -61,6 +73,12 @@ pub(super) struct Param {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Type {
     Text,
+    /// A status, a class or a range of them.
+    Status,
+    /// An IP address.
+    Address,
+    /// An IP address, or a block of them.
+    Network,
     /// One of these.
     OneOf(&'static [&'static str]),
     /// A session's id.
@@ -133,6 +151,8 @@ pub(super) enum Body {
     Action,
     /// A request that somebody wonders about.
     Question,
+    /// What a workspace covers.
+    Workspace,
     /// Another name or group of an edge.
     #[cfg(feature = "fleet")]
     Edge,
@@ -151,6 +171,12 @@ pub(super) enum Body {
     /// The current password and the next.
     #[cfg(feature = "console")]
     Password,
+    /// The password, for a new second factor, and a code if the user is enrolled.
+    #[cfg(feature = "console")]
+    NewTotp,
+    /// A code of an authenticator app.
+    #[cfg(feature = "console")]
+    TotpCode,
 }
 
 /// A key that may be left out.

@@ -3,13 +3,15 @@
 use axum::http::Method;
 use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
-use super::endpoint::{Body, Endpoint, Gate, Param, ResponseContent, Type, param};
-#[cfg(feature = "console")]
-use super::users;
+use super::endpoint::{Body, Endpoint, Gate, Narrowed, Param, ResponseContent, Type, param};
+use super::sessions::PROTOCOLS;
 use super::{
-    Admin, acme, actions, audit, bulk, catalogue, counters, effective, explain, health, history, metrics,
-    openapi, recent_records, records, resources, sessions, settings, status, targets, traffic, usage,
+    Admin, acme, actions, audit, bulk, catalogue, changes, counters, effective, explain, health, history,
+    metrics, openapi, recent_records, records, resources, sessions, settings, status, targets, traffic,
+    usage, workspaces, writing,
 };
+#[cfg(feature = "console")]
+use super::{totp_enrolment, users};
 use crate::access::Role;
 use crate::audit::{KINDS, OUTCOMES, SOURCES};
 
@@ -49,7 +51,7 @@ const RECORDS: &[Param] = &[
     param("proxy", Type::Text, "Only records of this proxy; may be given several times."),
     param(
         "status",
-        Type::Text,
+        Type::Status,
         "Only exchanges with this status, such as `404`, `5xx` or `500-504`; may be given several times.",
     ),
     SLOWER_THAN,
@@ -63,7 +65,7 @@ const CONSUMER: Param =
     param("consumer", Type::Text, "Only records of the caller with this name; may be given several times.");
 const CLIENT: Param = param(
     "client",
-    Type::Text,
+    Type::Network,
     "Only records from this address, or block such as `10.0.0.0/8`; may be given several times.",
 );
 const PATH_PREFIX: Param =
@@ -75,7 +77,7 @@ const RECENT: &[Param] = &[
     param("proxy", Type::Text, "Only records of this proxy; may be given several times."),
     param(
         "status",
-        Type::Text,
+        Type::Status,
         "Only exchanges with this status, such as `404`, `5xx` or `500-504`; may be given several times.",
     ),
     SLOWER_THAN,
@@ -90,26 +92,28 @@ const TRAFFIC: &[Param] = &[param(
 )];
 const SESSIONS: &[Param] = &[
     param("proxy", Type::Text, "Only those of this proxy."),
+    param("owner", Type::Text, "Only those of proxies of this owner."),
     param("consumer", Type::Text, "Only those of the consumer with this name."),
     param(
         "protocol",
-        Type::Text,
+        Type::OneOf(&PROTOCOLS),
         "Only those of this protocol: `tcp`, `udp`, `dtls`, `websocket`, `event_stream`, `grpc` or `http`.",
     ),
-    param("client", Type::Text, "Only those of the client with this address."),
+    param("client", Type::Address, "Only those of the client with this address."),
     param("port", Type::Number(1, 65_535), "Only those of this port of the gateway."),
     param("after", Type::Page, "Where the page begins: `next` of the page before."),
     param("limit", Type::Number(1, 1000), "Sessions of a page. Default 100."),
 ];
 const COUNTERS: &[Param] = &[
     param("proxy", Type::Text, "Only those of this proxy."),
+    param("owner", Type::Text, "Only those of proxies of this owner."),
     param("consumer", Type::Text, "Only those of the consumer with this name."),
     param(
         "protocol",
-        Type::Text,
+        Type::OneOf(&PROTOCOLS),
         "Only those of this protocol: `tcp`, `udp`, `dtls`, `websocket`, `event_stream`, `grpc` or `http`.",
     ),
-    param("client", Type::Text, "Only those of the client with this address."),
+    param("client", Type::Address, "Only those of the client with this address."),
     param("port", Type::Number(1, 65_535), "Only those of this port of the gateway."),
     param("interval", Type::Number(1, 3600), "Seconds between two events. Default 1."),
 ];
@@ -125,13 +129,14 @@ const USAGE: &[Param] = &[
 ];
 const ENDED: &[Param] = &[
     param("proxy", Type::Text, "Those of this proxy."),
+    param("owner", Type::Text, "Those of proxies of this owner."),
     param("consumer", Type::Text, "Those of the consumer with this name."),
     param(
         "protocol",
-        Type::Text,
+        Type::OneOf(&PROTOCOLS),
         "Those of this protocol: `tcp`, `udp`, `dtls`, `websocket`, `event_stream`, `grpc` or `http`.",
     ),
-    param("client", Type::Text, "Those of the client with this address."),
+    param("client", Type::Address, "Those of the client with this address."),
     param("port", Type::Number(1, 65_535), "Those of this port of the gateway."),
 ];
 const LIST: &[Param] = &[
@@ -157,6 +162,25 @@ const AUDIT: &[Param] = &[
     param("before", Type::Number(0, u64::MAX), "Only older ones: `next` of the page before."),
     param("limit", Type::Number(1, 1000), "Entries of a page. Default 100."),
 ];
+const CHANGES: &[Param] = &[
+    param(
+        "state",
+        Type::OneOf(&changes::STATES),
+        "Only those that stand so: `pending`, `approved`, `rejected`, `withdrawn` or `expired`.",
+    ),
+    param("before", Type::Number(0, u64::MAX), "Only older ones: `next` of the page before."),
+    param("limit", Type::Number(1, 200), "Changes of a page. Default 100."),
+];
+const APPROVE: &[Param] = &[
+    param(
+        "emergency",
+        Type::Switch,
+        "Applies the change without a second person. Only for the operator: a static token with the role admin, or the Unix socket. \
+         Needs `note`.",
+    ),
+    VALIDATE,
+    NOTE,
+];
 const DIFF: &[Param] = &[
     Param { required: true, ..param("from", Type::Number(0, u64::MAX), "The revision before.") },
     param("to", Type::Number(0, u64::MAX), "The revision after. Default the newest."),
@@ -172,7 +196,18 @@ fn asked(
     answer: ResponseContent,
     route: fn() -> MethodRouter<Admin>,
 ) -> Endpoint {
-    Endpoint { method, path, summary, gate, query, body: None, status: 200, answer, route }
+    let narrowed = Narrowed::Refused;
+    Endpoint { method, path, summary, gate, narrowed, query, body: None, status: 200, answer, route }
+}
+
+/// A row that callers with grants may ask for, for their own objects.
+fn own(endpoint: Endpoint) -> Endpoint {
+    Endpoint { narrowed: Narrowed::Own, ..endpoint }
+}
+
+/// A row that callers with grants may ask for with the query's `proxy`.
+fn by_proxy(endpoint: Endpoint) -> Endpoint {
+    Endpoint { narrowed: Narrowed::ByProxy, ..endpoint }
 }
 
 /// A row with a body.
@@ -194,32 +229,32 @@ pub(super) fn all() -> Vec<Endpoint> {
         asked(M::GET, "/startupz", "Whether the start is over.", health, VERBOSE, A::Health, || get(health::started)),
         asked(M::GET, "/metrics", "Metrics as Prometheus reads them.", open, &[], A::Metrics, || get(metrics)),
         asked(M::GET, "/v1/status", "How the gateway stands: revision, database, listeners, closed proxies, targets.", open, &[], A::Document, || get(status::status)),
-        asked(M::GET, "/v1/openapi.json", "This description.", open, &[], A::Document, || get(|| openapi::document(all))),
-        asked(M::GET, catalogue::SCHEMA, "The JSON Schema of objects and configuration files.", running_read, &[], A::Document, || get(catalogue::schema)),
-        asked(M::GET, catalogue::PLUGINS, "The plugins of this gateway in the order in which requests meet them, each with its actions and the JSON Schema of its settings.", running_read, &[], A::Document, || get(catalogue::plugins)),
+        own(asked(M::GET, "/v1/openapi.json", "This description.", open, &[], A::Document, || get(|| openapi::document(all)))),
+        own(asked(M::GET, catalogue::SCHEMA, "The JSON Schema of objects and configuration files.", running_read, &[], A::Document, || get(catalogue::schema))),
+        own(asked(M::GET, catalogue::PLUGINS, "The plugins of this gateway in the order in which requests meet them, each with its actions and the JSON Schema of its settings.", running_read, &[], A::Document, || get(catalogue::plugins))),
         asked(M::GET, settings::PATH, "The settings of this gateway, each with where it comes from: `flag`, `environment`, `file` or `default`.", running_read, &[], A::Document, || get(settings::list)),
-        asked(M::GET, "/v1/{kind}", "A page of objects, in the order of ids. Any other key of the query is a field that has to have the value.", read, LIST, A::Page, || get(resources::list)),
-        sent(Body::Object, 201, asked(M::POST, "/v1/{kind}", "Creates an object; without an id it is given one.", write, WRITE, A::Object, || post(resources::create))),
-        asked(M::GET, "/v1/{kind}/{id}", "One object. Credentials are never shown.", read, &[], A::Object, || get(resources::get)),
-        sent(Body::Object, 200, asked(M::PUT, "/v1/{kind}/{id}", "Creates or replaces an object. A consumer sent without `credentials` keeps those it has.", write, WRITE, A::Object, || put(resources::put))),
-        sent(Body::Patch, 200, asked(M::PATCH, "/v1/{kind}/{id}", "Changes some fields of an object.", write, WRITE, A::Object, || patch(resources::patch))),
-        Endpoint { status: 204, ..asked(M::DELETE, "/v1/{kind}/{id}", "Deletes an object; with a proxy its own plugin configs.", write, WRITE, A::Nothing, || delete(resources::delete)) },
-        asked(M::GET, "/v1/proxies/{id}/effective", "What is served for a proxy, everything it inherits included.", read, &[], A::Document, || get(effective::effective)),
+        own(asked(M::GET, "/v1/{kind}", "A page of objects, in the order of ids. Any other key of the query is a field that has to have the value.", read, LIST, A::Page, || get(resources::list))),
+        own(sent(Body::Object, 201, asked(M::POST, "/v1/{kind}", "Creates an object; without an id it is given one.", write, WRITE, A::Object, || post(resources::create)))),
+        own(asked(M::GET, "/v1/{kind}/{id}", "One object. Credentials are never shown.", read, &[], A::Object, || get(resources::get))),
+        own(sent(Body::Object, 200, asked(M::PUT, "/v1/{kind}/{id}", "Creates or replaces an object. A consumer sent without `credentials` keeps those it has.", write, WRITE, A::Object, || put(resources::put)))),
+        own(sent(Body::Patch, 200, asked(M::PATCH, "/v1/{kind}/{id}", "Changes some fields of an object.", write, WRITE, A::Object, || patch(resources::patch)))),
+        own(Endpoint { status: 204, ..asked(M::DELETE, "/v1/{kind}/{id}", "Deletes an object; with a proxy its own plugin configs.", write, WRITE, A::Nothing, || delete(resources::delete)) }),
+        own(asked(M::GET, "/v1/proxies/{id}/effective", "What is served for a proxy, everything it inherits included.", read, &[], A::Document, || get(effective::effective))),
         sent(Body::Action, 200, asked(M::POST, actions::PATH, "Has the plugins of this name do something on this gateway, such as `response_cache` `purge`. `ferrum-edge plugins` lists what they can do.", running_write, ACTION, A::Document, || post(actions::act))),
         Endpoint { status: 202, ..asked(M::POST, acme::PATH, "Orders the certificate with this name at the CA now, whatever its dates say; `acme` of the status says what came of it.", running_write, RENEWAL, A::Document, || post(acme::renew)) },
-        asked(M::GET, "/v1/upstreams/{id}/targets", "The targets of an upstream.", read, &[], A::Page, || get(targets::list)),
-        sent(Body::Target, 200, asked(M::PUT, "/v1/upstreams/{id}/targets/{target}", "Adds or changes the target: `host:port`, `unix:%2Fpath` or `srv:NAME`.", write, WRITE, A::Upstream, || put(targets::put))),
-        asked(M::DELETE, "/v1/upstreams/{id}/targets/{target}", "Takes a target out.", write, WRITE, A::Upstream, || delete(targets::delete)),
-        asked(M::GET, records::PATH, "Access records of this gateway as they come, one JSON object a line, until the client goes.", running_read, RECORDS, A::Records, || get(records::follow)),
-        asked(M::GET, recent_records::PATH, "The last access records, out of the file that they are written to, oldest first, one JSON object a line.", running_read, RECENT, A::Records, || get(recent_records::recent)),
+        own(asked(M::GET, "/v1/upstreams/{id}/targets", "The targets of an upstream.", read, &[], A::Page, || get(targets::list))),
+        own(sent(Body::Target, 200, asked(M::PUT, "/v1/upstreams/{id}/targets/{target}", "Adds or changes the target: `host:port`, `unix:%2Fpath` or `srv:NAME`.", write, WRITE, A::Upstream, || put(targets::put)))),
+        own(asked(M::DELETE, "/v1/upstreams/{id}/targets/{target}", "Takes a target out.", write, WRITE, A::Upstream, || delete(targets::delete))),
+        by_proxy(asked(M::GET, records::PATH, "Access records of this gateway as they come, one JSON object a line, until the client goes.", running_read, RECORDS, A::Records, || get(records::follow))),
+        by_proxy(asked(M::GET, recent_records::PATH, "The last access records, out of the file that they are written to, oldest first, one JSON object a line.", running_read, RECENT, A::Records, || get(recent_records::recent))),
         asked(M::GET, traffic::PATH, "Counts by proxy and target of this gateway, since somebody began to ask for them; `ferrum-edge top` shows them.", running_read, TRAFFIC, A::Traffic, || get(traffic::look)),
         sent(Body::Question, 200, asked(M::POST, explain::PATH, "Which proxy of this gateway takes a request and why, with which plugins, and why others don't. Sends nothing.", running_read, &[], A::Document, || post(explain::ask))),
-        asked(M::GET, sessions::PATH, "The TCP streams, WebSockets, streams of events, UDP sessions, gRPC calls and other answers that go on, as far as they are open at this gateway.", running_read, SESSIONS, A::Sessions, || get(sessions::list)),
-        asked(M::GET, counters::PATH, "Open sessions by proxy and protocol, and what they have carried, as server-sent events until the client goes.", running_read, COUNTERS, A::Events, || get(counters::follow)),
-        asked(M::DELETE, sessions::PATH, "Ends all of a proxy, a consumer, a client, a port or a protocol.", running_write, ENDED, A::Document, || delete(sessions::end_all)),
+        by_proxy(asked(M::GET, sessions::PATH, "The TCP streams, WebSockets, streams of events, UDP sessions, gRPC calls and other answers that go on, as far as they are open at this gateway.", running_read, SESSIONS, A::Sessions, || get(sessions::list))),
+        by_proxy(asked(M::GET, counters::PATH, "Open sessions by proxy and protocol, and what they have carried, as server-sent events until the client goes.", running_read, COUNTERS, A::Events, || get(counters::follow))),
+        by_proxy(asked(M::DELETE, sessions::PATH, "Ends all of a proxy, a consumer, a client, a port or a protocol.", running_write, ENDED, A::Document, || delete(sessions::end_all))),
         Endpoint { status: 204, ..asked(M::DELETE, sessions::ONE, "Ends one of them.", running_write, &[], A::Nothing, || delete(sessions::end)) },
         asked(M::GET, usage::PATH, "What the keys of `traffic_quota` have used at this gateway. The plugin's action `reset` forgives it.", running_read, USAGE, A::Document, || get(usage::show)),
-        sent(Body::Batch, 200, asked(M::POST, "/v1/batch", "Puts and deletes objects of all kinds; all of it or nothing.", write, BULK, A::Summary, || post(bulk::batch))),
+        own(sent(Body::Batch, 200, asked(M::POST, "/v1/batch", "Puts and deletes objects of all kinds; all of it or nothing.", write, BULK, A::Summary, || post(bulk::batch)))),
         sent(Body::File, 200, asked(M::POST, "/v1/import", "Makes the configuration this one, as one change.", admin, IMPORT, A::Summary, || post(bulk::import))),
         asked(M::GET, "/v1/export", "The whole configuration. For the role admin with credentials as they are stored, for others without.", read, &[], A::Export, || get(bulk::export)),
         asked(M::GET, "/v1/revisions", "What was changed, when and by whom, the newest first.", read, REVISIONS, A::Revisions, || get(history::list)),
@@ -227,6 +262,14 @@ pub(super) fn all() -> Vec<Endpoint> {
         asked(M::POST, "/v1/revisions/{revision}/rollback", "Makes the configuration what it was then, as a new revision.", admin, ROLLBACK, A::Summary, || post(history::rollback)),
         asked(M::GET, audit::PATH, "Who changed what, from where, allowed or refused, the newest first.", running_read, AUDIT, A::Audit, || get(audit::list)),
         asked(M::GET, audit::VERIFY, "Whether the audit's chain of hashes is whole.", running_read, &[], A::AuditCheck, || get(audit::check)),
+        own(asked(M::GET, writing::CHANGES, "Changes that wait for the approval of another user, and what became of them, the newest first.", read, CHANGES, A::Document, || get(changes::list))),
+        own(asked(M::GET, changes::ONE, "One of them with each object before and after, and why the caller can't approve it.", read, &[], A::Document, || get(changes::get))),
+        own(asked(M::POST, changes::APPROVE, "Applies a change of another user as one revision, if its objects are as they were.", write, APPROVE, A::Summary, || post(changes::approve))),
+        own(Endpoint { status: 204, ..asked(M::POST, changes::REJECT, "Rejects a change of another user.", write, &[NOTE], A::Nothing, || post(changes::reject)) }),
+        own(Endpoint { status: 204, ..asked(M::DELETE, changes::ONE, "Withdraws one's own change.", write, &[NOTE], A::Nothing, || delete(changes::withdraw)) }),
+        asked(M::GET, workspaces::PATH, "The workspaces: named sets of objects, which grants name.", admin, &[], A::Document, || get(workspaces::list)),
+        sent(Body::Workspace, 200, asked(M::PUT, workspaces::ONE, "Makes a workspace, or has it cover other objects.", admin, &[], A::Document, || put(workspaces::put))),
+        Endpoint { status: 204, ..asked(M::DELETE, workspaces::ONE, "Removes a workspace; grants that name it cover nothing.", admin, &[], A::Nothing, || delete(workspaces::delete)) },
         asked(M::GET, "/v1/diff", "What is different between two revisions.", read, DIFF, A::Diff, || get(history::diff)),
     ];
     all.extend(of_users());
@@ -245,7 +288,10 @@ fn of_users() -> Vec<Endpoint> {
         sent(Body::User, 201, asked(M::POST, users::PATH, "Adds a user, who has to choose another password at the first login.", admin, &[], A::Document, || post(users::create))),
         sent(Body::ChangedUser, 200, asked(M::PATCH, users::ONE, "Changes the role or sets another password; sessions of the user end.", admin, &[], A::Document, || patch(users::patch))),
         Endpoint { status: 204, ..asked(M::DELETE, users::ONE, "Removes a user; sessions of the user end. The last one with the role admin stays.", admin, &[], A::Nothing, || delete(users::delete)) },
-        sent(Body::Password, 204, asked(M::POST, users::PASSWORD, "Chooses one's own password; sessions of the user end.", read, &[], A::Nothing, || post(users::choose))),
+        own(sent(Body::NewTotp, 200, asked(M::POST, totp_enrolment::PATH, "Begins to enrol one's own second factor: answers a secret for an authenticator app, once.", read, &[], A::Document, || post(totp_enrolment::enrol)))),
+        own(sent(Body::TotpCode, 200, asked(M::POST, totp_enrolment::CONFIRM, "Confirms the secret by a code; answers recovery codes, once. Other sessions of the user end.", read, &[], A::Document, || post(totp_enrolment::confirm)))),
+        Endpoint { status: 204, ..asked(M::DELETE, totp_enrolment::PATH, "Removes another user's second factor; sessions of the user end.", admin, &[], A::Nothing, || delete(totp_enrolment::reset)) },
+        own(sent(Body::Password, 204, asked(M::POST, users::PASSWORD, "Chooses one's own password; sessions of the user end.", read, &[], A::Nothing, || post(users::choose)))),
     ]
 }
 

@@ -15,7 +15,7 @@ use super::problem::{Refused, problem};
 use super::request::object;
 use super::resources::answer;
 use crate::engine::Engine;
-use crate::explain::{Question, explain};
+use crate::explain::{MAX_EXPLAINED_BODY, Question, explain_live};
 
 /// Where it is asked for.
 pub(super) const PATH: &str = "/v1/explain";
@@ -37,15 +37,30 @@ struct ExplainRequest {
     tls: Option<String>,
     #[serde(default)]
     body_bytes: Option<u64>,
+    #[serde(default)]
+    body: Option<String>,
+    #[serde(default)]
+    consumer: Option<String>,
+    #[serde(default)]
+    recorded_caller: Option<String>,
 }
 
 /// `POST /v1/explain`.
 pub(super) async fn ask(State(engine): State<Arc<Engine>>, body: Bytes) -> Response {
-    let explained = || {
-        let question = question(&body)?;
-        Ok(Json(explain(&engine.snapshot(), &question)).into_response())
+    let question = match question(&body) {
+        Ok(question) => question,
+        Err(refused) => return answer(Err(refused)),
     };
-    answer(explained())
+    // Rules of a firewall may take a while.
+    let explained = tokio::task::spawn_blocking(move || explain_live(&engine.snapshot(), &question));
+    answer(match explained.await {
+        Ok(Ok(document)) => Ok(Json(document).into_response()),
+        Ok(Err(unknown)) => Err(bad(&unknown)),
+        Err(error) => {
+            let detail = error.to_string();
+            Err(Box::new(problem(StatusCode::INTERNAL_SERVER_ERROR, "internal", &detail)))
+        }
+    })
 }
 
 fn question(body: &Bytes) -> Result<Question, Refused> {
@@ -53,6 +68,11 @@ fn question(body: &Bytes) -> Result<Question, Refused> {
         serde_json::from_value(Value::Object(object(body)?)).map_err(|error| bad(&error))?;
     if asked.headers.len() > MAX_HEADERS {
         return Err(bad(&format_args!("there are more than {MAX_HEADERS} header fields")));
+    }
+    if asked.body.as_ref().is_some_and(|body| body.len() > MAX_EXPLAINED_BODY) {
+        return Err(bad(&format_args!(
+            "`body` has more than {MAX_EXPLAINED_BODY} bytes; give `body_bytes` instead"
+        )));
     }
     let mut headers = HeaderMap::new();
     for (name, value) in &asked.headers {
@@ -65,7 +85,10 @@ fn question(body: &Bytes) -> Result<Question, Refused> {
         headers,
         client: asked.client.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         tls: asked.tls,
-        body_bytes: asked.body_bytes,
+        body_bytes: asked.body.as_ref().map(|body| body.len() as u64).or(asked.body_bytes),
+        body: asked.body.map(String::into_bytes),
+        consumer: asked.consumer,
+        recorded_caller: asked.recorded_caller,
     })
 }
 

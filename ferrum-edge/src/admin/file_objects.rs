@@ -15,9 +15,10 @@ use serde_json::{Map, Value, json};
 use super::Admin;
 use super::attempt::Attempt;
 use super::effective;
+use super::endpoint::Narrowed;
 use super::problem::{Refused, problem};
 use super::query::{nothing_else, page_size, pairs, value};
-use super::request::{RoleGate, caller, may, unauthorized};
+use super::request::{RoleGate, caller, may, unauthorized, within};
 use super::resources::answer;
 use crate::audit::recorder::Recorder;
 #[cfg(feature = "fleet")]
@@ -53,13 +54,16 @@ pub(super) async fn gate(State(gate): State<RoleGate>, request: Request, next: N
     }
     let (caller, response) = match caller {
         Err(why) => (None, unauthorized(why)),
-        Ok(caller) => match may(&caller, gate.role) {
-            Ok(()) => match read(&gate.admin, request.uri()) {
-                Some(response) => return response,
-                None => return next.run(request).await,
-            },
-            Err(refused) => (Some(caller), *refused),
-        },
+        // Objects of a file may have no ids, by which grants cover them.
+        Ok(caller) => {
+            match may(&caller, gate.role).and_then(|()| within(&caller, Narrowed::Refused, request.uri())) {
+                Ok(()) => match read(&gate.admin, request.uri()) {
+                    Some(response) => return response,
+                    None => return next.run(request).await,
+                },
+                Err(refused) => (Some(caller), *refused),
+            }
+        }
     };
     Attempt::of(&request).ended(&gate.admin.engine.audit, caller.as_ref(), &response, false);
     response

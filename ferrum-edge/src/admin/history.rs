@@ -7,10 +7,12 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use super::bulk::summary;
-use super::problem::{Refused, problem, refused, store};
+use super::problem::{Refused, problem, store};
 use super::query::{nothing_else, number, page_size, pairs, switch, value};
 use super::request::{AuthorizedRequest, expected, tagged};
-use super::resources::{REVISION, answer, time};
+use super::resources::{REVISION, answer};
+use super::timestamp::time;
+use crate::access::Role;
 use crate::source::database::{Documents, Request, Rollback};
 use crate::store::{Difference, MAX_REVISIONS, RevisionInfo};
 
@@ -109,9 +111,10 @@ pub(super) async fn rollback(
             expected: expected(&headers)?,
             validate_only,
             note,
+            grants: asked.caller.grants.clone(),
+            consent: asked.consent(Role::Admin),
         };
-        let written = asked.reconciler.write(asked.author(), asked.draft(), request).await;
-        let written = written.map_err(|error| Box::new(refused(&error)))?;
+        let written = super::writing::write(&asked, request).await?;
         let headers = [(REVISION, written.revision.to_string())];
         let mut summary = summary(&written, validate_only, details);
         summary["credentials_restored"] = json!(written.revived);

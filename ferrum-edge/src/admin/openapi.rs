@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use gateway_core::config::catalog::ObjectKind;
 use serde_json::{Map, Value, json};
 
+use super::changes;
 use super::endpoint::{Body, Endpoint, Param, ResponseContent, Type};
 
 /// `GET /v1/openapi.json`: the description of `all` endpoints, made once.
@@ -140,6 +141,12 @@ fn operation(endpoint: &Endpoint, tag: &str, kind: Option<ObjectKind>, id: &str)
 
 /// An entity tag as the API answers it, or any.
 const ETAG: &str = "^(\\*|\"[0-9]{1,19}\")$";
+/// A status as records are asked for by it; the second of a range is not below the first.
+const STATUS: &str = "^([1-5]xx|[1-5][0-9]{2}(-[1-5][0-9]{2})?)$";
+/// An address or a block of them, as far as a pattern says it.
+const NETWORK: &str = "^[0-9A-Fa-f:.]{2,45}(/[0-9]{1,3})?$";
+/// A target in a path, decoded.
+const TARGET: &str = "^(unix:/.*|srv:.+|.+:[0-9]{1,5})$";
 /// A time that the API reads.
 const TIME: &str = "^\\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\\d)T([01]\\d|2[0-3]):[0-5]\\d:[0-5]\\dZ$";
 
@@ -147,8 +154,9 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
     let in_path = endpoint.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let in_path = in_path.filter(|name| *name != "kind").map(|name| {
         let schema = match name {
-            "revision" => json!({ "type": "integer", "minimum": 0 }),
+            "revision" | "number" => json!({ "type": "integer", "minimum": 0 }),
             "id" => json!({ "type": "string", "minLength": 1, "maxLength": 254, "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$" }),
+            "target" => json!({ "type": "string", "pattern": TARGET }),
             _ => json!({ "type": "string", "minLength": 1 }),
         };
         json!({ "name": name, "in": "path", "required": true, "schema": schema })
@@ -156,6 +164,11 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
     let in_query = endpoint.query.iter().map(|Param { name, meaning, of, required }| {
         let schema = match of {
             Type::Text => json!({ "type": "string" }),
+            Type::Status => json!({ "type": "string", "pattern": STATUS }),
+            Type::Address => {
+                json!({ "type": "string", "anyOf": [{ "format": "ipv4" }, { "format": "ipv6" }] })
+            }
+            Type::Network => json!({ "type": "string", "pattern": NETWORK }),
             Type::OneOf(words) => json!({ "type": "string", "enum": words }),
             Type::Page => json!({ "type": "string", "pattern": "^([0-9]{1,19}|udp-[0-9]{1,4}-[0-9]{1,4}-[0-9]{1,19})$" }),
             Type::Time => json!({ "type": "string", "format": "date-time", "pattern": TIME }),
@@ -249,6 +262,10 @@ fn responses(endpoint: &Endpoint, kind: Option<ObjectKind>) -> Value {
             _ => {}
         }
     }
+    if endpoint.query.iter().any(|key| key.name == "validate_only") && endpoint.path != changes::APPROVE {
+        let waits = "It waits until another user approves it; see `gateway.admin_approval`.";
+        responses["202"] = json!({ "description": waits, "content": json_of(json!({ "type": "object" })) });
+    }
     if endpoint.answer == ResponseContent::Object && endpoint.method == Method::GET {
         responses["304"] = json!({ "description": "It has not changed." });
     }
@@ -270,6 +287,7 @@ fn sent(body: Body, kind: Option<ObjectKind>) -> Value {
             } },
         } }),
         Body::Question => reference("Question"),
+        Body::Workspace => schemas::covers(&[]),
         #[cfg(feature = "fleet")]
         Body::Group => {
             json!({ "type": "object", "additionalProperties": false, "required": ["proxies"], "properties": {
@@ -286,6 +304,7 @@ fn sent(body: Body, kind: Option<ObjectKind>) -> Value {
             "name": { "type": "string", "maxLength": 64, "pattern": "^[A-Za-z0-9][A-Za-z0-9._@-]*$" },
             "role": { "enum": ["read", "write", "admin"] },
             "password": { "type": ["string", "null"], "minLength": 12, "description": "Default one is made up and answered." },
+            "grants": grants("Narrow the role to these objects. Default none: the role is for everything."),
         } })
         }
         #[cfg(feature = "console")]
@@ -293,6 +312,8 @@ fn sent(body: Body, kind: Option<ObjectKind>) -> Value {
             json!({ "type": "object", "additionalProperties": false, "minProperties": 1, "properties": {
             "role": { "enum": ["read", "write", "admin"] },
             "password": { "type": "string", "minLength": 12 },
+            "grants": grants("Narrow the role to these objects; null takes them away."),
+            "totp_required": { "type": "boolean", "description": "The user has to enrol a second factor before anything else." },
             "reset_password": { "type": "boolean", "description": "Makes a password up and answers it." },
         } })
         }
@@ -302,8 +323,26 @@ fn sent(body: Body, kind: Option<ObjectKind>) -> Value {
             "old": { "type": "string" }, "new": { "type": "string", "minLength": 12 },
         } })
         }
+        #[cfg(feature = "console")]
+        Body::NewTotp => {
+            json!({ "type": "object", "additionalProperties": false, "required": ["password"], "properties": {
+            "password": { "type": "string" },
+            "code": { "type": "string", "description": "A code of the current app, or a recovery code; needed by enrolled users." },
+        } })
+        }
+        #[cfg(feature = "console")]
+        Body::TotpCode => text_properties(&["code"]),
         Body::File => reference("File"),
     }
+}
+
+/// Grants of a user.
+#[cfg(feature = "console")]
+fn grants(meaning: &str) -> Value {
+    let role = json!({ "type": "string", "enum": ["read", "write"] });
+    let workspace = json!({ "type": "string", "description": "The name of a workspace, instead of the other fields but `role`." });
+    let items = schemas::covers(&[("role", role), ("workspace", workspace)]);
+    json!({ "type": ["array", "null"], "minItems": 1, "maxItems": 50, "description": meaning, "items": items })
 }
 
 /// An object whose fields are texts that may be left out.
@@ -359,6 +398,47 @@ mod tests {
         );
         let tags = |path: &str| &description["paths"][path]["get"]["tags"];
         assert_eq!((tags("/livez"), tags("/v1/proxies/{id}")), (&json!(["health"]), &json!(["proxies"])));
+    }
+
+    /// What a pattern forbids is refused, and what is taken fits it.
+    #[test]
+    fn patterns_say_what_is_taken() {
+        let is_status: fn(&str) -> bool = |text| super::super::records::status_range(text).is_some();
+        let is_network: fn(&str) -> bool = |text| super::super::records::network(text).is_ok();
+        let is_target: fn(&str) -> bool = |text| super::super::targets::address(text).is_ok();
+        type Case<'c> = (&'c str, fn(&str) -> bool, &'c [&'c str], &'c [&'c str]);
+        let cases: [Case<'_>; 3] = [
+            (
+                STATUS,
+                is_status,
+                &["404", "5xx", "500-504", "100", "599"],
+                &[
+                    "", "xx", "0xx", "6xx", "01xx", "+5xx", "99", "600", "0404", "+404", "404-", "-404",
+                    "4040",
+                ],
+            ),
+            (
+                NETWORK,
+                is_network,
+                &["10.0.0.0/8", "::1", "2001:db8::/32", "192.0.2.7", "::ffff:192.0.2.7"],
+                &["", "x", "10.0.0.0/", "10.0.0.0/1000", "localhost", "10.0.0.0 /8"],
+            ),
+            (
+                TARGET,
+                is_target,
+                &["a:80", "[::1]:443", "10.0.0.1:1", "unix:/run/app.sock", "srv:_http._tcp.shop.example.com"],
+                &["", "a", ":80", "a:", "a:x", "a:123456", "srv:", "unix:", "unix:app.sock"],
+            ),
+        ];
+        for (pattern, is_taken, good, bad) in cases {
+            let written = regex::Regex::new(pattern).unwrap();
+            for text in good {
+                assert!(written.is_match(text) && is_taken(text), "{text} fits {pattern}");
+            }
+            for text in bad {
+                assert!(!written.is_match(text) && !is_taken(text), "{text} does not fit {pattern}");
+            }
+        }
     }
 
     #[test]

@@ -11,18 +11,12 @@ use hyper::body::{Frame, SizeHint};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use crate::export::page_format::PageFormat;
+
 /// Pages in memory, those that clients are still reading among them.
 const MAX_PAGES: usize = 4;
 /// Bytes that are handed to a connection at a time: what it copies and has not sent yet.
 const PIECE: usize = 64 << 10;
-
-/// A format that pages are made in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
-    Prometheus,
-    OpenMetrics,
-    Protobuf,
-}
 
 /// The pages that clients are reading.
 #[derive(Debug, Default)]
@@ -30,7 +24,7 @@ pub(crate) struct Pages(Mutex<Vec<SharedPage>>);
 
 #[derive(Debug)]
 struct SharedPage {
-    format: Format,
+    format: PageFormat,
     /// When it was begun.
     begun: Instant,
     page: Weak<Vec<u8>>,
@@ -39,7 +33,7 @@ struct SharedPage {
 impl Pages {
     /// A page in this format: one that was made since it was asked for, or, when enough are being read, the newest of those; else
     /// a new one. Only one is made at a time.
-    pub(super) async fn of(&self, format: Format, make: impl FnOnce() -> Vec<u8>) -> Option<PageBody> {
+    pub(super) async fn of(&self, format: PageFormat, make: impl FnOnce() -> Vec<u8>) -> Option<PageBody> {
         let asked = Instant::now();
         let mut pages = self.0.lock().await;
         pages.retain(|shared| shared.page.strong_count() > 0);
@@ -108,14 +102,17 @@ mod tests {
         let pages = Pages::default();
         let mut unread = Vec::new();
         for n in 0..100_u8 {
-            unread.push(pages.of(Format::Prometheus, || vec![n]).await.unwrap());
+            unread.push(pages.of(PageFormat::Prometheus, || vec![n]).await.unwrap());
         }
         let made: Vec<u8> = unread.iter().map(|page| page.page[0]).collect();
         assert_eq!(made[..5], [0, 1, 2, 3, 3]);
         assert_eq!(made[99], 3);
-        assert!(pages.of(Format::Protobuf, Vec::new).await.is_none(), "no page of another format is there");
+        assert!(
+            pages.of(PageFormat::Protobuf, Vec::new).await.is_none(),
+            "no page of another format is there"
+        );
         drop(unread);
-        let page = pages.of(Format::Protobuf, || vec![b'x'; 3 * PIECE / 2]).await.unwrap();
+        let page = pages.of(PageFormat::Protobuf, || vec![b'x'; 3 * PIECE / 2]).await.unwrap();
         let whole = axum::body::to_bytes(page.into_body(), usize::MAX).await.unwrap();
         assert_eq!(whole.len(), 3 * PIECE / 2);
     }

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use gateway_core::config::problem::{Problem, Problems};
 use serde_json::{Value, json};
 
-use crate::source::database::WriteError;
+use crate::source::database::{ApprovalError, WriteError};
 use crate::store::StoreError;
 use crate::store::seal::SealError;
 
@@ -89,6 +89,12 @@ fn told(error: &WriteError, status: Option<StatusCode>) -> Response {
             with_errors(status.unwrap_or(StatusCode::CONFLICT), "exists", &detail, at(place))
         }
         WriteError::Condition(error) => told(error, Some(StatusCode::PRECONDITION_FAILED)),
+        WriteError::Approval(error) => problem(approval_status(error), error.code(), &error.to_string()),
+        WriteError::TooManyPending { .. } => problem(StatusCode::CONFLICT, "too_many_changes", &detail),
+        WriteError::TooLargeToPend { .. } => {
+            problem(StatusCode::UNPROCESSABLE_ENTITY, "too_large_to_approve", &detail)
+        }
+        WriteError::OutOfScope(detail) => problem(StatusCode::FORBIDDEN, "out_of_scope", detail),
         WriteError::Moved { .. } => problem(StatusCode::PRECONDITION_FAILED, "changed", &detail),
         WriteError::Changed { at: place, .. } => {
             with_errors(StatusCode::PRECONDITION_FAILED, "changed", &detail, at(place))
@@ -111,6 +117,15 @@ fn told(error: &WriteError, status: Option<StatusCode>) -> Response {
         WriteError::Port(_) => problem(StatusCode::CONFLICT, "port", &detail),
         WriteError::Store(error) => store(error),
         WriteError::Stopping => problem(StatusCode::SERVICE_UNAVAILABLE, "stopping", &detail),
+    }
+}
+
+fn approval_status(error: &ApprovalError) -> StatusCode {
+    match error {
+        ApprovalError::Unknown(_) => StatusCode::NOT_FOUND,
+        ApprovalError::Decided(..) | ApprovalError::Base { .. } => StatusCode::CONFLICT,
+        ApprovalError::NoReason => StatusCode::UNPROCESSABLE_ENTITY,
+        _ => StatusCode::FORBIDDEN,
     }
 }
 

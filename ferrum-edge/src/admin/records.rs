@@ -119,20 +119,24 @@ impl Wanted {
 }
 
 /// An address, or a block of them.
-fn network(text: &str) -> Result<IpNet, Refused> {
+pub(super) fn network(text: &str) -> Result<IpNet, Refused> {
     let address = || text.parse::<IpAddr>().ok().map(IpNet::from);
     let parsed = text.parse().ok().or_else(address);
     parsed.ok_or_else(|| bad_query(&format!("`{text}` is neither an address nor a block such as 10.0.0.0/8")))
 }
 
 /// `404`, `5xx` or `500-504`.
-fn status_range(text: &str) -> Option<(u64, u64)> {
+pub(super) fn status_range(text: &str) -> Option<(u64, u64)> {
+    let number = |text: &str, digits: usize| {
+        let is_plain = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
+        is_plain.then(|| text.parse::<u64>().ok()).flatten()
+    };
     if let Some(class) = text.strip_suffix("xx") {
-        let class: u64 = class.parse().ok().filter(|class| (1..=5).contains(class))?;
+        let class = number(class, 1).filter(|class| (1..=5).contains(class))?;
         return Some((class * 100, class * 100 + 99));
     }
     let (from, to) = text.split_once('-').unwrap_or((text, text));
-    let bounds: (u64, u64) = (from.parse().ok()?, to.parse().ok()?);
+    let bounds = (number(from, 3)?, number(to, 3)?);
     Some(bounds).filter(|(from, to)| (100..=599).contains(from) && from <= to && *to <= 599)
 }
 

@@ -6,7 +6,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts, Path, Request, State};
 use axum::http::header::{AUTHORIZATION, ETAG, IF_MATCH, IF_NONE_MATCH, WWW_AUTHENTICATE};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::Response;
 use gateway_core::config::catalog::ObjectKind;
@@ -16,14 +16,17 @@ use std::sync::Arc;
 
 use super::Admin;
 use super::attempt::Attempt;
+use super::endpoint::Narrowed;
 use super::json::{self, JsonError};
 #[cfg(feature = "console")]
 use super::peer::ConsoleCaller;
 use super::peer::Peer;
 use super::problem::{Refused, invalid, problem, twice};
+use super::query::pairs;
+use super::workspace_grants::resolved;
 use crate::access::{Caller, Role};
 use crate::audit::Draft;
-use crate::source::database::{Precondition, Reconciler};
+use crate::source::database::{Consent, Precondition, Reconciler};
 use crate::store::Author;
 
 /// Somebody who may do what the table says of this endpoint, and the configuration it is about.
@@ -39,15 +42,23 @@ pub(super) struct AuthorizedRequest {
 pub(super) struct RoleGate {
     pub(super) admin: Admin,
     pub(super) role: Role,
+    /// What it is for callers with grants.
+    pub(super) narrowed: Narrowed,
 }
 
 /// Lets callers through who may.
 pub(super) async fn gate(State(gate): State<RoleGate>, mut request: Request, next: Next) -> Response {
     let attempt = Attempt::of(&request);
-    let (caller, response) = match AuthorizedRequest::of(&request, &gate.admin, &attempt) {
+    let asked = match AuthorizedRequest::of(&request, &gate.admin, &attempt) {
+        Ok(asked) => asked.resolved().await,
+        Err(refused) => Err(refused),
+    };
+    let (caller, response) = match asked {
         Ok(asked) => {
             let caller = asked.caller.clone();
-            let response = match may(&caller, gate.role) {
+            let allowed =
+                may(&caller, gate.role).and_then(|()| within(&caller, gate.narrowed, request.uri()));
+            let response = match allowed {
                 Ok(()) => {
                     request.extensions_mut().insert(asked);
                     next.run(request).await
@@ -71,14 +82,22 @@ pub(super) async fn gate(State(gate): State<RoleGate>, mut request: Request, nex
 /// Lets callers through who may have the running gateway do something, also where its configuration comes from a file:
 /// then by the tokens of the environment.
 pub(super) async fn gate_of_running(State(gate): State<RoleGate>, request: Request, next: Next) -> Response {
-    let caller = caller(&gate.admin, &request);
+    let caller = caller(&gate.admin, &request).map_err(|why| Box::new(unauthorized(why)));
     let attempt = Attempt::of(&request);
+    let caller = match (caller, &gate.admin.reconciler) {
+        (Ok(caller), Some(reconciler)) => resolved(caller, reconciler).await,
+        (caller, _) => caller,
+    };
     let (caller, response) = match caller {
-        Err(why) => (None, unauthorized(why)),
-        Ok(caller) => match may(&caller, gate.role) {
-            Ok(()) => (Some(caller), next.run(request).await),
-            Err(refused) => (Some(caller), *refused),
-        },
+        Err(refused) => (None, *refused),
+        Ok(caller) => {
+            let allowed =
+                may(&caller, gate.role).and_then(|()| within(&caller, gate.narrowed, request.uri()));
+            match allowed {
+                Ok(()) => (Some(caller), next.run(request).await),
+                Err(refused) => (Some(caller), *refused),
+            }
+        }
     };
     // Questions that change nothing need no more than the role read.
     if gate.role > Role::Read || !response.status().is_success() {
@@ -127,7 +146,46 @@ pub(super) fn may(caller: &Caller, role: Role) -> Result<(), Refused> {
     Err(Box::new(problem(StatusCode::FORBIDDEN, "forbidden", &detail)))
 }
 
+/// Whether an endpoint is for a caller's grants; else the answer.
+pub(super) fn within(caller: &Caller, narrowed: Narrowed, uri: &Uri) -> Result<(), Refused> {
+    let Some(grants) = &caller.grants else { return Ok(()) };
+    match narrowed {
+        Narrowed::Own => Ok(()),
+        Narrowed::Refused => Err(out_of_scope("This is about more than the objects that your grants cover")),
+        Narrowed::ByProxy => {
+            let pairs = pairs(uri.query());
+            let mut proxies = pairs.iter().filter(|(key, _)| key == "proxy").peekable();
+            match proxies.peek().is_some() && proxies.all(|(_, id)| grants.may_see(id)) {
+                true => Ok(()),
+                false => Err(out_of_scope(
+                    "Say which proxies with `proxy`; your grants have to cover each of them",
+                )),
+            }
+        }
+    }
+}
+
+/// The refusal of what grants do not cover.
+pub(super) fn out_of_scope(detail: &str) -> Refused {
+    Box::new(problem(StatusCode::FORBIDDEN, "out_of_scope", detail))
+}
+
 impl AuthorizedRequest {
+    /// Whether the caller may see this object; else the answer. Consumers have credentials for everything, and are for nobody with
+    /// grants.
+    pub(super) fn may_see(&self, kind: ObjectKind, id: &str) -> Result<(), Refused> {
+        let Some(grants) = &self.caller.grants else { return Ok(()) };
+        match kind != ObjectKind::Consumers && grants.may_see(id) {
+            true => Ok(()),
+            false => Err(out_of_scope(&format!("Your grants do not cover the {} `{id}`", kind.singular()))),
+        }
+    }
+
+    /// The same with grants that name workspaces as what these cover.
+    async fn resolved(self) -> Result<Self, Refused> {
+        Ok(Self { caller: resolved(self.caller.clone(), &self.reconciler).await?, ..self })
+    }
+
     fn of(request: &Request, admin: &Admin, attempt: &Attempt) -> Result<Self, Refused> {
         let Some(reconciler) = admin.reconciler.clone() else {
             #[cfg(feature = "fleet")]
@@ -148,6 +206,24 @@ impl AuthorizedRequest {
     pub(super) fn author(&self) -> Author {
         let Caller { name, source, .. } = &self.caller;
         Author { name: name.to_string(), source: (*source).to_owned() }
+    }
+
+    /// Refuses a person to administer users and workspaces while changes need approvals: who adds a user could approve by it.
+    ///
+    /// # Errors
+    /// `operator_needed`.
+    pub(super) fn operator_only(&self) -> Result<(), Refused> {
+        if self.reconciler.approval_rules().is_none() || !self.caller.is_person {
+            return Ok(());
+        }
+        let detail = "With gateway.admin_approval, users and workspaces are administered with the operator's token or on the \
+                      gateway's machine: a person who can add a user could approve changes as that user";
+        Err(Box::new(problem(StatusCode::FORBIDDEN, "operator_needed", detail)))
+    }
+
+    /// By whose will a write happens that needs this role.
+    pub(super) fn consent(&self, needed: Role) -> Consent {
+        Consent::Author { role: self.caller.role, needed }
     }
 
     /// What the audit says of the change that is asked for.

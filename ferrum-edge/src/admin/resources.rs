@@ -14,12 +14,16 @@ use gateway_core::config::model::Id;
 use serde_json::{Map, Value, json};
 
 use super::Admin;
-use super::problem::{Refused, problem, refused, store};
+use super::problem::{Refused, problem, store};
 use super::query::{nothing_else, page_size, pairs, switch, value};
-use super::request::{AuthorizedRequest, is_known, key, kind, object, own_id, precondition, tagged};
+use super::request::{
+    AuthorizedRequest, is_known, key, kind, object, out_of_scope, own_id, precondition, tagged,
+};
+use super::timestamp::time;
+use super::writing::write;
+use crate::access::Role;
 use crate::source::database::{Documents, ObjectOutcome, Precondition, Request, WriteStep};
 use crate::store::{DEFAULT_PAGE, MAX_PAGE, Object, Query};
-use gateway_telemetry::json::Rfc3339;
 
 /// An object as it is answered.
 pub(super) fn shown(object: &Object) -> Value {
@@ -30,12 +34,6 @@ pub(super) fn shown(object: &Object) -> Value {
         fields.insert("revision".to_owned(), json!(object.revision));
     }
     value
-}
-
-/// A time as it is answered.
-pub(super) fn time(millis: u64) -> Value {
-    let time = std::time::UNIX_EPOCH + std::time::Duration::from_millis(millis);
-    Value::String(Rfc3339(time).to_string())
 }
 
 /// `GET /v1/{kind}`: a page, in the order of ids.
@@ -62,9 +60,14 @@ async fn listed(asked: &AuthorizedRequest, of: &str, query: Option<String>) -> R
         let detail = format!("The query's `{key}` is no field of {}", kind.as_str());
         return Err(Box::new(problem(StatusCode::BAD_REQUEST, "bad_query", &detail)));
     }
+    if asked.caller.grants.is_some() && kind == ObjectKind::Consumers {
+        return Err(out_of_scope("Your grants cover no consumers: their credentials are for everything"));
+    }
     let found = asked.reconciler.store().list(&Query { kind, after, limit, filters: pairs }).await;
     let page = found.map_err(|error| Box::new(store(&error)))?;
-    let items: Vec<_> = page.objects.iter().map(shown).collect();
+    // A page may have fewer objects than asked for then, and still a next one.
+    let visible = page.objects.iter().filter(|object| asked.may_see(kind, &object.id).is_ok());
+    let items: Vec<_> = visible.map(shown).collect();
     Ok(Json(json!({ "items": items, "next": page.next })).into_response())
 }
 
@@ -102,6 +105,7 @@ async fn got(
 
 /// One object, as it is stored.
 pub(super) async fn found(asked: &AuthorizedRequest, kind: ObjectKind, id: &Id) -> Result<Object, Refused> {
+    asked.may_see(kind, id.as_str())?;
     match asked.reconciler.store().get(kind, id.as_str()).await {
         Ok(Some(object)) => Ok(object),
         Ok(None) => {
@@ -220,15 +224,18 @@ pub(super) async fn one(
         expected: None,
         validate_only,
         note,
+        grants: asked.caller.grants.clone(),
+        consent: asked.consent(Role::Write),
     };
-    let written = asked.reconciler.write(asked.author(), asked.draft(), request).await;
-    let written = written.map_err(|error| Box::new(refused(&error)))?;
+    let written = write(asked, request).await?;
     let done = written.ops.first().map(|(done, _)| *done);
     let revision = HeaderValue::from(written.revision);
     let mut response = if done == Some(ObjectOutcome::Deleted) {
         StatusCode::NO_CONTENT.into_response()
     } else if validate_only {
-        Json(json!({ "valid": true, "revision": written.revision })).into_response()
+        let checked =
+            json!({ "valid": true, "revision": written.revision, "needs_approval": written.needs_approval });
+        Json(checked).into_response()
     } else {
         let object = match written.object {
             Some(object) => object,
@@ -244,8 +251,16 @@ pub(super) async fn one(
         response.headers_mut().insert(LOCATION, location);
     }
     response.headers_mut().insert(REVISION, revision);
+    let is_put = kind == ObjectKind::Proxies && !validate_only && done != Some(ObjectOutcome::Deleted);
+    let closed = is_put.then(|| asked.reconciler.engine().streams.failed().remove(&id)).flatten();
+    if let Some(problem) = closed.and_then(|problem| HeaderValue::from_str(&problem).ok()) {
+        response.headers_mut().insert(PORT_CLOSED, problem);
+    }
     Ok(response)
 }
+
+/// Why the ports of the written proxy could not be opened. The write itself stands, and the gateway tries again.
+const PORT_CLOSED: &str = "ferrum-port-closed";
 
 /// The revision every worker serves by the time of the answer.
 pub(super) const REVISION: &str = "ferrum-revision";

@@ -34,10 +34,14 @@ const MAX_PAGE: usize = 1000;
 /// How long workers are given to look through their UDP ports.
 const ANSWER: Duration = Duration::from_secs(5);
 
+/// The protocols that sessions have.
+pub(super) const PROTOCOLS: [&str; 7] = ["tcp", "udp", "dtls", "websocket", "event_stream", "grpc", "http"];
+
 /// Which sessions are meant.
 #[derive(Default)]
 pub(super) struct Filter {
     proxy: Option<String>,
+    owner: Option<String>,
     consumer: Option<String>,
     protocol: Option<String>,
     client: Option<IpAddr>,
@@ -47,21 +51,31 @@ pub(super) struct Filter {
 impl Filter {
     pub(super) fn take(pairs: &mut Vec<(String, String)>) -> Result<Self, Refused> {
         let (proxy, consumer) = (value(pairs, "proxy")?, value(pairs, "consumer")?);
+        let owner = value(pairs, "owner")?;
         let client = value(pairs, "client")?.map(|text| text.parse::<IpAddr>());
         let client = client.transpose().map_err(|_| bad("`client` is an IP address"))?;
         let port = value(pairs, "port")?.map(|text| text.parse());
         let port = port.transpose().map_err(|_| bad("`port` is a number from 1 to 65535"))?;
-        Ok(Self { proxy, consumer, protocol: value(pairs, "protocol")?, client, port })
+        let protocol = value(pairs, "protocol")?;
+        if protocol.as_deref().is_some_and(|protocol| !PROTOCOLS.contains(&protocol)) {
+            return Err(bad(&format!("`protocol` is one of {}", PROTOCOLS.join(", "))));
+        }
+        Ok(Self { proxy, owner, consumer, protocol, client, port })
     }
 
     /// Whether every session is meant.
     fn is_any(&self) -> bool {
-        let Self { proxy, consumer, protocol, client, port } = self;
-        proxy.is_none() && consumer.is_none() && protocol.is_none() && client.is_none() && port.is_none()
+        let Self { proxy, owner, consumer, protocol, client, port } = self;
+        let is_any = proxy.is_none() && owner.is_none() && consumer.is_none();
+        is_any && protocol.is_none() && client.is_none() && port.is_none()
     }
 
     pub(super) fn matches(&self, about: &About) -> bool {
         self.proxy.as_deref().is_none_or(|proxy| about.proxy.as_str() == proxy)
+            && self
+                .owner
+                .as_deref()
+                .is_none_or(|owner| about.owner.as_ref().is_some_and(|it| it.as_str() == owner))
             && self.consumer.as_deref().is_none_or(|consumer| about.consumer.as_deref() == Some(consumer))
             && self.protocol.as_deref().is_none_or(|protocol| about.protocol == protocol)
             && self.client.is_none_or(|client| about.client == client.to_canonical())
@@ -76,11 +90,12 @@ fn shown(
     since: tokio::time::Instant,
     carried: Option<Carried>,
 ) -> Value {
-    let About { protocol, proxy, consumer, client, port } = about;
+    let About { protocol, proxy, owner, consumer, client, port } = about;
     json!({
         "id": id.to_string(),
         "protocol": protocol,
         "proxy": proxy.as_str(),
+        "owner": owner.as_ref().map(|owner| owner.as_str()),
         "consumer": consumer.as_deref(),
         "client": client,
         "port": port,

@@ -180,6 +180,7 @@ async fn database(reconciler: &Reconciler) -> Value {
             told["closes"] = match catalog.closes(id, object) {
                 Closes::Nothing => json!("nothing"),
                 Closes::Proxy(proxy) => json!({ "proxy": proxy.as_str() }),
+                Closes::Owner(owner) => json!({ "owner": owner.as_str() }),
                 Closes::Naming => json!("proxies that name it"),
                 Closes::Everything => json!("every proxy"),
             };

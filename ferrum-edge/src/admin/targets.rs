@@ -92,7 +92,7 @@ fn names_the_same(target: &Map<String, Value>, address: &TargetAddress) -> Resul
 }
 
 /// Unix sockets and services have no port.
-fn address(name: &str) -> Result<TargetAddress, Refused> {
+pub(super) fn address(name: &str) -> Result<TargetAddress, Refused> {
     if name.starts_with("unix:/") || name.strip_prefix("srv:").is_some_and(|service| !service.is_empty()) {
         return Ok(TargetAddress { host: name.to_owned(), port: None });
     }

@@ -11,8 +11,8 @@ use axum::extract::{Extension, Path, RawQuery, State};
 use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -21,10 +21,12 @@ use super::peer::Peer;
 use super::problem::{Refused, problem, store};
 use super::query::{nothing_else, pairs};
 use super::request::{AuthorizedRequest, object};
-use super::resources::{answer, time};
+use super::resources::answer;
+use super::user_document::{touch, user_document};
+use crate::access::grants::Grants;
 use crate::access::{Role, password};
-use crate::audit::{Draft, Touched};
-use crate::store::{MAX_USERS, User, UserChange};
+use crate::audit::Draft;
+use crate::store::{MAX_USERS, SecondFactor, User, UserChange};
 
 /// All of them.
 pub(super) const PATH: &str = "/v1/users";
@@ -42,6 +44,7 @@ struct NewUser {
     name: String,
     role: Role,
     password: Option<String>,
+    grants: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -49,6 +52,11 @@ struct NewUser {
 struct ChangedUser {
     role: Option<Role>,
     password: Option<String>,
+    /// Null takes them away.
+    #[serde(default, deserialize_with = "null_or_value")]
+    grants: Option<Value>,
+    /// The user has to enrol a second factor.
+    totp_required: Option<bool>,
     #[serde(default)]
     reset_password: bool,
 }
@@ -60,21 +68,16 @@ struct OwnPassword {
     new: String,
 }
 
-/// A user as it is answered, without the hash.
-fn user_document(user: &User) -> Value {
-    json!({
-        "name": user.name,
-        "role": user.role.as_str(),
-        "must_change_password": user.must_change,
-        "created_at": time(user.created_at),
-        "changed_at": time(user.changed_at),
-        "last_login_at": user.login_at.map(time),
-    })
+/// What is given, null too.
+fn null_or_value<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
 }
 
-/// What the audit keeps of a user.
-fn noted(user: &User) -> Value {
-    json!({ "name": user.name, "role": user.role.as_str(), "must_change_password": user.must_change })
+/// The grants of a user with this role; none where null is written.
+fn granted(written: Option<Value>, role: Role) -> Result<Option<Arc<Grants>>, Refused> {
+    let Some(written) = written.filter(|written| !written.is_null()) else { return Ok(None) };
+    let grants = Grants::of(written, role).map_err(|bad| invalid(&bad.to_string()))?;
+    Ok(Some(Arc::new(grants)))
 }
 
 /// `GET /v1/users`.
@@ -91,7 +94,9 @@ pub(super) async fn list(asked: AuthorizedRequest, RawQuery(query): RawQuery) ->
 /// `POST /v1/users`: adds one. Without a password one is made up and answered, and the user has to choose another.
 pub(super) async fn create(State(admin): State<Admin>, asked: AuthorizedRequest, body: Bytes) -> Response {
     let created = async {
-        let NewUser { name, role, password } = read(&body)?;
+        asked.operator_only()?;
+        let NewUser { name, role, password, grants } = read(&body)?;
+        let grants = granted(grants, role)?;
         if !is_name(&name) {
             let detail = format!(
                 "`name` has 1 to {MAX_NAME} letters, digits, `.`, `_`, `-` and `@`, and begins with a letter or digit"
@@ -108,6 +113,8 @@ pub(super) async fn create(State(admin): State<Admin>, asked: AuthorizedRequest,
             created_at: 0,
             changed_at: 0,
             login_at: None,
+            grants,
+            factor: SecondFactor::default(),
         };
         let put = user.clone();
         change(&admin, &asked, move |users, draft| {
@@ -135,9 +142,11 @@ pub(super) async fn patch(
     body: Bytes,
 ) -> Response {
     let patched = async {
-        let ChangedUser { role, password, reset_password } = read(&body)?;
-        if role.is_none() && password.is_none() && !reset_password {
-            return Err(invalid("Send `role`, `password` or `reset_password`"));
+        asked.operator_only()?;
+        let ChangedUser { role, password, grants, totp_required, reset_password } = read(&body)?;
+        let has_field = role.is_some() || password.is_some() || grants.is_some() || totp_required.is_some();
+        if !has_field && !reset_password {
+            return Err(invalid("Send `role`, `grants`, `totp_required`, `password` or `reset_password`"));
         }
         let hash = match password.is_some() || reset_password {
             true => Some(hashed(password, &name).await?),
@@ -149,6 +158,10 @@ pub(super) async fn patch(
             let before = find_user(users, &of)?;
             let mut after = before.clone();
             after.role = role.unwrap_or(before.role);
+            after.factor.is_required = totp_required.unwrap_or(before.factor.is_required);
+            // Those of before have to be possible with another role, too.
+            let written = grants.unwrap_or_else(|| json!(before.grants.as_deref()));
+            after.grants = granted(Some(written), after.role)?;
             if let Some(hash) = hash {
                 (after.hash, after.must_change) = (hash, true);
             }
@@ -171,6 +184,7 @@ pub(super) async fn delete(
     Path(name): Path<String>,
 ) -> Response {
     let deleted = async {
+        asked.operator_only()?;
         change(&admin, &asked, move |users, draft| {
             let before = find_user(users, &name)?;
             not_the_last(users, before)?;
@@ -193,16 +207,7 @@ pub(super) async fn choose(
 ) -> Response {
     let chosen = async {
         let OwnPassword { old, new } = read(&body)?;
-        let address = peer.as_ref().and_then(|peer| peer.address.as_deref());
-        let keys = super::console::keys(address, Some(&name));
-        admin.console.may_try(&keys)?;
-        let user = asked.reconciler.store().user(&name).await.map_err(|error| Box::new(store(&error)))?;
-        let hash = user.as_ref().map(|user| user.hash.clone());
-        if asked.caller.name.as_ref() != name || !password::is_password(old.clone(), hash).await {
-            admin.console.failed(&keys);
-            let detail = "The current password is wrong";
-            return Err(Box::new(problem(StatusCode::FORBIDDEN, "wrong_password", detail)));
-        }
+        own_password(&admin, &asked, &name, peer.as_ref(), old.clone()).await?;
         if old == new {
             return Err(invalid("`new`: it is the current password; choose another one"));
         }
@@ -219,8 +224,31 @@ pub(super) async fn choose(
     answer(chosen.await)
 }
 
+/// Confirms a user's own change by the user's password. Wrong ones are throttled as at a login.
+///
+/// # Errors
+/// `wrong_password`, also for another user's name; or too many were wrong; or the database does not answer.
+pub(super) async fn own_password(
+    admin: &Admin,
+    asked: &AuthorizedRequest,
+    name: &str,
+    peer: Option<&Extension<Arc<Peer>>>,
+    password: String,
+) -> Result<(), Refused> {
+    let throttled = super::console::keys(peer.and_then(|peer| peer.address.as_deref()), Some(name));
+    admin.console.may_try(&throttled)?;
+    let user = asked.reconciler.store().user(name).await.map_err(|error| Box::new(store(&error)))?;
+    let hash = user.as_ref().map(|user| user.hash.clone());
+    if *asked.caller.name == *name && password::is_password(password, hash).await {
+        return Ok(());
+    }
+    admin.console.failed(&throttled);
+    let detail = "The current password is wrong";
+    Err(Box::new(problem(StatusCode::FORBIDDEN, "wrong_password", detail)))
+}
+
 /// Writes a change of users together with its entry in the audit.
-async fn change(
+pub(super) async fn change(
     admin: &Admin,
     asked: &AuthorizedRequest,
     decide: impl FnOnce(&[User], &mut Draft) -> Result<UserChange, Refused> + Send,
@@ -265,7 +293,7 @@ async fn hashed(given: Option<String>, name: &str) -> Result<(String, Option<Str
     Ok((hash, made))
 }
 
-fn find_user<'u>(users: &'u [User], name: &str) -> Result<&'u User, Refused> {
+pub(super) fn find_user<'u>(users: &'u [User], name: &str) -> Result<&'u User, Refused> {
     users.iter().find(|user| user.name == name).ok_or_else(|| {
         let detail = format!("There is no user `{name}`");
         Box::new(problem(StatusCode::NOT_FOUND, "not_found", &detail)) as Refused
@@ -283,18 +311,6 @@ fn not_the_last(users: &[User], user: &User) -> Result<(), Refused> {
     Err(Box::new(problem(StatusCode::CONFLICT, "last_admin", &detail)))
 }
 
-fn touch(draft: &mut Draft, action: &str, before: Option<&User>, after: Option<&User>) {
-    let id = before.or(after).map(|user| user.name.clone()).unwrap_or_default();
-    draft.changes = vec![Touched {
-        kind: "users".to_owned(),
-        id,
-        action: action.to_owned(),
-        before: before.map(noted),
-        after: after.map(noted),
-        documents_left_out: false,
-    }];
-}
-
 fn is_name(name: &str) -> bool {
     let mut letters = name.chars();
     name.len() <= MAX_NAME
@@ -302,15 +318,15 @@ fn is_name(name: &str) -> bool {
         && letters.all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-' | '@'))
 }
 
-fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refused> {
+pub(super) fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refused> {
     // What serde says of a wrong value may repeat it, and it may be a password.
     serde_json::from_value(Value::Object(object(body)?)).map_err(|error| match error.to_string() {
         text if text.starts_with("unknown field") || text.starts_with("missing field") => invalid(&text),
         text if text.starts_with("unknown variant") => invalid("`role` is read, write or admin"),
-        _ => invalid("A field has the wrong type: names, roles and passwords are strings"),
+        _ => invalid("A field has the wrong type: names, roles, passwords and codes are strings"),
     })
 }
 
-fn invalid(detail: &str) -> Refused {
+pub(super) fn invalid(detail: &str) -> Refused {
     Box::new(problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail))
 }

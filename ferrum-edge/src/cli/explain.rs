@@ -17,7 +17,7 @@ use super::offline::WrittenRequest;
 use super::running::Wanted;
 use super::traffic;
 use super::{BAD_CONFIG, FAILED, MISUSED, OutputFormat, SpecArgs, Verbosity, logs, print};
-use crate::explain::{self, Question};
+use crate::explain::{self, MAX_EXPLAINED_BODY as MAX_SENT, Question};
 
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
@@ -44,6 +44,9 @@ pub(super) struct ExplainArgs {
     /// The request's body, or @FILE; like curl's, it is a form unless a header says otherwise
     #[arg(short, long, value_name = "TEXT|@FILE", value_parser = body)]
     data: Option<Body>,
+    /// The consumer that sends the request, by username, for plugins that cannot tell it from the request; asks a running gateway
+    #[arg(long, value_name = "USERNAME", conflicts_with = "spec")]
+    consumer: Option<String>,
     /// Asks a running gateway about the configuration it serves: HOST:PORT, https://HOST:PORT or unix:PATH [env: FERRUM_ADMIN_URL]
     /// [default: the configuration file is explained; without one, the gateway that runs here]
     #[arg(long, value_name = "ADDRESS", conflicts_with = "spec")]
@@ -63,6 +66,13 @@ const MAX_BODY: u64 = 16 << 20;
 struct Body {
     length: u64,
     bytes: Vec<u8>,
+}
+
+impl Body {
+    /// Whether its bytes are known.
+    fn is_whole(&self) -> bool {
+        self.length == self.bytes.len() as u64
+    }
 }
 
 fn body(text: &str) -> Result<Body, std::io::Error> {
@@ -118,7 +128,8 @@ pub(super) fn explain(args: &ExplainArgs, registry: Registry) -> u8 {
         Some(id) => running().and_then(|admin| recorded(args, &admin, id)),
     };
     // A recorded request was sent to the running gateway, so that is asked.
-    let asks_file = args.request_id.is_none() && args.admin.is_none() && args.spec.path().is_some();
+    let is_live = args.request_id.is_some() || args.admin.is_some() || args.consumer.is_some();
+    let asks_file = !is_live && args.spec.path().is_some();
     let explained = question.and_then(|question| match asks_file {
         true => of_file(args, question, registry),
         false => running().and_then(|admin| admin.ask("POST", "/v1/explain", Some(&document(&question)))),
@@ -148,6 +159,9 @@ fn given(args: &ExplainArgs) -> Question {
         client: args.client,
         tls: args.tls.clone(),
         body_bytes: args.data.as_ref().map(|body| body.length),
+        body: args.data.as_ref().filter(|body| body.is_whole()).map(|body| body.bytes.clone()),
+        consumer: args.consumer.clone(),
+        recorded_caller: None,
     }
 }
 
@@ -164,6 +178,7 @@ fn recorded(args: &ExplainArgs, admin: &Admin, id: &str) -> Result<Question, u8>
         return Err(FAILED);
     };
     question.headers.extend(args.headers.iter().cloned());
+    question.consumer.clone_from(&args.consumer);
     Ok(question)
 }
 
@@ -180,6 +195,9 @@ fn document(question: &Question) -> Value {
         "client": question.client,
         "tls": question.tls,
         "body_bytes": question.body_bytes,
+        "body": question.body.as_deref().filter(|body| body.len() <= MAX_SENT).and_then(|body| std::str::from_utf8(body).ok()),
+        "consumer": question.consumer,
+        "recorded_caller": question.recorded_caller,
     })
 }
 
@@ -201,7 +219,7 @@ fn of_file(args: &ExplainArgs, question: Question, registry: Registry) -> Result
         tls: args.tls.as_deref(),
     };
     // What plugins and the target make of a body is only known where it is there.
-    if data.is_none_or(|body| body.length == body.bytes.len() as u64) {
+    if data.is_none_or(Body::is_whole) {
         document["outcome"] = outcome(trial, &request, &model).map_err(|error| {
             print::error(error);
             FAILED
@@ -283,6 +301,7 @@ fn tell(document: &Value) {
                 let status = status.map_or_else(String::new, |status| format!(", with {status}"));
                 print::line(format_args!("answered:  by {name}{status}; no target is asked"));
             }
+            list(&proxy["plugins"]).iter().for_each(tell_verdict);
             let upstream = &proxy["upstream"];
             if !upstream.is_null() {
                 let (id, algorithm) = (text(&upstream["id"]), text(&upstream["algorithm"]));
@@ -301,6 +320,12 @@ fn tell(document: &Value) {
             for url in list(&proxy["forwards"]) {
                 print::line(format_args!("forwards:  {}", text(&url)));
             }
+            let mut hosts: Vec<String> =
+                list(&proxy["targets"]).iter().map(|target| text(&target["host"])).collect();
+            hosts.dedup();
+            if !hosts.is_empty() {
+                print::line(format_args!("host:      {} (preserve_host_header decides)", hosts.join(", ")));
+            }
         }
     }
     if let Some(refusal) = document["refusal"].as_str() {
@@ -313,6 +338,19 @@ fn tell(document: &Value) {
     if let Some(others) = document["others"].as_u64().filter(|others| *others > 0) {
         print::line(format_args!("others further off: {others}"));
     }
+}
+
+/// What a plugin of the running gateway would decide.
+fn tell_verdict(plugin: &Value) {
+    let verdict = &plugin["verdict"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let Some(outcome) = verdict["outcome"].as_str() else { return };
+    let (name, id) = (text(&plugin["plugin_name"]), text(&plugin["id"]));
+    let status = verdict["status"].as_u64();
+    let answer = status.map_or_else(String::new, |status| format!(" {status} {}", text(&verdict["reason"])));
+    let why = Some(text(&verdict["why"])).filter(|why| !why.is_empty());
+    let why = why.map_or_else(String::new, |why| format!(": {why}"));
+    print::line(format_args!("verdict:   {name} ({id}) {}{answer}{why}", outcome.replace('_', " ")));
 }
 
 /// What the gateway would do, and what the target would get.

@@ -10,6 +10,7 @@ use gateway_core::plugin::Registry;
 use serde_json::Value;
 
 use super::admin::{Admin, AdminArgs, tell};
+use super::changes::is_pending;
 use super::traffic;
 use super::{BAD_CONFIG, DIFFERENT, FAILED, MISUSED, print};
 use crate::source::file::{Machine, read_text};
@@ -184,6 +185,9 @@ fn put(args: &ApplyArgs, prune: bool, registry: Registry) -> u8 {
         let answer = send(&admin, &path, &args.file, &document)?;
         if args.plan {
             return Ok(show_changes(&answer));
+        }
+        if is_pending(&answer) {
+            return Ok(0);
         }
         let number = |key: &str| answer[key].as_u64().unwrap_or_default();
         print::line(format_args!(

@@ -1,17 +1,23 @@
 //! `import`: another gateway's configuration as one of ours.
 
+#[cfg(feature = "import")]
+mod compare;
+#[cfg(feature = "import")]
+mod recorded;
+
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use gateway_core::plugin::Registry;
 
 #[cfg(feature = "import")]
 use super::BAD_CONFIG;
-use super::{FAILED, print};
+use super::{FAILED, OutputFormat, print};
 
 /// Arguments of `import`.
 #[derive(Debug, Args)]
 pub(super) struct ImportArgs {
-    /// The other configuration; several files where it is made of several (Traefik, Ingress)
+    /// The other configuration, or its folder; several files where it is made of several (Traefik, Ingress)
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// Whose it is [default: detected from the file's name and contents]
@@ -26,9 +32,28 @@ pub(super) struct ImportArgs {
     /// Lists what was converted, too
     #[arg(long)]
     all: bool,
+    /// A value for the placeholders of the original: `{$NAME}` (Caddy), `${NAME}` (HAProxy, Traefik, Compose); it precedes `--env-file`
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// A file with such values, one NAME=VALUE a line
+    #[arg(long, value_name = "FILE")]
+    env_file: Option<PathBuf>,
+    /// Leaves placeholders that have neither a value nor a default as `${env:NAME}`, which the gateway reads when it starts
+    #[arg(long)]
+    keep_env: bool,
+    /// A log of the original or a HAR file: prints, in the place of the configuration, for which of its requests the imported
+    /// configuration answers otherwise than the original did; exit code 4 if there are any
+    #[arg(long, value_name = "FILE")]
+    compare: Option<PathBuf>,
+    /// The host of recorded requests that name none [default: the first of the configuration]
+    #[arg(long, value_name = "HOST", requires = "compare")]
+    host: Option<String>,
     /// Writes the report as JSON to this file
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// How the report is printed on standard error
+    #[arg(long, value_enum, default_value = "text")]
+    output: OutputFormat,
 }
 
 /// Whose configuration it is.
@@ -56,8 +81,8 @@ enum From {
 
 /// Says that this program has no importers.
 #[cfg(not(feature = "import"))]
-pub(super) fn import(args: &ImportArgs) -> u8 {
-    let ImportArgs { files: _, from: _, strict: _, open: _, all: _, report: _ } = args;
+pub(super) fn import(args: &ImportArgs, _registry: &Registry) -> u8 {
+    let ImportArgs { files: _, from: _, strict: _, open: _, all: _, set: _, env_file: _, .. } = args;
     print::error(
         "this program was built without the feature `import`; build it with default features to import",
     );
@@ -66,11 +91,20 @@ pub(super) fn import(args: &ImportArgs) -> u8 {
 
 /// Prints the configuration on standard output, and the report on standard error.
 #[cfg(feature = "import")]
-pub(super) fn import(args: &ImportArgs) -> u8 {
+pub(super) fn import(args: &ImportArgs, registry: &Registry) -> u8 {
     use gateway_import::{Disk, Files};
 
     let mut sources = Vec::new();
     for path in &args.files {
+        let Some(path) = main_file(path) else {
+            let names = MAIN_FILES.join(", ");
+            print::error(format_args!(
+                "{}: the folder contains none of {names}; name the file",
+                path.display()
+            ));
+            return FAILED;
+        };
+        let path = &path;
         match Disk.read(path) {
             Ok(text) => sources.push((path.display().to_string(), text)),
             Err(error) => {
@@ -85,13 +119,67 @@ pub(super) fn import(args: &ImportArgs) -> u8 {
         print::error(format_args!("{name}: the format is not recognised; name it with --from"));
         return BAD_CONFIG;
     };
-    match gateway_import::import(format, &sources, &Disk, gateway_import::Options { open: args.open }) {
-        Ok(import) => tell(args, &import),
+    let values = match values(args) {
+        Ok(values) => values,
+        Err(why) => {
+            print::error(why);
+            return BAD_CONFIG;
+        }
+    };
+    for (_, text) in &mut sources {
+        *text = values.fill(format, text);
+    }
+    let files = gateway_import::FilledFiles { files: &Disk, values: &values, format };
+    match gateway_import::import(format, &sources, &files, gateway_import::Options { open: args.open }) {
+        Ok(mut import) => {
+            import.name_environment();
+            tell(args, &import, registry)
+        }
         Err(error) => {
             print::error(error);
             BAD_CONFIG
         }
     }
+}
+
+/// What the main file of a configuration is called.
+#[cfg(feature = "import")]
+const MAIN_FILES: [&str; 8] = [
+    "nginx.conf",
+    "haproxy.cfg",
+    "Caddyfile",
+    "kong.yml",
+    "kong.yaml",
+    "envoy.yaml",
+    "traefik.yml",
+    "docker-compose.yml",
+];
+
+/// The file itself, or the main file in a folder.
+#[cfg(feature = "import")]
+fn main_file(path: &std::path::Path) -> Option<PathBuf> {
+    if !path.is_dir() {
+        return Some(path.to_owned());
+    }
+    MAIN_FILES.iter().map(|name| path.join(name)).find(|file| file.is_file())
+}
+
+/// The values for placeholders.
+#[cfg(feature = "import")]
+fn values(args: &ImportArgs) -> Result<gateway_import::Values, String> {
+    let mut values = gateway_import::Values::default();
+    values.keep_missing(args.keep_env);
+    if let Some(path) = &args.env_file {
+        let name = path.display();
+        let text = gateway_import::Files::read(&gateway_import::Disk, path)
+            .map_err(|error| format!("{name}: {error}"))?;
+        values.read(&text).map_err(|(line, why)| format!("{name}:{line}: {why}"))?;
+    }
+    for pair in &args.set {
+        // The value may be a secret.
+        values.set(pair).map_err(|why| format!("--set: {why}"))?;
+    }
+    Ok(values)
 }
 
 #[cfg(feature = "import")]
@@ -111,8 +199,9 @@ fn format(from: From) -> gateway_import::Format {
 }
 
 #[cfg(feature = "import")]
-fn tell(args: &ImportArgs, import: &gateway_import::Import) -> u8 {
+fn tell(args: &ImportArgs, import: &gateway_import::Import, registry: &Registry) -> u8 {
     match serde_saphyr::to_string(&import.document()) {
+        _ if args.compare.is_some() => {}
         Ok(text) => print::raw(format_args!("{}\n", text.trim_end())),
         Err(error) => {
             print::error(error);
@@ -120,11 +209,30 @@ fn tell(args: &ImportArgs, import: &gateway_import::Import) -> u8 {
         }
     }
     let report = &import.report;
-    let count = import.proxies.len();
-    if import.closed_proxies > 0 {
-        let closed = import.closed_proxies;
-        print::error(format_args!("{closed} of {count} proxies answer 503 until they are completed by hand"));
+    match args.output {
+        OutputFormat::Text => tell_people(args, import),
+        OutputFormat::Json => print::error(format_args!("{:#}", import.report_json())),
     }
+    if let Some(path) = &args.report
+        && let Err(error) = std::fs::write(path, format!("{:#}\n", import.report_json()))
+    {
+        print::error(format_args!("{}: {error}", path.display()));
+        return FAILED;
+    }
+    if args.strict && report.has_loss() {
+        return BAD_CONFIG;
+    }
+    match &args.compare {
+        Some(log) => compare::compare(import, log, args.host.as_deref(), registry),
+        None => 0,
+    }
+}
+
+#[cfg(feature = "import")]
+fn tell_people(args: &ImportArgs, import: &gateway_import::Import) {
+    let report = &import.report;
+    let count = import.proxies.len();
+    import.closed_summary().iter().for_each(print::error);
     match args.all {
         true => report.findings().iter().for_each(print::error),
         false => report.loss_groups().iter().for_each(print::error),
@@ -136,11 +244,4 @@ fn tell(args: &ImportArgs, import: &gateway_import::Import) -> u8 {
         "{count} {}; of the original: {report}",
         if count == 1 { "proxy" } else { "proxies" }
     ));
-    if let Some(path) = &args.report
-        && let Err(error) = std::fs::write(path, format!("{:#}\n", report.to_json()))
-    {
-        print::error(format_args!("{}: {error}", path.display()));
-        return FAILED;
-    }
-    if args.strict && report.has_loss() { BAD_CONFIG } else { 0 }
 }

@@ -6,6 +6,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::admin::AdminArgs;
+use super::changes::is_pending;
 use super::{OutputFormat, print};
 
 /// Arguments of `revisions`.
@@ -81,6 +82,9 @@ pub(super) fn rollback(args: &RollbackArgs, registry: Registry) -> u8 {
     };
     if args.output == OutputFormat::Json {
         print::line(&answer);
+        return 0;
+    }
+    if is_pending(&answer) {
         return 0;
     }
     let count = |name: &str| answer[name].as_u64().unwrap_or_default();

@@ -164,8 +164,29 @@ pub(super) fn text(record: &Value) -> String {
         field("upstream.address"),
         first(&["error.type", "reply.reason", "session.end"]),
         decided(record),
+        found(&field("waf.rules"), "rules "),
+        by_target(record).to_owned(),
     ];
     words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+fn found(text: &str, name: &str) -> String {
+    if text.is_empty() { String::new() } else { format!("{name}{text}") }
+}
+
+/// Who answered with an error, where that was the target.
+fn by_target(record: &Value) -> &'static str {
+    let is_decided = !record["error.type"].is_null() || !record["reply.reason"].is_null();
+    if is_decided || record["upstream.address"].is_null() {
+        return "";
+    }
+    match record["http.response.status_code"].as_u64() {
+        Some(421) => {
+            "(answered by the target: it does not serve this Host; see proxies.preserve_host_header)"
+        }
+        Some(400..) => "(answered by the target)",
+        _ => "",
+    }
 }
 
 /// The setting that decided, with its value, or the plugin config that has it.

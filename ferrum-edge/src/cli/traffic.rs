@@ -134,6 +134,9 @@ pub(super) fn question(record: &Value) -> Option<(Question, String)> {
         client: client.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         tls: text("tls.client.server_name").map(str::to_owned),
         body_bytes: record["http.request.body.size"].as_u64().filter(|bytes| *bytes > 0),
+        body: None,
+        consumer: None,
+        recorded_caller: text("enduser.id").map(str::to_owned),
     };
     Some((question, example))
 }

@@ -101,7 +101,7 @@ pub(super) async fn run(engine: Arc<Engine>) -> Result<(), String> {
 async fn manage(engine: &Arc<Engine>, settings: &Settings) -> Result<(), String> {
     match &settings.acme {
         Some(rules) if settings.tls.certificates.iter().any(|files| files.acme.is_some()) => {
-            let network = Arc::new(Network::new(rules.root_ca_path.clone()));
+            let network = Arc::new(Network::new(engine.world(), rules.root_ca_path.clone()));
             Manager::new(Arc::new(engine.clone()), network, rules.clone(), &settings.tls.certificates)
                 .run()
                 .await

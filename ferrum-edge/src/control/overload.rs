@@ -45,7 +45,7 @@ pub(super) async fn run(engine: Arc<Engine>) -> Result<(), String> {
         busyness.measured(cpu.share());
         let rules = engine.snapshot().settings.overload;
         statm = statm.or_else(|| File::open("/proc/self/statm").ok());
-        load.memory = statm.as_ref().and_then(resident_pages).unwrap_or(0) * page;
+        load.memory = statm.as_ref().and_then(own_pages).unwrap_or(0) * page;
         load.memory_limit = match rules.max_memory {
             Some(0) => None,
             Some(limit) => Some(limit),
@@ -116,6 +116,7 @@ fn looks_per_count(load: &Load, connections: u64) -> u32 {
 fn tell(engine: &Engine, load: &Load, rules: OverloadRules) {
     let overload = &engine.shared.overload;
     let before = overload.level();
+    overload.set_memory(load.memory, load.memory_limit);
     let level = level_of(load.used(), load.lateness(rules), before);
     overload.set_level(level);
     let load = &Load { level, ..*load };
@@ -146,11 +147,18 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// The second field of `/proc/self/statm`.
-fn resident_pages(statm: &File) -> Option<u64> {
+/// Pages that are resident and no file's, from `/proc/self/statm`: the second field without the third. The system takes pages of the
+/// program and of other files back as it needs them, so they are no load.
+fn own_pages(statm: &File) -> Option<u64> {
     let mut line = [0; 128];
     let length = statm.read_at(&mut line, 0).ok()?;
-    std::str::from_utf8(line.get(..length)?).ok()?.split_whitespace().nth(1)?.parse().ok()
+    own_pages_of(std::str::from_utf8(line.get(..length)?).ok()?)
+}
+
+fn own_pages_of(line: &str) -> Option<u64> {
+    let mut fields = line.split_whitespace().skip(1).map(|field| field.parse::<u64>().ok());
+    let (resident, of_files) = (fields.next()??, fields.next()??);
+    Some(resident.saturating_sub(of_files))
 }
 
 fn descriptor_count() -> io::Result<u64> {
@@ -254,7 +262,9 @@ mod tests {
     #[test]
     fn resident_memory_is_read_again_and_again_from_one_file() {
         let statm = File::open("/proc/self/statm").unwrap();
-        assert!(resident_pages(&statm).unwrap() > 100);
-        assert!(resident_pages(&statm).unwrap() > 100);
+        assert!(own_pages(&statm).unwrap() > 100);
+        assert!(own_pages(&statm).unwrap() > 100);
+        assert_eq!(own_pages_of("9000 5000 3000 20 0 800 0\n"), Some(2000));
+        assert_eq!(own_pages_of("9000"), None);
     }
 }

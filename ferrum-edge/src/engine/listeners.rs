@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gateway_core::config::model::{Congestion, Id, Settings};
-use gateway_core::snapshot::streams::{Transport, places, rules};
+use gateway_core::snapshot::streams::{StreamPort, Transport, places, rules};
 use gateway_core::snapshot::{Route, Snapshot};
 use gateway_protocols::downstream::accept::Entrance;
 use gateway_protocols::downstream::bind::{self, Inherited, Sending, Sharing};
@@ -17,6 +17,7 @@ use gateway_protocols::worker::Order;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::error::StartError;
+use super::port_holder;
 use super::tls::Frontend;
 use super::unix_socket::{self, SocketFile};
 
@@ -175,9 +176,8 @@ pub(crate) struct NewPorts {
 /// What a port that can't be used means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ports {
-    /// The configuration as a whole is refused, when the port is of a proxy that is put. So are mistakes in its plugins.
-    All,
-    /// As [`Ports::All`], except that a port in use by another program affects its proxy alone, as with [`Ports::Possible`].
+    /// The configuration as a whole is refused, when the port of a proxy that is put can never be used, as without a certificate.
+    /// So are mistakes in its plugins. A port in use by another program affects its proxy alone, as with [`Ports::Possible`].
     Available,
     /// All ports of that proxy which are not open stay closed, and the log and the status say so; they are tried again now and then.
     Possible,
@@ -189,7 +189,6 @@ impl Ports {
     /// Whether this error of a port that is asked for rejects the configuration as a whole.
     fn rejects(self, error: &StartError) -> bool {
         match self {
-            Self::All => true,
             Self::Available => !error.is_port_in_use(),
             Self::Possible | Self::Closed => false,
         }
@@ -217,7 +216,7 @@ impl StreamPorts {
         let asked: HashSet<(Transport, u16)> = put.iter().flat_map(|route| places(route)).collect();
         let gone = open.difference(&wanted).copied().collect();
         let mut new = NewPorts { gone, sending: sending(&snapshot.settings)?, ..NewPorts::default() };
-        let mut failing = HashMap::new();
+        let (mut failing, mut looks) = (HashMap::new(), HolderLookups::default());
         for &(transport, port) in &wanted {
             let is_open = open.contains(&(transport, port));
             let bound = certified(snapshot, frontend, transport, port).and_then(|()| match is_open {
@@ -230,7 +229,10 @@ impl StreamPorts {
                 Err(error) if ports.rejects(&error) && asked.contains(&(transport, port)) => {
                     return Err(error);
                 }
-                Err(error) => drop(failing.insert((transport, port), error.to_string())),
+                Err(error) => {
+                    let holder = error.is_port_in_use().then(|| looks.find(transport, port)).flatten();
+                    failing.insert((transport, port), format!("{error}{}", holder.unwrap_or_default()));
+                }
             }
         }
         self.leave_closed(snapshot, &mut new, &failing);
@@ -318,6 +320,24 @@ impl StreamPorts {
     }
 }
 
+/// Finds the processes of ports in use, as often as is affordable each time that ports are tried.
+struct HolderLookups(usize);
+
+impl Default for HolderLookups {
+    fn default() -> Self {
+        Self(8)
+    }
+}
+
+impl HolderLookups {
+    /// The process that has a port, as the end of a message.
+    fn find(&mut self, transport: Transport, port: u16) -> Option<String> {
+        self.0 = self.0.checked_sub(1)?;
+        let (id, name) = port_holder::find(port, transport == Transport::Udp)?;
+        Some(format!("; process {id} ({name}) has the port"))
+    }
+}
+
 impl NewPorts {
     /// Has the kernel take connections; nobody accepts them before the ports are applied.
     ///
@@ -360,7 +380,7 @@ fn certified(
     transport: Transport,
     port: u16,
 ) -> Result<(), StartError> {
-    for route in snapshot.streams.on(transport, port) {
+    for route in snapshot.streams.on(transport, port).into_iter().flat_map(StreamPort::routes) {
         let terminates = rules(route).is_some_and(|rules| rules.frontend_tls);
         if !terminates {
             continue;

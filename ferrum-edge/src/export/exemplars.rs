@@ -33,14 +33,8 @@ impl Exemplars {
         }
     }
 
-    /// What is kept, by version, class and bucket.
-    pub(super) fn iter(&self) -> impl Iterator<Item = ((usize, usize, usize), Exemplar)> {
-        let versions = self.0.iter().enumerate();
-        let classes = versions
-            .flat_map(|(version, classes)| (0..).zip(classes).map(move |(class, of)| ((version, class), of)));
-        let kept = classes.flat_map(|((version, class), buckets)| {
-            buckets.iter().enumerate().map(move |(bucket, kept)| ((version, class, bucket), kept))
-        });
-        kept.filter_map(|(place, kept)| Some((place, (*kept.lock().ok()?)?)))
+    /// What is kept of one bucket.
+    pub(super) fn of(&self, version: usize, class: usize, bucket: usize) -> Option<Exemplar> {
+        *self.0.get(version)?.get(class)?.get(bucket)?.lock().ok()?
     }
 }

@@ -29,10 +29,3 @@ pub(super) fn version_of(version: Version) -> usize {
         _ => 0,
     }
 }
-
-/// The labels of the requests' durations.
-pub(super) fn request_labels(version: usize, class: usize) -> String {
-    let version = VERSIONS.get(version).unwrap_or(&"");
-    let class = CLASS_NAMES.get(class).unwrap_or(&"");
-    format!("network_protocol_version=\"{version}\",http_response_status_class=\"{class}\"")
-}

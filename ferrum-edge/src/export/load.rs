@@ -8,7 +8,7 @@ use gateway_core::limit::overload::OverloadLevel;
 /// What was seen at the last look.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Load {
-    /// Bytes of resident memory.
+    /// Bytes of resident memory, without those of files.
     pub(crate) memory: u64,
     /// Bytes it may have, where there is a limit.
     pub(crate) memory_limit: Option<u64>,

@@ -6,19 +6,21 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use gateway_core::metrics::ExponentialHistogram;
+
 use super::histogram::Count;
 
 /// Eight buckets for each doubling (Prometheus' schema 3): a quantile is off by 4.4 % at most.
-pub(super) const SCHEMA: i32 = 3;
+const SCALE: i32 = 3;
 const PER_DOUBLING: i64 = 8;
 /// The index of the first bucket; its upper bound is 2^(-159/8) s, about 1 µs.
-pub(super) const FIRST: i64 = -159;
+const FIRST: i64 = -159;
 /// The index of the last one, up to 2^(95/8) s, a little more than an hour. What takes longer is counted there too.
 const LAST: i64 = 95;
 /// Buckets, and the one for what is shorter than all of them.
 const BUCKETS: usize = (LAST - FIRST + 2) as usize;
 /// What is not longer than this many seconds is counted as nothing: 2^-20.
-pub(super) const ZERO: f64 = 1.0 / 1_048_576.0;
+const ZERO: f64 = 1.0 / 1_048_576.0;
 
 /// The mantissas of 2^(n/8) from n = 0 on.
 const MANTISSAS: [u64; 8] = [
@@ -103,45 +105,34 @@ impl Sparse {
 pub(super) type Before = Box<[(u8, u64)]>;
 
 /// The histograms of several workers, added up.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct MergedNative {
-    /// What is too short for a bucket.
-    pub(super) zero: u64,
-    /// The index of the first bucket that is given.
-    pub(super) first: i64,
-    /// Not cumulative. Empty ones at either end are left out.
-    pub(super) buckets: Vec<u64>,
+pub(super) fn merged<'n>(natives: impl Iterator<Item = &'n Native>) -> ExponentialHistogram {
+    let mut sums = [0; BUCKETS];
+    for native in natives {
+        sums.iter_mut().zip(&native.0).for_each(|(sum, count)| *sum += count.value());
+    }
+    trimmed(&sums)
 }
 
-impl MergedNative {
-    pub(super) fn of<'n>(natives: impl Iterator<Item = &'n Native>) -> Self {
-        let mut sums = [0; BUCKETS];
-        for native in natives {
-            sums.iter_mut().zip(&native.0).for_each(|(sum, count)| *sum += count.value());
-        }
-        Self::trimmed(&sums)
+/// The same of sparse ones: what was counted after `before`.
+pub(super) fn merged_since<'n>(
+    sparse: impl Iterator<Item = &'n Sparse>,
+    before: &Before,
+) -> ExponentialHistogram {
+    let mut sums = added(sparse);
+    for (place, count) in before {
+        sums[usize::from(*place)] = sums[usize::from(*place)].wrapping_sub(*count);
     }
+    trimmed(&sums)
+}
 
-    /// What was counted after `before`.
-    pub(super) fn of_sparse<'n>(sparse: impl Iterator<Item = &'n Sparse>, before: &Before) -> Self {
-        let mut sums = added(sparse);
-        for (place, count) in before {
-            sums[usize::from(*place)] = sums[usize::from(*place)].wrapping_sub(*count);
-        }
-        Self::trimmed(&sums)
-    }
-
-    fn trimmed(sums: &[u64; BUCKETS]) -> Self {
-        let [zero, buckets @ ..] = sums;
-        let skipped = buckets.iter().take_while(|count| **count == 0).count();
-        let end = buckets.iter().rposition(|count| *count > 0).map_or(skipped, |last| last + 1);
-        let buckets = buckets.get(skipped..end).unwrap_or_default().to_vec();
-        Self { zero: *zero, first: FIRST + skipped as i64, buckets }
-    }
-
-    pub(super) fn count(&self) -> u64 {
-        self.zero + self.buckets.iter().sum::<u64>()
-    }
+/// Without empty buckets at either end.
+fn trimmed(sums: &[u64; BUCKETS]) -> ExponentialHistogram {
+    let [zero, buckets @ ..] = sums;
+    let skipped = buckets.iter().take_while(|count| **count == 0).count();
+    let end = buckets.iter().rposition(|count| *count > 0).map_or(skipped, |last| last + 1);
+    let buckets = buckets.get(skipped..end).unwrap_or_default().to_vec();
+    let first = FIRST + skipped as i64;
+    ExponentialHistogram { scale: SCALE, zero_threshold: ZERO, zero: *zero, first, buckets }
 }
 
 fn added<'n>(sparse: impl Iterator<Item = &'n Sparse>) -> [u64; BUCKETS] {
@@ -150,7 +141,7 @@ fn added<'n>(sparse: impl Iterator<Item = &'n Sparse>) -> [u64; BUCKETS] {
     sums
 }
 
-/// What was counted so far, for [`MergedNative::of_sparse`].
+/// What was counted so far, for [`merged_since`].
 pub(super) fn so_far<'n>(sparse: impl Iterator<Item = &'n Sparse>) -> Before {
     let sums = added(sparse);
     let counted = (0..=u8::MAX).zip(sums).filter(|(_, count)| *count > 0);
@@ -191,10 +182,10 @@ mod tests {
         a.count(place(Duration::from_secs(1)));
         b.count(place(Duration::from_secs(1)));
         b.count(place(Duration::ZERO));
-        let merged = MergedNative::of([&a, &b].into_iter());
-        assert_eq!((merged.zero, merged.count()), (1, 3));
-        assert_eq!((merged.first, &merged.buckets[..]), (0, &[2][..]));
-        let none = MergedNative::of([&Native::default()].into_iter());
+        let sum = merged([&a, &b].into_iter());
+        assert_eq!((sum.zero, sum.count()), (1, 3));
+        assert_eq!((sum.first, &sum.buckets[..]), (0, &[2][..]));
+        let none = merged([&Native::default()].into_iter());
         assert_eq!((none.count(), none.buckets.len()), (0, 0));
     }
 
@@ -208,11 +199,11 @@ mod tests {
                 sparse.count(place);
             }
         }
-        let all = MergedNative::of([&dense].into_iter());
-        assert_eq!(MergedNative::of_sparse([&sparse].into_iter(), &Before::default()), all);
+        let all = merged([&dense].into_iter());
+        assert_eq!(merged_since([&sparse].into_iter(), &Before::default()), all);
         let before = so_far([&sparse].into_iter());
         sparse.count(place(Duration::from_secs(1)));
-        let later = MergedNative::of_sparse([&sparse].into_iter(), &before);
+        let later = merged_since([&sparse].into_iter(), &before);
         assert_eq!((later.count(), later.first, later.buckets), (1, 0, vec![1]));
     }
 

@@ -1,146 +1,117 @@
 //! The metrics as Prometheus' protobuf messages (`io.prometheus.client.MetricFamily`), each with its length before it: the only
 //! format with native histograms. Histograms have the buckets with written bounds as well, so that a scraper takes which it wants.
 
-use std::collections::HashMap;
-use std::time::UNIX_EPOCH;
+use gateway_core::metrics::{Exemplar, ExponentialHistogram, HistogramSeries, Labels, MetricVisitor, Number};
+use gateway_core::record::{Metric, MetricKind};
 
-use gateway_core::record::metric;
-
-use super::Telemetry;
-use super::exemplars::Exemplar;
-use super::labels::{CLASSES, VERSIONS, request_labels};
-use super::native::{MergedNative, SCHEMA, ZERO};
-use super::open_metrics::{self, quality};
-use super::push::families::{self, Family, MetricKind, Point};
-
-/// What is served as `Content-Type`.
-pub(crate) const CONTENT_TYPE: &str =
-    "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
-
-/// Whether a scraper prefers this format, by its `Accept`.
-pub(crate) fn is_preferred(accept: &str) -> bool {
-    let wants = ["proto=io.prometheus.client.metricfamily", "encoding=delimited"];
-    let Some(ours) = quality(accept, "application/vnd.google.protobuf", &wants) else { return false };
-    let others = ["application/openmetrics-text", "text/plain"];
-    ours > 0.0 && others.iter().all(|other| quality(accept, other, &[]).is_none_or(|other| ours >= other))
+/// A page in the making.
+pub(crate) struct ProtobufPage {
+    page: Vec<u8>,
+    /// The family whose series follow; none at the beginning.
+    family: Option<Message>,
+    kind: MetricKind,
 }
 
-/// The text format rewritten, with native histograms and exemplars.
-pub(crate) fn of(text: &str, telemetry: &Telemetry) -> Vec<u8> {
-    let natives = natives(telemetry);
-    let exemplars = open_metrics::newest(telemetry);
-    let mut out = Vec::with_capacity(text.len());
-    for family in families::of(text) {
-        let mut message = Message::default();
-        message.text(1, family.name);
-        message.text(2, family.help);
-        message.number(
-            3,
-            match family.kind {
-                MetricKind::Counter => 0,
-                MetricKind::Gauge => 1,
-                MetricKind::Histogram => 4,
-            },
-        );
-        for point in &family.points {
-            let labels = written(&point.labels);
-            let native = natives.get(&(family.name, labels.clone()));
-            message.message(4, |it| one(it, &family, point, native, &exemplars, &labels));
-        }
-        varint(&mut out, message.0.len() as u64);
-        out.extend_from_slice(&message.0);
+impl ProtobufPage {
+    pub(crate) fn new() -> Self {
+        Self { page: Vec::with_capacity(16 << 10), family: None, kind: MetricKind::Gauge }
     }
-    out
-}
 
-/// Labels as the text format writes them, without its escapes.
-fn written(labels: &[(String, String)]) -> String {
-    let pairs: Vec<String> = labels.iter().map(|(name, value)| format!("{name}=\"{value}\"")).collect();
-    pairs.join(",")
-}
-
-/// Native histograms by name and labels.
-type Natives = HashMap<(&'static str, String), MergedNative>;
-
-fn natives(telemetry: &Telemetry) -> Natives {
-    let mut found = Natives::new();
-    for version in 0..VERSIONS.len() {
-        for class in 0..CLASSES {
-            let merged =
-                MergedNative::of(telemetry.workers.iter().map(|worker| &worker.natives[version][class]));
-            found.insert((metric::REQUEST_DURATION.name, request_labels(version, class)), merged);
-        }
+    /// The whole page.
+    pub(crate) fn finish(mut self) -> Vec<u8> {
+        self.end_family();
+        self.page
     }
-    let merged = MergedNative::of(telemetry.workers.iter().map(|worker| &worker.native_first_bytes));
-    found.insert((metric::UPSTREAM_DURATION.name, String::new()), merged);
-    for (id, total, first_byte) in telemetry.native_timings() {
-        let labels = written(&[("proxy".to_owned(), id.to_string())]);
-        if first_byte.count() > 0 {
-            found.insert((metric::PROXY_UPSTREAM_DURATION.name, labels.clone()), first_byte);
-        }
-        found.insert((metric::PROXY_DURATION.name, labels), total);
-    }
-    found
-}
 
-/// One series.
-fn one(
-    it: &mut Message,
-    family: &Family<'_>,
-    point: &Point,
-    native: Option<&MergedNative>,
-    exemplars: &HashMap<String, Exemplar>,
-    labels: &str,
-) {
-    for (name, value) in &point.labels {
-        it.message(1, |it| {
-            it.text(1, name);
-            it.text(2, value);
-        });
+    fn end_family(&mut self) {
+        let Some(Message(mut family)) = self.family.take() else { return };
+        varint(&mut self.page, family.len() as u64);
+        self.page.append(&mut family);
     }
-    match family.kind {
-        MetricKind::Gauge => it.message(2, |it| it.double(1, point.value)),
-        MetricKind::Counter => it.message(3, |it| it.double(1, point.value)),
-        MetricKind::Histogram => it.message(7, |it| {
-            // A worker may count between the two readings: what the native one says is at least as new.
-            it.number(1, native.map_or_else(|| point.count(), MergedNative::count));
-            it.double(2, point.value);
-            let bounds = point.bounds.iter().copied().chain([f64::INFINITY]);
-            for (bound, count) in bounds.zip(&point.cumulative) {
-                it.message(3, |it| {
-                    it.number(1, *count);
-                    it.double(2, bound);
-                    let bound = if bound.is_finite() { bound.to_string() } else { "+Inf".to_owned() };
-                    let sample = format!("{}_bucket{{{labels},le=\"{bound}\"}}", family.name);
-                    if let Some(exemplar) = exemplars.get(&sample) {
-                        it.message(3, |it| write_exemplar(it, exemplar));
-                    }
+
+    /// Adds a series of the family.
+    fn series(&mut self, labels: &Labels<'_>, write: impl FnOnce(&mut Message)) {
+        let Some(family) = &mut self.family else { return };
+        family.message(4, |it| {
+            for (name, value) in labels {
+                it.message(1, |it| {
+                    it.text(1, name);
+                    it.text(2, value);
                 });
             }
-            if let Some(native) = native {
-                write_native(it, native);
+            write(it);
+        });
+    }
+}
+
+impl MetricVisitor for ProtobufPage {
+    fn metric(&mut self, metric: &Metric) {
+        self.end_family();
+        let mut family = Message::default();
+        family.text(1, metric.name);
+        family.text(2, metric.help.trim());
+        let kind = match metric.kind {
+            MetricKind::Counter => 0,
+            MetricKind::Gauge => 1,
+            MetricKind::Histogram => 4,
+        };
+        family.number(3, kind);
+        self.family = Some(family);
+        self.kind = metric.kind;
+    }
+
+    fn number(&mut self, labels: &Labels<'_>, value: Number) {
+        let field = if self.kind == MetricKind::Counter { 3 } else { 2 };
+        self.series(labels, |it| it.message(field, |it| it.double(1, value.as_f64())));
+    }
+
+    fn histogram(&mut self, labels: &Labels<'_>, series: &HistogramSeries<'_>) {
+        self.series(labels, |it| it.message(7, |it| write_histogram(it, series)));
+    }
+
+    fn wants_exponential(&self) -> bool {
+        true
+    }
+
+    fn wants_exemplars(&self) -> bool {
+        true
+    }
+}
+
+fn write_histogram(it: &mut Message, series: &HistogramSeries<'_>) {
+    // A worker may count between the two readings: what the exponential buckets say is at least as new.
+    it.number(1, series.exponential.map_or_else(|| series.count(), ExponentialHistogram::count));
+    it.double(2, series.sum);
+    for (bucket, (bound, count)) in series.cumulative().enumerate() {
+        it.message(3, |it| {
+            it.number(1, count);
+            it.double(2, bound);
+            if let Some(Some(exemplar)) = series.exemplars.get(bucket) {
+                it.message(3, |it| write_exemplar(it, exemplar));
             }
-        }),
+        });
+    }
+    if let Some(native) = series.exponential {
+        write_native(it, native);
     }
 }
 
 fn write_exemplar(it: &mut Message, exemplar: &Exemplar) {
     it.message(1, |it| {
         it.text(1, "trace_id");
-        it.text(2, &exemplar.trace.to_string());
+        it.text(2, &exemplar.trace);
     });
     it.double(2, exemplar.took.as_secs_f64());
-    let at = exemplar.at.duration_since(UNIX_EPOCH).unwrap_or_default();
     it.message(3, |it| {
-        it.number(1, at.as_secs());
-        it.number(2, u64::from(at.subsec_nanos()));
+        it.number(1, exemplar.at.as_secs());
+        it.number(2, u64::from(exemplar.at.subsec_nanos()));
     });
 }
 
 /// The exponential buckets: runs of those with counts, and each count as the difference to the one before.
-fn write_native(it: &mut Message, native: &MergedNative) {
-    it.signed(5, i64::from(SCHEMA));
-    it.double(6, ZERO);
+fn write_native(it: &mut Message, native: &ExponentialHistogram) {
+    it.signed(5, native.scale.into());
+    it.double(6, native.zero_threshold);
     it.number(7, native.zero);
     // The index that would follow the last run.
     let (mut expected, mut before) = (0, 0);
@@ -232,7 +203,7 @@ pub(super) mod tests {
 
     /// How many native histograms a family of this page has.
     pub(in super::super) fn natives_of(mut page: &[u8], family: &str) -> usize {
-        let head = [&[5 << 3, 6, 6 << 3 | 1][..], &ZERO.to_le_bytes()].concat();
+        let head = [&[5 << 3, 6, 6 << 3 | 1][..], &(-20_f64).exp2().to_le_bytes()].concat();
         while !page.is_empty() {
             let length = take_varint(&mut page);
             let (message, rest) = page.split_at(length);
@@ -245,41 +216,17 @@ pub(super) mod tests {
         panic!("no family {family}");
     }
 
-    const PROMETHEUS: &str = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited,\
-        application/openmetrics-text;version=1.0.0;q=0.8,application/openmetrics-text;version=0.0.1;q=0.75,\
-        text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
-
-    #[test]
-    fn a_scraper_gets_what_it_prefers() {
-        for (accept, preferred) in [
-            (PROMETHEUS, true),
-            (
-                "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited",
-                true,
-            ),
-            ("application/vnd.google.protobuf", false),
-            ("application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=text", false),
-            (
-                "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.1,text/plain",
-                false,
-            ),
-            ("application/openmetrics-text;version=1.0.0", false),
-            ("", false),
-        ] {
-            assert_eq!(is_preferred(accept), preferred, "{accept}");
-        }
-    }
-
     /// Spans leave out empty buckets, counts are differences.
     #[test]
     fn native_buckets_are_written_in_runs() {
-        let buckets = vec![3, 1, 0, 0, 2];
+        let (zero_threshold, buckets) = ((-20_f64).exp2(), vec![3, 1, 0, 0, 2]);
+        let native = ExponentialHistogram { scale: 3, zero_threshold, zero: 7, first: 0, buckets };
         let mut message = Message::default();
-        write_native(&mut message, &MergedNative { zero: 7, first: 0, buckets });
+        write_native(&mut message, &native);
         let expected = [
             // schema 3, zero threshold 2^-20, seven below it
             &[5 << 3, 6, 6 << 3 | 1][..],
-            &ZERO.to_le_bytes(),
+            &zero_threshold.to_le_bytes(),
             &[7 << 3, 7],
             // a span from 0 of two, then one after two empty ones
             &[12 << 3 | 2, 4, 1 << 3, 0, 2 << 3, 2],
@@ -293,8 +240,11 @@ pub(super) mod tests {
 
     #[test]
     fn every_family_is_one_message_with_its_length() {
-        let text = "# HELP a_total Many.\n# TYPE a_total counter\na_total{x=\"1\"} 2\n# HELP g Now.\n# TYPE g gauge\ng 1.5\n";
-        let telemetry = Telemetry::new(1, &gateway_core::config::model::Settings::default()).unwrap();
+        let mut page = ProtobufPage::new();
+        page.metric(&Metric::counter("a_total", "Many."));
+        page.number(&[("x", "1")], 2_u64.into());
+        page.metric(&Metric::gauge("g", "Now."));
+        page.number(&[], 1.5.into());
         let expected = [
             &[39, 0x0a, 7][..],
             b"a_total",
@@ -303,7 +253,7 @@ pub(super) mod tests {
             &[0x18, 0, 0x22, 19, 0x0a, 6, 0x0a, 1, b'x', 0x12, 1, b'1', 0x1a, 9, 9],
             &2f64.to_le_bytes(),
         ];
-        let got = of(text, &telemetry);
+        let got = page.finish();
         let expected = expected.concat();
         assert_eq!(got[..expected.len()], expected);
         assert_eq!(usize::from(got[expected.len()]), got.len() - expected.len() - 1);

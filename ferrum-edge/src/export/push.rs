@@ -2,7 +2,6 @@
 //!
 //! What can't be sent is not kept: counters go on counting, and the next push has them.
 
-pub(super) mod families;
 mod otlp;
 mod statsd;
 
@@ -11,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use gateway_core::config::model::{Id, MetricsPush};
 use gateway_core::config::problem::Problems;
+use gateway_core::metrics::MetricVisitor;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::Owner;
 use gateway_core::plugin::world::meters::Counter;
@@ -18,8 +18,8 @@ use gateway_core::plugin::world::tasks::{TaskControl, TaskHandle, TaskName, Task
 use gateway_core::record::metric::METRICS_PUSHED;
 use tokio::time::Instant;
 
-/// Every metric, as Prometheus reads them; `None` once the gateway is gone.
-pub(crate) type Scrape = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+/// Shows every metric; `false` once the gateway is gone.
+pub(crate) type Scrape = Arc<dyn Fn(&mut dyn MetricVisitor) -> bool + Send + Sync>;
 
 /// Where metrics are pushed to.
 #[derive(Default)]
@@ -99,13 +99,13 @@ impl Push {
                 () = tokio::time::sleep_until(next) => false,
             };
             next = Instant::now() + self.interval;
-            let Some(page) = scrape() else { return };
             let pushed = match &self.to {
-                To::Otlp(to) => to.push(&page).await,
-                To::Statsd(to) => to.push(&page).await,
+                To::Otlp(to) => to.push(scrape).await,
+                To::Statsd(to) => to.push(scrape).await,
             };
             match pushed {
-                Ok(()) => {
+                Ok(false) => return,
+                Ok(true) => {
                     self.pushed.add(1);
                     control.health().works();
                     failing = false;

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use super::access_log::Share;
 use super::consumers::ConsumerTable;
 use super::exemplars::Exemplars;
-use super::histogram::{Count, Histogram, Merged};
+use super::histogram::{Count, Histogram, Merged, bucket_of};
 use super::labels::{CLASSES, SESSIONS, VERSIONS, class_of, session_place, version_of};
 use super::native::{self, BucketIndex, Native, Sparse};
 use super::sinks::Sinks;
@@ -62,6 +62,7 @@ pub struct WorkerTelemetry {
     pub(super) recovered: Count,
     pub(super) durations: [[Histogram; CLASSES]; VERSIONS.len()],
     pub(super) first_bytes: Histogram,
+    pub(super) last_bytes: Histogram,
     pub(super) natives: [[Native; CLASSES]; VERSIONS.len()],
     pub(super) native_first_bytes: Native,
     pub(super) reasons: Reasons,
@@ -250,6 +251,7 @@ pub(super) struct Timing {
     pub(super) total: Durations,
     /// There once a target has answered.
     first_byte: OnceLock<Box<Durations>>,
+    last_byte: OnceLock<Box<Histogram>>,
 }
 
 impl Timing {
@@ -257,18 +259,25 @@ impl Timing {
     pub(super) fn first_byte(&self) -> Option<&Durations> {
         self.first_byte.get().map(|durations| &**durations)
     }
+
+    /// How long they took to send their whole answers.
+    pub(super) fn last_byte(&self) -> Option<&Histogram> {
+        self.last_byte.get().map(|durations| &**durations)
+    }
 }
 
 /// Where an exchange's durations are counted, found once for all histograms.
 struct PhaseBuckets {
     total: BucketIndex,
     first_byte: Option<(Duration, BucketIndex)>,
+    last_byte: Option<(Duration, usize)>,
 }
 
 impl PhaseBuckets {
     fn of(record: &ExchangeRecord<'_>) -> Self {
         let first_byte = record.first_byte.map(|took| (took, native::place(took)));
-        Self { total: native::place(record.duration), first_byte }
+        let last_byte = record.last_byte.map(|took| (took, bucket_of(took)));
+        Self { total: native::place(record.duration), first_byte, last_byte }
     }
 }
 
@@ -288,6 +297,9 @@ impl TimingTable {
         timing.total.observe(record.duration, places.total);
         if let Some((took, place)) = places.first_byte {
             timing.first_byte.get_or_init(Box::default).observe(took, place);
+        }
+        if let Some((took, bucket)) = places.last_byte {
+            timing.last_byte.get_or_init(Box::default).observe_in(bucket, took);
         }
     }
 
@@ -334,6 +346,9 @@ impl Recorder for WorkerTelemetry {
         if let Some((took, place)) = places.first_byte {
             self.first_bytes.observe(took);
             self.native_first_bytes.count(place);
+        }
+        if let Some((took, bucket)) = places.last_byte {
+            self.last_bytes.observe_in(bucket, took);
         }
         // Most exchanges have no request body, and writing less is cheaper than looking.
         if record.request_bytes > 0 {

@@ -16,6 +16,7 @@ use gateway_core::stream::session::Session;
 use gateway_protocols::supervise::Tasks;
 use http::Version;
 
+use super::page_format::PageFormat;
 use super::*;
 
 /// Compiles one configuration after another, as a gateway does.
@@ -79,6 +80,7 @@ pub(super) fn record<'a>(exchange: &'a Exchange, route: Option<&'a Route>) -> Ex
         failure: None,
         attempts: 1,
         first_byte: Some(Duration::from_millis(3)),
+        last_byte: Some(Duration::from_millis(4)),
         duration: Duration::from_millis(4),
         request_bytes: 10,
         response_bytes: 64,
@@ -89,9 +91,15 @@ fn telemetry(workers: usize) -> Telemetry {
     Telemetry::new(workers, &Settings::default()).unwrap()
 }
 
+/// A page of the metrics of this telemetry.
+fn page(format: PageFormat, telemetry: &Telemetry, snapshot: &Snapshot, connections: usize) -> Vec<u8> {
+    format.page(|visitor| walk::visit(telemetry, snapshot, connections, &Tasks::default(), visitor))
+}
+
 /// The page as a scraper reads it: sample to value; the page must be well-formed.
 fn scrape(telemetry: &Telemetry, snapshot: &Snapshot) -> HashMap<String, f64> {
-    let page = prometheus::render(telemetry, snapshot, 3, &Tasks::default());
+    let page = page(PageFormat::Prometheus, telemetry, snapshot, 3);
+    let page = String::from_utf8(page).unwrap();
     let mut samples = HashMap::new();
     let mut metric: Option<&str> = None;
     for line in page.lines() {
@@ -102,7 +110,10 @@ fn scrape(telemetry: &Telemetry, snapshot: &Snapshot) -> HashMap<String, f64> {
         } else if let Some(head) = line.strip_prefix("# TYPE ") {
             let (name, kind) = head.split_once(' ').unwrap();
             assert_eq!(Some(name), metric, "{line}");
-            assert!(metric::ALL.iter().any(|known| known.name == name && known.kind == kind), "{line}");
+            assert!(
+                metric::ALL.iter().any(|known| known.name == name && known.kind.as_str() == kind),
+                "{line}"
+            );
         } else {
             let (sample, value) = line.rsplit_once(' ').unwrap();
             assert!(sample.starts_with(metric.unwrap()), "{line} within {metric:?}");
@@ -155,6 +166,8 @@ fn workers_add_up() {
     assert_eq!(page["ferrum_proxy_request_duration_seconds_count{proxy=\"a\"}"], 2.0);
     assert_eq!(page["ferrum_proxy_request_duration_seconds_bucket{proxy=\"b\",le=\"0.005\"}"], 2.0);
     assert_eq!(page["ferrum_proxy_upstream_duration_seconds_count{proxy=\"a\"}"], 2.0);
+    assert_eq!(page["ferrum_proxy_upstream_response_duration_seconds_count{proxy=\"a\"}"], 2.0);
+    assert_eq!(page["http_client_response_duration_seconds_count"], 5.0);
     assert_eq!(page["http_server_active_requests"], 1.0);
     assert_eq!(page["ferrum_upstream_retries_total"], 4.0);
     assert_eq!(page["http_server_response_body_bytes_total"], 320.0);
@@ -219,8 +232,7 @@ fn each_proxy_has_native_histograms_that_begin_with_it() {
     let mut found = counts(&telemetry);
     found.sort();
     assert_eq!(found, [("kept".to_owned(), 3, 2), ("new".to_owned(), 1, 1)]);
-    let text = prometheus::render(&telemetry, &configurations.compiled.snapshot, 0, &Tasks::default());
-    let binary = protobuf::of(&text, &telemetry);
+    let binary = page(PageFormat::Protobuf, &telemetry, &configurations.compiled.snapshot, 0);
     for family in [metric::PROXY_DURATION.name, metric::PROXY_UPSTREAM_DURATION.name] {
         assert_eq!(protobuf::tests::natives_of(&binary, family), 2, "{family}");
     }
@@ -310,15 +322,13 @@ fn thirty_thousand_proxies_fit_a_scrape() {
             telemetry.worker(1).exchange(&ExchangeRecord { status, ..record(&plain, Some(route)) });
         }
     }
-    let began = Instant::now();
-    let page = prometheus::render(&telemetry, snapshot, 0, &Tasks::default());
-    let rendered = began.elapsed();
-    let open = open_metrics::of(&page, &telemetry);
-    let binary = protobuf::of(&page, &telemetry);
-    eprintln!("{} bytes in {rendered:?}, OpenMetrics {}, protobuf {}", page.len(), open.len(), binary.len());
-    for bytes in [page.len(), open.len(), binary.len()] {
-        assert!((1 << 20..MAX_BYTES).contains(&bytes), "{bytes}");
+    for format in [PageFormat::Prometheus, PageFormat::OpenMetrics, PageFormat::Protobuf] {
+        let began = Instant::now();
+        let bytes = page(format, &telemetry, snapshot, 0).len();
+        eprintln!("{format:?}: {bytes} bytes in {:?}", began.elapsed());
+        assert!((1 << 20..MAX_BYTES).contains(&bytes), "{format:?}: {bytes}");
     }
+    let page = String::from_utf8(page(PageFormat::Prometheus, &telemetry, snapshot, 0)).unwrap();
     let other =
         page.lines().find(|line| line.contains("proxy=\"_other\",http_response_status_class=\"5xx\""));
     assert!(other.is_some_and(|line| line.ends_with(" 20000")), "{other:?}");

@@ -13,7 +13,7 @@ use gateway_telemetry::record::Record;
 use serde_json::{Value, json};
 
 use super::fine_histogram::FineHistogram;
-use super::histogram::{BOUNDS, BUCKETS, bucket_of};
+use super::histogram::{BUCKETS, SECONDS, bucket_of};
 use super::labels::CLASSES;
 
 /// Pairs of proxy and target that are counted apart; all beyond are counted together.
@@ -109,10 +109,9 @@ impl Traffic {
         if watch.other_callers.is_used() {
             callers.push(watch.other_callers.shown_of(None));
         }
-        let bounds: Vec<f64> = BOUNDS.iter().filter_map(|(_, text)| text.parse().ok()).collect();
         json!({
             "seconds": now.duration_since(watch.began).as_secs_f64(),
-            "bounds": bounds,
+            "bounds": SECONDS,
             "rows": rows,
             "callers": callers,
         })

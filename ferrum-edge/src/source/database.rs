@@ -14,13 +14,14 @@ mod load;
 mod mirror;
 mod paths;
 mod references;
+mod usage;
 mod write;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use gateway_core::config::catalog::{Against, Catalog, Edit, ObjectKind, OnRefusal, Put, ResolvedEdit};
 use gateway_core::config::changes::Changes;
@@ -45,9 +46,10 @@ pub(crate) use load::compile;
 use load::load;
 use mirror::{Mirror, MirrorStanding};
 pub use references::Permitted;
+use usage::DatabaseUsage;
 pub(crate) use write::{
-    CommittedWrite, ObjectOutcome, Precondition, Request, Rollback, TargetAddress, TargetChange, WriteError,
-    WriteStep,
+    Approval, ApprovalError, CommittedWrite, Consent, ObjectOutcome, Precondition, Refusal, Request,
+    Rollback, TargetAddress, TargetChange, WriteError, WriteOutcome, WriteStep, may_decide, may_see,
 };
 
 /// A database and how it is used.
@@ -96,6 +98,9 @@ impl Database {
             Some(path) => mirror_at(path, &store).await,
             None => None,
         };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let usage = DatabaseUsage::open(store.clone(), now).await;
+        registry.world().keep_usage_in(Arc::new(usage));
         let loaded = load(&store, &documents, settings, &registry, mirror.as_ref()).await?;
         match (&loaded.stale, &mirror) {
             (Some(cause), _) => tracing::error!(

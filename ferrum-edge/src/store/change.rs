@@ -25,7 +25,7 @@ use super::{Mark, Store, StoreError, history, schema};
 /// Bytes of an author's name and source.
 const MAX_NAME: usize = 255;
 /// Bytes of a note.
-const MAX_NOTE: usize = 4096;
+pub(super) const MAX_NOTE: usize = 4096;
 /// Rows written in one statement; a longer one is put together of these, so that the database keeps their plans.
 const ROWS: [usize; 4] = [256, 32, 8, 1];
 /// Bytes of documents in one statement.
@@ -94,6 +94,11 @@ impl Transaction {
             gathered: None,
             store,
         })
+    }
+
+    /// Has another author signed for it from here on.
+    pub(crate) fn sign(&mut self, author: &Author) {
+        self.author = Author { name: cut(&author.name, MAX_NAME), source: cut(&author.source, MAX_NAME) };
     }
 
     /// The revision this change is made to.
@@ -423,7 +428,7 @@ pub(super) fn now() -> u64 {
 }
 
 /// `text`, but no more than `bytes` of it, and no NUL.
-fn cut(text: &str, bytes: usize) -> String {
+pub(super) fn cut(text: &str, bytes: usize) -> String {
     let end = (0..=bytes.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     text.get(..end).unwrap_or_default().replace('\0', " ")
 }

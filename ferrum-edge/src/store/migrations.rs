@@ -37,4 +37,34 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         postgres: include_str!("migrations/postgres/0004_users.sql"),
         mysql: include_str!("migrations/mysql/0004_users.sql"),
     },
+    Migration {
+        name: "grants",
+        sqlite: include_str!("migrations/sqlite/0005_grants.sql"),
+        postgres: include_str!("migrations/postgres/0005_grants.sql"),
+        mysql: include_str!("migrations/mysql/0005_grants.sql"),
+    },
+    Migration {
+        name: "usage",
+        sqlite: include_str!("migrations/sqlite/0006_usage.sql"),
+        postgres: include_str!("migrations/postgres/0006_usage.sql"),
+        mysql: include_str!("migrations/mysql/0006_usage.sql"),
+    },
+    Migration {
+        name: "totp",
+        sqlite: include_str!("migrations/sqlite/0007_totp.sql"),
+        postgres: include_str!("migrations/postgres/0007_totp.sql"),
+        mysql: include_str!("migrations/mysql/0007_totp.sql"),
+    },
+    Migration {
+        name: "pending",
+        sqlite: include_str!("migrations/sqlite/0008_pending.sql"),
+        postgres: include_str!("migrations/postgres/0008_pending.sql"),
+        mysql: include_str!("migrations/mysql/0008_pending.sql"),
+    },
+    Migration {
+        name: "workspaces",
+        sqlite: include_str!("migrations/sqlite/0009_workspaces.sql"),
+        postgres: include_str!("migrations/postgres/0009_workspaces.sql"),
+        mysql: include_str!("migrations/mysql/0009_workspaces.sql"),
+    },
 ];

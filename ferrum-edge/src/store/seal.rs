@@ -149,7 +149,7 @@ impl SealError {
 }
 
 /// A text that is encrypted for a place, such as the key of the fleet's authority. `None` without a key.
-#[cfg(feature = "fleet")]
+#[cfg(any(feature = "fleet", feature = "console"))]
 pub(crate) fn seal_text(text: &str, place: &str, keys: &Keys) -> Option<String> {
     let (key, bytes) = keys.seal(text.as_bytes(), place.as_bytes())?;
     Some(format!("{VERSION}:{key}:{}", STANDARD.encode(bytes)))
@@ -159,7 +159,7 @@ pub(crate) fn seal_text(text: &str, place: &str, keys: &Keys) -> Option<String> 
 ///
 /// # Errors
 /// Why it can't be decrypted.
-#[cfg(feature = "fleet")]
+#[cfg(any(feature = "fleet", feature = "console"))]
 pub(crate) fn open_text(sealed: &str, place: &str, keys: &Keys) -> Result<String, &'static str> {
     let unreadable = "it is not what was encrypted";
     let (key, bytes) = sealed

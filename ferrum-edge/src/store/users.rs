@@ -1,16 +1,30 @@
 //! Users of the console, in the database. They are no part of the revisions.
 
+use std::sync::Arc;
+
 use super::change::Transaction;
 use super::link::failure::Failure;
 use super::link::{Cells, StoreConnection};
+use super::second_factor::{self, SecondFactor};
 use super::{Author, END, Store, StoreError};
 use crate::access::Role;
+use crate::access::grants::Grants;
 use crate::audit::{ChainLine, Draft};
 
 /// Users of one database.
 pub(crate) const MAX_USERS: usize = 1000;
 
 const COLUMNS: &str = "name, role, hash, must_change, version, created_at, changed_at, login_at";
+
+/// Selects the columns of users, the grants (empty without a row of them), and the second factor.
+fn select() -> String {
+    format!(
+        "SELECT u.name, u.role, u.hash, u.must_change, u.version, u.created_at, u.changed_at, u.login_at, \
+         COALESCE(g.grants, ''), {} FROM ferrum_users u LEFT JOIN ferrum_user_grants g ON g.name = u.name {}",
+        second_factor::SELECT,
+        second_factor::JOIN
+    )
+}
 
 /// Somebody who logs in by a name and a password.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +41,9 @@ pub(crate) struct User {
     pub(crate) created_at: u64,
     pub(crate) changed_at: u64,
     pub(crate) login_at: Option<u64>,
+    /// For what objects the role counts; `None` for all.
+    pub(crate) grants: Option<Arc<Grants>>,
+    pub(crate) factor: SecondFactor,
 }
 
 impl Store {
@@ -81,6 +98,33 @@ impl Store {
         Ok(Ok((draft, line)))
     }
 
+    /// Uses up a code of a user: `decide` sees the user under the lock of all writers and answers the second factor as it is
+    /// afterwards, or `None` if the code is not accepted. Sessions go on. An entry of the audit is written if `decide` adds a
+    /// change to the draft, and answered.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub(crate) async fn use_second_factor(
+        &self,
+        name: &str,
+        decide: impl FnOnce(&User, &mut Draft) -> Option<SecondFactor> + Send,
+        mut draft: Draft,
+    ) -> Result<Option<Option<(Draft, ChainLine)>>, StoreError> {
+        let mut transaction = self.begin(Author::default()).await?;
+        let user = transaction.user(name).await?;
+        let Some(factor) = user.and_then(|user| decide(&user, &mut draft)) else {
+            transaction.rollback().await;
+            return Ok(None);
+        };
+        transaction.write_second_factor(name, &factor).await?;
+        let line = match draft.changes.is_empty() {
+            true => None,
+            false => Some(transaction.audit(&draft).await?),
+        };
+        transaction.commit_audit().await?;
+        Ok(Some(line.map(|line| (draft, line))))
+    }
+
     /// Notes that a user has logged in. That is no change of the user.
     ///
     /// # Errors
@@ -108,6 +152,24 @@ pub(crate) enum UserChange {
 }
 
 impl Transaction {
+    async fn user(&mut self, name: &str) -> Result<Option<User>, StoreError> {
+        let mut lease = self.take()?;
+        let found = match lease.link() {
+            Ok(link) => select_user(link, name).await,
+            Err(failure) => Err(failure),
+        };
+        self.keep(lease, found)
+    }
+
+    async fn write_second_factor(&mut self, name: &str, factor: &SecondFactor) -> Result<(), StoreError> {
+        let mut lease = self.take()?;
+        let done = match lease.link() {
+            Ok(link) => second_factor::write(link, name, factor).await,
+            Err(failure) => Err(failure),
+        };
+        self.keep(lease, done)
+    }
+
     async fn users(&mut self) -> Result<Vec<User>, StoreError> {
         let mut lease = self.take()?;
         let found = match lease.link() {
@@ -129,7 +191,7 @@ impl Transaction {
 }
 
 async fn all(link: &mut StoreConnection) -> Result<Vec<User>, Failure> {
-    let sql = format!("SELECT {COLUMNS} FROM ferrum_users ORDER BY name LIMIT ?");
+    let sql = format!("{} ORDER BY u.name LIMIT ?", select());
     let mut users = Vec::new();
     link.rows(&sql, vec![(MAX_USERS as u64).into()], |row| {
         users.push(user(&row)?);
@@ -140,13 +202,18 @@ async fn all(link: &mut StoreConnection) -> Result<Vec<User>, Failure> {
 }
 
 async fn select_user(link: &mut StoreConnection, name: &str) -> Result<Option<User>, Failure> {
-    let sql = format!("SELECT {COLUMNS} FROM ferrum_users WHERE name = ?");
+    let sql = format!("{} WHERE u.name = ?", select());
     link.row(&sql, vec![name.into()]).await?.map(|row| user(&row)).transpose()
 }
 
-/// A role that is none of ours may read, and no more: a newer program may know others.
+/// Reads a user. An unknown role, which a newer program may have written, counts as `read`. Grants that cannot be read cover nothing.
 fn user(row: &Cells) -> Result<User, Failure> {
     let role = Role::named(&row.text(1)?).unwrap_or(Role::Read);
+    let written = row.text(8)?;
+    let grants = (!written.is_empty()).then(|| {
+        let read = serde_json::from_str(&written).ok().and_then(|grants| Grants::of(grants, role).ok());
+        Arc::new(read.unwrap_or_else(Grants::nothing))
+    });
     Ok(User {
         name: row.text(0)?,
         role,
@@ -156,6 +223,8 @@ fn user(row: &Cells) -> Result<User, Failure> {
         created_at: row.int(5)?,
         changed_at: row.int(6)?,
         login_at: Some(row.int(7)?).filter(|at| *at > 0),
+        grants,
+        factor: SecondFactor::of(row, 9)?,
     })
 }
 
@@ -163,9 +232,13 @@ async fn write(link: &mut StoreConnection, change: UserChange, now: u64) -> Resu
     let user = match change {
         UserChange::Put(user) => user,
         UserChange::Delete(name) => {
+            write_grants(link, &name, None).await?;
+            second_factor::write(link, &name, &SecondFactor::default()).await?;
             return link.run("DELETE FROM ferrum_users WHERE name = ?", vec![name.into()]).await.map(drop);
         }
     };
+    write_grants(link, &user.name, user.grants.as_deref()).await?;
+    second_factor::write(link, &user.name, &user.factor).await?;
     let (role, hash, must_change) = (user.role.as_str(), user.hash.as_str(), u64::from(user.must_change));
     // A user that comes again after a removal is another one, whose sessions are not those of the former.
     let sql = "UPDATE ferrum_users SET role = ?, hash = ?, must_change = ?, version = version + 1, changed_at = ? WHERE name = ?";
@@ -184,4 +257,15 @@ async fn write(link: &mut StoreConnection, change: UserChange, now: u64) -> Resu
         now.into(),
     ];
     link.run(&sql, values).await.map(drop)
+}
+
+async fn write_grants(
+    link: &mut StoreConnection,
+    name: &str,
+    grants: Option<&Grants>,
+) -> Result<(), Failure> {
+    link.run("DELETE FROM ferrum_user_grants WHERE name = ?", vec![name.into()]).await?;
+    let Some(grants) = grants else { return Ok(()) };
+    let values = vec![name.into(), grants.to_string().into()];
+    link.run("INSERT INTO ferrum_user_grants (name, grants) VALUES (?, ?)", values).await.map(drop)
 }

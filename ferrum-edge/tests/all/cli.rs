@@ -10,6 +10,7 @@ mod exhaustion;
 mod explaining;
 mod file_mode;
 mod files;
+mod foreseen;
 mod full_disk;
 mod http_socket;
 #[cfg(feature = "import")]
@@ -27,6 +28,7 @@ mod replacing_datagrams;
 mod secrets;
 mod serving;
 mod small_tools;
+mod ten_faults;
 mod tls_sinks;
 mod tokens;
 #[cfg(feature = "top")]

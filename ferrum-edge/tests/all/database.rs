@@ -1,6 +1,7 @@
 //! Database mode from the user's side: traffic over real connections while the configuration changes.
 
 mod api;
+mod approval;
 mod audit;
 mod broken;
 mod cli;
@@ -10,11 +11,13 @@ mod console;
 mod crash;
 mod disk;
 mod files;
+mod grants;
 mod hammer;
 mod peers;
 mod place;
 mod plugin_secrets;
 mod propagation;
+mod quotas;
 mod retried;
 mod services;
 mod sessions;

@@ -12,6 +12,7 @@ mod again;
 mod broken;
 mod check;
 mod edit;
+mod owners;
 mod resolved;
 mod taken;
 
@@ -51,6 +52,8 @@ pub struct Catalog {
 enum Reference {
     Upstream(Arc<str>),
     PluginConfig(Arc<str>),
+    /// What runs for all proxies of an owner.
+    Owner(Arc<str>),
 }
 
 /// The proxies an edit concerns though it doesn't put them: they have to be resolved again.
@@ -99,9 +102,11 @@ impl Catalog {
     pub fn affected(&self, edit: &Edit) -> Affected {
         let mut ids = BTreeSet::new();
         let mut all = false;
+        let mut owners = Vec::new();
         let mut concerns = |scope: Option<Scope>| match scope {
             Some(Scope::Global) => all = true,
             Some(Scope::Proxy(id)) => drop(ids.insert(id)),
+            Some(Scope::Owner(owner)) => owners.push(Reference::Owner(owner.shared())),
             Some(Scope::ProxyGroup) | None => {}
         };
         let mut references = Vec::new();
@@ -124,7 +129,7 @@ impl Catalog {
         if all {
             return Affected::All;
         }
-        for reference in &references {
+        for reference in references.iter().chain(&owners) {
             ids.extend(
                 self.users.get(reference).into_iter().flat_map(Index::iter).map(|(id, ())| id.clone()),
             );
@@ -244,6 +249,10 @@ impl Catalog {
         trial.plugin_configs(&edit.plugin_configs, plugin_configs);
         trial.proxies(&edit, affected);
         trial.consumers(&edit.consumers, consumers);
+        // A database's row serves: what limits its owner does so whether or not there is the consumer.
+        if refusal == OnRefusal::Edit {
+            trial.owners(&edit);
+        }
         let Trial { changes, problems, .. } = trial;
         problems.into_result(changes)
     }
@@ -264,7 +273,8 @@ impl Catalog {
         let configs = written.plugins.iter().map(|plugin| plugin.plugin_config_id.as_str());
         let configs = configs.filter(|id| !own(id)).map(|id| Reference::PluginConfig(id.into()));
         let upstream = written.upstream_id.as_deref().map(|id| Reference::Upstream(id.into()));
-        let list: Arc<[Reference]> = configs.chain(upstream).collect();
+        let owner = written.owner.as_deref().map(|owner| Reference::Owner(owner.into()));
+        let list: Arc<[Reference]> = configs.chain(upstream).chain(owner).collect();
         for reference in list.iter() {
             match self.users.get_mut(reference) {
                 Some(users) => drop(users.insert(proxy.clone(), ())),

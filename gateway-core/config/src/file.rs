@@ -5,8 +5,12 @@
 //! hides neither its own further problems nor another's. What the words mean together is [`super::resolve`]'s matter.
 
 mod acme;
+mod admin_approval;
+mod admin_oidc;
+mod admin_role;
 mod check;
 mod consumer;
+mod failures;
 mod fastcgi;
 mod foreign;
 mod forwarded;
@@ -37,7 +41,11 @@ use serde::{Deserialize, de::DeserializeOwned};
 use super::problem::{Problem, Problems};
 pub use crate::nearest::nearest;
 pub use acme::{Acme, AcmeChallenge, ExternalAccount};
+pub use admin_approval::AdminApproval;
+pub use admin_oidc::{AdminOidc, AdminOidcGrant, AdminOidcRoles, GrantProtocol};
+pub use admin_role::AdminRole;
 pub use consumer::Consumer;
+pub use failures::{Backoff, CircuitBreaker, ExponentialBackoff, FixedBackoff, Retry};
 pub use fastcgi::{FastCgi, Param};
 pub use forwarded::Forwarded;
 pub use gateway::{
@@ -53,9 +61,8 @@ pub use log::{
 pub use places::Positions;
 pub use plugin::{PluginConfig, Scope};
 pub use proxy::{
-    AuthMode, BackendHttpVersion, Backoff, CircuitBreaker, ExponentialBackoff, FixedBackoff, LoadPriority,
-    Parameters, PathPolicy, PathRules, Plugin, PortMapping, Protocol, Proxy, ProxyTlv, Retry, Scheme,
-    UpgradeProtocol,
+    AuthMode, BackendHttpVersion, LoadPriority, Parameters, PathPolicy, PathRules, Plugin, PortMapping,
+    Protocol, Proxy, ProxyTlv, Scheme, Starttls, UpgradeProtocol,
 };
 use reading::convert;
 pub use reading::plugin_settings;

@@ -12,7 +12,8 @@
 //!   `changes.rs` is the difference between two configurations.
 //! - `problem.rs` describes errors of a configuration; `warning/` finds settings that are valid and probably a mistake.
 //! - `condition/` and `pattern/` are the matching language of routes, plugins, log filters and cache rules: as written, compiled,
-//!   and whether two conditions exclude each other. `claims.rs` finds routes that match the same requests.
+//!   and whether two conditions exclude each other. `claims.rs` finds routes that match the same requests,
+//!   `port_claims.rs` stream proxies that cannot share a port.
 //! - `template/` is the template language and the table of its variables.
 //! - `credential.rs` describes the types of credentials, `consumer.rs` finds the consumer of a credential, and
 //!   `credential_names.rs` lists the names that mark a value as a secret.
@@ -38,6 +39,7 @@ pub mod model;
 pub mod nearest;
 pub mod network;
 pub mod pattern;
+mod port_claims;
 pub mod problem;
 pub mod resolve;
 pub mod settings;

@@ -3,6 +3,8 @@
 //! What the user typed is [`super::file`]; nothing here can be deserialised, so no shortcut past the checks exists.
 
 mod acme;
+mod admin_approval;
+mod admin_oidc;
 mod built;
 mod congestion;
 mod fastcgi;
@@ -14,7 +16,9 @@ mod proxy;
 mod redis;
 mod settings;
 mod sockets;
+mod starttls;
 mod upstream;
+mod websocket;
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -22,6 +26,8 @@ use std::sync::Arc;
 
 pub use crate::pattern::{HostPattern, PathPattern};
 pub use acme::*;
+pub use admin_approval::AdminApproval;
+pub use admin_oidc::{AdminOidc, EVERYBODY, ProviderGrant};
 pub use built::*;
 pub use congestion::*;
 pub use fastcgi::*;
@@ -33,7 +39,9 @@ pub use proxy::*;
 pub use redis::*;
 pub use settings::*;
 pub use sockets::*;
+pub use starttls::*;
 pub use upstream::*;
+pub use websocket::*;
 
 use crate::condition::Condition;
 use crate::credential::CredentialType;
@@ -238,6 +246,8 @@ pub enum Scope {
     Proxy(Id),
     /// The proxies that name it, sharing its state.
     ProxyGroup,
+    /// The proxies of this owner, sharing its state; beside their own and global configs of the plugin, and before them.
+    Owner(Id),
 }
 
 /// A plugin's place relative to another.

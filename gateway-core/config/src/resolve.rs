@@ -5,6 +5,8 @@
 //! between objects (ids, names, ports and paths used twice) is [`document`]'s, for a whole file.
 
 mod acme;
+mod admin_approval;
+mod admin_oidc;
 mod backend;
 mod consumer;
 mod fastcgi;
@@ -20,6 +22,7 @@ mod plugin;
 mod proxy;
 mod redis;
 mod shared_values;
+mod starttls;
 mod tls;
 mod traffic;
 mod unique;
@@ -41,7 +44,7 @@ pub use plugin::{CheckedPlugin, Configured, PluginCheck, plugin_config};
 pub(super) use proxy::closed_proxy;
 pub use proxy::proxy;
 pub(super) use redis::named as redis_of;
-pub(super) use unique::{UNTIE, may_share, reserved, tied};
+pub(super) use unique::{SHARE_PORT, UNTIE, reserved, tied};
 pub use upstream::upstream;
 
 use super::file::{self, Document, Items};
@@ -99,6 +102,7 @@ pub fn document(document: &Document, folder: &Path, plugins: &dyn PluginCheck) -
     unique::routes(&proxies, &mut problems);
     unique::ports(&proxies, settings.as_ref(), &mut problems);
     unique::credentials(&consumers, &mut problems);
+    unique::owners(document, &mut problems);
 
     let mut all = document.problems.clone();
     all.extend(document.places.locate(problems).0);

@@ -72,6 +72,44 @@ impl Template {
         })
     }
 
+    /// Whether the template decides which host a URL made of it names, or leaves it to the `Host` that was routed by. A value may begin
+    /// a host whose end is the template's, as in `https://${capture.team}.example/`.
+    pub fn fixes_host(&self) -> bool {
+        let mut parts = self.parts.iter();
+        let begins = match parts.next() {
+            Some(TemplatePart::Text(text)) => match text.split_once("://") {
+                Some(("http" | "https", rest)) => rest,
+                _ => return text.starts_with('/') && !text.starts_with("//"),
+            },
+            Some(TemplatePart::Value { variable: Variable::Known(NamedVariable::Scheme), .. }) => {
+                let Some(TemplatePart::Text(text)) = parts.next() else { return false };
+                let Some(rest) = text.strip_prefix("://") else { return false };
+                rest
+            }
+            _ => return false,
+        };
+        let first = TemplatePart::Text(begins.into());
+        let mut is_open = false;
+        for part in std::iter::once(&first).chain(parts) {
+            match part {
+                TemplatePart::Text(text) => {
+                    let end = text.find(['/', '?', '#']);
+                    let host = text.get(..end.unwrap_or(text.len())).unwrap_or_default();
+                    is_open &= !(host.starts_with('.') && host.len() > 1);
+                    if end.is_some() {
+                        return !is_open;
+                    }
+                }
+                TemplatePart::Value { variable, .. } => {
+                    let is_own =
+                        matches!(variable, Variable::Known(NamedVariable::Host | NamedVariable::Authority));
+                    is_open |= !is_own;
+                }
+            }
+        }
+        !is_open
+    }
+
     /// The names of the route's captures it asks for.
     pub fn captures(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
@@ -94,5 +132,40 @@ impl Template {
             TemplatePart::Value { variable: Variable::ResponseHeader(name), .. } => Some(name),
             _ => None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_fixed_where_no_value_ends_it() {
+        for (text, is_fixed) in [
+            ("/login?next=${request.target}", true),
+            ("/${request.header.x}", true),
+            ("https://login.example/${request.header.x}", true),
+            ("https://login.example?next=${request.header.x}", true),
+            ("${request.scheme}://${request.authority}/login", true),
+            ("https://${request.host}", true),
+            ("https://${capture.team}.example/${request.path}", true),
+            ("https://${request.header.x}.a.${request.query.y}.example", true),
+            ("//evil.test/", false),
+            ("login", false),
+            ("${request.header.x}", false),
+            ("${request.scheme}", false),
+            ("${request.scheme}${request.header.x}", false),
+            ("javascript://x", false),
+            ("https://${request.header.x}/", false),
+            ("https://${request.header.x}", false),
+            ("https://login.example${request.header.x}/", false),
+            ("https://login.example:${request.query.port}/", false),
+            ("https://${request.header.x}./", false),
+            ("https://${request.header.x}${request.host}/", false),
+            ("https://a@${request.header.x}?b", false),
+        ] {
+            let template = Template::parse(text, Moment::Response).unwrap();
+            assert_eq!(template.fixes_host(), is_fixed, "{text}");
+        }
     }
 }

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::file::OldSpelling;
-use super::model::{Consumer, Credential, Model, PathPattern, PluginConfig, Proxy, Scope, Settings, Traffic};
+use super::model::{
+    Consumer, Credential, Id, Model, PathPattern, PluginConfig, Proxy, Scope, Settings, Traffic,
+};
 
 mod acme;
 pub mod codes;
@@ -258,6 +260,15 @@ impl WarningList {
                 );
             }
         }
+        let owners: HashSet<&Id> = model.proxies.iter().filter_map(|proxy| proxy.owner()).collect();
+        for config in &model.plugin_configs {
+            let Scope::Owner(owner) = &config.scope else { continue };
+            if !owners.contains(owner) {
+                let path = format!("plugin_configs.{}", config.id);
+                let message = format!("no proxy has the owner `{owner}`, so that it does nothing");
+                self.add("plugin_unused", path, message, "write the owner of the proxies, or remove it");
+            }
+        }
         let upstreams: HashSet<&str> =
             model.proxies.iter().map(|proxy| proxy.backend.upstream.id.as_str()).collect();
         // A plugin that chooses or calls an upstream names it somewhere in its settings.
@@ -338,8 +349,17 @@ impl WarningList {
             model.plugin_configs.iter().map(|config| &*config.plugin_name).collect();
         let named: HashSet<String> =
             model.plugin_configs.iter().flat_map(|config| stand_ins(config)).map(|(_, name)| name).collect();
+        let owners: HashSet<&str> =
+            model.proxies.iter().filter_map(|proxy| proxy.owner()).map(Id::as_str).collect();
+        // Who owns a proxy needs no credential.
+        let is_owner = |consumer: &Consumer| {
+            let names =
+                [Some(consumer.id.as_str()), Some(&*consumer.username), consumer.custom_id.as_deref()];
+            names.into_iter().flatten().any(|name| owners.contains(name))
+        };
         for consumer in &model.consumers {
-            if !others && !is_usable(consumer, &checked) && !named.contains(&*consumer.username) {
+            let is_named = named.contains(&*consumer.username) || is_owner(consumer);
+            if !others && !is_usable(consumer, &checked) && !is_named {
                 let path = format!("consumers.{}", consumer.id);
                 let message =
                     format!("nobody can be `{}`: no plugin checks a credential it has", consumer.username);

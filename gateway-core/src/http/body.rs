@@ -12,12 +12,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
 use http_body::{Body as HttpBody, Frame, SizeHint};
+use tokio::time::Instant;
 
 pub use grpc::{GrpcMessage, GrpcMessages, GrpcPrefix};
 pub use transform::{Transform, TransformOutput};
@@ -31,6 +33,8 @@ pub struct Body {
     /// Bytes that may pass in all; `u64::MAX` is no limit.
     allowed: u64,
     passed: Meter,
+    /// When it ended is noted in the meter.
+    is_timed: bool,
     /// Set for a client's request: its trailers pass by the rules of its head.
     trailers: Option<TrailerRules>,
     /// Names that no trailer may have.
@@ -40,19 +44,33 @@ pub struct Body {
 
 /// How many bytes of a body have passed; outlives the body, for the record.
 #[derive(Debug, Clone)]
-pub struct Meter(Option<Arc<AtomicU64>>, u64);
+pub struct Meter(Option<Arc<Passed>>, u64);
+
+/// What has passed of a body that comes piece by piece.
+#[derive(Debug, Default)]
+struct Passed {
+    bytes: AtomicU64,
+    /// When the last piece came, of bodies that are timed.
+    ended: OnceLock<Instant>,
+}
 
 impl Meter {
     /// Bytes so far.
     pub fn bytes(&self) -> u64 {
-        self.0.as_ref().map_or(self.1, |shared| shared.load(Ordering::Relaxed))
+        self.0.as_ref().map_or(self.1, |shared| shared.bytes.load(Ordering::Relaxed))
+    }
+
+    /// When the last piece of a timed body came; `None` where it has not, or the body broke off.
+    pub(crate) fn ended(&self) -> Option<Instant> {
+        self.0.as_ref()?.ended.get().copied()
     }
 
     /// Bytes that count as not yet passed after all.
     fn take_back(&mut self, bytes: usize) {
         match &self.0 {
             Some(shared) => {
-                shared.store(shared.load(Ordering::Relaxed).saturating_sub(bytes as u64), Ordering::Relaxed);
+                let passed = shared.bytes.load(Ordering::Relaxed).saturating_sub(bytes as u64);
+                shared.bytes.store(passed, Ordering::Relaxed);
             }
             None => self.1 = self.1.saturating_sub(bytes as u64),
         }
@@ -62,8 +80,8 @@ impl Meter {
         match &self.0 {
             // One body is pulled by one task at a time, so load and store suffice.
             Some(shared) => {
-                let total = shared.load(Ordering::Relaxed) + bytes;
-                shared.store(total, Ordering::Relaxed);
+                let total = shared.bytes.load(Ordering::Relaxed) + bytes;
+                shared.bytes.store(total, Ordering::Relaxed);
                 total
             }
             None => {
@@ -188,35 +206,55 @@ impl Body {
     }
 
     fn pulled(kind: BodyKind) -> Self {
-        Self { passed: Meter(Some(Arc::new(AtomicU64::new(0))), 0), ..Self::of(kind) }
+        Self { passed: Meter(Some(Arc::default()), 0), ..Self::of(kind) }
     }
 
     const fn of(kind: BodyKind) -> Self {
-        Self { kind, allowed: u64::MAX, passed: Meter(None, 0), trailers: None, withheld: None }
+        Self {
+            kind,
+            allowed: u64::MAX,
+            passed: Meter(None, 0),
+            is_timed: false,
+            trailers: None,
+            withheld: None,
+        }
     }
 
     /// Lets at most `limit` bytes pass; zero is no limit.
     #[must_use]
     pub fn limited(mut self, limit: u64) -> Self {
-        self.allowed = if limit == 0 { u64::MAX } else { limit };
+        self.limit(limit);
         self
     }
 
+    /// Lets at most `limit` bytes pass; zero is no limit.
+    pub(super) fn limit(&mut self, limit: u64) {
+        self.allowed = if limit == 0 { u64::MAX } else { limit };
+    }
+
     /// Lets only those trailers pass that a client may send ([`strip_trailers`]). Plugins may add any behind it.
-    #[must_use]
-    pub(super) fn of_client(mut self, rules: TrailerRules) -> Self {
+    pub(super) fn pass_trailers_by(&mut self, rules: TrailerRules) {
         self.trailers = Some(rules);
-        self
+    }
+
+    /// Whether trailers may come behind it.
+    pub(super) fn may_have_trailers(&self) -> bool {
+        matches!(self.kind, BodyKind::Stream(_) | BodyKind::Trailed(_))
     }
 
     /// Drops trailers of this name, which would otherwise come after what was decided about the head.
     pub fn withhold_trailer(&mut self, name: &HeaderName) {
-        if let BodyKind::Stream(_) | BodyKind::Trailed(_) = self.kind {
+        if self.may_have_trailers() {
             let withheld = self.withheld.get_or_insert_default();
             if !withheld.contains(name) {
                 withheld.push(name.clone());
             }
         }
+    }
+
+    /// Has its meter note when the last piece came. Of a body at hand nothing is noted.
+    pub(crate) fn time(&mut self) {
+        self.is_timed = !self.is_at_hand();
     }
 
     /// Counts the bytes taken out of this body, also after it has moved elsewhere. A body whose bytes are at hand
@@ -325,7 +363,27 @@ impl Body {
                 return Poll::Ready(Some(Err(BodyError::TooLarge { limit: self.allowed })));
             }
         }
+        if self.is_timed {
+            self.note_end(&polled);
+        }
         polled
+    }
+
+    /// Notes that the last piece has come: the end by itself, trailers, or data behind which the stream knows that nothing comes.
+    fn note_end(&mut self, polled: &Poll<Option<Result<Frame<Bytes>, BodyError>>>) {
+        let is_end = match polled {
+            Poll::Pending => return,
+            Poll::Ready(Some(Err(_))) => {
+                self.is_timed = false;
+                return;
+            }
+            Poll::Ready(None) => true,
+            Poll::Ready(Some(Ok(frame))) => frame.is_trailers() || self.is_empty(),
+        };
+        if is_end && let Some(shared) = &self.passed.0 {
+            self.is_timed = false;
+            shared.ended.get_or_init(Instant::now);
+        }
     }
 }
 

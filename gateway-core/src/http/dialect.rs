@@ -124,11 +124,11 @@ impl Dialect {
     }
 
     /// How long the client waits, where it says so. The header goes on to the target, which keeps time as well.
-    pub fn timeout(self, headers: &HeaderMap) -> Option<Duration> {
+    pub fn timeout(self, method: &Method, headers: &HeaderMap) -> Option<Duration> {
         match self {
             Self::Grpc => grpc_timeout(headers),
             // gRPC-Web is translated further on, and its clients keep time as well.
-            Self::Plain if GrpcWeb::of(headers).is_some() => grpc_timeout(headers),
+            Self::Plain if *method == Method::POST && GrpcWeb::of(headers).is_some() => grpc_timeout(headers),
             Self::Plain | Self::Upgrade => None,
         }
     }

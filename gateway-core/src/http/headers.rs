@@ -54,11 +54,22 @@ pub enum MessageSource {
 pub fn strip(headers: &mut HeaderMap, side: MessageSource) -> Stripped {
     let mut removed: SmallVec<[HeaderName; 8]> = SmallVec::new();
     let mut early = false;
-    for name in headers.keys() {
-        if is_hop_by_hop(name.as_str()) || is_of_the_side(name, side) {
-            removed.push(name.clone());
+    match side {
+        MessageSource::Request { trusted, underscores } => {
+            for name in headers.keys() {
+                let text = name.as_str();
+                let is_forbidden = may_be_claim(text.as_bytes()) && is_claim(name, trusted, underscores);
+                if is_forbidden || is_hop_by_hop(text) {
+                    removed.push(name.clone());
+                }
+                early |= *name == EARLY_DATA;
+            }
         }
-        early |= *name == EARLY_DATA;
+        // What a target says of its own address: RFC 7838 speaks of the origin a client asked for, which is the gateway.
+        MessageSource::Response => {
+            let goes = |name: &&HeaderName| is_hop_by_hop(name.as_str()) || **name == ALT_SVC;
+            removed.extend(headers.keys().filter(goes).cloned());
+        }
     }
     if removed.is_empty() {
         return Stripped { early, ..Stripped::default() };
@@ -84,7 +95,10 @@ pub fn strip(headers: &mut HeaderMap, side: MessageSource) -> Stripped {
     for name in removed {
         let is_usual = (name == CONNECTION && !names_fields)
             || (name == TE && headers.get(TE).is_some_and(|value| value == "trailers"));
-        if matches!(side, MessageSource::Request { .. }) && !is_usual && !is_of_the_side(&name, side) {
+        if let MessageSource::Request { trusted, underscores } = side
+            && !is_usual
+            && !is_claim(&name, trusted, underscores)
+        {
             let hop: &mut Box<HeaderMap> = hop.get_or_insert_default();
             hop.extend(headers.get_all(&name).iter().map(|value| (name.clone(), value.clone())));
         }
@@ -97,17 +111,6 @@ pub fn strip(headers: &mut HeaderMap, side: MessageSource) -> Stripped {
 fn takes_trailers(headers: &HeaderMap) -> bool {
     let codings = headers.get_all(TE).into_iter().flat_map(|value| value.as_bytes().split(|c| *c == b','));
     codings.map(<[u8]>::trim_ascii).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
-}
-
-/// What a client may not say of itself, and what a target says of its own address: RFC 7838 speaks of the origin a client
-/// asked for, which is the gateway.
-fn is_of_the_side(name: &HeaderName, side: MessageSource) -> bool {
-    match side {
-        MessageSource::Request { trusted, underscores } => {
-            may_be_claim(name.as_str().as_bytes()) && is_claim(name, trusted, underscores)
-        }
-        MessageSource::Response => *name == ALT_SVC,
-    }
 }
 
 fn is_end_to_end(name: &HeaderName) -> bool {

@@ -56,7 +56,8 @@ fn poses(name: &HeaderName, trusted: bool) -> bool {
         || matches!(plain.as_str(), "x-real-ip" | "content-length" | "transfer-encoding" | "early-data")
 }
 
-/// Whether the name has one. Names of 4 to 16 bytes, as most are, are looked at in one or two pieces that may overlap.
+/// Whether the name has an underscore. Names of 4 to 16 bytes, as most are, are looked at in one or two pieces that may overlap.
+#[inline]
 pub(super) fn has_underscore(name: &[u8]) -> bool {
     let has = |word: u64| {
         const ONES: u64 = u64::MAX / 255;

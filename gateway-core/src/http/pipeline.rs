@@ -283,6 +283,12 @@ impl<U: Upstream> Pipeline<U> {
         if !self.overload.admits(matched.route.proxy.load_priority) {
             return Err(Box::new(Reply::new(Cause::Overloaded).header(RETRY_AFTER, A_SECOND)));
         }
+        if !end.exchange.body.is_at_hand() {
+            let Some(expected) = self.overload.body(matched.route.proxy.load_priority) else {
+                return Err(Box::new(Reply::new(Cause::Overloaded).header(RETRY_AFTER, A_SECOND)));
+            };
+            end.expected = Some(expected);
+        }
         let deadline = end.deadline();
         until(deadline, pin!(self.through(snapshot, &matched, end, reached, downstream))).await
     }
@@ -354,7 +360,8 @@ impl<U: Upstream> Pipeline<U> {
             let attempt = Attempt { target: pick.target, number: attempts.made(), begun };
             let around = around.with_target(Some(pick.target));
             if route.chain.has_attempt_seats() {
-                pin!(route.chain.attempt(&mut end.exchange, attempt, around)).await?;
+                // On the heap, because few chains have one, and every exchange would pay for its size.
+                Box::pin(route.chain.attempt(&mut end.exchange, attempt, around)).await?;
             }
             let replay = body.replay().filter(|_| !end.exchange.is_sent_once());
             let sent = matched.request_for(&end.exchange, pick.target)?;
@@ -372,7 +379,7 @@ impl<U: Upstream> Pipeline<U> {
                     end.tunnel = answer.tunnel;
                     let Some(pause) = attempts.after_status(status, replay.is_some()) else {
                         end.exchange.origin = Origin::Target;
-                        from_target(end.answer.insert(answer.response));
+                        from_target(end.take_answer(answer.response, begun));
                         end.cookie = destination.cookie(&end.exchange, index);
                         return Ok(());
                     };

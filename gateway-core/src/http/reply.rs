@@ -258,8 +258,7 @@ pub struct Reply {
     pub detail: Option<Cow<'static, str>>,
     /// Header fields to add.
     pub headers: HeaderMap,
-    /// A body of its own instead of the problem document; may stream and carry trailers. A gRPC client gets it only
-    /// with [`Reply::as_is`].
+    /// A body in place of the problem document; may stream and carry trailers. gRPC clients get it with [`Reply::as_is`].
     pub body: Option<Body>,
     /// A word of the plugin's own for logs and metrics instead of the cause's: snake case, one of few.
     pub reason: Option<&'static str>,
@@ -269,6 +268,8 @@ pub struct Reply {
     pub as_is: bool,
     /// The connection must not carry another exchange.
     pub close: bool,
+    /// The client is told the cause's reason, and only records show the reply's own.
+    pub hides_reason: bool,
     /// It gives out again what a target said to another request.
     pub is_replay: bool,
     /// The trace that a problem document names.
@@ -290,6 +291,7 @@ impl Reply {
             as_is: false,
             close: false,
             is_replay: false,
+            hides_reason: false,
             trace: None,
         }
     }
@@ -316,6 +318,12 @@ impl Reply {
     pub fn reason(mut self, reason: &'static str) -> Self {
         self.reason = Some(reason);
         self
+    }
+
+    /// The same, while the client is told only the cause's: for refusals from which an attacker would learn.
+    #[must_use]
+    pub fn hidden_reason(self, reason: &'static str) -> Self {
+        Self { hides_reason: true, ..self.reason(reason) }
     }
 
     /// Answers with another status than the cause's.
@@ -381,7 +389,7 @@ impl Reply {
         let status = self.http_status();
         let Row { title, reason, proxy_error, .. } = self.cause.row();
         let own = self.body.is_some();
-        let reason = self.reason.unwrap_or(reason);
+        let reason = self.reason.filter(|_| !self.hides_reason).unwrap_or(reason);
         let title = own_title(reason).unwrap_or(title);
         let body = self.body.unwrap_or_else(|| {
             Body::full(problem(status, title, reason, self.detail.as_deref(), self.trace))
@@ -444,8 +452,7 @@ pub fn final_status(code: impl TryInto<u16>) -> Option<StatusCode> {
     StatusCode::from_u16(code).ok()
 }
 
-/// The gRPC status for an HTTP status, for replies that chose their own (the mapping of gRPC's HTTP/2 document,
-/// completed for what a gateway answers).
+/// The gRPC status for an HTTP status (the mapping of gRPC's HTTP/2 document, completed for what a gateway answers).
 pub fn grpc_status_of(status: StatusCode) -> u8 {
     match status.as_u16() {
         200..=299 => 2,

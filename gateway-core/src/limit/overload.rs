@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use super::collected::CollectedBodies;
+use super::collected::{CollectedBodies, ExpectedBody};
 use super::concurrency::{Concurrency, Permit};
 use crate::config::model::{Limits, LoadPriority};
 
@@ -22,6 +22,11 @@ pub struct Overload {
 /// these bounds.
 const RESERVED_SHARE: u64 = 16;
 const RESERVED: std::ops::RangeInclusive<u64> = 8..=256;
+
+/// Bytes that a request's body takes while it passes: what is read of it ahead of its target.
+const BODY_BYTES: u64 = 16 << 10;
+/// The share of a limit from which on most is refused.
+const MOST: f64 = 0.97;
 
 /// How short memory, descriptors or time are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -100,6 +105,19 @@ impl Overload {
         self.exchanges.permit()
     }
 
+    /// Memory for the body of a request of a proxy with this priority; `None` where it is short. Looks at memory are too rare to
+    /// see thousands of bodies that begin between two of them.
+    pub fn body(&self, priority: LoadPriority) -> Option<ExpectedBody> {
+        let bytes = if priority == LoadPriority::High { 0 } else { BODY_BYTES };
+        self.collected.expect(bytes)
+    }
+
+    /// Says how much memory is used, of how much; `None` where it has no limit.
+    pub fn set_memory(&self, used: u64, limit: Option<u64>) {
+        let most = limit.map(|limit| (limit as f64 * MOST) as u64);
+        self.collected.set_memory(most.map(|most| most.saturating_sub(used)));
+    }
+
     /// Connections counted now.
     pub fn connections(&self) -> usize {
         self.connections.used()
@@ -135,7 +153,7 @@ impl Overload {
 pub fn level_of(used: f64, lateness: f64, now: OverloadLevel) -> OverloadLevel {
     // From which share of a limit, and of the lateness that is allowed.
     const STEPS: [(OverloadLevel, f64, f64); 3] = [
-        (OverloadLevel::RefuseMost, 0.97, 2.0),
+        (OverloadLevel::RefuseMost, MOST, 2.0),
         (OverloadLevel::RefuseLow, 0.92, 1.0),
         (OverloadLevel::CloseIdle, 0.85, f64::INFINITY),
     ];

@@ -11,7 +11,7 @@ use super::hooks::Hooks;
 use super::needs::{self, Needs};
 use super::world::Owner;
 use super::world::tasks::{Starter, TaskHandle, Tasks};
-use super::{Plugin, World};
+use super::{Foreseen, Foresight, Plugin, World};
 use crate::config::capabilities::Capabilities;
 use crate::config::credential::{CredentialType, CredentialTypes};
 use crate::config::file::{OldSpelling, Rules, plugin_settings};
@@ -31,6 +31,9 @@ pub trait Built: CheckedSettings {
 
     /// What stands for the files that are part of its settings, as they were when it was built.
     fn sources(&self) -> u64;
+
+    /// What it would decide about a request that is not sent; see [`Plugin::foresee`].
+    fn foresee(&self, foresight: &Foresight<'_>) -> Option<Foreseen>;
 
     /// What an operator can have it do, by name, each with one sentence.
     fn actions(&self) -> &'static [(&'static str, &'static str)];
@@ -88,6 +91,10 @@ impl<P: Plugin> Built for Instance<P> {
 
     fn sources(&self) -> u64 {
         self.sources
+    }
+
+    fn foresee(&self, foresight: &Foresight<'_>) -> Option<Foreseen> {
+        self.plugin.foresee(foresight)
     }
 
     fn actions(&self) -> &'static [(&'static str, &'static str)] {

@@ -48,6 +48,11 @@ impl<'a> Around<'a> {
 }
 
 impl<'a> Seat<'a> {
+    /// The seat at this place of a proxy's chain, for a request that is not sent.
+    pub fn unused(state: &'a ProxyState, consumers: &'a Consumers, place: u16) -> Self {
+        Around { state, consumers, target: None }.seat(place)
+    }
+
     /// The proxy with its targets, breakers and what is known of its plugins.
     pub fn state(&self) -> &'a ProxyState {
         self.around.state

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::seat::Seat;
 use crate::config::consumer::Identity;
+use crate::http::exchange::Exchange;
 use crate::http::reply::{Cause, Reply};
 use crate::stream::session::MessageKind;
 
@@ -144,4 +146,47 @@ pub enum Decision {
     Answer(Vec<(MessageKind, Bytes)>),
     /// The session ends; a WebSocket with this close code.
     Close(u16),
+}
+
+/// A request that is described and not sent, for [`Plugin::foresee`](super::Plugin::foresee).
+#[derive(Debug, Clone, Copy)]
+pub struct Foresight<'a> {
+    /// The request as the plugin would see it, without a body.
+    pub exchange: &'a Exchange,
+    /// Where the plugin would run.
+    pub seat: Seat<'a>,
+    /// The whole body; `None` where only its length is known.
+    pub body: Option<&'a [u8]>,
+    /// The length of the body in bytes; 0 without one.
+    pub body_bytes: u64,
+    /// Whether `exchange.identity` is who the caller is. False where a plugin before this one identifies callers in a way that
+    /// cannot be foreseen.
+    pub is_caller_known: bool,
+}
+
+/// What a plugin would decide about a request that is not sent.
+#[derive(Debug)]
+pub enum Foreseen {
+    /// The request goes on; the text says how it stands, such as what is left of a limit. It may be empty.
+    Passes(String),
+    /// The plugin recognises the caller.
+    Caller(Arc<Identity>),
+    /// The request has no credential of this plugin's kind; the plugin answers with this where no other recognises the caller.
+    Absent(Box<Reply>),
+    /// The plugin answers with this; the text says why, for operators. It may be empty.
+    Refuses(Box<Reply>, String),
+    /// The plugin is in a dry run or only observes, and would refuse otherwise; the text says why.
+    WouldRefuse(String),
+    /// That can't be known without sending the request; the text says why.
+    Unknown(String),
+}
+
+impl Foreseen {
+    /// A refusal that becomes an observation in a dry run.
+    pub fn refuses(reply: Reply, why: impl Into<String>, dry_run: bool) -> Self {
+        match dry_run {
+            true => Self::WouldRefuse(why.into()),
+            false => Self::Refuses(Box::new(reply), why.into()),
+        }
+    }
 }

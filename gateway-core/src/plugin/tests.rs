@@ -284,7 +284,7 @@ fn a_panic_is_a_recorded_500_and_nothing_else_ends() {
             json!({ "request": "panic later" }),
             json!({ "response": "panic" }),
         ] {
-            let trial = trial(&[("first", script.clone())]);
+            let trial = trial(&[("first", script.clone())]).with_panics();
             assert_eq!(trial.get("/", &[]).await.status, 500, "{script}");
             let [record] = &trial.records()[..] else { panic!("one record") };
             assert_eq!((record.status, record.reason), (500, Some("internal")), "{script}");
@@ -296,6 +296,7 @@ fn a_panic_is_a_recorded_500_and_nothing_else_ends() {
 fn a_panic_over_the_record_costs_nobody_else_the_record() {
     run(async {
         let trial = trial(&[("first", json!({ "end": "panic" })), ("second", json!({ "end": "count" }))]);
+        let trial = trial.with_panics();
         let before = ENDED.load(Relaxed);
         assert_eq!(trial.get("/", &[]).await.status, 200);
         assert!(ENDED.load(Relaxed) >= before + 2, "the plugin after it sees the record");

@@ -11,6 +11,7 @@ pub mod meters;
 pub mod per_worker;
 pub mod redis;
 pub mod tasks;
+pub mod usage;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,6 +31,7 @@ use files::Files;
 use kept::KeptStates;
 use meters::Meters;
 use redis::{RedisAttempt, RedisHolder, RedisLinks};
+use usage::{UsageStore, UsageStores};
 
 use crate::config::model::{Id, RedisServers};
 use crate::config::problem::Problems;
@@ -41,6 +43,7 @@ pub struct World {
     reach: Arc<Reach>,
     kept: Arc<KeptStates>,
     redis: Arc<RedisLinks>,
+    usage: Arc<UsageStores>,
     busyness: Busyness,
     owner: Option<Owner>,
     /// Of the files that are part of the settings of the plugin that is built with this.
@@ -82,6 +85,7 @@ impl World {
             reach: Arc::new(reach),
             kept: Arc::default(),
             redis: Arc::default(),
+            usage: Arc::default(),
             busyness: Busyness::default(),
             owner: None,
             sources: Arc::default(),
@@ -115,6 +119,15 @@ impl World {
     /// What is wrong with the endpoint: a certificate file that can't be used, or an upstream that does not exist.
     pub fn client(&self, endpoint: Endpoint) -> Result<Client, Problems> {
         self.reach.calls.client(endpoint)
+    }
+
+    /// A client for a call of the gateway's own rather than of traffic, such as one for the keys of an OpenID provider. It goes by the
+    /// proxy of the environment where one is set.
+    ///
+    /// # Errors
+    /// As [`Self::client`], and when the proxy can't be used.
+    pub fn own_client(&self, endpoint: Endpoint) -> Result<Client, Problems> {
+        self.reach.calls.own_client(endpoint)
     }
 
     /// The addresses of a host, by the gateway's name servers and cache. For those who send datagrams; a [`Client`] resolves by
@@ -187,6 +200,16 @@ impl World {
     /// new one. Freed with the last plugin that holds it.
     pub fn shared<T: Send + Sync + 'static>(&self, name: &str, make: impl FnOnce() -> T) -> Arc<T> {
         self.kept.take(None, name, make)
+    }
+
+    /// Where usage is kept; `None` where the configuration does not come from a database.
+    pub fn usage_store(&self) -> Option<Arc<dyn UsageStore>> {
+        self.usage.get()
+    }
+
+    /// Has usage kept there from now on, by all clones of this world. To be called before plugins are built.
+    pub fn keep_usage_in(&self, store: Arc<dyn UsageStore>) {
+        self.usage.put(store);
     }
 
     /// The connections of `gateway.redis` that are in use, and when they change. Those of a configuration that is only checked are

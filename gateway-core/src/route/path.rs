@@ -26,6 +26,9 @@ impl<V> Default for PathMap<V> {
 /// One prefix of a path: its length in bytes and its hash.
 type Boundary = (usize, u64);
 
+/// The prefixes of a path, the shortest first.
+type Boundaries = SmallVec<[Boundary; MAX_SEGMENTS]>;
+
 /// Hashes paths; one for a whole table, kept by its clones.
 #[derive(Clone, Copy)]
 pub(super) struct PathHash(u64);
@@ -41,9 +44,9 @@ impl PathHash {
         FixedState::with_seed(self.0).build_hasher()
     }
 
-    /// The prefixes of `path` with 1, 2… `most` segments, each one's hash made from the hash of the one before.
-    fn boundaries(self, path: &str, most: usize) -> SmallVec<[Boundary; MAX_SEGMENTS]> {
-        let mut found = SmallVec::new();
+    /// Adds the prefixes of `path` with 1, 2… `most` segments, each one's hash made from the hash of the one before. They are
+    /// added, not returned, as so large a table costs more to move than to fill.
+    fn boundaries(self, path: &str, most: usize, found: &mut Boundaries) {
         let mut hash = ROOT;
         let mut start = 0;
         while start < path.len() && found.len() < most {
@@ -56,12 +59,13 @@ impl PathHash {
             start += 1 + len;
             found.push((start, hash));
         }
-        found
     }
 
     /// The number of segments of a prefix, and its hash.
     fn prefix(self, prefix: &str) -> (usize, u64) {
-        match self.boundaries(prefix.trim_end_matches('/'), MAX_SEGMENTS + 1).as_slice() {
+        let mut boundaries = Boundaries::new();
+        self.boundaries(prefix.trim_end_matches('/'), MAX_SEGMENTS + 1, &mut boundaries);
+        match boundaries.as_slice() {
             [] => (0, ROOT),
             all => (all.len(), all[all.len() - 1].1),
         }
@@ -103,7 +107,8 @@ impl<V: Clone> PathMap<V> {
         }
         let deepest = self.depths.len().saturating_sub(1);
         if deepest > 0 {
-            let boundaries = hash.boundaries(path, deepest);
+            let mut boundaries = Boundaries::new();
+            hash.boundaries(path, deepest, &mut boundaries);
             for (n, &(len, hash)) in boundaries.iter().enumerate().rev() {
                 if self.depths[n + 1] == 0 {
                     continue;

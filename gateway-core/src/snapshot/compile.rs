@@ -266,7 +266,7 @@ impl Compiler {
             _ => Concurrency::new(max_sessions),
         };
         sessions.resize(max_sessions);
-        let hedger = proxy.hedging.as_deref().map(|rules| {
+        let hedger = proxy.hedging().map(|rules| {
             let known = before.and_then(|route| route.hedger.as_ref());
             let known = known.filter(|known| known.rules() == rules).cloned();
             known.unwrap_or_else(|| Arc::new(Hedger::new(rules.clone(), now)))

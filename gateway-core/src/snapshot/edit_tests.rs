@@ -20,6 +20,7 @@ use crate::plugin::{Hooks, OnClose, OnEnd, Plugin, Registry, Seat, World, entry}
 use crate::record::{ExchangeRecord, SessionRecord};
 use crate::snapshot::Snapshot;
 use crate::snapshot::compile::Compiler;
+use crate::snapshot::streams::StreamPort;
 use std::path::Path;
 
 #[derive(Deserialize, JsonSchema)]
@@ -153,7 +154,7 @@ impl Live {
         let ports: Vec<BTreeSet<String>> = PORTS
             .map(|port| {
                 let on = snapshot.streams.on(Transport::Tcp, port);
-                on.iter().map(|route| route.proxy.id.to_string()).collect()
+                on.into_iter().flat_map(StreamPort::routes).map(|route| route.proxy.id.to_string()).collect()
             })
             .into();
         let upstreams: BTreeSet<&str> = snapshot.upstreams.iter().map(|(id, _)| id.as_str()).collect();
@@ -215,7 +216,7 @@ fn object(random: &mut fastrand::Rng) -> ((ObjectKind, String), Option<Value>) {
             (ObjectKind::Upstreams, json!({ "targets": targets, "name": name }))
         }
         2..=4 => {
-            let scope = one(random, &["global", "proxy_group", "proxy", "proxy"]);
+            let scope = one(random, &["global", "proxy_group", "owner", "proxy", "proxy"]);
             let level = random.u8(0..3);
             let mut config = json!({
                 "plugin_name": one(random, &["guard", "count"]), "scope": scope,
@@ -223,6 +224,9 @@ fn object(random: &mut fastrand::Rng) -> ((ObjectKind, String), Option<Value>) {
             });
             if scope == "proxy" {
                 config["proxy_id"] = json!(format!("p{}", random.u8(0..4)));
+            }
+            if scope == "owner" {
+                config["owner"] = json!(one(random, &["ann", "bob"]));
             }
             (ObjectKind::PluginConfigs, config)
         }
@@ -266,6 +270,9 @@ fn proxy(random: &mut fastrand::Rng) -> Value {
         proxy["backend_host"] = json!("127.0.0.1");
         proxy["backend_port"] = json!(random.u16(10..12));
     }
+    if random.bool() {
+        proxy["owner"] = json!(random.choice(["ann", "bob"]));
+    }
     let plugins: BTreeSet<u8> = (0..random.u8(0..3)).map(|_| random.u8(0..4)).collect();
     let plugins = plugins.iter().map(|n| json!({ "plugin_config_id": format!("c{n}") }));
     proxy["plugins"] = plugins.collect();
@@ -295,6 +302,23 @@ fn has_homeless(steps: &Steps, stored: &BTreeMap<(ObjectKind, String), Value>) -
     })
 }
 
+/// A proxy of an owner that is no consumer is refused as an edit, and serves in a database. So is a plugin config for the proxies of such
+/// an owner, except where its consumer goes later: then it is for no proxy.
+fn has_unknown_owner(steps: &Steps, stored: &BTreeMap<(ObjectKind, String), Value>) -> bool {
+    let of = |kind| stored.iter().filter(move |((of, _), _)| *of == kind).map(|(_, document)| document);
+    let names: BTreeSet<&str> = of(ObjectKind::Consumers)
+        .flat_map(|consumer| [consumer["id"].as_str(), consumer["username"].as_str()])
+        .flatten()
+        .collect();
+    let put = steps.iter().filter(|((kind, _), _)| *kind == ObjectKind::PluginConfigs);
+    let configs =
+        put.filter_map(|(_, document)| document.as_ref()).filter(|config| config["scope"] == "owner");
+    of(ObjectKind::Proxies)
+        .chain(configs)
+        .filter_map(|owned| owned.get("owner")?.as_str())
+        .any(|owner| !names.contains(owner))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
@@ -311,7 +335,8 @@ proptest! {
                 }
             }
             let scratch = Live::from_scratch(&wanted);
-            let is_good = scratch.is_whole() && !has_homeless(&steps, &wanted);
+            let is_good =
+                scratch.is_whole() && !has_homeless(&steps, &wanted) && !has_unknown_owner(&steps, &wanted);
             let before = live.served();
             let edited = live.edit(&steps, OnRefusal::Edit);
             prop_assert_eq!(edited.is_ok(), is_good, "{:?}: {:?} against {:?}", steps, edited, scratch.catalog.broken());
@@ -351,6 +376,40 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_proxy_belongs_to_a_consumer_that_is_there() {
+    let mut live = Live::new();
+    let proxy = |owner: &str| {
+        let document = json!({ "id": "p", "listen_port": 7001, "backend_scheme": "tcp", "backend_host": "127.0.0.1",
+            "backend_port": 9, "owner": owner });
+        ((ObjectKind::Proxies, "p".to_owned()), Some(document))
+    };
+    let consumer = |id: &str, username: &str| {
+        ((ObjectKind::Consumers, id.to_owned()), Some(json!({ "id": id, "username": username })))
+    };
+    let gone = |id: &str| ((ObjectKind::Consumers, id.to_owned()), None);
+    let refused = |live: &mut Live, steps: Steps, expected: &str| {
+        let problems = live.edit(&steps, OnRefusal::Edit).unwrap_err();
+        assert_eq!(problems.to_string().trim(), expected);
+    };
+    refused(
+        &mut live,
+        [proxy("ann")].into(),
+        "p.owner: there is no consumer `ann` (create it before, or in the same batch)",
+    );
+    live.edit(&[proxy("ann"), consumer("k", "ann")].into(), OnRefusal::Edit).unwrap();
+    let owns = "the consumer `ann` is the owner of the proxy `p` (give the proxy another `owner`, or delete it first)";
+    refused(&mut live, [gone("k")].into(), owns);
+    refused(&mut live, [consumer("k", "eve")].into(), owns);
+    // Another consumer may take the name over, and the proxy may change its owner in the same edit.
+    live.edit(&[consumer("k", "eve"), consumer("l", "ann")].into(), OnRefusal::Edit).unwrap();
+    live.edit(&[gone("l"), proxy("k")].into(), OnRefusal::Edit).unwrap();
+    live.edit(&[gone("k"), ((ObjectKind::Proxies, "p".to_owned()), None)].into(), OnRefusal::Edit).unwrap();
+    // A row of a database serves.
+    live.edit(&[proxy("ann")].into(), OnRefusal::Object).unwrap();
+    assert!(live.is_whole());
 }
 
 #[test]

@@ -199,7 +199,8 @@ pub(crate) async fn tunnel<'r>(tunnelled: Tunnelled<'r>, session: Session, ends:
 fn about(protocol: &'static str, route: &ProxyState, session: &Session) -> About {
     let consumer = session.identity.as_ref().map(|identity| identity.name.clone());
     let (client, port) = (session.client_address, session.client.local.port());
-    About { protocol, proxy: route.proxy.id.clone(), consumer, client, port }
+    let (proxy, owner) = (route.proxy.id.clone(), route.proxy.owner().cloned());
+    About { protocol, proxy, owner, consumer, client, port }
 }
 
 /// Gets a request to switch protocols, or the answer that agrees, ready for a chain that reads messages.

@@ -21,8 +21,15 @@ const MAX_V1: usize = 107;
 /// The extension of version 2 with a CRC32c of the whole header.
 const CRC32C: u8 = 3;
 
+/// The extension of version 2 with the application protocol of the connection (ALPN).
+const ALPN: u8 = 1;
 /// The extension of version 2 with the server name that the client asked for.
 const AUTHORITY: u8 = 2;
+/// The extension of version 2 with bytes that name the connection to all proxies on its way, and how many there may be.
+const UNIQUE_ID: u8 = 5;
+const MAX_UNIQUE_ID: usize = 128;
+/// Bytes of an application protocol's name (RFC 7301 §3.1).
+const MAX_ALPN: usize = 255;
 /// The extension of version 2 with facts of the client's TLS, and those inside of it.
 const TLS: u8 = 0x20;
 const TLS_VERSION: u8 = 0x21;
@@ -34,6 +41,10 @@ const WITH_CERTIFICATE: u8 = 2;
 /// What a header of version 2 says beside the ends.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Extensions<'a> {
+    /// The application protocol of the connection.
+    pub alpn: Option<&'a [u8]>,
+    /// What names the connection to all proxies on its way.
+    pub unique_id: Option<&'a [u8]>,
     /// The server name that the client asked for.
     pub authority: Option<&'a str>,
     /// Facts of the client's TLS.
@@ -53,9 +64,65 @@ pub struct TlsSummary {
     pub has_certificate: bool,
 }
 
+/// What a header of version 2 said of a connection beside its ends.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReceivedExtensions {
+    /// The server name that the client asked for; `None` where there is none or it is not a host name.
+    pub authority: Option<String>,
+    /// The application protocol; 1 to 255 bytes.
+    pub alpn: Option<Box<[u8]>>,
+    /// What names the connection to all proxies on its way; 1 to 128 bytes.
+    pub unique_id: Option<Box<[u8]>>,
+}
+
+/// Reads the extensions of a complete header, which [`parse`] has accepted. Those that are empty or too long are left out.
+pub fn read_extensions(header: &[u8]) -> ReceivedExtensions {
+    let mut told = ReceivedExtensions {
+        authority: authority(header).map(str::to_owned),
+        ..ReceivedExtensions::default()
+    };
+    let within = |value: &[u8], most: usize| (1..=most).contains(&value.len()).then(|| Box::from(value));
+    for (kind, value) in Values::of(header) {
+        match kind {
+            ALPN => told.alpn = within(value, MAX_ALPN),
+            UNIQUE_ID => told.unique_id = within(value, MAX_UNIQUE_ID),
+            _ => {}
+        }
+    }
+    told
+}
+
 /// Reads the server name of a complete header of version 2, which [`parse`] has accepted. Returns `None` if the header has none or it is not a
 /// host name.
 pub fn authority(header: &[u8]) -> Option<&str> {
+    let (_, value) = Values::of(header).find(|(kind, _)| *kind == AUTHORITY)?;
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._".contains(byte);
+    let is_name = !value.is_empty() && value.len() <= 253 && value.iter().all(is_plain);
+    is_name.then(|| std::str::from_utf8(value).ok()).flatten()
+}
+
+/// The extensions of a header of version 2, in its order; none of one of version 1.
+struct Values<'a>(&'a [u8]);
+
+impl<'a> Values<'a> {
+    fn of(header: &'a [u8]) -> Self {
+        Self(extensions_of(header).unwrap_or_default())
+    }
+}
+
+impl<'a> Iterator for Values<'a> {
+    type Item = (u8, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (&[kind, high, low], rest) = self.0.split_first_chunk()?;
+        let (value, rest) = rest.split_at_checked(usize::from(high) << 8 | usize::from(low))?;
+        self.0 = rest;
+        Some((kind, value))
+    }
+}
+
+/// The bytes behind the addresses.
+fn extensions_of(header: &[u8]) -> Option<&[u8]> {
     let block = header.get(16..).filter(|_| header.starts_with(SIGNATURE))?;
     let addresses = match header.get(13)? >> 4 {
         0 => 0,
@@ -63,17 +130,7 @@ pub fn authority(header: &[u8]) -> Option<&str> {
         2 => 36,
         _ => 216,
     };
-    let mut extensions = block.get(addresses..)?;
-    while let Some((&[kind, high, low], rest)) = extensions.split_first_chunk() {
-        let (value, rest) = rest.split_at_checked(usize::from(high) << 8 | usize::from(low))?;
-        if kind == AUTHORITY {
-            let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._".contains(byte);
-            let is_name = !value.is_empty() && value.len() <= 253 && value.iter().all(is_plain);
-            return is_name.then(|| std::str::from_utf8(value).ok()).flatten();
-        }
-        extensions = rest;
-    }
-    None
+    block.get(addresses..)
 }
 
 /// Reads a header off the first bytes of a connection.
@@ -236,6 +293,12 @@ pub fn header(
 impl Extensions<'_> {
     /// All but the checksum.
     fn write(self, block: &mut Vec<u8>) {
+        if let Some(protocol) = self.alpn {
+            extension(block, ALPN, protocol);
+        }
+        if let Some(id) = self.unique_id {
+            extension(block, UNIQUE_ID, id);
+        }
         if let Some(name) = self.authority {
             extension(block, AUTHORITY, name.as_bytes());
         }
@@ -382,7 +445,8 @@ mod tests {
     fn extensions_are_written_and_read() {
         let (source, destination) = ("192.0.2.7:1111".parse().unwrap(), "198.51.100.9:2222".parse().unwrap());
         let tls = TlsSummary { version: "TLSv1.3", cipher: "X", has_certificate: true };
-        let extensions = Extensions { authority: Some("a.test"), tls: Some(tls), checksum: true };
+        let extensions =
+            Extensions { authority: Some("a.test"), tls: Some(tls), checksum: true, ..Extensions::default() };
         let written = header(2, source, destination, extensions);
         assert_eq!(parse(&written), Header::Ends(written.len(), Some((source, destination))));
         assert_eq!(authority(&written), Some("a.test"));
@@ -395,6 +459,20 @@ mod tests {
             let read = parse(&broken);
             assert_ne!(read, Header::Ends(written.len(), Some((source, destination))), "byte {at}");
         }
+    }
+
+    #[test]
+    fn the_protocol_and_the_id_are_told_within_their_limits() {
+        let (source, destination) = ("192.0.2.7:1".parse().unwrap(), "192.0.2.8:2".parse().unwrap());
+        let written = |alpn: &[u8], id: &[u8]| {
+            let extensions = Extensions { alpn: Some(alpn), unique_id: Some(id), ..Extensions::default() };
+            read_extensions(&header(2, source, destination, extensions))
+        };
+        let read = written(b"h2", &[0xff; 128]);
+        assert_eq!(read.alpn.as_deref(), Some(&b"h2"[..]));
+        assert_eq!(read.unique_id.as_deref(), Some(&[0xff; 128][..]));
+        assert_eq!(written(b"", &[0; 129]), ReceivedExtensions::default(), "empty or too long");
+        assert_eq!(read_extensions(b"PROXY TCP4 192.0.2.7 192.0.2.8 1 2\r\n"), ReceivedExtensions::default());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::config::consumer::Identity;
 use crate::http::exchange::{Client, Exchange, Field, MAX_FIELDS, PluginState, canonical};
+use crate::stream::proxy_protocol::ReceivedExtensions;
 use crate::trace::TraceContext;
 
 /// One stream: a TCP connection, a UDP session, or a WebSocket after its handshake.
@@ -20,6 +21,8 @@ pub struct Session {
     pub client_address: IpAddr,
     /// The server name of the client's TLS hello, terminated or only read.
     pub server_name: Option<Arc<str>>,
+    /// What is known of the connection from a PROXY header, and is told on in one.
+    pub told: Option<Box<ReceivedExtensions>>,
     /// Who the caller was recognised as.
     pub identity: Option<Arc<Identity>>,
     /// When it was accepted.
@@ -47,6 +50,7 @@ impl Session {
             client,
             client_address,
             server_name,
+            told: None,
             identity: None,
             started: Instant::now(),
             unproven: false,

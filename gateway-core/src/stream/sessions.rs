@@ -30,6 +30,8 @@ pub struct About {
     pub protocol: &'static str,
     /// Its proxy.
     pub proxy: Id,
+    /// Whom its proxy belongs to.
+    pub owner: Option<Id>,
     /// The consumer's name, where one was recognised.
     pub consumer: Option<Arc<str>>,
     /// The client's address.
@@ -142,6 +144,7 @@ mod tests {
         About {
             protocol: "tcp",
             proxy: "p".parse().unwrap(),
+            owner: None,
             consumer: Some(consumer.into()),
             client: [127, 0, 0, 1].into(),
             port: 7000,

@@ -71,13 +71,54 @@ fn handshake(mut bytes: &[u8], message: &mut Vec<u8>) -> Option<bool> {
     }
 }
 
+/// The ALPN protocols that a client offers (RFC 7301 §3.1), in its order; none unless `bytes` begin with a whole hello.
+pub fn alpn_protocols(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut message = Vec::new();
+    if handshake(bytes, &mut message) == Some(true) { alpn_of_message(&message) } else { Vec::new() }
+}
+
+/// As [`alpn_protocols`], of a hello without records, as in QUIC.
+pub fn alpn_of_message(message: &[u8]) -> Vec<Vec<u8>> {
+    let extensions = match client_hello_message(message) {
+        Hello::Name(_) => extensions(message).flatten(),
+        Hello::More | Hello::NotTls => None,
+    };
+    extensions.map(alpn_of_extensions).unwrap_or_default()
+}
+
+/// The ALPN protocols among a ClientHello's extensions, given without their length; none where they are malformed.
+pub fn alpn_of_extensions(extensions: &[u8]) -> Vec<Vec<u8>> {
+    let read = || {
+        let extension = find_extension(extensions, ALPN)??;
+        let mut list = HelloReader(extension);
+        let length = list.u16()?;
+        let mut list = HelloReader(list.take(length.into())?);
+        let mut protocols = Vec::new();
+        while !list.0.is_empty() {
+            let length = list.u8()?;
+            protocols.push(list.take(length.into())?.to_vec());
+        }
+        Some(protocols)
+    };
+    read().unwrap_or_default()
+}
+
 const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
 const SERVER_NAME: u16 = 0;
+const ALPN: u16 = 16;
 const MAX_RECORD: usize = (16 << 10) + 256;
 
 /// The server name of a whole ClientHello; `None` when it is malformed.
 fn name(message: &[u8]) -> Option<Option<String>> {
+    match extensions(message)? {
+        Some(extensions) => server_name(extensions),
+        None => Some(None),
+    }
+}
+
+/// The extensions of a whole ClientHello, where it has any; `None` when it is malformed.
+fn extensions(message: &[u8]) -> Option<Option<&[u8]>> {
     let mut hello = HelloReader(message.get(4..)?);
     hello.take(2 + 32)?;
     let session = hello.u8()?;
@@ -90,18 +131,26 @@ fn name(message: &[u8]) -> Option<Option<String>> {
         return Some(None);
     }
     let length = hello.u16()?;
-    server_name(hello.take(length.into())?)
+    hello.take(length.into()).map(Some)
 }
 
 /// The server name among a ClientHello's extensions, given without their length; `None` when they are malformed.
 pub fn server_name(extensions: &[u8]) -> Option<Option<String>> {
+    match find_extension(extensions, SERVER_NAME)? {
+        Some(body) => host_name(body).map(Some),
+        None => Some(None),
+    }
+}
+
+/// The first extension of this kind, where there is one; `None` when those before it are malformed.
+fn find_extension(extensions: &[u8], wanted: u16) -> Option<Option<&[u8]>> {
     let mut extensions = HelloReader(extensions);
     while !extensions.0.is_empty() {
         let kind = extensions.u16()?;
         let length = extensions.u16()?;
         let body = extensions.take(length.into())?;
-        if kind == SERVER_NAME {
-            return host_name(body).map(Some);
+        if kind == wanted {
+            return Some(Some(body));
         }
     }
     Some(None)

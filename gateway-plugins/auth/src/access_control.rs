@@ -9,7 +9,7 @@ use gateway_core::config::problem::Problems;
 use gateway_core::consumer::Identity;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
-use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, World};
+use gateway_core::plugin::{Foreseen, Foresight, Hooks, OnRequest, Plugin, Seat, Step, World};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -92,18 +92,41 @@ impl Plugin for AccessControl {
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         hooks.on_request(self);
     }
+
+    fn foresee(&self, foresight: &Foresight<'_>) -> Option<Foreseen> {
+        if !foresight.is_caller_known {
+            return Some(Foreseen::Unknown("it depends on who the caller is".into()));
+        }
+        Some(match &foresight.exchange.identity {
+            None => Foreseen::refuses(unrecognised(), "no caller is recognised", false),
+            Some(identity) if self.admits(identity) => {
+                Foreseen::Passes(format!("`{}` is allowed", identity.name))
+            }
+            Some(identity) => {
+                Foreseen::refuses(denied(), format!("`{}` is not allowed", identity.name), false)
+            }
+        })
+    }
 }
 
 impl OnRequest for AccessControl {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, _seat: Seat<'a>) -> Step<'a> {
         let Some(identity) = &exchange.identity else {
-            return Step::reply(Reply::new(Cause::Unauthenticated).detail("nobody was recognised"));
+            return Step::reply(unrecognised());
         };
         if self.admits(identity) {
             return Step::Next;
         }
-        Step::reply(Reply::new(Cause::Forbidden).detail("you may not use this"))
+        Step::reply(denied())
     }
+}
+
+fn unrecognised() -> Reply {
+    Reply::new(Cause::Unauthenticated).detail("nobody was recognised")
+}
+
+fn denied() -> Reply {
+    Reply::new(Cause::Forbidden).detail("you may not use this")
 }
 
 impl AccessControl {

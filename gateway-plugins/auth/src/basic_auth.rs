@@ -111,11 +111,10 @@ struct Counts {
     busy: Counter,
 }
 
-const PASSWORDS: Metric = Metric {
-    name: "ferrum_basic_auth_passwords_total",
-    kind: "counter",
-    help: "Passwords by what became of them: verified, cached, refused, or busy (too many checks were waiting).",
-};
+const PASSWORDS: Metric = Metric::counter(
+    "ferrum_basic_auth_passwords_total",
+    "Passwords by what became of them: verified, cached, refused, or busy (too many checks were waiting).",
+);
 
 impl Plugin for BasicAuth {
     const NAME: &'static str = "basic_auth";

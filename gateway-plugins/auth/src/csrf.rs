@@ -55,11 +55,10 @@ enum CsrfRefusal {
     TooLarge,
 }
 
-const REQUESTS: Metric = Metric {
-    name: "ferrum_csrf_requests_total",
-    kind: "counter",
-    help: "Requests that change something, by outcome: passed, refused (would_refuse in a dry run).",
-};
+const REQUESTS: Metric = Metric::counter(
+    "ferrum_csrf_requests_total",
+    "Requests that change something, by outcome: passed, refused (would_refuse in a dry run).",
+);
 
 impl Plugin for Csrf {
     const NAME: &'static str = "csrf";

@@ -11,6 +11,7 @@
 
 mod answer;
 mod grpc;
+mod login;
 mod question;
 mod settings;
 
@@ -29,12 +30,13 @@ use gateway_core::plugin::{
     World,
 };
 use gateway_core::record::Metric;
-use http::header::RETRY_AFTER;
+use http::header::{LOCATION, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 use crate::turns::Turns;
 use answer::{AuthDecision, Shown};
 use grpc::{CheckResponse, CheckResult, ForResponse, Grpc, NoAnswer};
+use login::Login;
 use question::Question;
 use settings::Config;
 
@@ -51,6 +53,8 @@ pub(crate) struct ForwardAuth {
     /// Fields of the answer for the request, and for the client's response.
     copied: (Vec<HeaderName>, Vec<HeaderName>),
     refusal_headers: Shown,
+    /// Where refused clients are sent.
+    login: Option<Login>,
     caller: Option<HeaderName>,
     groups: Option<HeaderName>,
     status_on_error: StatusCode,
@@ -65,11 +69,10 @@ struct Counts {
     allowed: Counter,
 }
 
-const REQUESTS: Metric = Metric {
-    name: "ferrum_forward_auth_requests_total",
-    kind: "counter",
-    help: "Requests that another server was asked about, by result: passed, refused, failed (there was no answer), allowed (there was none, and the request passed).",
-};
+const REQUESTS: Metric = Metric::counter(
+    "ferrum_forward_auth_requests_total",
+    "Requests that another server was asked about, by result: passed, refused, failed (there was no answer), allowed (there was none, and the request passed).",
+);
 
 /// Bytes of an answer.
 const MAX_ANSWER: u64 = 1 << 20;
@@ -93,6 +96,12 @@ impl Plugin for ForwardAuth {
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         let own = self.copied.0.iter().chain(&self.caller).chain(&self.groups);
         own.for_each(|name| hooks.owns_header(name));
+        for (name, template) in &self.question.set {
+            hooks.renders(&format!("config.set_request_headers.{name}"), Some(template));
+        }
+        if let Some(login) = &self.login {
+            login.declare(hooks);
+        }
         if self.caller.is_some() {
             hooks.authenticate(self.clone());
         }
@@ -185,7 +194,7 @@ impl ForwardAuth {
         if let Some(grpc) = &self.grpc {
             return self.ask_over_grpc(grpc, exchange, seat).await;
         }
-        let question = self.question.about(exchange).await?;
+        let question = self.question.about(exchange, seat).await?;
         self.take_out(exchange);
         let response = {
             let turn = self.turns.take().await;
@@ -202,6 +211,12 @@ impl ForwardAuth {
             Err(error) => return self.no_answer(exchange, &error.to_string()),
         };
         exchange.note("forward_auth.status", u64::from(response.status().as_u16()));
+        if let Some(redirect) =
+            self.login.as_ref().and_then(|login| login.redirect(exchange, seat, &response))
+        {
+            self.counts.refused.add(1);
+            return Err(self.with_client_headers(redirect, response.headers()));
+        }
         match answer::judge(self.question.convention, &response, &self.refusal_headers) {
             AuthDecision::Failed => self.no_answer(exchange, &format!("it answers {}", response.status())),
             AuthDecision::Refuse(reply) => {
@@ -220,6 +235,16 @@ impl ForwardAuth {
         for name in self.copied.0.iter().chain(&self.caller).chain(&self.groups) {
             exchange.remove_header(name);
         }
+    }
+
+    /// A redirect to the login with the fields of the answer that clients get.
+    fn with_client_headers(&self, mut reply: Box<Reply>, answer: &HeaderMap) -> Box<Reply> {
+        for name in self.copied.1.iter().filter(|name| *name != LOCATION) {
+            for value in answer.get_all(name) {
+                reply.headers.append(name, value.clone());
+            }
+        }
+        reply
     }
 
     fn passed(&self, exchange: &mut Exchange, seat: Seat<'_>, response: Response<Bytes>) -> HeaderMap {

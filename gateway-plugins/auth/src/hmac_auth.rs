@@ -126,11 +126,8 @@ pub(crate) struct HmacAuth {
 const SIGNATURE: HeaderName = HeaderName::from_static("signature");
 const SIGNATURE_INPUT: HeaderName = HeaderName::from_static("signature-input");
 
-const SIGNATURES: Metric = Metric {
-    name: "ferrum_hmac_auth_signatures_total",
-    kind: "counter",
-    help: "Signed requests by result: accepted or refused.",
-};
+const SIGNATURES: Metric =
+    Metric::counter("ferrum_hmac_auth_signatures_total", "Signed requests by result: accepted or refused.");
 
 /// Derived components that may have to be signed.
 const DERIVED: [&str; 7] =

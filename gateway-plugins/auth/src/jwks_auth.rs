@@ -142,11 +142,8 @@ pub(crate) struct JwksAuth {
     counts: [Counter; 2],
 }
 
-const TOKENS: Metric = Metric {
-    name: "ferrum_jwks_auth_tokens_total",
-    kind: "counter",
-    help: "Accepted tokens: verified, or cached.",
-};
+const TOKENS: Metric =
+    Metric::counter("ferrum_jwks_auth_tokens_total", "Accepted tokens: verified, or cached.");
 
 impl Plugin for JwksAuth {
     const NAME: &'static str = "jwks_auth";

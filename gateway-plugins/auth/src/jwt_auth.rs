@@ -88,11 +88,10 @@ struct Counts {
     refused: Counter,
 }
 
-const TOKENS: Metric = Metric {
-    name: "ferrum_jwt_auth_tokens_total",
-    kind: "counter",
-    help: "Tokens by what became of them: verified, cached or refused.",
-};
+const TOKENS: Metric = Metric::counter(
+    "ferrum_jwt_auth_tokens_total",
+    "Tokens by what became of them: verified, cached or refused.",
+);
 
 impl Plugin for JwtAuth {
     const NAME: &'static str = "jwt_auth";

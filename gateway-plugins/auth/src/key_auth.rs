@@ -9,7 +9,7 @@ use gateway_core::config::credential::{AtRest, CredentialType, any_text};
 use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
-use gateway_core::plugin::{Authenticate, Claim, Hooks, Plugin, Seat, World};
+use gateway_core::plugin::{Authenticate, Claim, Foreseen, Foresight, Hooks, Plugin, Seat, World};
 use gateway_plugin_common::one_or_many::OneOrMany;
 use http::HeaderValue;
 use http::header::WWW_AUTHENTICATE;
@@ -83,10 +83,35 @@ impl Plugin for KeyAuth {
         self.places.hide(hooks);
         hooks.authenticate(self);
     }
+
+    fn foresee(&self, foresight: &Foresight<'_>) -> Option<Foreseen> {
+        Some(match self.claim(foresight.exchange, foresight.seat) {
+            Claim::Caller(identity) | Claim::Anonymous(identity) => Foreseen::Caller(identity),
+            Claim::Absent(Some(reply)) => Foreseen::Absent(reply),
+            Claim::Refused(reply) => Foreseen::Refuses(reply, "no consumer has this key".into()),
+            Claim::Absent(None) | Claim::Wait(_) => return None,
+        })
+    }
 }
 
 impl Authenticate for KeyAuth {
     fn authenticate<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Claim<'a> {
+        let claim = self.claim(exchange, seat);
+        if self.hide && matches!(claim, Claim::Caller(_)) {
+            self.places.take_out(exchange);
+        }
+        claim
+    }
+
+    fn hide(&self, exchange: &mut Exchange) {
+        if self.hide {
+            self.places.take_out(exchange);
+        }
+    }
+}
+
+impl KeyAuth {
+    fn claim<'a>(&self, exchange: &Exchange, seat: Seat<'a>) -> Claim<'a> {
         let owner = match self.places.find(exchange) {
             CredentialLookup::Nothing => {
                 return absent(self.anonymous.as_deref(), seat, refusal("a key is required"));
@@ -100,17 +125,7 @@ impl Authenticate for KeyAuth {
         let Some(owner) = owner else {
             return Claim::Refused(refusal("the key is not valid"));
         };
-        let owner = owner.clone();
-        if self.hide {
-            self.places.take_out(exchange);
-        }
-        Claim::Caller(owner)
-    }
-
-    fn hide(&self, exchange: &mut Exchange) {
-        if self.hide {
-            self.places.take_out(exchange);
-        }
+        Claim::Caller(owner.clone())
     }
 }
 

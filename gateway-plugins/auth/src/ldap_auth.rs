@@ -43,11 +43,10 @@ struct Counts {
     failed: Counter,
 }
 
-const PASSWORDS: Metric = Metric {
-    name: "ferrum_ldap_auth_passwords_total",
-    kind: "counter",
-    help: "Passwords by what became of them: verified, cached, refused, busy (too many logins waited), or failed (the directory gave no answer).",
-};
+const PASSWORDS: Metric = Metric::counter(
+    "ferrum_ldap_auth_passwords_total",
+    "Passwords by what became of them: verified, cached, refused, busy (too many logins waited), or failed (the directory gave no answer).",
+);
 
 impl Plugin for LdapAuth {
     const NAME: &'static str = "ldap_auth";

@@ -66,5 +66,7 @@ pub const MTLS_AUTH: Entry = entry::<mtls_auth::MtlsAuth>();
 /// The plugin `oauth2_introspection`.
 pub const OAUTH2_INTROSPECTION: Entry = entry::<oauth2_introspection::Oauth2Introspection>();
 
+pub use oidc::provider_login;
+
 /// The plugin `oidc`.
 pub const OIDC: Entry = entry::<oidc::Oidc>();

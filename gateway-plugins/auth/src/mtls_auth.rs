@@ -108,11 +108,10 @@ static IDENTITY: CredentialType = CredentialType {
     at_rest: AtRest::Clear,
 };
 
-const CERTIFICATES: Metric = Metric {
-    name: "ferrum_mtls_auth_certificates_total",
-    kind: "counter",
-    help: "Requests with a client certificate, by result: accepted or refused.",
-};
+const CERTIFICATES: Metric = Metric::counter(
+    "ferrum_mtls_auth_certificates_total",
+    "Requests with a client certificate, by result: accepted or refused.",
+);
 
 impl Plugin for MtlsAuth {
     const NAME: &'static str = "mtls_auth";

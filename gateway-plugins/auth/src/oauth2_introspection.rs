@@ -168,11 +168,10 @@ struct Counts {
     failed: Counter,
 }
 
-const TOKENS: Metric = Metric {
-    name: "ferrum_oauth2_introspection_tokens_total",
-    kind: "counter",
-    help: "Tokens by result: active or inactive (the server was asked), cached, or failed (the server gave no answer).",
-};
+const TOKENS: Metric = Metric::counter(
+    "ferrum_oauth2_introspection_tokens_total",
+    "Tokens by result: active or inactive (the server was asked), cached, or failed (the server gave no answer).",
+);
 
 /// Bytes of a token; longer ones are refused unseen.
 const MAX_TOKEN: usize = 16 << 10;

@@ -16,6 +16,7 @@ mod login;
 mod logout;
 mod page;
 mod provider;
+pub mod provider_login;
 mod seal;
 mod session;
 mod settings;
@@ -108,11 +109,10 @@ struct Counts {
     failed: Counter,
 }
 
-const SESSIONS: Metric = Metric {
-    name: "ferrum_oidc_sessions_total",
-    kind: "counter",
-    help: "What became of sessions: login, logout, refresh, refused (by the provider, or by what its tokens say), failed (the provider gave no answer).",
-};
+const SESSIONS: Metric = Metric::counter(
+    "ferrum_oidc_sessions_total",
+    "What became of sessions: login, logout, refresh, refused (by the provider, or by what its tokens say), failed (the provider gave no answer).",
+);
 
 impl Plugin for Oidc {
     const NAME: &'static str = "oidc";

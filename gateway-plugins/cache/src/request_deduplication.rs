@@ -124,33 +124,25 @@ const REFUSALS: [(&str, u16, &str, &str); 10] = [
     ("away", 503, "idempotency_store_away", "come back later"),
 ];
 
-const REQUESTS: Metric = Metric {
-    name: "ferrum_request_deduplication_requests_total",
-    kind: "counter",
-    help: "Requests with an idempotency key, or that need one, by what became of them: first, replayed, or why they were refused.",
-};
-const ANSWERS: Metric = Metric {
-    name: "ferrum_request_deduplication_answers_total",
-    kind: "counter",
-    help: "First requests that ended, by what is remembered: stored, free (the key can be used again), unknown, spent (carried out, no answer stored).",
-};
-const SHARED: Metric = Metric {
-    name: "ferrum_request_deduplication_shared_total",
-    kind: "counter",
-    help: "Requests that could not ask the shared store, by what became of them: local, allowed, denied.",
-};
-const BYTES: Metric = Metric {
-    name: "ferrum_request_deduplication_bytes",
-    kind: "gauge",
-    help: "Bytes of memory that keys and stored answers take.",
-};
-const KEYS: Metric =
-    Metric { name: "ferrum_request_deduplication_keys", kind: "gauge", help: "Keys that are remembered." };
-const EVICTED: Metric = Metric {
-    name: "ferrum_request_deduplication_evicted_total",
-    kind: "counter",
-    help: "Keys forgotten before their time, because `max_size` was used up.",
-};
+const REQUESTS: Metric = Metric::counter(
+    "ferrum_request_deduplication_requests_total",
+    "Requests with an idempotency key, or that need one, by what became of them: first, replayed, or why they were refused.",
+);
+const ANSWERS: Metric = Metric::counter(
+    "ferrum_request_deduplication_answers_total",
+    "First requests that ended, by what is remembered: stored, free (the key can be used again), unknown, spent (carried out, no answer stored).",
+);
+const SHARED: Metric = Metric::counter(
+    "ferrum_request_deduplication_shared_total",
+    "Requests that could not ask the shared store, by what became of them: local, allowed, denied.",
+);
+const BYTES: Metric =
+    Metric::gauge("ferrum_request_deduplication_bytes", "Bytes of memory that keys and stored answers take.");
+const KEYS: Metric = Metric::gauge("ferrum_request_deduplication_keys", "Keys that are remembered.");
+const EVICTED: Metric = Metric::counter(
+    "ferrum_request_deduplication_evicted_total",
+    "Keys forgotten before their time, because `max_size` was used up.",
+);
 
 /// Characters a key may have.
 const MAX_KEY: usize = 255;
@@ -178,7 +170,10 @@ impl Plugin for RequestDeduplication {
             evicted: world.meters().counter(EVICTED, &["plugin_config"], &[owner]),
         };
         let table = world.kept("table", || Table::new(meters));
-        let shared = redis.map(|redis| Arc::new(SharedKeys::new(RedisLink::new(&redis, world))));
+        // More than may be on its way to the store is not stored.
+        let stored = rules.max_response.min(shared::MAX_UNDER_WAY as u64);
+        let link = |redis| RedisLink::new(&redis, world).storing(stored);
+        let shared = redis.map(|redis| Arc::new(SharedKeys::new(link(redis))));
         Ok(Self { rules, table, shared, counts: Arc::new(Counts::new(world, owner)) })
     }
 
@@ -233,7 +228,7 @@ impl OnRequest for RequestDeduplication {
             Err(Malformed) => return Step::reply(self.refuse(exchange, DeduplicationRefusal::Invalid)),
         };
         let mut hash = Sha256::default();
-        match self.rules.scope.of_exchange(exchange, seat.proxy().id.as_str(), &mut hash) {
+        match self.rules.scope.of_exchange(exchange, seat.proxy(), &mut hash) {
             Keyed::Key(_) => {}
             Keyed::Nobody => return Step::Next,
             Keyed::Denied => return Step::reply(self.refuse(exchange, DeduplicationRefusal::Scope)),

@@ -91,38 +91,25 @@ struct Counts {
     ahead: Counter,
 }
 
-const AHEAD: Metric = Metric {
-    name: "ferrum_response_cache_refreshed_ahead_total",
-    kind: "counter",
-    help: "Responses that were fetched anew before they were stale.",
-};
-const REQUESTS: Metric = Metric {
-    name: "ferrum_response_cache_requests_total",
-    kind: "counter",
-    help: "Requests that the response cache saw, by what became of them.",
-};
-const SERVED: Metric = Metric {
-    name: "ferrum_response_cache_served_bytes_total",
-    kind: "counter",
-    help: "Bytes of bodies answered from stored responses.",
-};
-const STORED: Metric = Metric {
-    name: "ferrum_response_cache_stored_bytes",
-    kind: "gauge",
-    help: "What stored responses weigh, in bytes.",
-};
-const OBJECTS: Metric =
-    Metric { name: "ferrum_response_cache_entries", kind: "gauge", help: "Entries in the response cache." };
-const EVICTED: Metric = Metric {
-    name: "ferrum_response_cache_evictions_total",
-    kind: "counter",
-    help: "Entries that gave way to others.",
-};
-const PURGED: Metric = Metric {
-    name: "ferrum_response_cache_purged_total",
-    kind: "counter",
-    help: "Responses removed or marked stale by purges.",
-};
+const AHEAD: Metric = Metric::counter(
+    "ferrum_response_cache_refreshed_ahead_total",
+    "Responses that were fetched anew before they were stale.",
+);
+const REQUESTS: Metric = Metric::counter(
+    "ferrum_response_cache_requests_total",
+    "Requests that the response cache saw, by what became of them.",
+);
+const SERVED: Metric = Metric::counter(
+    "ferrum_response_cache_served_bytes_total",
+    "Bytes of bodies answered from stored responses.",
+);
+const STORED: Metric =
+    Metric::gauge("ferrum_response_cache_stored_bytes", "What stored responses weigh, in bytes.");
+const OBJECTS: Metric = Metric::gauge("ferrum_response_cache_entries", "Entries in the response cache.");
+const EVICTED: Metric =
+    Metric::counter("ferrum_response_cache_evictions_total", "Entries that gave way to others.");
+const PURGED: Metric =
+    Metric::counter("ferrum_response_cache_purged_total", "Responses removed or marked stale by purges.");
 
 impl Counts {
     fn new(world: &World, owner: &str) -> Self {

@@ -3,12 +3,13 @@
 use std::hash::Hasher;
 use std::net::{IpAddr, Ipv6Addr};
 
+use gateway_core::config::model::Proxy;
 use gateway_core::config::problem::Problems;
 use gateway_core::consumer::Identity;
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::fields;
-use gateway_core::plugin::Hooks;
+use gateway_core::plugin::{Foreseen, Foresight, Hooks};
 use gateway_core::stream::session::Session;
 use gateway_core::template::{Facts, MAX_RENDERED, Moment, Template, TextContext};
 use http::{HeaderMap, HeaderName};
@@ -59,6 +60,7 @@ enum KeyPart {
     Consumer,
     Group,
     Route,
+    Owner,
     Port,
     Gateway,
     GrpcMethod,
@@ -84,9 +86,24 @@ struct Caller<'a> {
     identity: Option<&'a Identity>,
     headers: Option<&'a HeaderMap>,
     exchange: Option<&'a Exchange>,
-    proxy: &'a str,
+    proxy: CountedProxy<'a>,
     /// The port that the client connected to.
     port: u16,
+}
+
+/// Of a proxy, what traffic is counted by.
+#[derive(Debug, Clone, Copy)]
+pub struct CountedProxy<'a> {
+    /// Its id.
+    pub id: &'a str,
+    /// Whom it belongs to.
+    pub owner: Option<&'a str>,
+}
+
+impl<'a> From<&'a Proxy> for CountedProxy<'a> {
+    fn from(proxy: &'a Proxy) -> Self {
+        Self { id: proxy.id.as_str(), owner: proxy.owner().map(|owner| owner.as_str()) }
+    }
 }
 
 /// A caller lacks what it is counted by.
@@ -132,19 +149,29 @@ impl KeyBy {
 
     /// Tells the chain where it goes by who the caller is.
     pub fn attend(&self, hooks: &mut Hooks) {
-        let is_of_caller = |part: &KeyPart| match part {
-            KeyPart::Consumer | KeyPart::Group => true,
-            KeyPart::Template(template) => template.asks_for_caller(),
-            _ => false,
-        };
         for part in &self.parts {
             if let KeyPart::Template(template) = part {
                 hooks.goes_by_captures(&format!("config.{}", self.name), template.captures());
             }
         }
-        if self.parts.iter().any(is_of_caller) {
+        if self.asks_for_caller() {
             hooks.goes_by_caller(format!("config.{}", self.name));
         }
+    }
+
+    /// Whether it goes by who the caller was recognised as.
+    pub fn asks_for_caller(&self) -> bool {
+        self.parts.iter().any(|part| match part {
+            KeyPart::Consumer | KeyPart::Group => true,
+            KeyPart::Template(template) => template.asks_for_caller(),
+            _ => false,
+        })
+    }
+
+    /// What is foreseen of a request whose caller is not known, where that decides.
+    pub fn foresee_unknown(&self, foresight: &Foresight<'_>) -> Option<Foreseen> {
+        let is_unknown = !foresight.is_caller_known && self.asks_for_caller();
+        is_unknown.then(|| Foreseen::Unknown(format!("`{}` depends on who the caller is", self.name)))
     }
 
     /// Whether it refuses what lacks what it is counted by.
@@ -164,14 +191,19 @@ impl KeyBy {
     }
 
     /// Whom an exchange counts for.
-    pub fn of_exchange(&self, exchange: &Exchange, proxy: &str, hasher: impl Hasher) -> Keyed {
+    pub fn of_exchange<'a>(
+        &self,
+        exchange: &'a Exchange,
+        proxy: impl Into<CountedProxy<'a>>,
+        hasher: impl Hasher,
+    ) -> Keyed {
         self.key(
             &Caller {
                 address: exchange.client_address,
                 identity: exchange.identity.as_deref(),
                 headers: Some(&exchange.request.headers),
                 exchange: Some(exchange),
-                proxy,
+                proxy: proxy.into(),
                 port: exchange.client.local.port(),
             },
             hasher,
@@ -179,14 +211,19 @@ impl KeyBy {
     }
 
     /// Whom a session counts for. A byte stream has no headers and no caller that was recognised.
-    pub fn of_session(&self, session: &Session, proxy: &str, hasher: impl Hasher) -> Keyed {
+    pub fn of_session<'a>(
+        &self,
+        session: &'a Session,
+        proxy: impl Into<CountedProxy<'a>>,
+        hasher: impl Hasher,
+    ) -> Keyed {
         self.key(
             &Caller {
                 address: session.client_address,
                 identity: session.identity.as_deref(),
                 headers: session.head.as_ref().map(|head| &head.headers),
                 exchange: None,
-                proxy,
+                proxy: proxy.into(),
                 port: session.client.local.port(),
             },
             hasher,
@@ -230,7 +267,8 @@ impl KeyBy {
                 let group = caller.identity.and_then(|who| who.groups().next());
                 text(group.map(|group| group.as_bytes()), hasher)
             }
-            KeyPart::Route => text(Some(caller.proxy.as_bytes()), hasher),
+            KeyPart::Route => text(Some(caller.proxy.id.as_bytes()), hasher),
+            KeyPart::Owner => text(caller.proxy.owner.map(str::as_bytes), hasher),
             KeyPart::Port => {
                 hasher.write_u16(caller.port);
                 Ok(())
@@ -246,7 +284,8 @@ impl KeyBy {
             }
             KeyPart::Cookie(name) => text(headers.and_then(|headers| fields::cookie(headers, name)), hasher),
             KeyPart::Template(template) => {
-                let facts = Facts { proxy: Some(caller.proxy), ..Facts::of(caller.exchange.ok_or(Lacking)?) };
+                let facts =
+                    Facts { proxy: Some(caller.proxy.id), ..Facts::of(caller.exchange.ok_or(Lacking)?) };
                 let mut made = Vec::new();
                 let done = template.render(&facts, TextContext::Text, MAX_RENDERED, &mut made);
                 text(done.is_ok().then_some(&*made), hasher)
@@ -316,7 +355,7 @@ fn is_cookie_name(name: &str) -> bool {
 
 fn part(text: &str) -> Result<KeyPart, (String, String)> {
     let remedy = || {
-        "write `address`, `consumer`, `group`, `route`, `port`, `gateway`, `grpc_method`, `header:NAME`, `cookie:NAME`, `claim:NAME` or `template:TEXT`"
+        "write `address`, `consumer`, `group`, `route`, `owner`, `port`, `gateway`, `grpc_method`, `header:NAME`, `cookie:NAME`, `claim:NAME` or `template:TEXT`"
             .to_owned()
     };
     let template = |text: &str| {
@@ -327,6 +366,7 @@ fn part(text: &str) -> Result<KeyPart, (String, String)> {
         None if text == "consumer" => Ok(KeyPart::Consumer),
         None if text == "group" => Ok(KeyPart::Group),
         None if text == "route" => Ok(KeyPart::Route),
+        None if text == "owner" => Ok(KeyPart::Owner),
         None if text == "port" => Ok(KeyPart::Port),
         None if text == "gateway" => Ok(KeyPart::Gateway),
         None if text == "grpc_method" => Ok(KeyPart::GrpcMethod),

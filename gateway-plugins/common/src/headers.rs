@@ -37,6 +37,14 @@ pub fn forget_bytes(headers: &mut HeaderMap) {
     }
 }
 
+/// The content codings of a body in lower case, in the order in which they were applied; `identity` is none.
+pub fn codings(headers: &HeaderMap) -> Vec<String> {
+    let fields = headers.get_all(http::header::CONTENT_ENCODING).iter();
+    let members = fields.flat_map(|field| field.as_bytes().split(|c| *c == b','));
+    let names = members.map(|name| String::from_utf8_lossy(name).trim().to_ascii_lowercase());
+    names.filter(|name| !name.is_empty() && name != "identity").collect()
+}
+
 /// Whether a response is an event stream (`text/event-stream`).
 pub fn is_event_stream(headers: &HeaderMap) -> bool {
     begins_with(headers, &["text/event-stream"])

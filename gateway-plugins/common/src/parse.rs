@@ -76,6 +76,17 @@ pub fn regex(path: &str, text: &str, problems: &mut Problems) -> Option<Regex> {
     }
 }
 
+/// Reads a regex over bytes, whose size is limited.
+pub fn byte_regex(path: &str, text: &str, problems: &mut Problems) -> Option<regex::bytes::Regex> {
+    match regex::bytes::RegexBuilder::new(text).size_limit(MAX_REGEX).build() {
+        Ok(regex) => Some(regex),
+        Err(error) => {
+            problems.add(path, format!("this is not a regex: {error}"));
+            None
+        }
+    }
+}
+
 /// Whether this is one of the usual methods in other letters, which no request has: methods are case-sensitive (RFC 9110 §9.1).
 pub fn has_other_case(method: &str) -> bool {
     const USUAL: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];

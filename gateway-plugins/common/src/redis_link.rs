@@ -5,9 +5,12 @@
 //! before it, and connects again when the connection is lost. While there is none, and for a second after several answers in a row
 //! that came too late, nobody waits: it is decided at once as the plugin's `on_error` says.
 
+mod cluster;
 mod connect;
+mod framing;
 mod hub;
 mod settings;
+mod transport;
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -69,6 +72,14 @@ impl RedisLink {
             owner: world.owner().map_or("", |owner| owner.config.as_str()).into(),
             on_error: config.on_error,
         }
+    }
+
+    /// Stores this many bytes in one place, so that an answer may have as many. Larger answers end the connection: those of a
+    /// connection may have 4 MiB beside what the plugin with the largest values stores.
+    #[must_use]
+    pub fn storing(self, bytes: u64) -> Self {
+        self.hub.stored.fetch_max(bytes, Relaxed);
+        self
     }
 
     pub fn on_error(&self) -> OnError {

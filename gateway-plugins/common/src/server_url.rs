@@ -17,3 +17,17 @@ pub fn client(
     let client = world.client(adjust(endpoint)).map_err(|problems| problems.messages())?;
     Ok((client, uri))
 }
+
+/// The same for a call of the gateway's own; see [`World::own_client`].
+///
+/// # Errors
+/// As [`client`], and when the proxy for such calls can't be used.
+pub fn own_client(
+    world: &World,
+    url: &str,
+    adjust: impl FnOnce(Endpoint) -> Endpoint,
+) -> Result<(Client, Uri), String> {
+    let (endpoint, uri) = Endpoint::of_url(url)?;
+    let client = world.own_client(adjust(endpoint)).map_err(|problems| problems.messages())?;
+    Ok((client, uri))
+}

@@ -149,8 +149,7 @@ impl Blocking for Threads {
 
 /// The value of a counter or gauge in whose line all of these words are; 0 where there is none.
 pub fn metric(world: &World, name: &str, words: &[&str]) -> i64 {
-    let mut text = String::new();
-    world.meters().write(&mut text);
+    let text = world.meters().text();
     let is_it = |line: &&str| line.starts_with(name) && words.iter().all(|word| line.contains(word));
     text.lines().find(is_it).and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
 }

@@ -66,18 +66,14 @@ struct Counts {
     failed: Counter,
 }
 
-const RUNS: Metric = Metric {
-    name: "ferrum_script_runs_total",
-    kind: "counter",
-    help: "Exchanges' visits to a script by outcome: passed, replied (the script answered), failed (it failed or went beyond a \
+const RUNS: Metric = Metric::counter(
+    "ferrum_script_runs_total",
+    "Exchanges' visits to a script by outcome: passed, replied (the script answered), failed (it failed or went beyond a \
            limit).",
-};
+);
 
-const EVENTS: Metric = Metric {
-    name: "ferrum_script_events_total",
-    kind: "counter",
-    help: "What scripts count themselves, by event.",
-};
+const EVENTS: Metric =
+    Metric::counter("ferrum_script_events_total", "What scripts count themselves, by event.");
 
 /// Bytes of a script.
 const MAX_SOURCE: u64 = 1 << 20;

@@ -17,6 +17,7 @@ mod conduit;
 mod engine;
 mod filter;
 mod grpc;
+mod guest_error;
 mod host;
 mod pool;
 mod queues;
@@ -76,11 +77,10 @@ struct Sees {
     bytes: Directions,
 }
 
-const FAILURES: Metric = Metric {
-    name: "ferrum_wasm_failures_total",
-    kind: "counter",
-    help: "Calls of WebAssembly modules that failed or took too long.",
-};
+const FAILURES: Metric = Metric::counter(
+    "ferrum_wasm_failures_total",
+    "Calls of WebAssembly modules that failed or took too long.",
+);
 
 /// Bytes of a module.
 const MAX_MODULE: u64 = 64 << 20;
@@ -115,7 +115,7 @@ impl Plugin for Wasm {
             metrics: std::sync::Mutex::default(),
             rules,
         });
-        let template = Template::new(&compiled.module, &parts).map_err(at)?;
+        let template = Template::new(&compiled.module, &parts).map_err(|error| at(error.to_string()))?;
         // One instance is started to see that the module takes its settings; workers start their own.
         let vm = Vm::start(&template, &parts)
             .map_err(|error| at(format!("the module does not start: {error}")))?;

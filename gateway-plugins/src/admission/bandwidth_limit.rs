@@ -44,7 +44,8 @@ pub(crate) struct Config {
     download: Option<Bytes>,
     /// Bytes to clients that may go at once: from 10 ms to 60 s of `download`. Default 25 ms of it, at least 4 KiB.
     download_burst: Option<Bytes>,
-    /// Whose bytes count together: `route` (those of a proxy), `port` (those of a port that the gateway listens on), `consumer`,
+    /// Whose bytes count together: `route` (those of a proxy), `port` (those of a port that the gateway listens on), `owner` (those of
+    /// all proxies of an `owner`), `consumer`,
     /// `address` (a client's), `gateway` (all that run this plugin config), or what else `rate_limiting` knows; or a list, whose values
     /// together make one key. Default `route`.
     limit_by: OneOrMany,
@@ -86,11 +87,10 @@ pub(crate) struct BandwidthLimit {
     table: Arc<CapTable>,
 }
 
-const SHARED: Metric = Metric {
-    name: "ferrum_bandwidth_limit_shared_total",
-    kind: "counter",
-    help: "Sessions and bodies that share a rate with others because more than `max_keys` keys are in use.",
-};
+const SHARED: Metric = Metric::counter(
+    "ferrum_bandwidth_limit_shared_total",
+    "Sessions and bodies that share a rate with others because more than `max_keys` keys are in use.",
+);
 const KEY_MISSING: &str = "bandwidth_limit_key_missing";
 
 impl Plugin for BandwidthLimit {
@@ -160,7 +160,7 @@ impl BandwidthLimit {
     }
 
     fn session_key(&self, session: &Session, seat: Seat<'_>) -> Keyed {
-        self.key_by.of_session(session, seat.proxy().id.as_str(), self.table.hasher())
+        self.key_by.of_session(session, seat.proxy(), self.table.hasher())
     }
 }
 
@@ -181,7 +181,7 @@ impl OnTransfer for BandwidthLimit {
 
 impl OnRequest for BandwidthLimit {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
-        let keyed = self.key_by.of_exchange(exchange, seat.proxy().id.as_str(), self.table.hasher());
+        let keyed = self.key_by.of_exchange(exchange, seat.proxy(), self.table.hasher());
         if keyed == Keyed::Denied {
             let reply = Reply::new(Cause::Forbidden).detail("the request lacks what it is counted by");
             return Step::reply(reply.reason(KEY_MISSING));

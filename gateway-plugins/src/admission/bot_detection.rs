@@ -13,7 +13,7 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::fields;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, World};
+use gateway_core::plugin::{Foreseen, Foresight, Hooks, OnRequest, Plugin, Seat, Step, World};
 use gateway_core::record::Metric;
 use http::StatusCode;
 use http::header::USER_AGENT;
@@ -85,11 +85,10 @@ pub(crate) struct BotDetection {
 
 /// Bytes that the compiled patterns of one list may take.
 const MAX_COMPILED: usize = 8 << 20;
-const DENIED: Metric = Metric {
-    name: "ferrum_bot_detection_denied_total",
-    kind: "counter",
-    help: "Requests refused for their User-Agent, by the list it is on (would have been, in a dry run).",
-};
+const DENIED: Metric = Metric::counter(
+    "ferrum_bot_detection_denied_total",
+    "Requests refused for their User-Agent, by the list it is on (would have been, in a dry run).",
+);
 
 impl Plugin for BotDetection {
     const NAME: &'static str = "bot_detection";
@@ -134,6 +133,15 @@ impl Plugin for BotDetection {
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         hooks.on_request(self);
     }
+
+    fn foresee(&self, foresight: &Foresight<'_>) -> Option<Foreseen> {
+        Some(match self.denies(foresight.exchange) {
+            None => Foreseen::Passes("no list denies this `User-Agent`".into()),
+            Some((list, _)) => {
+                Foreseen::refuses(self.refusal(), format!("the list `{list}` denies it"), self.dry_run)
+            }
+        })
+    }
 }
 
 /// Patterns of the operator's own, as regexes.
@@ -170,13 +178,17 @@ impl OnRequest for BotDetection {
             exchange.note("bot_detection.would_deny", true);
             return Step::Next;
         }
-        let reply =
-            Reply::new(Cause::Forbidden).reason("bot_denied").detail("automated clients are not allowed");
-        Step::reply(if self.status == StatusCode::FORBIDDEN { reply } else { reply.status(self.status) })
+        Step::reply(self.refusal())
     }
 }
 
 impl BotDetection {
+    fn refusal(&self) -> Reply {
+        let reply =
+            Reply::new(Cause::Forbidden).reason("bot_denied").detail("automated clients are not allowed");
+        if self.status == StatusCode::FORBIDDEN { reply } else { reply.status(self.status) }
+    }
+
     /// The list that keeps this request out.
     fn denies(&self, exchange: &Exchange) -> Option<(&'static str, &Counter)> {
         let agent = fields::header(&exchange.request.headers, &USER_AGENT);

@@ -22,11 +22,12 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Gate, Hooks, Need, Needs, OnConnect, OnRequest, OnResponse, Plugin, Refusal, Seat, Step, Verdict, World,
+    Foreseen, Foresight, Gate, Hooks, Need, Needs, OnConnect, OnRequest, OnResponse, Plugin, Refusal, Seat,
+    Step, Verdict, World,
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
-use gateway_plugin_common::caller_key::{KeyBy, Keyed};
+use gateway_plugin_common::caller_key::{CountedProxy, KeyBy, Keyed};
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, Response, StatusCode};
 use tokio::time::Instant;
@@ -62,17 +63,13 @@ struct ExchangePermit {
     begun: Option<Instant>,
 }
 
-const REQUESTS: Metric = Metric {
-    name: "ferrum_concurrency_limiting_requests_total",
-    kind: "counter",
-    help: "Requests and sessions by outcome: accepted, waited (accepted after waiting), limited (would_limit in a dry run), \
+const REQUESTS: Metric = Metric::counter(
+    "ferrum_concurrency_limiting_requests_total",
+    "Requests and sessions by outcome: accepted, waited (accepted after waiting), limited (would_limit in a dry run), \
            no_room (more keys in use than `max_keys`).",
-};
-const LIMIT: Metric = Metric {
-    name: "ferrum_concurrency_limiting_limit",
-    kind: "gauge",
-    help: "Places of each key; changes with `adaptive`.",
-};
+);
+const LIMIT: Metric =
+    Metric::gauge("ferrum_concurrency_limiting_limit", "Places of each key; changes with `adaptive`.");
 
 impl Plugin for ConcurrencyLimiting {
     const NAME: &'static str = "concurrency_limiting";
@@ -120,12 +117,33 @@ impl Plugin for ConcurrencyLimiting {
             hooks.on_response(self);
         }
     }
+
+    fn foresee(&self, foresight: &Foresight<'_>) -> Option<Foreseen> {
+        if let Some(unknown) = self.key_by.foresee_unknown(foresight) {
+            return Some(unknown);
+        }
+        let hasher = self.limiter.hasher();
+        let key = match self.key_by.of_exchange(foresight.exchange, foresight.seat.proxy(), hasher) {
+            Keyed::Key(key) => key,
+            Keyed::Nobody => return Some(Foreseen::Passes("it is not counted".into())),
+            Keyed::Denied => {
+                let why = "the request lacks what it is counted by";
+                return Some(Foreseen::refuses(key_missing(), why, self.dry_run));
+            }
+        };
+        let standing = self.limiter.look(key);
+        let said = format!("{} of {} places are taken", standing.taken, standing.limit);
+        Some(match standing.passed {
+            true => Foreseen::Passes(said),
+            false => Foreseen::refuses(self.refusal(), said, self.dry_run),
+        })
+    }
 }
 
 impl OnRequest for ConcurrencyLimiting {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
         let hasher = self.limiter.hasher();
-        let key = match self.key_by.of_exchange(exchange, seat.proxy().id.as_str(), hasher) {
+        let key = match self.key_by.of_exchange(exchange, seat.proxy(), hasher) {
             Keyed::Key(key) => key,
             Keyed::Nobody => return Step::Next,
             Keyed::Denied => return self.deny(exchange),
@@ -179,7 +197,7 @@ impl OnConnect for ConcurrencyLimiting {
         if session.head.is_some() {
             return Gate::Open;
         }
-        match self.connect(session, seat.proxy().id.as_str()) {
+        match self.connect(session, seat.proxy().into()) {
             Admission::Free => Gate::Open,
             Admission::Held(permit) => {
                 session.state.put(seat, permit);
@@ -193,6 +211,11 @@ impl OnConnect for ConcurrencyLimiting {
             Admission::Refused(refusal) => Gate::Refuse(refusal),
         }
     }
+}
+
+fn key_missing() -> Reply {
+    let reply = Reply::new(Cause::Forbidden).detail("the request lacks what it is counted by");
+    reply.reason("concurrency_limit_key_missing")
 }
 
 const LIMITED: Refusal = Refusal { reason: "too_many_under_way", cause: Cause::TooManyRequests };
@@ -249,11 +272,10 @@ impl ConcurrencyLimiting {
             exchange.note("concurrency_limiting.would_limit", true);
             return Step::Next;
         }
-        let reply = Reply::new(Cause::Forbidden).detail("the request lacks what it is counted by");
-        Step::reply(reply.reason("concurrency_limit_key_missing"))
+        Step::reply(key_missing())
     }
 
-    fn connect(&self, session: &mut Session, proxy: &str) -> Admission {
+    fn connect(&self, session: &mut Session, proxy: CountedProxy<'_>) -> Admission {
         let key = match self.key_by.of_session(session, proxy, self.limiter.hasher()) {
             Keyed::Key(key) => key,
             Keyed::Nobody => return Admission::Free,

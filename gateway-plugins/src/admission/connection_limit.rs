@@ -32,7 +32,8 @@ pub(crate) struct Config {
     /// Sessions that may begin at once, at least 1. Default `new_per_second`.
     #[schemars(range(min = 1, max = 1_000_000))]
     burst: Option<u64>,
-    /// Whose sessions count together: `route` (those of a proxy), `port` (those of a port that the gateway listens on), `consumer`,
+    /// Whose sessions count together: `route` (those of a proxy), `port` (those of a port that the gateway listens on), `owner` (those of
+    /// all proxies of an `owner`), `consumer`,
     /// `address` (a client's), `gateway` (all that run this plugin config), or what else `rate_limiting` knows; or a list, whose values
     /// together make one key. Default `route`.
     limit_by: OneOrMany,
@@ -73,16 +74,14 @@ pub(crate) struct ConnectionLimit {
 
 const REASONS: GateReasons =
     GateReasons { concurrent: "connection_limit_concurrent", rate: "connection_limit_rate" };
-const SESSIONS: Metric = Metric {
-    name: "ferrum_connection_limit_sessions_total",
-    kind: "counter",
-    help: "Sessions by outcome: accepted, concurrent (too many open), rate (too many new ones).",
-};
-const EVICTED: Metric = Metric {
-    name: "ferrum_connection_limit_evicted_total",
-    kind: "counter",
-    help: "Keys forgotten while they still counted, because more than `max_keys` were in use.",
-};
+const SESSIONS: Metric = Metric::counter(
+    "ferrum_connection_limit_sessions_total",
+    "Sessions by outcome: accepted, concurrent (too many open), rate (too many new ones).",
+);
+const EVICTED: Metric = Metric::counter(
+    "ferrum_connection_limit_evicted_total",
+    "Keys forgotten while they still counted, because more than `max_keys` were in use.",
+);
 
 impl Plugin for ConnectionLimit {
     const NAME: &'static str = "connection_limit";
@@ -122,7 +121,7 @@ impl Plugin for ConnectionLimit {
 
 impl OnConnect for ConnectionLimit {
     fn on_connect<'a>(&'a self, session: &'a mut Session, seat: Seat<'a>) -> Gate<'a> {
-        let key = match self.key_by.of_session(session, seat.proxy().id.as_str(), self.gate.hasher()) {
+        let key = match self.key_by.of_session(session, seat.proxy(), self.gate.hasher()) {
             Keyed::Key(key) => key,
             Keyed::Nobody => return Gate::Open,
             Keyed::Denied => return Gate::refuse("connection_limit_key_missing"),
@@ -141,6 +140,7 @@ impl OnConnect for ConnectionLimit {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
     use gateway_core::plugin::entry;
     use gateway_core::testing::{Streaming, Trial};
     use serde_json::{Value, json};
@@ -161,7 +161,7 @@ mod tests {
     /// The reason of the record of a session, once it is refused; one that is let in goes on.
     async fn open(trial: &Trial, proxy: &str) -> Result<Streaming, String> {
         let mut stream = trial.stream(proxy);
-        let refused = futures_util::poll!(&mut stream.serving).is_ready();
+        let refused = (&mut stream.serving).now_or_never().is_some();
         let reason = stream.record.lock().unwrap().clone();
         if refused { Err(reason.expect("a record").reason) } else { Ok(stream) }
     }

@@ -19,7 +19,8 @@ use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::TaskControl;
 use gateway_core::plugin::{
-    Gate, Hooks, Need, Needs, OnConnect, OnRequest, Plugin, Refusal, Seat, Starter, Step, World,
+    Foreseen, Foresight, Gate, Hooks, Need, Needs, OnConnect, OnRequest, Plugin, Refusal, Seat, Starter,
+    Step, World,
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
@@ -55,12 +56,11 @@ const BY_COUNTRY: &[&str] = &[
     "country_header",
     "continent_header",
 ];
-const REQUESTS: Metric = Metric {
-    name: "ferrum_geo_restriction_requests_total",
-    kind: "counter",
-    help: "Requests and sessions by outcome: allowed, denied (would_deny in a dry run), unknown (of those, addresses that no \
+const REQUESTS: Metric = Metric::counter(
+    "ferrum_geo_restriction_requests_total",
+    "Requests and sessions by outcome: allowed, denied (would_deny in a dry run), unknown (of those, addresses that no \
            database knows).",
-};
+);
 
 impl Plugin for GeoRestriction {
     const NAME: &'static str = "geo_restriction";
@@ -108,6 +108,21 @@ impl Plugin for GeoRestriction {
         hooks.on_connect(self);
     }
 
+    fn foresee(&self, foresight: &Foresight<'_>) -> Option<Foreseen> {
+        let address = foresight.exchange.client_address;
+        let databases = self.databases.load();
+        let place = databases.place(address);
+        let country = place.country.unwrap_or("no known country");
+        let said = match place.asn {
+            Some(asn) => format!("{address} is in {country}, AS{asn}"),
+            None => format!("{address} is in {country}"),
+        };
+        Some(match self.rules.admit(&place) {
+            true => Foreseen::Passes(said),
+            false => Foreseen::refuses(self.refusal(), said, self.rules.dry_run),
+        })
+    }
+
     fn start(self: &Arc<Self>, starter: &mut Starter<'_>) {
         let plugin = self.clone();
         starter.task("refresh", move |control| plugin.clone().keep_fresh(control));
@@ -129,9 +144,7 @@ impl OnRequest for GeoRestriction {
             exchange.note("geo_restriction.would_deny", true);
             return Step::Next;
         }
-        let reply =
-            Reply::new(Cause::Forbidden).reason("location_denied").detail("your location is not allowed");
-        Step::reply(reply.status(self.rules.status))
+        Step::reply(self.refusal())
     }
 }
 
@@ -142,6 +155,12 @@ impl OnConnect for GeoRestriction {
 }
 
 impl GeoRestriction {
+    fn refusal(&self) -> Reply {
+        let reply =
+            Reply::new(Cause::Forbidden).reason("location_denied").detail("your location is not allowed");
+        reply.status(self.rules.status)
+    }
+
     /// Tells the target where the client is; what a client says of itself is removed.
     fn tell(&self, exchange: &mut Exchange, place: &GeoLocation<'_>) {
         let asn = place.asn.map(|asn| asn.to_string());

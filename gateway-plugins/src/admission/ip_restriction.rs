@@ -23,7 +23,8 @@ use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::TaskControl;
 use gateway_core::plugin::{
-    Gate, Hooks, Need, Needs, OnConnect, OnRequest, Plugin, Refusal, Seat, Starter, Step, World,
+    Foreseen, Foresight, Gate, Hooks, Need, Needs, OnConnect, OnRequest, Plugin, Refusal, Seat, Starter,
+    Step, World,
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
@@ -153,22 +154,19 @@ struct Lists {
 const URLS: &[&str] = &["allow_urls", "deny_urls"];
 /// Bytes one file may have.
 const MAX_FILE: u64 = 64 << 20;
-const DENIED: Metric = Metric {
-    name: "ferrum_ip_restriction_denied_total",
-    kind: "counter",
-    help: "Requests and sessions refused for their address (would have been, in a dry run).",
-};
+const DENIED: Metric = Metric::counter(
+    "ferrum_ip_restriction_denied_total",
+    "Requests and sessions refused for their address (would have been, in a dry run).",
+);
 
-const FETCHES: Metric = Metric {
-    name: "ferrum_ip_restriction_fetches_total",
-    kind: "counter",
-    help: "Fetches of lists from URLs, by result: fetched, failed.",
-};
-const ENTRIES: Metric = Metric {
-    name: "ferrum_ip_restriction_list_networks",
-    kind: "gauge",
-    help: "Networks in the list of a URL, once those that touch are one.",
-};
+const FETCHES: Metric = Metric::counter(
+    "ferrum_ip_restriction_fetches_total",
+    "Fetches of lists from URLs, by result: fetched, failed.",
+);
+const ENTRIES: Metric = Metric::gauge(
+    "ferrum_ip_restriction_list_networks",
+    "Networks in the list of a URL, once those that touch are one.",
+);
 
 /// Whether a client may come in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -252,6 +250,19 @@ impl Plugin for IpRestriction {
         hooks.on_connect(self);
     }
 
+    fn foresee(&self, foresight: &Foresight<'_>) -> Option<Foreseen> {
+        let address = foresight.exchange.client_address;
+        let judgement = self.judge(address);
+        Some(match judgement {
+            Judgement::In => Foreseen::Passes(format!("{address} is allowed")),
+            Judgement::Out | Judgement::Unknown => Foreseen::refuses(
+                self.refusal(judgement),
+                format!("{address} is not allowed"),
+                self.config.dry_run,
+            ),
+        })
+    }
+
     fn start(self: &Arc<Self>, starter: &mut Starter<'_>) {
         for remote in self.remote.0.iter().chain(&self.remote.1) {
             let remote = remote.clone();
@@ -304,14 +315,7 @@ impl OnRequest for IpRestriction {
             exchange.note("ip_restriction.would_deny", true);
             return Step::Next;
         }
-        if judgement == Judgement::Unknown {
-            return Step::reply(
-                Reply::new(Cause::NoTarget).reason("address_list_missing").detail("come back later"),
-            );
-        }
-        let reply =
-            Reply::new(Cause::Forbidden).reason("address_denied").detail("your address is not allowed");
-        Step::reply(if self.status == StatusCode::FORBIDDEN { reply } else { reply.status(self.status) })
+        Step::reply(self.refusal(judgement))
     }
 }
 
@@ -322,6 +326,15 @@ impl OnConnect for IpRestriction {
 }
 
 impl IpRestriction {
+    fn refusal(&self, judgement: Judgement) -> Reply {
+        if judgement == Judgement::Unknown {
+            return Reply::new(Cause::NoTarget).reason("address_list_missing").detail("come back later");
+        }
+        let reply =
+            Reply::new(Cause::Forbidden).reason("address_denied").detail("your address is not allowed");
+        if self.status == StatusCode::FORBIDDEN { reply } else { reply.status(self.status) }
+    }
+
     fn connect(&self, session: &mut Session) -> Option<Refusal> {
         // A WebSocket was looked at as its request.
         let is_in = || self.judge(session.client_address) == Judgement::In;

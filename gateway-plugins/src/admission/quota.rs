@@ -19,7 +19,8 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Hooks, Need, Needs, OnRequest, OnResponse, Plugin, Seat, Starter, Step, Verdict, World,
+    Foreseen, Foresight, Hooks, Need, Needs, OnRequest, OnResponse, Plugin, Seat, Starter, Step, Verdict,
+    World,
 };
 use gateway_core::record::Metric;
 use gateway_plugin_common::caller_key::{KeyBy, Keyed};
@@ -52,26 +53,20 @@ pub(crate) struct Quota {
     refused: Counter,
 }
 
-const REQUESTS: Metric = Metric {
-    name: "ferrum_quota_requests_total",
-    kind: "counter",
-    help: "Requests by whether they were accepted or refused (would have been, in a dry run).",
-};
-const EVICTED: Metric = Metric {
-    name: "ferrum_quota_evicted_total",
-    kind: "counter",
-    help: "Callers forgotten while their quota lasted, because more than `max_keys` were in use.",
-};
-const FAILED: Metric = Metric {
-    name: "ferrum_quota_file_errors_total",
-    kind: "counter",
-    help: "Failures to write the file of quotas.",
-};
-const SHARED: Metric = Metric {
-    name: "ferrum_quota_shared_total",
-    kind: "counter",
-    help: "Requests by how they were counted: shared, or without the store as local, allowed, denied.",
-};
+const REQUESTS: Metric = Metric::counter(
+    "ferrum_quota_requests_total",
+    "Requests by whether they were accepted or refused (would have been, in a dry run).",
+);
+const EVICTED: Metric = Metric::counter(
+    "ferrum_quota_evicted_total",
+    "Callers forgotten while their quota lasted, because more than `max_keys` were in use.",
+);
+const FAILED: Metric =
+    Metric::counter("ferrum_quota_file_errors_total", "Failures to write the file of quotas.");
+const SHARED: Metric = Metric::counter(
+    "ferrum_quota_shared_total",
+    "Requests by how they were counted: shared, or without the store as local, allowed, denied.",
+);
 
 /// What became of a request.
 enum QuotaOutcome {
@@ -161,6 +156,35 @@ impl Plugin for Quota {
         }
     }
 
+    fn foresee(&self, foresight: &Foresight<'_>) -> Option<Foreseen> {
+        if let Some(unknown) = self.key_by.foresee_unknown(foresight) {
+            return Some(unknown);
+        }
+        let keyed = self.key_by.of_exchange(foresight.exchange, foresight.seat.proxy(), Sha256::default());
+        let key = match keyed {
+            Keyed::Key(_) if self.shared.is_some() => {
+                return Some(Foreseen::Unknown("it is counted in Redis, which is not asked".into()));
+            }
+            Keyed::Key(key) => key,
+            Keyed::Nobody => return Some(Foreseen::Passes("it is not counted".into())),
+            Keyed::Denied => {
+                let why = "the request lacks what it is counted by";
+                return Some(Foreseen::refuses(key_missing(), why, self.dry_run));
+            }
+        };
+        let now = unix_now();
+        let asks = self.asks(key, now);
+        let used: Vec<u64> = asks.iter().map(|ask| self.table.used(*ask)).collect();
+        let fits = |n: &usize| used[*n].saturating_add(self.cost) <= asks[*n].limit;
+        let counted = self.counted(&asks, &used, (0..asks.len()).find(|n| !fits(n)), now);
+        let name = self.limits.get(counted.tightest).map_or("", |limit| &limit.name);
+        let said = format!("`{name}` has {} left and begins anew in {} s", counted.remaining, counted.reset);
+        Some(match counted.passed {
+            true => Foreseen::Passes(said),
+            false => Foreseen::refuses(self.exhausted(counted), said, self.dry_run),
+        })
+    }
+
     fn start(self: &Arc<Self>, starter: &mut Starter<'_>) {
         if let Some(shared) = &self.shared {
             let link = shared.link.clone();
@@ -202,6 +226,11 @@ fn table(
 /// Bytes of the largest file that is ever written.
 const MOST_BYTES: u64 = 256 << 20;
 
+fn key_missing() -> Reply {
+    let reply = Reply::new(Cause::Forbidden).detail("the request lacks what it is counted by");
+    reply.reason("quota_key_missing")
+}
+
 /// Seconds since 1970.
 fn unix_now() -> u64 {
     #[cfg(test)]
@@ -224,19 +253,14 @@ fn id(key: u64, code: u64) -> u64 {
 impl OnRequest for Quota {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
         // The same on every gateway and after every restart.
-        let keyed = self.key_by.of_exchange(exchange, seat.proxy().id.as_str(), Sha256::default());
+        let keyed = self.key_by.of_exchange(exchange, seat.proxy(), Sha256::default());
         let key = match keyed {
             Keyed::Key(key) => key,
             Keyed::Nobody => return Step::Next,
             Keyed::Denied => return self.deny(exchange),
         };
         let now = unix_now();
-        let ask = |limit: &Limit| Ask {
-            id: id(key, limit.period.code()),
-            end: limit.period.end(now),
-            limit: limit.most,
-        };
-        let asks: Vec<Ask> = self.limits.iter().map(ask).collect();
+        let asks = self.asks(key, now);
         match &self.shared {
             Some(shared) => Step::wait(async move {
                 let outcome = self.ask(shared, key, &asks, now).await;
@@ -271,8 +295,24 @@ impl Quota {
             exchange.note("quota.would_refuse", true);
             return Step::Next;
         }
-        let reply = Reply::new(Cause::Forbidden).detail("the request lacks what it is counted by");
-        Step::reply(reply.reason("quota_key_missing"))
+        Step::reply(key_missing())
+    }
+
+    fn exhausted(&self, counted: QuotaStanding) -> Reply {
+        let retry = HeaderValue::from(counted.retry_in.max(1));
+        let reply = Reply::new(Cause::TooManyRequests).reason("quota_exhausted");
+        let reply = reply.detail("the quota is used up").header(RETRY_AFTER, retry);
+        if self.status == StatusCode::TOO_MANY_REQUESTS { reply } else { reply.status(self.status) }
+    }
+
+    /// What is asked of the quotas for a key.
+    fn asks(&self, key: u64, now: u64) -> Vec<Ask> {
+        let ask = |limit: &Limit| Ask {
+            id: id(key, limit.period.code()),
+            end: limit.period.end(now),
+            limit: limit.most,
+        };
+        self.limits.iter().map(ask).collect()
     }
 
     /// Takes from every quota of this gateway, or from none.
@@ -336,16 +376,7 @@ impl Quota {
             }
             QuotaOutcome::Counted(counted) => {
                 exchange.state.put(seat, counted);
-                (!counted.passed).then(|| {
-                    let retry = HeaderValue::from(counted.retry_in.max(1));
-                    let reply = Reply::new(Cause::TooManyRequests).reason("quota_exhausted");
-                    let reply = reply.detail("the quota is used up").header(RETRY_AFTER, retry);
-                    if self.status == StatusCode::TOO_MANY_REQUESTS {
-                        reply
-                    } else {
-                        reply.status(self.status)
-                    }
-                })
+                (!counted.passed).then(|| self.exhausted(counted))
             }
         };
         if reply.is_none() {

@@ -9,6 +9,7 @@
 //! allowance is whole first. What was counted survives a change of other settings.
 
 mod answer;
+mod foreseen;
 mod leases;
 mod settings;
 mod together;
@@ -21,12 +22,12 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Gate, Hooks, Need, Needs, OnConnect, OnRequest, OnResponse, Plugin, Refusal, Seat, Starter, Step,
-    Verdict, World,
+    Foreseen, Foresight, Gate, Hooks, Need, Needs, OnConnect, OnRequest, OnResponse, Plugin, Refusal, Seat,
+    Starter, Step, Verdict, World,
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
-use gateway_plugin_common::caller_key::{KeyBy, Keyed};
+use gateway_plugin_common::caller_key::{CountedProxy, KeyBy, Keyed};
 use gateway_plugin_common::statuses::Statuses;
 use http::{HeaderValue, Response, StatusCode};
 use tokio::time::Instant;
@@ -54,16 +55,14 @@ pub(crate) struct RateLimiting {
     shared: Option<together::Together>,
 }
 
-const REQUESTS: Metric = Metric {
-    name: "ferrum_rate_limiting_requests_total",
-    kind: "counter",
-    help: "Requests and sessions by whether they were accepted or limited (would have been, in a dry run).",
-};
-const EVICTED: Metric = Metric {
-    name: "ferrum_rate_limiting_evicted_total",
-    kind: "counter",
-    help: "Keys forgotten while they still counted, because more than `max_keys` were in use.",
-};
+const REQUESTS: Metric = Metric::counter(
+    "ferrum_rate_limiting_requests_total",
+    "Requests and sessions by whether they were accepted or limited (would have been, in a dry run).",
+);
+const EVICTED: Metric = Metric::counter(
+    "ferrum_rate_limiting_evicted_total",
+    "Keys forgotten while they still counted, because more than `max_keys` were in use.",
+);
 
 impl Plugin for RateLimiting {
     const NAME: &'static str = "rate_limiting";
@@ -121,6 +120,10 @@ impl Plugin for RateLimiting {
         }
     }
 
+    fn foresee(&self, foresight: &Foresight<'_>) -> Option<Foreseen> {
+        Some(foreseen::foresee(self, foresight))
+    }
+
     fn start(self: &Arc<Self>, starter: &mut Starter<'_>) {
         if let Some(shared) = &self.shared {
             let limits = shared.limits.clone();
@@ -131,7 +134,7 @@ impl Plugin for RateLimiting {
 
 impl OnRequest for RateLimiting {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
-        let proxy = seat.proxy().id.as_str();
+        let proxy = seat.proxy();
         let keyed = match &self.shared {
             Some(shared) => self.key_by.of_exchange(exchange, proxy, shared.limits.hasher()),
             None => self.key_by.of_exchange(exchange, proxy, self.table.hasher()),
@@ -207,9 +210,9 @@ impl OnResponse for RateLimiting {
 
 impl OnConnect for RateLimiting {
     fn on_connect<'a>(&'a self, session: &'a mut Session, seat: Seat<'a>) -> Gate<'a> {
-        let proxy = seat.proxy().id.as_str();
+        let proxy = seat.proxy();
         let Some(shared) = self.shared.as_ref().filter(|_| self.counts(session)) else {
-            return self.connect(session, proxy).map_or(Gate::Open, Gate::Refuse);
+            return self.connect(session, proxy.into()).map_or(Gate::Open, Gate::Refuse);
         };
         let key = match self.key_by.of_session(session, proxy, shared.limits.hasher()) {
             Keyed::Key(key) => key,
@@ -249,8 +252,7 @@ impl RateLimiting {
             exchange.note("rate_limiting.would_limit", true);
             return Step::Next;
         }
-        let reply = Reply::new(Cause::Forbidden).detail("the request lacks what it is counted by");
-        Step::reply(reply.reason("rate_limit_key_missing"))
+        Step::reply(answer::key_missing())
     }
 
     /// A WebSocket was counted as its request; a session has no status by which it could fail.
@@ -258,7 +260,7 @@ impl RateLimiting {
         session.head.is_none() && self.count == Count::All
     }
 
-    fn connect(&self, session: &mut Session, proxy: &str) -> Option<Refusal> {
+    fn connect(&self, session: &mut Session, proxy: CountedProxy<'_>) -> Option<Refusal> {
         if !self.counts(session) {
             return None;
         }

@@ -10,7 +10,7 @@ use gateway_core::config::units::Bytes;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
-use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, World};
+use gateway_core::plugin::{Foreseen, Foresight, Hooks, OnRequest, Plugin, Seat, Step, World};
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -46,14 +46,27 @@ impl Plugin for RequestSizeLimiting {
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         hooks.on_request(self);
     }
+
+    fn foresee(&self, foresight: &Foresight<'_>) -> Option<Foreseen> {
+        let said = format!("{} bytes, the limit is {}", foresight.body_bytes, self.max);
+        Some(match foresight.body_bytes > self.max {
+            true => Foreseen::refuses(self.refusal(), said, false),
+            false => Foreseen::Passes(said),
+        })
+    }
+}
+
+impl RequestSizeLimiting {
+    fn refusal(&self) -> Reply {
+        let reply = Reply::new(Cause::BodyTooLarge).reason("request_too_large");
+        reply.detail(format!("at most {} bytes are taken", self.max))
+    }
 }
 
 impl OnRequest for RequestSizeLimiting {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, _seat: Seat<'a>) -> Step<'a> {
         match exchange.body.exact_length() {
-            Some(length) if length > self.max => Step::reply(
-                Reply::new(Cause::BodyTooLarge).detail(format!("at most {} bytes are taken", self.max)),
-            ),
+            Some(length) if length > self.max => Step::reply(self.refusal()),
             // A body is never longer than it said: whoever reads it from the wire sees to that.
             Some(_) => Step::Next,
             None if self.require_length => Step::reply(

@@ -5,11 +5,13 @@
 //! byte that it read has counted. It rejects new sessions until the period ends. Gateways that share a quota through Redis learn each
 //! other's usage within a second.
 //!
-//! A file keeps the usage across restarts. After a crash, the bytes since the last write are estimated as twice those of the interval
-//! before. The action `usage` shows the usage, `reset` resets it.
+//! A file or the database of the configuration keeps the usage across restarts. After a crash, the bytes since the last write are
+//! estimated as twice those of the interval before. In the database, the usage is that of all gateways on it, rollbacks of the
+//! configuration leave it, and the history of each minute and hour is kept with it. The action `usage` shows the usage, `reset` resets it.
 
 mod accounts;
 mod calendar;
+mod database;
 mod history;
 mod settings;
 mod shared;
@@ -26,8 +28,8 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::limit::{ByteQuota, Meter, Meters};
 use gateway_core::plugin::{
-    Gate, Hooks, Need, Needs, OnConnect, OnRequest, OnResponse, OnTransfer, Plugin, Refusal, Seat, Starter,
-    Step, World,
+    Foreseen, Foresight, Gate, Hooks, Need, Needs, OnConnect, OnRequest, OnResponse, OnTransfer, Plugin,
+    Refusal, Seat, Starter, Step, World,
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::{Direction, Session};
@@ -38,6 +40,7 @@ use serde_json::{Value, json};
 
 use crate::admission::usage_file::UsageFile;
 use accounts::{Accounts, Terms};
+use database::StoredAccounts;
 use history::Step as HistoryStep;
 use settings::{Config, Count, Reset, Usage};
 use shared::SharedAccounts;
@@ -51,13 +54,13 @@ pub(crate) struct TrafficQuota {
     accounts: Arc<Accounts>,
     file: Option<Arc<UsageFile>>,
     shared: Option<Arc<SharedAccounts>>,
+    stored: Option<Arc<StoredAccounts>>,
 }
 
-const FAILED: Metric = Metric {
-    name: "ferrum_traffic_quota_file_errors_total",
-    kind: "counter",
-    help: "Failures to write the file of traffic quotas.",
-};
+const FAILED: Metric = Metric::counter(
+    "ferrum_traffic_quota_file_errors_total",
+    "Failures to write the file of traffic quotas.",
+);
 const KEY_MISSING: &str = "traffic_quota_key_missing";
 /// How often time goes by where nothing else looks.
 const TURN: Duration = Duration::from_secs(1);
@@ -94,11 +97,21 @@ impl Plugin for TrafficQuota {
         if let (true, Some(file)) = (is_new, &file) {
             file.read_into(&*accounts, MOST_BYTES)?;
         }
+        let stored = if config.database {
+            let stored = stored(world, owner)?;
+            // Accounts in use go on as they are if this build is only a check.
+            if is_new {
+                stored.begin(&accounts);
+            }
+            Some(stored)
+        } else {
+            None
+        };
         let shared = config
             .redis
             .take()
             .map(|redis| Arc::new(SharedAccounts { link: Arc::new(RedisLink::new(&redis, world)) }));
-        Ok(Self { terms, count: config.count, key_by, accounts, file, shared })
+        Ok(Self { terms, count: config.count, key_by, accounts, file, shared, stored })
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
@@ -123,6 +136,10 @@ impl Plugin for TrafficQuota {
             starter.task("share", move |control| shared.clone().keep(accounts.clone(), control));
         }
         let accounts = self.accounts.clone();
+        if let Some(stored) = self.stored.clone() {
+            stored.begin(&accounts);
+            return starter.task("database", move |control| stored.clone().keep(accounts.clone(), control));
+        }
         if let Some(file) = self.file.clone() {
             return starter.task("file", move |control| file.clone().keep(accounts.clone(), control));
         }
@@ -138,6 +155,27 @@ impl Plugin for TrafficQuota {
                 Ok(())
             }
         });
+    }
+
+    fn foresee(&self, foresight: &Foresight<'_>) -> Option<Foreseen> {
+        if let Some(unknown) = self.key_by.foresee_unknown(foresight) {
+            return Some(unknown);
+        }
+        let keyed = self.key_by.of_exchange(foresight.exchange, foresight.seat.proxy(), Sha256::default());
+        let closed = match keyed {
+            Keyed::Key(key) => self.accounts.closed(key, unix_now()),
+            Keyed::Nobody => return Some(Foreseen::Passes("it is not counted".into())),
+            Keyed::Denied => {
+                let why = "the request lacks what it is counted by";
+                return Some(Foreseen::refuses(key_missing(KEY_MISSING), why, false));
+            }
+        };
+        Some(match closed {
+            None => Foreseen::Passes("the quota is not used up".into()),
+            Some(reason) => {
+                Foreseen::refuses(exhausted(reason), "the quota is used up or has expired", false)
+            }
+        })
     }
 
     fn act(&self, action: &str, input: &Value) -> Result<Value, Problems> {
@@ -183,11 +221,14 @@ impl TrafficQuota {
         if let Some(shared) = &self.shared {
             shared.forget(&reset);
         }
+        if let Some(stored) = &self.stored {
+            stored.wake();
+        }
         Ok(json!({ "reset": reset.len() }))
     }
 
     fn of_session(&self, session: &Session, seat: Seat<'_>) -> Result<Option<Arc<ByteQuota>>, &'static str> {
-        let proxy = seat.proxy().id.as_str();
+        let proxy = seat.proxy();
         let keyed = self.key_by.of_session(session, proxy, Sha256::default());
         self.of(keyed, |label| _ = self.key_by.of_session(session, proxy, label))
     }
@@ -197,7 +238,7 @@ impl TrafficQuota {
         exchange: &Exchange,
         seat: Seat<'_>,
     ) -> Result<Option<Arc<ByteQuota>>, &'static str> {
-        let proxy = seat.proxy().id.as_str();
+        let proxy = seat.proxy();
         let keyed = self.key_by.of_exchange(exchange, proxy, Sha256::default());
         self.of(keyed, |label| _ = self.key_by.of_exchange(exchange, proxy, label))
     }
@@ -226,6 +267,17 @@ impl TrafficQuota {
             meters.down.push(Meter::Quota(quota.clone()));
         }
     }
+}
+
+/// What is kept in the database for a plugin config.
+fn stored(world: &World, config: &str) -> Result<Arc<StoredAccounts>, Problems> {
+    let Some(store) = world.usage_store() else {
+        let mut problems = Problems::default();
+        let why = "this gateway does not get its configuration from a database";
+        problems.add("config.database", why).remedy = Some("name a folder with `path` instead".into());
+        return Err(problems);
+    };
+    Ok(world.kept("database", || StoredAccounts::new(store, config)))
 }
 
 /// Reads a key as it is hashed, for people.
@@ -289,14 +341,10 @@ impl OnRequest for TrafficQuota {
         let quota = match self.of_exchange(exchange, seat) {
             Ok(None) => return Step::Next,
             Ok(Some(quota)) => quota,
-            Err(reason) => {
-                let reply = Reply::new(Cause::Forbidden).detail("the request lacks what it is counted by");
-                return Step::reply(reply.reason(reason));
-            }
+            Err(reason) => return Step::reply(key_missing(reason)),
         };
         if let Some(reason) = quota.closed() {
-            let reply = Reply::new(Cause::TooManyRequests).reason(reason);
-            return Step::reply(reply.detail("the traffic quota is used up or has expired"));
+            return Step::reply(exhausted(reason));
         }
         let mut meters = Meters::default();
         self.add(&quota, &mut meters);
@@ -322,6 +370,14 @@ impl OnResponse for TrafficQuota {
         }
         Step::Next
     }
+}
+
+fn key_missing(reason: &'static str) -> Reply {
+    Reply::new(Cause::Forbidden).detail("the request lacks what it is counted by").reason(reason)
+}
+
+fn exhausted(reason: &'static str) -> Reply {
+    Reply::new(Cause::TooManyRequests).reason(reason).detail("the traffic quota is used up or has expired")
 }
 
 /// Seconds since 1970.

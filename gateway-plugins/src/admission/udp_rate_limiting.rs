@@ -111,21 +111,18 @@ pub(crate) struct UdpRateLimiting {
 }
 
 const REASONS: GateReasons = GateReasons { concurrent: "udp_limit_sessions", rate: "udp_limit_rate" };
-const SESSIONS: Metric = Metric {
-    name: "ferrum_udp_rate_limiting_sessions_total",
-    kind: "counter",
-    help: "Sessions by outcome: accepted, concurrent (too many open), rate (too many new ones).",
-};
-const EVICTED: Metric = Metric {
-    name: "ferrum_udp_rate_limiting_evicted_total",
-    kind: "counter",
-    help: "Keys forgotten while they still counted, because more than `max_keys` were in use.",
-};
-const SHARED: Metric = Metric {
-    name: "ferrum_udp_rate_limiting_shared_total",
-    kind: "counter",
-    help: "Sessions that share limits with others because more than `max_keys` keys are in use.",
-};
+const SESSIONS: Metric = Metric::counter(
+    "ferrum_udp_rate_limiting_sessions_total",
+    "Sessions by outcome: accepted, concurrent (too many open), rate (too many new ones).",
+);
+const EVICTED: Metric = Metric::counter(
+    "ferrum_udp_rate_limiting_evicted_total",
+    "Keys forgotten while they still counted, because more than `max_keys` were in use.",
+);
+const SHARED: Metric = Metric::counter(
+    "ferrum_udp_rate_limiting_shared_total",
+    "Sessions that share limits with others because more than `max_keys` keys are in use.",
+);
 
 impl Plugin for UdpRateLimiting {
     const NAME: &'static str = "udp_rate_limiting";
@@ -210,7 +207,7 @@ impl Plugin for UdpRateLimiting {
 
 impl OnConnect for UdpRateLimiting {
     fn on_connect<'a>(&'a self, session: &'a mut Session, seat: Seat<'a>) -> Gate<'a> {
-        let proxy = seat.proxy().id.as_str();
+        let proxy = seat.proxy();
         let keyed = match &self.gate {
             Some(gate) => self.key_by.of_session(session, proxy, gate.hasher()),
             None => self.key_by.of_session(session, proxy, std::hash::DefaultHasher::new()),
@@ -234,7 +231,7 @@ impl OnConnect for UdpRateLimiting {
 
 impl OnTransfer for UdpRateLimiting {
     fn meters(&self, session: &Session, seat: Seat<'_>, meters: &mut Meters) {
-        let proxy = seat.proxy().id.as_str();
+        let proxy = seat.proxy();
         let rates = |table: &CapTable| match self.key_by.of_session(session, proxy, table.hasher()) {
             Keyed::Key(key) => Some(table.rates(key, Instant::now())),
             Keyed::Nobody | Keyed::Denied => None,

@@ -53,11 +53,10 @@ pub(crate) struct WsMessageSizeLimiting {
     exceeded: [Counter; 2],
 }
 
-const EXCEEDED: Metric = Metric {
-    name: "ferrum_ws_message_size_limiting_exceeded_total",
-    kind: "counter",
-    help: "Messages that were larger than allowed, by who sent them.",
-};
+const EXCEEDED: Metric = Metric::counter(
+    "ferrum_ws_message_size_limiting_exceeded_total",
+    "Messages that were larger than allowed, by who sent them.",
+);
 
 /// Whether an endpoint may send this close code (RFC 6455 §7.4).
 pub(crate) fn may_be_sent(code: u16) -> bool {

@@ -18,7 +18,7 @@ use gateway_core::plugin::{
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::{Direction, Message, MessageKind, Session};
-use gateway_plugin_common::caller_key::{KeyBy, KeySettings, Keyed, Missing};
+use gateway_plugin_common::caller_key::{CountedProxy, KeyBy, KeySettings, Keyed, Missing};
 use gateway_plugin_common::one_or_many::OneOrMany;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -133,16 +133,12 @@ struct CountsFor(u64);
 const CONNECTION: &str = "connection";
 /// The longest a message waits.
 const MAX_WAIT: Duration = Duration::from_secs(30);
-const LIMITED: Metric = Metric {
-    name: "ferrum_ws_rate_limiting_limited_total",
-    kind: "counter",
-    help: "Messages that were too many or too much.",
-};
-const EVICTED: Metric = Metric {
-    name: "ferrum_ws_rate_limiting_evicted_total",
-    kind: "counter",
-    help: "Keys forgotten while they still counted, because more than `max_keys` were in use.",
-};
+const LIMITED: Metric =
+    Metric::counter("ferrum_ws_rate_limiting_limited_total", "Messages that were too many or too much.");
+const EVICTED: Metric = Metric::counter(
+    "ferrum_ws_rate_limiting_evicted_total",
+    "Keys forgotten while they still counted, because more than `max_keys` were in use.",
+);
 
 impl Plugin for WsRateLimiting {
     const NAME: &'static str = "ws_rate_limiting";
@@ -228,7 +224,7 @@ fn rule(what: &str, rate: Option<u64>, burst: Option<u64>, problems: &mut Proble
 
 impl OnConnect for WsRateLimiting {
     fn on_connect<'a>(&'a self, session: &'a mut Session, seat: Seat<'a>) -> Gate<'a> {
-        match self.key(session, seat.proxy().id.as_str()) {
+        match self.key(session, seat.proxy().into()) {
             Keyed::Key(key) => {
                 session.state.put(seat, CountsFor(key));
                 Gate::Open
@@ -253,7 +249,7 @@ impl OnMessage for WsRateLimiting {
 }
 
 impl WsRateLimiting {
-    fn key(&self, session: &Session, proxy: &str) -> Keyed {
+    fn key(&self, session: &Session, proxy: CountedProxy<'_>) -> Keyed {
         // No two connections have the same number, so they never share a key but by chance of 1 in 2^64.
         static NEXT: AtomicU64 = AtomicU64::new(0);
         match &self.key_by {

@@ -1,20 +1,27 @@
 //! Answers errors with pages of the operator's own, chosen by status and by what the client accepts, and hides what
 //! targets say in theirs.
 //!
-//! The status stays. Fields that describe the old body go (`Content-Encoding`, `ETag`, …); `Retry-After`,
-//! `WWW-Authenticate` and the like stay. Answers that are gRPC are left alone: their errors stand in trailers.
+//! A page is text of the configuration, a file, the response of another server, or a redirect. The status stays unless the page has
+//! one of its own. Fields that describe the old body go (`Content-Encoding`, `ETag`, …); `Retry-After`, `WWW-Authenticate` and the like
+//! stay. Answers that are gRPC are left alone: their errors stand in trailers.
+//!
+//! If a file or a server cannot be read, the client receives the original error. Requests that no proxy matches get texts and
+//! redirects only.
 
+mod external_page;
 mod page;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use gateway_core::config::problem::Problems;
+use gateway_core::config::units::Millis;
 use gateway_core::http::body::Body;
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::Reply;
 use gateway_core::plugin::{
-    Capabilities, Capability, Hooks, OnResponse, OnUnrouted, Plugin, Seat, SeatNumber, Step, World,
+    Capabilities, Capability, Hooks, OnResponse, OnUnrouted, Plugin, Seat, SeatNumber, Step, Verdict, World,
 };
 use gateway_core::template::Facts;
 use gateway_plugin_common::accept;
@@ -22,11 +29,13 @@ use gateway_plugin_common::facts;
 use gateway_plugin_common::headers;
 use gateway_plugin_common::list_fields;
 use gateway_plugin_common::parse;
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, VARY};
+use gateway_plugin_common::response_origin::ResponseOrigin;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, LOCATION, VARY};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use external_page::ExternalPage;
 use page::Page;
 
 /// Settings of `error_pages`.
@@ -36,24 +45,54 @@ pub(crate) struct Config {
     /// The pages; at least one. Of those for a status, the one that the client accepts best is sent, the first where it
     /// accepts none.
     pages: Vec<PageConfig>,
-    /// Whose errors get a page: `all`, those of the `target`, or those of the `gateway` itself. Default `all`.
-    of: Whose,
+    /// Which errors get a page: `all`, those of the `target`, or those of the `gateway` itself. Default `all`.
+    of: ResponseOrigin,
     /// Header fields to remove from a response that gets a page, such as `x-powered-by`. Default none.
     remove_headers: Vec<String>,
 }
 
-/// One page.
+/// One page: exactly one of `body`, `redirect`, `root`, `url` and `upstream_id`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct PageConfig {
     /// The statuses it is for: `404`, `4xx`, `500-504`, and several with commas between; 400 to 599.
     status: Statuses,
-    /// The page's media type. Default `text/html; charset=utf-8`.
+    /// The media type of `body`, and what is negotiated. Default `text/html; charset=utf-8`.
     #[serde(default = "html")]
     content_type: String,
     /// The page, with values of request and response as in templates (`${response.status}`, `${request.id}`). Values are
     /// escaped for HTML, XML and JSON.
-    body: String,
+    #[serde(default)]
+    body: Option<String>,
+    /// Where the client is sent, as a template. Begins with `/`, or with `http://`, `https://` or `${request.scheme}://` and a host
+    /// that no value of the request ends, except `${request.host}` and `${request.authority}`.
+    #[serde(default)]
+    redirect: Option<String>,
+    /// A folder that contains the page.
+    #[serde(default)]
+    #[schemars(extend("format" = "path"))]
+    root: Option<PathBuf>,
+    /// A server that sends the page, as `http://host:port/path`; its path precedes `path`.
+    #[serde(default)]
+    url: Option<String>,
+    /// An upstream that sends the page, over plain HTTP.
+    #[serde(default)]
+    upstream_id: Option<String>,
+    /// The path of the page beneath `root`, `url` or `upstream_id`, as a template such as `/${response.status}.html`.
+    #[serde(default)]
+    path: Option<String>,
+    /// The status that the client receives, 200 to 599. Default: that of the error; of a redirect 302.
+    #[serde(default)]
+    #[schemars(range(min = 200, max = 599))]
+    response_status: Option<u16>,
+    /// How long a server of `url` or `upstream_id` may take to send the head of its response. Default 5 s.
+    #[serde(default = "timeout")]
+    #[schemars(range(min = 0.001, max = 60))]
+    timeout: Millis,
+}
+
+fn timeout() -> Millis {
+    Millis(5000)
 }
 
 /// Statuses as written: one, or text.
@@ -66,16 +105,6 @@ enum Statuses {
     Text(String),
 }
 
-/// Whose errors get a page.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum Whose {
-    #[default]
-    All,
-    Target,
-    Gateway,
-}
-
 fn html() -> String {
     "text/html; charset=utf-8".to_owned()
 }
@@ -83,7 +112,7 @@ fn html() -> String {
 /// The plugin.
 pub(crate) struct ErrorPages {
     pages: Vec<Choice>,
-    of: Whose,
+    of: ResponseOrigin,
     removed: Vec<HeaderName>,
 }
 
@@ -92,7 +121,14 @@ struct Choice {
     content_type: HeaderValue,
     /// The type without parameters, in lower case.
     essence: String,
-    page: Page,
+    content: Content,
+    status: Option<StatusCode>,
+}
+
+/// What a client gets.
+enum Content {
+    Page(Page),
+    External(ExternalPage),
 }
 
 /// What gRPC's media types begin with, gRPC-Web's among them.
@@ -111,17 +147,18 @@ const OF_THE_BODY: &[&str] = &[
 
 impl Plugin for ErrorPages {
     const NAME: &'static str = "error_pages";
+    const EXAMPLE: &'static str = include_str!("../../examples/error_pages.yaml");
     const SUMMARY: &'static str =
         "Answers errors with pages of the operator's own, and hides what targets say in theirs.";
     type Config = Config;
 
-    fn build(config: Config, _world: &World) -> Result<Self, Problems> {
+    fn build(config: Config, world: &World) -> Result<Self, Problems> {
         let mut problems = Problems::default();
         if config.pages.is_empty() {
             problems.add("config.pages", "there is no page");
         }
         let pages = config.pages.into_iter().enumerate();
-        let pages = pages.filter_map(|(n, page)| Choice::read(n, page, &mut problems)).collect();
+        let pages = pages.filter_map(|(n, page)| Choice::read(n, page, world, &mut problems)).collect();
         let names = config.remove_headers.iter().enumerate();
         let removed = names.filter_map(|(n, name)| {
             let at = format!("config.remove_headers[{n}]");
@@ -141,21 +178,25 @@ impl Plugin for ErrorPages {
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         for (n, choice) in self.pages.iter().enumerate() {
-            hooks.goes_by_captures(&format!("config.pages[{n}]"), choice.page.captures());
+            let at = format!("config.pages[{n}]");
+            match &choice.content {
+                Content::Page(page) => hooks.goes_by_captures(&at, page.captures()),
+                Content::External(page) => hooks.goes_by_captures(&at, page.captures()),
+            }
         }
         hooks.on_response(self.clone());
-        if self.of != Whose::Target {
+        if self.of != ResponseOrigin::Target {
             hooks.on_unrouted(self);
         }
     }
 }
 
 impl Choice {
-    fn read(n: usize, config: PageConfig, problems: &mut Problems) -> Option<Self> {
+    fn read(n: usize, mut config: PageConfig, world: &World, problems: &mut Problems) -> Option<Self> {
         let at = format!("config.pages[{n}]");
-        let written = match config.status {
+        let written = match &config.status {
             Statuses::One(status) => status.to_string(),
-            Statuses::Text(text) => text,
+            Statuses::Text(text) => text.clone(),
         };
         let statuses = statuses(&written);
         if statuses.is_none() {
@@ -168,8 +209,16 @@ impl Choice {
             problems
                 .add(format!("{at}.content_type"), format!("`{}` is not a media type", config.content_type));
         }
-        let page = Page::read(&format!("{at}.body"), &config.body, &essence, problems);
-        Some(Self { statuses: statuses?, content_type: content_type?, essence, page: page? })
+        let status = config.response_status.and_then(|status| StatusCode::from_u16(status).ok());
+        let content = match config.body.take() {
+            Some(_) if config.is_external() => {
+                problems.add(&at, "`body` excludes `redirect`, `root`, `url`, `upstream_id` and `path`");
+                None
+            }
+            Some(body) => Page::read(&format!("{at}.body"), &body, &essence, problems).map(Content::Page),
+            None => ExternalPage::read(&at, config, world, problems).map(Content::External),
+        };
+        Some(Self { statuses: statuses?, content_type: content_type?, essence, content: content?, status })
     }
 
     fn covers(&self, status: u16) -> bool {
@@ -225,21 +274,41 @@ impl OnResponse for ErrorPages {
         response: &'a mut Response<Body>,
         seat: Seat<'a>,
     ) -> Step<'a> {
-        let is_meant = match self.of {
-            Whose::All => true,
-            Whose::Target => exchange.is_from_target(),
-            Whose::Gateway => !exchange.is_from_target(),
-        };
         let status = response.status();
         // What the request says of itself is for its sender to choose, and hides no error of the target.
-        if !is_meant || status < StatusCode::BAD_REQUEST || is_grpc(response) {
+        if !self.of.has(exchange) || status < StatusCode::BAD_REQUEST || is_grpc(response) {
             return Step::Next;
         }
-        let Some((choice, is_negotiated)) = self.choose(exchange, status) else { return Step::Next };
-        let text = choice.page.render(&facts::with_response(exchange, seat, status, response.headers()));
-        self.describe(response.headers_mut(), status, choice, is_negotiated);
-        *response.body_mut() = Body::full(text);
-        Step::Next
+        let Some((choice, is_negotiated)) = self.choose(exchange, status, |_| true) else {
+            return Step::Next;
+        };
+        let facts = facts::with_response(exchange, seat, status, response.headers());
+        let page = match &choice.content {
+            Content::Page(page) => {
+                let text = page.render(&facts);
+                self.describe(response.headers_mut(), status, choice, is_negotiated);
+                *response.body_mut() = Body::full(text);
+                *response.status_mut() = choice.status.unwrap_or(status);
+                return Step::Next;
+            }
+            Content::External(page) => page,
+        };
+        // What cannot be written of this request is no page.
+        let Some(place) = page.place(&facts) else { return Step::Next };
+        Step::wait(async move {
+            let own = choice.status.unwrap_or_else(|| page.status_beside(status));
+            if let Some(mut made) = page.respond(exchange, &place, own == StatusCode::OK, seat).await {
+                if made.status() != StatusCode::NOT_MODIFIED {
+                    *made.status_mut() = own;
+                }
+                external_page::keep(response.headers(), made.headers_mut());
+                if is_negotiated {
+                    list_fields::add_names(made.headers_mut(), VARY, &HeaderValue::from_static("Accept"));
+                }
+                *response = made;
+            }
+            Verdict::Next
+        })
     }
 }
 
@@ -247,18 +316,40 @@ impl OnUnrouted for ErrorPages {
     fn on_unrouted(&self, exchange: &mut Exchange, reply: &mut Reply, _place: SeatNumber) {
         let status = reply.status.unwrap_or_else(|| reply.cause.status());
         let is_page = status >= StatusCode::BAD_REQUEST && exchange.dialect == Dialect::Plain;
-        let Some((choice, is_negotiated)) = self.choose(exchange, status).filter(|_| is_page) else { return };
-        let text =
-            choice.page.render(&Facts { response: Some((status, &reply.headers)), ..Facts::of(exchange) });
-        self.describe(&mut reply.headers, status, choice, is_negotiated);
-        (reply.status, reply.body) = (Some(status), Some(Body::full(text)));
+        // No server is asked and no file read for them.
+        let is_at_hand = |choice: &Choice| match &choice.content {
+            Content::Page(_) => true,
+            Content::External(page) => page.is_redirect(),
+        };
+        let chosen = self.choose(exchange, status, is_at_hand).filter(|_| is_page);
+        let Some((choice, is_negotiated)) = chosen else { return };
+        let facts = Facts { response: Some((status, &reply.headers)), ..Facts::of(exchange) };
+        let own = choice.status.unwrap_or(status);
+        match &choice.content {
+            Content::Page(page) => {
+                let text = page.render(&facts);
+                self.describe(&mut reply.headers, status, choice, is_negotiated);
+                (reply.status, reply.body) = (Some(own), Some(Body::full(text)));
+            }
+            Content::External(page) => {
+                let Some(location) = page.location(&facts) else { return };
+                reply.headers.insert(LOCATION, location);
+                let own = choice.status.unwrap_or_else(|| page.status_beside(status));
+                (reply.status, reply.body) = (Some(own), Some(Body::empty()));
+            }
+        }
     }
 }
 
 impl ErrorPages {
     /// The page for a status that the client wants most, and whether there were several.
-    fn choose(&self, exchange: &Exchange, status: StatusCode) -> Option<(&Choice, bool)> {
-        let several = self.pages.iter().filter(|page| page.covers(status.as_u16()));
+    fn choose(
+        &self,
+        exchange: &Exchange,
+        status: StatusCode,
+        is_possible: impl Fn(&Choice) -> bool,
+    ) -> Option<(&Choice, bool)> {
+        let several = self.pages.iter().filter(|page| page.covers(status.as_u16()) && is_possible(page));
         let mut best: Option<(&Choice, u16)> = None;
         let mut count = 0;
         for page in several {

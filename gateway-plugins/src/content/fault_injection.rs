@@ -63,11 +63,8 @@ pub(crate) struct FaultInjection {
     aborted: Counter,
 }
 
-const FAULTS: Metric = Metric {
-    name: "ferrum_fault_injection_faults_total",
-    kind: "counter",
-    help: "Requests delayed or refused on purpose.",
-};
+const FAULTS: Metric =
+    Metric::counter("ferrum_fault_injection_faults_total", "Requests delayed or refused on purpose.");
 
 impl Plugin for FaultInjection {
     const NAME: &'static str = "fault_injection";

@@ -19,20 +19,20 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::limit::epoch::Epoch;
 use gateway_core::limit::{ByteRate, Meter, Meters};
-use gateway_core::plugin::world::calls::{Client, Endpoint, Server};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{Hooks, OnResponse, Plugin, Seat, Step, Verdict, World};
 use gateway_core::record::Metric;
 use gateway_core::stream::session::Direction;
 use gateway_plugin_common::headers;
 use gateway_plugin_common::parse;
-use http::header::{ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
-use http::header::{EXPIRES, HOST, HeaderName, SET_COOKIE, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::header::{
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, EXPIRES, HeaderName, SET_COOKIE,
+};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::static_files::StaticFiles;
+use super::content_source::{Source, SourceConfig};
 use name::Name;
 
 /// Settings of `internal_redirect`.
@@ -125,23 +125,16 @@ struct MappedPrefix {
     source: Source,
 }
 
-/// Where what is named comes from.
-enum Source {
-    Files(Arc<StaticFiles>),
-    Server { client: Client, base: String },
-}
-
 struct Counts {
     served: Counter,
     refused: Counter,
     failed: Counter,
 }
 
-const RESPONSES: Metric = Metric {
-    name: "ferrum_internal_redirect_responses_total",
-    kind: "counter",
-    help: "Responses in which the target named what the client receives, by result: served, refused (the name is not allowed), failed (it cannot be sent).",
-};
+const RESPONSES: Metric = Metric::counter(
+    "ferrum_internal_redirect_responses_total",
+    "Responses in which the target named what the client receives, by result: served, refused (the name is not allowed), failed (it cannot be sent).",
+);
 
 impl Plugin for InternalRedirect {
     const NAME: &'static str = "internal_redirect";
@@ -215,39 +208,7 @@ fn map_prefix(
         problems.add(format!("{at}.prefix"), format!("`{prefix}` is not a path that begins with a slash"));
         return None;
     };
-    let mut server = |endpoint: Endpoint, base: String| {
-        let endpoint = Endpoint { max_response: u64::MAX, ..endpoint };
-        match world.client(endpoint.within_setting(timeout.duration(), "timeout")) {
-            Ok(client) => Some(Source::Server { client, base }),
-            Err(more) => {
-                problems.add(at, more.to_string());
-                None
-            }
-        }
-    };
-    let source = match (root, url, upstream_id) {
-        (Some(root), None, None) => match StaticFiles::of_folder(root, world) {
-            Ok(files) => Some(Source::Files(Arc::new(files))),
-            Err(error) => {
-                problems.add(format!("{at}.root"), format!("cannot be served: {error}"));
-                None
-            }
-        },
-        (None, Some(url), None) => match Endpoint::of_url(&url) {
-            Ok((endpoint, uri)) => server(endpoint, uri.path().trim_end_matches('/').to_owned()),
-            Err(message) => {
-                problems.add(format!("{at}.url"), message);
-                None
-            }
-        },
-        (None, None, Some(id)) => {
-            server(Endpoint::new(Server::Upstream(Arc::from(id)), false), String::new())
-        }
-        _ => {
-            problems.add(at, "needs exactly one of `root`, `url` and `upstream_id`");
-            None
-        }
-    };
+    let source = Source::read(at, SourceConfig { root, url, upstream_id }, timeout, world, problems);
     Some(MappedPrefix { prefix, strips: strip_prefix, source: source? })
 }
 
@@ -318,10 +279,7 @@ impl InternalRedirect {
         let Some(mapped) = mapped else { return Err(self.refuse("internal_redirect_unlisted")) };
         exchange.note("internal_redirect.prefix", mapped.prefix.as_str());
         let path = if mapped.strips { name.beneath(&mapped.prefix) } else { name.path.as_str() };
-        let made = match &mapped.source {
-            Source::Files(files) => exchange_file(files, exchange, path, seat).await,
-            Source::Server { client, base } => ask(client, exchange, base, path, &name).await,
-        };
+        let made = mapped.source.fetch(exchange, path, &name.encoded(path), seat).await;
         let mut made = made.inspect_err(|_| self.counts.failed.add(1))?;
         // One that is redirected again could go on forever.
         if self.headers.iter().any(|name| made.headers().contains_key(name)) {
@@ -346,49 +304,6 @@ impl InternalRedirect {
         let reply = Reply::new(Cause::Plugin).status(StatusCode::BAD_GATEWAY);
         Box::new(reply.detail("the target names what may not be served").reason(reason))
     }
-}
-
-/// A file beneath the folder of a location.
-async fn exchange_file(
-    files: &StaticFiles,
-    exchange: &mut Exchange,
-    path: &str,
-    seat: Seat<'_>,
-) -> Result<Response<Body>, Box<Reply>> {
-    let reply = files.serve_path(exchange, path, seat).await;
-    match reply.is_error {
-        Some(false) => Ok(exchange.response_of(*reply)),
-        _ => Err(reply),
-    }
-}
-
-/// The response of another server, which receives the client's header fields and no body.
-async fn ask(
-    client: &Client,
-    exchange: &mut Exchange,
-    base: &str,
-    path: &str,
-    name: &Name,
-) -> Result<Response<Body>, Box<Reply>> {
-    let method = if *exchange.method() == Method::HEAD { Method::HEAD } else { Method::GET };
-    let target = format!("{base}/{}", name.encoded(path));
-    let mut request = Request::new(Body::empty());
-    *request.method_mut() = method;
-    request.headers_mut().clone_from(&exchange.request.headers);
-    for (name, value) in exchange.forwarding.fields() {
-        request.headers_mut().append(name, value.clone());
-    }
-    for name in [CONTENT_LENGTH, TRANSFER_ENCODING, CONTENT_TYPE, EXPECT, HOST] {
-        request.headers_mut().remove(name);
-    }
-    let bad = |_| {
-        Box::new(Reply::new(Cause::Plugin).status(StatusCode::BAD_GATEWAY).reason("internal_redirect_name"))
-    };
-    *request.uri_mut() = target.parse().map_err(bad)?;
-    client.send(request).await.map_err(|error| {
-        exchange.note_failure(error.to_string());
-        Box::new(Reply::new(error.cause))
-    })
 }
 
 /// Sets the charset of a text.

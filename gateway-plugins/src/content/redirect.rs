@@ -1,12 +1,13 @@
 //! Sends clients elsewhere: to a URL made from a template, or to the same URL with another scheme, host, port, path or
 //! trailing slash.
 //!
+//! With `table`, requests for its paths are redirected, each to its own URL, and others by `location`, or not at all.
 //! With `location` every request is redirected; one that already asked for that very URL is answered 508, since it
 //! would come back for ever. With parts (`scheme`, `host`, `port`, `path`, `trailing_slash`) a request that already has
 //! them all goes on to the target, so that `scheme: https` redirects plain requests only. Behind a trusted proxy the
 //! scheme is what `X-Forwarded-Proto` says.
 
-use gateway_core::template::Render;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use gateway_core::config::problem::Problems;
@@ -14,7 +15,7 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::path;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Capabilities, Capability, Hooks, OnRequest, Plugin, Seat, Step, World};
-use gateway_core::template::{Facts, MAX_RENDERED, Moment, Template, TextContext};
+use gateway_core::template::{Facts, MAX_RENDERED, Moment, Render, Template, TextContext};
 use gateway_plugin_common::facts;
 use gateway_plugin_common::parse;
 use http::header::LOCATION;
@@ -22,7 +23,10 @@ use http::{HeaderValue, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Settings of `redirect`; `location`, or at least one of the parts.
+/// Paths that a table may have.
+const MAX_TABLE: usize = 10_000;
+
+/// Settings of `redirect`; `location`, `table`, or at least one of the parts.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
@@ -32,6 +36,11 @@ pub(crate) struct Config {
     /// that ends TLS. Begins with `/`, `http://`, `https://` or `${request.scheme}://`, so that no value
     /// of a request decides where clients go. Not together with parts. Default: made from the parts.
     location: Option<String>,
+    /// Paths with their URLs, each as in `location`, such as `/old: /new`. A path is compared as a whole, without the query. Other
+    /// paths are redirected by `location`, or go on to the target without it. At most 10,000 paths. Not together with parts. Default
+    /// none.
+    #[schemars(extend("maxProperties" = MAX_TABLE))]
+    table: BTreeMap<String, String>,
     /// The new scheme. The port is left out then, unless `port` is given. Default: as requested.
     scheme: Option<Scheme>,
     /// The new host, as a template, without port. Default: as requested.
@@ -76,6 +85,7 @@ impl Default for Config {
         Self {
             status_code: 302,
             location: None,
+            table: BTreeMap::new(),
             scheme: None,
             host: None,
             port: None,
@@ -95,7 +105,11 @@ pub(crate) struct Redirect {
 
 /// Where to.
 enum To {
-    Location(Template),
+    Urls {
+        table: HashMap<Box<str>, Template>,
+        /// For paths that are not in the table.
+        other: Option<Template>,
+    },
     Parts(Box<Parts>),
 }
 
@@ -147,13 +161,17 @@ impl Plugin for Redirect {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::NONE.with_if(matches!(self.to, To::Location(_)), Capability::NeedsNoTarget)
+        Capabilities::NONE
+            .with_if(matches!(self.to, To::Urls { other: Some(_), .. }), Capability::NeedsNoTarget)
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         match &self.to {
-            To::Location(location) => {
-                hooks.renders("config.location", Some(location));
+            To::Urls { table, other } => {
+                hooks.renders("config.location", other.as_ref());
+                for (path, location) in table {
+                    hooks.renders(&format!("config.table.{path}"), Some(location));
+                }
             }
             To::Parts(parts) => {
                 hooks.renders("config.host", parts.host.as_ref());
@@ -188,24 +206,58 @@ fn to(config: &Config, problems: &mut Problems) -> Option<To> {
         || config.port.is_some()
         || config.path.is_some()
         || config.trailing_slash.is_some();
-    let Some(location) = &config.location else {
+    if config.location.is_none() && config.table.is_empty() {
         if !has_parts {
             problems.add("config", "this says nowhere to go").remedy =
-                Some("give `location`, or parts such as `scheme: https`".into());
+                Some("give `location`, `table`, or parts such as `scheme: https`".into());
         }
         return problems.is_empty().then(|| To::Parts(Box::new(parts)));
-    };
-    if has_parts {
-        problems.add("config.location", "stands beside parts of a URL").remedy =
-            Some("give the whole `location` or its parts, not both".into());
     }
+    if has_parts {
+        let at = if config.location.is_some() { "config.location" } else { "config.table" };
+        problems.add(at, "cannot be combined with parts of a URL").remedy =
+            Some("give the whole URL or its parts, not both".into());
+    }
+    let other = match &config.location {
+        Some(location) => Some(url("config.location", location, problems)?),
+        None => None,
+    };
+    table(&config.table, problems).map(|table| To::Urls { table, other })
+}
+
+/// A URL as a template; no value of a request decides which host it names.
+fn url(at: &str, location: &str, problems: &mut Problems) -> Option<Template> {
     let is_absolute =
         ["http://", "https://", "${request.scheme}://"].iter().any(|it| location.starts_with(it));
     if !is_absolute && (!location.starts_with('/') || location.starts_with("//")) {
-        problems.add("config.location", "a value of the request could decide where clients go").remedy =
+        problems.add(at, "a value of the request could decide where clients go").remedy =
             Some("begin with `/`, `http://`, `https://` or `${request.scheme}://`".into());
     }
-    parse::template("config.location", location, Moment::Request, problems).map(To::Location)
+    parse::template(at, location, Moment::Request, problems)
+}
+
+/// Paths in the spelling of requests, with their URLs.
+fn table(written: &BTreeMap<String, String>, problems: &mut Problems) -> Option<HashMap<Box<str>, Template>> {
+    if written.len() > MAX_TABLE {
+        let what = format!("has {} paths; {MAX_TABLE} are the most", written.len());
+        problems.add("config.table", what).remedy =
+            Some("use several proxies, each with a part of it".into());
+        return None;
+    }
+    let mut table = HashMap::with_capacity(written.len());
+    for (path, location) in written {
+        let at = format!("config.table.{path}");
+        let spelled = parse::request_path(&at, path, problems);
+        let location = url(&at, location, problems);
+        if !path.starts_with('/') {
+            problems.add(&*at, "a path begins with `/`");
+        } else if let (Some(spelled), Some(location)) = (spelled, location)
+            && table.insert(spelled.into_boxed_str(), location).is_some()
+        {
+            problems.add(&*at, "another path of the table is the same, spelled otherwise");
+        }
+    }
+    problems.is_empty().then_some(table)
 }
 
 impl OnRequest for Redirect {
@@ -214,7 +266,13 @@ impl OnRequest for Redirect {
         let facts = facts::of(exchange, seat);
         let query = exchange.request.uri.query().filter(|_| self.keeps_query);
         let made = match &self.to {
-            To::Location(location) => located(location, &facts, query, &asked),
+            To::Urls { table, other } => {
+                let listed = if table.is_empty() { None } else { table.get(exchange.path()) };
+                match listed.or(other.as_ref()) {
+                    Some(location) => located(location, &facts, query, &asked),
+                    None => return Step::Next,
+                }
+            }
             To::Parts(parts) => parts
                 .apply(&facts, query, &asked)
                 .map(|url| Destination { url, is_relative: parts.stay_with_host() }),

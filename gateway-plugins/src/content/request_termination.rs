@@ -1,19 +1,28 @@
 //! Answers in the gateway itself: a maintenance page, a health answer, a fixed document.
 //!
-//! Without a trigger every request is answered; with one, only those that match it, and the others go on.
+//! Without a trigger every request is answered; with one, only those that match it, and the others go on. A file as the trigger is looked
+//! for every second, so that it switches a maintenance page on and off without a reload.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Reply, final_status};
+use gateway_core::plugin::world::tasks::Starter;
 use gateway_core::plugin::{Capabilities, Capability, Hooks, OnRequest, Plugin, Seat, Step, World};
 use gateway_plugin_common::parse;
+use gateway_plugin_common::watched::refresh_regularly;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
+
+/// How often the file of a trigger is looked for.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Settings of `request_termination`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -31,8 +40,8 @@ pub(crate) struct Config {
     trigger: Option<Trigger>,
 }
 
-/// Which requests are answered; both conditions must hold where both are given.
-#[derive(Debug, Deserialize, JsonSchema)]
+/// Which requests are answered; all conditions must hold that are given.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Trigger {
     /// The path begins so.
@@ -41,6 +50,9 @@ struct Trigger {
     header: Option<String>,
     /// The header has exactly this value; needs `header`.
     header_value: Option<String>,
+    /// The file exists, such as `/srv/www/maintenance.on`. The gateway looks for it every second.
+    #[schemars(extend("format" = "path"))]
+    file: Option<PathBuf>,
 }
 
 impl Default for Config {
@@ -62,6 +74,29 @@ pub(crate) struct RequestTermination {
     body: Bytes,
     path_prefix: Option<String>,
     header: Option<(HeaderName, Option<String>)>,
+    file: Option<SwitchFile>,
+}
+
+/// A file that switches the answers on while it exists.
+struct SwitchFile {
+    path: PathBuf,
+    world: World,
+    exists: AtomicBool,
+}
+
+impl SwitchFile {
+    fn open(path: PathBuf, world: &World) -> Self {
+        let file = Self { path, world: world.clone(), exists: AtomicBool::new(false) };
+        file.look();
+        file
+    }
+
+    /// A file that the system does not let the gateway look at counts as there: the switch must not fail open.
+    fn look(&self) {
+        let found = self.world.files().modified(&self.path);
+        let is_gone = found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+        self.exists.store(!is_gone, Ordering::Relaxed);
+    }
 }
 
 impl Plugin for RequestTermination {
@@ -69,7 +104,7 @@ impl Plugin for RequestTermination {
     const SUMMARY: &'static str = "Answers in the gateway itself, with a fixed status and body.";
     type Config = Config;
 
-    fn build(config: Config, _world: &World) -> Result<Self, Problems> {
+    fn build(config: Config, world: &World) -> Result<Self, Problems> {
         let mut problems = Problems::default();
         let status = final_status(config.status_code);
         if status.is_none() {
@@ -81,8 +116,10 @@ impl Plugin for RequestTermination {
         if content_type.is_err() {
             problems.add("config.content_type", "has characters that a header may not have");
         }
-        let trigger =
-            config.trigger.unwrap_or(Trigger { path_prefix: None, header: None, header_value: None });
+        let trigger = config.trigger.unwrap_or_default();
+        if trigger.file.as_ref().is_some_and(|path| !path.is_absolute()) {
+            problems.add("config.trigger.file", "must be an absolute path");
+        }
         if trigger.header_value.is_some() && trigger.header.is_none() {
             problems.add("config.trigger.header_value", "needs `header` beside it");
         }
@@ -102,16 +139,32 @@ impl Plugin for RequestTermination {
         let body =
             config.body.unwrap_or_else(|| serde_json::json!({ "message": config.message }).to_string());
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, content_type)]);
-        Ok(Self { status, headers, body: body.into(), path_prefix, header })
+        let file = trigger.file.map(|path| SwitchFile::open(path, world));
+        Ok(Self { status, headers, body: body.into(), path_prefix, header, file })
     }
 
     fn capabilities(&self) -> Capabilities {
-        let ends_all = self.path_prefix.is_none() && self.header.is_none();
+        let ends_all = self.path_prefix.is_none() && self.header.is_none() && self.file.is_none();
         Capabilities::NONE.with_if(ends_all, Capability::NeedsNoTarget)
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         hooks.on_request(self);
+    }
+
+    fn start(self: &Arc<Self>, starter: &mut Starter<'_>) {
+        let Some(file) = &self.file else { return };
+        let (plugin, world) = (self.clone(), file.world.clone());
+        starter.task("file", move |control| {
+            let (plugin, world) = (plugin.clone(), world.clone());
+            async move {
+                let look = move || {
+                    plugin.file.iter().for_each(SwitchFile::look);
+                    Ok(())
+                };
+                refresh_regularly(&world, LOOK_EVERY, control, look).await
+            }
+        });
     }
 }
 
@@ -130,6 +183,7 @@ impl RequestTermination {
     fn is_triggered(&self, exchange: &Exchange) -> bool {
         let path_fits = self.path_prefix.as_ref().is_none_or(|prefix| exchange.path().starts_with(prefix));
         path_fits
+            && self.file.as_ref().is_none_or(|file| file.exists.load(Ordering::Relaxed))
             && self.header.as_ref().is_none_or(|(name, wanted)| {
                 let mut values = exchange.request.headers.get_all(name).iter();
                 match wanted {
@@ -139,3 +193,6 @@ impl RequestTermination {
             })
     }
 }
+
+#[cfg(test)]
+mod tests;

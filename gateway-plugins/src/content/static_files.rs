@@ -76,16 +76,14 @@ struct Counts {
     bytes: Counter,
 }
 
-const REQUESTS: Metric = Metric {
-    name: "ferrum_static_files_requests_total",
-    kind: "counter",
-    help: "Requests for files, by where the answer came from.",
-};
-const BYTES: Metric = Metric {
-    name: "ferrum_static_files_bytes_total",
-    kind: "counter",
-    help: "Bytes of files in answers, whether or not the client took all of them.",
-};
+const REQUESTS: Metric = Metric::counter(
+    "ferrum_static_files_requests_total",
+    "Requests for files, by where the answer came from.",
+);
+const BYTES: Metric = Metric::counter(
+    "ferrum_static_files_bytes_total",
+    "Bytes of files in answers, whether or not the client took all of them.",
+);
 
 impl Counts {
     fn new(world: &World) -> Self {
@@ -339,6 +337,8 @@ impl StaticFiles {
     fn answer(&self, exchange: &Exchange, found: io::Result<Resolved>) -> Option<Box<Reply>> {
         match found {
             Ok(Resolved::File(file)) if file.is_not_found && self.passes => None,
+            // A form for a folder is redirected, as by nginx; other methods are not.
+            Ok(Resolved::Folder) if *exchange.method() == Method::POST => Some(self.with_slash(exchange)),
             Ok(Resolved::File(_) | Resolved::Folder | Resolved::Listing(_))
                 if !is_read(exchange.method()) =>
             {
@@ -383,7 +383,9 @@ impl StaticFiles {
 
     /// The answer where nothing is looked for.
     fn nowhere<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
-        if self.passes || self.shared.places.not_found.is_none() {
+        let places = &self.shared.places;
+        let has_fixed = places.candidates.iter().any(|it| matches!(it, find::Candidate::Fixed(_)));
+        if !has_fixed && (self.passes || places.not_found.is_none()) {
             return self.nothing().map_or(Step::Next, Step::Reply);
         }
         let wanted = Wanted { codings: self.codings(exchange), ..Wanted::default() };

@@ -28,15 +28,10 @@ pub(crate) use settings::Config;
 use settings::Limits;
 use shares::{NoPlace, Shares};
 
-const UPLOADS: Metric = Metric {
-    name: "ferrum_upload_requests_total",
-    kind: "counter",
-    help: "Uploads: stored, refused, or failed.",
-};
-const FILES: Metric =
-    Metric { name: "ferrum_upload_files_total", kind: "counter", help: "Files that were stored." };
-const BYTES: Metric =
-    Metric { name: "ferrum_upload_bytes_total", kind: "counter", help: "Bytes of files that were stored." };
+const UPLOADS: Metric =
+    Metric::counter("ferrum_upload_requests_total", "Uploads: stored, refused, or failed.");
+const FILES: Metric = Metric::counter("ferrum_upload_files_total", "Files that were stored.");
+const BYTES: Metric = Metric::counter("ferrum_upload_bytes_total", "Bytes of files that were stored.");
 
 /// The plugin.
 pub(crate) struct Upload {

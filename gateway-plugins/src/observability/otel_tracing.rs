@@ -109,11 +109,10 @@ impl Addressee {
     }
 }
 
-const SPANS: Metric = Metric {
-    name: "ferrum_otel_spans_total",
-    kind: "counter",
-    help: "Spans of otel_tracing, by what became of them: sent, queue_full, failed to be sent, or refused by the collector.",
-};
+const SPANS: Metric = Metric::counter(
+    "ferrum_otel_spans_total",
+    "Spans of otel_tracing, by what became of them: sent, queue_full, failed to be sent, or refused by the collector.",
+);
 
 impl Plugin for OtelTracing {
     const NAME: &'static str = "otel_tracing";

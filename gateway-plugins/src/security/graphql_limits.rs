@@ -66,11 +66,10 @@ impl GraphqlRefusal {
 const LARGE: usize = 8 << 10;
 /// The close code for what breaks a limit (RFC 6455 §7.4.1).
 const POLICY: u16 = 1008;
-const REQUESTS: Metric = Metric {
-    name: "ferrum_graphql_limits_requests_total",
-    kind: "counter",
-    help: "GraphQL requests and subscriptions by outcome: passed, refused (would_refuse in a dry run).",
-};
+const REQUESTS: Metric = Metric::counter(
+    "ferrum_graphql_limits_requests_total",
+    "GraphQL requests and subscriptions by outcome: passed, refused (would_refuse in a dry run).",
+);
 
 impl Plugin for GraphqlLimits {
     const NAME: &'static str = "graphql_limits";

@@ -7,6 +7,7 @@
 
 mod content;
 mod dialect;
+mod instance;
 mod locate;
 mod multipart;
 mod openapi;
@@ -63,11 +64,10 @@ impl ValidationRefusal {
 
 /// Bodies that are larger than this are checked on another thread.
 const LARGE: usize = 16 << 10;
-const REQUESTS: Metric = Metric {
-    name: "ferrum_request_validation_requests_total",
-    kind: "counter",
-    help: "Requests by outcome: passed, refused (would_refuse in a dry run).",
-};
+const REQUESTS: Metric = Metric::counter(
+    "ferrum_request_validation_requests_total",
+    "Requests by outcome: passed, refused (would_refuse in a dry run).",
+);
 
 impl Plugin for RequestValidation {
     const NAME: &'static str = "request_validation";

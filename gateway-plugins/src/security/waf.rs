@@ -10,6 +10,7 @@
 
 mod audit;
 mod explain;
+mod foreseen;
 mod grpc;
 mod inspect;
 mod media;
@@ -25,8 +26,8 @@ use gateway_core::config::problem::Problems;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::per_worker::PerWorker;
 use gateway_core::plugin::{
-    Attempt, Capabilities, Capability, Hooks, OnAttempt, OnMessage, OnRequest, OnResponse, Passage, Plugin,
-    Seat, Step, World,
+    Attempt, Capabilities, Capability, Foreseen, Foresight, Hooks, OnAttempt, OnMessage, OnRequest,
+    OnResponse, Passage, Plugin, Seat, Step, World,
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::{Message, Session};
@@ -63,11 +64,10 @@ struct Outcomes {
     partial: Counter,
 }
 
-const REQUESTS: Metric = Metric {
-    name: "ferrum_waf_requests_total",
-    kind: "counter",
-    help: "Requests, responses and messages inspected, by outcome: passed, refused, would_refuse, partial (counted besides).",
-};
+const REQUESTS: Metric = Metric::counter(
+    "ferrum_waf_requests_total",
+    "Requests, responses and messages inspected, by outcome: passed, refused, would_refuse, partial (counted besides).",
+);
 /// Buffers that one worker keeps.
 const MAX_BUFFERS: usize = 4;
 
@@ -120,6 +120,10 @@ impl Plugin for Waf {
         if self.0.policy.messages {
             hooks.on_message(self);
         }
+    }
+
+    fn foresee(&self, foresight: &Foresight<'_>) -> Option<Foreseen> {
+        self.0.foresee(foresight)
     }
 
     fn act(&self, _action: &str, input: &Value) -> Result<Value, Problems> {

@@ -101,11 +101,10 @@ struct Counts {
     too_large: Counter,
 }
 
-const COPIES: Metric = Metric {
-    name: "ferrum_request_mirror_requests_total",
-    kind: "counter",
-    help: "Requests copied to a second server, by what became of the copy.",
-};
+const COPIES: Metric = Metric::counter(
+    "ferrum_request_mirror_requests_total",
+    "Requests copied to a second server, by what became of the copy.",
+);
 
 impl Plugin for RequestMirror {
     const NAME: &'static str = "request_mirror";

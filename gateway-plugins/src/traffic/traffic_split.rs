@@ -114,11 +114,10 @@ enum By {
     Condition(Condition),
 }
 
-const REQUESTS: Metric = Metric {
-    name: "ferrum_traffic_split_requests_total",
-    kind: "counter",
-    help: "Requests sent to each upstream and subset of a split.",
-};
+const REQUESTS: Metric = Metric::counter(
+    "ferrum_traffic_split_requests_total",
+    "Requests sent to each upstream and subset of a split.",
+);
 
 /// What stands in records and metrics for the proxy's own targets.
 const OWN: &str = "own";

@@ -155,11 +155,8 @@ impl Chosen {
 /// What the client takes, for a response whose request does not say it any more.
 struct Accepted(HeaderMap);
 
-const RESPONSES: Metric = Metric {
-    name: "ferrum_compression_responses_total",
-    kind: "counter",
-    help: "Responses compressed by the gateway.",
-};
+const RESPONSES: Metric =
+    Metric::counter("ferrum_compression_responses_total", "Responses compressed by the gateway.");
 
 impl Plugin for Compression {
     const NAME: &'static str = "compression";

@@ -60,11 +60,10 @@ struct Counts {
     failed: Counter,
 }
 
-const STREAMS: Metric = Metric {
-    name: "ferrum_ext_proc_streams_total",
-    kind: "counter",
-    help: "Exchanges by what their processor did: passed, replied (it answered itself), failed (it failed or was late).",
-};
+const STREAMS: Metric = Metric::counter(
+    "ferrum_ext_proc_streams_total",
+    "Exchanges by what their processor did: passed, replied (it answered itself), failed (it failed or was late).",
+);
 
 /// How long one stream may last; exchanges have their own timeouts.
 const MAX_STREAM: Duration = Duration::from_secs(24 * 60 * 60);

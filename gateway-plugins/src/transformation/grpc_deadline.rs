@@ -59,11 +59,10 @@ struct Counts {
 }
 
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
-const CALLS: Metric = Metric {
-    name: "ferrum_grpc_deadline_calls_total",
-    kind: "counter",
-    help: "gRPC calls by what became of their deadline: kept, defaulted, shortened, refused.",
-};
+const CALLS: Metric = Metric::counter(
+    "ferrum_grpc_deadline_calls_total",
+    "gRPC calls by what became of their deadline: kept, defaulted, shortened, refused.",
+);
 
 impl Plugin for GrpcDeadline {
     const NAME: &'static str = "grpc_deadline";

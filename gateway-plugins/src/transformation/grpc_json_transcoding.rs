@@ -2,13 +2,15 @@
 //!
 //! A request whose method and path fit a rule becomes a call: fields come from the path, the query and the body, as the
 //! rule says. The answer's message becomes JSON, a stream of messages a JSON array or lines of JSON, and an error an
-//! HTTP status by `google.rpc.Code` with `{"code", "message", "details"}`. Calls that stream from the client are not
-//! offered. gRPC calls pass untouched to methods that a rule offers; `unmatched` decides on all others, reflection among them.
+//! HTTP status by `google.rpc.Code` with `{"code", "message", "details"}`. A `google.api.HttpBody` is a body as it is, not JSON.
+//! Calls that stream from the client are not offered. gRPC calls pass untouched to methods that a rule offers; `unmatched` decides
+//! on all others, reflection among them.
 
 mod answer;
 mod bind;
 mod encode;
 mod field_path;
+mod http_body;
 mod service;
 mod template;
 
@@ -36,6 +38,7 @@ use serde::Deserialize;
 
 use answer::{Status, Streamed, Writing};
 use encode::RequestReading;
+use http_body::RawBody;
 use service::{Binding, Calls, MatchedCall};
 
 /// Bytes of a descriptor set.
@@ -130,6 +133,13 @@ struct Called {
     field: Option<FieldDescriptor>,
     is_streamed: bool,
     lines: bool,
+}
+
+impl Called {
+    /// Whether what it answers is a body as it is.
+    fn is_raw(&self) -> bool {
+        http_body::is_raw(&self.output, self.field.as_ref())
+    }
 }
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
@@ -250,7 +260,10 @@ impl GrpcJsonTranscoding {
             Ok((body, _)) => body,
             Err(error) => return Verdict::Reply(error.into_reply()),
         };
-        let message = match bind::message(binding, &path, query.as_deref(), &body, self.reading) {
+        let content_type = exchange.request.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let content_type = content_type.unwrap_or_default();
+        let read = bind::message(binding, &path, query.as_deref(), &body, content_type, self.reading);
+        let message = match read {
             Ok(message) => message,
             Err(why) => {
                 let status = Status::new(3, why);
@@ -287,7 +300,7 @@ impl GrpcJsonTranscoding {
     }
 
     /// Makes an answer of the whole response to a call.
-    async fn unary(&self, response: &mut Response<Body>, called: &Called) -> Result<Bytes, Status> {
+    async fn unary(&self, response: &mut Response<Body>, called: &Called) -> Result<RawBody, Status> {
         let limit = self.writing.limit.saturating_add(5);
         let (bytes, trailers) = response.body_mut().collect(limit).await.map_err(|error| {
             Status::new(if matches!(error, BodyError::TooLarge { .. }) { 8 } else { 14 }, error.to_string())
@@ -303,23 +316,66 @@ impl GrpcJsonTranscoding {
         let message = answer::next(&mut rest, self.writing.limit).map_err(internal)?;
         let message = message.filter(|_| rest.is_empty());
         let message = message.ok_or_else(|| Status::new(13, "the answer is not one message"))?;
+        if called.is_raw() {
+            return http_body::read(&message, &called.output, called.field.as_ref()).map_err(internal);
+        }
         let written = answer::written(&message, &called.output, called.field.as_ref(), &self.writing);
-        written.map(Bytes::from).map_err(internal)
+        Ok(RawBody { content_type: JSON, data: written.map_err(internal)?.into() })
     }
 
     async fn answer(&self, response: &mut Response<Body>, called: Called, ending: LateStatus) -> Verdict {
-        let (status, body) = match self.unary(response, &called).await {
+        let (status, RawBody { content_type, data }) = match self.unary(response, &called).await {
             Ok(body) => {
                 ending.set_code(0);
                 (StatusCode::OK, body)
             }
             Err(status) => {
                 status.note(&ending);
-                (status.http(), status.json().to_string().into())
+                let data = status.json().to_string().into();
+                (status.http(), RawBody { content_type: JSON, data })
             }
         };
-        finish(response, status, Body::full(body), JSON);
+        finish(response, status, Body::full(data), content_type);
         Verdict::Next
+    }
+
+    /// Makes a body of a stream of its pieces.
+    async fn stream_raw(&self, response: &mut Response<Body>, called: Called, ending: LateStatus) -> Verdict {
+        let (about, field) = (&called.output, called.field.as_ref());
+        let begun = http_body::beginning(response.body_mut(), about, field, self.writing.limit).await;
+        let begun = match begun {
+            Ok(begun) => begun,
+            Err(error) => {
+                let status = Status::new(13, error.to_string());
+                status.note(&ending);
+                finish(response, status.http(), Body::full(status.json().to_string()), JSON);
+                return Verdict::Next;
+            }
+        };
+        let status = begun.trailers.as_ref().and_then(|trailers| Status::of(trailers, about));
+        if let Some(status) = status.as_ref().filter(|status| status.code != 0 && begun.rest.is_empty()) {
+            status.note(&ending);
+            finish(response, status.http(), Body::full(status.json().to_string()), JSON);
+            return Verdict::Next;
+        }
+        let streamed = Streamed { rest: begun.rest, status, ..self.streamed(called, ending) };
+        let body = std::mem::take(response.body_mut()).transform(streamed);
+        finish(response, StatusCode::OK, body, begun.content_type);
+        Verdict::Next
+    }
+
+    fn streamed(&self, called: Called, ending: LateStatus) -> Streamed {
+        Streamed {
+            is_raw: called.is_raw(),
+            about: called.output,
+            field: called.field,
+            writing: self.writing.clone(),
+            lines: called.lines,
+            rest: BytesMut::new(),
+            has_begun: false,
+            status: None,
+            ending,
+        }
     }
 }
 
@@ -367,19 +423,14 @@ impl OnResponse for GrpcJsonTranscoding {
         if !called.is_streamed {
             return Step::wait(self.answer(response, called, ending));
         }
+        if called.is_raw() {
+            return Step::wait(self.stream_raw(response, called, ending));
+        }
         let status = Status::of(response.headers(), &called.output);
-        let streamed = Streamed {
-            about: called.output,
-            field: called.field,
-            writing: self.writing.clone(),
-            lines: called.lines,
-            rest: BytesMut::new(),
-            has_begun: false,
-            status,
-            ending,
-        };
+        let content_type = if called.lines { LINES } else { JSON };
+        let streamed = Streamed { status, ..self.streamed(called, ending) };
         let body = std::mem::take(response.body_mut()).transform(streamed);
-        finish(response, StatusCode::OK, body, if called.lines { LINES } else { JSON });
+        finish(response, StatusCode::OK, body, content_type);
         Step::Next
     }
 }

@@ -41,6 +41,9 @@ impl Plugin for RequestTransformer {
 
     fn build(config: Config, _world: &World) -> Result<Self, Problems> {
         let mut problems = Problems::default();
+        if config.rules.is_empty() {
+            problems.add("config.rules", "there is no rule, so nothing would change");
+        }
         let rules = Rules::read(config.rules, config.body, Moment::Request, &mut problems);
         problems.into_result(Self { rules })
     }
@@ -79,11 +82,7 @@ impl OnRequest for RequestTransformer {
 
 impl RequestTransformer {
     /// Changes the head, and makes the values of the body's rules from what was before.
-    fn head(
-        &self,
-        exchange: &mut Exchange,
-        seat: Seat<'_>,
-    ) -> Result<Vec<Option<serde_json::Value>>, Unusable> {
+    fn head(&self, exchange: &mut Exchange, seat: Seat<'_>) -> Result<Vec<Option<String>>, Unusable> {
         let told: Vec<HeaderName> =
             self.rules.header_names().filter(|name| is_settable(name)).cloned().collect();
         if !told.is_empty() {
@@ -106,7 +105,7 @@ impl RequestTransformer {
             return Err(Unusable);
         }
         self.rules.header_names().for_each(|name| exchange.body.withhold_trailer(name));
-        self.rules.apply_headers(&mut exchange.request.headers, headers);
+        self.rules.apply_headers(&mut exchange.request.headers, headers)?;
         for name in told {
             let mut values = exchange.request.headers.get_all(&name).iter().map(HeaderValue::as_bytes);
             let first = values.next().map(<[u8]>::to_vec);

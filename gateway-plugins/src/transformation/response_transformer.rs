@@ -1,9 +1,13 @@
-//! Changes the header fields and the JSON body of responses, by rules in the order in which they are written.
+//! Changes the header fields, the cookies and the JSON body of responses, by rules in the order in which they are written.
 //!
 //! Runs over the gateway's own answers as well; `when` narrows it to some requests. Values are made from the response as it
 //! was before the first rule. A body that changes loses its `ETag` where that is a strong one, for the bytes are others.
 //! Where there are rules for bodies, requests lose `Range` and `If-Range`: a part of a body can't be changed. They lose
 //! `Accept-Encoding` as well, and a body that comes compressed all the same is decoded; `compression` compresses what goes out.
+//!
+//! `Location`, `Refresh` and cookies that name the target's own host or path are rewritten by `replace` and by `cookies`.
+
+mod cookies;
 
 use std::sync::Arc;
 
@@ -16,20 +20,26 @@ use gateway_core::plugin::{
 };
 use gateway_core::template::Moment;
 use gateway_plugin_common::facts;
+use gateway_plugin_common::response_origin::ResponseOrigin;
 use gateway_plugin_common::statuses::Statuses;
 use http::header::{CONTENT_LENGTH, ETAG, IF_RANGE, RANGE};
 use http::{Method, Response, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::transformation::transform::{BodyRules, Changed, Rule, Rules};
+use crate::transformation::transform::{BodyRules, Changed, Rule, Rules, Unusable};
+use cookies::{CookieRule, CookieRules};
 
 /// Settings of `response_transformer`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// The changes, in their order; at least one.
+    /// The changes, in their order; at least one, here or in `cookies`.
     rules: Vec<Rule>,
+    /// Changes to the cookies that responses set, after `rules`. The first rule for a cookie's name is applied. At most 100. Default none.
+    cookies: Vec<CookieRule>,
+    /// Which responses are changed: `all`, those of the `target`, or those of the `gateway` itself. Default `all`.
+    of: ResponseOrigin,
     /// Only responses of these statuses are changed, such as `200` or `3xx`. Default: all, also errors.
     #[schemars(length(max = 50))]
     statuses: Vec<String>,
@@ -40,20 +50,27 @@ pub(crate) struct Config {
 /// The plugin.
 pub(crate) struct ResponseTransformer {
     rules: Rules,
+    cookies: CookieRules,
+    of: ResponseOrigin,
     /// Empty means all.
     statuses: Statuses,
 }
 
 impl Plugin for ResponseTransformer {
     const NAME: &'static str = "response_transformer";
-    const SUMMARY: &'static str = "Changes the header fields and the JSON body of responses.";
+    const SUMMARY: &'static str = "Changes the header fields, the cookies and the JSON body of responses.";
+    const EXAMPLE: &'static str = include_str!("../../examples/response_transformer.yaml");
     type Config = Config;
 
     fn build(config: Config, _world: &World) -> Result<Self, Problems> {
         let mut problems = Problems::default();
+        if config.rules.is_empty() && config.cookies.is_empty() {
+            problems.add("config.rules", "there is no rule, so nothing would change");
+        }
         let rules = Rules::read(config.rules, config.body, Moment::Response, &mut problems);
         let statuses = Statuses::read("statuses", &config.statuses, &mut problems);
-        problems.into_result(Self { rules, statuses })
+        let cookies = CookieRules::read(config.cookies, &mut problems);
+        problems.into_result(Self { rules, cookies, of: config.of, statuses })
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -62,6 +79,7 @@ impl Plugin for ResponseTransformer {
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         hooks.goes_by_captures("config.rules", self.rules.captures());
+        hooks.goes_by_captures("config.cookies", self.cookies.captures());
         if self.rules.changes_body() {
             hooks.on_request(self.clone());
         }
@@ -88,15 +106,13 @@ impl OnResponse for ResponseTransformer {
         seat: Seat<'a>,
     ) -> Step<'a> {
         exchange.accept_codings();
-        if !self.statuses.is_empty() && !self.statuses.has(response.status().as_u16()) {
+        let is_meant = self.statuses.is_empty() || self.statuses.has(response.status().as_u16());
+        if !is_meant || !self.of.has(exchange) {
             return Step::Next;
         }
-        let facts = facts::with_response(exchange, seat, response.status(), response.headers());
-        let made = self.rules.header_values(&facts).and_then(|it| Ok((it, self.rules.body_values(&facts)?)));
-        let Ok((headers, body)) = made else {
+        let Ok(body) = self.change_head(exchange, response, seat) else {
             return Step::reply(Reply::new(Cause::UpstreamGarbage).reason("value_not_usable"));
         };
-        self.rules.apply_headers(response.headers_mut(), headers);
         if !self.rules.changes_body() {
             return Step::Next;
         }
@@ -128,6 +144,24 @@ impl OnResponse for ResponseTransformer {
                 }
             }
         })
+    }
+}
+
+impl ResponseTransformer {
+    /// Changes the head, and makes the values of the body's rules from what was before.
+    fn change_head(
+        &self,
+        exchange: &Exchange,
+        response: &mut Response<Body>,
+        seat: Seat<'_>,
+    ) -> Result<Vec<Option<String>>, Unusable> {
+        let facts = facts::with_response(exchange, seat, response.status(), response.headers());
+        let headers = self.rules.header_values(&facts)?;
+        let body = self.rules.body_values(&facts)?;
+        let cookies = self.cookies.render(&facts)?;
+        self.rules.apply_headers(response.headers_mut(), headers)?;
+        cookies.apply(response.headers_mut())?;
+        Ok(body)
     }
 }
 

@@ -66,13 +66,9 @@ pub(crate) struct Sse {
     heartbeats: Counter,
 }
 
-const OPEN: Metric =
-    Metric { name: "ferrum_sse_open_streams", kind: "gauge", help: "Event streams that are open." };
-const HEARTBEATS: Metric = Metric {
-    name: "ferrum_sse_heartbeats_total",
-    kind: "counter",
-    help: "Comments sent because nothing else came.",
-};
+const OPEN: Metric = Metric::gauge("ferrum_sse_open_streams", "Event streams that are open.");
+const HEARTBEATS: Metric =
+    Metric::counter("ferrum_sse_heartbeats_total", "Comments sent because nothing else came.");
 
 impl Plugin for Sse {
     const NAME: &'static str = "sse";

@@ -1,13 +1,14 @@
 //! The rules that `request_transformer` and `response_transformer` share: one change to a header, a query parameter or
 //! a JSON body, in the order in which they are written.
 
+mod header;
 mod json;
-mod numbers;
+pub(crate) mod replace;
+mod splice;
 
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Bytes;
 use gateway_core::http::body::{Body, BodyError};
-use gateway_core::http::forwarding::{is_settable, is_told};
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::template::Render;
 use gateway_core::template::{Facts, MAX_RENDERED, Moment, Template, TextContext};
@@ -19,18 +20,20 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use gateway_plugin_common::coding::Decoder;
+use gateway_plugin_common::flat_json::FlatJson;
 use gateway_plugin_common::headers;
 use gateway_plugin_common::parse;
 use gateway_plugin_common::query::Query;
-use gateway_plugin_common::strict_json::value as json_without_duplicates;
-use numbers::KeptNumbers;
+use header::{HeaderChange, HeaderValues};
+use replace::Replacement;
+use splice::Document;
 
 /// One change.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Rule {
     /// What is done: `set` (whatever is there, also on the way there), `add` (only where nothing is there), `update` (only where something is
-    /// there), `append` (beside what is there; an item of a list in a body), `remove`, `rename`.
+    /// there), `append` (beside what is there; an item of a list in a body), `remove`, `rename`, `replace` (parts of header values).
     operation: Operation,
     /// What is changed: `header`, `query` (requests only) or `body` (JSON bodies).
     target: Target,
@@ -41,6 +44,10 @@ pub(crate) struct Rule {
     value: Option<Value>,
     /// The new name or JSON Pointer; needed by `rename`.
     new_key: Option<String>,
+    /// What is replaced in each value that the header had before the first rule; needed by `replace`. The first that matches is applied.
+    /// In `Refresh` they apply to the URL. At most 100.
+    #[serde(default)]
+    replacements: Vec<Replacement>,
 }
 
 /// What is done.
@@ -53,6 +60,7 @@ pub(crate) enum Operation {
     Append,
     Remove,
     Rename,
+    Replace,
 }
 
 /// What is changed.
@@ -100,20 +108,20 @@ impl Default for BodyRules {
 
 /// Compiled rules.
 pub(crate) struct Rules {
-    headers: Vec<NamedChange<HeaderName>>,
-    query: Vec<NamedChange<String>>,
+    headers: Vec<HeaderChange>,
+    query: Vec<ParameterChange>,
     body: Vec<json::DocumentChange>,
     body_rules: BodyRules,
     /// Compressed bodies are decoded: those of responses, for the client asked for it and not for the change.
     decodes: bool,
 }
 
-/// A change by name.
-struct NamedChange<N> {
+/// A change of a query parameter.
+struct ParameterChange {
     operation: Operation,
-    name: N,
+    name: String,
     value: Option<Template>,
-    new: Option<N>,
+    new: Option<String>,
 }
 
 /// A value that can't be made of this request.
@@ -130,7 +138,7 @@ pub(crate) enum Changed {
 }
 
 impl Rules {
-    /// Compiles rules whose templates are rendered at `moment`.
+    /// Compiles rules whose templates are rendered at `moment`. There may be none.
     pub(crate) fn read(
         rules: Vec<Rule>,
         body_rules: BodyRules,
@@ -139,14 +147,15 @@ impl Rules {
     ) -> Self {
         let decodes = moment == Moment::Response;
         let mut this = Self { headers: Vec::new(), query: Vec::new(), body: Vec::new(), body_rules, decodes };
-        if rules.is_empty() {
-            problems.add("config.rules", "there is no rule, so nothing would change");
-        }
         for (n, rule) in rules.into_iter().enumerate() {
             let at = format!("config.rules[{n}]");
             check_parts(&at, &rule, problems);
             match rule.target {
-                Target::Header => this.headers.extend(header(&at, rule, moment, problems)),
+                Target::Header => this.headers.extend(HeaderChange::read(&at, rule, moment, problems)),
+                _ if rule.operation == Operation::Replace => {
+                    problems.add(format!("{at}.operation"), "only header values are replaced").remedy =
+                        Some("write `target: header`; the plugin `text_replacement` changes bodies".into());
+                }
                 Target::Query if moment == Moment::Request => {
                     this.query.extend(parameter(&at, rule, moment, problems));
                 }
@@ -162,7 +171,7 @@ impl Rules {
 
     /// Whether a value is made of who the caller is.
     pub(crate) fn asks_for_caller(&self) -> bool {
-        let headers = self.headers.iter().filter_map(|change| change.value.as_ref());
+        let headers = self.headers.iter().flat_map(HeaderChange::templates);
         let query = self.query.iter().filter_map(|change| change.value.as_ref());
         headers.chain(query).any(Template::asks_for_caller)
             || self.body.iter().any(json::DocumentChange::asks_for_caller)
@@ -170,7 +179,7 @@ impl Rules {
 
     /// The names of the route's path that values are made of.
     pub(crate) fn captures(&self) -> Vec<&str> {
-        let headers = self.headers.iter().filter_map(|change| change.value.as_ref());
+        let headers = self.headers.iter().flat_map(HeaderChange::templates);
         let query = self.query.iter().filter_map(|change| change.value.as_ref());
         let body = self.body.iter().flat_map(json::DocumentChange::templates);
         headers.chain(query).chain(body).flat_map(Template::captures).collect()
@@ -185,25 +194,26 @@ impl Rules {
     }
 
     /// The header rules with their values, made before anything changes.
-    pub(crate) fn header_values(&self, facts: &Facts<'_>) -> Result<Vec<Option<HeaderValue>>, Unusable> {
-        let mut buffer = Vec::new();
-        let values = self.headers.iter().map(|change| match &change.value {
-            None => Ok(None),
-            Some(value) => value.field(&change.name, facts, &mut buffer).map(Some).map_err(|_| Unusable),
-        });
-        values.collect()
+    pub(crate) fn header_values(&self, facts: &Facts<'_>) -> Result<Vec<HeaderValues<'_>>, Unusable> {
+        self.headers.iter().map(|change| change.values(facts)).collect()
     }
 
     /// The fields that the rules are about.
     pub(crate) fn header_names(&self) -> impl Iterator<Item = &HeaderName> {
-        self.headers.iter().flat_map(|change| std::iter::once(&change.name).chain(&change.new))
+        self.headers.iter().flat_map(HeaderChange::names)
     }
 
     /// Changes the header fields.
-    pub(crate) fn apply_headers(&self, headers: &mut HeaderMap, values: Vec<Option<HeaderValue>>) {
-        for (change, value) in self.headers.iter().zip(values) {
-            change_header(change, headers, value);
-        }
+    ///
+    /// # Errors
+    /// When a value cannot be made.
+    pub(crate) fn apply_headers(
+        &self,
+        headers: &mut HeaderMap,
+        values: Vec<HeaderValues<'_>>,
+    ) -> Result<(), Unusable> {
+        let mut all = self.headers.iter().zip(values);
+        all.try_for_each(|(change, values)| change.apply(headers, values))
     }
 
     /// Changes the query.
@@ -231,7 +241,7 @@ impl Rules {
     }
 
     /// Body rules with their values, made of what is known of the request.
-    pub(crate) fn body_values(&self, facts: &Facts<'_>) -> Result<Vec<Option<Value>>, Unusable> {
+    pub(crate) fn body_values(&self, facts: &Facts<'_>) -> Result<Vec<Option<String>>, Unusable> {
         self.body.iter().map(|change| change.value(facts)).collect()
     }
 
@@ -241,7 +251,7 @@ impl Rules {
         &self,
         headers: &mut HeaderMap,
         body: &mut Body,
-        values: Vec<Option<Value>>,
+        values: Vec<Option<String>>,
         causes: [Cause; 3],
     ) -> Changed {
         if !is_json(headers) || body.is_empty() {
@@ -251,7 +261,7 @@ impl Rules {
         if headers.get_all(CONTENT_TYPE).iter().count() > 1 {
             return self.unchangeable(not_json, "content_type_ambiguous", "there are several content types");
         }
-        let codings = codings(headers);
+        let codings = headers::codings(headers);
         if !codings.is_empty() && !self.decodes {
             return self.unchangeable(encoded, "body_compressed", "a compressed body can't be changed");
         }
@@ -271,28 +281,27 @@ impl Rules {
             }
         };
         // A rule changes one of two fields of a name, and the other reader may take the other.
-        let (numbers, kept) = KeptNumbers::keep(&plain);
-        let Some(mut document) = json_without_duplicates(&kept) else {
+        if FlatJson::read(&plain).is_none() {
             *body = whole(bytes, trailers);
             let (reason, why) = match serde_json::from_slice::<IgnoredAny>(&plain) {
                 Ok(_) => ("body_ambiguous", "the body has a duplicate key"),
                 Err(_) => ("body_not_json", "the body is not JSON"),
             };
             return self.unchangeable(not_json, reason, why);
-        };
-        let before = document.clone();
+        }
+        let mut document = Document::new(&plain);
         for (change, value) in self.body.iter().zip(values) {
-            if !change.apply(&mut document, value) {
+            if !change.apply(&mut document, value.as_deref()) {
                 *body = whole(bytes, trailers);
                 let why = "the body has no place for a value that is to be there";
                 return self.unchangeable(not_json, "body_without_place", why);
             }
         }
-        if document == before {
+        if document.as_bytes() == plain {
             *body = whole(bytes, trailers);
             return Changed::No;
         }
-        let text = numbers.restore(document.to_string());
+        let text = document.into_bytes();
         headers::forget_bytes(headers);
         headers.remove(CONTENT_ENCODING);
         match &mut trailers {
@@ -342,14 +351,6 @@ impl Rules {
     }
 }
 
-/// The content codings of a body, in the order in which they were applied.
-fn codings(headers: &HeaderMap) -> Vec<String> {
-    let fields = headers.get_all(CONTENT_ENCODING).iter();
-    let members = fields.flat_map(|field| field.as_bytes().split(|c| *c == b','));
-    let names = members.map(|name| String::from_utf8_lossy(name).trim().to_ascii_lowercase());
-    names.filter(|name| !name.is_empty() && name != "identity").collect()
-}
-
 /// A body without its codings, of at most `limit` bytes.
 fn decoded(bytes: &bytes::Bytes, codings: &[String], limit: u64) -> Result<bytes::Bytes, BodyError> {
     let mut plain = bytes.clone();
@@ -382,7 +383,7 @@ fn is_json(headers: &HeaderMap) -> bool {
 /// A rule has the parts that its operation needs, and no others.
 fn check_parts(at: &str, rule: &Rule, problems: &mut Problems) {
     let (value, new_key) = match rule.operation {
-        Operation::Remove => (false, false),
+        Operation::Remove | Operation::Replace => (false, false),
         Operation::Rename => (false, true),
         _ => (true, false),
     };
@@ -395,32 +396,23 @@ fn check_parts(at: &str, rule: &Rule, problems: &mut Problems) {
             problems.add(format!("{at}.{name}"), "has no meaning for this operation");
         }
     }
-}
-
-fn header(at: &str, rule: Rule, moment: Moment, problems: &mut Problems) -> Option<NamedChange<HeaderName>> {
-    let mut read = |field: &str, name: &str| {
-        let name = parse::header_name(&format!("{at}.{field}"), name, problems)?;
-        if headers::is_framing(&name) {
-            problems.add(format!("{at}.{field}"), format!("`{name}` is the gateway's own to write")).remedy =
-                (name == http::header::HOST).then(|| "the plugin `rewrite` changes the host".into());
-        } else if moment != Moment::Response && is_told(&name) && !is_settable(&name) {
-            let message = format!("the gateway writes `{name}` itself, whatever a rule says");
-            problems.add(format!("{at}.{field}"), message).remedy = Some("use another name".into());
+    match (rule.operation == Operation::Replace, rule.replacements.is_empty()) {
+        (true, true) => {
+            problems.add(format!("{at}.replacements"), "is missing, and this operation needs it");
         }
-        Some(name)
-    };
-    let name = read("key", &rule.key);
-    let new = rule.new_key.as_deref().map(|new| read("new_key", new));
-    let value = text_value(at, rule.value.as_ref(), moment, problems);
-    Some(NamedChange { operation: rule.operation, name: name?, value, new: new.flatten() })
+        (false, false) => {
+            problems.add(format!("{at}.replacements"), "has no meaning for this operation");
+        }
+        _ => {}
+    }
 }
 
-fn parameter(at: &str, rule: Rule, moment: Moment, problems: &mut Problems) -> Option<NamedChange<String>> {
+fn parameter(at: &str, rule: Rule, moment: Moment, problems: &mut Problems) -> Option<ParameterChange> {
     if rule.key.is_empty() {
         problems.add(format!("{at}.key"), "is empty");
     }
     let value = text_value(at, rule.value.as_ref(), moment, problems);
-    Some(NamedChange { operation: rule.operation, name: rule.key, value, new: rule.new_key })
+    Some(ParameterChange { operation: rule.operation, name: rule.key, value, new: rule.new_key })
 }
 
 /// A template; numbers and truth values are taken as they are written.
@@ -435,35 +427,4 @@ fn text_value(at: &str, value: Option<&Value>, moment: Moment, problems: &mut Pr
         }
     };
     parse::template(&format!("{at}.value"), &text, moment, problems)
-}
-
-fn change_header(change: &NamedChange<HeaderName>, headers: &mut HeaderMap, value: Option<HeaderValue>) {
-    let name = &change.name;
-    let is_there = headers.contains_key(name);
-    match (change.operation, value, &change.new) {
-        (Operation::Remove, ..) => {
-            headers.remove(name);
-        }
-        (Operation::Rename, _, Some(new)) if is_there => {
-            let values: Vec<HeaderValue> = headers.get_all(name).iter().cloned().collect();
-            headers.remove(name);
-            headers.remove(new);
-            for value in values {
-                headers.append(new, value);
-            }
-        }
-        (Operation::Append, Some(value), _) => {
-            headers.append(name, value);
-        }
-        (Operation::Set, Some(value), _) => {
-            headers.insert(name, value);
-        }
-        (Operation::Add, Some(value), _) if !is_there => {
-            headers.insert(name, value);
-        }
-        (Operation::Update, Some(value), _) if is_there => {
-            headers.insert(name, value);
-        }
-        _ => {}
-    }
 }

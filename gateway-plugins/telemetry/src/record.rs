@@ -281,6 +281,9 @@ pub fn exchange(line: &mut impl FieldVisitor, record: &ExchangeRecord<'_>, extra
     if let Some(first_byte) = record.first_byte {
         line.seconds("http.client.request.duration", first_byte);
     }
+    if let Some(last_byte) = record.last_byte {
+        line.seconds("upstream.response.duration", last_byte);
+    }
     let phases = exchange.phases().unwrap_or_default();
     for (name, duration) in [
         ("upstream.queue.duration", exchange.queued()),

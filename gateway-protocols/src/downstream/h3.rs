@@ -30,7 +30,7 @@ use crate::h3::frame::MAX_VARINT;
 use crate::h3::link::H3Link;
 use crate::h3::settings::Settings;
 use crate::h3::{Code, peer};
-use crate::quic::{self, ServerRules, WorkerPort};
+use crate::quic::{self, FIRST_STREAMS, ServerRules, WorkerPort};
 use crate::timer::{Timer, deadline};
 use crate::tls::trust::{Generation, while_trusted};
 use crate::worker::Worker;
@@ -167,6 +167,7 @@ async fn connection(worker: Arc<Worker>, arrival: NewConnection, entry: Arc<Conn
     let told = Settings { max_field_section: Some(most as u64), connect_protocol: true };
     let link = H3Link::new(quic, Role::Server, most);
     let timeout = settings.client_timeouts.keep_alive;
+    let most_streams = settings.limits.max_concurrent_streams;
     drop(settings);
     let server = Server {
         worker: &worker,
@@ -175,6 +176,7 @@ async fn connection(worker: Arc<Worker>, arrival: NewConnection, entry: Arc<Conn
         link: link.clone(),
         end: IdleEnd::new(timeout),
         next: 0,
+        more_streams: (most_streams > FIRST_STREAMS).then_some(most_streams),
         shaking,
     };
     let serving = pin!(async {
@@ -265,6 +267,8 @@ struct Server<'w> {
     end: IdleEnd,
     /// The number after the last request's stream.
     next: u64,
+    /// Streams that the client may have open once it uses half of those that it was allowed at first.
+    more_streams: Option<u32>,
     /// Until the handshake is over.
     shaking: Option<Shaking>,
 }
@@ -340,6 +344,7 @@ impl Server<'_> {
                     if let Some(arrival) = self.accept(send, recv) {
                         let link = &link;
                         slots.start(arrival, |job_slot| work(worker, link.clone(), self.entry, job_slot));
+                        self.allow_streams(slots.busy());
                     }
                 }
                 match self.look_after(cx, slots.is_idle()) {
@@ -400,6 +405,15 @@ impl Server<'_> {
             self.client = Arc::new(client);
         }
         Some(NewStream { send, recv, client: self.client.clone() })
+    }
+
+    /// Allows the client more streams where it has so many open that it may want them.
+    fn allow_streams(&mut self, open: usize) {
+        if open >= FIRST_STREAMS as usize / 2
+            && let Some(most) = self.more_streams.take()
+        {
+            self.link.quic.set_max_concurrent_bi_streams(most.into());
+        }
     }
 
     /// Drains and silence. Ready with true when the connection is over, with false when it has come nearer to that.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use bytes::BytesMut;
 use gateway_core::config::model::Settings;
-use gateway_core::stream::proxy_protocol::{self, Header};
+use gateway_core::stream::proxy_protocol::{self, Header, ReceivedExtensions};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
@@ -30,7 +30,7 @@ impl Addresses {
     /// Reads the header a trusted proxy has to send, and not one byte more. Anybody else's connection is refused: its
     /// header, or its absence, can't be told from a lie.
     ///
-    /// Returns the server name that the proxy's client asked for, if the header contains one.
+    /// Returns what the header says beside the ends.
     ///
     /// # Errors
     /// Why the connection is refused; a stable word for its record.
@@ -38,7 +38,7 @@ impl Addresses {
         &mut self,
         tcp: &mut TcpStream,
         settings: &Settings,
-    ) -> Result<Option<String>, &'static str> {
+    ) -> Result<ReceivedExtensions, &'static str> {
         if !self.trusted {
             return Err("proxy_protocol_untrusted");
         }
@@ -64,7 +64,11 @@ impl Addresses {
                 self.trusted = settings.trusted_proxies.iter().any(|net| net.contains(&from));
             }
             // Servers compare names without regard to case.
-            return Ok(proxy_protocol::authority(&header).map(str::to_ascii_lowercase));
+            let mut told = proxy_protocol::read_extensions(&header);
+            if let Some(name) = &mut told.authority {
+                name.make_ascii_lowercase();
+            }
+            return Ok(told);
         }
     }
 }

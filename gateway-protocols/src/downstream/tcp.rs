@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::BytesMut;
-use gateway_core::http::exchange::Client;
+use gateway_core::http::exchange::{Client, uuid};
 use gateway_core::snapshot::streams::{Transport, rules};
 use gateway_core::snapshot::{Route, Snapshot};
 use gateway_core::stream::pipeline;
+use gateway_core::stream::proxy_protocol::ReceivedExtensions;
 use gateway_core::stream::revocation::Current;
 use gateway_core::stream::session::Session;
 use gateway_core::stream::sniff::{self, Hello};
@@ -20,6 +21,7 @@ use super::client_tls::{facts, trust};
 use super::connection::TcpConnection;
 use super::proxied::Addresses;
 use crate::link::{Link, Rewound};
+use crate::starttls::answer_client;
 use crate::timer::deadline;
 use crate::tls::handshake_failure;
 use crate::tls::trust::while_trusted;
@@ -33,6 +35,8 @@ struct NewConnection {
     ends: Addresses,
     /// The server name it asks for, where that was looked at.
     name: Option<String>,
+    /// What its PROXY header says, and what the next one is to say.
+    told: Option<Box<ReceivedExtensions>>,
     accepted: Instant,
 }
 
@@ -48,13 +52,13 @@ pub(super) async fn serve(
 ) {
     let snapshot = worker.snapshot();
     let mut arrival =
-        NewConnection { tcp, ahead: BytesMut::new(), ends, name: None, accepted: Instant::now() };
+        NewConnection { tcp, ahead: BytesMut::new(), ends, name: None, told: None, accepted: Instant::now() };
     let timeout = snapshot.settings.client_timeouts.handshake;
     // On the heap while it lasts, as the handshake is: what is carried afterwards may last for hours.
     let arriving = Box::pin(arrive(&mut arrival, &snapshot, port));
     let chosen =
         tokio::time::timeout_at(deadline(timeout), arriving).await.unwrap_or(Err("handshake_timeout"));
-    let NewConnection { tcp, ahead, ends, name, accepted } = arrival;
+    let NewConnection { tcp, ahead, ends, name, told, accepted } = arrival;
     let client = |tls| Arc::new(Client::new(ends.peer, ends.local, ends.trusted, tls));
     let asked: Option<Arc<str>> = name.map(Arc::from);
     let refuse = |reason| {
@@ -93,6 +97,10 @@ pub(super) async fn serve(
     if session.server_name.is_none() {
         session.server_name = asked;
     }
+    if let Some(id) = told.as_ref().and_then(|told| told.unique_id.as_deref()) {
+        session.note("proxy_protocol.unique_id", &*id.escape_ascii().to_string());
+    }
+    session.told = told;
     let serving = pipeline::Serving {
         route: &route,
         consumers: &snapshot.consumers,
@@ -110,18 +118,47 @@ async fn arrive(
     snapshot: &Snapshot,
     port: u16,
 ) -> Result<Arc<Route>, RefusalReason> {
-    let routes = snapshot.streams.on(Transport::Tcp, port);
-    if routes.iter().filter_map(|route| rules(route)).any(|rules| rules.accept_proxy_protocol) {
-        arrival.name = arrival.ends.read_header(&mut arrival.tcp, &snapshot.settings).await?;
+    let proxies = snapshot.streams.on(Transport::Tcp, port).ok_or("no_route")?;
+    if proxies.accepts_proxy_headers() {
+        let mut told = arrival.ends.read_header(&mut arrival.tcp, &snapshot.settings).await?;
+        arrival.name = told.authority.take();
+        arrival.told = (told != ReceivedExtensions::default()).then(|| Box::new(told));
     }
-    if snapshot.streams.asks_for_name(Transport::Tcp, port) {
+    if let Some(protocol) = proxies.starttls() {
+        answer_client(&mut arrival.tcp, &mut arrival.ahead, protocol).await?;
+    }
+    let mut alpn = Vec::new();
+    if proxies.asks_for_name() {
         let named = arrival.server_name().await?;
         arrival.name = named.or_else(|| arrival.name.take());
+        // Only proxies that pass a hello on choose by protocol, and those ask for its name, too.
+        if proxies.asks_for_alpn() {
+            alpn = sniff::alpn_protocols(&arrival.ahead);
+        }
     }
-    snapshot.streams.find(Transport::Tcp, port, arrival.name.as_deref()).cloned().ok_or("no_route")
+    let route = proxies.find(arrival.name.as_deref(), &alpn).ok_or("no_route")?;
+    arrival.tell(route, &alpn);
+    Ok(route.clone())
 }
 
 impl NewConnection {
+    /// Adds what the proxy's PROXY header says and the client's did not.
+    fn tell(&mut self, route: &Route, offered: &[Vec<u8>]) {
+        let Some(rules) = rules(route).filter(|rules| rules.send_proxy_protocol.is_some()) else { return };
+        let wanted = rules.proxy_extensions;
+        if !(wanted.alpn || wanted.unique_id) {
+            return;
+        }
+        let told = self.told.get_or_insert_default();
+        let is_taken = |protocol: &&Vec<u8>| rules.alpn.iter().any(|taken| **taken == ***protocol);
+        if wanted.alpn && told.alpn.is_none() {
+            told.alpn = offered.iter().find(is_taken).map(|protocol| protocol.as_slice().into());
+        }
+        if wanted.unique_id && told.unique_id.is_none() {
+            told.unique_id = Some(uuid(fastrand::u128(..)).as_bytes().into());
+        }
+    }
+
     async fn fill(&mut self) -> Result<(), RefusalReason> {
         let (tcp, ahead) = (&mut self.tcp, &mut self.ahead);
         let read = tokio::io::AsyncReadExt::read_buf(tcp, ahead).await;

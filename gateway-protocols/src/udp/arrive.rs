@@ -44,28 +44,39 @@ struct NewSender {
     since: Instant,
 }
 
+/// What a client asks for.
+struct Requested {
+    name: RequestedName,
+    /// The protocols it offers, in its order.
+    alpn: Vec<Vec<u8>>,
+}
+
 impl NewSenders {
-    /// What a client asks for; its datagrams are kept for as long as that takes.
-    fn ask(&mut self, pair: AddressPair, datagram: &[u8], now: Instant) -> RequestedName {
+    /// What a client asks for; its datagrams are kept for as long as that takes. Protocols are read only if a proxy selects by them.
+    fn ask(&mut self, pair: AddressPair, datagram: &[u8], now: Instant, needs_alpn: bool) -> Requested {
         if let Some(hello) = Hello::read(datagram) {
-            return hello.server_name().map_or(RequestedName::Unknown, RequestedName::Name);
+            let name = hello.server_name().map_or(RequestedName::Unknown, RequestedName::Name);
+            let alpn = if needs_alpn { hello.alpn_protocols() } else { Vec::new() };
+            return Requested { name, alpn };
         }
+        let offered = |opening: &Opening| if needs_alpn { opening.alpn_protocols() } else { Vec::new() };
         if let Some(arrival) = self.0.get_mut(&pair) {
             if arrival.datagrams.len() >= MAX_FIRST_WORDS {
-                return RequestedName::More;
+                return Requested { name: RequestedName::More, alpn: Vec::new() };
             }
-            let asked = arrival.opening.take(datagram);
-            if asked == RequestedName::More {
+            let name = arrival.opening.take(datagram);
+            if name == RequestedName::More {
                 arrival.datagrams.push(datagram.to_vec());
             }
-            return asked;
+            return Requested { name, alpn: offered(&arrival.opening) };
         }
         let mut opening = Opening::default();
-        let asked = opening.take(datagram);
-        if asked == RequestedName::More && self.0.len() < MAX_ARRIVALS {
+        let name = opening.take(datagram);
+        let alpn = offered(&opening);
+        if name == RequestedName::More && self.0.len() < MAX_ARRIVALS {
             self.0.insert(pair, NewSender { opening, datagrams: vec![datagram.to_vec()], since: now });
         }
-        asked
+        Requested { name, alpn }
     }
 
     /// The datagrams a client had to wait with.
@@ -83,19 +94,21 @@ impl Port {
     /// A datagram of a client that has no session.
     pub(super) fn arrive(&mut self, pair: AddressPair, datagram: &[u8], now: Instant) {
         let snapshot = self.worker.snapshot();
-        let mut name = None;
-        if snapshot.streams.asks_for_name(Transport::Udp, self.number) {
+        let (mut name, mut alpn) = (None, Vec::new());
+        let proxies = snapshot.streams.on(Transport::Udp, self.number);
+        if let Some(proxies) = proxies.filter(|proxies| proxies.asks_for_name()) {
             if is_short(datagram) && self.moved(pair, datagram, now) {
                 return;
             }
-            match self.arrivals.ask(pair, datagram, now) {
-                RequestedName::Name(asked) => name = asked,
+            let asked = self.arrivals.ask(pair, datagram, now, proxies.asks_for_alpn());
+            match asked.name {
+                RequestedName::Name(server) => (name, alpn) = (server, asked.alpn),
                 RequestedName::Unknown => {}
                 RequestedName::More => return,
             }
         }
         let waited = self.arrivals.take(pair);
-        let found = snapshot.streams.find(Transport::Udp, self.number, name.as_deref());
+        let found = proxies.and_then(|proxies| proxies.find(name.as_deref(), &alpn));
         let Some(route) = found.or_else(|| self.only_choice(&snapshot, datagram)) else {
             let seen = self.seen(pair, name);
             return pipeline::refuse(self.worker.recorder().as_ref(), "udp", seen, "no_route");
@@ -114,7 +127,7 @@ impl Port {
     /// recognizes the id and validates the new path.
     fn only_choice<'s>(&self, snapshot: &'s Snapshot, datagram: &[u8]) -> Option<&'s Arc<Route>> {
         let is_moved = is_short(datagram) && datagram.len() >= MIN_SHORT && self.connections.any();
-        let [route] = snapshot.streams.on(Transport::Udp, self.number) else { return None };
+        let route = snapshot.streams.on(Transport::Udp, self.number)?.only()?;
         let is_alone = route.targets.list().len() == 1;
         (is_moved && is_alone && rules(route).is_some_and(|rules| rules.passthrough)).then_some(route)
     }

@@ -87,6 +87,7 @@ fn about(session: &Session) -> Option<(About, Instant, Carried)> {
     let about = About {
         protocol: flow.protocol(),
         proxy: flow.route().proxy.id.clone(),
+        owner: flow.route().proxy.owner().cloned(),
         consumer: seen.identity.as_ref().map(|identity| identity.name.clone()),
         client: seen.client_address,
         port: seen.client.local.port(),

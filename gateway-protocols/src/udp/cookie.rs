@@ -24,14 +24,24 @@ const NOTE: usize = 2;
 const PERIOD: Duration = Duration::from_secs(60);
 /// What the note says of a hello without padding.
 const NO_PADDING: u16 = u16::MAX;
-/// What it says of a cookie with the first hello's hash; no hello has so much padding.
-const WITH_HASH: u16 = u16::MAX - 1;
+/// What it says of a cookie with the first hello's hash, whose client was asked for another key share or kept its own; no hello has so
+/// much padding.
+const OTHER_SHARE: u16 = u16::MAX - 1;
+const OWN_SHARE: u16 = u16::MAX - 2;
 /// The longest hash of a suite: SHA-384.
 const MAX_HASH: usize = 48;
 
 thread_local! {
     /// The cookie for a client with this random, while an engine reads its hello.
     static CURRENT: Cell<Option<([u8; 32], [u8; COOKIE])>> = const { Cell::new(None) };
+}
+
+/// The first hello's hash, from a cookie.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FirstHello<'d> {
+    pub(super) hash: &'d [u8],
+    /// Its client was asked for another key share.
+    pub(super) is_other_share: bool,
 }
 
 /// An address that has not been proved, with what its cookie is bound to beside it.
@@ -70,17 +80,25 @@ impl Claim<'_, '_> {
     }
 
     /// A cookie for this client that carries the hash of its hello (RFC 8446 §4.2.2).
-    pub(super) fn with_hash(&self, hash: &[u8]) -> Option<Vec<u8>> {
-        let proof = self.made(WITH_HASH, period(), hash)?;
-        Some([proof.first_chunk::<SHORT_PROOF>()?, hash].concat())
+    pub(super) fn with_hash(&self, first: FirstHello<'_>) -> Option<Vec<u8>> {
+        let note = if first.is_other_share { OTHER_SHARE } else { OWN_SHARE };
+        let proof = self.made(note, period(), first.hash)?;
+        Some([proof.first_chunk::<SHORT_PROOF>()?, first.hash].concat())
     }
 
     /// The hash in the hello's cookie, if it is one of ours for this client and not too old.
-    pub(super) fn proven_hash(&self) -> Option<&[u8]> {
+    pub(super) fn proven_hash(&self) -> Option<FirstHello<'_>> {
         let (proof, hash) = self.hello.cookie()?.split_first_chunk::<SHORT_PROOF>()?;
+        let is_other_share = match u16::from_be_bytes(*proof.first_chunk::<NOTE>()?) {
+            OTHER_SHARE => true,
+            OWN_SHARE => false,
+            _ => return None,
+        };
+        let note = if is_other_share { OTHER_SHARE } else { OWN_SHARE };
         let fits =
             |ours: [u8; COOKIE]| ours.first_chunk::<SHORT_PROOF>().is_some_and(|ours| same(ours, proof));
-        periods().any(|period| self.made(WITH_HASH, period, hash).is_some_and(fits)).then_some(hash)
+        let is_ours = periods().any(|period| self.made(note, period, hash).is_some_and(fits));
+        is_ours.then_some(FirstHello { hash, is_other_share })
     }
 
     /// What only this gateway can make for this client, hello and hash.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use gateway_core::snapshot::Route;
 
 use super::arrive::MAX_HANDSHAKES;
-use super::cookie::{Claim, Proof};
+use super::cookie::{Claim, FirstHello, Proof};
 use super::dtls::{Certificates, Server};
 use super::flight::Flight;
 use super::hello::{DTLS_1_0, Hello, record};
@@ -56,8 +56,8 @@ impl Port {
         let transcript = Transcript { peer, ..transcript(&hello, certificates) };
         let proven = if let Some(proof) = claim.proof() {
             repeated(&claim, proof, client, transcript)
-        } else if let Some(hash) = claim.proven_hash() {
-            retried(&claim, hash, client, transcript)
+        } else if let Some(first) = claim.proven_hash() {
+            retried(&claim, first, client, transcript)
         } else {
             return self.challenge(pair, &claim, client, datagram);
         };
@@ -105,7 +105,7 @@ fn transcript(hello: &Hello<'_>, certificates: Option<Certificates>) -> Transcri
     Transcript { flight: flight.map(Arc::new), list, ..Transcript::default() }
 }
 
-/// For a client that repeats its hello with the cookie: the engine hears the first one again.
+/// For a client of DTLS 1.2, which repeats its hello with the cookie: the engine hears the first one again.
 fn repeated(claim: &Claim<'_, '_>, proof: Proof, mut client: Leg, transcript: Transcript) -> Option<Proven> {
     let before = claim.hello.without_cookie(proof.padding);
     // The client has the answer already.
@@ -114,17 +114,25 @@ fn repeated(claim: &Claim<'_, '_>, proof: Proof, mut client: Leg, transcript: Tr
     Some(Proven { client, proof, second: None })
 }
 
-/// For a client that was asked for another key share: the engine asks for it again, and its transcript is put right.
-fn retried(claim: &Claim<'_, '_>, hash: &[u8], mut client: Leg, transcript: Transcript) -> Option<Proven> {
+/// For a client of DTLS 1.3: the engine asks again for what it asked for, and its transcript is put right.
+fn retried(
+    claim: &Claim<'_, '_>,
+    said: FirstHello<'_>,
+    mut client: Leg,
+    transcript: Transcript,
+) -> Option<Proven> {
     let proof = claim.fresh()?;
-    let first = claim.hello.without_key_share();
+    let first = match said.is_other_share {
+        true => claim.hello.without_key_share(),
+        false => claim.hello.without_cookie(None),
+    };
     let second = claim.hello.with_cookie(&proof.cookie);
     let mut beginning = None;
     let answered = proof.during(claim.hello, || {
         client.receive(&first, &mut |emit| {
             if let Emit::Wire(bytes) = emit {
                 let retry = Retry::read(bytes);
-                beginning = retry.and_then(|retry| retry.transcript(claim, hash, &first, &second));
+                beginning = retry.and_then(|retry| retry.transcript(claim, said.hash, &first, &second));
             }
         })
     });

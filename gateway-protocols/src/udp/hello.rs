@@ -125,6 +125,11 @@ impl<'d> Hello<'d> {
         gateway_core::stream::sniff::server_name(self.extensions)
     }
 
+    /// The ALPN protocols it offers, in its order.
+    pub(super) fn alpn_protocols(&self) -> Vec<Vec<u8>> {
+        gateway_core::stream::sniff::alpn_of_extensions(self.extensions)
+    }
+
     /// Whether it has an extension.
     pub(super) fn has(&self, wanted: u16) -> bool {
         self.extensions().any(|(kind, _)| kind == wanted)

@@ -124,6 +124,14 @@ impl Opening {
         }
     }
 
+    /// The ALPN protocols that the client offers, in its order; none before its hello is whole.
+    pub(super) fn alpn_protocols(&self) -> Vec<Vec<u8>> {
+        match self.known.first() {
+            Some((0, end)) => sniff::alpn_of_message(self.crypto.get(..*end).unwrap_or_default()),
+            _ => Vec::new(),
+        }
+    }
+
     /// What must hold between two datagrams.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn check(&self) {

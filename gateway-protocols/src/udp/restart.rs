@@ -48,9 +48,10 @@ impl Port {
 
     fn greet_again(&mut self, pair: AddressPair, hello: &Hello<'_>, datagram: &[u8], now: Instant) {
         let snapshot = self.worker.snapshot();
-        let asks = snapshot.streams.asks_for_name(Transport::Udp, self.number);
-        let name = hello.server_name().flatten().filter(|_| asks);
-        let Some(route) = snapshot.streams.find(Transport::Udp, self.number, name.as_deref()) else { return };
+        let Some(proxies) = snapshot.streams.on(Transport::Udp, self.number) else { return };
+        let name = hello.server_name().flatten().filter(|_| proxies.asks_for_name());
+        // Proxies that select by protocol pass DTLS through.
+        let Some(route) = proxies.find(name.as_deref(), &[]) else { return };
         if gateway_core::snapshot::streams::rules(route).is_some_and(|rules| rules.frontend_tls) {
             self.greet(pair, name, route, datagram, now);
         }

@@ -1,11 +1,11 @@
-//! DTLS 1.3 clients whose first key share is of no use here. They are asked for one of another group, and their second
-//! hello differs from the first in it (RFC 8446 §4.1.2). The first is not kept, so its hash travels in the cookie
-//! (§4.2.2). The engine's own cookies are too short for that: it hears and says messages with a short one, and where
+//! DTLS 1.3 clients that are asked to say hello again: with a cookie, and with a key share of another group where the first is of no
+//! use here. Their second hello differs from the first in these (RFC 8446 §4.1.2), and some change more, such as a key. The first is
+//! not kept, so its hash travels in the cookie (§4.2.2). The engine's own cookies are too short for that: it hears and says messages with a short one, and where
 //! it hashes the transcript, its beginning is put right.
 
 use dimpl::crypto::{Buf, HashAlgorithm, aws_lc_rs};
 
-use super::cookie::Claim;
+use super::cookie::{Claim, FirstHello};
 use super::hello::{self, ByteReader, CLIENT_HELLO, COOKIE, KEY_SHARE, extension, short};
 use super::transcript::Beginnings;
 
@@ -20,7 +20,7 @@ const RETRY: [u8; 32] = [
 /// TLS_AES_256_GCM_SHA384; the other suites hash with SHA-256.
 const AES_256_GCM_SHA384: usize = 0x1302;
 
-/// A HelloRetryRequest of the engine that asks for a key share.
+/// A HelloRetryRequest of the engine.
 pub(super) struct Retry<'d> {
     record: &'d [u8],
     number: &'d [u8],
@@ -29,6 +29,8 @@ pub(super) struct Retry<'d> {
     head: &'d [u8],
     extensions: &'d [u8],
     hash: HashAlgorithm,
+    /// It asks for another key share.
+    is_other_share: bool,
 }
 
 impl<'d> Retry<'d> {
@@ -58,14 +60,15 @@ impl<'d> Retry<'d> {
         reader.take(1)?;
         let head = body.get(..body.len() - reader.0.len())?;
         let extensions = reader.vector(2)?;
-        let asks = hello::extensions(extensions).any(|(kind, _)| kind == KEY_SHARE);
-        asks.then_some(Self { record, number, body, head, extensions, hash })
+        let is_other_share = hello::extensions(extensions).any(|(kind, _)| kind == KEY_SHARE);
+        Some(Self { record, number, body, head, extensions, hash, is_other_share })
     }
 
     /// The same for the client: with a cookie that carries its hello's hash.
     pub(super) fn answer(&self, claim: &Claim<'_, '_>) -> Option<Vec<u8>> {
         let hash = hashed(self.hash, &hello::message(CLIENT_HELLO, claim.hello.body()));
-        let body = self.with_cookie(&claim.with_hash(&hash)?);
+        let first = FirstHello { hash: &hash, is_other_share: self.is_other_share };
+        let body = self.with_cookie(&claim.with_hash(first)?);
         Some(hello::datagram(SERVER_HELLO, self.record, self.number, &body))
     }
 

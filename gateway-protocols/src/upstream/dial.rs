@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use gateway_core::balance::{AllBusy, ConnectionLimit, ConnectionPlace, Target};
 use gateway_core::config::model::{
-    Backend, BackendHttp, BackendTls, Id, PoolRules, SocketRules, Timeouts, socket_path,
+    Backend, BackendHttp, BackendTls, Id, PoolRules, SocketRules, StarttlsRules, Timeouts, socket_path,
 };
 use gateway_core::snapshot::Route;
+use gateway_core::snapshot::streams::rules;
+use gateway_core::stream::starttls::TargetDialogue;
 use gateway_core::upstream::{Call, Phases};
 use rustls::ClientConfig;
 use socket2::{SockRef, TcpKeepalive};
@@ -24,6 +26,7 @@ use crate::dns::{Dns, DnsError, ResolvedAddress};
 use crate::link::{Link, Rewound};
 use crate::outgoing;
 use crate::recorder::ConnectionRecorder;
+use crate::starttls::ask_target;
 use crate::tls::client::{ClientConfigs, server_name};
 
 /// For QUIC to a target whose connect timeout is off.
@@ -59,6 +62,8 @@ pub(crate) struct Destination {
     http: Option<BackendHttp>,
     /// Bytes the target gets before anything else, also before a TLS handshake.
     pub(crate) preface: Vec<u8>,
+    /// Plain text around TLS.
+    pub(crate) starttls: StarttlsRules,
     timeout: Duration,
     limit: Option<ConnectionLimit>,
     /// Whether one exchange or session has the connection for itself.
@@ -82,7 +87,8 @@ impl Destination {
 
     /// Where a stream goes; its connection is nobody else's.
     pub(crate) fn of_stream(route: &Route, target: &Target) -> Self {
-        Self::to(&route.proxy.backend, &route.proxy.timeouts, target)
+        let starttls = rules(route).map(|rules| rules.starttls).unwrap_or_default();
+        Self { starttls, ..Self::to(&route.proxy.backend, &route.proxy.timeouts, target) }
     }
 
     /// A connection of its own to a target.
@@ -101,6 +107,7 @@ impl Destination {
             tls: backend.tls.clone(),
             http: None,
             preface: Vec::new(),
+            starttls: StarttlsRules::default(),
             timeout: timeouts.connect,
             limit: target.connection_limit(),
             is_alone: true,
@@ -220,10 +227,18 @@ impl Dialler {
     /// `until` is when the connection has to be ready.
     async fn connect(&self, to: &Destination, until: Option<Instant>) -> Result<Dialled, DialError> {
         let mut phases = Phases::default();
-        let tcp = self.tcp(to, &mut phases).await?;
+        let mut tcp = self.tcp(to, &mut phases).await?;
+        let agreed = |source| DialError::Starttls { host: to.host.clone(), source };
+        if let Some(protocol) = to.starttls.backend {
+            ask_target(&mut tcp, TargetDialogue::new(protocol)).await.map_err(agreed)?;
+        }
         let resolved = tcp.peer_addr().ok().and_then(|address| self.resolved(to, address));
         let Some(rules) = &to.tls else {
             let version = if to.http == Some(BackendHttp::Http2) { Version::Http2 } else { Version::Http1 };
+            if let Some(protocol) = to.starttls.duplicate_greeting() {
+                let greeting = TargetDialogue::greeting_only(protocol);
+                ask_target(&mut tcp, greeting).await.map_err(agreed)?;
+            }
             return Ok(Dialled { link: Link::Tcp(tcp), version, phases, resolved, place: None });
         };
         let begun = Instant::now();
@@ -240,7 +255,10 @@ impl Dialler {
         };
         let tls = tls.map_err(|source| DialError::Handshake { host: to.host.clone(), source })?;
         phases.tls = Some(begun.elapsed());
-        let link = Link::from(TlsStream::Client(tls));
+        let mut link = Link::from(TlsStream::Client(tls));
+        if let Some(protocol) = to.starttls.duplicate_greeting() {
+            ask_target(&mut link, TargetDialogue::greeting_only(protocol)).await.map_err(agreed)?;
+        }
         let version = if link.alpn() == Some(b"h2") { Version::Http2 } else { Version::Http1 };
         if to.http == Some(BackendHttp::Http2) && version != Version::Http2 {
             return Err(DialError::NoHttp2);

@@ -49,6 +49,8 @@ pub(crate) enum DialError {
         "TCP to {address} is connected, but the TLS handshake does not end within {within:?}: does the target speak TLS?"
     )]
     Silent { address: String, within: Duration },
+    #[error("{host} does not agree to TLS in plain text: {source}")]
+    Starttls { host: Arc<str>, source: io::Error },
     #[error("TLS to {host}: {source}{}", remedy(source))]
     Handshake { host: Arc<str>, source: io::Error },
     #[error(transparent)]
@@ -78,7 +80,9 @@ impl DialError {
             Self::Connect { .. } | Self::Socket { .. } | Self::Quic(_) => Cause::ConnectFailed,
             Self::Timeout(_) => Cause::ConnectTimeout,
             Self::Handshake { source, .. } if is_about_certificate(source) => Cause::TlsCertificate,
-            Self::Handshake { .. } | Self::Silent { .. } | Self::TlsRules(_) => Cause::TlsFailed,
+            Self::Handshake { .. } | Self::Starttls { .. } | Self::Silent { .. } | Self::TlsRules(_) => {
+                Cause::TlsFailed
+            }
             Self::NoHttp2 => Cause::VersionUnsupported,
             Self::Full => Cause::Overloaded,
             Self::NoPlace { .. } => Cause::NoTarget,

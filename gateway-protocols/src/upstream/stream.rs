@@ -55,7 +55,10 @@ impl Outbound {
 /// What the proxy adds to a PROXY header of version 2.
 fn extensions<'s>(route: &Route, session: &'s Session) -> Extensions<'s> {
     let Some(wanted) = rules(route).map(|rules| rules.proxy_extensions) else { return Extensions::default() };
+    let told = session.told.as_deref();
     Extensions {
+        alpn: told.and_then(|told| told.alpn.as_deref()).filter(|_| wanted.alpn),
+        unique_id: told.and_then(|told| told.unique_id.as_deref()).filter(|_| wanted.unique_id),
         authority: session.server_name.as_deref().filter(|_| wanted.authority),
         tls: session.client.tls.as_ref().filter(|_| wanted.tls).map(|tls| TlsSummary {
             version: tls.version,
@@ -105,14 +108,15 @@ impl Carrier for Outbound {
         let timeouts = RelayTimeouts { idle, lifetime: route.proxy.timeouts.total };
         // What was read to select a proxy counts as much as what follows, and is read again.
         let ahead = std::mem::take(&mut client.ahead);
-        let is_multipath = route.proxy.backend.sockets().is_some_and(|sockets| sockets.mptcp);
+        let may_splice =
+            route.proxy.backend.sockets().is_none_or(|sockets| !sockets.mptcp && !sockets.copies);
         let end = match (monitor.sees_bytes(), &mut client.link, &mut *target) {
             (true, link, target) => {
                 let (client, mut target) = monitor.metered(Rewound::new(ahead, link), target);
                 relay(&mut monitor.put(Box::new(client)), &mut target, timeouts, carried).await
             }
             // Not every kernel splices to and from Multipath TCP.
-            (false, Link::Tcp(client), Link::Tcp(target)) if !is_multipath => {
+            (false, Link::Tcp(client), Link::Tcp(target)) if may_splice => {
                 let (mut client, mut target) = monitor.metered(Rewound::new(ahead, client), target);
                 let (up, down) = (Splice::default(), Splice::default());
                 relay_by(&mut client, &mut target, up, down, timeouts, carried).await

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use clap::Args;
 
 use crate::command::CommandError;
-use crate::plan::{Expect, ExpectBody, Load, Message, Method, Pace, Plan, Target, Timing};
+use crate::plan::{Expect, ExpectBody, Load, Message, Method, Pace, Plan, Protocol, Target, Timing};
 
 /// How much load, for how long, and what the answers must be.
 #[derive(Debug, Clone, Args)]
@@ -39,6 +39,9 @@ pub struct LoadArgs {
     /// POST sends the payload; GET sends none and expects --expect-size bytes.
     #[arg(long, default_value = "POST")]
     pub method: Method,
+    /// File that every POST sends in place of stamped bytes; an echo must return it. HTTP/1.1 only.
+    #[arg(long, value_name = "FILE", value_parser = read_content, conflicts_with = "size")]
+    pub body: Option<Bytes>,
     /// Status every answer must have.
     #[arg(long, default_value_t = 200)]
     pub expect_status: u16,
@@ -137,6 +140,9 @@ impl LoadArgs {
             let why = "has one request in flight on a connection; -m is for HTTP/2, HTTP/3 and gRPC";
             return Err(CommandError::Usage(format!("{} {why}", target.url())));
         }
+        if self.body.is_some() && (target.protocol != Protocol::Http1 || self.method != Method::Post) {
+            return Err(CommandError::Usage("--body is for POST over HTTP/1.1".to_owned()));
+        }
         Ok(())
     }
 
@@ -169,6 +175,12 @@ impl LoadArgs {
             varied: false,
         };
         plan.expect = Expect { status: self.expect_status, body, refused: None };
+        if let Some(body) = &self.body {
+            (plan.message.body, plan.message.payload) = (Some(body.clone()), body.len());
+            if plan.expect.body == ExpectBody::Echo {
+                plan.expect_content(body.clone());
+            }
+        }
         if let Some(content) = &self.expect_body {
             plan.expect_content(content.clone());
         }

@@ -16,16 +16,42 @@ use crate::report::model::Replay;
 use crate::report::{self, Document, ReportKind};
 
 mod bench;
+mod portunus;
 mod show;
 
 use bench::{Bench, Sizes};
+
+/// Whose tests there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Tests {
+    /// Static files, a proxy, tokens, limits, a cache, scripts, compression, a mirror.
+    Conduit,
+    /// A proxy behind TLS with a firewall and a cache.
+    Zion,
+    /// Fixed answers, files and a proxy, 10 to 10,000 clients.
+    Hotdogs,
+    /// Bulk over TCP and UDP: as fast as it goes, under a cap, and at 100 Mbit/s to 20 Gbit/s offered.
+    Portunus,
+}
+
+impl Tests {
+    /// The table of requests; `None` for bulk.
+    fn seed(self) -> Option<Seed> {
+        match self {
+            Self::Conduit => Some(Seed::Conduit),
+            Self::Zion => Some(Seed::Zion),
+            Self::Hotdogs => Some(Seed::Hotdogs),
+            Self::Portunus => None,
+        }
+    }
+}
 
 /// Arguments of `replay`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Whose tests.
     #[arg(value_enum)]
-    seed: Seed,
+    seed: Tests,
     /// Rows with this in their id or label; `*` stands for anything. May be repeated. All without it.
     #[arg(long = "row", value_name = "PATTERN", value_delimiter = ',')]
     rows: Vec<String>,
@@ -76,8 +102,9 @@ const UNOPTIMISED: &str = "The gateway's program is in a folder `debug`: an unop
 /// # Errors
 /// A name that is not in the table, cores that are not there, or a result that cannot be written.
 pub fn run(args: &Args) -> Result<ExitStatus, CommandError> {
-    let table = args.seed.table()?;
-    let rows = chosen_rows(args, &table)?;
+    let Some(seed) = args.seed.seed() else { return portunus::run(args) };
+    let table = seed.table()?;
+    let rows = chosen_rows(args, seed, &table)?;
     let subjects = chosen_subjects(args, &table)?;
     if args.list {
         output::print(&show::list(&rows))?;
@@ -92,7 +119,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CommandError> {
         core: generator_cores.first().copied().unwrap_or_default(),
         source,
     })?;
-    let mut document = begin(args, &table, &subjects, &server_cores, &generator_cores);
+    let mut document = begin(args, seed, &table, &subjects, &server_cores, &generator_cores);
     let mut console = Console::new(args.output.quiet);
     let bench = prepare(args, &table, &subjects, server_cores, &generator_cores)?;
     let many = rows.len();
@@ -143,6 +170,7 @@ fn prepare<'a>(
 
 fn begin(
     args: &Args,
+    seed: Seed,
     table: &Table,
     subjects: &[&Subject],
     server_cores: &[usize],
@@ -199,7 +227,7 @@ fn begin(
     );
     document.notes.extend(table.notes.iter().cloned());
     document.replay = Some(Replay {
-        seed: args.seed.name().to_owned(),
+        seed: seed.name().to_owned(),
         title: table.title.clone(),
         source: table.source.clone(),
         conditions: table.conditions.clone(),
@@ -210,12 +238,12 @@ fn begin(
     document
 }
 
-fn chosen_rows<'t>(args: &Args, table: &'t Table) -> Result<Vec<&'t Row>, CommandError> {
+fn chosen_rows<'t>(args: &Args, seed: Seed, table: &'t Table) -> Result<Vec<&'t Row>, CommandError> {
     for pattern in &args.rows {
         if !table.rows.iter().any(|row| row.matches(pattern)) {
             return Err(CommandError::Usage(format!(
                 "no row of {} fits `{pattern}`; --list shows them",
-                args.seed.name()
+                seed.name()
             )));
         }
     }
@@ -229,7 +257,7 @@ fn chosen_subjects<'t>(args: &Args, table: &'t Table) -> Result<Vec<&'t Subject>
             let known: Vec<&str> = table.subjects.iter().map(|subject| subject.name.as_str()).collect();
             return Err(CommandError::Usage(format!(
                 "{} has no subject `{name}`; it has {}",
-                args.seed.name(),
+                table.title,
                 known.join(", ")
             )));
         }

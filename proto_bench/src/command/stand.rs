@@ -151,7 +151,7 @@ impl Drop for Stand {
 }
 
 /// Waits until somebody holds the UDP port: then binding it fails.
-fn wait_bound(server: &mut Server, listen: SocketAddr) -> Result<(), StandError> {
+pub(super) fn wait_bound(server: &mut Server, listen: SocketAddr) -> Result<(), StandError> {
     for _ in 0..200 {
         server.check_alive()?;
         if std::net::UdpSocket::bind(listen).is_err() {

@@ -186,3 +186,34 @@ fn answers_whose_content_is_not_checked_are_not_called_verified() {
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(!text.contains(" verified answers") && text.contains("only their size was checked"), "{text}");
 }
+
+/// A rate is searched for, and a file is what every request sends.
+#[test]
+fn a_rate_that_holds_a_percentile_is_found() {
+    let backend = backend();
+    let url = format!("http://{}/echo", backend.ports.http.expect("served"));
+    let folder = std::env::temp_dir().join(format!("proto_bench-search-{:08x}", fastrand::u32(..)));
+    std::fs::create_dir_all(&folder).expect("it works");
+    let body = folder.join("body.json");
+    std::fs::write(&body, "{\"name\":\"shop\"}").expect("it works");
+    let json = folder.join("result.json");
+    let [body, json] = [&body, &json].map(|path| path.to_string_lossy().into_owned());
+    let flags = ["-c", "2", "-t", "1", "-d", "200ms", "-w", "0s", "--precision", "0.3", "-q"];
+    let files = ["--body", &body, "--json", &json];
+    let words = [&["search", &url, "--p99", "5s,1ms"], &flags[..], &files].concat();
+    let output = proto_bench(&words);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let document: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&json).expect("it works")).expect("it works");
+    assert!(said.contains("A closed loop of 2 connections reached"), "{said}");
+    // How fast a machine answers that is busy with others is not known: each limit has its row, or a note that no rate holds it.
+    let rows = document["rows"].as_array().expect("rows");
+    for limit in ["5s", "1ms"] {
+        let is_row = rows.iter().any(|row| row["id"] == format!("p99-{limit}"));
+        let is_note = said.contains(&format!("No rate keeps the 99th percentile below {limit}."));
+        assert!(is_row != is_note, "{limit}: {said}");
+    }
+    let refused = proto_bench(&["search", "tcp://127.0.0.1:9", "--body", &body]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--body is for POST over HTTP/1.1"));
+    std::fs::remove_dir_all(&folder).ok();
+}

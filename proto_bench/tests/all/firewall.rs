@@ -65,7 +65,7 @@ fn document(output: &Output) -> Document {
     serde_json::from_slice(&output.stdout).expect("a result")
 }
 
-/// Needs the gateway beside `proto_bench`, where `cargo test --workspace` puts it.
+/// Needs the gateway beside `proto_bench`, where `cargo xtask test` puts it.
 #[test]
 fn firewalls_that_refuse_attacks_and_pass_others_are_measured() {
     let folder = Folder::new();

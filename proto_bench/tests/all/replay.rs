@@ -43,7 +43,7 @@ fn names_that_no_table_has_are_refused() {
     }
 }
 
-/// Needs the gateway beside `proto_bench`, where `cargo test --workspace` puts it; without it the row says so.
+/// Needs the gateway beside `proto_bench`, where `cargo xtask test` puts it; without it the row says so.
 #[test]
 fn a_row_runs_against_the_gateway_alone() {
     let directory = std::env::temp_dir().join(format!("proto_bench-replay-{:08x}", fastrand::u32(..)));
@@ -87,4 +87,42 @@ fn a_row_runs_against_the_gateway_alone() {
         assert!(matches!(&row.verdict, Verdict::Unavailable(reason) if reason.contains("--gateway")));
     }
     std::fs::remove_dir_all(&directory).ok();
+}
+
+/// Direct and through the kernel's redirect, which a machine may not allow; the report then says so.
+#[test]
+fn bulk_is_replayed_and_checked() {
+    let list = text(&replay(&["portunus", "--list", "--row", "offered*"]));
+    assert!(list.contains("offered-20g") && list.contains("iptables REDIRECT 19924.28 Mbit/s"), "{list}");
+    let refused = replay(&["portunus", "--clients", "3"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("portunus has no use for --clients"));
+    let flags =
+        ["-R", "2", "-w", "50ms", "--seconds", "0.4", "--subjects", "direct,redirect", "-q", "--json", "-"];
+    let rows = ["portunus", "--row", "offered-100m", "--row", "udp-100m"];
+    let output = replay(&[&rows[..], &flags].concat());
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+    for row in report["rows"].as_array().expect("rows") {
+        let cells = row["results"].as_array().expect("results");
+        assert_eq!(cells.len(), 2);
+        let direct = cells[0]["rounds"].as_array().expect("rounds");
+        assert_eq!(direct.len(), 2, "{row}");
+        for round in direct {
+            let megabits = round["megabits"].as_f64().expect("a rate");
+            // A machine that is busy with others sends less, and nothing makes it send more.
+            assert!(megabits > 0.0 && megabits < 150.0, "{round}");
+        }
+        let redirect = &cells[1];
+        let has_rounds = redirect["rounds"].as_array().is_some_and(|rounds| !rounds.is_empty());
+        assert!(has_rounds || redirect["missing"].is_string(), "{redirect}");
+    }
+}
+
+#[test]
+fn bulk_alone_is_a_command() {
+    let words = ["bulk", "-r", "20M", "-d", "300ms", "-O", "50ms"];
+    let output = Command::new(env!("CARGO_BIN_EXE_proto_bench")).args(words).output().expect("it starts");
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains(" Mbit/s in ") && said.contains(" bytes checked"), "{said}");
 }

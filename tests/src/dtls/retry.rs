@@ -24,6 +24,21 @@ async fn a_client_with_an_unknown_key_share_gets_in() {
     edge.nothing_recorded().await;
 }
 
+/// Whatever its second hello has in the place of what its first had, the transcript begins with the first one.
+#[tokio::test]
+async fn a_client_with_another_key_in_its_second_hello_gets_in() {
+    let (mut edge, port, _echo) = terminating("").await;
+    for suite in SUITES {
+        let mut client = Peer::client_retrying(plain_client(port).await, suite);
+        client.say_other_key().await;
+        client.shake().await;
+        assert_eq!(client.ask(b"one").await, b"one", "{suite:?}");
+        client.close().await;
+        assert_eq!(edge.session().await.end(), "closed", "{suite:?}");
+    }
+    edge.nothing_recorded().await;
+}
+
 /// Its cookie is bound to its address, as any other, and to the hash it carries.
 #[tokio::test]
 async fn its_cookie_is_of_no_use_elsewhere() {

@@ -11,8 +11,19 @@ async fn run(config: &str, case: Case<'_>) {
     let config = format!("{HEAD}{config}");
     for format in [Format::Caddyfile, Format::CaddyJson] {
         let Case { hosts, paths, methods, fields, known, files, .. } = case;
-        compare(Case { format, config: &config, hosts, paths, methods, fields, known, files, php: false })
-            .await;
+        compare(Case {
+            format,
+            config: &config,
+            hosts,
+            paths,
+            methods,
+            fields,
+            known,
+            files,
+            php: false,
+            auth: false,
+        })
+        .await;
     }
 }
 

@@ -320,12 +320,14 @@ fn several_files_and_unknown_ones() {
 
 #[test]
 fn a_report_names_every_construct() {
-    let text = "http {\n  keepalive_timeout 5;\n  server {\n    listen 80;\n    server_name a.test;\n    location / { proxy_pass http://10.0.0.1:1001; sub_filter a b; }\n    location /x { secure_link $arg_x; proxy_pass http://10.0.0.1:1002; }\n  }\n}\n";
+    let text = "http {\n  keepalive_timeout 5;\n  server {\n    listen 80;\n    server_name a.test;\n    location / { proxy_pass http://10.0.0.1:1001; slice 1m; }\n    location /x { secure_link $arg_x; proxy_pass http://10.0.0.1:1002; }\n  }\n}\n";
     let imported = import(Format::Nginx, text, false);
     let lines: Vec<String> = imported.report.losses().map(ToString::to_string).collect();
     assert!(
-        lines.iter().any(|line| line.starts_with("/etc/original:6: warning: not converted: ")
-            && line.contains("sub_filter")),
+        lines
+            .iter()
+            .any(|line| line.starts_with("/etc/original:6: warning: not converted: ")
+                && line.contains("slice")),
         "{lines:#?}"
     );
     assert!(

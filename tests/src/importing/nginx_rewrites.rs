@@ -183,7 +183,6 @@ http {
     .await;
 }
 
-/// A folder without an index is not redirected to its slash, which the notes say.
 #[tokio::test]
 async fn folders_without_their_slash() {
     compare(Case {
@@ -194,7 +193,6 @@ http {
 }
 "#,
         paths: &["/with", "/with/", "/without", "/without/", "/without/x", "/"],
-        known: &[("/without", "a folder without a file of `index` is answered 404")],
         files: &[("www/index.html", "index"), ("www/with/index.html", "in"), ("www/without/x", "x")],
         ..Case::default()
     })

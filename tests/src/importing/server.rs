@@ -4,7 +4,6 @@ use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -38,31 +37,11 @@ pub(super) fn free_port() -> u16 {
     }
 }
 
-fn found(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
-    folders.extend(["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from));
-    folders.into_iter().map(|folder| folder.join(name)).find(|path| path.is_file())
-}
-
-/// The program, installed where it is missing.
-fn program(name: &str) -> PathBuf {
-    static PREPARED: Once = Once::new();
-    if found(name).is_none() {
-        PREPARED.call_once(|| {
-            let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("prepare");
-            let status = Command::new(&script).status().expect("tests/prepare");
-            assert!(status.success(), "{} could not install what is missing", script.display());
-        });
-    }
-    found(name).unwrap_or_else(|| panic!("{name} is missing"))
-}
-
 /// A Caddyfile as Caddy's JSON.
 pub(super) fn adapted(text: &str, folder: &Path) -> String {
     let file = folder.join("Caddyfile");
     fs::write(&file, text).expect("a file");
-    let mut command = Command::new(program("caddy"));
+    let mut command = Command::new(test_servers::program("caddy"));
     command.args(["adapt", "--adapter", "caddyfile", "--config"]).arg(&file).env("HOME", folder);
     let output = command.stdin(Stdio::null()).output().expect("caddy adapt");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -81,18 +60,18 @@ impl Original {
         let log = fs::File::create(folder.join("log")).expect("a log");
         let mut command = match format {
             Format::Nginx => {
-                let mut command = Command::new(program("nginx"));
+                let mut command = Command::new(test_servers::program("nginx"));
                 let settings = "daemon off; master_process off; pid nginx.pid; error_log stderr warn;";
                 command.arg("-p").arg(folder).arg("-c").arg(&file).args(["-g", settings]);
                 command
             }
             Format::Haproxy => {
-                let mut command = Command::new(program("haproxy"));
+                let mut command = Command::new(test_servers::program("haproxy"));
                 command.args(["-db", "-q", "-f"]).arg(&file);
                 command
             }
             _ => {
-                let mut command = Command::new(program("caddy"));
+                let mut command = Command::new(test_servers::program("caddy"));
                 command.args(["run", "--adapter", "caddyfile", "--config"]).arg(&file);
                 command.env("HOME", folder).env("XDG_DATA_HOME", folder).env("XDG_CONFIG_HOME", folder);
                 command

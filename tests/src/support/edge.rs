@@ -81,9 +81,7 @@ impl Edge {
 
     /// The plugins' metrics, as Prometheus reads them.
     pub(crate) fn meters(&self) -> String {
-        let mut page = String::new();
-        self.registry.world().meters().write(&mut page);
-        page
+        self.registry.world().meters().text()
     }
 
     /// Ends the gateway, whose tasks send what waits; the plugins' metrics after that.
@@ -96,9 +94,7 @@ impl Edge {
             _ = said.send(());
         });
         super::soon(ended).await.expect("the gateway's end");
-        let mut page = String::new();
-        registry.world().meters().write(&mut page);
-        page
+        registry.world().meters().text()
     }
 
     pub(crate) fn http(&self) -> SocketAddr {

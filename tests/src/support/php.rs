@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
 
 use super::soon;
 
@@ -10,27 +9,6 @@ use super::soon;
 pub(crate) struct PhpFpm {
     child: Child,
     folder: PathBuf,
-}
-
-fn program() -> Option<PathBuf> {
-    let folder = std::fs::read_dir("/usr/sbin").ok()?;
-    let mut found: Vec<_> = folder.flatten().map(|entry| entry.path()).collect();
-    found.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("php-fpm")));
-    found.sort();
-    found.pop()
-}
-
-/// The path of PHP-FPM. Installs it if it is missing.
-fn installed() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        program().unwrap_or_else(|| {
-            let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("prepare");
-            let status = Command::new(&script).status().expect("tests/prepare");
-            assert!(status.success(), "tests/prepare");
-            program().expect("tests/prepare could not install php-fpm")
-        })
-    })
 }
 
 impl PhpFpm {
@@ -49,7 +27,7 @@ impl PhpFpm {
             socket = socket.display()
         );
         std::fs::write(&config, text).expect("a file");
-        let child = Command::new(installed())
+        let child = Command::new(test_servers::versioned_program("php-fpm"))
             .args(["--nodaemonize", "--allow-to-run-as-root", "--fpm-config"])
             .arg(&config)
             .stderr(Stdio::null())

@@ -31,15 +31,9 @@ impl Drop for Prometheus {
     }
 }
 
-/// A program of Prometheus, which is there from now on.
+/// A program of Prometheus.
 pub(crate) fn program(name: &str) -> Command {
-    let path = Path::new("/usr/bin").join(name);
-    if !path.is_file() {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("prepare");
-        let status = Command::new(&script).status().expect("tests/prepare");
-        assert!(status.success() && path.is_file(), "tests/prepare could not install {name}");
-    }
-    Command::new(path)
+    Command::new(test_servers::program(name))
 }
 
 /// The rules as shipped, over seconds in the place of minutes and hours, and without a time for which an alert must hold.

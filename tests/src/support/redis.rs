@@ -1,7 +1,7 @@
 //! A Redis server for one test.
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -18,11 +18,6 @@ impl Drop for Redis {
         drop(self.child.wait());
         drop(std::fs::remove_dir_all(&self.folder));
     }
-}
-
-fn is_installed() -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join("redis-server").is_file())
 }
 
 impl Redis {
@@ -46,15 +41,10 @@ impl Redis {
     /// As [`Self::start`], on this port.
     pub(crate) fn start_at(port: u16) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
-        if !is_installed() {
-            let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("prepare");
-            let status = Command::new(&script).status().expect("tests/prepare");
-            assert!(status.success() && is_installed(), "tests/prepare could not install redis-server");
-        }
         let name = format!("ferrum-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).expect("a folder");
-        let mut child = Command::new("redis-server")
+        let mut child = Command::new(test_servers::program("redis-server"))
             .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"])
             .args([port.to_string().as_str(), "--dir"])
             .arg(&folder)

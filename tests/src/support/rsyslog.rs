@@ -1,6 +1,6 @@
 //! A syslog server for one test: rsyslog, which takes messages over UDP, TCP and TLS and writes them to a file.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -26,21 +26,18 @@ impl Drop for Rsyslog {
     }
 }
 
-fn is_installed() -> bool {
-    let has_tls = |folder: &str| Path::new(folder).join("rsyslog/lmnsd_gtls.so").is_file();
-    Path::new("/usr/sbin/rsyslogd").is_file()
-        && (["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"].into_iter().any(has_tls))
-}
-
 impl Rsyslog {
     /// Starts a server and waits until it takes messages.
     pub(crate) async fn start() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
-        if !is_installed() {
-            let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("prepare");
-            let status = Command::new(&script).status().expect("tests/prepare");
-            assert!(status.success() && is_installed(), "tests/prepare could not install rsyslog");
-        }
+        // Which it loads for its encrypted port.
+        test_servers::file(
+            "rsyslog's module for TLS",
+            &[
+                "/usr/lib/x86_64-linux-gnu/rsyslog/lmnsd_gtls.so",
+                "/usr/lib/aarch64-linux-gnu/rsyslog/lmnsd_gtls.so",
+            ],
+        );
         let name = format!("ferrum-rsyslog-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).expect("a folder");
@@ -87,7 +84,7 @@ impl Rsyslog {
     /// Starts it, and waits until each of its ports takes messages.
     pub(crate) async fn start_again(&mut self) {
         assert!(self.child.is_none(), "it runs already");
-        let child = Command::new("/usr/sbin/rsyslogd")
+        let child = Command::new(test_servers::program("rsyslogd"))
             .args(["-n", "-f"])
             .arg(self.folder.join("rsyslog.conf"))
             .arg("-i")

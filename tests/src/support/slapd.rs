@@ -1,6 +1,6 @@
 //! A directory for one test: OpenLDAP's slapd with some people and groups.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -80,19 +80,10 @@ cn: admins
 member: uid=ann,ou=people,dc=example,dc=org
 ";
 
-fn is_installed() -> bool {
-    Path::new("/usr/sbin/slapd").is_file()
-}
-
 impl Slapd {
     /// Starts a directory and waits until it takes connections.
     pub(crate) fn start() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
-        if !is_installed() {
-            let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("prepare");
-            let status = Command::new(&script).status().expect("tests/prepare");
-            assert!(status.success() && is_installed(), "tests/prepare could not install slapd");
-        }
         let name = format!("ferrum-slapd-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(folder.join("db")).expect("a folder");
@@ -112,11 +103,16 @@ impl Slapd {
         );
         std::fs::write(&config, text).expect("a file");
         std::fs::write(&people, PEOPLE).expect("a file");
-        let loaded = Command::new("/usr/sbin/slapadd").arg("-f").arg(&config).arg("-l").arg(&people).output();
+        let loaded = Command::new(test_servers::program("slapadd"))
+            .arg("-f")
+            .arg(&config)
+            .arg("-l")
+            .arg(&people)
+            .output();
         let loaded = loaded.expect("slapadd");
         assert!(loaded.status.success(), "{}", String::from_utf8_lossy(&loaded.stderr));
         let (plain, encrypted) = (free_port(), free_port());
-        let child = Command::new("/usr/sbin/slapd")
+        let child = Command::new(test_servers::program("slapd"))
             .args([
                 "-d",
                 "0",

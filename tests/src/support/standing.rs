@@ -1,4 +1,7 @@
 //! An origin that just stands there: answers every request with what it was asked.
+//!
+//! A request may say what the answer has besides: `reply-NAME: VALUE` becomes the field `NAME`, `reply-status` the status and
+//! `reply-body` the body.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -100,13 +103,28 @@ async fn serve(mut talker: Talker, manner: Arc<Manner>) {
         for (name, value) in &head.headers {
             body.push_str(&format!("{name}: {}\n", String::from_utf8_lossy(value.as_bytes())));
         }
-        let status = manner.status.load(Ordering::Relaxed);
+        let mut status = manner.status.load(Ordering::Relaxed);
+        let mut wanted = Vec::new();
+        for (name, value) in &head.headers {
+            let (Some(name), Ok(value)) = (name.as_str().strip_prefix("reply-"), value.to_str()) else {
+                continue;
+            };
+            match name {
+                "status" => status = value.parse().unwrap_or(status),
+                "body" => body = value.to_owned(),
+                name => wanted.push((name.to_owned(), value.to_owned())),
+            }
+        }
         let line = format!("HTTP/1.1 {status} Standing");
-        let body = if head.line.starts_with("HEAD ") { String::new() } else { body };
         let length = body.len().to_string();
-        let sent = talker
-            .send_head(&line, &[("content-length", &length), ("x-origin", &manner.name)], Some(0))
-            .await;
+        let has_body = !head.line.starts_with("HEAD ") && !matches!(status, 204 | 304);
+        let mut fields = vec![("x-origin", manner.name.as_str())];
+        if !matches!(status, 204 | 304) {
+            fields.push(("content-length", &length));
+        }
+        fields.extend(wanted.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        let body = if has_body { body } else { String::new() };
+        let sent = talker.send_head(&line, &fields, Some(0)).await;
         if sent.is_err() || talker.wire.try_send(&body).await.is_err() || manner.abrupt {
             return;
         }

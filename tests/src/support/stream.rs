@@ -23,7 +23,8 @@ pub(crate) fn free_port() -> u16 {
 /// The first of so many ports side by side.
 pub(crate) fn free_ports(count: u16) -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    let base = 10_240 + u16::try_from(std::process::id() % 180).unwrap_or(0) * 120;
+    // Below those of the servers that importers are compared with, which tests of this process start as well.
+    let base = 10_240 + u16::try_from(std::process::id() % 18).unwrap_or(0) * 530;
     let is_free = |port: u16| TcpListener::bind(at(port)).is_ok() && UdpSocket::bind(at(port)).is_ok();
     for _ in 0..2_000 {
         let first = base + NEXT.fetch_add(count, Ordering::Relaxed) % 500;

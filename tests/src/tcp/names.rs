@@ -12,7 +12,12 @@ use crate::support::wire::{Port, Wire};
 
 /// A client's first bytes.
 pub(super) fn hello(name: &'static str) -> Vec<u8> {
-    let config = tls::authority().client(&[]);
+    hello_offering(name, &[])
+}
+
+/// The first bytes of a client that offers these protocols.
+fn hello_offering(name: &'static str, alpn: &[&str]) -> Vec<u8> {
+    let config = tls::authority().client(alpn);
     let mut client = ClientConnection::new(Arc::clone(&config), name.try_into().unwrap()).unwrap();
     let mut bytes = Vec::new();
     client.write_tls(&mut bytes).unwrap();
@@ -60,6 +65,46 @@ async fn the_name_chooses_however_the_hello_is_sliced() {
         }
     }
     edge.nothing_recorded().await;
+}
+
+/// The name goes first, then a protocol that the client offers.
+#[tokio::test]
+async fn protocols_choose_beside_names() {
+    let (port, mut spec, mut origins) = (free_port(), String::from("proxies:\n"), Vec::new());
+    for (id, fields) in [
+        ("h2", "hosts: [a.test], alpn: [h2]"),
+        ("a", "hosts: [a.test]"),
+        ("chat", "alpn: [xmpp-client, stun.turn]"),
+        ("rest", "hosts: []"),
+    ] {
+        let origin = Port::listen(None).await;
+        let backend = tcp_backend(origin.address);
+        spec.push_str(&format!(
+            "  - {{id: {id}, listen_port: {port}, passthrough: true, {fields}, {backend}}}\n"
+        ));
+        origins.push(origin);
+    }
+    let mut edge = Edge::start_with(LOOPBACK, &spec);
+    for (name, alpn, chosen, id) in [
+        ("a.test", &["http/1.1", "h2"][..], 0, "h2"),
+        ("a.test", &["http/1.1"], 1, "a"),
+        ("a.test", &[], 1, "a"),
+        ("a.test", &["stun.turn"], 1, "a"),
+        ("b.test", &["stun.turn"], 2, "chat"),
+        ("b.test", &["h2"], 3, "rest"),
+    ] {
+        let hello = hello_offering(name, alpn);
+        let mut client = open(port).await;
+        client.send(&hello[..100]).await;
+        client.send(&hello[100..]).await;
+        let mut far = Wire::new(origins[chosen].accept().await);
+        assert!(far.some_exactly(hello.len()).await == hello);
+        client.shutdown().await;
+        far.closed().await;
+        far.shutdown().await;
+        client.closed().await;
+        assert_eq!(edge.session().await.proxy(), id, "{name} {alpn:?}");
+    }
 }
 
 #[tokio::test]

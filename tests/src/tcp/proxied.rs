@@ -147,6 +147,42 @@ async fn extensions_are_handed_on() {
     assert_eq!(record.0["tls.client.server_name"], "a.test", "{}", record.0);
 }
 
+/// The protocol and the id of a trusted proxy's connection are handed on; a connection without an id gets one, which its record has.
+#[tokio::test]
+async fn the_protocol_and_the_id_of_a_connection_are_handed_on() {
+    let origin = Port::listen(None).await;
+    let fields = "send_proxy_protocol: 2, send_proxy_protocol_tlvs: [alpn, unique_id]";
+    let (mut edge, port) = trusting(&format!("{fields}, {}", tcp_backend(origin.address)));
+    let mut header = v2();
+    header[15] += 5 + 9;
+    header.extend_from_slice(b"\x01\0\x02h2\x05\0\x06id-\xff-1");
+    let mut client = open(port).await;
+    client.send([&header[..], b"x"].concat()).await;
+    let mut far = Wire::new(origin.accept().await);
+    let seen = far.some_exactly(28 + 5 + 9).await;
+    assert_eq!(seen[28..], *b"\x01\0\x02h2\x05\0\x06id-\xff-1");
+    far.expect("x").await;
+    client.shutdown().await;
+    far.closed().await;
+    drop(far);
+    let record = edge.only_record().await;
+    assert_eq!(record.0["proxy_protocol.unique_id"], "id-\\xff-1", "{}", record.0);
+
+    let (mut edge, port) = trusting(&format!("{fields}, {}", tcp_backend(origin.address)));
+    let mut client = open(port).await;
+    client.send([&v2()[..], b"x"].concat()).await;
+    let mut far = Wire::new(origin.accept().await);
+    let seen = far.some_exactly(28 + 3 + 36).await;
+    assert_eq!(seen[28..31], *b"\x05\0\x24", "no protocol is made up");
+    far.expect("x").await;
+    client.shutdown().await;
+    far.closed().await;
+    drop(far);
+    let record = edge.only_record().await;
+    let id = String::from_utf8(seen[31..].to_vec()).unwrap();
+    assert_eq!(record.0["proxy_protocol.unique_id"], id.as_str(), "{}", record.0);
+}
+
 /// The header comes before the handshake, as every server reads it that knows both.
 #[tokio::test]
 async fn a_header_comes_before_tls() {

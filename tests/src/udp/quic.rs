@@ -17,10 +17,15 @@ use crate::support::{soon, tls};
 
 /// A server for these names that answers each stream with its word.
 fn server(names: &[&str], word: &'static [u8]) -> SocketAddr {
+    server_of(names, "hq", word)
+}
+
+/// The same for clients of this application protocol.
+fn server_of(names: &[&str], protocol: &str, word: &'static [u8]) -> SocketAddr {
     static FILES: AtomicU32 = AtomicU32::new(0);
     let file = format!("quic-{}", FILES.fetch_add(1, Ordering::Relaxed));
     let identity = tls::authority().issue(&file, names);
-    let crypto = QuicServerConfig::try_from(tls::server(&identity, &["hq"])).unwrap();
+    let crypto = QuicServerConfig::try_from(tls::server(&identity, &[protocol])).unwrap();
     let endpoint =
         Endpoint::server(ServerConfig::with_crypto(Arc::new(crypto)), "127.0.0.1:0".parse().unwrap())
             .unwrap();
@@ -81,8 +86,12 @@ impl Nat {
 }
 
 async fn connect(to: SocketAddr, name: &str) -> (Endpoint, Connection) {
+    connect_by(to, name, "hq").await
+}
+
+async fn connect_by(to: SocketAddr, name: &str, protocol: &str) -> (Endpoint, Connection) {
     let endpoint = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
-    let crypto = QuicClientConfig::try_from(tls::authority().client(&["hq"])).unwrap();
+    let crypto = QuicClientConfig::try_from(tls::authority().client(&[protocol])).unwrap();
     let config = ClientConfig::new(Arc::new(crypto));
     let connection = soon(endpoint.connect_with(config, to, name).unwrap()).await.unwrap();
     (endpoint, connection)
@@ -104,6 +113,39 @@ fn shared(port: u16, origins: &[(&str, SocketAddr)]) -> String {
         )
     };
     format!("proxies:\n{}", origins.iter().enumerate().map(proxy).collect::<String>())
+}
+
+/// Two clients ask for one name by different protocols on one port; each server speaks one of them.
+#[tokio::test]
+async fn the_protocol_chooses_among_proxies_of_one_name() {
+    let port = free_port();
+    let proxy = |protocol: &str, word| {
+        let backend = udp_backend(server_of(&["a.test"], protocol, word));
+        format!(
+            "  - {{id: {protocol}, listen_port: {port}, passthrough: true, udp_idle_timeout: 1, hosts: [a.test], \
+             alpn: [{protocol}], {backend}}}\n"
+        )
+    };
+    let spec = format!("proxies:\n{}{}", proxy("h3", b"web:"), proxy("doq", b"names:"));
+    let mut edge = Edge::start_with(LOOPBACK, &spec);
+    let (web, web_connection) = connect_by(at(port), "a.test", "h3").await;
+    let (names, names_connection) = connect_by(at(port), "a.test", "doq").await;
+    for n in 0..3 {
+        let asked = format!("{n}").into_bytes();
+        assert_eq!(ask(&web_connection, &asked).await, [&b"web:"[..], &asked].concat());
+        assert_eq!(ask(&names_connection, &asked).await, [&b"names:"[..], &asked].concat());
+    }
+    for (endpoint, connection) in [(web, web_connection), (names, names_connection)] {
+        connection.close(0_u8.into(), b"bye");
+        endpoint.wait_idle().await;
+    }
+    let mut proxies = Vec::new();
+    for _ in 0..2 {
+        let record = edge.session().await;
+        proxies.push(record.proxy().to_owned());
+    }
+    proxies.sort();
+    assert_eq!(proxies, ["doq", "h3"]);
 }
 
 #[tokio::test]

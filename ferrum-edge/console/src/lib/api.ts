@@ -24,7 +24,10 @@ export interface Session {
   mode: 'file' | 'database';
   version: string;
   must_change_password: boolean;
+  must_enrol_second_factor: boolean;
   is_user: boolean;
+  /** The role counts for some objects only. */
+  is_restricted: boolean;
 }
 
 export class ApiError extends Error {
@@ -151,6 +154,19 @@ export async function resume(): Promise<void> {
   } catch {
     session.value = session.value ?? null;
   }
+}
+
+/** The ways to log in besides a token. */
+export interface LoginWays {
+  users: boolean;
+  /** The label of the OpenID provider's button. */
+  provider: string | null;
+}
+
+export async function loginWays(): Promise<LoginWays> {
+  const response = await call('login', { method: 'GET' });
+  if (!response.ok) throw new ApiError(await problemOf(response));
+  return response.json();
 }
 
 export async function logIn(body: Record<string, string>): Promise<void> {

@@ -10,7 +10,7 @@ import { ObjectPage } from './object';
 
 export function Consumers() {
   const { parts } = place.value;
-  want('consumers');
+  want('consumers', 'proxies');
   if (parts[0]) {
     const id = parts[0] === 'new' ? null : parts[0];
     return (
@@ -24,6 +24,8 @@ function All() {
   const [text, setText] = useState('');
   const { loading, error } = shelf('consumers');
   const all = drafted('consumers');
+  const proxies = drafted('proxies');
+  const owned = useMemo(() => owners(proxies), [proxies]);
   const wanted = text.trim().toLowerCase();
   const rows = useMemo(() => all.filter((one) => `${one.id} ${one.username ?? ''} ${one.custom_id ?? ''} ${(one.acl_groups ?? []).join(' ')}`.toLowerCase().includes(wanted)), [all, wanted]);
   const c = t.consumers;
@@ -45,12 +47,33 @@ function All() {
             { name: 'username', title: c.username, width: '1.5fr', cell: (row) => <a href={href('consumers', row.id)}>{row.username || row.id}</a>, sort: byText((row) => row.username ?? row.id) },
             { name: 'groups', title: c.groups, width: '1.5fr', cell: (row) => (row.acl_groups ?? []).map((group: string) => <Tag>{group}</Tag>), sort: byText((row) => (row.acl_groups ?? []).join()) },
             { name: 'credentials', title: c.credentials, width: '1.5fr', cell: (row) => Object.keys(row.credentials ?? {}).map((name) => <Tag kind="info">{name}</Tag>) },
+            {
+              name: 'owns',
+              title: c.owns,
+              width: '6.5rem',
+              minor: true,
+              cell: (row) => {
+                const names = namesOf(row);
+                const n = names.reduce((sum, name) => sum + (owned.get(name) ?? 0), 0);
+                return n > 0 ? <a href={`${href('routes')}?${names.map((name) => `owner=${encodeURIComponent(name)}`).join('&')}`}>{c.proxies(n)}</a> : <span class="muted">–</span>;
+              },
+            },
             { name: 'sessions', title: '', width: '9rem', minor: true, cell: (row) => <a href={`${href('sessions')}?consumer=${encodeURIComponent(row.username ?? '')}`}>{c.sessions}</a> },
           ]}
         />
       </div>
     </Page>
   );
+}
+
+/** The names by which proxies name their owner. */
+const namesOf = (doc: Doc): string[] => [...new Set([doc.id, doc.username, doc.custom_id].filter(Boolean))];
+
+/** How many proxies name each owner. */
+function owners(proxies: Doc[]): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const { owner } of proxies) if (owner) counts.set(owner, (counts.get(owner) ?? 0) + 1);
+  return counts;
 }
 
 const secret = (bytes: number): string => btoa(String.fromCharCode(...crypto.getRandomValues(new Uint8Array(bytes)))).replace(/\+/g, '-').replace(/\//g, '_').replace(/=+$/, '');

@@ -4,6 +4,7 @@ import { errorText, get, may, request, session } from '../lib/api';
 import { ago, time } from '../lib/format';
 import { reload } from '../lib/objects';
 import { pageOf } from '../lib/places';
+import { writtenText } from '../lib/written';
 import { href, place } from '../lib/router';
 import { t } from '../strings';
 import { Code, Dialog, Notice, Page, Panel, Tag } from '../ui/basics';
@@ -174,7 +175,7 @@ function Rollback({ id, close, done }: { id: string; close: () => void; done: (r
     try {
       const { data } = await request('POST', path(note.trim() ? { note: note.trim() } : {}), undefined, { etag });
       reload('proxies', 'upstreams', 'plugin_configs', 'consumers');
-      done({ kind: 'good', text: t.draft.applied(data.revision) });
+      done({ kind: 'good', text: writtenText(data) });
       close();
     } catch (failed) {
       setError(errorText(failed));

@@ -1,6 +1,7 @@
 // Logging in.
-import { useState } from 'preact/hooks';
-import { errorText, logIn, sessionEnd } from '../lib/api';
+import { useEffect, useState } from 'preact/hooks';
+import { ApiError, errorText, logIn, loginWays, sessionEnd, type LoginWays } from '../lib/api';
+import { go, place } from '../lib/router';
 import { t } from '../strings';
 import { Field, Notice } from '../ui/basics';
 
@@ -8,19 +9,31 @@ export function Login() {
   const [token, setToken] = useState('');
   const [name, setName] = useState('');
   const [password, setPassword] = useState('');
+  const [code, setCode] = useState('');
+  const [needsCode, setNeedsCode] = useState(false);
   const [byName, setByName] = useState(remembered() === 'name');
   const [busy, setBusy] = useState(false);
-  const [error, setError] = useState('');
   const l = t.login;
+  const failed = place.value.query.get('login');
+  const [error, setError] = useState(failed ? (l.failed[failed] ?? l.failedOtherwise) : '');
+  const [ways, setWays] = useState<LoginWays>({ users: true, provider: null });
+  useEffect(() => {
+    // The address says it once.
+    if (failed) go('#/now', true);
+    loginWays().then(setWays, () => undefined);
+  }, []);
   const submit = async (event: Event) => {
     event.preventDefault();
     setBusy(true);
     setError('');
     try {
-      await logIn(byName ? { name: name.trim(), password } : { token: token.trim() });
+      const own = { name: name.trim(), password, ...(needsCode ? { code: code.trim() } : {}) };
+      await logIn(byName ? own : { token: token.trim() });
       remember(byName ? 'name' : 'token');
     } catch (failed) {
-      setError(errorText(failed));
+      setCode('');
+      if (failed instanceof ApiError && failed.problem.code === 'code_needed') setNeedsCode(true);
+      else setError(errorText(failed));
     } finally {
       setBusy(false);
     }
@@ -34,6 +47,14 @@ export function Login() {
         <p class="lead">{l.lead}</p>
         {sessionEnd.value && !error && <Notice kind="warn">{sessionEnd.value}</Notice>}
         {error && <Notice kind="bad">{error}</Notice>}
+        {ways.provider && (
+          <>
+            <a class="button primary wide" href="oidc/login">
+              {ways.provider}
+            </a>
+            <p class="or">{l.or}</p>
+          </>
+        )}
         {byName ? (
           <>
             <Field label={l.name} id="name">
@@ -42,18 +63,25 @@ export function Login() {
             <Field label={l.password} id="password">
               <input id="password" type="password" autocomplete="current-password" required value={password} onInput={(event) => setPassword(event.currentTarget.value)} />
             </Field>
+            {needsCode && (
+              <Field label={l.code} hint={l.codeHint} id="code">
+                <input id="code" type="text" autocomplete="one-time-code" required autofocus spellcheck={false} maxLength={40} value={code} onInput={(event) => setCode(event.currentTarget.value)} />
+              </Field>
+            )}
           </>
         ) : (
           <Field label={l.token} hint={l.tokenHint} id="token">
             <input id="token" type="password" autocomplete="current-password" required spellcheck={false} value={token} onInput={(event) => setToken(event.currentTarget.value)} />
           </Field>
         )}
-        <button type="submit" class="primary wide" disabled={busy}>
+        <button type="submit" class={ways.provider ? 'wide' : 'primary wide'} disabled={busy}>
           {l.submit}
         </button>
-        <button type="button" class="link" onClick={() => setByName(!byName)}>
-          {byName ? l.byToken : l.byUser}
-        </button>
+        {(ways.users || byName) && (
+          <button type="button" class="link" onClick={() => setByName(!byName)}>
+            {byName ? l.byToken : l.byUser}
+          </button>
+        )}
       </form>
     </main>
   );

@@ -1,6 +1,7 @@
 // The draft: what is different, what the gateway says of it, and applying it as one revision.
 import { useState } from 'preact/hooks';
 import { canEdit, errorText } from '../lib/api';
+import { writtenText } from '../lib/written';
 import { merge, same } from '../lib/diff';
 import { type Change, type Conflict, apply, batchOf, conflicts, draft, findings, keyOf, propose, validate, withdraw } from '../lib/objects';
 import { href } from '../lib/router';
@@ -51,7 +52,7 @@ export function Review() {
         draft.value = new Map();
         findings.value = null;
         setNote('');
-        setResult({ kind: 'good', text: t.draft.applied(summary.revision) });
+        setResult({ kind: 'good', text: writtenText(summary) });
       } catch (error: any) {
         // Somebody was faster between the check and the write: look again.
         if (error.problem?.status === 412) setClashes(await conflicts(changes));

@@ -50,15 +50,17 @@ function All() {
   const dark = shadowed(now);
   const closed = closedProxies(now);
   const wanted = text.trim().toLowerCase();
+  const owner = place.value.query.getAll('owner');
   const rows = useMemo(() => {
-    const found = wanted ? lines.filter((line) => `${line.doc.id} ${line.doc.name ?? ''} ${line.host} ${line.path} ${targetOf(line.doc)} ${(byProxy.get(line.doc.id) ?? []).join(' ')}`.toLowerCase().includes(wanted)) : lines;
+    const owned = owner.length ? lines.filter((line) => owner.includes(line.doc.owner)) : lines;
+    const found = wanted ? owned.filter((line) => `${line.doc.id} ${line.doc.name ?? ''} ${line.doc.owner ?? ''} ${line.host} ${line.path} ${targetOf(line.doc)} ${(byProxy.get(line.doc.id) ?? []).join(' ')}`.toLowerCase().includes(wanted)) : owned;
     return found.map((line): Shown => {
       const id = line.doc.id;
       const named = (line.doc.plugins ?? []).map((one: any) => groups.get(typeof one === 'string' ? one : (one.plugin_config_id ?? one.id))?.plugin_name ?? one.plugin_name).filter(Boolean);
       const state = closed.has(id) ? 'closed' : dark.has(id) ? 'shadowed' : inDraft('proxies', id) ? 'draft' : 'ok';
       return { ...line, state, why: closed.get(id) ?? dark.get(id) ?? '', names: [...(byProxy.get(id) ?? []), ...named] };
     });
-  }, [lines, wanted, byProxy, groups, now]);
+  }, [lines, wanted, byProxy, groups, now, owner.join()]);
   const sorted = useMemo(() => (byHost ? rows.slice().sort(byText((row) => `${row.host || '\uffff'} ${row.path}`)) : rows), [rows, byHost]);
   const r = t.routes;
   const access = (row: Shown) => row.names.filter((name) => /_auth$|^oidc$|introspection|access_control/.test(name)).join(', ') || r.everybody;
@@ -86,6 +88,11 @@ function All() {
             {r.byHost}
           </button>
         </div>
+        {owner.length > 0 && (
+          <a class="button" href={href('routes')}>
+            {`${r.owner}: ${owner[0]} ✕`}
+          </a>
+        )}
         <span class="muted" role="status">
           {loading && !proxies.length ? t.loading : r.of(sorted.length, lines.length)}
           {loading && proxies.length > 0 && ' …'}

@@ -2,15 +2,20 @@
 import { useState } from 'preact/hooks';
 import { errorText, may, request, resume, session, sessionEnd } from '../lib/api';
 import { ago, time } from '../lib/format';
+import { fromYaml, toYaml } from '../lib/yaml';
 import { t } from '../strings';
 import { Copy, Dialog, Empty, Field, Notice, Page, Panel, Tag } from '../ui/basics';
 import { useAsk, useId } from '../ui/hooks';
+import { SecondFactor } from './second-factor';
 import { List, byText } from '../ui/list';
 
 interface User {
   name: string;
   role: string;
+  grants: { objects?: string[]; workspace?: string }[] | null;
   must_change_password: boolean;
+  totp: 'none' | 'pending' | 'enrolled';
+  totp_required: boolean;
   created_at: string;
   last_login_at: string | null;
 }
@@ -22,6 +27,7 @@ export function Users() {
   const isStored = session.value?.mode === 'database';
   const asked = useAsk<{ items: User[] }>(isStored && may('admin') ? '/v1/users' : null);
   const [adding, setAdding] = useState(false);
+  const [granting, setGranting] = useState<User | null>(null);
   const [made, setMade] = useState<{ name: string; password: string } | null>(null);
   const [error, setError] = useState('');
   const change = async (method: string, path: string, body?: unknown) => {
@@ -68,6 +74,37 @@ export function Users() {
                   ),
                   sort: byText((row) => row.role),
                 },
+                {
+                  name: 'grants',
+                  title: u.grants,
+                  width: '1fr',
+                  cell: (row) => {
+                    const covered = row.grants?.flatMap((grant) => grant.objects ?? [`workspace ${grant.workspace}`]).join(', ') ?? u.everything;
+                    return (
+                      <button type="button" class="link" aria-label={`${u.grantsOf(row.name)}: ${covered}`} disabled={row.role === 'admin'} onClick={() => setGranting(row)}>
+                        {covered}
+                      </button>
+                    );
+                  },
+                },
+                {
+                  name: 'factor',
+                  title: t.factor.title,
+                  width: '1fr',
+                  cell: (row) => (
+                    <>
+                      <label class="check">
+                        <input type="checkbox" aria-label={t.factor.requiredOf(row.name)} checked={row.totp_required} onChange={(event) => void change('PATCH', path(row), { totp_required: event.currentTarget.checked })} />
+                        {t.factor.required}
+                      </label>{' '}
+                      {row.totp === 'enrolled' && (
+                        <button type="button" class="link" aria-label={t.factor.removeOf(row.name)} onClick={() => confirm(t.factor.removeSure(row.name)) && void change('DELETE', `${path(row)}/totp`)}>
+                          {t.factor.remove}
+                        </button>
+                      )}
+                    </>
+                  ),
+                },
                 { name: 'login', title: u.lastLogin, width: '1fr', minor: true, cell: (row) => <span title={time(row.last_login_at)}>{row.last_login_at ? ago(row.last_login_at) : '–'}</span>, sort: byText((row) => row.last_login_at ?? '') },
                 {
                   name: 'do',
@@ -92,6 +129,17 @@ export function Users() {
           <Empty>{u.empty}</Empty>
         ))}
       {session.value?.is_user && <OwnPassword />}
+      {session.value?.is_user && <SecondFactor />}
+      {granting && (
+        <Grants
+          user={granting}
+          close={() => setGranting(null)}
+          save={(grants) => {
+            setGranting(null);
+            void change('PATCH', path(granting), { grants });
+          }}
+        />
+      )}
       {adding && (
         <Add
           close={() => setAdding(false)}
@@ -135,6 +183,37 @@ function Add({ close, add }: { close: () => void; add: (name: string, role: stri
           </button>
           <button type="submit" class="primary">
             {u.add}
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+function Grants({ user, close, save }: { user: User; close: () => void; save: (grants: unknown) => void }) {
+  const u = t.users;
+  const id = useId();
+  const [text, setText] = useState(user.grants ? toYaml(user.grants) : '');
+  const [error, setError] = useState('');
+  const submit = (event: Event) => {
+    event.preventDefault();
+    const { value, errors } = fromYaml(text);
+    if (errors.length) setError(errors[0]!.message);
+    else save(text.trim() ? value : null);
+  };
+  return (
+    <Dialog title={u.grantsOf(user.name)} close={close}>
+      <form onSubmit={submit}>
+        {error && <Notice kind="bad">{error}</Notice>}
+        <Field label={u.grants} hint={u.grantsHint} id={id}>
+          <textarea id={id} rows={8} class="code" spellcheck={false} placeholder={'- objects: [team-a-*]\n  hosts: ["*.a.example"]'} value={text} onInput={(event) => setText(event.currentTarget.value)} />
+        </Field>
+        <div class="actions">
+          <button type="button" onClick={close}>
+            {t.cancel}
+          </button>
+          <button type="submit" class="primary">
+            {u.save}
           </button>
         </div>
       </form>

@@ -29,9 +29,7 @@ impl Caddy<'_> {
         let what = line.text();
         self.told(line, scope);
         match line.name() {
-            "log" | "skip_log" | "log_skip" | "tracing" | "push" => {
-                self.out.lost(at, what, "access records have their own form", "see gateway.access_log")
-            }
+            "log" | "skip_log" | "log_skip" => self.log(line, scope),
             "bind" => self.out.lost(
                 at,
                 what,
@@ -71,13 +69,15 @@ impl Caddy<'_> {
                 let ending = self.file_server(line, words, scope);
                 steps.push(RouteStep::End(cond, ending));
             }
-            "handle_errors" => steps.extend(self.errors(line, words).map(|plug| RouteStep::Pass(cond, plug))),
+            "handle_errors" => {
+                steps.extend(self.errors(line, words, scope).map(|it| RouteStep::Pass(cond, it)))
+            }
             "php_fastcgi" => {
                 let ending = self.php_fastcgi(line, words, scope);
                 steps.push(RouteStep::End(cond, ending));
             }
-            "metrics" | "acme_server" | "templates" | "map" | "vars" | "method" | "invoke" | "fs"
-            | "intercept" => {
+            "metrics" | "tracing" | "push" | "acme_server" | "templates" | "map" | "vars" | "method"
+            | "invoke" | "fs" | "intercept" => {
                 self.out.lost(at, what, "the gateway does not support this", "");
                 if let ("method", Some(to)) = (line.name(), words.first()) {
                     scope
@@ -323,68 +323,6 @@ impl Caddy<'_> {
         true
     }
 
-    /// `forward_auth TARGET { uri U; copy_headers … }`.
-    fn forward_auth(
-        &mut self,
-        line: &CaddyLine,
-        cond: Cond,
-        words: &[&str],
-        scope: &mut Scope,
-        steps: &mut Vec<RouteStep>,
-    ) {
-        let mut uri = "/".to_owned();
-        let mut headers: Vec<Value> = Vec::new();
-        let mut is_good = words.len() == 1;
-        // Caddy asks with the client's Host, unless it is told otherwise.
-        let mut keeps_host = true;
-        for inner in line.inner() {
-            match (inner.name(), inner.arguments()) {
-                ("uri", [path]) => uri.clone_from(path),
-                ("copy_headers", names) => {
-                    let own = inner.inner().iter().map(|it| it.words.clone());
-                    for words in std::iter::once(names.to_vec()).chain(own) {
-                        is_good &= words.iter().all(|it| !it.contains('>'));
-                        headers.extend(words.iter().map(|it| json!(it)));
-                    }
-                }
-                ("header_up", [name, value]) if name.eq_ignore_ascii_case("host") => match value.as_str() {
-                    "{host}" | "{http.request.host}" | "{hostport}" | "{http.request.hostport}" => {}
-                    "{upstream_hostport}" | "{http.reverse_proxy.upstream.hostport}" => keeps_host = false,
-                    _ => is_good = false,
-                },
-                _ => is_good = false,
-            }
-        }
-        let target = words.first().and_then(|target| super::proxy::dialed(target));
-        match target.filter(|_| is_good && !uri.contains('{')) {
-            Some((host, port, is_tls, _)) => {
-                let host = if host.contains(':') { format!("[{host}]") } else { host };
-                let scheme = if is_tls { "https" } else { "http" };
-                let config = json!({
-                    "url": format!("{scheme}://{host}:{port}{uri}"), "convention": "traefik",
-                    "response_headers": headers, "status_on_error": 502, "preserve_host": keeps_host,
-                });
-                if scope.changes.iter().any(|change| change.what.is_of_path()) {
-                    let why = "the server is asked about the path that the client sent, not the changed one";
-                    self.out.partial(line.at, line.text(), why, "");
-                }
-                // What the server says under these names is not known before.
-                let told = headers.iter().filter_map(Value::as_str);
-                let told = told
-                    .map(|name| RequestChange::new(cond.clone(), What::AnyHeader(name.to_ascii_lowercase())));
-                scope.changes.extend(told);
-                self.out.done(line.at, line.text());
-                steps.push(RouteStep::Pass(cond, Plug::new("forward_auth", config)));
-            }
-            None => {
-                let why = "only one server, `uri` and `copy_headers` of plain names can be translated";
-                if self.out.guard(line.at, line.text(), why, "use the plugin `forward_auth`") {
-                    steps.push(RouteStep::End(cond, RouteEnd::new(line.at, To::Closed)));
-                }
-            }
-        }
-    }
-
     /// Closes what a `try_files` before a `reverse_proxy` rewrites; says whether that is all that gets there.
     fn closes_tried(
         &mut self,
@@ -466,14 +404,9 @@ impl Caddy<'_> {
                 return RouteEnd::new(line.at, To::Closed);
             }
             let mut plain = plain;
-            if plain.last().is_some_and(|last| !last.contains("{path}"))
-                && let Some(file) = plain.pop()
-            {
-                let why = "the last file is for paths without an ending, and clients that take HTML";
-                self.out.partial(line.at, "try_files", why, "");
-                set(&mut config, "spa_fallback", file);
-            }
-            plain.retain(|it| it.matches("{path}").count() == 1);
+            plain.retain(|it| {
+                it.matches("{path}").count() <= 1 && (it.contains("{path}") || !it.ends_with('/'))
+            });
             if plain.is_empty() {
                 plain.push("{path}".to_owned());
             }

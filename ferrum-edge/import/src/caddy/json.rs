@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 
 use super::changes::{changed_by_headers, changed_by_rewrite, prepended};
+use super::headers::header_changes;
 use super::proxy::DynamicUpstream;
 use super::proxy::Proxying;
 use super::responses::fixed;
@@ -452,28 +453,6 @@ fn rewritten(handler: &Node) -> Option<Value> {
         }
     }
     (made.len() == 1).then_some(Value::Object(made))
-}
-
-/// Changes of headers as rules; says how many have no counterpart.
-fn header_changes(node: &Node) -> (Vec<Value>, usize) {
-    let (mut rules, mut bad) = (Vec::new(), 0);
-    for name in node.texts("delete") {
-        rules.push(json!({ "operation": "remove", "target": "header", "key": name }));
-    }
-    for (theirs, operation) in [("set", "set"), ("add", "append")] {
-        for (name, values) in node.get(theirs).map_or(&[][..], Node::entries) {
-            for value in values.items().iter().filter_map(Node::str) {
-                match matchers::template(value) {
-                    Some(value) => rules.push(
-                        json!({ "operation": operation, "target": "header", "key": name, "value": value }),
-                    ),
-                    None => bad += 1,
-                }
-            }
-        }
-    }
-    bad += node.get("replace").map_or(0, |it| it.entries().len());
-    (rules, bad)
 }
 
 /// The ports that a server listens on, and whether by TLS.

@@ -320,12 +320,12 @@ impl Caddy<'_> {
             set(&mut settings, "backend_http_version", "2");
         }
         settings.extend(proxy.settings);
-        for (name, rules) in
-            [("request_transformer", proxy.request), ("response_transformer", proxy.response)]
-        {
-            if !rules.is_empty() {
-                plugins.push(Plug::new(name, json!({ "rules": rules })));
-            }
+        if !proxy.request.is_empty() {
+            plugins.push(Plug::new("request_transformer", json!({ "rules": proxy.request })));
+        }
+        if !proxy.response.is_empty() {
+            let config = json!({ "of": "target", "rules": proxy.response });
+            plugins.push(Plug::new("response_transformer", config));
         }
         let is_single = targets.len() == 1
             && proxy.active.is_empty()

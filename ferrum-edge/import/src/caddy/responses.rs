@@ -4,46 +4,9 @@ use serde_json::{Value, json};
 
 use super::headers::{header_lines, header_rule};
 use super::tokens::CaddyLine;
-use super::{Caddy, matchers};
 use crate::draft::{Plug, To};
 use crate::report::At;
 use crate::steps::RouteEnd;
-
-impl Caddy<'_> {
-    /// `handle_errors [STATUS…] { respond BODY }`: a page for errors. Anything else in it guards nothing, and is left out.
-    pub(super) fn errors(&mut self, line: &CaddyLine, words: &[&str]) -> Option<Plug> {
-        let body = match line.inner() {
-            [one] if one.name() == "respond" && one.block.is_none() => match one.arguments() {
-                [body] if !body.starts_with(['/', '@', '*']) && body.parse::<u16>().is_err() => page(body),
-                _ => None,
-            },
-            _ => None,
-        };
-        let is_status = |word: &&str| {
-            let word = word.replace("xx", "00");
-            word.parse::<u16>().is_ok_and(|status| (400..600).contains(&status))
-        };
-        let Some(body) = body.filter(|_| words.iter().all(is_status)) else {
-            let why = "errors keep the gateway's own pages";
-            self.out.lost(line.at, line.text(), why, "use the plugin `error_pages`");
-            return None;
-        };
-        let why = "answers of `respond` without a body get this page, too";
-        self.out.partial(line.at, line.text(), why, "see the plugin `error_pages`");
-        let status = if words.is_empty() { "400-599".to_owned() } else { words.join(",") };
-        let page = json!({ "status": status, "content_type": "text/plain; charset=utf-8", "body": body });
-        Some(Plug::new("error_pages", json!({ "of": "gateway", "pages": [page] })))
-    }
-}
-
-/// A body with the placeholders for an error; `None` when one of them has no counterpart.
-fn page(body: &str) -> Option<String> {
-    let marked = ["{err.status_code}", "{http.error.status_code}"]
-        .iter()
-        .fold(body.to_owned(), |body, name| body.replace(name, "\u{1}"));
-    let made = matchers::template(&marked.replace("${", "$${"))?;
-    Some(made.replace('\u{1}', "${response.status}"))
-}
 
 /// Settings of `compression`.
 pub(super) fn encode(words: &[&str]) -> Plug {

@@ -102,6 +102,8 @@ pub(super) struct Scope {
     pub(super) tries: Option<Vec<String>>,
     /// A file server stands behind what is here.
     pub(super) has_files: bool,
+    /// Where records go, by number.
+    pub(super) logs: Vec<usize>,
 }
 
 /// A `handle`, `handle_path` or `route`.
@@ -204,7 +206,13 @@ impl Caddy<'_> {
                 items.push(crate::steps::Item { cond: Cond::Always, ending, plugins });
             }
             self.out.done(site.line.at, site.line.text());
+            let before = self.out.proxies.len();
             place(self.out, name, &facets, items, site.lift());
+            for number in scope.logs {
+                for proxy in self.out.proxies.iter().skip(before) {
+                    self.logs.add(number, proxy["id"].as_str().unwrap_or_default());
+                }
+            }
             self.redirects(site, name);
             self.get_certificates(site);
         }

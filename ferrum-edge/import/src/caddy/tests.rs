@@ -74,8 +74,7 @@ fn pages_for_errors_close_nothing() {
     let pages: Vec<_> = made.plugin_configs.iter().filter(|it| it["plugin_name"] == "error_pages").collect();
     assert_eq!(pages.len(), 2, "not for what has a body of its own: {:#}", made.document());
     assert_eq!(pages[0]["config"]["pages"][0]["body"], "error ${response.status}");
-    for errors in ["rewrite * /{err.status_code}.html\nfile_server", "respond @a \"x\"", "respond \"x\" 404"]
-    {
+    for errors in ["file_server", "respond @a \"x\"", "respond 404", "reverse_proxy /x 10.0.0.1:1"] {
         let made = import(Format::Caddyfile, &site(errors)).expect("an import");
         assert_eq!(made.report.count(Conversion::Closed), 0, "{errors}");
         assert_eq!(made.report.count(Conversion::Lost), 1, "{errors}");
@@ -217,7 +216,8 @@ fn an_auth_server_is_asked_with_the_clients_host() {
         ("", Some(true)),
         ("header_up Host {host}", Some(true)),
         ("header_up Host {upstream_hostport}", Some(false)),
-        ("header_up Host auth.internal", None),
+        ("header_up Host auth.internal", Some(true)),
+        ("header_up Host {unknown}", None),
     ] {
         let text = format!(
             "http://a.test {{\n forward_auth auth:9091 {{\n uri /api/verify\n {line}\n }}\n reverse_proxy 10.0.0.1:1\n}}\n"

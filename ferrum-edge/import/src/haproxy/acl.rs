@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::fetch::{cuts_port, ending, split};
 use super::fields::Field;
+use super::maps;
 use super::rates::{Rate, Tracked};
 use super::sections::HaproxyLine;
 use super::why::Why;
@@ -178,8 +179,11 @@ impl Acls {
     /// `FETCH [FLAGS] VALUES`.
     fn asked(&self, words: &[&str], reader: &mut IncludeReader<'_>) -> Term {
         let Some((fetch, rest)) = words.split_first() else { return UNKNOWN };
-        let Some(mut test) = Test::read(rest, reader) else { return UNKNOWN };
         let parts = split(fetch);
+        if parts.last().is_some_and(|last| last.starts_with("map")) {
+            return maps::asks(fetch, rest, reader, compared).map_or(UNKNOWN, Term::Asks);
+        }
+        let Some(mut test) = Test::read(rest, reader) else { return UNKNOWN };
         let mut converters = parts.iter().map(String::as_str);
         let fetch = converters.next().unwrap_or_default();
         // What is made of a sample is a text like any other: `path_beg,lower` compares the whole of it.
@@ -231,18 +235,16 @@ fn negate(ways: &Ways) -> Ways {
     made
 }
 
-/// What is asked of the request, where nothing else is; `None` when something is not known here.
-pub(super) fn plain(ways: &Ways) -> Option<Cond> {
-    let mut any = Cond::Never;
-    for way in ways {
-        let mut all = Cond::Always;
-        for (holds, term) in way {
-            let Term::Asks(cond) = term else { return None };
-            all = all.and(if *holds { cond.clone() } else { cond.clone().negate() });
-        }
-        any = any.or(all);
-    }
-    (any.depth() <= 14).then_some(any)
+/// When a sample compares so with a value; `None` where that can't be said here.
+pub(super) fn compared(
+    value: &str,
+    how: &str,
+    ignores_case: bool,
+    cuts_port: bool,
+    name: &str,
+    argument: &str,
+) -> Option<Cond> {
+    Test::one(value, how, ignores_case, cuts_port).of(name, argument)
 }
 
 /// How values are compared, and with which.

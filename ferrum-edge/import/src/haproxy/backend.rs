@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::Haproxy;
 use super::acl::Acls;
 use super::checks;
+use super::error_pages;
 use super::sections::{HaproxyLine, Section};
 use crate::cond::Cond;
 use crate::draft::{Plug, To, is_service, set, set_read_timeout, target};
@@ -25,6 +26,11 @@ impl Haproxy<'_, '_> {
         acls.changes.clone_from(&front.changes);
         acls.tracked.clone_from(&front.tracked);
         let mut steps = self.rules(section, &mut acls);
+        if crate::steps::ends(&steps) {
+            // Its rules answer every request.
+            self.known(section);
+            return steps;
+        }
         let mut ending = match self.servers(section) {
             Some(backend) => {
                 let mut ending = RouteEnd::new(section.at, backend.to);
@@ -432,8 +438,9 @@ pub(super) fn outcome_of(line: &HaproxyLine, section: &Section) -> Left {
             Left::Lost("requests get no id", "use the plugin `correlation_id`")
         }
         "capture" => Left::Lost("it is not written into records", "see `gateway.access_log.sinks`"),
-        "errorfile" | "errorfiles" | "http-error" | "errorloc" | "errorloc302" | "errorloc303" => {
-            Left::Lost("pages for errors are not translated", "use the plugin `error_pages`")
+        name if error_pages::NAMES.contains(&name) => Left::Read,
+        "errorfiles" => {
+            Left::Lost("pages of `http-errors` are not translated", "use the plugin `error_pages`")
         }
         "filter" => Left::Lost("filters are not translated", ""),
         _ => Left::Lost("the gateway does not support this", ""),

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::Haproxy;
-use super::acl::{Acls, Term, Ways, plain};
+use super::acl::{Acls, Term, Ways};
+use super::plain::plain;
 use super::plain::told;
 use super::rates::{Counter, Rate, Tracked};
 use super::sections::{HaproxyLine, Section, rate_period};

@@ -2,11 +2,14 @@
 
 use std::path::Path;
 
-use super::acl::Test;
 use super::fetch::{cuts_port, split};
 use crate::cond::Cond;
 use crate::files::IncludeReader;
 
+/// Single conditions of what asks a map; the gateway takes 1024.
+const MAX_PARTS: usize = 500;
+/// Conditions within conditions; the gateway takes 16.
+const MAX_DEPTH: usize = 12;
 /// Entries of one map.
 const MAX_ENTRIES: usize = 10_000;
 
@@ -20,8 +23,16 @@ pub(super) struct Mapped {
     pub(super) there: Cond,
 }
 
+/// When a sample compares so with a value: value, way of comparing, whether case does not matter, whether its port is cut off, name and
+/// argument of the sample. `None` where that can't be said here.
+pub(super) type Compare = fn(&str, &str, bool, bool, &str, &str) -> Option<Cond>;
+
 /// Reads an expression and its map; says why where that is not possible.
-pub(super) fn mapped(expression: &str, reader: &mut IncludeReader<'_>) -> Result<Mapped, String> {
+pub(super) fn mapped(
+    expression: &str,
+    reader: &mut IncludeReader<'_>,
+    compare: Compare,
+) -> Result<Mapped, String> {
     let inner = expression.strip_prefix("%[").and_then(|it| it.strip_suffix(']'));
     let inner = inner.ok_or_else(|| "only `%[FETCH,map(FILE)]` is known".to_owned())?;
     let parts = split(inner);
@@ -53,7 +64,7 @@ pub(super) fn mapped(expression: &str, reader: &mut IncludeReader<'_>) -> Result
     };
     let text = reader.read(Path::new(file)).map_err(|why| format!("{file}: {why}"))?;
     let (own, argument) = called(fetch);
-    let there = Test::one("", "found", false, false).of(own, argument);
+    let there = compare("", "found", false, false, own, argument);
     let there = match own {
         "path" | "url" | "pathq" | "base" | "method" | "src" => Cond::Always,
         "hdr" | "req.hdr" | "req.fhdr" if argument.eq_ignore_ascii_case("host") => Cond::Always,
@@ -76,11 +87,36 @@ pub(super) fn mapped(expression: &str, reader: &mut IncludeReader<'_>) -> Result
     }
     let (fetch, argument) = called(fetch);
     for (key, backend) in rows {
-        let cond = Test::one(key, how, ignores_case, is_cut).of(fetch, argument);
+        let cond = compare(key, how, ignores_case, is_cut, fetch, argument);
         let cond = cond.ok_or_else(|| format!("`{fetch}` with `{key}` in {file} can't be translated"))?;
         made.entries.push((cond, backend.to_owned()));
     }
     Ok(made)
+}
+
+/// When a map has an entry, `FETCH,map(FILE) -m found`, or one of these values; `None` where that can't be said here.
+pub(super) fn asks(
+    expression: &str,
+    words: &[&str],
+    reader: &mut IncludeReader<'_>,
+    compare: Compare,
+) -> Option<Cond> {
+    let mapped = mapped(&format!("%[{expression}]"), reader, compare).ok()?;
+    let wanted = match words {
+        ["-m", "found"] => None,
+        ["-m", "str", values @ ..] | values if values.iter().all(|it| !it.starts_with('-')) => Some(values),
+        _ => return None,
+    };
+    let fits = |value: &str| wanted.is_none_or(|wanted| wanted.contains(&value));
+    let default = mapped.default.as_deref().is_some_and(fits);
+    let entries = mapped.entries.into_iter().map(|(cond, value)| (cond, fits(&value)));
+    let cond = match (wanted, default) {
+        // Whichever entry it is.
+        (None, false) => Cond::any(entries.map(|(cond, _)| cond)),
+        (_, default) => Cond::first(entries, default),
+    };
+    let cond = cond.and(mapped.there);
+    (cond.parts(MAX_PARTS) <= MAX_PARTS && cond.depth() <= MAX_DEPTH).then_some(cond)
 }
 
 /// A name and what is in its parentheses.

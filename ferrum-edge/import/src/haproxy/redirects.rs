@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::Haproxy;
 use super::acl::Acls;
 use super::plain::told;
+use super::rules::TODO;
 use super::sections::HaproxyLine;
 use super::templates::template;
 use crate::cond::Cond;
@@ -21,17 +22,27 @@ impl Haproxy<'_, '_> {
         steps: &mut Vec<RouteStep>,
     ) {
         let (words, ways) = self.split(line, words, acls);
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
+        // The status may stand before the URL.
+        if words.first() == Some(&"code") && words.len() > 2 {
+            words.rotate_left(2);
+        }
         let after =
             |word: &str| words.iter().position(|it| *it == word).and_then(|n| words.get(n + 1)).copied();
         let status: u16 = after("code").and_then(|code| code.parse().ok()).unwrap_or(302);
         let query = if words.contains(&"drop-query") { "drop" } else { "keep" };
         let made = match words.as_slice() {
             ["scheme", scheme @ ("http" | "https"), ..] => {
-                Some(json!({ "status_code": status, "scheme": scheme }))
+                let to = format!("{scheme}://${{request.host}}${{request.target}}");
+                Some(json!({ "status_code": status, "location": to, "query": "drop" }))
             }
             ["location", to, ..] => {
-                template(to).map(|to| json!({ "status_code": status, "location": to, "query": "drop" }))
+                template(to).map(|to| {
+                    // Both begin with a slash, and several are one.
+                    let is_path = to.starts_with("${request.path}") || to.starts_with("${request.target}");
+                    let to = if is_path { format!("/{to}") } else { to };
+                    json!({ "status_code": status, "location": to, "query": "drop" })
+                })
             }
             ["prefix", to, ..] => template(to).map(|to| {
                 let to = format!("{}${{request.path}}", to.trim_end_matches('/'));
@@ -54,9 +65,9 @@ impl Haproxy<'_, '_> {
                 }
                 self.told(line, config["location"].as_str().unwrap_or("${request.target}"), acls);
                 // What has the scheme already goes on.
-                let cond = match config["scheme"].as_str() {
-                    Some(scheme) => cond.and(Cond::is(json!({ "scheme": scheme })).negate()),
-                    None => cond,
+                let cond = match words.as_slice() {
+                    ["scheme", scheme, ..] => cond.and(Cond::is(json!({ "scheme": scheme })).negate()),
+                    _ => cond,
                 };
                 let mut ending = RouteEnd::new(line.at, To::Redirect(config.clone()));
                 ending.plugins = cookies(&words)
@@ -70,7 +81,13 @@ impl Haproxy<'_, '_> {
                 }
                 steps.push(RouteStep::End(cond, ending));
             }
-            _ => self.closed(line, "this redirect can't be translated", steps),
+            (_, Ok(cond)) => {
+                let why = "this redirect can't be translated";
+                let why = line.lacks().map_or_else(|| why.to_owned(), |lacks| lacks.to_string());
+                if self.out.guard(line.at, line.text(), why, TODO) {
+                    steps.push(RouteStep::End(cond, RouteEnd::new(line.at, To::Closed)));
+                }
+            }
         }
     }
 

@@ -5,12 +5,12 @@ use std::fmt;
 use serde_json::json;
 
 use super::Haproxy;
-use super::acl::{Acls, Term, Ways, plain};
+use super::acl::{Acls, Term, Ways};
 use super::changes::{changed_header, changed_target, put_before};
 use super::limits::is_limit;
-use super::plain::{told, unknown};
+use super::plain::{plain, told, unknown};
 use super::sections::{HaproxyLine, Section};
-use super::templates::{groups, template};
+use super::templates::{groups, replacement, template};
 use super::why::Why;
 use crate::changed::What;
 use crate::cond::Cond;
@@ -18,7 +18,7 @@ use crate::draft::{Plug, To};
 use crate::steps::{RouteEnd, RouteStep};
 use crate::text;
 
-const TODO: &str = "write it with `matches` and plugins, then remove `request_termination`";
+pub(super) const TODO: &str = "write it with `matches` and plugins, then remove `request_termination`";
 
 /// Actions that change nothing about who gets where.
 const HARMLESS: &[&str] = &[
@@ -57,12 +57,21 @@ const HARMLESS: &[&str] = &[
 impl Haproxy<'_, '_> {
     /// The rules of a section as steps, in the order in which HAProxy takes them.
     pub(super) fn rules(&mut self, section: &Section, acls: &mut Acls) -> Vec<RouteStep> {
-        let mut steps = Vec::new();
+        let pages = self.error_pages(section);
+        let mut steps: Vec<RouteStep> =
+            pages.into_iter().map(|pages| RouteStep::Pass(Cond::Always, pages)).collect();
         for line in section.rules(&["tcp-request"]) {
             self.tcp_request(section, line, acls, &mut steps);
         }
+        let mut allowed = Vec::new();
         for line in section.rules(&["http-request"]) {
-            self.http_request(section, line, acls, &mut steps);
+            match self.allowed(line, acls) {
+                Some(cond) => allowed.push((steps.len(), cond)),
+                None => self.http_request(section, line, acls, &mut steps),
+            }
+        }
+        for (first, cond) in allowed {
+            steps.iter_mut().skip(first).for_each(|step| step.narrow(&cond.clone().negate()));
         }
         for line in section.lines.iter().filter(|line| line.name() == "redirect") {
             let words = line.arguments();
@@ -76,6 +85,15 @@ impl Haproxy<'_, '_> {
         // Plugins see responses in the reverse of their order.
         steps.extend(of_responses.into_iter().rev());
         steps
+    }
+
+    /// The requests that `http-request allow` lets past the rules behind it in its section; `None` for other rules, and where its
+    /// condition can't be said here.
+    fn allowed(&mut self, line: &HaproxyLine, acls: &Acls) -> Option<Cond> {
+        let (words, ways) = self.split(line, line.arguments(), acls);
+        let cond = told(&ways).ok().filter(|_| words == ["allow"])?;
+        self.out.done(line.at, line.text());
+        Some(cond)
     }
 
     /// What `http-after-response` rules of a frontend change about all of its answers, after everything else.
@@ -166,11 +184,7 @@ impl Haproxy<'_, '_> {
                     cond => self.deny(line, &ways, cond, status, steps),
                 }
             }
-            "allow" => match cond {
-                // Whoever is allowed skips the rules that follow.
-                Ok(Cond::Never) => {}
-                _ => self.closed(line, "the rules behind an `allow` can't be skipped here", steps),
-            },
+            "allow" => self.closed(line, "which requests skip the rules behind it can't be said here", steps),
             "auth" => self.auth(line, &ways, after("realm"), steps),
             "redirect" => {
                 let words: Vec<String> = line.arguments().get(1..).unwrap_or_default().to_vec();
@@ -389,6 +403,11 @@ impl Haproxy<'_, '_> {
                 let operation = if action == "set-header" { "set" } else { "append" };
                 json!({ "operation": operation, "target": "header", "key": name, "value": value })
             }),
+            ("replace-header", [name, regex, with]) if !(is_request && name.eq_ignore_ascii_case("host")) => {
+                replacement(regex, with).map(|one| {
+                    json!({ "operation": "replace", "target": "header", "key": name, "replacements": [one] })
+                })
+            }
             _ => None,
         };
         match (rule, cond) {
@@ -431,7 +450,7 @@ impl Haproxy<'_, '_> {
         let Some(action) = words.first() else { return };
         let cond = told(&ways);
         match action.as_str() {
-            "set-header" | "add-header" | "del-header" => {
+            "set-header" | "add-header" | "del-header" | "replace-header" | "replace-value" => {
                 self.header(line, words, cond, "response_transformer", acls, steps);
             }
             "deny" => self.closed(line, "responses are not refused by rules", steps),

@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::Haproxy;
-use super::acl::{Acls, plain};
+use super::acl::Acls;
+use super::plain::plain;
 use super::sections::Section;
 use crate::cond::Cond;
 use crate::draft::{To, set};

@@ -1,5 +1,10 @@
 //! HAProxy's texts with samples as the gateway's templates.
 
+use serde_json::{Value, json};
+
+use super::fetch::{cuts_port, split};
+use crate::text;
+
 /// `\1` as `${1}`.
 pub(super) fn groups(text: &str) -> String {
     let mut made = String::new();
@@ -18,6 +23,26 @@ pub(super) fn groups(text: &str) -> String {
     made
 }
 
+/// A regex and the text that takes the place of the whole value, in which `\1` is a group.
+pub(super) fn replacement(regex: &str, with: &str) -> Option<Value> {
+    let groups = regex::RegexBuilder::new(regex).size_limit(1 << 20).build().ok()?.captures_len();
+    let mut made = String::new();
+    let mut rest = with;
+    while let Some((before, after)) = rest.split_once('\\') {
+        made.push_str(&template(before)?);
+        let digit =
+            after.chars().next().and_then(|c| c.to_digit(10)).and_then(|it| usize::try_from(it).ok())?;
+        // A group that the regex lacks is empty.
+        if digit < groups {
+            made.push_str(&format!("${{match.{digit}}}"));
+        }
+        rest = after.get(1..).unwrap_or_default();
+    }
+    made.push_str(&template(rest)?);
+    let pattern = format!("(?s)^.*?(?:{regex}).*$");
+    text::is_regex(&pattern).then(|| json!({ "pattern": pattern, "with": made }))
+}
+
 /// A text with HAProxy's `%[…]` as one with ours; `None` when one of them has no counterpart.
 pub(super) fn template(text: &str) -> Option<String> {
     let mut made = String::new();
@@ -29,12 +54,52 @@ pub(super) fn template(text: &str) -> Option<String> {
             rest = after;
             continue;
         }
-        let (fetch, tail) = after.strip_prefix('[')?.split_once(']')?;
-        made.push_str(&format!("${{{}}}", variable(fetch)?));
+        let (sample, tail) = match after.strip_prefix('[') {
+            Some(inner) => {
+                let (fetch, tail) = inner.split_once(']')?;
+                (converted(fetch)?, tail)
+            }
+            None => alias(after)?,
+        };
+        made.push_str(&sample);
         rest = tail;
     }
     made.push_str(&rest.replace('$', "$$"));
     Some(made)
+}
+
+/// A sample with its converters.
+fn converted(expression: &str) -> Option<String> {
+    let parts = split(expression);
+    let (fetch, converters) = parts.split_first()?;
+    if converters.is_empty() {
+        return match fetch.as_str() {
+            "base" => Some("${request.authority}${request.path}".to_owned()),
+            fetch => variable(fetch).map(|name| format!("${{{name}}}")),
+        };
+    }
+    let name = variable(fetch)?;
+    let is_host = matches!(name.as_str(), "request.authority" | "request.host");
+    let is_known = |converter: &String| is_host && (cuts_port(converter) || converter == "lower");
+    // In lower case the port stays.
+    let cuts = converters.iter().any(|it| cuts_port(it));
+    (converters.iter().all(is_known) && cuts).then(|| "${request.host}".to_owned())
+}
+
+/// `%HU` and others of the log format.
+fn alias(text: &str) -> Option<(String, &str)> {
+    let known = [
+        ("HM", "request.method"),
+        ("HU", "request.target"),
+        ("HP", "request.path"),
+        ("ci", "client.address"),
+        ("cp", "client.port"),
+        ("fi", "server.address"),
+        ("fp", "server.port"),
+        ("ID", "request.id"),
+    ];
+    let found = known.into_iter().find_map(|(name, ours)| Some((ours, text.strip_prefix(name)?)));
+    found.map(|(ours, rest)| (format!("${{{ours}}}"), rest))
 }
 
 fn variable(fetch: &str) -> Option<String> {

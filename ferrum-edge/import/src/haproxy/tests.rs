@@ -82,7 +82,7 @@ fn what_is_not_known_closes_what_follows() {
         "http-request deny if { src -f /gone }",
         "http-request lua.check",
         "http-request auth",
-        "http-request allow if { path /x }",
+        "http-request allow if { var(txn.x) -m found }",
         "http-request deny unless { http_auth(gone) }",
         "http-request deny if { var(txn.x) -m found }",
         "use_backend other if { path_len 5 }",

@@ -29,7 +29,9 @@ impl Kong {
         if !credentials.is_empty() {
             set(&mut made, "credentials", credentials);
         }
-        let groups: Vec<&str> = list(consumer, "acls").filter_map(|acl| text(acl, "group")).collect();
+        let mut groups: Vec<String> =
+            list(consumer, "acls").filter_map(|acl| text(acl, "group")).map(str::to_owned).collect();
+        groups.extend(super::groups::of_consumer(consumer));
         if !groups.is_empty() {
             set(&mut made, "acl_groups", groups);
         }
@@ -40,6 +42,7 @@ impl Kong {
                 "username",
                 "custom_id",
                 "acls",
+                "groups",
                 "keyauth_credentials",
                 "basicauth_credentials",
                 "jwt_secrets",
@@ -78,14 +81,6 @@ impl Kong {
                 is("username") || is("id") || is("custom_id")
             };
             self.out.consumers.retain(|made| !is_meant(made));
-        }
-    }
-
-    /// The plugins of a group of consumers.
-    pub(super) fn consumer_group(&mut self, group: &Node) {
-        let place = format!("consumer group {}", name(group));
-        for plugin in list(group, "plugins") {
-            self.of_consumer(&format!("{place}, plugin {}", name(plugin)), plugin, None);
         }
     }
 

@@ -37,6 +37,13 @@ impl Kong {
     /// A plugin that stands apart from what it is for.
     pub(super) fn lone_plugin(&mut self, plugin: &Node) {
         let place = format!("plugin {}", name(plugin));
+        if let (None, Some(group)) = (reference(plugin, "consumer"), reference(plugin, "consumer_group"))
+            && reference(plugin, "route").is_none()
+            && reference(plugin, "service").is_none()
+            && self.group_limit(&place, &group, plugin)
+        {
+            return;
+        }
         if reference(plugin, "consumer").is_some() || reference(plugin, "consumer_group").is_some() {
             self.of_consumer(&place, plugin, reference(plugin, "consumer"));
             return;

@@ -253,3 +253,29 @@ fn what_of_a_plugin_has_no_counterpart_is_named() {
         assert_eq!(said(&made, "no such plugin"), text.contains("what"), "{text}");
     }
 }
+
+#[test]
+fn consumer_groups_have_limits() {
+    let text = "_format_version: '3.0'
+services: [{name: a, url: 'http://10.0.0.1:1', routes: [{name: r, paths: [/]}]}]
+plugins: [{name: key-auth}]
+consumer_groups:
+- name: gold
+  plugins: [{name: rate-limiting-advanced, config: {limit: [100, 1000], window_size: [60, 3600]}}]
+- name: silver
+  consumers: [{username: bob}]
+  plugins: [{name: rate-limiting, config: {minute: 5}}]
+consumers:
+- {username: ada, groups: [{name: gold}], acls: [{group: staff}], keyauth_credentials: [{key: 0123456789abcdef}]}
+- {username: bob, keyauth_credentials: [{key: fedcba9876543210}]}
+";
+    let made = whole(text);
+    let groups = |n: usize| made.consumers[n]["acl_groups"].clone();
+    assert_eq!(groups(0), serde_json::json!(["staff", "consumer-group-gold"]));
+    assert_eq!(groups(1), serde_json::json!(["consumer-group-silver"]));
+    let limits: Vec<_> =
+        made.plugin_configs.iter().filter(|it| it["plugin_name"] == "rate_limiting").collect();
+    assert_eq!(limits[0]["config"]["limits"][1], serde_json::json!({ "rate": 1000, "per": "3600s" }));
+    assert_eq!(limits[1]["when"]["groups"], serde_json::json!(["consumer-group-silver"]));
+    assert_eq!(made.report.count(Conversion::Closed), 0, "{:?}", made.report.findings());
+}

@@ -38,3 +38,23 @@ pub(super) fn flagged(regex: &str, ignores_case: bool) -> Option<String> {
     let made = format!("{}{}", if ignores_case { "(?i)" } else { "" }, text::anywhere(regex));
     text::is_regex(&made).then_some(made)
 }
+
+/// The words of the condition of an `if`, without its parentheses.
+pub(super) fn words(arguments: &[String]) -> Option<Vec<&str>> {
+    let (first, last) = (arguments.first()?.strip_prefix('(')?, arguments.last()?.strip_suffix(')')?);
+    let mut made: Vec<&str> = match arguments {
+        [_] => vec![first.strip_suffix(')')?],
+        [_, inner @ .., _] => {
+            std::iter::once(first).chain(inner.iter().map(String::as_str)).chain([last]).collect()
+        }
+        [] => Vec::new(),
+    };
+    // Parentheses may stand by themselves; an empty word in between is one.
+    if made.len() > 1 && made.last().is_some_and(|word| word.is_empty()) {
+        made.pop();
+    }
+    if made.first().is_some_and(|word| word.is_empty()) {
+        made.remove(0);
+    }
+    Some(made)
+}

@@ -1,15 +1,19 @@
 //! `if`: which requests it takes, and what it says for them.
 
-use super::Nginx;
-use super::asked::{Test, flagged};
+use serde_json::json;
+
+use super::asked::{Test, flagged, words};
 use super::blocks::{Directive, HANDLERS};
+use super::condition_groups::GroupCases;
 use super::item::{Item, Rewritten, place};
 use super::location::{Base, LocationKind};
+use super::lookahead::{only_refuses, without_lookaheads};
 use super::rewrite::TODO;
 use super::site::ScriptPlace;
 use super::values::Variables;
+use super::{Nginx, first};
 use crate::cond::Cond;
-use crate::draft::To;
+use crate::draft::{Plug, To};
 use crate::text;
 
 impl<'d> Nginx<'_> {
@@ -25,7 +29,8 @@ impl<'d> Nginx<'_> {
         let what = format!("{place}: {directive}");
         let has_groups = has_groups(&directive.arguments);
         let sets_only = directive.block.iter().all(|it| it.name == "set");
-        let Some(cond) = self.asked(&directive.arguments) else {
+        let asked = self.asked(&directive.arguments).map(|cond| (cond, false));
+        let Some((cond, is_wider)) = asked.or_else(|| Some((self.wider(directive)?, true))) else {
             if sets_only {
                 for set in &directive.block {
                     self.vars_here
@@ -40,7 +45,12 @@ impl<'d> Nginx<'_> {
             }
             return;
         };
-        self.out.done(directive.at, &what);
+        if is_wider {
+            let why = "negative look-aheads in it are left out: more requests are refused";
+            self.out.partial(directive.at, &what, why, "");
+        } else {
+            self.out.done(directive.at, &what);
+        }
         if cond == Cond::Never {
             return;
         }
@@ -83,6 +93,89 @@ impl<'d> Nginx<'_> {
         } else if has(&|it| !matches!(it.name.as_str(), "set" | "rewrite" | "return" | "break" | "if")) {
             self.left_out(&place, directive, &taken, items);
         }
+    }
+
+    /// An `if` whose groups are known case by case; false where they are not.
+    pub(super) fn grouped(
+        &mut self,
+        way: ScriptPlace<'d, '_>,
+        directive: &'d Directive,
+        items: &mut Vec<Item>,
+    ) -> bool {
+        if !has_groups(&directive.arguments) {
+            return false;
+        }
+        let ScriptPlace { site, base, levels, .. } = way;
+        let what = format!("{}: {directive}", place(site, levels));
+        let only = ["set", "return", "rewrite"];
+        if !directive.block.iter().all(|it| only.contains(&it.name.as_str())) {
+            return false;
+        }
+        let Some(GroupCases { cases, rest }) = self.group_cases(site, base, &directive.arguments) else {
+            return false;
+        };
+        let inner: Vec<&Directive> = levels.iter().copied().chain([directive]).collect();
+        let mut sets = Vec::new();
+        let mut goes_on = false;
+        for case in cases {
+            let before = self.vars_here.clone();
+            self.vars_here.set_groups(&case.groups);
+            let way = ScriptPlace { base: &case.base, levels: &inner, ..way };
+            if self.script(way, items) {
+                goes_on = true;
+                for set in directive.block.iter().filter(|it| it.name == "set") {
+                    if let [name, value] = set.arguments.as_slice() {
+                        sets.push((
+                            name.trim_start_matches('$'),
+                            self.vars_here.by_cases(value),
+                            case.cond.clone(),
+                        ));
+                    }
+                }
+            }
+            self.vars_here = before;
+        }
+        for (name, cases, cond) in sets {
+            self.vars_here.set_to(name, cases, cond);
+        }
+        self.out.done(directive.at, &what);
+        if rest != Cond::Never {
+            let why = "hosts that are no name of this server, and fit it, are answered 503";
+            self.out.closed(directive.at, what, why, "name them in `server_name`");
+            items.push(Item::new(&base.and(rest), To::Closed, "if"));
+        }
+        if goes_on {
+            self.vars_here.without_groups();
+        } else {
+            self.vars_here.empty_groups();
+        }
+        true
+    }
+
+    /// `if (-f /srv/www/maintenance.on) { return 503; }`: answers while a file exists. False for others.
+    pub(super) fn switched(&mut self, way: ScriptPlace<'d, '_>, directive: &Directive) -> bool {
+        let ScriptPlace { site, levels, .. } = way;
+        let Some(words) = words(&directive.arguments) else { return false };
+        let (["-f" | "-e", path], [answer]) = (words.as_slice(), directive.block.as_slice()) else {
+            return false;
+        };
+        let status = match (answer.name.as_str(), answer.arguments.as_slice()) {
+            ("return", [status]) => status.parse::<u16>().ok().filter(|status| (400..600).contains(status)),
+            _ => None,
+        };
+        let root = first(levels, "root").map(|root| self.folder.join(root).display().to_string());
+        let path = match root {
+            Some(root) => path.replace("$document_root", root.trim_end_matches('/')),
+            None => (*path).to_owned(),
+        };
+        let (Some(status), true) = (status, path.starts_with('/') && !path.contains('$')) else {
+            return false;
+        };
+        let why = "redirects and answers of `return` go on while the file exists";
+        self.out.partial(directive.at, format_args!("{}: {directive}", place(site, levels)), why, "");
+        let config = json!({ "status_code": status, "content_type": "text/plain", "body": "", "trigger": { "file": path } });
+        self.switches.push(Plug::new("request_termination", config));
+        true
     }
 
     /// What becomes of requests for which an `if` ends with `break`: the directives behind it don't hold for them. Says whether
@@ -128,6 +221,17 @@ impl<'d> Nginx<'_> {
         }
     }
 
+    /// When an `if` that refuses its requests holds, or some more requests: without the look-aheads of its regex.
+    fn wider(&self, directive: &Directive) -> Option<Cond> {
+        let (operator, regex) = match words(&directive.arguments)?.as_slice() {
+            [_, operator @ ("~" | "~*"), regex] => ((*operator).to_owned(), without_lookaheads(regex)?),
+            _ => return None,
+        };
+        only_refuses(directive).then_some(())?;
+        let variable = words(&directive.arguments)?.first().copied()?;
+        self.vars_here.holds(variable, &Test::Regex(&regex, operator == "~*"), 0)
+    }
+
     /// When the condition of an `if` holds; `None` when it can't be said here.
     pub(super) fn asked(&self, arguments: &[String]) -> Option<Cond> {
         match words(arguments)?.as_slice() {
@@ -169,18 +273,4 @@ fn own_groups(arguments: &[String]) -> Option<String> {
         ["$uri" | "$document_uri", operator @ ("~" | "~*"), regex] => flagged(regex, *operator == "~*"),
         _ => None,
     }
-}
-
-/// The words of the condition of an `if`, without its parentheses.
-fn words(arguments: &[String]) -> Option<Vec<&str>> {
-    let (first, last) = (arguments.first()?.strip_prefix('(')?, arguments.last()?.strip_suffix(')')?);
-    let mut made: Vec<&str> = match arguments {
-        [_] => vec![first.strip_suffix(')')?],
-        [_, inner @ .., _] => {
-            std::iter::once(first).chain(inner.iter().map(String::as_str)).chain([last]).collect()
-        }
-        [] => Vec::new(),
-    };
-    made.retain(|word| !word.is_empty());
-    Some(made)
 }

@@ -308,9 +308,10 @@ impl<'d> Nginx<'_> {
         let last = last.replace("$is_args$query_string", "?$args").replace("$is_args$args", "?$args");
         // The path info of the script is the path of the request.
         let last = last.replace("/$request_uri", "$request_uri").replace("/$uri", "$uri");
-        let last = match last.strip_suffix("$request_uri") {
+        let is_path = |script: &&str| !script.contains('?');
+        let last = match last.strip_suffix("$request_uri").filter(is_path) {
             Some(script) => format!("{script}{{path}}?$args"),
-            None => match last.strip_suffix("$uri") {
+            None => match last.strip_suffix("$uri").filter(is_path) {
                 Some(script) => format!("{script}{{path}}"),
                 None => last,
             },
@@ -349,7 +350,7 @@ impl<'d> Nginx<'_> {
 
 impl<'d> Site<'d> {
     /// The location that nginx selects for a path.
-    fn picked(&self, path: &str) -> Option<&Location<'d>> {
+    pub(super) fn picked(&self, path: &str) -> Option<&Location<'d>> {
         picked(&self.locations, path)
     }
 }

@@ -96,6 +96,23 @@ fn pair(test: &Test<'_>, cond: &dyn Fn(String) -> Cond, place: &Pair<'_>) -> Opt
     })
 }
 
+/// `$args`: the query as it was sent.
+pub(super) fn query(test: &Test<'_>) -> Option<Cond> {
+    let whole = |how: Value| Cond::is(json!({ "query_string": how }));
+    // What is not there is empty.
+    let there = whole(json!({ "regex": ".+" }));
+    Some(match test {
+        Test::Same("", _) => there.negate(),
+        Test::Same(value, true) => whole(json!({ "exact": value, "ignore_case": true })),
+        Test::Same(value, false) => whole(json!({ "exact": value })),
+        Test::Regex(regex, ignores) => {
+            let found = whole(json!({ "regex": flagged(regex, *ignores)? }));
+            if test.fits("") { found.or(there.negate()) } else { found }
+        }
+        Test::True => there.and(whole(json!({ "exact": "0" })).negate()),
+    })
+}
+
 /// `$request_uri`: the path and, behind a question mark, the query.
 pub(super) fn target(test: &Test<'_>) -> Option<Cond> {
     let Test::Regex(regex, ignores) = test else { return None };

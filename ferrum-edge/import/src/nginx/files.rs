@@ -6,12 +6,10 @@ use super::asked::Test;
 use super::blocks::{Directive, HANDLERS};
 use super::fastcgi::Application;
 use super::guards::is_guarded;
-use super::item::{self, Rewritten};
+use super::item::{Passed, Rewritten};
 use super::location::{Location, LocationKind};
-use super::serve::Passed;
 use super::site::Site;
 use super::{Nginx, first, innermost};
-use crate::cond::Cond;
 use crate::draft::{To, set};
 use crate::report::At;
 
@@ -25,8 +23,7 @@ impl<'d> Nginx<'_> {
         way: &LocationKind,
         rewritten: &Rewritten,
     ) -> Passed {
-        let answer =
-            |to: To| Passed { cond: Cond::Always, to, settings: Map::new(), rewrite: None, plugins: None };
+        let answer = |to: To| Passed::new(to, Map::new());
         let at = levels.last().map(|level| level.at).unwrap_or_default();
         let own = levels.last().filter(|level| level.name == "location");
         let alias = own.and_then(|level| level.block.iter().find(|it| it.name == "alias"));
@@ -78,6 +75,7 @@ impl<'d> Nginx<'_> {
         if !asks_folders(tried, way) {
             set(&mut config, "index", json!([]));
             config.shift_remove("listing");
+            config.shift_remove("refuse_folders");
         }
         let index = self.index_application(site, way, tried, &config).filter(|_| !strips);
         if index.is_none() {
@@ -119,7 +117,7 @@ impl<'d> Nginx<'_> {
             return None;
         }
         let Application { to, settings } = self.application(site, place, levels, pass)?;
-        Some(Passed { cond: Cond::Always, to, settings, rewrite: None, plugins: None })
+        Some(Passed::new(to, settings))
     }
 
     /// Takes away the files of `index` that another location guards, or hands to an application: nginx looks for the location of such
@@ -142,6 +140,7 @@ impl<'d> Nginx<'_> {
             self.out.closed(at, format_args!("{place}: index {}", names[first]), why, todo);
             set(config, "index", json!(names[..first]));
             config.shift_remove("listing");
+            config.shift_remove("refuse_folders");
             return;
         }
         let Some(first) = names.iter().position(|name| site.takes_index(name, way, is_guarded)) else {
@@ -151,6 +150,7 @@ impl<'d> Nginx<'_> {
         if self.out.guard(at, format_args!("{place}: index {}", names[first]), why, "") {
             set(config, "index", json!(names[..first]));
             config.shift_remove("listing");
+            config.shift_remove("refuse_folders");
         }
     }
 
@@ -200,9 +200,6 @@ impl<'d> Nginx<'_> {
         index: Option<&String>,
     ) -> Option<Application> {
         let (last, before) = tried.arguments.split_last()?;
-        if !before.iter().all(|it| matches!(it.as_str(), "$uri" | "$uri/")) {
-            return None;
-        }
         let script = self.front_script(last)?;
         let path = self.front_path(last)?;
         let application = self.application_of(site, &path)?;
@@ -225,48 +222,29 @@ impl<'d> Nginx<'_> {
         &mut self,
         site: &Site<'d>,
         place: &str,
-        tried: &Directive,
+        tried: &'d Directive,
         mut config: Map<String, Value>,
         strips: bool,
         index: Option<&String>,
     ) -> Passed {
         let what = format!("{place}: {tried}");
+        let has_folders = tried.arguments.iter().any(|it| it == "$uri/");
+        // Folders are asked for by `$uri/` only.
+        if !has_folders {
+            set(&mut config, "index", json!([]));
+            config.shift_remove("listing");
+            config.shift_remove("refuse_folders");
+        }
+        let mut known = self.candidates(&what, tried);
         if let Some(application) = self.front(site, tried, &config, index) {
             self.out.done(tried.at, what);
-            // Folders are asked for by `$uri/` only.
-            if !tried.arguments.iter().any(|it| it == "$uri/") {
-                set(&mut config, "index", json!([]));
-                config.shift_remove("listing");
+            if known != ["{path}"] {
+                set(&mut config, "try_files", known);
             }
             return beside_files(application, config);
         }
-        config.shift_remove("refuse_folders");
-        let candidates = tried.arguments.split_last().map_or(&[][..], |(_, before)| before);
-        let mut known: Vec<String> = candidates
-            .iter()
-            .filter(|it| it.as_str() != "$uri/")
-            .map(|it| it.replace("$uri", "{path}").trim_start_matches('/').to_owned())
-            .collect();
-        if known.iter().any(|it| it.contains('$')) {
-            self.out.lost(tried.at, what, "only `$uri` is known in it; it answers 503", "");
-            return closed();
-        }
-        if known.is_empty() {
-            known.push("{path}".to_owned());
-        }
-        let fixed = known.iter().any(|it| it.matches("{path}").count() != 1);
-        let why = "whether a fixed file is there is not looked at";
-        if fixed && self.out.guard(tried.at, &what, why, "use `static_files` with `spa_fallback`") {
-            return closed();
-        }
-        known.retain(|it| it.matches("{path}").count() == 1);
-        // Folders are asked for by `$uri/` only.
-        if !candidates.iter().any(|it| it.ends_with('/')) {
-            set(&mut config, "index", json!([]));
-            config.shift_remove("listing");
-        }
         if let Some(mut passed) = self.fallback(site, place, tried, Some(&mut known)) {
-            if matches!(passed.to, To::Upstream { .. } | To::Host { .. }) {
+            if passed.to != To::Closed {
                 set(&mut config, "passthrough", true);
                 set(&mut config, "refuse_other_methods", true);
                 set(&mut config, "try_files", known);
@@ -274,103 +252,38 @@ impl<'d> Nginx<'_> {
             }
             return passed;
         }
-        if known.last().is_some_and(|last| !last.contains("{path}"))
-            && let Some(file) = known.pop()
-        {
-            let why = "the last file is for paths without an ending, and clients that take HTML";
-            self.out.partial(tried.at, what, why, "");
-            set(&mut config, "spa_fallback", file);
-        }
-        known.retain(|it| it.matches("{path}").count() == 1);
-        if known.is_empty() {
-            known.push("{path}".to_owned());
-        }
         set(&mut config, "try_files", known);
         files_of(config, strips)
     }
 
-    /// The last word of `try_files`: `=404`, a file, or a named location. `None` where files are all there is.
-    fn fallback(
-        &mut self,
-        site: &Site<'d>,
-        place: &str,
-        tried: &Directive,
-        known: Option<&mut Vec<String>>,
-    ) -> Option<Passed> {
-        let what = format!("{place}: {tried}");
-        let last = tried.arguments.last()?;
-        if last.starts_with('@') {
-            let location =
-                site.locations.iter().find(|it| it.way == LocationKind::Named(last.clone())).cloned();
-            let plain = location.filter(|it| {
-                !it.directive.block.iter().any(|it| {
-                    matches!(it.name.as_str(), "rewrite" | "if" | "return" | "try_files")
-                        || super::guards::NAMES.contains(&it.name.as_str())
-                })
-            });
-            let Some(location) = plain else {
-                self.out.closed(tried.at, what, "this named location can't be translated", "");
-                return Some(closed());
+    /// What `try_files` looks for, but for its last word.
+    fn candidates(&mut self, what: &str, tried: &Directive) -> Vec<String> {
+        let words = tried.arguments.split_last().map_or(&[][..], |(_, before)| before);
+        let mut known: Vec<String> = Vec::new();
+        for word in words {
+            let candidate = match word.as_str() {
+                "$uri/" => "{path}".to_owned(),
+                word => word.replace("$document_uri", "$uri").replace("$uri", "{path}"),
             };
-            let levels = [site.http, site.directive, location.directive];
-            let inner = item::place(site, &levels);
-            for directive in &location.directive.block {
-                self.known(&inner, directive);
-            }
-            let mut passed = self.handled(site, &inner, &levels, &location.way, &Rewritten::No);
-            let plugins = self.plugins(&inner, &levels);
-            let settings = self.settings(&inner, &levels);
-            for one in &mut passed {
-                let own = std::mem::replace(&mut one.settings, settings.clone());
-                one.settings.extend(own);
-                one.plugins = Some(plugins.clone());
-            }
-            self.out.done(tried.at, what);
-            return if passed.len() == 1 { passed.pop() } else { Some(closed()) };
-        }
-        if let Some(status) = last.strip_prefix('=') {
-            if status != "404" {
-                self.out.partial(tried.at, what, "what is not found is answered with 404", "");
-            } else {
-                self.out.done(tried.at, what);
-            }
-            return None;
-        }
-        let file = last.split('?').next().unwrap_or(last);
-        // nginx looks for the location of the last file, whose guards hold.
-        let guarded = site.guarded(file).map(|location| location.directive.to_string());
-        if let (false, Some(guarded)) = (file.contains('$'), guarded) {
-            let why = format!("its last file is guarded by `{guarded}`");
-            if self.out.guard(tried.at, &what, why, "") {
-                return Some(closed());
+            let candidate = candidate.trim_start_matches('/').to_owned();
+            let is_folder = !candidate.contains("{path}") && candidate.ends_with('/');
+            if candidate.contains('$') || candidate.matches("{path}").count() > 1 || is_folder {
+                let why = format!("`{word}` is not looked for; what comes behind it answers");
+                self.out.partial(tried.at, what, why, "");
+            } else if !known.contains(&candidate) {
+                known.push(candidate);
             }
         }
-        // nginx looks for the location of the last file: one that another location takes is not this one's to send.
-        let is_handled = site.all_locations().into_iter().any(|location| match &location.way {
-            LocationKind::Regex(regex, ignores) => Test::Regex(regex, *ignores).fits_text(file),
-            LocationKind::Exact(own) => own == file && is_served_otherwise(location),
-            LocationKind::Prefix(own) => {
-                own.len() > 1 && file.starts_with(own.as_str()) && is_served_otherwise(location)
-            }
-            LocationKind::Named(_) => false,
-        });
-        match known {
-            Some(known) if !file.contains('$') && !is_handled => {
-                known.push(file.trim_start_matches('/').to_owned());
-                self.out.done(tried.at, what);
-                None
-            }
-            _ => {
-                self.out.lost(tried.at, what, "its last word leads to another location; it answers 503", "");
-                Some(closed())
-            }
+        if known.is_empty() {
+            known.push("{path}".to_owned());
         }
+        known
     }
 }
 
 impl<'d> Site<'d> {
     /// A location that guards this path, or may.
-    fn guarded(&self, path: &str) -> Option<&Location<'d>> {
+    pub(super) fn guarded(&self, path: &str) -> Option<&Location<'d>> {
         let takes = |location: &&Location<'d>| {
             is_guarded(location)
                 && match &location.way {
@@ -424,7 +337,7 @@ impl<'d> Site<'d> {
 }
 
 /// Whether a location does not send files of the folder that other locations send: it passes requests on, or has a folder of its own.
-fn is_served_otherwise(location: &Location<'_>) -> bool {
+pub(super) fn is_served_otherwise(location: &Location<'_>) -> bool {
     let is_own =
         |it: &Directive| HANDLERS.contains(&it.name.as_str()) || matches!(&*it.name, "root" | "alias");
     location.directive.block.iter().any(is_own)
@@ -438,8 +351,8 @@ fn asks_folders(tried: Option<&Directive>, way: &LocationKind) -> bool {
     is_tried && !names_ending
 }
 
-fn closed() -> Passed {
-    Passed { cond: Cond::Always, to: To::Closed, settings: Map::new(), rewrite: None, plugins: None }
+pub(super) fn closed() -> Passed {
+    Passed::new(To::Closed, Map::new())
 }
 
 /// Serves files, and passes requests for other paths to an application.
@@ -452,19 +365,12 @@ fn beside_files(application: Application, mut config: Map<String, Value>) -> Pas
     }
     let Application { to, mut settings } = application;
     settings.insert("__files".to_owned(), Value::Object(config));
-    Passed { cond: Cond::Always, to, settings, rewrite: None, plugins: None }
+    Passed::new(to, settings)
 }
 
-fn files_of(mut config: Map<String, Value>, strips: bool) -> Passed {
-    config.shift_remove("refuse_folders");
+fn files_of(config: Map<String, Value>, strips: bool) -> Passed {
     let settings = Map::from_iter([("strip_listen_path".to_owned(), json!(strips))]);
-    Passed {
-        cond: Cond::Always,
-        to: To::Files(Value::Object(config)),
-        settings,
-        rewrite: None,
-        plugins: None,
-    }
+    Passed::new(To::Files(Value::Object(config)), settings)
 }
 
 /// Settings of `static_files` for a folder.
@@ -485,7 +391,8 @@ fn folder_config(levels: &[&Directive], path: &str) -> Map<String, Value> {
     }
     // A folder without an index is refused, unless another path stands in for it.
     let index = innermost(levels, "index").map(|it| &it.arguments);
-    if index.is_some_and(|names| names.iter().all(|name| !name.contains(['$', '/']))) {
+    let lists = config.contains_key("listing");
+    if !lists && index.is_none_or(|names| names.iter().all(|name| !name.contains(['$', '/']))) {
         set(&mut config, "refuse_folders", true);
     }
     // nginx serves files whose names begin with a dot.

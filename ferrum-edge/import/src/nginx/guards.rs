@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::blocks::Directive;
 use super::location::Location;
-use super::{Nginx, innermost};
+use super::login::is_of_refusals;
+use super::{Nginx, innermost, said};
 use crate::cond::Cond;
 use crate::draft::Plug;
 use crate::text;
@@ -110,6 +111,11 @@ impl Nginx<'_> {
         }
         self.asks_password(place, levels, &mut made);
         self.asks_server(place, levels, &mut made);
+        if super::first(levels, "auth_request").is_none_or(|path| path == "off") {
+            for page in said(levels, "error_page").into_iter().filter(|it| is_of_refusals(it)) {
+                self.unknown(place, page);
+            }
+        }
         self.addresses(place, levels, &mut made);
         self.limit_except(place, levels, &mut made);
         self.certificates_asked(place, levels, &mut made);
@@ -326,9 +332,14 @@ fn is_guard_by_name(name: &str) -> bool {
 
 /// Whether a location keeps requests out, or may. `internal` lets in what nginx itself leads there.
 pub(super) fn is_guarded(location: &Location<'_>) -> bool {
+    is_guarded_besides(location, "")
+}
+
+/// As [`is_guarded`], without a look at the directives of this name.
+pub(super) fn is_guarded_besides(location: &Location<'_>, looked_at: &str) -> bool {
     let guards = |it: &Directive| {
         let name = it.name.as_str();
-        NAMES.contains(&name) && name != "internal" || matches!(name, "return" | "if")
+        name != looked_at && (NAMES.contains(&name) && name != "internal" || matches!(name, "return" | "if"))
     };
     location.directive.block.iter().any(guards)
 }

@@ -55,7 +55,7 @@ impl<'d> Nginx<'_> {
     }
 
     /// A location of `internal_redirect`.
-    fn internal_source(&self, levels: &[&Directive], prefix: &str) -> Option<Map<String, Value>> {
+    pub(super) fn internal_source(&self, levels: &[&Directive], prefix: &str) -> Option<Map<String, Value>> {
         let own = levels.last()?;
         let first = |name: &str| own.block.iter().find(|it| it.name == name)?.arguments.first();
         let mut made = Map::from_iter([("prefix".to_owned(), json!(prefix))]);

@@ -1,10 +1,11 @@
 //! Requests of a server and what becomes of them.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::blocks::Directive;
 use super::location::Base;
 use super::site::Site;
+use crate::cond::Cond;
 use crate::draft::{Plug, To};
 
 /// Requests and what becomes of them; the first item that takes a request has it.
@@ -13,8 +14,10 @@ pub(super) struct Item {
     pub(super) base: Base,
     pub(super) to: To,
     pub(super) label: String,
-    pub(super) settings: serde_json::Map<String, Value>,
+    pub(super) settings: Map<String, Value>,
     pub(super) plugins: Vec<Plug>,
+    /// Where its records go, by number; `None` as its server says.
+    pub(super) logs: Option<Vec<usize>>,
 }
 
 impl Item {
@@ -23,8 +26,9 @@ impl Item {
             base: base.clone(),
             to,
             label: label.to_owned(),
-            settings: serde_json::Map::new(),
+            settings: Map::new(),
             plugins: Vec::new(),
+            logs: None,
         }
     }
 }
@@ -46,4 +50,23 @@ pub(super) fn place(site: &Site<'_>, levels: &[&Directive]) -> String {
         made.push_str(&format!(", {} {}", level.name, level.arguments.join(" ")));
     }
     made
+}
+
+/// Where to, and what the proxy says besides.
+pub(super) struct Passed {
+    pub(super) cond: Cond,
+    pub(super) to: To,
+    pub(super) settings: Map<String, Value>,
+    pub(super) rewrite: Option<Value>,
+    /// In the place of those of the location, where another one's settings hold.
+    pub(super) plugins: Option<Vec<Plug>>,
+    /// What its target answers is rewritten and kept by these.
+    pub(super) answers: Vec<Plug>,
+}
+
+impl Passed {
+    /// All requests, with settings of its own.
+    pub(super) fn new(to: To, settings: Map<String, Value>) -> Self {
+        Self { cond: Cond::Always, to, settings, rewrite: None, plugins: None, answers: Vec::new() }
+    }
 }

@@ -22,6 +22,16 @@ pub(super) enum LocationKind {
     Named(String),
 }
 
+/// What a location's proxies are called.
+pub(super) fn label(way: &LocationKind) -> String {
+    match way {
+        LocationKind::Exact(path) | LocationKind::Prefix(path) if path == "/" => "root".to_owned(),
+        LocationKind::Exact(path) | LocationKind::Prefix(path) => path.trim_matches('/').to_owned(),
+        LocationKind::Regex(regex, _) => format!("regex-{regex}"),
+        LocationKind::Named(name) => name.clone(),
+    }
+}
+
 /// A location with those within it.
 #[derive(Debug, Clone)]
 pub(super) struct Location<'d> {
@@ -228,7 +238,7 @@ impl<'d> Nginx<'_> {
 
 impl LocationKind {
     /// The same over paths as the gateway has them: what can't stand in one is encoded, where nginx decodes it.
-    fn spelled(self) -> Self {
+    pub(super) fn spelled(self) -> Self {
         match self {
             Self::Exact(path) => Self::Exact(encoded(&path)),
             Self::Prefix(path) => Self::Prefix(encoded(&path)),

@@ -28,7 +28,17 @@ pub(super) fn refused_paths(regex: &str, ignores_case: bool) -> Option<RefusedPa
     Some(RefusedPaths { regex, spared })
 }
 
-/// Whether a location refuses all its requests, and does nothing else.
+/// A regex without its negative look-aheads, which fits at least what the original does; `None` where it has none, or something
+/// else in it is not supported.
+pub(super) fn without_lookaheads(regex: &str) -> Option<String> {
+    let mut rest = regex.to_owned();
+    while let Some((before, _, after)) = split(&rest) {
+        rest = format!("{before}{after}");
+    }
+    (rest != regex && flagged(&rest, false).is_some()).then_some(rest)
+}
+
+/// Whether a location or an `if` refuses all its requests, and does nothing else.
 pub(super) fn only_refuses(location: &Directive) -> bool {
     let refuses = |it: &Directive| match it.name.as_str() {
         "deny" => it.arguments == ["all"],

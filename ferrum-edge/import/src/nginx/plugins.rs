@@ -6,6 +6,7 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 
 use super::blocks::Directive;
+use super::login::{answer_variables, passed_on};
 use super::values::is_of_answer;
 use super::zones::ZONE;
 use super::{Nginx, first, said};
@@ -17,6 +18,8 @@ use crate::report::At;
 /// Directives that become plugins of a location. Each level that has one of a name has all of that name.
 pub(super) const NAMES: &[&str] = &[
     "add_header",
+    "expires",
+    "limit_rate",
     "proxy_set_header",
     "grpc_set_header",
     "proxy_hide_header",
@@ -94,8 +97,10 @@ impl Nginx<'_> {
     pub(super) fn plugins(&mut self, place: &str, levels: &[&Directive]) -> Vec<Plug> {
         let mut made = Vec::new();
         self.limits(place, levels, &mut made);
+        self.limit_rate(place, levels, &mut made);
         self.request_headers(place, levels, &mut made);
         self.response_headers(place, levels, None, &mut made);
+        self.sub_filter(place, levels, &mut made);
         if first(levels, "gzip") == Some("on") {
             made.push(gzip(levels));
         }
@@ -199,13 +204,21 @@ impl Nginx<'_> {
                 self.out.done(hidden.at, format_args!("{place}: {hidden}"));
             }
         }
+        let answered = answer_variables(levels);
         for header in said(levels, "add_header") {
             let what = format!("{place}: {header}");
+            // `forward_auth` passes it on.
+            if matches!(header.arguments.as_slice(), [name, value, ..] if passed_on(name, value, &answered)) {
+                continue;
+            }
             let [name, value, rest @ ..] = header.arguments.as_slice() else {
                 self.unknown(place, header);
                 continue;
             };
-            let Some(cases) = self.vars_here.texts(value) else {
+            let own = self.if_missing(name, value);
+            let operation = if own.is_some() { "add" } else { "append" };
+            let cases = own.map(|text| vec![(Cond::Always, text)]).or_else(|| self.vars_here.texts(value));
+            let Some(cases) = cases else {
                 self.out.lost(header.at, what, "a variable in it has no counterpart", "");
                 continue;
             };
@@ -220,7 +233,7 @@ impl Nginx<'_> {
             self.out.done(header.at, what);
             let rules = if is_always || status.is_some() { &mut rules } else { &mut of_good };
             for (cond, text) in cases.into_iter().filter(|(_, text)| !text.is_empty()) {
-                let rule = json!({ "operation": "append", "target": "header", "key": name, "value": text });
+                let rule = json!({ "operation": operation, "target": "header", "key": name, "value": text });
                 rules.push((cond.when(), rule));
             }
         }
@@ -232,6 +245,13 @@ impl Nginx<'_> {
             plugin.config["statuses"] = json!(statuses);
         }
         grouped("response_transformer", rules, made);
+        self.expires(place, levels, status, made);
+    }
+
+    /// The value of a variable that a `map` sets where the target does not send this field.
+    fn if_missing(&self, name: &str, value: &str) -> Option<String> {
+        let (field, text) = self.missing_fields.get(value.strip_prefix('$')?)?;
+        field.eq_ignore_ascii_case(name).then(|| text.replace('$', "$$"))
     }
 
     /// What `proxy_set_header` sets beside the gateway's own fields.
@@ -242,16 +262,13 @@ impl Nginx<'_> {
             self.vars_here.unknown("remote_user");
         }
         let sets = said(levels, "proxy_set_header").into_iter().chain(said(levels, "grpc_set_header"));
-        let taken: HashMap<String, String> = said(levels, "auth_request_set")
-            .iter()
-            .filter_map(|set| match set.arguments.as_slice() {
-                [name, value] => {
-                    let field = value.strip_prefix("$upstream_http_")?.replace('_', "-");
-                    Some((name.clone(), format!("${{request.header.{field}}}")))
-                }
-                _ => None,
-            })
-            .collect();
+        // What the authorization server answers is in the request by then, under its own name.
+        let taken = answer_variables(levels);
+        let before = self.vars_here.clone();
+        for (name, field) in &taken {
+            let value = format!("$http_{}", field.replace('-', "_"));
+            self.vars_here.set(name.trim_start_matches('$'), &value, Cond::Always);
+        }
         let mut names: Vec<String> = Vec::new();
         for header in sets {
             let [name, value] = header.arguments.as_slice() else { continue };
@@ -269,18 +286,28 @@ impl Nginx<'_> {
             if name.eq_ignore_ascii_case("host") {
                 self.host_header(place, header, value, made);
             } else {
-                let known = taken.get(value).map(|text| vec![(Cond::Always, text.clone())]);
-                self.request_header(place, header, name, value, known, &mut rules);
+                self.request_header(place, header, name, value, &mut rules);
             }
         }
+        self.vars_here = before;
         self.vars_here.known("remote_user");
+        // Targets get it under the names that are set alone.
+        let mut extra: Vec<&String> = taken.values().filter(|field| !names.contains(field)).collect();
+        extra.sort();
+        extra.dedup();
+        let is_set = !rules.is_empty();
         grouped("request_transformer", rules, made);
+        if is_set && !extra.is_empty() {
+            let remove = |name: &&String| json!({ "operation": "remove", "target": "header", "key": name });
+            let rules: Vec<Value> = extra.iter().map(remove).collect();
+            made.push(Plug::new("request_transformer", json!({ "rules": rules })));
+        }
     }
 
     /// `proxy_set_header Host …`.
     fn host_header(&mut self, place: &str, header: &Directive, value: &str, made: &mut Vec<Plug>) {
         let what = format!("{place}: {header}");
-        if super::settings::is_usual_host(value) {
+        if super::settings::is_usual_host(value) || self.vars_here.is_client_host(value) {
             return;
         }
         match self.vars_here.template(value) {
@@ -299,7 +326,6 @@ impl Nginx<'_> {
         header: &Directive,
         name: &str,
         value: &str,
-        known: Option<Vec<(Cond, String)>>,
         rules: &mut Vec<(Option<Value>, Value)>,
     ) {
         let what = format!("{place}: {header}");
@@ -313,7 +339,7 @@ impl Nginx<'_> {
             rules.push((None, remove));
             return self.out.done(header.at, what);
         }
-        let cases = known.or_else(|| self.vars_here.texts(value));
+        let cases = self.vars_here.texts(value);
         let is_early = |cases: &Vec<(Cond, String)>| !cases.iter().any(|(_, text)| is_of_answer(text));
         let Some(cases) = cases.filter(is_early) else {
             // What a client sends under this name does not pass for what nginx would have said.

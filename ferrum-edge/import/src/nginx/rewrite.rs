@@ -8,6 +8,8 @@ use super::guards::other_methods;
 use super::item::{Item, Rewritten, place};
 use super::location::{Location, LocationKind};
 use super::site::ScriptPlace;
+use super::values::is_of_answer;
+use super::variable_names::WITH_QUERY;
 use super::{Nginx, first};
 use crate::cond::Cond;
 use crate::draft::To;
@@ -59,23 +61,21 @@ impl<'d> Nginx<'_> {
 
     /// Runs the rewrite directives of a level. What ends a request becomes an item; says whether any request goes on.
     pub(super) fn script(&mut self, way: ScriptPlace<'d, '_>, items: &mut Vec<Item>) -> bool {
-        let ScriptPlace { site, base, levels, .. } = way;
+        let ScriptPlace { site, levels, .. } = way;
         let Some(level) = levels.last().copied() else { return true };
         let place = place(site, levels);
         for directive in &level.block {
+            if matches!(directive.name.as_str(), "if" | "return" | "rewrite")
+                && let Some(goes_on) = self.map_redirect(way, directive, items)
+            {
+                if goes_on {
+                    continue;
+                }
+                return false;
+            }
             match directive.name.as_str() {
                 "return" => {
-                    let to = self.returned(&place, directive, levels);
-                    let mut item = Item::new(base, to, "return");
-                    let status = match &item.to {
-                        To::Answer(status, ..) => Some(*status),
-                        To::Redirect(_) => Some(302),
-                        _ => None,
-                    };
-                    if status.is_some() {
-                        self.response_headers(&place, levels, status, &mut item.plugins);
-                    }
-                    items.push(item);
+                    self.answers(way, directive, items);
                     return false;
                 }
                 "set" => match directive.arguments.as_slice() {
@@ -88,6 +88,7 @@ impl<'d> Nginx<'_> {
                         self.vars_here.empty_groups();
                     }
                 }
+                "if" if self.switched(way, directive) || self.grouped(way, directive, items) => {}
                 "if" => self.branch(way, directive, items),
                 "valid_referers" => self.referers(directive, &site.names),
                 "break" => return true,
@@ -97,8 +98,36 @@ impl<'d> Nginx<'_> {
         true
     }
 
+    /// Items for `return`.
+    fn answers(&mut self, way: ScriptPlace<'d, '_>, directive: &'d Directive, items: &mut Vec<Item>) {
+        let ScriptPlace { site, base, levels, .. } = way;
+        let place = place(site, levels);
+        for (cond, to) in self.returned(&place, directive, levels) {
+            let mut item = Item::new(&base.and(cond), to, "return");
+            let status = match &item.to {
+                To::Answer(status, ..) => Some(*status),
+                To::Redirect(_) => Some(302),
+                _ => None,
+            };
+            if status.is_some() {
+                self.response_headers(&place, levels, status, &mut item.plugins);
+            }
+            // nginx sends no error page in place of a `return` that has a text.
+            let is_error = status.is_some_and(|status| status >= 400 && status != 444);
+            if is_error && directive.arguments.len() == 1 {
+                item.plugins.extend(self.error_pages(site, &place, levels));
+            }
+            items.push(item);
+        }
+    }
+
     /// `return CODE [TEXT]` and `return URL`.
-    fn returned(&mut self, place: &str, answer: &Directive, levels: &[&Directive]) -> To {
+    pub(super) fn returned(
+        &mut self,
+        place: &str,
+        answer: &Directive,
+        levels: &[&Directive],
+    ) -> Vec<(Cond, To)> {
         let own =
             levels.last().and_then(|level| level.block.iter().find(|it| it.name == "client_max_body_size"));
         if let Some(most) = own {
@@ -116,22 +145,13 @@ impl<'d> Nginx<'_> {
         if let Some((status, to)) = url
             && matches!(status, 301 | 302 | 303 | 307 | 308)
         {
-            return match self.redirect(status, to, false) {
-                Some(config) => {
-                    self.told(answer.at, what, config["location"].as_str().unwrap_or_default());
-                    To::Redirect(config)
-                }
-                None => {
-                    self.out.closed(answer.at, what, "this redirect can't be translated", TODO);
-                    To::Closed
-                }
-            };
+            return self.redirect_cases(answer, what, status, to, false);
         }
         let Some(status) =
             status.filter(|status| !(300..400).contains(status) && (200..600).contains(status))
         else {
             self.out.closed(answer.at, what, "this answer can't be translated", TODO);
-            return To::Closed;
+            return vec![(Cond::Always, To::Closed)];
         };
         let body = text.cloned().unwrap_or_default();
         let kind = first(levels, "default_type").unwrap_or("text/plain").to_owned();
@@ -143,16 +163,47 @@ impl<'d> Nginx<'_> {
         } else {
             self.out.done(answer.at, what);
         }
-        To::Answer(status, kind, body)
+        vec![(Cond::Always, To::Answer(status, kind, body))]
+    }
+
+    /// A redirect by cases of its URL. One that can't be said here is closed.
+    fn redirect_cases(
+        &mut self,
+        directive: &Directive,
+        what: String,
+        status: u16,
+        to: &str,
+        keeps_query: bool,
+    ) -> Vec<(Cond, To)> {
+        let cases = self.vars_here.texts(to).unwrap_or_else(|| vec![(Cond::Always, String::new())]);
+        let is_one = cases.len() == 1;
+        let mut made = Vec::with_capacity(cases.len());
+        for (cond, location) in cases {
+            match redirect_to(status, location, keeps_query) {
+                Some(config) => {
+                    self.told(directive.at, what.clone(), config["location"].as_str().unwrap_or_default());
+                    made.push((cond, To::Redirect(config)));
+                }
+                None => {
+                    let why = if is_one {
+                        "this redirect can't be translated"
+                    } else {
+                        "one of its URLs can't be translated"
+                    };
+                    self.out.closed(directive.at, &what, why, TODO);
+                    made.push((cond, To::Closed));
+                }
+            }
+        }
+        made
     }
 
     /// A redirect's settings; `None` when its URL can't be said here.
-    fn redirect(&self, status: u16, to: &str, keeps_query: bool) -> Option<Value> {
-        let location = self.vars_here.template(to)?;
-        let good = ["/", "http://", "https://", "${request.scheme}://"];
-        good.iter().any(|start| location.starts_with(start)).then_some(())?;
-        let query = if keeps_query { "keep" } else { "drop" };
-        Some(json!({ "status_code": status, "location": location, "query": query }))
+    pub(super) fn redirect(&self, status: u16, to: &str, keeps_query: bool) -> Option<Value> {
+        match self.vars_here.texts(to)?.as_slice() {
+            [(Cond::Always, location)] => redirect_to(status, location.clone(), keeps_query),
+            _ => None,
+        }
     }
 
     /// `rewrite REGEX TO [FLAG]`.
@@ -184,13 +235,17 @@ impl<'d> Nginx<'_> {
         if is_redirect {
             let before = self.vars_here.clone();
             self.vars_here.fitted(from);
-            let to = self.rewrite_redirect(&what, directive, to, flag);
+            let status = if flag == "permanent" { 301 } else { 302 };
+            let (to, keeps) = to.strip_suffix('?').map_or((to, true), |to| (to, false));
+            let cases = self.redirect_cases(directive, what, status, to, keeps);
             self.vars_here = before;
-            let mut item = Item::new(&taken, to, "rewrite");
-            if matches!(item.to, To::Redirect(_)) {
-                self.response_headers(&place, levels, Some(302), &mut item.plugins);
+            for (cond, to) in cases {
+                let mut item = Item::new(&taken.and(cond), to, "rewrite");
+                if matches!(item.to, To::Redirect(_)) {
+                    self.response_headers(&place, levels, Some(302), &mut item.plugins);
+                }
+                items.push(item);
             }
-            items.push(item);
             return;
         }
         let before = self.vars_here.clone();
@@ -258,22 +313,6 @@ impl<'d> Nginx<'_> {
         }
     }
 
-    /// A rewrite that redirects.
-    fn rewrite_redirect(&mut self, what: &str, directive: &Directive, to: &str, flag: &str) -> To {
-        let status = if flag == "permanent" { 301 } else { 302 };
-        let (to, keeps) = to.strip_suffix('?').map_or((to, true), |to| (to, false));
-        match self.redirect(status, to, keeps) {
-            Some(config) => {
-                self.told(directive.at, what, config["location"].as_str().unwrap_or_default());
-                To::Redirect(config)
-            }
-            None => {
-                self.out.closed(directive.at, what, "this redirect can't be translated", TODO);
-                To::Closed
-            }
-        }
-    }
-
     /// A rewritten path looks for a location again, and that has to be known beforehand.
     fn search_again(
         &mut self,
@@ -333,6 +372,25 @@ impl<'d> Nginx<'_> {
             }
         }
     }
+}
+
+/// A redirect's settings; `None` when its URL can't be said here.
+fn redirect_to(status: u16, location: String, keeps_query: bool) -> Option<Value> {
+    // Both begin with a slash, and several are one.
+    let is_path = location.starts_with("${request.path}") || location.starts_with("${request.target}");
+    let location = if is_path { format!("/{location}") } else { location };
+    let good = ["/", "http://", "https://", "${request.scheme}://"];
+    good.iter().any(|start| location.starts_with(start)).then_some(())?;
+    // A group of `$request_uri` at the end has the query.
+    let (location, keeps_query) = match location.strip_suffix(WITH_QUERY) {
+        Some(start) => (start.to_owned(), true),
+        None => (location, keeps_query),
+    };
+    if location.contains(WITH_QUERY) || is_of_answer(&location) {
+        return None;
+    }
+    let query = if keeps_query { "keep" } else { "drop" };
+    Some(json!({ "status_code": status, "location": location, "query": query }))
 }
 
 /// Whether a directive behind a `rewrite`, in its block or in those that its `if` stands in, may look at the new path.

@@ -4,8 +4,11 @@ use serde_json::{Map, Value, json};
 
 use super::Nginx;
 use super::blocks::{Directive, HANDLERS};
-use super::item::{Item, Rewritten, place};
-use super::location::{Base, Location, LocationKind, Turn};
+use super::file_conditions::{PATH_REST, PATH_REST_REGEX};
+use super::item::{Item, Passed, Rewritten, place};
+use super::location::{Base, LocationKind, Turn, label};
+use super::missing_slash::beside_folder;
+use super::response_rewrites::PassedTo;
 use super::site::{ScriptPlace, Site};
 use crate::cond::Cond;
 use crate::draft::{Plug, Route, To, set, with_facet};
@@ -13,16 +16,6 @@ use crate::text;
 
 /// The setting for `client_max_body_size`.
 const MOST_BYTES: &str = "max_request_body";
-
-/// Where to, and what the proxy says besides.
-pub(super) struct Passed {
-    pub(super) cond: Cond,
-    pub(super) to: To,
-    pub(super) settings: Map<String, Value>,
-    pub(super) rewrite: Option<Value>,
-    /// In the place of those of the location, where another one's settings hold.
-    pub(super) plugins: Option<Vec<Plug>>,
-}
 
 impl<'d> Nginx<'_> {
     /// What becomes of the requests of a location.
@@ -52,6 +45,7 @@ impl<'d> Nginx<'_> {
             }
         }
         let before = self.vars_here.clone();
+        let switches = self.switches.len();
         if let LocationKind::Regex(regex, _) = &turn.way {
             self.vars_here.fitted(regex);
         }
@@ -63,44 +57,30 @@ impl<'d> Nginx<'_> {
         }
         if goes_on {
             self.untried(site, turn, &levels, items);
-            self.serve(site, &turn.base, &levels, &turn.way, &Rewritten::No, items);
+            let names_rest = |it: &Directive| {
+                it.name == "try_files" && it.arguments.last().is_some_and(|last| last.contains(PATH_REST))
+            };
+            let base = match own.is_some_and(|own| own.block.iter().any(names_rest)) {
+                true => turn.base.captured(PATH_REST_REGEX),
+                false => turn.base.clone(),
+            };
+            self.serve(site, &base, &levels, &turn.way, &Rewritten::No, items);
             if let LocationKind::Exact(path) | LocationKind::Prefix(path) = &turn.way {
                 let to = To::Redirect(json!({ "status_code": 301, "location": path }));
                 self.without_slash(site, turn, &levels, to, items);
             }
         }
         self.vars_here = before;
-    }
-
-    /// What becomes of `/a` where a location `/a/` passes to a server: nginx sends clients on to `/a/`.
-    fn without_slash(
-        &mut self,
-        site: &Site<'d>,
-        turn: &Turn<'d>,
-        levels: &[&Directive],
-        to: To,
-        items: &[Item],
-    ) {
-        let (LocationKind::Exact(path) | LocationKind::Prefix(path)) = &turn.way else { return };
-        let Some(trimmed) = path.strip_suffix('/').filter(|path| !path.is_empty()) else { return };
-        let passes =
-            levels.last().is_some_and(|level| level.block.iter().any(|it| it.name.ends_with("_pass")));
-        let exact = |item: &Item| item.base.paths.contains(&json!({ "exact": trimmed }));
-        let is_around =
-            |location: &Location<'_>| levels.iter().any(|level| std::ptr::eq(*level, location.directive));
-        let is_taken = site.all_locations().into_iter().any(|other| match &other.way {
-            LocationKind::Exact(own) => own == trimmed,
-            LocationKind::Prefix(own) => own == trimmed && !is_around(other),
-            LocationKind::Regex(..) | LocationKind::Named(_) => false,
-        });
-        if passes && !is_taken && !items.iter().chain(&self.slashes).any(exact) {
-            let base = Base { paths: vec![json!({ "exact": trimmed })], cond: Cond::Always };
-            let mut item = Item::new(&base, to, &format!("{}-slash", label(&turn.way)));
-            let status = if matches!(item.to, To::Redirect(_)) { 301 } else { 404 };
-            self.response_headers(&place(site, levels), levels, Some(status), &mut item.plugins);
-            // It goes before all other locations, also before those by regex.
-            self.slashes.push(item);
+        self.switches.truncate(switches);
+        if own.is_some_and(|_| {
+            turn.levels.iter().any(|level| level.block.iter().any(|it| it.name == "access_log"))
+        }) {
+            let logs = self.log_places(&place, &levels);
+            items.iter_mut().skip(start).for_each(|item| item.logs = Some(logs.clone()));
         }
+        let is_closed = items.iter().skip(start).any(|item| item.to == To::Closed);
+        self.out.closed_locations.0 += usize::from(is_closed);
+        self.out.closed_locations.1 += 1;
     }
 
     /// Requests for which an `if` sets a variable in a location with `try_files`: nginx looks for their own file only.
@@ -135,6 +115,7 @@ impl<'d> Nginx<'_> {
             items.push(Item::new(base, To::Closed, &label));
             return;
         }
+        let pages = self.error_pages(site, &place, levels);
         for (cond, status, name) in [(guards.uncertified, 400, "uncertified"), (guards.denied, 403, "denied")]
         {
             let Some(cond) = cond else { continue };
@@ -142,6 +123,7 @@ impl<'d> Nginx<'_> {
             let is_all = cond == Cond::Always;
             let mut item = Item::new(&base.and(cond), answer, &format!("{label}-{name}"));
             self.response_headers(&place, levels, Some(status), &mut item.plugins);
+            item.plugins.extend(pages.clone());
             items.push(item);
             if is_all {
                 return;
@@ -178,7 +160,11 @@ impl<'d> Nginx<'_> {
             }
             let is_application = item.settings.contains_key("backend_protocol");
             item.plugins.clone_from(&guards.plugins);
+            item.plugins.extend(self.switches.clone());
             item.plugins.extend(passed.plugins.unwrap_or_else(|| plugins.clone()));
+            // Plugins see responses in the reverse of their order.
+            item.plugins.extend(passed.answers);
+            item.plugins.extend(pages.clone());
             if is_application {
                 // `proxy_set_header` is for targets that speak HTTP.
                 item.plugins.retain(|plug| plug.name != "request_transformer");
@@ -190,20 +176,6 @@ impl<'d> Nginx<'_> {
             }
             items.push(item);
         }
-    }
-
-    /// What becomes of `/a` in `location /a { alias FOLDER; }`: nginx sends clients on to `/a/`.
-    fn folder_itself(&self, base: &Base, passed: &Passed, way: &LocationKind) -> Option<Item> {
-        let LocationKind::Prefix(own) = way else { return None };
-        let strips = passed.settings.get("strip_listen_path") == Some(&json!(true));
-        let is_folder = strips && matches!(passed.to, To::Files(_)) && !own.ends_with('/');
-        if !is_folder || !base.paths.contains(&json!({ "prefix": own })) {
-            return None;
-        }
-        let cond = base.cond.clone().and(passed.cond.clone());
-        let base = Base { paths: vec![json!({ "exact": own })], cond };
-        let to = To::Redirect(json!({ "status_code": 301, "location": format!("{own}/") }));
-        Some(Item::new(&base, to, &format!("{}-slash", label(way))))
     }
 
     /// Where requests go, by cases.
@@ -224,15 +196,7 @@ impl<'d> Nginx<'_> {
             return vec![self.files(site, place, levels, way, rewritten)];
         };
         let what = format!("{place}: {handler}");
-        let closed = || {
-            vec![Passed {
-                cond: Cond::Always,
-                to: To::Closed,
-                settings: Map::new(),
-                rewrite: None,
-                plugins: None,
-            }]
-        };
+        let closed = || vec![Passed::new(To::Closed, Map::new())];
         if handler.name == "fastcgi_pass" {
             return self.scripts(site, place, levels, rewritten, handler).map_or_else(closed, |it| vec![it]);
         }
@@ -272,6 +236,11 @@ impl<'d> Nginx<'_> {
         for (cond, url) in cases {
             match self.passed(handler, says_host, &what, &url, Sent { way, rewritten, tail }) {
                 Some(mut passed) => {
+                    if handler.name == "proxy_pass" {
+                        let url = Some(url.as_str()).filter(|_| !plain.contains('$') && tail.is_none());
+                        passed.answers.extend(self.response_rewrites(place, levels, &PassedTo { way, url }));
+                        passed.answers.extend(self.cache(place, levels));
+                    }
                     if !opens_websockets && handler.name == "proxy_pass" {
                         // nginx passes no `Upgrade` on unless it is told to.
                         set(&mut passed.settings, "allowed_upgrades", json!([]));
@@ -318,13 +287,13 @@ impl<'d> Nginx<'_> {
                 let made = rewrite.get_or_insert_with(|| json!({}));
                 made["host"] = json!(url.host);
             }
-            return Some(Passed { cond: Cond::Always, to, settings, rewrite, plugins: None });
+            return Some(Passed { rewrite, ..Passed::new(to, settings) });
         }
         let port = url.port.unwrap_or(if is_tls { 443 } else { 80 });
         let to = To::Host { host: url.host.clone(), port, is_tls };
         let (changes, rewrite) = self.forwarded(handler, what, &url.path, sent);
         settings.extend(changes);
-        Some(Passed { cond: Cond::Always, to, settings, rewrite, plugins: None })
+        Some(Passed { rewrite, ..Passed::new(to, settings) })
     }
 
     /// Which path the target gets: the request's, or that of `proxy_pass` in the place of what the location matched.
@@ -393,6 +362,7 @@ impl<'d> Nginx<'_> {
         let count = i64::try_from(items.len()).unwrap_or(i64::MAX);
         let needs_order = items.len() > 1 || site.lift > 0;
         let internal = self.internal_redirect(site);
+        let logs = self.log_places(&site.place, &[site.http, site.directive]);
         for (n, item) in items.into_iter().enumerate() {
             if item.base.cond == Cond::Never {
                 continue;
@@ -413,23 +383,12 @@ impl<'d> Nginx<'_> {
             if matches!(route.to, To::Upstream { .. } | To::Host { .. }) {
                 route.plugins.extend(internal.clone());
             }
-            self.out.route(route);
+            let id = self.out.route(route);
+            for log in item.logs.as_ref().unwrap_or(&logs) {
+                self.logs.add(*log, &id);
+            }
         }
     }
-}
-
-/// The requests of `location /a { alias FOLDER; }` that are for the folder, and the paths that only begin with the same letters.
-fn beside_folder(base: &Base, passed: &Passed, way: &LocationKind) -> (Base, Option<Vec<Value>>) {
-    let mut base = base.clone();
-    let LocationKind::Prefix(own) = way else { return (base, None) };
-    let is_folder =
-        matches!(passed.to, To::Files(_)) && passed.settings.get("strip_listen_path") == Some(&json!(true));
-    if !is_folder || own.ends_with('/') || !base.paths.contains(&json!({ "prefix": own })) {
-        return (base, None);
-    }
-    let (own, beside) = base.paths.into_iter().partition(|path| path.get("prefix").is_some());
-    base.paths = own;
-    (base, Some(beside))
 }
 
 /// Whether targets are sent the client's wish to switch protocols.
@@ -484,15 +443,5 @@ fn join_rewrite(plugins: &mut Vec<Plug>, config: Value) {
             }
         }
         None => plugins.push(Plug::new("rewrite", config)),
-    }
-}
-
-/// What a location's proxies are called.
-fn label(way: &LocationKind) -> String {
-    match way {
-        LocationKind::Exact(path) | LocationKind::Prefix(path) if path == "/" => "root".to_owned(),
-        LocationKind::Exact(path) | LocationKind::Prefix(path) => path.trim_matches('/').to_owned(),
-        LocationKind::Regex(regex, _) => format!("regex-{regex}"),
-        LocationKind::Named(name) => name.clone(),
     }
 }

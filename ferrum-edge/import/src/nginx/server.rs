@@ -10,6 +10,7 @@ use super::item::Item;
 use super::location::{LocationKind, Turn};
 use super::site::{ScriptPlace, Site};
 use super::{Nginx, first, said};
+use crate::cond::Cond;
 use crate::draft::{Route, To, set, with_facet};
 use crate::ports::{Port, Ports};
 use crate::report::At;
@@ -244,7 +245,11 @@ impl<'d> Nginx<'_> {
         let site = Site { directive, place, called, names, locations, facets, http, lift };
         self.vars_here = self.vars.clone();
         self.vars_here.name_groups(directive);
+        if let Some(name) = first(&[directive], "server_name").filter(|name| !name.contains(['$', '~'])) {
+            self.vars_here.set("server_name", name.trim_start_matches('.'), Cond::Always);
+        }
         self.invalid_referer = None;
+        self.switches.clear();
         let order = self.order(&site.locations);
         let mut items = Vec::new();
         // What the server says for itself comes before any location is looked for.
@@ -257,9 +262,9 @@ impl<'d> Nginx<'_> {
                 self.turn(&site, turn, &mut items);
             }
             items.splice(start..start, self.slashes.drain(..));
-            let takes_all = order.iter().any(|turn| {
-                turn.base.paths == [json!({ "prefix": "/" })] && turn.base.cond == crate::cond::Cond::Always
-            });
+            let takes_all = order
+                .iter()
+                .any(|turn| turn.base.paths == [json!({ "prefix": "/" })] && turn.base.cond == Cond::Always);
             if !takes_all {
                 self.bare(&site, &mut items);
             }

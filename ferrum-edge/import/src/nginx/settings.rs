@@ -134,6 +134,11 @@ impl Nginx<'_> {
             .iter()
             .find(|it| it.arguments.first().is_some_and(|name| name.eq_ignore_ascii_case("host")));
         let Some(host) = host else { return };
+        if host.arguments.get(1).is_some_and(|value| self.vars_here.is_client_host(value)) {
+            set(made, "preserve_host_header", true);
+            self.out.needless(host.at, host, "the client's Host is sent as it came, with its port");
+            return;
+        }
         match host.arguments.get(1).map_or("", String::as_str) {
             "$host" | "$http_host" | "$host:$server_port" | "$server_name" => {
                 set(made, "preserve_host_header", true);

@@ -63,7 +63,7 @@ impl<'d> Site<'d> {
                 !is_whole && own.len() > path.len() && own.starts_with(path)
             }
             LocationKind::Regex(regex, ignores) if is_whole => Test::Regex(regex, *ignores).fits_text(path),
-            LocationKind::Regex(..) => true,
+            LocationKind::Regex(regex, ignores) => may_begin(regex, *ignores, path),
             LocationKind::Named(_) => false,
         });
         let has_regexes = all.iter().any(|it| matches!(it.way, LocationKind::Regex(..)));
@@ -76,4 +76,18 @@ impl<'d> Site<'d> {
             };
         (is_sure && best.inner.is_empty()).then_some(best)
     }
+}
+
+/// Whether a regex may fit paths that begin so: one whose beginning is known to be another one does not.
+fn may_begin(regex: &str, ignores_case: bool, path: &str) -> bool {
+    let Some(inner) = regex.strip_prefix('^').filter(|_| !ignores_case && !regex.contains('|')) else {
+        return true;
+    };
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '%' | '~');
+    let mut known: String = inner.chars().take_while(|c| is_plain(*c)).collect();
+    // The last letter may be optional.
+    if inner.strip_prefix(&*known).is_some_and(|rest| rest.starts_with(['?', '*', '{'])) {
+        known.pop();
+    }
+    known.starts_with(path) || path.starts_with(&known)
 }

@@ -127,7 +127,11 @@ impl Nginx<'_> {
                     self.out.lost(server.at, what, "only names and `*.` are known", "");
                     continue;
                 }
-                name => set(&mut settings, "hosts", json!([name.trim_start_matches('.')])),
+                // It stands for the name itself, too.
+                name => match name.strip_prefix('.') {
+                    Some(rest) => set(&mut settings, "hosts", json!([rest, format!("*.{rest}")])),
+                    None => set(&mut settings, "hosts", json!([name])),
+                },
             }
             self.stream_proxy(scheme, port, to, settings, clients);
         }

@@ -3,12 +3,15 @@
 //! nginx sends the question through the location that it names, whose directives may change it, or answer in the place of a
 //! server. What `forward_auth` can't say of them closes what they guard.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::asked::Test;
 use super::blocks::Directive;
 use super::guards::Guards;
+use super::login::names_variable;
+use super::variable_names::ours;
 use super::{Nginx, SILENT, first, innermost, said};
+use crate::cond::Cond;
 use crate::draft::{Plug, set};
 use crate::own_fields::is_framing;
 use crate::text;
@@ -21,6 +24,7 @@ const GOOD: &[&str] = &[
     "auth_basic",
     "auth_basic_user_file",
     "auth_request",
+    "auth_request_set",
     "client_max_body_size",
     "deny",
     "error_log",
@@ -43,6 +47,8 @@ const GOOD: &[&str] = &[
     "proxy_ssl_name",
     "proxy_ssl_trusted_certificate",
     "proxy_ssl_verify",
+    "resolver",
+    "resolver_timeout",
     "root",
     "satisfy",
 ];
@@ -73,7 +79,11 @@ impl Nginx<'_> {
         let outer: Vec<&Directive> =
             levels.iter().copied().take_while(|level| level.name != "server").collect();
         let levels_there: Vec<&Directive> = outer.into_iter().chain([server, location]).collect();
-        let settings = match self.question(&levels_there, path, &url) {
+        let outer_vars = self.vars_here.clone();
+        self.set_constants(&levels_there);
+        let settings = self.question(&levels_there, levels, path, &url);
+        self.vars_here = outer_vars;
+        let settings = match settings {
             Ok(settings) => settings,
             Err(bad) => {
                 let why = format!(
@@ -85,32 +95,25 @@ impl Nginx<'_> {
             }
         };
         self.told_of_question(&levels_there, &what, asked, &url);
-        let fields = self.answered_fields(place, levels);
         self.out.done(asked.at, what);
-        let mut config =
-            json!({ "url": url, "convention": "nginx", "response_headers": fields, "status_on_error": 500 });
-        if let Value::Object(config) = &mut config {
-            config.extend(settings);
-        }
-        made.plugins.push(Plug::new("forward_auth", config));
+        let mut config = Map::new();
+        set(&mut config, "url", url);
+        set(&mut config, "convention", "nginx");
+        set(&mut config, "status_on_error", 500);
+        self.answered_fields(place, levels, &mut config);
+        self.login(place, levels, &mut config);
+        config.extend(settings);
+        made.plugins.push(Plug::new("forward_auth", Value::Object(config)));
     }
 
-    /// Fields of the answer that `auth_request_set` takes over.
-    fn answered_fields(&mut self, place: &str, levels: &[&Directive]) -> Vec<String> {
-        let mut fields = Vec::new();
-        for set in said(levels, "auth_request_set") {
-            let [_, value] = set.arguments.as_slice() else { continue };
-            match value.strip_prefix("$upstream_http_") {
-                Some(name) => fields.push(name.replace('_', "-")),
-                None => self.out.lost(
-                    set.at,
-                    format_args!("{place}: {set}"),
-                    "only header fields of the answer are taken over",
-                    "",
-                ),
+    /// `set` of the location that the question goes through, whose variables are shared with the request.
+    fn set_constants(&mut self, levels: &[&Directive]) {
+        let Some(location) = levels.last() else { return };
+        for set in location.block.iter().filter(|it| it.name == "set") {
+            if let [name, value] = set.arguments.as_slice() {
+                self.vars_here.set(name.trim_start_matches('$'), value, Cond::Always);
             }
         }
-        fields
     }
 
     /// Says what differs without opening anything.
@@ -127,7 +130,13 @@ impl Nginx<'_> {
     }
 
     /// What is asked by way of a location.
-    fn question<'d>(&self, levels: &[&'d Directive], path: &str, url: &str) -> Question<'d> {
+    fn question<'d>(
+        &self,
+        levels: &[&'d Directive],
+        guarded: &[&Directive],
+        path: &str,
+        url: &str,
+    ) -> Question<'d> {
         let mut made = Map::new();
         let (server, location) = match levels {
             [.., server, location] => (*server, *location),
@@ -137,9 +146,16 @@ impl Nginx<'_> {
             return Err(taken);
         }
         let is_good = |it: &&Directive| {
-            GOOD.contains(&it.name.as_str()) || SILENT.contains(&it.name.as_str()) || is_only_weaker(&it.name)
+            GOOD.contains(&it.name.as_str())
+                || it.name == "set"
+                || SILENT.contains(&it.name.as_str())
+                || is_only_weaker(&it.name)
         };
         if let Some(bad) = location.block.iter().find(|it| !is_good(it)) {
+            return Err(bad);
+        }
+        if let Some(bad) = location.block.iter().find(|it| it.name == "set" && !is_own_variable(it, guarded))
+        {
             return Err(bad);
         }
         for name in ["proxy_set_body", "proxy_ssl_name", "proxy_ssl_certificate"] {
@@ -170,13 +186,8 @@ impl Nginx<'_> {
         made: &mut Map<String, Value>,
     ) -> Result<(), &'d Directive> {
         let sets = said(levels, "proxy_set_header");
-        let is_of_traefik = |it: &&Directive| {
-            let name = it.arguments.first().map(|name| name.to_ascii_lowercase());
-            matches!(name.as_deref(), Some("x-forwarded-uri" | "x-forwarded-method"))
-        };
-        let convention = if sets.iter().any(is_of_traefik) { "traefik" } else { "nginx" };
-        set(made, "convention", convention);
         let mut passed = Vec::new();
+        let mut own_fields = Map::new();
         for field in sets {
             let [name, value] = field.arguments.as_slice() else { return Err(field) };
             let name = name.to_ascii_lowercase();
@@ -184,11 +195,22 @@ impl Nginx<'_> {
             let said = self.vars_here.template(value);
             if name == "host" && matches!(said.as_deref(), Some("${request.host}" | "${request.authority}")) {
                 set(made, "preserve_host", true);
-            } else if said.is_some_and(|value| value == own) {
+            } else if said.as_ref().is_some_and(|value| *value == own) {
                 passed.push(name);
-            } else if !self.is_asked_anyway(&name, value, convention, url) {
-                return Err(field);
+            } else if !self.is_asked_anyway(&name, value, url) {
+                // The path and query of the subrequest are not those of the request.
+                let is_of_subrequest = |text: &str| {
+                    ["${request.path", "${request.query", "${capture."].iter().any(|it| text.contains(it))
+                };
+                let template = said.filter(|text| !is_of_subrequest(text)).ok_or(field)?;
+                if name == "host" && template.is_empty() {
+                    return Err(field);
+                }
+                set(&mut own_fields, &name, template);
             }
+        }
+        if !own_fields.is_empty() {
+            set(made, "set_request_headers", Value::Object(own_fields));
         }
         if first(levels, "proxy_pass_request_headers") == Some("off") {
             set(made, "request_headers", passed);
@@ -197,7 +219,7 @@ impl Nginx<'_> {
     }
 
     /// Whether a field has this value in what `forward_auth` asks, or says nothing about the request.
-    fn is_asked_anyway(&self, name: &str, value: &str, convention: &str, url: &str) -> bool {
+    fn is_asked_anyway(&self, name: &str, value: &str, url: &str) -> bool {
         if name == "host" {
             let authority = url.split("://").nth(1).and_then(|rest| rest.split('/').next());
             return value == "$proxy_host" || Some(value) == authority;
@@ -205,17 +227,16 @@ impl Nginx<'_> {
         if is_framing(name) || matches!(name, "accept-encoding" | "expect") {
             return true;
         }
-        let is_nginx = convention == "nginx";
         let wanted: &[&str] = match name {
-            "x-original-uri" if is_nginx => &["${request.target}"],
-            "x-original-method" if is_nginx => &["${request.method}"],
-            "x-original-url" if is_nginx => &[
+            // The gateway sets it itself.
+            "early-data" if value == "$ssl_early_data" => return true,
+            "x-original-uri" => &["${request.target}"],
+            "x-original-method" => &["${request.method}"],
+            "x-original-url" => &[
                 "${request.scheme}://${request.authority}${request.target}",
                 "${request.scheme}://${request.host}${request.target}",
             ],
-            "x-real-ip" if is_nginx => &["${client.address}"],
-            "x-forwarded-uri" if !is_nginx => &["${request.target}"],
-            "x-forwarded-method" if !is_nginx => &["${request.method}"],
+            "x-real-ip" => &["${client.address}"],
             "x-forwarded-for" if value == "$proxy_add_x_forwarded_for" => return true,
             "x-forwarded-for" => &["${client.address}"],
             "x-forwarded-proto" => &["${request.scheme}"],
@@ -227,11 +248,15 @@ impl Nginx<'_> {
 
     /// The URL that the location of an `auth_request` asks.
     fn asked_url(&self, location: &Directive, path: &str) -> Option<String> {
-        let pass = location.block.iter().find(|it| it.name == "proxy_pass")?.arguments.first()?;
-        if pass.contains('$') || pass.contains("unix:") {
+        let written = location.block.iter().find(|it| it.name == "proxy_pass")?.arguments.first()?;
+        let pass = match written.contains('$') {
+            true => self.constant(location, written)?,
+            false => written.clone(),
+        };
+        if pass.contains("unix:") {
             return None;
         }
-        let url = text::url(pass)?;
+        let url = text::url(&pass)?;
         let authority = match self.upstreams.get(&url.host) {
             Some(upstream) => upstream.first.clone()?,
             None => match url.port {
@@ -239,12 +264,39 @@ impl Nginx<'_> {
                 None => url.host.clone(),
             },
         };
-        let path = if url.path.is_empty() { path } else { &url.path };
+        let path = match location.arguments.as_slice() {
+            _ if url.path.is_empty() => path.to_owned(),
+            // With variables, nginx takes the path as it is.
+            _ if written.contains('$') => url.path.clone(),
+            [sign, _] if sign == "=" => url.path.clone(),
+            [one] if one.starts_with('=') => url.path.clone(),
+            [.., own] => format!("{}{}", url.path, path.strip_prefix(own.trim_start_matches("^~"))?),
+            [] => return None,
+        };
         Some(format!("{}://{authority}{path}", url.scheme))
+    }
+
+    /// A text whose variables are constants up to here, or of this location.
+    fn constant(&self, location: &Directive, text: &str) -> Option<String> {
+        let mut vars = self.vars_here.clone();
+        for set in location.block.iter().filter(|it| it.name == "set") {
+            if let [name, value] = set.arguments.as_slice() {
+                vars.set(name.trim_start_matches('$'), value, Cond::Always);
+            }
+        }
+        vars.template(text).filter(|text| !text.contains('$'))
     }
 }
 
-/// The location that a question goes through: an exact one, or that of its very path where no regex goes before it.
+/// Whether a `set` names a variable of its own that the guarded location does not use: requests share theirs with questions.
+fn is_own_variable(set: &Directive, guarded: &[&Directive]) -> bool {
+    let [name, _] = set.arguments.as_slice() else { return false };
+    let is_used = |it: &Directive| it.arguments.iter().any(|word| names_variable(word, name));
+    let own = guarded.iter().filter(|level| level.name == "location").flat_map(|level| &level.block);
+    ours(name.trim_start_matches('$')).is_none() && !own.into_iter().any(is_used)
+}
+
+/// The location that a question goes through: an exact one, or that of the longest prefix where no regex goes before it.
 fn location_of<'d>(server: &'d Directive, path: &str) -> Option<&'d Directive> {
     if !path.starts_with('/') || path.contains(['$', '?']) {
         return None;
@@ -268,11 +320,17 @@ fn location_of<'d>(server: &'d Directive, path: &str) -> Option<&'d Directive> {
         _ => false,
     };
     let has_regex = all().any(|it| may_fit(it) || it.block.iter().any(|it| it.name == "location"));
-    all().find(|it| match it.arguments.as_slice() {
-        [sign, own] => sign == "^~" && own == path,
-        [one] => one == path && !has_regex,
-        _ => false,
-    })
+    let prefix = |it: &Directive| match it.arguments.as_slice() {
+        [sign, own] if sign == "^~" && path.starts_with(own.as_str()) => Some((own.len(), true)),
+        [one] => {
+            let own = one.strip_prefix("^~").unwrap_or(one);
+            path.starts_with(own).then_some((own.len(), own.len() < one.len()))
+        }
+        _ => None,
+    };
+    let (_, goes_first, longest) =
+        all().filter_map(|it| prefix(it).map(|(length, first)| (length, first, it))).max_by_key(|it| it.0)?;
+    (goes_first || !has_regex).then_some(longest)
 }
 
 /// Whether a regex fits a path; one that is none here may.
@@ -295,5 +353,6 @@ fn may_take(directive: &Directive, path: &str) -> bool {
 
 /// What makes nginx keep answers, or give others in their place: without it fewer requests pass.
 fn is_only_weaker(name: &str) -> bool {
-    name.starts_with("proxy_cache") || matches!(name, "error_page" | "proxy_intercept_errors")
+    name.starts_with("proxy_cache")
+        || matches!(name, "error_page" | "proxy_intercept_errors" | "proxy_no_cache")
 }

@@ -16,6 +16,12 @@ impl Test<'_> {
             "request_method" => return self.method(),
             "uri" | "document_uri" => return self.path(),
             "request_uri" => return fields::target(self),
+            "args" | "query_string" => return fields::query(self),
+            "is_args" => return self.either("?", &json!({ "query_string": { "regex": ".+" } })),
+            "content_type" | "content_length" => return fields::header(self, &name.replace('_', "-")),
+            "ssl_protocol" if matches!(self, Self::Same("", _)) => {
+                return Some(Cond::is(json!({ "scheme": "http" })));
+            }
             "scheme" => {
                 return Some(Cond::any(
                     ["http", "https"]
@@ -78,9 +84,12 @@ impl Test<'_> {
             }
             Self::Regex(regex, _) => {
                 // `^(a|b)\.example\.com$` as the names it stands for.
-                let names = spelled(regex)?;
+                let names = spelled(regex).unwrap_or_default();
                 let good = !names.is_empty() && names.iter().all(|name| is_host(name));
-                good.then(|| Cond::is(json!({ "hosts": names })))
+                if good {
+                    return Some(Cond::is(json!({ "hosts": names })));
+                }
+                text::host_regex(regex).map(|regex| Cond::is(json!({ "authority": { "regex": regex } })))
             }
             _ => None,
         }

@@ -155,8 +155,9 @@ fn groups_of_a_map_are_not_those_of_a_location() {
     let text = "http { map $uri $moved { default \"\"; ~^/moved/(.+)$ /now/$1; } \
         server { listen 80; location ~ ^/(a) { if ($moved) { return 301 $moved; } proxy_pass http://10.0.0.1:1; } } }";
     let made = import(text, &NoFiles).expect("an import");
-    assert!(!made.document().to_string().contains("capture.1"), "{:#}", made.document());
-    assert!(answers_itself(&made.proxies[0]), "what may be redirected is closed");
+    let path = &made.proxies[0]["matches"][0]["path"]["regex"];
+    assert_eq!(path, "(?:/moved/(.+))", "{:#}", made.document());
+    assert!(made.document().to_string().contains("/now/${capture.1}"), "{:#}", made.document());
 }
 
 #[test]
@@ -253,4 +254,55 @@ fn one_file_of_authorities_and_one_of_lists_hold_for_all_clients() {
     let different = made("", &[server(1, &format!("{on} {files}")), server(2, without)]);
     assert_eq!(different.gateway["tls"].get("client_ca_path"), None);
     assert_eq!(different.report.count(Conversion::Closed), 2, "{:#?}", different.report);
+}
+
+#[test]
+fn caches_become_response_caches() {
+    let of = |lines: &str| {
+        let text = format!(
+            "http {{ proxy_cache_path /var/cache keys_zone=z:10m; server {{ listen 80; location / {{ proxy_redirect off; proxy_cache z; {lines} \
+             proxy_pass http://10.0.0.1:80; }} }} }}"
+        );
+        import(&text, &NoFiles).expect("an import")
+    };
+    let cache =
+        |made: &Import| made.plugin_configs.iter().find(|it| it["plugin_name"] == "response_cache").cloned();
+    let made = cache(&of(
+        "proxy_cache_valid 200 302 10m; proxy_cache_valid 404 1m; proxy_cache_use_stale error updating; proxy_cache_bypass $cookie_session;",
+    ))
+    .expect("a cache");
+    let config = &made["config"];
+    assert_eq!((&config["default_ttl"], &config["statuses"]), (&json!("600s"), &json!([200, 302])));
+    assert_eq!((&config["negative_ttl"], &config["negative_statuses"]), (&json!("60s"), &json!([404])));
+    assert_eq!(
+        (&config["stale_if_error"], &config["stale_while_revalidate"]),
+        (&json!("600s"), &json!("600s"))
+    );
+    assert!(made["when"].to_string().contains("session"), "{made}");
+    let keyed =
+        cache(&of("proxy_cache_key $host$request_uri$cookie_lang$http_accept_language;")).expect("a cache");
+    assert_eq!(keyed["config"]["key"], json!({ "headers": ["accept-language"], "cookies": ["lang"] }));
+    // What tells responses apart, and for which requests, has to be known.
+    for lines in [
+        "proxy_cache_key $host;",
+        "proxy_cache_key $request_uri$remote_user;",
+        "proxy_no_cache $upstream_http_x;",
+    ] {
+        let made = of(lines);
+        assert!(cache(&made).is_none() && made.report.has_loss(), "{lines}");
+    }
+}
+
+#[test]
+fn names_of_streams_with_a_dot_are_their_subdomains_too() {
+    let text = "stream { map $ssl_preread_server_name $to { hostnames; .a.test 10.0.0.1:1; b.test 10.0.0.2:2; \
+        default 10.0.0.3:3; } server { listen 443; ssl_preread on; proxy_pass $to; } }";
+    let made = import(text, &NoFiles).expect("an import");
+    let hosts: Vec<_> = made.proxies.iter().map(|proxy| proxy["hosts"].clone()).collect();
+    assert_eq!(
+        hosts,
+        [json!(["a.test", "*.a.test"]), json!(["b.test"]), json!(null)],
+        "{:#}",
+        made.document()
+    );
 }

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::asked::Test;
 use super::blocks::Directive;
+use super::variable_names::{WITH_QUERY, ours};
 use crate::changed::What;
 use crate::cond::Cond;
 use crate::text;
@@ -37,6 +38,20 @@ pub(super) struct Variables {
 impl Variables {
     /// `set $name value`, for the requests that a condition means.
     pub(super) fn set(&mut self, name: &str, value: &str, cond: Cond) {
+        // It is empty before, and may name itself.
+        let empty = || Some(Cases(vec![(Cond::Always, String::new())]));
+        self.made.entry(name.to_owned()).or_insert_with(empty);
+        let new = self.by_cases(value);
+        self.set_to(name, new, cond);
+    }
+
+    /// A text by cases, in nginx's own variables; `None` when it can't be said here.
+    pub(super) fn by_cases(&self, value: &str) -> Option<Vec<(Cond, String)>> {
+        self.unfolded(value, false, 0)
+    }
+
+    /// The same for a text that [`Variables::by_cases`] took apart before.
+    pub(super) fn set_to(&mut self, name: &str, value: Option<Vec<(Cond, String)>>, cond: Cond) {
         let before = match self.made.get(name) {
             Some(before) => before.clone(),
             None => {
@@ -45,8 +60,7 @@ impl Variables {
                 Some(empty)
             }
         };
-        // What it names is as it is by now.
-        let made = match (self.unfolded(value, false, 0), before) {
+        let made = match (value, before) {
             (Some(new), Some(Cases(before))) if new.len() + before.len() <= MAX_CASES => {
                 let is_whole = cond == Cond::Always;
                 let new = new.into_iter().map(|(case, text)| (cond.clone().and(case), text));
@@ -86,6 +100,18 @@ impl Variables {
         let names = text::named_groups(regex);
         self.groups
             .extend(names.into_iter().map(|name| (name.clone(), Some(format!("${{capture.{name}}}")))));
+    }
+
+    /// Notes what the groups of a regex are; all others are empty.
+    pub(super) fn set_groups(&mut self, groups: &[(String, String)]) {
+        self.empty_groups();
+        self.groups.values_mut().for_each(|known| *known = None);
+        for (name, text) in groups {
+            match is_group(name) {
+                true => drop(self.made.insert(name.clone(), Some(Cases(vec![(Cond::Always, text.clone())])))),
+                false => drop(self.groups.insert(name.clone(), Some(text.clone()))),
+            }
+        }
     }
 
     /// Forgets what the groups of a regex stand for: another one was asked.
@@ -140,6 +166,11 @@ impl Variables {
     fn said(&self, name: &str) -> Option<&Option<Cases>> {
         let of_query = || self.made.get(PARAMETERS).filter(|_| name.starts_with(PARAMETERS));
         self.made.get(name).or_else(of_query)
+    }
+
+    /// Whether a variable of nginx's own is what the client sent: no `set` or `rewrite` made it anew.
+    pub(super) fn is_of_request(&self, name: &str) -> bool {
+        self.said(name).is_none()
     }
 
     /// `map SOURCE $name { … }`; false when it can't be said here.
@@ -307,11 +338,48 @@ impl Variables {
         Some(made)
     }
 
+    /// Whether a text with a variable that the configuration makes is the client's host, where there is one: HTTP/1.1 has one in every
+    /// request.
+    pub(super) fn is_client_host(&self, text: &str) -> bool {
+        let is_made = lone(text).is_some_and(|name| matches!(self.made.get(name), Some(Some(_))));
+        let Some(cases) = self.texts(text).filter(|_| is_made) else { return false };
+        let none = Test::Same("", false).of("http_host");
+        let is_hostless = |cond: &Cond| match (cond, &none) {
+            (Cond::Is(cond), Some(Cond::Is(none))) => {
+                cond == none || cond["all"].as_array().is_some_and(|all| all.contains(none))
+            }
+            _ => false,
+        };
+        let mut texts = cases.iter().filter(|(cond, _)| !is_hostless(cond)).map(|(_, text)| text.as_str());
+        let is_host = |text: &str| matches!(text, "${request.authority}" | "${request.host}");
+        texts.clone().next().is_some() && texts.all(is_host)
+    }
+
+    /// The new text of a replacement, in which `$1` and these names are groups of its own regex; `None` when it can't be said here.
+    pub(super) fn replacement(&self, text: &str, groups: &[String]) -> Option<String> {
+        let mut made = String::new();
+        for piece in pieces(text) {
+            match piece {
+                ValuePiece::Text(text) => made.push_str(text),
+                ValuePiece::Variable(name) if is_group(name) || groups.iter().any(|own| own == name) => {
+                    made.push_str(&format!("${{match.{name}}}"));
+                }
+                ValuePiece::Variable(name) => match self.texts(&format!("${{{name}}}"))?.as_slice() {
+                    [(Cond::Always, text)] => made.push_str(text),
+                    _ => return None,
+                },
+            }
+        }
+        Some(made)
+    }
+
     /// A text that is the same for every request, as a template; `None` when it differs or can't be said here.
     pub(super) fn template(&self, text: &str) -> Option<String> {
         match self.texts(text)?.as_slice() {
             // Before a target is picked, nothing is known of it.
-            [(Cond::Always, text)] => Some(text.clone()).filter(|text| !is_of_answer(text)),
+            [(Cond::Always, text)] => {
+                Some(text.clone()).filter(|text| !is_of_answer(text) && !text.contains(WITH_QUERY))
+            }
             _ => None,
         }
     }
@@ -381,13 +449,14 @@ fn lone(text: &str) -> Option<&str> {
     (!name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')).then_some(name)
 }
 
-enum ValuePiece<'t> {
+/// A piece of a text.
+pub(super) enum ValuePiece<'t> {
     Text(&'t str),
     Variable(&'t str),
 }
 
 /// A text cut at its variables.
-fn pieces(text: &str) -> Vec<ValuePiece<'_>> {
+pub(super) fn pieces(text: &str) -> Vec<ValuePiece<'_>> {
     let mut made = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find('$') {
@@ -413,43 +482,4 @@ fn pieces(text: &str) -> Vec<ValuePiece<'_>> {
         made.push(ValuePiece::Text(rest));
     }
     made
-}
-
-/// The gateway's name for a variable of nginx.
-fn ours(name: &str) -> Option<String> {
-    let known = match name {
-        "host" => "request.host",
-        "http_host" => "request.authority",
-        "request_uri" => "request.target",
-        "uri" | "document_uri" => "request.path",
-        "args" | "query_string" => "request.query",
-        "scheme" => "request.scheme",
-        "request_method" => "request.method",
-        "request_id" => "request.id",
-        "remote_addr" => "client.address",
-        "remote_port" => "client.port",
-        "remote_user" => "identity.name",
-        "server_port" => "server.port",
-        "server_addr" => "server.address",
-        "server_protocol" => "request.version",
-        "ssl_protocol" => "tls.version",
-        "ssl_cipher" => "tls.cipher",
-        "ssl_server_name" => "tls.server_name",
-        "ssl_client_s_dn" => "tls.client.subject",
-        "upstream_addr" => "target.authority",
-        "status" => "response.status",
-        _ => {
-            let family = |prefix: &str| name.strip_prefix(prefix).filter(|rest| !rest.is_empty());
-            if is_group(name) {
-                return Some(format!("capture.{name}"));
-            }
-            let header = family("http_").map(|name| format!("request.header.{}", name.replace('_', "-")));
-            let query = || family("arg_").map(|name| format!("request.query.{name}"));
-            let cookie = || family("cookie_").map(|name| format!("request.cookie.{name}"));
-            let sent =
-                || family("upstream_http_").map(|name| format!("response.header.{}", name.replace('_', "-")));
-            return header.or_else(query).or_else(cookie).or_else(sent);
-        }
-    };
-    Some(known.to_owned())
 }

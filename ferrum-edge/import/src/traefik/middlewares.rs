@@ -8,7 +8,7 @@ pub(super) mod paths;
 use serde_json::json;
 
 use super::Traefik;
-use crate::draft::Plug;
+use crate::draft::{Plug, To};
 use crate::tree::Node;
 
 const TODO: &str = "guard it with a plugin, then remove `request_termination`";
@@ -121,9 +121,30 @@ impl Traefik<'_> {
         self.out.done(settings.at, what);
     }
 
-    fn errors(&mut self, what: &str, settings: &Node, _made: &mut Made) {
-        let why = "pages of another service are not fetched";
-        self.out.lost(settings.at, what, why, "use the plugin `error_pages` with pages of its own");
+    /// `errors`: pages of another service.
+    fn errors(&mut self, what: &str, settings: &Node, made: &mut Made) {
+        let todo = "use the plugin `error_pages`";
+        let query = settings.text_of("query").unwrap_or("/").replace('$', "$$");
+        let path = query.replace("{status}", "${response.status}");
+        let statuses = list(settings, "status");
+        let is_good = |status: &String| {
+            let (low, high) = status.split_once('-').unwrap_or((status, status));
+            let read = |text: &str| text.parse::<u16>().ok().filter(|it| (400..=599).contains(it));
+            read(low).zip(read(high)).is_some_and(|(low, high)| low <= high)
+        };
+        if path.replace("${", "").contains('{') || !path.starts_with('/') || !statuses.iter().all(is_good) {
+            let why = "a status or placeholder in it has no counterpart";
+            return self.out.lost(settings.at, what, why, todo);
+        }
+        let service = settings.text_of("service").unwrap_or_default().to_owned();
+        match self.backend(what, settings, &service).map(|backend| backend.to) {
+            Some(To::Upstream { id, is_tls: false }) if !statuses.is_empty() => {
+                let page = json!({ "status": statuses.join(", "), "upstream_id": id, "path": path });
+                made.plugins.push(Plug::new("error_pages", json!({ "pages": [page] })));
+                self.out.done(settings.at, what);
+            }
+            _ => self.out.lost(settings.at, what, "its service can't be asked for pages", todo),
+        }
     }
 
     fn pass_certificate(&mut self, what: &str, settings: &Node, _made: &mut Made) {

@@ -355,3 +355,30 @@ fn the_name_of_a_caller_is_told() {
     );
     assert_eq!(made.report.losses().count(), 0);
 }
+
+#[test]
+fn errors_get_pages_of_another_service() {
+    let of = |errors: &str| {
+        let text = format!(
+            "http: {{routers: {{r: {{rule: 'Host(`a`)', service: s, middlewares: [e]}}}}, middlewares: {{e: {{errors: {errors}}}}}, \
+             services: {{s: {{loadBalancer: {{servers: [{{url: 'http://10.0.0.1:1'}}]}}}}, p: {{loadBalancer: {{servers: [{{url: 'http://10.0.0.2:1'}}]}}}}}}}}"
+        );
+        import(&text).expect("an import")
+    };
+    let made = of("{status: ['500-599', '404'], service: p, query: '/{status}.html'}");
+    let page = &made.plugin_configs[0]["config"]["pages"][0];
+    assert_eq!(made.plugin_configs[0]["plugin_name"], "error_pages");
+    assert_eq!(
+        (&page["status"], &page["path"]),
+        (&"500-599, 404".into(), &"/${response.status}.html".into())
+    );
+    assert_eq!(made.upstreams.iter().filter(|it| it["id"] == page["upstream_id"]).count(), 1);
+    for other in [
+        "{status: ['200-299'], service: p, query: '/x'}",
+        "{status: ['500'], service: none, query: '/x'}",
+        "{status: ['500'], service: p, query: '/{url}'}",
+    ] {
+        let made = of(other);
+        assert!(made.plugin_configs.is_empty() && made.report.has_loss(), "{other}");
+    }
+}

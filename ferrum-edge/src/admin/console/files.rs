@@ -9,9 +9,10 @@ use axum::response::{IntoResponse, Response};
 
 use super::super::problem::{not_found, problem};
 use super::super::request::is_tagged;
-use super::ROOT;
 use super::archive::{Asset, asset};
 
+/// Under which the pages lie.
+pub(super) const ROOT: &str = "/console";
 /// A page loads its own scripts, styles and images and asks its own origin; it can't be framed, and text never becomes a
 /// script.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \

@@ -1,5 +1,6 @@
-//! `/console/session`: logs in, shows the session, and logs out.
+//! `/console/session`: logs in, shows the session, and logs out; `/console/oidc/…`: logs in by an OpenID provider.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -7,7 +8,8 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Extension, Request, State};
 use axum::http::header::{CONTENT_TYPE, SET_COOKIE};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -16,11 +18,14 @@ use tokio::time::Instant;
 use super::super::Admin;
 use super::super::attempt::Attempt;
 use super::super::peer::Peer;
-use super::super::problem::{Refused, problem, store};
+use super::super::problem::{Refused, not_found, problem, store};
+use super::super::query::pairs;
 use super::super::request::object;
 use super::super::resources::answer;
+use super::super::second_factor;
+use super::provider::{Failed, landed};
 use super::sessions::{Credential, IDLE, Session};
-use super::{Encrypted, confirmed, cookie, from_console, keys, own_page};
+use super::{Encrypted, confirmed, cookie, from_console, keys, own_page, throttle};
 use crate::access::{Caller, password};
 
 /// Bytes of a login's body.
@@ -32,6 +37,8 @@ struct Login {
     token: Option<String>,
     name: Option<String>,
     password: Option<String>,
+    /// Of an authenticator app, or a recovery code.
+    code: Option<String>,
 }
 
 /// `GET`: who is logged in, and for how long.
@@ -48,6 +55,82 @@ pub(super) async fn session(
     answer(found.await)
 }
 
+/// `GET`: the ways to log in, for the login page.
+pub(super) async fn ways(State(admin): State<Admin>, headers: HeaderMap) -> Response {
+    if let Err(refused) = own_page(&headers) {
+        return *refused;
+    }
+    let provider = admin.engine.snapshot().settings.admin_oidc.clone();
+    let ways = json!({
+        "users": admin.reconciler.is_some(),
+        "provider": provider.map(|rules| rules.label.to_string()),
+    });
+    Json(ways).into_response()
+}
+
+/// `GET /console/oidc/login`: sends the browser to the OpenID provider.
+pub(super) async fn begin_at_provider(
+    State(admin): State<Admin>,
+    Extension(Encrypted(is_encrypted)): Extension<Encrypted>,
+    request: Request,
+) -> Response {
+    let headers = request.headers();
+    if let Err(refused) = own_page(headers) {
+        return *refused;
+    }
+    let Some(rules) = admin.engine.snapshot().settings.admin_oidc.clone() else {
+        return not_found(request.uri().clone()).await;
+    };
+    let peer = request.extensions().get::<Arc<Peer>>().and_then(|peer| peer.address.clone());
+    let (logins, world) = (&admin.console.provider_logins, admin.engine.world());
+    let address = throttle::subscriber(peer.as_deref());
+    let begun = logins.begin(&rules, &world, headers, is_encrypted, address).await;
+    begun.unwrap_or_else(|failed| failed.to_login_page())
+}
+
+/// `GET /console/oidc/callback`: the browser comes back from the provider, and is given a session.
+pub(super) async fn come_from_provider(
+    State(admin): State<Admin>,
+    Extension(Encrypted(is_encrypted)): Extension<Encrypted>,
+    request: Request,
+) -> Response {
+    let attempt = Attempt::of(&request).of_change();
+    let (Parts { uri, headers, .. }, _) = request.into_parts();
+    let (audit, control) = (&admin.engine.audit, &admin.engine.telemetry.control);
+    match recognised_by_provider(&admin, &uri, &headers, is_encrypted).await {
+        Ok((caller, response)) => {
+            control.logins_accepted.fetch_add(1, Ordering::Relaxed);
+            attempt.ended(audit, Some(&caller), &response, false);
+            if let Some(former) = cookie::read(&headers, is_encrypted) {
+                admin.console.sessions.end(&former);
+            }
+            response
+        }
+        Err(failed) => {
+            control.logins_refused.fetch_add(1, Ordering::Relaxed);
+            attempt.ended(audit, None, &failed.problem(), false);
+            failed.to_login_page()
+        }
+    }
+}
+
+async fn recognised_by_provider(
+    admin: &Admin,
+    uri: &Uri,
+    headers: &HeaderMap,
+    is_encrypted: bool,
+) -> Result<(Caller, Response), Failed> {
+    let (logins, world) = (&admin.console.provider_logins, admin.engine.world());
+    let now = admin.engine.snapshot().settings.admin_oidc.clone();
+    let query: HashMap<String, String> = pairs(uri.query()).into_iter().collect();
+    let browser = cookie::read_login(headers, is_encrypted);
+    let (caller, rules) = logins.finish(now.as_ref(), &world, &query, browser).await?;
+    let begun = admin.console.sessions.begin(caller.clone(), Credential::Provider(rules), false);
+    let cookie = begun.and_then(|(key, _)| cookie::set(headers, is_encrypted, &key));
+    let cookie = cookie.ok_or_else(Failed::no_randomness)?;
+    Ok((caller, landed(cookie)))
+}
+
 /// `POST {"token": "…"}` or `{"name": "…", "password": "…"}`: begins a session.
 pub(super) async fn log_in(
     State(admin): State<Admin>,
@@ -58,7 +141,7 @@ pub(super) async fn log_in(
     let peer = request.extensions().get::<Arc<Peer>>().and_then(|peer| peer.address.clone());
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, MAX_BYTES).await.unwrap_or_default();
-    let begun = begin(&admin, &parts.headers, peer.as_deref(), &body, is_encrypted).await;
+    let begun = begin(&admin, &attempt, &parts.headers, peer.as_deref(), &body, is_encrypted).await;
     let caller = begun.as_ref().ok().map(|(caller, _)| caller.clone());
     let response = answer(begun.map(|(_, response)| response));
     let control = &admin.engine.telemetry.control;
@@ -100,11 +183,21 @@ pub(super) async fn log_out(
     response
 }
 
-/// Whom a login is from, as what, and whether a password has to be chosen.
-type Recognised = (Caller, Credential, bool);
+/// What a user has to do before anything else.
+#[derive(Debug, Clone, Copy, Default)]
+struct Unsettled {
+    /// Choose a password.
+    must_change: bool,
+    /// Enrol a second factor.
+    must_enrol: bool,
+}
+
+/// Whom a login is from, as what, and what the user has to do first.
+type Recognised = (Caller, Credential, Unsettled);
 
 async fn begin(
     admin: &Admin,
+    attempt: &Attempt,
     headers: &HeaderMap,
     peer: Option<&str>,
     body: &Bytes,
@@ -117,9 +210,11 @@ async fn begin(
         return Err(Box::new(problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", detail)));
     }
     let login: Login = serde_json::from_value(Value::Object(object(body)?)).map_err(|_| unclear())?;
-    let (caller, credential, must_change) = recognise(admin, peer, login).await?;
+    let (caller, credential, Unsettled { must_change, must_enrol }) =
+        recognise(admin, attempt, peer, login).await?;
     let begun = admin.console.sessions.begin(caller.clone(), credential, must_change);
-    let begun = begun.and_then(|(key, session)| {
+    let begun = begun.and_then(|(key, mut session)| {
+        session.must_enrol = must_enrol;
         let mut response = Json(session_document(admin, &session)).into_response();
         response.headers_mut().insert(SET_COOKIE, cookie::set(headers, is_encrypted, &key)?);
         Some(response)
@@ -135,13 +230,18 @@ async fn begin(
     Ok((caller, response))
 }
 
-async fn recognise(admin: &Admin, peer: Option<&str>, login: Login) -> Result<Recognised, Refused> {
+async fn recognise(
+    admin: &Admin,
+    attempt: &Attempt,
+    peer: Option<&str>,
+    login: Login,
+) -> Result<Recognised, Refused> {
     let keys = keys(peer, login.name.as_deref());
     admin.console.may_try(&keys)?;
     let found = match login {
-        Login { token: Some(token), name: None, password: None } => by_token(admin, token.trim()),
-        Login { token: None, name: Some(name), password: Some(password) } => {
-            by_password(admin, &name, password).await?
+        Login { token: Some(token), name: None, password: None, code: None } => by_token(admin, token.trim()),
+        Login { token: None, name: Some(name), password: Some(password), code } => {
+            by_password(admin, attempt, &name, password, code.as_deref()).await?
         }
         _ => return Err(unclear()),
     };
@@ -158,14 +258,16 @@ fn unclear() -> Refused {
 
 fn by_token(admin: &Admin, token: &str) -> Result<Recognised, &'static str> {
     let caller = admin.access().and_then(|access| access.bearer(token))?;
-    Ok((from_console(caller), Credential::Token(token.into()), false))
+    Ok((from_console(caller), Credential::Token(token.into()), Unsettled::default()))
 }
 
 /// An unknown name takes as long as a wrong password, and is refused in the same words.
 async fn by_password(
     admin: &Admin,
+    attempt: &Attempt,
     name: &str,
     password: String,
+    code: Option<&str>,
 ) -> Result<Result<Recognised, &'static str>, Refused> {
     let Some(reconciler) = &admin.reconciler else {
         return Ok(Err("Users are kept in a database, and this gateway has none; log in with a token"));
@@ -175,12 +277,24 @@ async fn by_password(
     let hash = user.as_ref().map(|user| user.hash.clone());
     let is_right = password::is_password(password, hash).await;
     let Some(user) = user.filter(|_| is_right) else { return Ok(Err("The name or the password is wrong")) };
+    let who: Arc<str> = user.name.as_str().into();
+    let caller = Caller {
+        name: who,
+        role: user.role,
+        source: "console",
+        is_person: true,
+        grants: user.grants.clone(),
+    };
+    if !second_factor::is_accepted(&admin.engine, reconciler, &user, code, attempt.draft(&caller)).await? {
+        return Ok(Err("The code is wrong or was used before"));
+    }
     if let Err(error) = store_of.user_logged_in(name).await {
         tracing::warn!(%error, "the time of a login could not be noted");
     }
-    let caller = Caller { name: user.name.as_str().into(), role: user.role, source: "console" };
+    let must_enrol = second_factor::is_enrolment_needed(&admin.engine, &user);
+    let unsettled = Unsettled { must_change: user.must_change, must_enrol };
     let credential = Credential::User { name: user.name.as_str().into(), version: user.version };
-    Ok(Ok((caller, credential, user.must_change)))
+    Ok(Ok((caller, credential, unsettled)))
 }
 
 fn session_document(admin: &Admin, session: &Session) -> Value {
@@ -191,8 +305,10 @@ fn session_document(admin: &Admin, session: &Session) -> Value {
         "csrf": &*session.csrf,
         "ends_in_seconds": left.as_secs(),
         "idle_seconds": IDLE.as_secs(),
+        "is_restricted": session.caller.grants.is_some(),
         "is_user": session.is_user,
         "must_change_password": session.must_change,
+        "must_enrol_second_factor": session.must_enrol,
         "mode": if admin.reconciler.is_some() { "database" } else { "file" },
         "version": env!("CARGO_PKG_VERSION"),
     })

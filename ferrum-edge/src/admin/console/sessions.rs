@@ -8,6 +8,7 @@ use std::time::Duration;
 use aws_lc_rs::{constant_time, digest, rand};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use gateway_core::config::model::AdminOidc;
 use tokio::time::Instant;
 
 use crate::access::Caller;
@@ -30,6 +31,8 @@ pub(super) enum Credential {
     Token(Arc<str>),
     /// A user as it was then.
     User { name: Arc<str>, version: u64 },
+    /// A login at the OpenID provider of these settings.
+    Provider(Arc<AdminOidc>),
 }
 
 /// A session as requests see it.
@@ -44,6 +47,8 @@ pub(super) struct Session {
     pub(super) is_user: bool,
     /// The user has to choose a password before anything else.
     pub(super) must_change: bool,
+    /// The user has to enrol a second factor before anything else.
+    pub(super) must_enrol: bool,
 }
 
 /// All sessions.
@@ -58,7 +63,7 @@ struct Row {
 
 impl Key {
     /// `None` when the system has no random bits.
-    fn random() -> Option<Self> {
+    pub(super) fn random() -> Option<Self> {
         let mut bits = [0; 32];
         rand::fill(&mut bits).ok().map(|()| Self(bits))
     }
@@ -108,7 +113,8 @@ impl Sessions {
         let now = Instant::now();
         let is_user = matches!(credential, Credential::User { .. });
         let ends = now + ABSOLUTE;
-        let session = Session { caller, csrf: csrf.text().into(), ends, is_user, must_change };
+        let session =
+            Session { caller, csrf: csrf.text().into(), ends, is_user, must_change, must_enrol: false };
         let mut rows = self.rows();
         rows.retain(|_, row| row.lasts(now));
         if rows.len() >= MAX_SESSIONS {
@@ -132,6 +138,15 @@ impl Sessions {
             row.used = now;
         }
         Some((row.session.clone(), row.credential.clone()))
+    }
+
+    /// The session of a user goes on for this version of the user.
+    pub(super) fn keep(&self, key: &Key, new: u64) {
+        if let Some(Row { credential: Credential::User { version, .. }, .. }) =
+            self.rows().get_mut(&key.hash())
+        {
+            *version = new;
+        }
     }
 
     pub(super) fn end(&self, key: &Key) {
@@ -159,7 +174,7 @@ mod tests {
     }
 
     fn ann() -> Caller {
-        Caller { name: "ann".into(), role: Role::Write, source: "console" }
+        Caller { name: "ann".into(), role: Role::Write, source: "console", is_person: true, grants: None }
     }
 
     #[tokio::test(start_paused = true)]

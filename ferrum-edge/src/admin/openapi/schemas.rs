@@ -4,6 +4,7 @@ use gateway_core::config::catalog::ObjectKind;
 use gateway_core::config::file::File;
 use serde_json::{Map, Value, json};
 
+use super::super::sessions::PROTOCOLS;
 use super::{reference, type_of};
 
 /// The types of configuration files, what the API answers, and the error.
@@ -58,6 +59,22 @@ fn page(item: &Value) -> Value {
     })
 }
 
+/// What `/v1/explain` is asked.
+fn question() -> Value {
+    let text = json!({ "type": "string" });
+    json!({ "type": "object", "required": ["url"], "additionalProperties": false, "properties": {
+            "method": { "type": "string", "pattern": "^[A-Z]{1,20}$", "description": "Default GET." },
+            "url": { "type": "string", "description": "A URL, or only a path." },
+            "headers": { "type": "array", "items": { "type": "array", "items": text, "minItems": 2, "maxItems": 2 } },
+            "client": { "type": ["string", "null"], "description": "The client's address. Default 127.0.0.1." },
+            "tls": { "type": ["string", "null"], "description": "The name the client asks for by TLS." },
+            "body_bytes": { "type": ["integer", "null"], "minimum": 0, "description": "Bytes of the request's body." },
+            "body": { "type": ["string", "null"], "maxLength": 1_048_576, "description": "The request's body, for plugins that inspect it. Default: only its length is known." },
+            "consumer": { "type": ["string", "null"], "description": "The consumer that sends the request, by username, for plugins that cannot tell it from the request." },
+            "recorded_caller": { "type": ["string", "null"], "description": "The caller that the access record of the request names: a consumer, or somebody else, of whom only the name is known. `consumer` precedes it." },
+        } })
+}
+
 fn answers() -> Value {
     let count = json!({ "type": "integer", "minimum": 0 });
     let text = json!({ "type": "string" });
@@ -77,8 +94,8 @@ fn answers() -> Value {
     } });
     let list = |name: &str| json!({ "type": "array", "items": reference(name) });
     let session = json!({ "type": "object", "required": ["id", "protocol", "proxy", "client", "since"], "properties": {
-        "id": text, "protocol": { "enum": ["tcp", "udp", "dtls", "websocket", "event_stream", "grpc", "http"] }, "proxy": text,
-        "consumer": { "type": ["string", "null"] }, "client": text, "port": count,
+        "id": text, "protocol": { "enum": PROTOCOLS }, "proxy": text,
+        "owner": { "type": ["string", "null"] }, "consumer": { "type": ["string", "null"] }, "client": text, "port": count,
         "bytes_up": { "type": ["integer", "null"], "minimum": 0, "description": "Bytes from the client so far." },
         "bytes_down": { "type": ["integer", "null"], "minimum": 0, "description": "Bytes to the client so far." },
         "since": { "type": "string", "format": "date-time" },
@@ -88,10 +105,14 @@ fn answers() -> Value {
     json!({
         "Checked": { "type": "object", "required": ["valid", "revision"], "properties": {
             "valid": { "type": "boolean", "description": "Always true." }, "revision": count,
+            "needs_approval": { "type": "boolean", "description": "Another user would have to approve it." },
         } },
         "Summary": { "type": "object", "required": ["revision", "created", "updated", "deleted", "unchanged"], "properties": {
             "revision": count, "created": count, "updated": count, "deleted": count, "unchanged": count,
+            "ports_closed": { "type": "array", "description": "Written proxies whose ports could not be opened, with the cause. The gateway tries again.", "items": {
+                "type": "object", "required": ["id", "problem"], "properties": { "id": text, "problem": text } } },
             "valid": { "type": "boolean", "description": "Always true." },
+            "needs_approval": { "type": "boolean", "description": "Another user would have to approve it." },
             "credentials_restored": { "type": "array", "items": text, "description": "Consumers whose earlier credentials a rollback made valid again." },
             "changes": { "type": "array", "items": { "type": "object", "properties": {
                 "kind": text, "id": text, "action": { "enum": ["create", "update", "keep", "delete"] },
@@ -111,14 +132,7 @@ fn answers() -> Value {
             "version": text, "upstreams": list("StoredObject"), "plugin_configs": list("StoredObject"),
             "proxies": list("StoredObject"), "consumers": list("StoredObject"),
         } },
-        "Question": { "type": "object", "required": ["url"], "additionalProperties": false, "properties": {
-            "method": { "type": "string", "pattern": "^[A-Z]{1,20}$", "description": "Default GET." },
-            "url": { "type": "string", "description": "A URL, or only a path." },
-            "headers": { "type": "array", "items": { "type": "array", "items": text, "minItems": 2, "maxItems": 2 } },
-            "client": { "type": ["string", "null"], "description": "The client's address. Default 127.0.0.1." },
-            "tls": { "type": ["string", "null"], "description": "The name the client asks for by TLS." },
-            "body_bytes": { "type": ["integer", "null"], "minimum": 0, "description": "Bytes of the request's body." },
-        } },
+        "Question": question(),
         "StoredObject": { "type": "object", "required": ["id"], "properties": { "id": text } },
         "Problem": { "type": "object", "required": ["title", "status", "code", "detail"], "properties": {
             "type": text, "title": text, "status": { "type": "integer" },
@@ -215,4 +229,17 @@ fn relink(value: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(relink),
         _ => {}
     }
+}
+
+/// What a grant or a workspace covers, and further fields.
+pub(super) fn covers(more: &[(&str, Value)]) -> Value {
+    let texts = || json!({ "type": "array", "maxItems": 100, "items": { "type": "string", "minLength": 1, "maxLength": 256 } });
+    let mut properties = json!({
+        "objects": texts(), "hosts": texts(), "paths": texts(), "ports": texts(),
+        "protocols": { "type": "array", "items": { "type": "string", "enum": ["http", "tcp", "udp"] } },
+    });
+    for (name, schema) in more {
+        properties[*name] = schema.clone();
+    }
+    json!({ "type": "object", "additionalProperties": false, "properties": properties })
 }

@@ -201,12 +201,15 @@ impl<'t> TestedRequest<'t> {
 
     fn question(&self) -> Question {
         Question {
+            recorded_caller: None,
             method: self.method.clone(),
             url: self.url.clone(),
             headers: self.headers.clone(),
             client: self.written.client,
             tls: None,
             body_bytes: Some(self.written.body.len() as u64).filter(|length| *length > 0),
+            body: None,
+            consumer: None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Requests to a CA over the gateway's own calls: its names, TLS policy and pools.
+//! Requests to a CA over the gateway's own calls: its names, TLS policy and pools, or the proxy of the environment.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gateway_core::http::body::Body;
-use gateway_core::plugin::world::calls::{Calls as _, Client, Endpoint};
-use gateway_protocols::calls::PluginCalls;
+use gateway_core::plugin::World;
+use gateway_core::plugin::world::calls::{Client, Endpoint};
 use http::Request;
 
 use super::client::{Sending, Transport};
@@ -18,14 +18,15 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The network. A CA's resources may be on several servers.
 pub(super) struct Network {
+    world: World,
     root_ca_path: Option<PathBuf>,
     clients: Mutex<BTreeMap<String, Client>>,
 }
 
 impl Network {
     /// Trusts only these roots, or the public ones.
-    pub(super) fn new(root_ca_path: Option<PathBuf>) -> Self {
-        Self { root_ca_path, clients: Mutex::default() }
+    pub(super) fn new(world: World, root_ca_path: Option<PathBuf>) -> Self {
+        Self { world, root_ca_path, clients: Mutex::default() }
     }
 
     fn client(&self, url: &str) -> Result<Client, String> {
@@ -39,7 +40,7 @@ impl Network {
             return Ok(client.clone());
         }
         let endpoint = endpoint.trusting(self.root_ca_path.clone()).within(TIMEOUT);
-        let client = PluginCalls.client(endpoint).map_err(|problems| problems.to_string())?;
+        let client = self.world.own_client(endpoint).map_err(|problems| problems.to_string())?;
         clients.insert(server, client.clone());
         Ok(client)
     }

@@ -3,14 +3,16 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gateway_core::config::problem::Problems;
+use gateway_core::metrics::{HistogramSeries, Labels, MetricVisitor, Number};
 use gateway_core::plugin::World;
+use gateway_core::record::{Metric, MetricKind};
 use gateway_telemetry::batch::Chunk;
 use gateway_telemetry::deliver::Deliver;
 use gateway_telemetry::otlp::{
-    Encoder, Exporter, ExporterSettings, Field, Signal, build_exporter, pairs, resource,
+    Encoder, Encoding, Exporter, ExporterSettings, Field, Signal, build_exporter, pairs, resource,
 };
 
-use super::families::{self, Family, MetricKind, Point};
+use super::Scrape;
 
 const NAME: Field = Field(1, "name");
 const DESCRIPTION: Field = Field(2, "description");
@@ -24,7 +26,7 @@ const MONOTONIC: Field = Field(3, "isMonotonic");
 /// Sums since the start.
 const CUMULATIVE: u32 = 2;
 /// Metrics of one request.
-const FAMILIES_AT_A_TIME: usize = 20;
+const METRICS_AT_A_TIME: usize = 20;
 
 /// Pushes to a collector.
 pub(super) struct OtlpPush {
@@ -45,69 +47,122 @@ impl OtlpPush {
         Ok(Self { exporter: exporter.of_resource(resource(service, attributes)), begun: nanos(begun) })
     }
 
-    /// What a collector refuses of one request is no reason to keep the others from it.
-    pub(super) async fn push(&self, page: &str) -> Result<(), String> {
+    /// Pushes once; `false` where the gateway is gone. What a collector refuses of one request is no reason to keep the others from
+    /// it.
+    pub(super) async fn push(&self, scrape: &Scrape) -> Result<bool, String> {
+        let mut requests = Requests::new(self.exporter.encoding(), self.begun);
+        if !scrape(&mut requests) {
+            return Ok(false);
+        }
         let mut refused = None;
-        for families in families::of(page).chunks(FAMILIES_AT_A_TIME) {
-            let mut chunk = Chunk::default();
-            for family in families.iter().filter(|family| !family.points.is_empty()) {
-                if chunk.items > 0 {
-                    chunk.bytes.extend(self.exporter.separator());
-                }
-                chunk.items += 1;
-                let mut encoder = Encoder::new(&mut chunk.bytes, self.exporter.encoding());
-                encoder.item(Signal::Metrics.item(), |metric| self.family(metric, family));
-            }
+        for chunk in requests.finish() {
             let delivered = self.exporter.deliver(&chunk).await.map_err(|failed| failed.message)?;
             if delivered.refused > 0 {
                 refused =
                     Some(format!("the collector refused {} points: {}", delivered.refused, delivered.why));
             }
         }
-        refused.map_or(Ok(()), Err)
-    }
-
-    fn family(&self, metric: &mut Encoder<'_>, family: &Family<'_>) {
-        let name = family.name.strip_suffix("_total").unwrap_or(family.name);
-        metric.text(NAME, name);
-        metric.text(DESCRIPTION, family.help);
-        metric.text(UNIT, unit(name));
-        match family.kind {
-            MetricKind::Gauge => metric.message(GAUGE, |gauge| self.numbers(gauge, &family.points)),
-            MetricKind::Counter => metric.message(SUM, |sum| {
-                self.numbers(sum, &family.points);
-                sum.number(TEMPORALITY, CUMULATIVE);
-                sum.bool(MONOTONIC, true);
-            }),
-            MetricKind::Histogram => metric.message(HISTOGRAM, |histogram| {
-                histogram.list(DATA_POINTS, &family.points, |it, point| self.histogram(it, point));
-                histogram.number(TEMPORALITY, CUMULATIVE);
-            }),
-        }
-    }
-
-    fn numbers(&self, metric: &mut Encoder<'_>, points: &[Point]) {
-        metric.list(DATA_POINTS, points, |it, point| {
-            it.fixed(Field(2, "startTimeUnixNano"), self.begun);
-            it.fixed(Field(3, "timeUnixNano"), now());
-            it.double(Field(4, "asDouble"), point.value);
-            labels(it, Field(7, "attributes"), point);
-        });
-    }
-
-    fn histogram(&self, it: &mut Encoder<'_>, point: &Point) {
-        it.fixed(Field(2, "startTimeUnixNano"), self.begun);
-        it.fixed(Field(3, "timeUnixNano"), now());
-        it.fixed(Field(4, "count"), point.count());
-        it.double(Field(5, "sum"), point.value);
-        it.fixed_list(Field(6, "bucketCounts"), &point.buckets());
-        it.double_list(Field(7, "explicitBounds"), &point.bounds);
-        labels(it, Field(9, "attributes"), point);
+        refused.map_or(Ok(true), Err)
     }
 }
 
-fn labels(it: &mut Encoder<'_>, field: Field, point: &Point) {
-    it.attributes(field, |all| point.labels.iter().for_each(|(name, value)| all.text(name, value)));
+/// The metrics of a push, request by request.
+struct Requests {
+    encoding: Encoding,
+    begun: u64,
+    now: u64,
+    chunks: Vec<Chunk>,
+    /// The metric whose points follow; none at the beginning.
+    metric: Option<Metric>,
+    /// Its points so far.
+    points: Vec<u8>,
+}
+
+impl Requests {
+    fn new(encoding: Encoding, begun: u64) -> Self {
+        let now = nanos(SystemTime::now());
+        Self { encoding, begun, now, chunks: Vec::new(), metric: None, points: Vec::new() }
+    }
+
+    fn finish(mut self) -> Vec<Chunk> {
+        self.end_metric();
+        self.chunks
+    }
+
+    /// Adds the metric to a request, unless it has no point.
+    fn end_metric(&mut self) {
+        let Some(metric) = self.metric.take().filter(|_| !self.points.is_empty()) else { return };
+        if self.chunks.last().is_none_or(|chunk| chunk.items >= METRICS_AT_A_TIME) {
+            self.chunks.push(Chunk::default());
+        }
+        let Some(chunk) = self.chunks.last_mut() else { return };
+        separate(&mut chunk.bytes, self.encoding);
+        chunk.items += 1;
+        let points = std::mem::take(&mut self.points);
+        let name = metric.name.strip_suffix("_total").unwrap_or(metric.name);
+        Encoder::new(&mut chunk.bytes, self.encoding).item(Signal::Metrics.item(), |it| {
+            it.text(NAME, name);
+            it.text(DESCRIPTION, metric.help.trim());
+            it.text(UNIT, unit(name));
+            match metric.kind {
+                MetricKind::Gauge => it.message(GAUGE, |gauge| gauge.list_of(DATA_POINTS, &points)),
+                MetricKind::Counter => it.message(SUM, |sum| {
+                    sum.list_of(DATA_POINTS, &points);
+                    sum.number(TEMPORALITY, CUMULATIVE);
+                    sum.bool(MONOTONIC, true);
+                }),
+                MetricKind::Histogram => it.message(HISTOGRAM, |histogram| {
+                    histogram.list_of(DATA_POINTS, &points);
+                    histogram.number(TEMPORALITY, CUMULATIVE);
+                }),
+            }
+        });
+    }
+
+    fn point(&mut self, write: impl FnOnce(&mut Encoder<'_>)) {
+        separate(&mut self.points, self.encoding);
+        let (begun, now) = (self.begun, self.now);
+        Encoder::new(&mut self.points, self.encoding).item(DATA_POINTS, |it| {
+            it.fixed(Field(2, "startTimeUnixNano"), begun);
+            it.fixed(Field(3, "timeUnixNano"), now);
+            write(it);
+        });
+    }
+}
+
+impl MetricVisitor for Requests {
+    fn metric(&mut self, metric: &Metric) {
+        self.end_metric();
+        self.metric = Some(*metric);
+    }
+
+    fn number(&mut self, labels: &Labels<'_>, value: Number) {
+        self.point(|it| {
+            it.double(Field(4, "asDouble"), value.as_f64());
+            attributes(it, Field(7, "attributes"), labels);
+        });
+    }
+
+    fn histogram(&mut self, labels: &Labels<'_>, series: &HistogramSeries<'_>) {
+        self.point(|it| {
+            it.fixed(Field(4, "count"), series.count());
+            it.double(Field(5, "sum"), series.sum);
+            it.fixed_list(Field(6, "bucketCounts"), series.counts);
+            it.double_list(Field(7, "explicitBounds"), series.bounds);
+            attributes(it, Field(9, "attributes"), labels);
+        });
+    }
+}
+
+fn attributes(it: &mut Encoder<'_>, field: Field, labels: &Labels<'_>) {
+    it.attributes(field, |all| labels.iter().for_each(|(name, value)| all.text(name, value)));
+}
+
+/// Parts items of a list in JSON; in protobuf nothing stands between them.
+fn separate(items: &mut Vec<u8>, encoding: Encoding) {
+    if encoding == Encoding::Json && !items.is_empty() {
+        items.push(b',');
+    }
 }
 
 fn unit(name: &str) -> &'static str {
@@ -118,10 +173,6 @@ fn unit(name: &str) -> &'static str {
     } else {
         "1"
     }
-}
-
-fn now() -> u64 {
-    nanos(SystemTime::now())
 }
 
 fn nanos(at: SystemTime) -> u64 {

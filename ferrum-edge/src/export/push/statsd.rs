@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use gateway_core::config::model::StatsdPush as Rules;
+use gateway_core::metrics::{HistogramSeries, Labels, MetricVisitor, Number};
 use gateway_core::plugin::World;
+use gateway_core::record::{Metric, MetricKind};
 use tokio::sync::Mutex;
 
 use super::super::datagram::{DatagramServer, pace};
-use super::families::{self, MetricKind, Point};
+use super::Scrape;
 
 /// Bytes of one datagram: what passes most networks whole.
 const MAX_DATAGRAM: usize = 1400;
@@ -42,10 +44,14 @@ impl StatsdPush {
         }
     }
 
-    /// What could not be sent counts as not known, so that the next push has it.
-    pub(super) async fn push(&self, page: &str) -> Result<(), String> {
+    /// Pushes once; `false` where the gateway is gone. What could not be sent counts as not known, so that the next push has it.
+    pub(super) async fn push(&self, scrape: &Scrape) -> Result<bool, String> {
         let (mut server, mut sent) = (self.server.lock().await, self.sent.lock().await);
-        let datagrams = datagrams(self.lines(page, &sent));
+        let mut lines = self.lines(&sent);
+        if !scrape(&mut lines) {
+            return Ok(false);
+        }
+        let datagrams = datagrams(lines.lines);
         let count = datagrams.len();
         for (number, (datagram, known)) in datagrams.into_iter().enumerate() {
             pace(number, count).await;
@@ -55,44 +61,64 @@ impl StatsdPush {
             }
             sent.extend(known);
         }
-        Ok(())
+        Ok(true)
     }
 
-    fn lines(&self, page: &str, before: &HashMap<String, f64>) -> Vec<StatsdLine> {
-        let mut lines = Vec::new();
-        let mut room = MAX_SERIES.saturating_sub(before.len());
-        for family in families::of(page) {
-            for point in &family.points {
-                let (name, tags) = self.name(family.name, point);
-                // Under its own name: others may look the same to the server, which adds them up.
-                let series = |part: &str| format!("{}{part}{:?}", family.name, point.labels);
-                let mut grown = |part: &str, value| {
-                    let by = grown(before, &mut room, series(part), value);
-                    lines.extend(by.map(|(by, known)| StatsdLine {
-                        text: format!("{name}{part}:{by}|c{tags}"),
-                        known: Some(known),
-                    }));
-                };
-                match family.kind {
-                    MetricKind::Gauge => {
-                        lines.push(StatsdLine { text: gauge(&name, &tags, point.value), known: None });
-                    }
-                    MetricKind::Counter => grown("", point.value),
-                    MetricKind::Histogram => {
-                        grown(".count", point.count() as f64);
-                        grown(".sum", point.value);
-                    }
-                }
-            }
+    fn lines<'s>(&'s self, before: &'s HashMap<String, f64>) -> Lines<'s> {
+        let room = MAX_SERIES.saturating_sub(before.len());
+        Lines { prefix: &self.prefix, tags: self.tags, before, room, metric: None, lines: Vec::new() }
+    }
+}
+
+/// The lines of a push.
+struct Lines<'s> {
+    prefix: &'s str,
+    tags: bool,
+    /// What the server knows.
+    before: &'s HashMap<String, f64>,
+    /// How many more series are remembered.
+    room: usize,
+    /// The metric whose series follow; none at the beginning.
+    metric: Option<Metric>,
+    lines: Vec<StatsdLine>,
+}
+
+impl MetricVisitor for Lines<'_> {
+    fn metric(&mut self, metric: &Metric) {
+        self.metric = Some(*metric);
+    }
+
+    fn number(&mut self, labels: &Labels<'_>, value: Number) {
+        let Some(metric) = self.metric else { return };
+        if metric.kind == MetricKind::Counter {
+            return self.growth(metric, "", labels, value.as_f64());
         }
-        lines
+        let (name, tags) = self.name(metric.name, labels);
+        self.lines.push(StatsdLine { text: gauge(&name, &tags, value.as_f64()), known: None });
+    }
+
+    fn histogram(&mut self, labels: &Labels<'_>, series: &HistogramSeries<'_>) {
+        let Some(metric) = self.metric else { return };
+        self.growth(metric, ".count", labels, series.count() as f64);
+        self.growth(metric, ".sum", labels, series.sum);
+    }
+}
+
+impl Lines<'_> {
+    /// By how much a series grew, if it did.
+    fn growth(&mut self, metric: Metric, part: &str, labels: &Labels<'_>, value: f64) {
+        // Under its own name: others may look the same to the server, which adds them up.
+        let series = format!("{}{part}{labels:?}", metric.name);
+        let Some((by, known)) = grown(self.before, &mut self.room, series, value) else { return };
+        let (name, tags) = self.name(metric.name, labels);
+        self.lines.push(StatsdLine { text: format!("{name}{part}:{by}|c{tags}"), known: Some(known) });
     }
 
     /// The name, with the labels in it or as tags behind it.
-    fn name(&self, name: &str, point: &Point) -> (String, String) {
+    fn name(&self, name: &str, labels: &Labels<'_>) -> (String, String) {
         let mut name = format!("{}{}", self.prefix, name.strip_suffix("_total").unwrap_or(name));
         let mut tags = String::new();
-        for (label, value) in &point.labels {
+        for (label, value) in labels {
             let value = plain(value, self.tags);
             if self.tags {
                 tags.push_str(if tags.is_empty() { "|#" } else { "," });
@@ -157,8 +183,17 @@ fn plain(value: &str, dots: bool) -> String {
 mod tests {
     use super::*;
 
-    const PAGE: &str = "# HELP a_total Many.\n# TYPE a_total counter\na_total{proxy=\"s:h|o#p\"} 2\n\
-        # HELP g Now.\n# TYPE g gauge\ng 3\n# HELP h Long.\n# TYPE h histogram\nh_bucket{le=\"1\"} 1\nh_bucket{le=\"+Inf\"} 2\nh_sum 2.5\nh_count 2\n";
+    /// A counter at this value, a gauge and a histogram.
+    fn show(counter: u64, visitor: &mut dyn MetricVisitor) {
+        visitor.metric(&Metric::counter("a_total", "Many."));
+        visitor.number(&[("proxy", "s:h|o#p")], counter.into());
+        visitor.metric(&Metric::gauge("g", "Now."));
+        visitor.number(&[], 3_u64.into());
+        visitor.metric(&Metric::histogram("h", "Long."));
+        let series =
+            HistogramSeries { bounds: &[1.0], counts: &[1, 1], sum: 2.5, ..HistogramSeries::default() };
+        visitor.histogram(&[], &series);
+    }
 
     fn pusher(tags: bool, port: u16) -> StatsdPush {
         let rules = Rules {
@@ -178,37 +213,41 @@ mod tests {
     #[test]
     fn counters_are_sent_as_what_they_grew_by() {
         let (push, mut before) = (pusher(true, 1), HashMap::new());
-        let mut sent = |page: &str| {
-            let lines = push.lines(page, &before);
+        let mut sent = |counter: u64| {
+            let mut lines = push.lines(&before);
+            show(counter, &mut lines);
+            let lines = lines.lines;
             before.extend(lines.iter().filter_map(|line| line.known.clone()));
             texts(lines)
         };
         assert_eq!(
-            sent(PAGE),
+            sent(2),
             ["edge.a:2|c|#proxy:s_h_o_p", "edge.g:3|g", "edge.h.count:2|c", "edge.h.sum:2.5|c"]
         );
-        let again = sent(&PAGE.replace("} 2\n# HELP g", "} 5\n# HELP g"));
-        assert_eq!(again, ["edge.a:3|c|#proxy:s_h_o_p", "edge.g:3|g"]);
-        let anew = sent(&PAGE.replace("} 2\n# HELP g", "} 1\n# HELP g"));
-        assert_eq!(anew[0], "edge.a:1|c|#proxy:s_h_o_p");
+        assert_eq!(sent(5), ["edge.a:3|c|#proxy:s_h_o_p", "edge.g:3|g"]);
+        assert_eq!(sent(1)[0], "edge.a:1|c|#proxy:s_h_o_p");
     }
 
     #[test]
     fn without_tags_labels_are_part_of_the_name() {
-        let lines = texts(pusher(false, 1).lines(PAGE, &HashMap::new()));
-        assert_eq!(lines[0], "edge.a.s_h_o_p:2|c");
+        let (push, before) = (pusher(false, 1), HashMap::new());
+        let mut lines = push.lines(&before);
+        show(2, &mut lines);
+        assert_eq!(texts(lines.lines)[0], "edge.a.s_h_o_p:2|c");
     }
 
     #[test]
     fn series_that_look_the_same_to_a_server_each_say_what_they_grew_by() {
         let (push, mut before) = (pusher(false, 1), HashMap::new());
-        let page = |a: u32, b: u32| {
-            format!("# TYPE a_total counter\na_total{{proxy=\"s.h\"}} {a}\na_total{{proxy=\"s_h\"}} {b}\n")
-        };
         for (counts, expected) in
-            [((100, 7), vec!["edge.a.s_h:100|c", "edge.a.s_h:7|c"]), ((101, 7), vec!["edge.a.s_h:1|c"])]
+            [([100_u64, 7], vec!["edge.a.s_h:100|c", "edge.a.s_h:7|c"]), ([101, 7], vec!["edge.a.s_h:1|c"])]
         {
-            let lines = push.lines(&page(counts.0, counts.1), &before);
+            let mut lines = push.lines(&before);
+            lines.metric(&Metric::counter("a_total", "Many."));
+            for (proxy, count) in ["s.h", "s_h"].into_iter().zip(counts) {
+                lines.number(&[("proxy", proxy)], count.into());
+            }
+            let lines = lines.lines;
             before.extend(lines.iter().filter_map(|line| line.known.clone()));
             assert_eq!(texts(lines), expected);
         }
@@ -216,11 +255,11 @@ mod tests {
 
     #[test]
     fn a_gauge_below_zero_is_no_decrease() {
-        let page = "# TYPE g gauge\ng{a=\"b\"} -3\n";
-        assert_eq!(
-            texts(pusher(true, 1).lines(page, &HashMap::new())),
-            ["edge.g:0|g|#a:b\nedge.g:-3|g|#a:b"]
-        );
+        let (push, before) = (pusher(true, 1), HashMap::new());
+        let mut lines = push.lines(&before);
+        lines.metric(&Metric::gauge("g", "Now."));
+        lines.number(&[("a", "b")], (-3_i64).into());
+        assert_eq!(texts(lines.lines), ["edge.g:0|g|#a:b\nedge.g:-3|g|#a:b"]);
     }
 
     #[test]
@@ -240,9 +279,15 @@ mod tests {
         // A server that has no address yet.
         let broken = DatagramServer::new(&"nowhere.test".into(), 1, &World::default());
         let good = std::mem::replace(&mut *push.server.lock().await, broken);
-        assert!(push.push(PAGE).await.is_err());
+        let scrape = |counter| -> Scrape {
+            Arc::new(move |visitor: &mut dyn MetricVisitor| {
+                show(counter, visitor);
+                true
+            })
+        };
+        assert!(push.push(&scrape(2)).await.is_err());
         *push.server.lock().await = good;
-        push.push(&PAGE.replace("} 2\n# HELP g", "} 5\n# HELP g")).await.unwrap();
+        assert_eq!(push.push(&scrape(5)).await, Ok(true));
         let mut space = [0; 2000];
         let length = server.recv(&mut space).await.unwrap();
         let text = String::from_utf8_lossy(&space[..length]);

@@ -273,8 +273,7 @@ fn what_has_no_room_is_counted() {
     sinks.start(&NoNetwork).unwrap();
     sinks.close();
     assert_eq!(place.text("access.log").lines().count(), 3);
-    let mut text = String::new();
-    world.meters().write(&mut text);
+    let text = world.meters().text();
     for (outcome, count) in [("sent", 3), ("queue_full", 7), ("failed", 0)] {
         let line =
             format!("ferrum_access_log_sink_records_total{{sink=\"s\",outcome=\"{outcome}\"}} {count}\n");

@@ -1,9 +1,13 @@
 //! Writing: checked, compiled, stored, served, answered, in this order.
 
+mod approval;
 mod document;
+mod error;
 mod files;
+mod plan;
 mod precondition;
 mod rollback;
+mod scope;
 mod step;
 mod targets;
 
@@ -12,13 +16,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gateway_core::config::catalog::{Affected, Catalog, Edit, ObjectKind, OnRefusal};
-use gateway_core::config::model::Id;
-use gateway_core::config::problem::Problems;
+use gateway_core::config::catalog::{Affected, Catalog, ObjectKind, OnRefusal};
 use serde_json::{Map, Value};
 use tokio::sync::MutexGuard;
 
+pub(crate) use approval::{Approval, Consent, Refusal, may_decide, may_see};
 use document::{keep_credentials, normal, patched};
+pub(crate) use error::{ApprovalError, WriteError};
+pub(crate) use plan::ObjectOutcome;
+use plan::Plan;
 pub(crate) use precondition::Precondition;
 pub(crate) use rollback::Rollback;
 use rollback::{credentials_of_now, existing};
@@ -26,12 +32,12 @@ pub(crate) use step::WriteStep;
 pub(crate) use targets::{TargetAddress, TargetChange};
 
 use super::{Documents, Live, Reconciler, heavy, texts};
+use crate::access::grants::Grants;
 use crate::audit::Draft;
 use crate::engine::Staged;
 use crate::engine::error::StartError;
 use crate::engine::listeners::Ports;
-use crate::store::seal::SealError;
-use crate::store::{Author, Away, Counts, Mark, Object, Op, StoreError, Transaction};
+use crate::store::{Author, Away, Counts, Mark, Object, Op, PendingChange, StoreError, Transaction};
 
 /// How long a caller waits for those before it.
 const TURN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -51,6 +57,10 @@ pub(crate) struct Request {
     pub(crate) validate_only: bool,
     /// Why, for people.
     pub(crate) note: String,
+    /// What it may be about; `None` is everything.
+    pub(crate) grants: Option<Arc<Grants>>,
+    /// By whose will it happens.
+    pub(crate) consent: Consent,
 }
 
 /// What was written.
@@ -67,53 +77,16 @@ pub(crate) struct CommittedWrite {
     pub(crate) object: Option<Object>,
     /// Consumers whose earlier credentials a rollback made valid again.
     pub(crate) revived: Vec<String>,
+    /// With `validate_only`: another user would have to approve it.
+    pub(crate) needs_approval: bool,
 }
 
-/// What became of an object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ObjectOutcome {
-    Created,
-    Updated,
-    Unchanged,
-    Deleted,
-}
-
-/// Why nothing was written.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum WriteError {
-    /// The objects are wrong.
-    #[error("{0}")]
-    Invalid(Problems),
-    /// There is no such object.
-    #[error("there is no {} `{id}`", kind.singular())]
-    NotFound { kind: ObjectKind, id: String, at: String },
-    /// The upstream has no such target.
-    #[error("the upstream `{upstream}` has no target `{target}`")]
-    NoTarget { upstream: String, target: String },
-    /// There is one already.
-    #[error("there is a {} `{id}` already", kind.singular())]
-    Exists { kind: ObjectKind, id: String, at: String },
-    /// A condition of the request's own does not hold.
-    #[error("{0}")]
-    Condition(Box<Self>),
-    /// It was changed by somebody else meanwhile.
-    #[error("the {} `{id}` was changed by revision {revision}", kind.singular())]
-    Changed { kind: ObjectKind, id: String, revision: u64, at: String },
-    /// The configuration as a whole was changed by somebody else meanwhile.
-    #[error("the newest revision is {revision}, not {expected}")]
-    Moved { expected: u64, revision: u64 },
-    /// Secrets can't be kept, or not be read; each with the place of its object.
-    #[error("{}", .0.iter().map(|(_, source)| source.to_string()).collect::<Vec<_>>().join("; "))]
-    Seal(Vec<(String, SealError)>),
-    /// A port can't be listened on.
-    #[error(transparent)]
-    Port(#[from] StartError),
-    /// The store did not take it.
-    #[error("{0}")]
-    Store(#[from] StoreError),
-    /// The gateway ends.
-    #[error("the gateway stops")]
-    Stopping,
+/// What became of a write.
+#[derive(Debug)]
+pub(crate) enum WriteOutcome {
+    Committed(CommittedWrite),
+    /// It waits until another user approves it.
+    Pending(PendingChange),
 }
 
 impl Reconciler {
@@ -123,7 +96,7 @@ impl Reconciler {
         author: Author,
         draft: Draft,
         request: Request,
-    ) -> Result<CommittedWrite, WriteError> {
+    ) -> Result<WriteOutcome, WriteError> {
         let reconciler = self.clone();
         let writing = tokio::spawn(async move { reconciler.write_to_end(author, draft, request).await });
         writing.await.unwrap_or(Err(WriteError::Stopping))
@@ -134,10 +107,11 @@ impl Reconciler {
         author: Author,
         draft: Draft,
         request: Request,
-    ) -> Result<CommittedWrite, WriteError> {
+    ) -> Result<WriteOutcome, WriteError> {
+        scope::names(&request)?;
         let mut live = self.turn().await?;
         let name = author.name.clone();
-        let mut change = self.store.begin(author).await?;
+        let mut change = self.store.begin(author.clone()).await?;
         if *change.base_mark() != live.mark {
             // Somebody else wrote: what they wrote is served first. Nobody writes meanwhile, we hold the lock.
             self.follow(&mut live).await?;
@@ -147,20 +121,26 @@ impl Reconciler {
         }
         let mut plan = self.plan(&mut change, &live, &request).await?;
         let (revision, time) = (change.base() + 1, change.time());
-        let (catalog, staged) = self.stage(&mut change, &live, &plan, revision).await?;
-        let committed = self.commit(change, plan.ops(), draft, &request).await;
+        let Stage { catalog, staged, needs_approval } =
+            self.stage(&mut change, &live, &plan, revision, &request).await?;
+        if needs_approval && !request.validate_only {
+            self.engine.discard(staged);
+            return self.propose(change, author, &plan, draft, &request).await.map(WriteOutcome::Pending);
+        }
+        let committed = self.commit(change, &plan, draft, &request).await;
         let (mark, counts) = match committed {
             Ok((mark, counts)) if mark != live.mark => (mark, counts),
             // Nothing was to be written, or nothing is different.
             Ok((_, counts)) => {
                 self.engine.discard(staged);
-                return Ok(CommittedWrite {
+                return Ok(WriteOutcome::Committed(CommittedWrite {
                     revision: live.mark.revision,
                     counts,
                     object: plan.only,
                     ops: plan.done,
                     revived: plan.revived,
-                });
+                    needs_approval,
+                }));
             }
             Err(error) => {
                 self.engine.discard(staged);
@@ -175,6 +155,7 @@ impl Reconciler {
             mirror.feed(from, mark, plan.ops());
         }
         served.everywhere().await;
+        self.count_approval(&request, &plan);
         let Counts { created, updated, deleted } = counts;
         tracing::info!(revision, author = name, created, updated, deleted, "the configuration was changed");
         if !plan.revived.is_empty() {
@@ -186,8 +167,9 @@ impl Reconciler {
                 "the rollback made earlier credentials of consumers valid again"
             );
         }
-        let object = plan.left(time, revision);
-        Ok(CommittedWrite { revision, counts, object, ops: plan.done, revived: plan.revived })
+        let object = plan.object_after(time, revision);
+        let (ops, revived) = (plan.done, plan.revived);
+        Ok(WriteOutcome::Committed(CommittedWrite { revision, counts, object, ops, revived, needs_approval }))
     }
 
     /// The right to write, for one caller at a time. Whoever waited while the database turned out to be away is told so
@@ -207,23 +189,28 @@ impl Reconciler {
     async fn commit(
         &self,
         mut change: Transaction,
-        ops: Vec<Op>,
+        plan: &Plan,
         mut draft: Draft,
         request: &Request,
     ) -> Result<(Mark, Counts), StoreError> {
         change.gather();
-        let (base, counts) = (change.base_mark().clone(), change.put(ops).await?);
+        let (base, counts) = (change.base_mark().clone(), change.put(plan.ops()).await?);
         if request.validate_only || counts.total() == 0 {
             change.rollback().await;
             return Ok((base, counts));
         }
         draft.note.clone_from(&request.note);
+        if let (Consent::Approval(approval), Some(pending)) = (&request.consent, &plan.approved) {
+            let (decision, note) = approval::applied(approval, pending, base.revision + 1);
+            change.end_pending(&decision).await?;
+            draft.note = note;
+        }
         draft.revision = Some(base.revision + 1);
         draft.gathered(change.gathered(), |kind, document| {
             ObjectKind::named(kind).map_or(Value::Null, |kind| Documents::shown(kind, document))
         });
         let line = change.audit(&draft).await?;
-        let mark = change.commit_marked(&request.note).await?;
+        let mark = change.commit_marked(&draft.note).await?;
         self.engine.audit.kept(&draft, &line);
         Ok((mark, counts))
     }
@@ -235,7 +222,9 @@ impl Reconciler {
         live: &Live,
         plan: &Plan,
         revision: u64,
-    ) -> Result<(Catalog, Staged), WriteError> {
+        request: &Request,
+    ) -> Result<Stage, WriteError> {
+        scope::plugins(request, plan)?;
         let edit = heavy(|| plan.edit(&self.documents));
         let affected = match live.catalog.affected(&edit) {
             Affected::Some(ids) => texts(&ids),
@@ -244,20 +233,23 @@ impl Reconciler {
         let affected = self.as_stored(change.get_many(ObjectKind::Proxies, &affected).await?);
         heavy(|| {
             let tried = self.tried(&live.catalog, edit, affected, OnRefusal::Edit);
-            let (mut catalog, mut changes) = tried.map_err(WriteError::Invalid)?;
+            let (mut catalog, mut changes) = tried.map_err(|problems| scope::problems(request, problems))?;
             let unusable = plan.unusable(&changes);
             if !unusable.is_empty() {
-                return Err(WriteError::Invalid(unusable));
+                return Err(scope::problems(request, unusable));
             }
+            scope::effects(request, &changes)?;
             for (_, op) in plan.done.iter().filter(|(done, _)| *done == ObjectOutcome::Deleted) {
                 catalog.forget_broken(op.key().0, op.key().1);
             }
+            let rules = self.approval_rules();
+            let needs_approval = approval::is_needed(rules.as_deref(), request, plan, &changes);
             changes.revision = Some(revision);
-            let staged = self.engine.stage(changes, Ports::All).map_err(|error| match error {
+            let staged = self.engine.stage(changes, Ports::Available).map_err(|error| match error {
                 StartError::Mistakes(problems) => WriteError::Invalid(problems),
                 error => WriteError::Port(error),
             })?;
-            Ok((catalog, staged))
+            Ok(Stage { catalog, staged, needs_approval })
         })
     }
 
@@ -268,6 +260,9 @@ impl Reconciler {
         live: &Live,
         request: &Request,
     ) -> Result<Plan, WriteError> {
+        if let Consent::Approval(approval) = &request.consent {
+            return self.plan_approved(change, approval).await;
+        }
         let mut plan = Plan::default();
         if let Some(rollback) = request.rollback {
             let mut ops = change.undo_ops(rollback.revision).await?;
@@ -408,84 +403,17 @@ impl Reconciler {
     }
 }
 
+/// A write that was tried on a copy of the catalog, and compiled.
+struct Stage {
+    catalog: Catalog,
+    staged: Staged,
+    needs_approval: bool,
+}
+
 type Before = HashMap<(ObjectKind, String), Object>;
 
 /// What was sent, and what the object is to be.
 struct Wanted<'s> {
     request: Cow<'s, Map<String, Value>>,
     document: Map<String, Value>,
-}
-
-/// What is to be done, object by object.
-#[derive(Default)]
-struct Plan {
-    /// See [`CommittedWrite::revived`].
-    revived: Vec<String>,
-    done: Vec<(ObjectOutcome, Op)>,
-    /// The documents in the clear, as they are checked; beside `done`.
-    sent: Vec<Option<String>>,
-    /// Where each stands in the request; beside `done`.
-    places: Vec<String>,
-    /// The object that a request with one step is about, as it was.
-    only: Option<Object>,
-}
-
-impl Plan {
-    fn push(&mut self, at: &str, done: ObjectOutcome, op: Op, sent: Option<String>) {
-        self.done.push((done, op));
-        self.sent.push(sent);
-        self.places.push(at.to_owned());
-    }
-
-    /// The object of a request with one step as this change leaves it.
-    fn left(&mut self, time: u64, revision: u64) -> Option<Object> {
-        let was = self.only.take();
-        let [(done, Op::Put { kind, id, document })] = self.done.as_slice() else { return None };
-        if *done == ObjectOutcome::Unchanged {
-            return was;
-        }
-        let created_at = was.map_or(time, |was| was.created_at);
-        let (kind, id, document) = (*kind, id.clone(), document.clone());
-        Some(Object { kind, id, document, created_at, updated_at: time, revision })
-    }
-
-    /// A proxy's own plugin configs go with it.
-    fn cascade(&mut self, live: &Live) {
-        let put: std::collections::HashSet<(ObjectKind, String)> =
-            self.done.iter().map(|(_, op)| (op.key().0, op.key().1.to_owned())).collect();
-        let gone =
-            self.done.iter().filter(|(done, _)| *done == ObjectOutcome::Deleted).map(|(_, op)| op.key());
-        let proxies: Vec<String> =
-            gone.filter(|(kind, _)| *kind == ObjectKind::Proxies).map(|(_, id)| id.to_owned()).collect();
-        for proxy in proxies {
-            for id in live.catalog.plugin_configs_of(&proxy) {
-                let key = (ObjectKind::PluginConfigs, id.to_string());
-                if !put.contains(&key) {
-                    self.push("", ObjectOutcome::Deleted, Op::Delete { kind: key.0, id: key.1 }, None);
-                }
-            }
-        }
-    }
-
-    /// What the store is to do.
-    fn ops(&self) -> Vec<Op> {
-        self.done
-            .iter()
-            .filter(|(done, _)| *done != ObjectOutcome::Unchanged)
-            .map(|(_, op)| op.clone())
-            .collect()
-    }
-
-    /// The same for the catalog.
-    fn edit(&self, documents: &Documents) -> Edit {
-        let mut edit = Edit::default();
-        for (((_, op), sent), at) in self.done.iter().zip(&self.sent).zip(&self.places) {
-            let (kind, id) = op.key();
-            match sent {
-                None => edit.gone.extend(id.parse::<Id>().ok().map(|id| (kind, id))),
-                Some(document) => documents.put_sent(&mut edit, kind, at, id, document),
-            }
-        }
-        edit
-    }
 }

@@ -62,7 +62,7 @@ impl Transaction {
     ///
     /// # Errors
     /// When it may not have been kept.
-    pub(in crate::store) async fn commit_audit(mut self) -> Result<(), StoreError> {
+    pub(crate) async fn commit_audit(mut self) -> Result<(), StoreError> {
         let lease = self.take()?;
         lease.settle("COMMIT").await.map_err(|failure| failure.told(&self.store.core.location))
     }

@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use crate::process::{Folder, Gateway, spec};
+use crate::process::{Folder, Gateway, spec, until};
 
 /// Bytes of what is asked for first, so that buffers and pools are there.
 const FIRST: u64 = 8 << 20;
@@ -161,4 +161,143 @@ fn idle_connections_are_small() {
     let mut open = Vec::new();
     let grown = grown(&gateway, || open.extend((0..CLIENTS).map(|_| ask())));
     assert!(grown < CLIENTS * IDLE_BYTES, "{} bytes more for each idle connection", grown / CLIENTS);
+}
+
+/// What bodies that came half may raise memory to, and how many there are.
+const LIMIT: u64 = 48 << 20;
+pub(super) const HALVES: usize = 3000;
+/// A gateway of little memory, whose plugin holds bodies.
+pub(super) const HOLDS_BODIES: &str = "
+gateway: { http: '127.0.0.1:0', admin: '127.0.0.1:0', https: off, workers: 1, overload: { max_memory: 48MiB } }
+proxies:
+  - { id: held, listen_path: /, backend_scheme: http, backend_host: 127.0.0.1, backend_port: 9 }
+plugin_configs:
+  - { id: schema, plugin_name: request_validation, scope: global, config: { body_schema: { type: object }, max_body: 1MiB } }
+";
+
+/// A request whose body comes half.
+pub(super) fn half_body(gateway: &Gateway) -> TcpStream {
+    let mut connection = TcpStream::connect(gateway.http).unwrap();
+    connection.set_write_timeout(Some(Duration::from_secs(5))).unwrap();
+    let head =
+        "POST / HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 131072\r\n\r\n";
+    // Those that are refused may be closed already.
+    drop(write!(connection, "{head}{}", "x".repeat(65536)));
+    connection
+}
+
+/// Bodies that plugins hold count as they come, not only when memory is looked at again; and what is left of them is no load.
+#[test]
+fn bodies_that_come_half_stay_below_the_limit_and_are_forgotten() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", HOLDS_BODIES);
+    let gateway = Gateway::start(&folder, |_| {});
+    let mut open = Vec::new();
+    let grown = grown(&gateway, || {
+        for _ in 0..HALVES {
+            open.push(half_body(&gateway));
+        }
+    });
+    assert!(grown < LIMIT, "{grown} bytes more");
+    until("it is overloaded", || gateway.log().contains("overloaded"));
+    drop(open);
+    until("it recovers", || gateway.log().contains("no longer overloaded"));
+    let answer = crate::process::get(gateway.http, "/");
+    assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+}
+
+/// Clients that ask for metrics so often and read nothing, and what all of them may take: some pages, and what each of those that are answered
+/// at a time is sent.
+const UNREAD: usize = 500;
+const PAGES: usize = 16;
+const UNREAD_BYTES: u64 = 64 << 20;
+
+#[test]
+fn pages_of_metrics_that_nobody_reads_are_few() {
+    let folder = Folder::new();
+    let proxies = 3000;
+    let mut text = "
+gateway: { http: '127.0.0.1:0', admin: '127.0.0.1:0', https: off, workers: 1 }
+plugin_configs:
+  - { id: answer, plugin_name: request_termination, scope: global, config: { status_code: 200, content_type: text/plain, body: one } }
+proxies:
+"
+    .to_owned();
+    for n in 0..proxies {
+        let proxy = format!(
+            "id: p{n}, listen_path: /p{n}, backend_scheme: http, backend_host: 127.0.0.1, backend_port: 9"
+        );
+        text.push_str(&format!("  - {{ {proxy} }}\n"));
+    }
+    folder.write("ferrum.yaml", &text);
+    let gateway = Gateway::start(&folder, |_| {});
+    let mut connection = TcpStream::connect(gateway.http).unwrap();
+    for n in 0..proxies {
+        let asked = format!("GET /p{n} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        connection.write_all(asked.as_bytes()).unwrap();
+        let mut answer = [0; 512];
+        assert!(connection.read(&mut answer).unwrap() > 0);
+    }
+    // All of a client's are more than a socket takes, so that pages wait for their clients.
+    let page = crate::process::get(gateway.admin, "/metrics").len() as u64;
+    assert!(page > 1 << 20, "a page of {page} bytes");
+    let mut open = Vec::new();
+    let grown = grown(&gateway, || {
+        for _ in 0..UNREAD {
+            let mut connection = TcpStream::connect(gateway.admin).unwrap();
+            let asked = "GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(PAGES);
+            connection.write_all(asked.as_bytes()).unwrap();
+            open.push(connection);
+        }
+        assert!(crate::process::get(gateway.admin, "/livez").starts_with("HTTP/1.1 200"));
+        // The last one is answered from a page that others have not read yet.
+        let mut head = [0; 12];
+        open.last_mut().unwrap().read_exact(&mut head).unwrap();
+        assert_eq!(&head, b"HTTP/1.1 200");
+    });
+    assert!(grown < UNREAD_BYTES + 4 * page, "{grown} bytes more for pages of {page}");
+    drop(open);
+    let again = crate::process::get(gateway.admin, "/metrics");
+    assert!(again.starts_with("HTTP/1.1 200"), "{}", again.lines().next().unwrap_or_default());
+}
+
+/// Proxies of a file, and what each of them may have resident beyond what a gateway with few has.
+const PROXIES: u64 = 10_000;
+const PROXY_BYTES: u64 = 3584;
+
+#[test]
+fn plain_proxies_are_small() {
+    let with = |proxies: u64| {
+        let folder = Folder::new();
+        let mut text = "
+gateway: { http: '127.0.0.1:0', admin: '127.0.0.1:0', https: off, workers: 1 }
+proxies:
+"
+        .to_owned();
+        for n in 0..proxies {
+            let proxy = format!(
+                "id: p{n}, listen_path: /p{n}, backend_scheme: http, backend_host: 127.0.0.1, backend_port: 9"
+            );
+            text.push_str(&format!("  - {{ {proxy} }}\n"));
+        }
+        folder.write("ferrum.yaml", &text);
+        let gateway = Gateway::start(&folder, |_| {});
+        // What reading the file took is returned to the system little by little.
+        let (mut least, mut same) = (memory(gateway.pid()), 0);
+        // Somewhat longer than the allocator keeps what is free.
+        while same < 48 {
+            thread::sleep(Duration::from_millis(250));
+            let now = memory(gateway.pid());
+            same = if now < least { 0 } else { same + 1 };
+            least = least.min(now);
+        }
+        least
+    };
+    let (few, many) = thread::scope(|scope| {
+        let few = scope.spawn(|| with(10));
+        let many = with(PROXIES);
+        (few.join().unwrap(), many)
+    });
+    let each = many.saturating_sub(few) / PROXIES;
+    assert!(each < PROXY_BYTES, "{each} bytes for each proxy");
 }

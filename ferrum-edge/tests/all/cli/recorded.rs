@@ -96,7 +96,7 @@ fn the_past_is_filtered_and_a_recorded_request_explained() {
     let (_, line) = ran(&folder, &["logs", "--consumer", "ann"]);
     assert!(line.contains(" 127.0.0.1 ann shop ") && line.contains("connect_failed"), "{line}");
     let (code, said) = ran(&folder, &["explain", "--request-id", &id]);
-    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(code, Some(0), "the record names the caller, whose key it does not keep: {said}");
     assert!(said.contains("GET /shop/ann for host localhost") && said.contains("proxy:     shop"), "{said}");
     assert_eq!(ran(&folder, &["explain", "--request-id", "unknown"]).0, Some(1));
     let metrics = get(gateway.admin, "/metrics");

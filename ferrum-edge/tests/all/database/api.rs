@@ -699,7 +699,7 @@ fn the_description_names_every_endpoint() {
             }
         }
     }
-    assert_eq!(count, 70);
+    assert_eq!(count, 81);
     references(&description, &description);
 }
 

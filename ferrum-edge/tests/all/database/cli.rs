@@ -313,6 +313,25 @@ fn users_are_administered_by_commands() {
     assert_ne!(again, password);
     let list = store.ends(&folder, 0, &["users", "list"]);
     assert!(list.contains("ann") && list.contains("read") && list.contains("to be changed"), "{list}");
+    let file = folder.path("grants.yaml");
+    std::fs::write(&file, "- objects: [team-a-*]\n  hosts: ['*.a.example']\n  ports: [5432, 10000-10009]\n")
+        .unwrap();
+    let file = file.to_str().unwrap();
+    store.ends(&folder, 0, &["users", "grants", "ann", file]);
+    assert!(store.ends(&folder, 0, &["users", "list"]).contains(" team-a-*\n"));
+    let told = store.ends(&folder, 1, &["users", "role", "ann", "--role", "admin"]);
+    assert!(told.contains("the role admin is for everything"), "{told}");
+    store.ends(&folder, 0, &["users", "grants", "ann", "--none"]);
+    assert!(store.ends(&folder, 0, &["users", "list"]).contains("everything\n"));
+    store.ends(&folder, 0, &["users", "role", "ann", "--role", "write", "--grants", file]);
+    assert!(store.ends(&folder, 0, &["users", "list"]).contains(" team-a-*\n"));
+    for (text, why) in [("[", "grants.yaml"), ("- objects: []", "names no object")] {
+        std::fs::write(file, text).unwrap();
+        let code = if text == "[" { 2 } else { 1 };
+        let told = store.ends(&folder, code, &["users", "grants", "ann", file]);
+        assert!(told.contains(why), "{text}: {told}");
+    }
+    store.ends(&folder, 2, &["users", "grants", "ann"]);
     store.ends(&folder, 0, &["users", "remove", "ann"]);
     store.ends(&folder, 1, &["users", "remove", "ann"]);
     let audit = store.ends(&folder, 0, &["audit", "--kind", "users"]);

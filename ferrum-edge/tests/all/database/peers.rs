@@ -45,7 +45,12 @@ fn patient() -> Options {
 
 /// A gateway that waits so long.
 pub(crate) fn start(location: &Location) -> Running {
-    Running::on(Database { options: patient(), ..Running::database(location.clone()) })
+    Running::on(patient_database(location))
+}
+
+/// The database of such a gateway.
+pub(crate) fn patient_database(location: &Location) -> Database {
+    Database { options: patient(), ..Running::database(location.clone()) }
 }
 
 /// Doesn't wait long for a server that is away.

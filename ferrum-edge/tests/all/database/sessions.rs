@@ -118,6 +118,26 @@ fn sessions_are_listed_and_ended() {
     assert_eq!(running.api().with("no such token, at all").get("/v1/sessions").status, 401);
 }
 
+/// The write succeeds, other proxies serve, and the status names the process that has the port.
+#[test]
+fn a_port_in_use_closes_the_written_proxy_alone() {
+    let folder = Folder::new();
+    let running = Running::new(&folder);
+    let (mut api, target) = (running.api(), silent_target());
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (wanted, other) = (taken.local_addr().unwrap().port(), free_port());
+    api.batch(&json!({ "proxies": [stream("taken", wanted, target), stream("other", other, target)] }));
+    open(other);
+    let closed = running.status()["proxies"]["ports_closed"].clone();
+    assert_eq!(closed.as_array().unwrap().len(), 1, "{closed}");
+    assert_eq!(closed[0]["id"], json!("taken"));
+    let holder = format!("process {} (", std::process::id());
+    assert!(text(&closed[0]["problem"]).contains(&holder), "{closed}");
+    drop(taken);
+    until("the port is opened", || running.status()["proxies"]["ports_closed_count"] == json!(0));
+    open(wanted);
+}
+
 /// Sends a datagram and waits for the answer.
 fn asked(socket: &UdpSocket) {
     socket.send(b"up").unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ferrum_edge::store::{Engine, Location, ObjectKind, Store, StoreError};
 
-use crate::servers::{Server, shared, tool};
+use crate::servers::{Server, program, shared};
 use crate::store::place::{Place, options, put, refused, write};
 
 /// PgBouncer before a server, ended with the test.
@@ -39,7 +39,7 @@ impl Pooler {
         );
         // Any user there is: with `auth_type=any` all come as the one that the database names.
         fs::write(&file, text.replace("* = ", "* = user=ferrum ")).unwrap();
-        let mut command = server.as_user(vec![tool("pgbouncer"), file.into()]);
+        let mut command = server.as_user(vec![program("pgbouncer"), file.into()]);
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let pooler = Self { child, port, folder };
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {

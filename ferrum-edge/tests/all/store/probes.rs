@@ -21,7 +21,7 @@ fn a_server_that_stops_is_unhealthy_until_it_is_back(engine: Engine, probe: &str
     folder.write(
         "ferrum.yaml",
         &format!(
-            "proxies: [{{id: db, listen_path: /, upstream_id: db}}]\nupstreams:\n  - id: db\n    targets: [{{host: 127.0.0.1, port: {port}}}]\n    health_checks:\n      active: {{probe_type: {probe}, interval: 1s, healthy_threshold: 1, unhealthy_threshold: 1}}\n"
+            "gateway: {{http: '127.0.0.1:0', admin: '127.0.0.1:0', https: off}}\nproxies: [{{id: db, listen_path: /, upstream_id: db}}]\nupstreams:\n  - id: db\n    targets: [{{host: 127.0.0.1, port: {port}}}]\n    health_checks:\n      active: {{probe_type: {probe}, interval: 1s, healthy_threshold: 1, unhealthy_threshold: 1}}\n"
         ),
     );
     let gateway = Gateway::start(&folder, |_| {});

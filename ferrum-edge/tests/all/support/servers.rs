@@ -51,7 +51,6 @@ pub(crate) fn shared(engine: Engine) -> &'static Server {
 impl Server {
     pub(crate) fn start(engine: Engine) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        prepare(engine);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("ferrum-{}-{}-{number}", engine.as_str(), std::process::id());
         let folder = std::env::temp_dir().join(name);
@@ -88,13 +87,13 @@ impl Server {
         let data = self.data();
         let arguments: Vec<OsString> = match self.engine {
             Engine::Postgres => {
-                let mut of = vec![bin("initdb"), "-D".into(), data.into()];
+                let mut of = vec![program("initdb"), "-D".into(), data.into()];
                 let rest = ["-A", "trust", "-U", "ferrum", "-E", "UTF8", "--locale=C", "--no-sync"];
                 of.extend(rest.map(OsString::from));
                 of
             }
             _ => vec![
-                bin("mariadb-install-db"),
+                program("mariadb-install-db"),
                 "--no-defaults".into(),
                 joined("--datadir=", &data),
                 "--auth-root-authentication-method=normal".into(),
@@ -110,15 +109,20 @@ impl Server {
         let (data, port) = (self.data(), self.port);
         let (ready, signal, arguments): (_, _, Vec<OsString>) = match self.engine {
             Engine::Postgres => {
-                let mut of =
-                    vec![bin("postgres"), "-D".into(), data.into(), "-k".into(), self.folder.clone().into()];
+                let mut of = vec![
+                    program("postgres"),
+                    "-D".into(),
+                    data.into(),
+                    "-k".into(),
+                    self.folder.clone().into(),
+                ];
                 of.extend(["-h", "127.0.0.1", "-p", &port.to_string()].map(OsString::from));
                 // What a crash of the machine would take is no matter here, and disks are slow at times.
                 of.extend(["-c", "fsync=off"].map(OsString::from));
                 ("ready to accept connections", "QUIT", of)
             }
             _ => {
-                let mut of = vec![bin("mariadbd"), "--no-defaults".into(), joined("--datadir=", &data)];
+                let mut of = vec![program("mariadbd"), "--no-defaults".into(), joined("--datadir=", &data)];
                 of.push(joined("--socket=", &self.folder.join("socket")));
                 of.push(joined("--pid-file=", &self.folder.join("pid")));
                 of.extend([format!("--port={port}"), "--bind-address=127.0.0.1".into()].map(OsString::from));
@@ -224,35 +228,7 @@ fn is_root() -> bool {
     id.stdout == b"0\n"
 }
 
-fn prepare(engine: Engine) {
-    tool(if engine == Engine::Postgres { "initdb" } else { "mariadbd" });
-}
-
-/// A program that a server or its tests need, installed where it is missing.
-pub(crate) fn tool(name: &str) -> OsString {
-    if found(name).is_none() {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/prepare");
-        let status = Command::new(&script).status().unwrap();
-        assert!(status.success() && found(name).is_some(), "{} could not install {name}", script.display());
-    }
-    bin(name)
-}
-
-fn bin(name: &str) -> OsString {
-    found(name).unwrap_or_else(|| panic!("{name} is missing")).into()
-}
-
-/// Where a program is; Debian keeps those of PostgreSQL out of the path.
-fn found(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut folders: Vec<PathBuf> = fs::read_dir("/usr/lib/postgresql")
-        .into_iter()
-        .flatten()
-        .map(|version| version.unwrap().path().join("bin"))
-        .collect();
-    folders.sort();
-    folders.reverse();
-    folders.extend(std::env::split_paths(&path));
-    folders.extend(["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from));
-    folders.into_iter().map(|folder| folder.join(name)).find(|path| path.is_file())
+/// A program that a server or its tests need.
+pub(crate) fn program(name: &str) -> OsString {
+    test_servers::program(name).into()
 }

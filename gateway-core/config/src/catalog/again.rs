@@ -39,7 +39,7 @@ pub(super) fn again(
         |global: &&Arc<PluginConfig>| plugins.iter().all(|own| own.plugin_name != global.plugin_name);
     let globals: Vec<_> = known.globals().iter().filter(is_missing).cloned().collect();
     plugins.extend(globals);
-    proxy.plugins = plugins.into();
+    proxy.plugins = known.owned(before.owner()).cloned().chain(plugins).collect();
     problems.into_result(proxy)
 }
 
@@ -48,7 +48,7 @@ fn named(id: &str, proxy: &Id, known: &NamedObjects) -> Result<Option<Arc<Plugin
     let configured = known.plugin(id).filter(|configured| match &configured.config.scope {
         Scope::ProxyGroup => true,
         Scope::Proxy(other) => other == proxy,
-        Scope::Global => false,
+        Scope::Global | Scope::Owner(_) => false,
     });
     match configured {
         // One of its own runs already.

@@ -25,6 +25,8 @@ pub enum Closes<'a> {
     Proxy(&'a Id),
     /// The proxies that name it.
     Naming,
+    /// The proxies of this owner.
+    Owner(&'a Id),
     /// Every proxy: it is for all of them, or whom it was meant to protect can't be told.
     Everything,
 }
@@ -39,6 +41,7 @@ impl BrokenObject {
         match &self.scope {
             Some(Scope::Proxy(id)) => Closes::Proxy(id),
             Some(Scope::ProxyGroup) => Closes::Naming,
+            Some(Scope::Owner(owner)) => Closes::Owner(owner),
             // It may have been meant to protect any of them.
             Some(Scope::Global) | None => Closes::Everything,
         }
@@ -96,11 +99,17 @@ impl BrokenObjects {
 
     /// Why this proxy must not serve: a plugin config that would run for it can't be used, and no older version of it
     /// runs in its place. `older` tells where the older version of a plugin config runs.
-    pub(super) fn closing<'a>(&self, proxy: &Id, older: impl Fn(&str) -> Option<&'a Scope>) -> Problems {
+    pub(super) fn closing<'a>(
+        &self,
+        proxy: &Id,
+        owner: Option<&str>,
+        older: impl Fn(&str) -> Option<&'a Scope>,
+    ) -> Problems {
         let configs = self.iter().filter(|(kind, id, object)| {
             *kind == ObjectKind::PluginConfigs
                 && match object.closes(older(id)) {
                     Closes::Proxy(closed) => closed == proxy,
+                    Closes::Owner(closed) => owner == Some(closed.as_str()),
                     Closes::Everything => true,
                     // Proxies that name it find out by themselves.
                     Closes::Naming | Closes::Nothing => false,

@@ -135,7 +135,7 @@ impl Trial<'_, '_> {
     /// A proxy that serves, unless a plugin config that would run for it can't be used.
     fn found(&self, proxy: Proxy, is_older: bool) -> UpdatedProxy {
         let older = |id: &str| self.catalog.known.plugin(id).map(|known| &known.config.scope);
-        let closing = self.catalog.broken.closing(&proxy.id, older);
+        let closing = self.catalog.broken.closing(&proxy.id, proxy.owner().map(Id::as_str), older);
         UpdatedProxy { proxy: Arc::new(proxy), closed: Some(closing).filter(|why| !why.is_empty()), is_older }
     }
 

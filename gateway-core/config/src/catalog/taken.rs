@@ -7,15 +7,15 @@ use super::{Id, Problems};
 use crate::claims::Claims;
 use crate::consumer::{Consumers, SharedTrait};
 use crate::index::Index;
-use crate::model::Transport;
-use crate::model::{Consumer, Proxy, Scheme, Settings, StreamRules, Traffic};
-use crate::resolve::{UNTIE, may_share, reserved, tied};
+use crate::model::{Consumer, Proxy, Settings, StreamRules, Traffic, Transport};
+use crate::port_claims::PortClaims;
+use crate::resolve::{SHARE_PORT, UNTIE, reserved, tied};
 
 /// Who has what. A clone is cheap.
 #[derive(Clone, Default)]
 pub(super) struct Taken {
     routes: Claims<Id>,
-    ports: Index<(Transport, u16), Vec<Arc<Proxy>>>,
+    ports: PortClaims<Id>,
     proxy_names: Index<Arc<str>, Id>,
     upstream_names: Index<Arc<str>, Id>,
     /// By upstream: a new version may have another name.
@@ -40,15 +40,7 @@ impl Taken {
         }
         match &proxy.traffic {
             Traffic::Http(rules) => self.routes.release(&rules.matches, &proxy.id),
-            Traffic::Stream(rules) => {
-                for place in places(proxy, rules) {
-                    let Some(owners) = self.ports.get_mut(&place) else { continue };
-                    owners.retain(|owner| owner.id != proxy.id);
-                    if owners.is_empty() {
-                        self.ports.remove(&place);
-                    }
-                }
-            }
+            Traffic::Stream(rules) => self.ports.release(proxy.backend.scheme.transport(), rules, &proxy.id),
         }
     }
 
@@ -90,31 +82,19 @@ impl Taken {
         settings: &Settings,
         lost: &mut Lost,
     ) {
-        let is_udp = transport(proxy) == Transport::Udp;
-        if let Some(listener) = reserved(settings, is_udp, rules) {
+        let transport = proxy.backend.scheme.transport();
+        if let Some(listener) = reserved(settings, transport == Transport::Udp, rules) {
             let message = format!("the gateway's own {listener} listener has this port");
             lost.problems.add(key(at, "listen_port"), message).remedy = Some("another port".to_owned());
-        }
-        let others = places(proxy, rules).filter_map(|place| self.ports.get(&place)).flatten();
-        let mut meeting = others.filter(|other| match &other.traffic {
-            Traffic::Stream(theirs) => other.id != proxy.id && !may_share(rules, theirs),
-            Traffic::Http(_) => false,
-        });
-        if let Some(other) = meeting.next() {
-            lost.problems
-                .add(key(at, "listen_port"), format!("the proxy `{}` listens there already", other.id))
-                .remedy =
-                Some("another port, or `passthrough: true` and different `hosts` on both".to_owned());
-            lost.owners.push(other.id.clone());
         }
         if !lost.problems.is_empty() {
             return;
         }
-        for place in places(proxy, rules) {
-            match self.ports.get_mut(&place) {
-                Some(owners) => owners.push(proxy.clone()),
-                None => drop(self.ports.insert(place, vec![proxy.clone()])),
-            }
+        if let Err(other) = self.ports.claim(transport, rules, &proxy.id) {
+            lost.problems
+                .add(key(at, "listen_port"), format!("the proxy `{other}` listens there already"))
+                .remedy = Some(SHARE_PORT.to_owned());
+            lost.owners.push(other);
         }
     }
 
@@ -161,6 +141,16 @@ impl<'a> ConsumerTrial<'a> {
         }
     }
 
+    /// Whether a consumer has this id, username or custom id.
+    pub(super) fn has(&self, name: &str) -> bool {
+        let stays = |id: &Id| !self.gone.contains(id) && self.put.by_id(id.as_str()).is_none();
+        let before = [self.before.by_id(name), self.before.by_name(name)];
+        let mut before = before.into_iter().flatten().filter_map(|known| known.consumer.as_ref());
+        before.any(|consumer| stays(&consumer.id))
+            || self.put.by_id(name).is_some()
+            || self.put.by_name(name).is_some()
+    }
+
     /// Gives a consumer its names and credentials.
     pub(super) fn add(&mut self, consumer: &Arc<Consumer>, at: &str) -> Result<(), Problems> {
         let before = self.before.collision(consumer, |other| self.gone.contains(&other.id));
@@ -187,17 +177,4 @@ impl<'a> ConsumerTrial<'a> {
 
 fn key(at: &str, key: &str) -> String {
     if at.is_empty() { key.to_owned() } else { format!("{at}.{key}") }
-}
-
-fn transport(proxy: &Proxy) -> Transport {
-    match proxy.backend.scheme {
-        Scheme::Udp | Scheme::Dtls => Transport::Udp,
-        Scheme::Http | Scheme::Https | Scheme::Tcp | Scheme::Tcps => Transport::Tcp,
-    }
-}
-
-fn places(proxy: &Proxy, rules: &StreamRules) -> impl Iterator<Item = (Transport, u16)> + use<> {
-    let transport = transport(proxy);
-    let (first, last) = rules.listen_ports;
-    (first..=last).map(move |port| (transport, port))
 }

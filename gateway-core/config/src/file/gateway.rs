@@ -6,6 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::acme::Acme;
+use super::admin_approval::AdminApproval;
+use super::admin_oidc::AdminOidc;
+use super::admin_role::AdminRole;
 use super::log::{LogSink, Metrics};
 use super::redis::Redis;
 use crate::units::{Bytes, Millis, Seconds};
@@ -34,6 +37,14 @@ pub struct Gateway {
     pub admin_require_token: Option<bool>,
     /// Serves the console below `/console/` of the admin API. Default true, in programs that were built with it.
     pub admin_console: Option<bool>,
+    /// Users of the database with these roles need a second factor to log in to the console: they have to enrol an authenticator
+    /// app before anything else. Default none: it is for each user to choose.
+    #[schemars(length(max = 3))]
+    pub admin_totp_roles: Option<Vec<AdminRole>>,
+    /// Lets the users of an OpenID provider log in to the console, with a role by their groups. Default none.
+    pub admin_oidc: Option<AdminOidc>,
+    /// Changes of the database's objects wait until another user approves them. Default none: changes take effect at once.
+    pub admin_approval: Option<AdminApproval>,
     /// Further addresses on which plain HTTP is served, such as `[::1]:8000`. Default none.
     #[schemars(length(max = 16))]
     pub additional_http: Option<Vec<String>>,
@@ -309,7 +320,7 @@ pub struct Limits {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Overload {
-    /// Bytes of memory that the gateway may use (resident). Default the memory limit of its cgroup, where there is one; 0
+    /// Bytes of memory that the gateway may use (resident, without the pages of files). Default the memory limit of its cgroup, where there is one; 0
     /// is no limit.
     pub max_memory: Option<Bytes>,
     /// How long a worker may take until it gets to new work; beyond it `low` is refused, beyond twice as much

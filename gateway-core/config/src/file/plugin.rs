@@ -25,6 +25,10 @@ pub struct PluginConfig {
     /// The proxy of scope `proxy`.
     #[serde(default)]
     pub proxy_id: Option<String>,
+    /// The owner of scope `owner`.
+    #[serde(default)]
+    #[schemars(length(max = 254))]
+    pub owner: Option<String>,
     /// Default true; false is as if it were not there, except that its settings are still checked.
     #[serde(default)]
     pub enabled: Option<bool>,
@@ -51,4 +55,6 @@ pub enum Scope {
     Proxy,
     /// The proxies that name it in their `plugins`, sharing its state.
     ProxyGroup,
+    /// The proxies whose `owner` is this config's, sharing its state; beside their own and global configs of the plugin, and before them.
+    Owner,
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{FastCgi, Forwarded};
+use super::{CircuitBreaker, FastCgi, Forwarded, Retry};
 use crate::condition::written::Condition;
 use crate::units::{Bytes, Millis, Seconds};
 
@@ -35,6 +35,10 @@ pub struct Proxy {
     /// Goes before the proxies of the same host that have a lower one, whatever their paths. Default 0: an exact path goes
     /// before one with names, that before a prefix, that before a regex, and the longer before the shorter.
     pub priority: Option<i32>,
+    /// The consumer that the proxy belongs to, such as a customer whose ports are forwarded: its `id`, `username` or `custom_id`. Plugin
+    /// configs with `scope: owner` run for all proxies of an owner, and `limit_by: owner` counts by it. Default nobody.
+    #[schemars(length(max = 254))]
+    pub owner: Option<String>,
     /// Which proxies are refused with 503 first when the gateway is overloaded (`gateway.overload`): `low` before
     /// `normal`, `high` never. Default `normal`.
     pub load_priority: Option<LoadPriority>,
@@ -164,6 +168,9 @@ pub struct Proxy {
     /// Connects to the target by Multipath TCP, and by plain TCP where the target does not support it. Refused where the
     /// kernel does not support it. Streams are then copied instead of spliced. Not for HTTP/3. Default false.
     pub backend_mptcp: Option<bool>,
+    /// Moves bulk data of plain TCP streams inside the kernel (`splice`); false copies it through the gateway. For stream proxies with
+    /// `backend_scheme: tcp`. Default true.
+    pub backend_splice: Option<bool>,
     /// Time between HTTP/2 pings. Default 30s; 0 is off.
     #[schemars(range(max = 86_400))]
     pub pool_http2_keep_alive_interval: Option<Seconds>,
@@ -206,9 +213,19 @@ pub struct Proxy {
     pub backend_port_mapping: Option<PortMapping>,
     /// Terminates TLS (TCP) or DTLS (UDP) at the port. Default false.
     pub frontend_tls: Option<bool>,
+    /// The protocol whose clients ask for TLS in plain text before they begin it. The gateway answers for the target until TLS begins.
+    /// With `passthrough`, it then asks the target in the same way. For TCP, with `frontend_tls` or `passthrough`. Default none:
+    /// TLS begins with the first byte.
+    pub frontend_starttls: Option<Starttls>,
+    /// The protocol in which the gateway asks the target for TLS before its handshake. With `backend_scheme: tcps`. Default none.
+    pub backend_starttls: Option<Starttls>,
     /// Forwards encrypted bytes (TLS; QUIC or DTLS over UDP) unopened, choosing among proxies on one port by SNI.
     /// Default false.
     pub passthrough: Option<bool>,
+    /// ALPN protocols, such as `h2`: the proxy takes clients that offer any of these, beside those selected by `hosts`. Among proxies
+    /// with the same names, those with `alpn` go first. With `passthrough`. If a client offers several that proxies take, its first decides. Default all.
+    #[schemars(length(max = 16), inner(length(min = 1, max = 255)))]
+    pub alpn: Vec<String>,
     /// Time after which a silent UDP session ends. Default 1m.
     #[schemars(range(min = 1, max = 3600))]
     pub udp_idle_timeout: Option<Seconds>,
@@ -229,7 +246,7 @@ pub struct Proxy {
     #[schemars(range(min = 1, max = 2))]
     pub send_proxy_protocol: Option<u32>,
     /// Extensions (TLVs) of that header, with `send_proxy_protocol: 2` only. Default none.
-    #[schemars(length(max = 3))]
+    #[schemars(length(max = 5))]
     pub send_proxy_protocol_tlvs: Vec<ProxyTlv>,
     /// Methods that are let through, HEAD wherever GET is; others get 405 with `Allow`. Default all.
     pub allowed_methods: Option<Vec<String>>,
@@ -390,89 +407,6 @@ pub enum PortMapping {
     Offset,
 }
 
-/// When a target is left alone for a while.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct CircuitBreaker {
-    /// Failures in a row that open it. Default 5.
-    #[schemars(range(min = 1, max = 10_000))]
-    pub failure_threshold: Option<u32>,
-    /// Successes of probes that close it. Default 3.
-    #[schemars(range(min = 1, max = 10_000))]
-    pub success_threshold: Option<u32>,
-    /// How long it stays open. Default 30s.
-    #[schemars(range(min = 1, max = 86_400))]
-    pub timeout: Option<Seconds>,
-    /// Statuses that count as failure. Default 500 502 503 504. gRPC calls count as for `retryable_status_codes`.
-    #[schemars(length(max = 50), inner(range(min = 100, max = 599)))]
-    pub failure_status_codes: Option<Vec<u16>>,
-    /// Probes at a time while half open. Default 1.
-    #[schemars(range(min = 1, max = 10_000))]
-    pub half_open_max_requests: Option<u32>,
-    /// Counts failures to connect. Default true.
-    pub trip_on_connection_errors: Option<bool>,
-}
-
-/// What is tried again after a failure.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Retry {
-    /// Tries after the first. Default 3. A body is sent again where its length is known and at most 64 KiB; such a body is
-    /// read whole before the first try.
-    #[schemars(range(max = 100))]
-    pub max_retries: Option<u32>,
-    /// Statuses that count as failure. Default none. A gRPC call that a target ends without a message counts by the HTTP status
-    /// that stands for its own: 503 for UNAVAILABLE, 504 for DEADLINE_EXCEEDED, 429 for RESOURCE_EXHAUSTED, 500 for INTERNAL,
-    /// UNKNOWN and DATA_LOSS.
-    #[schemars(length(max = 50), inner(range(min = 100, max = 599)))]
-    pub retryable_status_codes: Option<Vec<u16>>,
-    /// Methods tried again on such a status. Default GET HEAD OPTIONS PUT DELETE.
-    #[schemars(length(max = 9))]
-    pub retryable_methods: Option<Vec<String>>,
-    /// gRPC methods that are tried again like `retryable_methods`, such as `shop.Catalog/GetItem`: unary ones that may be carried
-    /// out twice. Their message is read whole before the first try, up to 64 KiB. Default none.
-    #[schemars(length(max = 1000))]
-    pub grpc_methods: Option<Vec<String>>,
-    /// Tries any method again when no connection could be made. Default true.
-    pub retry_on_connect_failure: Option<bool>,
-    /// The pause before each retry. Default none.
-    pub backoff: Option<Backoff>,
-    /// Retries allowed as a share of requests, in percent, so that retries never double a load. Default 20.
-    #[schemars(range(max = 1000))]
-    pub budget_percent: Option<u32>,
-}
-
-/// The pause before a retry: `{fixed: {delay: 100ms}}`, or with a YAML tag `!fixed {delay: 100ms}`.
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Backoff {
-    /// The same each time.
-    Fixed(FixedBackoff),
-    /// Doubles from base to max, with jitter between half and one and a half.
-    Exponential(ExponentialBackoff),
-}
-
-/// The same pause each time.
-#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct FixedBackoff {
-    /// The pause. Default 100ms.
-    #[schemars(range(max = 300))]
-    pub delay: Option<Millis>,
-}
-
-/// A pause that doubles.
-#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct ExponentialBackoff {
-    /// Time of the first pause. Default 100ms.
-    #[schemars(range(max = 300))]
-    pub base: Option<Millis>,
-    /// Time of the longest pause. Default 10s.
-    #[schemars(range(max = 300))]
-    pub max: Option<Millis>,
-}
-
 /// Which proxies are refused first when the gateway is overloaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -495,4 +429,24 @@ pub enum ProxyTlv {
     Tls,
     /// A CRC32c of the header.
     Crc32c,
+    /// The application protocol: that of the PROXY header of a trusted proxy, or with `passthrough` and `alpn` the protocol by which
+    /// the proxy was selected.
+    Alpn,
+    /// What names the connection to all proxies on its way: that of the PROXY header of a trusted proxy, or a new UUID. The access
+    /// record contains it.
+    UniqueId,
+}
+
+/// A protocol whose plain text precedes TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Starttls {
+    /// PostgreSQL's `SSLRequest`. Clients may also begin TLS at once (`sslnegotiation=direct`).
+    Postgres,
+    /// SMTP and submission (RFC 3207).
+    Smtp,
+    /// IMAP (RFC 9051).
+    Imap,
+    /// POP3 (RFC 2595).
+    Pop3,
 }

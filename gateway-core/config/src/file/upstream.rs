@@ -59,6 +59,20 @@ pub struct Upstream {
     /// The name sent to the targets and looked for in their certificates. Default each target's host.
     #[schemars(length(min = 1, max = 253))]
     pub backend_tls_server_name: Option<String>,
+    /// The address of this machine from which the gateway connects to the targets. This and the four below are for each proxy with this
+    /// upstream that does not write its own. Default the system's choice.
+    #[schemars(length(min = 2, max = 45))]
+    pub backend_source_address: Option<String>,
+    /// The network interface through which the gateway reaches the targets. Default the system's choice.
+    #[schemars(length(min = 1, max = 15))]
+    pub backend_interface: Option<String>,
+    /// Connects to the targets from the client's address (`IP_TRANSPARENT`); for stream proxies. Default false.
+    pub backend_transparent: Option<bool>,
+    /// How long sent data may stay unacknowledged by a target (`TCP_USER_TIMEOUT`). Default the system's, about 15 minutes.
+    #[schemars(range(min = 0.1, max = 86_400))]
+    pub backend_tcp_user_timeout: Option<Millis>,
+    /// Connects to the targets by Multipath TCP. Default false.
+    pub backend_mptcp: Option<bool>,
 }
 
 /// One member of an upstream.
@@ -68,7 +82,7 @@ pub struct Target {
     /// A name or an address, a Unix socket (`unix:/run/app.sock`), or a service whose servers are found by DNS SRV records
     /// (`srv:_http._tcp.shop.example.com`). A service stands for all its servers, at most 1000: their ports are the records',
     /// their weights are multiplied with this target's, and the records' priorities become those from this target's on. It is
-    /// looked up again when the TTL of the records ends, after one second at the soonest and one hour at the latest;
+    /// looked up again when the TTL of the records ends, after 5 seconds at the soonest and 5 minutes at the latest;
     /// while DNS fails, what was found before stays.
     #[schemars(length(min = 1, max = 255))]
     pub host: String,

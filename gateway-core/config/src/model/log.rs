@@ -264,6 +264,7 @@ pub const LOG_FIELDS: &[&str] = &[
     "upstream.hedges",
     "upstream.hedge.won",
     "http.client.request.duration",
+    "upstream.response.duration",
     "upstream.queue.duration",
     "upstream.dns.duration",
     "upstream.connect.duration",

@@ -8,13 +8,11 @@ use std::time::Duration;
 use http::Method;
 
 use super::{
-    Congestion, FastCgi, ForwardedRules, Id, PathRules, PluginConfig, ProxyExtensions, SocketRules, Upstream,
+    Congestion, FastCgi, ForwardedRules, Id, PathRules, PluginConfig, ProxyExtensions, SocketRules,
+    StarttlsRules, Transport, Upstream, WebSocketRules,
 };
 use crate::condition::Condition;
 use crate::pattern::{HostPattern, PathPattern};
-
-/// Bytes of a WebSocket message that a plugin is to read, where the proxy says nothing else.
-pub const MAX_MESSAGE: usize = 1 << 20;
 
 /// One way in and where it leads.
 #[derive(Debug, Clone)]
@@ -31,8 +29,8 @@ pub struct Proxy {
     pub timeouts: Arc<Timeouts>,
     /// What is tried again, if anything.
     pub retry: Arc<Retry>,
-    /// When requests go to another target as well; `None` is never.
-    pub hedging: Option<Box<super::Hedging>>,
+    /// What few proxies have, so that the others do not carry its room along.
+    pub rare: Option<Box<RareProxy>>,
     /// When to stop trying a target for a while; `None` never stops.
     pub circuit_breaker: Option<Box<CircuitBreaker>>,
     /// How several authentication plugins combine.
@@ -41,6 +39,27 @@ pub struct Proxy {
     pub load_priority: LoadPriority,
     /// The plugins that run for this proxy (global ones included), not yet in execution order.
     pub plugins: Box<[Arc<PluginConfig>]>,
+}
+
+/// What few proxies have.
+#[derive(Debug, Clone, Default)]
+pub struct RareProxy {
+    /// Whom it belongs to.
+    pub owner: Option<Id>,
+    /// When requests go to another target as well; `None` is never.
+    pub hedging: Option<super::Hedging>,
+}
+
+impl Proxy {
+    /// Whom it belongs to.
+    pub fn owner(&self) -> Option<&Id> {
+        self.rare.as_ref()?.owner.as_ref()
+    }
+
+    /// When requests go to another target as well; `None` is never.
+    pub fn hedging(&self) -> Option<&super::Hedging> {
+        self.rare.as_ref()?.hedging.as_ref()
+    }
 }
 
 /// Which proxies are refused first when the gateway is overloaded.
@@ -61,7 +80,8 @@ pub enum Traffic {
     /// Requests and responses: HTTP/1.1, HTTP/2, HTTP/3, gRPC, WebSocket.
     Http(HttpRules),
     /// Byte streams and datagrams on a port of their own.
-    Stream(StreamRules),
+    /// Boxed, as most proxies are of the other kind.
+    Stream(Box<StreamRules>),
 }
 
 /// Which requests an HTTP proxy takes and how it forwards them.
@@ -111,21 +131,6 @@ impl HttpRules {
     }
 }
 
-/// How a proxy's WebSockets are treated.
-#[derive(Debug, PartialEq, Eq)]
-pub struct WebSocketRules {
-    /// Whether clients may open one at all. Default true.
-    pub is_allowed: bool,
-    /// Origins that may open a WebSocket; empty allows all.
-    pub allowed_origins: Vec<Arc<str>>,
-    /// Ends a WebSocket with no byte in either direction; zero never does. Default 1 h.
-    pub idle: Duration,
-    /// Ends a WebSocket after so long in all; zero never does. Default zero.
-    pub lifetime: Duration,
-    /// Bytes a WebSocket message may have that plugins are to read; a larger one ends it with 1009. Default 1 MiB.
-    pub max_message: usize,
-}
-
 /// Which streams a TCP, TLS, UDP or DTLS proxy takes.
 #[derive(Debug, Clone)]
 pub struct StreamRules {
@@ -139,8 +144,12 @@ pub struct StreamRules {
     pub is_datagram: bool,
     /// Forwards encrypted bytes unopened, choosing by SNI. Default false.
     pub passthrough: bool,
+    /// Plain text around TLS.
+    pub starttls: StarttlsRules,
     /// Server names this proxy takes on a shared port; empty takes what is left.
     pub server_names: Vec<HostPattern>,
+    /// ALPN protocols this proxy takes on a shared port, any of these; empty takes what is left.
+    pub alpn: Box<[Box<[u8]>]>,
     /// Ends a session with no traffic in either direction. Default 300 s for TCP, 60 s for UDP.
     pub idle_timeout: Option<Duration>,
     /// Drops replies beyond the session's requests so far × factor (UDP only). `None` does not limit.
@@ -241,6 +250,14 @@ impl Scheme {
     /// Whether bytes to the target are encrypted.
     pub fn is_encrypted(self) -> bool {
         matches!(self, Self::Https | Self::Tcps | Self::Dtls)
+    }
+
+    /// What carries it; HTTP/3 aside.
+    pub fn transport(self) -> Transport {
+        match self {
+            Self::Udp | Self::Dtls => Transport::Udp,
+            Self::Http | Self::Https | Self::Tcp | Self::Tcps => Transport::Tcp,
+        }
     }
 
     /// As written in a configuration.
@@ -425,19 +442,6 @@ shared_default!(PoolRules);
 shared_default!(WebSocketRules);
 shared_default!(Retry);
 shared_default!(Timeouts);
-
-impl Default for WebSocketRules {
-    fn default() -> Self {
-        Self {
-            is_allowed: true,
-            allowed_origins: Vec::new(),
-            // Long, because a quiet WebSocket is the rule; finite, because its client may be gone without a word.
-            idle: Duration::from_secs(3600),
-            lifetime: Duration::ZERO,
-            max_message: MAX_MESSAGE,
-        }
-    }
-}
 
 impl Default for PoolRules {
     fn default() -> Self {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::HeaderName;
 use ipnet::IpNet;
 
-use super::{AcmeNames, AcmeRules, Congestion, LogSink, MetricsPush, RedisServers};
+use super::{AcmeNames, AcmeRules, AdminApproval, AdminOidc, Congestion, LogSink, MetricsPush, RedisServers};
 use crate::file::OldSpelling;
 
 /// Bytes of collected bodies where nothing is configured: 256 MiB.
@@ -47,6 +47,12 @@ pub struct Settings {
     pub admin_require_token: bool,
     /// The admin API serves the console. Default true.
     pub admin_console: bool,
+    /// The names of the roles whose users need a second factor.
+    pub admin_totp_roles: Box<[&'static str]>,
+    /// The OpenID provider whose users may log in to the console; `None` is none.
+    pub admin_oidc: Option<Arc<AdminOidc>>,
+    /// Which changes another user has to approve; `None` is none.
+    pub admin_approval: Option<Arc<AdminApproval>>,
     /// Further addresses of plain HTTP.
     pub additional_http: Box<[SocketAddr]>,
     /// How the kernel sends to TCP clients; `None` is the system's own way.
@@ -297,6 +303,9 @@ impl Default for Settings {
             admin_socket: None,
             admin_require_token: false,
             admin_console: true,
+            admin_totp_roles: Box::default(),
+            admin_oidc: None,
+            admin_approval: None,
             additional_http: Box::default(),
             congestion: None,
             dns_servers: Box::default(),

@@ -17,11 +17,17 @@ pub struct SocketRules {
     pub user_timeout: Option<Duration>,
     /// Connects by Multipath TCP. Default false.
     pub mptcp: bool,
+    /// Copies streams through the gateway where the kernel could move them. Default false.
+    pub copies: bool,
 }
 
 /// What a PROXY header of version 2 says beside the ends of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ProxyExtensions {
+    /// The application protocol of the connection.
+    pub alpn: bool,
+    /// What names the connection to all proxies on its way.
+    pub unique_id: bool,
     /// The server name that the client asked for.
     pub authority: bool,
     /// Facts of the client's TLS.

@@ -1,6 +1,6 @@
 //! Where a proxy's traffic goes.
 
-mod sockets;
+pub(super) mod sockets;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -186,7 +186,7 @@ pub(super) fn backend(
     let own = if scheme.is_encrypted() { Some(tls(notes, &written_tls, place.folder)?) } else { None };
     let address =
         written.dns_override.as_deref().and_then(|text| notes.value("dns_override", words::address(text)));
-    let Group { upstream, tls } = group?;
+    let Group { upstream, tls, sockets: shared } = group?;
     if tls.is_some() {
         of_tls(notes, scheme, written_tls, &upstream);
     }
@@ -206,7 +206,7 @@ pub(super) fn backend(
     unix_sockets(notes, written, tls.as_deref(), protocol, &upstream);
     let dns = DnsRules { address, ttl: written.dns_cache_ttl.map(Seconds::duration) };
     let fastcgi = fastcgi::fastcgi(notes, written, http_version, place.folder);
-    let sockets = sockets::sockets(notes, written, protocol, &upstream).map(Arc::new);
+    let sockets = sockets::sockets(notes, written, protocol, &upstream, shared.as_deref()).map(Arc::new);
     let has_sockets = sockets.is_some();
     let rare = RareBackend { dns, fastcgi, sockets };
     // RFC 7838 §2.1: who speaks for a target elsewhere has to prove that it may.
@@ -339,7 +339,11 @@ fn own_group(
     let id = owner.id;
     if written.backend_host.is_none() {
         if owner.answers && written.backend_port.is_none() && written.listen_port.is_none() {
-            return Some(Group { upstream: Arc::new(Upstream::new(id.clone(), Vec::new())), tls: None });
+            return Some(Group {
+                upstream: Arc::new(Upstream::new(id.clone(), Vec::new())),
+                tls: None,
+                sockets: None,
+            });
         }
         let plugin = "a plugin that answers every request, such as `redirect` or `static_files`";
         notes.add("", "`backend_host` is missing").remedy = Some(format!("{TARGET}, or give it {plugin}"));
@@ -360,7 +364,7 @@ fn own_group(
         name: words::label(written.name.as_ref()),
         ..Upstream::new(id.clone(), vec![shared.target(TargetRules::new(host, port))])
     };
-    Some(Group { upstream: Arc::new(upstream), tls: None })
+    Some(Group { upstream: Arc::new(upstream), tls: None, sockets: None })
 }
 
 fn pool(notes: &mut Notes<'_>, written: &file::Proxy) -> PoolRules {

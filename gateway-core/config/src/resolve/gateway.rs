@@ -68,16 +68,14 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
         admin_socket: written.admin_socket.as_deref().map(|path| words::file_path(folder, path)),
         admin_require_token: written.admin_require_token.unwrap_or(defaults.admin_require_token),
         admin_console: written.admin_console.unwrap_or(defaults.admin_console),
+        admin_totp_roles: words::roles(written.admin_totp_roles.as_deref().unwrap_or_default()),
+        admin_approval: super::admin_approval::rules(notes, written.admin_approval.as_ref()),
+        admin_oidc: super::admin_oidc::provider(notes, written.admin_oidc.as_ref(), folder),
         additional_http: additional(notes, "additional_http", written.additional_http.as_deref(), http),
         additional_https: additional(notes, "additional_https", written.additional_https.as_deref(), https),
         congestion: words::congestion(notes, "congestion_control", written.congestion_control.as_deref()),
         dns_servers: dns_servers(notes, written.dns_servers.as_deref().unwrap_or_default()),
-        http_socket: http_socket(
-            notes,
-            written.http_socket.as_deref(),
-            written.http_socket_mode.as_deref(),
-            folder,
-        ),
+        http_socket: http_socket(notes, written, folder),
         share_ports: written.share_ports.unwrap_or(defaults.share_ports),
         stream_address: {
             let text = written.stream_address.as_deref();
@@ -217,13 +215,8 @@ fn listener(
 const SOCKET_MODE: u32 = 0o660;
 
 /// A Unix socket for HTTP, with the mode of its file.
-fn http_socket(
-    notes: &mut Notes<'_>,
-    path: Option<&str>,
-    mode: Option<&str>,
-    folder: &Path,
-) -> Option<(PathBuf, u32)> {
-    let mode = match mode {
+fn http_socket(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Option<(PathBuf, u32)> {
+    let mode = match written.http_socket_mode.as_deref() {
         None => SOCKET_MODE,
         Some(text) => match u32::from_str_radix(text, 8) {
             Ok(mode) if mode <= 0o777 && mode & 0o600 == 0o600 && text.len() <= 4 => mode,
@@ -234,7 +227,7 @@ fn http_socket(
             }
         },
     };
-    path.map(|path| (words::file_path(folder, path), mode))
+    written.http_socket.as_deref().map(|path| (words::file_path(folder, path), mode))
 }
 
 /// Name servers, each an address with or without a port.

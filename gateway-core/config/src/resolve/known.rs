@@ -7,6 +7,7 @@ use super::shared_values::SharedValues;
 use crate::file::Document;
 use crate::index::Index;
 use crate::model::{BackendTls, Id, PluginConfig, Scope, Upstream};
+use crate::units::Millis;
 
 /// An upstream, and how its targets' certificates are judged when it says so itself.
 #[derive(Debug, Clone)]
@@ -15,6 +16,23 @@ pub struct Group {
     pub upstream: Arc<Upstream>,
     /// Replaces what a proxy says; `None` leaves it to the proxy.
     pub tls: Option<Arc<BackendTls>>,
+    /// Holds for proxies that do not say it themselves.
+    pub sockets: Option<Arc<WrittenSockets>>,
+}
+
+/// How sockets to targets are made, as written.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct WrittenSockets {
+    /// `backend_source_address`, which is an address.
+    pub source: Option<String>,
+    /// `backend_interface`.
+    pub interface: Option<String>,
+    /// `backend_transparent`.
+    pub transparent: Option<bool>,
+    /// `backend_tcp_user_timeout`.
+    pub user_timeout: Option<Millis>,
+    /// `backend_mptcp`.
+    pub mptcp: Option<bool>,
 }
 
 /// The upstreams and plugin configs that proxies may name, by id. A clone is cheap and shares everything.
@@ -25,6 +43,8 @@ pub struct NamedObjects {
     globals: Arc<Vec<Arc<PluginConfig>>>,
     /// By proxy, also those switched off.
     scoped: Index<Arc<str>, Vec<Configured>>,
+    /// By owner, also those switched off.
+    owned: Index<Arc<str>, Vec<Configured>>,
     /// Written but not valid: naming one is no further mistake.
     broken_upstreams: Index<Arc<str>, ()>,
     broken_plugins: Index<Arc<str>, ()>,
@@ -73,6 +93,10 @@ impl NamedObjects {
                 }
                 None => drop(self.scoped.insert(proxy.shared(), vec![configured])),
             },
+            Scope::Owner(owner) => match self.owned.get_mut(owner.as_str()) {
+                Some(owned) => owned.push(configured),
+                None => drop(self.owned.insert(owner.shared(), vec![configured])),
+            },
             Scope::Global | Scope::ProxyGroup => {}
         }
     }
@@ -94,6 +118,15 @@ impl NamedObjects {
                 });
                 if emptied {
                     self.scoped.remove(proxy.as_str());
+                }
+            }
+            Scope::Owner(owner) => {
+                let emptied = self.owned.get_mut(owner.as_str()).is_some_and(|owned| {
+                    owned.retain(|c| c.config.id != config.id);
+                    owned.is_empty()
+                });
+                if emptied {
+                    self.owned.remove(owner.as_str());
                 }
             }
             Scope::ProxyGroup => {}
@@ -123,6 +156,12 @@ impl NamedObjects {
     /// The switched-on plugin configs of one proxy that name it themselves, in the order they were added.
     pub fn scoped(&self, proxy: &str) -> impl Iterator<Item = &Arc<PluginConfig>> {
         self.all_scoped(proxy).iter().filter(|configured| configured.enabled).map(|c| &c.config)
+    }
+
+    /// The switched-on plugin configs for the proxies of an owner, in the order they were added.
+    pub fn owned(&self, owner: Option<&Id>) -> impl Iterator<Item = &Arc<PluginConfig>> {
+        let owned = owner.and_then(|owner| self.owned.get(owner.as_str())).map_or(&[][..], Vec::as_slice);
+        owned.iter().filter(|configured| configured.enabled).map(|c| &c.config)
     }
 
     /// As [`Self::scoped`], also those switched off.

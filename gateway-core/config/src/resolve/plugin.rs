@@ -171,6 +171,11 @@ fn built(
 
 fn scope(notes: &mut Notes<'_>, written: &file::PluginConfig) -> Option<Scope> {
     let proxy = written.proxy_id.as_deref();
+    if written.owner.is_some() && written.scope != Some(file::Scope::Owner) {
+        notes.add("owner", "only scope `owner` has an `owner`").remedy =
+            Some("remove it, or write `scope: owner`".to_owned());
+        return None;
+    }
     match (written.scope, proxy) {
         (Some(file::Scope::Proxy) | None, Some(proxy)) => {
             notes.value("proxy_id", words::valid_id(proxy)).map(Scope::Proxy)
@@ -181,7 +186,7 @@ fn scope(notes: &mut Notes<'_>, written: &file::PluginConfig) -> Option<Scope> {
         }
         (None, None) => {
             notes.add("", "`scope` is missing").remedy =
-                Some("`global`, `proxy_group`, or `proxy` with `proxy_id`".to_owned());
+                Some("`global`, `proxy_group`, `owner` with `owner`, or `proxy` with `proxy_id`".to_owned());
             None
         }
         (Some(_), Some(_)) => {
@@ -191,6 +196,14 @@ fn scope(notes: &mut Notes<'_>, written: &file::PluginConfig) -> Option<Scope> {
         }
         (Some(file::Scope::Global), None) => Some(Scope::Global),
         (Some(file::Scope::ProxyGroup), None) => Some(Scope::ProxyGroup),
+        (Some(file::Scope::Owner), None) => match written.owner.as_deref() {
+            Some(owner) => notes.value("owner", words::valid_id(owner)).map(Scope::Owner),
+            None => {
+                notes.add("", "`owner` is missing").remedy =
+                    Some("name the owner for whose proxies it runs".to_owned());
+                None
+            }
+        },
     }
 }
 

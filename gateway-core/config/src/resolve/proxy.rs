@@ -9,7 +9,7 @@ use crate::capabilities::Capability;
 use crate::file;
 use crate::model::{
     AuthMode, Backend, BackendHttp, Backoff, CircuitBreaker, Id, LoadPriority, PluginConfig, PoolRules,
-    Proxy, Retry, Scheme, Scope, Timeouts, Traffic, Upstream,
+    Proxy, RareProxy, Retry, Scheme, Scope, Timeouts, Traffic, Upstream,
 };
 use crate::problem::Problems;
 
@@ -26,7 +26,8 @@ pub fn proxy(written: &file::Proxy, place: ObjectPlace<'_>, known: &NamedObjects
     // A proxy without an id has its other problems looked for all the same.
     let id = id.map(|id| known.shared_proxy_id(id));
     let name = id.clone().unwrap_or_else(|| Id(Arc::from("")));
-    let plugins = plugins(&mut notes, written, &name, known);
+    let owned_by = written.owner.as_deref().and_then(|owner| notes.value("owner", words::valid_id(owner)));
+    let plugins = plugins(&mut notes, written, &name, owned_by.as_ref(), known);
     // Where plugins are not built, nobody knows what they do.
     let answers = |plugin: &Arc<PluginConfig>| {
         plugin.built.as_ref().is_none_or(|built| built.capabilities().has(Capability::NeedsNoTarget))
@@ -53,7 +54,8 @@ pub fn proxy(written: &file::Proxy, place: ObjectPlace<'_>, known: &NamedObjects
         backend,
         timeouts: timeouts(written).shared(),
         retry: retry.shared(),
-        hedging: hedging.map(Box::new),
+        rare: (owned_by.is_some() || hedging.is_some())
+            .then(|| Box::new(RareProxy { owner: owned_by, hedging })),
         circuit_breaker: written.circuit_breaker.as_ref().map(|rules| Box::new(circuit_breaker(rules))),
         auth_mode: match written.auth_mode {
             Some(file::AuthMode::Multi) => AuthMode::Multi,
@@ -103,7 +105,7 @@ pub(crate) fn closed_proxy(
         backend,
         timeouts: Timeouts::default().shared(),
         retry: Retry::default().shared(),
-        hedging: None,
+        rare: None,
         circuit_breaker: None,
         auth_mode: AuthMode::default(),
         load_priority: LoadPriority::default(),
@@ -177,12 +179,13 @@ fn idle_plugins(notes: &mut Notes<'_>, plugins: &[Arc<PluginConfig>], traffic: &
     }
 }
 
-/// The plugins that run for a proxy: those that name it, those it names, and every global one whose plugin isn't
-/// among them already.
+/// The plugins that run for a proxy: those of its owner, those that name it, those it names, and every global one whose plugin isn't
+/// among the latter two already.
 fn plugins(
     notes: &mut Notes<'_>,
     written: &file::Proxy,
     id: &Id,
+    owner: Option<&Id>,
     known: &NamedObjects,
 ) -> Vec<Arc<PluginConfig>> {
     let mut own: Vec<Arc<PluginConfig>> = known.scoped(id.as_str()).cloned().collect();
@@ -209,7 +212,7 @@ fn plugins(
     let missing: Vec<_> =
         globals.filter(|g| unique.iter().all(|own| own.plugin_name != g.plugin_name)).cloned().collect();
     unique.extend(missing);
-    unique
+    known.owned(owner).cloned().chain(unique).collect()
 }
 
 /// The plugin config a proxy names, when it is switched on and may be named.
@@ -237,6 +240,11 @@ fn named_plugin(
         Scope::Proxy(other) if other != id => {
             notes.add(at, format!("`{named}` belongs to the proxy `{other}`")).remedy =
                 Some("remove it here, or give it scope `proxy_group`".to_owned());
+            None
+        }
+        Scope::Owner(owner) => {
+            notes.add(at, format!("`{named}` runs for all proxies of the owner `{owner}`")).remedy =
+                Some("write `owner` instead, or give it scope `proxy_group`".to_owned());
             None
         }
         Scope::Proxy(_) | Scope::ProxyGroup => configured.enabled.then(|| configured.config.clone()),

@@ -13,6 +13,7 @@ use crate::model::{Credential, Id};
 
 mod effects;
 mod parts;
+mod streams;
 
 struct Registry;
 
@@ -341,41 +342,6 @@ fn several_matches_of_one_proxy() {
 }
 
 #[test]
-fn stream_proxies_and_their_ports() {
-    let model = good(&proxy_with("backend_scheme: tcp\nlisten_port_range: 5000-5010"));
-    let Traffic::Stream(rules) = &model.proxies[0].traffic else {
-        panic!("a stream proxy");
-    };
-    assert_eq!(rules.listen_ports, (5000, 5010));
-    assert_eq!(rules.idle_timeout, Some(Duration::from_secs(300)));
-    refused(
-        &proxy_with("listen_path: /\nlisten_port: 5000"),
-        "f:6: proxies[0].listen_port: only a stream proxy has this (an HTTP proxy takes the gateway's ports: remove \
-         it, or write `backend_scheme: tcp`)",
-    );
-    refused(
-        &proxy_with("backend_scheme: tcp\nlisten_port: 9000"),
-        "f:6: proxies[0].listen_port: the gateway's own admin listener has this port (another port)",
-    );
-    good(&proxy_with("backend_scheme: udp\nlisten_port: 9000"));
-    let two = |a: &str, b: &str| {
-        format!(
-            "proxies:\n  - {{id: a, backend_scheme: tcp, backend_host: h, backend_port: 1, {a}}}\n  \
-             - {{id: b, backend_scheme: tcp, backend_host: h, backend_port: 1, {b}}}\n"
-        )
-    };
-    refused(
-        &two("listen_port_range: 5000-5010", "listen_port: 5005"),
-        "f:3: proxies[1].listen_port: proxies[0] listens there already (another port, or `passthrough: true` and \
-         different `hosts` on both)",
-    );
-    good(&two(
-        "listen_port: 5000, passthrough: true, hosts: [a.b]",
-        "listen_port: 5000, passthrough: true, hosts: [c.b]",
-    ));
-}
-
-#[test]
 fn control_characters_are_refused_where_people_will_read_them() {
     refused(
         &proxy_with("listen_path: /\nname: \"a\\nb\""),
@@ -478,6 +444,7 @@ plugin_configs:
          f:7: plugin_configs[2].config.limit: this has to be a number\n\
          f:7: plugin_configs[2].proxy_id: there is no proxy `r` (write it under `proxies`)\n\
          f:8: plugin_configs[3].proxy_id: there is no proxy `pp` (did you mean `p`?)\n\
-         f:9: plugin_configs[4]: `scope` is missing (`global`, `proxy_group`, or `proxy` with `proxy_id`)",
+         f:9: plugin_configs[4]: `scope` is missing (`global`, `proxy_group`, `owner` with `owner`, or `proxy` with \
+         `proxy_id`)",
     );
 }

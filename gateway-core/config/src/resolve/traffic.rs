@@ -33,7 +33,7 @@ pub(super) fn traffic(
     match scheme {
         Scheme::Http | Scheme::Https => http(notes, written, shared).map(Traffic::Http),
         Scheme::Tcp | Scheme::Tcps | Scheme::Udp | Scheme::Dtls => {
-            stream(notes, written, scheme).map(Traffic::Stream)
+            stream(notes, written, scheme).map(|rules| Traffic::Stream(Box::new(rules)))
         }
     }
 }
@@ -235,6 +235,9 @@ fn only_for_streams(notes: &mut Notes<'_>, written: &file::Proxy) {
         ("backend_port_mapping", written.backend_port_mapping.is_some()),
         ("frontend_tls", written.frontend_tls == Some(true)),
         ("passthrough", written.passthrough == Some(true)),
+        ("alpn", !written.alpn.is_empty()),
+        ("frontend_starttls", written.frontend_starttls.is_some()),
+        ("backend_starttls", written.backend_starttls.is_some()),
         ("udp_idle_timeout", written.udp_idle_timeout.is_some()),
         ("udp_max_response_amplification_factor", written.udp_max_response_amplification_factor.is_some()),
         ("udp_max_sessions", written.udp_max_sessions.is_some()),
@@ -343,7 +346,9 @@ fn stream(notes: &mut Notes<'_>, written: &file::Proxy, scheme: Scheme) -> Optio
         frontend_tls,
         is_datagram: is_udp,
         passthrough,
+        starttls: super::starttls::starttls(notes, written, scheme),
         server_names,
+        alpn: alpn(notes, written),
         idle_timeout: (!idle.is_zero()).then_some(idle),
         max_response_amplification: written.udp_max_response_amplification_factor,
         max_sessions: written
@@ -356,10 +361,20 @@ fn stream(notes: &mut Notes<'_>, written: &file::Proxy, scheme: Scheme) -> Optio
     })
 }
 
+fn alpn(notes: &mut Notes<'_>, written: &file::Proxy) -> Box<[Box<[u8]>]> {
+    if !written.alpn.is_empty() && written.passthrough != Some(true) {
+        notes.add("alpn", "proxies share a port only where TLS, DTLS or QUIC is passed through").remedy =
+            Some("write `passthrough: true` and `backend_scheme: tcp` or `udp`, or remove it".to_owned());
+    }
+    written.alpn.iter().map(|protocol| protocol.as_bytes().into()).collect()
+}
+
 fn proxy_extensions(notes: &mut Notes<'_>, written: &file::Proxy) -> ProxyExtensions {
     const KEY: &str = "send_proxy_protocol_tlvs";
     let tlvs = &written.send_proxy_protocol_tlvs;
     let extensions = ProxyExtensions {
+        alpn: tlvs.contains(&file::ProxyTlv::Alpn),
+        unique_id: tlvs.contains(&file::ProxyTlv::UniqueId),
         authority: tlvs.contains(&file::ProxyTlv::Authority),
         tls: tlvs.contains(&file::ProxyTlv::Tls),
         checksum: tlvs.contains(&file::ProxyTlv::Crc32c),
@@ -376,6 +391,14 @@ fn proxy_extensions(notes: &mut Notes<'_>, written: &file::Proxy) -> ProxyExtens
     } else if extensions.authority && !has_name {
         notes.add(KEY, "`authority` needs a server name, which plain traffic does not have").remedy =
             Some("write `frontend_tls`, `passthrough` or `accept_proxy_protocol`, or remove it".to_owned());
+    } else if extensions.alpn && written.alpn.is_empty() && written.accept_proxy_protocol != Some(true) {
+        notes
+            .add(
+                KEY,
+                "`alpn` needs a protocol, which neither a PROXY header nor the proxy's own `alpn` gives",
+            )
+            .remedy =
+            Some("write `accept_proxy_protocol`, or `passthrough` with `alpn`, or remove it".to_owned());
     }
     extensions
 }
@@ -396,6 +419,8 @@ fn wrong_transport(notes: &mut Notes<'_>, written: &file::Proxy, is_udp: bool) {
         ("tcp_idle_timeout", false, written.tcp_idle_timeout.is_some()),
         ("accept_proxy_protocol", false, written.accept_proxy_protocol == Some(true)),
         ("send_proxy_protocol", false, written.send_proxy_protocol.is_some()),
+        ("frontend_starttls", false, written.frontend_starttls.is_some()),
+        ("backend_starttls", false, written.backend_starttls.is_some()),
     ];
     for (key, of_udp, _) in keys.iter().filter(|(_, of_udp, given)| *given && *of_udp != is_udp) {
         let transport = if *of_udp { "UDP" } else { "TCP" };

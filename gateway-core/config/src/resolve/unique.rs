@@ -7,9 +7,11 @@ use std::sync::Arc;
 use super::words;
 use crate::claims::Claims;
 use crate::consumer::{Consumers, SharedTrait};
-use crate::file::{Document, Items, Proxy as Written};
-use crate::model::{Consumer, HttpRules, Proxy, Scheme, Settings, StreamRules, Traffic};
-use crate::pattern::{PathPattern, hosts_overlap};
+use crate::file::{Document, Items, Proxy as Written, Scope};
+use crate::model::{Consumer, HttpRules, Proxy, Settings, StreamRules, Traffic, Transport};
+use crate::nearest::nearest;
+use crate::pattern::PathPattern;
+use crate::port_claims::PortClaims;
 use crate::problem::Problems;
 
 /// Ids, names and spellings.
@@ -24,6 +26,31 @@ pub(super) fn check(document: &Document, problems: &mut Problems) {
     once(problems, "consumers", "custom_id", keys(&document.consumers, |c| c.custom_id.as_deref()));
     custom_ids(document, problems);
     spellings(&document.proxies, problems);
+}
+
+/// Proxies, and plugin configs for the proxies of an owner, that belong to nobody there is.
+pub(super) fn owners(document: &Document, problems: &mut Problems) {
+    let consumers = &document.consumers;
+    // Nobody knows the names of a consumer that could not be read.
+    let are_all_read = consumers.unread.is_empty() && consumers.damaged.is_empty();
+    let names: HashSet<&str> = keys(consumers, |c| c.id.as_deref())
+        .chain(keys(consumers, |c| c.username.as_deref()))
+        .chain(keys(consumers, |c| c.custom_id.as_deref()))
+        .map(|(_, name)| name)
+        .collect();
+    let proxies = keys(&document.proxies, |p| p.owner.as_deref()).map(|it| ("proxies", it));
+    let configs = keys(&document.plugin_configs, |config| {
+        config.owner.as_deref().filter(|_| config.scope == Some(Scope::Owner))
+    });
+    for (section, (n, owner)) in proxies.chain(configs.map(|it| ("plugin_configs", it))) {
+        if are_all_read && words::valid_id(owner).is_ok() && !names.contains(owner) {
+            let message = format!("there is no consumer `{owner}`");
+            let near = nearest(owner, names.iter().copied());
+            let remedy = near
+                .map_or_else(|| "add it to `consumers`".to_owned(), |near| format!("did you mean `{near}`?"));
+            problems.add(format!("{section}[{n}].owner"), message).remedy = Some(remedy);
+        }
+    }
 }
 
 fn keys<'d, T>(
@@ -136,49 +163,28 @@ pub(crate) fn tied(rules: &HttpRules, n: usize, other: &str) -> (String, String)
     (key.to_owned(), format!("{other} takes this {what} already"))
 }
 
+/// What to do where two stream proxies cannot share a port.
+pub(crate) const SHARE_PORT: &str =
+    "another port, or `passthrough: true` and different `hosts` or `alpn` on both";
+
 /// Two listeners on one port.
 pub(super) fn ports(proxies: &[(usize, Proxy)], settings: Option<&Settings>, problems: &mut Problems) {
-    let mut taken: Vec<(bool, &StreamRules, usize)> = Vec::new();
+    let mut claims = PortClaims::default();
     for (n, proxy) in proxies {
-        if let Traffic::Stream(rules) = &proxy.traffic {
-            let is_udp = matches!(proxy.backend.scheme, Scheme::Udp | Scheme::Dtls);
-            taken.push((is_udp, rules, *n));
-            if let Some(listener) = settings.and_then(|settings| reserved(settings, is_udp, rules)) {
-                let message = format!("the gateway's own {listener} listener has this port");
-                problems.add(format!("proxies[{n}].listen_port"), message).remedy =
-                    Some("another port".to_owned());
-            }
+        let Traffic::Stream(rules) = &proxy.traffic else { continue };
+        let transport = proxy.backend.scheme.transport();
+        let is_udp = transport == Transport::Udp;
+        if let Some(listener) = settings.and_then(|settings| reserved(settings, is_udp, rules)) {
+            let message = format!("the gateway's own {listener} listener has this port");
+            problems.add(format!("proxies[{n}].listen_port"), message).remedy =
+                Some("another port".to_owned());
+        }
+        // Only the first conflict is reported: the others are the same mistake.
+        if let Err(other) = claims.claim(transport, rules, n) {
+            let message = format!("proxies[{other}] listens there already");
+            problems.add(format!("proxies[{n}].listen_port"), message).remedy = Some(SHARE_PORT.to_owned());
         }
     }
-    taken.sort_by_key(|(is_udp, rules, n)| (*is_udp, rules.listen_ports, *n));
-    for (at, (is_udp, rules, n)) in taken.iter().enumerate() {
-        let later = taken[at + 1..].iter();
-        let meeting =
-            later.take_while(|(udp, other, _)| udp == is_udp && other.listen_ports.0 <= rules.listen_ports.1);
-        // Only the first meeting is told: the others are the same mistake.
-        if let Some((_, _, other)) = meeting.into_iter().find(|(_, other, _)| !may_share(rules, other)) {
-            let (earlier, later) = if n < other { (n, other) } else { (other, n) };
-            problems
-                .add(
-                    format!("proxies[{later}].listen_port"),
-                    format!("proxies[{earlier}] listens there already"),
-                )
-                .remedy =
-                Some("another port, or `passthrough: true` and different `hosts` on both".to_owned());
-        }
-    }
-}
-
-/// Whether two stream proxies may have a port in common.
-pub(crate) fn may_share(a: &StreamRules, b: &StreamRules) -> bool {
-    a.passthrough
-        && b.passthrough
-        && match (a.server_names.is_empty(), b.server_names.is_empty()) {
-            (true, true) => false,
-            // The one without names takes what the others leave.
-            (true, false) | (false, true) => true,
-            (false, false) => !hosts_overlap(&a.server_names, &b.server_names),
-        }
 }
 
 /// The gateway's own listener that has one of these ports.

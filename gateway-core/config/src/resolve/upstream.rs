@@ -40,6 +40,7 @@ pub fn upstream(written: &file::Upstream, place: ObjectPlace<'_>) -> Result<Grou
     };
     let tls = Tls::of_upstream(written);
     let tls = tls.is_given().then(|| backend::tls(&mut notes, &tls, place.folder)).flatten();
+    let sockets = backend::sockets::of_upstream(&mut notes, written);
     let (Some(id), true) = (id, notes.problems.is_empty()) else {
         return Err(notes.problems);
     };
@@ -54,7 +55,7 @@ pub fn upstream(written: &file::Upstream, place: ObjectPlace<'_>) -> Result<Grou
         active_health: active_health.map(Box::new),
         passive_health: passive_health.map(Box::new),
     };
-    Ok(Group { upstream: Arc::new(upstream), tls })
+    Ok(Group { upstream: Arc::new(upstream), tls, sockets: sockets.map(Arc::new) })
 }
 
 fn targets(notes: &mut Notes<'_>, written: &[file::Target]) -> Vec<TargetRules> {

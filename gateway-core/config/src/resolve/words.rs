@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::Method;
 
 use super::Notes;
+use crate::file::AdminRole;
 use crate::model::{Congestion, Id, SERVICE, UNIX, service_name, socket_path};
 use crate::nearest::nearest;
 use crate::pattern::parse::{bare, behind_user, is_label};
@@ -198,6 +199,16 @@ pub(super) fn small(written: Option<Bytes>, default: u32) -> u32 {
 /// The nearest of `names`, as a question.
 pub(super) fn did_you_mean<'n>(text: &str, names: impl Iterator<Item = &'n str>) -> Option<String> {
     nearest(text, names).map(|name| format!("did you mean `{name}`?"))
+}
+
+/// The names of roles.
+pub(super) fn roles(written: &[AdminRole]) -> Box<[&'static str]> {
+    let name = |role: &AdminRole| match role {
+        AdminRole::Read => "read",
+        AdminRole::Write => "write",
+        AdminRole::Admin => "admin",
+    };
+    written.iter().map(name).collect()
 }
 
 #[cfg(test)]

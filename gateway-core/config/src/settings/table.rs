@@ -341,6 +341,12 @@ pub const SETTINGS: &[Setting] = &[
         how: How::Switch,
     },
     Setting {
+        name: "FERRUM_ADMIN_TOTP_ROLES",
+        key: "admin_totp_roles",
+        doc: "Roles whose users need a second factor in the console, with commas between: read, write, admin. Default none.",
+        how: How::List,
+    },
+    Setting {
         name: "FERRUM_NOT_READY_WHEN",
         key: "not_ready_when",
         doc: "When /readyz answers 503, with commas between: all_proxies_closed, any_proxy_closed, overloaded, no_healthy_target, source_unreachable. Default all_proxies_closed,overloaded.",

@@ -164,6 +164,7 @@ fn every_row_of_the_table_works() {
             How::Address(_) => "127.0.0.2",
             How::List if setting.key == "silence_warnings" => "no_proxies",
             How::List if setting.key == "not_ready_when" => "overloaded,any_proxy_closed",
+            How::List if setting.key == "admin_totp_roles" => "admin,write",
             How::List => "192.0.2.1",
             How::Value if setting.key == "tls.min_version" => "1.3",
             How::Value if setting.key == "via" => "me",

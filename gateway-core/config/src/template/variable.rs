@@ -95,6 +95,7 @@ known! {
     "time" End Time,
     "duration_ms" End Duration,
     "first_byte_ms" End FirstByte,
+    "last_byte_ms" End LastByte,
     "attempts" End Attempts,
     "cause" End Cause,
 }

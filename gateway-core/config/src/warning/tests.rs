@@ -124,6 +124,11 @@ fn targets_of_documentation_and_without_checks() {
 fn consumers_that_nobody_can_be() {
     let text = format!("proxies:\n{}consumers:\n  - {{id: c, username: c}}\n", proxy("a", "listen_path: /"));
     assert_eq!(warned(&text), one("consumer_unusable", "consumers.c"));
+    let owner = format!(
+        "proxies:\n{}consumers:\n  - {{id: c, username: u}}\n",
+        proxy("a", "listen_path: /, owner: u")
+    );
+    assert_eq!(warned(&owner), Vec::new());
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn grpc_is_a_post_of_its_own_content_type() {
 fn timeouts_in_every_unit() {
     let of = |text: &'static str| {
         let name = HeaderName::from_static("grpc-timeout");
-        Dialect::Grpc.timeout(&HeaderMap::from_iter([(name, HeaderValue::from_static(text))]))
+        Dialect::Grpc.timeout(&Method::POST, &HeaderMap::from_iter([(name, HeaderValue::from_static(text))]))
     };
     assert_eq!(of("2H"), Some(Duration::from_secs(7200)));
     assert_eq!(of("3M"), Some(Duration::from_secs(180)));

@@ -39,10 +39,9 @@ impl Exchange {
             return host;
         }
         let keeps = matches!(&proxy.traffic, Traffic::Http(rules) if rules.preserve_host_header);
-        match self.request.headers.get(http::header::HOST).filter(|_| keeps) {
-            Some(host) => host,
-            None if proxy.backend.scheme.is_encrypted() => target.host_header(443),
-            None => target.host_header(80),
+        if keeps && let Some(host) = self.request.headers.get(http::header::HOST) {
+            return host;
         }
+        target.host_header(if proxy.backend.scheme.is_encrypted() { 443 } else { 80 })
     }
 }

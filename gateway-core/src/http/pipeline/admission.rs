@@ -21,7 +21,7 @@ pub(super) fn admit<'s>(
 ) -> Result<Matched<'s>, Box<Reply>> {
     let settings = &*snapshot.settings;
     let exchange = &mut end.exchange;
-    let timeout = exchange.dialect.timeout(&exchange.request.headers);
+    let timeout = exchange.dialect.timeout(&exchange.request.method, &exchange.request.headers);
     exchange.deadline = timeout.map(|timeout| exchange.started + timeout);
     exchange.host = guard::check(exchange, &settings.limits)?;
     let oddities = normalise(exchange, settings.merge_slashes)?;
@@ -86,11 +86,14 @@ pub(super) fn admit<'s>(
 fn limit_body(exchange: &mut Exchange, rules: &HttpRules, settings: &Settings) -> Result<(), Box<Reply>> {
     let limit = rules.max_request_body.unwrap_or(settings.limits.max_request_body);
     guard::check_body(exchange, limit)?;
-    let body = std::mem::take(&mut exchange.body);
-    exchange.body = body.limited(limit).of_client(TrailerRules {
-        underscores: settings.underscores_in_headers,
-        max_fields: u16::try_from(settings.limits.max_headers).unwrap_or(u16::MAX),
-        max_bytes: u32::try_from(settings.limits.max_header_size).unwrap_or(u32::MAX),
-    });
+    // Where it is: most requests have no body, and one is large to move.
+    exchange.body.limit(limit);
+    if exchange.body.may_have_trailers() {
+        exchange.body.pass_trailers_by(TrailerRules {
+            underscores: settings.underscores_in_headers,
+            max_fields: u16::try_from(settings.limits.max_headers).unwrap_or(u16::MAX),
+            max_bytes: u32::try_from(settings.limits.max_header_size).unwrap_or(u32::MAX),
+        });
+    }
     Ok(())
 }

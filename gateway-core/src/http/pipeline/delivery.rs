@@ -68,6 +68,7 @@ impl Until {
         let about = About {
             protocol,
             proxy: route.proxy.id.clone(),
+            owner: route.proxy.owner().cloned(),
             consumer: identity.as_ref().map(|identity| identity.name.clone()),
             client: end.exchange.client_address,
             port: end.exchange.client.local.port(),

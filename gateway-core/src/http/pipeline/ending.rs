@@ -15,6 +15,7 @@ use crate::http::dialect::{Dialect, grpc_status};
 use crate::http::downstream::Delivery;
 use crate::http::exchange::Exchange;
 use crate::http::reply::{Cause, Reply};
+use crate::limit::collected::ExpectedBody;
 use crate::limit::concurrency::Permit;
 use crate::plugin::seat::{Around, AttemptEnd};
 use crate::plugin::unrouted::Unrouted;
@@ -54,6 +55,8 @@ pub(super) struct ExchangeEnding<'s> {
     pub(super) tunnel: Option<Tunnel>,
     /// Counts against the gateway's ceiling to the end.
     pub(super) place: Option<Permit>,
+    /// Memory for the rest of the request's body, until the end.
+    pub(super) expected: Option<ExpectedBody>,
     /// Held to the end, so that balancing by load sees streaming responses too.
     pub(super) flight: Flight,
     /// Of the response, once there is one.
@@ -65,6 +68,8 @@ pub(super) struct ExchangeEnding<'s> {
     pub(super) failure: Option<Box<dyn std::error::Error + Send + Sync>>,
     pub(super) attempts: u32,
     pub(super) first_byte: Option<Duration>,
+    /// When the attempt began whose answer was taken, and what has come of a body that comes piece by piece.
+    target_body: Option<(Instant, Option<Meter>)>,
     pub(super) response_bytes: u64,
     /// Counts what is taken out of a response that comes piece by piece: all that is known of one that is cut off.
     sent: Option<Meter>,
@@ -97,6 +102,7 @@ impl<'s> ExchangeEnding<'s> {
             cookie: None,
             tunnel: None,
             place: None,
+            expected: None,
             flight: Flight::default(),
             status: None,
             grpc_status: None,
@@ -104,6 +110,7 @@ impl<'s> ExchangeEnding<'s> {
             failure: None,
             attempts: 0,
             first_byte: None,
+            target_body: None,
             response_bytes: 0,
             sent: None,
             finished: false,
@@ -152,6 +159,26 @@ impl<'s> ExchangeEnding<'s> {
         }
         if !logged.is_empty() {
             self.exchange.keep_answer(response, logged);
+        }
+    }
+
+    /// Takes the target's answer to the attempt that began then.
+    pub(super) fn take_answer(&mut self, response: Response<Body>, begun: Instant) -> &mut Response<Body> {
+        let response = self.answer.insert(response);
+        let body = response.body_mut();
+        let meter = (!body.is_at_hand()).then(|| {
+            body.time();
+            body.meter()
+        });
+        self.target_body = Some((begun, meter));
+        response
+    }
+
+    /// From the start of the attempt to the target's last byte; `None` where that has not come.
+    fn last_byte(&self) -> Option<Duration> {
+        match self.target_body.as_ref()? {
+            (begun, Some(meter)) => Some(meter.ended()?.duration_since(*begun)),
+            (_, None) => self.first_byte,
         }
     }
 
@@ -261,6 +288,7 @@ impl ExchangeEnding<'_> {
             failure: self.failure.as_deref().or_else(|| exchange.failure()),
             attempts: self.attempts,
             first_byte: self.first_byte,
+            last_byte: self.last_byte(),
             duration: exchange.started.elapsed(),
             request_bytes: self.meter.bytes(),
             response_bytes: if self.finished { self.response_bytes } else { self.sent() },

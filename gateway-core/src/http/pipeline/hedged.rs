@@ -101,7 +101,7 @@ fn take<'s>(
             end.first_byte = Some(first_byte);
             let Some(pause) = attempts.after_status(status, may_repeat) else {
                 end.exchange.origin = Origin::Target;
-                from_target(end.answer.insert(answer.response));
+                from_target(end.take_answer(answer.response, at));
                 end.cookie = course.destination.cookie(&end.exchange, index);
                 return Ok(None);
             };

@@ -268,6 +268,38 @@ fn a_connection_for_another_host_is_misdirected() {
 
 /// With retries the gateway takes the body itself, so that an answer without it can be tried again.
 #[test]
+fn the_record_says_when_the_target_s_last_byte_came() {
+    run(async {
+        for (say, expected) in [
+            (Say::Status(200), Some(1)),
+            (Say::Pieces(&[5, 20], true), Some(25)),
+            (Say::Pieces(&[5, 20], false), Some(25)),
+            (Say::Cut, None),
+        ] {
+            let fake = Fake::new(ONE, [say]);
+            fake.serve(request("GET", "/a")).await;
+            let record = fake.records().pop().expect("a record");
+            assert_eq!(record.last_byte.map(|took| took.as_millis()), expected, "{record:?}");
+        }
+        // A retry begins anew; a reply of the gateway's own has none.
+        let rules = "max_retries: 2, budget_percent: 1000";
+        let fake = Fake::new(&two(rules), [Say::Breaks(50), Say::Pieces(&[7], false)]);
+        fake.serve(request("GET", "/a")).await;
+        assert_eq!(fake.records()[0].last_byte, Some(Duration::from_millis(7)));
+        let fake = Fake::new(ONE, [Say::Unsent(Cause::ConnectFailed)]);
+        fake.serve(request("GET", "/a")).await;
+        assert_eq!(fake.records()[0].last_byte, None);
+        // Nor is there one of an answer that led to a retry, which failed.
+        let rules = format!("{rules}, retryable_status_codes: [503]");
+        let fails = || Say::Unsent(Cause::ConnectFailed);
+        let fake = Fake::new(&two(&rules), [Say::Status(503), fails(), fails()]);
+        fake.serve(request("GET", "/a")).await;
+        let record = fake.records().remove(0);
+        assert_eq!((record.attempts, record.last_byte), (3, None));
+    });
+}
+
+#[test]
 fn a_body_that_waits_for_100_continue_can_be_sent_again() {
     run(async {
         let rules = two(

@@ -24,6 +24,7 @@ fn exchange() -> Exchange {
         .header("cookie", "sid=abc")
         .header("x-host", "a:80/b@c")
         .header("x-url", "https://evil.test/")
+        .header("x-slashes", "///evil.test/")
         .header("x-cookie", "a; Domain=b,\"")
         .body(Body::empty())
         .expect("the request is good");
@@ -116,6 +117,13 @@ fn values_are_encoded_for_their_place() {
         ),
         ("https://${request.header.x-host}.internal/", TextContext::Url, "https://a%3A80%2Fb%40c.internal/"),
         ("${request.header.x-url}", TextContext::Url, "https%3A//evil.test/"),
+        // No value begins a host where the template has none.
+        ("${request.header.x-slashes}", TextContext::Url, "/evil.test/"),
+        ("/${request.header.x-slashes}", TextContext::Url, "/evil.test/"),
+        ("/${request.header.none}/${request.header.x-host}", TextContext::Url, "/a:80/b@c"),
+        ("${request.header.none}/${request.header.x-slashes}", TextContext::Url, "/evil.test/"),
+        ("//cdn.test/${request.header.x-slashes}", TextContext::Url, "//cdn.test////evil.test/"),
+        ("/a/${request.header.x-slashes}", TextContext::Url, "/a////evil.test/"),
         ("https://a.test/${request.header.x-url}", TextContext::Url, "https://a.test/https://evil.test/"),
         ("${request.authority}", TextContext::Host, "API.example:8000"),
         ("${capture.id}.internal", TextContext::Host, "7.internal"),

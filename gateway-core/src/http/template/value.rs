@@ -101,6 +101,7 @@ fn write_known(variable: NamedVariable, facts: &Facts<'_>, sink: &mut Sink<'_>) 
         | NamedVariable::Time
         | NamedVariable::Duration
         | NamedVariable::FirstByte
+        | NamedVariable::LastByte
         | NamedVariable::Attempts
         | NamedVariable::Cause => write_end(variable, facts, sink),
     }
@@ -154,10 +155,13 @@ fn write_end(variable: NamedVariable, facts: &Facts<'_>, sink: &mut Sink<'_>) ->
     match variable {
         NamedVariable::RequestBytes => sink.number(record.request_bytes),
         NamedVariable::ResponseBytes => sink.number(record.response_bytes),
-        NamedVariable::FirstByte => match record.first_byte {
-            Some(took) => sink.number(u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
-            None => Ok(()),
-        },
+        NamedVariable::FirstByte | NamedVariable::LastByte => {
+            let is_first = variable == NamedVariable::FirstByte;
+            match if is_first { record.first_byte } else { record.last_byte } {
+                Some(took) => sink.number(u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
+                None => Ok(()),
+            }
+        }
         NamedVariable::Attempts => sink.number(record.attempts),
         NamedVariable::Time => sink.some(facts.begun.map(str::as_bytes)),
         NamedVariable::Cause => sink.some(record.cause.map(|cause| cause.reason().as_bytes())),

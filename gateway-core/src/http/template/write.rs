@@ -35,8 +35,14 @@ impl<'o> Sink<'o> {
     pub(super) fn literal(&mut self, text: &[u8]) -> Result<(), Unrenderable> {
         match self.place {
             TextContext::Query => self.value(text, ValueKind::Plain),
+            TextContext::Url if self.begun() == b"/" => self.raw(without_slashes(text)),
             _ => self.raw(text),
         }
+    }
+
+    /// What is made so far.
+    fn begun(&self) -> &[u8] {
+        self.out.get(self.start..).unwrap_or_default()
     }
 
     fn raw(&mut self, text: &[u8]) -> Result<(), Unrenderable> {
@@ -86,8 +92,16 @@ impl<'o> Sink<'o> {
         if self.place == TextContext::Log {
             return self.logged(value);
         }
-        let position =
-            Position::of(self.place, self.out.get(self.start..).unwrap_or_default()).of_value(value, kind);
+        // At the beginning of a URL, two slashes would make a host of what follows.
+        let value = match (self.place, self.begun()) {
+            (TextContext::Url, b"/") => without_slashes(value),
+            (TextContext::Url, b"") if value.starts_with(b"//") => {
+                self.raw(b"/")?;
+                without_slashes(value)
+            }
+            _ => value,
+        };
+        let position = Position::of(self.place, self.begun()).of_value(value, kind);
         if position == Position::Host && !value.iter().all(|byte| stays(*byte, position, kind)) {
             return Err(Unrenderable::Host);
         }
@@ -103,6 +117,11 @@ impl<'o> Sink<'o> {
         }
         Ok(())
     }
+}
+
+fn without_slashes(text: &[u8]) -> &[u8] {
+    let start = text.iter().position(|byte| *byte != b'/').unwrap_or(text.len());
+    text.get(start..).unwrap_or_default()
 }
 
 /// Bytes of one value in a line of a log.

@@ -24,6 +24,14 @@ pub trait Calls: Send + Sync {
     /// What is wrong with the endpoint.
     fn client(&self, endpoint: Endpoint) -> Result<Client, Problems>;
 
+    /// A client for a call of the gateway's own, such as one to an OpenID provider or a CA, which may have to go by a proxy.
+    ///
+    /// # Errors
+    /// What is wrong with the endpoint, or with the proxy.
+    fn own_client(&self, endpoint: Endpoint) -> Result<Client, Problems> {
+        self.client(endpoint)
+    }
+
     /// The addresses of a host, by the gateway's name servers and cache. By itself, none but a host that is an address.
     fn resolve<'a>(&'a self, host: &'a Arc<str>, port: u16) -> Call<'a, Vec<SocketAddr>> {
         let address = host.parse::<IpAddr>().map(|ip| vec![SocketAddr::new(ip, port)]);

@@ -1,12 +1,13 @@
 //! Plugins' metrics: counters, gauges and histograms, registered once, with labels whose number is bounded.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::config::credential_names::redact_text;
+use crate::metrics::text::TextPage;
+use crate::metrics::{HistogramSeries, Labels, MetricVisitor};
 use crate::record::Metric;
 
 /// Label values a metric may have; what goes beyond shares `_other`.
@@ -176,75 +177,57 @@ impl Meters {
         all
     }
 
-    /// Every metric in the text format of Prometheus.
-    pub fn write(&self, out: &mut String) {
+    /// Shows every metric, by name and then by labels.
+    pub fn visit(&self, visitor: &mut dyn MetricVisitor) {
         let families = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut families: Vec<&Family> = families.values().collect();
         families.sort_unstable_by_key(|family| family.metric.name);
         for family in families {
-            let Metric { name, kind, help } = family.metric;
-            // Writing to a string can't fail.
-            let _written = writeln!(out, "# HELP {name} {}\n# TYPE {name} {kind}", help.trim());
+            visitor.metric(&family.metric);
             let mut series: Vec<_> = family.series.iter().collect();
             series.sort_unstable_by(|a, b| a.0.cmp(b.0));
             for (values, series) in series {
-                let pairs: Vec<String> = (family.labels.iter().zip(values))
-                    .map(|(label, value)| format!("{label}=\"{}\"", escaped(value)))
-                    .collect();
-                series.write(out, name, &pairs);
+                let values = values.iter().map(|value| &**value);
+                let labels: Vec<(&str, &str)> = family.labels.iter().copied().zip(values).collect();
+                match series {
+                    Series::Counter(counter) => visitor.number(&labels, counter.get().into()),
+                    Series::Gauge(gauge) => visitor.number(&labels, gauge.get().into()),
+                    Series::Histogram(histogram) => histogram.visit(&labels, visitor),
+                }
             }
         }
     }
-}
 
-impl Series {
-    fn write(&self, out: &mut String, name: &str, pairs: &[String]) {
-        let labels = match pairs {
-            [] => String::new(),
-            pairs => format!("{{{}}}", pairs.join(",")),
-        };
-        // Writing to a string can't fail.
-        let _written = match self {
-            Self::Counter(counter) => writeln!(out, "{name}{labels} {}", counter.get()),
-            Self::Gauge(gauge) => writeln!(out, "{name}{labels} {}", gauge.get()),
-            Self::Histogram(histogram) => histogram.write(out, name, pairs, &labels),
-        };
+    /// Every metric in the text format of Prometheus.
+    pub fn text(&self) -> String {
+        let mut page = TextPage::prometheus();
+        self.visit(&mut page);
+        page.finish()
     }
 }
 
 impl Histogram {
-    fn write(&self, out: &mut String, name: &str, pairs: &[String], labels: &str) -> std::fmt::Result {
-        let mut sum = 0;
-        for (n, count) in self.0.counts.iter().enumerate() {
-            sum += count.load(Relaxed);
-            let bound = BOUNDS.get(n).map_or_else(|| "+Inf".to_owned(), f64::to_string);
-            let mut pairs = pairs.to_vec();
-            pairs.push(format!("le=\"{bound}\""));
-            writeln!(out, "{name}_bucket{{{}}} {sum}", pairs.join(","))?;
-        }
-        let seconds = Duration::from_micros(self.0.micros.load(Relaxed)).as_secs_f64();
-        writeln!(out, "{name}_sum{labels} {seconds}\n{name}_count{labels} {sum}")
+    fn visit(&self, labels: &Labels<'_>, visitor: &mut dyn MetricVisitor) {
+        let counts = self.0.counts.each_ref().map(|count| count.load(Relaxed));
+        let sum = Duration::from_micros(self.0.micros.load(Relaxed)).as_secs_f64();
+        let series = HistogramSeries { bounds: &BOUNDS, counts: &counts, sum, ..HistogramSeries::default() };
+        visitor.histogram(labels, &series);
     }
-}
-
-fn escaped(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const HITS: Metric = Metric { name: "ferrum_test_hits_total", kind: "counter", help: "Hits." };
-    const TIME: Metric = Metric { name: "ferrum_test_seconds", kind: "histogram", help: "Time." };
+    const HITS: Metric = Metric::counter("ferrum_test_hits_total", "Hits.");
+    const TIME: Metric = Metric::histogram("ferrum_test_seconds", "Time.");
 
     #[test]
     fn a_metric_asked_for_twice_is_one() {
         let meters = Meters::default();
         meters.counter(HITS, &["proxy"], &["a"]).add(2);
         meters.counter(HITS, &["proxy"], &["a"]).add(3);
-        let mut text = String::new();
-        meters.write(&mut text);
+        let text = meters.text();
         assert!(text.contains("ferrum_test_hits_total{proxy=\"a\"} 5\n"), "{text}");
         assert_eq!(text.matches("# TYPE").count(), 1);
     }
@@ -262,8 +245,7 @@ mod tests {
     fn labels_show_no_credentials_of_urls() {
         let meters = Meters::default();
         meters.counter(HITS, &["url"], &["https://u:hush@a.test/list?token=hush"]).add(1);
-        let mut text = String::new();
-        meters.write(&mut text);
+        let text = meters.text();
         assert!(text.contains("url=\"https://REDACTED@a.test/list?token=REDACTED\"} 1"), "{text}");
     }
 
@@ -271,8 +253,7 @@ mod tests {
     fn values_can_not_forge_a_line() {
         let meters = Meters::default();
         meters.counter(HITS, &["proxy"], &["a\"\nforged 1"]).add(1);
-        let mut text = String::new();
-        meters.write(&mut text);
+        let text = meters.text();
         assert_eq!(text.lines().count(), 3, "{text}");
     }
 
@@ -282,8 +263,7 @@ mod tests {
         let time = meters.histogram(TIME, &[], &[]);
         time.record(Duration::from_millis(3));
         time.record(Duration::from_secs(60));
-        let mut text = String::new();
-        meters.write(&mut text);
+        let text = meters.text();
         assert!(text.contains("ferrum_test_seconds_bucket{le=\"0.005\"} 1\n"), "{text}");
         assert!(text.contains("ferrum_test_seconds_bucket{le=\"+Inf\"} 2\n"), "{text}");
         assert!(text.contains("ferrum_test_seconds_count 2\n"), "{text}");

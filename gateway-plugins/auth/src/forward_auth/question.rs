@@ -4,6 +4,9 @@ use bytes::Bytes;
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::plugin::Seat;
+use gateway_core::template::{MAX_RENDERED, Render, Template, TextContext};
+use gateway_plugin_common::facts;
 use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use schemars::JsonSchema;
@@ -32,8 +35,12 @@ pub(super) struct Question {
     pub(super) headers: Option<Vec<HeaderName>>,
     pub(super) preserve_method: bool,
     pub(super) preserve_host: bool,
+    /// Whether the request's query is that of the question.
+    pub(super) preserve_query: bool,
     /// Bytes of a body that is sent along; `None` sends none.
     pub(super) body: Option<u64>,
+    /// Fields that are set, or removed where their text is empty.
+    pub(super) set: Vec<(HeaderName, Template)>,
 }
 
 /// Fields that say where a request comes from and how it was: what a client writes there counts for nothing.
@@ -56,8 +63,12 @@ impl Question {
     /// The question about this request, whose body is whole again afterwards.
     ///
     /// # Errors
-    /// The refusal of a body that is too large, or broken.
-    pub(super) async fn about(&self, exchange: &mut Exchange) -> Result<Request<Body>, Box<Reply>> {
+    /// The refusal of a body that is too large, or broken, or of a request for which a field can't be made.
+    pub(super) async fn about(
+        &self,
+        exchange: &mut Exchange,
+        seat: Seat<'_>,
+    ) -> Result<Request<Body>, Box<Reply>> {
         let body = match self.body {
             Some(limit) => read(&mut exchange.body, limit).await?,
             None => Bytes::new(),
@@ -71,17 +82,48 @@ impl Question {
         *request.uri_mut() = self.target(exchange).ok_or_else(|| {
             Box::new(Reply::new(Cause::BadRequest).detail("the request's target can't be checked"))
         })?;
-        *request.headers_mut() = self.fields(exchange);
+        let mut fields = self.fields(exchange);
+        self.set_fields(exchange, seat, &mut fields)?;
+        *request.headers_mut() = fields;
         Ok(request)
+    }
+
+    /// Sets the fields that templates make. A request for which one can't be made is not asked about without it.
+    fn set_fields(
+        &self,
+        exchange: &Exchange,
+        seat: Seat<'_>,
+        fields: &mut HeaderMap,
+    ) -> Result<(), Box<Reply>> {
+        let facts = facts::of(exchange, seat);
+        let mut text = Vec::new();
+        for (name, template) in &self.set {
+            text.clear();
+            let made = template.render(&facts, TextContext::Text, MAX_RENDERED, &mut text).ok();
+            let value = made.and_then(|()| HeaderValue::from_bytes(&text).ok()).ok_or_else(|| {
+                let detail = format!("{name} of the authorization request can't be made");
+                Box::new(Reply::new(Cause::BadRequest).detail(detail))
+            })?;
+            if value.is_empty() {
+                fields.remove(name);
+            } else {
+                fields.insert(name.clone(), value);
+            }
+        }
+        Ok(())
     }
 
     /// The URL that is asked.
     fn target(&self, exchange: &Exchange) -> Option<Uri> {
-        if self.convention != Convention::Envoy {
-            return Some(self.uri.clone());
-        }
+        let query = exchange.request.uri.query().filter(|_| self.preserve_query);
+        let path = match (self.convention, query) {
+            (Convention::Envoy, _) => {
+                format!("{}{}", self.uri.path().trim_end_matches('/'), original(exchange))
+            }
+            (_, Some(query)) => format!("{}?{query}", self.uri.path()),
+            (_, None) => return Some(self.uri.clone()),
+        };
         let mut parts = self.uri.clone().into_parts();
-        let path = format!("{}{}", self.uri.path().trim_end_matches('/'), original(exchange));
         parts.path_and_query = Some(path.parse().ok()?);
         Uri::from_parts(parts).ok()
     }

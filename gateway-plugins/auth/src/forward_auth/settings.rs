@@ -9,14 +9,17 @@ use gateway_core::config::units::{self, Millis};
 use gateway_core::http::forwarding::is_told;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::calls::Endpoint;
+use gateway_core::template::{Moment, Template};
 use gateway_plugin_common::headers;
 use gateway_plugin_common::parse;
 use gateway_plugin_common::server_url;
+use http::header::HOST;
 use http::{HeaderName, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::grpc::Grpc;
+use super::login::{Login, LoginConfig};
 use super::question::{Convention, Question};
 use super::{Counts, ForwardAuth, MAX_ANSWER, REQUESTS};
 use crate::turns::Turns;
@@ -55,10 +58,16 @@ pub(crate) struct Config {
     /// convention `envoy`, `Authorization` and `Cookie`.
     #[schemars(length(max = 100))]
     request_headers: Option<Vec<String>>,
+    /// Header fields that the other server gets besides, as templates, also `Host` and those of the convention; an empty text
+    /// removes the field. Not with the convention `envoy_grpc`. Default none.
+    #[schemars(length(max = 100))]
+    set_request_headers: BTreeMap<String, String>,
     /// Asks with the request's own method instead of GET. Default false.
     preserve_method: bool,
     /// Asks with the request's own host in `Host` instead of the one of `url`; those of Envoy do so in any case. Default false.
     preserve_host: bool,
+    /// Asks with the request's own query instead of the one of `url`; those of Envoy do so in any case. Default false.
+    preserve_query: bool,
     /// Sends the body along; needs `preserve_method` or one of the conventions of Envoy. Default false.
     send_body: bool,
     /// Bytes that such a body may have; a larger one gets 413. Default 64 KiB.
@@ -72,13 +81,15 @@ pub(crate) struct Config {
     /// where another plugin recognises the caller and nothing is asked. Default none.
     #[schemars(length(max = 100))]
     response_headers: Vec<String>,
-    /// Header fields of the answer that the client's response gets as well when the request passes, such as `Set-Cookie`.
-    /// Default none.
+    /// Header fields of the answer that the client's response gets as well when the request passes or is sent to the login, such
+    /// as `Set-Cookie`. Default none.
     #[schemars(length(max = 100))]
     client_headers: Vec<String>,
     /// Header fields of a refusal that the client gets, besides `WWW-Authenticate`. Default all.
     #[schemars(length(max = 100))]
     refusal_headers: Option<Vec<String>>,
+    /// Where refused clients are sent instead, to log in. Not with the convention `envoy_grpc`. Default: clients get the refusal.
+    login: Option<LoginConfig>,
     /// The header field of the answer that names the caller, a consumer's username or custom id or anything else. An answer
     /// without it refuses the request. What a client sends under this name, or that of `groups_header`, is removed. With the
     /// convention `envoy_grpc`, other fields that the answer would set are as the client sent them where another plugin recognises
@@ -104,8 +115,10 @@ impl Default for Config {
             max_concurrent_calls: 1000,
             max_waiting_calls: 1000,
             request_headers: None,
+            set_request_headers: BTreeMap::new(),
             preserve_method: false,
             preserve_host: false,
+            preserve_query: false,
             send_body: false,
             max_body: units::Bytes(64 << 10),
             allow_partial_body: false,
@@ -113,6 +126,7 @@ impl Default for Config {
             response_headers: Vec::new(),
             client_headers: Vec::new(),
             refusal_headers: None,
+            login: None,
             caller_header: None,
             groups_header: None,
             status_on_error: 503,
@@ -142,13 +156,20 @@ fn check(config: &Config, problems: &mut Problems) {
         ("response_headers", !config.response_headers.is_empty()),
         ("client_headers", !config.client_headers.is_empty()),
         ("refusal_headers", config.refusal_headers.is_some()),
+        ("login", config.login.is_some()),
     ] {
         if grpc && is_set {
             wrong(option, their_own, None);
         }
     }
+    if grpc && !config.set_request_headers.is_empty() {
+        wrong("set_request_headers", "fields of the request are part of the question over gRPC", None);
+    }
     if is_envoy && config.preserve_host {
         wrong("preserve_host", "the request's own host is told in any case", None);
+    }
+    if is_envoy && config.preserve_query {
+        wrong("preserve_query", "the request's own query is told in any case", None);
     }
     if grpc && config.preserve_method {
         wrong("preserve_method", "the method is part of the question over gRPC", None);
@@ -190,10 +211,9 @@ pub(super) fn build(config: Config, world: &World) -> Result<ForwardAuth, Proble
         (names("response_headers", config.response_headers), names("client_headers", config.client_headers));
     let request_headers = config.request_headers.map(|all| names("request_headers", all));
     let refusal_headers = config.refusal_headers.map(|all| names("refusal_headers", all));
-    for (n, name) in copied.0.iter().enumerate().filter(|(_, name)| is_told(name)) {
-        let path = format!("config.response_headers[{n}]");
-        problems.add(path, format!("the gateway writes `{name}` itself, so that it can't be copied"));
-    }
+    check_copied(&copied.0, &mut problems);
+    let set = set_fields(&config.set_request_headers, &mut problems);
+    let login = config.login.as_ref().and_then(|login| Login::compile(login, &mut problems));
     let caller = config.caller_header.and_then(|name| header("config.caller_header", &name, &mut problems));
     let groups = config.groups_header.and_then(|name| header("config.groups_header", &name, &mut problems));
     let (client, uri) = match server {
@@ -212,7 +232,6 @@ pub(super) fn build(config: Config, world: &World) -> Result<ForwardAuth, Proble
         context: config.context_extensions.into_iter().collect(),
         timeout,
     });
-    let count = |result| world.meters().counter(REQUESTS, &["result"], &[result]);
     Ok(ForwardAuth {
         client,
         server: uri.authority().map_or("", |authority| authority.as_str()).into(),
@@ -224,8 +243,11 @@ pub(super) fn build(config: Config, world: &World) -> Result<ForwardAuth, Proble
             headers: request_headers,
             preserve_method: config.preserve_method,
             preserve_host: config.preserve_host,
+            preserve_query: config.preserve_query,
             body,
+            set,
         },
+        login,
         turns: Turns::new(config.max_concurrent_calls, config.max_waiting_calls),
         copied,
         refusal_headers,
@@ -233,13 +255,42 @@ pub(super) fn build(config: Config, world: &World) -> Result<ForwardAuth, Proble
         groups,
         status_on_error: StatusCode::from_u16(config.status_on_error)
             .unwrap_or(StatusCode::SERVICE_UNAVAILABLE),
-        counts: Counts {
-            passed: count("passed"),
-            refused: count("refused"),
-            failed: count("failed"),
-            allowed: count("allowed"),
-        },
+        counts: counts(world),
     })
+}
+
+fn counts(world: &World) -> Counts {
+    let count = |result| world.meters().counter(REQUESTS, &["result"], &[result]);
+    Counts {
+        passed: count("passed"),
+        refused: count("refused"),
+        failed: count("failed"),
+        allowed: count("allowed"),
+    }
+}
+
+/// Fields of the answer for the request are none that the gateway writes itself.
+fn check_copied(names: &[HeaderName], problems: &mut Problems) {
+    for (n, name) in names.iter().enumerate().filter(|(_, name)| is_told(name)) {
+        let path = format!("config.response_headers[{n}]");
+        problems.add(path, format!("the gateway writes `{name}` itself, so that it can't be copied"));
+    }
+}
+
+/// Fields of questions that templates make.
+fn set_fields(written: &BTreeMap<String, String>, problems: &mut Problems) -> Vec<(HeaderName, Template)> {
+    let mut made = Vec::new();
+    for (name, text) in written {
+        let path = format!("config.set_request_headers.{name}");
+        let is_host = name.eq_ignore_ascii_case("host");
+        if is_host && text.is_empty() {
+            problems.add(&path, "a request without `Host` is not valid");
+        }
+        let read = if is_host { Some(HOST) } else { header(&path, name, problems) };
+        let template = parse::template(&path, text, Moment::Request, problems);
+        made.extend(read.zip(template));
+    }
+    made
 }
 
 /// Reads the name of a field that frames no message.

@@ -1,6 +1,7 @@
 //! Servers that allow, refuse, redirect, fail and say nothing.
 
 mod grpc;
+mod login;
 
 use gateway_core::plugin::entry;
 use gateway_core::testing::Trial;
@@ -320,6 +321,19 @@ fn settings_that_make_no_sense() {
         (with(json!({ "send_body": true })), "config.send_body"),
         (with(json!({ "status_on_error": 200 })), "config.status_on_error"),
         (with(json!({ "timeout": "0ms" })), "config.timeout"),
+        (with(json!({ "convention": "envoy", "preserve_query": true })), "config.preserve_query"),
+        (with(json!({ "login": {} })), "config.login"),
+        (with(json!({ "login": { "location": "//evil" } })), "config.login.location"),
+        (with(json!({ "login": { "location": "${request.header.x}" } })), "config.login.location"),
+        (with(json!({ "login": { "location": "https://${request.header.x}/" } })), "config.login.location"),
+        (with(json!({ "login": { "location": "/", "statuses": [200] } })), "config.login.statuses[0]"),
+        (with(json!({ "login": { "location": "/", "status_code": 301 } })), "config.login.status_code"),
+        (with(json!({ "set_request_headers": { "Host": "" } })), "config.set_request_headers.Host"),
+        (with(json!({ "set_request_headers": { "TE": "x" } })), "config.set_request_headers.TE"),
+        (
+            with(json!({ "set_request_headers": { "X-A": "${response.status}" } })),
+            "config.set_request_headers.X-A",
+        ),
     ] {
         let problems = Trial::refused(&[entry::<ForwardAuth>()], "forward_auth", &config);
         assert_eq!(problems.0[0].path, path, "{config}");

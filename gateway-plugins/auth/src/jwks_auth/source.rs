@@ -81,11 +81,10 @@ pub(crate) enum KeyFreshness {
     Failed,
 }
 
-const FETCHES: Metric = Metric {
-    name: "ferrum_jwks_auth_fetches_total",
-    kind: "counter",
-    help: "Fetches of issuers' keys by issuer and result: ok or failed.",
-};
+const FETCHES: Metric = Metric::counter(
+    "ferrum_jwks_auth_fetches_total",
+    "Fetches of issuers' keys by issuer and result: ok or failed.",
+);
 
 impl Source {
     /// The keys behind `url`, which is a key set's or a discovery document's.
@@ -253,7 +252,7 @@ fn client(
     let (endpoint, uri) = Endpoint::of_url(url)?;
     let mut endpoint = endpoint.trusting(ca_path).within_setting(pace.timeout, pace.timeout_setting);
     endpoint.max_response = MAX_DOCUMENT;
-    let client = world.client(endpoint).map_err(|problems| problems.messages())?;
+    let client = world.own_client(endpoint).map_err(|problems| problems.messages())?;
     Ok((client, uri))
 }
 

@@ -1,5 +1,6 @@
 //! Makes the plugin from its settings, and says everything that is wrong with them.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use super::{Counts, Oidc, Paths, SESSIONS};
 use crate::assertion::KeySettings;
 use crate::credential::grants::Grants;
 use crate::credential::headers::ClaimHeaders;
-use crate::jose::Rules;
+use crate::jose::{Algorithm, Rules};
 use crate::jwks_auth::source::{Pace, Source};
 use crate::oauth::OauthClient;
 use crate::turns::Turns;
@@ -138,45 +139,65 @@ fn oauth(config: &Config) -> Result<OauthClient, Problems> {
     OauthClient::read(id, secret, config.client_auth, key)
 }
 
-/// The provider, of which nothing is asked yet.
-fn provider(config: &Config, oauth: OauthClient, world: &World) -> Result<Provider, Problems> {
-    let base = config.issuer.trim_end_matches('/');
-    let (url, option) = match &config.discovery_url {
-        Some(url) => (url.clone(), "discovery_url"),
+/// Where a provider is, and how long it may take.
+pub(super) struct ProviderPlace<'a> {
+    pub(super) issuer: &'a str,
+    pub(super) discovery_url: Option<&'a str>,
+    pub(super) ca_path: Option<PathBuf>,
+    pub(super) timeout: Duration,
+    /// Seconds by which clocks may differ.
+    pub(super) leeway: u64,
+}
+
+/// The provider, of which nothing is asked yet. Problems are told at `at`.
+pub(super) fn provider(
+    place: ProviderPlace<'_>,
+    algorithms: Vec<Algorithm>,
+    oauth: OauthClient,
+    world: &World,
+    at: &str,
+) -> Result<Provider, Problems> {
+    let ProviderPlace { issuer, discovery_url, ca_path, timeout, leeway } = place;
+    let base = issuer.trim_end_matches('/');
+    let (url, option) = match discovery_url {
+        Some(url) => (url.to_owned(), "discovery_url"),
         None => (format!("{base}/.well-known/openid-configuration"), "issuer"),
     };
-    let source = Source::new(
-        world,
-        config.issuer.as_str(),
-        config.ca_path.clone(),
-        &url,
-        true,
-        pace(config.timeout.duration()),
-    )
-    .map_err(|mut all| {
-        all.0.iter_mut().for_each(|problem| problem.path = format!("config.{option}"));
-        all
-    })?;
+    let source =
+        Source::new(world, issuer, ca_path.clone(), &url, true, pace(timeout)).map_err(|mut all| {
+            all.0.iter_mut().for_each(|problem| problem.path = format!("{at}.{option}"));
+            all
+        })?;
     Ok(Provider {
         source: Arc::new(source),
         world: world.clone(),
-        ca_path: config.ca_path.clone(),
-        timeout: config.timeout.duration(),
+        ca_path,
+        timeout,
         rules: Rules {
-            issuers: vec![config.issuer.clone()],
+            issuers: vec![issuer.to_owned()],
             audiences: vec![oauth.id.clone()],
             claims: Vec::new(),
-            leeway: config.leeway.0,
+            leeway,
             requires_expiry: true,
         },
         oauth,
-        algorithms: config.algorithms.clone(),
+        algorithms,
         turns: Turns::new(CALLS.0, CALLS.1),
     })
 }
 
+fn place(config: &Config) -> ProviderPlace<'_> {
+    ProviderPlace {
+        issuer: &config.issuer,
+        discovery_url: config.discovery_url.as_deref(),
+        ca_path: config.ca_path.clone(),
+        timeout: config.timeout.duration(),
+        leeway: config.leeway.0,
+    }
+}
+
 /// The scopes that are asked for, as one text.
-fn scopes(mut scopes: Vec<String>) -> String {
+pub(super) fn scopes(mut scopes: Vec<String>) -> String {
     if !scopes.iter().any(|scope| scope == "openid") {
         scopes.insert(0, "openid".into());
     }
@@ -216,7 +237,7 @@ pub(super) fn build(config: Config, world: &World) -> Result<Oidc, Problems> {
     let no_key = || Problems::one("config.session_secret", "can't be made into a key");
     let seal = Seal::new(&secrets, &config.issuer, &oauth.id).ok_or_else(no_key)?;
     let (ended, refreshes) = shared_state(&config, &oauth.id, world);
-    let provider = provider(&config, oauth, world)?;
+    let provider = provider(place(&config), config.algorithms.clone(), oauth, world, "config")?;
     let scopes = scopes(config.scopes);
     let count = |event| world.meters().counter(SESSIONS, &["event"], &[event]);
     Ok(Oidc {

@@ -49,6 +49,35 @@ struct Login {
     until: u64,
 }
 
+/// What a provider is asked when a login begins (OpenID Connect Core §3.1.2.1, RFC 7636 §4.3).
+pub(super) struct Authorization<'a> {
+    pub(super) client_id: &'a str,
+    pub(super) redirect_uri: &'a str,
+    pub(super) scopes: &'a str,
+    pub(super) state: &'a str,
+    pub(super) nonce: &'a str,
+    pub(super) verifier: &'a str,
+}
+
+impl Authorization<'_> {
+    /// The URL that a browser is sent to.
+    pub(super) fn url(&self, endpoint: &str) -> String {
+        let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, self.verifier.as_bytes()));
+        let query = form(&[
+            ("response_type", "code"),
+            ("client_id", self.client_id),
+            ("redirect_uri", self.redirect_uri),
+            ("scope", self.scopes),
+            ("state", self.state),
+            ("nonce", self.nonce),
+            ("code_challenge", &challenge),
+            ("code_challenge_method", "S256"),
+        ]);
+        let joint = if endpoint.contains('?') { '&' } else { '?' };
+        format!("{endpoint}{joint}{query}")
+    }
+}
+
 /// A redirect that nobody may keep.
 pub(super) fn redirect(location: &str) -> Option<Reply> {
     let location = HeaderValue::try_from(location).ok()?;
@@ -125,25 +154,21 @@ impl Oidc {
 
     fn begun(&self, visit: &BrowserVisit, endpoint: &str, target: String, state: String) -> Option<Reply> {
         let (nonce, verifier) = (random()?, random()?);
-        let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, verifier.as_bytes()));
-        let redirect_uri = self.redirect_uri(visit);
-        let query = form(&[
-            ("response_type", "code"),
-            ("client_id", &self.provider.oauth.id),
-            ("redirect_uri", &redirect_uri),
-            ("scope", &self.scopes),
-            ("state", &state),
-            ("nonce", &nonce),
-            ("code_challenge", &challenge),
-            ("code_challenge_method", "S256"),
-        ]);
-        let joint = if endpoint.contains('?') { '&' } else { '?' };
+        let asked = Authorization {
+            client_id: &self.provider.oauth.id,
+            redirect_uri: &self.redirect_uri(visit),
+            scopes: &self.scopes,
+            state: &state,
+            nonce: &nonce,
+            verifier: &verifier,
+        };
+        let location = asked.url(endpoint);
         let target = if target.len() > MAX_TARGET { "/".to_owned() } else { target };
         let name = self.cookies.login(&state);
         let login = Login { state, nonce, verifier, target, until: now().saturating_add(LOGIN) };
         let secure = visit.is_secure();
         let cookie = self.cookies.set_login(&name, &self.seal.close(&name, &login)?, LOGIN, secure)?;
-        let mut reply = redirect(&format!("{endpoint}{joint}{query}"))?.header(SET_COOKIE, cookie);
+        let mut reply = redirect(&location)?.header(SET_COOKIE, cookie);
         let headers = &visit.headers;
         let mut old = self.cookies.logins(headers);
         old.truncate(old.len().saturating_sub(MAX_LOGINS - 1));
@@ -181,12 +206,7 @@ impl Oidc {
                 return self.answer_unfinished(exchange, visit, Self::unknown_login(), state, home).await;
             }
         };
-        // RFC 9207: the answer of another provider, or one that does not say whose it is where this one would.
-        let is_ours = match field("iss") {
-            Some(issuer) => issuer == self.issuer,
-            None => !self.provider.announces("authorization_response_iss_parameter_supported").await,
-        };
-        if !is_ours {
+        if !self.provider.is_own_answer(field("iss")).await {
             return self.as_page(*bad("oidc_issuer", "the answer is another provider's"), visit);
         }
         let Some(code) = field("code") else {

@@ -105,7 +105,7 @@ impl Provider {
         let turn = tokio::time::timeout(self.timeout, self.turns.take()).await;
         let _turn = turn.map_err(|_| busy())?.map_err(|_| busy())?;
         let setting = if within == self.timeout { "timeout" } else { "" };
-        let (client, uri) = server_url::client(&self.world, url, |endpoint| {
+        let (client, uri) = server_url::own_client(&self.world, url, |endpoint| {
             let mut endpoint = endpoint.trusting(self.ca_path.clone()).within_setting(within, setting);
             endpoint.max_response = MAX_ANSWER;
             endpoint
@@ -153,6 +153,15 @@ impl Provider {
         })
     }
 
+    /// Whether an answer with this `iss` is the provider's (RFC 9207): not another one's, and not one that does not say whose it is
+    /// where this one would.
+    pub(super) async fn is_own_answer(&self, issuer: Option<&str>) -> bool {
+        match issuer {
+            Some(issuer) => self.rules.issuers.iter().any(|own| own == issuer),
+            None => !self.announces("authorization_response_iss_parameter_supported").await,
+        }
+    }
+
     /// The session that a code stands for (RFC 6749 §4.1.3, RFC 7636 §4.5).
     pub(super) async fn redeem(
         &self,
@@ -161,19 +170,7 @@ impl Provider {
         redirect_uri: &str,
         nonce: &str,
     ) -> Result<Session, Failure> {
-        let fields = [
-            ("grant_type", "authorization_code"),
-            ("code", code),
-            ("redirect_uri", redirect_uri),
-            ("code_verifier", verifier),
-        ];
-        let tokens = self.tokens(&fields, self.timeout).await?;
-        let none = || Failure::Unavailable("its token endpoint gives no ID token".into());
-        let id_token = tokens.id_token.ok_or_else(none)?;
-        let claims = self.verify(&id_token, None).await?;
-        if claims.get("nonce").and_then(Value::as_str) != Some(nonce) {
-            return Err(Failure::Token(TokenError::Claim));
-        }
+        let (tokens, id_token, _) = self.exchange(code, verifier, redirect_uri, nonce).await?;
         Ok(Session {
             id_token,
             access_token: tokens.access_token,
@@ -183,6 +180,30 @@ impl Provider {
             id: super::seal::random().ok_or_else(|| Failure::Unavailable("there is no randomness".into()))?,
             sid: None,
         })
+    }
+
+    /// The tokens that a code stands for, the ID token among them, and its claims.
+    pub(super) async fn exchange(
+        &self,
+        code: &str,
+        verifier: &str,
+        redirect_uri: &str,
+        nonce: &str,
+    ) -> Result<(Tokens, String, Map<String, Value>), Failure> {
+        let fields = [
+            ("grant_type", "authorization_code"),
+            ("code", code),
+            ("redirect_uri", redirect_uri),
+            ("code_verifier", verifier),
+        ];
+        let mut tokens = self.tokens(&fields, self.timeout).await?;
+        let none = || Failure::Unavailable("its token endpoint gives no ID token".into());
+        let id_token = tokens.id_token.take().ok_or_else(none)?;
+        let claims = self.verify(&id_token, None).await?;
+        if claims.get("nonce").and_then(Value::as_str) != Some(nonce) {
+            return Err(Failure::Token(TokenError::Claim));
+        }
+        Ok((tokens, id_token, claims))
     }
 
     /// The session with new tokens (RFC 6749 §6, OpenID Connect Core §12).

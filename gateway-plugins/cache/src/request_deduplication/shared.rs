@@ -17,7 +17,7 @@ use super::saved::Saved;
 use super::{Key, KeyStatus, Print, RequestOutcome};
 
 /// Bytes of answers that may be on their way to the store.
-const MAX_UNDER_WAY: usize = 64 << 20;
+pub(super) const MAX_UNDER_WAY: usize = 64 << 20;
 /// How long the task may take to send an answer, at most, beyond the time for the request itself.
 const SPARE: Duration = Duration::from_secs(30);
 

@@ -94,7 +94,7 @@ impl Remote {
     /// Nothing is connected before [`Self::run`].
     pub(super) fn new(name: &str, limit: u64, variants: usize, world: &World, meters: TierMeters) -> Self {
         Self {
-            link: Arc::new(RedisLink::new(&RedisConfig::named(name), world)),
+            link: Arc::new(RedisLink::new(&RedisConfig::named(name), world).storing(limit)),
             limit,
             variants,
             state: Mutex::default(),

@@ -5,31 +5,21 @@ use gateway_core::plugin::World;
 use gateway_core::plugin::world::meters::{Counter, Gauge};
 use gateway_core::record::Metric;
 
-const LOOKUPS: Metric = Metric {
-    name: "ferrum_response_cache_tier_lookups_total",
-    kind: "counter",
-    help: "Lookups in the tiers below memory: hit, miss, damaged (a file that was not whole), away or busy.",
-};
-const WRITES: Metric = Metric {
-    name: "ferrum_response_cache_tier_writes_total",
-    kind: "counter",
-    help: "Responses for the tiers below memory: written, dropped (the queue was full), failed, overtaken.",
-};
-const BYTES: Metric = Metric {
-    name: "ferrum_response_cache_tier_stored_bytes",
-    kind: "gauge",
-    help: "Bytes of stored responses on the disk.",
-};
-const OBJECTS: Metric = Metric {
-    name: "ferrum_response_cache_tier_entries",
-    kind: "gauge",
-    help: "Stored responses on the disk.",
-};
-const EVICTED: Metric = Metric {
-    name: "ferrum_response_cache_tier_evictions_total",
-    kind: "counter",
-    help: "Responses on the disk that gave way to others.",
-};
+const LOOKUPS: Metric = Metric::counter(
+    "ferrum_response_cache_tier_lookups_total",
+    "Lookups in the tiers below memory: hit, miss, damaged (a file that was not whole), away or busy.",
+);
+const WRITES: Metric = Metric::counter(
+    "ferrum_response_cache_tier_writes_total",
+    "Responses for the tiers below memory: written, dropped (the queue was full), failed, overtaken.",
+);
+const BYTES: Metric =
+    Metric::gauge("ferrum_response_cache_tier_stored_bytes", "Bytes of stored responses on the disk.");
+const OBJECTS: Metric = Metric::gauge("ferrum_response_cache_tier_entries", "Stored responses on the disk.");
+const EVICTED: Metric = Metric::counter(
+    "ferrum_response_cache_tier_evictions_total",
+    "Responses on the disk that gave way to others.",
+);
 
 /// Where a response was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

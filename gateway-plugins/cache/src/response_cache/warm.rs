@@ -33,11 +33,10 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// The longest body that is read; more is never stored.
 const MAX_BODY: u64 = 1 << 30;
 
-const WARMED: Metric = Metric {
-    name: "ferrum_response_cache_warm_up_total",
-    kind: "counter",
-    help: "URLs of warm-ups: fetched, refused (status 400 or more), or failed.",
-};
+const WARMED: Metric = Metric::counter(
+    "ferrum_response_cache_warm_up_total",
+    "URLs of warm-ups: fetched, refused (status 400 or more), or failed.",
+);
 
 /// URLs that are fetched ahead.
 #[derive(Debug, Default, Deserialize, JsonSchema)]

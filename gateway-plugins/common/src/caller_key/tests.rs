@@ -30,8 +30,10 @@ fn exchange(address: &str, fields: &[(&str, &str)]) -> Exchange {
     Exchange::new(request.body(Body::empty()).unwrap(), Arc::new(client))
 }
 
+const PROXY: CountedProxy<'_> = CountedProxy { id: "a", owner: Some("ann") };
+
 fn keyed(key_by: &KeyBy, exchange: &Exchange) -> Keyed {
-    key_by.of_exchange(exchange, "a", DefaultHasher::new())
+    key_by.of_exchange(exchange, PROXY, DefaultHasher::new())
 }
 
 #[test]
@@ -58,8 +60,16 @@ fn each_part_tells_callers_apart() {
     let key = |a| keyed(&by, &exchange("192.0.2.1", &[("x-a", a)]));
     assert_ne!(key("1"), key("2"));
     let by = key_by(json!("route"), Missing::Address).unwrap();
-    let of = |proxy| by.of_exchange(&exchange("192.0.2.1", &[]), proxy, DefaultHasher::new());
-    assert_ne!(of("a"), of("b"));
+    let of = |id, by: &KeyBy| {
+        let proxy = CountedProxy { id, ..PROXY };
+        by.of_exchange(&exchange("192.0.2.1", &[]), proxy, DefaultHasher::new())
+    };
+    assert_ne!(of("a", &by), of("b", &by));
+    let by = key_by(json!("owner"), Missing::Deny).unwrap();
+    assert_eq!(of("a", &by), of("b", &by), "of one owner");
+    let nobodys = CountedProxy { owner: None, ..PROXY };
+    let keyed = by.of_exchange(&exchange("192.0.2.1", &[]), nobodys, DefaultHasher::new());
+    assert_eq!(keyed, Keyed::Denied);
 }
 
 #[test]
@@ -119,11 +129,11 @@ fn what_is_missing() {
 fn sessions_count_by_what_they_have() {
     let session = |address: &str| Session::new(exchange(address, &[]).client);
     let by = key_by(json!("address"), Missing::Address).unwrap();
-    let key = |session: &Session| by.of_session(session, "a", DefaultHasher::new());
+    let key = |session: &Session| by.of_session(session, PROXY, DefaultHasher::new());
     assert_eq!(key(&session("192.0.2.1")), key(&session("192.0.2.2")));
     assert_ne!(key(&session("192.0.2.1")), key(&session("192.0.3.2")));
     let by = key_by(json!("template:${request.path}"), Missing::Deny).unwrap();
-    assert_eq!(by.of_session(&session("192.0.2.1"), "a", DefaultHasher::new()), Keyed::Denied);
+    assert_eq!(by.of_session(&session("192.0.2.1"), PROXY, DefaultHasher::new()), Keyed::Denied);
 }
 
 #[test]

@@ -1,50 +1,48 @@
 //! Connections to one server, to a cluster, or to the master that sentinels know.
 
-use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use gateway_core::config::model::{RedisMode, RedisServer};
 use gateway_core::plugin::world::files::Files;
-use redis::aio::MultiplexedConnection;
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
-use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionInfo, IntoConnectionInfo, RedisError,
-    RedisResult, TlsCertificates, TlsMode,
+    AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo,
+    RedisConnectionInfo, RedisError, RedisResult, TlsMode, Value,
 };
 
-/// Bytes of a file with certificates.
-const MAX_FILE: u64 = 4 << 20;
+use super::cluster::NodeAccess;
+use super::transport::{BoundedConnection, Transport, settings};
 
 /// A connection; a clone is the same one.
 #[derive(Clone)]
 pub(super) enum RedisConnection {
-    One(MultiplexedConnection),
-    Cluster(ClusterConnection),
+    One(BoundedConnection),
+    Cluster { connection: ClusterConnection<BoundedConnection>, _access: Arc<NodeAccess> },
 }
 
 impl RedisConnection {
     /// Whether it has several nodes, of which one that is away does not end it: it connects to each again by itself.
     pub(super) fn has_nodes(&self) -> bool {
-        matches!(self, Self::Cluster(_))
+        matches!(self, Self::Cluster { .. })
     }
 
-    pub(super) async fn invoke(&mut self, call: &redis::ScriptInvocation<'_>) -> RedisResult<redis::Value> {
+    pub(super) async fn invoke(&mut self, call: &redis::ScriptInvocation<'_>) -> RedisResult<Value> {
         match self {
             Self::One(connection) => call.invoke_async(connection).await,
-            Self::Cluster(connection) => call.invoke_async(connection).await,
+            Self::Cluster { connection, .. } => call.invoke_async(connection).await,
         }
     }
 }
 
-/// Connects, within the time for it.
-pub(super) async fn connect(server: &RedisServer, files: &Arc<dyn Files>) -> Result<RedisConnection, String> {
-    if server.is_encrypted {
-        // The one TLS provider of the process; where it is known already, that is the same one.
-        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
-    }
-    let dial = Dial { server, certificates: certificates(server, files)? };
+/// Connects, within the time for it. Answers may have what plugins store in one place, and [`super::transport::MAX_ANSWER`].
+pub(super) async fn connect(
+    server: &RedisServer,
+    files: &Arc<dyn Files>,
+    stored: &Arc<AtomicU64>,
+) -> Result<RedisConnection, String> {
+    let dial = Dial { server, transport: Transport::of(server, files, stored.clone())? };
     let connecting = async {
         match &server.mode {
             RedisMode::Single => dial.single().await,
@@ -58,23 +56,9 @@ pub(super) async fn connect(server: &RedisServer, files: &Arc<dyn Files>) -> Res
     }
 }
 
-/// Reads the files anew each time, so that renewed certificates are used.
-fn certificates(server: &RedisServer, files: &Arc<dyn Files>) -> Result<TlsCertificates, String> {
-    let read = |path: &Path| match files.read(path, MAX_FILE) {
-        Ok(bytes) => Ok(bytes.to_vec()),
-        Err(error) => Err(format!("{} can't be read: {error}", path.display())),
-    };
-    let client_tls = match &server.client_cert {
-        Some((cert, key)) => Some(ClientTlsConfig { client_cert: read(cert)?, client_key: read(key)? }),
-        None => None,
-    };
-    let root_cert = server.ca_path.as_deref().map(read).transpose()?;
-    Ok(TlsCertificates { client_tls, root_cert })
-}
-
 struct Dial<'a> {
     server: &'a RedisServer,
-    certificates: TlsCertificates,
+    transport: Transport,
 }
 
 impl Dial<'_> {
@@ -84,69 +68,75 @@ impl Dial<'_> {
 
     async fn single(self) -> RedisResult<RedisConnection> {
         let node = self.nodes()?.into_iter().next().ok_or_else(no_node)?;
-        let mut settings = node.redis_settings().clone().set_db(self.server.database.into());
-        if let Some(login) = &self.server.login {
-            if let Some(username) = &login.username {
-                settings = settings.set_username(username);
-            }
-            settings = settings.set_password(&login.password);
-        }
-        let node = node.set_redis_settings(settings);
-        let config = self.config();
-        let client = match self.server.is_encrypted {
-            true => Client::build_with_tls(node, self.certificates)?,
-            false => Client::open(node)?,
-        };
-        client.get_multiplexed_async_connection_with_config(&config).await.map(RedisConnection::One)
+        let settings = settings(self.server.login.as_ref(), self.server.database);
+        self.open(&node, &settings).await.map(RedisConnection::One)
     }
 
     async fn cluster(self) -> RedisResult<RedisConnection> {
-        let mut builder = ClusterClientBuilder::new(self.nodes()?)
+        let nodes = self.nodes()?;
+        let settings = settings(self.server.login.as_ref(), 0);
+        let access = NodeAccess::new(self.transport, settings, self.server.connect_timeout);
+        let mut builder = ClusterClientBuilder::new(nodes)
             .connection_timeout(self.server.connect_timeout)
             .response_timeout(self.server.timeout * GIVE_UP)
             // Nobody waits long enough for many attempts at a node that is away.
             .retries(RETRIES)
             .min_retry_wait(RETRY_WAITS.0)
-            .max_retry_wait(RETRY_WAITS.1);
-        if let Some(login) = &self.server.login {
-            if let Some(username) = &login.username {
-                builder = builder.username(username.as_ref());
-            }
-            builder = builder.password(login.password.as_ref());
-        }
+            .max_retry_wait(RETRY_WAITS.1)
+            .password(access.name.clone());
         if self.server.is_encrypted {
-            builder = builder.tls(TlsMode::Secure).certs(self.certificates);
+            builder = builder.tls(TlsMode::Secure);
         }
-        builder.build()?.get_async_connection().await.map(RedisConnection::Cluster)
+        let connection = builder.build()?.get_async_generic_connection().await?;
+        Ok(RedisConnection::Cluster { connection, _access: Arc::new(access) })
     }
 
+    /// Asks the sentinels one after the other; why the last one was of no use, if none was.
     async fn sentinel(self, master: &str) -> RedisResult<RedisConnection> {
-        let nodes = self.nodes()?;
-        let sentinels = nodes.iter().map(|node| node.addr().clone());
-        let mut builder = SentinelClientBuilder::new(sentinels, master, SentinelServerType::Master)?
-            .set_client_to_redis_db(self.server.database.into());
-        if let Some(login) = &self.server.login {
-            if let Some(username) = &login.username {
-                builder = builder.set_client_to_redis_username(username);
+        let mut why = no_node();
+        for sentinel in self.nodes()? {
+            match self.master(&sentinel, master).await {
+                Ok(connection) => return Ok(RedisConnection::One(connection)),
+                Err(error) => why = error,
             }
-            builder = builder.set_client_to_redis_password(&login.password);
         }
-        if let Some(login) = &self.server.sentinel_login {
-            if let Some(username) = &login.username {
-                builder = builder.set_client_to_sentinel_username(username);
+        Err(why)
+    }
+
+    /// The master that one sentinel names, if it says so of itself.
+    async fn master(&self, sentinel: &ConnectionInfo, master: &str) -> RedisResult<BoundedConnection> {
+        let login = settings(self.server.sentinel_login.as_ref(), 0);
+        let mut asked = self.open(sentinel, &login).await?;
+        let mut command = redis::cmd("SENTINEL");
+        command.arg("GET-MASTER-ADDR-BY-NAME").arg(master);
+        let named: Option<(String, u16)> = command.query_async(&mut asked).await?;
+        let (host, port) = named.ok_or_else(|| {
+            RedisError::from((ErrorKind::MasterNameNotFoundBySentinel, "the sentinels know no such master"))
+        })?;
+        let login = settings(self.server.login.as_ref(), self.server.database);
+        let mut connection = self.transport.open(&host, port, &login, self.config()).await?;
+        // A sentinel may not have heard yet that it is a replica now.
+        let role: Value = redis::cmd("ROLE").query_async(&mut connection).await?;
+        let is_master = matches!(&role, Value::Array(role) if matches!(role.first(), Some(Value::BulkString(it)) if it == b"master"));
+        match is_master {
+            true => Ok(connection),
+            false => {
+                Err(RedisError::from((ErrorKind::Client, "the server that the sentinels name is no master")))
             }
-            builder = builder.set_client_to_sentinel_password(&login.password);
         }
-        let config = self.config();
-        if self.server.is_encrypted {
-            builder = builder
-                .set_client_to_redis_tls_mode(TlsMode::Secure)
-                .set_client_to_sentinel_tls_mode(TlsMode::Secure)
-                .set_client_to_redis_certificates(self.certificates.clone())
-                .set_client_to_sentinel_certificates(self.certificates);
+    }
+
+    async fn open(
+        &self,
+        node: &ConnectionInfo,
+        settings: &RedisConnectionInfo,
+    ) -> RedisResult<BoundedConnection> {
+        match node.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                self.transport.open(host, *port, settings, self.config()).await
+            }
+            _ => Err(no_node()),
         }
-        let mut client = builder.build()?;
-        client.get_async_connection_with_config(&config).await.map(RedisConnection::One)
     }
 
     fn config(&self) -> AsyncConnectionConfig {
@@ -163,5 +153,5 @@ const RETRY_WAITS: (u64, u64) = (10, 100);
 pub(super) const GIVE_UP: u32 = 10;
 
 fn no_node() -> RedisError {
-    RedisError::from((redis::ErrorKind::InvalidClientConfig, "there is no server"))
+    RedisError::from((ErrorKind::InvalidClientConfig, "there is no server"))
 }

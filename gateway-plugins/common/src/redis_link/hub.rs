@@ -35,21 +35,18 @@ const REST: u64 = 1_000_000_000;
 /// The pause before it connects again, and the longest one after failures in a row.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(2));
 
-const UP: Metric = Metric {
-    name: "ferrum_redis_up",
-    kind: "gauge",
-    help: "1 while the connection of `gateway.redis` is there and the server does not refuse scripts (NOPERM, OOM, BUSY, WRONGTYPE).",
-};
-const COMMANDS: Metric = Metric {
-    name: "ferrum_redis_commands_total",
-    kind: "counter",
-    help: "Scripts that were to be run, by what became of them: answered, late, or failed.",
-};
-const OPENED: Metric = Metric {
-    name: "ferrum_redis_breaker_opened_total",
-    kind: "counter",
-    help: "Times that nobody waited for an answer for a second, because several in a row came too late.",
-};
+const UP: Metric = Metric::gauge(
+    "ferrum_redis_up",
+    "1 while the connection of `gateway.redis` is there and the server does not refuse scripts (NOPERM, OOM, BUSY, WRONGTYPE).",
+);
+const COMMANDS: Metric = Metric::counter(
+    "ferrum_redis_commands_total",
+    "Scripts that were to be run, by what became of them: answered, late, or failed.",
+);
+const OPENED: Metric = Metric::counter(
+    "ferrum_redis_breaker_opened_total",
+    "Times that nobody waited for an answer for a second, because several in a row came too late.",
+);
 
 struct Question {
     command: Command,
@@ -80,6 +77,8 @@ pub(super) struct Hub {
     /// Plugin configs' sides of it.
     pub(super) sides: AtomicUsize,
     up: watch::Sender<bool>,
+    /// Bytes that a plugin stores in one place.
+    pub(super) stored: Arc<AtomicU64>,
     epoch: Epoch,
     late: AtomicU64,
     rests_until: AtomicU64,
@@ -114,7 +113,7 @@ impl RedisHolder for Hub {
         let server = server.clone();
         Some(Box::pin(async move {
             // Why it fails is logged by whoever runs, who tries at once again.
-            let connected = connect(&server, &self.files).await.ok();
+            let connected = connect(&server, &self.files, &self.stored).await.ok();
             self.ahead().connection = connected.map(|connection| (server, connection));
             self.raise();
         }))
@@ -156,6 +155,7 @@ impl Hub {
                 }),
                 sides: AtomicUsize::new(0),
                 up: watch::Sender::new(false),
+                stored: Arc::default(),
                 epoch: Epoch::starting(Instant::now()),
                 late: AtomicU64::new(0),
                 rests_until: AtomicU64::new(0),
@@ -313,7 +313,7 @@ impl Hub {
         let connection = match prepared.or(left) {
             Some((_, connection)) => connection,
             None => tokio::select! {
-                connected = connect(server, &self.files) => match connected {
+                connected = connect(server, &self.files, &self.stored) => match connected {
                     Ok(connection) => connection,
                     Err(why) => return ServiceEnd::Lost(why),
                 },

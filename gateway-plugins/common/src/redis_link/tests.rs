@@ -13,6 +13,8 @@ use super::testing::{Redis, at, folder, free_port, main_connection, redis, serve
 use super::*;
 use crate::testing::{metric, until_async};
 
+mod hostile;
+
 /// Counts.
 static COUNT: LazyLock<Script> = LazyLock::new(|| Script::new("return redis.call('INCR', KEYS[1])"));
 

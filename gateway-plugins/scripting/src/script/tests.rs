@@ -193,8 +193,7 @@ async fn record_fields_and_counters_are_those_that_are_declared() {
     trial.get("/", &[]).await;
     let fields = trial.records()[0].fields.clone();
     assert_eq!(fields, [("script.tier", Field::Text("gold".into())), ("script.n", Field::Number(3))]);
-    let mut metrics = String::new();
-    world.meters().write(&mut metrics);
+    let metrics = world.meters().text();
     for line in [
         "ferrum_script_events_total{plugin_config=\"p0\",event=\"seen\"} 1",
         "ferrum_script_runs_total{plugin_config=\"p0\",outcome=\"passed\"} 1",

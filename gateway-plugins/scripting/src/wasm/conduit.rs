@@ -20,8 +20,8 @@ use http::{HeaderMap, Response, StatusCode};
 use wasmtime::{InstancePre, Linker, Memory, Store, StoreLimits, StoreLimitsBuilder};
 
 use super::engine::{Compiled, Instances, MAX_TABLE, MAX_TABLES, clockwork, ticks};
+use super::guest_error::GuestError;
 use super::settings::Rules;
-use super::vm::why;
 use super::{FAILURES, fit_length};
 use crate::on_error::OnError;
 
@@ -71,7 +71,7 @@ impl Conduit {
     /// What it needs that the gateway does not have.
     pub(super) fn new(compiled: Arc<Compiled>, rules: Rules, world: &World) -> Result<Self, Problems> {
         let at = |message: String| Problems::one("config.path", message);
-        let clockwork = clockwork(Instances::OnePerCall).map_err(|error| at(error.to_owned()))?;
+        let clockwork = clockwork(Instances::OnePerCall).map_err(|error| at(error.to_string()))?;
         let mut linker = Linker::new(&clockwork.engine);
         functions::link(&mut linker, &compiled.module).map_err(|error| at(format!("{error:#}")))?;
         let instance = linker.instantiate_pre(&compiled.module).map_err(|error| at(format!("{error:#}")))?;
@@ -116,29 +116,29 @@ impl Conduit {
         }
     }
 
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), GuestError> {
         let guest = self.guest(Phase::Request, HeaderMap::new());
         let (mut store, instance) = self.start(guest)?;
-        instance.get_typed_func::<(), i32>(&mut store, "on_request").map_err(|error| why(&error))?;
+        instance.get_typed_func::<(), i32>(&mut store, "on_request")?;
         if self.sees_responses {
-            instance.get_typed_func::<i32, i32>(&mut store, "on_response").map_err(|error| why(&error))?;
+            instance.get_typed_func::<i32, i32>(&mut store, "on_response")?;
         }
         Ok(())
     }
 
-    fn start(&self, guest: Guest) -> Result<(Store<Guest>, wasmtime::Instance), String> {
+    fn start(&self, guest: Guest) -> Result<(Store<Guest>, wasmtime::Instance), GuestError> {
         let clockwork = clockwork(Instances::OnePerCall)?;
         let mut store = Store::new(&clockwork.engine, guest);
         store.limiter(|guest| &mut guest.limits);
         store.set_epoch_deadline(ticks(self.rules.timeout));
         let _running = clockwork.begin()?;
-        let instance = self.instance.instantiate(&mut store).map_err(|error| why(&error))?;
+        let instance = self.instance.instantiate(&mut store)?;
         store.data_mut().memory = instance.get_memory(&mut store, "memory");
         Ok((store, instance))
     }
 
     /// Calls the function of a phase; its result, and what it has made.
-    fn run(&self, guest: Guest) -> Result<(i32, Guest), String> {
+    fn run(&self, guest: Guest) -> Result<(i32, Guest), GuestError> {
         let phase = guest.phase;
         let (mut store, instance) = self.start(guest)?;
         let _running = clockwork(Instances::OnePerCall)?.begin()?;
@@ -153,12 +153,11 @@ impl Conduit {
                 function.and_then(|function| function.call(&mut store, status))
             }
         };
-        let result = result.map_err(|error| why(&error))?;
-        Ok((result, store.into_data()))
+        Ok((result?, store.into_data()))
     }
 
     /// What becomes of an exchange whose module failed.
-    fn failed(&self, error: &str) -> Option<Reply> {
+    fn failed(&self, error: &GuestError) -> Option<Reply> {
         self.failed.add(1);
         tracing::warn!(plugin_config = &*self.owner, "the module failed: {error}");
         match self.rules.on_error {

@@ -10,6 +10,8 @@ use wasmtime::{Config, Engine, Module, PoolingAllocationConfig};
 
 use sha2::{Digest as _, Sha256};
 
+use super::guest_error::{EngineError, GuestError};
+
 /// What the clock counts in.
 pub(super) const TICK: Duration = Duration::from_millis(2);
 /// Bytes of a guest's stack.
@@ -25,7 +27,7 @@ pub(super) struct Clockwork {
     /// Guests that run now, and all that ever began, in one number each.
     running: AtomicU64,
     begun: AtomicU64,
-    clock: OnceLock<Result<Thread, String>>,
+    clock: OnceLock<Result<Thread, EngineError>>,
 }
 
 /// How long a module's instances live.
@@ -46,9 +48,9 @@ const KEPT_MEMORY: usize = 128 << 10;
 const MAX_INSTANCE: usize = 16 << 20;
 
 /// The process's engine for such instances; `Err` where this machine can't have one.
-pub(super) fn clockwork(instances: Instances) -> Result<&'static Clockwork, &'static str> {
-    static KEPT: OnceLock<Result<Clockwork, String>> = OnceLock::new();
-    static ONE_PER_CALL: OnceLock<Result<Clockwork, String>> = OnceLock::new();
+pub(super) fn clockwork(instances: Instances) -> Result<&'static Clockwork, EngineError> {
+    static KEPT: OnceLock<Result<Clockwork, EngineError>> = OnceLock::new();
+    static ONE_PER_CALL: OnceLock<Result<Clockwork, EngineError>> = OnceLock::new();
     let made = match instances {
         Instances::Kept => KEPT.get_or_init(|| Clockwork::new(config())),
         // The pool reserves terabytes of addresses, which a limit on them forbids.
@@ -56,12 +58,12 @@ pub(super) fn clockwork(instances: Instances) -> Result<&'static Clockwork, &'st
             ONE_PER_CALL.get_or_init(|| Clockwork::new(pooled()).or_else(|error| without_pool(&error)))
         }
     };
-    made.as_ref().map_err(String::as_str)
+    made.as_ref().map_err(Clone::clone)
 }
 
-fn without_pool(error: &str) -> Result<Clockwork, String> {
+fn without_pool(error: &EngineError) -> Result<Clockwork, EngineError> {
     tracing::warn!(
-        error,
+        %error,
         "there is no pool for instances of WebAssembly modules: each call maps memory of its own, which takes several times as long \
          (is the address space limited, as by `ulimit -v`?)"
     );
@@ -93,8 +95,8 @@ fn pooled() -> Config {
 pub(super) struct GuestRun(&'static Clockwork);
 
 impl Clockwork {
-    fn new(config: Config) -> Result<Self, String> {
-        let engine = Engine::new(&config).map_err(|error| error.to_string())?;
+    fn new(config: Config) -> Result<Self, EngineError> {
+        let engine = Engine::new(&config).map_err(|error| EngineError::Unusable(error.to_string()))?;
         Ok(Self { engine, running: AtomicU64::new(0), begun: AtomicU64::new(0), clock: OnceLock::new() })
     }
 
@@ -102,7 +104,7 @@ impl Clockwork {
     ///
     /// # Errors
     /// When there is no clock, and so nothing that would end it.
-    pub(super) fn begin(&'static self) -> Result<GuestRun, &'static str> {
+    pub(super) fn begin(&'static self) -> Result<GuestRun, EngineError> {
         let clock = self.clock()?;
         self.begun.fetch_add(1, Ordering::Relaxed);
         // The clock's thread looks at this after its token, and `unpark` leaves it one: no beginning is missed.
@@ -112,13 +114,13 @@ impl Clockwork {
         Ok(GuestRun(self))
     }
 
-    fn clock(&'static self) -> Result<&'static Thread, &'static str> {
+    fn clock(&'static self) -> Result<&'static Thread, EngineError> {
         let clock = self.clock.get_or_init(|| {
             let started = thread::Builder::new().name("wasm-clock".to_owned()).spawn(move || self.tick());
             let started = started.map(|thread| thread.thread().clone());
-            started.map_err(|error| format!("the clock of WebAssembly modules can't be started: {error}"))
+            started.map_err(|error| EngineError::NoClock(error.to_string()))
         });
-        clock.as_ref().map_err(String::as_str)
+        clock.as_ref().map_err(Clone::clone)
     }
 
     fn tick(&self) {
@@ -155,7 +157,7 @@ pub(super) struct Compiled {
 ///
 /// # Errors
 /// What is wrong with the module.
-pub(super) fn compile(bytes: &[u8], instances: Instances) -> Result<Arc<Compiled>, String> {
+pub(super) fn compile(bytes: &[u8], instances: Instances) -> Result<Arc<Compiled>, GuestError> {
     type CompiledModules = HashMap<([u8; 32], Instances), Weak<Compiled>>;
     static KNOWN: Mutex<Option<CompiledModules>> = Mutex::new(None);
     let clockwork = clockwork(instances)?;
@@ -165,7 +167,7 @@ pub(super) fn compile(bytes: &[u8], instances: Instances) -> Result<Arc<Compiled
     {
         return Ok(compiled);
     }
-    let module = Module::new(&clockwork.engine, bytes).map_err(|error| format!("{error:#}"))?;
+    let module = Module::new(&clockwork.engine, bytes)?;
     let compiled = Arc::new(Compiled { module, digest });
     let mut known = known();
     let known = known.get_or_insert_default();

@@ -13,6 +13,7 @@ use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::reply::{Cause, Reply};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
+use super::guest_error::GuestError;
 use super::host::{Direction, Made};
 use super::visit::{GuestContext, Stop};
 
@@ -199,9 +200,7 @@ impl Filter {
         if let Some(remaining) = &mut self.remaining {
             let length = body.len() as u64;
             if length > *remaining || (is_last && length < *remaining) {
-                let error =
-                    "it has changed the length of a body without removing `content-length` from the head";
-                return Err(self.failed_with_body(error, body.freeze()));
+                return Err(self.failed_with_body(&GuestError::BodyLength, body.freeze()));
             }
             *remaining -= length;
         }
@@ -218,7 +217,7 @@ impl Filter {
     }
 
     /// The guest failed while it held this back: it is sent on where the exchange continues without the guest.
-    fn failed_with_body(&mut self, error: &str, body: Bytes) -> Stop {
+    fn failed_with_body(&mut self, error: &GuestError, body: Bytes) -> Stop {
         let stop = self.visit.core.failed(error);
         if matches!(stop, Stop::Pass) && !body.is_empty() {
             self.out.push_back(Frame::data(body));

@@ -19,6 +19,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use wasmtime::{Memory, StoreLimits, TypedFunc};
 
 use super::grpc::OpenStream;
+use super::guest_error::GuestError;
 use super::queues::Queues;
 use super::settings::Rules;
 use crate::shared_table::SharedTable;
@@ -55,21 +56,13 @@ pub(super) enum Meter {
     Histogram(Histogram),
 }
 
-const COUNTERS: Metric = Metric {
-    name: "ferrum_wasm_counter_total",
-    kind: "counter",
-    help: "Counters that WebAssembly modules define, by name.",
-};
-const GAUGES: Metric = Metric {
-    name: "ferrum_wasm_gauge",
-    kind: "gauge",
-    help: "Gauges that WebAssembly modules define, by name.",
-};
-const HISTOGRAMS: Metric = Metric {
-    name: "ferrum_wasm_histogram_seconds",
-    kind: "histogram",
-    help: "Histograms that WebAssembly modules define, by name; what they record counts as milliseconds.",
-};
+const COUNTERS: Metric =
+    Metric::counter("ferrum_wasm_counter_total", "Counters that WebAssembly modules define, by name.");
+const GAUGES: Metric = Metric::gauge("ferrum_wasm_gauge", "Gauges that WebAssembly modules define, by name.");
+const HISTOGRAMS: Metric = Metric::histogram(
+    "ferrum_wasm_histogram_seconds",
+    "Histograms that WebAssembly modules define, by name; what they record counts as milliseconds.",
+);
 
 impl Parts {
     pub(super) fn metrics(&self) -> MutexGuard<'_, Vec<(Box<str>, Meter)>> {
@@ -186,7 +179,7 @@ pub(super) struct Context {
     /// Numbers of its gRPC streams.
     pub(super) streams: Vec<u32>,
     /// A function of the guest has failed that was called for a gRPC stream of this context, or a call beside its messages.
-    pub(super) failure: Option<String>,
+    pub(super) failure: Option<GuestError>,
 }
 
 /// One message of an exchange.

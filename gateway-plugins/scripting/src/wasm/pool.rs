@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::guest_error::GuestError;
 use super::host::Parts;
 use super::vm::{Template, Vm};
 
@@ -17,7 +18,7 @@ pub(super) struct Pool {
     current: Option<Vm>,
     /// Those that only end what they have begun; the oldest first.
     retired: Vec<Vm>,
-    failed: Option<(Instant, String)>,
+    failed: Option<(Instant, GuestError)>,
 }
 
 impl Pool {
@@ -29,7 +30,7 @@ impl Pool {
         &mut self,
         template: &Template,
         parts: &Arc<Parts>,
-    ) -> Result<(&mut Vm, bool), String> {
+    ) -> Result<(&mut Vm, bool), GuestError> {
         if self.current.as_ref().is_some_and(|vm| vm.is_full()) {
             self.retire_current();
         }
@@ -49,7 +50,7 @@ impl Pool {
             }
             self.failed = None;
         }
-        self.current.as_mut().map(|vm| (vm, is_new)).ok_or_else(String::new)
+        self.current.as_mut().map(|vm| (vm, is_new)).ok_or(GuestError::InUse)
     }
 
     /// The instance of this generation, if it is still there.

@@ -17,6 +17,7 @@ use gateway_core::plugin::world::per_worker::PerWorker;
 use tokio::time::Instant;
 
 use super::grpc::GrpcEnd;
+use super::guest_error::GuestError;
 use super::host::{Answered, Call, Context, Made, Parts, ROOT};
 use super::pool::Pool;
 use super::vm::{Template, Vm};
@@ -76,8 +77,8 @@ impl Core {
         begun.map_err(|error| self.failed(&error))
     }
 
-    fn begin(self: &Arc<Self>, context: Context) -> Result<Arc<GuestContext>, String> {
-        let mut pool = self.pools.get_or(Pool::default).ok_or("the instance is in use")?;
+    fn begin(self: &Arc<Self>, context: Context) -> Result<Arc<GuestContext>, GuestError> {
+        let mut pool = self.pools.get_or(Pool::default).ok_or(GuestError::InUse)?;
         let (vm, is_new) = pool.current(&self.template, &self.parts)?;
         if is_new {
             self.tend(vm);
@@ -115,7 +116,7 @@ impl Core {
     }
 
     /// Counts and logs a failure; what becomes of its exchange.
-    pub(super) fn failed(&self, error: &str) -> Stop {
+    pub(super) fn failed(&self, error: &GuestError) -> Stop {
         self.failed.add(1);
         tracing::warn!(plugin_config = self.parts.owner, "the module failed: {error}");
         match self.parts.rules.on_error {
@@ -129,8 +130,8 @@ impl Core {
     pub(super) fn with<T>(
         self: &Arc<Self>,
         generation: u64,
-        with: impl FnOnce(&mut Vm) -> Result<T, String>,
-    ) -> Option<Result<T, String>> {
+        with: impl FnOnce(&mut Vm) -> Result<T, GuestError>,
+    ) -> Option<Result<T, GuestError>> {
         let mut pool = self.pools.get_or(Pool::default)?;
         let vm = pool.find(generation)?;
         let done = with(vm);
@@ -226,7 +227,7 @@ impl GuestContext {
     ///
     /// # Errors
     /// What becomes of the exchange that the guest failed for, or whose instance is gone.
-    pub(super) fn with<T>(&self, with: impl FnOnce(&mut Vm) -> Result<T, String>) -> Result<T, Stop> {
+    pub(super) fn with<T>(&self, with: impl FnOnce(&mut Vm) -> Result<T, GuestError>) -> Result<T, Stop> {
         if self.is_over() {
             return Err(Stop::Pass);
         }
@@ -237,7 +238,7 @@ impl GuestContext {
                 None => with(vm),
             }
         });
-        done.unwrap_or_else(|| Err("its instance has been replaced".to_owned())).map_err(|error| {
+        done.unwrap_or(Err(GuestError::Replaced)).map_err(|error| {
             self.give_up();
             self.core.failed(&error)
         })
@@ -248,7 +249,7 @@ impl GuestContext {
         let id = self.id;
         self.with(|vm| match vm.host().contexts.get_mut(&id) {
             Some(context) => Ok(with(context)),
-            None => Err("its context is gone".to_owned()),
+            None => Err(GuestError::NoContext),
         })
     }
 

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
-use wasmtime::{Engine, Instance, InstancePre, Linker, Module, Store, StoreLimitsBuilder, Trap, TypedFunc};
+use wasmtime::{Engine, Instance, InstancePre, Linker, Module, Store, StoreLimitsBuilder, TypedFunc};
 use wasmtime::{WasmParams, WasmResults};
 
 use super::engine::{Instances, MAX_TABLE, MAX_TABLES, clockwork, ticks};
 use super::grpc::{GrpcEnd, GrpcEvent};
+use super::guest_error::GuestError;
 use super::host::{Answered, Call, Context, Direction, Directions, Host, Made, Parts, ROOT};
 use super::{abi, wasi};
 
@@ -26,16 +27,14 @@ macro_rules! exports {
         }
 
         impl Exports {
-            fn of(instance: &Instance, store: &mut Store<Host>) -> Result<Self, String> {
+            fn of(instance: &Instance, store: &mut Store<Host>) -> Result<Self, GuestError> {
                 Ok(Self {
                     $($field: match instance.get_func(&mut *store, $name) {
                         None => None,
                         Some(function) => match function.typed(&*store) {
                             Ok(typed) => Some(typed),
                             Err(_) => {
-                                return Err(format!(
-                                    "`{}` has other parameters than in Proxy-Wasm ABI 0.2", $name
-                                ));
+                                return Err(GuestError::Signature($name));
                             }
                         },
                     },)+
@@ -77,22 +76,22 @@ impl Template {
     ///
     /// # Errors
     /// What it needs that the gateway does not have, or lacks that the gateway needs.
-    pub(super) fn new(module: &Module, parts: &Arc<Parts>) -> Result<Self, String> {
+    pub(super) fn new(module: &Module, parts: &Arc<Parts>) -> Result<Self, GuestError> {
         let engine = &clockwork(Instances::Kept)?.engine;
         let has = |name: &str| module.get_export(name).is_some();
         if !["proxy_abi_version_0_2_1", "proxy_abi_version_0_2_0"].into_iter().any(has) {
-            return Err("the module does not say that it is written for Proxy-Wasm ABI 0.2".to_owned());
+            return Err(GuestError::AbiVersion);
         }
         if !has("memory") {
-            return Err("the module exports no `memory`".to_owned());
+            return Err(GuestError::NoMemory);
         }
         let mut linker = Linker::new(engine);
         let mut scratch = Store::new(engine, Host::new(parts.clone(), StoreLimitsBuilder::new().build()));
         let linked = abi::linker(&mut linker)
             .and_then(|()| wasi::link(&mut linker))
             .and_then(|()| wasi::link_rest(&mut linker, &mut scratch, module));
-        linked.map_err(|error| format!("{error:#}"))?;
-        let instance = linker.instantiate_pre(module).map_err(|error| format!("{error:#}"))?;
+        linked?;
+        let instance = linker.instantiate_pre(module)?;
         Ok(Self { engine: engine.clone(), instance })
     }
 }
@@ -143,7 +142,7 @@ impl Vm {
     ///
     /// # Errors
     /// What keeps it from starting.
-    pub(super) fn start(template: &Template, parts: &Arc<Parts>) -> Result<Self, String> {
+    pub(super) fn start(template: &Template, parts: &Arc<Parts>) -> Result<Self, GuestError> {
         static GENERATIONS: AtomicU64 = AtomicU64::new(1);
         let rules = &parts.rules;
         let limits = StoreLimitsBuilder::new()
@@ -157,7 +156,7 @@ impl Vm {
         store.limiter(|host| &mut host.limits);
         store.set_epoch_deadline(ticks(rules.start_timeout));
         let _running = clockwork(Instances::Kept)?.begin()?;
-        let instance = template.instance.instantiate(&mut store).map_err(|error| why(&error))?;
+        let instance = template.instance.instantiate(&mut store)?;
         store.data_mut().memory = instance.get_memory(&mut store, "memory");
         let allocate = ["proxy_on_memory_allocate", "malloc"]
             .into_iter()
@@ -167,12 +166,12 @@ impl Vm {
         let begin = |store: &mut Store<Host>, name: &str| match instance
             .get_typed_func::<(), ()>(&mut *store, name)
         {
-            Ok(function) => function.call(&mut *store, ()).map(|()| true).map_err(|error| why(&error)),
+            Ok(function) => function.call(&mut *store, ()).map(|()| true),
             Err(_) => Ok(false),
         };
         if begin(&mut store, "_initialize")? {
             if let Ok(main) = instance.get_typed_func::<(u32, u32), u32>(&mut store, "main") {
-                main.call(&mut store, (0, 0)).map_err(|error| why(&error))?;
+                main.call(&mut store, (0, 0))?;
             }
         } else {
             begin(&mut store, "_start")?;
@@ -185,13 +184,13 @@ impl Vm {
         Ok(vm)
     }
 
-    fn configure(&mut self, vm_settings: usize, settings: usize) -> Result<(), String> {
+    fn configure(&mut self, vm_settings: usize, settings: usize) -> Result<(), GuestError> {
         self.run(|all| all.on_context_create.clone(), ROOT, (ROOT, 0))?;
         if self.run(|all| all.on_vm_start.clone(), ROOT, (ROOT, size(vm_settings)))? == Some(0) {
-            return Err("the module refuses `vm_settings`".to_owned());
+            return Err(GuestError::Refused("vm_settings"));
         }
         if self.run(|all| all.on_configure.clone(), ROOT, (ROOT, size(settings)))? == Some(0) {
-            return Err("the module refuses `settings`".to_owned());
+            return Err(GuestError::Refused("settings"));
         }
         Ok(())
     }
@@ -205,13 +204,13 @@ impl Vm {
         function: impl FnOnce(&Exports) -> Option<TypedFunc<P, R>>,
         context: u32,
         parameters: P,
-    ) -> Result<Option<R>, String> {
+    ) -> Result<Option<R>, GuestError> {
         let Some(function) = function(&self.exports) else { return Ok(None) };
         let timeout = self.store.data().parts.rules.timeout;
         self.store.data_mut().effective = context;
         self.store.set_epoch_deadline(ticks(timeout));
         let _running = clockwork(Instances::Kept)?.begin()?;
-        function.call(&mut self.store, parameters).map(Some).map_err(|error| why(&error))
+        Ok(Some(function.call(&mut self.store, parameters)?))
     }
 
     pub(super) fn host(&mut self) -> &mut Host {
@@ -222,7 +221,7 @@ impl Vm {
     ///
     /// # Errors
     /// How the guest failed.
-    pub(super) fn begin(&mut self, context: Context) -> Result<u32, String> {
+    pub(super) fn begin(&mut self, context: Context) -> Result<u32, GuestError> {
         self.next_context = self.next_context.wrapping_add(1).max(ROOT + 1);
         let id = self.next_context;
         self.host().contexts.insert(id, context);
@@ -237,7 +236,7 @@ impl Vm {
     ///
     /// # Errors
     /// How the guest failed; the context is gone all the same.
-    pub(super) fn end(&mut self, id: u32) -> Result<(), String> {
+    pub(super) fn end(&mut self, id: u32) -> Result<(), GuestError> {
         let Some(context) = self.host().contexts.get_mut(&id) else { return Ok(()) };
         if let Some(error) = context.failure.take() {
             self.forget(id);
@@ -261,7 +260,12 @@ impl Vm {
     }
 
     /// Tells the guest of a message's head.
-    pub(super) fn headers(&mut self, way: Direction, id: u32, is_end: bool) -> Result<Option<u32>, String> {
+    pub(super) fn headers(
+        &mut self,
+        way: Direction,
+        id: u32,
+        is_end: bool,
+    ) -> Result<Option<u32>, GuestError> {
         let Some(context) = self.host().contexts.get_mut(&id) else { return Ok(None) };
         let count = context.side(way).headers.len() + 1;
         let parameters = (id, u32::try_from(count).unwrap_or(u32::MAX), u32::from(is_end));
@@ -272,7 +276,7 @@ impl Vm {
     }
 
     /// Tells the guest of what there is of a body.
-    pub(super) fn body(&mut self, way: Direction, id: u32, is_end: bool) -> Result<Option<u32>, String> {
+    pub(super) fn body(&mut self, way: Direction, id: u32, is_end: bool) -> Result<Option<u32>, GuestError> {
         let Some(context) = self.host().contexts.get_mut(&id) else { return Ok(None) };
         let size = context.side(way).body.as_ref().map_or(0, bytes::BytesMut::len);
         let parameters = (id, u32::try_from(size).unwrap_or(u32::MAX), u32::from(is_end));
@@ -283,7 +287,7 @@ impl Vm {
     }
 
     /// Tells the guest of trailers.
-    pub(super) fn trailers(&mut self, way: Direction, id: u32) -> Result<Option<u32>, String> {
+    pub(super) fn trailers(&mut self, way: Direction, id: u32) -> Result<Option<u32>, GuestError> {
         let Some(context) = self.host().contexts.get_mut(&id) else { return Ok(None) };
         let count = context.side(way).trailers.as_ref().map_or(0, http::HeaderMap::len);
         let parameters = (id, u32::try_from(count).unwrap_or(u32::MAX));
@@ -299,7 +303,7 @@ impl Vm {
         way: Direction,
         id: u32,
         is_end: bool,
-    ) -> Result<Option<u32>, String> {
+    ) -> Result<Option<u32>, GuestError> {
         let Some(context) = self.host().contexts.get_mut(&id) else { return Ok(None) };
         let size = context.side(way).body.as_ref().map_or(0, bytes::BytesMut::len);
         let parameters = (id, u32::try_from(size).unwrap_or(u32::MAX), u32::from(is_end));
@@ -313,7 +317,7 @@ impl Vm {
     ///
     /// # Errors
     /// How the guest failed.
-    pub(super) fn stream_closed(&mut self, id: u32, client: bool, target: bool) -> Result<(), String> {
+    pub(super) fn stream_closed(&mut self, id: u32, client: bool, target: bool) -> Result<(), GuestError> {
         if !self.host().contexts.contains_key(&id) {
             return Ok(());
         }
@@ -366,7 +370,7 @@ impl Vm {
     ///
     /// # Errors
     /// How the guest failed.
-    pub(super) fn answered(&mut self, made: Made) -> Result<(), String> {
+    pub(super) fn answered(&mut self, made: Made) -> Result<(), GuestError> {
         let Made { id, owner, is_grpc, mut answer } = made;
         let Some(context) = self.host().contexts.get_mut(&owner) else { return Ok(()) };
         let Some(place) = context.calls.iter().position(|call| call.id == id) else { return Ok(()) };
@@ -396,7 +400,7 @@ impl Vm {
     ///
     /// # Errors
     /// How the guest failed. The exchange hears of it as well.
-    pub(super) fn answered_beside(&mut self, made: Made) -> Result<Vec<Call>, String> {
+    pub(super) fn answered_beside(&mut self, made: Made) -> Result<Vec<Call>, GuestError> {
         let owner = made.owner;
         let told = self.answered(made);
         let host = self.host();
@@ -412,7 +416,7 @@ impl Vm {
     ///
     /// # Errors
     /// How the guest failed. The exchange or session that the stream belongs to hears of it as well.
-    pub(super) fn grpc_event(&mut self, id: u32, event: GrpcEvent) -> Result<bool, String> {
+    pub(super) fn grpc_event(&mut self, id: u32, event: GrpcEvent) -> Result<bool, GuestError> {
         let Some(owner) = self.host().streams.get(&id).map(|stream| stream.owner) else { return Ok(false) };
         let is_end = matches!(event, GrpcEvent::Closed(_));
         let answer = self.host().answer.insert(Answered::default());
@@ -477,20 +481,4 @@ fn size(size: usize) -> u32 {
 
 fn id_of(id: u32) -> (u32,) {
     (id,)
-}
-
-/// Why a guest ended, in one line.
-pub(super) fn why(error: &wasmtime::Error) -> String {
-    match error.downcast_ref::<Trap>() {
-        Some(Trap::Interrupt) => "it takes longer than it may".to_owned(),
-        Some(trap) => trap.to_string(),
-        None => {
-            // Where in the module it was is in a cause of its own, which says nothing to those who did not write it.
-            let causes = error.chain().map(ToString::to_string);
-            let told = causes.filter(|cause| !cause.starts_with("error while executing at wasm backtrace"));
-            let lines: Vec<String> =
-                told.map(|cause| cause.lines().next().unwrap_or_default().to_owned()).collect();
-            lines.join(": ")
-        }
-    }
 }

@@ -33,10 +33,14 @@ fn trial(config: &Value, world: &World) -> Trial {
 
 /// Bytes that a target got in so long, of a client that sends as fast as it can.
 async fn received(trial: &Trial, connections: usize, time: Duration) -> Vec<u64> {
+    received_by(trial, "tcp", connections, time).await
+}
+
+async fn received_by(trial: &Trial, proxy: &str, connections: usize, time: Duration) -> Vec<u64> {
     let until = Instant::now() + time;
     let tasks: Vec<_> = (0..connections)
         .map(|_| {
-            let stream = trial.stream("tcp");
+            let stream = trial.stream(proxy);
             tokio::spawn(async move {
                 let (mut client, mut target) = (stream.client, stream.target);
                 let sending = async { while client.write_all(&[7; 8192]).await.is_ok() {} };
@@ -74,6 +78,32 @@ async fn streams_of_one_proxy_share_a_rate_evenly() {
         let even = all / connections as u64;
         assert!(shares.iter().all(|share| share.abs_diff(even) <= even / 10), "{shares:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_envelope_of_an_owner_binds_its_proxies_together() {
+    let proxy = |id: &str, port: u16, owner: &str| json!({ "id": id, "owner": owner, "listen_port": port, "backend_scheme": "tcp", "backend_host": "t.test", "backend_port": 1 });
+    let spec = json!({
+        "proxies": [proxy("a", 7000, "ann"), proxy("b", 7001, "ann"), proxy("c", 7002, "bob")],
+        "consumers": [{ "id": "ann", "username": "ann" }, { "id": "bob", "username": "bob" }],
+        "plugin_configs": [
+            { "id": "anns", "plugin_name": "bandwidth_limit", "scope": "owner", "owner": "ann",
+              "config": { "limit_by": "owner", "upload": "1MB" } },
+            { "id": "of-a", "plugin_name": "bandwidth_limit", "proxy_id": "a", "config": { "upload": "300kB" } },
+        ],
+    });
+    let trial = Trial::of_spec(&[entry::<BandwidthLimit>()], &spec.to_string(), &World::default());
+    trial.start(&Beside);
+    let (a, b) =
+        tokio::join!(received_by(&trial, "a", 1, 10 * SECOND), received_by(&trial, "b", 1, 10 * SECOND));
+    let (a, b) = (a[0], b[0]);
+    assert!((a + b).abs_diff(10_000_000) <= 100_000, "the envelope: {a} + {b}");
+    assert!(a <= 3_030_000, "the rule of a proxy holds within it: {a}");
+    let mut stream = trial.stream("c");
+    let serving = tokio::spawn(stream.serving);
+    stream.client.write_all(&[7; 4096]).await.unwrap();
+    stream.target.read_exact(&mut [0; 4096]).await.unwrap();
+    serving.abort();
 }
 
 #[tokio::test(start_paused = true)]

@@ -87,6 +87,13 @@ impl PermitTable {
         }
     }
 
+    /// How many the key has, and whether there is room for one more key or it has some already.
+    fn look(&self, key: u64) -> (u64, bool) {
+        let seen = self.set(key).each_ref().map(|entry| entry.load(SeqCst));
+        let taken = seen.iter().find(|entry| is_of(**entry, key)).map_or(0, |entry| count(*entry));
+        (taken, taken > 0 || seen.iter().any(|entry| count(*entry) == 0))
+    }
+
     fn give(&self, key: u64, entry: usize) {
         self.set(key)[entry].fetch_sub(1, SeqCst);
     }
@@ -142,6 +149,15 @@ pub(crate) struct Limiter {
     gauge: Gauge,
 }
 
+/// How a key stands.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PlacesStanding {
+    pub(crate) taken: u64,
+    pub(crate) limit: u64,
+    /// Whether one more would get a place, or wait for it.
+    pub(crate) passed: bool,
+}
+
 /// What came of asking for a place.
 #[derive(Debug)]
 pub(crate) enum Entering {
@@ -184,6 +200,17 @@ impl Limiter {
     /// The most that one key had under way since the limit was set.
     pub(crate) fn peak(&self) -> u64 {
         self.peak.load(SeqCst)
+    }
+
+    /// How a key stands; takes no place.
+    pub(crate) fn look(&self, key: u64) -> PlacesStanding {
+        let (taken, has_room) = self.places.look(key);
+        let limit = self.limit.load(SeqCst);
+        let may_wait = || {
+            let lines = self.places.lines();
+            lines.get(&key).map_or(0, VecDeque::len) < self.max_waiting
+        };
+        PlacesStanding { taken, limit, passed: has_room && (taken < limit || may_wait()) }
     }
 
     /// A place for this key, now or, where it may wait, later.

@@ -17,6 +17,8 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot::{self, Receiver, Sender};
 
 use super::*;
+
+const A_PROXY: CountedProxy<'_> = CountedProxy { id: "a", owner: None };
 use crate::content::response_mock::ResponseMock;
 
 /// A body that ends when its sender goes.
@@ -268,15 +270,15 @@ async fn streams_hold_places_too() {
         let client = Client::new(([192, 0, 2, 1], 1).into(), ([127, 0, 0, 1], 1).into(), false, None);
         Session::new(Arc::new(client))
     };
-    let Admission::Held(permit) = plugin.connect(&mut session(), "a") else { panic!("no place") };
-    let Admission::Line(waiting) = plugin.connect(&mut session(), "a") else { panic!("no line") };
-    assert!(matches!(plugin.connect(&mut session(), "a"), Admission::Refused(LIMITED)));
+    let Admission::Held(permit) = plugin.connect(&mut session(), A_PROXY) else { panic!("no place") };
+    let Admission::Line(waiting) = plugin.connect(&mut session(), A_PROXY) else { panic!("no line") };
+    assert!(matches!(plugin.connect(&mut session(), A_PROXY), Admission::Refused(LIMITED)));
     drop(permit);
     assert!(plugin.waited(waiting).await.is_some());
     let dry = build(json!({ "max_concurrent": 1, "dry_run": true }));
-    let _held = dry.connect(&mut session(), "a");
+    let _held = dry.connect(&mut session(), A_PROXY);
     let mut second = session();
-    assert!(matches!(dry.connect(&mut second, "a"), Admission::Free));
+    assert!(matches!(dry.connect(&mut second, A_PROXY), Admission::Free));
     assert_eq!(second.fields, [("concurrency_limiting.would_limit", true.into())]);
 }
 

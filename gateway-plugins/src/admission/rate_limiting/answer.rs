@@ -33,6 +33,12 @@ pub(super) fn refusal(status: StatusCode, retry_in: Duration) -> Reply {
     if status == StatusCode::TOO_MANY_REQUESTS { reply } else { reply.status(status) }
 }
 
+/// The answer to a request that lacks what it is counted by.
+pub(super) fn key_missing() -> Reply {
+    let reply = Reply::new(Cause::Forbidden).detail("the request lacks what it is counted by");
+    reply.reason("rate_limit_key_missing")
+}
+
 /// Every limit as a policy: as much as its burst, in the time in which that comes back.
 pub(super) fn policy(limits: &[Limit]) -> HeaderValue {
     let one = |limit: &Limit| whole_seconds(limit.rule.refill()).max(1);

@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
+const A_PROXY: CountedProxy<'_> = CountedProxy { id: "a", owner: None };
+
 /// What is counted is kept by plugin config: each trial has one of its own.
 fn trial(config: Value) -> Trial {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -183,8 +185,7 @@ async fn what_was_counted_survives_a_change_and_is_measured() {
     assert_eq!(statuses(&after, &[&[]]).await, [503], "the change forgot what was counted");
     let changed = of(json!({ "limits": slow(3) }));
     assert_eq!(statuses(&changed, &[&[]]).await, [200], "another limit begins anew");
-    let mut text = String::new();
-    world.meters().write(&mut text);
+    let text = world.meters().text();
     let line = |outcome| format!("{{plugin_config=\"kept-limits\",outcome=\"{outcome}\"}}");
     assert!(text.contains(&format!("ferrum_rate_limiting_requests_total{} 3", line("accepted"))), "{text}");
     assert!(text.contains(&format!("ferrum_rate_limiting_requests_total{} 1", line("limited"))), "{text}");
@@ -199,8 +200,7 @@ async fn more_keys_than_places_are_counted_as_evicted() {
     for n in 0..9 {
         assert_eq!(trial.get("/", &[("x-key", &n.to_string())]).await.status, 200);
     }
-    let mut text = String::new();
-    world.meters().write(&mut text);
+    let text = world.meters().text();
     assert!(text.contains("ferrum_rate_limiting_evicted_total{plugin_config=\"few-places\"} 1\n"), "{text}");
 }
 
@@ -213,16 +213,16 @@ fn sessions_count_when_they_begin() {
     };
     let plugin = build(json!({ "limits": slow(2) }));
     let refused =
-        |plugin: &RateLimiting, address| plugin.connect(&mut session(address), "a").map(|it| it.reason);
+        |plugin: &RateLimiting, address| plugin.connect(&mut session(address), A_PROXY).map(|it| it.reason);
     assert_eq!([(); 3].map(|()| refused(&plugin, [192, 0, 2, 1])), [None, None, Some("rate_limited")]);
     assert_eq!(refused(&plugin, [192, 0, 2, 2]), None);
     let mut websocket = session([192, 0, 2, 1]);
     websocket.head = Some(Box::new(http::Request::new(()).into_parts().0));
-    assert!(plugin.connect(&mut websocket, "a").is_none(), "it was counted as its request");
+    assert!(plugin.connect(&mut websocket, A_PROXY).is_none(), "it was counted as its request");
     let dry = build(json!({ "limits": slow(1), "dry_run": true }));
     let mut last = session([192, 0, 2, 1]);
-    assert!(dry.connect(&mut session([192, 0, 2, 1]), "a").is_none());
-    assert!(dry.connect(&mut last, "a").is_none());
+    assert!(dry.connect(&mut session([192, 0, 2, 1]), A_PROXY).is_none());
+    assert!(dry.connect(&mut last, A_PROXY).is_none());
     assert_eq!(last.fields.len(), 1);
     let by_header = build(json!({ "limits": slow(1), "limit_by": "header:a", "on_missing": "deny" }));
     assert_eq!(refused(&by_header, [192, 0, 2, 1]), Some("rate_limit_key_missing"));

@@ -28,11 +28,10 @@ pub(super) struct Together {
     denied: Counter,
 }
 
-const SHARED: Metric = Metric {
-    name: "ferrum_rate_limiting_shared_total",
-    kind: "counter",
-    help: "Requests and sessions by how they were counted: shared, leased (by what was taken before), or without the store as local, allowed, denied.",
-};
+const SHARED: Metric = Metric::counter(
+    "ferrum_rate_limiting_shared_total",
+    "Requests and sessions by how they were counted: shared, leased (by what was taken before), or without the store as local, allowed, denied.",
+);
 
 /// What is known of a request at once.
 pub(super) enum FirstDecision {

@@ -1,13 +1,17 @@
 //! The usage of each key: the quotas that sessions hold, and how periods, limits and expiry change them.
 
+mod stored;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gateway_core::limit::ByteQuota;
+use gateway_core::limit::byte_quota::EXPIRED;
 use serde::{Deserialize, Serialize};
 
 use super::calendar::{Billing, DAY};
 use super::history::History;
+use stored::StoredPart;
 
 /// What a plugin config says of all its keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +28,10 @@ pub(super) struct Accounts(Mutex<Ledger>);
 
 struct Ledger {
     terms: Terms,
+    /// Replaces the limit of the terms while the usage elsewhere is unknown.
+    limit: Option<u64>,
+    /// Bytes are noted for the history of a database, which is in memory as well.
+    is_stored: bool,
     accounts: HashMap<u64, Account>,
     /// For the keys beyond `max_keys`, so that nobody gets around a quota by being many.
     others: Account,
@@ -48,6 +56,8 @@ struct Account {
     /// Of `seen`, what the shared store does not know of.
     unshared: u64,
     history: History,
+    /// What a database is to be told.
+    stored: StoredPart,
 }
 
 /// One key, for people.
@@ -101,6 +111,7 @@ impl Account {
             shared: 0,
             unshared: 0,
             history: History::default(),
+            stored: StoredPart::default(),
         }
     }
 
@@ -114,6 +125,7 @@ impl Account {
         (self.latest, self.seen) = (passed, used.max(self.seen));
         if passed > 0 {
             self.history.add(now, passed);
+            self.stored.note(now, passed);
             self.unshared = self.unshared.saturating_add(passed);
         }
         match (terms.billing.end(now), terms.billing.part()) {
@@ -121,6 +133,7 @@ impl Account {
                 // What sessions move right now belongs to the new period.
                 self.forgive(self.seen);
                 (self.end, self.unshared, self.shared) = (end, 0, 0);
+                self.stored.end_period();
                 changed = true;
             }
             (None, Some(part)) => changed |= self.roll(terms.billing, part, passed, now),
@@ -156,6 +169,18 @@ impl Account {
     }
 }
 
+impl Ledger {
+    /// A new account; there is none of this key.
+    fn open_account(&mut self, key: u64, label: &str, now: u64) -> &mut Account {
+        let mut account = Account::new(label, &self.terms, now);
+        account.stored.is_noted = self.is_stored;
+        if let Some(limit) = self.limit {
+            account.quota.set_limit(limit);
+        }
+        self.accounts.entry(key).insert_entry(account).into_mut()
+    }
+}
+
 impl Terms {
     /// Whether the day from which on everything is closed has come.
     pub(super) fn is_expired(&self, now: u64) -> bool {
@@ -166,7 +191,9 @@ impl Terms {
 impl Accounts {
     pub(super) fn new(terms: Terms, now: u64) -> Self {
         let others = Account::new("_other", &terms, now);
-        Self(Mutex::new(Ledger { terms, accounts: HashMap::new(), others, is_changed: false }))
+        let accounts = HashMap::new();
+        let ledger = Ledger { terms, limit: None, is_stored: false, accounts, others, is_changed: false };
+        Self(Mutex::new(ledger))
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
@@ -176,17 +203,19 @@ impl Accounts {
     /// Sets what holds from now on, also for sessions that run. What was used stays used, unless the kind of period changes.
     pub(super) fn set(&self, terms: Terms, now: u64) {
         let mut ledger = self.ledger();
-        let Ledger { terms: known, accounts, others, is_changed } = &mut *ledger;
+        let Ledger { terms: known, limit, accounts, others, is_changed, .. } = &mut *ledger;
         let is_other_period = known.billing.code() != terms.billing.code();
         *known = terms;
+        let limit = limit.unwrap_or(terms.limit);
         for account in accounts.values_mut().chain([others]) {
-            account.quota.set_limit(terms.limit);
+            account.quota.set_limit(limit);
             account.advance(&terms, now);
             if is_other_period {
                 let seen = account.seen;
                 account.forgive(seen);
                 account.parts.clear();
                 (account.unshared, account.shared) = (0, 0);
+                account.stored.end_period();
                 account.end = terms.billing.end(now).unwrap_or_default();
                 *is_changed = true;
             }
@@ -196,23 +225,28 @@ impl Accounts {
     /// The quota of a key; `label` names it for people.
     pub(super) fn quota(&self, key: u64, label: impl FnOnce() -> String, now: u64) -> Arc<ByteQuota> {
         let mut ledger = self.ledger();
-        let Ledger { terms, accounts, others, .. } = &mut *ledger;
-        if let Some(account) = accounts.get(&key) {
+        if let Some(account) = ledger.accounts.get(&key) {
             return account.quota.clone();
         }
-        if accounts.len() >= terms.max_keys {
-            return others.quota.clone();
+        if ledger.accounts.len() >= ledger.terms.max_keys {
+            return ledger.others.quota.clone();
         }
-        let account = Account::new(&label(), terms, now);
-        let quota = account.quota.clone();
-        accounts.insert(key, account);
-        quota
+        ledger.open_account(key, &label(), now).quota.clone()
+    }
+
+    /// Why traffic of a key is refused now, where it is. Opens no account.
+    pub(super) fn closed(&self, key: u64, now: u64) -> Option<&'static str> {
+        let ledger = self.ledger();
+        let is_full = ledger.accounts.len() >= ledger.terms.max_keys;
+        let account = ledger.accounts.get(&key).or_else(|| is_full.then_some(&ledger.others));
+        let expired = || ledger.terms.is_expired(now).then_some(EXPIRED);
+        account.map_or_else(expired, |account| account.quota.closed())
     }
 
     /// Lets time go by; to be called every second or so.
     pub(super) fn advance(&self, now: u64) {
         let mut ledger = self.ledger();
-        let Ledger { terms, accounts, others, is_changed } = &mut *ledger;
+        let Ledger { terms, accounts, others, is_changed, .. } = &mut *ledger;
         for account in accounts.values_mut().chain([others]) {
             *is_changed |= account.advance(terms, now);
         }
@@ -221,7 +255,7 @@ impl Accounts {
     /// Forgives what the key with this label has used, or all of them; says how many.
     pub(super) fn reset(&self, label: Option<&str>, now: u64) -> Vec<(u64, u64)> {
         let mut ledger = self.ledger();
-        let Ledger { terms, accounts, is_changed, .. } = &mut *ledger;
+        let Ledger { terms, is_stored, accounts, is_changed, .. } = &mut *ledger;
         let wanted =
             accounts.iter_mut().filter(|(_, account)| label.is_none_or(|label| *account.label == *label));
         let mut reset = Vec::new();
@@ -231,6 +265,7 @@ impl Accounts {
             account.forgive(seen);
             account.parts.clear();
             (account.unshared, account.shared) = (0, 0);
+            account.stored.resets = *is_stored;
             reset.push((*key, account.end));
         }
         *is_changed |= !reset.is_empty();
@@ -282,7 +317,8 @@ impl Accounts {
 
     /// Replaces the limit of every quota: `u64::MAX` admits all bytes, 0 none, and `None` restores the configured limit.
     pub(super) fn set_limit(&self, limit: Option<u64>) {
-        let ledger = self.ledger();
+        let mut ledger = self.ledger();
+        ledger.limit = limit;
         let limit = limit.unwrap_or(ledger.terms.limit);
         ledger.accounts.values().chain([&ledger.others]).for_each(|account| account.quota.set_limit(limit));
     }

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
+pub(super) use gateway_core::plugin::world::usage::HistoryStep as Step;
 use serde::{Deserialize, Serialize};
 
-const MINUTES: u32 = 7 * 24 * 60;
-const HOURS: u32 = 90 * 24;
+const MINUTES: u32 = Step::Minute.steps_kept() as u32;
+const HOURS: u32 = Step::Hour.steps_kept() as u32;
 
 /// The history of one key. Times without bytes take no room.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,22 +20,6 @@ pub(super) struct History {
 struct Series {
     at: VecDeque<u32>,
     bytes: VecDeque<u64>,
-}
-
-/// How fine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
-    Minute,
-    Hour,
-}
-
-impl Step {
-    const fn seconds(self) -> u64 {
-        match self {
-            Self::Minute => 60,
-            Self::Hour => 3600,
-        }
-    }
 }
 
 impl Series {
@@ -62,6 +47,24 @@ impl History {
         let at = |step: Step| u32::try_from(now / step.seconds()).unwrap_or(u32::MAX);
         self.minutes.add(at(Step::Minute), bytes, MINUTES);
         self.hours.add(at(Step::Hour), bytes, HOURS);
+    }
+
+    /// Adds the bytes of one minute or hour, counted from 1970. To be called in the order of time.
+    pub(super) fn add_step(&mut self, step: Step, at: u64, bytes: u64) {
+        let at = u32::try_from(at).unwrap_or(u32::MAX);
+        match step {
+            Step::Minute => self.minutes.add(at, bytes, MINUTES),
+            Step::Hour => self.hours.add(at, bytes, HOURS),
+        }
+    }
+
+    /// Adds another history, of later times.
+    pub(super) fn append(&mut self, later: &Self) {
+        for step in [Step::Minute, Step::Hour] {
+            for (at, bytes) in later.list(step, 0) {
+                self.add_step(step, at / step.seconds(), bytes);
+            }
+        }
     }
 
     /// The beginnings of times in seconds since 1970, and the bytes that passed in them, from `since` on.

@@ -35,7 +35,8 @@ pub(crate) struct Config {
     expires: Option<String>,
     /// Which bytes count: `upload` (from clients), `download` (to clients) or `both`. Default `both`.
     pub(super) count: Count,
-    /// Whose bytes count together: `route` (those of a proxy), `port` (those of a port that the gateway listens on), `consumer`,
+    /// Whose bytes count together: `route` (those of a proxy), `port` (those of a port that the gateway listens on), `owner` (those of
+    /// all proxies of an `owner`), `consumer`,
     /// `address` (a client's), `gateway` (all that run this plugin config), or what else `rate_limiting` knows; or a list, whose values
     /// together make one key. Default `route`.
     limit_by: OneOrMany,
@@ -49,13 +50,17 @@ pub(crate) struct Config {
     /// count it, `deny` refuses it. Default `address`.
     on_missing: Missing,
     /// The folder of a file in which is kept what was used, called like the plugin config. Each gateway needs a folder of its
-    /// own, which it may write to. This or `redis` is required.
+    /// own, which it may write to. This, `database` or `redis` is required.
     #[schemars(extend("format" = "path"))]
     pub(super) path: Option<PathBuf>,
     /// How often the file is written, where something has changed, 100 ms to 1 h; it is also written when the gateway ends. Default
     /// 1 s.
     #[schemars(range(min = 0.1, max = 3600))]
     pub(super) save_interval: Millis,
+    /// Keeps the usage and its history in the database from which the gateway gets its configuration, and counts together with all
+    /// gateways on it, as with `redis`. While the database is unreachable, each gateway limits what it knows of. Not with `path`,
+    /// `redis` or `rolling`. Default false.
+    pub(super) database: bool,
     /// Keys with a quota of their own, 1 to 100,000; each takes 300 bytes of memory, and up to 150 kB for the history of one that is
     /// used in every minute of a week. Keys beyond that share one quota. Default 1,000.
     #[schemars(range(min = 1, max = 100_000))]
@@ -121,10 +126,31 @@ impl Default for Config {
             ipv6_prefix: 64,
             on_missing: Missing::Address,
             path: None,
+            database: false,
             save_interval: Millis(1000),
             max_keys: 1000,
             redis: None,
         }
+    }
+}
+
+/// Checks where the usage is kept.
+fn check_places(config: &Config, problems: &mut Problems) {
+    if config.path.is_none() && config.redis.is_none() && !config.database {
+        problems.add("config.path", "quotas must survive a restart").remedy =
+            Some("name a folder with `path`, servers with `redis`, or set `database: true`".into());
+    }
+    if config.database {
+        for (name, is_set) in [("path", config.path.is_some()), ("redis", config.redis.is_some())] {
+            if is_set {
+                problems.add(format!("config.{name}"), "the usage is kept in the database").remedy =
+                    Some(format!("remove `{name}` or `database`"));
+            }
+        }
+    }
+    if config.rolling && (config.redis.is_some() || config.database) {
+        problems.add("config.rolling", "gateways can't share a rolling period").remedy =
+            Some("remove `rolling`, or keep the usage in a file with `path`".into());
     }
 }
 
@@ -133,14 +159,7 @@ pub(super) fn read(config: &Config, problems: &mut Problems) -> (Option<Terms>, 
     if config.limit.is_none() {
         problems.add("config.limit", "no quota is given").remedy = Some("such as `limit: 500GB`".into());
     }
-    if config.path.is_none() && config.redis.is_none() {
-        problems.add("config.path", "quotas must survive a restart").remedy =
-            Some("name a folder with `path`, or servers with `redis`".into());
-    }
-    if config.rolling && config.redis.is_some() {
-        problems.add("config.rolling", "gateways can't share a rolling period").remedy =
-            Some("remove `redis` or `rolling`".into());
-    }
+    check_places(config, problems);
     let billing = billing(config, problems);
     let expires = config.expires.as_deref().and_then(|text| {
         let day = read_date(text);

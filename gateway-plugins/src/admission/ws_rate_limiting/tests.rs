@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
+const A_PROXY: CountedProxy<'_> = CountedProxy { id: "a", owner: None };
+
 fn build(config: Value) -> WsRateLimiting {
     let config = serde_json::from_value(config).unwrap();
     WsRateLimiting::build(config, &World::default()).unwrap_or_else(|problems| panic!("{problems}"))
@@ -115,22 +117,22 @@ fn keys() {
     };
     let one = build(json!({ "messages_per_second": 1 }));
     let (a, b) = (session([192, 0, 2, 1]), session([192, 0, 2, 9]));
-    assert_ne!(one.key(&a, "p"), one.key(&a, "p"), "each connection has its own");
+    assert_ne!(one.key(&a, A_PROXY), one.key(&a, A_PROXY), "each connection has its own");
     let by_net = build(json!({ "messages_per_second": 1, "limit_by": "address", "ipv4_prefix": 24 }));
-    assert_eq!(by_net.key(&a, "p"), by_net.key(&b, "p"));
+    assert_eq!(by_net.key(&a, A_PROXY), by_net.key(&b, A_PROXY));
     let by_address = build(json!({ "messages_per_second": 1, "limit_by": "address" }));
-    assert_ne!(by_address.key(&a, "p"), by_address.key(&b, "p"));
+    assert_ne!(by_address.key(&a, A_PROXY), by_address.key(&b, A_PROXY));
     let v6 = |third: u16| {
         let address = std::net::Ipv6Addr::new(0x2001, 0xdb8, third, 1, 0, 0, 0, 1);
         let client = Client::new((address, 1).into(), ([127, 0, 0, 1], 1).into(), false, None);
         Session::new(Arc::new(client))
     };
-    assert_ne!(by_address.key(&v6(1), "p"), by_address.key(&v6(2), "p"));
+    assert_ne!(by_address.key(&v6(1), A_PROXY), by_address.key(&v6(2), A_PROXY));
     let by_v6 = build(json!({ "messages_per_second": 1, "limit_by": "address", "ipv6_prefix": 32 }));
-    assert_eq!(by_v6.key(&v6(1), "p"), by_v6.key(&v6(2), "p"));
+    assert_eq!(by_v6.key(&v6(1), A_PROXY), by_v6.key(&v6(2), A_PROXY));
     let missing = |on_missing| {
         let config = json!({ "messages_per_second": 1, "limit_by": "consumer", "on_missing": on_missing });
-        build(config).key(&a, "p")
+        build(config).key(&a, A_PROXY)
     };
     assert_eq!((missing("deny"), missing("allow")), (Keyed::Denied, Keyed::Nobody));
 }

@@ -3,6 +3,7 @@
 use gateway_core::http::body::Body;
 use gateway_core::plugin::{Entry, entry};
 use gateway_core::testing::{Got, Trial};
+use gateway_plugin_common::testing::Folder;
 use http::Response;
 use serde_json::{Value, json};
 
@@ -10,6 +11,65 @@ use super::ErrorPages;
 use crate::content::request_termination::RequestTermination;
 
 const PLUGINS: &[Entry] = &[entry::<ErrorPages>(), entry::<RequestTermination>()];
+
+/// What a client gets of a target that answers 503 with its own `Retry-After`.
+async fn failed(config: Value, method: &str, fields: &[(&str, &str)]) -> Got {
+    let trial = Trial::new(PLUGINS, "error_pages", config).answering(|_| {
+        let response =
+            Response::builder().status(503).header("retry-after", "7").header("x-powered-by", "secret");
+        response.body(Body::from("stack trace")).unwrap()
+    });
+    trial.request(method, "/a?c=d", fields, "").await
+}
+
+#[tokio::test]
+async fn pages_from_a_folder_keep_the_status() {
+    let folder = Folder::default();
+    std::fs::write(folder.0.join("503.html"), "<p>soon</p>").unwrap();
+    let page = json!({"status": "5xx", "root": folder.0, "path": "/${response.status}.html"});
+    let config = json!({"pages": [page]});
+    for fields in [&[][..], &[("if-none-match", "*")], &[("range", "bytes=0-2")]] {
+        let got = failed(config.clone(), "GET", fields).await;
+        assert_eq!((got.status, got.text().as_str()), (503, "<p>soon</p>"), "{fields:?}");
+        assert_eq!((got.field("retry-after"), got.field("x-powered-by")), ("7", ""));
+        assert!(got.field("content-type").starts_with("text/html"));
+    }
+    assert_eq!(failed(config, "POST", &[]).await.text(), "<p>soon</p>");
+    let other = json!({"status": "5xx", "root": folder.0, "path": "/503.html", "response_status": 200});
+    assert_eq!(failed(json!({"pages": [other]}), "GET", &[]).await.status, 200);
+    // One that is not there leaves the error as it is.
+    for path in ["/none.html", "/../503.html", "/"] {
+        let none = json!({"status": "5xx", "root": folder.0, "path": path});
+        let got = failed(json!({"pages": [none]}), "GET", &[]).await;
+        assert_eq!((got.status, got.text().as_str()), (503, "stack trace"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn errors_lead_elsewhere() {
+    let page = json!({"status": 503, "redirect": "/soon?from=${request.path}"});
+    let got = failed(json!({"pages": [page]}), "GET", &[]).await;
+    assert_eq!((got.status, got.field("location")), (302, "/soon?from=/a"));
+    assert_eq!((got.text().as_str(), got.field("retry-after")), ("", "7"));
+    let page = json!({"status": 503, "redirect": "https://status.test/", "response_status": 307});
+    assert_eq!(failed(json!({"pages": [page]}), "GET", &[]).await.status, 307);
+}
+
+#[test]
+fn a_page_has_one_place() {
+    for (page, part) in [
+        (json!({"status": 404}), "needs one of"),
+        (json!({"status": 404, "body": "a", "redirect": "/"}), "excludes"),
+        (json!({"status": 404, "redirect": "/", "url": "http://a.test"}), "excludes"),
+        (json!({"status": 404, "url": "http://a.test", "root": "/tmp", "path": "/a"}), "exactly one"),
+        (json!({"status": 404, "root": "/tmp"}), "begins with `/`"),
+        (json!({"status": 404, "root": "/tmp", "path": "a.html"}), "begins with `/`"),
+        (json!({"status": 404, "body": "a", "path": "/a"}), "excludes"),
+    ] {
+        let problems = Trial::refused(PLUGINS, "error_pages", &json!({"pages": [page]})).to_string();
+        assert!(problems.contains(part), "{page}: {problems}");
+    }
+}
 
 async fn got(config: Value, status: u16, accept: &str, path: &str) -> Got {
     let trial = Trial::new(PLUGINS, "error_pages", config).answering(move |_| {
@@ -115,6 +175,8 @@ fn settings_that_can_not_be_meant_are_refused() {
         json!({"status": "404", "body": "${no.such}"}),
         json!({"status": "404", "content_type": "html", "body": ""}),
         json!({"status": "404", "body": "x".repeat(300_000)}),
+        json!({"status": "404", "redirect": "https://${request.header.x-host}/"}),
+        json!({"status": "404", "redirect": "//${request.path}"}),
     ] {
         Trial::refused(PLUGINS, "error_pages", &json!({"pages": [page]}));
     }

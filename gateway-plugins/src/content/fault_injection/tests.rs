@@ -53,8 +53,7 @@ async fn a_delay_holds_up_and_then_goes_on() {
     assert_eq!(trial.get("/", &[]).await.text(), "ok");
     assert!(begun.elapsed() >= Duration::from_millis(30));
     assert_eq!(trial.records()[0].fields[0].0, "fault_injection.delay");
-    let mut metrics = String::new();
-    world.meters().write(&mut metrics);
+    let metrics = world.meters().text();
     assert!(metrics.contains("{plugin_config=\"f\",fault=\"delay\"} 1"), "{metrics}");
 }
 

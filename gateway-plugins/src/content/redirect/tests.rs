@@ -45,6 +45,39 @@ async fn each_part_has_its_effect() {
 }
 
 #[tokio::test]
+async fn a_table_redirects_its_paths_only() {
+    let table = json!({"/old": "/new", "/a%20b": "https://b.test${request.path}", "/self": "/self"});
+    let listed = json!({"table": table, "query": "drop"});
+    for (path, to) in [("/old?x=1", "/new"), ("/a%20b", "https://b.test/a%20b")] {
+        let got = get(listed.clone(), path).await;
+        assert_eq!((got.status, got.field("location")), (302, to), "{path}");
+    }
+    for path in ["/", "/old/", "/older", "/OLD"] {
+        assert_eq!(get(listed.clone(), path).await.status, 200, "{path}");
+    }
+    assert_eq!(get(listed, "/self").await.status, 508);
+    let both = json!({"table": {"/old": "/new"}, "location": "/rest"});
+    assert_eq!(get(both.clone(), "/old?x").await.field("location"), "/new?x");
+    assert_eq!(get(both, "/other").await.field("location"), "/rest");
+}
+
+#[tokio::test]
+async fn a_table_is_checked() {
+    let many: serde_json::Map<_, _> = (0..10_001).map(|n| (format!("/{n}"), json!("/x"))).collect();
+    for config in [
+        json!({"table": {"old": "/new"}}),
+        json!({"table": {"/old": "new"}}),
+        json!({"table": {"/old": "//evil.test"}}),
+        json!({"table": {"/old": "${request.header.x}"}}),
+        json!({"table": {"/%41": "/x", "/A": "/y"}}),
+        json!({"table": {"/old": "/new"}, "scheme": "https"}),
+        json!({"table": many}),
+    ] {
+        Trial::refused(PLUGINS, "redirect", &config);
+    }
+}
+
+#[tokio::test]
 async fn each_status_is_kept_and_others_are_refused() {
     for status in [301, 302, 303, 307, 308] {
         assert_eq!(get(json!({"location": "/new", "status_code": status}), "/old").await.status, status);

@@ -18,8 +18,7 @@ const TRIES: usize = 3;
 #[derive(Debug, Default)]
 pub(super) struct FileFinder {
     pub(super) index: Vec<String>,
-    /// Beginnings and endings around the path.
-    pub(super) candidates: Vec<(String, String)>,
+    pub(super) candidates: Vec<Candidate>,
     pub(super) fallback: Option<String>,
     pub(super) not_found: Option<String>,
     pub(super) lists: bool,
@@ -29,6 +28,15 @@ pub(super) struct FileFinder {
     pub(super) hidden: bool,
     /// Files up to this size are read whole.
     pub(super) whole: u64,
+}
+
+/// What is looked for beneath the root.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Candidate {
+    /// The request's path between a beginning and an ending.
+    OfPath(String, String),
+    /// A file, whatever the path.
+    Fixed(String),
 }
 
 /// A file that answers.
@@ -100,11 +108,20 @@ struct Looking<'a> {
 
 impl Looking<'_> {
     fn wanted(&self, wanted: &Wanted) -> io::Result<Resolved> {
-        for (before, behind) in wanted.path.iter().flat_map(|_| &self.places.candidates) {
-            let path = format!("{before}{}{behind}", wanted.path.as_deref().unwrap_or_default());
-            if let Some(found) =
-                self.candidate(path.trim_matches('/'), wanted.has_slash || behind.ends_with('/'))?
-            {
+        for candidate in &self.places.candidates {
+            let found = match (candidate, &wanted.path) {
+                (Candidate::Fixed(path), _) => self.file(path)?.map(Resolved::File),
+                (Candidate::OfPath(before, behind), Some(path)) => {
+                    // A name behind a folder's slash, `/a/` with `{path}/x.html`, has one slash before it.
+                    let is_within = wanted.has_slash && !behind.is_empty() && !behind.starts_with('/');
+                    let slash = if is_within && !path.is_empty() { "/" } else { "" };
+                    let has_slash = if behind.is_empty() { wanted.has_slash } else { behind.ends_with('/') };
+                    let path = format!("{before}{path}{slash}{behind}");
+                    self.candidate(path.trim_matches('/'), has_slash)?
+                }
+                (Candidate::OfPath(..), None) => None,
+            };
+            if let Some(found) = found {
                 return Ok(found);
             }
         }
@@ -140,6 +157,7 @@ impl Looking<'_> {
                 Ok(match index {
                     Some(_) if !has_slash => Some(Resolved::Folder),
                     Some(file) => Some(Resolved::File(file)),
+                    None if self.places.refuses_folders && !has_slash => Some(Resolved::Folder),
                     None if self.places.refuses_folders => Some(Resolved::Forbidden),
                     None if !self.places.lists => None,
                     None if !has_slash => Some(Resolved::Folder),

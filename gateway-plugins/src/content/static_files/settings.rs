@@ -11,7 +11,7 @@ use http::HeaderValue;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::find::FileFinder;
+use super::find::{Candidate, FileFinder};
 use super::kept::KeepLimits;
 use super::path;
 
@@ -29,8 +29,8 @@ pub(crate) struct Config {
     pub(super) root: PathBuf,
     /// Names of files that answer for a folder, the first that exists. Default `index.html`.
     index: Vec<String>,
-    /// Paths beneath the root that are tried in this order, with `{path}` for the request's, such as `{path}.html`. Default
-    /// `{path}`.
+    /// Paths beneath the root that are tried in this order, with `{path}` for the request's, such as `{path}.html`. One without
+    /// `{path}`, such as `index.html`, is a file that answers whatever the path. Default `{path}`.
     try_files: Vec<String>,
     /// A file that answers where nothing is found, for applications that route in the browser. Not for paths with an ending,
     /// such as `/app.js`, and only for clients that take HTML. Default none.
@@ -42,7 +42,8 @@ pub(crate) struct Config {
     /// With `passthrough`: answers 405 where a method other than GET and HEAD asks for what is there, rather than send it to the
     /// target. Default false.
     refuse_other_methods: bool,
-    /// With `passthrough`: answers 403 for folders that have none of `index`, rather than send them to the target. Default false.
+    /// Answers 403 for folders that have none of `index`, rather than try the rest of `try_files` and the target. A path without a
+    /// slash is redirected to the folder's first. Not together with `listing`. Default false.
     refuse_folders: bool,
     /// Codings whose files beside the plain one (`.br`, `.zst`, `.gz`) are sent to clients that take them; the one to be
     /// preferred first. Files older than the plain one are not used. Default none.
@@ -244,9 +245,9 @@ impl Config {
                 problems.add("config.refuse_other_methods", "they are refused without `passthrough` anyway");
             problem.remedy = Some("remove it".into());
         }
-        if self.refuse_folders && (!self.passthrough || self.listing) {
-            let problem = problems.add("config.refuse_folders", "is for `passthrough` without `listing`");
-            problem.remedy = Some("remove it".into());
+        if self.refuse_folders && self.listing {
+            let problem = problems.add("config.refuse_folders", "folders are listed");
+            problem.remedy = Some("remove it, or `listing`".into());
         }
         for (name, count) in [
             ("index", self.index.len()),
@@ -273,23 +274,27 @@ impl Config {
     }
 }
 
-/// What stands before and behind the path of the request in each candidate.
-fn candidates(texts: &[String], problems: &mut Problems) -> Vec<(String, String)> {
+/// What is tried, in this order.
+fn candidates(texts: &[String], problems: &mut Problems) -> Vec<Candidate> {
     if texts.is_empty() {
         problems.add("config.try_files", "there is none, so nothing would be found");
     }
     let mut candidates = Vec::new();
     for (n, text) in texts.iter().enumerate() {
-        let sample = path::beneath(&format!("/{}", text.trim_start_matches('/').replace(PATH, "x")), true);
-        match text.trim_start_matches('/').split_once(PATH) {
-            Some((before, behind)) if !behind.contains(PATH) && sample.is_ok() => {
-                candidates.push((before.to_owned(), behind.to_owned()));
+        let plain = text.trim_start_matches('/');
+        let sample = path::beneath(&format!("/{}", plain.replace(PATH, "x")), true);
+        match (plain.split_once(PATH), sample) {
+            (Some((before, behind)), Ok(_)) if !behind.contains(PATH) => {
+                candidates.push(Candidate::OfPath(before.to_owned(), behind.to_owned()));
+            }
+            // A percent sign would be decoded: the name would be another one.
+            (None, Ok((file, false))) if file == plain && !plain.contains(['{', '}']) => {
+                candidates.push(Candidate::Fixed(file));
             }
             _ => {
                 let problem =
                     problems.add(format!("config.try_files[{n}]"), format!("`{text}` is not a candidate"));
-                problem.remedy =
-                    Some("`{path}` once, such as `{path}.html`; a fixed file is `spa_fallback`".into());
+                problem.remedy = Some("`{path}` once, such as `{path}.html`, or the path of a file".into());
             }
         }
     }

@@ -274,18 +274,42 @@ async fn candidates_fallback_and_a_page_for_what_is_not_there() {
         json!({ "try_files": ["{path}", "{path}.html", "pages/{path}/"], "not_found": "/404.html" }),
     );
     assert_eq!(text(&tries, "/about").await, is(200, "about"));
+    assert_eq!(text(&tries, "/about/").await, is(404, "not here"));
+    let within = trial(&folder, json!({ "try_files": ["{path}/index.html"] }));
+    for path in ["/", "/pages/x", "/pages/x/"] {
+        assert_eq!(within.get(path, &[]).await.status, 200, "{path}");
+    }
     assert_eq!(text(&tries, "/x").await, is(200, "x"));
     let gone = tries.get("/nowhere", &[("range", "bytes=0-1"), ("if-none-match", "*")]).await;
     assert_eq!((gone.status, gone.text().as_str(), gone.headers.get("etag")), (404, "not here", None));
     for hidden in ["/.git/config", "/a/.b", "/.nonexist"] {
         assert_eq!(text(&tries, hidden).await, is(404, "not here"), "{hidden}");
     }
+    let fixed = trial(&folder, json!({ "try_files": ["/closed.html", "{path}", "/index.html"] }));
+    for path in ["/users/7", "/missing.js", "/.git/config"] {
+        assert_eq!(text(&fixed, path).await, is(200, "app"), "{path}");
+    }
+    assert_eq!(text(&fixed, "/about.html").await, is(200, "about"));
+    fs::write(folder.path("closed.html"), "closed").expect("a file");
+    let fixed = trial(&folder, json!({ "try_files": ["/closed.html", "{path}", "/index.html"] }));
+    assert_eq!(text(&fixed, "/about.html").await, is(200, "closed"), "the first that exists");
     let app = trial(&folder, json!({ "spa_fallback": "index.html" }));
     let html = [("accept", "text/html,*/*;q=0.8")];
     let page = app.get("/users/7", &html).await;
     assert_eq!((page.status, page.text().as_str()), (200, "app"));
     assert!(nothing(&app.get("/missing.js", &html).await), "a script is no page");
     assert!(nothing(&app.get("/users/7", &[("accept", "application/json")]).await));
+}
+
+#[tokio::test]
+async fn folders_without_an_index_are_refused() {
+    let folder = Folder::with(&[("a/x.txt", "x"), ("b/index.html", "b"), ("rest.html", "rest")]);
+    let files = trial(&folder, json!({ "refuse_folders": true, "try_files": ["{path}", "rest.html"] }));
+    assert_eq!(files.get("/a/", &[]).await.status, 403);
+    let slash = files.get("/a?x", &[]).await;
+    assert_eq!((slash.status, slash.field("location")), (301, "/a/?x"));
+    assert_eq!(text(&files, "/b/").await, is(200, "b"));
+    assert_eq!(text(&files, "/c/").await, is(200, "rest"));
 }
 
 #[tokio::test]
@@ -390,8 +414,7 @@ async fn it_is_counted() {
     for path in ["/a.txt", "/a.txt", "/nowhere", "/a%00"] {
         files.get(path, &[]).await;
     }
-    let mut text = String::new();
-    meters.write(&mut text);
+    let text = meters.text();
     for line in [
         "requests_total{plugin_config=\"s\",outcome=\"file\"} 1",
         "requests_total{plugin_config=\"s\",outcome=\"memory\"} 1",
@@ -419,9 +442,11 @@ fn what_can_not_be_served_is_refused() {
         (root(json!({ "spa_fallback": "/../x" })), "config.spa_fallback"),
         (root(json!({ "not_found": "a/" })), "config.not_found"),
         (root(json!({ "not_found": "a", "passthrough": true })), "config.passthrough"),
+        (root(json!({ "refuse_folders": true, "listing": true })), "config.refuse_folders"),
         (root(json!({ "refuse_other_methods": true })), "config.refuse_other_methods"),
         (root(json!({ "try_files": [] })), "config.try_files"),
-        (root(json!({ "try_files": ["{path}", "/index.html"] })), "config.try_files[1]"),
+        (root(json!({ "try_files": ["{path}", "/index.html/"] })), "config.try_files[1]"),
+        (root(json!({ "try_files": ["a%20b.html"] })), "config.try_files[0]"),
         (root(json!({ "try_files": ["../{path}"] })), "config.try_files[0]"),
         (root(json!({ "precompressed": ["br", "br"] })), "config.precompressed[1]"),
         (root(json!({ "precompressed": ["lzma"] })), "config.precompressed[0]"),

@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gateway_core::http::exchange::Exchange;
-use gateway_plugin_common::strict_json;
+use gateway_plugin_common::flat_json::FlatJson;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
 use super::dialect::SchemaDialect;
+use super::instance::Instance;
 use super::multipart;
 use super::schema::Schema;
-use super::values::{self, ValueShape};
+use super::values::{self, MAX_PAIRS, ValueShape};
 use super::{ValidationRefusal, media_type};
 
 /// The schema of an object that is made of texts.
@@ -51,9 +52,9 @@ impl ObjectSchema {
     /// Checks what is made of texts; `None` is one that can't be read.
     pub(super) fn check(&self, what: &str, pairs: Option<Vec<(String, String)>>, faults: &mut Vec<String>) {
         match pairs.map(|pairs| values::object(pairs, &self.properties)) {
-            Some(Ok(object)) => self.schema.check(what, &object, faults),
+            Some(Ok(object)) => self.schema.check_made(what, &object, faults),
             Some(Err(why)) => faults.push(format!("{what}: {why}")),
-            None => faults.push(format!("{what}: it is not UTF-8")),
+            None => faults.push(format!("{what}: it is not UTF-8, or has more than {MAX_PAIRS} parameters")),
         }
     }
 }
@@ -145,12 +146,10 @@ impl BodyRule {
         let Some(schema) = self.schema() else { return Ok(()) };
         let mut faults = Vec::new();
         match self.media_type.as_deref().unwrap_or("") {
-            kind if kind == "application/json" || kind.ends_with("+json") => {
-                match strict_json::value(bytes) {
-                    Some(value) => schema.schema.check("body", &value, &mut faults),
-                    None => faults.push("body: it is malformed, or has a key twice".to_owned()),
-                }
-            }
+            kind if kind == "application/json" || kind.ends_with("+json") => match FlatJson::read(bytes) {
+                Some(json) => schema.schema.check("body", Instance::whole(&json), &mut faults),
+                None => faults.push("body: it is malformed, or has a key twice".to_owned()),
+            },
             "application/x-www-form-urlencoded" => {
                 schema.check("body", std::str::from_utf8(bytes).ok().and_then(values::pairs), &mut faults);
             }
@@ -161,7 +160,7 @@ impl BodyRule {
                 }
             }
             kind if kind.starts_with("text/") && self.is_named() => match std::str::from_utf8(bytes) {
-                Ok(text) => schema.schema.check("body", &text.into(), &mut faults),
+                Ok(text) => schema.schema.check("body", Instance::Text(text), &mut faults),
                 Err(_) => faults.push("body: it is not UTF-8".to_owned()),
             },
             _ => {

@@ -6,6 +6,8 @@ use base64::Engine as _;
 use jsonschema::{Draft, PatternOptions, ValidationOptions};
 use serde_json::{Map, Value};
 
+use super::instance::Flat;
+
 /// Steps back that a pattern may take on one text before it counts as not matched.
 const BACKTRACKS: usize = 50_000;
 
@@ -20,8 +22,8 @@ pub(super) enum SchemaDialect {
 
 impl SchemaDialect {
     /// How schemas of the dialect are compiled.
-    pub(super) fn options(self) -> ValidationOptions<'static> {
-        let options = jsonschema::options()
+    pub(super) fn options(self) -> ValidationOptions<'static, Arc<dyn jsonschema::Retrieve>, Flat> {
+        let options = jsonschema::options_for::<Flat>()
             .offline()
             .should_validate_formats(true)
             // OpenAPI's, and what draft 4, which OpenAPI 3.0 goes by, does not know yet.

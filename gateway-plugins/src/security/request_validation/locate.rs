@@ -7,11 +7,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use gateway_plugin_common::flat_json::JsonKind;
 use jsonschema::Validator;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 use super::dialect::SchemaDialect;
+use super::instance::{Flat, Instance};
 
 /// Pairs of a schema and a value that are looked at for one request.
 const MAX_STEPS: usize = 50_000;
@@ -59,8 +61,8 @@ pub(super) struct Locator {
     components: Option<Arc<Value>>,
     written: SchemaDialect,
     /// By the address of a schema, which stays where it is.
-    plain: Mutex<HashMap<usize, Option<Arc<Validator>>>>,
-    patterns: Mutex<HashMap<String, Option<Arc<Validator>>>>,
+    plain: Mutex<HashMap<usize, Option<Arc<Validator<Flat>>>>>,
+    patterns: Mutex<HashMap<String, Option<Arc<Validator<Flat>>>>>,
 }
 
 impl Locator {
@@ -69,7 +71,7 @@ impl Locator {
     }
 
     /// Up to `most` places where the value does not fit. None where the steps did not lead to one.
-    pub(super) fn faults(&self, value: &Value, most: usize) -> Vec<LocatedFault> {
+    pub(super) fn faults(&self, value: Instance<'_>, most: usize) -> Vec<LocatedFault> {
         let mut search = Search {
             locator: self,
             steps: MAX_STEPS,
@@ -92,7 +94,7 @@ impl Locator {
     }
 
     /// What decides on the plain keywords of a schema, where it has any.
-    fn plain(&self, schema: &Map<String, Value>) -> Option<Arc<Validator>> {
+    fn plain(&self, schema: &Map<String, Value>) -> Option<Arc<Validator<Flat>>> {
         let address = std::ptr::from_ref(schema).addr();
         let mut all = self.plain.lock().unwrap_or_else(PoisonError::into_inner);
         let compile = || {
@@ -106,7 +108,7 @@ impl Locator {
         all.entry(address).or_insert_with(compile).clone()
     }
 
-    fn pattern(&self, pattern: &str) -> Option<Arc<Validator>> {
+    fn pattern(&self, pattern: &str) -> Option<Arc<Validator<Flat>>> {
         let mut all = self.patterns.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = all.get(pattern) {
             return known.clone();
@@ -161,7 +163,7 @@ struct Search<'s> {
     most: usize,
     /// Alternatives within each other; what does not fit in one of them is no fault.
     within: usize,
-    /// Of alternatives: whether the value at an address fits the schema at an address.
+    /// Of alternatives: whether the value at a place fits the schema at an address.
     known: HashMap<(usize, usize), bool>,
     faults: Vec<LocatedFault>,
 }
@@ -175,7 +177,7 @@ impl<'s> Search<'s> {
     }
 
     /// Whether a value fits a schema; without steps left it counts as fitting.
-    fn fits(&mut self, schema: &'s Value, value: &Value, place: InstancePath<'_>) -> bool {
+    fn fits(&mut self, schema: &'s Value, value: Instance<'_>, place: InstancePath<'_>) -> bool {
         if self.steps == 0 || place.depth > MAX_DEPTH || self.faults.len() >= self.most {
             return true;
         }
@@ -188,7 +190,7 @@ impl<'s> Search<'s> {
         if self.within == 0 {
             return self.fits_each(map, value, place);
         }
-        let pair = (std::ptr::from_ref(schema).addr(), std::ptr::from_ref(value).addr());
+        let pair = (std::ptr::from_ref(schema).addr(), value.place());
         if let Some(known) = self.known.get(&pair) {
             return *known;
         }
@@ -203,27 +205,37 @@ impl<'s> Search<'s> {
     }
 
     /// The same for an alternative, in which faults are not looked for.
-    fn is_alternative(&mut self, schema: &'s Value, value: &Value, place: InstancePath<'_>) -> bool {
+    fn is_alternative(&mut self, schema: &'s Value, value: Instance<'_>, place: InstancePath<'_>) -> bool {
         self.within += 1;
         let fits = self.fits(schema, value, place.then(Token::Same));
         self.within -= 1;
         fits
     }
 
-    fn fits_each(&mut self, map: &'s Map<String, Value>, value: &Value, place: InstancePath<'_>) -> bool {
+    fn fits_each(
+        &mut self,
+        map: &'s Map<String, Value>,
+        value: Instance<'_>,
+        place: InstancePath<'_>,
+    ) -> bool {
         let plain = self.fits_plain(map, value, place);
         if !plain && self.within > 0 {
             return false;
         }
-        let parts = match value {
-            Value::Object(members) => self.fits_members(map, members, place),
-            Value::Array(items) => self.fits_items(map, items, place),
+        let parts = match value.kind() {
+            JsonKind::Object => self.fits_members(map, value, place),
+            JsonKind::List => self.fits_items(map, value, place),
             _ => true,
         };
         plain && parts && self.fits_same(map, value, place)
     }
 
-    fn fits_plain(&mut self, map: &'s Map<String, Value>, value: &Value, place: InstancePath<'_>) -> bool {
+    fn fits_plain(
+        &mut self,
+        map: &'s Map<String, Value>,
+        value: Instance<'_>,
+        place: InstancePath<'_>,
+    ) -> bool {
         let Some(plain) = self.locator.plain(map) else { return true };
         if plain.is_valid(value) {
             return true;
@@ -237,7 +249,12 @@ impl<'s> Search<'s> {
     }
 
     /// Other schemas for the same value.
-    fn fits_same(&mut self, map: &'s Map<String, Value>, value: &Value, place: InstancePath<'_>) -> bool {
+    fn fits_same(
+        &mut self,
+        map: &'s Map<String, Value>,
+        value: Instance<'_>,
+        place: InstancePath<'_>,
+    ) -> bool {
         let list = |name: &str| map.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let mut fits = true;
         let reference = map.get("$ref").and_then(Value::as_str);
@@ -276,13 +293,14 @@ impl<'s> Search<'s> {
     fn fits_members(
         &mut self,
         map: &'s Map<String, Value>,
-        members: &Map<String, Value>,
+        object: Instance<'_>,
         place: InstancePath<'_>,
     ) -> bool {
-        let object = |name: &str| map.get(name).and_then(Value::as_object);
-        let (properties, patterns) = (object("properties"), object("patternProperties"));
+        let keyword = |name: &str| map.get(name).and_then(Value::as_object);
+        let (properties, patterns) = (keyword("properties"), keyword("patternProperties"));
         let mut fits = true;
-        for (name, value) in members {
+        for (name, value) in object.members() {
+            let name = &*name;
             let place = place.then(Token::Key(name));
             let schema = properties.and_then(|all| all.get(name));
             let mut is_known = schema.is_some();
@@ -291,7 +309,7 @@ impl<'s> Search<'s> {
             }
             for (pattern, schema) in patterns.into_iter().flatten() {
                 let compiled = self.locator.pattern(pattern);
-                if compiled.is_some_and(|pattern| pattern.is_valid(&Value::String(name.clone()))) {
+                if compiled.is_some_and(|pattern| pattern.is_valid(Instance::Text(name))) {
                     is_known = true;
                     fits &= self.fits(schema, value, place);
                 }
@@ -310,14 +328,19 @@ impl<'s> Search<'s> {
         fits
     }
 
-    fn fits_items(&mut self, map: &'s Map<String, Value>, items: &[Value], place: InstancePath<'_>) -> bool {
+    fn fits_items(
+        &mut self,
+        map: &'s Map<String, Value>,
+        list: Instance<'_>,
+        place: InstancePath<'_>,
+    ) -> bool {
         let (first, others) = match (map.get("prefixItems"), map.get("items")) {
             (Some(Value::Array(first)), others) => (first.as_slice(), others),
             (_, Some(Value::Array(first))) => (first.as_slice(), map.get("additionalItems")),
             (_, others) => (&[][..], others),
         };
         let mut fits = true;
-        for (n, item) in items.iter().enumerate() {
+        for (n, item) in list.items().enumerate() {
             let Some(schema) = first.get(n).or(others) else { break };
             fits &= self.fits(schema, item, place.then(Token::Index(n)));
             if self.is_over(fits) {
@@ -326,7 +349,7 @@ impl<'s> Search<'s> {
         }
         if let Some(schema) = map.get("contains")
             && map.get("minContains") != Some(&Value::from(0))
-            && !items.iter().any(|item| self.is_alternative(schema, item, place))
+            && !list.items().any(|item| self.is_alternative(schema, item, place))
         {
             fits = self.fault(place, "no item is such as one has to be (`contains`)");
         }

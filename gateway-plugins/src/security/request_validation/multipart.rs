@@ -5,8 +5,7 @@ use std::convert::Infallible;
 use bytes::Bytes;
 use futures_util::{FutureExt, stream};
 
-/// Parts that a form may have.
-const MAX_PARTS: usize = 1000;
+use super::values::MAX_PAIRS;
 
 /// The boundary that a content type names.
 pub(super) fn boundary(content_type: &str) -> Option<String> {
@@ -23,7 +22,7 @@ pub(super) fn pairs(boundary: &str, form: &Bytes) -> Option<Vec<(String, String)
         while let Some(part) = parts.next_field().await.ok()? {
             let name = part.name()?.to_owned();
             let text = part.bytes().await.ok()?;
-            if pairs.len() == MAX_PARTS {
+            if pairs.len() == MAX_PAIRS {
                 return None;
             }
             pairs.push((name, String::from_utf8_lossy(&text).into_owned()));

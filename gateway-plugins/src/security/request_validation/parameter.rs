@@ -6,7 +6,7 @@ use http::HeaderName;
 use serde_json::Value;
 
 use super::schema::Schema;
-use super::values::{self, ValueShape};
+use super::values::{self, ValueShape, ValuesLeft};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ParameterLocation {
@@ -133,7 +133,7 @@ impl Parameter {
             (true, _) if self.required => faults.push(format!("{what}: it is required")),
             (true, _) | (_, None) => {}
             (false, Some(schema)) => match values::object(pairs, properties) {
-                Ok(object) => schema.check(what, &object, faults),
+                Ok(object) => schema.check_made(what, &object, faults),
                 Err(why) => faults.push(format!("{what}: {why}")),
             },
         }
@@ -190,17 +190,18 @@ impl Parameter {
             return;
         }
         let Some(schema) = &self.schema else { return };
+        let mut left = ValuesLeft::default();
         let value = match (&texts[..], self.separator) {
-            ([text], _) if self.is_json => match gateway_plugin_common::strict_json::value(text.as_bytes()) {
+            ([text], _) if self.is_json => match left.json(text) {
                 Some(value) => value,
                 None => return faults.push(format!("{what}: it is not JSON")),
             },
-            ([text], Some(separator)) => self.shape.read(text, separator),
-            _ => match self.shape.read_all(&texts) {
+            ([text], Some(separator)) => self.shape.read(text, separator, &mut left),
+            _ => match self.shape.read_all(&texts, &mut left) {
                 Some(value) => value,
                 None => return faults.push(format!("{what}: it is given more than once")),
             },
         };
-        schema.check(&what, &value, faults);
+        schema.check_made(&what, &value, faults);
     }
 }

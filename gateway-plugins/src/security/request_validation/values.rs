@@ -3,6 +3,11 @@
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
+/// Pairs that a query or form may have, and parts that a form may have.
+pub(super) const MAX_PAIRS: usize = 1000;
+/// Values that the texts of one request are read as: items of lists, and what is in JSON.
+const MAX_VALUES: usize = 4096;
+
 /// What texts are read as, from a schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ValueShape {
@@ -62,16 +67,15 @@ impl ValueShape {
         Self::Scalar { number: false, boolean: false }
     }
 
-    /// A text as JSON; one that is not what it should be stays a text, which does not fit its schema.
-    pub(super) fn read(&self, text: &str, separator: char) -> Value {
+    /// A text as JSON; one that is not what it should be, or has more values than are left, stays a text, which does not fit its
+    /// schema.
+    pub(super) fn read(&self, text: &str, separator: char, left: &mut ValuesLeft) -> Value {
         match self {
-            Self::List(item) => {
-                Value::Array(text.split(separator).map(|text| item.read(text, separator)).collect())
+            Self::List(item) if left.take(text.matches(separator).count()) => {
+                Value::Array(text.split(separator).map(|text| item.read(text, separator, left)).collect())
             }
-            Self::Object => match gateway_plugin_common::strict_json::object(text.as_bytes()) {
-                Some(object) => Value::Object(object),
-                None => text.into(),
-            },
+            Self::List(_) => text.into(),
+            Self::Object => left.json(text).filter(Value::is_object).unwrap_or_else(|| text.into()),
             Self::Scalar { boolean: true, .. } if matches!(text, "true" | "false") => {
                 Value::Bool(text == "true")
             }
@@ -84,25 +88,54 @@ impl ValueShape {
     }
 
     /// Several texts of one name as JSON; `None` where there may be one only: two readers would take different ones.
-    pub(super) fn read_all(&self, texts: &[String]) -> Option<Value> {
+    pub(super) fn read_all(&self, texts: &[String], left: &mut ValuesLeft) -> Option<Value> {
         match (self, texts) {
             (Self::List(item), _) => {
-                Some(Value::Array(texts.iter().map(|text| item.read(text, ',')).collect()))
+                Some(Value::Array(texts.iter().map(|text| item.read(text, ',', left)).collect()))
             }
-            (_, [one]) => Some(self.read(one, ',')),
+            (_, [one]) => Some(self.read(one, ',', left)),
             _ => None,
         }
     }
 }
 
-/// The pairs of a query or form, decoded; `None` where one is not UTF-8.
+/// Values that texts of one request may still be read as.
+pub(super) struct ValuesLeft(usize);
+
+impl Default for ValuesLeft {
+    fn default() -> Self {
+        Self(MAX_VALUES)
+    }
+}
+
+impl ValuesLeft {
+    fn take(&mut self, many: usize) -> bool {
+        let left = self.0.checked_sub(many);
+        self.0 = left.unwrap_or(self.0);
+        left.is_some()
+    }
+
+    /// A text that is JSON; `None` where it is none, has duplicate names, or has more values than are left.
+    pub(super) fn json(&mut self, text: &str) -> Option<Value> {
+        let borders = text.bytes().filter(|byte| matches!(byte, b',' | b':' | b'[' | b'{')).count();
+        if !self.take(borders) {
+            return None;
+        }
+        gateway_plugin_common::strict_json::value(text.as_bytes())
+    }
+}
+
+/// The pairs of a query or form, decoded; `None` where one is not UTF-8, or there are more than [`MAX_PAIRS`].
 pub(super) fn pairs(text: &str) -> Option<Vec<(String, String)>> {
     let decode = |text: &str| {
         let spaced = text.replace('+', " ");
         percent_decode_str(&spaced).decode_utf8().ok().map(String::from)
     };
-    let pairs = text.split('&').filter(|pair| !pair.is_empty());
-    pairs
+    let pairs = || text.split('&').filter(|pair| !pair.is_empty());
+    if pairs().nth(MAX_PAIRS).is_some() {
+        return None;
+    }
+    pairs()
         .map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             Some((decode(name)?, decode(value)?))
@@ -125,12 +158,12 @@ pub(super) fn object(
             None => texts.push((name, vec![value])),
         }
     }
-    let mut object = Map::new();
+    let (mut object, mut left) = (Map::new(), ValuesLeft::default());
     for (name, values) in texts {
         let value = match properties.iter().find(|(known, _)| *known == name) {
-            Some((name, shape)) => {
-                shape.read_all(&values).ok_or_else(|| format!("`{name}` is given more than once"))?
-            }
+            Some((name, shape)) => shape
+                .read_all(&values, &mut left)
+                .ok_or_else(|| format!("`{name}` is given more than once"))?,
             None if values.len() == 1 => values.concat().into(),
             None => values.into(),
         };

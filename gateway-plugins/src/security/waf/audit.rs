@@ -12,11 +12,10 @@ use gateway_waf::{Report, Transaction};
 
 use super::settings::Mode;
 
-const MATCHES: Metric = Metric {
-    name: "ferrum_waf_rule_matches_total",
-    kind: "counter",
-    help: "Requests, responses and messages that a rule matched, by rule id; `shadow` rules do not decide.",
-};
+const MATCHES: Metric = Metric::counter(
+    "ferrum_waf_rule_matches_total",
+    "Requests, responses and messages that a rule matched, by rule id; `shadow` rules do not decide.",
+);
 /// Matches that are written out.
 const WRITTEN: usize = 8;
 /// Rule ids that are listed.
@@ -105,7 +104,8 @@ fn ids(report: &Report) -> String {
     ids.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
 }
 
-fn written(report: &Report) -> String {
+/// The rules that matched, each with its message and what it matched.
+pub(super) fn written(report: &Report) -> String {
     let mut out = String::new();
     for found in report.matches.iter().take(WRITTEN) {
         let between = if out.is_empty() { "" } else { "; " };

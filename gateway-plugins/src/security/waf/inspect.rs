@@ -47,7 +47,7 @@ struct OwnedHead {
 }
 
 /// Calls `with` with the head, as the client sent it.
-fn with_head<T>(exchange: &Exchange, with: impl FnOnce(&RequestHead<'_>) -> T) -> T {
+pub(super) fn with_head<T>(exchange: &Exchange, with: impl FnOnce(&RequestHead<'_>) -> T) -> T {
     let target = exchange.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
     let fields = &exchange.request.headers;
     let mut headers: Vec<(&[u8], &[u8])> = Vec::with_capacity(fields.len() + 2);
@@ -111,13 +111,13 @@ fn is_large(head: &RequestHead<'_>) -> bool {
 }
 
 /// Whether the body has a content coding.
-fn is_encoded(exchange: &Exchange) -> bool {
+pub(super) fn is_encoded(exchange: &Exchange) -> bool {
     let mut coded = exchange.request.headers.get_all(CONTENT_ENCODING).iter();
     coded.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
 /// Whether the body may have files in it, by its one content type.
-fn is_multipart(exchange: &Exchange) -> bool {
+pub(super) fn is_multipart(exchange: &Exchange) -> bool {
     const FORM: &[u8] = b"multipart/form-data";
     let mut kinds = exchange.request.headers.get_all(CONTENT_TYPE).iter();
     let (Some(kind), None) = (kinds.next(), kinds.next()) else { return false };
@@ -200,10 +200,10 @@ impl Firewall {
             return Ok(Inspected::Nothing);
         }
         let policy = &self.policy.body;
-        let refuse = |cause, status: StatusCode, on: OnTrouble| match (on, self.policy.mode) {
+        let refuse = |reply: Reply, on: OnTrouble| match (on, self.policy.mode) {
             (OnTrouble::Reject, Mode::Block) => {
                 self.outcomes.refused.add(1);
-                Err(Box::new(Reply::new(cause).status(status)))
+                Err(Box::new(reply))
             }
             _ => {
                 self.outcomes.partial.add(1);
@@ -212,7 +212,7 @@ impl Firewall {
         };
         if is_encoded(exchange) {
             exchange.note("waf.not_inspected", "compressed body");
-            return refuse(Cause::BadRequest, StatusCode::UNSUPPORTED_MEDIA_TYPE, policy.encoded);
+            return refuse(body_encoded(), policy.encoded);
         }
         let limit = if is_multipart(exchange) { policy.max_upload } else { policy.max_size };
         let (bytes, trailers) = match exchange.body.collect(limit).await {
@@ -227,7 +227,7 @@ impl Firewall {
                     }
                 }
                 exchange.note("waf.not_inspected", "large body");
-                return refuse(Cause::BodyTooLarge, StatusCode::PAYLOAD_TOO_LARGE, policy.over_limit);
+                return refuse(body_too_large(), policy.over_limit);
             }
             Err(error) => return Err(error.into_reply()),
         };
@@ -291,6 +291,16 @@ impl Firewall {
         } else {
             Cause::Forbidden
         };
-        Reply::new(cause).status(self.policy.deny_status)
+        Reply::new(cause).status(self.policy.deny_status).hidden_reason("waf_rejected")
     }
+}
+
+/// The answer to a body that cannot be inspected because it is compressed.
+pub(super) fn body_encoded() -> Reply {
+    Reply::new(Cause::BadRequest).status(StatusCode::UNSUPPORTED_MEDIA_TYPE).hidden_reason("waf_body_encoded")
+}
+
+/// The answer to a body that is larger than what is inspected.
+pub(super) fn body_too_large() -> Reply {
+    Reply::new(Cause::BodyTooLarge).hidden_reason("waf_body_too_large")
 }

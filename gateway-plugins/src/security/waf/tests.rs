@@ -63,6 +63,7 @@ async fn an_attack_is_refused_without_a_reason_and_recorded_with_one() {
         assert!(!got.text().contains(word), "{}", got.text());
     }
     assert!(trial.asked().is_empty());
+    assert_eq!(trial.records().pop().unwrap().reason, Some("waf_rejected"));
     assert_eq!(field(&trial, "waf.outcome").as_deref(), Some("refused"));
     assert_eq!(field(&trial, "waf.reason").as_deref(), Some("rules"));
     assert!(field(&trial, "waf.rules").unwrap().contains("1000300"));

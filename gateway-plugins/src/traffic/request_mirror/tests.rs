@@ -106,8 +106,7 @@ impl Setup {
     }
 
     fn count(&self, outcome: &str) -> String {
-        let mut text = String::new();
-        self.world.meters().write(&mut text);
+        let text = self.world.meters().text();
         let line = text.lines().find(|line| line.contains(&format!("outcome=\"{outcome}\"")));
         line.and_then(|line| line.rsplit_once(' ')).map_or_else(String::new, |(_, count)| count.to_owned())
     }

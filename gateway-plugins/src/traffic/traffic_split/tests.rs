@@ -100,8 +100,7 @@ async fn records_and_metrics_say_where() {
     let trial = Trial::of_spec(PLUGINS, &spec(config), &world);
     trial.get("/", &[]).await;
     assert_eq!(trial.records()[0].fields, [("traffic_split.upstream", "blue".into())]);
-    let mut metrics = String::new();
-    world.meters().write(&mut metrics);
+    let metrics = world.meters().text();
     assert!(metrics.contains("{plugin_config=\"s\",upstream=\"blue\",subset=\"\"} 1"), "{metrics}");
 }
 

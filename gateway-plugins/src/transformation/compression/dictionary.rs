@@ -79,11 +79,10 @@ pub(super) struct DictionaryConfig {
 
 const WEEK: Seconds = Seconds(7 * 24 * 3600);
 
-const RESPONSES: Metric = Metric {
-    name: "ferrum_compression_dictionary_responses_total",
-    kind: "counter",
-    help: "Responses compressed with a dictionary that the client holds.",
-};
+const RESPONSES: Metric = Metric::counter(
+    "ferrum_compression_dictionary_responses_total",
+    "Responses compressed with a dictionary that the client holds.",
+);
 
 /// The dictionaries of a plugin.
 pub(super) struct Dictionaries {

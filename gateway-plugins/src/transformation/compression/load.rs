@@ -32,16 +32,14 @@ impl Default for AdaptToLoad {
 /// Steps from the configured level to the lowest.
 const STEPS: u32 = 4;
 
-const STEP: Metric = Metric {
-    name: "ferrum_compression_load_step",
-    kind: "gauge",
-    help: "By how many quarters levels are lowered because of the load, from 0 to 4.",
-};
-const LOWERED: Metric = Metric {
-    name: "ferrum_compression_lowered_total",
-    kind: "counter",
-    help: "Responses compressed at a lower level than the configured one because of the load.",
-};
+const STEP: Metric = Metric::gauge(
+    "ferrum_compression_load_step",
+    "By how many quarters levels are lowered because of the load, from 0 to 4.",
+);
+const LOWERED: Metric = Metric::counter(
+    "ferrum_compression_lowered_total",
+    "Responses compressed at a lower level than the configured one because of the load.",
+);
 
 /// The level for each response.
 pub(super) struct LevelByLoad {

@@ -275,8 +275,7 @@ async fn at_loads(config: Value, coding: &str, loads: &[f64]) -> (Vec<Vec<u8>>, 
         assert_eq!(decoded(&got), text, "{coding} at {load}");
         bodies.push(got.body.to_vec());
     }
-    let mut metrics = String::new();
-    world.meters().write(&mut metrics);
+    let metrics = world.meters().text();
     (bodies, metrics)
 }
 

@@ -11,6 +11,8 @@ use prost::Message as _;
 use prost_reflect::{DynamicMessage, FieldDescriptor, MessageDescriptor, SerializeOptions, Value};
 use serde_json::{Value as Json, json};
 
+use super::http_body;
+
 /// How messages are written.
 #[derive(Debug, Clone)]
 pub(super) struct Writing {
@@ -170,6 +172,8 @@ pub(super) struct Streamed {
     pub(super) field: Option<FieldDescriptor>,
     pub(super) writing: Writing,
     pub(super) lines: bool,
+    /// Messages are pieces of one body, which is no JSON.
+    pub(super) is_raw: bool,
     pub(super) rest: BytesMut,
     pub(super) has_begun: bool,
     pub(super) status: Option<Status>,
@@ -191,11 +195,7 @@ impl Streamed {
 impl Transform for Streamed {
     fn data(&mut self, data: Bytes, out: &mut TransformOutput) -> Result<(), BodyError> {
         self.rest.extend_from_slice(&data);
-        while let Some(message) = next(&mut self.rest, self.writing.limit)? {
-            let item = written(&message, &self.about, self.field.as_ref(), &self.writing)?;
-            self.put(&item, out);
-        }
-        Ok(())
+        self.take(out)
     }
 
     fn trailers(&mut self, trailers: HeaderMap, _out: &mut TransformOutput) -> Result<(), BodyError> {
@@ -204,16 +204,40 @@ impl Transform for Streamed {
     }
 
     fn end(&mut self, out: &mut TransformOutput) -> Result<(), BodyError> {
+        // What was read before it was known what the body is.
+        self.take(out)?;
         if !self.rest.is_empty() {
             return Err(BodyError::Framing("a gRPC message is cut off"));
         }
         let status = self.status.take().unwrap_or_else(|| Status::new(2, "the call ended without a status"));
         status.note(&self.ending);
+        if self.is_raw {
+            // There is no other way to say so in such a body.
+            return match status.code {
+                0 => Ok(()),
+                _ => Err(BodyError::Framing("the call failed in the midst of its answer")),
+            };
+        }
         if status.code != 0 {
             self.put(json!({ "error": status.json() }).to_string().as_bytes(), out);
         }
         if !self.lines {
             out.data(Bytes::from_static(if self.has_begun { b"]" } else { b"[]" }));
+        }
+        Ok(())
+    }
+}
+
+impl Streamed {
+    /// Puts out the messages that are there whole.
+    fn take(&mut self, out: &mut TransformOutput) -> Result<(), BodyError> {
+        while let Some(message) = next(&mut self.rest, self.writing.limit)? {
+            if self.is_raw {
+                out.data(http_body::read(&message, &self.about, self.field.as_ref())?.data);
+                continue;
+            }
+            let item = written(&message, &self.about, self.field.as_ref(), &self.writing)?;
+            self.put(&item, out);
         }
         Ok(())
     }

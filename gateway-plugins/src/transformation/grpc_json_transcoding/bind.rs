@@ -10,6 +10,7 @@ use serde_json::Value as Json;
 
 use super::encode::{self, Encoding, RequestReading};
 use super::field_path::resolved;
+use super::http_body;
 use super::service::{Binding, BodyTo};
 
 /// Parameters that a query may have.
@@ -24,6 +25,7 @@ pub(super) fn message(
     path: &str,
     query: Option<&str>,
     body: &[u8],
+    content_type: &str,
     reading: RequestReading,
 ) -> Result<Vec<u8>, String> {
     let is_blank = body.iter().all(u8::is_ascii_whitespace);
@@ -34,6 +36,12 @@ pub(super) fn message(
     let bad = |error: serde_json::Error| format!("the body: {error}");
     match &binding.body {
         BodyTo::Nothing if !is_blank => return Err("this call takes no body".into()),
+        BodyTo::All if http_body::is_raw(&binding.input, None) => {
+            bytes = http_body::encode_http_body(content_type, body, None);
+        }
+        BodyTo::Field(field) if http_body::is_raw_field(field) => {
+            bytes = http_body::encode_http_body(content_type, body, Some(field));
+        }
         _ if is_blank => {}
         BodyTo::All => encode::message(&binding.input, body, how, &mut bytes).map_err(bad)?,
         BodyTo::Field(field) => encode::field(field, body, how, &mut bytes).map_err(bad)?,

@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod http_body;
+
 const PLUGINS: &[Entry] = &[entry::<GrpcJsonTranscoding>()];
 
 /// The definitions of the tests.
@@ -23,6 +25,7 @@ impl FileResolver for Definitions {
         let text = match name {
             "library.proto" => include_str!("tests/library.proto"),
             "google/api/annotations.proto" => include_str!("tests/http.proto"),
+            "google/api/httpbody.proto" => include_str!("tests/httpbody.proto"),
             _ => return Err(protox::Error::file_not_found(name)),
         };
         File::from_source(name, text)
@@ -221,6 +224,7 @@ async fn answers_are_compressed() {
     assert_eq!(serde_json::from_str::<Value>(&plain).unwrap(), book());
 }
 
+/// A body in Base64, as JSON has bytes.
 #[tokio::test]
 async fn bad_requests_are_refused_before_the_target_is_asked() {
     let trial = trial(json!({ "max_message": 1000 }), "library.v1.Book", book());

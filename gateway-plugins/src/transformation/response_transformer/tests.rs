@@ -1,5 +1,7 @@
 //! What a client gets of a transformed response.
 
+mod rewriting;
+
 use gateway_core::http::body::Body;
 use gateway_core::plugin::{Entry, entry};
 use gateway_core::testing::{Got, Trial};

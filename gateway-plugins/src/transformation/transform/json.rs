@@ -1,10 +1,13 @@
 //! Changes to JSON documents by JSON Pointer (RFC 6901).
 
+use std::ops::Range;
+
 use gateway_core::config::problem::Problems;
 use gateway_core::template::{Facts, MAX_RENDERED, Moment, Template, TextContext};
 use gateway_plugin_common::parse;
 use serde_json::Value;
 
+use super::splice::{Document, PlaceKind, index, nested};
 use super::{Operation, Rule, Unusable};
 use gateway_core::template::Render;
 
@@ -84,119 +87,62 @@ impl Pointer {
         Ok(Self(steps))
     }
 
-    /// The last step and what it is in, if that is there.
-    fn parent<'d>(&self, document: &'d mut Value) -> Option<(&'d mut Value, &str)> {
-        let (last, way) = self.0.split_last()?;
-        let parent = way.iter().try_fold(document, |value, step| child(value, step))?;
-        Some((parent, last))
-    }
-
-    /// As [`Self::parent`], making the maps that are missing on the way, also in the place of what else stands there. `None` where the
-    /// document itself has no place for the first step.
-    fn make_parent<'d>(&self, document: &'d mut Value) -> Option<(&'d mut Value, &str)> {
-        let (last, _) = self.0.split_last()?;
-        if !takes(document, &self.0[0]) && !document.is_null() {
-            return None;
-        }
-        let mut value = document;
-        for (step, next) in self.0.iter().zip(&self.0[1..]) {
-            room(value, step);
-            value = match value {
-                Value::Object(map) => map.entry(step.clone()).or_insert(Value::Null),
-                other => child(other, step)?,
-            };
-            room(value, next);
-        }
-        room(value, last);
-        Some((value, last))
+    /// What a document has there.
+    fn get(&self, document: &Document) -> Option<Range<usize>> {
+        self.0.iter().try_fold(document.root(), |value, step| document.child(&value, step))
     }
 
     /// Whether something stands where a map is needed on the way.
-    fn is_blocked(&self, document: &Value) -> bool {
-        let mut value = document;
+    fn is_blocked(&self, document: &Document) -> bool {
+        let mut value = document.root();
         for step in &self.0 {
-            if !takes(value, step) {
-                return !value.is_null();
+            if !document.takes(&value, step) {
+                return document.kind(&value) != PlaceKind::Null;
             }
-            let next = match value {
-                Value::Object(map) => map.get(step),
-                Value::Array(list) => index(step).and_then(|n| list.get(n)),
-                _ => None,
-            };
-            let Some(next) = next else { return false };
+            let Some(next) = document.child(&value, step) else { return false };
             value = next;
         }
         false
     }
 
-    fn get<'d>(&self, document: &'d mut Value) -> Option<&'d mut Value> {
-        let (parent, last) = self.parent(document)?;
-        child(parent, last)
+    /// Takes out what a document has there.
+    fn take(&self, document: &mut Document) -> Option<Vec<u8>> {
+        let (last, way) = self.0.split_last()?;
+        let parent = way.iter().try_fold(document.root(), |value, step| document.child(&value, step))?;
+        document.remove(&parent, last)
     }
 
-    fn take(&self, document: &mut Value) -> Option<Value> {
-        let (parent, last) = self.parent(document)?;
-        match parent {
-            Value::Object(map) => map.remove(last),
-            Value::Array(list) => index(last).filter(|n| *n < list.len()).map(|n| list.remove(n)),
-            _ => None,
+    /// Puts a value there, whatever is there or in the way, and makes the maps that are missing on the way. False where the document has
+    /// no such place: it is a list or a plain value where the pointer needs a map, or a list on the way is too short.
+    fn put(&self, document: &mut Document, value: &[u8]) -> bool {
+        let mut place = document.root();
+        let is_room = self.0.first().is_some_and(|step| document.takes(&place, step));
+        if !is_room && document.kind(&place) != PlaceKind::Null {
+            return false;
         }
-    }
-
-    /// Puts a value there, whatever is there or in the way. False where the document has no such place: it is a list or a plain value
-    /// where the pointer needs a map.
-    fn put(&self, document: &mut Value, value: Value) -> bool {
-        let Some((parent, last)) = self.make_parent(document) else { return false };
-        match parent {
-            Value::Object(map) => {
-                map.insert(last.to_owned(), value);
-                true
-            }
-            Value::Array(list) if last == "-" => {
-                list.push(value);
-                true
-            }
-            Value::Array(list) => match index(last).and_then(|n| list.get_mut(n)) {
-                Some(place) => {
-                    *place = value;
-                    true
+        for (n, step) in self.0.iter().enumerate() {
+            let (rest, is_last) = (self.0.get(n + 1..).unwrap_or_default(), n + 1 == self.0.len());
+            match (document.kind(&place), document.child(&place, step)) {
+                (_, Some(child)) => place = child,
+                (PlaceKind::Object, None) => {
+                    document.push(&place, Some(step), &nested(rest, value));
+                    return true;
                 }
-                None => false,
-            },
-            _ => false,
+                (PlaceKind::List, None) if step == "-" && is_last => {
+                    document.push(&place, None, value);
+                    return true;
+                }
+                // One that is only too short stays a list.
+                (PlaceKind::List, None) if step == "-" || index(step).is_some() => return false,
+                _ => {
+                    document.replace(place, &nested(self.0.get(n..).unwrap_or_default(), value));
+                    return true;
+                }
+            }
         }
+        document.replace(place, value);
+        true
     }
-}
-
-/// Whether a value has a place for this step.
-fn takes(value: &Value, step: &str) -> bool {
-    match value {
-        Value::Object(_) => true,
-        Value::Array(list) => step == "-" || index(step).is_some_and(|n| n < list.len()),
-        _ => false,
-    }
-}
-
-/// Makes a value a map where it has no place for this step; a list that is only too short stays one.
-fn room(value: &mut Value, step: &str) {
-    let is_short = value.is_array() && index(step).is_some();
-    if !takes(value, step) && !is_short {
-        *value = Value::Object(serde_json::Map::new());
-    }
-}
-
-fn child<'d>(value: &'d mut Value, step: &str) -> Option<&'d mut Value> {
-    match value {
-        Value::Object(map) => map.get_mut(step),
-        Value::Array(list) => list.get_mut(index(step)?),
-        _ => None,
-    }
-}
-
-/// A place in a list: digits without a leading zero.
-fn index(step: &str) -> Option<usize> {
-    let is_index = step == "0" || (!step.starts_with('0') && step.bytes().all(|b| b.is_ascii_digit()));
-    if is_index { step.parse().ok() } else { None }
 }
 
 impl DocumentChange {
@@ -214,30 +160,32 @@ impl DocumentChange {
         Some(Self { operation: rule.operation, at: key?, value, new: new.flatten() })
     }
 
-    pub(super) fn value(&self, facts: &Facts<'_>) -> Result<Option<Value>, Unusable> {
-        self.value.as_ref().map(|value| value.make(facts)).transpose()
+    /// Its value as text.
+    pub(super) fn value(&self, facts: &Facts<'_>) -> Result<Option<String>, Unusable> {
+        let made = self.value.as_ref().map(|value| value.make(facts)).transpose()?;
+        Ok(made.map(|value| value.to_string()))
     }
 
     /// Makes the change. False where the document has no place for a value that has to be there from now on.
     #[must_use]
-    pub(super) fn apply(&self, document: &mut Value, value: Option<Value>) -> bool {
-        match (self.operation, value, &self.new) {
+    pub(super) fn apply(&self, document: &mut Document, value: Option<&str>) -> bool {
+        match (self.operation, value.map(str::as_bytes), &self.new) {
             (Operation::Remove, ..) => {
                 self.at.take(document);
                 true
             }
             (Operation::Rename, _, Some(new)) => {
-                self.at.take(document).is_none_or(|value| new.put(document, value))
+                self.at.take(document).is_none_or(|value| new.put(document, &value))
             }
             (Operation::Append, Some(value), _) => {
-                let is_blocked = self.at.is_blocked(document);
-                match self.at.get(document) {
-                    Some(Value::Array(list)) => {
-                        list.push(value);
+                let place = self.at.get(document);
+                match place.as_ref().map(|place| document.kind(place)) {
+                    Some(PlaceKind::List) => {
+                        place.iter().for_each(|list| document.push(list, None, value));
                         true
                     }
-                    Some(Value::Null) | None if !is_blocked => {
-                        self.at.put(document, Value::Array(vec![value]))
+                    Some(PlaceKind::Null) | None if !self.at.is_blocked(document) => {
+                        self.at.put(document, &[b"[", value, b"]"].concat())
                     }
                     _ => true,
                 }

@@ -169,7 +169,12 @@ impl<'w, J> Slots<'w, J> {
 
     /// Whether nothing is under way.
     pub(crate) fn is_idle(&self) -> bool {
-        self.slots.len() == self.free.len()
+        self.busy() == 0
+    }
+
+    /// How many exchanges are under way.
+    pub(crate) fn busy(&self) -> usize {
+        self.slots.len() - self.free.len()
     }
 
     /// Gives memory back while nothing happens.

@@ -73,6 +73,27 @@ fn a_name_is_read_from_one_packet_in_both_versions() {
 }
 
 #[test]
+fn protocols_are_read_once_the_hello_is_whole() {
+    let mut message = hello("a.test", 1400);
+    let alpn = [0, 16, 0, 12, 0, 10, 2, b'h', b'3', 6, b'h', b'q', b'-', b'2', b'9', b'!'];
+    message.extend_from_slice(&alpn);
+    // The handshake message, its extensions.
+    let length = u16::try_from(message.len() - 4).unwrap();
+    message[2..4].copy_from_slice(&length.to_be_bytes());
+    message[45..47].copy_from_slice(&(length - 43).to_be_bytes());
+    let (first, second) = message.split_at(1000);
+    let mut opening = Opening::default();
+    assert_eq!(
+        opening.take(&initial(Version::V1, b"12345678", 0, &crypto(1000, second))),
+        RequestedName::More
+    );
+    assert!(opening.alpn_protocols().is_empty());
+    let asked = opening.take(&initial(Version::V1, b"12345678", 1, &crypto(0, first)));
+    assert_eq!(asked, RequestedName::Name(Some("a.test".into())));
+    assert_eq!(opening.alpn_protocols(), [b"h3".to_vec(), b"hq-29!".to_vec()]);
+}
+
+#[test]
 fn a_long_hello_is_put_together_whatever_its_order() {
     let message = hello("pq.test", 1800);
     let (first, rest) = message.split_at(900);

@@ -42,13 +42,23 @@ impl Peer {
 
     /// Says its first hello, with the group of its key share changed.
     pub(crate) async fn say_unknown_share(&mut self) {
+        self.say_changed(|hello, share| hello[share + 7] = 30).await;
+    }
+
+    /// Says its first hello with a key share of the same group that is another than in its second, as wolfSSL does.
+    pub(crate) async fn say_other_key(&mut self) {
+        // The last byte of the key, which is 97 bytes long.
+        self.say_changed(|hello, share| hello[share + 8 + 2 + 96] ^= 1).await;
+    }
+
+    async fn say_changed(&mut self, change: impl FnOnce(&mut Vec<u8>, usize)) {
         let words = self.words();
         let [hello] = words.as_slice() else { panic!("one hello, not {}", words.len()) };
         // The extension, its length, that of the list, and the group.
         let share = [0, 51, 0, 103, 0, 101, 0, 24];
-        let at = hello.windows(share.len()).position(|bytes| bytes == share).expect("a key share") + 7;
+        let at = hello.windows(share.len()).position(|bytes| bytes == share).expect("a key share");
         let mut sent = hello.clone();
-        sent[at] = 30;
+        change(&mut sent, at);
         let transcript = |datagram: &[u8]| [&datagram[13..17], &datagram[25..]].concat();
         let pair = (transcript(hello), transcript(&sent));
         SENT.lock().unwrap_or_else(PoisonError::into_inner).push(pair);

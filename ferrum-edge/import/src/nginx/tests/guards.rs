@@ -93,15 +93,11 @@ fn what_changes_a_question_closes() {
         let found = config(&made).unwrap_or_default();
         assert_eq!(found[key], wanted, "{more}");
     }
-    let traefik = "proxy_pass http://10.0.0.2:2/check; proxy_set_header X-Forwarded-Uri $request_uri;";
-    assert_eq!(config(&asked("", traefik)).expect("a question")["convention"], "traefik");
     for bad in [
         "if ($http_x_admin != 1) { return 403; }",
-        "proxy_set_header X-Token \"\";",
-        "proxy_set_header X-Token $cookie_t;",
-        "proxy_set_header X-Token secret;",
-        "proxy_set_header Host other.test;",
-        "proxy_set_header X-Original-URI /;",
+        "proxy_set_header X-Token $uri;",
+        "proxy_set_header X-Token $arg_t;",
+        "proxy_set_header Host \"\";",
         "rewrite ^ /other break;",
         "return 403;",
         "proxy_method POST;",
@@ -114,7 +110,7 @@ fn what_changes_a_question_closes() {
         let named = bad.split([';', '{']).next().unwrap_or_default().trim().replace('"', "");
         assert!(is_closed(&made, &format!("`{}", named.trim())), "{bad}: {:#?}", made.report);
     }
-    for before in ["rewrite ^/au /x;", "proxy_set_header X-Token a;", "if ($uri = /au) { return 200; }"] {
+    for before in ["rewrite ^/au /x;", "if ($uri = /au) { return 200; }"] {
         let made = asked(before, "internal; proxy_pass http://10.0.0.2:2/check;");
         assert!(plugins(&made, "forward_auth").is_empty(), "{before}");
     }
@@ -124,6 +120,47 @@ fn what_changes_a_question_closes() {
          location / { auth_request /au; proxy_pass http://10.0.0.1:1; }",
     );
     assert!(plugins(&made, "forward_auth").is_empty());
+}
+
+#[test]
+fn a_server_that_is_asked_has_to_be_the_same_for_all_requests() {
+    for (before, is_known) in [
+        ("set $auth 10.0.0.2:2;", true),
+        ("set $auth 10.0.0.2:2; if ($http_x_a) { set $auth 10.0.0.3:2; }", false),
+        ("set $auth $http_x_a;", false),
+        ("", false),
+    ] {
+        let made = server(&format!(
+            "{before} location = /au {{ proxy_pass http://$auth; }} \
+             location / {{ auth_request /au; proxy_pass http://10.0.0.1:1; }}"
+        ));
+        assert_eq!(plugins(&made, "forward_auth").len() == 1, is_known, "{before}");
+        assert!(is_known || made.closed_proxies > 0, "{before}");
+    }
+}
+
+#[test]
+fn fields_of_a_question_become_templates() {
+    let config = |inner: &str| {
+        let made = server(&format!(
+            "location = /au {{ {inner} }} location / {{ auth_request /au; proxy_pass http://10.0.0.1:1; }}"
+        ));
+        plugins(&made, "forward_auth").first().map(|it| it["config"].clone())
+    };
+    let usual = "proxy_pass http://10.0.0.2:2/check;";
+    let made =
+        config(&format!("{usual} proxy_set_header X-Forwarded-Uri $request_uri;")).expect("a question");
+    assert_eq!(made["set_request_headers"]["x-forwarded-uri"], "${request.target}");
+    for (field, name, wanted) in [
+        ("X-Token \"\"", "x-token", ""),
+        ("X-Token $cookie_t", "x-token", "${request.cookie.t}"),
+        ("X-Token secret", "x-token", "secret"),
+        ("Host other.test", "host", "other.test"),
+        ("X-Original-URI /", "x-original-uri", "/"),
+    ] {
+        let made = config(&format!("{usual} proxy_set_header {field};")).expect("a question");
+        assert_eq!(made["set_request_headers"][name], wanted, "{field}");
+    }
 }
 
 #[test]

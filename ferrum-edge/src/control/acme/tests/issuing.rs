@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::export::AcmeStanding;
+use gateway_core::metrics::text::TextPage;
 use pebble::Ca;
 
 const SHOP: &str = "shop.test, www.shop.test";
@@ -35,7 +36,9 @@ fn by_http_and_kept_for_this_user_alone() {
     for path in [challenges, &format!("{challenges}unknown"), &format!("{challenges}a/b")] {
         assert_eq!(get(doors.http, path), ("200".to_owned(), "routed".to_owned()), "{path}");
     }
-    let metrics = gateway.engine().metrics();
+    let mut page = TextPage::prometheus();
+    gateway.engine().visit_metrics(&mut page);
+    let metrics = page.finish();
     for line in [
         "ferrum_acme_orders_total{result=\"issued\"} 1",
         "ferrum_acme_certificates{status=\"good\"} 1",

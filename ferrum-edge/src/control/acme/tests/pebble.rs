@@ -2,7 +2,6 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -25,20 +24,6 @@ impl Drop for Ca {
     }
 }
 
-fn is_installed() -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = |name: &str| std::env::split_paths(&path).any(|folder| folder.join(name).is_file());
-    is_there("pebble") && is_there("pebble-challtestsrv")
-}
-
-fn install() {
-    if !is_installed() {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/prepare");
-        let status = Command::new(&script).status().expect("tests/prepare");
-        assert!(status.success() && is_installed(), "tests/prepare could not install pebble");
-    }
-}
-
 impl Ca {
     /// A CA that is not there yet, and looks for names at these doors once it is.
     pub(super) fn new(doors: Doors) -> Self {
@@ -47,7 +32,6 @@ impl Ca {
 
     /// The same with more settings, as JSON with a comma before them.
     pub(super) fn with(doors: Doors, more: &str) -> Self {
-        install();
         let folder = Folder::new();
         let (cert, key) = folder.identity("localhost");
         let (port, dns_port, management) = (free_port(), free_port(), free_port());
@@ -58,7 +42,7 @@ impl Ca {
             doors.http, doors.tls
         );
         folder.put("pebble.json", &settings);
-        let dns = Command::new("pebble-challtestsrv")
+        let dns = Command::new(test_servers::program("pebble-challtestsrv"))
             .args(["-dns01", &format!("127.0.0.1:{dns_port}"), "-http01", "", "-https01", ""])
             .args([
                 "-management",
@@ -80,7 +64,7 @@ impl Ca {
     /// Starts it, and waits until it answers. It refuses some nonces on purpose.
     pub(super) fn start(&mut self) {
         until("there is DNS", || self.resolves());
-        let mut pebble = Command::new("pebble")
+        let mut pebble = Command::new(test_servers::program("pebble"))
             .arg("-config")
             .arg(self.folder.path("pebble.json"))
             .args(["-dnsserver", &format!("127.0.0.1:{}", self.dns_port), "-strict"])

@@ -264,6 +264,33 @@ fn an_upstream_of_draining_targets_only_is_rejected() {
 }
 
 #[test]
+fn proxies_take_the_socket_settings_of_their_upstream() {
+    let named = |of_upstream: &str, of_proxy: &str| {
+        format!(
+            "upstreams: [{{id: u, targets: [{{host: 192.0.2.1, port: 9}}], {of_upstream}}}]\n\
+             proxies: [{{id: p, upstream_id: u, {of_proxy}}}]"
+        )
+    };
+    let shared = "backend_source_address: 192.0.2.7, backend_tcp_user_timeout: 20s";
+    let inherited = good(&named(shared, "listen_path: /, backend_tcp_user_timeout: 5s"));
+    let sockets = inherited.proxies[0].backend.sockets().unwrap();
+    assert_eq!(sockets.source, Some([192, 0, 2, 7].into()));
+    assert_eq!(sockets.user_timeout, Some(Duration::from_secs(5)), "the proxy's own goes first");
+    let transparent = good(&named(shared, "listen_port: 99, backend_scheme: tcp, backend_transparent: true"));
+    let sockets = transparent.proxies[0].backend.sockets().unwrap();
+    assert!(sockets.transparent && sockets.source.is_none());
+    refused(
+        &named("backend_transparent: true", "listen_path: /"),
+        "f:2: proxies[0].upstream_id: `backend_transparent` of the upstream `u`: clients share the connections to HTTP \
+         targets (remove it; targets get the client's address in `X-Forwarded-For`)",
+    );
+    refused(
+        &named("backend_source_address: nowhere", "listen_path: /"),
+        "f:1: upstreams[0].backend_source_address: `nowhere` is not an address (such as 127.0.0.1, 0.0.0.0 or ::)",
+    );
+}
+
+#[test]
 fn socket_settings_that_do_nothing_are_rejected() {
     let http = |fields: &str| {
         format!("proxies: [{{id: p, listen_path: /, backend_host: h, backend_port: 9, {fields}}}]")
@@ -279,6 +306,8 @@ fn socket_settings_that_do_nothing_are_rejected() {
     assert_eq!(sockets.user_timeout, Some(Duration::from_secs(20)));
     assert!(good(&http("backend_transparent: false")).proxies[0].backend.sockets().is_none());
     good(&http("backend_interface: eth1, backend_mptcp: true"));
+    let copied = good(&stream("tcp", "backend_splice: false"));
+    assert!(copied.proxies[0].backend.sockets().is_some_and(|sockets| sockets.copies));
     good(&stream("udp", "backend_transparent: true, backend_interface: eth1"));
     for (text, expected) in [
         (
@@ -289,6 +318,10 @@ fn socket_settings_that_do_nothing_are_rejected() {
         (
             http("backend_scheme: https, backend_http_version: '3', backend_interface: eth1"),
             "backend_interface: HTTP/3 does not have this (remove it, or use another `backend_http_version`)",
+        ),
+        (
+            stream("tcps", "backend_splice: false"),
+            "backend_splice: only plain TCP streams are moved inside the kernel (remove it)",
         ),
         (stream("udp", "backend_mptcp: true"), "backend_mptcp: a UDP proxy does not have this (remove it)"),
         (

@@ -200,7 +200,7 @@ fn services_as_targets() {
 fn hedging_is_for_requests_that_may_be_sent_twice() {
     let hedging = |text: &str| {
         let text = format!("listen_path: /\nhedging: {{{text}}}");
-        good(&proxy_with(&text)).proxies[0].hedging.clone().expect("hedging")
+        good(&proxy_with(&text)).proxies[0].hedging().cloned().expect("hedging")
     };
     let usual = hedging("");
     assert_eq!((usual.delay.as_millis(), usual.max_hedges, usual.budget_percent), (100, 1, 5));

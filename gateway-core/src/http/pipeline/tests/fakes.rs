@@ -48,6 +48,8 @@ pub(super) enum Say {
     Stale,
     /// Answers, and breaks off in the body.
     Cut,
+    /// Answers with a piece after each of these pauses in milliseconds; with the length or without.
+    Pieces(&'static [u64], bool),
     /// Answers with this content type and these bytes, and nothing more.
     Stalls(&'static str, &'static [u8]),
 }
@@ -73,6 +75,7 @@ pub(super) struct Record {
     pub(super) cause: Option<Cause>,
     pub(super) attempts: u32,
     pub(super) response_bytes: u64,
+    pub(super) last_byte: Option<Duration>,
     pub(super) hedged: Hedged,
 }
 
@@ -196,6 +199,41 @@ impl HttpBody for Pieces {
     }
 }
 
+/// A body whose pieces come after pauses.
+struct Slow {
+    pauses: VecDeque<u64>,
+    has_length: bool,
+    pause: Option<std::pin::Pin<Box<tokio::time::Sleep>>>,
+}
+
+impl HttpBody for Slow {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Some(millis) = self.pauses.front().copied() else { return std::task::Poll::Ready(None) };
+        let pause =
+            self.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(Duration::from_millis(millis))));
+        std::task::ready!(pause.as_mut().poll(cx));
+        (self.pause, _) = (None, self.pauses.pop_front());
+        std::task::Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"x")))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.has_length && self.pauses.is_empty()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        match self.has_length {
+            true => http_body::SizeHint::with_exact(self.pauses.len() as u64),
+            false => http_body::SizeHint::default(),
+        }
+    }
+}
+
 /// A body that does not end.
 struct Stalled(Option<Bytes>);
 
@@ -247,6 +285,10 @@ impl Upstream for Targets {
             Say::Stalls(kind, bytes) => {
                 answer.response.headers_mut().insert("content-type", HeaderValue::from_static(kind));
                 *answer.response.body_mut() = Body::stream(Stalled(Some(Bytes::from_static(bytes))));
+            }
+            Say::Pieces(pauses, has_length) => {
+                let slow = Slow { pauses: pauses.iter().copied().collect(), has_length, pause: None };
+                *answer.response.body_mut() = Body::stream(slow);
             }
             Say::Cut => {
                 let pieces = [Ok(Bytes::from_static(b"half")), Err(BodyError::Incomplete)];
@@ -300,9 +342,9 @@ impl Recorder for Records {
     fn panicked(&self) {}
 
     fn exchange(&self, record: &ExchangeRecord<'_>) {
-        let ExchangeRecord { status, cause, attempts, response_bytes, .. } = *record;
+        let ExchangeRecord { status, cause, attempts, response_bytes, last_byte, .. } = *record;
         let hedged = record.exchange.hedged();
-        self.0.lock().unwrap().push(Record { status, cause, attempts, response_bytes, hedged });
+        self.0.lock().unwrap().push(Record { status, cause, attempts, response_bytes, last_byte, hedged });
     }
 
     fn health(&self, _target: &Target, _change: HealthChange) {}

@@ -152,8 +152,7 @@ async fn it_is_counted() {
         trial.get("/a", &[]).await;
     }
     trial.act("response_cache", "purge", &json!({ "all": true })).unwrap();
-    let mut text = String::new();
-    meters.write(&mut text);
+    let text = meters.text();
     for line in [
         "ferrum_response_cache_requests_total{plugin_config=\"c\",outcome=\"miss\"} 1",
         "ferrum_response_cache_requests_total{plugin_config=\"c\",outcome=\"hit\"} 2",

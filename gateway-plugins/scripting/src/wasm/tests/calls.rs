@@ -159,8 +159,7 @@ async fn the_timer_calls_the_module() {
         tokio::time::advance(Duration::from_millis(101)).await;
     }
     tokio::task::yield_now().await;
-    let mut metrics = String::new();
-    world.meters().write(&mut metrics);
+    let metrics = world.meters().text();
     assert!(
         metrics.contains("ferrum_wasm_counter_total{plugin_config=\"p0\",name=\"ticks\"} 5"),
         "{metrics}"
@@ -212,8 +211,7 @@ async fn a_queue_is_announced_and_has_a_length() {
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }
-    let mut metrics = String::new();
-    world.meters().write(&mut metrics);
+    let metrics = world.meters().text();
     assert!(
         metrics.contains("ferrum_wasm_counter_total{plugin_config=\"p0\",name=\"taken\"} 2"),
         "{metrics}"
@@ -290,8 +288,7 @@ async fn the_answer_to_such_a_call_finds_an_exchange_that_goes_on() {
             assert_eq!((got.status, got.field("x-asked")), expected, "{what}");
         })
         .await;
-        let mut metrics = String::new();
-        world.meters().write(&mut metrics);
+        let metrics = world.meters().text();
         assert!(metrics.contains("name=\"told\"} 1"), "{what}: {metrics}");
     }
 }

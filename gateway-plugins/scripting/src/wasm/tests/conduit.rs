@@ -239,5 +239,5 @@ fn why_a_call_failed_is_told() {
     let instance = wasmtime::Instance::new(&mut store, &module, &[host.into()]).unwrap();
     let run = instance.get_typed_func::<(), ()>(&mut store, "run").unwrap();
     let error = run.call(&mut store, ()).unwrap_err();
-    assert_eq!(super::super::vm::why(&error), "99999 is not a status");
+    assert_eq!(super::super::guest_error::GuestError::from(error).to_string(), "99999 is not a status");
 }

@@ -245,8 +245,7 @@ async fn a_failure_ends_the_session_or_the_session_goes_on_without_the_module() 
         let mut got = Vec::new();
         stream.client.read_to_end(&mut got).await.unwrap();
         assert_eq!(stream.ended().await.reason, "wasm_failed");
-        let mut metrics = String::new();
-        world.meters().write(&mut metrics);
+        let metrics = world.meters().text();
         assert!(metrics.contains("ferrum_wasm_failures_total{plugin_config=\"p0\"} 1"), "{metrics}");
         let (trial, _) = streaming(functions, json!({ "on_error": "open" }), 200);
         let mut stream = live(&trial);
@@ -297,8 +296,7 @@ async fn the_module_hears_who_closed() {
     stream.client.shutdown().await.unwrap();
     assert_eq!(stream.target.read(&mut [0; 8]).await.unwrap(), 0);
     assert_eq!(stream.ended().await.reason, "closed");
-    let mut metrics = String::new();
-    world.meters().write(&mut metrics);
+    let metrics = world.meters().text();
     let counted = |name: &str| {
         metrics.contains(&format!("ferrum_wasm_counter_total{{plugin_config=\"p0\",name=\"{name}\"}} 1"))
     };

@@ -151,7 +151,10 @@ async fn a_file_that_is_cut_short_does_not_look_whole() {
     let wanted =
         Wanted { path: Some("large.txt".into()), has_slash: false, codings: Vec::new(), takes_page: false };
     let root = Root::open(&folder.path("root"), true).unwrap();
-    let places = find::FileFinder { candidates: vec![Default::default()], ..find::FileFinder::default() };
+    let places = find::FileFinder {
+        candidates: vec![find::Candidate::OfPath(String::new(), String::new())],
+        ..find::FileFinder::default()
+    };
     let Ok(Resolved::File(file)) = places.find(&root, &wanted, None, Wait::May) else {
         panic!("it is there")
     };

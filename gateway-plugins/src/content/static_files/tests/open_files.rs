@@ -25,8 +25,7 @@ fn keeps(folder: &Folder, open_files: usize) -> (Trial, Meters) {
 }
 
 fn count(meters: &Meters, outcome: &str) -> u64 {
-    let mut text = String::new();
-    meters.write(&mut text);
+    let text = meters.text();
     let line = format!("ferrum_static_files_requests_total{{plugin_config=\"s\",outcome=\"{outcome}\"}} ");
     text.lines().find_map(|found| found.strip_prefix(&line)).map_or(0, |value| value.parse().unwrap())
 }

@@ -105,8 +105,7 @@ async fn a_level_counts_as_lowered_only_where_it_is() {
         let held = named(&text(1));
         let fields = [("accept-encoding", "dcz"), ("available-dictionary", held.as_str())];
         assert_eq!(trial.get("/shop/page", &fields).await.field("content-encoding"), "dcz");
-        let mut metrics = String::new();
-        world.meters().write(&mut metrics);
+        let metrics = world.meters().text();
         let counted = format!("ferrum_compression_lowered_total{{plugin_config=\"p\"}} {expected}\n");
         assert!(metrics.contains(&counted), "{zstd_level}: {metrics}");
     }

@@ -1,0 +1,113 @@
+//! `errorfile`, `errorloc` and `http-error`: what HAProxy answers instead of its own errors.
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use super::Haproxy;
+use super::sections::{HaproxyLine, Section};
+use crate::draft::Plug;
+
+/// The lines.
+pub(super) const NAMES: &[&str] = &["errorfile", "errorloc", "errorloc302", "errorloc303", "http-error"];
+
+const TODO: &str = "use the plugin `error_pages`";
+
+impl Haproxy<'_, '_> {
+    /// The plugin for the error pages of a section, where it has any. Those of a backend precede those of the frontend.
+    pub(super) fn error_pages(&mut self, section: &Section) -> Option<Plug> {
+        let lines: Vec<HaproxyLine> = section.rules(NAMES).cloned().collect();
+        let mut pages: Vec<Value> = Vec::new();
+        // What is said last holds.
+        for line in lines.iter().rev() {
+            match self.error_page(line) {
+                Ok(page) if pages.iter().any(|known| known["status"] == page["status"]) => {}
+                Ok(page) => {
+                    pages.push(page);
+                    self.out.done(line.at, line.text());
+                }
+                Err(why) => self.out.lost(line.at, line.text(), why, TODO),
+            }
+        }
+        // Where no server can be reached, HAProxy answers 503 and the gateway 502.
+        if !pages.iter().any(|page| page["status"] == 502)
+            && let Some(Value::Object(page)) = pages.iter_mut().find(|page| page["status"] == 503)
+        {
+            page.insert("status".to_owned(), json!("502, 503"));
+            if !page.contains_key("redirect") && !page.contains_key("response_status") {
+                page.insert("response_status".to_owned(), json!(503));
+            }
+        }
+        (!pages.is_empty()).then(|| Plug::new("error_pages", json!({ "of": "gateway", "pages": pages })))
+    }
+
+    /// A page of `error_pages`.
+    fn error_page(&mut self, line: &HaproxyLine) -> Result<Value, String> {
+        if let Some(why) = line.lacks() {
+            return Err(why.to_string());
+        }
+        let words: Vec<&str> = line.arguments().iter().map(String::as_str).collect();
+        let after =
+            |word: &str| words.iter().position(|it| *it == word).and_then(|at| words.get(at + 1)).copied();
+        let code = if line.name() == "http-error" { after("status") } else { words.first().copied() };
+        let code = code.and_then(|code| code.parse::<u16>().ok()).filter(|code| (400..=599).contains(code));
+        let code = code.ok_or("its status is not that of an error")?;
+        let mut page = Map::from_iter([("status".to_owned(), json!(code))]);
+        let file = match (line.name(), words.get(1)) {
+            ("errorfile", Some(file)) => Some(*file),
+            ("errorfile", None) => return Err("it names no file".to_owned()),
+            ("http-error", _) => after("errorfile"),
+            (_, Some(url))
+                if !(url.starts_with("http") || url.starts_with('/') && !url.starts_with("//")) =>
+            {
+                return Err("it is no URL that begins with a scheme or a slash".to_owned());
+            }
+            (name, Some(url)) => {
+                page.insert("redirect".to_owned(), json!(url.replace('$', "$$")));
+                if name == "errorloc303" {
+                    page.insert("response_status".to_owned(), json!(303));
+                }
+                return Ok(Value::Object(page));
+            }
+            (_, None) => return Err("it names no URL".to_owned()),
+        };
+        if let Some(file) = file {
+            let text = self.reader.read(Path::new(file)).map_err(|why| format!("{file}: {why}"))?;
+            raw_page(&text, code, &mut page).ok_or_else(|| format!("{file} is not an HTTP response"))?;
+            return Ok(Value::Object(page));
+        }
+        let kind = after("content-type").unwrap_or("text/plain");
+        let body = match (after("string"), after("file")) {
+            (Some(text), _) => text.to_owned(),
+            (None, Some(file)) => {
+                self.reader.read(Path::new(file)).map_err(|why| format!("{file}: {why}"))?
+            }
+            (None, None) => return Err("what it answers can't be said here".to_owned()),
+        };
+        page.insert("content_type".to_owned(), json!(kind));
+        page.insert("body".to_owned(), json!(body.replace('$', "$$")));
+        Ok(Value::Object(page))
+    }
+}
+
+/// A whole response of HTTP/1, as `errorfile` has it.
+fn raw_page(text: &str, code: u16, page: &mut Map<String, Value>) -> Option<()> {
+    let text = text.replace("\r\n", "\n");
+    let (head, body) = text.split_once("\n\n")?;
+    let mut lines = head.lines();
+    let line = lines.next().filter(|line| line.starts_with("HTTP/"))?;
+    let status: u16 = line.split_whitespace().nth(1)?.parse().ok()?;
+    let mut kind = "text/html";
+    for field in lines {
+        let (name, value) = field.split_once(':')?;
+        if name.eq_ignore_ascii_case("content-type") {
+            kind = value.trim();
+        }
+    }
+    if status != code {
+        page.insert("response_status".to_owned(), json!(status));
+    }
+    page.insert("content_type".to_owned(), json!(kind));
+    page.insert("body".to_owned(), json!(body.replace('$', "$$")));
+    Some(())
+}

@@ -1,0 +1,150 @@
+//! `proxy_cache` and what belongs to it, as the plugin `response_cache`.
+
+use serde_json::{Map, Value, json};
+
+use super::asked::Test;
+use super::blocks::Directive;
+use super::{Nginx, said};
+use crate::cond::Cond;
+use crate::draft::{Plug, set};
+use crate::text;
+
+/// The directives that are translated.
+pub(super) const NAMES: &[&str] = &[
+    "proxy_cache",
+    "proxy_cache_bypass",
+    "proxy_cache_key",
+    "proxy_cache_methods",
+    "proxy_cache_path",
+    "proxy_cache_use_stale",
+    "proxy_cache_background_update",
+    "proxy_cache_valid",
+    "proxy_no_cache",
+];
+/// Those that need no counterpart: the gateway does so anyway.
+pub(super) const NEEDLESS: &[&str] =
+    &["proxy_cache_lock", "proxy_cache_lock_age", "proxy_cache_lock_timeout", "proxy_cache_revalidate"];
+
+/// How long nginx keeps a stale response that nobody asks for.
+const STALE: &str = "600s";
+const TODO: &str = "use the plugin `response_cache`";
+
+impl Nginx<'_> {
+    /// The cache of a location, where it has one that can be translated.
+    pub(super) fn cache(&mut self, place: &str, levels: &[&Directive]) -> Option<Plug> {
+        let cache = *said(levels, "proxy_cache").first()?;
+        if cache.arguments.first().is_none_or(|zone| zone == "off") {
+            return None;
+        }
+        let what = format!("{place}: {cache}");
+        let mut config = Map::new();
+        let (Some(when), Some(())) = (self.cached_when(levels), self.cache_key(levels, &mut config)) else {
+            let why = "which requests it is for, or by what it tells responses apart, can't be said here: nothing is cached";
+            self.out.lost(cache.at, what, why, TODO);
+            return None;
+        };
+        self.cache_times(place, levels, &mut config);
+        for stale in said(levels, "proxy_cache_use_stale") {
+            let has = |word: &str| stale.arguments.iter().any(|it| it == word);
+            if has("updating") {
+                set(&mut config, "stale_while_revalidate", STALE);
+            }
+            if stale.arguments.iter().any(|it| !matches!(it.as_str(), "off" | "updating")) {
+                set(&mut config, "stale_if_error", STALE);
+            }
+            self.out.done(stale.at, format_args!("{place}: {stale}"));
+        }
+        // nginx does not ask what clients say of caches, and tells them nothing.
+        set(&mut config, "client_directives", false);
+        set(&mut config, "cache_status", false);
+        let why = "responses are kept in memory, up to 64 MiB, and none of a time that only the configuration says to requests with cookies or credentials";
+        self.out.partial(cache.at, what, why, "see `max_size` and `disk` of `response_cache`");
+        Some(Plug::new("response_cache", Value::Object(config)).when(when.when()))
+    }
+
+    /// The requests that `proxy_cache_bypass` and `proxy_no_cache` leave.
+    fn cached_when(&self, levels: &[&Directive]) -> Option<Cond> {
+        let mut made = Cond::Always;
+        for name in ["proxy_cache_bypass", "proxy_no_cache"] {
+            for value in said(levels, name).iter().flat_map(|it| &it.arguments) {
+                made = made.and(self.vars_here.holds(value, &Test::True, 0)?.negate());
+            }
+        }
+        Some(made)
+    }
+
+    /// `proxy_cache_key`: what tells responses apart besides the URL.
+    fn cache_key(&self, levels: &[&Directive], config: &mut Map<String, Value>) -> Option<()> {
+        let Some(key) = said(levels, "proxy_cache_key").first().copied() else { return Some(()) };
+        let (mut headers, mut cookies, mut has_path) = (Vec::new(), Vec::new(), false);
+        for name in key.arguments.iter().flat_map(|word| word.split('$').skip(1)) {
+            let name = name.trim_start_matches('{');
+            let end = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len());
+            let name = name.get(..end)?;
+            has_path |= matches!(name, "request_uri" | "uri" | "document_uri");
+            match name {
+                "scheme" | "host" | "http_host" | "server_name" | "proxy_host" | "request_method"
+                | "request_uri" | "uri" | "document_uri" | "args" | "is_args" | "query_string"
+                | "proxy_port" | "server_port" => {}
+                _ => match (name.strip_prefix("http_"), name.strip_prefix("cookie_")) {
+                    (Some(header), _) => headers.push(header.replace('_', "-")),
+                    (None, Some(cookie)) => cookies.push(cookie.to_owned()),
+                    (None, None) => return None,
+                },
+            }
+        }
+        if !headers.is_empty() || !cookies.is_empty() {
+            set(config, "key", json!({ "headers": headers, "cookies": cookies }));
+        }
+        has_path.then_some(())
+    }
+
+    /// `proxy_cache_valid [CODE ...] TIME`.
+    fn cache_times(&mut self, place: &str, levels: &[&Directive], config: &mut Map<String, Value>) {
+        // Statuses and their seconds.
+        let (mut good, mut bad) = (Vec::<(u16, u64)>::new(), Vec::new());
+        for valid in said(levels, "proxy_cache_valid") {
+            let what = format!("{place}: {valid}");
+            let parts = valid.arguments.split_last();
+            let Some((time, codes)) =
+                parts.and_then(|(time, codes)| Some((text::millis(time, 1000)? / 1000, codes)))
+            else {
+                self.out.lost(valid.at, what, "this time can't be translated", TODO);
+                continue;
+            };
+            let is_any = codes.iter().any(|code| code == "any");
+            let codes: Vec<u16> = match (codes.is_empty(), is_any) {
+                (true, _) => vec![200, 301, 302],
+                (false, true) => vec![200, 203, 204, 300, 301, 302, 308, 404, 405, 410, 414, 501],
+                (false, false) => codes.iter().filter_map(|code| code.parse().ok()).collect(),
+            };
+            for code in codes.into_iter().filter(|code| !matches!(code, 206 | 304)) {
+                let list = if code < 400 { &mut good } else { &mut bad };
+                // The first that names a status holds for it.
+                if !list.iter().any(|(known, _)| *known == code) {
+                    list.push((code, time));
+                }
+            }
+            self.out.done(valid.at, what);
+        }
+        for (list, ttl, statuses) in
+            [(good, "default_ttl", "statuses"), (bad, "negative_ttl", "negative_statuses")]
+        {
+            // One time for all: the shortest.
+            let Some(least) = list.iter().map(|(_, time)| *time).min() else { continue };
+            if list.iter().any(|(_, time)| *time != least) {
+                let why = format!("statuses with different times are all kept for the shortest, {least} s");
+                if let Some(valid) = said(levels, "proxy_cache_valid").first() {
+                    self.out.partial(valid.at, format_args!("{place}: {valid}"), why, "");
+                }
+            }
+            set(config, ttl, format!("{least}s"));
+            set(config, statuses, json!(list.iter().map(|(code, _)| *code).collect::<Vec<u16>>()));
+        }
+        let methods = said(levels, "proxy_cache_methods");
+        if let Some(posts) = methods.iter().find(|it| it.arguments.iter().any(|it| it == "POST")) {
+            let why = "responses to GET and HEAD alone are kept";
+            self.out.partial(posts.at, format_args!("{place}: {posts}"), why, "");
+        }
+    }
+}

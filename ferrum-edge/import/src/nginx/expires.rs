@@ -1,0 +1,75 @@
+//! `expires` and `limit_rate`: what nginx says of how long and how fast responses are.
+
+use serde_json::{Value, json};
+
+use super::blocks::Directive;
+use super::{Nginx, innermost};
+use crate::draft::Plug;
+use crate::text;
+
+/// Statuses of the responses that `expires` concerns.
+const STATUSES: [u16; 10] = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308];
+
+impl Nginx<'_> {
+    /// `expires TIME`, for answers of this status or, where there is none, for those of targets.
+    pub(super) fn expires(
+        &mut self,
+        place: &str,
+        levels: &[&Directive],
+        status: Option<u16>,
+        made: &mut Vec<Plug>,
+    ) {
+        let Some(expires) = innermost(levels, "expires") else { return };
+        let what = format!("{place}: {expires}");
+        let value = match expires.arguments.as_slice() {
+            [time] if time == "off" => return self.out.done(expires.at, what),
+            [time] => cache_control(time),
+            _ => None,
+        };
+        let Some(value) = value else {
+            let todo = "use the plugin `response_transformer`";
+            return self.out.lost(expires.at, what, "this time can't be translated", todo);
+        };
+        if status.is_some_and(|status| !STATUSES.contains(&status)) {
+            return;
+        }
+        let why = "`Cache-Control` specifies the time; there is no `Expires`";
+        self.out.partial(expires.at, what, why, "");
+        let statuses: Vec<String> = STATUSES.iter().map(ToString::to_string).collect();
+        let rules = json!([
+            { "operation": "set", "target": "header", "key": "cache-control", "value": value },
+            { "operation": "remove", "target": "header", "key": "expires" },
+        ]);
+        made.push(Plug::new("response_transformer", json!({ "rules": rules, "statuses": statuses })));
+    }
+
+    /// `limit_rate RATE`.
+    pub(super) fn limit_rate(&mut self, place: &str, levels: &[&Directive], made: &mut Vec<Plug>) {
+        let Some(limit) = innermost(levels, "limit_rate") else { return };
+        let what = format!("{place}: {limit}");
+        let rate = limit.arguments.first().and_then(|rate| text::bytes(rate, 1000));
+        match rate {
+            Some(0) => self.out.done(limit.at, what),
+            Some(rate) => {
+                let why = "it applies to all responses for an address together; nginx limits each by itself";
+                self.out.partial(limit.at, what, why, "see the plugin `bandwidth_limit`");
+                let config: Value = json!({ "download": rate, "limit_by": "address" });
+                made.push(Plug::new("bandwidth_limit", config));
+            }
+            None => {
+                let todo = "use the plugin `bandwidth_limit`";
+                self.out.lost(limit.at, what, "this rate can't be translated", todo);
+            }
+        }
+    }
+}
+
+/// The `Cache-Control` that nginx makes of a time.
+fn cache_control(time: &str) -> Option<String> {
+    match (time, time.strip_prefix('-')) {
+        ("epoch", _) => Some("no-cache".to_owned()),
+        ("max", _) => Some("max-age=315360000".to_owned()),
+        (_, Some(past)) => text::millis(past, 1000).map(|_| "no-cache".to_owned()),
+        (time, None) => Some(format!("max-age={}", text::millis(time, 1000)? / 1000)),
+    }
+}

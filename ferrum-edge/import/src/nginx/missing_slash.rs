@@ -1,0 +1,72 @@
+//! Adds the redirects by which nginx completes a path that lacks the slash at its end.
+
+use serde_json::{Value, json};
+
+use super::Nginx;
+use super::blocks::Directive;
+use super::item::{Item, Passed, place};
+use super::location::{Base, Location, LocationKind, Turn, label};
+use super::site::Site;
+use crate::cond::Cond;
+use crate::draft::To;
+
+impl<'d> Nginx<'_> {
+    /// Adds the redirect from `/a` to `/a/` for a location `/a/` that passes to a server.
+    pub(super) fn without_slash(
+        &mut self,
+        site: &Site<'d>,
+        turn: &Turn<'d>,
+        levels: &[&Directive],
+        to: To,
+        items: &[Item],
+    ) {
+        let (LocationKind::Exact(path) | LocationKind::Prefix(path)) = &turn.way else { return };
+        let Some(trimmed) = path.strip_suffix('/').filter(|path| !path.is_empty()) else { return };
+        let passes =
+            levels.last().is_some_and(|level| level.block.iter().any(|it| it.name.ends_with("_pass")));
+        let exact = |item: &Item| item.base.paths.contains(&json!({ "exact": trimmed }));
+        let is_around =
+            |location: &Location<'_>| levels.iter().any(|level| std::ptr::eq(*level, location.directive));
+        let is_taken = site.all_locations().into_iter().any(|other| match &other.way {
+            LocationKind::Exact(own) => own == trimmed,
+            LocationKind::Prefix(own) => own == trimmed && !is_around(other),
+            LocationKind::Regex(..) | LocationKind::Named(_) => false,
+        });
+        if passes && !is_taken && !items.iter().chain(&self.slashes).any(exact) {
+            let base = Base { paths: vec![json!({ "exact": trimmed })], cond: Cond::Always };
+            let mut item = Item::new(&base, to, &format!("{}-slash", label(&turn.way)));
+            let status = if matches!(item.to, To::Redirect(_)) { 301 } else { 404 };
+            self.response_headers(&place(site, levels), levels, Some(status), &mut item.plugins);
+            // It goes before all other locations, also before those by regex.
+            self.slashes.push(item);
+        }
+    }
+
+    /// Returns the redirect from `/a` to `/a/` for `location /a { alias FOLDER; }`.
+    pub(super) fn folder_itself(&self, base: &Base, passed: &Passed, way: &LocationKind) -> Option<Item> {
+        let LocationKind::Prefix(own) = way else { return None };
+        let strips = passed.settings.get("strip_listen_path") == Some(&json!(true));
+        let is_folder = strips && matches!(passed.to, To::Files(_)) && !own.ends_with('/');
+        if !is_folder || !base.paths.contains(&json!({ "prefix": own })) {
+            return None;
+        }
+        let cond = base.cond.clone().and(passed.cond.clone());
+        let base = Base { paths: vec![json!({ "exact": own })], cond };
+        let to = To::Redirect(json!({ "status_code": 301, "location": format!("{own}/") }));
+        Some(Item::new(&base, to, &format!("{}-slash", label(way))))
+    }
+}
+
+/// The requests of `location /a { alias FOLDER; }` that are for the folder, and the paths that only begin with the same letters.
+pub(super) fn beside_folder(base: &Base, passed: &Passed, way: &LocationKind) -> (Base, Option<Vec<Value>>) {
+    let mut base = base.clone();
+    let LocationKind::Prefix(own) = way else { return (base, None) };
+    let is_folder =
+        matches!(passed.to, To::Files(_)) && passed.settings.get("strip_listen_path") == Some(&json!(true));
+    if !is_folder || own.ends_with('/') || !base.paths.contains(&json!({ "prefix": own })) {
+        return (base, None);
+    }
+    let (own, beside) = base.paths.into_iter().partition(|path| path.get("prefix").is_some());
+    base.paths = own;
+    (base, Some(beside))
+}

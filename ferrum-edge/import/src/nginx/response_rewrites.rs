@@ -1,0 +1,248 @@
+//! `proxy_redirect`, `proxy_cookie_…` and `sub_filter`: what nginx changes in responses on their way back.
+
+use serde_json::{Map, Value, json};
+
+use super::blocks::Directive;
+use super::location::LocationKind;
+use super::{Nginx, first, said};
+use crate::draft::Plug;
+use crate::text;
+
+/// The directives.
+pub(super) const NAMES: &[&str] = &[
+    "proxy_redirect",
+    "proxy_cookie_domain",
+    "proxy_cookie_path",
+    "proxy_cookie_flags",
+    "sub_filter",
+    "sub_filter_once",
+    "sub_filter_types",
+    "sub_filter_last_modified",
+];
+
+const TODO: &str = "use the plugin `response_transformer`";
+
+/// The location and the address of a `proxy_pass`, from which `proxy_redirect default` is made.
+pub(super) struct PassedTo<'a> {
+    pub(super) way: &'a LocationKind,
+    /// The URL as it is written; `None` where it has variables.
+    pub(super) url: Option<&'a str>,
+}
+
+impl Nginx<'_> {
+    /// The plugin that rewrites responses of a target, where anything is to be rewritten.
+    pub(super) fn response_rewrites(
+        &mut self,
+        place: &str,
+        levels: &[&Directive],
+        to: &PassedTo<'_>,
+    ) -> Option<Plug> {
+        let mut config = Map::new();
+        let redirects = self.redirects(place, levels, to);
+        if !redirects.is_empty() {
+            let rule = |key: &str| json!({ "operation": "replace", "target": "header", "key": key, "replacements": redirects });
+            config.insert("rules".to_owned(), json!([rule("location"), rule("refresh")]));
+        }
+        let cookies = self.cookies(place, levels);
+        if !cookies.is_empty() {
+            config.insert("cookies".to_owned(), json!(cookies));
+        }
+        if config.is_empty() {
+            return None;
+        }
+        config.insert("of".to_owned(), json!("target"));
+        Some(Plug::new("response_transformer", Value::Object(config)))
+    }
+
+    /// `proxy_redirect`; where nothing is said, nginx rewrites what names the target.
+    fn redirects(&mut self, place: &str, levels: &[&Directive], to: &PassedTo<'_>) -> Vec<Value> {
+        let said = said(levels, "proxy_redirect");
+        if said.is_empty() {
+            return default_redirect(to).into_iter().collect();
+        }
+        let mut made = Vec::new();
+        for directive in said {
+            let what = format!("{place}: {directive}");
+            let found = match directive.arguments.as_slice() {
+                [off] if off == "off" => return Vec::new(),
+                [default] if default == "default" => {
+                    self.out.done(directive.at, what);
+                    made.extend(default_redirect(to));
+                    continue;
+                }
+                [from, to] => self.replacement(from, to, true),
+                _ => None,
+            };
+            made.extend(self.reported(directive, what, found));
+        }
+        made
+    }
+
+    /// Reports whether a pair has been translated, and returns it.
+    fn reported(&mut self, directive: &Directive, what: String, pair: Option<Value>) -> Option<Value> {
+        match pair {
+            Some(_) => self.out.done(directive.at, what),
+            None => self.out.lost(directive.at, what, "a variable or regex in it has no counterpart", TODO),
+        }
+        pair
+    }
+
+    /// A pair of `proxy_redirect` and its like: a prefix or, with `~`, a regex, and what takes its place.
+    fn replacement(&self, from: &str, to: &str, is_prefix: bool) -> Option<Value> {
+        if let Some(regex) = from.strip_prefix('~') {
+            let (flag, regex) = regex.strip_prefix('*').map_or(("", regex), |rest| ("(?i)", rest));
+            // nginx replaces the whole value by the new text.
+            let pattern = format!("(?s){flag}^.*?(?:{regex}).*$");
+            let with = self.vars_here.replacement(to, &text::named_groups(regex))?;
+            return text::is_regex(&pattern).then(|| json!({ "pattern": pattern, "with": with }));
+        }
+        let (from, with) = self.texts_of(from, to)?;
+        let key = if is_prefix { "prefix" } else { "equals" };
+        (!from.is_empty()).then(|| json!({ key: from, "with": with }))
+    }
+
+    /// A text and what takes its place, neither of which names groups.
+    fn texts_of(&self, from: &str, to: &str) -> Option<(String, String)> {
+        let read = |text| self.vars_here.replacement(text, &[]).filter(|it| !it.contains("${match."));
+        Some((read(from)?, read(to)?))
+    }
+
+    /// `proxy_cookie_…` as rules for cookies: the first for a cookie's name is applied.
+    fn cookies(&mut self, place: &str, levels: &[&Directive]) -> Vec<Value> {
+        let domains = self.cookie_values(place, levels, "proxy_cookie_domain");
+        let paths = self.cookie_values(place, levels, "proxy_cookie_path");
+        let mut common = Map::new();
+        for (name, list) in [("domains", domains), ("paths", paths)] {
+            if !list.is_empty() {
+                common.insert(name.to_owned(), json!(list));
+            }
+        }
+        let mut made = Vec::new();
+        for directive in said(levels, "proxy_cookie_flags") {
+            let what = format!("{place}: {directive}");
+            let Some((cookie, flags)) = directive.arguments.split_first() else { continue };
+            if cookie == "off" && flags.is_empty() {
+                break;
+            }
+            match cookie_flags(cookie, flags) {
+                Some(mut rule) => {
+                    rule.extend(common.clone());
+                    made.push(Value::Object(rule));
+                    self.out.done(directive.at, what);
+                }
+                None => self.out.lost(directive.at, what, "this cookie or flag can't be translated", TODO),
+            }
+        }
+        if !common.is_empty() {
+            made.push(Value::Object(common));
+        }
+        made
+    }
+
+    /// `proxy_cookie_domain` or `proxy_cookie_path`.
+    fn cookie_values(&mut self, place: &str, levels: &[&Directive], name: &str) -> Vec<Value> {
+        let is_path = name == "proxy_cookie_path";
+        let mut made = Vec::new();
+        for directive in said(levels, name) {
+            let what = format!("{place}: {directive}");
+            let found = match directive.arguments.as_slice() {
+                [off] if off == "off" => return Vec::new(),
+                [from, to] => {
+                    // Domains have no case, and a dot before them does not count.
+                    let from = match (is_path, from.strip_prefix('~')) {
+                        (false, Some(regex)) => format!("~*{}", regex.trim_start_matches('*')),
+                        (false, None) => from.trim_start_matches('.').to_owned(),
+                        (true, _) => from.clone(),
+                    };
+                    let is_plain = !is_path && !from.starts_with('~');
+                    let to = if is_plain { to.trim_start_matches('.') } else { to.as_str() };
+                    self.replacement(&from, to, is_path)
+                }
+                _ => None,
+            };
+            made.extend(self.reported(directive, what, found));
+        }
+        made
+    }
+}
+
+impl Nginx<'_> {
+    /// `sub_filter`.
+    pub(super) fn sub_filter(&mut self, place: &str, levels: &[&Directive], made: &mut Vec<Plug>) {
+        let all = said(levels, "sub_filter");
+        let mut pairs = Vec::new();
+        for directive in &all {
+            let what = format!("{place}: {directive}");
+            let pair = match directive.arguments.as_slice() {
+                [find, with] => self.texts_of(find, with).filter(|(find, _)| !find.is_empty()),
+                _ => None,
+            };
+            match pair {
+                Some((find, with)) => {
+                    pairs.push(json!({ "find": find, "with": with }));
+                    self.out.done(directive.at, what);
+                }
+                None => {
+                    let todo = "use the plugin `text_replacement`";
+                    self.out.lost(directive.at, what, "a variable in it has no counterpart", todo);
+                }
+            }
+        }
+        if pairs.is_empty() {
+            return;
+        }
+        let mut types = vec!["text/html".to_owned()];
+        types.extend(said(levels, "sub_filter_types").iter().flat_map(|it| it.arguments.clone()));
+        types.sort();
+        types.dedup();
+        if types.iter().any(|it| it == "*") {
+            types = vec!["*".to_owned()];
+        }
+        let config = json!({
+            "replacements": pairs, "ignore_case": true, "content_types": types,
+            "once": first(levels, "sub_filter_once") != Some("off"),
+            "keep_last_modified": first(levels, "sub_filter_last_modified") == Some("on"),
+        });
+        made.push(Plug::new("text_replacement", config));
+    }
+}
+
+/// What `proxy_redirect default` says.
+fn default_redirect(to: &PassedTo<'_>) -> Option<Value> {
+    let url = to.url.filter(|url| !url.contains("://unix:"))?;
+    let (_, rest) = url.split_once("://")?;
+    if !rest.contains('/') {
+        return Some(json!({ "prefix": format!("{url}/").replace('$', "$$"), "with": "/" }));
+    }
+    let (LocationKind::Exact(own) | LocationKind::Prefix(own)) = to.way else { return None };
+    Some(json!({ "prefix": url.replace('$', "$$"), "with": own.replace('$', "$$") }))
+}
+
+/// A rule for `proxy_cookie_flags COOKIE [FLAG ...]`.
+fn cookie_flags(cookie: &str, flags: &[String]) -> Option<Map<String, Value>> {
+    let mut rule = Map::new();
+    // Without regard to case, as nginx compares names.
+    let pattern = match cookie.strip_prefix('~') {
+        Some(regex) => format!("(?i){regex}"),
+        None => format!("(?i)^{}$", text::literal(cookie)),
+    };
+    if cookie.contains('$') && !cookie.starts_with('~') || !text::is_regex(&pattern) {
+        return None;
+    }
+    rule.insert("pattern".to_owned(), json!(pattern));
+    for flag in flags {
+        let (name, value) = match flag.to_ascii_lowercase().as_str() {
+            "secure" => ("secure", json!(true)),
+            "nosecure" => ("secure", json!(false)),
+            "httponly" => ("http_only", json!(true)),
+            "nohttponly" => ("http_only", json!(false)),
+            "nosamesite" => ("same_site", json!("remove")),
+            other => match other.strip_prefix("samesite=") {
+                Some(value @ ("strict" | "lax" | "none")) => ("same_site", json!(value)),
+                _ => return None,
+            },
+        };
+        rule.insert(name.to_owned(), value);
+    }
+    Some(rule)
+}
