@@ -125,6 +125,8 @@ struct Core {
     location: Location,
     options: Options,
     readers: Arc<Pool>,
+    /// One connection of its own for following: readers that are busy for long are no database that is away.
+    looks: Arc<Pool>,
     writer: Arc<Pool>,
     signal: Sender<Signal>,
     /// How often this process has committed.
@@ -150,18 +152,22 @@ impl Core {
 
     /// A connection with a snapshot.
     async fn reading(&self) -> Result<Lease, StoreError> {
+        self.snapshot(&self.readers).await
+    }
+
+    async fn snapshot(&self, pool: &Arc<Pool>) -> Result<Lease, StoreError> {
         let opening = match self.location.engine() {
             Engine::Sqlite => "BEGIN",
             Engine::Postgres => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
             Engine::MySql => "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
         };
         let timeouts = self.options.connect_timeout;
-        self.readers.open(&[opening.to_owned()], timeouts).await.map_err(|failure| self.told(failure))
+        pool.open(&[opening.to_owned()], timeouts).await.map_err(|failure| self.told(failure))
     }
 
     /// The state of now.
-    async fn mark(&self) -> Result<Mark, StoreError> {
-        let mut lease = self.reading().await?;
+    async fn mark(&self, pool: &Arc<Pool>) -> Result<Mark, StoreError> {
+        let mut lease = self.snapshot(pool).await?;
         let found = async {
             let link = lease.link()?;
             let head: Head = read::head(link, read::HEAD).await?;
@@ -199,9 +205,10 @@ impl Store {
     /// The store at `location`. Touches nothing yet: the database may be away, and be there later.
     pub fn open(location: Location, options: Options) -> Self {
         let readers = Pool::new(location.clone(), options.clone(), options.connections);
+        let looks = Pool::new(location.clone(), options.clone(), 1);
         let writer = Pool::new(location.clone(), options.clone(), 1);
         let (signal, commits) = (Sender::new(Signal::default()), AtomicU64::new(0));
-        let core = Core { location, options, readers, writer, signal, commits };
+        let core = Core { location, options, readers, looks, writer, signal, commits };
         Self { core: Arc::new(core), follower: Arc::default() }
     }
 
@@ -234,7 +241,7 @@ impl Store {
     /// # Errors
     /// When the database does not answer.
     pub async fn revision(&self) -> Result<u64, StoreError> {
-        Ok(self.core.mark().await?.revision)
+        Ok(self.core.mark(&self.core.readers).await?.revision)
     }
 
     /// Hands every object to `each`, all from one state, in the order of kinds, then of ids by their bytes. Says which

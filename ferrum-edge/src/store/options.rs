@@ -13,7 +13,7 @@ pub struct Options {
     pub busy_timeout: Duration,
     /// Longest time to learn how a commit ended when the connection was lost during it. Default: 10 s.
     pub settle_timeout: Duration,
-    /// Connections at a time for reading (with PostgreSQL and MySQL: for all but following). Default: 4.
+    /// Connections at a time for reading. Following and writing have one more each. Default: 4.
     pub connections: usize,
     /// Revisions of which the history is kept. Default: 10,000.
     pub keep_revisions: u64,

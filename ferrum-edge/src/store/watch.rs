@@ -17,7 +17,7 @@ use super::{Core, Mark, StoreError};
 /// Between two attempts to reach a database that is away, at most.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// A look that takes longer than so many connect timeouts counts as a database that is away.
+/// A look that takes longer than so many connect timeouts counts as a server that is away.
 const LOOK_CONNECTS: u32 = 2;
 
 /// How the database stands.
@@ -109,11 +109,19 @@ fn interval(core: &Core) -> Duration {
     })
 }
 
+/// The longest a look may take. No network lies before a file: where it is slow, the machine is busy, and it answers in the end.
+fn look_limit(core: &Core) -> Duration {
+    match core.location.engine() {
+        Engine::Sqlite => core.options.statement_timeout,
+        Engine::Postgres | Engine::MySql => core.options.connect_timeout * LOOK_CONNECTS,
+    }
+}
+
 /// Looks once; whether the database answered. What was seen while this gateway itself wrote may be old by now.
 async fn look(core: &Arc<Core>) -> bool {
     let written = core.written();
-    let limit = core.options.connect_timeout * LOOK_CONNECTS;
-    let seen = timeout(limit, core.mark())
+    let limit = look_limit(core);
+    let seen = timeout(limit, core.mark(&core.looks))
         .await
         .unwrap_or_else(|_| Err(StoreError::Timeout { at: core.location.to_string(), after: limit }));
     let here = seen.is_ok();
@@ -140,4 +148,34 @@ async fn listen(core: &Core) -> Option<PgListener> {
         Ok::<_, sqlx::Error>(listener)
     };
     timeout(wait_limit, listening).await.ok()?.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Location, Options, Store};
+
+    #[tokio::test]
+    async fn a_file_whose_readers_are_busy_is_not_away() {
+        let folder = std::env::temp_dir().join(format!("ferrum-looks-{}", std::process::id()));
+        let options = Options { connect_timeout: Duration::from_millis(20), ..Options::default() };
+        let store = Store::open(Location::sqlite(folder.join("ferrum.db")), options);
+        store.migrate().await.unwrap();
+        let mut busy = Vec::new();
+        for _ in 0..store.core.options.connections {
+            busy.push(store.core.reading().await.unwrap());
+        }
+        assert!(store.revision().await.is_err(), "every reader is busy");
+        assert!(look(&store.core).await);
+        assert_eq!(store.core.signal.borrow().away, None);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_slow_file_has_the_time_of_a_statement() {
+        let store = |at| Store::open(Location::parse(Some(at), None).unwrap(), Options::default());
+        let limit = |at| look_limit(&store(at).core);
+        assert_eq!(limit("sqlite:/tmp/ferrum.db"), Duration::from_secs(30));
+        assert_eq!(limit("postgres://localhost/ferrum"), Duration::from_secs(10));
+    }
 }
