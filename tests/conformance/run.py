@@ -27,6 +27,7 @@ SUITES = [
     ("importers", "random configurations of nginx, HAProxy and Caddy beside what the gateway imports from them"),
     ("openapi", "schemathesis against the admin API's description"),
     ("metrics", "promtool against /metrics and the alert rules"),
+    ("restarts", "twenty restarts with --replace under the load of ten protocols"),
     ("browser", "Chromium over HTTP/1.1, HTTP/2, HTTP/3 and WebSockets"),
 ]
 

@@ -184,7 +184,14 @@ async fn connection(worker: Arc<Worker>, arrival: NewConnection, entry: Arc<Conn
         if server.run(&mut others).await {
             // The client's control stream must not be stopped before the connection is closed (RFC 9114 §6.2.1).
             let closed = poll_fn(|cx| others.poll(cx));
-            drop(tokio::time::timeout(LINGER, async { tokio::join!(closed, link.quic.closed()) }).await);
+            let closed = async { tokio::join!(closed, link.quic.closed()) };
+            // Requests of a client that has not received the GOAWAY yet.
+            let rejecting = async {
+                while let Ok((send, recv)) = link.quic.accept_bi().await {
+                    reject(send, recv);
+                }
+            };
+            drop(tokio::time::timeout(LINGER, async { tokio::join!(closed, rejecting) }).await);
         }
     });
     let serving = pin!(async {
@@ -323,6 +330,12 @@ impl IdleEnd {
     }
 }
 
+/// Rejects a request that the client may send again elsewhere (RFC 9114 §5.2).
+fn reject(mut send: quinn::SendStream, mut recv: quinn::RecvStream) {
+    drop(send.reset(Code::REQUEST_REJECTED.into()));
+    drop(recv.stop(Code::REQUEST_REJECTED.into()));
+}
+
 impl Server<'_> {
     /// Serves until the connection is over; whether the client has to be left the time to take its answers.
     async fn run(mut self, others: &mut Aside<'_>) -> bool {
@@ -388,11 +401,9 @@ impl Server<'_> {
     }
 
     /// A request's stream, if it is looked at.
-    fn accept(&mut self, mut send: quinn::SendStream, mut recv: quinn::RecvStream) -> Option<NewStream> {
+    fn accept(&mut self, send: quinn::SendStream, recv: quinn::RecvStream) -> Option<NewStream> {
         if self.end.leaving == Leaving::Final {
-            // RFC 9114 §5.2: it may be sent again elsewhere.
-            drop(send.reset(Code::REQUEST_REJECTED.into()));
-            drop(recv.stop(Code::REQUEST_REJECTED.into()));
+            reject(send, recv);
             return None;
         }
         self.next = self.next.max(u64::from(recv.id()) + 4);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 use h3::client::SendRequest;
-use h3::error::StreamError;
+use h3::error::{Code, StreamError};
 use h3_quinn::OpenStreams;
 use http::header::CONTENT_LENGTH;
 use quinn::crypto::rustls::QuicClientConfig;
@@ -134,8 +134,9 @@ impl Lane for Stream {
 
 fn fault(error: StreamError) -> Fault {
     match error {
-        // RFC 9114 §5.2: requests above the GOAWAY's identifier were not processed.
-        StreamError::RemoteClosing { .. } => Fault::Unprocessed,
+        // RFC 9114 §5.2: requests above the GOAWAY's identifier were not processed, nor were those that the server rejects.
+        StreamError::RemoteClosing { .. }
+        | StreamError::RemoteTerminate { code: Code::H3_REQUEST_REJECTED, .. } => Fault::Unprocessed,
         error => Fault::protocol(error),
     }
 }

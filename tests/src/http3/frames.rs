@@ -15,6 +15,7 @@ mod code {
     pub(super) const ID_ERROR: u64 = 0x108;
     pub(super) const SETTINGS_ERROR: u64 = 0x109;
     pub(super) const MISSING_SETTINGS: u64 = 0x10a;
+    pub(super) const REQUEST_REJECTED: u64 = 0x10b;
     pub(super) const REQUEST_INCOMPLETE: u64 = 0x10d;
     pub(super) const MESSAGE_ERROR: u64 = 0x10e;
     pub(super) const QPACK_DECOMPRESSION_FAILED: u64 = 0x200;
@@ -353,6 +354,28 @@ async fn bodies_nobody_announced_are_bodies() {
     assert_eq!((head.field("transfer-encoding"), head.field("content-length")), ("", ""));
     far.wire.send("HTTP/1.1 204 OK\r\n\r\n").await;
     soon(recv.read_to_end(1 << 20)).await.unwrap();
+}
+
+/// A client that has not received the last GOAWAY sends one more request: it is rejected, and may be sent again elsewhere.
+#[tokio::test]
+async fn a_request_that_crosses_the_last_goaway_is_rejected() {
+    let (edge, _origin) = standing("").await;
+    let raw = Raw::open(edge.https(), PLAIN).await;
+    assert!(says(&raw.ask(&request("GET", &[])).await.unwrap(), 200));
+    let mut control = soon(raw.quic.accept_uni()).await.unwrap();
+    edge.gateway.begin_drain();
+    let last = [7, 1, 4];
+    let mut octets = Vec::new();
+    while !octets.ends_with(&last) {
+        octets.extend_from_slice(&soon(control.read_chunk(1 << 10, true)).await.unwrap().unwrap().bytes);
+    }
+    let (_send, mut recv) = raw.begin(&request("GET", &[])).await;
+    let ended = soon(recv.read_to_end(1 << 10)).await;
+    let rejected = quinn::ReadToEndError::Read(quinn::ReadError::Reset(
+        quinn::VarInt::try_from(code::REQUEST_REJECTED).unwrap(),
+    ));
+    assert_eq!(ended, Err(rejected));
+    assert_eq!(raw.closed().await, code::NO_ERROR);
 }
 
 /// RFC 9114 §5.2: first that we go, then what the last request is, then an end without fault.
