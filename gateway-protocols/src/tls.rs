@@ -11,6 +11,7 @@ pub mod pem;
 pub mod server;
 mod sessions;
 mod stand_in;
+pub(crate) mod tickets;
 pub mod trust;
 
 use std::sync::{Arc, LazyLock};

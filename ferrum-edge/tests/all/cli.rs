@@ -25,6 +25,7 @@ mod reloading;
 mod remote;
 mod replacing;
 mod replacing_datagrams;
+mod resumption;
 mod secrets;
 mod serving;
 mod small_tools;

@@ -2,6 +2,8 @@
 
 use std::sync::OnceLock;
 
+use crate::tls::tickets::{self, TicketKeys};
+
 /// Bytes of each key: connection IDs, stateless resets, tokens, cookies.
 const KEYS: [usize; 4] = [8, 64, 64, 32];
 const BYTES: usize = 1 + KEYS[0] + KEYS[1] + KEYS[2] + KEYS[3];
@@ -25,14 +27,17 @@ pub fn secrets() -> &'static Secrets {
 /// # Errors
 /// `bytes` is not a value of [`Secrets::to_bytes`], or this process already has keys.
 pub fn inherit(bytes: &[u8]) -> Result<(), &'static str> {
-    let bytes: [u8; BYTES] = bytes.try_into().map_err(|_| "the keys are of another version")?;
+    let version = "the keys are of another version";
+    let (bytes, tickets) = bytes.split_first_chunk::<BYTES>().ok_or(version)?;
+    tickets::inherit(tickets.try_into().map_err(|_| version)?)?;
+    let bytes = *bytes;
     let secrets = Secrets { generation: bytes[0].wrapping_add(1), bytes };
     SECRETS.set(secrets).map_err(|_| "this process has keys of its own already")
 }
 
 impl Secrets {
     /// Length of [`Self::to_bytes`].
-    pub const BYTES: usize = BYTES;
+    pub const BYTES: usize = BYTES + TicketKeys::BYTES;
 
     fn fresh() -> Self {
         let mut bytes = [0; BYTES];
@@ -43,10 +48,12 @@ impl Secrets {
         Self { generation: 0, bytes }
     }
 
-    /// The keys for the successor.
-    pub fn to_bytes(&self) -> [u8; BYTES] {
-        let mut bytes = self.bytes;
+    /// The keys for the successor, with those of TLS tickets.
+    pub fn to_bytes(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..BYTES].copy_from_slice(&self.bytes);
         bytes[0] = self.generation;
+        bytes[BYTES..].copy_from_slice(&tickets::keys().to_bytes());
         bytes
     }
 
@@ -94,7 +101,8 @@ mod tests {
         assert_ne!(one.cookies(), Secrets::fresh().cookies());
         let (ids, resets, tokens) = (one.ids(), one.resets(), one.tokens());
         let bytes = Secrets { generation: 6, ..one }.to_bytes();
-        let next = Secrets { generation: bytes[0].wrapping_add(1), bytes };
+        let bytes: &[u8; BYTES] = bytes.first_chunk().unwrap();
+        let next = Secrets { generation: bytes[0].wrapping_add(1), bytes: *bytes };
         assert_eq!((next.generation(), next.ids()), (3, ids));
         assert_eq!((next.resets(), next.tokens()), (resets, tokens));
     }

@@ -16,6 +16,7 @@ use super::names::{self, ByName};
 use super::pem::PemError;
 use super::sessions::Sessions;
 use super::stand_in::StandIns;
+use super::tickets::Ticketer;
 use super::trust::ClientRoots;
 
 pub use super::key_pair::ServerTlsError;
@@ -168,7 +169,9 @@ pub fn build(
     let builder = ServerConfig::builder_with_provider(super::provider())
         .with_protocol_versions(versions)
         .map_err(|error| unusable(&error))?;
-    let builder = match ClientRoots::read(rules)? {
+    let clients = ClientRoots::read(rules)?;
+    let asks_for_certificates = clients.is_some();
+    let builder = match clients {
         None => builder.with_no_client_auth(),
         Some(roots) => builder.with_client_cert_verifier(roots.verifier()?),
     };
@@ -182,7 +185,11 @@ pub fn build(
     } else if !rules.certificates.is_empty() {
         // Tickets resume on any worker and need no memory for each client; the keys rotate by themselves. Without a
         // certificate no handshake gets that far, and gathering entropy for the keys is most of the CPU of a start.
-        config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().map_err(|error| unusable(&error))?;
+        // A client whose certificate is not accepted any more after a reload must not resume: such servers keep keys of their own.
+        config.ticketer = match asks_for_certificates {
+            true => rustls::crypto::aws_lc_rs::Ticketer::new().map_err(|error| unusable(&error))?,
+            false => Arc::new(Ticketer::new(&config.alpn_protocols)),
+        };
     }
     config.send_tls13_tickets = 2;
     Ok(config)
