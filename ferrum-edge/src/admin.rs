@@ -293,7 +293,7 @@ async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
     let engine = &admin.engine;
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let format = PageFormat::preferred(accept);
-    let page = admin.pages.of(format, || format.page(|visitor| engine.visit_metrics(visitor)));
+    let page = admin.pages.of(format, || format.page(|visitor| engine.visit_continued_metrics(visitor)));
     match page.await {
         Some(page) => ([(CONTENT_TYPE, format.content_type())], page.into_body()).into_response(),
         None => problem::crowded().into_response(),

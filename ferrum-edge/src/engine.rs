@@ -136,6 +136,14 @@ impl Engine {
         self.meters.visit(visitor);
     }
 
+    /// Shows every metric, with what the gateway that this one replaced had counted.
+    pub(crate) fn visit_continued_metrics(&self, visitor: &mut dyn MetricVisitor) {
+        match self.telemetry.control.inherited_counts.load_full() {
+            Some(table) => table.continued(visitor, |visitor| self.visit_metrics(visitor)),
+            None => self.visit_metrics(visitor),
+        }
+    }
+
     /// Whether a drain has begun.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)

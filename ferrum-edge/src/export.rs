@@ -7,6 +7,7 @@ mod datagram;
 mod exemplars;
 pub(crate) mod fine_histogram;
 mod histogram;
+pub(crate) mod inherited;
 mod labels;
 mod load;
 pub(crate) mod moment;
@@ -28,6 +29,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
+use arc_swap::ArcSwapOption;
 use gateway_core::balance::Target;
 use gateway_core::config::model::{Id, Settings};
 use gateway_core::health::HealthChange;
@@ -38,6 +40,7 @@ use gateway_core::stream::relay::Carried;
 use access_log::{AccessLog, AccessLogError};
 pub(crate) use acme::{AcmeCounts, AcmeStanding, AcmeStatus};
 use histogram::Merged;
+use inherited::CountTable;
 use labels::CLASSES;
 pub(crate) use load::Load;
 pub use shard::{MAX_PROXY_SERIES, WorkerTelemetry};
@@ -133,6 +136,8 @@ pub(crate) struct ControlCounts {
     pub(crate) certificate_ends: Mutex<Vec<CertificateEnd>>,
     /// The certificates that the gateway gets by itself.
     pub(crate) acme: AcmeCounts,
+    /// What the gateway that this one replaced has counted.
+    pub(crate) inherited_counts: ArcSwapOption<CountTable>,
     /// When the last successor (SIGUSR2) failed to take over, and why.
     pub(crate) successor_failure: Mutex<Option<(SystemTime, String)>>,
     /// The proxies whose files for TLS towards targets are of no use, and why.

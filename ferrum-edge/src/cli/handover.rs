@@ -2,8 +2,11 @@
 //! its socket, and so both listen on the same ones.
 //!
 //! The gateway with a pid file answers on a Unix socket beside it. Each message is one byte with some descriptors
-//! (`SCM_RIGHTS`, unix(7)): sockets, the link for datagrams ([`gateway_protocols::handover`]), or, before the gateway's keys, none.
-//! Sockets without a descriptor are the last. The other gateway says one byte when it serves.
+//! (`SCM_RIGHTS`, unix(7)): sockets, the link for datagrams ([`gateway_protocols::handover`]), or, before the gateway's keys and
+//! counts, none. Sockets without a descriptor are the last. The other gateway says one byte when it serves, and receives the counts
+//! of the gateway that drains from then on.
+
+mod counts;
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
@@ -29,10 +32,13 @@ use tokio::io::AsyncReadExt;
 use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
 
+use counts::SuccessorCounts;
+
 use super::pid_file::{self, PidFileError, beside};
 use super::process::{self, GatewayProcess, NotSignalled};
 use crate::engine::Engine;
 use crate::engine::unix_socket::{self, SocketFile};
+use crate::export::inherited::CountTable;
 
 /// Who may ask for listening sockets: the gateway's own user.
 const MODE: u32 = 0o600;
@@ -40,10 +46,11 @@ const MODE: u32 = 0o600;
 const AT_ONCE: usize = 64;
 /// Sockets that are taken: more than 65,535 stream ports of one worker, or 1,000 of 64.
 const MAX_SOCKETS: usize = 1 << 16;
-/// A message with sockets, with the link, and one before the keys.
+/// A message with sockets, with the link, and those before the keys and the counts.
 const SOCKETS: u8 = b's';
 const LINK: u8 = b'l';
 const KEYS: u8 = b'k';
+const COUNTS: u8 = b'c';
 /// What the other gateway says once it serves.
 const SERVES: u8 = b'r';
 /// How long either side waits for the sockets.
@@ -113,6 +120,7 @@ pub(super) fn running(pid_file: &Path) -> Result<Option<GatewayProcess>, PidFile
 pub(super) struct Predecessor {
     running: GatewayProcess,
     stream: UnixStream,
+    counts: Option<CountTable>,
 }
 
 impl Predecessor {
@@ -132,17 +140,25 @@ impl Predecessor {
         if peer.as_raw_nonzero().get() != pid {
             return Err(HandoverError::Other { pid, path: shown() });
         }
-        let inherited = take(&stream).map_err(silent)?;
-        Ok((Self { running, stream }, inherited))
+        let (inherited, counts) = take(&stream).map_err(silent)?;
+        Ok((Self { running, stream, counts }, inherited))
     }
 
-    /// This one serves: the other one drains.
-    pub(super) fn end(mut self) {
+    /// What it has counted so far.
+    pub(super) fn take_counts(&mut self) -> Option<Arc<CountTable>> {
+        self.counts.take().map(Arc::new)
+    }
+
+    /// This one serves: the other one drains, and its counts are continued here. Call it within a runtime.
+    pub(super) fn end(mut self, engine: &Arc<Engine>) {
         let pid = self.running.pid();
         let told = self.stream.write_all(&[SERVES]).map_err(|error| error.to_string());
         let told = told.and_then(|()| self.running.signal(Signal::TERM).map_err(|error| error.to_string()));
         match told {
-            Ok(()) => tracing::info!(pid, "the gateway before this one drains"),
+            Ok(()) => {
+                tracing::info!(pid, "the gateway before this one drains");
+                drop(tokio::spawn(counts::keep_receiving(self.stream, engine.clone())));
+            }
             Err(error) => tracing::warn!(pid, error, "the gateway before this one goes on"),
         }
     }
@@ -151,6 +167,7 @@ impl Predecessor {
 /// Answers whoever asks for the listening sockets, until it is dropped.
 pub(super) struct Offer {
     task: JoinHandle<()>,
+    successor: Arc<SuccessorCounts>,
     replaced: Arc<AtomicBool>,
     _file: SocketFile,
 }
@@ -165,10 +182,15 @@ impl Offer {
         });
         match bound {
             Ok((listener, file)) => {
-                let replaced = Arc::<AtomicBool>::default();
-                let task =
-                    tokio::spawn(answer(listener, engine.clone(), replaced.clone(), pid_file.to_owned()));
-                Some(Self { task, replaced, _file: file })
+                let (replaced, successor) = (Arc::<AtomicBool>::default(), Arc::<SuccessorCounts>::default());
+                let answering = answer(
+                    listener,
+                    engine.clone(),
+                    replaced.clone(),
+                    successor.clone(),
+                    pid_file.to_owned(),
+                );
+                Some(Self { task: tokio::spawn(answering), successor, replaced, _file: file })
             }
             Err(error) => {
                 tracing::warn!(%error, "the next gateway can't take over the listening sockets");
@@ -181,6 +203,11 @@ impl Offer {
     pub(super) fn is_replaced(&self) -> bool {
         self.replaced.load(Ordering::Relaxed)
     }
+
+    /// Sends the successor what this gateway has counted until its end.
+    pub(super) async fn send_last_counts(&self, engine: &Arc<Engine>) {
+        self.successor.send(engine).await;
+    }
 }
 
 impl Drop for Offer {
@@ -189,7 +216,13 @@ impl Drop for Offer {
     }
 }
 
-async fn answer(listener: UnixListener, engine: Arc<Engine>, replaced: Arc<AtomicBool>, pid_file: PathBuf) {
+async fn answer(
+    listener: UnixListener,
+    engine: Arc<Engine>,
+    replaced: Arc<AtomicBool>,
+    successor_counts: Arc<SuccessorCounts>,
+    pid_file: PathBuf,
+) {
     loop {
         let asked = async { listener.accept().await?.0.into_std() }.await;
         let peer = match asked.and_then(trusted) {
@@ -211,7 +244,12 @@ async fn answer(listener: UnixListener, engine: Arc<Engine>, replaced: Arc<Atomi
             }
         };
         let asking = socket_peercred(&peer).map_or(0, |peer| peer.pid.as_raw_nonzero().get());
-        let sending = move || send(&peer, &sockets, link.as_ref()).map(|()| peer);
+        let counting = engine.clone();
+        let sending = move || {
+            send_some(&peer, COUNTS, &[])?;
+            counts::send_now(&peer, &counting)?;
+            send(&peer, &sockets, link.as_ref()).map(|()| peer)
+        };
         match tokio::task::spawn_blocking(sending).await {
             Ok(Ok(peer)) => {
                 tracing::info!(sockets = count, "another gateway takes over the listening sockets");
@@ -224,8 +262,9 @@ async fn answer(listener: UnixListener, engine: Arc<Engine>, replaced: Arc<Atomi
                     };
                     drop(tokio::spawn(share_datagrams(successor, engine.clone(), is_alone)));
                 }
-                if serves(peer).await {
+                if let Some(stream) = serves(peer).await {
                     replaced.store(true, Ordering::Relaxed);
+                    successor_counts.clone().begin(stream, &engine).await;
                 }
             }
             Ok(Err(error)) => tracing::warn!(%error, "the listening sockets could not be handed over"),
@@ -246,22 +285,19 @@ async fn share_datagrams(mut successor: Successor, engine: Arc<Engine>, is_alone
     successor.hand_over(is_alone).await;
 }
 
-/// Waits until the other gateway serves; false where it gives up. There is one at a time.
-async fn serves(peer: UnixStream) -> bool {
-    let waiting = async {
-        peer.set_nonblocking(true)?;
-        let mut peer = tokio::net::UnixStream::from_std(peer)?;
-        peer.read_u8().await
-    };
-    waiting.await.is_ok_and(|said| said == SERVES)
+/// Waits until the other gateway serves; `None` if it gives up. There is one at a time.
+async fn serves(peer: UnixStream) -> Option<tokio::net::UnixStream> {
+    peer.set_nonblocking(true).ok()?;
+    let mut peer = tokio::net::UnixStream::from_std(peer).ok()?;
+    (peer.read_u8().await.ok()? == SERVES).then_some(peer)
 }
 
-fn take(stream: &UnixStream) -> io::Result<Inherited> {
-    let mut inherited = Inherited::default();
+fn take(stream: &UnixStream) -> io::Result<(Inherited, Option<CountTable>)> {
+    let (mut inherited, mut counts) = (Inherited::default(), None);
     loop {
         let (kind, descriptors) = receive(stream)?;
         match kind {
-            SOCKETS if descriptors.is_empty() => return Ok(inherited),
+            SOCKETS if descriptors.is_empty() => return Ok((inherited, counts)),
             SOCKETS => {}
             LINK => {
                 descriptors.into_iter().for_each(|link| inherited.link(link));
@@ -276,6 +312,10 @@ fn take(stream: &UnixStream) -> io::Result<Inherited> {
                         "this gateway does not know what the one before it gave to clients"
                     );
                 }
+                continue;
+            }
+            COUNTS => {
+                counts = Some(counts::receive_now(stream)?);
                 continue;
             }
             _ => return Err(io::Error::other("it is a gateway of another version")),

@@ -43,7 +43,7 @@ const MAX_WARNINGS: usize = 50;
 /// Arguments of `run`.
 #[derive(Debug, Clone, Args)]
 pub(super) struct RunArgs {
-    /// The configuration, in the place of --spec
+    /// Configuration file, instead of --spec
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     #[command(flatten)]
@@ -62,25 +62,25 @@ pub(super) struct RunArgs {
 /// Settings that may be given as flags; they go before the environment and the file.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct Flags {
-    /// Port of plain HTTP; 0 switches it off
+    /// Port for plain HTTP; 0 disables it
     #[arg(long, value_name = "PORT")]
     http_port: Option<u16>,
-    /// Port of HTTP over TLS; 0 switches it off
+    /// Port for HTTP over TLS; 0 disables it
     #[arg(long, value_name = "PORT")]
     https_port: Option<u16>,
-    /// Port of the admin listener; 0 switches it off
+    /// Port of the admin API; 0 disables it
     #[arg(long, value_name = "PORT")]
     admin_port: Option<u16>,
-    /// Threads that carry traffic; 0 is one for each core
+    /// Worker threads; 0 means one for each core
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
-    /// Does not start with a file that has warnings
+    /// Does not start if the file has warnings
     #[arg(long)]
     deny_warnings: bool,
-    /// Writes the process id here while the gateway runs; a file that holds anything else is refused
+    /// File for the process ID while the gateway runs; a file with other contents is rejected
     #[arg(long, env = "FERRUM_PID_FILE", value_name = "FILE")]
     pid_file: Option<PathBuf>,
-    /// Takes the place of the gateway of --pid-file: listens on its ports beside it, and stops it once this one serves
+    /// Replaces the gateway of --pid-file: shares its ports, and stops it once this one serves
     #[arg(long, requires = "pid_file")]
     replace: bool,
 }
@@ -264,7 +264,7 @@ impl<'s> Process<'s> {
         let replaced = turn.as_ref().map(|(path, _)| handover::running(path)).transpose()?.flatten();
         let replaced = replaced.zip(flags.pid_file.as_deref());
         let replaced = replaced.map(|(running, path)| Predecessor::ask(path, running)).transpose()?;
-        let (replaced, inherited) = replaced.unzip();
+        let (mut replaced, inherited) = replaced.unzip();
         if flags.replace && replaced.is_none() {
             // `--replace` shares ports with the gateway of its pid file alone: there is none.
             refuse_used_ports(&model)?;
@@ -288,6 +288,8 @@ impl<'s> Process<'s> {
         if let Some(access) = access {
             gateway.set_admin_access(access);
         }
+        let counts = replaced.as_mut().and_then(Predecessor::take_counts);
+        gateway.engine().telemetry.control.inherited_counts.store(counts);
         let admin = gateway.serve_admin_on(admin)?;
         let running = RunningGateway::of_this(&settings, admin, &source.spec, token_file.as_deref());
         let running_file = running.and_then(|running| running.note().map_err(say_unnoted).ok());
@@ -303,7 +305,7 @@ impl<'s> Process<'s> {
         notify::tell(ServiceState::Ready);
         if let Some(replaced) = replaced {
             gateway.take_over_datagrams();
-            replaced.end();
+            replaced.end(gateway.engine());
         }
         drop(turn);
         let successor = Successor::new(flags.replace, gateway.engine().telemetry.clone());
@@ -458,6 +460,9 @@ impl<'s> Process<'s> {
                     break;
                 }
             }
+        }
+        if let Some(offer) = &self.offer {
+            offer.send_last_counts(self.gateway.engine()).await;
         }
         drop(self);
         tracing::info!("stopped");

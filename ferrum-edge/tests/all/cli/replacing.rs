@@ -73,6 +73,13 @@ fn ask(kept: &mut Option<Kept>, to: SocketAddr) -> Option<()> {
     }
 }
 
+/// Requests by the metrics of a gateway.
+fn counted(gateway: &Gateway) -> u64 {
+    let page = get(gateway.admin, "/metrics");
+    let series = page.lines().filter(|line| line.starts_with("ferrum_proxy_requests_total{"));
+    series.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum()
+}
+
 #[test]
 fn a_gateway_takes_the_place_of_another_and_no_request_is_lost() {
     let folder = Folder::new();
@@ -100,10 +107,15 @@ fn a_gateway_takes_the_place_of_another_and_no_request_is_lost() {
             assert_eq!(folder.read("pid").trim(), next.pid().to_string());
             assert!(get(next.http, "/").ends_with(&format!("\r\n\r\n{number}")));
             assert_eq!(next.status()["pid"], next.pid());
+            let so_far = answered.load(Ordering::Relaxed);
+            until("counters continue", || counted(&next) >= so_far);
             current = next;
         }
         stop.store(true, Ordering::Relaxed);
     });
+    // Those of this test, and some that were cut off while a connection closed; nothing twice.
+    let (counted, answered) = (counted(&current), answered.load(Ordering::Relaxed));
+    assert!((answered..answered + 100).contains(&counted), "{counted} requests counted of {answered}");
     current.signal("TERM");
     assert_eq!(current.wait(), Some(0));
     assert!(!folder.exists("pid"), "the last one removes its file");
