@@ -2,6 +2,7 @@
 
 pub(crate) mod cors;
 pub(crate) mod graphql_limits;
+mod multipart;
 pub(crate) mod request_validation;
 pub(crate) mod security_headers;
 pub(crate) mod waf;

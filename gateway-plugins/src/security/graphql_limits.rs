@@ -1,11 +1,12 @@
 //! Limits what GraphQL operations may ask for: depth, aliases, cost, size, batches, names, types, and introspection.
 //!
-//! Operations come by POST (JSON, a batch of them, or `application/graphql`), by GET, and over WebSockets (`subscribe` of
-//! graphql-transport-ws, `start` of its predecessor). What can't be read is refused rather than forwarded: other content
+//! Operations come by POST (JSON, a batch of them, `application/graphql`, or a form with files), by GET, and over WebSockets
+//! (`subscribe` of graphql-transport-ws, `start` of its predecessor). What can't be read is refused rather than forwarded: other content
 //! types, content codings (`request_decompression` with `before: graphql_limits` removes them), persisted queries unless they are allowed.
 //! No schema is needed: fields are counted by their names, with fragments where they are spread.
 
 mod document;
+mod form;
 mod request;
 mod scan;
 mod settings;
@@ -179,11 +180,15 @@ fn check_message(limits: &Limits, payload: &[u8]) -> Result<(), GraphqlRefusal> 
 
 impl GraphqlLimits {
     async fn post(&self, exchange: &mut Exchange) -> Verdict {
-        let kind = match request::kind(exchange) {
+        let kind = match request::kind(exchange, &self.limits) {
             Ok(kind) => kind,
             Err(fault) => return self.verdict(exchange, Err(fault)),
         };
-        let (bytes, trailers) = match exchange.body.collect(self.limits.max_body).await {
+        let max = match kind {
+            request::BodyFormat::Form(_) => self.limits.max_upload,
+            _ => self.limits.max_body,
+        };
+        let (bytes, trailers) = match exchange.body.collect(max).await {
             Ok(read) => read,
             Err(BodyError::TooLarge { limit }) => {
                 let message = format!("the request has more than {limit} bytes");
@@ -195,8 +200,7 @@ impl GraphqlLimits {
         };
         let (limits, body) = (self.limits.clone(), bytes.clone());
         let check = move || {
-            request::of_body(kind, &body, limits.max_batch)
-                .and_then(|found| document::check(&limits, &found, false))
+            request::of_body(&kind, &body, &limits).and_then(|found| document::check(&limits, &found, false))
         };
         let found = if bytes.len() <= LARGE {
             check()
@@ -273,8 +277,9 @@ impl GraphqlLimits {
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn fuzz(data: &[u8]) {
     let limits = settings::read(Config::default(), &mut Problems::default());
-    for format in [request::BodyFormat::Document, request::BodyFormat::Json] {
-        let operations = request::of_body(format, data, limits.max_batch);
+    let form = request::BodyFormat::Form("x".into());
+    for format in [request::BodyFormat::Document, request::BodyFormat::Json, form] {
+        let operations = request::of_body(&format, &Bytes::copy_from_slice(data), &limits);
         _ = operations.and_then(|operations| document::check(&limits, &operations, false));
     }
     _ = check_message(&limits, data);

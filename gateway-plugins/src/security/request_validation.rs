@@ -9,7 +9,6 @@ mod content;
 mod dialect;
 mod instance;
 mod locate;
-mod multipart;
 mod openapi;
 mod parameter;
 mod schema;

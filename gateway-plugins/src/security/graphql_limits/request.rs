@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::fields;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
@@ -10,7 +11,9 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::GraphqlRefusal;
+use super::settings::Limits;
+use super::{GraphqlRefusal, form};
+use crate::security::multipart;
 
 /// One operation.
 #[derive(Debug, Deserialize)]
@@ -26,22 +29,24 @@ pub(super) struct Operation {
 }
 
 /// How a body is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum BodyFormat {
     /// JSON, as GraphQL over HTTP has it.
     Json,
     /// The document alone.
     Document,
+    /// A form with files, and the boundary of its parts.
+    Form(String),
 }
 
 const KEYS: [&str; 4] = ["query", "operationName", "variables", "extensions"];
 
-fn malformed(message: impl Into<String>) -> GraphqlRefusal {
+pub(super) fn malformed(message: impl Into<String>) -> GraphqlRefusal {
     GraphqlRefusal::bad("graphql_malformed", message)
 }
 
 /// How the body of a request is written.
-pub(super) fn kind(exchange: &Exchange) -> Result<BodyFormat, GraphqlRefusal> {
+pub(super) fn kind(exchange: &Exchange, limits: &Limits) -> Result<BodyFormat, GraphqlRefusal> {
     let unsupported = |message: &str| GraphqlRefusal {
         status: http::StatusCode::UNSUPPORTED_MEDIA_TYPE,
         reason: "graphql_unsupported",
@@ -64,34 +69,51 @@ pub(super) fn kind(exchange: &Exchange) -> Result<BodyFormat, GraphqlRefusal> {
     let (Some(kind), None) = (types.next().and_then(|kind| kind.to_str().ok()), types.next()) else {
         return Err(unsupported("the request needs one content type"));
     };
+    let content_type = kind;
     let (kind, parameters) = kind.split_once(';').unwrap_or((kind, ""));
-    let charset = parameters.to_ascii_lowercase();
-    if charset.contains("charset") && !charset.contains("utf-8") {
+    let parameters = parameters.to_ascii_lowercase();
+    if parameters.contains("charset") && !parameters.contains("utf-8") {
         return Err(unsupported("requests are read as UTF-8 only"));
     }
     match kind.trim().to_ascii_lowercase().as_str() {
         "application/json" | "application/graphql+json" => Ok(BodyFormat::Json),
         "application/graphql" => Ok(BodyFormat::Document),
+        "multipart/form-data" if limits.max_upload > 0 => {
+            // Of two, servers take one or the other.
+            let boundary = if parameters.matches("boundary").count() == 1 {
+                multipart::boundary(content_type)
+            } else {
+                None
+            };
+            boundary.map(BodyFormat::Form).ok_or_else(|| malformed("the form needs one boundary"))
+        }
         _ => Err(unsupported("requests are read as application/json or application/graphql")),
     }
 }
 
 /// The operations of a body.
 pub(super) fn of_body(
-    written: BodyFormat,
-    body: &[u8],
-    max_batch: usize,
+    written: &BodyFormat,
+    body: &Bytes,
+    limits: &Limits,
 ) -> Result<Vec<Operation>, GraphqlRefusal> {
-    if written == BodyFormat::Document {
-        let query = std::str::from_utf8(body).map_err(|_| malformed("the document is not UTF-8"))?;
-        return Ok(vec![Operation {
-            query: Some(query.to_owned()),
-            _name: None,
-            variables: None,
-            _extensions: None,
-            others: BTreeMap::new(),
-        }]);
+    match written {
+        BodyFormat::Json => of_json(body, limits.max_batch),
+        BodyFormat::Form(boundary) => of_json(&form::operations(boundary, body, limits)?, limits.max_batch),
+        BodyFormat::Document => {
+            let query = std::str::from_utf8(body).map_err(|_| malformed("the document is not UTF-8"))?;
+            Ok(vec![Operation {
+                query: Some(query.to_owned()),
+                _name: None,
+                variables: None,
+                _extensions: None,
+                others: BTreeMap::new(),
+            }])
+        }
     }
+}
+
+fn of_json(body: &[u8], max_batch: usize) -> Result<Vec<Operation>, GraphqlRefusal> {
     let operations = if body.trim_ascii_start().first() == Some(&b'[') {
         let operations: Vec<Operation> = json(body)?;
         if operations.len() > max_batch || max_batch == 1 {

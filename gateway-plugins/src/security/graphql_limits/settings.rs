@@ -11,55 +11,61 @@ use serde::Deserialize;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// Fields within fields, 1 to 100. Default 10.
+    /// Nesting depth of fields, 1 to 100. Default 10.
     #[schemars(range(min = 1, max = 100))]
     max_depth: u64,
-    /// Aliases of an operation, fragments included. Default 15.
+    /// Aliases of an operation, with its fragments. Default 15.
     max_aliases: u64,
-    /// Fields at the top of an operation, at least 1. Default 20.
+    /// Root fields of an operation, at least 1. Default 20.
     #[schemars(range(min = 1))]
     max_root_fields: u64,
     /// Directives of a document. Default 50.
     max_directives: u64,
-    /// The cost of an operation: each field costs 1, or what `field_costs` says, times what the `list_arguments` of the fields
-    /// around it ask for. Default 1000.
+    /// Cost of an operation: each field costs 1, or its entry in `field_costs`, multiplied by the `list_arguments` of
+    /// the fields around it. Default 1000.
     #[schemars(range(min = 1))]
     max_cost: u64,
-    /// Costs of fields, by their names. Default none: each costs 1.
+    /// Costs by field name. Default none: each costs 1.
     field_costs: BTreeMap<String, u64>,
-    /// Arguments that say how many of a field there are to be. Default `first`, `last` and `limit`.
+    /// Arguments that specify the length of a list. Default `first`, `last` and `limit`.
     list_arguments: Vec<String>,
     /// Tokens of a document, 1 to 100,000. Default 5,000.
     #[schemars(range(min = 1, max = 100_000))]
     max_tokens: u64,
-    /// Bytes of a request or message, 1 to 16 MiB. Default 1 MiB.
+    /// Size of a request or message, 1 byte to 16 MiB. Default 1 MiB.
     #[schemars(range(min = 1, max = 16_777_216))]
     max_body: Bytes,
-    /// Operations of a batch, 1 to 1,000; 1 refuses batches. Default 10.
+    /// Bytes of a request with files (a form by the GraphQL multipart request specification), 0 to 64 MiB. It is held as a whole; its
+    /// operations count for `max_body`. Pages of other sites can send forms without asking first: demand a field of your own, or add
+    /// `csrf`. Default 0: forms are refused.
+    #[schemars(range(max = 67_108_864))]
+    max_upload: Bytes,
+    /// Operations of a batch, 1 to 1,000; 1 rejects batches. Default 10.
     #[schemars(range(min = 1, max = 1000))]
     max_batch: u64,
-    /// Lets operations ask for the schema (`__schema`, `__type`), whose inner fields then don't count for
-    /// `max_depth`. Default false.
+    /// Allows introspection (`__schema`, `__type`); its inner fields then do not count for `max_depth`. Default false.
     allow_introspection: bool,
-    /// Lets requests name a persisted query in place of sending one; it can't be looked at here. Default false.
+    /// Allows persisted queries, which the plugin cannot check. Default false.
     allow_persisted: bool,
-    /// Kinds of operations that may be: `query`, `mutation`, `subscription`. Default all. GET never takes mutations (405).
+    /// Allowed types of operations: `query`, `mutation`, `subscription`. Default all. A mutation by GET is always
+    /// rejected (405).
     operation_types: Vec<OperationType>,
-    /// Names of operations that may be. Where any is given, others, and those without a name, are refused. Default none.
+    /// Allowed names of operations. If any is given, other operations, and those without a name, are rejected. Default
+    /// none.
     operation_names: BTreeSet<String>,
-    /// Counts and notes `graphql_limits.would_refuse` in the access record, and refuses nothing. Default false.
+    /// Counts violations and logs `graphql_limits.would_refuse`, but rejects nothing. Default false.
     dry_run: bool,
 }
 
-/// A kind of operation.
+/// Type of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum OperationType {
-    /// Reads.
+    /// Reads data.
     Query,
-    /// Changes something.
+    /// Changes data.
     Mutation,
-    /// Hears of changes.
+    /// Subscribes to events.
     Subscription,
 }
 
@@ -75,6 +81,7 @@ impl Default for Config {
             list_arguments: ["first", "last", "limit"].map(str::to_owned).into(),
             max_tokens: 5000,
             max_body: Bytes(1 << 20),
+            max_upload: Bytes(0),
             max_batch: 10,
             allow_introspection: false,
             allow_persisted: false,
@@ -96,6 +103,7 @@ pub(super) struct Limits {
     pub(super) list_arguments: Vec<String>,
     pub(super) max_tokens: usize,
     pub(super) max_body: u64,
+    pub(super) max_upload: u64,
     pub(super) max_batch: usize,
     pub(super) introspection: bool,
     pub(super) persisted: bool,
@@ -135,6 +143,7 @@ pub(super) fn read(config: Config, problems: &mut Problems) -> Limits {
         list_arguments: config.list_arguments,
         max_tokens: usize::try_from(config.max_tokens).unwrap_or(usize::MAX),
         max_body: config.max_body.0,
+        max_upload: config.max_upload.0,
         max_batch: usize::try_from(config.max_batch).unwrap_or(usize::MAX),
         introspection: config.allow_introspection,
         persisted: config.allow_persisted,

@@ -204,6 +204,86 @@ async fn what_cant_be_read_is_refused() {
     assert_eq!(post(&persisted, json!({ "extensions": {} })).await.status, 200);
 }
 
+/// A form of the GraphQL multipart request specification with these parts: each its header and its content.
+fn form(parts: &[(&str, &str)]) -> String {
+    let parts = parts
+        .iter()
+        .map(|(header, content)| format!("--x\r\ncontent-disposition: {header}\r\n\r\n{content}\r\n"));
+    parts.collect::<String>() + "--x--\r\n"
+}
+
+#[tokio::test]
+async fn forms_with_files_are_read_where_they_are_allowed() {
+    const OPERATIONS: &str = "form-data; name=\"operations\"";
+    const MAP: &str = "form-data; name=\"map\"";
+    const FILE: &str = "form-data; name=\"0\"; filename=\"Ann's photo.jpg\"";
+    let upload = r#"{"query":"mutation($file: Upload!) { a(file: $file) }","variables":{"file":null}}"#;
+    let (operations, map, file) =
+        ((OPERATIONS, upload), (MAP, r#"{"0":["variables.file"]}"#), (FILE, "\u{1}--y\n"));
+    let batch = format!("[{upload},{upload}]");
+    let passes = form(&[operations, map, file]);
+    for (form, status) in [
+        (passes.clone(), 200),
+        (form(&[(OPERATIONS, &batch), (MAP, r#"{"0":["0.variables.file","1.variables.file"]}"#), file]), 200),
+        (form(&[(OPERATIONS, &upload.replace("a(file", "b: c d: e f(file")), map, file]), 400),
+        // Without what the specification demands, or in another order.
+        (form(&[operations]), 400),
+        (form(&[operations, file]), 400),
+        (form(&[map, operations, file]), 400),
+        (form(&[operations, map, file, file]), 400),
+        (form(&[operations, map, ("form-data; name=\"1\"; filename=\"a\"", "")]), 400),
+        (form(&[operations, map, file, operations]), 400),
+        // A file for what is not a variable.
+        (form(&[operations, (MAP, r#"{"0":["query"]}"#), file]), 400),
+        (form(&[operations, (MAP, r#"{"0":["0.query"]}"#), file]), 400),
+        (form(&[operations, (MAP, r#"{"0":["variables."]}"#), file]), 400),
+        (form(&[operations, (MAP, r#"{"0":["query"],"0":["variables.file"]}"#), file]), 400),
+        // What servers read in different ways.
+        (form(&[("form-data; name=operations", upload), map, file]), 400),
+        (form(&[("form-data; name=\"operations\"; name=\"x\"", upload), map, file]), 400),
+        (form(&[("form-data; name=\"operations\"; filename=\"a\"", upload), map, file]), 400),
+        (form(&[operations, map, ("form-data; name=\"0\"; filename*=UTF-8''a", "")]), 400),
+        (
+            form(&[
+                ("form-data; name=\"operations\"\r\ncontent-transfer-encoding: base64", upload),
+                map,
+                file,
+            ]),
+            400,
+        ),
+        (
+            form(&[
+                operations,
+                map,
+                (FILE, "\n--x\ncontent-disposition: form-data; name=\"operations\"\n\n{}"),
+            ]),
+            400,
+        ),
+        (format!("\r\n{passes}"), 400),
+        (format!("{passes}--x\r\n"), 400),
+        (passes.replace("--x--\r\n", ""), 400),
+        (form(&[(OPERATIONS, &upload.replace("mutation", &" ".repeat(700))), map, file]), 413),
+        (form(&[operations, map, (FILE, &"a".repeat(2000))]), 413),
+    ] {
+        let trial = trial(json!({ "max_aliases": 1, "max_body": 700, "max_upload": 2000 }));
+        let fields = [("content-type", "multipart/form-data; boundary=x")];
+        let got = trial.request("POST", "/graphql", &fields, form.clone()).await;
+        assert_eq!(got.status, status, "{form}: {:?}", trial.records()[0].reason);
+        assert_eq!(
+            trial.asked().first().map(|asked| &*asked.body),
+            (status == 200).then_some(form.as_bytes())
+        );
+    }
+    let trial = trial(json!({ "max_upload": 2000 }));
+    for kind in ["multipart/form-data; boundary=x; boundary=y", "multipart/form-data"] {
+        assert_eq!(
+            trial.request("POST", "/graphql", &[("content-type", kind)], passes.clone()).await.status,
+            400,
+            "{kind}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn hostile_documents_end_soon() {
     let wide = json!({ "max_tokens": 100_000, "max_body": "4MiB", "max_depth": 100 });

@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use super::dialect::SchemaDialect;
 use super::instance::Instance;
-use super::multipart;
 use super::schema::Schema;
 use super::values::{self, MAX_PAIRS, ValueShape};
 use super::{ValidationRefusal, media_type};
+use crate::security::multipart;
 
 /// The schema of an object that is made of texts.
 pub(super) struct ObjectSchema {
@@ -153,12 +153,10 @@ impl BodyRule {
             "application/x-www-form-urlencoded" => {
                 schema.check("body", std::str::from_utf8(bytes).ok().and_then(values::pairs), &mut faults);
             }
-            "multipart/form-data" => {
-                match self.boundary.as_deref().and_then(|it| multipart::pairs(it, bytes)) {
-                    Some(pairs) => schema.check("body", Some(pairs), &mut faults),
-                    None => faults.push("body: the form can't be read".to_owned()),
-                }
-            }
+            "multipart/form-data" => match self.boundary.as_deref().and_then(|it| form_pairs(it, bytes)) {
+                Some(pairs) => schema.check("body", Some(pairs), &mut faults),
+                None => faults.push("body: the form can't be read".to_owned()),
+            },
             kind if kind.starts_with("text/") && self.is_named() => match std::str::from_utf8(bytes) {
                 Ok(text) => schema.schema.check("body", Instance::Text(text), &mut faults),
                 Err(_) => faults.push("body: it is not UTF-8".to_owned()),
@@ -174,4 +172,11 @@ impl BodyRule {
         }
         if faults.is_empty() { Ok(()) } else { Err(ValidationRefusal::invalid(&faults)) }
     }
+}
+
+/// The parts of a form as texts by name, files among them; what is not UTF-8 in a file is left out. `None` where it can't be read.
+fn form_pairs(boundary: &str, form: &Bytes) -> Option<Vec<(String, String)>> {
+    let parts = multipart::parts(boundary, form, MAX_PAIRS)?;
+    let text = |content: &Bytes| String::from_utf8_lossy(content).into_owned();
+    Some(parts.into_iter().map(|part| (part.name, text(&part.content))).collect())
 }

@@ -28,11 +28,11 @@ const MAX_DOCUMENT: u64 = 16 << 20;
 const MAX_OPERATIONS: usize = 5000;
 const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
 
-/// What becomes of what a document does not have.
+/// What happens to a request that the document does not describe.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Unknown {
-    /// It is refused.
+    /// It is rejected.
     #[default]
     Deny,
     /// It passes.

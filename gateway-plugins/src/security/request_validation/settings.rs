@@ -23,36 +23,36 @@ use super::values;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// The JSON Schema of bodies: of JSON, of forms (URL-encoded or of several parts) as an object, of `text/*` as a string, where `content_types` names it.
-    /// Default none.
+    /// JSON Schema of bodies: of JSON, of forms (URL-encoded or multipart) as an object, of `text/*` as a string, if
+    /// `content_types` contains it. Default none.
     body_schema: Option<Map<String, Value>>,
-    /// The JSON Schema of the query, as an object: parameters are read as numbers, booleans and lists where its `properties` say
-    /// so. Default none.
+    /// JSON Schema of the query, as an object. Its `properties` decide which parameters are read as numbers, booleans
+    /// and lists. Default none.
     query_schema: Option<Map<String, Value>>,
-    /// The JSON Schema of the headers, as an object with names in lower case. Default none.
+    /// JSON Schema of the headers, as an object with lower-case names. Default none.
     headers_schema: Option<Map<String, Value>>,
-    /// Media types that a body may have, such as `application/json` or `image/*`. Default any.
+    /// Allowed media types of bodies, such as `application/json` or `image/*`. Default any.
     content_types: Vec<String>,
-    /// Refuses requests without a body. Default false.
+    /// Rejects requests without a body. Default false.
     require_body: bool,
-    /// A file with an OpenAPI document, 3.0 or 3.1, in JSON or YAML, up to 16 MiB: requests are checked against its paths,
-    /// methods, parameters and bodies. Not together with the schemas above. Default none.
+    /// File with an OpenAPI document, 3.0 or 3.1, in JSON or YAML, up to 16 MiB. The plugin checks requests against its
+    /// paths, methods, parameters and bodies. Not together with the schemas above. Default none.
     #[schemars(extend("format" = "path"))]
     openapi: Option<PathBuf>,
-    /// What comes before the document's paths in requests. Default the path of its first server.
+    /// Prefix of the document's paths in requests. Default the path of its first server.
     base_path: Option<String>,
-    /// What becomes of paths and methods that the document does not have: `deny` answers 404 or 405, `allow` lets them pass
-    /// unchecked. Default `deny`.
+    /// What happens to paths and methods that the document does not contain: `deny` answers 404 or 405, `allow` admits
+    /// them unchecked. Default `deny`.
     on_unknown_path: Unknown,
-    /// What becomes of query parameters that the document does not have: `allow` or `deny`. Default `allow`.
+    /// What happens to query parameters that the document does not contain: `allow` or `deny`. Default `allow`.
     on_unknown_query: Option<Unknown>,
-    /// Bytes of a body that is checked, 1 to 64 MiB; larger ones are refused. Default 1 MiB.
+    /// Size of a body to check, 1 byte to 64 MiB; larger ones are rejected. Default 1 MiB.
     #[schemars(range(min = 1, max = 67_108_864))]
     max_body: Bytes,
-    /// The status of a request that does not fit, 400 to 499. Default 400.
+    /// Status of invalid requests, 400 to 499. Default 400.
     #[schemars(range(min = 400, max = 499))]
     status_code: u16,
-    /// Counts and notes `request_validation.would_refuse` in the access record, and refuses nothing. Default false.
+    /// Counts violations and logs `request_validation.would_refuse`, but rejects nothing. Default false.
     dry_run: bool,
 }
 
