@@ -46,6 +46,8 @@ export default defineConfig({
       title: 'ferrum-edge',
       description: 'An API gateway for HTTP/1.1, HTTP/2, HTTP/3, gRPC, WebSocket, TCP, TLS, UDP and DTLS.',
       editLink: SITE_EDIT_URL ? { baseUrl: SITE_EDIT_URL } : undefined,
+      // The place for links to other sites, in the head of each page and in its menu on small screens.
+      components: { SocialIcons: './src/components/Versions.astro' },
       customCss: ['./src/styles/site.css'],
       expressiveCode: { defaultProps: { frame: 'none', wrap: true } },
       tableOfContents: { minHeadingLevel: 2, maxHeadingLevel: 3 },

@@ -5,6 +5,7 @@ import { dirname, join, resolve } from 'node:path';
 
 const here = import.meta.dirname;
 const read = (name) => JSON.parse(readFileSync(resolve(here, '../data', `${name}.json`), 'utf8'));
+const current = readFileSync(resolve(here, '../../Cargo.toml'), 'utf8').match(/^version = "([^"]+)"/m)[1];
 const pagesFolder = resolve(here, '../src/content/docs');
 const docs = join(pagesFolder, 'reference');
 const reference = (name) => read(`reference/${name}`);
@@ -76,6 +77,13 @@ function range(node) {
   return open(least) ? `, at most ${most}` : `, ${least} to ${most}`;
 }
 
+/** The release in which a setting appeared, where it is not the first one. */
+function since(node) {
+  if (!node.since) return '';
+  if (node.since.localeCompare(current, 'en', { numeric: true }) > 0) throw new Error(`since ${node.since}: this is ${current}`);
+  return `, since ${node.since}`;
+}
+
 /** The description without the sentence about the default, and that sentence's contents. */
 function split(description = '', isRequired = false) {
   const text = description.replace(/\s+/g, ' ').trim();
@@ -93,7 +101,7 @@ const named = (name, note) => `${optionName(name, name)}${note ? `<br><small>${n
 function options(def, link, prefix = 'option') {
   const rows = Object.entries(def.properties ?? {}).map(([name, node]) => {
     const { meaning, standard } = split(node.description, def.required?.includes(name));
-    const kind = `<small>${cell(type(node, link) + range(node))}</small>`;
+    const kind = `<small>${cell(type(node, link) + range(node) + since(node))}</small>`;
     return row(`${optionName(name, `${prefix}-${name}`)}<br>${kind}`, cell(standard), cell(meaning));
   });
   return rows.length ? table(['option and type', 'default', 'meaning'], rows) : '';
@@ -150,7 +158,7 @@ function configuration() {
   pages.forEach(([path, name, key, summary], n) => {
     const names = used(schema.$defs[name], schema.$defs, [name], (other) => CONDITION.includes(other));
     const link = linkFor(names);
-    const note = 'Durations and sizes take units: `5s`, `1m30s`, `500ms`, `10MiB`. A plain number counts seconds or bytes.';
+    const note = 'Durations and sizes take units: `5s`, `1m30s`, `500ms`, `10MiB`. A plain number counts seconds or bytes. What has no `since` is there since 0.1.0.';
     const body = [summary, note, options(schema.$defs[name], link), ...sections(names.slice(1), schema.$defs, link)];
     page(path, `Configuration: ${key}`, summary, n + 1, body.join('\n\n'), key);
   });
