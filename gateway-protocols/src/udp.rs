@@ -21,6 +21,7 @@ mod leg;
 mod offer;
 mod peer_chain;
 mod port;
+mod proxied;
 mod questions;
 mod ready;
 mod restart;

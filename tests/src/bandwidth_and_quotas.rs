@@ -255,6 +255,44 @@ async fn bytes_are_counted_while_sessions_run() {
     assert!(counted(&edge, "udp", 4, 0).await);
 }
 
+/// An owner who comes with a certificate to a proxy that is nobody's counts as the owner's own proxies do.
+#[tokio::test]
+async fn owners_are_known_by_their_certificates_on_proxies_of_all() {
+    let echo = Echo::start().await;
+    let (port, own_port, own) = (free_port(), free_port(), tls::localhost());
+    let settings = format!(
+        "{LOOPBACK}\n  tls: {{certificates: [{{cert_path: {:?}, key_path: {:?}}}], client_ca_path: {:?}}}\n",
+        own.cert,
+        own.key,
+        tls::authority().ca()
+    );
+    let identity = tls::authority().issue("owner-ann", &["ann.test"]);
+    let backend = echo.backend();
+    let spec = format!(
+        "proxies:\n  - {{id: all, listen_port: {port}, frontend_tls: true, {backend}, plugins: [{{plugin_config_id: who}}]}}\n  \
+         - {{id: anns, owner: ann, listen_port: {own_port}, {backend}}}\n\
+         consumers:\n  - {{id: c1, username: ann, credentials: {{mtls_auth: ann.test}}}}\n\
+         plugin_configs:\n  - {{id: who, plugin_name: mtls_auth, scope: proxy_group, config: {{}}}}\n  \
+         - {{id: envelope, plugin_name: connection_limit, scope: global, config: {{limit_by: owner, max_concurrent: 1}}}}\n"
+    );
+    let mut edge = Edge::start_with(&settings, &spec);
+    let tcp = soon(TcpStream::connect(at(port))).await.unwrap();
+    let shown = tls::showing(&tls::authority().client(&[]), &identity);
+    let mut ann =
+        soon(TlsConnector::from(shown).connect("localhost".try_into().unwrap(), tcp)).await.unwrap();
+    ann.write_all(b"x").await.unwrap();
+    soon(ann.read_exact(&mut [0; 1])).await.unwrap();
+    Wire::open(at(own_port)).await.closed().await;
+    let record = edge.session().await;
+    assert_eq!((record.proxy(), record.end()), ("anns", "connection_limit_concurrent"));
+    ann.shutdown().await.unwrap();
+    let record = edge.session().await;
+    assert_eq!((record.proxy(), record.end(), &record.0["enduser.id"]), ("all", "closed", &"ann".into()));
+    let mut client = Wire::open(at(own_port)).await;
+    client.send("y").await;
+    client.expect("y").await;
+}
+
 /// A consumer is recognised by the certificate of its connection, and has its own rates whatever address it comes from.
 #[tokio::test]
 async fn consumers_of_streams_are_known_by_their_certificates() {

@@ -1,5 +1,6 @@
 //! Datagrams through the gateway: sessions, limits, expiry, targets that come and go.
 
+mod proxied;
 mod quic;
 
 use std::collections::HashMap;

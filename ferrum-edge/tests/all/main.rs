@@ -16,4 +16,5 @@ mod database;
 mod embed;
 #[cfg(feature = "fleet")]
 mod fleet;
+mod starttls;
 mod store;

@@ -61,8 +61,8 @@ pub use log::{
 pub use places::Positions;
 pub use plugin::{PluginConfig, Scope};
 pub use proxy::{
-    AuthMode, BackendHttpVersion, LoadPriority, Parameters, PathPolicy, PathRules, Plugin, PortMapping,
-    Protocol, Proxy, ProxyTlv, Scheme, Starttls, UpgradeProtocol,
+    AuthMode, BackendHttpVersion, HeaderDatagrams, LoadPriority, Parameters, PathPolicy, PathRules, Plugin,
+    PortMapping, Protocol, Proxy, ProxyTlv, Scheme, Starttls, UpgradeProtocol,
 };
 use reading::convert;
 pub use reading::plugin_settings;

@@ -20,6 +20,7 @@ pub(crate) mod no_plugins;
 mod notes;
 mod plugin;
 mod proxy;
+mod proxy_protocol;
 mod redis;
 mod shared_values;
 mod starttls;

@@ -18,6 +18,9 @@ const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 /// Bytes of a header at most: version 2 says the length of what follows its first 16 bytes in 16 bits.
 pub const MAX_HEADER: usize = 16 + u16::MAX as usize;
 const MAX_V1: usize = 107;
+/// What a header of version 2 is about, in the lower half of its byte for the address family.
+const STREAM: u8 = 1;
+const DATAGRAM: u8 = 2;
 /// The extension of version 2 with a CRC32c of the whole header.
 const CRC32C: u8 = 3;
 
@@ -146,6 +149,17 @@ pub fn parse(bytes: &[u8]) -> Header {
     version1(bytes)
 }
 
+/// Reads the header of version 2 at the beginning of a datagram. Returns its length and the ends that it names.
+///
+/// `None` is a datagram without a whole header, or with one for a connection.
+pub fn parse_datagram(datagram: &[u8]) -> Option<(usize, Option<(SocketAddr, SocketAddr)>)> {
+    let Header::Ends(length, ends) = parse(datagram) else { return None };
+    // A proxy that speaks for itself need not say what it speaks.
+    let is_of_datagrams = datagram.starts_with(SIGNATURE)
+        && (ends.is_none() || datagram.get(13).is_some_and(|family| family & 15 == DATAGRAM));
+    is_of_datagrams.then_some((length, ends))
+}
+
 fn version1(bytes: &[u8]) -> Header {
     let Some(end) = memchr::memmem::find(&bytes[..bytes.len().min(MAX_V1)], b"\r\n") else {
         return if bytes.len() >= MAX_V1 { Header::Malformed } else { Header::More };
@@ -245,6 +259,11 @@ fn ends_of<const N: usize, A: From<[u8; N]> + Into<IpAddr>>(
     Some((source, destination))
 }
 
+/// Writes the header of version 2 for datagrams between these ends.
+pub fn datagram_header(source: SocketAddr, destination: SocketAddr, extensions: Extensions<'_>) -> Vec<u8> {
+    version2_header(DATAGRAM, same_family(source, destination), extensions)
+}
+
 /// Writes the header for a connection between these ends, in version 1 or 2.
 /// Version 1 has no extensions.
 pub fn header(
@@ -253,13 +272,22 @@ pub fn header(
     destination: SocketAddr,
     extensions: Extensions<'_>,
 ) -> Vec<u8> {
-    let (source, destination) = same_family(source, destination);
+    let ends = same_family(source, destination);
     if version == 1 {
+        let (source, destination) = ends;
         let family = if source.is_ipv4() { "TCP4" } else { "TCP6" };
         let (from, to) = (source.ip(), destination.ip());
         return format!("PROXY {family} {from} {to} {} {}\r\n", source.port(), destination.port())
             .into_bytes();
     }
+    version2_header(STREAM, ends, extensions)
+}
+
+fn version2_header(
+    transport: u8,
+    (source, destination): (SocketAddr, SocketAddr),
+    extensions: Extensions<'_>,
+) -> Vec<u8> {
     let mut out = SIGNATURE.to_vec();
     let mut block = Vec::with_capacity(36);
     for end in [source, destination] {
@@ -272,7 +300,7 @@ pub fn header(
         block.extend_from_slice(&end.port().to_be_bytes());
     }
     out.push(0x21);
-    out.push(if source.is_ipv4() { 0x11 } else { 0x21 });
+    out.push(if source.is_ipv4() { 0x10 } else { 0x20 } | transport);
     extensions.write(&mut block);
     let checksum_at = block.len() + 3;
     if extensions.checksum {
@@ -473,6 +501,26 @@ mod tests {
         assert_eq!(read.unique_id.as_deref(), Some(&[0xff; 128][..]));
         assert_eq!(written(b"", &[0; 129]), ReceivedExtensions::default(), "empty or too long");
         assert_eq!(read_extensions(b"PROXY TCP4 192.0.2.7 192.0.2.8 1 2\r\n"), ReceivedExtensions::default());
+    }
+
+    #[test]
+    fn headers_of_datagrams_are_told_from_those_of_connections() {
+        let ends = ("192.0.2.7:1".parse().unwrap(), "[2001:db8::8]:2".parse().unwrap());
+        let extensions = Extensions { checksum: true, ..Extensions::default() };
+        let mut datagram = datagram_header(ends.0, ends.1, extensions);
+        let length = datagram.len();
+        for cut in 0..length {
+            assert_eq!(parse_datagram(&datagram[..cut]), None, "{cut} bytes");
+        }
+        datagram.extend_from_slice(b"payload");
+        let (read, told) = parse_datagram(&datagram).unwrap();
+        let (source, destination) = told.unwrap();
+        assert_eq!((read, source.to_string()), (length, "[::ffff:192.0.2.7]:1".to_owned()));
+        assert_eq!(destination, ends.1);
+        assert_eq!(parse_datagram(&header(2, ends.0, ends.1, Extensions::default())), None);
+        assert_eq!(parse_datagram(b"PROXY TCP4 192.0.2.7 192.0.2.8 1 2\r\n"), None);
+        let local = [SIGNATURE.as_slice(), &[0x20, 0, 0, 0, b'x']].concat();
+        assert_eq!(parse_datagram(&local), Some((16, None)));
     }
 
     #[test]

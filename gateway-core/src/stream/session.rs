@@ -8,8 +8,9 @@ use http::request::Parts;
 use tokio::time::Instant;
 
 use crate::config::consumer::Identity;
+use crate::config::model::ProxyExtensions;
 use crate::http::exchange::{Client, Exchange, Field, MAX_FIELDS, PluginState, canonical};
-use crate::stream::proxy_protocol::ReceivedExtensions;
+use crate::stream::proxy_protocol::{Extensions, ReceivedExtensions, TlsSummary};
 use crate::trace::TraceContext;
 
 /// One stream: a TCP connection, a UDP session, or a WebSocket after its handshake.
@@ -96,6 +97,30 @@ impl Session {
         self.state = std::mem::take(&mut exchange.state);
         let (empty, ()) = http::Request::new(()).into_parts();
         self.head = Some(Box::new(std::mem::replace(&mut exchange.request, empty)));
+    }
+
+    /// Takes over what a received PROXY header says, beside the ends.
+    pub fn take_told(&mut self, told: Option<Box<ReceivedExtensions>>) {
+        if let Some(id) = told.as_ref().and_then(|told| told.unique_id.as_deref()) {
+            self.note("proxy_protocol.unique_id", &*id.escape_ascii().to_string());
+        }
+        self.told = told;
+    }
+
+    /// What a PROXY header of version 2 for the target says beside the ends.
+    pub fn extensions(&self, wanted: ProxyExtensions) -> Extensions<'_> {
+        let told = self.told.as_deref();
+        Extensions {
+            alpn: told.and_then(|told| told.alpn.as_deref()).filter(|_| wanted.alpn),
+            unique_id: told.and_then(|told| told.unique_id.as_deref()).filter(|_| wanted.unique_id),
+            authority: self.server_name.as_deref().filter(|_| wanted.authority),
+            tls: self.client.tls.as_ref().filter(|_| wanted.tls).map(|tls| TlsSummary {
+                version: tls.version,
+                cipher: tls.cipher,
+                has_certificate: tls.certificate.is_some(),
+            }),
+            checksum: wanted.checksum,
+        }
     }
 
     /// Adds a field to the record, or replaces the one of this name; see [`Exchange::note`].

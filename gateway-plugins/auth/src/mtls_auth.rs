@@ -5,8 +5,8 @@
 //! names in its certificate, or the certificate's SHA-256. What clients send in `Client-Cert` headers is never believed,
 //! except from trusted proxies where `trust_forwarded` says so.
 //!
-//! On a TCP proxy with `frontend_tls` it recognises the client of each connection the same way, so that limits by consumer, the access log and
-//! `/v1/sessions` name it. A connection without a certificate that names a consumer is closed.
+//! On a TCP or UDP proxy with `frontend_tls` it recognises the client of each connection the same way, so that limits by consumer and by owner,
+//! the access log and `/v1/sessions` name it. A connection without a certificate that names a consumer is closed.
 
 mod certificate;
 
@@ -19,8 +19,7 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Authenticate, Capabilities, Capability, Claim, Gate, Hooks, OnConnect, OnRequest, Plugin, Refusal, Seat,
-    Step, World,
+    Authenticate, Claim, Gate, Hooks, OnConnect, OnRequest, Plugin, Refusal, Seat, Step, World,
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
@@ -143,11 +142,6 @@ impl Plugin for MtlsAuth {
             accepted: count("accepted"),
             refused: count("refused"),
         })
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        // DTLS tells plugins nothing of its clients' certificates.
-        Capabilities::of(&[Capability::OnlyForStreams])
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {

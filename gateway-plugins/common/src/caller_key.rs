@@ -268,7 +268,12 @@ impl KeyBy {
                 text(group.map(|group| group.as_bytes()), hasher)
             }
             KeyPart::Route => text(Some(caller.proxy.id.as_bytes()), hasher),
-            KeyPart::Owner => text(caller.proxy.owner.map(str::as_bytes), hasher),
+            KeyPart::Owner => {
+                // Where a proxy is nobody's, the traffic is that of who was recognised.
+                let recognised = caller.identity.and_then(|who| who.consumer.as_deref());
+                let owner = caller.proxy.owner.or(recognised.map(|consumer| &*consumer.username));
+                text(owner.map(str::as_bytes), hasher)
+            }
             KeyPart::Port => {
                 hasher.write_u16(caller.port);
                 Ok(())

@@ -45,7 +45,7 @@ pub(crate) struct Config {
     /// Bytes to clients that may go at once: from 10 ms to 60 s of `download`. Default 25 ms of it, at least 4 KiB.
     download_burst: Option<Bytes>,
     /// Whose bytes count together: `route` (those of a proxy), `port` (those of a port that the gateway listens on), `owner` (those of
-    /// all proxies of an `owner`), `consumer`,
+    /// all proxies of an `owner`, and of that consumer on proxies without one), `consumer`,
     /// `address` (a client's), `gateway` (all that run this plugin config), or what else `rate_limiting` knows; or a list, whose values
     /// together make one key. Default `route`.
     limit_by: OneOrMany,

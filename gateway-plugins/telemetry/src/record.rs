@@ -382,9 +382,16 @@ fn client(line: &mut impl FieldVisitor, client: &Client) {
     line.number("network.peer.port", u64::from(client.peer.port()));
     if let Some(tls) = &client.tls {
         // The number alone, as OpenTelemetry has it.
-        line.word("tls.protocol.name", "tls");
-        line.text("tls.protocol.version", tls.version.trim_start_matches("TLSv"));
-        line.text("tls.cipher", tls.cipher);
+        let (name, version) = match tls.version.strip_prefix("DTLSv") {
+            Some(version) => ("dtls", version),
+            None => ("tls", tls.version.trim_start_matches("TLSv")),
+        };
+        line.word("tls.protocol.name", name);
+        line.text("tls.protocol.version", version);
+        // DTLS does not say which one it uses.
+        if !tls.cipher.is_empty() {
+            line.text("tls.cipher", tls.cipher);
+        }
         if let Some(name) = &tls.server_name {
             line.text("tls.client.server_name", &**name);
         }

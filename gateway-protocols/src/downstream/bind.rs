@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use gateway_core::config::model::Congestion;
@@ -215,16 +215,29 @@ pub fn tcp_alone(
 /// # Errors
 /// As for [`tcp`].
 pub fn udp(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
-    let socket = Socket::new(Domain::for_address(address), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
+    let socket = udp_socket(address)?;
     socket.set_reuse_port(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
+/// As [`udp`], on a port that nobody has: it is shared only with sockets that come later.
+fn udp_alone_first(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
+    let socket = udp_socket(address)?;
+    socket.bind(&address.into())?;
+    socket.set_reuse_port(true)?;
+    Ok(socket.into())
+}
+
+fn udp_socket(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
     if address.is_ipv6() {
         socket.set_only_v6(false)?;
     }
     // As much as the system allows; bursts of datagrams wait nowhere else.
     let _grown = socket.set_recv_buffer_size(UDP_BUFFER);
     let _grown = socket.set_send_buffer_size(UDP_BUFFER);
-    socket.bind(&address.into())?;
-    Ok(socket.into())
+    Ok(socket)
 }
 
 /// One UDP socket for each worker, or as many as are inherited: another one would change which clients the kernel gives to each, and
@@ -242,10 +255,10 @@ pub fn udp_for_workers(
     if !sockets.is_empty() {
         return Ok(sockets);
     }
-    if sharing == Sharing::Refused {
-        drop(std::net::UdpSocket::bind(address)?);
-    }
-    let first = udp(address)?;
+    let first = match sharing {
+        Sharing::Refused => udp_alone_first(address)?,
+        Sharing::Allowed => udp(address)?,
+    };
     let settled = first.local_addr()?;
     let mut sockets = vec![first];
     for _ in 1..workers {
@@ -268,9 +281,16 @@ pub fn check_unused(address: SocketAddr, is_datagram: bool) -> io::Result<()> {
 /// SO_REUSEPORT would let two gateways of one user share a port in silence; binding once without it tells.
 fn probe(address: SocketAddr) -> io::Result<()> {
     if address.port() != 0 {
-        drop(deaf(address)?);
+        stop_listening(&deaf(address)?);
     }
     Ok(())
+}
+
+/// Ends the listening of every copy of a socket. A process that is being started has copies of all sockets until its program runs, and one
+/// that listened would keep the port from the gateway.
+fn stop_listening(socket: &Socket) {
+    // It fails only for a socket that does not listen.
+    let _stopped = socket.shutdown(Shutdown::Both);
 }
 
 /// A socket that listens alone and hears nobody: a client that comes meanwhile gets no answer and asks again a second later,
@@ -373,6 +393,33 @@ mod tests {
         listen(&listener, Sending::default()).unwrap();
         listener.set_nonblocking(false).unwrap();
         listener.accept().unwrap();
+    }
+
+    /// A process that is being started has copies of all sockets for a moment.
+    #[test]
+    fn a_copy_of_the_socket_that_tried_a_port_keeps_nobody_from_it() {
+        let address = listening(Sending::default()).local_addr().unwrap();
+        let tried = deaf(address).unwrap();
+        let _copy = tried.try_clone().unwrap();
+        assert!(tcp(address).is_err(), "it listens");
+        stop_listening(&tried);
+        drop(tried);
+        let listener = tcp_for_workers(address, 2, Sharing::Refused, &mut Inherited::default()).unwrap();
+        listener.iter().for_each(|listener| listen(listener, Sending::default()).unwrap());
+    }
+
+    #[test]
+    fn a_port_for_datagrams_is_shared_with_own_sockets_alone() {
+        let of = |sharing, port| {
+            udp_for_workers(([127, 0, 0, 1], port).into(), 2, sharing, &mut Inherited::default())
+        };
+        let sockets = of(Sharing::Refused, 0).unwrap();
+        let port = sockets[0].local_addr().unwrap().port();
+        assert_eq!(sockets[1].local_addr().unwrap().port(), port);
+        assert!(of(Sharing::Refused, port).is_err(), "somebody has it");
+        of(Sharing::Allowed, port).unwrap();
+        drop(sockets);
+        of(Sharing::Refused, port).unwrap();
     }
 
     #[test]

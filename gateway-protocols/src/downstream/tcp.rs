@@ -97,10 +97,7 @@ pub(super) async fn serve(
     if session.server_name.is_none() {
         session.server_name = asked;
     }
-    if let Some(id) = told.as_ref().and_then(|told| told.unique_id.as_deref()) {
-        session.note("proxy_protocol.unique_id", &*id.escape_ascii().to_string());
-    }
-    session.told = told;
+    session.take_told(told);
     let serving = pipeline::Serving {
         route: &route,
         consumers: &snapshot.consumers,

@@ -17,6 +17,19 @@ pub(super) fn proxy_protocol(data: &[u8]) {
     assert_eq!(proxy_protocol::parse(&data[..length]), header, "and nothing behind it belongs to it");
     assert_eq!(proxy_protocol::parse(&data[..length - 1]), Header::More);
     let Some((source, destination)) = ends else { return };
+    let written = proxy_protocol::datagram_header(source, destination, Extensions::default());
+    let read = proxy_protocol::parse_datagram(&written);
+    assert!(
+        matches!(read, Some((length, Some(_))) if length == written.len()),
+        "a datagram's header is read: {read:?}"
+    );
+    if let Some((length, _)) = proxy_protocol::parse_datagram(data) {
+        assert_eq!(
+            header,
+            Header::Ends(length, ends),
+            "a datagram's header is that of a connection but for its kind"
+        );
+    }
     for version in [1, 2] {
         let written = proxy_protocol::header(version, source, destination, Extensions::default());
         let Header::Ends(length, Some((from, to))) = proxy_protocol::parse(&written) else {

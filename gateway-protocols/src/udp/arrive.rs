@@ -2,7 +2,6 @@
 //! they are an old client in a new place.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,6 +17,7 @@ use super::hello::Hello;
 use super::initial::{Opening, RequestedName, is_short};
 use super::leg::Leg;
 use super::port::Port;
+use super::proxied::NewClient;
 use super::questions::slot_of;
 use super::session::{Session, SessionStage};
 use super::stray::AddressPair;
@@ -96,6 +96,11 @@ impl Port {
         let snapshot = self.worker.snapshot();
         let (mut name, mut alpn) = (None, Vec::new());
         let proxies = snapshot.streams.on(Transport::Udp, self.number);
+        if let Some(route) =
+            proxies.filter(|proxies| proxies.accepts_proxy_headers()).and_then(|proxies| proxies.only())
+        {
+            return self.arrive_proxied(pair, datagram, now, (&snapshot, route));
+        }
         if let Some(proxies) = proxies.filter(|proxies| proxies.asks_for_name()) {
             if is_short(datagram) && self.moved(pair, datagram, now) {
                 return;
@@ -110,13 +115,14 @@ impl Port {
         let waited = self.arrivals.take(pair);
         let found = proxies.and_then(|proxies| proxies.find(name.as_deref(), &alpn));
         let Some(route) = found.or_else(|| self.only_choice(&snapshot, datagram)) else {
-            let seen = self.seen(pair, name);
+            let seen = self.seen(pair, &NewClient::asking_for(name));
             return pipeline::refuse(self.worker.recorder().as_ref(), "udp", seen, "no_route");
         };
         if rules(route).is_some_and(|rules| rules.frontend_tls) {
             return self.greet(pair, name, route, datagram, now);
         }
-        let Some(key) = self.begin(pair, name, route, Leg::Plain, now) else { return };
+        let client = NewClient::asking_for(name);
+        let Some(key) = self.begin(pair, &client, route, Leg::Plain, now) else { return };
         for datagram in waited.iter().map(Vec::as_slice).chain([datagram]) {
             self.forward(key, datagram, now);
         }
@@ -136,20 +142,21 @@ impl Port {
     pub(super) fn begin(
         &mut self,
         pair: AddressPair,
-        name: Option<String>,
+        client: &NewClient,
         route: &Arc<Route>,
-        client: Leg,
+        leg: Leg,
         now: Instant,
     ) -> Option<u64> {
-        let protocol = if matches!(client, Leg::Plain) { "udp" } else { "dtls" };
+        let protocol = if matches!(leg, Leg::Plain) { "udp" } else { "dtls" };
         if !self.worker.shared().overload.admits(route.proxy.load_priority) {
-            let seen = self.seen(pair, name);
+            let seen = self.seen(pair, client);
             pipeline::refuse(self.worker.recorder().as_ref(), protocol, seen, "overloaded");
             return None;
         }
         let snapshot = self.worker.snapshot();
         let flow = |port: &Self| {
-            let seen = port.seen(pair, name.clone());
+            let mut seen = port.seen(pair, client);
+            client.tell(route, &mut seen);
             Flow::begin(port.worker.recorder().clone(), route.clone(), seen, protocol, &snapshot.consumers)
         };
         let mut begun = flow(self);
@@ -160,7 +167,8 @@ impl Port {
             self.worker.connection_refused();
             return None;
         };
-        let session = Session::new(pair, client, flow, now);
+        let mut session = Session::new(pair, leg, flow, now);
+        session.named = client.named().map(Box::new);
         let (idle, plain) = (session.idle, session.client.is_ready());
         let slot = self.sessions.insert(session);
         self.count_left(self.sessions.len() - 1);
@@ -168,7 +176,10 @@ impl Port {
             self.generations.resize(slot + 1, 0);
         }
         let key = u64::from(self.generations[slot]) << 32 | slot as u64;
-        self.join(pair, key);
+        match client.named() {
+            Some(source) => drop(self.named.insert((pair, source), key)),
+            None => self.join(pair, key),
+        }
         self.expiry.push_back((now + idle, key));
         if plain {
             self.open(key);
@@ -179,14 +190,13 @@ impl Port {
     }
 
     /// The client as plugins and records see it.
-    fn seen(&self, pair: AddressPair, name: Option<String>) -> Seen {
-        let local =
-            SocketAddr::new(pair.local.unwrap_or_else(|| self.wire.local.ip()), self.wire.local.port());
-        let from = pair.client.ip().to_canonical();
+    pub(super) fn seen(&self, pair: AddressPair, client: &NewClient) -> Seen {
+        let (peer, local) = client.ends().unwrap_or_else(|| (pair.client, self.local_of(pair)));
+        let from = peer.ip().to_canonical();
         let snapshot = self.worker.snapshot();
         let trusted = snapshot.settings.trusted_proxies.iter().any(|net| net.contains(&from));
-        let mut seen = Seen::new(Arc::new(Client::new(pair.client, local, trusted, None)));
-        seen.server_name = name.map(Arc::from);
+        let mut seen = Seen::new(Arc::new(Client::new(peer, local, trusted, None)));
+        seen.server_name = client.name.as_deref().map(Arc::from);
         seen.unproven = true;
         seen
     }

@@ -14,6 +14,7 @@ use super::hello::{DTLS_1_0, Hello, record};
 use super::leg::{Emit, Leg};
 use super::peer_chain::PeerChain;
 use super::port::Port;
+use super::proxied::NewClient;
 use super::retry::Retry;
 use super::stray::AddressPair;
 use super::transcript::Transcript;
@@ -67,7 +68,8 @@ impl Port {
         if self.handshakes.len() >= MAX_HANDSHAKES && !self.make_room() {
             return;
         }
-        let Some(key) = self.begin(pair, name, route, client, now) else { return };
+        let who = NewClient::asking_for(name.or(asked));
+        let Some(key) = self.begin(pair, &who, route, client, now) else { return };
         let datagram = second.as_deref().unwrap_or(datagram);
         proof.during(&hello, || self.forward(key, datagram, now));
     }

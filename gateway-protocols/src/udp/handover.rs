@@ -15,7 +15,9 @@ impl Port {
                 if !std::mem::replace(&mut self.place.counts, true) {
                     self.worker.shared().datagrams.count_left(0, self.sessions.len());
                 }
-                let sessions = self.sessions.iter().map(|(_, session)| self.address(session.pair)).collect();
+                // A proxy's socket carries many clients. Those that each datagram names go on with the process that reads it.
+                let kept = self.sessions.iter().filter(|(_, session)| session.named.is_none());
+                let sessions = kept.map(|(_, session)| self.address(session.pair)).collect();
                 let _sent = answer.send(sessions);
             }
             Handed::Resumed => self.place.is_handed = false,

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dimpl::{CertificateError, Dtls, Output, ProtocolVersion};
+use gateway_core::http::exchange::{Client, ClientTls};
+use gateway_core::stream::session::Session;
 use rustls_pki_types::CertificateDer;
 
 use super::dtls::Verifier;
@@ -152,6 +154,29 @@ impl Leg {
         let Self::Dtls(sealed) = self else { return true };
         let Some(shown) = &sealed.shown else { return true };
         clients.is_some_and(|clients| clients.accepts(&shown.leaf, &shown.behind))
+    }
+
+    /// Adds what a DTLS client's handshake said, once it is over.
+    pub(super) fn tell(&self, session: &mut Session) {
+        let Self::Dtls(sealed) = self else { return };
+        let shown = sealed.shown.as_deref();
+        let facts = ClientTls {
+            server_name: session.server_name.clone(),
+            version: match sealed.engine.protocol_version() {
+                Some(ProtocolVersion::DTLS1_3) => "DTLSv1.3",
+                Some(ProtocolVersion::DTLS1_2) => "DTLSv1.2",
+                _ => "unknown",
+            },
+            certificate: shown.map(|shown| Arc::from(&*shown.leaf)),
+            chain: shown
+                .map(|shown| shown.behind.iter().map(|it| Arc::from(&**it)).collect())
+                .unwrap_or_default(),
+            ..ClientTls::default()
+        };
+        let Client { peer, local, trusted, .. } = &*session.client;
+        session.client = Arc::new(Client::new(*peer, *local, *trusted, Some(facts)));
+        // Its cookie has shown that it hears the gateway at its address.
+        session.unproven = false;
     }
 
     /// Whether payload passes now.

@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, Stream};
+use gateway_core::config::model::HeaderDatagrams;
 use gateway_core::snapshot::Snapshot;
 use gateway_core::stream::flow::Flow;
 use gateway_core::stream::relay::Carried;
@@ -22,6 +23,7 @@ use super::arrive::NewSenders;
 use super::connections::Connections;
 use super::dtls::{DtlsRules, Verifier};
 use super::leg::{Dead, Leg};
+use super::proxied::{NamedClients, accepted};
 use super::questions::{Question, slot_of};
 use super::ready::ReadySet;
 use super::session::{Outlet, OutletOpener, REFUSED, Session, SessionStage};
@@ -42,6 +44,10 @@ pub(super) struct Port {
     pub(super) by_client: HashMap<AddressPair, u64>,
     /// Handshakes from the addresses of sessions, whose clients may have begun anew.
     pub(super) beside: HashMap<AddressPair, u64>,
+    /// Sessions whose every datagram names its client.
+    pub(super) named: NamedClients,
+    /// Which datagrams have PROXY headers, by the configuration that sessions were begun with.
+    pub(super) accepted: Option<HeaderDatagrams>,
     pub(super) arrivals: NewSenders,
     pub(super) connections: Connections,
     strays: mpsc::Receiver<Stray>,
@@ -138,6 +144,7 @@ impl Port {
         let (hand, handed) = mpsc::channel(HANDED);
         let (gate, place) = worker.shared().datagrams.add_port(local, hand);
         Ok(Self {
+            accepted: accepted(&worker.snapshot(), number),
             followed: worker.snapshot(),
             next_count: Instant::now(),
             opener: Arc::new(OutletOpener { dns: worker.shared().dns.clone() }),
@@ -149,6 +156,7 @@ impl Port {
             sessions: Slab::new(),
             by_client: HashMap::new(),
             beside: HashMap::new(),
+            named: NamedClients::default(),
             arrivals: NewSenders::default(),
             connections,
             strays,
@@ -289,10 +297,11 @@ impl Port {
         let (looking, mut stop) = oneshot::channel();
         let early = SessionStage::Opening(std::mem::take(&mut session.early), looking);
         let stage = std::mem::replace(&mut session.stage, early);
-        let SessionStage::Greeting(flow) = stage else {
+        let SessionStage::Greeting(mut flow) = stage else {
             session.stage = stage;
             return;
         };
+        session.client.tell(flow.session());
         let opener = self.opener.clone();
         let mut flow = *flow;
         self.opening.push(Box::pin(async move {
@@ -421,6 +430,7 @@ impl Port {
             // A flood's memory goes back once it is over.
             self.by_client.shrink_to_fit();
             self.beside.shrink_to_fit();
+            self.named.shrink_to_fit();
             self.sessions.shrink_to_fit();
             self.expiry.shrink_to_fit();
             self.generations.shrink_to_fit();
@@ -455,6 +465,7 @@ impl Port {
                 open.flow.follow(&snapshot);
             }
         }
+        self.follow_headers(&snapshot);
         self.followed = snapshot;
     }
 
@@ -463,7 +474,7 @@ impl Port {
         let generation = &mut self.generations[slot_of(key)];
         *generation = generation.wrapping_add(1);
         self.count_left(self.sessions.len() + 1);
-        self.leave(session.pair, key);
+        self.leave(session.pair, session.named.as_deref(), key);
         if let Some(ids) = &session.ids {
             self.connections.forget(ids);
         }

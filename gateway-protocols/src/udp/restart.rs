@@ -3,6 +3,7 @@
 //! client has finished.
 
 use std::collections::hash_map::Entry;
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use gateway_core::snapshot::streams::Transport;
@@ -87,7 +88,11 @@ impl Port {
     }
 
     /// Takes a session off its client's address; one beside it takes its place.
-    pub(super) fn leave(&mut self, pair: AddressPair, key: u64) {
+    pub(super) fn leave(&mut self, pair: AddressPair, named: Option<&SocketAddr>, key: u64) {
+        if let Some(source) = named {
+            self.named.remove(&(pair, *source));
+            return;
+        }
         if self.beside.get(&pair) == Some(&key) {
             self.beside.remove(&pair);
         }

@@ -20,6 +20,7 @@ use super::connections::Ids;
 use super::dtls::{self, Verifier};
 use super::leg::{Dead, Emit, Leg};
 use super::offer::Offer;
+use super::proxied::{self, SentHeader};
 use super::stray::AddressPair;
 use tokio::sync::oneshot;
 
@@ -42,6 +43,8 @@ pub(super) struct Session {
     /// Bytes of datagrams from the client, and of payload to it.
     taken: u64,
     given: u64,
+    /// The client's address, where each datagram says it; its key beside the proxy's socket.
+    pub(super) named: Option<Box<SocketAddr>>,
     /// Connection ids, where QUIC passes through unopened.
     pub(super) ids: Option<Box<Ids>>,
     /// Payload that came in the same datagram as the end of the client's handshake.
@@ -62,6 +65,8 @@ pub(super) struct OpenSession {
     pub(super) flow: Flow,
     pub(super) socket: UdpSocket,
     pub(super) target: Leg,
+    /// What the target is still to be told, with the next datagram.
+    header: Option<Box<SentHeader>>,
     /// Its place among the target's connections, where they are counted.
     _place: Option<ConnectionPlace>,
 }
@@ -70,6 +75,7 @@ pub(super) struct OpenSession {
 pub(super) struct Outlet {
     pub(super) socket: UdpSocket,
     pub(super) leg: Leg,
+    header: Option<Box<SentHeader>>,
     place: Option<ConnectionPlace>,
 }
 
@@ -90,7 +96,19 @@ impl Session {
         let amplification = rules.and_then(|rules| rules.max_response_amplification);
         let ids = rules.is_some_and(|rules| rules.passthrough).then(Box::default);
         let (stage, early) = (SessionStage::Greeting(Box::new(flow)), Vec::new());
-        Self { pair, client, stage, last: now, idle, amplification, taken: 0, given: 0, ids, early }
+        Self {
+            pair,
+            client,
+            stage,
+            last: now,
+            idle,
+            amplification,
+            taken: 0,
+            given: 0,
+            named: None,
+            ids,
+            early,
+        }
     }
 
     /// A datagram came from the client. `reply` sends to the client.
@@ -146,7 +164,7 @@ impl Session {
     /// A datagram came from the target.
     pub(super) fn take_reply(&mut self, datagram: &[u8], reply: &mut dyn FnMut(&[u8])) -> Result<(), Dead> {
         let SessionStage::Open(open) = &mut self.stage else { return Ok(()) };
-        let OpenSession { flow, socket, target, .. } = &mut **open;
+        let OpenSession { flow, socket, target, header, .. } = &mut **open;
         let (client, given) = (&mut self.client, &mut self.given);
         let most = self.amplification.map(|factor| factor * self.taken as f64);
         let (mut dead, mut answers) = (Ok(()), Vec::new());
@@ -189,7 +207,7 @@ impl Session {
         for answer in answers {
             let said = target.send(&answer, &mut |emit| {
                 if let Emit::Wire(bytes) = emit {
-                    drop(socket.send(bytes));
+                    drop(proxied::send(socket, header, bytes));
                 }
             });
             said.map_err(of_target)?;
@@ -199,7 +217,8 @@ impl Session {
 
     /// The target was found; what waited goes out.
     pub(super) fn opened(&mut self, flow: Flow, outlet: Outlet) -> Result<(), Dead> {
-        let open = OpenSession { flow, socket: outlet.socket, target: outlet.leg, _place: outlet.place };
+        let Outlet { socket, leg, header, place } = outlet;
+        let open = OpenSession { flow, socket, target: leg, header, _place: place };
         let stage = std::mem::replace(&mut self.stage, SessionStage::Open(Box::new(open)));
         // From here on the session has its account, so that whatever fails now is in its record.
         let SessionStage::Open(open) = &mut self.stage else { return Ok(()) };
@@ -279,7 +298,7 @@ impl Session {
 impl OpenSession {
     /// What it returns is to be sent back to the client.
     fn forward(&mut self, payload: &[u8]) -> Result<Vec<Bytes>, Dead> {
-        let Self { flow, socket, target, .. } = self;
+        let Self { flow, socket, target, header, .. } = self;
         match flow.admit(Direction::Up, payload.len()) {
             Admitted::Yes => {}
             Admitted::Dropped => return Ok(Vec::new()),
@@ -291,7 +310,7 @@ impl OpenSession {
             length = payload.len() as u64;
             sent = target.send(payload, &mut |emit| {
                 if let Emit::Wire(bytes) = emit {
-                    dead = on_wire(socket.send(bytes));
+                    dead = on_wire(proxied::send(socket, header, bytes));
                 }
             });
         })?;
@@ -352,20 +371,23 @@ impl Opener for OutletOpener {
                 found.map_err(|_| Cause::DnsFailed)?
             }
         };
-        let rules = backend.sockets().map(|rules| &**rules);
-        let socket = connected(&addresses, rules, session.client_address)?;
+        let sockets = backend.sockets().map(|rules| &**rules);
+        let socket = connected(&addresses, sockets, session.client_address)?;
+        let sends_client_name = rules(route).is_some_and(|rules| rules.sends_client_name);
         let leg = match &backend.tls {
             Some(rules) if backend.scheme == Scheme::Dtls => {
-                let verifier = Verifier::target(rules, &target.rules.host).map_err(|_| Cause::TlsFailed)?;
+                let asked = session.server_name.as_ref().filter(|_| sends_client_name);
+                let host = asked.unwrap_or(&target.rules.host);
+                let verifier = Verifier::target(rules, host).map_err(|_| Cause::TlsFailed)?;
                 let engine = dtls::client(rules, Instant::now()).map_err(|_| Cause::TlsFailed)?;
-                let name = server_name(rules, &target.rules.host).ok();
+                let name = server_name(rules, host).ok();
                 let mut leg = Leg::to_target(engine, verifier, Offer::to(name.as_ref()));
                 leg.limit(Instant::now(), route.proxy.timeouts.connect);
                 leg
             }
             _ => Leg::Plain,
         };
-        Ok(Outlet { socket, leg, place })
+        Ok(Outlet { socket, leg, header: SentHeader::of(rules(route), session), place })
     }
 }
 

@@ -58,6 +58,8 @@ pub(crate) struct Destination {
     /// From where to connect, where the target is to see the client's address.
     pub(crate) client: Option<IpAddr>,
     tls: Option<Arc<BackendTls>>,
+    /// In place of the target's host: the name to ask it for.
+    pub(crate) name: Option<Arc<str>>,
     /// `None` for streams.
     http: Option<BackendHttp>,
     /// Bytes the target gets before anything else, also before a TLS handshake.
@@ -105,6 +107,7 @@ impl Destination {
             sockets: backend.sockets().cloned(),
             client: None,
             tls: backend.tls.clone(),
+            name: None,
             http: None,
             preface: Vec::new(),
             starttls: StarttlsRules::default(),
@@ -243,7 +246,7 @@ impl Dialler {
         };
         let begun = Instant::now();
         let config = self.tls.of(rules, to.http)?;
-        let name = server_name(rules, &to.host)?;
+        let name = server_name(rules, to.name.as_ref().unwrap_or(&to.host))?;
         let address = tcp.peer_addr().map_or_else(|_| to.host.to_string(), |address| address.to_string());
         let connecting = TlsConnector::from(config).connect(name, Rewound::from(tcp));
         let tls = match until {

@@ -18,7 +18,7 @@ use gateway_core::snapshot::Route;
 use gateway_core::snapshot::streams::{rules, target_port};
 use gateway_core::stream::between::Monitor;
 use gateway_core::stream::pipeline::{Carrier, Opener};
-use gateway_core::stream::proxy_protocol::{self, Extensions, TlsSummary};
+use gateway_core::stream::proxy_protocol;
 use gateway_core::stream::relay::{Carried, RelayOutcome, RelayTimeouts, relay, relay_by};
 use gateway_core::stream::session::Session;
 use splice::Splice;
@@ -52,23 +52,6 @@ impl Outbound {
     }
 }
 
-/// What the proxy adds to a PROXY header of version 2.
-fn extensions<'s>(route: &Route, session: &'s Session) -> Extensions<'s> {
-    let Some(wanted) = rules(route).map(|rules| rules.proxy_extensions) else { return Extensions::default() };
-    let told = session.told.as_deref();
-    Extensions {
-        alpn: told.and_then(|told| told.alpn.as_deref()).filter(|_| wanted.alpn),
-        unique_id: told.and_then(|told| told.unique_id.as_deref()).filter(|_| wanted.unique_id),
-        authority: session.server_name.as_deref().filter(|_| wanted.authority),
-        tls: session.client.tls.as_ref().filter(|_| wanted.tls).map(|tls| TlsSummary {
-            version: tls.version,
-            cipher: tls.cipher,
-            has_certificate: tls.certificate.is_some(),
-        }),
-        checksum: wanted.checksum,
-    }
-}
-
 impl Opener for Outbound {
     type Target = Placed;
 
@@ -77,8 +60,13 @@ impl Opener for Outbound {
         let mapped = target_port(route, target.rules.port, session.client.local.port());
         to.port = mapped.ok_or(Cause::ConnectFailed)?;
         to.client = Some(session.client_address);
-        if let Some(version) = rules(route).and_then(|rules| rules.send_proxy_protocol) {
-            let extensions = extensions(route, session);
+        if rules(route).is_some_and(|rules| rules.sends_client_name) {
+            to.name.clone_from(&session.server_name);
+        }
+        if let Some(rules) = rules(route)
+            && let Some(version) = rules.send_proxy_protocol
+        {
+            let extensions = session.extensions(rules.proxy_extensions);
             to.preface =
                 proxy_protocol::header(version, session.client.peer, session.client.local, extensions);
         }

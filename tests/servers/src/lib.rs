@@ -3,6 +3,8 @@
 //! Tests start real peers: databases, caches, directories, other proxies. `cargo xtask prepare` installs them; a test whose server
 //! is absent fails and names that command.
 
+pub mod ports;
+
 use std::path::{Path, PathBuf};
 
 /// The program of this name, from the path or from a folder where Debian keeps servers. Of several versions, the newest.

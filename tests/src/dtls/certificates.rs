@@ -92,6 +92,50 @@ async fn clients_whose_certificate_is_revoked_are_refused() {
     }
 }
 
+/// A consumer is recognised by the certificate of a DTLS session, as of a TLS connection.
+#[tokio::test]
+async fn consumers_are_known_by_their_certificates() {
+    let ca = format!(", client_ca_path: {:?}", tls::authority().ca());
+    let (address, _echo) = echo().await;
+    let port = free_port();
+    let plugins = "plugins: [{plugin_config_id: who}, {plugin_config_id: one}]";
+    let spec = format!(
+        "{}consumers:\n  - {{id: ann, username: ann, credentials: {{mtls_auth: localhost}}}}\n\
+         plugin_configs:\n  - {{id: who, plugin_name: mtls_auth, scope: proxy_group, config: {{}}}}\n  \
+         - {{id: one, plugin_name: udp_rate_limiting, scope: proxy_group, config: {{limit_by: consumer, max_sessions: 1}}}}\n",
+        one(port, &format!("frontend_tls: true, {plugins}, {}", udp_backend(address)))
+    );
+    let nobody = tls::authority().issue("dtls-nobody", &["nobody.test"]);
+    let mut edge = Edge::start_with(&settings(&[tls::localhost()], &ca), &spec);
+    for offer in OFFERS {
+        let mut client = Peer::connect(at(port), offer).await;
+        assert_eq!(client.ask(b"known").await, b"known", "{offer:?}");
+        let mut again = Peer::client_showing(at(port), offer, tls::localhost()).await;
+        let record = tokio::select! {
+            record = edge.session() => record,
+            () = again.insist(b"me too") => panic!("{offer:?}: a second session was served"),
+        };
+        assert_eq!(
+            (record.end(), &record.0["enduser.id"]),
+            ("udp_limit_sessions", &"ann".into()),
+            "{offer:?}"
+        );
+        client.close().await;
+        let record = edge.session().await;
+        assert_eq!((record.end(), &record.0["enduser.id"]), ("closed", &"ann".into()), "{offer:?}");
+        assert_eq!(record.0["tls.protocol.name"], "dtls");
+        assert!(["1.2", "1.3"].contains(&record.0["tls.protocol.version"].as_str().unwrap()));
+
+        let mut client = Peer::client_showing(at(port), offer, &nobody).await;
+        let record = tokio::select! {
+            record = edge.session() => record,
+            () = client.insist(b"let me in") => panic!("{offer:?}: nobody was served"),
+        };
+        assert_eq!((record.end(), record.carried()), ("certificate_caller", (0, 0)), "{offer:?}");
+    }
+    edge.nothing_recorded().await;
+}
+
 #[tokio::test]
 async fn sessions_end_with_the_ca_of_their_clients() {
     let ca = tls::authority().ca();

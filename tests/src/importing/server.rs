@@ -1,13 +1,14 @@
 //! The originals: nginx, HAProxy and Caddy as processes of a test.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ferrum_edge::import::Format;
+pub(super) use test_servers::ports::free_port;
 
 /// A running original in a folder of its own. Dropping it ends it.
 pub(super) struct Original {
@@ -23,18 +24,6 @@ pub(super) fn folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("ferrum-import-{name}-{}-{number}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
     folder
-}
-
-/// A port that is free now, below those that the system gives away by itself: no other test gets it in between.
-pub(super) fn free_port() -> u16 {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed).wrapping_add(std::process::id().wrapping_mul(97));
-        let port = 20_000 + u16::try_from(number % 10_000).expect("below 10,000");
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
 }
 
 /// A Caddyfile as Caddy's JSON.

@@ -1,7 +1,6 @@
 //! What stream tests share: ports of their own, an echo that just stands there, sessions read from records.
 
-use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -10,30 +9,10 @@ use tokio::task::JoinSet;
 use super::edge::Edge;
 use super::records::Record;
 use super::wire::Wire;
+pub(crate) use test_servers::ports::{free_port, free_ports};
 
 /// Stream proxies listen on loopback only.
 pub(crate) const LOOPBACK: &str = "  stream_address: 127.0.0.1";
-
-/// The port of a stream proxy, which has to be named before it is bound. Below the kernel's ephemeral ports, so that
-/// no client's or origin's socket takes it in between, and counted up, so that no two tests meet on one.
-pub(crate) fn free_port() -> u16 {
-    free_ports(1)
-}
-
-/// The first of so many ports side by side.
-pub(crate) fn free_ports(count: u16) -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Below those of the servers that importers are compared with, which tests of this process start as well.
-    let base = 10_240 + u16::try_from(std::process::id() % 18).unwrap_or(0) * 530;
-    let is_free = |port: u16| TcpListener::bind(at(port)).is_ok() && UdpSocket::bind(at(port)).is_ok();
-    for _ in 0..2_000 {
-        let first = base + NEXT.fetch_add(count, Ordering::Relaxed) % 500;
-        if (first..first + count).all(is_free) {
-            return first;
-        }
-    }
-    panic!("no port is free")
-}
 
 /// Where a stream proxy listens.
 pub(crate) fn at(port: u16) -> SocketAddr {

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use rustls::ClientConnection;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
 
 use super::tls_client;
-use crate::support::edge::Edge;
+use crate::support::edge::{Edge, problems};
 use crate::support::stream::{LOOPBACK, free_port, open, tcp_backend};
-use crate::support::tls;
 use crate::support::wire::{Port, Wire};
+use crate::support::{soon, tls};
 
 /// A client's first bytes.
 pub(super) fn hello(name: &'static str) -> Vec<u8> {
@@ -213,4 +215,42 @@ async fn terminated_names_choose_too() {
     client.send(hello("localhost")).await;
     assert!(client.rest().await.is_empty());
     assert_eq!(edge.only_record().await.end(), "no_route");
+}
+
+/// With `${tls.server_name}`, a target is asked for the name that the client has asked for, and must have a certificate for it.
+#[tokio::test]
+async fn targets_get_the_name_that_clients_ask_for() {
+    let identity = tls::authority().issue("client-name", &["gateway.test"]);
+    let acceptor = TlsAcceptor::from(tls::server(&identity, &[]));
+    let target = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (mut edge, port) = super::edge_with(&format!(
+        "frontend_tls: true, backend_scheme: tcps, backend_tls_server_name: '${{tls.server_name}}', \
+         backend_tls_ca_path: {}, backend_host: 127.0.0.1, backend_port: {}",
+        tls::authority().ca().display(),
+        target.local_addr().unwrap().port()
+    ));
+    let client = tls_client(port, "gateway.test").await;
+    let far = soon(acceptor.accept(soon(target.accept()).await.unwrap().0)).await.unwrap();
+    assert_eq!(far.get_ref().1.server_name(), Some("gateway.test"));
+    drop(far);
+    drop(client);
+    assert_eq!(edge.session().await.proxy(), "a");
+    let _other = tls_client(port, "localhost").await;
+    assert!(
+        soon(acceptor.accept(soon(target.accept()).await.unwrap().0)).await.is_err(),
+        "it has no such name"
+    );
+    assert_eq!(edge.session().await.end(), "tls_certificate_error");
+    for (fields, expected) in [
+        ("backend_scheme: tcp, frontend_tls: true", "nothing is encrypted to a target of scheme `tcp`"),
+        ("backend_scheme: tcps", "plain traffic has no server name"),
+    ] {
+        let said = problems(&super::one(
+            7000,
+            &format!(
+                "{fields}, backend_tls_server_name: '${{tls.server_name}}', backend_host: a.test, backend_port: 1"
+            ),
+        ));
+        assert!(said.contains(expected), "{said}");
+    }
 }

@@ -20,6 +20,7 @@ use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, SignatureScheme};
+use test_servers::ports::free_port;
 
 use super::storage::Storage;
 use crate::export::AcmeStatus;
@@ -69,20 +70,6 @@ fn until(what: &str, is_true: impl Fn() -> bool) {
     while !is_true() {
         assert!(Instant::now() < deadline, "waited in vain until {what}");
         std::thread::park_timeout(Duration::from_millis(20));
-    }
-}
-
-/// A port that nobody listens on, below those from which the system takes the ports of connections: it is still free when
-/// the program listens on it that it is for.
-fn free_port() -> u16 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let first = std::process::id().wrapping_mul(97);
-    loop {
-        let number = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000;
-        let port = 12_000 + u16::try_from(number).unwrap();
-        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
     }
 }
 

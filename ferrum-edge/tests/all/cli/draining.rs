@@ -45,7 +45,7 @@ const MESSAGE: &[u8] = &[0x82, 0x82, 0, 0, 0, 0, b'h', b'i'];
 /// A draining gateway with a TCP stream, a WebSocket and a request that is never answered, after the drain timeout.
 fn drained(streams: &str) -> Place {
     let (folder, target) = (Folder::new(), target());
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = test_servers::ports::free_port();
     folder.write(
         "ferrum.yaml",
         &format!(

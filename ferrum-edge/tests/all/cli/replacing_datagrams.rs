@@ -29,9 +29,7 @@ fn target() -> SocketAddr {
 
 /// A free UDP port, and some TCP ports.
 fn ports() -> (u16, [u16; 2]) {
-    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let tcp = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    (udp.local_addr().unwrap().port(), tcp.map(|it| it.local_addr().unwrap().port()))
+    (free_port(), [free_port(), free_port()])
 }
 
 fn replacing(folder: &Folder) -> Gateway {
@@ -222,7 +220,7 @@ fn slow_target() -> (u16, mpsc::Sender<()>) {
 #[test]
 fn connections_over_quic_outlive_restarts_and_new_ones_are_never_refused() {
     let (folder, (_, tcp)) = (Folder::new(), ports());
-    let https = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let https = free_port();
     let key = rcgen::KeyPair::generate().unwrap();
     let certificate =
         rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap().self_signed(&key).unwrap();

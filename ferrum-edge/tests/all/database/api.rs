@@ -7,6 +7,7 @@ use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
+use test_servers::ports::free_port;
 
 use crate::client::{Answer, Client, TIMEOUT, target};
 use crate::database::place::{
@@ -195,10 +196,6 @@ fn validate_only_writes_nothing() {
         400,
         "bad_query",
     );
-}
-
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 #[test]

@@ -4,16 +4,13 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use serde_json::{Value, json};
+use test_servers::ports::free_port;
 
 use crate::client::{target, until};
 use crate::database::place::{ADMIN, Folder, Running, consumer, protected, proxy, text};
 
 fn stream(id: &str, port: u16, target: SocketAddr) -> Value {
     json!({ "id": id, "backend_scheme": "tcp", "listen_port": port, "backend_host": "127.0.0.1", "backend_port": target.port() })
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// What the target says by way of this port.

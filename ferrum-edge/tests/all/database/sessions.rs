@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 
 use serde_json::{Value, json};
+use test_servers::ports::free_port;
 
 use crate::client::{TIMEOUT, until};
 use crate::database::place::{Folder, READ, Running, text};
@@ -20,11 +21,6 @@ fn silent_target() -> SocketAddr {
         }
     });
     address
-}
-
-/// A port nobody listens on now.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 fn stream(id: &str, port: u16, target: SocketAddr) -> Value {
@@ -159,7 +155,7 @@ fn datagram_sessions_are_listed_and_ended() {
             let _sent = target.send_to(&buffer[..length], from);
         }
     });
-    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let mut proxy = stream("dns", port, behind);
     proxy["backend_scheme"] = json!("udp");
     api.batch(&json!({ "proxies": [proxy] }));

@@ -98,6 +98,22 @@ const KEYS: &[(&str, &str, &str)] = &[
     ),
     ("upstreams.targets", "address", "write `host` and `port`"),
     ("upstreams.targets", "backup", "write `priority: 1`; targets with 0 go first"),
+    ("upstreams.targets", "source", OF_UPSTREAM),
+    ("upstreams.targets", "interface", OF_UPSTREAM),
+    ("upstreams.targets", "backend_source_address", OF_UPSTREAM),
+    ("upstreams.targets", "backend_interface", OF_UPSTREAM),
+    ("upstreams.targets", "backend_transparent", OF_UPSTREAM),
+    ("upstreams.targets", "backend_tcp_user_timeout", OF_UPSTREAM),
+    ("upstreams.targets", "backend_mptcp", OF_UPSTREAM),
+    ("proxies", "tfo", FAST_OPEN),
+    ("proxies", "tcp_fast_open", FAST_OPEN),
+    ("proxies", "backend_tcp_fast_open", FAST_OPEN),
+    ("upstreams", "tfo", FAST_OPEN),
+    ("upstreams", "tcp_fast_open", FAST_OPEN),
+    ("upstreams", "backend_tcp_fast_open", FAST_OPEN),
+    ("upstreams.targets", "tfo", FAST_OPEN),
+    ("upstreams.targets", "tcp_fast_open", FAST_OPEN),
+    ("upstreams.targets", "backend_tcp_fast_open", FAST_OPEN),
     ("consumers", "key", CREDENTIALS),
     ("consumers", "api_key", CREDENTIALS),
     ("consumers", "password", "write `credentials: {basic_auth: {password: …}}`"),
@@ -116,6 +132,10 @@ const KEYS: &[(&str, &str, &str)] = &[
     ("upstreams", "service_discovery", "list the `targets`; discovery is not part of this version"),
 ];
 
+const OF_UPSTREAM: &str = "write it in the upstream, for all its targets; for a single target, a route of the system selects source and interface: \
+    `ip route add ADDRESS dev eth1 src SOURCE`";
+const FAST_OPEN: &str = "remove it: with TCP Fast Open a target may get the first bytes twice, and a connection counts as open before the target \
+    has answered, so that no other target would be tried";
 const BACKEND: &str = "write `backend_scheme`, `backend_host` and `backend_port`";
 const PLUGIN: &str = "write `{plugin_config_id: ID}`, with the id of an entry of `plugin_configs`";
 const CREDENTIALS: &str = "write `credentials: {key_auth: {key: …}}`";

@@ -118,7 +118,8 @@ pub struct Proxy {
     /// PEM file of the only roots trusted for the target. Default the public roots.
     #[schemars(length(min = 1, max = 4096))]
     pub backend_tls_ca_path: Option<String>,
-    /// The name sent to the target and looked for in its certificate. Default the target's host.
+    /// The name sent to the target and looked for in its certificate. A stream proxy with `frontend_tls` or `accept_proxy_protocol` may
+    /// send `${tls.server_name}`: the name that the client asked for, or the target's host where it asked for none. Default the target's host.
     #[schemars(length(min = 1, max = 253))]
     pub backend_tls_server_name: Option<String>,
     /// An address used instead of looking the target's name up.
@@ -240,11 +241,17 @@ pub struct Proxy {
     /// Time after which a silent TCP session ends. Default 5m; 0 is off.
     #[schemars(range(max = 86_400))]
     pub tcp_idle_timeout: Option<Seconds>,
-    /// Requires a PROXY protocol header on a TCP stream proxy, from trusted proxies only. Default false.
+    /// Requires a PROXY protocol header on a stream proxy, from trusted proxies only. On a UDP proxy, it is of version 2, and neither
+    /// `frontend_tls` nor `passthrough` is possible. Default false.
     pub accept_proxy_protocol: Option<bool>,
-    /// Sends a PROXY protocol header of version 1 or 2 to the target of a TCP stream proxy. Default none.
+    /// Which datagrams of a UDP proxy begin with that header. Default `every`: each says which client it is from, and one without a
+    /// header is refused. With `first`, the first datagram from an address of a trusted proxy says it for all that follow.
+    pub accept_proxy_protocol_datagrams: Option<HeaderDatagrams>,
+    /// Sends a PROXY protocol header of version 1 or 2 to the target of a stream proxy; of a UDP proxy of version 2 only. Default none.
     #[schemars(range(min = 1, max = 2))]
     pub send_proxy_protocol: Option<u32>,
+    /// Which datagrams of a UDP session that header is sent with. Default `every`.
+    pub send_proxy_protocol_datagrams: Option<HeaderDatagrams>,
     /// Extensions (TLVs) of that header, with `send_proxy_protocol: 2` only. Default none.
     #[schemars(length(max = 5))]
     pub send_proxy_protocol_tlvs: Vec<ProxyTlv>,
@@ -258,6 +265,16 @@ pub struct Proxy {
     pub allowed_ws_origins: Vec<String>,
     /// Bytes a request body may have; beyond it 413. Default the gateway's limit; 0 is no limit.
     pub max_request_body: Option<Bytes>,
+}
+
+/// Which datagrams begin with a PROXY protocol header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HeaderDatagrams {
+    /// Each one, as DNS servers expect it.
+    Every,
+    /// The first one of a session.
+    First,
 }
 
 /// A plugin config a proxy names.

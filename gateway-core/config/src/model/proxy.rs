@@ -8,8 +8,8 @@ use std::time::Duration;
 use http::Method;
 
 use super::{
-    Congestion, FastCgi, ForwardedRules, Id, PathRules, PluginConfig, ProxyExtensions, SocketRules,
-    StarttlsRules, Transport, Upstream, WebSocketRules,
+    Congestion, FastCgi, ForwardedRules, HeaderDatagrams, Id, PathRules, PluginConfig, ProxyExtensions,
+    SocketRules, StarttlsRules, Transport, Upstream, WebSocketRules,
 };
 use crate::condition::Condition;
 use crate::pattern::{HostPattern, PathPattern};
@@ -158,8 +158,14 @@ pub struct StreamRules {
     pub max_sessions: usize,
     /// Reads a PROXY protocol header first, from trusted proxies only. Default false.
     pub accept_proxy_protocol: bool,
+    /// Which datagrams of clients have such a header.
+    pub accepted_headers: HeaderDatagrams,
     /// Sends a PROXY protocol header of this version (1 or 2) to the target.
     pub send_proxy_protocol: Option<u8>,
+    /// Which datagrams to targets have such a header.
+    pub sent_headers: HeaderDatagrams,
+    /// Targets get the server name that the client has asked for, and show a certificate for it.
+    pub sends_client_name: bool,
     /// What a header of version 2 says beside the ends.
     pub proxy_extensions: ProxyExtensions,
 }

@@ -21,6 +21,16 @@ pub struct SocketRules {
     pub copies: bool,
 }
 
+/// Which datagrams begin with a PROXY header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HeaderDatagrams {
+    /// Each one.
+    #[default]
+    Every,
+    /// The first one of a session.
+    First,
+}
+
 /// What a PROXY header of version 2 says beside the ends of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ProxyExtensions {

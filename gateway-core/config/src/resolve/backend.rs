@@ -15,6 +15,30 @@ use crate::model::{
 };
 use crate::units::Seconds;
 
+/// In place of a name that is sent to targets: the one that the client has asked for.
+const CLIENT_NAME: &str = "${tls.server_name}";
+
+/// Whether targets get the name that the client has asked for.
+pub(super) fn sends_client_name(written: &file::Proxy) -> bool {
+    written.backend_tls_server_name.as_deref() == Some(CLIENT_NAME)
+}
+
+/// As [`sends_client_name`] for a stream proxy, whose other settings have to give one.
+pub(super) fn client_name(notes: &mut Notes<'_>, written: &file::Proxy, scheme: Scheme) -> bool {
+    const KEY: &str = "backend_tls_server_name";
+    if !sends_client_name(written) {
+        return false;
+    }
+    if !scheme.is_encrypted() {
+        notes.add(KEY, format!("nothing is encrypted to a target of scheme `{}`", scheme.as_str())).remedy =
+            Some(format!("write `backend_scheme: {}`, or remove it", encrypted(scheme).as_str()));
+    } else if written.frontend_tls != Some(true) && written.accept_proxy_protocol != Some(true) {
+        notes.add(KEY, "plain traffic has no server name").remedy =
+            Some("write `frontend_tls` or `accept_proxy_protocol`, or a name".to_owned());
+    }
+    true
+}
+
 /// How targets' certificates are judged, as a proxy or an upstream says it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tls<'a> {
@@ -32,7 +56,7 @@ impl<'a> Tls<'a> {
             client_key: written.backend_tls_client_key_path.as_deref(),
             verify: written.backend_tls_verify_server_cert,
             ca: written.backend_tls_ca_path.as_deref(),
-            server_name: written.backend_tls_server_name.as_deref(),
+            server_name: written.backend_tls_server_name.as_deref().filter(|name| *name != CLIENT_NAME),
         }
     }
 
@@ -187,6 +211,10 @@ pub(super) fn backend(
     let address =
         written.dns_override.as_deref().and_then(|text| notes.value("dns_override", words::address(text)));
     let Group { upstream, tls, sockets: shared } = group?;
+    if tls.as_ref().is_some_and(|tls| tls.server_name.is_some()) && sends_client_name(written) {
+        let message = format!("the upstream `{}` says which name its targets get", upstream.id);
+        notes.add("backend_tls_server_name", message).remedy = Some("keep one of the two".to_owned());
+    }
     if tls.is_some() {
         of_tls(notes, scheme, written_tls, &upstream);
     }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::shared_values::SharedValues;
-use super::{Notes, forwarded, words};
+use super::{Notes, backend, forwarded, proxy_protocol, words};
 use crate::claims::ties;
 use crate::condition;
 use crate::condition::written::Condition;
 use crate::file;
 use crate::model::{
-    HostPattern, HttpRules, Match, Parameters, PathPattern, PathPolicy, PathRules, ProxyExtensions, Scheme,
-    StreamRules, Traffic, WebSocketRules,
+    HostPattern, HttpRules, Match, Parameters, PathPattern, PathPolicy, PathRules, Scheme, StreamRules,
+    Traffic, WebSocketRules,
 };
 use crate::pattern::parse;
 use crate::problem::ValueProblem;
@@ -244,7 +244,10 @@ fn only_for_streams(notes: &mut Notes<'_>, written: &file::Proxy) {
         ("tcp_idle_timeout", written.tcp_idle_timeout.is_some()),
         ("accept_proxy_protocol", written.accept_proxy_protocol == Some(true)),
         ("send_proxy_protocol", written.send_proxy_protocol.is_some()),
+        ("backend_tls_server_name", backend::sends_client_name(written)),
         ("send_proxy_protocol_tlvs", !written.send_proxy_protocol_tlvs.is_empty()),
+        ("accept_proxy_protocol_datagrams", written.accept_proxy_protocol_datagrams.is_some()),
+        ("send_proxy_protocol_datagrams", written.send_proxy_protocol_datagrams.is_some()),
     ];
     for (key, _) in keys.iter().filter(|(_, given)| *given) {
         let remedy = if key.starts_with("listen_port") {
@@ -339,6 +342,7 @@ fn stream(notes: &mut Notes<'_>, written: &file::Proxy, scheme: Scheme) -> Optio
         false => (written.tcp_idle_timeout, TCP_IDLE),
     };
     let idle = words::seconds(idle, default);
+    let headers = proxy_protocol::headers(notes, written, scheme);
     let listen_ports = listen_ports(notes, written)?;
     Some(StreamRules {
         listen_ports,
@@ -356,7 +360,10 @@ fn stream(notes: &mut Notes<'_>, written: &file::Proxy, scheme: Scheme) -> Optio
             .and_then(|sessions| usize::try_from(sessions).ok())
             .unwrap_or(UDP_MAX_SESSIONS),
         accept_proxy_protocol: written.accept_proxy_protocol.unwrap_or(false),
-        proxy_extensions: proxy_extensions(notes, written),
+        accepted_headers: headers.accepted,
+        sent_headers: headers.sent,
+        sends_client_name: backend::client_name(notes, written, scheme),
+        proxy_extensions: headers.extensions,
         send_proxy_protocol: written.send_proxy_protocol.and_then(|version| u8::try_from(version).ok()),
     })
 }
@@ -367,40 +374,6 @@ fn alpn(notes: &mut Notes<'_>, written: &file::Proxy) -> Box<[Box<[u8]>]> {
             Some("write `passthrough: true` and `backend_scheme: tcp` or `udp`, or remove it".to_owned());
     }
     written.alpn.iter().map(|protocol| protocol.as_bytes().into()).collect()
-}
-
-fn proxy_extensions(notes: &mut Notes<'_>, written: &file::Proxy) -> ProxyExtensions {
-    const KEY: &str = "send_proxy_protocol_tlvs";
-    let tlvs = &written.send_proxy_protocol_tlvs;
-    let extensions = ProxyExtensions {
-        alpn: tlvs.contains(&file::ProxyTlv::Alpn),
-        unique_id: tlvs.contains(&file::ProxyTlv::UniqueId),
-        authority: tlvs.contains(&file::ProxyTlv::Authority),
-        tls: tlvs.contains(&file::ProxyTlv::Tls),
-        checksum: tlvs.contains(&file::ProxyTlv::Crc32c),
-    };
-    let frontend_tls = written.frontend_tls == Some(true);
-    let has_name =
-        frontend_tls || written.passthrough == Some(true) || written.accept_proxy_protocol == Some(true);
-    if !tlvs.is_empty() && written.send_proxy_protocol != Some(2) {
-        notes.add(KEY, "only a PROXY header of version 2 has extensions").remedy =
-            Some("write `send_proxy_protocol: 2`, or remove it".to_owned());
-    } else if extensions.tls && !frontend_tls {
-        notes.add(KEY, "`tls` has nothing to say of connections that the gateway does not decrypt").remedy =
-            Some("write `frontend_tls: true`, or remove it".to_owned());
-    } else if extensions.authority && !has_name {
-        notes.add(KEY, "`authority` needs a server name, which plain traffic does not have").remedy =
-            Some("write `frontend_tls`, `passthrough` or `accept_proxy_protocol`, or remove it".to_owned());
-    } else if extensions.alpn && written.alpn.is_empty() && written.accept_proxy_protocol != Some(true) {
-        notes
-            .add(
-                KEY,
-                "`alpn` needs a protocol, which neither a PROXY header nor the proxy's own `alpn` gives",
-            )
-            .remedy =
-            Some("write `accept_proxy_protocol`, or `passthrough` with `alpn`, or remove it".to_owned());
-    }
-    extensions
 }
 
 fn plain(scheme: Scheme) -> Scheme {
@@ -417,8 +390,8 @@ fn wrong_transport(notes: &mut Notes<'_>, written: &file::Proxy, is_udp: bool) {
         ),
         ("udp_max_sessions", true, written.udp_max_sessions.is_some()),
         ("tcp_idle_timeout", false, written.tcp_idle_timeout.is_some()),
-        ("accept_proxy_protocol", false, written.accept_proxy_protocol == Some(true)),
-        ("send_proxy_protocol", false, written.send_proxy_protocol.is_some()),
+        ("accept_proxy_protocol_datagrams", true, written.accept_proxy_protocol_datagrams.is_some()),
+        ("send_proxy_protocol_datagrams", true, written.send_proxy_protocol_datagrams.is_some()),
         ("frontend_starttls", false, written.frontend_starttls.is_some()),
         ("backend_starttls", false, written.backend_starttls.is_some()),
     ];

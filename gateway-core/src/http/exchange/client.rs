@@ -33,9 +33,9 @@ pub struct Client {
 pub struct ClientTls {
     /// The name the client asked for.
     pub server_name: Option<Arc<str>>,
-    /// `TLSv1.2` or `TLSv1.3`.
+    /// `TLSv1.2` or `TLSv1.3`; of datagrams `DTLSv1.2` or `DTLSv1.3`.
     pub version: &'static str,
-    /// IANA name.
+    /// IANA name; empty for DTLS.
     pub cipher: &'static str,
     /// The client's verified leaf certificate, DER.
     pub certificate: Option<Arc<[u8]>>,

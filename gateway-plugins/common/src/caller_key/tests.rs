@@ -3,6 +3,7 @@
 use std::collections::hash_map::DefaultHasher;
 use std::sync::Arc;
 
+use gateway_core::consumer::Consumer;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Client;
 use serde_json::json;
@@ -70,6 +71,17 @@ fn each_part_tells_callers_apart() {
     let nobodys = CountedProxy { owner: None, ..PROXY };
     let keyed = by.of_exchange(&exchange("192.0.2.1", &[]), nobodys, DefaultHasher::new());
     assert_eq!(keyed, Keyed::Denied);
+    // The owner's own traffic on a proxy that is nobody's counts as that of the owner's proxies.
+    let consumer = Consumer {
+        id: "c1".parse().unwrap(),
+        username: "ann".into(),
+        custom_id: None,
+        acl_groups: Vec::new(),
+        credentials: Box::default(),
+    };
+    let mut exchange = exchange("192.0.2.1", &[]);
+    exchange.identity = Some(Arc::new(Identity::consumer(Arc::new(consumer))));
+    assert_eq!(by.of_exchange(&exchange, nobodys, DefaultHasher::new()), of("a", &by));
 }
 
 #[test]

@@ -36,7 +36,7 @@ pub(crate) struct Config {
     /// Which bytes count: `upload` (from clients), `download` (to clients) or `both`. Default `both`.
     pub(super) count: Count,
     /// Whose bytes count together: `route` (those of a proxy), `port` (those of a port that the gateway listens on), `owner` (those of
-    /// all proxies of an `owner`), `consumer`,
+    /// all proxies of an `owner`, and of that consumer on proxies without one), `consumer`,
     /// `address` (a client's), `gateway` (all that run this plugin config), or what else `rate_limiting` knows; or a list, whose values
     /// together make one key. Default `route`.
     limit_by: OneOrMany,
