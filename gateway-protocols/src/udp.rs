@@ -15,6 +15,7 @@ mod flight;
 pub(crate) mod fuzzing;
 mod greet;
 mod handover;
+mod headers;
 mod hello;
 mod initial;
 mod leg;

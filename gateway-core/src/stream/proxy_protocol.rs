@@ -283,11 +283,8 @@ pub fn header(
     version2_header(STREAM, ends, extensions)
 }
 
-fn version2_header(
-    transport: u8,
-    (source, destination): (SocketAddr, SocketAddr),
-    extensions: Extensions<'_>,
-) -> Vec<u8> {
+fn version2_header(transport: u8, ends: (SocketAddr, SocketAddr), extensions: Extensions<'_>) -> Vec<u8> {
+    let (source, destination) = ends;
     let mut out = SIGNATURE.to_vec();
     let mut block = Vec::with_capacity(36);
     for end in [source, destination] {

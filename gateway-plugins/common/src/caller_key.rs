@@ -271,7 +271,8 @@ impl KeyBy {
             KeyPart::Owner => {
                 // Where a proxy is nobody's, the traffic is that of who was recognised.
                 let recognised = caller.identity.and_then(|who| who.consumer.as_deref());
-                let owner = caller.proxy.owner.or(recognised.map(|consumer| &*consumer.username));
+                let own = || recognised.map(|consumer| &*consumer.username);
+                let owner = caller.proxy.owner.or_else(own);
                 text(owner.map(str::as_bytes), hasher)
             }
             KeyPart::Port => {

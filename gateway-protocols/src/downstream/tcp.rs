@@ -142,7 +142,7 @@ impl NewConnection {
     /// Adds what the proxy's PROXY header says and the client's did not.
     fn tell(&mut self, route: &Route, offered: &[Vec<u8>]) {
         let Some(rules) = rules(route).filter(|rules| rules.send_proxy_protocol.is_some()) else { return };
-        let wanted = rules.proxy_extensions;
+        let wanted = rules.proxy_headers.extensions;
         if !(wanted.alpn || wanted.unique_id) {
             return;
         }

@@ -13,11 +13,11 @@ use gateway_core::stream::pipeline;
 use gateway_core::stream::session::Session as Seen;
 
 use super::connections::SessionLookup;
+use super::headers::NewClient;
 use super::hello::Hello;
 use super::initial::{Opening, RequestedName, is_short};
 use super::leg::Leg;
 use super::port::Port;
-use super::proxied::NewClient;
 use super::questions::slot_of;
 use super::session::{Session, SessionStage};
 use super::stray::AddressPair;
@@ -99,7 +99,7 @@ impl Port {
         if let Some(route) =
             proxies.filter(|proxies| proxies.accepts_proxy_headers()).and_then(|proxies| proxies.only())
         {
-            return self.arrive_proxied(pair, datagram, now, (&snapshot, route));
+            return self.arrive_proxied(pair, datagram, now, route);
         }
         if let Some(proxies) = proxies.filter(|proxies| proxies.asks_for_name()) {
             if is_short(datagram) && self.moved(pair, datagram, now) {

@@ -18,9 +18,9 @@ use gateway_core::stream::session::{Direction, Session as Seen};
 
 use super::connections::Ids;
 use super::dtls::{self, Verifier};
+use super::headers::{self, SentHeader};
 use super::leg::{Dead, Emit, Leg};
 use super::offer::Offer;
-use super::proxied::{self, SentHeader};
 use super::stray::AddressPair;
 use tokio::sync::oneshot;
 
@@ -207,7 +207,7 @@ impl Session {
         for answer in answers {
             let said = target.send(&answer, &mut |emit| {
                 if let Emit::Wire(bytes) = emit {
-                    drop(proxied::send(socket, header, bytes));
+                    drop(headers::send(socket, header, bytes));
                 }
             });
             said.map_err(of_target)?;
@@ -310,7 +310,7 @@ impl OpenSession {
             length = payload.len() as u64;
             sent = target.send(payload, &mut |emit| {
                 if let Emit::Wire(bytes) = emit {
-                    dead = on_wire(proxied::send(socket, header, bytes));
+                    dead = on_wire(headers::send(socket, header, bytes));
                 }
             });
         })?;

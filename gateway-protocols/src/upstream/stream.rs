@@ -66,7 +66,7 @@ impl Opener for Outbound {
         if let Some(rules) = rules(route)
             && let Some(version) = rules.send_proxy_protocol
         {
-            let extensions = session.extensions(rules.proxy_extensions);
+            let extensions = session.extensions(rules.proxy_headers.extensions);
             to.preface =
                 proxy_protocol::header(version, session.client.peer, session.client.local, extensions);
         }

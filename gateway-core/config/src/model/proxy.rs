@@ -8,8 +8,8 @@ use std::time::Duration;
 use http::Method;
 
 use super::{
-    Congestion, FastCgi, ForwardedRules, HeaderDatagrams, Id, PathRules, PluginConfig, ProxyExtensions,
-    SocketRules, StarttlsRules, Transport, Upstream, WebSocketRules,
+    Congestion, DnsRules, FastCgi, ForwardedRules, Id, PathRules, PluginConfig, ProxyHeaders, SocketRules,
+    StarttlsRules, Transport, Upstream, WebSocketRules,
 };
 use crate::condition::Condition;
 use crate::pattern::{HostPattern, PathPattern};
@@ -158,16 +158,12 @@ pub struct StreamRules {
     pub max_sessions: usize,
     /// Reads a PROXY protocol header first, from trusted proxies only. Default false.
     pub accept_proxy_protocol: bool,
-    /// Which datagrams of clients have such a header.
-    pub accepted_headers: HeaderDatagrams,
     /// Sends a PROXY protocol header of this version (1 or 2) to the target.
     pub send_proxy_protocol: Option<u8>,
-    /// Which datagrams to targets have such a header.
-    pub sent_headers: HeaderDatagrams,
     /// Targets get the server name that the client has asked for, and show a certificate for it.
     pub sends_client_name: bool,
-    /// What a header of version 2 says beside the ends.
-    pub proxy_extensions: ProxyExtensions,
+    /// Which datagrams have such headers, and what those that are sent say beside the ends.
+    pub proxy_headers: ProxyHeaders,
 }
 
 /// Where a proxy's traffic goes.
@@ -202,15 +198,6 @@ pub struct RareBackend {
     pub fastcgi: Option<FastCgi>,
     /// How sockets to targets are made; `None` is the system's way.
     pub sockets: Option<Arc<SocketRules>>,
-}
-
-/// How a target's name is looked up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct DnsRules {
-    /// Used instead of looking the name up.
-    pub address: Option<IpAddr>,
-    /// How long a looked-up address is used; `None` is what the name server says.
-    pub ttl: Option<Duration>,
 }
 
 impl Backend {

@@ -1,4 +1,4 @@
-//! Sockets to targets, and what is sent over them first.
+//! Sockets to targets, where they lead, and what is sent over them first.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -21,6 +21,15 @@ pub struct SocketRules {
     pub copies: bool,
 }
 
+/// How a target's name is looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DnsRules {
+    /// Used instead of looking the name up.
+    pub address: Option<IpAddr>,
+    /// How long a looked-up address is used; `None` is what the name server says.
+    pub ttl: Option<Duration>,
+}
+
 /// Which datagrams begin with a PROXY header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HeaderDatagrams {
@@ -29,6 +38,17 @@ pub enum HeaderDatagrams {
     Every,
     /// The first one of a session.
     First,
+}
+
+/// PROXY headers of a stream proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ProxyHeaders {
+    /// Which datagrams of clients have one.
+    pub accepted: HeaderDatagrams,
+    /// Which datagrams to targets have one.
+    pub sent: HeaderDatagrams,
+    /// What one for a target says beside the ends.
+    pub extensions: ProxyExtensions,
 }
 
 /// What a PROXY header of version 2 says beside the ends of the connection.

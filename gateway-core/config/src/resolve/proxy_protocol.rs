@@ -2,20 +2,13 @@
 
 use super::Notes;
 use crate::file;
-use crate::model::{HeaderDatagrams, ProxyExtensions, Scheme};
+use crate::model::{HeaderDatagrams, ProxyExtensions, ProxyHeaders, Scheme};
 
-/// What a stream proxy does with headers, beside whether it does.
-pub(super) struct Headers {
-    pub(super) accepted: HeaderDatagrams,
-    pub(super) sent: HeaderDatagrams,
-    pub(super) extensions: ProxyExtensions,
-}
-
-pub(super) fn headers(notes: &mut Notes<'_>, written: &file::Proxy, scheme: Scheme) -> Headers {
+pub(super) fn headers(notes: &mut Notes<'_>, written: &file::Proxy, scheme: Scheme) -> ProxyHeaders {
     if matches!(scheme, Scheme::Udp | Scheme::Dtls) {
         of_datagrams(notes, written, scheme);
     }
-    Headers {
+    ProxyHeaders {
         accepted: datagrams(written.accept_proxy_protocol_datagrams),
         sent: datagrams(written.send_proxy_protocol_datagrams),
         extensions: extensions(notes, written),

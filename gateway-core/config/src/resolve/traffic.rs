@@ -342,7 +342,7 @@ fn stream(notes: &mut Notes<'_>, written: &file::Proxy, scheme: Scheme) -> Optio
         false => (written.tcp_idle_timeout, TCP_IDLE),
     };
     let idle = words::seconds(idle, default);
-    let headers = proxy_protocol::headers(notes, written, scheme);
+    let proxy_headers = proxy_protocol::headers(notes, written, scheme);
     let listen_ports = listen_ports(notes, written)?;
     Some(StreamRules {
         listen_ports,
@@ -360,10 +360,8 @@ fn stream(notes: &mut Notes<'_>, written: &file::Proxy, scheme: Scheme) -> Optio
             .and_then(|sessions| usize::try_from(sessions).ok())
             .unwrap_or(UDP_MAX_SESSIONS),
         accept_proxy_protocol: written.accept_proxy_protocol.unwrap_or(false),
-        accepted_headers: headers.accepted,
-        sent_headers: headers.sent,
         sends_client_name: backend::client_name(notes, written, scheme),
-        proxy_extensions: headers.extensions,
+        proxy_headers,
         send_proxy_protocol: written.send_proxy_protocol.and_then(|version| u8::try_from(version).ok()),
     })
 }
