@@ -5,7 +5,7 @@ mod postgres;
 
 use std::path::PathBuf;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 use crate::process::Folder;
 
@@ -19,6 +19,8 @@ impl<'f> Authority<'f> {
     fn new(folder: &'f Folder) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // OpenSSL takes a certificate whose issuer has its own name for self-signed.
+        params.distinguished_name.push(DnType::CommonName, "CA of a test");
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
         folder.write("ca.pem", &issuer.pem());
         Self { folder, issuer }

@@ -11,6 +11,7 @@ use bytes::Buf;
 use h3::client::SendRequest;
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Endpoint};
+use test_servers::ports::free_port;
 
 use crate::process::{Folder, Gateway, TIMEOUT, until};
 
