@@ -145,7 +145,7 @@ plugin_configs:
   - id: quota
     plugin_name: traffic_quota
     proxy_id: q
-    config: {{limit: {QUOTA}, limit_by: address, path: {folder:?}}}
+    config: {{limit: {QUOTA}, limit_by: address, max_keys: 10000, path: {folder:?}}}
 "
     );
     let mut edge = Edge::start_with(LOOPBACK, &spec);
