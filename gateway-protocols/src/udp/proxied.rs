@@ -50,7 +50,7 @@ impl Port {
         }
         let mut told = proxy_protocol::read_extensions(header);
         let name = told.authority.take().map(|name| name.to_ascii_lowercase());
-        let destination = ends.map_or(self.local_of(pair), |(_, destination)| destination);
+        let destination = ends.map_or_else(|| self.local_of(pair), |(_, destination)| destination);
         let header = ReceivedHeader { source, destination, told, datagrams };
         let client = NewClient { name, header: Some(header) };
         let Some(key) = self.begin(pair, &client, route, Leg::Plain, now) else { return };
