@@ -32,6 +32,8 @@ enum Command {
     Matrix(command::matrix::Args),
     /// Load while the gateway's configuration grows through its admin API.
     Scale(command::scale::Args),
+    /// Simulated edges behind a control plane: how soon they serve changes, one by one and in a storm.
+    Fleet(command::fleet::Args),
     /// The same load from more and more connections.
     Clients(command::clients::Args),
     /// Open loop at rising rates, to find where latency leaves the ground.
@@ -82,6 +84,7 @@ fn dispatch(command: Command) -> Result<ExitStatus, CommandError> {
         Command::Backend(args) => command::backend::run(&args),
         Command::Matrix(args) => command::matrix::run(&args),
         Command::Scale(args) => command::scale::run(&args),
+        Command::Fleet(args) => command::fleet::run(&args),
         Command::Clients(args) => command::clients::run(&args),
         Command::Sweep(args) => command::sweep::run(&args),
         Command::Search(args) => command::search::run(&args),

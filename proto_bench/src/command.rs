@@ -12,6 +12,7 @@ pub mod backend;
 pub mod bulk;
 pub mod clients;
 pub mod compare;
+pub mod fleet;
 pub mod matrix;
 pub mod measure;
 pub mod output;
@@ -54,6 +55,8 @@ pub enum CommandError {
     Content(#[from] crate::replay::content::ContentError),
     #[error(transparent)]
     Tokens(#[from] crate::replay::tokens::TokenError),
+    #[error(transparent)]
+    Fleet(#[from] crate::fleet::FleetError),
     #[error(transparent)]
     Scale(#[from] crate::scale::ScaleError),
     #[error("cannot make the directory {path}: {source}")]

@@ -6,6 +6,7 @@ pub mod cli;
 pub mod command;
 pub mod driver;
 pub mod engine;
+pub mod fleet;
 pub mod measure;
 pub mod pace;
 pub mod peers;

@@ -15,7 +15,7 @@ use crate::report::Round;
 use crate::report::model::{Batch, Refusals, Scale};
 
 pub mod api;
-mod http;
+pub(crate) mod http;
 mod probe;
 mod walker;
 mod writer;

@@ -72,6 +72,26 @@ pub fn client_config(alpn: &[&[u8]], roots: Option<&Path>) -> Result<ClientConfi
     Ok(config)
 }
 
+/// A client configuration with a certificate of the client's. Any server certificate is accepted.
+///
+/// # Errors
+/// A key that rustls refuses.
+pub fn client_config_of(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    alpn: &[&[u8]],
+) -> Result<ClientConfig, TlsError> {
+    let provider = provider();
+    let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AcceptAny(provider)))
+        .with_client_auth_cert(chain, key)?;
+    config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+    config.resumption = Resumption::disabled();
+    Ok(config)
+}
+
 /// A server configuration with this identity.
 ///
 /// # Errors

@@ -299,8 +299,8 @@ const ORDERS: &[Order] = &[
     Order {
         name: "proto_bench",
         modules: &[
-            "command", "cli", "scale", "replay", "peers", "backend", "report", "engine", "bulk", "measure",
-            "driver", "plan", "tls", "pace",
+            "command", "cli", "fleet", "scale", "replay", "peers", "backend", "report", "engine", "bulk",
+            "measure", "driver", "plan", "tls", "pace",
         ],
         climbs: &[("cli", "command", 2), ("peers", "command", 1), ("report", "replay", 2)],
     },

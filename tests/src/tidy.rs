@@ -234,6 +234,8 @@ fn crates_depend_downwards_only() {
                 "gateway-fleet",
                 "gateway-import",
                 "test-servers",
+                // For its tests only: a second implementation of the fleet's protocol.
+                "proto_bench",
             ],
         ),
         ("ferrum-edge/fleet", &[]),

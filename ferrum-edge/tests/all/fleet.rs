@@ -1,5 +1,6 @@
 //! A fleet from the operator's side: the real program as control planes and edges.
 
+mod bench;
 mod enrolment;
 mod groups;
 mod place;

@@ -164,3 +164,57 @@ pub fn database_setup(
     ];
     Setup { command: command.to_vec(), files: vec![(spec, document.to_string())] }
 }
+
+/// A control plane on a database, with nothing in it yet.
+#[must_use]
+pub fn control_plane_setup(
+    program: &Path,
+    directory: &Path,
+    edges: SocketAddr,
+    admin: SocketAddr,
+    database: &str,
+    token: &str,
+) -> Setup {
+    let spec = directory.join("ferrum-edge.json");
+    let document = json!({ "gateway": { "admin": { "address": admin.to_string() } } });
+    let key = format!("{:032x}{:032x}", fastrand::u128(..), fastrand::u128(..));
+    let command = [
+        "env".to_owned(),
+        format!("FERRUM_ADMIN_TOKEN={token}"),
+        format!("FERRUM_DB_ENCRYPTION_KEY={key}"),
+        format!("FERRUM_FLEET_LISTEN={edges}"),
+        format!("FERRUM_STATE={}", directory.join("state").to_string_lossy()),
+        program.to_string_lossy().into_owned(),
+        "run".to_owned(),
+        "--mode".to_owned(),
+        "control-plane".to_owned(),
+        "--db-url".to_owned(),
+        database.to_owned(),
+        "--spec".to_owned(),
+        spec.to_string_lossy().into_owned(),
+    ];
+    Setup { command: command.to_vec(), files: vec![(spec, document.to_string())] }
+}
+
+/// A gateway that enrols as an edge by an invitation, on ports that nobody asks for.
+#[must_use]
+pub fn edge_setup(program: &Path, directory: &Path, invitation: &str) -> Setup {
+    let spec = directory.join("ferrum-edge.json");
+    let document = json!({ "gateway": {
+        "http": { "address": "127.0.0.1:0" }, "https": { "address": "off" }, "admin": { "address": "127.0.0.1:0" },
+        "workers": 1,
+    } });
+    let command = [
+        "env".to_owned(),
+        format!("FERRUM_EDGE_INVITATION={invitation}"),
+        format!("FERRUM_EDGE_STATE={}", directory.join("state").to_string_lossy()),
+        format!("FERRUM_STATE={}", directory.join("run").to_string_lossy()),
+        program.to_string_lossy().into_owned(),
+        "run".to_owned(),
+        "--mode".to_owned(),
+        "edge".to_owned(),
+        "--spec".to_owned(),
+        spec.to_string_lossy().into_owned(),
+    ];
+    Setup { command: command.to_vec(), files: vec![(spec, document.to_string())] }
+}

@@ -8,16 +8,16 @@ use crate::driver::h1::response::{self, Framing};
 
 /// One keep-alive connection, reopened when the server has closed it.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(crate) struct Client {
     address: SocketAddr,
     stream: Option<TcpStream>,
 }
 
 /// A whole answer.
 #[derive(Debug)]
-pub(super) struct Reply {
-    pub(super) status: u16,
-    pub(super) body: Vec<u8>,
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
 }
 
 /// Why there is no answer.
@@ -35,12 +35,12 @@ const LIMIT: Duration = Duration::from_secs(300);
 const LARGEST: usize = 256 * 1024 * 1024;
 
 impl Client {
-    pub(super) fn new(address: SocketAddr) -> Self {
+    pub(crate) fn new(address: SocketAddr) -> Self {
         Self { address, stream: None }
     }
 
     /// Sends a request; `head` is its first line and headers, each line ended, without the empty line.
-    pub(super) fn ask(&mut self, head: &str, body: &[u8]) -> Result<Reply, HttpError> {
+    pub(crate) fn ask(&mut self, head: &str, body: &[u8]) -> Result<Reply, HttpError> {
         let request =
             [head.as_bytes(), format!("content-length: {}\r\n\r\n", body.len()).as_bytes(), body].concat();
         let reused = self.stream.is_some();

@@ -56,6 +56,11 @@ impl Plane {
         Self::on(&self.location)
     }
 
+    /// For `proto_bench`, without its process: that is no release build.
+    pub(crate) fn under_test(&self) -> proto_bench::fleet::ControlPlane {
+        proto_bench::fleet::ControlPlane::new(self.gateway.admin, TOKEN.to_owned(), None)
+    }
+
     /// Where edges are listened for.
     pub(crate) fn listening(&self) -> String {
         self.gateway.status()["fleet"]["listening"].as_str().unwrap().to_owned()
