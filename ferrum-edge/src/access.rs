@@ -4,6 +4,8 @@ pub(crate) mod environment;
 pub(crate) mod grants;
 pub(crate) mod kept_token;
 #[cfg(feature = "console")]
+pub(crate) mod passkey;
+#[cfg(feature = "console")]
 pub(crate) mod password;
 #[cfg(any(feature = "cli", feature = "console"))]
 pub(crate) mod password_hash;

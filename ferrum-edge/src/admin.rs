@@ -13,6 +13,8 @@ mod changes;
 mod console;
 mod counters;
 mod door;
+#[cfg(feature = "fleet")]
+mod edges_lacking;
 mod effective;
 mod endpoint;
 mod endpoints;
@@ -27,6 +29,8 @@ mod json;
 mod listener;
 mod openapi;
 mod pages;
+#[cfg(feature = "console")]
+mod passkey_enrolment;
 mod peer;
 mod problem;
 mod query;
@@ -52,6 +56,7 @@ mod user_document;
 #[cfg(feature = "console")]
 mod users;
 mod workspace_grants;
+mod workspace_references;
 mod workspaces;
 mod writing;
 

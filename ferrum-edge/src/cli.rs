@@ -1,6 +1,6 @@
 //! The command line: what the program does when it is told to.
 //!
-//! Exit codes: 0 is good, 1 a failure while running, 2 a wrong use, 3 a bad configuration; `diff` ends with 4 when it finds differences, `status` with 5 when something is wrong with the gateway.
+//! Exit codes: 0 is good, 1 a failure while running, 2 a wrong use, 3 a bad configuration; `diff` ends with 4 when it finds differences, `status` with 5 when something is wrong with the gateway; `apply`, `sync` and `rollback` with 6 when the change waits for an approval.
 
 mod acme;
 mod address;
@@ -69,6 +69,8 @@ const BAD_CONFIG: u8 = 3;
 const DIFFERENT: u8 = 4;
 /// `status` found an error.
 const TROUBLED: u8 = 5;
+/// The change of `apply`, `sync` or `rollback` waits for an approval.
+const PENDING: u8 = 6;
 
 /// A multi-protocol API gateway.
 #[derive(Debug, Parser)]
@@ -136,9 +138,9 @@ enum Command {
     Dump(gitops::DumpArgs),
     /// Show the differences between a file and the configuration of a database, or recorded requests; exit code 4 if there are any
     Diff(gitops::DiffArgs),
-    /// Create and update the objects of a file in one change; keep all others
+    /// Create and update the objects of a file in one change; keep all others. Exit code 6 if the change waits for an approval
     Apply(gitops::ApplyArgs),
-    /// Like apply; with --prune, delete objects that are not in the file
+    /// Like apply; with --prune, delete objects that are not in the file. Exit code 6 if the change waits for an approval
     Sync(gitops::SyncArgs),
     /// Convert the configuration of another gateway, and report what became of each part of it
     Import(import::ImportArgs),

@@ -125,6 +125,8 @@ pub(crate) struct ControlCounts {
     pub(crate) certificates_unusable: Mutex<BTreeMap<&'static str, Vec<String>>>,
     /// Changes that another user has to approve.
     pub(crate) approvals: ApprovalCounts,
+    /// Those that wait in the database.
+    pub(crate) changes_pending: AtomicU64,
     pub(crate) admin_tokens_refused: AtomicU64,
     pub(crate) admin_sites_refused: AtomicU64,
     pub(crate) logins_accepted: AtomicU64,

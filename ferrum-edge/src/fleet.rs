@@ -20,3 +20,4 @@ pub(crate) use options::FleetOptions;
 pub(crate) use plane::ControlPlane;
 pub(crate) use role::{FleetRole, standing};
 pub(crate) use roster::RosterError;
+pub(crate) use rows::GroupRow;

@@ -62,6 +62,8 @@ mod location;
 mod migrations;
 mod object;
 mod options;
+#[cfg(feature = "console")]
+mod passkeys;
 mod pending;
 mod pool;
 mod read;
@@ -93,6 +95,8 @@ pub use load_error::LoadError;
 pub use location::{Engine, Location, default_path, state_folder};
 pub use object::{MAX_DOCUMENT_BYTES, MAX_ID_BYTES, Object, ObjectKind, Op};
 pub use options::Options;
+#[cfg(feature = "console")]
+pub(crate) use passkeys::{MAX_PASSKEYS, Passkey};
 pub(crate) use pending::{
     MAX_PENDING, MAX_PENDING_BYTES, MAX_PENDING_OBJECTS, MAX_PENDING_OF_AUTHOR, PendingChange,
     PendingDecision, PendingDocument, PendingObject, PendingState,

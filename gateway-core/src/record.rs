@@ -266,6 +266,8 @@ pub mod metric {
         /// What this gateway did with changes that another user has to approve, by outcome: `proposed`, `approved`, `rejected`,
         /// `withdrawn`, `forced` (applied in an emergency), `conflict` (an object had changed meanwhile).
         APPROVALS: counter = "ferrum_admin_approvals_total";
+        /// Changes in the database that wait for the approval of another user. Gateways on one database count the same ones, within 15 s.
+        CHANGES_PENDING: gauge = "ferrum_admin_changes_pending";
         /// Audit entries by outcome.
         AUDIT_ENTRIES: counter = "ferrum_audit_entries_total";
         /// Refused attempts without an audit entry, because there were too many.

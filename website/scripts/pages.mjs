@@ -264,7 +264,7 @@ function observation(metrics) {
     `An access record has these fields, where they apply. Plugins add fields under their own names, such as \`waf.rules\`; \`request_headers\` of a sink adds header fields.\n\n${fields}\n\nDurations are in seconds. \`error.type\` is an [error code](/reference/error-codes/); [Logs, metrics, traces](/watch/observe/) says how to read a record.`);
 }
 
-const EXITS = [[0, 'success'], [1, 'runtime failure'], [2, 'wrong usage'], [3, 'invalid configuration'], [4, '`diff` found differences'], [5, '`status` found an error']];
+const EXITS = [[0, 'success'], [1, 'runtime failure'], [2, 'wrong usage'], [3, 'invalid configuration'], [4, '`diff` found differences'], [5, '`status` found an error'], [6, 'the change of `apply`, `sync` or `rollback` waits for an approval']];
 
 function program() {
   const parts = reference('commands').map(({ name, help }) => `## ferrum-edge ${name}\n\n\`\`\`text\n${help}\n\`\`\``);

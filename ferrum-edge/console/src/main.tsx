@@ -27,6 +27,7 @@ import { Settings } from './pages/settings';
 import { Upstreams } from './pages/upstreams';
 import { SecondFactor } from './pages/second-factor';
 import { OwnPassword, Users } from './pages/users';
+import { Workspaces } from './pages/workspaces';
 
 const PAGES: Record<string, ComponentType> = {
   now: Now,
@@ -48,13 +49,14 @@ const PAGES: Record<string, ComponentType> = {
   review: Review,
   users: Users,
   fleet: Fleet,
+  workspaces: Workspaces,
 };
 
 const GROUPS: [keyof typeof t.nav, string[]][] = [
   ['observe', ['now', 'logs', 'explain', 'sessions']],
   ['configure', ['routes', 'upstreams', 'consumers', 'plugins', 'access']],
   ['operate', ['certificates', 'firewall', 'cache', 'fleet']],
-  ['govern', ['approvals', 'revisions', 'audit', 'settings', 'users']],
+  ['govern', ['approvals', 'revisions', 'audit', 'settings', 'users', 'workspaces']],
 ];
 
 const STATUS_EVERY = 5000;
@@ -169,7 +171,7 @@ function Top({ toggle, open }: { toggle: () => void; open: boolean }) {
 /** The pages for somebody whose role counts for some objects only; the others are about everything. */
 const RESTRICTED = ['routes', 'upstreams', 'plugins', 'review', 'approvals'];
 const isShown = (name: string): boolean =>
-  name === 'approvals' ? session.value?.mode === 'database' : session.value?.is_restricted ? RESTRICTED.includes(name) : name !== 'fleet' || !!status.value?.fleet;
+  name === 'approvals' || name === 'workspaces' ? session.value?.mode === 'database' && (name === 'approvals' || !session.value.is_restricted) : session.value?.is_restricted ? RESTRICTED.includes(name) : name !== 'fleet' || !!status.value?.fleet;
 
 function Nav({ page }: { page: string }) {
   const bad = troubles(status.value).filter((one) => one.kind === 'bad').length;

@@ -48,7 +48,7 @@ async function withGateway(each, { mode = 'database', document = shop() } = {}) 
   }
 }
 
-const PAGES = ['now', 'logs', 'explain', 'sessions', 'routes', 'routes/shop', 'routes/new', 'upstreams', 'upstreams/servers', 'consumers', 'consumers/ann', 'plugins', 'plugins/new', 'plugins/api-key', 'access', 'certificates', 'firewall', 'cache', 'approvals', 'revisions', 'revisions/1', 'audit', 'settings', 'users', 'review'];
+const PAGES = ['now', 'logs', 'explain', 'sessions', 'routes', 'routes/shop', 'routes/new', 'upstreams', 'upstreams/servers', 'consumers', 'consumers/ann', 'plugins', 'plugins/new', 'plugins/api-key', 'access', 'certificates', 'firewall', 'cache', 'approvals', 'revisions', 'revisions/1', 'audit', 'settings', 'users', 'workspaces', 'review'];
 
 async function violations(page) {
   // The page's policy lets nobody add a script; the driver may.

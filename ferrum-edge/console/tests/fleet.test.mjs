@@ -41,6 +41,11 @@ test('an edge is invited, followed through a restart, and revoked', async () => 
       return data.edges[0];
     };
     await until('the page shows the revision', async () => (await text(page)).includes(String((await served()).served.revision)));
+    // So does the page of an object.
+    await open(page, '#/routes/us-shop');
+    await shows(page, '1 of 1 edges serve it as it is');
+    await open(page, '#/fleet');
+    await shows(page, 'eu-1');
     // The console of the edge is read only, and says why.
     const there = await visit(browser, edge, ADMIN);
     await open(there, '#/fleet');

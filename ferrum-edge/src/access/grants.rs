@@ -123,6 +123,12 @@ impl Workspace {
         Ok(Self(covers))
     }
 
+    /// The patterns of ids of its objects.
+    #[cfg(feature = "fleet")]
+    pub(crate) fn objects(&self) -> &[String] {
+        &self.0.objects
+    }
+
     /// As it is written.
     pub(crate) fn document(&self) -> serde_json::Value {
         serde_json::to_value(&self.0).unwrap_or_default()
@@ -177,6 +183,13 @@ impl Grants {
     /// Whether a grant names a workspace. Such a grant covers nothing until it is [`Self::resolved`].
     pub(crate) fn names_workspaces(&self) -> bool {
         self.0.iter().any(|grant| grant.workspace.is_some())
+    }
+
+    /// The role that the grants give for this workspace; `None` if none of them names it.
+    #[cfg(feature = "console")]
+    pub(crate) fn role_for_workspace(&self, name: &str) -> Option<Role> {
+        let of_it = self.0.iter().filter(|grant| grant.workspace.as_deref() == Some(name));
+        of_it.map(|grant| grant.role).max()
     }
 
     /// The same with what each workspace covers now; an unknown one covers nothing.

@@ -142,6 +142,10 @@ async fn write(
     } else if !validate_only {
         closed_ports(asked, &written, &mut summary);
     }
+    #[cfg(feature = "fleet")]
+    if let Some(lacking) = super::edges_lacking::document(asked, &written) {
+        summary["edges_lacking"] = lacking;
+    }
     Ok(tagged((headers, Json(summary)).into_response(), written.revision))
 }
 

@@ -2,14 +2,17 @@
 //!
 //! - `/console/` serves the archive, with a policy that blocks resources from other origins.
 //! - `/console/login` tells the ways to log in; `/console/oidc/…` is the way by an OpenID provider.
+//! - `/console/passkey` answers a challenge for a login by a passkey.
 //! - `/console/session` logs in with a token of the admin API or as a user, shows the session, and logs out.
 //! - `/console/api/v1/…` serves `/v1/…` to requests with a session cookie instead of a token. The cookie gives access to nothing else,
 //!   so a browser's credentials reach the API only after the checks of [`Console::admit`].
 
 mod archive;
+mod challenges;
 mod cookie;
 mod files;
 mod login;
+mod passkey_login;
 mod provider;
 mod sessions;
 mod throttle;
@@ -19,7 +22,7 @@ use axum::extract::Request;
 use axum::http::header::RETRY_AFTER;
 use axum::http::uri::PathAndQuery;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
-use axum::routing::get;
+use axum::routing::{get, post};
 use percent_encoding::percent_decode_str;
 
 use super::Admin;
@@ -29,6 +32,8 @@ use super::problem::{Refused, problem, store};
 use super::second_factor;
 use super::site;
 use crate::access::Caller;
+use challenges::Challenges;
+pub(super) use passkey_login::{Place, no_randomness};
 use provider::ProviderLogins;
 use sessions::{Credential, Session, Sessions};
 use throttle::Throttle;
@@ -47,6 +52,7 @@ pub(crate) struct Console {
     sessions: Sessions,
     throttle: Throttle,
     provider_logins: ProviderLogins,
+    challenges: Challenges,
 }
 
 /// The routes of the pages and of sessions.
@@ -57,6 +63,7 @@ pub(super) fn routes() -> Router<Admin> {
         .route("/console/{*file}", get(files::page))
         .route("/console/session", get(login::session).post(login::log_in).delete(login::log_out))
         .route("/console/login", get(login::ways))
+        .route("/console/passkey", post(passkey_login::begin))
         .route(provider::LOGIN, get(login::begin_at_provider))
         .route(provider::CALLBACK, get(login::come_from_provider))
         .layer(axum::middleware::map_response(files::protected))
@@ -130,12 +137,12 @@ impl Console {
                 }
                 Err(_) => false,
             },
-            Credential::User { name, version } => {
+            Credential::User { name, version, is_by_passkey } => {
                 let Some(reconciler) = &admin.reconciler else { return Err(ended()) };
                 let user = reconciler.store().user(&name).await.map_err(|error| Box::new(store(&error)))?;
                 let user = user.filter(|user| user.version == version);
-                session.must_enrol =
-                    user.as_ref().is_some_and(|user| second_factor::is_enrolment_needed(&admin.engine, user));
+                let needs = |user| second_factor::is_enrolment_needed(&admin.engine, user);
+                session.must_enrol = !is_by_passkey && user.as_ref().is_some_and(needs);
                 user.is_some()
             }
             Credential::Provider(rules) => {

@@ -153,6 +153,8 @@ pub(super) enum Body {
     Question,
     /// What a workspace covers.
     Workspace,
+    /// Another name of a workspace.
+    WorkspaceName,
     /// Another name or group of an edge.
     #[cfg(feature = "fleet")]
     Edge,
@@ -177,6 +179,12 @@ pub(super) enum Body {
     /// A code of an authenticator app.
     #[cfg(feature = "console")]
     TotpCode,
+    /// The password, for a new passkey.
+    #[cfg(feature = "console")]
+    NewPasskey,
+    /// What the browser has made.
+    #[cfg(feature = "console")]
+    MadePasskey,
 }
 
 /// A key that may be left out.

@@ -11,7 +11,7 @@ use super::{
     usage, workspaces, writing,
 };
 #[cfg(feature = "console")]
-use super::{totp_enrolment, users};
+use super::{passkey_enrolment as passkeys, totp_enrolment, users};
 use crate::access::Role;
 use crate::audit::{KINDS, OUTCOMES, SOURCES};
 
@@ -267,9 +267,10 @@ pub(super) fn all() -> Vec<Endpoint> {
         own(asked(M::POST, changes::APPROVE, "Applies a change of another user as one revision, if its objects are as they were.", write, APPROVE, A::Summary, || post(changes::approve))),
         own(Endpoint { status: 204, ..asked(M::POST, changes::REJECT, "Rejects a change of another user.", write, &[NOTE], A::Nothing, || post(changes::reject)) }),
         own(Endpoint { status: 204, ..asked(M::DELETE, changes::ONE, "Withdraws one's own change.", write, &[NOTE], A::Nothing, || delete(changes::withdraw)) }),
-        asked(M::GET, workspaces::PATH, "The workspaces: named sets of objects, which grants name.", admin, &[], A::Document, || get(workspaces::list)),
+        asked(M::GET, workspaces::PATH, "The workspaces: named sets of objects, which grants and groups of edges name, and who does.", admin, &[], A::Document, || get(workspaces::list)),
         sent(Body::Workspace, 200, asked(M::PUT, workspaces::ONE, "Makes a workspace, or has it cover other objects.", admin, &[], A::Document, || put(workspaces::put))),
-        Endpoint { status: 204, ..asked(M::DELETE, workspaces::ONE, "Removes a workspace; grants that name it cover nothing.", admin, &[], A::Nothing, || delete(workspaces::delete)) },
+        sent(Body::WorkspaceName, 200, asked(M::PATCH, workspaces::ONE, "Gives a workspace another name; grants of users and groups of edges that name it follow.", admin, &[], A::Document, || patch(workspaces::rename))),
+        Endpoint { status: 204, ..asked(M::DELETE, workspaces::ONE, "Removes a workspace; grants and groups of edges that name it cover nothing.", admin, &[], A::Nothing, || delete(workspaces::delete)) },
         asked(M::GET, "/v1/diff", "What is different between two revisions.", read, DIFF, A::Diff, || get(history::diff)),
     ];
     all.extend(of_users());
@@ -291,6 +292,9 @@ fn of_users() -> Vec<Endpoint> {
         own(sent(Body::NewTotp, 200, asked(M::POST, totp_enrolment::PATH, "Begins to enrol one's own second factor: answers a secret for an authenticator app, once.", read, &[], A::Document, || post(totp_enrolment::enrol)))),
         own(sent(Body::TotpCode, 200, asked(M::POST, totp_enrolment::CONFIRM, "Confirms the secret by a code; answers recovery codes, once. Other sessions of the user end.", read, &[], A::Document, || post(totp_enrolment::confirm)))),
         Endpoint { status: 204, ..asked(M::DELETE, totp_enrolment::PATH, "Removes another user's second factor; sessions of the user end.", admin, &[], A::Nothing, || delete(totp_enrolment::reset)) },
+        own(sent(Body::NewPasskey, 200, asked(M::POST, passkeys::PATH, "Begins to make one's own passkey: answers what the browser needs for it.", read, &[], A::Document, || post(passkeys::begin)))),
+        own(sent(Body::MadePasskey, 201, asked(M::POST, passkeys::CONFIRM, "Keeps a passkey that the browser has made. Other sessions of the user end.", read, &[], A::Document, || post(passkeys::confirm)))),
+        own(Endpoint { status: 204, ..asked(M::DELETE, passkeys::ONE, "Removes one's own passkey, or as an administrator any. Other sessions of the user end.", read, &[], A::Nothing, || delete(passkeys::remove)) }),
         own(sent(Body::Password, 204, asked(M::POST, users::PASSWORD, "Chooses one's own password; sessions of the user end.", read, &[], A::Nothing, || post(users::choose)))),
     ]
 }
@@ -310,10 +314,11 @@ fn fleet() -> Vec<Endpoint> {
     vec![
         asked(M::GET, f::PATH, "The groups and edges of a control plane, and what each serves.", read, &[], A::Document, || get(f::status)),
         asked(M::GET, f::EDGE, "One edge of a control plane.", read, &[], A::Document, || get(f::get)),
+        asked(M::GET, f::OBJECT, "Which edges of a control plane serve an object as it is, and why others do not.", read, &[], A::Document, || get(f::object_status)),
         sent(Body::Edge, 200, asked(M::PATCH, f::EDGE, "Gives an edge another name or group.", admin, &[], A::Document, || patch(f::update))),
         Endpoint { status: 204, ..asked(M::DELETE, f::EDGE, "Forgets an edge; its certificates are not accepted any more.", admin, &[], A::Nothing, || delete(f::remove)) },
         asked(M::POST, f::REVOKE, "Accepts the certificates of an edge no more, and ends its connection.", admin, &[], A::Document, || post(f::revoke)),
-        sent(Body::Group, 204, asked(M::PUT, f::GROUP, "Means proxies for a group of edges: ids, in which `*` stands for any text; null is all.", admin, &[], A::Nothing, || put(f::assign))),
+        sent(Body::Group, 204, asked(M::PUT, f::GROUP, "Assigns proxies to a group of edges by ids, in which `*` stands for any text, and workspaces by names; null is everything.", admin, &[], A::Nothing, || put(f::assign))),
         sent(Body::Invitation, 201, asked(M::POST, f::INVITATIONS, "A one-time invitation for a new edge, valid for ten minutes.", admin, &[], A::Document, || post(f::invite))),
     ]
 }

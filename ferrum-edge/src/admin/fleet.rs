@@ -7,19 +7,22 @@ use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use gateway_fleet::DocumentKey;
 use gateway_telemetry::json::Rfc3339;
 use serde_json::{Map, Value, json};
 
 use super::Admin;
 use super::problem::{Refused, problem, store};
-use super::request::object;
+use super::request::{kind, object};
 use super::resources::answer;
-use crate::fleet::{ControlPlane, FleetRole, RosterError};
+use crate::fleet::{ControlPlane, FleetRole, GroupRow, RosterError};
 
 /// The whole fleet.
 pub(super) const PATH: &str = "/v1/fleet";
 /// One edge.
 pub(super) const EDGE: &str = "/v1/fleet/edges/{id}";
+/// Which edges serve an object.
+pub(super) const OBJECT: &str = "/v1/fleet/objects/{kind}/{id}";
 /// Accepts an edge no more.
 pub(super) const REVOKE: &str = "/v1/fleet/edges/{id}/revoke";
 /// What is meant for a group.
@@ -27,7 +30,7 @@ pub(super) const GROUP: &str = "/v1/fleet/groups/{name}";
 /// Invites an edge.
 pub(super) const INVITATIONS: &str = "/v1/fleet/invitations";
 
-/// Patterns of a group.
+/// Patterns, or workspaces, of a group.
 const MAX_PATTERNS: usize = 1000;
 
 fn plane(admin: &Admin) -> Result<&Arc<ControlPlane>, Refused> {
@@ -44,7 +47,9 @@ fn refused(error: RosterError) -> Refused {
     let detail = error.to_string();
     Box::new(match error {
         RosterError::Unknown(_) => problem(StatusCode::NOT_FOUND, "not_found", &detail),
-        RosterError::Name(..) => problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid", &detail),
+        RosterError::Name(..) | RosterError::Workspace(_) => {
+            problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid", &detail)
+        }
         RosterError::Revoked(_) | RosterError::Changed => problem(StatusCode::CONFLICT, "conflict", &detail),
         RosterError::Crowded => problem(StatusCode::TOO_MANY_REQUESTS, "too_many", &detail),
         RosterError::Code(_) => problem(StatusCode::SERVICE_UNAVAILABLE, "unavailable", &detail),
@@ -91,6 +96,28 @@ pub(super) async fn get(State(admin): State<Admin>, Path(id): Path<String>) -> R
     answer(shown.await)
 }
 
+/// `GET /v1/fleet/objects/{kind}/{id}`: which edges serve an object as it is, and why the others do not.
+pub(super) async fn object_status(
+    State(admin): State<Admin>,
+    Path((of, id)): Path<(String, String)>,
+) -> Response {
+    let shown = async {
+        let plane = plane(&admin)?;
+        let of = kind(&of)?;
+        plane.refresh().await;
+        let unknown = || {
+            let detail = format!("There is no {} `{id}`", of.singular());
+            Box::new(problem(StatusCode::NOT_FOUND, "not_found", &detail)) as Refused
+        };
+        let reconciler = admin.reconciler.as_ref().ok_or_else(unknown)?;
+        let object =
+            reconciler.store().get(of, &id).await.map_err(|error| Box::new(store(&error)) as Refused)?;
+        let revision = object.ok_or_else(unknown)?.revision;
+        Ok(Json(plane.object_status(&DocumentKey::new(of.as_str(), id.as_str()), revision)).into_response())
+    };
+    answer(shown.await)
+}
+
 /// `POST /v1/fleet/invitations`: a one-time code for a new edge, or for one that enrols again.
 pub(super) async fn invite(State(admin): State<Admin>, body: Bytes) -> Response {
     let invited = async {
@@ -124,25 +151,31 @@ pub(super) async fn update(State(admin): State<Admin>, Path(id): Path<String>, b
     answer(updated.await.map(|edge| Json(edge).into_response()))
 }
 
-/// `PUT /v1/fleet/groups/{name}`: means proxies for a group.
+/// `PUT /v1/fleet/groups/{name}`: assigns proxies and workspaces to a group.
 pub(super) async fn assign(State(admin): State<Admin>, Path(name): Path<String>, body: Bytes) -> Response {
     let assigned = async {
         let plane = plane(&admin)?;
         let fields = object(&body)?;
         let invalid = |detail: &str| Box::new(problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail));
-        let wrong = "Send `proxies`: a list of proxies' ids, in which `*` stands for any text, or null for all of them";
-        if fields.keys().any(|key| key != "proxies") {
+        let wrong = "Send `proxies`, a list of proxies' ids in which `*` stands for any text, `workspaces`, a list of names, or \
+                     both; `{\"proxies\": null}` sends the group everything";
+        if fields.is_empty() || fields.keys().any(|key| key != "proxies" && key != "workspaces") {
             return Err(invalid(wrong));
         }
-        let proxies = match fields.get("proxies") {
-            Some(Value::Null) => None,
+        let list = |key: &str| match fields.get(key) {
+            None | Some(Value::Null) => Ok(None),
             Some(Value::Array(items)) if items.len() <= MAX_PATTERNS => {
                 let texts = items.iter().map(|item| item.as_str().map(str::to_owned));
-                Some(texts.collect::<Option<Vec<_>>>().ok_or_else(|| invalid(wrong))?)
+                texts.collect::<Option<Vec<_>>>().map(Some).ok_or_else(|| invalid(wrong))
             }
-            _ => return Err(invalid(wrong)),
+            Some(_) => Err(invalid(wrong)),
         };
-        plane.roster().assign(&name, proxies).await.map_err(refused)?;
+        let (proxies, workspaces) = (list("proxies")?, list("workspaces")?);
+        let row = (proxies.is_some() || workspaces.is_some()).then(|| GroupRow {
+            proxies: proxies.unwrap_or_default(),
+            workspaces: workspaces.unwrap_or_default(),
+        });
+        plane.roster().assign(&name, row).await.map_err(refused)?;
         Ok(StatusCode::NO_CONTENT.into_response())
     };
     answer(assigned.await)

@@ -1,5 +1,6 @@
 //! The description of the admin API, made of the table of endpoints and of the schema files are checked by.
 
+mod bodies;
 mod schemas;
 
 use std::sync::OnceLock;
@@ -133,8 +134,7 @@ fn operation(endpoint: &Endpoint, tag: &str, kind: Option<ObjectKind>, id: &str)
             _ => "application/json",
         };
         let is_required = !matches!(body, Body::Target | Body::Action);
-        operation["requestBody"] =
-            json!({ "required": is_required, "content": { content: { "schema": sent(body, kind) } } });
+        operation["requestBody"] = json!({ "required": is_required, "content": { content: { "schema": bodies::sent(body, kind) } } });
     }
     operation
 }
@@ -271,86 +271,6 @@ fn responses(endpoint: &Endpoint, kind: Option<ObjectKind>) -> Value {
     }
     responses["default"] = json!({ "$ref": "#/components/responses/Problem" });
     responses
-}
-
-fn sent(body: Body, kind: Option<ObjectKind>) -> Value {
-    let list = |name: &str| json!({ "type": "array", "items": reference(name) });
-    match body {
-        Body::Object => kind.map_or(json!({ "type": "object" }), |kind| reference(type_of(kind))),
-        Body::Patch | Body::Action => json!({ "type": "object" }),
-        Body::Target => reference("Target"),
-        Body::Batch => json!({ "type": "object", "additionalProperties": false, "properties": {
-            "upstreams": list("Upstream"), "plugin_configs": list("PluginConfig"),
-            "proxies": list("Proxy"), "consumers": list("Consumer"),
-            "delete": { "type": "object", "description": "Lists of ids by kind.", "additionalProperties": {
-                "type": "array", "items": { "type": "string" },
-            } },
-        } }),
-        Body::Question => reference("Question"),
-        Body::Workspace => schemas::covers(&[]),
-        #[cfg(feature = "fleet")]
-        Body::Group => {
-            json!({ "type": "object", "additionalProperties": false, "required": ["proxies"], "properties": {
-            "proxies": { "type": ["array", "null"], "maxItems": 1000, "items": { "type": "string" } },
-        } })
-        }
-        #[cfg(feature = "fleet")]
-        Body::Edge => text_properties(&["name", "group"]),
-        #[cfg(feature = "fleet")]
-        Body::Invitation => text_properties(&["name", "group", "edge", "address"]),
-        #[cfg(feature = "console")]
-        Body::User => {
-            json!({ "type": "object", "additionalProperties": false, "required": ["name", "role"], "properties": {
-            "name": { "type": "string", "maxLength": 64, "pattern": "^[A-Za-z0-9][A-Za-z0-9._@-]*$" },
-            "role": { "enum": ["read", "write", "admin"] },
-            "password": { "type": ["string", "null"], "minLength": 12, "description": "Default one is made up and answered." },
-            "grants": grants("Narrow the role to these objects. Default none: the role is for everything."),
-        } })
-        }
-        #[cfg(feature = "console")]
-        Body::ChangedUser => {
-            json!({ "type": "object", "additionalProperties": false, "minProperties": 1, "properties": {
-            "role": { "enum": ["read", "write", "admin"] },
-            "password": { "type": "string", "minLength": 12 },
-            "grants": grants("Narrow the role to these objects; null takes them away."),
-            "totp_required": { "type": "boolean", "description": "The user has to enrol a second factor before anything else." },
-            "reset_password": { "type": "boolean", "description": "Makes a password up and answers it." },
-        } })
-        }
-        #[cfg(feature = "console")]
-        Body::Password => {
-            json!({ "type": "object", "additionalProperties": false, "required": ["old", "new"], "properties": {
-            "old": { "type": "string" }, "new": { "type": "string", "minLength": 12 },
-        } })
-        }
-        #[cfg(feature = "console")]
-        Body::NewTotp => {
-            json!({ "type": "object", "additionalProperties": false, "required": ["password"], "properties": {
-            "password": { "type": "string" },
-            "code": { "type": "string", "description": "A code of the current app, or a recovery code; needed by enrolled users." },
-        } })
-        }
-        #[cfg(feature = "console")]
-        Body::TotpCode => text_properties(&["code"]),
-        Body::File => reference("File"),
-    }
-}
-
-/// Grants of a user.
-#[cfg(feature = "console")]
-fn grants(meaning: &str) -> Value {
-    let role = json!({ "type": "string", "enum": ["read", "write"] });
-    let workspace = json!({ "type": "string", "description": "The name of a workspace, instead of the other fields but `role`." });
-    let items = schemas::covers(&[("role", role), ("workspace", workspace)]);
-    json!({ "type": ["array", "null"], "minItems": 1, "maxItems": 50, "description": meaning, "items": items })
-}
-
-/// An object whose fields are texts that may be left out.
-#[cfg(feature = "fleet")]
-fn text_properties(keys: &[&str]) -> Value {
-    let fields = keys.iter().map(|key| ((*key).to_owned(), json!({ "type": ["string", "null"] })));
-    let fields: Map<String, Value> = fields.collect();
-    json!({ "type": "object", "additionalProperties": false, "properties": fields })
 }
 
 #[cfg(test)]

@@ -34,6 +34,8 @@ use crate::store::Author;
 pub(super) struct AuthorizedRequest {
     pub(super) caller: Caller,
     pub(super) reconciler: Arc<Reconciler>,
+    #[cfg(feature = "fleet")]
+    pub(super) fleet: Option<crate::fleet::FleetRole>,
     attempt: Attempt,
 }
 
@@ -197,7 +199,13 @@ impl AuthorizedRequest {
             return Err(Box::new(problem(StatusCode::NOT_FOUND, "file_mode", detail)));
         };
         match caller(admin, request) {
-            Ok(caller) => Ok(Self { caller, reconciler, attempt: attempt.clone() }),
+            Ok(caller) => Ok(Self {
+                caller,
+                reconciler,
+                #[cfg(feature = "fleet")]
+                fleet: admin.fleet.clone(),
+                attempt: attempt.clone(),
+            }),
             Err(why) => Err(Box::new(unauthorized(why))),
         }
     }

@@ -228,6 +228,8 @@ pub(super) async fn one(
         consent: asked.consent(Role::Write),
     };
     let written = write(asked, request).await?;
+    #[cfg(feature = "fleet")]
+    let lacking = super::edges_lacking::line(asked, &written);
     let done = written.ops.first().map(|(done, _)| *done);
     let revision = HeaderValue::from(written.revision);
     let mut response = if done == Some(ObjectOutcome::Deleted) {
@@ -256,8 +258,16 @@ pub(super) async fn one(
     if let Some(problem) = closed.and_then(|problem| HeaderValue::from_str(&problem).ok()) {
         response.headers_mut().insert(PORT_CLOSED, problem);
     }
+    #[cfg(feature = "fleet")]
+    if let Some(lacking) = lacking.and_then(|lacking| HeaderValue::from_str(&lacking).ok()) {
+        response.headers_mut().insert(EDGES_LACKING, lacking);
+    }
     Ok(response)
 }
+
+/// The edges of a control plane whose version lacks the plugin of the written plugin config.
+#[cfg(feature = "fleet")]
+const EDGES_LACKING: &str = "ferrum-edges-lacking";
 
 /// Why the ports of the written proxy could not be opened. The write itself stands, and the gateway tries again.
 const PORT_CLOSED: &str = "ferrum-port-closed";

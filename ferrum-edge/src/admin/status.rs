@@ -198,6 +198,7 @@ async fn database(reconciler: &Reconciler) -> Value {
             "revision": copy.revision,
             "problem": copy.problem,
         })),
+        "pending_changes": reconciler.pending_changes(),
         "broken_count": catalog.broken().len(),
         "broken": broken.collect::<Vec<_>>(),
     })

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::timestamp::time;
 use crate::audit::{Draft, Touched};
-use crate::store::User;
+use crate::store::{Passkey, User};
 
 /// A user as it is answered, without the hash.
 pub(super) fn user_document(user: &User) -> Value {
@@ -16,9 +16,21 @@ pub(super) fn user_document(user: &User) -> Value {
         "totp": totp_state(user),
         "totp_required": user.factor.is_required,
         "recovery_codes_left": user.factor.recovery.len(),
+        "passkeys": user.passkeys.iter().map(passkey_document).collect::<Vec<_>>(),
         "created_at": time(user.created_at),
         "changed_at": time(user.changed_at),
         "last_login_at": user.login_at.map(time),
+    })
+}
+
+/// A passkey without its key.
+fn passkey_document(passkey: &Passkey) -> Value {
+    json!({
+        "id": passkey.id,
+        "label": passkey.label,
+        "host": passkey.host,
+        "created_at": time(passkey.created_at),
+        "last_used_at": Some(passkey.used_at).filter(|at| *at > 0).map(time),
     })
 }
 
@@ -36,6 +48,7 @@ fn noted(user: &User) -> Value {
     json!({
         "name": user.name, "role": user.role.as_str(), "grants": user.grants.as_deref(), "must_change_password": user.must_change,
         "totp": totp_state(user), "totp_required": user.factor.is_required, "recovery_codes_left": user.factor.recovery.len(),
+        "passkeys": user.passkeys.iter().map(|passkey| &passkey.label).collect::<Vec<_>>(),
     })
 }
 

@@ -115,6 +115,7 @@ pub(super) async fn create(State(admin): State<Admin>, asked: AuthorizedRequest,
             login_at: None,
             grants,
             factor: SecondFactor::default(),
+            passkeys: Vec::new(),
         };
         let put = user.clone();
         change(&admin, &asked, move |users, draft| {

@@ -1,6 +1,7 @@
-//! Workspaces, which grants name: `/v1/workspaces`.
+//! Workspaces, which grants and groups of edges name: `/v1/workspaces`.
 //!
-//! A grant that names a workspace covers what the workspace covers at the time of a request. An unknown workspace covers nothing.
+//! A grant that names a workspace covers what the workspace covers at the time of a request. A group of edges that names it gets its
+//! proxies. An unknown workspace covers nothing.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -15,8 +16,11 @@ use super::query::{nothing_else, pairs};
 use super::request::{AuthorizedRequest, object};
 use super::resources::answer;
 use super::timestamp::time;
+use super::workspace_references::References;
 use crate::access::grants::Workspace;
 use crate::audit::{Draft, Touched};
+#[cfg(feature = "fleet")]
+use crate::fleet::FleetRole;
 use crate::store::{MAX_WORKSPACES, StoredWorkspace, WorkspaceChange};
 
 /// Where they are.
@@ -25,6 +29,8 @@ pub(super) const ONE: &str = "/v1/workspaces/{name}";
 
 /// Bytes of a name.
 const MAX_NAME: usize = 64;
+const NAME_RULE: &str =
+    "A name has 1 to 64 letters, digits, `.`, `_` and `-`, and begins with a letter or digit";
 
 fn workspace_document(one: &StoredWorkspace) -> Value {
     let mut document = one.covers.as_ref().map_or_else(|| json!({ "unreadable": true }), Workspace::document);
@@ -34,11 +40,21 @@ fn workspace_document(one: &StoredWorkspace) -> Value {
 }
 
 /// `GET /v1/workspaces`.
-pub(super) async fn list(asked: AuthorizedRequest, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn list(
+    State(admin): State<Admin>,
+    asked: AuthorizedRequest,
+    RawQuery(query): RawQuery,
+) -> Response {
     let listed = async {
         nothing_else(&pairs(query.as_deref()))?;
         let found = asked.reconciler.store().workspaces().await.map_err(|error| Box::new(store(&error)))?;
-        let items: Vec<Value> = found.iter().map(workspace_document).collect();
+        let references = References::of(&admin, &asked).await?;
+        let items = found.iter().map(|one| {
+            let mut document = workspace_document(one);
+            document["used_by"] = references.of_workspace(&one.name);
+            document
+        });
+        let items: Vec<Value> = items.collect();
         Ok(Json(json!({ "items": items, "next": null })).into_response())
     };
     answer(listed.await)
@@ -55,10 +71,7 @@ pub(super) async fn put(
         asked.operator_only()?;
         let covers = Workspace::of(Value::Object(object(&body)?)).map_err(|bad| invalid(&bad.to_string()))?;
         if !is_name(&name) {
-            let detail = format!(
-                "A name has 1 to {MAX_NAME} letters, digits, `.`, `_` and `-`, and begins with a letter or digit"
-            );
-            return Err(invalid(&detail));
+            return Err(invalid(NAME_RULE));
         }
         let document = covers.document();
         change(&admin, &asked, move |known, draft| {
@@ -77,7 +90,47 @@ pub(super) async fn put(
     answer(done.await)
 }
 
-/// `DELETE /v1/workspaces/{name}`: grants that name it cover nothing from then on.
+/// `PATCH /v1/workspaces/{name}`: another name. Grants of users and groups of edges follow; the claims of tokens and
+/// `gateway.admin_oidc` are written elsewhere and do not.
+pub(super) async fn rename(
+    State(admin): State<Admin>,
+    asked: AuthorizedRequest,
+    Path(name): Path<String>,
+    body: Bytes,
+) -> Response {
+    let done = async {
+        asked.operator_only()?;
+        let fields = object(&body)?;
+        let to = fields.get("name").and_then(Value::as_str).filter(|_| fields.len() == 1);
+        let to = to.ok_or_else(|| invalid("Send `name`, the name from now on, and nothing else"))?.to_owned();
+        if !is_name(&to) {
+            return Err(invalid(&format!("`name`: {NAME_RULE}")));
+        }
+        let mut document = json!({});
+        change(&admin, &asked, |known, draft| {
+            let before = existing(known, &name)?;
+            let covers = before
+                .covers
+                .clone()
+                .ok_or_else(|| invalid("What the workspace covers can't be read; write it first"))?;
+            if known.iter().any(|one| one.name == to) {
+                let detail = format!("There is a workspace `{to}` already");
+                return Err(Box::new(problem(StatusCode::CONFLICT, "exists", &detail)) as Refused);
+            }
+            touch(draft, &name, Some(before), None);
+            touch(draft, &to, None, Some(&covers));
+            document = covers.document();
+            document["name"] = json!(to);
+            Ok(WorkspaceChange::Rename { from: name, to, covers })
+        })
+        .await?;
+        Ok(Json(document).into_response())
+    };
+    answer(done.await)
+}
+
+/// `DELETE /v1/workspaces/{name}`: grants that name it cover nothing from then on. One that groups of edges name stays, since these
+/// edges would serve its proxies no more.
 pub(super) async fn delete(
     State(admin): State<Admin>,
     asked: AuthorizedRequest,
@@ -85,11 +138,16 @@ pub(super) async fn delete(
 ) -> Response {
     let done = async {
         asked.operator_only()?;
+        let groups = groups(&admin, &name);
+        if !groups.is_empty() {
+            let detail = format!(
+                "Edges of {} get the proxies of this workspace and would serve them no more; assign others to them first",
+                groups.join(", ")
+            );
+            return Err(Box::new(problem(StatusCode::CONFLICT, "in_use", &detail)) as Refused);
+        }
         change(&admin, &asked, move |known, draft| {
-            let before = known.iter().find(|one| one.name == name).ok_or_else(|| {
-                let detail = format!("There is no workspace `{name}`");
-                Box::new(problem(StatusCode::NOT_FOUND, "not_found", &detail)) as Refused
-            })?;
+            let before = existing(known, &name)?;
             touch(draft, &name, Some(before), None);
             Ok(WorkspaceChange::Delete(name))
         })
@@ -107,7 +165,29 @@ async fn change(
     let changed = asked.reconciler.store().change_workspace(decide, asked.draft()).await;
     let (draft, line) = changed.map_err(|error| Box::new(store(&error)))??;
     admin.engine.audit.kept(&draft, &line);
+    #[cfg(feature = "fleet")]
+    if let Some(FleetRole::Control(plane)) = &admin.fleet {
+        // Groups of edges follow at once, not at the next look.
+        plane.refresh().await;
+    }
     Ok(())
+}
+
+fn existing<'k>(known: &'k [StoredWorkspace], name: &str) -> Result<&'k StoredWorkspace, Refused> {
+    known.iter().find(|one| one.name == name).ok_or_else(|| {
+        let detail = format!("There is no workspace `{name}`");
+        Box::new(problem(StatusCode::NOT_FOUND, "not_found", &detail)) as Refused
+    })
+}
+
+/// The groups of edges that name a workspace; only a control plane knows them.
+pub(super) fn groups(admin: &Admin, name: &str) -> Vec<String> {
+    #[cfg(feature = "fleet")]
+    if let Some(FleetRole::Control(plane)) = &admin.fleet {
+        return plane.roster().groups_of_workspace(name);
+    }
+    let _ = (admin, name);
+    Vec::new()
 }
 
 /// Has the audit name the workspace with what it covered and covers.

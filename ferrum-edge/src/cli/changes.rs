@@ -217,9 +217,14 @@ fn show_object(change: &Value) {
     }
 }
 
+/// The number of the change that waits, if a write answers that one does.
+pub(super) fn pending_number(answer: &Value) -> Option<u64> {
+    answer["number"].as_u64().filter(|_| answer["state"] == "pending")
+}
+
 /// Tells that a write waits for an approval; whether it does.
 pub(super) fn is_pending(answer: &Value) -> bool {
-    let number = answer["number"].as_u64().filter(|_| answer["state"] == "pending");
+    let number = pending_number(answer);
     if let Some(number) = number {
         print::line(format_args!(
             "change {number} waits until another user approves it: `ferrum-edge changes approve {number}`"

@@ -1,6 +1,7 @@
 //! `fleet`: the edges of a control plane.
 
 use clap::{Args, Subcommand};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use super::admin::{Admin, GatewayArgs};
@@ -19,6 +20,9 @@ enum FleetCommand {
     Status {
         #[command(flatten)]
         gateway: GatewayArgs,
+        /// Only which edges serve this object as it is, such as proxies/shop, and why others do not; exit code 4 if an edge does not
+        #[arg(long, value_name = "KIND/ID")]
+        object: Option<String>,
         /// How it is printed
         #[arg(long, value_enum, default_value = "text")]
         output: OutputFormat,
@@ -72,10 +76,13 @@ enum FleetCommand {
         /// The group
         group: String,
         /// Ids of proxies; `*` stands for any text, `shop-*` for all that begin so
-        #[arg(required_unless_present = "all")]
+        #[arg(required_unless_present_any = ["all", "workspaces"])]
         proxies: Vec<String>,
+        /// A workspace, whose proxies the group gets as the workspace changes; may be repeated
+        #[arg(long = "workspace", value_name = "WORKSPACE")]
+        workspaces: Vec<String>,
         /// Everything, as for a group that was never assigned anything
-        #[arg(long, conflicts_with = "proxies")]
+        #[arg(long, conflicts_with_all = ["proxies", "workspaces"])]
         all: bool,
     },
     /// Forget an edge; its certificates are not accepted any more
@@ -93,7 +100,10 @@ const BEHIND: u8 = 4;
 /// Does what a subcommand says.
 pub(super) fn fleet(args: &FleetArgs) -> u8 {
     exit_code(match &args.command {
-        FleetCommand::Status { gateway, output } => status(gateway, *output),
+        FleetCommand::Status { gateway, object: Some(object), output } => {
+            object_status(gateway, object, *output)
+        }
+        FleetCommand::Status { gateway, object: None, output } => status(gateway, *output),
         FleetCommand::Invite { gateway, name, group, again, address } => {
             invite(gateway, name.as_deref(), group.as_deref(), again.as_deref(), address.as_deref())
         }
@@ -106,8 +116,8 @@ pub(super) fn fleet(args: &FleetArgs) -> u8 {
         FleetCommand::Move { gateway, edge, group } => {
             change(gateway, edge, "PATCH", "", Some(json!({ "group": group })), "is moved")
         }
-        FleetCommand::Assign { gateway, group, proxies, all } => {
-            assign(gateway, group, (!all).then_some(proxies.as_slice()))
+        FleetCommand::Assign { gateway, group, proxies, workspaces, all } => {
+            assign(gateway, group, (!all).then_some((proxies, workspaces)))
         }
         FleetCommand::Remove { gateway, edge } => change(gateway, edge, "DELETE", "", None, "is removed"),
     })
@@ -128,8 +138,12 @@ fn status(gateway: &GatewayArgs, output: OutputFormat) -> Result<u8, u8> {
         print::line(&fleet);
     } else {
         for group in fleet["groups"].as_array().into_iter().flatten() {
+            let lists = ["proxies", "workspaces"]
+                .into_iter()
+                .filter(|key| group[*key].as_array().is_some_and(|list| !list.is_empty()));
+            let assigned: String = lists.map(|key| format!(", {key} {}", group[key])).collect();
             print::line(format_args!(
-                "group {}: revision {}, {} objects",
+                "group {}: revision {}, {} objects{assigned}",
                 text(group, "name"),
                 group["position"]["revision"],
                 group["objects"],
@@ -144,6 +158,32 @@ fn status(gateway: &GatewayArgs, output: OutputFormat) -> Result<u8, u8> {
         edge["connected"].as_bool() == Some(true) && !matches!(text(edge, "standing"), "served")
     };
     Ok(if edges.iter().any(is_behind) { BEHIND } else { 0 })
+}
+
+/// Shows which edges serve an object, one a line.
+fn object_status(gateway: &GatewayArgs, object: &str, output: OutputFormat) -> Result<u8, u8> {
+    let Some((kind, id)) = object.split_once('/') else {
+        print::error(format_args!("`{object}` is no object; write KIND/ID, such as proxies/shop"));
+        return Err(MISUSED);
+    };
+    let encoded = utf8_percent_encode(id, NON_ALPHANUMERIC);
+    let shown = gateway.open()?.ask("GET", &format!("/v1/fleet/objects/{kind}/{encoded}"), None)?;
+    let edges = shown["edges"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if output == OutputFormat::Json {
+        print::line(&shown);
+    } else {
+        print::line(format_args!("{object}: revision {}, {} edges get it", shown["revision"], edges.len()));
+        for edge in edges {
+            let why = edge["why"].as_str().map_or_else(|| "serves it".to_owned(), str::to_owned);
+            print::line(format_args!(
+                "{} ({}), group {}: {why}",
+                text(edge, "name"),
+                text(edge, "id"),
+                text(edge, "group")
+            ));
+        }
+    }
+    Ok(if edges.iter().all(|edge| edge["serves"] == true) { 0 } else { BEHIND })
 }
 
 fn show(edge: &Value) {
@@ -210,13 +250,23 @@ fn change(
     Ok(0)
 }
 
-fn assign(gateway: &GatewayArgs, group: &str, proxies: Option<&[String]>) -> Result<u8, u8> {
+/// Assigns proxies and workspaces to a group; `None` is everything.
+fn assign(
+    gateway: &GatewayArgs,
+    group: &str,
+    assigned: Option<(&Vec<String>, &Vec<String>)>,
+) -> Result<u8, u8> {
     let admin = gateway.open()?;
-    admin.ask("PUT", &format!("/v1/fleet/groups/{group}"), Some(&json!({ "proxies": proxies })))?;
-    print::line(format_args!(
-        "Group {group} gets {}.",
-        proxies.map_or_else(|| "everything".to_owned(), |all| all.join(", "))
-    ));
+    let body = assigned.map_or_else(
+        || json!({ "proxies": null }),
+        |(proxies, workspaces)| json!({ "proxies": proxies, "workspaces": workspaces }),
+    );
+    admin.ask("PUT", &format!("/v1/fleet/groups/{group}"), Some(&body))?;
+    let names = assigned.map(|(proxies, workspaces)| {
+        let workspaces = workspaces.iter().map(|name| format!("the workspace {name}"));
+        proxies.iter().cloned().chain(workspaces).collect::<Vec<_>>().join(", ")
+    });
+    print::line(format_args!("Group {group} gets {}.", names.unwrap_or_else(|| "everything".to_owned())));
     Ok(0)
 }
 

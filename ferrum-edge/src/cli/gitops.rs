@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::admin::{Admin, AdminArgs, tell};
 use super::changes::is_pending;
 use super::traffic;
-use super::{BAD_CONFIG, DIFFERENT, FAILED, MISUSED, print};
+use super::{BAD_CONFIG, DIFFERENT, FAILED, MISUSED, PENDING, print};
 use crate::source::file::{Machine, read_text};
 
 /// Arguments of `dump`.
@@ -187,7 +187,7 @@ fn put(args: &ApplyArgs, prune: bool, registry: Registry) -> u8 {
             return Ok(show_changes(&answer));
         }
         if is_pending(&answer) {
-            return Ok(0);
+            return Ok(PENDING);
         }
         let number = |key: &str| answer[key].as_u64().unwrap_or_default();
         print::line(format_args!(
@@ -199,8 +199,21 @@ fn put(args: &ApplyArgs, prune: bool, registry: Registry) -> u8 {
             number("unchanged"),
             if args.dry_run { "; nothing was written" } else { "" },
         ));
+        lacking_edges(&answer["edges_lacking"]);
         Ok(0)
     }))
+}
+
+/// Names the edges of a control plane whose version lacks a plugin of the file.
+fn lacking_edges(lacking: &Value) {
+    for one in lacking["edges"].as_array().into_iter().flatten() {
+        let plugins = one["plugins"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        print::line(format_args!(
+            "edge {} lacks {}: what it protects is closed there",
+            one["edge"].as_str().unwrap_or_default(),
+            plugins.collect::<Vec<_>>().join(", ")
+        ));
+    }
 }
 
 /// A file as the admin API takes it, references in it answered here.

@@ -6,8 +6,8 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::admin::AdminArgs;
-use super::changes::is_pending;
-use super::{OutputFormat, print};
+use super::changes::{is_pending, pending_number};
+use super::{OutputFormat, PENDING, print};
 
 /// Arguments of `revisions`.
 #[derive(Debug, Args)]
@@ -82,10 +82,10 @@ pub(super) fn rollback(args: &RollbackArgs, registry: Registry) -> u8 {
     };
     if args.output == OutputFormat::Json {
         print::line(&answer);
-        return 0;
+        return if pending_number(&answer).is_some() { PENDING } else { 0 };
     }
     if is_pending(&answer) {
-        return 0;
+        return PENDING;
     }
     let count = |name: &str| answer[name].as_u64().unwrap_or_default();
     let (created, updated, deleted) = (count("created"), count("updated"), count("deleted"));

@@ -93,6 +93,9 @@ fn text(status: &Value, is_running: bool) {
         };
         row("database", format!("{}, {answers}", word(&database["location"])));
         row("broken", word(&database["broken_count"]));
+        if let Some(count) = database["pending_changes"].as_u64().filter(|count| *count > 0) {
+            row("changes", format!("{count} pending; `ferrum-edge changes list` lists them"));
+        }
     }
     let fleet = &status["fleet"];
     if fleet["role"] == "edge" {

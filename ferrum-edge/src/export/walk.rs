@@ -262,6 +262,7 @@ fn configuration(walk: &mut Walk<'_>, telemetry: &Telemetry, snapshot: &Snapshot
     ] {
         walk.sample(&[("outcome", outcome)], count.get());
     }
+    walk.single(&metric::CHANGES_PENDING, control.changes_pending.load(Relaxed));
     let audit = &control.audit;
     walk.head(&metric::AUDIT_ENTRIES);
     for (outcome, count) in

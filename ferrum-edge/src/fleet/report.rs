@@ -1,8 +1,9 @@
 //! The state of the fleet, for the admin API and for metrics.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
-use gateway_fleet::{ControlCore, EdgeState, Findings, Position};
+use gateway_fleet::{ControlCore, DocumentKey, EdgeState, Findings, Position};
 use gateway_telemetry::json::Rfc3339;
 use serde_json::{Value, json};
 
@@ -42,6 +43,34 @@ fn date(seconds: u64) -> String {
     Rfc3339(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).to_string()
 }
 
+/// Why an edge does not serve an object as it is since a revision; `None` if it does.
+fn unserved(edge: &EdgeState, newest: &Position, key: &DocumentKey, revision: u64) -> Option<String> {
+    if let Some(broken) = edge.findings.broken.iter().find(|object| object.key == *key) {
+        return Some(format!("it can't be used there: {}", broken.reason));
+    }
+    // Revisions count within an epoch only; the same hash is the same configuration.
+    let is_served =
+        |at: &Position| at.hash == newest.hash || at.epoch == newest.epoch && at.revision >= revision;
+    if edge.served.as_ref().is_some_and(is_served) {
+        return None;
+    }
+    match (&edge.parked, standing(edge, Some(newest))) {
+        (Some((_, reason)), "refused") => Some(format!("the edge refused the configuration: {reason}")),
+        (_, "disconnected") => Some("the edge is not connected".to_owned()),
+        _ => Some("the edge has not applied the configuration yet".to_owned()),
+    }
+}
+
+/// The plugins that an edge, as it said at its last connection, has not got.
+fn missing<'p>(edge: &EdgeState, plugins: impl Iterator<Item = &'p String>) -> Vec<String> {
+    if edge.hello.version.is_empty() {
+        return Vec::new();
+    }
+    let has =
+        |plugin: &str| edge.hello.capabilities.iter().any(|one| one.strip_prefix("plugin:") == Some(plugin));
+    plugins.filter(|plugin| !has(plugin)).cloned().collect()
+}
+
 impl ControlPlane {
     /// Brings the numbers up to date.
     pub(super) fn report(&self) {
@@ -76,10 +105,12 @@ impl ControlPlane {
                 for member in members {
                     *counts.entry(standing(member, Some(view.position()))).or_default() += 1;
                 }
+                let assigned = self.roster.assigned(name);
                 Some(json!({
                     "name": &**name,
                     "position": position(Some(view.position())),
-                    "proxies": self.roster.patterns(name),
+                    "proxies": assigned.as_ref().map(|row| &row.proxies),
+                    "workspaces": assigned.as_ref().map(|row| &row.workspaces),
                     "objects": view.documents().len(),
                     "edges": counts,
                 }))
@@ -103,17 +134,47 @@ impl ControlPlane {
         Some(self.hub.read(|core| self.edge_report(core, &id, &row)))
     }
 
+    /// For each edge whose group gets this object: whether every worker serves it as it is since this revision, and why not.
+    pub(crate) fn object_status(&self, key: &DocumentKey, revision: u64) -> Value {
+        let rows = self.roster.edges();
+        let edges = self.hub.read(|core| {
+            let rows = rows.iter().filter(|(_, row)| row.revoked.is_none());
+            let edges = rows.filter_map(|(id, row)| {
+                let view = core.view(&row.group).filter(|view| view.documents().get(key).is_some())?;
+                let state = core.edges().get(id.as_str()).cloned().unwrap_or_default();
+                let why = unserved(&state, view.position(), key, revision);
+                Some(json!({
+                    "id": id,
+                    "name": row.name,
+                    "group": row.group,
+                    "connected": state.session.is_some(),
+                    "serves": why.is_none(),
+                    "served": position(state.served.as_ref()),
+                    "why": why,
+                }))
+            });
+            edges.collect::<Vec<_>>()
+        });
+        json!({ "kind": &*key.kind, "id": &*key.id, "revision": revision, "edges": edges })
+    }
+
+    /// The edges, by name, whose version lacks one of these plugins, and which.
+    pub(crate) fn edges_lacking(&self, plugins: &BTreeSet<String>) -> Vec<(String, Vec<String>)> {
+        let rows = self.roster.edges();
+        self.hub.read(|core| {
+            let lacking = rows.iter().filter_map(|(id, row)| {
+                let missing = missing(core.edges().get(id.as_str())?, plugins.iter());
+                let name = if row.name.is_empty() { id } else { &row.name };
+                (!missing.is_empty() && row.revoked.is_none()).then(|| (name.clone(), missing))
+            });
+            lacking.collect()
+        })
+    }
+
     /// Plugins that objects of the group name and this edge has not got: what they protect is closed there.
     fn lacks(&self, group: &str, edge: &EdgeState) -> Vec<String> {
-        if edge.hello.version.is_empty() {
-            return Vec::new();
-        }
         let plugins = self.plugins.borrow();
-        let named = plugins.get(group).into_iter().flatten();
-        let has = |plugin: &str| {
-            edge.hello.capabilities.iter().any(|one| one.strip_prefix("plugin:") == Some(plugin))
-        };
-        named.filter(|plugin| !has(plugin)).cloned().collect()
+        missing(edge, plugins.get(group).into_iter().flatten())
     }
 
     fn edge_report(&self, core: &ControlCore, id: &str, row: &EdgeRow) -> Value {

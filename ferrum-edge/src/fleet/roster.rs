@@ -33,6 +33,8 @@ pub(super) const DEFAULT_GROUP: &str = "default";
 pub(crate) enum RosterError {
     #[error("there is no edge `{0}`")]
     Unknown(String),
+    #[error("there is no workspace `{0}`; `ferrum-edge workspaces list` lists them")]
+    Workspace(String),
     #[error("`{0}` is not a {1}; use up to 64 letters, digits, `.`, `_` and `-`")]
     Name(String, &'static str),
     #[error("edge `{0}` is revoked; invite it again")]
@@ -54,6 +56,8 @@ struct Members {
     edges: BTreeMap<String, (EdgeRow, u64)>,
     invitations: BTreeMap<String, (InvitationRow, u64)>,
     groups: BTreeMap<String, (GroupRow, u64)>,
+    /// Patterns of the ids that workspaces cover; read only while a group names one.
+    workspaces: BTreeMap<String, Vec<String>>,
 }
 
 /// Who belongs to the fleet.
@@ -134,23 +138,47 @@ impl Roster {
         groups.chain(known.invitations.values().map(|(invitation, _)| &invitation.group)).cloned().collect()
     }
 
-    /// The proxies that are meant for a group.
+    /// The proxies that a group gets: those assigned to it, and those of its workspaces. An unknown workspace has none.
     pub(crate) fn patterns(&self, group: &str) -> Patterns {
-        self.known().groups.get(group).map(|(row, _)| row.proxies.clone())
+        let known = self.known();
+        let (row, _) = known.groups.get(group)?;
+        let of_workspaces = row.workspaces.iter().filter_map(|name| known.workspaces.get(name)).flatten();
+        Some(row.proxies.iter().chain(of_workspaces).cloned().collect())
     }
 
-    /// Means these proxies for a group; `None`: all of them.
+    /// What is assigned to a group; `None`: everything.
+    pub(super) fn assigned(&self, group: &str) -> Option<GroupRow> {
+        self.known().groups.get(group).map(|(row, _)| row.clone())
+    }
+
+    /// The groups that get the objects of a workspace.
+    pub(crate) fn groups_of_workspace(&self, workspace: &str) -> Vec<String> {
+        let known = self.known();
+        let has = |row: &GroupRow| row.workspaces.iter().any(|name| name == workspace);
+        known.groups.iter().filter(|(_, (row, _))| has(row)).map(|(group, _)| group.clone()).collect()
+    }
+
+    /// Assigns proxies and workspaces to a group; `None`: everything.
     ///
     /// # Errors
-    /// When a name is not one, or the database does not answer.
-    pub(crate) async fn assign(&self, group: &str, proxies: Patterns) -> Result<(), RosterError> {
+    /// When a name is not one, there is no such workspace, or the database does not answer.
+    pub(crate) async fn assign(&self, group: &str, row: Option<GroupRow>) -> Result<(), RosterError> {
         checked(group, "group")?;
-        for pattern in proxies.iter().flatten() {
+        for pattern in row.iter().flat_map(|row| &row.proxies) {
             checked(&pattern.replace('*', "x"), "pattern of proxies' ids")?;
+        }
+        let workspaces = row.iter().flat_map(|row| &row.workspaces);
+        let workspaces: Vec<&String> = workspaces.collect();
+        if !workspaces.is_empty() {
+            let known = self.store.workspaces().await?;
+            let is_unknown = |name: &&&String| !known.iter().any(|one| one.name == ***name);
+            if let Some(unknown) = workspaces.iter().find(is_unknown) {
+                return Err(RosterError::Workspace((*unknown).clone()));
+            }
         }
         self.refresh().await?;
         let expected = self.known().groups.get(group).map(|(_, version)| *version);
-        let document = proxies.and_then(|proxies| document(&GroupRow { proxies }));
+        let document = row.and_then(|row| document(&row));
         if document.is_none() && expected.is_none() {
             return Ok(());
         }
@@ -189,12 +217,17 @@ impl Roster {
                 GROUP => {
                     let group = serde_json::from_str(&row.document).unwrap_or_else(|error| {
                         unreadable(error);
-                        GroupRow { proxies: Vec::new() }
+                        GroupRow { proxies: Vec::new(), workspaces: Vec::new() }
                     });
                     known.groups.insert(row.id, (group, row.version));
                 }
                 _ => {}
             }
+        }
+        if known.groups.values().any(|(row, _)| !row.workspaces.is_empty()) {
+            let stored = self.store.workspaces().await?.into_iter();
+            let objects = stored.filter_map(|one| Some((one.name, one.covers?.objects().to_vec())));
+            known.workspaces = objects.collect();
         }
         let groups = |known: &Members| -> BTreeSet<String> {
             known.edges.values().map(|(edge, _)| edge.group.clone()).collect()
@@ -209,7 +242,7 @@ impl Roster {
             std::mem::replace(&mut *slot, known.clone())
         };
         self.apply(&before, &known);
-        let is_meant_otherwise = before.groups != known.groups;
+        let is_meant_otherwise = before.groups != known.groups || before.workspaces != known.workspaces;
         let is_invited = before.invitations.len() != known.invitations.len();
         if groups(&before) != groups(&known) || is_invited || is_meant_otherwise {
             self.groups_changed.notify_one();

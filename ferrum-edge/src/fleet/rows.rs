@@ -45,6 +45,9 @@ pub(crate) struct AcceptedCertificate {
 pub(crate) struct GroupRow {
     /// Ids of proxies, in which `*` stands for any text.
     pub(crate) proxies: Vec<String>,
+    /// Workspaces whose objects it gets as well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) workspaces: Vec<String>,
 }
 
 /// An invitation that was not used yet.

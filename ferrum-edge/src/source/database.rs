@@ -13,6 +13,7 @@ mod follow;
 mod load;
 mod mirror;
 mod paths;
+mod pending;
 mod references;
 mod usage;
 mod write;
@@ -29,7 +30,7 @@ use gateway_core::config::file;
 use gateway_core::config::model::{Id, Settings};
 use gateway_core::config::problem::Problems;
 use gateway_core::plugin::Registry;
-use tokio::sync::{Mutex, RwLock, watch};
+use tokio::sync::{Mutex, Notify, RwLock, watch};
 
 use crate::access::Access;
 use crate::engine::Engine;
@@ -142,6 +143,8 @@ pub(crate) struct Reconciler {
     seen: RwLock<Catalog>,
     mirror: Option<Mirror>,
     access: Access,
+    /// A change waits for an approval, or does no longer.
+    pending_changed: Arc<Notify>,
 }
 
 /// What is served, in the form in which it can be changed.
@@ -172,10 +175,14 @@ impl Reconciler {
             store,
             mirror,
             access,
+            pending_changed: Arc::default(),
         });
         reconciler.engine.audit.keep_in(reconciler.store.clone());
         let followed = Arc::downgrade(&reconciler);
         let tasks = reconciler.engine.shared.tasks.clone();
+        let counted = followed.clone();
+        let counting = tasks.clone().supervise("pending_changes", move || pending::run(counted.clone()));
+        tokio::spawn(counting);
         tokio::spawn(tasks.supervise("database_follower", move || follow::run(followed.clone())));
         reconciler
     }

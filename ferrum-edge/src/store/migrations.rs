@@ -67,4 +67,10 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         postgres: include_str!("migrations/postgres/0009_workspaces.sql"),
         mysql: include_str!("migrations/mysql/0009_workspaces.sql"),
     },
+    Migration {
+        name: "passkeys",
+        sqlite: include_str!("migrations/sqlite/0010_passkeys.sql"),
+        postgres: include_str!("migrations/postgres/0010_passkeys.sql"),
+        mysql: include_str!("migrations/mysql/0010_passkeys.sql"),
+    },
 ];

@@ -152,6 +152,19 @@ impl Store {
         lease.end(found, END).await
     }
 
+    /// How many changes wait at this time.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub(crate) async fn pending_count(&self, now: u64) -> Result<u64, StoreError> {
+        let mut lease = self.core.reading().await?;
+        let found = match lease.link() {
+            Ok(link) => count(link, now).await,
+            Err(failure) => Err(failure),
+        };
+        lease.end(found, END).await
+    }
+
     /// The change of this number with its documents, which a decided one lacks.
     ///
     /// # Errors
@@ -318,10 +331,15 @@ async fn one(
     Ok(Some((change(&row)?, documents)))
 }
 
+const COUNT: &str = "SELECT COUNT(*) FROM ferrum_pending WHERE state = 'pending' AND expires_at > ?";
+
+async fn count(link: &mut StoreConnection, now: u64) -> Result<u64, Failure> {
+    link.row(COUNT, vec![now.into()]).await?.map_or(Ok(0), |row| row.int(0))
+}
+
 async fn counts(link: &mut StoreConnection, author: &str, now: u64) -> Result<(u64, u64), Failure> {
-    let sql = "SELECT COUNT(*) FROM ferrum_pending WHERE state = 'pending' AND expires_at > ?";
-    let all = link.row(sql, vec![now.into()]).await?.map_or(Ok(0), |row| row.int(0))?;
-    let sql = format!("{sql} AND author = ?");
+    let all = count(link, now).await?;
+    let sql = format!("{COUNT} AND author = ?");
     let own = link.row(&sql, vec![now.into(), cut(author, MAX_NAME).into()]).await?;
     Ok((all, own.map_or(Ok(0), |row| row.int(0))?))
 }

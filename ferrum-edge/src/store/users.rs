@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::change::Transaction;
 use super::link::failure::Failure;
 use super::link::{Cells, StoreConnection};
+use super::passkeys::{self, Passkey};
 use super::second_factor::{self, SecondFactor};
 use super::{Author, END, Store, StoreError};
 use crate::access::Role;
@@ -16,13 +17,15 @@ pub(crate) const MAX_USERS: usize = 1000;
 
 const COLUMNS: &str = "name, role, hash, must_change, version, created_at, changed_at, login_at";
 
-/// Selects the columns of users, the grants (empty without a row of them), and the second factor.
+/// Selects the columns of users, the grants (empty without a row of them), the second factor and the passkeys.
 fn select() -> String {
     format!(
         "SELECT u.name, u.role, u.hash, u.must_change, u.version, u.created_at, u.changed_at, u.login_at, \
-         COALESCE(g.grants, ''), {} FROM ferrum_users u LEFT JOIN ferrum_user_grants g ON g.name = u.name {}",
+         COALESCE(g.grants, ''), {}, {} FROM ferrum_users u LEFT JOIN ferrum_user_grants g ON g.name = u.name {} {}",
         second_factor::SELECT,
-        second_factor::JOIN
+        passkeys::SELECT,
+        second_factor::JOIN,
+        passkeys::JOIN
     )
 }
 
@@ -44,6 +47,7 @@ pub(crate) struct User {
     /// For what objects the role counts; `None` for all.
     pub(crate) grants: Option<Arc<Grants>>,
     pub(crate) factor: SecondFactor,
+    pub(crate) passkeys: Vec<Passkey>,
 }
 
 impl Store {
@@ -125,6 +129,28 @@ impl Store {
         Ok(Some(line.map(|line| (draft, line))))
     }
 
+    /// Uses a passkey of a user: `decide` sees the user and the time under the lock of all writers, and answers the passkeys as they are
+    /// afterwards, or `None` if the login is not accepted. Sessions go on.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub(crate) async fn use_passkey(
+        &self,
+        name: &str,
+        decide: impl FnOnce(&User, u64) -> Option<Vec<Passkey>> + Send,
+    ) -> Result<bool, StoreError> {
+        let mut transaction = self.begin(Author::default()).await?;
+        let now = transaction.time();
+        let user = transaction.user(name).await?;
+        let Some(passkeys) = user.and_then(|user| decide(&user, now)) else {
+            transaction.rollback().await;
+            return Ok(false);
+        };
+        transaction.write_passkeys(name, &passkeys).await?;
+        transaction.commit_audit().await?;
+        Ok(true)
+    }
+
     /// Notes that a user has logged in. That is no change of the user.
     ///
     /// # Errors
@@ -165,6 +191,15 @@ impl Transaction {
         let mut lease = self.take()?;
         let done = match lease.link() {
             Ok(link) => second_factor::write(link, name, factor).await,
+            Err(failure) => Err(failure),
+        };
+        self.keep(lease, done)
+    }
+
+    async fn write_passkeys(&mut self, name: &str, passkeys: &[Passkey]) -> Result<(), StoreError> {
+        let mut lease = self.take()?;
+        let done = match lease.link() {
+            Ok(link) => passkeys::write(link, name, passkeys).await,
             Err(failure) => Err(failure),
         };
         self.keep(lease, done)
@@ -225,6 +260,7 @@ fn user(row: &Cells) -> Result<User, Failure> {
         login_at: Some(row.int(7)?).filter(|at| *at > 0),
         grants,
         factor: SecondFactor::of(row, 9)?,
+        passkeys: passkeys::of(&row.text(14)?),
     })
 }
 
@@ -234,11 +270,13 @@ async fn write(link: &mut StoreConnection, change: UserChange, now: u64) -> Resu
         UserChange::Delete(name) => {
             write_grants(link, &name, None).await?;
             second_factor::write(link, &name, &SecondFactor::default()).await?;
+            passkeys::write(link, &name, &[]).await?;
             return link.run("DELETE FROM ferrum_users WHERE name = ?", vec![name.into()]).await.map(drop);
         }
     };
     write_grants(link, &user.name, user.grants.as_deref()).await?;
     second_factor::write(link, &user.name, &user.factor).await?;
+    passkeys::write(link, &user.name, &user.passkeys).await?;
     let (role, hash, must_change) = (user.role.as_str(), user.hash.as_str(), u64::from(user.must_change));
     // A user that comes again after a removal is another one, whose sessions are not those of the former.
     let sql = "UPDATE ferrum_users SET role = ?, hash = ?, must_change = ?, version = version + 1, changed_at = ? WHERE name = ?";

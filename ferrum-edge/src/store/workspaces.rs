@@ -1,5 +1,7 @@
 //! Workspaces in the database: named sets of objects, for grants. They are no part of the revisions.
 
+mod references;
+
 use super::change::Transaction;
 use super::link::StoreConnection;
 use super::link::failure::Failure;
@@ -25,6 +27,12 @@ pub(crate) struct StoredWorkspace {
 pub(crate) enum WorkspaceChange {
     Put(String, Workspace),
     Delete(String),
+    /// Another name; what names the workspace follows.
+    Rename {
+        from: String,
+        to: String,
+        covers: Workspace,
+    },
 }
 
 impl Store {
@@ -102,12 +110,20 @@ async fn all(link: &mut StoreConnection) -> Result<Vec<StoredWorkspace>, Failure
 }
 
 async fn write(link: &mut StoreConnection, change: WorkspaceChange, now: u64) -> Result<(), Failure> {
-    let (name, covers) = match change {
-        WorkspaceChange::Put(name, covers) => (name, Some(covers)),
+    let (old, new) = match change {
+        WorkspaceChange::Put(name, covers) => (name.clone(), Some((name, covers))),
         WorkspaceChange::Delete(name) => (name, None),
+        WorkspaceChange::Rename { from, to, covers } => {
+            references::rename(link, &from, &to, now).await?;
+            (from, Some((to, covers)))
+        }
     };
-    link.run("DELETE FROM ferrum_workspaces WHERE name = ?", vec![name.as_str().into()]).await?;
-    let Some(covers) = covers else { return Ok(()) };
-    let sql = "INSERT INTO ferrum_workspaces (name, covers, changed_at) VALUES (?, ?, ?)";
-    link.run(sql, vec![name.into(), covers.to_string().into(), now.into()]).await.map(drop)
+    link.run("DELETE FROM ferrum_workspaces WHERE name = ?", vec![old.into()]).await?;
+    if let Some((name, covers)) = new {
+        let sql = "INSERT INTO ferrum_workspaces (name, covers, changed_at) VALUES (?, ?, ?)";
+        link.run(sql, vec![name.into(), covers.to_string().into(), now.into()]).await?;
+    }
+    // Groups of edges get what workspaces cover: control planes look for this.
+    let sql = "UPDATE ferrum_fleet SET version = version + 1 WHERE kind = 'stamp' AND id = ''";
+    link.run(sql, Vec::new()).await.map(drop)
 }

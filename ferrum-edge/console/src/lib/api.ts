@@ -161,6 +161,15 @@ export interface LoginWays {
   users: boolean;
   /** The label of the OpenID provider's button. */
   provider: string | null;
+  /** Users may have passkeys: the console is opened by a host name. */
+  passkeys: boolean;
+}
+
+/** Asks the console itself, before anybody is logged in. */
+export async function talk(path: string): Promise<any> {
+  const response = await call(path, { method: 'POST' });
+  if (!response.ok) throw new ApiError(await problemOf(response));
+  return response.json();
 }
 
 export async function loginWays(): Promise<LoginWays> {
@@ -169,7 +178,7 @@ export async function loginWays(): Promise<LoginWays> {
   return response.json();
 }
 
-export async function logIn(body: Record<string, string>): Promise<void> {
+export async function logIn(body: Record<string, unknown>): Promise<void> {
   const response = await call('session', {
     method: 'POST',
     headers: { 'content-type': 'application/json' },

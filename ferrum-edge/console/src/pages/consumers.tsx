@@ -1,10 +1,12 @@
 // Consumers, their groups and credentials.
 import { useMemo, useState } from 'preact/hooks';
 import { canEdit } from '../lib/api';
+import { bytes } from '../lib/format';
 import { type Doc, drafted, shelf, want } from '../lib/objects';
 import { href, place } from '../lib/router';
 import { t } from '../strings';
 import { Copy, Notice, Page, Panel, ReadOnly, Tag } from '../ui/basics';
+import { useAsk } from '../ui/hooks';
 import { List, byText } from '../ui/list';
 import { ObjectPage } from './object';
 
@@ -14,7 +16,13 @@ export function Consumers() {
   if (parts[0]) {
     const id = parts[0] === 'new' ? null : parts[0];
     return (
-      <ObjectPage kind="consumers" id={id} title={t.consumers.add} begin={{ username: '' }} common={['id', 'username', 'acl_groups']} hidden={['credentials']} back="consumers" aside={(doc, set, locked) => <Credentials doc={doc} set={set} locked={locked} />} />
+      <ObjectPage kind="consumers" id={id} title={t.consumers.add} begin={{ username: '' }} common={['id', 'username', 'acl_groups']} hidden={['credentials']} back="consumers" aside={(doc, set, locked) => (
+          <>
+            <Credentials doc={doc} set={set} locked={locked} />
+            {id && <Limits doc={doc} />}
+          </>
+        )}
+      />
     );
   }
   return <All />;
@@ -63,6 +71,33 @@ function All() {
         />
       </div>
     </Page>
+  );
+}
+
+interface Used {
+  plugin_config: string;
+  keys: { key: string; used: number; limit: number | null; period_ends: number | null; closed: boolean }[];
+}
+
+/** What the consumer has used of the quotas that count it by name. */
+function Limits({ doc }: { doc: Doc }) {
+  const c = t.consumers;
+  const { data, error } = useAsk<{ items: Used[] }>('/v1/usage', 5000);
+  const names = namesOf(doc);
+  const rows = (data?.items ?? []).flatMap((one) => one.keys.filter((key) => names.includes(key.key)).map((key) => ({ ...key, config: one.plugin_config })));
+  return (
+    <Panel title={c.limits}>
+      {error && <p class="muted">{error}</p>}
+      {!rows.length && !error && <p class="muted">{t.none}</p>}
+      <ul class="plain">
+        {rows.map((row) => (
+          <li>
+            <a href={href('plugins', row.config)}>{row.config}</a> <span>{row.limit === null ? bytes(row.used) : c.usedOf(bytes(row.used), bytes(row.limit))}</span>{' '}
+            {row.closed && <Tag kind="bad">{c.exhausted}</Tag>}
+          </li>
+        ))}
+      </ul>
+    </Panel>
   );
 }
 

@@ -37,6 +37,7 @@ interface Group {
   name: string;
   position: Position;
   proxies: string[] | null;
+  workspaces: string[] | null;
   objects: number;
   edges: Record<string, number>;
 }
@@ -125,7 +126,7 @@ function AsControl({ isOne }: { isOne: boolean }) {
             <ul class="plain">
               {asked.data.groups.map((group) => (
                 <li>
-                  <strong>{group.name}</strong> <span class="muted">{`revision ${group.position?.revision ?? '–'}, ${f.objects(group.objects)}, ${group.proxies ? group.proxies.join(', ') : f.everything}`}</span>{' '}
+                  <strong>{group.name}</strong> <span class="muted">{`revision ${group.position?.revision ?? '–'}, ${f.objects(group.objects)}, ${assigned(group)}`}</span>{' '}
                   {Object.entries(group.edges).map(([standing, n]) => (
                     <Tag kind={KINDS[standing] ?? ''}>{`${n} ${standing}`}</Tag>
                   ))}
@@ -224,9 +225,9 @@ function AsControl({ isOne }: { isOne: boolean }) {
         <Assign
           group={grouping}
           close={() => setGrouping(null)}
-          assign={(proxies) => {
+          assign={(to) => {
             setGrouping(null);
-            void run('PUT', `/v1/fleet/groups/${encodeURIComponent(grouping.name)}`, { proxies });
+            void run('PUT', `/v1/fleet/groups/${encodeURIComponent(grouping.name)}`, to);
           }}
         />
       )}
@@ -272,26 +273,34 @@ function Invite({ close, groups, invite }: { close: () => void; groups: string[]
   );
 }
 
-function Assign({ group, close, assign }: { group: Group; close: () => void; assign: (proxies: string[] | null) => void }) {
+const assigned = (group: Group): string => (group.proxies ? [...group.proxies, ...(group.workspaces ?? []).map(t.fleet.ofWorkspace)].join(', ') || '–' : t.fleet.everything);
+
+function Assign({ group, close, assign }: { group: Group; close: () => void; assign: (to: { proxies: string[] | null; workspaces?: string[] }) => void }) {
   const f = t.fleet;
   const id = useId();
   const [all, setAll] = useState(group.proxies === null);
   const [text, setText] = useState((group.proxies ?? []).join('\n'));
+  const [workspaces, setWorkspaces] = useState((group.workspaces ?? []).join('\n'));
   return (
     <Dialog title={group.name} close={close}>
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          assign(all ? null : lines(text));
+          assign(all ? { proxies: null } : { proxies: lines(text), workspaces: lines(workspaces) });
         }}
       >
         <label class="check">
           <input type="checkbox" checked={all} onChange={(event) => setAll(event.currentTarget.checked)} /> {f.everything}
         </label>
         {!all && (
-          <Field label={f.patterns} hint={f.patternsHint} id={id}>
-            <textarea id={id} rows={6} class="mono" value={text} onInput={(event) => setText(event.currentTarget.value)} />
-          </Field>
+          <>
+            <Field label={f.patterns} hint={f.patternsHint} id={id}>
+              <textarea id={id} rows={6} class="mono" value={text} onInput={(event) => setText(event.currentTarget.value)} />
+            </Field>
+            <Field label={f.workspaces} hint={f.workspacesHint} id={`${id}workspaces`}>
+              <textarea id={`${id}workspaces`} rows={3} class="mono" value={workspaces} onInput={(event) => setWorkspaces(event.currentTarget.value)} />
+            </Field>
+          </>
         )}
         <div class="actions">
           <button type="button" onClick={close}>

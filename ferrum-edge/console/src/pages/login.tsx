@@ -1,6 +1,7 @@
 // Logging in.
 import { useEffect, useState } from 'preact/hooks';
 import { ApiError, errorText, logIn, loginWays, sessionEnd, type LoginWays } from '../lib/api';
+import { canUsePasskeys, logInByPasskey } from '../lib/passkey';
 import { go, place } from '../lib/router';
 import { t } from '../strings';
 import { Field, Notice } from '../ui/basics';
@@ -16,7 +17,7 @@ export function Login() {
   const l = t.login;
   const failed = place.value.query.get('login');
   const [error, setError] = useState(failed ? (l.failed[failed] ?? l.failedOtherwise) : '');
-  const [ways, setWays] = useState<LoginWays>({ users: true, provider: null });
+  const [ways, setWays] = useState<LoginWays>({ users: true, provider: null, passkeys: false });
   useEffect(() => {
     // The address says it once.
     if (failed) go('#/now', true);
@@ -34,6 +35,18 @@ export function Login() {
       setCode('');
       if (failed instanceof ApiError && failed.problem.code === 'code_needed') setNeedsCode(true);
       else setError(errorText(failed));
+    } finally {
+      setBusy(false);
+    }
+  };
+  const byPasskey = async () => {
+    setBusy(true);
+    setError('');
+    try {
+      await logInByPasskey();
+    } catch (failed) {
+      // What the browser says of a dialog that the user closed tells nobody anything.
+      setError(failed instanceof ApiError ? errorText(failed) : l.passkeyFailed);
     } finally {
       setBusy(false);
     }
@@ -77,6 +90,11 @@ export function Login() {
         <button type="submit" class={ways.provider ? 'wide' : 'primary wide'} disabled={busy}>
           {l.submit}
         </button>
+        {ways.passkeys && canUsePasskeys() && (
+          <button type="button" class="wide" disabled={busy} onClick={() => void byPasskey()}>
+            {l.passkey}
+          </button>
+        )}
         {(ways.users || byName) && (
           <button type="button" class="link" onClick={() => setByName(!byName)}>
             {byName ? l.byToken : l.byUser}

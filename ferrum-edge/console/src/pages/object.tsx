@@ -7,13 +7,14 @@ import { type Change, DEFINITIONS, type Doc, type Kind, current, draft, drafted,
 import { go, href } from '../lib/router';
 import { quoted } from '../lib/format';
 import type { Shape } from '../lib/schema';
+import { status } from '../lib/status';
 import { same } from '../lib/diff';
 import { diagnostics, fromYaml, toYaml } from '../lib/yaml';
 import { t } from '../strings';
-import { Code, Notice, Page, Panel, ReadOnly, Tabs, Tag } from '../ui/basics';
+import { Code, Dot, Notice, Page, Panel, ReadOnly, Tabs, Tag } from '../ui/basics';
 import { Diff } from '../ui/diff';
 import { ObjectForm } from '../ui/form';
-import { useSettled } from '../ui/hooks';
+import { useAsk, useSettled } from '../ui/hooks';
 import { YamlEditor } from '../ui/yaml-editor';
 
 export interface ObjectPageProps {
@@ -81,6 +82,7 @@ export function ObjectPage(props: ObjectPageProps) {
 }
 
 function Editing({ kind, id, title, begin, common, hidden, aside, before, back, stored }: ObjectPageProps & { stored: Doc | null }) {
+  const isOnEdges = !!id && !!stored && status.value?.fleet?.role === 'control-plane';
   const locked = !canEdit();
   const pending = id === null ? undefined : inDraft(kind, id);
   const base = pending ? pending.base : stored && plain(stored);
@@ -205,7 +207,12 @@ function Editing({ kind, id, title, begin, common, hidden, aside, before, back, 
           {tab === 'commands' && <Commands kind={kind} id={key} doc={doc} />}
           {tab === 'difference' && <Diff before={base} after={doc} label={t.editor.difference} />}
         </Panel>
-        {aside && <div class="side">{aside(doc, set, locked)}</div>}
+        {(aside || isOnEdges) && (
+          <div class="side">
+            {aside?.(doc, set, locked)}
+            {isOnEdges && <OnEdges kind={kind} id={id!} />}
+          </div>
+        )}
       </div>
     </Page>
   );
@@ -239,6 +246,28 @@ function useCheck(kind: Kind, key: string, isNew: boolean, doc: Doc, base: Doc |
   return { ...state, isChecking: wanted && (settled !== text || state.of !== settled) };
 }
 
+/** At a control plane: which edges serve the object as it is stored, and why others do not. */
+function OnEdges({ kind, id }: { kind: Kind; id: string }) {
+  const f = t.fleet;
+  const { data } = useAsk<{ edges: { id: string; name: string; group: string; serves: boolean; why: string | null }[] }>(`/v1/fleet/objects/${kind}/${encodeURIComponent(id)}`, 3000);
+  if (!data) return null;
+  const late = data.edges.filter((edge) => !edge.serves);
+  return (
+    <Panel title={f.edges}>
+      <p>
+        <Dot kind={late.length ? 'bad' : 'good'} label={f.serving(data.edges.length - late.length, data.edges.length)} />
+      </p>
+      <ul class="plain">
+        {late.slice(0, 50).map((edge) => (
+          <li>
+            <strong>{edge.name || edge.id}</strong> <span class="muted">{edge.group}</span> {edge.why}
+          </li>
+        ))}
+      </ul>
+    </Panel>
+  );
+}
+
 /** The same change of one object without the console. */
 function Commands({ kind, id, doc }: { kind: Kind; id: string; doc: Doc }) {
   const name = id || 'NAME';
@@ -247,14 +276,14 @@ function Commands({ kind, id, doc }: { kind: Kind; id: string; doc: Doc }) {
 }
 
 /** A change by curl; where a file can say it, also by the command line. */
-export function CommandLines({ method, path, body, file }: { method: string; path: string; body: unknown; file: unknown }) {
+export function CommandLines({ method, path, body, file, run }: { method: string; path: string; body: unknown; file: unknown; run?: string }) {
   const origin = location.origin;
   const curl = `curl -X ${method} ${quoted(origin + path)} \\\n  -H "Authorization: Bearer $FERRUM_ADMIN_TOKEN" \\\n  -H 'Content-Type: application/json' \\\n  -d ${quoted(JSON.stringify(body))}`;
   const yaml = toYaml(file);
   // A line of the object must not end it.
   let end = 'EOF';
   while (yaml.split('\n').includes(end)) end += 'F';
-  const cli = `cat > change.yaml <<'${end}'\n${yaml}${end}\nferrum-edge apply change.yaml --admin ${quoted(origin)}`;
+  const cli = `cat > change.yaml <<'${end}'\n${yaml}${end}\nferrum-edge ${run ?? 'apply'} change.yaml --admin ${quoted(origin)}`;
   return (
     <>
       <h3>{t.editor.curl}</h3>
@@ -263,7 +292,7 @@ export function CommandLines({ method, path, body, file }: { method: string; pat
         <>
           <h3>{t.editor.cli}</h3>
           <Code text={cli} label={t.editor.cli} />
-          <p class="hint">{t.editor.cliHint}</p>
+          {!run && <p class="hint">{t.editor.cliHint}</p>}
         </>
       )}
     </>

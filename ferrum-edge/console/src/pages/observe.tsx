@@ -72,8 +72,18 @@ export function Certificates() {
   const c = t.certificates;
   const acme: any[] = status.value?.acme?.list ?? [];
   const files: any[] = status.value?.certificates?.list ?? [];
+  const [result, setResult] = useState<{ kind: 'good' | 'bad'; text: string } | null>(null);
+  const renew = async (names: string[]) => {
+    try {
+      await request('POST', `/v1/acme/renew?name=${encodeURIComponent(names[0] ?? '')}`);
+      setResult({ kind: 'good', text: c.renewing(names.join(', ')) });
+    } catch (error) {
+      setResult({ kind: 'bad', text: errorText(error) });
+    }
+  };
   return (
     <Page title={c.title} lead={c.lead}>
+      {result && <Notice kind={result.kind}>{result.text}</Notice>}
       <Panel title={c.files} flush>
         {!files.length ? (
           <Empty>{c.noFiles}</Empty>
@@ -109,6 +119,7 @@ export function Certificates() {
                 { name: 'ends', title: c.ends, width: '1.2fr', cell: (row) => <Ends at={row.ends_at} />, sort: byText((row) => row.ends_at ?? '') },
                 { name: 'next', title: c.next, width: '1fr', minor: true, cell: (row) => (row.next_order_at ? ago(row.next_order_at) : '–') },
                 { name: 'failures', title: c.failures, width: '6rem', right: true, minor: true, cell: (row) => row.failures, sort: byNumber((row) => row.failures) },
+                ...(may('write') ? [{ name: 'do', title: '', width: '7rem', right: true, cell: (row: any) => <button type="button" class="small" aria-label={c.renewOf(row.names.join(', '))} onClick={() => void renew(row.names)}>{c.renew}</button> }] : []),
               ]}
             />
           </div>

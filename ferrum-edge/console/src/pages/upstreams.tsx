@@ -105,14 +105,21 @@ function OwnTargets() {
 function Health({ id, doc }: { id: string; doc: Doc }) {
   const u = t.upstreams;
   const targets = healthOf(id);
-  const remove = (address: string) => {
+  const addressOf = (one: any): string => `${one.host}${one.port ? `:${one.port}` : ''}`;
+  const change = (targets: any[]) => {
     const base = shelf('upstreams').items.find((one) => one.id === id);
     const before = inDraft('upstreams', id);
     if (!base) return;
-    const kept = (doc.targets ?? []).filter((one: any) => `${one.host}${one.port ? `:${one.port}` : ''}` !== address);
-    propose({ kind: 'upstreams', id, base: before?.base ?? plain(base), revision: before?.revision ?? base.revision, next: { ...doc, id, targets: kept } });
+    propose({ kind: 'upstreams', id, base: before?.base ?? plain(base), revision: before?.revision ?? base.revision, next: { ...doc, id, targets } });
     location.hash = href('review').slice(1);
   };
+  const all: any[] = doc.targets ?? [];
+  const written = (address: string) => all.find((one) => addressOf(one) === address);
+  const isDrained = (one: any) => one?.weight === 0;
+  const weigh = (address: string, weight: number) => change(all.map((one) => (addressOf(one) === address ? { ...one, weight } : one)));
+  const remove = (address: string) => change(all.filter((one) => addressOf(one) !== address));
+  /** One target at least gets new clients. */
+  const isLast = (address: string) => !all.some((one) => addressOf(one) !== address && !isDrained(one));
   return (
     <Panel title={u.health}>
       {!targets.length && <p class="muted">{t.none}</p>}
@@ -123,10 +130,22 @@ function Health({ id, doc }: { id: string; doc: Doc }) {
             <span class="muted">
               {why(one) || `${one.in_flight} ${u.inFlight.toLowerCase()}, ${seconds(one.latency_seconds)}, ${u.weight.toLowerCase()} ${one.weight}`}
             </span>
-            {canEdit() && (
-              <button type="button" class="small" disabled={(doc.targets ?? []).length < 2} title={(doc.targets ?? []).length < 2 ? u.last : u.drainHint} onClick={() => remove(one.address)}>
-                {u.drain}
-              </button>
+            {isDrained(written(one.address)) && <Tag kind="warn">{u.drained}</Tag>}
+            {canEdit() && written(one.address) && (
+              <>
+                {isDrained(written(one.address)) ? (
+                  <button type="button" class="small" title={u.restoreHint} aria-label={`${u.restore} ${one.address}`} onClick={() => weigh(one.address, 1)}>
+                    {u.restore}
+                  </button>
+                ) : (
+                  <button type="button" class="small" disabled={isLast(one.address)} title={isLast(one.address) ? u.last : u.drainHint} aria-label={`${u.drain} ${one.address}`} onClick={() => weigh(one.address, 0)}>
+                    {u.drain}
+                  </button>
+                )}{' '}
+                <button type="button" class="small" disabled={isLast(one.address)} title={isLast(one.address) ? u.last : u.takeOutHint} aria-label={`${u.takeOut}: ${one.address}`} onClick={() => remove(one.address)}>
+                  {u.takeOut}
+                </button>
+              </>
             )}
           </li>
         ))}

@@ -6,6 +6,7 @@ import { fromYaml, toYaml } from '../lib/yaml';
 import { t } from '../strings';
 import { Copy, Dialog, Empty, Field, Notice, Page, Panel, Tag } from '../ui/basics';
 import { useAsk, useId } from '../ui/hooks';
+import { type Passkey, Passkeys, PasskeysOf } from './passkeys';
 import { SecondFactor } from './second-factor';
 import { List, byText } from '../ui/list';
 
@@ -16,6 +17,7 @@ interface User {
   must_change_password: boolean;
   totp: 'none' | 'pending' | 'enrolled';
   totp_required: boolean;
+  passkeys: Passkey[];
   created_at: string;
   last_login_at: string | null;
 }
@@ -101,7 +103,8 @@ export function Users() {
                         <button type="button" class="link" aria-label={t.factor.removeOf(row.name)} onClick={() => confirm(t.factor.removeSure(row.name)) && void change('DELETE', `${path(row)}/totp`)}>
                           {t.factor.remove}
                         </button>
-                      )}
+                      )}{' '}
+                      <PasskeysOf name={row.name} passkeys={row.passkeys} remove={(path) => void change('DELETE', path)} />
                     </>
                   ),
                 },
@@ -130,6 +133,7 @@ export function Users() {
         ))}
       {session.value?.is_user && <OwnPassword />}
       {session.value?.is_user && <SecondFactor />}
+      {session.value?.is_user && <Passkeys own={asked.data?.items.find((one) => one.name === session.value?.name)?.passkeys ?? null} changed={asked.again} />}
       {granting && (
         <Grants
           user={granting}

@@ -23,10 +23,12 @@ use super::super::query::pairs;
 use super::super::request::object;
 use super::super::resources::answer;
 use super::super::second_factor;
+use super::passkey_login::{self, PasskeyLogin};
 use super::provider::{Failed, landed};
 use super::sessions::{Credential, IDLE, Session};
-use super::{Encrypted, confirmed, cookie, from_console, keys, own_page, throttle};
+use super::{Encrypted, Place, confirmed, cookie, from_console, keys, own_page, throttle};
 use crate::access::{Caller, password};
+use crate::store::User;
 
 /// Bytes of a login's body.
 const MAX_BYTES: usize = 16 << 10;
@@ -39,6 +41,7 @@ struct Login {
     password: Option<String>,
     /// Of an authenticator app, or a recovery code.
     code: Option<String>,
+    passkey: Option<PasskeyLogin>,
 }
 
 /// `GET`: who is logged in, and for how long.
@@ -63,6 +66,7 @@ pub(super) async fn ways(State(admin): State<Admin>, headers: HeaderMap) -> Resp
     let provider = admin.engine.snapshot().settings.admin_oidc.clone();
     let ways = json!({
         "users": admin.reconciler.is_some(),
+        "passkeys": admin.reconciler.is_some() && Place::of(&headers).is_ok(),
         "provider": provider.map(|rules| rules.label.to_string()),
     });
     Json(ways).into_response()
@@ -131,7 +135,7 @@ async fn recognised_by_provider(
     Ok((caller, landed(cookie)))
 }
 
-/// `POST {"token": "…"}` or `{"name": "…", "password": "…"}`: begins a session.
+/// `POST {"token": "…"}`, `{"name": "…", "password": "…"}` or `{"passkey": {…}}`: begins a session.
 pub(super) async fn log_in(
     State(admin): State<Admin>,
     Extension(Encrypted(is_encrypted)): Extension<Encrypted>,
@@ -211,7 +215,7 @@ async fn begin(
     }
     let login: Login = serde_json::from_value(Value::Object(object(body)?)).map_err(|_| unclear())?;
     let (caller, credential, Unsettled { must_change, must_enrol }) =
-        recognise(admin, attempt, peer, login).await?;
+        recognise(admin, attempt, headers, peer, login).await?;
     let begun = admin.console.sessions.begin(caller.clone(), credential, must_change);
     let begun = begun.and_then(|(key, mut session)| {
         session.must_enrol = must_enrol;
@@ -233,26 +237,34 @@ async fn begin(
 async fn recognise(
     admin: &Admin,
     attempt: &Attempt,
+    headers: &HeaderMap,
     peer: Option<&str>,
     login: Login,
 ) -> Result<Recognised, Refused> {
     let keys = keys(peer, login.name.as_deref());
     admin.console.may_try(&keys)?;
     let found = match login {
-        Login { token: Some(token), name: None, password: None, code: None } => by_token(admin, token.trim()),
-        Login { token: None, name: Some(name), password: Some(password), code } => {
-            by_password(admin, attempt, &name, password, code.as_deref()).await?
+        Login { token: Some(token), name: None, password: None, code: None, passkey: None } => {
+            by_token(admin, token.trim()).map_err(str::to_owned)
+        }
+        Login { token: None, name: Some(name), password: Some(password), code, passkey: None } => {
+            let found = by_password(admin, attempt, &name, password, code.as_deref()).await?;
+            found.map_err(str::to_owned)
+        }
+        Login { token: None, name: None, password: None, code: None, passkey: Some(passkey) } => {
+            by_passkey(admin, headers, &passkey).await?
         }
         _ => return Err(unclear()),
     };
     found.map_err(|why| {
         admin.console.failed(&keys);
-        Box::new(problem(StatusCode::UNAUTHORIZED, "unauthorized", why)) as Refused
+        Box::new(problem(StatusCode::UNAUTHORIZED, "unauthorized", &why)) as Refused
     })
 }
 
 fn unclear() -> Refused {
-    let detail = "Send `{\"token\": \"…\"}` or `{\"name\": \"…\", \"password\": \"…\"}`";
+    let detail =
+        "Send `{\"token\": \"…\"}`, `{\"name\": \"…\", \"password\": \"…\"}` or `{\"passkey\": {…}}`";
     Box::new(problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail))
 }
 
@@ -277,24 +289,50 @@ async fn by_password(
     let hash = user.as_ref().map(|user| user.hash.clone());
     let is_right = password::is_password(password, hash).await;
     let Some(user) = user.filter(|_| is_right) else { return Ok(Err("The name or the password is wrong")) };
-    let who: Arc<str> = user.name.as_str().into();
-    let caller = Caller {
-        name: who,
+    let caller = caller_of(&user);
+    if !second_factor::is_accepted(&admin.engine, reconciler, &user, code, attempt.draft(&caller)).await? {
+        return Ok(Err("The code is wrong or was used before"));
+    }
+    note_login(admin, name).await;
+    let must_enrol = second_factor::is_enrolment_needed(&admin.engine, &user);
+    let unsettled = Unsettled { must_change: user.must_change, must_enrol };
+    Ok(Ok((caller, credential_of(&user, false), unsettled)))
+}
+
+fn caller_of(user: &User) -> Caller {
+    Caller {
+        name: user.name.as_str().into(),
         role: user.role,
         source: "console",
         is_person: true,
         grants: user.grants.clone(),
-    };
-    if !second_factor::is_accepted(&admin.engine, reconciler, &user, code, attempt.draft(&caller)).await? {
-        return Ok(Err("The code is wrong or was used before"));
     }
-    if let Err(error) = store_of.user_logged_in(name).await {
+}
+
+fn credential_of(user: &User, is_by_passkey: bool) -> Credential {
+    Credential::User { name: user.name.as_str().into(), version: user.version, is_by_passkey }
+}
+
+async fn by_passkey(
+    admin: &Admin,
+    headers: &HeaderMap,
+    passkey: &PasskeyLogin,
+) -> Result<Result<Recognised, String>, Refused> {
+    let user = match passkey_login::user_of(admin, headers, passkey).await? {
+        Ok(user) => user,
+        Err(why) => return Ok(Err(why)),
+    };
+    note_login(admin, &user.name).await;
+    let unsettled = Unsettled { must_change: user.must_change, must_enrol: false };
+    Ok(Ok((caller_of(&user), credential_of(&user, true), unsettled)))
+}
+
+/// Keeps when a user logged in last.
+async fn note_login(admin: &Admin, name: &str) {
+    let Some(reconciler) = &admin.reconciler else { return };
+    if let Err(error) = reconciler.store().user_logged_in(name).await {
         tracing::warn!(%error, "the time of a login could not be noted");
     }
-    let must_enrol = second_factor::is_enrolment_needed(&admin.engine, &user);
-    let unsettled = Unsettled { must_change: user.must_change, must_enrol };
-    let credential = Credential::User { name: user.name.as_str().into(), version: user.version };
-    Ok(Ok((caller, credential, unsettled)))
 }
 
 fn session_document(admin: &Admin, session: &Session) -> Value {

@@ -29,8 +29,8 @@ pub(super) struct Key([u8; 32]);
 pub(super) enum Credential {
     /// A token of the admin API.
     Token(Arc<str>),
-    /// A user as it was then.
-    User { name: Arc<str>, version: u64 },
+    /// A user as it was then. A passkey is two factors, so no other one has to be enrolled.
+    User { name: Arc<str>, version: u64, is_by_passkey: bool },
     /// A login at the OpenID provider of these settings.
     Provider(Arc<AdminOidc>),
 }

@@ -681,22 +681,28 @@ fn the_description_names_every_endpoint() {
             assert!(!unknown, "{method} {path}: {answer:?}");
             // Whoever has not the role that it names is told so, whatever else is wrong with what was asked.
             let needed = operation["description"].as_str().and_then(|text| text.split(' ').nth(3));
-            let below = match needed {
+            let (own, below) = match needed {
                 None => continue,
-                Some("read.") => None,
-                Some("write.") => Some(READ),
-                Some("admin.") => Some(WRITE),
+                Some("read.") => (READ, None),
+                Some("write.") => (WRITE, Some(READ)),
+                Some("admin.") => (ADMIN, Some(WRITE)),
                 Some(role) => panic!("{role}"),
             };
             let nobody = Client::new(running.admin).ask(&method.to_uppercase(), &real, "", b"{");
             is_problem(&nobody, 401, "unauthorized");
+            // Whoever has it gets further: to what else is wrong.
+            let allowed = api.with(own).ask(&method.to_uppercase(), &real, "", b"{");
+            let is_refused = allowed.status == 401
+                || allowed.status == 403
+                    && ["forbidden", "out_of_scope"].map(Value::from).contains(&allowed.json()["code"]);
+            assert!(!is_refused, "{method} {path} with the role that it needs: {allowed:?}");
             if let Some(token) = below {
                 is_problem(&api.with(token).ask(&method.to_uppercase(), &real, "", b"{"), 403, "forbidden");
                 api.with(ADMIN);
             }
         }
     }
-    assert_eq!(count, 81);
+    assert_eq!(count, 89);
     references(&description, &description);
 }
 

@@ -8,7 +8,7 @@ use sqlx::{Connection, SqliteConnection};
 use crate::client::Client;
 use crate::database::crash::start;
 use crate::database::place::{ADMIN, READ};
-use crate::process::{Folder, Gateway, ferrum_edge};
+use crate::process::{Folder, Gateway, ferrum_edge, until};
 
 /// What a command said, and how it ended.
 struct CommandOutput {
@@ -336,4 +336,39 @@ fn users_are_administered_by_commands() {
     store.ends(&folder, 1, &["users", "remove", "ann"]);
     let audit = store.ends(&folder, 0, &["audit", "--kind", "users"]);
     assert!(audit.contains("DELETE /v1/users/ann") && !audit.contains(password.trim()), "{audit}");
+}
+
+#[test]
+fn a_pipeline_sees_that_its_change_waits() {
+    let folder = Folder::new();
+    folder.write(
+        "ferrum.yaml",
+        "gateway: { http: '127.0.0.1:0', admin: '127.0.0.1:0', https: off, workers: 1, admin_approval: { roles: [admin] } }\n",
+    );
+    folder.write("config.yaml", CONFIG);
+    let url = format!("sqlite:{}", folder.path("f.db").display());
+    let gateway = Gateway::start(&folder, |command| {
+        command.args(["--mode", "database", "--db-url", &url]).env("FERRUM_ADMIN_TOKEN", ADMIN);
+    });
+    let pending = || {
+        let text = Client::new(gateway.admin).get("/metrics", None).text;
+        let sample = text.lines().find_map(|line| line.strip_prefix("ferrum_admin_changes_pending "));
+        sample.unwrap_or_else(|| panic!("{text}")).to_owned()
+    };
+    let whom = at_gateway(&gateway);
+    assert!(whom.ends(&folder, 6, &["apply", "config.yaml"]).contains("change 1 waits"));
+    assert!(whom.ends(&folder, 6, &["sync", "--prune", "config.yaml"]).contains("change 2 waits"));
+    until("both are counted", || pending() == "2");
+    assert!(whom.ends(&folder, 0, &["status"]).contains("changes:      2 pending"));
+    // What is only checked does not wait.
+    whom.ends(&folder, 0, &["apply", "config.yaml", "--dry-run"]);
+    whom.ends(&folder, 4, &["apply", "config.yaml", "--plan"]);
+    whom.ends(&folder, 0, &["changes", "withdraw", "2"]);
+    whom.ends(&folder, 0, &["changes", "approve", "1", "--emergency", "--note", "nobody else is here"]);
+    until("none waits", || pending() == "0");
+    assert!(!whom.ends(&folder, 0, &["status"]).contains("changes:"));
+    for output in ["text", "json"] {
+        whom.ends(&folder, 6, &["rollback", "0", "--output", output]);
+    }
+    until("the rollbacks wait", || pending() == "2");
 }

@@ -12,6 +12,7 @@ use crate::database::peers::{self, database};
 use crate::database::place::{ADMIN, Folder, READ, Running, WRITE, proxy};
 use crate::servers::shared;
 
+mod passkeys;
 mod provider;
 mod second_factor;
 

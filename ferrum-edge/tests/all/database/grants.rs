@@ -239,7 +239,7 @@ fn a_refusal_tells_nothing_of_objects_that_the_grants_do_not_cover() {
 #[test]
 fn each_endpoint_is_for_grants_or_refuses_them() {
     const OPEN: [&str; 6] = ["/livez", "/healthz", "/readyz", "/startupz", "/metrics", "/v1/status"];
-    const OWN: [&str; 20] = [
+    const OWN: [&str; 23] = [
         "/v1/openapi.json",
         "/v1/schema",
         "/v1/plugins",
@@ -260,6 +260,9 @@ fn each_endpoint_is_for_grants_or_refuses_them() {
         "/v1/users/{name}/password",
         "/v1/users/{name}/totp",
         "/v1/users/{name}/totp/confirm",
+        "/v1/users/{name}/passkeys",
+        "/v1/users/{name}/passkeys/confirm",
+        "/v1/users/{name}/passkeys/{id}",
     ];
     let folder = Folder::new();
     let running = start(&folder);
@@ -285,9 +288,11 @@ fn each_endpoint_is_for_grants_or_refuses_them() {
         }
     }
     assert!(refused > 25, "{refused}");
-    // Beside one's own second factor, the path has that of others.
-    let answer = by(&running, "write", &team()).ask("DELETE", "/v1/users/ann/totp", "", b"");
-    assert_eq!(answer.status, 403, "{answer:?}");
+    // Beside one's own second factor and passkeys, the paths have those of others.
+    for path in ["/v1/users/ann/totp", "/v1/users/ann/passkeys/x", "/v1/users/bob/passkeys/x"] {
+        let answer = by(&running, "write", &team()).ask("DELETE", path, "", b"");
+        assert_eq!(answer.status, 403, "{answer:?}");
+    }
 }
 
 /// A grant that names a workspace follows it.
@@ -413,4 +418,48 @@ fn users_have_grants() {
         &json!({ "name": "bob", "role": "write", "grants": [{ "objects": ["*"], "ports": ["x"] }] }),
     );
     assert_eq!(bad.status, 422, "{bad:?}");
+}
+
+#[cfg(feature = "console")]
+#[test]
+fn a_workspace_with_another_name_keeps_its_users() {
+    let folder = Folder::new();
+    let running = start(&folder);
+    let mut api = running.api();
+    let set =
+        api.send("PUT", "/v1/workspaces/team-a", &json!({ "objects": ["a-*"], "hosts": ["a.example"] }));
+    assert_eq!(set.status, 200, "{set:?}");
+    let grants = json!([{ "workspace": "team-a", "role": "read" }, { "objects": ["shared-*"] }]);
+    let made = api.send("POST", "/v1/users", &json!({ "name": "ann", "role": "write", "grants": grants }));
+    assert_eq!(made.status, 201, "{made:?}");
+    let listed = api.get("/v1/workspaces").json();
+    assert_eq!(
+        listed["items"][0]["used_by"]["users"],
+        json!([{ "name": "ann", "role": "read" }]),
+        "{listed}"
+    );
+    for (body, status) in [
+        (json!({ "name": "no name" }), 422),
+        (json!({ "name": "team-a" }), 409),
+        (json!({ "name": "x", "objects": [] }), 422),
+        (json!({}), 422),
+    ] {
+        let refused = api.send("PATCH", "/v1/workspaces/team-a", &body);
+        assert_eq!(refused.status, status, "{refused:?}");
+    }
+    assert_eq!(api.send("PATCH", "/v1/workspaces/other", &json!({ "name": "x" })).status, 404);
+    let renamed = api.send("PATCH", "/v1/workspaces/team-a", &json!({ "name": "crew-a" }));
+    assert_eq!((renamed.status, &renamed.json()["name"]), (200, &json!("crew-a")), "{renamed:?}");
+    let listed = api.get("/v1/workspaces").json();
+    assert_eq!(listed["items"].as_array().unwrap().len(), 1, "{listed}");
+    assert_eq!(listed["items"][0]["objects"], json!(["a-*"]), "{listed}");
+    let users = api.get("/v1/users").json();
+    let ann = users["items"].as_array().unwrap().iter().find(|user| user["name"] == "ann").unwrap().clone();
+    assert_eq!(
+        ann["grants"],
+        json!([{ "workspace": "crew-a", "role": "read" }, { "objects": ["shared-*"] }])
+    );
+    let audit = api.get("/v1/audit?kind=workspaces&id=crew-a").json();
+    assert_eq!(audit["items"][0]["changes"][0]["action"], "delete", "{audit}");
+    assert_eq!(audit["items"][0]["changes"][1]["id"], "crew-a", "{audit}");
 }

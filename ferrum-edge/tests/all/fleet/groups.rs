@@ -77,3 +77,40 @@ fn a_group_gets_the_proxies_that_are_meant_for_it_and_nothing_else() {
     eu.until_answers("/us", "us");
     assert!(!plane.command(&["assign", "eu", "no/id"]).status.success());
 }
+
+#[test]
+fn a_group_gets_the_proxies_of_its_workspaces() {
+    let plane = Plane::new();
+    let edge = Edge::start(&plane.invite("a-1", "a"));
+    plane.write(&answering("a-shop", "/a", "a"));
+    plane.write(&answering("b-shop", "/b", "b"));
+    edge.until_answers("/b", "b");
+    let assign = || plane.command(&["assign", "a", "--workspace", "team"]);
+    assert!(!assign().status.success(), "there is no such workspace yet");
+    let set = |name: &str, objects: &[&str]| {
+        let answer = plane.ask("PUT", &format!("/v1/workspaces/{name}"), &json!({ "objects": objects }));
+        assert_eq!(answer.status, 200, "{answer:?}");
+    };
+    set("team", &["a-*"]);
+    assert!(assign().status.success());
+    until("the other proxy is gone", || edge.get("/b").status == 404);
+    assert_eq!(edge.get("/a").text, "a");
+    // The group follows the workspace: what it covers, and its name.
+    set("team", &["b-*"]);
+    edge.until_answers("/b", "b");
+    until("the first proxy is gone", || edge.get("/a").status == 404);
+    let renamed = plane.ask("PATCH", "/v1/workspaces/team", &json!({ "name": "crew" }));
+    assert_eq!(renamed.status, 200, "{renamed:?}");
+    let group =
+        plane.fleet()["groups"].as_array().unwrap().iter().find(|group| group["name"] == "a").cloned();
+    assert_eq!(group.unwrap()["workspaces"], json!(["crew"]));
+    set("crew", &["a-*", "b-*"]);
+    edge.until_answers("/a", "a");
+    // Edges would lose the proxies of a workspace that is removed.
+    let used = plane.ask("GET", "/v1/workspaces", &serde_json::Value::Null).json();
+    assert_eq!(used["items"][0]["used_by"]["edge_groups"], json!(["a"]), "{used}");
+    let removed = || plane.ask("DELETE", "/v1/workspaces/crew", &serde_json::Value::Null);
+    assert_eq!((removed().status, removed().json()["code"].clone()), (409, json!("in_use")));
+    assert!(plane.command(&["assign", "a", "--all"]).status.success());
+    assert_eq!(removed().status, 204);
+}

@@ -65,6 +65,18 @@ fn an_object_that_an_edge_cannot_use_is_named_and_closed_there() {
     assert_eq!(broken["count"], 2, "the guard, and the proxy that it guards: {broken}");
     assert_eq!(broken["objects"][0]["id"], "guard");
     assert_eq!(edge.standing()["broken"][0]["kind"], "plugin_configs");
+    let of = |path: &str| plane.ask("GET", &format!("/v1/fleet/objects/{path}"), &json!(null));
+    let guard = of("plugin_configs/guard").json()["edges"][0].clone();
+    assert_eq!((&guard["name"], &guard["serves"]), (&json!("ann"), &json!(false)), "{guard}");
+    assert!(guard["why"].as_str().unwrap().contains("can't be used there"), "{guard}");
+    assert_eq!(of("proxies/open").json()["edges"][0]["serves"], true);
+    assert_eq!((of("proxies/none").status, of("colours/red").status), (404, 404));
+    let shown = plane.command(&["status", "--object", "plugin_configs/guard"]);
+    let text = String::from_utf8(shown.stdout).unwrap();
+    assert!(
+        shown.status.code() == Some(4) && text.contains("ann (") && text.contains("can't be used"),
+        "{text}"
+    );
     // Repaired, it opens.
     batch["plugin_configs"][1]["config"] = json!({ "key_location": "header:x-api-key" });
     plane.write(&batch);

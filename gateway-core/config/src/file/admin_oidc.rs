@@ -78,7 +78,11 @@ pub struct AdminOidcGrant {
     /// The groups; `"*"` is everybody whom the provider logs in. Required.
     #[schemars(length(max = 100))]
     pub groups: Option<Vec<String>>,
-    /// Patterns of ids, such as `team-a-*`. Required.
+    /// The workspace that defines which objects, hosts, paths, ports and protocols the grant covers; only `groups` and `role` can be set
+    /// beside it. An unknown workspace covers nothing. Default none.
+    #[schemars(length(min = 1, max = 256))]
+    pub workspace: Option<String>,
+    /// Patterns of ids, such as `team-a-*`. Required, unless there is a `workspace`.
     #[schemars(length(min = 1, max = 100), inner(length(min = 1, max = 256)))]
     pub objects: Option<Vec<String>>,
     /// `read` or `write`. Default `write`.

@@ -13,6 +13,8 @@ use crate::model::{AdminOidc, ProviderGrant};
 
 /// The path of the console's pages at which browsers come back from the provider.
 const CALLBACK: &str = "/console/oidc/callback";
+/// Why a grant has no role `admin`.
+const ADMIN_GRANT: &str = "the role admin is for everything; write `write` or `read`, or use `roles`";
 
 /// Resolves the provider; `None` with problems noted where it can't be used.
 pub(super) fn provider(
@@ -92,11 +94,26 @@ fn grant(notes: &mut Notes<'_>, n: usize, written: &file::AdminOidcGrant) -> Pro
     if groups.is_empty() || groups.iter().any(|group| group.trim().is_empty()) {
         note("groups", "names no group, or one without a name".to_owned());
     }
+    let role = if written.role == Some(file::AdminRole::Read) { "read" } else { "write" };
+    if let Some(workspace) = &written.workspace {
+        let is_alone = [&objects, &hosts, &paths, &ports].iter().all(|list| list.is_empty())
+            && written.protocols.as_deref().unwrap_or_default().is_empty();
+        if !is_alone {
+            note("workspace", "a grant with `workspace` has only `groups` and `role` beside it".to_owned());
+        }
+        if written.role == Some(file::AdminRole::Admin) {
+            note("role", ADMIN_GRANT.to_owned());
+        }
+        return ProviderGrant {
+            groups: boxed(groups),
+            grant: json!({ "workspace": workspace, "role": role }),
+        };
+    }
     if objects.is_empty() {
         note("objects", "names no object; write patterns of ids, such as `team-a-*`".to_owned());
     }
     if written.role == Some(file::AdminRole::Admin) {
-        note("role", "the role admin is for everything; write `write` or `read`, or use `roles`".to_owned());
+        note("role", ADMIN_GRANT.to_owned());
     }
     let is_host = |host: &&String| {
         let name = host.strip_prefix("*.").unwrap_or(host);
@@ -121,7 +138,6 @@ fn grant(notes: &mut Notes<'_>, n: usize, written: &file::AdminOidcGrant) -> Pro
     for text in ports.iter().filter(|text| !is_range(text)) {
         note("ports", format!("`{text}` is not a port, and not a range such as 10000-10099"));
     }
-    let role = if written.role == Some(file::AdminRole::Read) { "read" } else { "write" };
     let protocols = written.protocols.clone().unwrap_or_default();
     let grant = json!({
         "objects": objects, "role": role, "hosts": hosts, "paths": paths, "ports": ports, "protocols": protocols,

@@ -196,6 +196,7 @@ impl Reconciler {
             Refusal::Reject => counts.rejected.add(),
             Refusal::Withdraw => counts.withdrawn.add(),
         }
+        self.pending_changed.notify_one();
         Ok(())
     }
 
@@ -256,6 +257,7 @@ impl Reconciler {
         change.commit_audit().await?;
         self.engine.audit.kept(&draft, &line);
         self.engine.telemetry.control.approvals.proposed.add();
+        self.pending_changed.notify_one();
         tracing::info!(
             number = pending.number,
             author = pending.author.name,
@@ -311,6 +313,7 @@ impl Reconciler {
         } else {
             counts.approved.add();
         }
+        self.pending_changed.notify_one();
     }
 
     /// Whether each object is as it was when the change was made.

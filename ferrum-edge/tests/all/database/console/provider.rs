@@ -262,6 +262,30 @@ fn in_database_mode_the_history_and_the_audit_name_the_user() {
 }
 
 #[test]
+fn a_group_of_the_provider_has_the_objects_of_a_workspace() {
+    let provider = Provider::start();
+    let folder = Folder::new();
+    let rules = "{admin: [platform]}, grants: [{groups: [developers], workspace: team-a}]";
+    let settings = model(&provider, rules).settings;
+    let running = Running::with(Running::database(folder.location()), (*settings).clone());
+    let mut api = running.api();
+    for id in ["a-servers", "b-servers"] {
+        let upstream = json!({ "targets": [{ "host": "127.0.0.1", "port": 9 }] });
+        assert_eq!(api.send("PUT", &format!("/v1/upstreams/{id}"), &upstream).status, 201);
+    }
+    let mut browser = browser(running.admin);
+    let session = browser.log_in_by(&provider);
+    assert_eq!((&session["role"], &session["is_restricted"]), (&json!("write"), &json!(true)));
+    // An unknown workspace covers nothing, and a session follows the workspace.
+    is_problem(&browser.get("/console/api/v1/upstreams/a-servers"), 403, "out_of_scope");
+    assert_eq!(api.send("PUT", "/v1/workspaces/team-a", &json!({ "objects": ["a-*"] })).status, 200);
+    assert_eq!(browser.get("/console/api/v1/upstreams/a-servers").0, 200);
+    is_problem(&browser.get("/console/api/v1/upstreams/b-servers"), 403, "out_of_scope");
+    let groups = api.get("/v1/workspaces").json()["items"][0]["used_by"]["provider_groups"].clone();
+    assert_eq!(groups, json!([{ "group": "developers", "role": "write" }]));
+}
+
+#[test]
 fn nothing_but_a_good_login_of_this_browser_begins_a_session() {
     let provider = Provider::start();
     let (_gateway, mut browser) = gateway(&provider);
