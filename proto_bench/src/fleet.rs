@@ -63,6 +63,8 @@ pub enum FleetError {
     Refused { status: u16, body: String },
     #[error("the control plane: {0}")]
     Link(String),
+    #[error("the control plane is busy")]
+    Busy,
     #[error("the control plane sent {0}")]
     Protocol(String),
     #[error("{done} of {edges} edges {what} within {limit:?}{why}")]
@@ -142,7 +144,7 @@ pub type Tell<'a> = dyn FnMut(&str) + 'a;
 /// Calls of a storm a second at most; each writes several changes at higher rates.
 const CALLS_A_SECOND: u32 = 50;
 /// Enrolments at a time: the control plane checks two codes at a time.
-const ENROLMENTS: usize = 4;
+const ENROLMENTS: usize = 2;
 const HANDSHAKES: usize = 64;
 /// Invitations that wait to be used; the control plane has room for 1,000.
 const INVITATIONS: usize = 32;

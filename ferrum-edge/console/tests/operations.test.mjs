@@ -107,14 +107,14 @@ test('targets are drained, responses purged, sessions ended, false positives exc
     await open(page, '#/firewall');
     await shows(page, 'fw');
     await until('the attack is seen', async () => {
-      assert.equal(await gateway.send('guarded.example.com', attack), 403);
+      assert.equal(await gateway.send('guarded.example.com', attack), 400);
       return (await text(page)).includes('Exclude here');
     });
     await page.$$eval('.list-row button', (all) => all.find((button) => button.innerText === 'Exclude here').click());
     await shows(page, 'An exclusion is in the draft');
     await apply(page);
     assert.equal(await gateway.send('guarded.example.com', attack), 200);
-    assert.equal(await gateway.send('guarded.example.com', `/other${attack}`), 403, 'another path is guarded as before');
+    assert.equal(await gateway.send('guarded.example.com', `/other${attack}`), 400, 'another path is guarded as before');
     assert.deepEqual(page.wrong, []);
     await page.browserContext().close();
   } finally {

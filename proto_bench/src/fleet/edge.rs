@@ -49,6 +49,8 @@ enum End {
 
 /// Before connecting again to a control plane that closed a connection, at most.
 const PAUSE: Duration = Duration::from_millis(500);
+/// Before trying again to enrol at a control plane that is busy.
+const ENROLMENT_PAUSE: Duration = Duration::from_millis(20);
 
 impl Edge {
     pub(super) fn new(number: usize, shared: Arc<Shared>, cut: Arc<Notify>, slow: Option<Duration>) -> Self {
@@ -87,7 +89,14 @@ impl Edge {
         let request = request.and_then(|request| request.pem()).map_err(|error| failed(&error))?;
         let anonymous = tls::client_config(&[b"h2"], None).map_err(|error| failed(&error))?;
         let link = Link::open(address, Arc::new(anonymous)).await?;
-        let identity = link.ask("Enrol", &message::enrol(code, &request)).await?;
+        let message = message::enrol(code, &request);
+        let identity = loop {
+            match link.ask("Enrol", &message).await {
+                // A turn is over here before the control plane has counted it as over.
+                Err(FleetError::Busy) => tokio::time::sleep(ENROLMENT_PAUSE).await,
+                answer => break answer?,
+            }
+        };
         let chain = message::certificate(&identity)?;
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain.as_bytes()).collect();
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));

@@ -18,6 +18,8 @@ use super::FleetError;
 const SERVER_NAME: &str = "control-plane.ferrum-fleet.internal";
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 2 << 20;
+/// RESOURCE_EXHAUSTED: the control plane checks other codes.
+const BUSY: &str = "8";
 /// Bytes of a message: a chunk and its header.
 const MAX_MESSAGE: usize = 2 << 20;
 
@@ -145,6 +147,7 @@ fn check(fields: &HeaderMap) -> Result<(), FleetError> {
     let text = |name: &str| fields.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     match text("grpc-status") {
         "" | "0" => Ok(()),
+        BUSY => Err(FleetError::Busy),
         status => Err(failed(format!("gRPC status {status}: {}", text("grpc-message")))),
     }
 }

@@ -5,8 +5,8 @@ import { logIn, request, session, talk } from './api';
 export const bytesOf = (text: string): Uint8Array<ArrayBuffer> => Uint8Array.from(atob(text.replace(/-/g, '+').replace(/_/g, '/')), (letter) => letter.charCodeAt(0));
 export const textOf = (bytes: ArrayBuffer): string => btoa(String.fromCharCode(...new Uint8Array(bytes))).replace(/\+/g, '-').replace(/\//g, '_').replace(/=+$/, '');
 
-/** Whether this browser makes passkeys for this page. */
-export const canUsePasskeys = (): boolean => isSecureContext && 'PublicKeyCredential' in window;
+/** Whether this browser makes passkeys for this page: there are none for addresses. */
+export const canUsePasskeys = (): boolean => isSecureContext && 'PublicKeyCredential' in window && !/^[\d.]+$|^\[/.test(location.hostname);
 
 const PATIENCE = 120_000;
 

@@ -220,7 +220,7 @@ fn a_user_of_the_provider_has_the_role_of_his_groups() {
     let provider = Provider::start();
     let (_gateway, mut browser) = gateway(&provider);
     let ways = browser.get("/console/login").json();
-    assert_eq!(ways, json!({ "users": false, "provider": "Company login" }));
+    assert_eq!(ways, json!({ "users": false, "passkeys": false, "provider": "Company login" }));
     let session = browser.log_in_by(&provider);
     let name = format!("ann ({})", provider.at);
     assert_eq!((&session["name"], &session["role"]), (&json!(name), &json!("write")));
@@ -268,14 +268,14 @@ fn a_group_of_the_provider_has_the_objects_of_a_workspace() {
     let rules = "{admin: [platform]}, grants: [{groups: [developers], workspace: team-a}]";
     let settings = model(&provider, rules).settings;
     let running = Running::with(Running::database(folder.location()), (*settings).clone());
+    let mut browser = browser(running.admin);
+    let session = browser.log_in_by(&provider);
+    assert_eq!((&session["role"], &session["is_restricted"]), (&json!("write"), &json!(true)));
     let mut api = running.api();
     for id in ["a-servers", "b-servers"] {
         let upstream = json!({ "targets": [{ "host": "127.0.0.1", "port": 9 }] });
         assert_eq!(api.send("PUT", &format!("/v1/upstreams/{id}"), &upstream).status, 201);
     }
-    let mut browser = browser(running.admin);
-    let session = browser.log_in_by(&provider);
-    assert_eq!((&session["role"], &session["is_restricted"]), (&json!("write"), &json!(true)));
     // An unknown workspace covers nothing, and a session follows the workspace.
     is_problem(&browser.get("/console/api/v1/upstreams/a-servers"), 403, "out_of_scope");
     assert_eq!(api.send("PUT", "/v1/workspaces/team-a", &json!({ "objects": ["a-*"] })).status, 200);
@@ -356,7 +356,10 @@ fn without_the_setting_there_is_no_such_login() {
     let folder = Folder::new();
     let (_running, browser) = super::start(&folder);
     is_problem(&browser.get("/console/oidc/login"), 404, "not_found");
-    assert_eq!(browser.get("/console/login").json(), json!({ "users": true, "provider": null }));
+    assert_eq!(
+        browser.get("/console/login").json(),
+        json!({ "users": true, "passkeys": false, "provider": null })
+    );
 }
 
 #[test]
