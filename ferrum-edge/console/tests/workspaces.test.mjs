@@ -37,7 +37,7 @@ test('a workspace is made, seen with who has it, renamed and removed', async () 
     await open(page, '#/fleet');
     await press(page, 'Edit eu');
     await page.click('dialog input[type=checkbox]');
-    await fill(page, 'dialog .field:last-of-type textarea', 'team-a');
+    await fill(page, 'dialog textarea[rows="3"]', 'team-a');
     await press(page, 'Apply', 'dialog');
     await shows(page, 'workspace team-a');
     await open(page, '#/workspaces');
