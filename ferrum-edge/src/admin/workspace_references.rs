@@ -10,6 +10,8 @@ use super::problem::Refused;
 #[cfg(feature = "console")]
 use super::problem::store;
 use super::request::AuthorizedRequest;
+#[cfg(feature = "fleet")]
+use crate::fleet::FleetRole;
 #[cfg(feature = "console")]
 use crate::store::User;
 
@@ -56,7 +58,7 @@ impl<'a> References<'a> {
         json!({
             "users": self.users(name),
             "provider_groups": provider.collect::<Vec<_>>(),
-            "edge_groups": super::workspaces::groups(self.admin, name),
+            "edge_groups": groups(self.admin, name),
         })
     }
 
@@ -74,4 +76,14 @@ impl<'a> References<'a> {
     fn users(&self, _: &str) -> Vec<Value> {
         Vec::new()
     }
+}
+
+/// The groups of edges that name a workspace; only a control plane knows them.
+pub(super) fn groups(admin: &Admin, name: &str) -> Vec<String> {
+    #[cfg(feature = "fleet")]
+    if let Some(FleetRole::Control(plane)) = &admin.fleet {
+        return plane.roster().groups_of_workspace(name);
+    }
+    let _ = (admin, name);
+    Vec::new()
 }

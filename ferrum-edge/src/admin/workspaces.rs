@@ -16,7 +16,7 @@ use super::query::{nothing_else, pairs};
 use super::request::{AuthorizedRequest, object};
 use super::resources::answer;
 use super::timestamp::time;
-use super::workspace_references::References;
+use super::workspace_references::{References, groups};
 use crate::access::grants::Workspace;
 use crate::audit::{Draft, Touched};
 #[cfg(feature = "fleet")]
@@ -178,16 +178,6 @@ fn existing<'k>(known: &'k [StoredWorkspace], name: &str) -> Result<&'k StoredWo
         let detail = format!("There is no workspace `{name}`");
         Box::new(problem(StatusCode::NOT_FOUND, "not_found", &detail)) as Refused
     })
-}
-
-/// The groups of edges that name a workspace; only a control plane knows them.
-pub(super) fn groups(admin: &Admin, name: &str) -> Vec<String> {
-    #[cfg(feature = "fleet")]
-    if let Some(FleetRole::Control(plane)) = &admin.fleet {
-        return plane.roster().groups_of_workspace(name);
-    }
-    let _ = (admin, name);
-    Vec::new()
 }
 
 /// Has the audit name the workspace with what it covered and covers.

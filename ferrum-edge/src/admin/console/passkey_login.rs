@@ -72,11 +72,11 @@ pub(in super::super) fn no_randomness() -> Refused {
 /// The challenge that an answer is to. What it says of itself is checked where the answer is.
 fn challenge_of(client_data: &[u8]) -> Option<Vec<u8>> {
     #[derive(Deserialize)]
-    struct Said {
+    struct ClientData {
         challenge: String,
     }
-    let said: Said = serde_json::from_slice(client_data).ok()?;
-    URL_SAFE_NO_PAD.decode(said.challenge).ok()
+    let data: ClientData = serde_json::from_slice(client_data).ok()?;
+    URL_SAFE_NO_PAD.decode(data.challenge).ok()
 }
 
 impl Console {
