@@ -15,6 +15,8 @@ const TURNS: usize = 3_000;
 /// The same for targets that run or compile many rules.
 const SLOW_TURNS: usize = 200;
 const SLOW: [&str; 2] = ["waf_request", "waf_rules"];
+/// The same for importers, which make a configuration of each.
+const IMPORT_TURNS: usize = 500;
 
 fn fuzz(path: &str) -> PathBuf {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -78,7 +80,12 @@ fn mutations_of_the_corpus_hold() {
     for (target, call) in TARGETS {
         let seeds: Vec<Vec<u8>> = corpus(target).into_iter().map(|(_, data)| data).collect();
         let mut random = fastrand::Rng::with_seed(7541);
-        for turn in 0..if SLOW.contains(&target) { SLOW_TURNS } else { TURNS } {
+        let turns = match target {
+            target if SLOW.contains(&target) => SLOW_TURNS,
+            target if target.starts_with("import_") => IMPORT_TURNS,
+            _ => TURNS,
+        };
+        for turn in 0..turns {
             let mut data = seeds[turn % seeds.len()].clone();
             for _ in 0..random.usize(..6) {
                 let at = random.usize(..data.len().max(1)).min(data.len());

@@ -29,3 +29,4 @@ mod routes;
 mod server;
 mod sites;
 mod sso;
+mod streams;

@@ -268,6 +268,7 @@ const ORDERS: &[Order] = &[
     Order {
         name: "ferrum-edge/import",
         modules: &[
+            "fuzzing",
             "traefik",
             "toml",
             "openapi",

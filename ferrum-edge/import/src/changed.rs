@@ -25,6 +25,8 @@ pub(crate) enum What {
     Strip { prefix: String, sure: bool },
     /// A text is put before the path.
     Prepend(String),
+    /// The text that all paths that get here begin with becomes another one.
+    Replace { from: String, to: String },
     /// The path becomes one of these where there is no file of its own name.
     Fallback(Vec<String>),
     /// The path changes in a way that is not known.
@@ -89,7 +91,11 @@ impl What {
     /// The same where it is not known whether it is made.
     pub(crate) fn unknown(self) -> Self {
         match self {
-            Self::Path(_) | Self::Strip { .. } | Self::Prepend(_) | Self::Fallback(_) => Self::AnyPath,
+            Self::Path(_)
+            | Self::Strip { .. }
+            | Self::Prepend(_)
+            | Self::Replace { .. }
+            | Self::Fallback(_) => Self::AnyPath,
             Self::NoHeader(name) | Self::Header(name, _) => Self::AnyHeader(name),
             Self::Method(_) => Self::AnyMethod,
             other => other,
@@ -129,7 +135,12 @@ impl What {
     pub(crate) fn is_of_path(&self) -> bool {
         matches!(
             self,
-            Self::Path(_) | Self::Strip { .. } | Self::Prepend(_) | Self::Fallback(_) | Self::AnyPath
+            Self::Path(_)
+                | Self::Strip { .. }
+                | Self::Prepend(_)
+                | Self::Replace { .. }
+                | Self::Fallback(_)
+                | Self::AnyPath
         )
     }
 
@@ -235,6 +246,25 @@ impl What {
                 let each = rests.into_iter().map(|rest| Some(Cond::path("regex", &checked(rest)?)));
                 Some(Cond::any(each.collect::<Option<Vec<_>>>()?))
             }
+            Self::Replace { from, to } => {
+                let from = text::literal(from);
+                let mut each = Vec::new();
+                for regex in path_regexes(asked)? {
+                    each.extend(quotient::rests(inner(&regex)?, to)?);
+                }
+                let each = each.into_iter().map(|rest| {
+                    let made = match rest.strip_prefix("(?i)") {
+                        Some(rest) => format!("{from}(?i:{rest})"),
+                        None => format!("{from}{rest}"),
+                    };
+                    Some(if rest == ".*" && from.is_empty() {
+                        Cond::Always
+                    } else {
+                        Cond::path("regex", &checked(made)?)
+                    })
+                });
+                Some(Cond::any(each.collect::<Option<Vec<_>>>()?))
+            }
             // Whether there is a file is not known: what is asked for by its own name is told in both cases.
             Self::Fallback(others) => {
                 if others.iter().any(|other| !other.starts_with('/') || other.contains(['{', '?', '*'])) {
@@ -335,6 +365,18 @@ fn path_regex(asked: &Value) -> Option<String> {
         .map(str::to_owned)
         .or_else(|| named("exact").map(text::literal))
         .or_else(|| named("prefix").map(prefix))
+}
+
+/// What is asked of a path as regexes over the whole of it, of which any is meant, without groups where there need be none.
+fn path_regexes(asked: &Value) -> Option<Vec<String>> {
+    let prefix = asked.as_str().or_else(|| asked.get("prefix").and_then(Value::as_str));
+    let Some(prefix) = prefix.filter(|text| !text.starts_with('~') && !text.contains('{')) else {
+        return path_regex(asked).map(|regex| vec![regex]);
+    };
+    Some(match prefix.trim_end_matches('/') {
+        "" => vec![".*".to_owned()],
+        text => vec![text::literal(text), format!("{}/.*", text::literal(text))],
+    })
 }
 
 /// Whether a value, or the lack of one, is one that is asked for.

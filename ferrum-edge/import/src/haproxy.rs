@@ -9,6 +9,7 @@ mod error_pages;
 mod fetch;
 mod fields;
 mod limits;
+mod map_redirects;
 mod maps;
 mod plain;
 mod rates;
@@ -359,6 +360,7 @@ impl Haproxy<'_, '_> {
                 entries: Vec::new(),
                 default: Some(line.word(1).to_owned()),
                 there: Cond::Always,
+                paths: None,
             }),
         };
         let why = match (cond.clone(), mapped) {

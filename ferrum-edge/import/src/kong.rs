@@ -4,6 +4,7 @@
 //! routes' proxies says.
 
 mod anonymous;
+mod callers;
 mod consumers;
 mod counterparts;
 mod defaults;
@@ -116,6 +117,7 @@ pub(crate) fn import(out: &mut Import, file: &str, text: &str) -> Result<(), Fai
         kong.lone_chain(chain);
     }
     kong.place_plugins();
+    kong.place_caller_plugins();
     kong.anonymous();
     let named = |proxy: &Value| proxy.get("hosts").is_some();
     if kong.out.proxies.iter().any(named) && !kong.out.proxies.iter().all(named) {
@@ -147,6 +149,8 @@ struct Kong {
     usernames: HashMap<String, String>,
     /// Plugins that are still to be put where they run.
     plugins: Vec<order::Scoped>,
+    /// Plugins of consumers and of their groups, likewise.
+    caller_plugins: Vec<callers::CallerPlugin>,
     /// The priorities of routes by expression, from the lowest.
     priorities: Vec<i64>,
     /// The priorities of regexes, from the lowest.

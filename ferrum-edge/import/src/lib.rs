@@ -28,6 +28,8 @@ mod envoy;
 mod error;
 mod files;
 mod from_ca;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod haproxy;
 mod ingress;
 mod kong;

@@ -29,6 +29,7 @@ mod parts;
 mod plugins;
 mod redirect_maps;
 mod referers;
+mod replaced_path;
 mod response_rewrites;
 mod rewrite;
 mod serve;

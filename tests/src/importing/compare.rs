@@ -49,6 +49,8 @@ const NOT_OF_RESPONSES: &[&str] = &[
     "content-type",
     "date",
     "etag",
+    // A date, by the clock of each; nginx's `expires` is compared by `Cache-Control`.
+    "expires",
     "keep-alive",
     "last-modified",
     "location",

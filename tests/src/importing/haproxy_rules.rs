@@ -227,3 +227,53 @@ backend web
     )
     .await;
 }
+
+/// Redirects to what a map names: of paths, hosts and both, with a default and without, few entries and many.
+#[tokio::test]
+async fn redirects_by_maps() {
+    let many: String = (0..30).map(|n| format!("/many/{n} /new/{n}?from=$map\n")).collect();
+    run(
+        "frontend main
+  bind 127.0.0.1:@PORT@
+  acl is_many path,map(@DIR@/many.map) -m found
+  http-request deny if { path /many/13 }
+  http-request redirect code 301 location %[path,map(@DIR@/few.map)] if { path,map(@DIR@/few.map) -m found }
+  http-request redirect location https://n.test%[path,map_str(@DIR@/many.map)] code 308 if is_many { method GET }
+  http-request redirect prefix https://%[req.hdr(host),lower,map(@DIR@/hosts.map)] if { req.hdr(host),lower,map(@DIR@/hosts.map) -m found }
+  http-request redirect prefix https://%[req.hdr(host),map_end(@DIR@/ends.map,other.test)] drop-query if { path_beg /moved }
+  http-request redirect location https://b.test/%[base,map_beg(@DIR@/bases.map)] if { path_beg /base }
+  default_backend web
+backend web
+  server w @A@
+",
+        Case {
+            hosts: &["a.test", "OLD.test", "x.end"],
+            paths: &[
+                "/",
+                "/a",
+                "/a?q=1",
+                "/A",
+                "/a/",
+                "/b",
+                "/many/3",
+                "/many/13",
+                "/many/29?q=1",
+                "/many/30",
+                "/moved/x?q=1",
+                "/base/x",
+                "/base/one/x",
+                "/base",
+            ],
+            methods: &["GET", "POST"],
+            files: &[
+                ("few.map", "# old new\n/a https://c.test/a\n/b /c\n"),
+                ("many.map", &many),
+                ("hosts.map", "old.test new.test\n"),
+                ("ends.map", ".end end.test\n"),
+                ("bases.map", "a.test/base/one one\nx.end/base two\n"),
+            ],
+            ..Case::default()
+        },
+    )
+    .await;
+}

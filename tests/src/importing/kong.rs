@@ -405,7 +405,7 @@ consumers: [{username: ann, id: 0a1b}, {username: bob}, {username: dan, id: d00d
 keyauth_credentials: [{consumer: ann, key: '${{ env "DECK_ANN" }}'}, {consumer: bob, key: '{vault://env/bob-key}'}, {consumer: {id: d00d}, key: '{vault://aws/dan}'}]
 acls: [{consumer: {id: 0a1b}, group: banned}]
 filter_chains: [{route: r, enabled: false, filters: [{name: guard}]}]
-plugins: [{name: request-termination, consumer: {id: d00d}, config: {status_code: 403}}]
+plugins: [{name: mocking, consumer: {id: d00d}, config: {api_specification: x}}]
 "#;
     let imported = import(Format::Kong, text, false);
     let document = imported.document();

@@ -272,3 +272,59 @@ http {
     })
     .await;
 }
+
+/// A new path that several locations may take goes to each of them by what the old one is like.
+#[tokio::test]
+async fn rewrites_into_several_locations() {
+    compare(Case {
+        config: r#"
+events {}
+http {
+    server {
+        listen 127.0.0.1:@PORT@;
+        rewrite ^/old/(.*)$ /new/$1 last;
+        rewrite ^/item/([0-9]+)$ /shop/$1?from=item last;
+        rewrite ^/code/(.*)$ /run.do?code=$1 last;
+        rewrite ^/any/(.*)$ /$1 last;
+        location = /new/exact { return 403; }
+        location /new/ { proxy_pass http://@A@; }
+        location /new/api { deny all; }
+        location ^~ /new/static/ { proxy_pass http://@B@; }
+        location ~ \.do$ { proxy_pass http://@C@; }
+        location ~* ^/new/admin { return 401; }
+        location /shop/ { proxy_pass http://@B@; location /shop/1 { internal; proxy_pass http://@D@; } }
+        location /in/ { internal; proxy_pass http://@D@; }
+        location / { proxy_pass http://@D@/root; }
+    }
+}
+"#,
+        paths: &[
+            "/old/x",
+            "/old/x?a=1",
+            "/old/exact",
+            "/old/exact/x",
+            "/old/api/x",
+            "/old/apix",
+            "/old/static/x.do",
+            "/old/x.do",
+            "/old/ADMIN/x",
+            "/old/static",
+            "/old/",
+            "/item/1",
+            "/item/12?q=1",
+            "/item/2",
+            "/item/x",
+            "/code/7",
+            "/any/new/x",
+            "/any/new/api/x",
+            "/any/in/x",
+            "/any/x",
+            "/any/x.do",
+            "/new/api",
+            "/in/x",
+            "/shop/1",
+        ],
+        ..Case::default()
+    })
+    .await;
+}

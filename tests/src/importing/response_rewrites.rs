@@ -1,8 +1,14 @@
 //! `Location`, `Refresh` and cookies of targets, rewritten on their way back.
 
+use std::time::Duration;
+
 use ferrum_edge::import::Format;
 
-use super::compare::{Case, compare};
+use super::compare::{Case, compare, imported, spec};
+use super::server::{Original, folder, free_port};
+use crate::support::edge::Edge;
+use crate::support::h1::Talker;
+use crate::support::wire::Wire;
 
 /// What targets answer.
 const REDIRECTS: &[&str] = &[
@@ -212,4 +218,91 @@ http {
         ..Case::default()
     })
     .await;
+}
+
+/// `expires` by status, in place of what a target says, on files and on answers of the server's own.
+#[tokio::test]
+async fn nginx_expires() {
+    compare(Case {
+        config: r#"
+events {}
+http {
+    server {
+        listen 127.0.0.1:@PORT@;
+        expires 1h;
+        location / { proxy_pass http://@A@; }
+        location /off { expires off; proxy_pass http://@A@; }
+        location /max { expires max; proxy_pass http://@A@; }
+        location /epoch { expires epoch; proxy_pass http://@A@; }
+        location /past { expires -1; proxy_pass http://@A@; }
+        location /days { expires 30d; add_header X-More yes; proxy_pass http://@A@; }
+        location /files/ { root @DIR@; expires 10m; }
+        location /text { return 200 "text"; }
+        location /gone { return 410; }
+        location /moved { return 301 https://b.test/; }
+    }
+}
+"#,
+        paths: &[
+            "/",
+            "/off",
+            "/max",
+            "/epoch",
+            "/past",
+            "/days",
+            "/files/a.txt",
+            "/files/none",
+            "/text",
+            "/gone",
+            "/moved",
+        ],
+        fields: &[
+            "",
+            "reply-status: 404",
+            "reply-status: 302\r\nreply-location: /x",
+            "reply-cache-control: private, max-age=7\r\nreply-expires: 0",
+        ],
+        files: &[("files/a.txt", "file")],
+        ..Case::default()
+    })
+    .await;
+}
+
+/// `limit_rate` of both takes the time that the rate says; what is not limited takes none.
+#[tokio::test]
+async fn nginx_limits_of_rates() {
+    let (folder, port) = (folder("rates"), free_port());
+    std::fs::create_dir_all(folder.join("slow")).expect("a folder");
+    for name in ["slow/a.bin", "a.bin"] {
+        std::fs::write(folder.join(name), vec![7; 192 << 10]).expect("a file");
+    }
+    let text = format!(
+        "events {{}}\nhttp {{ root {}; server {{ listen 127.0.0.1:{port}; location /slow/ {{ limit_rate 64k; }} location / {{ }} }} }}",
+        folder.display()
+    );
+    let imported = imported(Format::Nginx, &text, &folder);
+    let (settings, spec) = spec(&imported);
+    let edge = Edge::start_with(&settings, &spec);
+    let original = Original::start(Format::Nginx, &text, &folder, port);
+    for at in [original.address, edge.http()] {
+        let mut taken = Vec::new();
+        for path in ["/slow/a.bin", "/a.bin"] {
+            let begun = std::time::Instant::now();
+            let mut talker = Talker::new(Wire::open(at).await);
+            talker
+                .wire
+                .send(format!("GET {path} HTTP/1.1\r\nhost: a.test\r\nconnection: close\r\n\r\n"))
+                .await;
+            let head = talker.response(&http::Method::GET).await.expect("an answer");
+            assert_eq!(head.status(), 200, "{path} of {at}");
+            assert_eq!(talker.body().await.expect("a body").len(), 192 << 10);
+            taken.push(begun.elapsed());
+        }
+        // The first second's share is sent at once by both.
+        assert!(
+            taken[0] >= Duration::from_millis(1500) && taken[0] < Duration::from_secs(10),
+            "{taken:?} of {at}"
+        );
+        assert!(taken[1] < taken[0] / 2, "{taken:?} of {at}");
+    }
 }

@@ -360,8 +360,15 @@ impl Test {
             "ssl_c_used" | "ssl_fc_has_crt" => {
                 self.flag(Cond::is(json!({ "tls": { "client_certificate": { "present": true } } })))
             }
-            "ssl_fc_sni" | "req.ssl_sni" if how.is_empty() || how == "str" => {
-                (!self.values.is_empty()).then(|| Cond::is(json!({ "tls": { "server_names": self.values } })))
+            "ssl_fc_sni" | "req.ssl_sni" => {
+                let name = |value: &String| match (how, value.strip_prefix('.')) {
+                    ("" | "str", _) => Some(value.clone()),
+                    ("end", Some(rest)) => Some(format!("*.{rest}")),
+                    _ => None,
+                };
+                let names: Option<Vec<String>> = self.values.iter().map(name).collect();
+                let names = names.filter(|names| !names.is_empty())?;
+                Some(Cond::is(json!({ "tls": { "server_names": names } })))
             }
             "always_true" => Some(Cond::Always),
             "always_false" => Some(Cond::Never),

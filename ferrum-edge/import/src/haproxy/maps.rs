@@ -21,6 +21,8 @@ pub(super) struct Mapped {
     pub(super) default: Option<String>,
     /// Requests that have it: for others no map is asked, and no default taken.
     pub(super) there: Cond,
+    /// The entries as paths with their values, where whole paths are compared as they are.
+    pub(super) paths: Option<Vec<(String, String)>>,
 }
 
 /// When a sample compares so with a value: value, way of comparing, whether case does not matter, whether its port is cut off, name and
@@ -70,7 +72,7 @@ pub(super) fn mapped(
         "hdr" | "req.hdr" | "req.fhdr" if argument.eq_ignore_ascii_case("host") => Cond::Always,
         _ => there.ok_or_else(|| format!("whether `{fetch}` is there is not known"))?,
     };
-    let mut made = Mapped { entries: Vec::new(), default, there };
+    let mut made = Mapped { entries: Vec::new(), default, there, paths: None };
     let mut rows: Vec<(&str, &str)> = text
         .lines()
         .map(str::trim)
@@ -85,13 +87,26 @@ pub(super) fn mapped(
         // The longest one counts.
         rows.sort_by_key(|(key, _)| std::cmp::Reverse(key.len()));
     }
+    let is_whole_path = fetch == "path" && how == "str" && !ignores_case && !is_cut;
+    made.paths = is_whole_path
+        .then(|| rows.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect());
     let (fetch, argument) = called(fetch);
     for (key, backend) in rows {
-        let cond = compare(key, how, ignores_case, is_cut, fetch, argument);
+        let cond = match fetch {
+            "base" => base_compared(key, how, ignores_case, compare).filter(|_| !is_cut),
+            _ => compare(key, how, ignores_case, is_cut, fetch, argument),
+        };
         let cond = cond.ok_or_else(|| format!("`{fetch}` with `{key}` in {file} can't be translated"))?;
         made.entries.push((cond, backend.to_owned()));
     }
     Ok(made)
+}
+
+/// When host and path together compare so with a key, such as `a.test/old`; `None` where that can't be said here.
+fn base_compared(key: &str, how: &str, ignores_case: bool, compare: Compare) -> Option<Cond> {
+    let (host, path) = key.split_once('/').filter(|_| matches!(how, "str" | "beg"))?;
+    let host = compare(host, "str", ignores_case, false, "hdr", "host")?;
+    Some(host.and(compare(&format!("/{path}"), how, ignores_case, false, "path", "")?))
 }
 
 /// When a map has an entry, `FETCH,map(FILE) -m found`, or one of these values; `None` where that can't be said here.

@@ -4,9 +4,10 @@ use serde_json::{Value, json};
 
 use super::Haproxy;
 use super::acl::Acls;
+use super::map_redirects::{MapRedirect, MappedUrl};
 use super::plain::told;
 use super::rules::TODO;
-use super::sections::HaproxyLine;
+use super::sections::{HaproxyLine, Section};
 use super::templates::template;
 use crate::cond::Cond;
 use crate::draft::{Plug, To};
@@ -16,7 +17,7 @@ impl Haproxy<'_, '_> {
     /// `redirect scheme|location|prefix TO [code N] [drop-query] [append-slash]`.
     pub(super) fn redirect(
         &mut self,
-        line: &HaproxyLine,
+        (section, line): (&Section, &HaproxyLine),
         words: &[String],
         acls: &Acls,
         steps: &mut Vec<RouteStep>,
@@ -31,6 +32,14 @@ impl Haproxy<'_, '_> {
             |word: &str| words.iter().position(|it| *it == word).and_then(|n| words.get(n + 1)).copied();
         let status: u16 = after("code").and_then(|code| code.parse().ok()).unwrap_or(302);
         let query = if words.contains(&"drop-query") { "drop" } else { "keep" };
+        if let [kind @ ("location" | "prefix"), to, ..] = words.as_slice()
+            && let Some(url) = MappedUrl::read(to)
+            && matches!(status, 301 | 302 | 303 | 307 | 308)
+        {
+            let (is_prefix, keeps_query) = (*kind == "prefix", query == "keep");
+            let redirect = MapRedirect { url, status, is_prefix, keeps_query };
+            return self.map_redirect((section, line), &redirect, acls, steps);
+        }
         let made = match words.as_slice() {
             ["scheme", scheme @ ("http" | "https"), ..] => {
                 let to = format!("{scheme}://${{request.host}}${{request.target}}");

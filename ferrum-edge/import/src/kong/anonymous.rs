@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::callers::localise;
 use super::plugins::{AUTHENTICATION, attach};
 use crate::draft::Import;
 
@@ -33,6 +34,10 @@ pub(super) fn tell(out: &mut Import) {
             Some((_, proxies)) => proxies.push(at),
             None => groups.push((names, vec![at])),
         }
+    }
+    if !groups.is_empty() {
+        // Those rules would take the place of global ones.
+        localise(out, "request_transformer");
     }
     for (names, proxies) in groups {
         let removed = json!({ "operation": "remove", "target": "header", "key": FIELD });

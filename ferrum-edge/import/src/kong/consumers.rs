@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::callers::Callers;
 use super::{Kong, is_off, list, name, ours, plugins, text};
 use crate::draft::set;
 use crate::report::At;
@@ -55,7 +56,10 @@ impl Kong {
         }
         self.out.consumers.push(Value::Object(made));
         for plugin in list(consumer, "plugins") {
-            self.of_consumer(&format!("{place}, plugin {}", name(plugin)), plugin, Some(username.to_owned()));
+            let place = format!("{place}, plugin {}", name(plugin));
+            if !self.caller_plugin(&place, plugin, Callers::Consumer(username.to_owned()), None) {
+                self.of_consumer(&place, plugin, Some(username.to_owned()));
+            }
         }
     }
 

@@ -1,19 +1,10 @@
-//! Consumer groups, and their limits: `rate_limiting` for callers that are in the group.
+//! Consumer groups: their members, and their plugins.
 
 use serde_json::{Value, json};
 
-use super::{Kong, is_off, list, name, text};
+use super::callers::Callers;
+use super::{Kong, list, name, text};
 use crate::tree::Node;
-
-/// Periods of `rate-limiting`.
-const PERIODS: [(&str, &str); 6] = [
-    ("second", "1s"),
-    ("minute", "1m"),
-    ("hour", "1h"),
-    ("day", "24h"),
-    ("month", "720h"),
-    ("year", "8760h"),
-];
 
 /// The gateway's group for a consumer group. Groups of the ACL plugin are others.
 pub(super) fn group_name(name: &str) -> String {
@@ -41,29 +32,10 @@ impl Kong {
         }
         for plugin in list(group, "plugins") {
             let place = format!("{place}, plugin {}", name(plugin));
-            if !self.group_limit(&place, &own, plugin) {
+            if !self.caller_plugin(&place, plugin, Callers::Group(own.clone()), None) {
                 self.of_consumer(&place, plugin, None);
             }
         }
-    }
-
-    /// A limit for the members of a group; false for other plugins, and for limits that can't be said here.
-    pub(super) fn group_limit(&mut self, place: &str, group: &str, plugin: &Node) -> bool {
-        let limits = match (is_off(plugin), plugin.get("config")) {
-            (false, Some(config)) => limits(&name(plugin), config),
-            _ => None,
-        };
-        let Some(limits) = limits else { return false };
-        plugin.see_all();
-        let id = self.out.id("plugin", &format!("consumer-group-{group}-rate_limiting"));
-        self.out.plugin_configs.push(json!({
-            "id": id, "plugin_name": "rate_limiting", "scope": "global",
-            "config": { "limits": limits, "limit_by": "consumer" },
-            "when": { "groups": [group_name(group)] },
-        }));
-        let why = "limits of services and routes hold for the members as well; windows slide, and each gateway counts for itself";
-        self.out.partial(plugin.at, place, why, "see the plugin `rate_limiting`");
-        true
     }
 }
 
@@ -76,26 +48,15 @@ fn add_group(consumer: &mut Value, group: &str) {
     }
 }
 
-/// `limits` of `rate_limiting`; `None` where the plugin is another one, or has none.
-fn limits(plugin: &str, config: &Node) -> Option<Vec<Value>> {
-    let made: Vec<Value> = match plugin {
-        "rate-limiting" => {
-            let each = PERIODS.iter();
-            each.filter_map(|(key, per)| Some(json!({ "rate": config.get(key)?.uint()?, "per": per })))
-                .collect()
-        }
-        "rate-limiting-advanced" => {
-            let (limits, windows) = (config.each("limit"), config.each("window_size"));
-            if limits.len() != windows.len() {
-                return None;
-            }
-            let pair = |(limit, window): (&Node, &Node)| {
-                let (limit, window) = (limit.uint()?, window.uint().filter(|window| *window > 0)?);
-                Some(json!({ "rate": limit, "per": format!("{window}s") }))
-            };
-            limits.iter().zip(windows).map(pair).collect::<Option<_>>()?
-        }
-        _ => return None,
+/// `limits` of `rate_limiting` for `rate-limiting-advanced`; `None` where they can't be said here.
+pub(super) fn limits(config: &Node) -> Option<Vec<Value>> {
+    let (limits, windows) = (config.each("limit"), config.each("window_size"));
+    if limits.len() != windows.len() || limits.is_empty() {
+        return None;
+    }
+    let pair = |(limit, window): (&Node, &Node)| {
+        let (limit, window) = (limit.uint()?, window.uint().filter(|window| *window > 0)?);
+        Some(json!({ "rate": limit, "per": format!("{window}s") }))
     };
-    (!made.is_empty()).then_some(made)
+    limits.iter().zip(windows).map(pair).collect()
 }

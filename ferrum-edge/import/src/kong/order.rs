@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use super::callers::Callers;
 use super::{Kong, is_off, list, name, plugins, reference};
 use crate::tree::{Node, NodeValue};
 
@@ -37,12 +38,18 @@ impl Kong {
     /// A plugin that stands apart from what it is for.
     pub(super) fn lone_plugin(&mut self, plugin: &Node) {
         let place = format!("plugin {}", name(plugin));
-        if let (None, Some(group)) = (reference(plugin, "consumer"), reference(plugin, "consumer_group"))
-            && reference(plugin, "route").is_none()
-            && reference(plugin, "service").is_none()
-            && self.group_limit(&place, &group, plugin)
-        {
-            return;
+        let callers = match (reference(plugin, "consumer"), reference(plugin, "consumer_group")) {
+            (Some(consumer), None) => {
+                Some(Callers::Consumer(self.usernames.get(&consumer).cloned().unwrap_or(consumer)))
+            }
+            (None, Some(group)) => Some(Callers::Group(group)),
+            _ => None,
+        };
+        if let Some(callers) = callers {
+            let proxies = self.meant(plugin).1;
+            if self.caller_plugin(&place, plugin, callers, proxies) {
+                return;
+            }
         }
         if reference(plugin, "consumer").is_some() || reference(plugin, "consumer_group").is_some() {
             self.of_consumer(&place, plugin, reference(plugin, "consumer"));

@@ -279,3 +279,53 @@ consumers:
     assert_eq!(limits[1]["when"]["groups"], serde_json::json!(["consumer-group-silver"]));
     assert_eq!(made.report.count(Conversion::Closed), 0, "{:?}", made.report.findings());
 }
+
+/// What a consumer or a group has of its own takes the place of what routes and all have, for those callers alone.
+#[test]
+fn plugins_of_callers_run_for_them_alone() {
+    let text = "_format_version: '3.0'
+services:
+- name: a
+  url: 'http://10.0.0.1:1'
+  routes:
+  - {name: r, paths: [/r], plugins: [{name: key-auth}, {name: rate-limiting, config: {minute: 5}}]}
+  - {name: open, paths: [/open]}
+plugins:
+- {name: request-transformer, config: {add: {headers: ['x-all:1']}}}
+- {name: request-transformer, consumer_group: gold, config: {add: {headers: ['x-gold:1']}}}
+- {name: rate-limiting, consumer: ann, config: {minute: 50}}
+consumer_groups:
+- name: gold
+  plugins: [{name: ip-restriction, config: {allow: [10.0.0.0/8]}}, {name: request-termination, config: {status_code: 410}}]
+consumers:
+- {username: ann, groups: [{name: gold}], keyauth_credentials: [{key: 0123456789abcdef}]}
+- {username: bob, keyauth_credentials: [{key: fedcba9876543210}], plugins: [{name: mocking}]}
+";
+    let made = whole(text);
+    let document = made.document();
+    let usernames: Vec<_> = made.consumers.iter().map(|it| it["username"].clone()).collect();
+    assert_eq!(usernames, ["ann"], "bob has a guard that has no counterpart");
+    let of = |route: &str| -> Vec<Value> {
+        let proxy = made.proxies.iter().find(|it| it["id"] == route).expect("a proxy");
+        let ids = proxy["plugins"].as_array().cloned().unwrap_or_default();
+        let ids = ids.iter().map(|it| it["plugin_config_id"].clone());
+        ids.map(|id| made.plugin_configs.iter().find(|it| it["id"] == id).expect("a config").clone())
+            .collect()
+    };
+    let when = |route: &str, plugin: &str| -> Vec<Value> {
+        of(route).iter().filter(|it| it["plugin_name"] == plugin).map(|it| it["when"].clone()).collect()
+    };
+    let gold = serde_json::json!({ "groups": ["consumer-group-gold"] });
+    let ann = serde_json::json!({ "consumers": ["ann"] });
+    let not = |one: &Value| serde_json::json!({ "not": one });
+    assert_eq!(when("r", "rate_limiting"), [not(&ann), ann.clone()], "{document:#}");
+    let transformers = when("r", "request_transformer");
+    assert!(transformers.contains(&not(&gold)) && transformers.contains(&gold), "{transformers:?}");
+    let null = Value::Null;
+    assert_eq!(when("open", "request_transformer"), [null], "nobody is known there");
+    assert!(when("open", "rate_limiting").is_empty());
+    for plugin in ["ip_restriction", "request_termination"] {
+        let config = of("r").into_iter().find(|it| it["plugin_name"] == plugin).expect("a config");
+        assert_eq!((&config["when"], &config["after"]), (&gold, &serde_json::json!("key_auth")), "{plugin}");
+    }
+}

@@ -56,6 +56,13 @@ impl Base {
         Self { paths: vec![json!({ "prefix": "/" })], cond: Cond::Always }
     }
 
+    /// All that it asks, its paths included.
+    pub(super) fn cond_of_all(&self) -> Cond {
+        let is_all = *self.paths == [json!({ "prefix": "/" })];
+        let paths = Cond::any(self.paths.iter().map(|path| Cond::is(json!({ "path": path }))));
+        if is_all { self.cond.clone() } else { paths.and(self.cond.clone()) }
+    }
+
     pub(super) fn and(&self, cond: Cond) -> Self {
         Self { paths: self.paths.clone(), cond: self.cond.clone().and(cond) }
     }

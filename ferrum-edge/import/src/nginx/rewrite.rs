@@ -7,6 +7,7 @@ use super::blocks::Directive;
 use super::guards::other_methods;
 use super::item::{Item, Rewritten, place};
 use super::location::{Location, LocationKind};
+use super::replaced_path::replaced;
 use super::site::ScriptPlace;
 use super::values::is_of_answer;
 use super::variable_names::WITH_QUERY;
@@ -321,9 +322,10 @@ impl<'d> Nginx<'_> {
         items: &mut Vec<Item>,
     ) {
         let ScriptPlace { site, base: taken, jumps, .. } = way;
-        let Rewriting { path, flag, directive, what, .. } = rewriting;
-        let literal = path.split(['$', '?']).next().unwrap_or_default().to_owned();
-        let is_whole = !path.contains('$');
+        let Rewriting { ref path, flag, directive, what, .. } = rewriting;
+        let before_query = path.split('?').next().unwrap_or_default();
+        let literal = before_query.split('$').next().unwrap_or_default().to_owned();
+        let is_whole = !before_query.contains('$');
         let literal = if literal.is_empty() { "/".to_owned() } else { literal };
         let slashed = format!("{literal}/");
         let is_slash = |it: &&Location<'_>| {
@@ -333,7 +335,7 @@ impl<'d> Nginx<'_> {
         };
         let is_itself = |it: &Location<'_>| matches!(&it.way, LocationKind::Exact(own) | LocationKind::Prefix(own) if *own == literal);
         // As for requests without the slash of a location.
-        if path == literal
+        if *path == literal
             && site.locations.iter().any(|it| is_slash(&it))
             && !site.locations.iter().any(is_itself)
         {
@@ -356,8 +358,8 @@ impl<'d> Nginx<'_> {
                 if self.scripted(way, items) {
                     // Behind `break`, `proxy_pass` sends the new path as it is, whatever it has behind its host.
                     let rewritten = match flag {
-                        "break" => Rewritten::Break(path),
-                        _ => Rewritten::Last(path),
+                        "break" => Rewritten::Break(path.clone()),
+                        _ => Rewritten::Last(path.clone()),
                     };
                     self.serve(site, taken, &inner, &location.way, &rewritten, items);
                 }
@@ -365,10 +367,29 @@ impl<'d> Nginx<'_> {
                     item.label = format!("rewrite-{}", item.label);
                 }
             }
+            None => self.search_replaced(way, &rewriting, items),
+        }
+    }
+
+    /// The same for a path that may lead to several locations.
+    fn search_replaced(
+        &mut self,
+        way: ScriptPlace<'d, '_>,
+        rewriting: &Rewriting<'d, '_>,
+        items: &mut Vec<Item>,
+    ) {
+        let Rewriting { path, flag, directive, what, from: (from, ignores) } = rewriting;
+        let to = directive.arguments.get(1).map_or("", String::as_str);
+        let replaced = replaced(from, to).filter(|_| !ignores && *flag != "break" && way.jumps == 0);
+        match replaced {
+            Some(replaced) => {
+                let led = self.lead_replaced(way, &replaced, &Rewritten::Last(path.clone()), items);
+                self.led(directive.at, what, led);
+            }
             None => {
                 let why = "which location it leads to is not known beforehand";
                 self.out.closed(directive.at, what, why, TODO);
-                items.push(Item::new(taken, To::Closed, "rewrite"));
+                items.push(Item::new(way.base, To::Closed, "rewrite"));
             }
         }
     }

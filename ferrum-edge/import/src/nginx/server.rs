@@ -242,7 +242,8 @@ impl<'d> Nginx<'_> {
         let mut count = 0;
         let locations = self.locations(directive, &mut count);
         let names = server.names.clone();
-        let site = Site { directive, place, called, names, locations, facets, http, lift };
+        let order = self.order(&locations);
+        let site = Site { directive, place, called, names, locations, order, facets, http, lift };
         self.vars_here = self.vars.clone();
         self.vars_here.name_groups(directive);
         if let Some(name) = first(&[directive], "server_name").filter(|name| !name.contains(['$', '~'])) {
@@ -250,7 +251,6 @@ impl<'d> Nginx<'_> {
         }
         self.invalid_referer = None;
         self.switches.clear();
-        let order = self.order(&site.locations);
         let mut items = Vec::new();
         // What the server says for itself comes before any location is looked for.
         let all = super::location::Base::all();
@@ -258,11 +258,12 @@ impl<'d> Nginx<'_> {
         let goes_on = self.script(way, &mut items);
         if goes_on {
             let start = items.len();
-            for turn in &order {
+            for turn in &site.order {
                 self.turn(&site, turn, &mut items);
             }
             items.splice(start..start, self.slashes.drain(..));
-            let takes_all = order
+            let takes_all = site
+                .order
                 .iter()
                 .any(|turn| turn.base.paths == [json!({ "prefix": "/" })] && turn.base.cond == Cond::Always);
             if !takes_all {

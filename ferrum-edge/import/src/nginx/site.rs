@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::asked::Test;
 use super::blocks::Directive;
-use super::location::{Base, Location, LocationKind};
+use super::location::{Base, Location, LocationKind, Turn};
 
 /// A server of `http`.
 pub(super) struct Site<'d> {
@@ -13,6 +13,8 @@ pub(super) struct Site<'d> {
     pub(super) called: String,
     pub(super) names: Vec<String>,
     pub(super) locations: Vec<Location<'d>>,
+    /// Those in the order in which they are looked at.
+    pub(super) order: Vec<Turn<'d>>,
     /// Hosts and scheme of each kind of request that comes here, as keys of a match.
     pub(super) facets: Vec<Value>,
     pub(super) http: &'d Directive,

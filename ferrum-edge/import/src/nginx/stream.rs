@@ -33,7 +33,11 @@ impl Nginx<'_> {
     fn server_names(&mut self, map: &Directive) {
         match map.arguments.as_slice() {
             [source, name] if source == "$ssl_preread_server_name" => {
-                let entries = map.block.iter().filter(|it| it.name != "hostnames");
+                let has_wildcards =
+                    map.block.iter().any(|it| it.name == "hostnames" && it.arguments.is_empty());
+                // Elsewhere a `*` is a letter as any other, which no name has.
+                let is_name = |it: &&Directive| has_wildcards || !it.name.starts_with(['*', '.']);
+                let entries = map.block.iter().filter(|it| it.name != "hostnames").filter(is_name);
                 let cases =
                     entries.map(|it| (it.name.clone(), it.arguments.first().cloned().unwrap_or_default()));
                 self.by_name.insert(name.clone(), cases.collect());
@@ -122,7 +126,7 @@ impl Nginx<'_> {
             set(&mut settings, "passthrough", true);
             match name.as_str() {
                 "default" => {}
-                name if name.starts_with('~') || name.ends_with(".*") => {
+                name if name.is_empty() || name.starts_with('~') || name.ends_with(".*") => {
                     let what = format!("stream server: {name}");
                     self.out.lost(server.at, what, "only names and `*.` are known", "");
                     continue;
