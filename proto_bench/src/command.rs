@@ -25,6 +25,7 @@ pub mod scale;
 pub mod search;
 pub mod stand;
 pub mod sweep;
+pub mod urls;
 
 /// Why a command gave up. Wrong answers are no reason: they make rows void.
 #[derive(Debug, thiserror::Error)]

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 
+mod choice;
 pub mod dtls;
 pub mod fault;
 pub mod grpc;

@@ -9,14 +9,18 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use crate::driver::{self, Driver, Fault};
+use crate::measure::live::{self, LiveLatency};
 use crate::measure::process::{self, MachineTime, Usage};
 use crate::measure::{Tally, Watched};
 use crate::pace::Window;
 use crate::plan::{Plan, Protocol};
 
+mod first_answer;
 mod lanes;
 mod worker;
 mod world;
+
+pub use first_answer::first_answer;
 
 /// Everything a round has to say, before it is judged.
 #[derive(Debug, Clone)]
@@ -55,9 +59,20 @@ pub struct Sample {
 /// Where a running round is, for progress bars.
 #[derive(Debug, Clone, Copy)]
 pub enum Progress {
-    Connecting { done: u64, of: u64 },
-    WarmingUp { left: Duration },
-    Running { elapsed: Duration, of: Duration, completed: u64 },
+    Connecting {
+        done: u64,
+        of: u64,
+    },
+    WarmingUp {
+        left: Duration,
+    },
+    /// With the 50th and the 99th percentile of the latency so far, in microseconds, within an eighth.
+    Running {
+        elapsed: Duration,
+        of: Duration,
+        completed: u64,
+        latency: Option<[f64; 2]>,
+    },
 }
 
 /// What the threads of a round share. Counters of each thread stand apart and are written by that thread alone.
@@ -67,6 +82,7 @@ pub(crate) struct SharedCounters {
     pub(crate) settled: AtomicU64,
     pub(crate) window: watch::Receiver<Option<Window>>,
     pub(crate) completed: Vec<AtomicU64>,
+    pub(crate) latency: Vec<LiveLatency>,
     /// Ends the window early.
     pub(crate) stop: Arc<Stop>,
     pub(crate) stoppable: bool,
@@ -156,6 +172,7 @@ pub fn run_driver<D: Driver>(
         settled: AtomicU64::new(0),
         window,
         completed: (0..threads).map(|_| AtomicU64::new(0)).collect(),
+        latency: (0..threads).map(|_| LiveLatency::default()).collect(),
         stoppable: stop.is_some(),
         stop: stop.unwrap_or_default(),
     });
@@ -229,7 +246,7 @@ fn sample(
     let mut sampler = Sampler::begin(watched);
     let (own_before, machine_before) = (process::own_usage(), process::machine_time());
     let slice = (of / 20).clamp(Duration::from_millis(10), Duration::from_millis(500));
-    tell(Progress::Running { elapsed: Duration::ZERO, of, completed: 0 });
+    tell(Progress::Running { elapsed: Duration::ZERO, of, completed: 0, latency: None });
     let (mut samples, mut progress) = (vec![sampler.take(Duration::ZERO)], Vec::new());
     while let Some(left) = left_until(window.until).filter(|_| !shared.stop.is_told()) {
         nap(left.min(slice), shared);
@@ -237,7 +254,8 @@ fn sample(
         let completed = completed();
         samples.push(sampler.take(elapsed));
         progress.push((elapsed, completed));
-        tell(Progress::Running { elapsed, of, completed });
+        let latency = live::percentiles(&shared.latency, [50.0, 99.0]);
+        tell(Progress::Running { elapsed, of, completed, latency });
     }
     // Not by this thread's clock: it may wake late, and no lane asked anything meanwhile.
     let ended = shared.stop.at.get().copied().unwrap_or(window.until).min(window.until);

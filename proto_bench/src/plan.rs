@@ -33,6 +33,8 @@ pub struct Plan {
     pub timing: Timing,
     pub message: Message,
     pub expect: Expect,
+    /// Several URLs of the server with their weights, where there are several, the target's among them (HTTP).
+    pub urls: Vec<WeightedUrl>,
     /// The body that every answer must have, where it is known beforehand.
     pub content: Bytes,
     /// The coding in which answers must have that body (HTTP/1.1).
@@ -42,6 +44,16 @@ pub struct Plan {
     /// Whether server certificates are verified against the system's or the given roots. Off by default, because
     /// benches run on self-made certificates.
     pub verify_tls: Option<std::path::PathBuf>,
+}
+
+/// One of several URLs of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WeightedUrl {
+    /// Path and query.
+    pub path: String,
+    /// How many requests it gets beside those of the other URLs.
+    pub weight: u32,
+    pub expect: Expect,
 }
 
 /// How much is asked at once, and who decides when.
@@ -160,6 +172,7 @@ impl Plan {
                 varied: false,
             },
             expect: Expect { status: 200, body: ExpectBody::Echo, refused: None },
+            urls: Vec::new(),
             content: Bytes::new(),
             coding: None,
             threads,
@@ -171,6 +184,19 @@ impl Plan {
     pub fn expect_content(&mut self, content: Bytes) {
         self.expect.body = ExpectBody::Content(content.len());
         self.content = content;
+    }
+
+    /// A plan for each URL, with its weight.
+    #[must_use]
+    pub fn each(&self) -> Vec<(Self, u32)> {
+        if self.urls.is_empty() {
+            return vec![(self.clone(), 1)];
+        }
+        let one = |url: &WeightedUrl| {
+            let target = Target { path: url.path.clone(), ..self.target.clone() };
+            (Self { target, expect: url.expect, urls: Vec::new(), ..self.clone() }, url.weight)
+        };
+        self.urls.iter().map(one).collect()
     }
 
     /// Requests in flight at most.

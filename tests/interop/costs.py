@@ -156,7 +156,7 @@ def status(url):
 
 def measure(args, url, pid):
     headers = {"x-api-key": KEY, "origin": ORIGIN, "authorization": f"Bearer {token()}"}
-    command = [args.bench, "run", url, "--pid", str(pid), "-c", str(args.connections), "-t", "1", "-d", f"{args.seconds}s",
+    command = [args.bench, "run", url, "--method", "POST", "--pid", str(pid), "-c", str(args.connections), "-t", "1", "-d", f"{args.seconds}s",
                "-w", "200ms", "-q", "--json", "-"]
     for name, value in headers.items():
         command += ["-H", f"{name}: {value}"]

@@ -78,7 +78,7 @@ class Stand:
         self.first = self.gateway()
         seconds = int(self.args.restarts * (PAUSE + 1.5)) + 4
         result = self.folder / f"{name}.json"
-        bench = subprocess.Popen([self.args.bench, "run", url, "-c", "40", "-d", f"{seconds}s", "-w", "1s", "-t", "1", "-q",
+        bench = subprocess.Popen([self.args.bench, "run", url, "--method", "POST", "-c", "40", "-d", f"{seconds}s", "-w", "1s", "-t", "1", "-q",
                                   "--json", str(result), *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(1)
         begun = time.monotonic()

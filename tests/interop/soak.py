@@ -134,7 +134,7 @@ class Soak:
         """One protocol, in chunks, so that connections come and go."""
         while time.monotonic() < self.until:
             seconds = max(1, min(CHUNK, int(self.until - time.monotonic())))
-            done = subprocess.run([self.args.bench, "run", target, "-c", "4", "-r", str(self.args.rate), "-d", f"{seconds}s", "-w", "0s", "-t", "1",
+            done = subprocess.run([self.args.bench, "run", target, "--method", "POST", "-c", "4", "-r", str(self.args.rate), "-d", f"{seconds}s", "-w", "0s", "-t", "1",
                                    "--timeout", "30s", "-q", "--json", "-", *options], capture_output=True, text=True, check=False)
             try:
                 result = json.loads(done.stdout)["rows"][0]["rounds"][0]

@@ -36,15 +36,15 @@ pub struct LoadArgs {
     /// Request header, `Name: value`; may be repeated.
     #[arg(short = 'H', long = "header", value_parser = parse_header)]
     pub headers: Vec<(String, String)>,
-    /// POST sends the payload; GET sends none and expects --expect-size bytes.
-    #[arg(long, default_value = "POST")]
-    pub method: Method,
+    /// POST sends the payload and expects it back; GET sends none [default: POST; of `run` over HTTP, GET].
+    #[arg(long)]
+    pub method: Option<Method>,
     /// File that every POST sends in place of stamped bytes; an echo must return it. HTTP/1.1 only.
     #[arg(long, value_name = "FILE", value_parser = read_content, conflicts_with = "size")]
     pub body: Option<Bytes>,
-    /// Status every answer must have.
-    #[arg(long, default_value_t = 200)]
-    pub expect_status: u16,
+    /// Status every answer must have [default: 200].
+    #[arg(long)]
+    pub expect_status: Option<u16>,
     /// File whose bytes every answer must have as its body.
     #[arg(long, value_name = "FILE", value_parser = read_content, conflicts_with_all = ["expect_size", "no_verify_body"])]
     pub expect_body: Option<Bytes>,
@@ -131,6 +131,30 @@ impl LoadArgs {
         self.connections.unwrap_or(CONNECTIONS)
     }
 
+    /// What requests are.
+    #[must_use]
+    pub fn method(&self) -> Method {
+        self.method.unwrap_or(Method::Post)
+    }
+
+    /// With GET unless told otherwise, for servers that send nothing back.
+    #[must_use]
+    pub fn for_any_server(&self, target: &Target) -> Self {
+        let is_http = matches!(target.protocol, Protocol::Http1 | Protocol::Http2 | Protocol::Http3);
+        let mut load = self.clone();
+        if is_http && load.method.is_none() && load.body.is_none() {
+            load.method = Some(Method::Get);
+        }
+        load
+    }
+
+    /// Whether answers have to be as the first one is: they are of GET, and nothing says what they must be.
+    #[must_use]
+    pub fn takes_first_answer(&self) -> bool {
+        let says = self.expect_status.is_some() || self.expect_body.is_some() || self.expect_size.is_some();
+        self.method() == Method::Get && !says && !self.no_verify_body
+    }
+
     /// Whether a test against this target can be as it is asked for.
     ///
     /// # Errors
@@ -140,7 +164,7 @@ impl LoadArgs {
             let why = "has one request in flight on a connection; -m is for HTTP/2, HTTP/3 and gRPC";
             return Err(CommandError::Usage(format!("{} {why}", target.url())));
         }
-        if self.body.is_some() && (target.protocol != Protocol::Http1 || self.method != Method::Post) {
+        if self.body.is_some() && (target.protocol != Protocol::Http1 || self.method() != Method::Post) {
             return Err(CommandError::Usage("--body is for POST over HTTP/1.1".to_owned()));
         }
         Ok(())
@@ -149,7 +173,7 @@ impl LoadArgs {
     /// The plan of one round against this target.
     #[must_use]
     pub fn plan(&self, target: Target) -> Plan {
-        let body = match (self.expect_size, self.no_verify_body, self.method) {
+        let body = match (self.expect_size, self.no_verify_body, self.method()) {
             (Some(size), _, _) => ExpectBody::Size(size),
             (None, true, _) => ExpectBody::Unverified,
             (None, false, Method::Post) => ExpectBody::Echo,
@@ -167,14 +191,14 @@ impl LoadArgs {
             ..Timing::default()
         };
         plan.message = Message {
-            method: self.method,
+            method: self.method(),
             payload: self.size,
             headers: self.headers.clone(),
             fresh: self.fresh,
             body: None,
             varied: false,
         };
-        plan.expect = Expect { status: self.expect_status, body, refused: None };
+        plan.expect = Expect { status: self.expect_status.unwrap_or(200), body, refused: None };
         if let Some(body) = &self.body {
             (plan.message.body, plan.message.payload) = (Some(body.clone()), body.len());
             if plan.expect.body == ExpectBody::Echo {

@@ -9,8 +9,8 @@ use crate::engine::{self, Progress};
 use crate::measure::counters::Perf;
 use crate::measure::{Role, Watched, process};
 use crate::plan::Plan;
-use crate::report::marks;
 use crate::report::model::{Document, Round, Row, Verdict};
+use crate::report::{marks, terminal};
 
 /// Shows on standard error what is going on, if that is a terminal.
 #[derive(Debug)]
@@ -132,11 +132,14 @@ impl Console {
             Progress::WarmingUp { left } => {
                 self.line(&format!("warming up, {:.0} s", left.as_secs_f64().ceil()))
             }
-            Progress::Running { elapsed, of, completed } => {
+            Progress::Running { elapsed, of, completed, latency } => {
                 let share = elapsed.as_secs_f64() / of.as_secs_f64();
                 #[expect(clippy::cast_precision_loss, reason = "shown in three digits")]
                 let rate = completed as f64 / elapsed.as_secs_f64().max(1e-3);
-                self.line(&format!("{} {:3.0} %  {rate:.0}/s", bar(share), share * 100.0));
+                let latency = latency.map_or_else(String::new, |[p50, p99]| {
+                    format!("  p50 {} p99 {}", terminal::duration(p50), terminal::duration(p99))
+                });
+                self.line(&format!("{} {:3.0} %  {rate:.0}/s{latency}", bar(share), share * 100.0));
             }
         }
     }

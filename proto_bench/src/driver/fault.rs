@@ -112,6 +112,32 @@ impl FaultKind {
             Self::Swapped => "swapped answers",
         }
     }
+
+    /// What a user may try.
+    #[must_use]
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Self::Connect => {
+                "check that the server runs at this address; with fewer connections (-c) it may accept all of them"
+            }
+            Self::Handshake => {
+                "check the scheme: https:// and h2:// need a server that speaks TLS, and h2:// and h3:// its version"
+            }
+            Self::Timeout => "raise --timeout, or lower the load with -c or -r",
+            Self::Closed | Self::Io => {
+                "look into the server's log; where it closes each connection, use --fresh"
+            }
+            Self::Protocol => "check the scheme: the server answers in another protocol",
+            Self::Status => "if this status is right, give it with --expect-status",
+            Self::Length | Self::Content => {
+                "a server that does not send back what it gets needs --method GET; --expect-size, --expect-body and --no-verify-body say what \
+                 its answers are"
+            }
+            Self::Swapped => {
+                "look for a cache or a shared buffer on the way: answers reach other requests than their own"
+            }
+        }
+    }
 }
 
 /// Compares an answer's body with what was expected, byte by byte.

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 
+use super::choice::Choice;
 use super::fault::compare;
 use super::link::Linker;
 use super::{Driver, Fault, Lane, NewConnection, Pattern, Stamp, VerifiedAnswer};
@@ -23,7 +24,7 @@ use wire::Wire;
 /// Opens HTTP/1.1 connections.
 pub struct H1 {
     linker: Linker,
-    shape: Rc<H1Plan>,
+    shape: Rc<Choice<H1Plan>>,
 }
 
 /// What all requests of a plan have in common.
@@ -38,8 +39,9 @@ struct H1Plan {
 /// One keep-alive connection.
 pub struct Connection {
     wire: Wire,
-    shape: Rc<H1Plan>,
-    request: Vec<u8>,
+    shape: Rc<Choice<H1Plan>>,
+    /// A request for each URL.
+    requests: Vec<Vec<u8>>,
 }
 
 impl H1 {
@@ -50,13 +52,15 @@ impl H1 {
     pub fn new(plan: &Rc<Plan>) -> Result<Self, Fault> {
         let stamped = plan.message.method == Method::Post && plan.message.body.is_none();
         let payload = if stamped { plan.message.payload } else { 0 };
-        let shape = H1Plan {
-            template: Template::new(plan, payload),
-            pattern: Pattern::new(payload),
-            expect: plan.expect,
-            content: plan.content.clone(),
-            coded: plan.coding.map(Coded::new),
-        };
+        let shape = Choice::new(plan, |plan| {
+            Ok(H1Plan {
+                template: Template::new(plan, payload),
+                pattern: Pattern::new(payload),
+                expect: plan.expect,
+                content: plan.content.clone(),
+                coded: plan.coding.map(Coded::new),
+            })
+        })?;
         Ok(Self { linker: Linker::new(plan)?, shape: Rc::new(shape) })
     }
 }
@@ -68,7 +72,7 @@ impl Driver for H1 {
         let (link, negotiated) = self.linker.open().await?;
         let connection = Connection {
             wire: Wire::new(link),
-            request: self.shape.template.bytes().to_vec(),
+            requests: self.shape.iter().map(|shape| shape.template.bytes().to_vec()).collect(),
             shape: Rc::clone(&self.shape),
         };
         Ok(NewConnection { lanes: vec![connection], negotiated })
@@ -77,9 +81,11 @@ impl Driver for H1 {
 
 impl Lane for Connection {
     async fn round_trip(&mut self, stamp: Stamp) -> Result<VerifiedAnswer, Fault> {
-        self.shape.template.patch(&mut self.request, stamp, &self.shape.pattern);
-        let (head, body) = self.wire.exchange(&self.request).await?;
-        self.shape.verify(&head, stamp, self.wire.body(body), &self.request)
+        let place = self.shape.place(stamp);
+        let (shape, request) = (self.shape.at(place), &mut self.requests[place]);
+        shape.template.patch(request, stamp, &shape.pattern);
+        let (head, body) = self.wire.exchange(request).await?;
+        shape.verify(&head, stamp, self.wire.body(body), request)
     }
 }
 

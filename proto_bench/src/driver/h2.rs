@@ -9,6 +9,7 @@ use h2::client::{self, SendRequest};
 use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, Request, Uri, Version};
 use tokio::task::spawn_local;
 
+use super::choice::Choice;
 use super::fault::compare;
 use super::link::Linker;
 use super::{Driver, Fault, Lane, NewConnection, Pattern, Stamp, VerifiedAnswer};
@@ -17,7 +18,7 @@ use crate::plan::{Expect, ExpectBody, Method, Plan};
 /// Opens HTTP/2 connections.
 pub struct H2 {
     linker: Linker,
-    shape: Rc<H2Plan>,
+    shape: Rc<Choice<H2Plan>>,
     streams: u32,
 }
 
@@ -39,7 +40,7 @@ pub(super) struct Head {
 /// One place for a request in flight on a connection.
 pub struct Stream {
     sender: SendRequest<Bytes>,
-    shape: Rc<H2Plan>,
+    shape: Rc<Choice<H2Plan>>,
     body: Vec<u8>,
 }
 
@@ -56,12 +57,14 @@ impl H2 {
     /// What makes every connection impossible, such as an unreadable root certificate.
     pub fn new(plan: &Rc<Plan>) -> Result<Self, Fault> {
         let payload = if plan.message.method == Method::Get { 0 } else { plan.message.payload };
-        let shape = H2Plan {
-            head: Head::new(plan)?,
-            pattern: Pattern::new(payload),
-            expect: plan.expect,
-            content: plan.content.clone(),
-        };
+        let shape = Choice::new(plan, |plan| {
+            Ok(H2Plan {
+                head: Head::new(plan)?,
+                pattern: Pattern::new(payload),
+                expect: plan.expect,
+                content: plan.content.clone(),
+            })
+        })?;
         Ok(Self { linker: Linker::new(plan)?, shape: Rc::new(shape), streams: plan.load.streams.max(1) })
     }
 }
@@ -93,7 +96,8 @@ pub(super) async fn open(linker: &Linker) -> Result<(SendRequest<Bytes>, Option<
 
 impl Lane for Stream {
     async fn round_trip(&mut self, stamp: Stamp) -> Result<VerifiedAnswer, Fault> {
-        let shape = Rc::clone(&self.shape);
+        let choice = Rc::clone(&self.shape);
+        let shape = choice.at(choice.place(stamp));
         let mut request = shape.head.request(stamp);
         if shape.pattern.size() > 0 {
             request.headers_mut().insert(http::header::CONTENT_LENGTH, shape.pattern.size().into());
@@ -103,7 +107,7 @@ impl Lane for Stream {
         let (head, mut body) = exchange(&mut self.sender, request, payload.into()).await?;
         self.body.clear();
         collect(&mut body, &mut self.body).await?;
-        verify(&shape, &head, stamp, &self.body)
+        verify(shape, &head, stamp, &self.body)
     }
 }
 

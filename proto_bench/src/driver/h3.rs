@@ -15,6 +15,7 @@ use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Endpoint, TransportConfig, VarInt};
 use tokio::task::spawn_local;
 
+use super::choice::Choice;
 use super::h2::{H2Plan, Head, LARGEST_BODY, verify};
 use super::{Driver, Fault, Lane, NewConnection, Pattern, Stamp, VerifiedAnswer};
 use crate::plan::{Method, Plan};
@@ -25,14 +26,14 @@ pub struct H3 {
     address: SocketAddr,
     host: String,
     config: ClientConfig,
-    shape: Rc<H2Plan>,
+    shape: Rc<Choice<H2Plan>>,
     streams: u32,
 }
 
 /// One place for a request in flight on a connection.
 pub struct Stream {
     sender: SendRequest<OpenStreams, Bytes>,
-    shape: Rc<H2Plan>,
+    shape: Rc<Choice<H2Plan>>,
     body: Vec<u8>,
     _endpoint: Endpoint,
 }
@@ -44,12 +45,14 @@ impl H3 {
     /// What makes every connection impossible, such as an unreadable root certificate.
     pub fn new(plan: &Rc<Plan>) -> Result<Self, Fault> {
         let payload = if plan.message.method == Method::Get { 0 } else { plan.message.payload };
-        let shape = H2Plan {
-            head: Head::new(plan)?,
-            pattern: Pattern::new(payload),
-            expect: plan.expect,
-            content: plan.content.clone(),
-        };
+        let shape = Choice::new(plan, |plan| {
+            Ok(H2Plan {
+                head: Head::new(plan)?,
+                pattern: Pattern::new(payload),
+                expect: plan.expect,
+                content: plan.content.clone(),
+            })
+        })?;
         Ok(Self {
             address: plan.address(),
             host: plan.target.host.clone(),
@@ -102,8 +105,10 @@ fn client_config(plan: &Plan) -> Result<ClientConfig, Fault> {
 
 impl Lane for Stream {
     async fn round_trip(&mut self, stamp: Stamp) -> Result<VerifiedAnswer, Fault> {
-        let size = self.shape.pattern.size();
-        let mut request = self.shape.head.request(stamp);
+        let choice = Rc::clone(&self.shape);
+        let shape = choice.at(choice.place(stamp));
+        let size = shape.pattern.size();
+        let mut request = shape.head.request(stamp);
         *request.version_mut() = http::Version::HTTP_3;
         if size > 0 {
             request.headers_mut().insert(CONTENT_LENGTH, size.into());
@@ -111,7 +116,7 @@ impl Lane for Stream {
         let mut stream = self.sender.send_request(request).await.map_err(unsent)?;
         if size > 0 {
             let mut payload = vec![0; size];
-            self.shape.pattern.write(stamp, &mut payload);
+            shape.pattern.write(stamp, &mut payload);
             stream.send_data(payload.into()).await.map_err(fault)?;
         }
         stream.finish().await.map_err(fault)?;
@@ -128,7 +133,7 @@ impl Lane for Stream {
                 return Err(Fault::protocol("body above 64 MiB"));
             }
         }
-        verify(&self.shape, &head, stamp, &self.body)
+        verify(shape, &head, stamp, &self.body)
     }
 }
 

@@ -56,6 +56,7 @@ pub(super) async fn drive_all<D: Driver>(
 
 async fn drive<D: Driver>(world: &World<D>, stage: &Stage, mut lane: D::Lane, first: Stamp) -> LaneEnd {
     let progress = &world.shared.completed[world.seat.thread];
+    let latency = &world.shared.latency[world.seat.thread];
     let mut timeout = Timeout::new(world.plan.timing.timeout);
     let mut stamp = first;
     let mut now = Instant::now();
@@ -69,7 +70,9 @@ async fn drive<D: Driver>(world: &World<D>, stage: &Stage, mut lane: D::Lane, fi
         let mut recorder = stage.recorder.borrow_mut();
         match outcome {
             Ok(answer) => {
-                recorder.answer(turn, now, answer);
+                if let Some(taken) = recorder.answer(turn, now, answer) {
+                    latency.record(taken);
+                }
                 progress.store(recorder.completed(), Ordering::Relaxed);
                 if answer.last {
                     return LaneEnd::Closing;
@@ -93,6 +96,7 @@ async fn drive<D: Driver>(world: &World<D>, stage: &Stage, mut lane: D::Lane, fi
 /// Opens a new connection for each request.
 pub(super) async fn drive_fresh<D: Driver>(world: &World<D>, stage: &Stage, connection: u32) {
     let progress = &world.shared.completed[world.seat.thread];
+    let latency = &world.shared.latency[world.seat.thread];
     let mut timeout = Timeout::new(world.plan.timing.timeout);
     let mut stamp = Stamp { connection, lane: 0, sequence: 0 };
     let mut now = Instant::now();
@@ -104,7 +108,9 @@ pub(super) async fn drive_fresh<D: Driver>(world: &World<D>, stage: &Stage, conn
         match outcome.unwrap_or(Err(Fault::Timeout)) {
             Ok((answer, negotiated)) => {
                 recorder.connected(turn.sent, negotiated);
-                recorder.answer(turn, now, answer);
+                if let Some(taken) = recorder.answer(turn, now, answer) {
+                    latency.record(taken);
+                }
                 progress.store(recorder.completed(), Ordering::Relaxed);
             }
             Err(fault) => recorder.fault(&fault),

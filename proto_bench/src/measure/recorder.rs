@@ -59,8 +59,9 @@ impl Recorder {
         self.tally.add(earlier);
     }
 
-    /// A verified answer came.
-    pub fn answer(&mut self, turn: Turn, now: Instant, answer: VerifiedAnswer) {
+    /// A verified answer came. Returns its latency in nanoseconds where that counts.
+    pub fn answer(&mut self, turn: Turn, now: Instant, answer: VerifiedAnswer) -> Option<u64> {
+        let taken = nanoseconds(turn.intended, now);
         let in_time = self.window.counts(now);
         if in_time {
             self.tally.completed += 1;
@@ -70,17 +71,17 @@ impl Recorder {
         }
         // In the open loop a request belongs to the window when it was due in it, however late its answer: leaving
         // out the late ones would be the omission this loop exists to avoid.
-        if self.open {
-            if self.window.counts(turn.intended) {
-                self.tally.latency.saturating_record(nanoseconds(turn.intended, now));
-                self.tally.service.saturating_record(nanoseconds(turn.sent, now));
-            }
-        } else {
-            if in_time {
-                self.tally.latency.saturating_record(nanoseconds(turn.intended, now));
-            }
+        let counts = if self.open { self.window.counts(turn.intended) } else { in_time };
+        if counts {
+            self.tally.latency.saturating_record(taken);
+        }
+        if self.open && counts {
+            self.tally.service.saturating_record(nanoseconds(turn.sent, now));
+        }
+        if !self.open {
             self.account_for_edges(turn.intended, now);
         }
+        counts.then_some(taken)
     }
 
     /// A connection was opened within the load, for one request.

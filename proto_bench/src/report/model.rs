@@ -169,6 +169,9 @@ pub struct Latency {
     pub max_us: f64,
     /// Percentile and microseconds, for curves.
     pub curve: Vec<(f64, f64)>,
+    /// How many answers took up to so many microseconds and longer than the ones before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub buckets: Vec<(f64, u64)>,
 }
 
 /// Connections asked for and had.

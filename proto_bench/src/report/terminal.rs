@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::markdown;
 use super::model::{Document, Latency, ReportKind, Round, Row, Verdict};
 use super::numbers::mebibytes;
+use crate::driver::FaultKind;
 use crate::plan::ExpectBody;
 
 /// The document as text: details for one row, tables for many.
@@ -40,6 +41,9 @@ fn run_row(out: &mut String, row: &Row) {
             writeln!(out, "VOID: no figures, because").ok();
             for reason in reasons {
                 writeln!(out, "  - {reason}").ok();
+            }
+            for remedy in remedies(row) {
+                writeln!(out, "  → {remedy}").ok();
             }
             return;
         }
@@ -86,6 +90,7 @@ fn run_round(out: &mut String, round: &Round, expected: ExpectBody) {
     writeln!(out, "  {} {answers} in {:.2} s", round.completed, round.window_seconds).ok();
     writeln!(out, "  rate        {:.0}/s", round.rate).ok();
     latency_line(out, "latency", &round.latency);
+    histogram(out, &round.latency);
     if let Some(service) = &round.service {
         latency_line(out, "once sent", service);
     }
@@ -122,6 +127,36 @@ fn run_round(out: &mut String, round: &Round, expected: ExpectBody) {
     if let Some(open) = &round.open_loop {
         let verdict = if open.sustained { "sustained" } else { "NOT sustained" };
         writeln!(out, "  asked rate  {:.0}/s, {verdict}", open.asked_rate).ok();
+    }
+}
+
+/// What to try where answers were wrong, each once.
+fn remedies(row: &Row) -> Vec<&'static str> {
+    let kinds = row.rounds.iter().flat_map(|round| round.faults.iter().map(|fault| fault.kind));
+    let mut made: Vec<&str> = kinds.map(FaultKind::remedy).collect();
+    made.sort_unstable();
+    made.dedup();
+    made
+}
+
+/// Answers by how long they took, with bars.
+fn histogram(out: &mut String, latency: &Latency) {
+    const WIDTH: u64 = 40;
+    let most = latency.buckets.iter().map(|(_, count)| *count).max().unwrap_or(0);
+    if latency.buckets.len() < 2 || most == 0 {
+        return;
+    }
+    for (end, count) in &latency.buckets {
+        let bar = usize::try_from((count * WIDTH).div_ceil(most)).unwrap_or(0);
+        #[expect(clippy::cast_precision_loss, reason = "shown in three digits")]
+        let share = *count as f64 * 100.0 / latency.count.max(1) as f64;
+        writeln!(
+            out,
+            "  {:>11} {:<40} {share:5.1} %  {count}",
+            format!("≤ {}", duration(*end)),
+            "█".repeat(bar)
+        )
+        .ok();
     }
 }
 

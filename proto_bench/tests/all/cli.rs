@@ -217,3 +217,43 @@ fn a_rate_that_holds_a_percentile_is_found() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("--body is for POST over HTTP/1.1"));
     std::fs::remove_dir_all(&folder).ok();
 }
+
+/// Any server is loaded with GET, several of its URLs in turns, and answers are compared with the first of each.
+#[test]
+fn urls_take_turns_and_answers_are_as_the_first_ones() {
+    let backend = backend();
+    let address = backend.ports.http.expect("served");
+    let folder = std::env::temp_dir().join(format!("proto_bench-urls-{:08x}", fastrand::u32(..)));
+    std::fs::create_dir_all(&folder).expect("it works");
+    let list = folder.join("urls");
+    std::fs::write(&list, format!("# more\nhttp://{address}/size/500 3\n")).expect("it works");
+    let (url, list) = (format!("http://{address}/size/50"), list.to_string_lossy().into_owned());
+    let output = with_answers(&["run", &url, "--urls", &list, "--json", "-"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let document: Document = serde_json::from_slice(&output.stdout).expect("a result");
+    let round = &document.rows[0].rounds[0];
+    let size = round.body_bytes / round.completed;
+    assert!((350..430).contains(&size), "three of four answers have 500 bytes: {size}");
+    assert!(
+        document.notes.iter().any(|note| note.contains("status 200 and 500 bytes")),
+        "{:?}",
+        document.notes
+    );
+    let counted: u64 = round.latency.buckets.iter().map(|(_, count)| count).sum();
+    assert_eq!(counted, round.latency.count);
+    let output = with_answers(&["run", &url]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains('█') && text.contains('≤'), "{text}");
+    std::fs::remove_dir_all(&folder).ok();
+}
+
+/// A void row says what to try.
+#[test]
+fn void_rows_name_a_remedy() {
+    let backend = backend();
+    let url = format!("http://{}/size/50", backend.ports.http.expect("served"));
+    let output = with_answers(&["run", &url, "--expect-size", "51"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(4), "{text}");
+    assert!(text.contains("→") && text.contains("--method GET"), "{text}");
+}

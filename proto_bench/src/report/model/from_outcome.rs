@@ -18,7 +18,7 @@ impl Round {
         let window_seconds = outcome.window.as_secs_f64();
         let completed = tally.completed;
         let rate = count(completed) / window_seconds;
-        let latency = Latency::new(&tally.latency);
+        let latency = Latency { buckets: buckets(&tally.latency), ..Latency::new(&tally.latency) };
         let generator_cores = plan.threads.min(available_cores());
         let used = |name: &str, consumed: &Consumed, cores: f64| Usage {
             name: name.to_owned(),
@@ -114,8 +114,35 @@ impl Latency {
             p9999_us: at(99.99),
             max_us: microseconds(histogram.max()),
             curve,
+            buckets: Vec::new(),
         }
     }
+}
+
+/// Ends of buckets within a power of ten.
+const STEPS: [u64; 6] = [10, 15, 20, 30, 50, 70];
+
+/// Answers by how long they took, from the shortest to the longest.
+fn buckets(histogram: &Histogram<u64>) -> Vec<(f64, u64)> {
+    let powers = (2..13).map(|power| 10_u64.pow(power));
+    let mut ends = powers.flat_map(|power| STEPS.map(|step| power * step / 10)).peekable();
+    let mut made: Vec<(u64, u64)> = Vec::new();
+    for each in histogram.iter_recorded() {
+        let taken = each.value_iterated_to();
+        while ends.peek().is_some_and(|end| *end < taken) {
+            let end = ends.next().unwrap_or_default();
+            // Empty ones before the first answer are left out.
+            if made.last().is_some_and(|(last, _)| *last != end) {
+                made.push((end, 0));
+            }
+        }
+        let end = ends.peek().copied().unwrap_or(u64::MAX);
+        match made.last_mut() {
+            Some((last, count)) if *last == end => *count += each.count_at_value(),
+            _ => made.push((end, each.count_at_value())),
+        }
+    }
+    made.into_iter().map(|(end, count)| (microseconds(end), count)).collect()
 }
 
 /// How long connections took to open; nobody draws a curve of it.
