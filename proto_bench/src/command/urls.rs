@@ -95,9 +95,11 @@ pub fn expect_first_answers(load: &LoadArgs, plan: &mut Plan) -> Vec<String> {
                 _ => "bodies of several sizes".to_owned(),
             }
         ));
-        match plan.urls.get_mut(place) {
-            Some(url) => url.expect = expect,
-            None => plan.expect = expect,
+        if place == 0 {
+            plan.expect = expect;
+        }
+        if let Some(url) = plan.urls.get_mut(place) {
+            url.expect = expect;
         }
     }
     notes

@@ -86,6 +86,9 @@ pub fn limits_of(plan: &Plan) -> Vec<String> {
     }
     match plan.expect.body {
         ExpectBody::Echo | ExpectBody::Content(_) => {}
+        ExpectBody::Size(_) if plan.urls.len() > 1 => {
+            notes.push("Contents of answers are not verified, only their sizes.".to_owned());
+        }
         ExpectBody::Size(size) => {
             notes.push(format!("Contents of answers are not verified, only that they have {size} bytes."));
         }
