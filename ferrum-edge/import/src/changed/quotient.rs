@@ -2,6 +2,9 @@
 
 use crate::text;
 
+/// Regexes of the rest that one regex may have.
+const MAX_RESTS: usize = 64;
+
 /// Regexes of the rest, of which any is meant, that a text may have before it; `None` where that can't be said.
 pub(super) fn rests(regex: &str, before: &str) -> Option<Vec<String>> {
     let (flag, rest) = regex.strip_prefix("(?i)").map_or(("", regex), |rest| ("(?i)", rest));
@@ -30,6 +33,14 @@ fn follow(regex: &str, before: &str, ignores_case: bool, made: &mut Vec<String>)
             }
             return Some(());
         }
+        if let Some(inside) = regex.strip_prefix("(?:") {
+            let (inner, after) = inside.split_at_checked(group_end(inside)?)?;
+            let after = after.strip_prefix(')').filter(|it| !it.starts_with(['?', '+', '*', '{']))?;
+            for part in alternatives(inner) {
+                follow(&format!("{part}{after}"), before, ignores_case, made)?;
+            }
+            return (made.len() <= MAX_RESTS).then_some(());
+        }
         let mut chars = regex.chars();
         let Some(found) = chars.next() else { return Some(()) };
         let found = match found {
@@ -51,6 +62,49 @@ fn follow(regex: &str, before: &str, ignores_case: bool, made: &mut Vec<String>)
     Some(())
 }
 
+/// Where a group ends whose beginning is left out.
+fn group_end(text: &str) -> Option<usize> {
+    let (mut depth, mut is_escaped, mut in_class) = (0_usize, false, false);
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            '[' => in_class = true,
+            ']' => in_class = false,
+            '(' if !in_class => depth += 1,
+            ')' if !in_class && depth == 0 => return Some(at),
+            ')' if !in_class => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The alternatives of a group.
+fn alternatives(text: &str) -> Vec<String> {
+    let (mut made, mut depth, mut is_escaped, mut in_class) = (vec![String::new()], 0_usize, false, false);
+    for c in text.chars() {
+        let is_plain = is_escaped;
+        is_escaped = !is_plain && c == '\\';
+        match c {
+            _ if is_plain => {}
+            '[' => in_class = true,
+            ']' => in_class = false,
+            '(' if !in_class => depth += 1,
+            ')' if !in_class => depth = depth.saturating_sub(1),
+            '|' if !in_class && depth == 0 => {
+                made.push(String::new());
+                continue;
+            }
+            _ => {}
+        }
+        if let Some(last) = made.last_mut() {
+            last.push(c);
+        }
+    }
+    made
+}
+
 #[cfg(test)]
 mod tests {
     use super::rests;
@@ -65,6 +119,10 @@ mod tests {
             (r".*\.php", "/v2", Some(vec![r".*\.php"])),
             ("/v2", "/v2/x", Some(vec![])),
             (".*2/x", "/v2", Some(vec![".*2/x", "/x"])),
+            (".*(?:\\.php)", "/v2", Some(vec![".*(?:\\.php)"])),
+            ("(?i)(?:/v2/admin).*", "/v2", Some(vec!["(?i)/admin.*"])),
+            ("/(?:v1|v2)/x", "/v2", Some(vec!["/x"])),
+            ("/v2(?:/.*)?", "/v2/", None),
             ("/v2?/x", "/v2", None),
             ("/(v2)/x", "/v2", None),
             ("/v2|/x", "/v2", None),

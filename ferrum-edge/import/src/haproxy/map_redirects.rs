@@ -70,7 +70,8 @@ impl Haproxy<'_, '_> {
     /// Converts a redirect to what a map names. `words` has the condition only.
     pub(super) fn map_redirect(
         &mut self,
-        (section, line): (&Section, &HaproxyLine),
+        section: &Section,
+        line: &HaproxyLine,
         redirect: &MapRedirect<'_>,
         acls: &Acls,
         steps: &mut Vec<RouteStep>,

@@ -17,7 +17,8 @@ impl Haproxy<'_, '_> {
     /// `redirect scheme|location|prefix TO [code N] [drop-query] [append-slash]`.
     pub(super) fn redirect(
         &mut self,
-        (section, line): (&Section, &HaproxyLine),
+        section: &Section,
+        line: &HaproxyLine,
         words: &[String],
         acls: &Acls,
         steps: &mut Vec<RouteStep>,
@@ -38,7 +39,7 @@ impl Haproxy<'_, '_> {
         {
             let (is_prefix, keeps_query) = (*kind == "prefix", query == "keep");
             let redirect = MapRedirect { url, status, is_prefix, keeps_query };
-            return self.map_redirect((section, line), &redirect, acls, steps);
+            return self.map_redirect(section, line, &redirect, acls, steps);
         }
         let made = match words.as_slice() {
             ["scheme", scheme @ ("http" | "https"), ..] => {

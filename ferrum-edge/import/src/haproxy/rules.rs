@@ -75,7 +75,7 @@ impl Haproxy<'_, '_> {
         }
         for line in section.lines.iter().filter(|line| line.name() == "redirect") {
             let words = line.arguments();
-            self.redirect((section, line), words, acls, &mut steps);
+            self.redirect(section, line, words, acls, &mut steps);
         }
         let after = if section.kind == "backend" { "http-after-response" } else { "" };
         let mut of_responses = Vec::new();
@@ -188,7 +188,7 @@ impl Haproxy<'_, '_> {
             "auth" => self.auth(line, &ways, after("realm"), steps),
             "redirect" => {
                 let words: Vec<String> = line.arguments().get(1..).unwrap_or_default().to_vec();
-                self.redirect((section, line), &words, acls, steps);
+                self.redirect(section, line, &words, acls, steps);
             }
             "return" => self.returned(line, &rest, cond, steps),
             "set-header" | "add-header" | "del-header" | "replace-header" | "replace-value" => {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::plugins::{attach, is_harmless};
-use super::{Kong, counterparts, groups, is_off, name};
+use super::{Kong, counterparts, is_off, name};
 use crate::draft::Import;
 use crate::tree::Node;
 
@@ -45,7 +45,7 @@ impl Callers {
     /// As a condition of a plugin config.
     fn condition(&self) -> Value {
         match self {
-            Self::Group(group) => json!({ "groups": [groups::group_name(group)] }),
+            Self::Group(group) => json!({ "groups": [group_name(group)] }),
             Self::Consumer(name) => json!({ "consumers": [name] }),
         }
     }
@@ -101,7 +101,7 @@ impl Kong {
         let theirs = name(&one.plugin);
         let config = one.plugin.get("config")?;
         if theirs == "rate-limiting-advanced" {
-            let limits = groups::limits(config)?;
+            let limits = limits(config)?;
             return Some(("rate_limiting", json!({ "limits": limits, "limit_by": "consumer" })));
         }
         super::defaults::see(&theirs, &one.plugin);
@@ -213,7 +213,7 @@ impl Kong {
         self.out.consumers.retain(|consumer| match &one.callers {
             Callers::Consumer(name) => consumer["username"] != name.as_str(),
             Callers::Group(group) => {
-                let name = groups::group_name(group);
+                let name = group_name(group);
                 !consumer["acl_groups"].as_array().is_some_and(|all| all.iter().any(|it| *it == name))
             }
         });
@@ -269,4 +269,22 @@ pub(super) fn localise(out: &mut Import, ours: &str) {
     for id in ids {
         attach(out, &proxies, &id);
     }
+}
+
+/// The gateway's group for a consumer group. Groups of the ACL plugin are others.
+pub(super) fn group_name(name: &str) -> String {
+    format!("consumer-group-{name}")
+}
+
+/// `limits` of `rate_limiting` for `rate-limiting-advanced`; `None` where they can't be said here.
+fn limits(config: &Node) -> Option<Vec<Value>> {
+    let (limits, windows) = (config.each("limit"), config.each("window_size"));
+    if limits.len() != windows.len() || limits.is_empty() {
+        return None;
+    }
+    let pair = |(limit, window): (&Node, &Node)| {
+        let (limit, window) = (limit.uint()?, window.uint().filter(|window| *window > 0)?);
+        Some(json!({ "rate": limit, "per": format!("{window}s") }))
+    };
+    limits.iter().zip(windows).map(pair).collect()
 }

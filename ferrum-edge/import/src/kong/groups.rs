@@ -2,14 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::callers::Callers;
+use super::callers::{Callers, group_name};
 use super::{Kong, list, name, text};
 use crate::tree::Node;
-
-/// The gateway's group for a consumer group. Groups of the ACL plugin are others.
-pub(super) fn group_name(name: &str) -> String {
-    format!("consumer-group-{name}")
-}
 
 /// The consumer groups that a consumer names.
 pub(super) fn of_consumer(consumer: &Node) -> Vec<String> {
@@ -46,17 +41,4 @@ fn add_group(consumer: &mut Value, group: &str) {
         let all: Vec<Value> = known.into_iter().chain([json!(group)]).collect();
         consumer["acl_groups"] = json!(all);
     }
-}
-
-/// `limits` of `rate_limiting` for `rate-limiting-advanced`; `None` where they can't be said here.
-pub(super) fn limits(config: &Node) -> Option<Vec<Value>> {
-    let (limits, windows) = (config.each("limit"), config.each("window_size"));
-    if limits.len() != windows.len() || limits.is_empty() {
-        return None;
-    }
-    let pair = |(limit, window): (&Node, &Node)| {
-        let (limit, window) = (limit.uint()?, window.uint().filter(|window| *window > 0)?);
-        Some(json!({ "rate": limit, "per": format!("{window}s") }))
-    };
-    limits.iter().zip(windows).map(pair).collect()
 }

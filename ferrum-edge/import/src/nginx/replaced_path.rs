@@ -3,16 +3,19 @@
 use super::Nginx;
 use super::item::{Item, Rewritten};
 use super::location::{LocationKind, Turn};
-use super::rewrite::TODO;
 use super::site::ScriptPlace;
 use crate::changed::{RequestChange, What, seen};
 use crate::cond::Cond;
 use crate::draft::To;
 use crate::text;
 
-/// What `rewrite REGEX TO` makes of paths: another text in the place of the one that they begin with. `None` for other rewrites.
+/// What `rewrite REGEX TO` makes of paths: one path, or another text in the place of the one that they begin with. `None` for other
+/// rewrites.
 pub(super) fn replaced(regex: &str, to: &str) -> Option<What> {
     let path = to.split('?').next()?;
+    if !path.contains('$') {
+        return path.starts_with('/').then(|| What::Path(path.to_owned()));
+    }
     let (to, names_group) =
         match (path.strip_suffix("$uri"), path.strip_suffix("$1").or(path.strip_suffix("${1}"))) {
             (Some(to), _) => (to, false),
@@ -117,19 +120,6 @@ impl<'d> Nginx<'_> {
         }
         true
     }
-
-    /// Says what became of a rewrite that leads to several locations.
-    pub(super) fn led(&mut self, at: crate::report::At, what: &str, led: Led) {
-        match led {
-            Led::Everywhere => self.out.done(at, what),
-            Led::Partly => {
-                let why =
-                    "which location some of its new paths lead to is not known beforehand; they are closed";
-                self.out.closed(at, what, why, TODO);
-            }
-            Led::Nowhere => self.out.needless(at, what, "no path fits it"),
-        }
-    }
 }
 
 /// How many of the requests of a rewrite have a location.
@@ -153,6 +143,7 @@ mod tests {
             (r"^/a\.b/([0-9]+)$", "/c/$1", made("/a.b/", "/c/")),
             ("^(.*)$", "/v2$1", made("", "/v2")),
             ("^", "/v2$uri", made("", "/v2")),
+            ("^/a/(.*)$", "/b?c=$1", Some(What::Path("/b".to_owned()))),
             ("^/old/([0-9]+)", "/new/$1", None),
             ("^/old/(.*)/x$", "/new/$1", None),
             ("/old/(.*)$", "/new/$1", None),

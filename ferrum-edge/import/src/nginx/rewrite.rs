@@ -7,7 +7,7 @@ use super::blocks::Directive;
 use super::guards::other_methods;
 use super::item::{Item, Rewritten, place};
 use super::location::{Location, LocationKind};
-use super::replaced_path::replaced;
+use super::replaced_path::{Led, replaced};
 use super::site::ScriptPlace;
 use super::values::is_of_answer;
 use super::variable_names::WITH_QUERY;
@@ -368,6 +368,19 @@ impl<'d> Nginx<'_> {
                 }
             }
             None => self.search_replaced(way, &rewriting, items),
+        }
+    }
+
+    /// Says what became of a rewrite that leads to several locations.
+    fn led(&mut self, at: crate::report::At, what: &str, led: Led) {
+        match led {
+            Led::Everywhere => self.out.done(at, what),
+            Led::Partly => {
+                let why =
+                    "which location some of its new paths lead to is not known beforehand; they are closed";
+                self.out.closed(at, what, why, TODO);
+            }
+            Led::Nowhere => self.out.needless(at, what, "no path fits it"),
         }
     }
 
