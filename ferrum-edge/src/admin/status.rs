@@ -341,6 +341,7 @@ pub(super) fn target(target: &Target, now: Instant) -> Value {
         "healthy": status.healthy,
         "unhealthy_because": target.unhealthy_because(now),
         "failures": failing::failures(target, now),
+        "full": failing::full(target, now),
         "probed_healthy": status.probed_healthy,
         "observed_healthy": status.observed_healthy,
         "retried_in_seconds": status.retried_in.map(|left| left.as_secs_f64()),

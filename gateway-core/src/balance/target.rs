@@ -61,6 +61,8 @@ pub(super) struct Vitals {
     pub(super) latency: Latency,
     /// For operators.
     failures: FailureLog,
+    /// Exchanges that it had no room for, likewise.
+    refused: FailureLog,
 }
 
 /// A target as the admin API shows it.
@@ -263,6 +265,7 @@ impl Vitals {
             queue: OnceLock::new(),
             latency: Latency::default(),
             failures: FailureLog::default(),
+            refused: FailureLog::default(),
         }
     }
 

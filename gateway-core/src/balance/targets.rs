@@ -126,13 +126,22 @@ impl Targets {
 
     /// Whether a target would be picked if it had room.
     pub fn is_full(&self, ask: &Ask<'_, '_>) -> bool {
-        let is_wanted = |index| {
+        self.full(ask).next().is_some()
+    }
+
+    /// Notes, for operators, an exchange that no target had room for.
+    pub fn note_full(&self, ask: &Ask<'_, '_>) {
+        self.full(ask).for_each(|target| target.note_full(ask.now));
+    }
+
+    /// The targets that would be picked if they had room.
+    fn full<'s>(&'s self, ask: &'s Ask<'_, '_>) -> impl Iterator<Item = &'s Arc<Target>> {
+        let is_wanted = move |index| {
             ask.takes(index) && ask.breakers.is_none_or(|breakers: &Breakers| breakers.admits(index, ask.now))
         };
-        self.list
-            .iter()
-            .enumerate()
-            .any(|(index, target)| !target.has_room() && !target.is_draining() && is_wanted(index))
+        let is_full =
+            move |index, target: &Target| !target.has_room() && !target.is_draining() && is_wanted(index);
+        self.list.iter().enumerate().filter(move |(index, target)| is_full(*index, target)).map(|(_, it)| it)
     }
 
     /// Whether there is a healthy target that this exchange has not tried.

@@ -22,6 +22,27 @@ const FOLDER_TIMEOUT: Duration = Duration::from_secs(2);
 const FAILED_SHOWN: Duration = Duration::from_mins(15);
 /// How long they are shown if one did.
 const RECOVERED_SHOWN: Duration = Duration::from_mins(1);
+/// How long exchanges are shown that a target had no room for.
+const FULL_SHOWN: Duration = Duration::from_mins(5);
+
+/// The exchanges that a target had no room for; `null` if there was room lately.
+pub(super) fn full(target: &Target, now: Instant) -> Value {
+    let recent = target.recently_full(now).filter(|recent| recent.last_ago < FULL_SHOWN);
+    recent.map_or(Value::Null, |recent| {
+        json!({
+            "count": recent.count,
+            "since": ago(recent.first_ago),
+            "last_at": ago(recent.last_ago),
+            "max_requests": target.rules.max_requests,
+            "max_connections": target.rules.max_connections,
+        })
+    })
+}
+
+/// The moment so long ago.
+fn ago(ago: Duration) -> String {
+    Rfc3339(SystemTime::now().checked_sub(ago).unwrap_or(SystemTime::UNIX_EPOCH)).to_string()
+}
 
 /// The failures of a target; `null` if it works as far as is known.
 pub(super) fn failures(target: &Target, now: Instant) -> Value {
@@ -31,12 +52,10 @@ pub(super) fn failures(target: &Target, now: Instant) -> Value {
         recent.last_ago < if may_be_well { RECOVERED_SHOWN } else { FAILED_SHOWN }
     };
     target.recent_failures(now).filter(is_shown).map_or(Value::Null, |recent| {
-        let at =
-            |ago| Rfc3339(SystemTime::now().checked_sub(ago).unwrap_or(SystemTime::UNIX_EPOCH)).to_string();
         json!({
             "count": recent.count,
-            "since": at(recent.first_ago),
-            "last_at": at(recent.last_ago),
+            "since": ago(recent.first_ago),
+            "last_at": ago(recent.last_ago),
             "succeeded_since": recent.has_succeeded_since,
             "reason": recent.reason,
             "detail": recent.detail,

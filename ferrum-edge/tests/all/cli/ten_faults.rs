@@ -99,8 +99,13 @@ const FAULTS: &[Fault] = &[
             drop(held);
             answer
         },
-        command: &["logs", "--proxy", "full", "--status", "503"],
-        says: &["targets_full (upstreams.targets.max_requests)"],
+        command: &["status"],
+        says: &[
+            "targets_full",
+            "upstreams.one 127.0.0.1:",
+            "`max_requests` is 1",
+            "give the upstream a `queue`",
+        ],
     },
 ];
 

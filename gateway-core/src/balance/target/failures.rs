@@ -113,6 +113,17 @@ impl Target {
         failures.note(reason, detail, self.vitals().millis(now));
     }
 
+    /// Notes an exchange that no target of its upstream had room for, this one because of its limits.
+    pub fn note_full(&self, now: Instant) {
+        let Vitals { refused, .. } = &**self.vitals();
+        refused.note("targets_full", String::new, self.vitals().millis(now));
+    }
+
+    /// The last exchanges that it had no room for; `None` if there has been room for all.
+    pub fn recently_full(&self, now: Instant) -> Option<RecentFailures> {
+        self.vitals().refused.recent(self.vitals().millis(now))
+    }
+
     /// The last failed attempts, whenever they were; `None` if none has failed since the target exists.
     pub fn recent_failures(&self, now: Instant) -> Option<RecentFailures> {
         self.vitals().failures.recent(self.vitals().millis(now))

@@ -156,6 +156,7 @@ impl<'s> Destination<'s> {
             return Ok(pick);
         }
         let reply = if self.targets.is_full(&ask) {
+            self.targets.note_full(&ask);
             Reply::new(Cause::NoTarget).reason("targets_full")
         } else {
             let is_open = self.breakers.is_some() && !self.targets.list().is_empty();

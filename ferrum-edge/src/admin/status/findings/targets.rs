@@ -1,4 +1,4 @@
-//! Problems of targets: unhealthy ones, failing ones, services that are not found, and folders of scripts.
+//! Problems of targets: unhealthy ones, failing ones, full ones, services that are not found, and folders of scripts.
 
 use serde_json::Value;
 
@@ -45,6 +45,10 @@ impl Findings {
         for target in targets {
             let about = format!("upstreams.{} {}", text(&upstream["id"]), text(&target["address"]));
             let failures = &target["failures"];
+            if !target["full"].is_null() {
+                let remedy = "raise the limit, add targets, or give the upstream a `queue`";
+                self.add(Severity::Warning, "targets_full", &about, full(&target["full"]), remedy);
+            }
             if is_unhealthy(target) {
                 let message = or_unknown(text(&target["unhealthy_because"]));
                 let remedy = if is_all {
@@ -82,6 +86,22 @@ fn message(failures: &Value) -> String {
         ),
     };
     format!("{count}: {}{detail}{since}", text(&failures["reason"]))
+}
+
+/// `12 requests found no room since …, the last at …; max_requests is 5`.
+fn full(full: &Value) -> String {
+    let count = match full["count"].as_u64() {
+        Some(1) => format!("a request found no room at {}", text(&full["last_at"])),
+        _ => format!(
+            "{} requests found no room since {}, the last at {}",
+            full["count"],
+            text(&full["since"]),
+            text(&full["last_at"])
+        ),
+    };
+    let limits = ["max_requests", "max_connections"].iter().filter(|key| !full[**key].is_null());
+    let limits: Vec<String> = limits.map(|key| format!("`{key}` is {}", full[*key])).collect();
+    format!("{count}; {}", limits.join(", "))
 }
 
 /// What an operator does about a failure of a target.
