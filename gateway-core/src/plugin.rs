@@ -76,8 +76,8 @@ pub trait Plugin: Sized + Send + Sync + 'static {
     /// Takes a seat in each hook this plugin wants; absent hooks cost nothing.
     fn attend(self: Arc<Self>, hooks: &mut Hooks);
 
-    /// What it would decide about a request that is described and not sent, for `explain`. Counts nothing, changes nothing, asks
-    /// nothing outside. May take milliseconds; runs on a thread that may block. `None` where the plugin foresees nothing.
+    /// What it would decide about a request that is described and not sent, for `explain`. Counts nothing and changes nothing; may
+    /// read counters that are kept outside. Runs on a thread that may block. `None` where the plugin foresees nothing.
     fn foresee(&self, foresight: &Foresight<'_>) -> Option<Foreseen> {
         let _ = foresight;
         None

@@ -52,6 +52,45 @@ async fn gateways_with_leases_stay_within_the_limit_and_mostly_do_not_ask() {
     assert!(count(&edges[0], "shared") < 10);
 }
 
+/// What an explanation says of the limit: outcome, and why.
+async fn verdict(edge: &mut Edge, who: &str) -> (String, String) {
+    let body = format!(r#"{{"url": "http://a.test/", "headers": [["x-who", "{who}"]]}}"#);
+    let document = edge.explain(&body).await;
+    let verdict = &document["proxy"]["plugins"][0]["verdict"];
+    let text = |key: &str| verdict[key].as_str().unwrap_or_default().to_owned();
+    (text("outcome"), text("why"))
+}
+
+/// `explain` reads what all gateways together have counted, and takes nothing.
+#[tokio::test]
+async fn explain_reads_the_shared_counters() {
+    let redis = Redis::start();
+    let origin = Standing::start("o").await;
+    let config = "limits: [{name: daily, rate: 3, per: 3650d}], redis: {name: main, on_error: deny}";
+    let mut edges = [(); 2].map(|()| Edge::start_with(&redis.settings("10s"), &spec(&origin, config)));
+    for edge in &edges {
+        assert_eq!(status(edge, WireProtocol::H1, "ann").await, 200);
+    }
+    for _ in 0..5 {
+        let (outcome, why) = verdict(&mut edges[0], "ann").await;
+        assert_eq!((&*outcome, &*why), ("passes", "`daily` has 1 of 3 left in Redis"));
+    }
+    assert_eq!(status(&edges[1], WireProtocol::H1, "ann").await, 200);
+    let (outcome, why) = verdict(&mut edges[0], "ann").await;
+    assert!(outcome == "refuses" && why.contains("the limit `daily` of 3 has no room in Redis"), "{why}");
+    assert_eq!(verdict(&mut edges[0], "bob").await.1, "`daily` has 3 of 3 left in Redis");
+    drop(redis);
+    while !verdict(&mut edges[0], "ann").await.1.contains("`on_error: deny` refuses requests") {}
+    let quota = "limits: [{limit: 2, per: 1d}], redis: {name: main, on_error: allow}";
+    let redis = Redis::start();
+    let spec = spec(&origin, quota).replace("rate_limiting", "quota");
+    let mut edge = Edge::start_with(&redis.settings("10s"), &spec);
+    assert!(verdict(&mut edge, "ann").await.1.contains("has 2 left"));
+    assert_eq!(status(&edge, WireProtocol::H1, "ann").await, 200);
+    assert!(verdict(&mut edge, "ann").await.1.contains("has 1 left"));
+    assert!(verdict(&mut edge, "ann").await.1.contains("has 1 left"), "the question counts nothing");
+}
+
 const DENY: &str = "limits: [{rate: 1000, per: 1h}], redis: {name: main, on_error: deny}";
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! What the plugins of a running gateway would decide about a request: by their live counters, lists and rules. Nothing is counted,
-//! changed or asked of anything outside.
+//! What the plugins of a running gateway would decide about a request: by their live counters, lists and rules. Nothing is counted or
+//! changed; counters that gateways share are read.
 
 use std::sync::Arc;
 

@@ -15,6 +15,7 @@ mod transport;
 use std::hash::Hasher;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use aws_lc_rs::digest;
 use gateway_core::plugin::World;
@@ -102,6 +103,18 @@ impl RedisLink {
     /// Asks, and waits for the answer for as long as the settings say.
     pub async fn ask(&self, command: Command) -> Result<Value, Away> {
         self.hub.ask(command).await
+    }
+
+    /// Asks, and blocks this thread until the answer is there: for `explain`, on a thread that may block. `None` where no runtime is
+    /// around it, as in a command without a running gateway, or where no answer comes within 5 s.
+    pub fn ask_and_block(self: &Arc<Self>, command: Command) -> Option<Result<Value, Away>> {
+        const MOST: Duration = Duration::from_secs(5);
+        let runtime = tokio::runtime::Handle::try_current().ok()?;
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        let link = self.clone();
+        // A receiver that gave up needs no answer.
+        runtime.spawn(async move { drop(sender.send(link.ask(command).await)) });
+        receiver.recv_timeout(MOST).ok()
     }
 
     /// Asks, and does not wait. False where nothing could be asked.

@@ -162,9 +162,6 @@ impl Plugin for Quota {
         }
         let keyed = self.key_by.of_exchange(foresight.exchange, foresight.seat.proxy(), Sha256::default());
         let key = match keyed {
-            Keyed::Key(_) if self.shared.is_some() => {
-                return Some(Foreseen::Unknown("it is counted in Redis, which is not asked".into()));
-            }
             Keyed::Key(key) => key,
             Keyed::Nobody => return Some(Foreseen::Passes("it is not counted".into())),
             Keyed::Denied => {
@@ -174,7 +171,27 @@ impl Plugin for Quota {
         };
         let now = unix_now();
         let asks = self.asks(key, now);
-        let used: Vec<u64> = asks.iter().map(|ask| self.table.used(*ask)).collect();
+        let local = || asks.iter().map(|ask| self.table.used(*ask)).collect::<Vec<u64>>();
+        let looked = self.shared.as_ref().map(|shared| (shared, shared.look_and_block(key, &asks)));
+        let used = match looked {
+            None => local(),
+            Some((_, Some(Ok(used)))) if used.len() == asks.len() => used,
+            Some((shared, Some(_))) => match shared.link.on_error() {
+                OnError::Local => local(),
+                OnError::Allow => {
+                    let why = "Redis is unreachable, and `on_error: allow` lets requests pass";
+                    return Some(Foreseen::Passes(why.into()));
+                }
+                OnError::Deny => {
+                    let why = "Redis is unreachable, and `on_error: deny` refuses requests";
+                    return Some(Foreseen::refuses(store_away(), why, self.dry_run));
+                }
+            },
+            Some((_, None)) => {
+                let why = "it is counted in Redis, which only a running gateway asks";
+                return Some(Foreseen::Unknown(why.into()));
+            }
+        };
         let fits = |n: &usize| used[*n].saturating_add(self.cost) <= asks[*n].limit;
         let counted = self.counted(&asks, &used, (0..asks.len()).find(|n| !fits(n)), now);
         let name = self.limits.get(counted.tightest).map_or("", |limit| &limit.name);
@@ -229,6 +246,10 @@ const MOST_BYTES: u64 = 256 << 20;
 fn key_missing() -> Reply {
     let reply = Reply::new(Cause::Forbidden).detail("the request lacks what it is counted by");
     reply.reason("quota_key_missing")
+}
+
+fn store_away() -> Reply {
+    Reply::new(Cause::Overloaded).reason("quota_store_away").detail("come back later")
 }
 
 /// Seconds since 1970.
@@ -371,9 +392,7 @@ impl Quota {
     fn settle(&self, exchange: &mut Exchange, seat: Seat<'_>, outcome: QuotaOutcome) -> Option<Reply> {
         let reply = match outcome {
             QuotaOutcome::Passes => None,
-            QuotaOutcome::Unavailable => {
-                Some(Reply::new(Cause::Overloaded).reason("quota_store_away").detail("come back later"))
-            }
+            QuotaOutcome::Unavailable => Some(store_away()),
             QuotaOutcome::Counted(counted) => {
                 exchange.state.put(seat, counted);
                 (!counted.passed).then(|| self.exhausted(counted))

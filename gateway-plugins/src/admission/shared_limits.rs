@@ -108,6 +108,17 @@ impl SharedLimits {
         answer(self.link.ask(command).await?, rules).map(|(answer, _)| answer)
     }
 
+    /// Looks at what is left without taking any, and blocks this thread for it; see [`RedisLink::ask_and_block`].
+    pub(crate) fn look_and_block(
+        &self,
+        key: u64,
+        rules: &[Rule],
+        many: u64,
+    ) -> Option<Result<SharedOutcome, Away>> {
+        let answered = self.link.ask_and_block(self.command(key, rules, Mode::Look.word(), many))?;
+        Some(answered.and_then(|said| answer(said, rules)).map(|(answer, _)| answer))
+    }
+
     /// Takes as many as there is room for, but at least `many` and at most `most`, or none: says how many.
     pub(crate) async fn lease(
         &self,

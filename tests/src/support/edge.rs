@@ -79,6 +79,24 @@ impl Edge {
         String::from_utf8(wire.rest().await.to_vec()).expect("a text")
     }
 
+    /// The answer to a question by `/v1/explain`.
+    pub(crate) async fn explain(&mut self, question: &str) -> serde_json::Value {
+        const TOKEN: &str = "a-token-of-enough-bytes";
+        let mut access = ferrum_edge::admin::Access::default();
+        access.add_token(TOKEN, ferrum_edge::admin::Role::Read).expect("a token");
+        self.gateway.set_admin_access(access);
+        let admin = self.gateway.serve_admin(([127, 0, 0, 1], 0).into()).expect("an admin API");
+        let mut wire = Wire::open(admin).await;
+        let length = question.len();
+        let head = format!(
+            "POST /v1/explain HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+        );
+        wire.send(head + question).await;
+        let answer = String::from_utf8(wire.rest().await.to_vec()).expect("a text");
+        let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
+    }
+
     /// The plugins' metrics, as Prometheus reads them.
     pub(crate) fn meters(&self) -> String {
         self.registry.world().meters().text()

@@ -30,6 +30,17 @@ return answer
     )
 });
 
+/// How much of several quotas is used.
+static LOOK: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        r"
+local used = {}
+for i = 1, #KEYS do used[i] = tonumber(redis.call('GET', KEYS[i]) or '0') or 0 end
+return used
+",
+    )
+});
+
 /// How long a key stays after its period, in seconds: clocks of gateways differ.
 const SPARE: u64 = 60;
 
@@ -54,10 +65,7 @@ impl SharedQuotas {
         if !self.link.is_up() {
             return Err(Away);
         }
-        // What is in braces decides where a cluster keeps a key: all quotas of one caller are together.
-        let prefix = self.link.prefix();
-        let name = |ask: &Ask| format!("{prefix}:{{{key:016x}}}:quota:{:016x}:{}", ask.id, ask.end);
-        let command = Command::new(&TAKE, asks.iter().map(name).collect()).arg(many.to_string());
+        let command = Command::new(&TAKE, self.names(key, asks)).arg(many.to_string());
         let command = asks.iter().fold(command, |command, ask| {
             let left = ask.end.saturating_sub(now).saturating_add(SPARE).saturating_mul(1000);
             command.arg(ask.limit.to_string()).arg(left.to_string())
@@ -72,5 +80,23 @@ impl SharedQuotas {
         }
         self.asked.add(1);
         Ok((used, refused))
+    }
+
+    /// How much of each is used, without taking any; blocks this thread, see [`RedisLink::ask_and_block`].
+    pub(super) fn look_and_block(&self, key: u64, asks: &[Ask]) -> Option<Result<Vec<u64>, Away>> {
+        if !self.link.is_up() {
+            return Some(Err(Away));
+        }
+        let answered = self.link.ask_and_block(Command::new(&LOOK, self.names(key, asks)))?;
+        let read = |answered| redis::from_redis_value::<Vec<i64>>(answered).map_err(|_| Away);
+        let used = answered.and_then(read);
+        Some(used.map(|used| used.into_iter().map(|number| u64::try_from(number).unwrap_or(0)).collect()))
+    }
+
+    /// Names of the counters. What is in braces decides where a cluster keeps a key: all quotas of one caller are together.
+    fn names(&self, key: u64, asks: &[Ask]) -> Vec<String> {
+        let prefix = self.link.prefix();
+        let name = |ask: &Ask| format!("{prefix}:{{{key:016x}}}:quota:{:016x}:{}", ask.id, ask.end);
+        asks.iter().map(name).collect()
     }
 }

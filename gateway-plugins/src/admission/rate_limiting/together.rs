@@ -67,6 +67,10 @@ impl Together {
         }
     }
 
+    pub(super) fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
     /// What is known without asking: by a lease, or because the store can't be asked.
     pub(super) fn at_once(&self, plugin: &RateLimiting, key: u64, cost: u64, now: Instant) -> FirstDecision {
         let held = self.leases.as_ref().map(|leases| leases.take(key, cost, now));
