@@ -9,12 +9,13 @@ pub(crate) use suite::Handshake;
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::{hkdf, hmac};
-use gateway_core::config::model::Limits;
+use gateway_core::config::model::{Congestion, Limits};
+use quinn::congestion::{BbrConfig, CubicConfig, NewRenoConfig};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{
     ConnectionError, Endpoint, EndpointConfig, IdleTimeout, Runtime, TransportConfig, ValidationTokenConfig,
@@ -54,6 +55,7 @@ pub type ServerRules = Arc<ArcSwap<quinn::ServerConfig>>;
 pub fn server_config(
     mut tls: ServerConfig,
     limits: &Limits,
+    congestion: Option<Congestion>,
     previous: Option<&quinn::ServerConfig>,
 ) -> Result<quinn::ServerConfig, String> {
     let early = tls.max_early_data_size > 0;
@@ -76,7 +78,7 @@ pub fn server_config(
             config
         }
     };
-    config.transport_config(Arc::new(transport(limits.max_concurrent_streams)));
+    config.transport_config(Arc::new(transport(limits.max_concurrent_streams, congestion)));
     let mut tokens = ValidationTokenConfig::default();
     tokens.lifetime(tokens::LIFETIME).log(Arc::new(tokens::Tokens::default()));
     tokens.sent(if early { tokens::SENT } else { 0 });
@@ -88,9 +90,13 @@ pub fn server_config(
 
 /// The same with other limits.
 #[must_use]
-pub fn limited(config: &quinn::ServerConfig, limits: &Limits) -> quinn::ServerConfig {
+pub fn limited(
+    config: &quinn::ServerConfig,
+    limits: &Limits,
+    congestion: Option<Congestion>,
+) -> quinn::ServerConfig {
     let mut config = config.clone();
-    config.transport_config(Arc::new(transport(limits.max_concurrent_streams)));
+    config.transport_config(Arc::new(transport(limits.max_concurrent_streams, congestion)));
     config
 }
 
@@ -119,12 +125,43 @@ pub(crate) fn handshake_failure(error: &ConnectionError) -> Option<&'static str>
 pub(crate) fn client_config(tls: Arc<ClientConfig>) -> Result<quinn::ClientConfig, String> {
     let crypto = QuicClientConfig::try_from(tls).map_err(|error| error.to_string())?;
     let mut config = quinn::ClientConfig::new(Arc::new(crypto));
-    config.transport_config(Arc::new(transport(0)));
+    config.transport_config(Arc::new(transport(0, None)));
     Ok(config)
 }
 
-fn transport(streams: u32) -> TransportConfig {
+/// How fast a sender goes. TCP has it in the kernel, QUIC in the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Controller {
+    Bbr,
+    Cubic,
+    Reno,
+}
+
+impl Controller {
+    /// The one that TCP clients are served with: as configured, or the system's. Those that only the kernel has are CUBIC here.
+    fn of(congestion: Option<Congestion>) -> Self {
+        static OF_SYSTEM: LazyLock<String> = LazyLock::new(|| {
+            std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap_or_default()
+        });
+        Self::named(congestion.as_ref().map_or(OF_SYSTEM.trim(), Congestion::name))
+    }
+
+    fn named(name: &str) -> Self {
+        match name {
+            "bbr" => Self::Bbr,
+            "reno" => Self::Reno,
+            _ => Self::Cubic,
+        }
+    }
+}
+
+fn transport(streams: u32, congestion: Option<Congestion>) -> TransportConfig {
     let mut transport = TransportConfig::default();
+    match Controller::of(congestion) {
+        Controller::Bbr => transport.congestion_controller_factory(Arc::new(BbrConfig::default())),
+        Controller::Cubic => transport.congestion_controller_factory(Arc::new(CubicConfig::default())),
+        Controller::Reno => transport.congestion_controller_factory(Arc::new(NewRenoConfig::default())),
+    };
     transport
         .max_concurrent_bidi_streams(VarInt::from_u32(streams.min(FIRST_STREAMS)))
         .max_concurrent_uni_streams(VarInt::from_u32(UNIDIRECTIONAL_STREAMS))
@@ -169,8 +206,17 @@ mod tests {
     #[test]
     fn a_silent_peer_is_asked_before_it_is_given_up() {
         // quinn has no other way to read it back.
-        let told = format!("{:?}", transport(1));
+        let told = format!("{:?}", transport(1, None));
         assert!(told.contains("keep_alive_interval: Some(10s)"), "{told}");
         assert!(KEEP_ALIVE * 2 < IDLE, "one lost packet ends nothing");
+    }
+
+    #[test]
+    fn the_congestion_control_is_that_of_tcp() {
+        let of = |name| Controller::of(Congestion::new(name));
+        assert_eq!(
+            [of("bbr"), of("cubic"), of("reno"), of("dctcp")],
+            [Controller::Bbr, Controller::Cubic, Controller::Reno, Controller::Cubic]
+        );
     }
 }

@@ -89,7 +89,8 @@ impl Frontend {
     ) -> Result<quinn::ServerConfig, ServerTlsError> {
         let rules = FrontendTls { min_version: TlsVersion::Tls13, ..settings.tls.clone() };
         let config = build(&rules, self.certificates.clone(), &[b"h3"])?;
-        server_config(config, &settings.limits, previous).map_err(ServerTlsError::Unusable)
+        server_config(config, &settings.limits, settings.congestion, previous)
+            .map_err(ServerTlsError::Unusable)
     }
 
     /// How stream proxies terminate DTLS.
@@ -127,7 +128,7 @@ impl Frontend {
         if let Some(rebuilt) = rebuilt {
             self.store(rebuilt, &mut in_use);
         } else if let Some(rules) = self.quic.get() {
-            rules.rcu(|quic| limited(quic, &settings.limits));
+            rules.rcu(|quic| limited(quic, &settings.limits, settings.congestion));
         }
         in_use.rules.clone_from(rules);
         Ok(())

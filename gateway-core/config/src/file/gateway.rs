@@ -48,8 +48,9 @@ pub struct Gateway {
     /// Further addresses on which plain HTTP is served, such as `[::1]:8000`. Default none.
     #[schemars(length(max = 16))]
     pub additional_http: Option<Vec<String>>,
-    /// The kernel's congestion control for what TCP clients are sent, such as `bbr`; refused where the kernel has not got it.
-    /// Needs a restart. Default the system's.
+    /// The congestion control for what clients are sent, such as `bbr`. TCP uses the kernel's, and a name that the kernel lacks is
+    /// refused. HTTP/3 has `bbr`, `cubic` and `reno` of its own, and uses `cubic` for other names. Needs a restart. Default the
+    /// system's.
     #[schemars(length(min = 1, max = 15))]
     pub congestion_control: Option<String>,
     /// Name servers that are asked instead of the system's, such as `127.0.0.1:8600` for Consul; port 53 where none is
