@@ -9,7 +9,7 @@ pub(crate) use suite::Handshake;
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -138,12 +138,9 @@ enum Controller {
 }
 
 impl Controller {
-    /// The one that TCP clients are served with: as configured, or the system's. Those that only the kernel has are CUBIC here.
+    /// The one that is configured for clients; CUBIC where none is, and for those that only the kernel has.
     fn of(congestion: Option<Congestion>) -> Self {
-        static OF_SYSTEM: LazyLock<String> = LazyLock::new(|| {
-            std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap_or_default()
-        });
-        Self::named(congestion.as_ref().map_or(OF_SYSTEM.trim(), Congestion::name))
+        congestion.as_ref().map_or(Self::Cubic, |congestion| Self::named(congestion.name()))
     }
 
     fn named(name: &str) -> Self {
@@ -212,11 +209,12 @@ mod tests {
     }
 
     #[test]
-    fn the_congestion_control_is_that_of_tcp() {
+    fn the_congestion_control_is_that_of_the_settings() {
         let of = |name| Controller::of(Congestion::new(name));
         assert_eq!(
             [of("bbr"), of("cubic"), of("reno"), of("dctcp")],
             [Controller::Bbr, Controller::Cubic, Controller::Reno, Controller::Cubic]
         );
+        assert_eq!(Controller::of(None), Controller::Cubic);
     }
 }

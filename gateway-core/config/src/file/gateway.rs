@@ -50,7 +50,7 @@ pub struct Gateway {
     pub additional_http: Option<Vec<String>>,
     /// The congestion control for what clients are sent, such as `bbr`. TCP uses the kernel's, and a name that the kernel lacks is
     /// refused. HTTP/3 has `bbr`, `cubic` and `reno` of its own, and uses `cubic` for other names. Needs a restart. Default the
-    /// system's.
+    /// system's for TCP, and `cubic` for HTTP/3.
     #[schemars(length(min = 1, max = 15))]
     pub congestion_control: Option<String>,
     /// Name servers that are asked instead of the system's, such as `127.0.0.1:8600` for Consul; port 53 where none is
