@@ -93,17 +93,17 @@ enum Command {
     /// Check a configuration and report all errors
     #[command(visible_alias = "validate")]
     Check(check::CheckArgs),
-    /// Examine this machine and what a configuration names, and say what to do
+    /// Check this machine and a configuration for problems, and suggest fixes
     Doctor(doctor::DoctorArgs),
     /// Reload the configuration of a running gateway and report the result
     Reload(reload::ReloadArgs),
-    /// Print the last access records of a running gateway, or records as they come
+    /// Print or follow the access records of a running gateway
     Logs(tail::LogsArgs),
-    /// List who changed what, from where, allowed or refused; or verify that the list is whole
+    /// List configuration changes, or verify the integrity of the audit log
     Audit(audit::AuditArgs),
     /// Purge or warm the response cache of a running gateway
     Cache(cache::CacheArgs),
-    /// Show the bytes that keys of traffic quotas have used, or forgive them
+    /// Show or reset the usage of traffic quotas
     Usage(usage::UsageArgs),
     /// List consumers with their credentials' kinds and groups
     Consumers(consumers::ConsumersArgs),
@@ -142,9 +142,9 @@ enum Command {
     Apply(gitops::ApplyArgs),
     /// Like apply; with --prune, delete objects that are not in the file. Exit code 6 if the change waits for an approval
     Sync(gitops::SyncArgs),
-    /// Convert the configuration of another gateway, and report what became of each part of it
+    /// Convert another gateway's configuration, and report how each part was handled
     Import(import::ImportArgs),
-    /// Send the requests of a file through a configuration, without a socket, and compare the results
+    /// Test a configuration offline: send the requests of a file through it, and compare the results
     Test(test::TestArgs),
     /// Show which proxy a request would match, and why
     Explain(explain::ExplainArgs),
@@ -165,7 +165,7 @@ enum Command {
     },
 }
 
-/// How results are printed.
+/// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum OutputFormat {
     /// For people

@@ -185,7 +185,7 @@ pub mod metric {
         RESPONSE_BYTES: counter = "http_server_response_body_bytes_total";
         /// Exchanges by proxy and status class; proxies beyond the limit share _other, _none means that no proxy matched.
         PROXY_REQUESTS: counter = "ferrum_proxy_requests_total";
-        /// Exchanges by recognised caller and status class; callers beyond the first thousand share _other.
+        /// Exchanges by authenticated caller and status class; callers beyond the first thousand share _other.
         CONSUMER_REQUESTS: counter = "ferrum_consumer_requests_total";
         /// From the request's head to the response's end, by proxy; for the first thousand proxies.
         PROXY_DURATION: histogram = "ferrum_proxy_request_duration_seconds";
@@ -263,7 +263,7 @@ pub mod metric {
         ADMIN_REFUSED: counter = "ferrum_admin_refused_total";
         /// Logins at the console by outcome: accepted, refused, or throttled after too many that were refused.
         CONSOLE_LOGINS: counter = "ferrum_console_logins_total";
-        /// What this gateway did with changes that another user has to approve, by outcome: `proposed`, `approved`, `rejected`,
+        /// Changes that need an approval, by outcome: `proposed`, `approved`, `rejected`,
         /// `withdrawn`, `forced` (applied in an emergency), `conflict` (an object had changed meanwhile).
         APPROVALS: counter = "ferrum_admin_approvals_total";
         /// Changes in the database that wait for the approval of another user. Gateways on one database count the same ones, within 15 s.

@@ -71,11 +71,11 @@ pub const MAX_PROXIES: usize = 100_000;
 pub enum Format {
     /// `nginx.conf`, a file of `sites-enabled`, or what `nginx -T` prints.
     Nginx,
-    /// Kong's declarative format, as decK dumps it.
+    /// Kong's declarative format, as dumped by decK.
     Kong,
     /// A Caddyfile.
     Caddyfile,
-    /// Caddy's JSON, as `caddy adapt` prints it.
+    /// Caddy's JSON, as printed by `caddy adapt`.
     CaddyJson,
     /// Traefik's static and dynamic files in YAML or TOML, or a Compose file with its labels.
     Traefik,
@@ -92,7 +92,7 @@ pub enum Format {
 /// How to import.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
-    /// Leaves open what would answer 503 because what guards it can't be translated.
+    /// Keeps routes open whose access rules cannot be translated, instead of answering 503.
     pub open: bool,
 }
 

@@ -15,21 +15,21 @@ use super::{passkey_enrolment as passkeys, totp_enrolment, users};
 use crate::access::Role;
 use crate::audit::{KINDS, OUTCOMES, SOURCES};
 
-const VALIDATE: Param = param("validate_only", Type::Switch, "Checks everything and writes nothing.");
-const NOTE: Param = param("note", Type::Text, "Why, for the history.");
+const VALIDATE: Param = param("validate_only", Type::Switch, "Validates everything and writes nothing.");
+const NOTE: Param = param("note", Type::Text, "Reason, for the history.");
 const DETAILS: Param = param(
     "details",
     Type::Switch,
-    "Answers with what is done to each object, and with `validate_only` with the fields that would differ.",
+    "Also returns the change of each object, and with `validate_only` the changed fields.",
 );
-const VERBOSE: &[Param] = &[param("verbose", Type::Flag, "Names every check.")];
+const VERBOSE: &[Param] = &[param("verbose", Type::Flag, "Lists every check.")];
 const WRITE: &[Param] = &[VALIDATE, NOTE];
 const BULK: &[Param] = &[VALIDATE, DETAILS, NOTE];
 const ROLLBACK: &[Param] = &[
     param(
         "keep_credentials",
         Type::Switch,
-        "Consumers keep the credentials they have now, and those that come back have none.",
+        "Consumers keep their current credentials; restored consumers have none.",
     ),
     VALIDATE,
     DETAILS,
@@ -39,14 +39,14 @@ const IMPORT: &[Param] = &[
     param(
         "prune",
         Type::Switch,
-        "`false` keeps what the document doesn't have. Default true; anything but `true` and `false` is refused.",
+        "`false` keeps objects that the document does not contain. Default true; other values are rejected.",
     ),
     VALIDATE,
     DETAILS,
     NOTE,
 ];
 const ACTION: &[Param] =
-    &[param("plugin_config", Type::Text, "Only the plugin of this config. Default all of the name.")];
+    &[param("plugin_config", Type::Text, "Only this plugin config. Default all with this plugin.")];
 const RECORDS: &[Param] = &[
     param("proxy", Type::Text, "Only records of this proxy; may be given several times."),
     param(
@@ -59,8 +59,11 @@ const RECORDS: &[Param] = &[
     CLIENT,
     PATH_PREFIX,
 ];
-const SLOWER_THAN: Param =
-    param("slower_than", Type::Number(0, u64::MAX), "Only what took at least so many milliseconds.");
+const SLOWER_THAN: Param = param(
+    "slower_than",
+    Type::Number(0, u64::MAX),
+    "Only records with at least this duration in milliseconds.",
+);
 const CONSUMER: Param =
     param("consumer", Type::Text, "Only records of the caller with this name; may be given several times.");
 const CLIENT: Param = param(
@@ -88,34 +91,34 @@ const RECENT: &[Param] = &[
 const TRAFFIC: &[Param] = &[param(
     "targets",
     Type::Switch,
-    "`false` leaves the state of targets out. Default true; anything but `true` and `false` is refused.",
+    "`false` omits the state of targets. Default true; other values are rejected.",
 )];
 const SESSIONS: &[Param] = &[
-    param("proxy", Type::Text, "Only those of this proxy."),
-    param("owner", Type::Text, "Only those of proxies of this owner."),
-    param("consumer", Type::Text, "Only those of the consumer with this name."),
+    param("proxy", Type::Text, "Only sessions of this proxy."),
+    param("owner", Type::Text, "Only sessions of proxies of this owner."),
+    param("consumer", Type::Text, "Only sessions of the consumer with this name."),
     param(
         "protocol",
         Type::OneOf(&PROTOCOLS),
-        "Only those of this protocol: `tcp`, `udp`, `dtls`, `websocket`, `event_stream`, `grpc` or `http`.",
+        "Only sessions with this protocol: `tcp`, `udp`, `dtls`, `websocket`, `event_stream`, `grpc` or `http`.",
     ),
-    param("client", Type::Address, "Only those of the client with this address."),
-    param("port", Type::Number(1, 65_535), "Only those of this port of the gateway."),
-    param("after", Type::Page, "Where the page begins: `next` of the page before."),
+    param("client", Type::Address, "Only sessions of the client with this address."),
+    param("port", Type::Number(1, 65_535), "Only sessions on this port of the gateway."),
+    param("after", Type::Page, "Start of the page: `next` of the previous page."),
     param("limit", Type::Number(1, 1000), "Sessions of a page. Default 100."),
 ];
 const COUNTERS: &[Param] = &[
-    param("proxy", Type::Text, "Only those of this proxy."),
-    param("owner", Type::Text, "Only those of proxies of this owner."),
-    param("consumer", Type::Text, "Only those of the consumer with this name."),
+    param("proxy", Type::Text, "Only sessions of this proxy."),
+    param("owner", Type::Text, "Only sessions of proxies of this owner."),
+    param("consumer", Type::Text, "Only sessions of the consumer with this name."),
     param(
         "protocol",
         Type::OneOf(&PROTOCOLS),
-        "Only those of this protocol: `tcp`, `udp`, `dtls`, `websocket`, `event_stream`, `grpc` or `http`.",
+        "Only sessions with this protocol: `tcp`, `udp`, `dtls`, `websocket`, `event_stream`, `grpc` or `http`.",
     ),
-    param("client", Type::Address, "Only those of the client with this address."),
-    param("port", Type::Number(1, 65_535), "Only those of this port of the gateway."),
-    param("interval", Type::Number(1, 3600), "Seconds between two events. Default 1."),
+    param("client", Type::Address, "Only sessions of the client with this address."),
+    param("port", Type::Number(1, 65_535), "Only sessions on this port of the gateway."),
+    param("interval", Type::Number(1, 3600), "Interval of events in seconds. Default 1."),
 ];
 const USAGE: &[Param] = &[
     param("plugin_config", Type::Text, "Only quotas of this plugin config."),
@@ -123,9 +126,9 @@ const USAGE: &[Param] = &[
     param(
         "history",
         Type::OneOf(&["minute", "hour"]),
-        "Also the bytes of each minute (7 days) or hour (90 days).",
+        "Also lists the bytes of each minute (7 days) or hour (90 days).",
     ),
-    param("since", Type::Number(0, u64::MAX), "The history from then on, in seconds since 1970."),
+    param("since", Type::Number(0, u64::MAX), "Start of the history, in seconds since 1970."),
 ];
 const ENDED: &[Param] = &[
     param("proxy", Type::Text, "Those of this proxy."),
@@ -140,35 +143,39 @@ const ENDED: &[Param] = &[
     param("port", Type::Number(1, 65_535), "Those of this port of the gateway."),
 ];
 const LIST: &[Param] = &[
-    param("after", Type::Text, "Where the page begins: `next` of the page before."),
+    param("after", Type::Text, "Start of the page: `next` of the previous page."),
     param("limit", Type::Number(1, 1000), "Objects of a page. Default 100."),
 ];
 const REVISIONS: &[Param] = &[
-    param("before", Type::Number(0, u64::MAX), "Only older ones: `next` of the page before."),
+    param("before", Type::Number(0, u64::MAX), "Only older ones: `next` of the previous page."),
     param("limit", Type::Number(1, 1000), "Revisions of a page. Default 50."),
 ];
 const AUDIT: &[Param] = &[
-    param("actor", Type::Text, "Only what this one did: a token's name, a JWT's subject, or a user."),
+    param("actor", Type::Text, "Only entries of this actor: a token's name, a JWT's subject, or a user."),
     param(
         "source",
         Type::OneOf(SOURCES),
-        "Only what came this way: `admin-api`, `command-line`, `console` or `file`.",
+        "Only entries from this source: `admin-api`, `command-line`, `console` or `file`.",
     ),
-    param("outcome", Type::OneOf(OUTCOMES), "Only what ended so: `allowed`, `refused` or `failed`."),
+    param(
+        "outcome",
+        Type::OneOf(OUTCOMES),
+        "Only entries with this outcome: `allowed`, `refused` or `failed`.",
+    ),
     param("kind", Type::OneOf(&KINDS), "Only changes of objects of this kind, such as `proxies`."),
     param("id", Type::Text, "Only changes of the object with this id."),
-    param("since", Type::Time, "Only what is not older than this time (RFC 3339)."),
-    param("until", Type::Time, "Only what is not newer than this time (RFC 3339)."),
-    param("before", Type::Number(0, u64::MAX), "Only older ones: `next` of the page before."),
+    param("since", Type::Time, "Only entries since this time (RFC 3339)."),
+    param("until", Type::Time, "Only entries until this time (RFC 3339)."),
+    param("before", Type::Number(0, u64::MAX), "Only older ones: `next` of the previous page."),
     param("limit", Type::Number(1, 1000), "Entries of a page. Default 100."),
 ];
 const CHANGES: &[Param] = &[
     param(
         "state",
         Type::OneOf(&changes::STATES),
-        "Only those that stand so: `pending`, `approved`, `rejected`, `withdrawn` or `expired`.",
+        "Only changes in this state: `pending`, `approved`, `rejected`, `withdrawn` or `expired`.",
     ),
-    param("before", Type::Number(0, u64::MAX), "Only older ones: `next` of the page before."),
+    param("before", Type::Number(0, u64::MAX), "Only older ones: `next` of the previous page."),
     param("limit", Type::Number(1, 200), "Changes of a page. Default 100."),
 ];
 const APPROVE: &[Param] = &[
@@ -182,8 +189,8 @@ const APPROVE: &[Param] = &[
     NOTE,
 ];
 const DIFF: &[Param] = &[
-    Param { required: true, ..param("from", Type::Number(0, u64::MAX), "The revision before.") },
-    param("to", Type::Number(0, u64::MAX), "The revision after. Default the newest."),
+    Param { required: true, ..param("from", Type::Number(0, u64::MAX), "Older revision.") },
+    param("to", Type::Number(0, u64::MAX), "Newer revision. Default the newest."),
 ];
 
 /// A row without a body.
@@ -223,25 +230,25 @@ pub(super) fn all() -> Vec<Endpoint> {
     let (read, write, admin) = (Gate::Stored(Role::Read), Gate::Stored(Role::Write), Gate::Stored(Role::Admin));
     let (running_read, running_write) = (Gate::Running(Role::Read), Gate::Running(Role::Write));
     let mut all = vec![
-        asked(M::GET, "/livez", "Whether the process answers.", health, VERBOSE, A::Health, || get(health::live)),
+        asked(M::GET, "/livez", "Whether the process is alive.", health, VERBOSE, A::Health, || get(health::live)),
         asked(M::GET, "/healthz", "As /livez.", health, VERBOSE, A::Health, || get(health::live)),
-        asked(M::GET, "/readyz", "Whether traffic should come here.", health, VERBOSE, A::Health, || get(health::ready)),
-        asked(M::GET, "/startupz", "Whether the start is over.", health, VERBOSE, A::Health, || get(health::started)),
-        asked(M::GET, "/metrics", "Metrics as Prometheus reads them.", open, &[], A::Metrics, || get(metrics)),
-        asked(M::GET, "/v1/status", "How the gateway stands: revision, database, listeners, closed proxies, targets.", open, &[], A::Document, || get(status::status)),
+        asked(M::GET, "/readyz", "Whether the gateway is ready for traffic.", health, VERBOSE, A::Health, || get(health::ready)),
+        asked(M::GET, "/startupz", "Whether the start is complete.", health, VERBOSE, A::Health, || get(health::started)),
+        asked(M::GET, "/metrics", "Metrics for Prometheus.", open, &[], A::Metrics, || get(metrics)),
+        asked(M::GET, "/v1/status", "Status of the gateway: revision, database, listeners, closed proxies, targets.", open, &[], A::Document, || get(status::status)),
         own(asked(M::GET, "/v1/openapi.json", "This description.", open, &[], A::Document, || get(|| openapi::document(all)))),
         own(asked(M::GET, catalogue::SCHEMA, "The JSON Schema of objects and configuration files.", running_read, &[], A::Document, || get(catalogue::schema))),
-        own(asked(M::GET, catalogue::PLUGINS, "The plugins of this gateway in the order in which requests meet them, each with its actions and the JSON Schema of its settings.", running_read, &[], A::Document, || get(catalogue::plugins))),
-        asked(M::GET, settings::PATH, "The settings of this gateway, each with where it comes from: `flag`, `environment`, `file` or `default`.", running_read, &[], A::Document, || get(settings::list)),
-        own(asked(M::GET, "/v1/{kind}", "A page of objects, in the order of ids. Any other key of the query is a field that has to have the value.", read, LIST, A::Page, || get(resources::list))),
-        own(sent(Body::Object, 201, asked(M::POST, "/v1/{kind}", "Creates an object; without an id it is given one.", write, WRITE, A::Object, || post(resources::create)))),
-        own(asked(M::GET, "/v1/{kind}/{id}", "One object. Credentials are never shown.", read, &[], A::Object, || get(resources::get))),
-        own(sent(Body::Object, 200, asked(M::PUT, "/v1/{kind}/{id}", "Creates or replaces an object. A consumer sent without `credentials` keeps those it has.", write, WRITE, A::Object, || put(resources::put)))),
+        own(asked(M::GET, catalogue::PLUGINS, "The plugins of this gateway in execution order, each with its actions and the JSON Schema of its settings.", running_read, &[], A::Document, || get(catalogue::plugins))),
+        asked(M::GET, settings::PATH, "The settings of this gateway, each with its source: `flag`, `environment`, `file` or `default`.", running_read, &[], A::Document, || get(settings::list)),
+        own(asked(M::GET, "/v1/{kind}", "A page of objects, ordered by ID. Any other query parameter is a field that must have this value.", read, LIST, A::Page, || get(resources::list))),
+        own(sent(Body::Object, 201, asked(M::POST, "/v1/{kind}", "Creates an object. Without an ID, the gateway assigns one.", write, WRITE, A::Object, || post(resources::create)))),
+        own(asked(M::GET, "/v1/{kind}/{id}", "One object, without its credentials.", read, &[], A::Object, || get(resources::get))),
+        own(sent(Body::Object, 200, asked(M::PUT, "/v1/{kind}/{id}", "Creates or replaces an object. A consumer without `credentials` keeps its current ones.", write, WRITE, A::Object, || put(resources::put)))),
         own(sent(Body::Patch, 200, asked(M::PATCH, "/v1/{kind}/{id}", "Changes some fields of an object.", write, WRITE, A::Object, || patch(resources::patch)))),
-        own(Endpoint { status: 204, ..asked(M::DELETE, "/v1/{kind}/{id}", "Deletes an object; with a proxy its own plugin configs.", write, WRITE, A::Nothing, || delete(resources::delete)) }),
-        own(asked(M::GET, "/v1/proxies/{id}/effective", "What is served for a proxy, everything it inherits included.", read, &[], A::Document, || get(effective::effective))),
-        sent(Body::Action, 200, asked(M::POST, actions::PATH, "Has the plugins of this name do something on this gateway, such as `response_cache` `purge`. `ferrum-edge plugins` lists what they can do.", running_write, ACTION, A::Document, || post(actions::act))),
-        Endpoint { status: 202, ..asked(M::POST, acme::PATH, "Orders the certificate with this name at the CA now, whatever its dates say; `acme` of the status says what came of it.", running_write, RENEWAL, A::Document, || post(acme::renew)) },
+        own(Endpoint { status: 204, ..asked(M::DELETE, "/v1/{kind}/{id}", "Deletes an object. A proxy's own plugin configs are deleted with it.", write, WRITE, A::Nothing, || delete(resources::delete)) }),
+        own(asked(M::GET, "/v1/proxies/{id}/effective", "The configuration in effect for a proxy, including everything it inherits.", read, &[], A::Document, || get(effective::effective))),
+        sent(Body::Action, 200, asked(M::POST, actions::PATH, "Runs an action of the plugins with this name on this gateway, such as `purge` of `response_cache`. `ferrum-edge plugins` lists the actions.", running_write, ACTION, A::Document, || post(actions::act))),
+        Endpoint { status: 202, ..asked(M::POST, acme::PATH, "Orders the certificate with this name at the CA now, regardless of its expiry. `acme` in the status contains the result.", running_write, RENEWAL, A::Document, || post(acme::renew)) },
         own(asked(M::GET, "/v1/upstreams/{id}/targets", "The targets of an upstream.", read, &[], A::Page, || get(targets::list))),
         own(sent(Body::Target, 200, asked(M::PUT, "/v1/upstreams/{id}/targets/{target}", "Adds or changes the target: `host:port`, `unix:%2Fpath` or `srv:NAME`.", write, WRITE, A::Upstream, || put(targets::put)))),
         own(asked(M::DELETE, "/v1/upstreams/{id}/targets/{target}", "Takes a target out.", write, WRITE, A::Upstream, || delete(targets::delete))),
@@ -312,7 +319,7 @@ fn fleet() -> Vec<Endpoint> {
     use {ResponseContent as A, Method as M};
     let (read, admin) = (Gate::Running(Role::Read), Gate::Running(Role::Admin));
     vec![
-        asked(M::GET, f::PATH, "The groups and edges of a control plane, and what each serves.", read, &[], A::Document, || get(f::status)),
+        asked(M::GET, f::PATH, "Groups and edges of a control plane, with the configuration that each serves.", read, &[], A::Document, || get(f::status)),
         asked(M::GET, f::EDGE, "One edge of a control plane.", read, &[], A::Document, || get(f::get)),
         asked(M::GET, f::OBJECT, "Which edges of a control plane serve an object as it is, and why others do not.", read, &[], A::Document, || get(f::object_status)),
         sent(Body::Edge, 200, asked(M::PATCH, f::EDGE, "Gives an edge another name or group.", admin, &[], A::Document, || patch(f::update))),

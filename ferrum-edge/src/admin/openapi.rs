@@ -188,27 +188,19 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
     };
     let is_write = endpoint.method != Method::GET;
     if !is_write && endpoint.answer == ResponseContent::Object && endpoint.path == "/v1/{kind}/{id}" {
-        header("If-None-Match", ".*", "ETags; 304 when the object's is one of them.");
+        header("If-None-Match", ".*", "ETags; 304 if one of them matches.");
     }
     if is_write && endpoint.path == "/v1/{kind}/{id}" {
-        header(
-            "If-Match",
-            ETAG,
-            "The ETag the object must have, or `*`; 412 when somebody changed it meanwhile.",
-        );
+        header("If-Match", ETAG, "Required ETag of the object, or `*`; 412 if it has changed since.");
         header("If-None-Match", "^\\*$", "`*`: creates the object, and never replaces one (412).");
     } else if is_write && endpoint.answer == ResponseContent::Upstream {
         header(
             "If-Match",
             ETAG,
-            "The ETag the upstream must have, or `*`; without it, no change is refused.",
+            "Required ETag of the upstream, or `*`. Without it, concurrent changes are not detected.",
         );
     } else if is_write && endpoint.answer == ResponseContent::Summary {
-        header(
-            "If-Match",
-            ETAG,
-            "The ETag the whole configuration must have; 412 when somebody changed it meanwhile.",
-        );
+        header("If-Match", ETAG, "Required ETag of the whole configuration; 412 if it has changed since.");
     }
     parameters
 }
@@ -247,14 +239,14 @@ fn responses(endpoint: &Endpoint, kind: Option<ObjectKind>) -> Value {
     };
     let mut responses = json!({ endpoint.status.to_string(): with("Done.") });
     if endpoint.answer == ResponseContent::Health {
-        responses["503"] = with("Not so; each check says why.");
+        responses["503"] = with("Not ready; each check contains the reason.");
     }
     if matches!(
         endpoint.answer,
         ResponseContent::Object | ResponseContent::Nothing | ResponseContent::Upstream
     ) && endpoint.method != Method::GET
     {
-        let checked = json!({ "description": "`validate_only`: it would be taken.", "content": json_of(reference("Checked")) });
+        let checked = json!({ "description": "`validate_only`: the change is valid.", "content": json_of(reference("Checked")) });
         match (endpoint.status, endpoint.method == Method::PUT) {
             // A PUT answers 201 when it created the object, and 200 when it replaced it or only checked it.
             (200, true) => responses["201"] = with("Created."),
@@ -263,7 +255,7 @@ fn responses(endpoint: &Endpoint, kind: Option<ObjectKind>) -> Value {
         }
     }
     if endpoint.query.iter().any(|key| key.name == "validate_only") && endpoint.path != changes::APPROVE {
-        let waits = "It waits until another user approves it; see `gateway.admin_approval`.";
+        let waits = "The change waits until another user approves it; see `gateway.admin_approval`.";
         responses["202"] = json!({ "description": waits, "content": json_of(json!({ "type": "object" })) });
     }
     if endpoint.answer == ResponseContent::Object && endpoint.method == Method::GET {

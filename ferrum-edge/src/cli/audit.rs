@@ -21,22 +21,20 @@ pub(super) struct AuditArgs {
     /// Verify the chain of hashes instead of listing; exit code 1 if an entry was changed or removed
     #[arg(long)]
     verify: bool,
-    /// With --verify: this entry must still have this hash, as an earlier --verify or the audit log has it
+    /// With --verify: require this hash of this entry, from an earlier --verify or the audit log
     #[arg(long, value_name = "SEQ:HASH", requires = "verify")]
     expect: Option<Expect>,
-    /// Read this audit log instead of asking a gateway; may be given several times, for rotated files and for each of the
-    /// gateways on one database
+    /// Read this audit log instead of asking a gateway; repeat it for rotated files and for each gateway on one database
     #[arg(long, value_name = "FILE", conflicts_with_all = ["admin", "db_url", "db_type"])]
     file: Vec<PathBuf>,
-    /// With --verify and --file: the files are only a part of what the gateways on one database wrote, so that entries
-    /// between those that are there are no failure
+    /// With --verify and --file: accept missing entries, because the files contain only a part of the log
     #[arg(long, requires = "verify", requires = "file")]
     partial: bool,
     #[command(flatten)]
     filter: Filter,
     #[command(flatten)]
     admin: AdminArgs,
-    /// How entries are printed
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     output: OutputFormat,
 }
@@ -67,13 +65,13 @@ impl Expect {
 
 #[derive(Debug, Args)]
 struct Filter {
-    /// Only what this one did: a token's name, the subject of a JWT, or a user
+    /// Only entries of this actor: a token's name, the subject of a JWT, or a user
     #[arg(long, value_name = "NAME")]
     actor: Option<String>,
-    /// Only what came this way
+    /// Only entries from this source
     #[arg(long, value_enum)]
     source: Option<Source>,
-    /// Only what ended so
+    /// Only entries with this outcome
     #[arg(long, value_enum)]
     outcome: Option<Ended>,
     /// Only changes of objects of this kind, such as proxies
@@ -82,10 +80,10 @@ struct Filter {
     /// Only changes of the object with this id
     #[arg(long, value_name = "ID")]
     id: Option<String>,
-    /// Only what is not older, such as 1h or 7d; a plain number counts seconds
+    /// Only newer entries, such as 1h or 7d; a plain number counts seconds
     #[arg(long, value_name = "TIME")]
     since: Option<Seconds>,
-    /// Entries at most, the newest first
+    /// Number of entries, newest first
     #[arg(short = 'n', long, default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
 }

@@ -17,14 +17,14 @@ pub(super) struct CacheArgs {
 enum What {
     /// Remove stored responses from the caches of a running gateway, in all their tiers
     Purge(PurgeArgs),
-    /// Have a running gateway fetch URLs, so that they are stored before anybody asks
+    /// Fetch URLs into the cache of a running gateway in advance
     Warm(WarmArgs),
 }
 
 /// Arguments of `cache warm`.
 #[derive(Debug, Args)]
 struct WarmArgs {
-    /// The URLs, with scheme and host as clients ask for them; without any, those of `warm_up.urls`
+    /// URLs with the scheme and host that clients use; without any, those of `warm_up.urls`
     #[arg(value_name = "URL")]
     urls: Vec<String>,
     #[command(flatten)]
@@ -39,7 +39,7 @@ struct Common {
     config: Option<String>,
     #[command(flatten)]
     admin: GatewayArgs,
-    /// How the result is printed
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     output: OutputFormat,
 }
@@ -49,7 +49,7 @@ struct Common {
 struct PurgeArgs {
     #[command(flatten)]
     which: Which,
-    /// Mark them stale instead, so that they are validated, or served while they are fetched anew
+    /// Mark them stale instead, so that they are revalidated
     #[arg(long)]
     soft: bool,
     #[command(flatten)]
@@ -59,7 +59,7 @@ struct PurgeArgs {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct Which {
-    /// The response of exactly this URL, such as `https://example.com/a?b=c`; the scheme makes no difference
+    /// The response of exactly this URL, such as `https://example.com/a?b=c`; the scheme is ignored
     #[arg(long)]
     url: Option<String>,
     /// The responses whose URLs begin with this one

@@ -34,7 +34,7 @@ enum What {
 struct Common {
     #[command(flatten)]
     admin: AdminArgs,
-    /// How the result is printed
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     output: OutputFormat,
 }

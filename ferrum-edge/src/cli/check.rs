@@ -17,18 +17,18 @@ use crate::variables::NOT_UTF_8;
 /// Arguments of `check`.
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
-    /// The configuration, in the place of --spec
+    /// Configuration file, instead of --spec
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     #[command(flatten)]
     spec: SpecArgs,
-    /// Where the rest of the configuration comes from: with a database, the file has nothing but settings
+    /// Where the rest of the configuration comes from; with a database, the file contains only settings
     #[arg(long, env = "FERRUM_MODE", value_enum, default_value_t, value_name = "MODE")]
     mode: Mode,
-    /// Fails when there is a warning
+    /// Fails if there is a warning
     #[arg(long)]
     deny_warnings: bool,
-    /// How to print the result
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     output: OutputFormat,
 }

@@ -13,7 +13,7 @@ pub(super) struct DatabaseArgs {
     /// sqlite:./g.db is in the current directory [env: FERRUM_DB_URL]
     #[arg(long, value_name = "URL")]
     db_url: Option<String>,
-    /// The kind of database, where no URL says it: sqlite, postgres or mysql [env: FERRUM_DB_TYPE]
+    /// Kind of database, if there is no URL: sqlite, postgres or mysql [env: FERRUM_DB_TYPE]
     #[arg(long, value_name = "TYPE")]
     db_type: Option<String>,
 }

@@ -31,29 +31,29 @@ use crate::store::{Location, Options, Store, StoreError};
 /// Arguments of `doctor`.
 #[derive(Debug, Args)]
 pub(super) struct DoctorArgs {
-    /// The configuration, in the place of --spec
+    /// Configuration file, instead of --spec
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     #[command(flatten)]
     spec: SpecArgs,
-    /// Where the rest of the configuration comes from: with a database, the file has nothing but settings
+    /// Where the rest of the configuration comes from; with a database, the file contains only settings
     #[arg(long, env = "FERRUM_MODE", value_enum, default_value_t, value_name = "MODE")]
     mode: Mode,
     #[command(flatten)]
     database: DatabaseArgs,
-    /// Look at nothing beyond this machine: no names, targets or Redis servers
+    /// Check only this machine: no DNS, targets or Redis servers
     #[arg(long)]
     offline: bool,
-    /// For one name, connection or handshake, such as 500ms or 5s
+    /// Time limit for a DNS lookup, connection or handshake, such as 500ms or 5s
     #[arg(long, default_value = "3s", value_name = "TIME")]
     timeout: Millis,
-    /// Fails when there is a warning
+    /// Fails if there is a warning
     #[arg(long)]
     deny_warnings: bool,
     /// Print JSON
     #[arg(long, conflicts_with = "output")]
     json: bool,
-    /// How findings are printed
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     output: OutputFormat,
 }

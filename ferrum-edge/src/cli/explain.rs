@@ -28,8 +28,8 @@ pub(super) struct ExplainArgs {
     /// Its URL, or only its path
     #[arg(value_parser = url, required_unless_present = "request_id")]
     url: Option<Uri>,
-    /// Takes the request from the access log of the running gateway, by its `http.request.id`; the log has its method, URL, client
-    /// and user agent, further header fields are given by -H
+    /// Explains a request from the access log of the running gateway, by its `http.request.id`; add header fields that the log lacks with
+    /// -H
     #[arg(long, value_name = "ID", conflicts_with_all = ["method", "url", "client", "tls", "data"])]
     request_id: Option<String>,
     /// A header field of the request, may be given several times
@@ -38,13 +38,13 @@ pub(super) struct ExplainArgs {
     /// The client's address
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     client: IpAddr,
-    /// The name the client asks for by TLS (SNI); a URL that begins with https:// names its host
+    /// Server name of the client's TLS (SNI); by default the host of an https:// URL
     #[arg(long, value_name = "NAME")]
     tls: Option<String>,
-    /// The request's body, or @FILE; like curl's, it is a form unless a header says otherwise
+    /// Request body, or @FILE; as in curl, a form unless a header specifies another type
     #[arg(short, long, value_name = "TEXT|@FILE", value_parser = body)]
     data: Option<Body>,
-    /// The consumer that sends the request, by username, for plugins that cannot tell it from the request; asks a running gateway
+    /// Username of the consumer that sends the request, for plugins that cannot derive it; asks a running gateway
     #[arg(long, value_name = "USERNAME", conflicts_with = "spec")]
     consumer: Option<String>,
     /// Asks a running gateway about the configuration it serves: HOST:PORT, https://HOST:PORT or unix:PATH [env: FERRUM_ADMIN_URL]
@@ -53,7 +53,7 @@ pub(super) struct ExplainArgs {
     admin: Option<AdminAddress>,
     #[command(flatten)]
     spec: SpecArgs,
-    /// How to print the result
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     output: OutputFormat,
 }

@@ -43,7 +43,7 @@ enum Format {
 pub(super) struct DiffArgs {
     /// The configuration, YAML or JSON
     file: PathBuf,
-    /// Sends references such as ${env:X} as they are, for the gateways to answer, instead of what they refer to here
+    /// Sends references such as ${env:X} unresolved, so that the gateways resolve them
     #[arg(long)]
     keep_references: bool,
     /// Compares with recorded requests instead: an access log in JSON. Lists those that FILE would send elsewhere, refuse or admit
@@ -58,18 +58,18 @@ pub(super) struct DiffArgs {
 pub(super) struct ApplyArgs {
     /// The configuration, YAML or JSON
     file: PathBuf,
-    /// Sends references such as ${env:X} as they are, for the gateways to answer, instead of what they refer to here
+    /// Sends references such as ${env:X} unresolved, so that the gateways resolve them
     #[arg(long)]
     keep_references: bool,
     #[command(flatten)]
     admin: AdminArgs,
-    /// Why, for the history
+    /// Reason, for the history
     #[arg(long, default_value = "", value_name = "TEXT")]
     note: String,
-    /// Checks everything and writes nothing
+    /// Validates everything and writes nothing
     #[arg(long)]
     dry_run: bool,
-    /// Prints what would be done to each object, with fields before and after, and writes nothing; exit code 4 if there is anything
+    /// Prints the change of each object, with fields before and after, and writes nothing; exit code 4 if there are changes
     #[arg(long, conflicts_with = "dry_run")]
     plan: bool,
 }
@@ -79,7 +79,7 @@ pub(super) struct ApplyArgs {
 pub(super) struct SyncArgs {
     #[command(flatten)]
     apply: ApplyArgs,
-    /// Deletes what the file doesn't have
+    /// Deletes objects that the file does not contain
     #[arg(long)]
     prune: bool,
 }

@@ -17,41 +17,41 @@ use super::{FAILED, OutputFormat, print};
 /// Arguments of `import`.
 #[derive(Debug, Args)]
 pub(super) struct ImportArgs {
-    /// The other configuration, or its folder; several files where it is made of several (Traefik, Ingress)
+    /// The other configuration, or its folder; several files if it consists of several (Traefik, Ingress)
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Whose it is [default: detected from the file's name and contents]
+    /// Format of the configuration [default: detected from the file's name and contents]
     #[arg(long, value_enum)]
     from: Option<From>,
-    /// Ends with exit code 3 when anything is lost or closed
+    /// Exits with code 3 if anything is lost or closed
     #[arg(long)]
     strict: bool,
-    /// Leaves open what would answer 503 because what guards it can't be translated
+    /// Keeps routes open whose access rules cannot be translated, instead of answering 503
     #[arg(long)]
     open: bool,
-    /// Lists what was converted, too
+    /// Also lists what was converted
     #[arg(long)]
     all: bool,
     /// A value for the placeholders of the original: `{$NAME}` (Caddy), `${NAME}` (HAProxy, Traefik, Compose); it precedes `--env-file`
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// A file with such values, one NAME=VALUE a line
+    /// A file with such values, one NAME=VALUE per line
     #[arg(long, value_name = "FILE")]
     env_file: Option<PathBuf>,
-    /// Leaves placeholders that have neither a value nor a default as `${env:NAME}`, which the gateway reads when it starts
+    /// Keeps placeholders without a value or default as `${env:NAME}`, which the gateway resolves at start
     #[arg(long)]
     keep_env: bool,
-    /// A log of the original or a HAR file: prints, in the place of the configuration, for which of its requests the imported
-    /// configuration answers otherwise than the original did; exit code 4 if there are any
+    /// Access log of the original or a HAR file: prints the requests that the imported configuration would answer differently, instead of
+    /// the configuration; exit code 4 if there are any
     #[arg(long, value_name = "FILE")]
     compare: Option<PathBuf>,
-    /// The host of recorded requests that name none [default: the first of the configuration]
+    /// Host of recorded requests without one [default: the first of the configuration]
     #[arg(long, value_name = "HOST", requires = "compare")]
     host: Option<String>,
     /// Writes the report as JSON to this file
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// How the report is printed on standard error
+    /// Format of the report on standard error
     #[arg(long, value_enum, default_value = "text")]
     output: OutputFormat,
 }
@@ -59,13 +59,13 @@ pub(super) struct ImportArgs {
 /// Whose configuration it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum From {
-    /// nginx.conf, a file of sites-enabled, or what `nginx -T` prints
+    /// nginx.conf, a file of sites-enabled, or the output of `nginx -T`
     Nginx,
-    /// Kong's declarative format, as decK dumps it
+    /// Kong's declarative format, as dumped by decK
     Kong,
     /// A Caddyfile
     Caddyfile,
-    /// Caddy's JSON, as `caddy adapt` prints it
+    /// Caddy's JSON, as printed by `caddy adapt`
     CaddyJson,
     /// Traefik's static and dynamic files in YAML or TOML, or a Compose file with its labels
     Traefik,
@@ -73,7 +73,7 @@ enum From {
     Haproxy,
     /// An Envoy bootstrap with static resources
     Envoy,
-    /// A description by OpenAPI 3
+    /// An OpenAPI 3 document
     Openapi,
     /// Kubernetes manifests with Ingresses and Services
     Ingress,

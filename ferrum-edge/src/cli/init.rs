@@ -17,16 +17,16 @@ const TARGET: &str = "http://127.0.0.1:3000";
 /// Arguments of `init`.
 #[derive(Debug, Args)]
 pub(super) struct InitArgs {
-    /// The file to write; one that is there stays
+    /// File to write; an existing file is not changed
     #[arg(value_name = "FILE", default_value = "ferrum.yaml")]
     file: PathBuf,
-    /// Where requests go, such as http://127.0.0.1:3000; asked for on a terminal
+    /// Target of requests, such as http://127.0.0.1:3000; prompts for it on a terminal
     #[arg(long, value_name = "URL")]
     target: Option<String>,
-    /// The host that is served, such as shop.example.com; every host without one
+    /// Host to serve, such as shop.example.com; without it, every host
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
-    /// The port of plain HTTP
+    /// Port for plain HTTP
     #[arg(long, value_name = "PORT", default_value_t = 8000, value_parser = clap::value_parser!(u16).range(1..))]
     http_port: u16,
 }

@@ -1,4 +1,4 @@
-//! The file with the process id of the gateway that runs, and taking that gateway's place.
+//! File with the process ID of the gateway that runs, and taking that gateway's place.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};

@@ -19,7 +19,7 @@ use super::print;
 pub(super) struct PluginsArgs {
     /// This plugin, with its settings and an example
     name: Option<String>,
-    /// How to print the result
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     output: ReferenceFormat,
 }
@@ -41,7 +41,7 @@ pub(super) struct VersionArgs {
     /// Prints a JSON object
     #[arg(long)]
     json: bool,
-    /// Also print what this program was built with
+    /// Also print features, commit and TLS provider
     #[arg(long)]
     verbose: bool,
 }
@@ -179,11 +179,11 @@ const COMMAND_LINE: &[(&str, &str)] = &[
         "FERRUM_SPEC",
         "The configuration file, as --spec. Default ./ferrum.yaml, ./ferrum.json, /etc/ferrum/ferrum.yaml.",
     ),
-    ("FERRUM_FILE_CONFIG_PATH", "The older name of FERRUM_SPEC."),
-    ("FERRUM_PID_FILE", "The file with the process id, as --pid-file. Default none."),
+    ("FERRUM_FILE_CONFIG_PATH", "Older name of FERRUM_SPEC."),
+    ("FERRUM_PID_FILE", "File with the process ID, as --pid-file. Default none."),
     (
         "FERRUM_LOG_LEVEL",
-        "error, warn, info, debug or trace, in the place of -v; or with levels by module, such as `warn,gateway_core=debug`; without a level by itself the other modules have info. Default RUST_LOG, else info: listeners, configuration changes and failures.",
+        "error, warn, info, debug or trace, instead of -v; or levels by module, such as `warn,gateway_core=debug`; other modules then have info. Default RUST_LOG, else info: listeners, configuration changes and failures.",
     ),
 ];
 

@@ -17,13 +17,14 @@ use crate::source::warnings::restart_needed;
 /// Arguments of `reload`.
 #[derive(Debug, Args)]
 pub(super) struct ReloadArgs {
-    /// The gateway's process; without one its admin listener is asked
+    /// Process ID of the gateway; without it, the command uses the admin API
     #[arg(long, value_name = "PID", conflicts_with = "pid_file")]
     pid: Option<i32>,
-    /// The file with the process id
+    /// File with the process ID
     #[arg(long, env = "FERRUM_PID_FILE", value_name = "FILE")]
     pid_file: Option<PathBuf>,
-    /// The gateway's admin listener: HOST:PORT, http://HOST:PORT, https://HOST:PORT or unix:PATH [env: FERRUM_ADMIN_URL] [default: that of ./ferrum.yaml, else of the gateway that runs here, else 127.0.0.1:9000]
+    /// The gateway's admin listener: HOST:PORT, http://HOST:PORT, https://HOST:PORT or unix:PATH [env: FERRUM_ADMIN_URL] [default: that of
+    /// ./ferrum.yaml, else of the gateway that runs here, else 127.0.0.1:9000]
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<AdminAddress>,
     #[command(flatten)]

@@ -19,7 +19,7 @@ pub(super) struct RevisionsArgs {
     limit: u16,
     #[command(flatten)]
     admin: AdminArgs,
-    /// How the result is printed
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     output: OutputFormat,
 }
@@ -40,7 +40,7 @@ pub(super) struct RollbackArgs {
     note: Option<String>,
     #[command(flatten)]
     admin: AdminArgs,
-    /// How the result is printed
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     output: OutputFormat,
 }

@@ -24,10 +24,10 @@ pub(super) struct ServeArgs {
     /// List folders that have no index.html
     #[arg(long)]
     listing: bool,
-    /// Answer with this file where a page is not found, for applications that route in the browser
+    /// Serve this file if a page is not found, for applications that route in the browser
     #[arg(long, value_name = "FILE")]
     spa: Option<String>,
-    /// Send the .br, .zst and .gz files beside the plain ones to clients that take them
+    /// Send .br, .zst and .gz files to clients that accept them
     #[arg(long)]
     precompressed: bool,
     /// Print the configuration instead of running it

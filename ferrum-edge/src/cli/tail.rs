@@ -19,7 +19,7 @@ pub(super) struct LogsArgs {
     /// Only exchanges with this status, such as 404, 5xx or 500-504; may be given several times
     #[arg(long, value_name = "STATUS")]
     status: Vec<String>,
-    /// Only what took at least so long, such as 200ms or 2s
+    /// Only records with at least this duration, such as 200ms or 2s
     #[arg(long, value_name = "TIME")]
     slower: Option<Millis>,
     /// Only records of this caller; may be given several times
@@ -31,25 +31,25 @@ pub(super) struct LogsArgs {
     /// Only exchanges whose path begins with this; may be given several times
     #[arg(long, value_name = "PREFIX")]
     path: Vec<String>,
-    /// Only the exchange with this request ID, out of the access log
+    /// Only the exchange with this request ID, from the access log
     #[arg(long, value_name = "ID", conflicts_with = "follow")]
     request_id: Option<String>,
     #[command(flatten)]
     admin: GatewayArgs,
-    /// How records are printed
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     output: OutputFormat,
 }
 
 #[derive(Debug, Args)]
 struct Until {
-    /// Print records as they come, until interrupted
+    /// Follow new records until interrupted
     #[arg(short, long)]
     follow: bool,
-    /// Print the last N records of the access log; with --follow those first [default: 10, with --follow 0]
+    /// Print the last N records of the access log; with --follow, before the new ones [default: 10, with --follow 0]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     last: Option<u64>,
-    /// Follow, and end after so many records
+    /// Follow, and exit after this many records
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 }

@@ -22,18 +22,18 @@ pub(super) struct TestArgs {
     /// Files of tests
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The configuration, in the place of the one that a file of tests names
+    /// Configuration, instead of the one that a test file names
     #[arg(long, short, value_name = "FILE")]
     spec: Option<PathBuf>,
     /// Only tests whose names contain this
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// How results are printed
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     output: ReportFormat,
 }
 
-/// How results are printed.
+/// Output format.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 enum ReportFormat {
     /// For people: failures, and a sum

@@ -30,7 +30,7 @@ pub(super) struct UsageArgs {
     all: bool,
     #[command(flatten)]
     admin: GatewayArgs,
-    /// How the result is printed
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     output: OutputFormat,
 }

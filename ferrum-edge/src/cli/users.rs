@@ -42,7 +42,7 @@ enum What {
 struct Common {
     #[command(flatten)]
     admin: AdminArgs,
-    /// How the result is printed
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     output: OutputFormat,
 }
@@ -70,7 +70,8 @@ struct RequireArgs {
 struct GrantsArgs {
     /// The user
     name: String,
-    /// The file with the grants, in YAML or JSON: a list with `objects` or `workspace`, and perhaps `role`, `hosts`, `paths`, `ports` and `protocols`
+    /// The file with the grants, in YAML or JSON: a list with `objects` or `workspace`, and perhaps `role`, `hosts`, `paths`, `ports` and
+    /// `protocols`
     #[arg(required_unless_present = "none")]
     file: Option<PathBuf>,
     /// Takes the grants away: the role is for everything again

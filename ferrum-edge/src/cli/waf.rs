@@ -23,9 +23,9 @@ pub(super) struct WafArgs {
 
 #[derive(Debug, Subcommand)]
 enum WafCommand {
-    /// Report what of a folder of rules cannot be used, with file and line; exit code 3 if there is anything
+    /// Report unusable rules of a folder, with file and line; exit code 3 if there are any
     Check(CheckArgs),
-    /// Run a request through rules and report which of them match
+    /// Run a request through rules, and report the matches
     Explain(ExplainArgs),
 }
 
@@ -33,10 +33,10 @@ enum WafCommand {
 struct CheckArgs {
     /// The folder: *.conf and *.data in it and in its folders `rules` and `plugins`
     folder: PathBuf,
-    /// The paranoia level of the Core Rule Set: rules of higher levels are not looked at
+    /// Paranoia level of the Core Rule Set: rules of higher levels are not checked
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=4))]
     paranoia_level: u8,
-    /// How to print the result
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     output: OutputFormat,
 }
@@ -53,17 +53,16 @@ struct ExplainArgs {
     /// The paranoia level of the Core Rule Set
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=4))]
     paranoia_level: Option<u8>,
-    /// A header field, such as `Content-Type: application/json`; may be given several times. `Host: localhost` is added where there
-    /// is none
+    /// A header field, such as `Content-Type: application/json`; may be given several times. Default `Host: localhost`
     #[arg(long = "header", short = 'H', value_name = "NAME: VALUE")]
     headers: Vec<String>,
-    /// The body. Its `Content-Length` is added, and where there is no `Content-Type` that of a form, as curl does
+    /// The body. `Content-Length` is added, and without a `Content-Type` that of a form, as in curl
     #[arg(long, short = 'd')]
     data: Option<String>,
     /// The client's address
     #[arg(long, default_value = "203.0.113.1")]
     client: IpAddr,
-    /// How to print the result
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     output: OutputFormat,
 }

@@ -326,7 +326,7 @@ impl Roster {
         Ok(row)
     }
 
-    /// Gives an edge another name or group.
+    /// Changes an edge's name or group.
     ///
     /// # Errors
     /// When there is none, a name is not one, or the database does not answer.

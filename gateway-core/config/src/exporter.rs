@@ -9,42 +9,42 @@ use serde::{Deserialize, Serialize};
 
 use super::units::Millis;
 
-/// An OpenTelemetry collector, or whatever else takes OTLP. What is not set comes from the environment's
-/// `OTEL_EXPORTER_OTLP_*`.
+/// An OpenTelemetry collector or another OTLP receiver. The environment's `OTEL_EXPORTER_OTLP_*` variables are the
+/// defaults.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExporterSettings {
-    /// The collector's URL, such as `http://collector:4318`; over HTTP `/v1/traces` (or `logs`, `metrics`) is added where
-    /// it is not there. Default `OTEL_EXPORTER_OTLP_ENDPOINT`, else `http://localhost:4318` (gRPC: 4317).
+    /// URL of the collector, such as `http://collector:4318`; over HTTP, `/v1/traces` (or `logs`, `metrics`) is
+    /// appended if it is missing. Default `OTEL_EXPORTER_OTLP_ENDPOINT`, else `http://localhost:4318` (gRPC: 4317).
     pub endpoint: Option<String>,
-    /// How it is spoken to. Default `OTEL_EXPORTER_OTLP_PROTOCOL`, else `http/protobuf`.
+    /// Export protocol. Default `OTEL_EXPORTER_OTLP_PROTOCOL`, else `http/protobuf`.
     pub protocol: Option<Protocol>,
-    /// Header fields of each request. Default `OTEL_EXPORTER_OTLP_HEADERS`, if the endpoint is the environment's: its server is
-    /// the only one that gets the environment's headers and client certificate.
+    /// Header fields of each export request. Default `OTEL_EXPORTER_OTLP_HEADERS`, if the endpoint is the
+    /// environment's: no other server receives the environment's headers and client certificate.
     #[schemars(extend("format" = "secret"))]
     pub headers: Option<BTreeMap<String, String>>,
     /// Sent as `Authorization: Bearer …`. Default none.
     #[schemars(extend("format" = "secret"))]
     pub bearer_token: Option<String>,
-    /// How long one request may take. Default `OTEL_EXPORTER_OTLP_TIMEOUT`, else 10 s.
+    /// Time limit for one export request. Default `OTEL_EXPORTER_OTLP_TIMEOUT`, else 10 s.
     #[schemars(range(min = 0.001, max = 600))]
     pub timeout: Option<Millis>,
-    /// Compresses requests. Default `OTEL_EXPORTER_OTLP_COMPRESSION`, else `none`.
+    /// Compression of export requests. Default `OTEL_EXPORTER_OTLP_COMPRESSION`, else `none`.
     pub compression: Option<Compression>,
-    /// PEM file of the only roots that the collector's certificate may come from. Default
-    /// `OTEL_EXPORTER_OTLP_CERTIFICATE`, else the public roots.
+    /// PEM file with the only trusted roots for the collector's certificate. Default `OTEL_EXPORTER_OTLP_CERTIFICATE`,
+    /// else the public roots.
     #[schemars(extend("format" = "path"))]
     pub ca_path: Option<PathBuf>,
-    /// PEM files of a certificate chain and its key to show to the collector. Default
-    /// `OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE` and `OTEL_EXPORTER_OTLP_CLIENT_KEY`.
+    /// PEM file with the client certificate chain. Default `OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE` and
+    /// `OTEL_EXPORTER_OTLP_CLIENT_KEY`.
     #[schemars(extend("format" = "path"))]
     pub client_cert_path: Option<PathBuf>,
-    /// The key to `client_cert_path`.
+    /// PEM file with the key of `client_cert_path`.
     #[schemars(extend("format" = "path"))]
     pub client_key_path: Option<PathBuf>,
 }
 
-/// How a collector is spoken to.
+/// Export protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum Protocol {
     /// Protobuf over HTTP.
@@ -58,13 +58,13 @@ pub enum Protocol {
     Grpc,
 }
 
-/// How requests are compressed.
+/// Compression of export requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
-    /// Not at all.
+    /// It is not sent.
     None,
-    /// By gzip.
+    /// gzip.
     Gzip,
 }
 

@@ -77,21 +77,21 @@ pub use upstream::{
 /// Bytes a configuration text may have; beyond it the text isn't read at all.
 pub const MAX_BYTES: usize = 1 << 30;
 
-/// A whole configuration, as it stands in a file. Every part is optional.
+/// A whole configuration file. Every part is optional.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct File {
-    /// The version of this format. Default `"1"`, the only one there is.
+    /// Version of the format. Default `"1"`, the only one.
     pub version: Option<String>,
-    /// What holds for the gateway as a whole: listeners, limits, timeouts.
+    /// Settings of the gateway as a whole: listeners, limits, timeouts.
     pub gateway: Option<Gateway>,
-    /// Everything that takes traffic.
+    /// Proxies, which receive the traffic.
     pub proxies: Vec<Proxy>,
-    /// Everybody who may be recognised.
+    /// Consumers, the known callers.
     pub consumers: Vec<Consumer>,
-    /// Named groups of targets.
+    /// Upstreams, named groups of targets.
     pub upstreams: Vec<Upstream>,
-    /// Plugins and where they run.
+    /// Plugins, and where they run.
     pub plugin_configs: Vec<PluginConfig>,
 }
 

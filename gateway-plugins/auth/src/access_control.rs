@@ -13,20 +13,20 @@ use gateway_core::plugin::{Foreseen, Foresight, Hooks, OnRequest, Plugin, Seat, 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Settings of `access_control`; at least one list must name somebody, or `allow_authenticated_identity` be true.
+/// Settings of `access_control`. At least one list must not be empty, or `allow_authenticated_identity` must be true.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// Usernames that may pass. Default none.
+    /// Usernames to admit. Default none.
     allowed_consumers: HashSet<String>,
-    /// Usernames that may not, whatever else says they may. Default none.
+    /// Usernames to reject; this precedes every other list. Default none.
     disallowed_consumers: HashSet<String>,
-    /// Groups (a consumer's `acl_groups`) whose members may pass. Default none.
+    /// Groups (`acl_groups` of consumers) whose members are admitted. Default none.
     allowed_groups: HashSet<String>,
-    /// Groups whose members may not, whatever else says they may. Default none.
+    /// Groups whose members are rejected; this precedes the lists that admit. Default none.
     disallowed_groups: HashSet<String>,
-    /// Lets everybody pass who was recognised and is not denied, also when another party vouched for them. Default
-    /// false.
+    /// Admits every authenticated caller that is not denied, also one that only an external party authenticated.
+    /// Default false.
     allow_authenticated_identity: bool,
 }
 
@@ -63,7 +63,7 @@ impl SortedNames {
 
 impl Plugin for AccessControl {
     const NAME: &'static str = "access_control";
-    const SUMMARY: &'static str = "Lets recognised callers in or keeps them out, by name and by group.";
+    const SUMMARY: &'static str = "Admits or rejects authenticated callers by name and by group.";
     const EXAMPLE: &'static str = include_str!("../examples/access_control.yaml");
     type Config = Config;
 

@@ -40,34 +40,34 @@ use users::{FileStanding, InUse, MAX_FILE, Users};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// What a browser shows when it asks for the password. Default `ferrum-edge`.
+    /// Realm that browsers show when they ask for the password. Default `ferrum-edge`.
     #[schemars(length(min = 1, max = 255))]
     realm: String,
-    /// Files with more users, as `htpasswd -B` writes them: `name:hash` a line, `#` begins a comment. Hashes are by
-    /// argon2id, bcrypt or apr1; others are refused. What goes on for long, such as a WebSocket, ends when its user is removed or has
-    /// another password. Default none.
+    /// Files with more users, as `htpasswd -B` writes them: one `name:hash` per line, `#` begins a comment. Hashes are
+    /// argon2id, bcrypt or apr1; the gateway rejects others. If a user is removed or gets another password, open
+    /// WebSockets and other long exchanges of the user end. Default none.
     #[schemars(length(max = 100))]
     #[schemars(extend("format" = "path"))]
     htpasswd_files: Vec<PathBuf>,
-    /// How often files are looked at; they are read when they have changed. At least 1 s. Default 60 s.
+    /// How often the gateway checks the files for changes. At least 1 s. Default 60 s.
     #[schemars(range(min = 1))]
     refresh: Seconds,
-    /// Takes the `Authorization` header out of the request, so that targets never see the password. Default true.
+    /// Removes the `Authorization` header from the request, so that targets do not receive the password. Default true.
     hide_credentials: bool,
-    /// The consumer that a request without a password counts as, by username. A wrong password is refused all the same.
-    /// Default none: a password is required.
+    /// Username of the consumer for requests without a password. A wrong password is still rejected. Default none: a
+    /// password is required.
     anonymous: Option<String>,
-    /// How long a good password is remembered, so that its hash is not checked again; a changed password counts at once.
-    /// 0 is not at all. Default 60 s.
+    /// How long a verified password is cached, so that its hash is not computed again. A changed password takes effect
+    /// at once. 0 disables the cache. Default 60 s.
     #[schemars(range(max = 86400))]
     cache_ttl: Seconds,
-    /// Good passwords that each worker remembers. Default 1000.
+    /// Verified passwords that each worker caches. Default 1000.
     #[schemars(range(max = 1_000_000))]
     cached_passwords: u32,
-    /// Hashes that are checked at a time. Default half the processor's cores, at least 1.
+    /// Hashes that are computed at the same time. Default half of the processor's cores, at least 1.
     #[schemars(range(min = 1, max = 1024))]
     max_concurrent_checks: Option<usize>,
-    /// Checks that wait; more requests are answered with 503 and `Retry-After`. Default 100.
+    /// Verifications that wait; further requests get 503 with `Retry-After`. Default 100.
     #[schemars(range(max = 10_000))]
     max_waiting_checks: usize,
 }
@@ -113,12 +113,13 @@ struct Counts {
 
 const PASSWORDS: Metric = Metric::counter(
     "ferrum_basic_auth_passwords_total",
-    "Passwords by what became of them: verified, cached, refused, or busy (too many checks were waiting).",
+    "Passwords by result: verified, cached, refused, or busy (too many checks were waiting).",
 );
 
 impl Plugin for BasicAuth {
     const NAME: &'static str = "basic_auth";
-    const SUMMARY: &'static str = "Recognises callers by user name and password (HTTP Basic authentication).";
+    const SUMMARY: &'static str =
+        "Authenticates callers by username and password (HTTP Basic authentication).";
     const CREDENTIAL: Option<&'static CredentialType> = Some(&credential::PASSWORD);
     const EXAMPLE: &'static str = include_str!("../examples/basic_auth.yaml");
     const NEEDS: &'static [Needs] = &[

@@ -57,7 +57,7 @@ enum CsrfRefusal {
 
 const REQUESTS: Metric = Metric::counter(
     "ferrum_csrf_requests_total",
-    "Requests that change something, by outcome: passed, refused (would_refuse in a dry run).",
+    "Requests with unsafe methods, by outcome: passed, refused (would_refuse in a dry run).",
 );
 
 impl Plugin for Csrf {

@@ -71,7 +71,7 @@ struct Counts {
 
 const REQUESTS: Metric = Metric::counter(
     "ferrum_forward_auth_requests_total",
-    "Requests that another server was asked about, by result: passed, refused, failed (there was no answer), allowed (there was none, and the request passed).",
+    "Authorization requests by result: passed, refused, failed (no response), allowed (no response, and the request passed).",
 );
 
 /// Bytes of an answer.

@@ -47,41 +47,41 @@ pub(crate) struct Config {
     /// `authorization` (`Authorization: hmac …`). Default both.
     #[schemars(length(max = 2))]
     schemes: Vec<Scheme>,
-    /// How far a signature's date (`created`, or the signed `Date` or `X-Date`) may be in the past or in
-    /// the future. Default 5m.
+    /// Largest difference between the signature's date (`created`, or the signed `Date` or `X-Date`) and the gateway's
+    /// clock, in either direction. Default 5m.
     #[schemars(range(min = 1, max = 86400))]
     clock_skew: Seconds,
     /// Hashes of the scheme `authorization`: `hmac-sha256`, `hmac-sha384`, `hmac-sha512`. Default all.
     #[schemars(length(max = 3))]
     algorithms: Vec<Hash>,
-    /// What signatures of the scheme `authorization` have to cover: header names, and `@request-target`, for which
-    /// `request-line` and `(request-target)` do as well. `X-Date` does for `date`. A date is required in any case.
+    /// What signatures of the scheme `authorization` must cover: header names, and `@request-target`, which
+    /// `request-line` and `(request-target)` also satisfy. `X-Date` satisfies `date`. A date is always required.
     /// Default `[date, "@request-target", host]`.
     #[schemars(length(max = 64))]
     enforce_headers: Vec<String>,
-    /// What message signatures have to cover: header names and derived components such as `@method`; `@target-uri` and
-    /// `@request-target` do for their parts. Default `["@method", "@authority", "@path", "@query"]`.
+    /// What message signatures must cover: header names and derived components such as `@method`. `@target-uri` and
+    /// `@request-target` satisfy their parts. Default `["@method", "@authority", "@path", "@query"]`.
     #[schemars(length(max = 64))]
     required_components: Vec<String>,
-    /// The label of the message signature that counts. Default: any that is good, of at most 4.
+    /// Label of the message signature to verify. Default: any valid one, of at most 4.
     signature_label: Option<String>,
-    /// The `tag` that message signatures must have. Default any or none.
+    /// The `tag` of message signatures. Default any or none.
     tag: Option<String>,
     /// Public keys for message signatures, besides the secrets of consumers (`hmac-sha256`). Default none.
     #[schemars(length(max = 1000))]
     public_keys: Vec<PublicKey>,
-    /// Verifies the body against a signed `Content-Digest` or `Digest` (SHA-256, SHA-512), which a body then has to have.
-    /// Default false.
+    /// Verifies the body against a signed `Content-Digest` or `Digest` (SHA-256, SHA-512), which requests with a body
+    /// must have. Default false.
     validate_request_body: bool,
-    /// Bytes that a body may have to be verified; a larger one gets 413. Default 1 MiB.
+    /// Size of a body to verify; a larger one gets 413. Default 1 MiB.
     max_body: Bytes,
-    /// Accepts each signature once. Message signatures then need a `nonce`. With a million signatures within twice the
-    /// clock skew, more requests get 503. Default false.
+    /// Accepts each signature once. Message signatures then require a `nonce`. After a million signatures within twice
+    /// the clock skew, further requests get 503. Default false.
     replay_protection: bool,
-    /// Takes the signature out of the request. Default true.
+    /// Removes the signature from the request. Default true.
     hide_credentials: bool,
-    /// The consumer that a request without a signature counts as, by username. A wrong signature is refused all the same.
-    /// Default none: a signature is required.
+    /// Username of the consumer for requests without a signature. A wrong signature is still rejected. Default none: a
+    /// signature is required.
     anonymous: Option<String>,
 }
 
@@ -142,7 +142,7 @@ fn is_label(text: &str) -> bool {
 impl Plugin for HmacAuth {
     const NAME: &'static str = "hmac_auth";
     const SUMMARY: &'static str =
-        "Recognises callers by signed requests (RFC 9421, and `Authorization: hmac`).";
+        "Authenticates callers by signed requests (RFC 9421, and `Authorization: hmac`).";
     const CREDENTIAL: Option<&'static CredentialType> = Some(&keys::SECRET);
     const EXAMPLE: &'static str = include_str!("../examples/hmac_auth.yaml");
     const NEEDS: &'static [Needs] = &[

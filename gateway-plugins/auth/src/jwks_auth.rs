@@ -49,14 +49,14 @@ pub(crate) struct Config {
     providers: Vec<ProviderConfig>,
     #[serde(flatten)]
     bearer: BearerSettings,
-    /// Time between two fetches of an issuer's keys. Default 15m.
+    /// Interval between fetches of an issuer's keys. Default 15m.
     #[schemars(range(min = 1, max = 86400))]
     jwks_refresh_interval: Seconds,
-    /// Time between two fetches that tokens with unknown keys, or requests before the first fetch, may cause.
-    /// Default 10s.
+    /// Least time between fetches that tokens with unknown keys, or requests before the first fetch, cause. Default
+    /// 10s.
     #[schemars(range(min = 1, max = 3600))]
     min_refresh_interval: Seconds,
-    /// Time for which keys are used after the last fetch that worked. Then requests get 503. Default 1d.
+    /// How long keys are used after the last successful fetch. Requests get 503 after that. Default 1d.
     #[schemars(range(min = 60, max = 2_592_000))]
     max_stale: Seconds,
     #[serde(flatten)]
@@ -69,33 +69,33 @@ pub(crate) struct Config {
 pub(crate) struct ProviderConfig {
     /// The issuer (`iss`) of its tokens. Required.
     issuer: String,
-    /// The URL of its key set. Default: the discovery document says.
+    /// URL of its key set. Default: from the discovery document.
     jwks_uri: Option<String>,
-    /// The URL of its discovery document, whose `issuer` must be the same. Default: the issuer and
+    /// URL of its discovery document, which must contain the same `issuer`. Default: the issuer and
     /// `/.well-known/openid-configuration`.
     discovery_url: Option<String>,
-    /// The PEM file with the only roots that are trusted for these URLs. Default: the public roots.
+    /// PEM file with the only trusted roots for these URLs. Default: the public roots.
     #[schemars(extend("format" = "path"))]
     ca_path: Option<PathBuf>,
-    /// The audience (`aud`) a token must be for, or a list of which it must name one. Default any.
+    /// Audience (`aud`) of the token, or a list of accepted ones. Default any.
     audience: OneOrMany,
-    /// Claims a token must have: for each a value, or a list of which it must have one, as in `{typ: Bearer}`, by which Keycloak tells
-    /// access tokens from ID tokens. A claim that is a list must have one of them in it; a dotted path leads into objects. Default none.
+    /// Claims that a token must have, each with a value or a list of accepted values, as in `{typ: Bearer}`, which
+    /// tells access tokens of Keycloak from ID tokens. If the claim is a list, one element must match. A dotted path
+    /// leads into objects. Default none.
     required_claims: BTreeMap<String, OneOrMany>,
-    /// Algorithms that are accepted; those with a shared secret can't be. Default all others.
+    /// Accepted algorithms; those with a shared secret are not allowed. Default all others.
     algorithms: Vec<Algorithm>,
-    /// Scopes a token must have, every one. Default none.
+    /// Scopes that a token must have, all of them. Default none.
     required_scopes: Vec<String>,
-    /// Roles of which a token must have one. Default none.
+    /// Roles of which a token must have at least one. Default none.
     required_roles: Vec<String>,
-    /// The claim with the scopes: a list, or a text with spaces between them. Default `scope`.
+    /// Claim with the scopes: a list, or a text separated by spaces. Default `scope`.
     scope_claim: String,
-    /// The claim with the roles, which also count as the caller's groups; a dotted path leads into objects. Default
-    /// `roles`.
+    /// Claim with the roles, which are also the caller's groups; a dotted path leads into objects. Default `roles`.
     role_claim: String,
-    /// The claim that names the caller: a consumer's username or custom id, or anything else. Default `sub`.
+    /// Claim that names the caller: a consumer's username or custom ID, or any other name. Default `sub`.
     consumer_identity_claim: String,
-    /// Refuses callers who are no consumers. Default false.
+    /// Rejects callers that are not consumers. Default false.
     require_consumer: bool,
 }
 
@@ -148,7 +148,7 @@ const TOKENS: Metric =
 impl Plugin for JwksAuth {
     const NAME: &'static str = "jwks_auth";
     const SUMMARY: &'static str =
-        "Recognises callers by signed tokens (JWT) of issuers whose keys it fetches.";
+        "Authenticates callers by signed tokens (JWT) of issuers whose keys the gateway fetches.";
     const EXAMPLE: &'static str = include_str!("../examples/jwks_auth.yaml");
     const NEEDS: &'static [Needs] = &[
         Needs::new("providers[].ca_path", Need::Begins(&["issuer", "jwks_uri", "discovery_url"], "https://")),

@@ -39,17 +39,18 @@ use keys::Keys;
 pub(crate) struct Config {
     #[serde(flatten)]
     bearer: BearerSettings,
-    /// The claim that names the consumer by its username or custom id; a dotted path leads into objects. Default `sub`.
+    /// Claim that names the consumer by its username or custom ID; a dotted path leads into objects. Default `sub`.
     consumer_claim_field: String,
-    /// Algorithms that are accepted. A key takes only those of its own type, whatever stands here: HS384 needs a secret of 48
-    /// bytes at least, HS512 one of 64. Default all.
+    /// Accepted algorithms. A key works only with algorithms of its own type: HS384 needs a secret of at least 48
+    /// bytes, HS512 of at least 64. Default all.
     algorithms: Vec<Algorithm>,
-    /// The issuer (`iss`) a token must have, or a list of accepted ones. Default any.
+    /// Issuer (`iss`) of the token, or a list of accepted ones. Default any.
     issuer: OneOrMany,
-    /// The audience (`aud`) a token must be for, or a list of which it must name one. Default any.
+    /// Audience (`aud`) of the token, or a list of accepted ones. Default any.
     audience: OneOrMany,
-    /// Claims a token must have: for each a value, or a list of which it must have one, as in `{typ: Bearer}`, by which Keycloak tells
-    /// access tokens from ID tokens. A claim that is a list must have one of them in it; a dotted path leads into objects. Default none.
+    /// Claims that a token must have, each with a value or a list of accepted values, as in `{typ: Bearer}`, which
+    /// tells access tokens of Keycloak from ID tokens. If the claim is a list, one element must match. A dotted path
+    /// leads into objects. Default none.
     required_claims: BTreeMap<String, OneOrMany>,
     #[serde(flatten)]
     signed: SignedSettings,
@@ -88,15 +89,13 @@ struct Counts {
     refused: Counter,
 }
 
-const TOKENS: Metric = Metric::counter(
-    "ferrum_jwt_auth_tokens_total",
-    "Tokens by what became of them: verified, cached or refused.",
-);
+const TOKENS: Metric =
+    Metric::counter("ferrum_jwt_auth_tokens_total", "Tokens by result: verified, cached or refused.");
 
 impl Plugin for JwtAuth {
     const NAME: &'static str = "jwt_auth";
     const SUMMARY: &'static str =
-        "Recognises consumers by signed tokens (JWT) whose keys are the consumers' own.";
+        "Authenticates consumers by signed tokens (JWT) with keys of the consumers.";
     const CREDENTIAL: Option<&'static CredentialType> = Some(&credential::KEY);
     const EXAMPLE: &'static str = include_str!("../examples/jwt_auth.yaml");
     const NEEDS: &'static [Needs] =

@@ -23,13 +23,13 @@ use crate::credential::place::{CredentialLocations, CredentialLookup};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// Where the key is: `header:NAME`, `query:NAME`, `cookie:NAME`, or a list of these. `header:Authorization` is
-    /// `Authorization: Bearer KEY`. A request with two keys is refused. Default `header:X-API-Key`.
+    /// Where the key is: `header:NAME`, `query:NAME`, `cookie:NAME`, or a list of these. `header:Authorization` means
+    /// `Authorization: Bearer KEY`. A request with two keys is rejected. Default `header:X-API-Key`.
     key_location: OneOrMany,
-    /// Takes the key out of the request, so that targets and their logs never see it. Default true.
+    /// Removes the key from the request, so that targets and their logs do not contain it. Default true.
     hide_credentials: bool,
-    /// The consumer that a request without a key counts as, by username. A wrong key is refused all the same. Default
-    /// none: a key is required.
+    /// Username of the consumer for requests without a key. A wrong key is still rejected. Default none: a key is
+    /// required.
     anonymous: Option<String>,
 }
 
@@ -68,8 +68,7 @@ const MAX_KEY: usize = 4096;
 
 impl Plugin for KeyAuth {
     const NAME: &'static str = "key_auth";
-    const SUMMARY: &'static str =
-        "Recognises consumers by a key they send in a header, the query or a cookie.";
+    const SUMMARY: &'static str = "Authenticates consumers by a key in a header, the query or a cookie.";
     const CREDENTIAL: Option<&'static CredentialType> = Some(&KEY);
     const EXAMPLE: &'static str = include_str!("../examples/key_auth.yaml");
     type Config = Config;

@@ -45,12 +45,12 @@ struct Counts {
 
 const PASSWORDS: Metric = Metric::counter(
     "ferrum_ldap_auth_passwords_total",
-    "Passwords by what became of them: verified, cached, refused, busy (too many logins waited), or failed (the directory gave no answer).",
+    "Passwords by result: verified, cached, refused, busy (too many logins waited), or failed (the directory gave no answer).",
 );
 
 impl Plugin for LdapAuth {
     const NAME: &'static str = "ldap_auth";
-    const SUMMARY: &'static str = "Recognises callers by user name and password in an LDAP directory.";
+    const SUMMARY: &'static str = "Authenticates callers by username and password in an LDAP directory.";
     const EXAMPLE: &'static str = include_str!("../examples/ldap_auth.yaml");
     const NEEDS: &'static [Needs] = &[
         Needs::new("plaintext", Need::Begins(&["urls"], "ldap://")),

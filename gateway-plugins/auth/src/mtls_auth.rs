@@ -36,26 +36,26 @@ use certificate::{Certificate, CertificateField, Issuer};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// Which parts of the certificate may name the caller, in this order: `fingerprint_sha256`, `san_uri`, `san_dns`,
-    /// `san_email`, `subject_cn`. The first that is a consumer's `mtls_auth` credential decides; two names of one part
-    /// that are different consumers' are refused. Default all of them.
+    /// Parts of the certificate that may name the caller, in this order: `fingerprint_sha256`, `san_uri`, `san_dns`,
+    /// `san_email`, `subject_cn`. The first that matches a consumer's `mtls_auth` credential decides. If two names of
+    /// one part match different consumers, the request is rejected. Default all of them.
     #[schemars(length(max = 5))]
     identify_by: Vec<CertificateField>,
-    /// Issuers whose certificates are accepted, each with the `cn`, `o` or `ou` that its name must have. Default every
-    /// issuer that `gateway.tls.client_ca_path` trusts.
+    /// Accepted issuers, each with the `cn`, `o` or `ou` of its name. Default every issuer that
+    /// `gateway.tls.client_ca_path` trusts.
     #[schemars(length(max = 100))]
     allowed_issuers: Vec<Issuer>,
-    /// Refuses callers who are no consumers. Otherwise they count under the first name that `identify_by` finds. Default
-    /// true.
+    /// Rejects callers that are not consumers. If false, they are named by the first name that `identify_by` finds.
+    /// Default true.
     require_consumer: bool,
     /// Sends the certificate to targets in `Client-Cert` (RFC 9440). Default false.
     forward_certificate: bool,
     /// Sends the certificates that the client sent after its own in `Client-Cert-Chain`. Default false.
     forward_chain: bool,
-    /// Takes the certificate from `Client-Cert` when a trusted proxy (`gateway.trusted_proxies`) sends the request
-    /// without showing one itself. Default false.
+    /// Takes the certificate from `Client-Cert` if a trusted proxy (`gateway.trusted_proxies`) without a client
+    /// certificate of its own sends the request. Default false.
     trust_forwarded: bool,
-    /// The consumer that a request without a certificate counts as, by username. Default none: a certificate is required.
+    /// Username of the consumer for requests without a certificate. Default none: a certificate is required.
     anonymous: Option<String>,
 }
 
@@ -114,7 +114,7 @@ const CERTIFICATES: Metric = Metric::counter(
 
 impl Plugin for MtlsAuth {
     const NAME: &'static str = "mtls_auth";
-    const SUMMARY: &'static str = "Recognises callers by the certificate they show in the TLS handshake.";
+    const SUMMARY: &'static str = "Authenticates callers by their TLS client certificate.";
     const CREDENTIAL: Option<&'static CredentialType> = Some(&IDENTITY);
     const EXAMPLE: &'static str = include_str!("../examples/mtls_auth.yaml");
     type Config = Config;

@@ -24,7 +24,7 @@ pub(crate) enum ClientMethod {
     ClientSecretBasic,
     /// `client_id` and `client_secret` in the form.
     ClientSecretPost,
-    /// A statement that is signed with a private key, in the form.
+    /// Signed JWT (`private_key_jwt`) in the form.
     PrivateKeyJwt,
 }
 

@@ -47,69 +47,68 @@ use crate::turns::Turns;
 pub(crate) struct Config {
     /// The URL of the introspection endpoint. Required.
     introspection_url: String,
-    /// The PEM file with the only roots that are trusted for this URL. Default: the public roots.
+    /// PEM file with the only trusted roots for this URL. Default: the public roots.
     #[schemars(extend("format" = "path"))]
     ca_path: Option<PathBuf>,
-    /// The name under which the gateway is known to the authorization server. Keycloak says of a token that it is not active unless this
-    /// client is in its `aud`: add a mapper for audiences to the clients that get tokens. Required.
+    /// Client ID of the gateway at the authorization server. Keycloak reports a token as inactive unless this client is
+    /// in its `aud`: add an audience mapper to the clients that get tokens. Required.
     client_id: String,
-    /// The secret that goes with `client_id`. Default none.
+    /// Secret for `client_id`. Default none.
     #[schemars(extend("format" = "secret"))]
     client_secret: Option<String>,
-    /// How the gateway says which client it is: `client_secret_basic` in `Authorization: Basic`, `client_secret_post` in the
-    /// form, or `private_key_jwt` by a signed statement. Default `client_secret_basic`.
+    /// How the gateway authenticates itself: `client_secret_basic` in `Authorization: Basic`, `client_secret_post` in
+    /// the form, or `private_key_jwt` by a signed JWT. Default `client_secret_basic`.
     client_auth: ClientMethod,
-    /// The private key that signs for the gateway with `private_key_jwt` (RFC 7523): PKCS#8 in PEM, of RSA, P-256, P-384, P-521 or
-    /// Ed25519, which signs by RS256, ES256, ES384, ES512 or EdDSA. Default none.
+    /// Private key of the gateway for `private_key_jwt` (RFC 7523): PKCS#8 in PEM, RSA, P-256, P-384, P-521 or Ed25519.
+    /// It signs with RS256, ES256, ES384, ES512 or EdDSA. Default none.
     #[schemars(extend("format" = "secret"))]
     client_private_key: Option<String>,
-    /// The key's `kid`, by which the server finds the public one. Default none.
+    /// The key's `kid`, by which the server finds the public key. Default none.
     client_key_id: Option<String>,
-    /// The `aud` of what is signed. Default the URL that is asked.
+    /// The `aud` of the signed JWT. Default the URL of the endpoint.
     client_assertion_audience: Option<String>,
-    /// What the server is told the token is, such as `access_token`. Default nothing.
+    /// `token_type_hint` for the server, such as `access_token`. Default none.
     token_type_hint: Option<String>,
-    /// How long the server may take for its whole answer. Default 5 s.
+    /// Time limit for the whole response of the server. Default 5 s.
     #[schemars(range(min = 0.001, max = 60))]
     timeout: Millis,
-    /// Questions to the server at a time. Default 100.
+    /// Concurrent requests to the server. Default 100.
     #[schemars(range(min = 1, max = 10_000))]
     max_concurrent_calls: usize,
-    /// Requests that wait for their turn to ask; more get 503 with `Retry-After`. Default 1000.
+    /// Requests that wait for a free place; further ones get 503 with `Retry-After`. Default 1000.
     #[schemars(range(max = 100_000))]
     max_waiting_calls: usize,
-    /// How long a good token is remembered, and no longer than its `exp`. 0 is not at all. Default 60 s.
+    /// How long a valid token is cached, at most until its `exp`. 0 disables the cache. Default 60 s.
     #[schemars(range(max = 86400))]
     cache_ttl: Seconds,
-    /// How long a bad token is remembered. 0 is not at all. Default 10 s.
+    /// How long an invalid token is cached. 0 disables the cache. Default 10 s.
     #[schemars(range(max = 3600))]
     negative_cache_ttl: Seconds,
-    /// Tokens that each worker remembers. Default 1000.
+    /// Tokens that each worker caches. Default 1000.
     #[schemars(range(max = 1_000_000))]
     cached_tokens: u32,
     #[serde(flatten)]
     bearer: BearerSettings,
-    /// The issuer (`iss`) that the answer must name, or a list of accepted ones. Default any.
+    /// Issuer (`iss`) of the token, or a list of accepted ones. Default any.
     issuer: OneOrMany,
-    /// The audience (`aud`) that the answer must name, or a list of which it must name one. Default any.
+    /// Audience (`aud`) of the token, or a list of accepted ones. Default any.
     audience: OneOrMany,
     /// Fields the answer must have: for each a value, or a list of which it must have one, as in `{typ: Bearer}`, by which Keycloak tells
     /// access tokens from ID tokens. A field that is a list must have one of them in it; a dotted path leads into objects. Default none.
     required_claims: BTreeMap<String, OneOrMany>,
-    /// Scopes a token must have, every one. Default none.
+    /// Scopes that a token must have, all of them. Default none.
     required_scopes: Vec<String>,
-    /// The field with the scopes: a list, or a text with spaces between them. Default `scope`.
+    /// Field with the scopes: a list, or a text separated by spaces. Default `scope`.
     scope_claim: String,
-    /// Roles of which a token must have one. Default none.
+    /// Roles of which a token must have at least one. Default none.
     required_roles: Vec<String>,
-    /// The field with the roles, which also count as the caller's groups; a dotted path leads into objects. Default
-    /// `roles`.
+    /// Field with the roles, which are also the caller's groups; a dotted path leads into objects. Default `roles`.
     role_claim: String,
-    /// The fields that may name the caller, a consumer's username or custom id or anything else; the first that is there
-    /// counts. Default `[username, sub, client_id]`.
+    /// Fields that may name the caller (a consumer's username or custom ID, or any other name); the first one present
+    /// decides. Default `[username, sub, client_id]`.
     #[schemars(length(max = 10))]
     consumer_claims: Vec<String>,
-    /// Refuses callers who are no consumers. Default false.
+    /// Rejects callers that are not consumers. Default false.
     require_consumer: bool,
 }
 
@@ -154,7 +153,7 @@ pub(crate) struct Oauth2Introspection {
     bearer: Bearer,
     rules: Rules,
     grants: Grants,
-    /// Seconds for which good and bad tokens are remembered.
+    /// How long valid and invalid tokens are cached.
     ttl: (u64, u64),
     known: CheckCache<Result<Arc<Identity>, TokenError>>,
     counts: Counts,
@@ -181,7 +180,7 @@ const MAX_ANSWER: u64 = 256 << 10;
 impl Plugin for Oauth2Introspection {
     const NAME: &'static str = "oauth2_introspection";
     const SUMMARY: &'static str =
-        "Recognises callers by tokens that the authorization server is asked about (RFC 7662).";
+        "Authenticates callers by tokens that the authorization server verifies (RFC 7662).";
     const EXAMPLE: &'static str = include_str!("../examples/oauth2_introspection.yaml");
     const NEEDS: &'static [Needs] = &[
         Needs::new("ca_path", Need::Begins(&["introspection_url"], "https://")),

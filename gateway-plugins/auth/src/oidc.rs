@@ -111,7 +111,7 @@ struct Counts {
 
 const SESSIONS: Metric = Metric::counter(
     "ferrum_oidc_sessions_total",
-    "What became of sessions: login, logout, refresh, refused (by the provider, or by what its tokens say), failed (the provider gave no answer).",
+    "Sessions by event: login, logout, refresh, refused (by the provider, or by what its tokens say), failed (the provider gave no answer).",
 );
 
 impl Plugin for Oidc {

@@ -126,7 +126,7 @@ const REFUSALS: [(&str, u16, &str, &str); 10] = [
 
 const REQUESTS: Metric = Metric::counter(
     "ferrum_request_deduplication_requests_total",
-    "Requests with an idempotency key, or that need one, by what became of them: first, replayed, or why they were refused.",
+    "Requests with an idempotency key, or that need one, by result: first, replayed, or the reason for rejection.",
 );
 const ANSWERS: Metric = Metric::counter(
     "ferrum_request_deduplication_answers_total",
@@ -134,14 +134,14 @@ const ANSWERS: Metric = Metric::counter(
 );
 const SHARED: Metric = Metric::counter(
     "ferrum_request_deduplication_shared_total",
-    "Requests that could not ask the shared store, by what became of them: local, allowed, denied.",
+    "Requests during an outage of the shared store, by result: local, allowed, denied.",
 );
 const BYTES: Metric =
-    Metric::gauge("ferrum_request_deduplication_bytes", "Bytes of memory that keys and stored answers take.");
-const KEYS: Metric = Metric::gauge("ferrum_request_deduplication_keys", "Keys that are remembered.");
+    Metric::gauge("ferrum_request_deduplication_bytes", "Bytes of memory for keys and stored responses.");
+const KEYS: Metric = Metric::gauge("ferrum_request_deduplication_keys", "Keys in memory.");
 const EVICTED: Metric = Metric::counter(
     "ferrum_request_deduplication_evicted_total",
-    "Keys forgotten before their time, because `max_size` was used up.",
+    "Keys evicted before they expired, because `max_size` was reached.",
 );
 
 /// Characters a key may have.

@@ -1,4 +1,4 @@
-//! Stores responses and answers from them, as a shared cache by RFC 9111.
+//! Caches responses as a shared cache (RFC 9111).
 //!
 //! It runs behind all plugins that may refuse a request or change what the target gets, and next to the target: what it
 //! stores is what the target sent, and `response_transformer` and `compression` see a stored response as they would see
@@ -93,21 +93,18 @@ struct Counts {
 
 const AHEAD: Metric = Metric::counter(
     "ferrum_response_cache_refreshed_ahead_total",
-    "Responses that were fetched anew before they were stale.",
+    "Responses that were revalidated before they were stale.",
 );
-const REQUESTS: Metric = Metric::counter(
-    "ferrum_response_cache_requests_total",
-    "Requests that the response cache saw, by what became of them.",
-);
+const REQUESTS: Metric =
+    Metric::counter("ferrum_response_cache_requests_total", "Requests to the response cache, by result.");
 const SERVED: Metric = Metric::counter(
     "ferrum_response_cache_served_bytes_total",
     "Bytes of bodies answered from stored responses.",
 );
 const STORED: Metric =
-    Metric::gauge("ferrum_response_cache_stored_bytes", "What stored responses weigh, in bytes.");
+    Metric::gauge("ferrum_response_cache_stored_bytes", "Size of stored responses in bytes.");
 const OBJECTS: Metric = Metric::gauge("ferrum_response_cache_entries", "Entries in the response cache.");
-const EVICTED: Metric =
-    Metric::counter("ferrum_response_cache_evictions_total", "Entries that gave way to others.");
+const EVICTED: Metric = Metric::counter("ferrum_response_cache_evictions_total", "Evicted entries.");
 const PURGED: Metric =
     Metric::counter("ferrum_response_cache_purged_total", "Responses removed or marked stale by purges.");
 
@@ -142,7 +139,7 @@ impl Counts {
 
 impl Plugin for ResponseCache {
     const NAME: &'static str = "response_cache";
-    const SUMMARY: &'static str = "Stores responses and answers from them, as a shared cache by RFC 9111.";
+    const SUMMARY: &'static str = "Caches responses as a shared cache (RFC 9111).";
     const GUARDS: bool = false;
     const ACTIONS: &'static [(&'static str, &'static str)] = &[
         (

@@ -30,20 +30,20 @@ pub struct KeySettings {
     pub on_missing: Missing,
 }
 
-/// What counts when a request does not have what it is counted by.
+/// What happens to a request that lacks the value it is counted by.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Missing {
-    /// The client's address stands in for what is missing.
+    /// The client's address is used instead.
     #[default]
     Address,
-    /// It is not counted and goes on.
+    /// It passes and is not counted.
     Allow,
-    /// It is refused with 403.
+    /// It is rejected with 403.
     Deny,
 }
 
-/// By what callers are told apart, compiled.
+/// The key by which callers are distinguished.
 #[derive(Debug)]
 pub struct KeyBy {
     /// What the setting is called.

@@ -11,7 +11,7 @@ pub enum ResponseOrigin {
     /// Anywhere.
     #[default]
     All,
-    /// A target, also where a stored response of it is sent again.
+    /// A target, also if the response is served from the cache.
     Target,
     /// The gateway itself.
     Gateway,

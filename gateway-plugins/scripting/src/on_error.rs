@@ -3,11 +3,11 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// What becomes of an exchange whose code fails.
+/// What happens to an exchange whose code fails.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OnError {
-    /// It is refused.
+    /// It is rejected.
     #[default]
     Closed,
     /// It continues.

@@ -80,7 +80,7 @@ const MAX_SOURCE: u64 = 1 << 20;
 
 impl Plugin for Script {
     const NAME: &'static str = "script";
-    const SUMMARY: &'static str = "Runs a script, written in Rhai, over requests and responses.";
+    const SUMMARY: &'static str = "Runs a Rhai script for requests and responses.";
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {

@@ -36,30 +36,30 @@ pub(crate) struct Config {
     /// Bytes a second from clients, up to 1 TB. This or `download` is required.
     #[schemars(range(min = 1, max = 1_000_000_000_000_u64))]
     upload: Option<Bytes>,
-    /// Bytes from clients that may come at once: from 10 ms to 60 s of `upload`. Default 25 ms of it, at least 4 KiB, which keeps the
+    /// Burst from clients in bytes: 10 ms to 60 s of `upload`. Default 25 ms of it, at least 4 KiB, which keeps the
     /// rate within 1 % over 10 s.
     upload_burst: Option<Bytes>,
     /// Bytes a second to clients, up to 1 TB.
     #[schemars(range(min = 1, max = 1_000_000_000_000_u64))]
     download: Option<Bytes>,
-    /// Bytes to clients that may go at once: from 10 ms to 60 s of `download`. Default 25 ms of it, at least 4 KiB.
+    /// Burst to clients in bytes: 10 ms to 60 s of `download`. Default 25 ms of it, at least 4 KiB.
     download_burst: Option<Bytes>,
     /// Whose bytes count together: `route` (those of a proxy), `port` (those of a port that the gateway listens on), `owner` (those of
     /// all proxies of an `owner`, and of that consumer on proxies without one), `consumer`,
     /// `address` (a client's), `gateway` (all that run this plugin config), or what else `rate_limiting` knows; or a list, whose values
     /// together make one key. Default `route`.
     limit_by: OneOrMany,
-    /// Bits of an IPv4 address that count, 1 to 32. Default 32.
+    /// Prefix length of IPv4 addresses that share a limit, 1 to 32. Default 32.
     #[schemars(range(min = 1, max = 32))]
     ipv4_prefix: u8,
-    /// Bits of an IPv6 address that count, 1 to 128. Default 64, what one customer usually has.
+    /// Prefix length of IPv6 addresses that share a limit, 1 to 128. Default 64, the usual size for one customer.
     #[schemars(range(min = 1, max = 128))]
     ipv6_prefix: u8,
-    /// What becomes of traffic without what `limit_by` names: `address` counts it by the client's address, `allow` does not
-    /// limit it, `deny` refuses it. Default `address`.
+    /// What happens to traffic that lacks the value of `limit_by`: `address` counts it by the client's address, `allow`
+    /// does not limit it, `deny` rejects it. Default `address`.
     on_missing: Missing,
-    /// Keys with rates of their own, 1 to 1,000,000; each takes about 250 bytes of memory while it is used. Keys beyond that share
-    /// one rate. Default 100,000.
+    /// Keys with their own rates, 1 to 1,000,000; each takes about 250 bytes of memory while it is in use. Further keys
+    /// share one rate. Default 100,000.
     #[schemars(range(min = 1, max = 1_000_000))]
     max_keys: usize,
 }

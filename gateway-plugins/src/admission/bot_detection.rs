@@ -27,35 +27,34 @@ use lists::List;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// Lists of the gateway's own that are denied: `scanners` (vulnerability scanners), `tools` (command-line clients and
-    /// HTTP libraries), `headless` (browsers driven by programs), `scrapers` (crawlers of SEO and data services), `ai`
-    /// (crawlers that collect for language models), `search` (search engines). Default `scanners`: programs that call APIs
-    /// are `tools`.
+    /// Built-in lists to deny: `scanners` (vulnerability scanners), `tools` (command-line clients and HTTP libraries),
+    /// `headless` (automated browsers), `scrapers` (crawlers of SEO and data services), `ai` (crawlers for language
+    /// models), `search` (search engines). Default `scanners`: programs that call APIs are `tools`.
     lists: Vec<List>,
-    /// Further patterns that are denied, up to 1,000: a part of the header in upper or lower case (`curl/`), or a regex after `~`
+    /// Further patterns to deny, up to 1,000: a part of the header in any case (`curl/`), or a regex after `~`
     /// (`~^my-bot/[0-9]`). Default none.
     #[schemars(length(max = 1000))]
     deny: Vec<String>,
-    /// Patterns that pass whatever else matches, up to 1,000. Default none.
+    /// Patterns to admit, up to 1,000; they precede the others. Default none.
     #[schemars(length(max = 1000))]
     allow: Vec<String>,
-    /// What becomes of requests without `User-Agent`, or with an empty one: `allow` or `deny`. Default `allow`.
+    /// What happens to requests with no `User-Agent` or an empty one: `allow` or `deny`. Default `allow`.
     on_missing: Missing,
-    /// The refusal's status, 400 to 599. Default 403.
+    /// Status of rejections, 400 to 599. Default 403.
     #[schemars(range(min = 400, max = 599))]
     status_code: u16,
-    /// Counts and notes `bot_detection.would_deny` in the access record, and refuses nothing. Default false.
+    /// Counts matches and logs `bot_detection.would_deny`, but rejects nothing. Default false.
     dry_run: bool,
 }
 
-/// What becomes of requests without the header.
+/// What happens to requests without the header.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Missing {
     /// They pass.
     #[default]
     Allow,
-    /// They are refused.
+    /// They are rejected.
     Deny,
 }
 
@@ -92,7 +91,7 @@ const DENIED: Metric = Metric::counter(
 
 impl Plugin for BotDetection {
     const NAME: &'static str = "bot_detection";
-    const SUMMARY: &'static str = "Keeps automated clients out by their User-Agent.";
+    const SUMMARY: &'static str = "Rejects automated clients by their `User-Agent`.";
     const EXAMPLE: &'static str = include_str!("../../examples/bot_detection.yaml");
     type Config = Config;
 

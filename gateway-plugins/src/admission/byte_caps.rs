@@ -168,7 +168,7 @@ impl CapTable {
         shard.entry(key).or_default().of(caps, self.epoch)
     }
 
-    /// Keys that are remembered.
+    /// Keys in memory.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| locked(shard).len()).sum()

@@ -23,13 +23,13 @@ use crate::admission::session_limits::{GateReasons, GateSettings, SessionGate};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// Sessions that may be open at a time, 1 to 16,000,000. This or `new_per_second` is required.
+    /// Open sessions, 1 to 16,000,000. This or `new_per_second` is required.
     #[schemars(range(min = 1, max = 16_000_000))]
     max_concurrent: Option<u64>,
-    /// Sessions that may begin in a second, 1 to 1,000,000.
+    /// New sessions a second, 1 to 1,000,000.
     #[schemars(range(min = 1, max = 1_000_000))]
     new_per_second: Option<u64>,
-    /// Sessions that may begin at once, at least 1. Default `new_per_second`.
+    /// Burst of new sessions, at least 1. Default `new_per_second`.
     #[schemars(range(min = 1, max = 1_000_000))]
     burst: Option<u64>,
     /// Whose sessions count together: `route` (those of a proxy), `port` (those of a port that the gateway listens on), `owner` (those of
@@ -37,16 +37,16 @@ pub(crate) struct Config {
     /// `address` (a client's), `gateway` (all that run this plugin config), or what else `rate_limiting` knows; or a list, whose values
     /// together make one key. Default `route`.
     limit_by: OneOrMany,
-    /// Bits of an IPv4 address that count, 1 to 32. Default 32.
+    /// Prefix length of IPv4 addresses that share a limit, 1 to 32. Default 32.
     #[schemars(range(min = 1, max = 32))]
     ipv4_prefix: u8,
-    /// Bits of an IPv6 address that count, 1 to 128. Default 64, what one customer usually has.
+    /// Prefix length of IPv6 addresses that share a limit, 1 to 128. Default 64, the usual size for one customer.
     #[schemars(range(min = 1, max = 128))]
     ipv6_prefix: u8,
-    /// What becomes of sessions without what `limit_by` names: `address` counts them by the client's address, `allow` does not
-    /// count them, `deny` refuses them. Default `address`.
+    /// What happens to sessions that lack the value of `limit_by`: `address` counts them by the client's address,
+    /// `allow` does not count them, `deny` rejects them. Default `address`.
     on_missing: Missing,
-    /// Keys that are remembered, 1 to 10,000,000; each takes up to 48 bytes of memory. Default 100,000.
+    /// Keys in memory, 1 to 10,000,000; each takes up to 48 bytes. Default 100,000.
     #[schemars(range(min = 1, max = 10_000_000))]
     max_keys: usize,
 }
@@ -80,13 +80,12 @@ const SESSIONS: Metric = Metric::counter(
 );
 const EVICTED: Metric = Metric::counter(
     "ferrum_connection_limit_evicted_total",
-    "Keys forgotten while they still counted, because more than `max_keys` were in use.",
+    "Keys evicted while they still counted, because more than `max_keys` were in use.",
 );
 
 impl Plugin for ConnectionLimit {
     const NAME: &'static str = "connection_limit";
-    const SUMMARY: &'static str =
-        "Limits how many connections and sessions are open, and how many begin in a second.";
+    const SUMMARY: &'static str = "Limits open connections and sessions, and new ones a second.";
     const EXAMPLE: &'static str = include_str!("../../examples/connection_limit.yaml");
     type Config = Config;
 

@@ -64,8 +64,7 @@ const REQUESTS: Metric = Metric::counter(
 
 impl Plugin for GeoRestriction {
     const NAME: &'static str = "geo_restriction";
-    const SUMMARY: &'static str =
-        "Lets clients in or keeps them out by country, continent or autonomous system.";
+    const SUMMARY: &'static str = "Admits or rejects clients by country, continent or autonomous system.";
     const EXAMPLE: &'static str = include_str!("../../examples/geo_restriction.yaml");
     const NEEDS: &'static [Needs] = &[
         Needs::new("database", Need::Given(BY_COUNTRY)),

@@ -40,18 +40,18 @@ use remote::{Counts, ListMatch, Remote};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// Addresses and networks that may pass, such as `192.0.2.1` or `2001:db8::/32`. Where any list of those who may
-    /// pass is given, nobody else may. Default none.
+    /// Addresses and networks to admit, such as `192.0.2.1` or `2001:db8::/32`. If any list to admit is given, all
+    /// other addresses are rejected. Default none.
     allow: Vec<String>,
-    /// Addresses and networks that may not. Default none.
+    /// Addresses and networks to reject. Default none.
     deny: Vec<String>,
-    /// Files with more of `allow`: an address or network a line, `#` begins a comment. Default none.
+    /// Files with more of `allow`: one address or network per line, `#` begins a comment. Default none.
     #[schemars(extend("format" = "path"))]
     allow_files: Vec<PathBuf>,
     /// Files with more of `deny`. Default none.
     #[schemars(extend("format" = "path"))]
     deny_files: Vec<PathBuf>,
-    /// How often files are looked at; they are read when they have changed. At least 1 s. Default 60 s.
+    /// How often the gateway checks the files for changes. At least 1 s. Default 60 s.
     #[schemars(range(min = 1))]
     refresh: Seconds,
     /// URLs with more of `allow`, in the same form as files. Default none.
@@ -63,49 +63,49 @@ pub(crate) struct Config {
     /// How often URLs are fetched, at least 10 s. Default 1 h.
     #[schemars(range(min = 10))]
     url_refresh: Seconds,
-    /// How long fetching one may take, 100 ms to 10 min. Default 30 s.
+    /// Time limit for a fetch, 100 ms to 10 min. Default 30 s.
     #[schemars(range(min = 0.1, max = 600))]
     url_timeout: Millis,
-    /// Bytes that the list of a URL may have, up to 64 MiB. Default 64 MiB.
+    /// Size of the list behind a URL, up to 64 MiB. Default 64 MiB.
     #[schemars(range(min = 1, max = 67_108_864))]
     max_url_size: Bytes,
-    /// The PEM file with the only roots that are trusted for these URLs. Default: the public roots.
+    /// PEM file with the only trusted roots for these URLs. Default: the public roots.
     #[schemars(extend("format" = "path"))]
     ca_path: Option<PathBuf>,
-    /// The folder in which a copy of each fetched list is kept, for the next start. Default none.
+    /// Folder for a copy of each fetched list, for the next start. Default none.
     #[schemars(extend("format" = "path"))]
     copy_path: Option<PathBuf>,
-    /// What becomes of clients for whom a list counts that has not been fetched yet: `deny` refuses them with 503, `allow` lets them
-    /// in as if the list were empty. Default `deny`.
+    /// What happens to clients while a list that could decide has not been fetched yet: `deny` rejects them with 503,
+    /// `allow` treats the list as empty. Default `deny`.
     on_missing_list: OnMissingList,
-    /// Which list wins for an address that is on both: `deny_first` or `allow_first`. Default `deny_first`.
+    /// Which list decides for an address on both: `deny_first` or `allow_first`. Default `deny_first`.
     mode: Mode,
-    /// The refusal's status, 400 to 599. Default 403.
+    /// Status of rejections, 400 to 599. Default 403.
     #[schemars(range(min = 400, max = 599))]
     status_code: u16,
-    /// Notes `ip_restriction.would_deny` in the access record, and refuses nobody. Default false.
+    /// Logs `ip_restriction.would_deny`, but rejects nothing. Default false.
     dry_run: bool,
 }
 
-/// Which list wins.
+/// Which list decides.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Mode {
-    /// Who is denied stays out.
+    /// The deny list.
     #[default]
     DenyFirst,
-    /// Who is allowed comes in.
+    /// The allow list.
     AllowFirst,
 }
 
-/// What becomes of clients while a list is not known.
+/// What happens to clients while a list is missing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum OnMissingList {
-    /// They are refused.
+    /// They are rejected.
     #[default]
     Deny,
-    /// The list counts as empty, and one of those who may come in as if there were none.
+    /// The list counts as empty; a missing `allow` list admits every client.
     Allow,
 }
 
@@ -179,7 +179,7 @@ enum Judgement {
 
 impl Plugin for IpRestriction {
     const NAME: &'static str = "ip_restriction";
-    const SUMMARY: &'static str = "Lets clients in or keeps them out by their address.";
+    const SUMMARY: &'static str = "Admits or rejects clients by their address.";
     const EXAMPLE: &'static str = include_str!("../../examples/ip_restriction.yaml");
     const NEEDS: &'static [Needs] = &[
         Needs::new("refresh", Need::Given(&["allow_files", "deny_files"])),

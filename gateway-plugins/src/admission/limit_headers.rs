@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use smallvec::SmallVec;
 
-/// What clients are told in headers.
+/// Rate limit header fields for clients.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LimitHeaders {
@@ -17,7 +17,7 @@ pub(crate) enum LimitHeaders {
     XRatelimit,
     /// All of them.
     Both,
-    /// Nothing.
+    /// None.
     None,
 }
 

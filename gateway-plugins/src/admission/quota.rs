@@ -59,13 +59,13 @@ const REQUESTS: Metric = Metric::counter(
 );
 const EVICTED: Metric = Metric::counter(
     "ferrum_quota_evicted_total",
-    "Callers forgotten while their quota lasted, because more than `max_keys` were in use.",
+    "Callers evicted during their quota period, because more than `max_keys` were in use.",
 );
 const FAILED: Metric =
     Metric::counter("ferrum_quota_file_errors_total", "Failures to write the file of quotas.");
 const SHARED: Metric = Metric::counter(
     "ferrum_quota_shared_total",
-    "Requests by how they were counted: shared, or without the store as local, allowed, denied.",
+    "Requests by how they were counted: shared, or during an outage of the store as local, allowed, denied.",
 );
 
 /// What became of a request.

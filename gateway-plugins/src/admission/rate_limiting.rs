@@ -61,7 +61,7 @@ const REQUESTS: Metric = Metric::counter(
 );
 const EVICTED: Metric = Metric::counter(
     "ferrum_rate_limiting_evicted_total",
-    "Keys forgotten while they still counted, because more than `max_keys` were in use.",
+    "Keys evicted while they still counted, because more than `max_keys` were in use.",
 );
 
 impl Plugin for RateLimiting {

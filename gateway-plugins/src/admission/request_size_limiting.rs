@@ -19,10 +19,10 @@ use serde::Deserialize;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
-    /// Bytes a body may have, as it is sent; at least 1. Required.
+    /// Size of a body as it is sent, in bytes; at least 1. Required.
     #[schemars(range(min = 1))]
     max_size: Bytes,
-    /// Refuses bodies that do not say their length beforehand, with 411. Default false.
+    /// Rejects bodies without `Content-Length` with 411. Default false.
     #[serde(default)]
     require_content_length: bool,
 }
@@ -35,7 +35,7 @@ pub(crate) struct RequestSizeLimiting {
 
 impl Plugin for RequestSizeLimiting {
     const NAME: &'static str = "request_size_limiting";
-    const SUMMARY: &'static str = "Refuses requests whose body is larger than allowed.";
+    const SUMMARY: &'static str = "Rejects requests whose body is too large.";
     const EXAMPLE: &'static str = include_str!("../../examples/request_size_limiting.yaml");
     type Config = Config;
 

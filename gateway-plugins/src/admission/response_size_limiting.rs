@@ -22,11 +22,12 @@ use serde::Deserialize;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
-    /// Bytes a body may have, as the target sends it; at least 1. Required.
+    /// Size of a body as the target sends it, in bytes; at least 1. Required.
     #[schemars(range(min = 1))]
     max_size: Bytes,
-    /// Reads responses that do not say their length into memory before any of it is sent, up to the limit. Event streams
-    /// (`text/event-stream`), lines of JSON (`application/x-ndjson`) and gRPC pass as they come and are cut off at it. Default false.
+    /// Buffers responses without `Content-Length`, up to the limit, before the first byte is sent. Event streams
+    /// (`text/event-stream`), lines of JSON (`application/x-ndjson`) and gRPC are not buffered, and are cut off at the
+    /// limit. Default false.
     #[serde(default)]
     buffer: bool,
 }
@@ -39,7 +40,7 @@ pub(crate) struct ResponseSizeLimiting {
 
 impl Plugin for ResponseSizeLimiting {
     const NAME: &'static str = "response_size_limiting";
-    const SUMMARY: &'static str = "Keeps clients from responses that are larger than allowed.";
+    const SUMMARY: &'static str = "Rejects or cuts off responses that are too large.";
     const EXAMPLE: &'static str = include_str!("../../examples/response_size_limiting.yaml");
     type Config = Config;
 

@@ -28,43 +28,43 @@ use crate::admission::session_limits::{GateReasons, GateSettings, SessionGate};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// Sessions that may be open at a time, 1 to 16,000,000. This or another limit is required.
+    /// Open sessions, 1 to 16,000,000. This or another limit is required.
     #[schemars(range(min = 1, max = 16_000_000))]
     max_sessions: Option<u64>,
-    /// Sessions that may begin in a second, 1 to 1,000,000.
+    /// New sessions a second, 1 to 1,000,000.
     #[schemars(range(min = 1, max = 1_000_000))]
     sessions_per_second: Option<u64>,
-    /// Sessions that may begin at once, at least 1. Default `sessions_per_second`.
+    /// Burst of new sessions, at least 1. Default `sessions_per_second`.
     #[schemars(range(min = 1, max = 1_000_000))]
     session_burst: Option<u64>,
-    /// Datagrams in a second, 1 to 1,000,000,000.
+    /// Datagrams a second, 1 to 1,000,000,000.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     datagrams_per_second: Option<u64>,
-    /// Datagrams that may come at once, at least 1. Default `datagrams_per_second`.
+    /// Burst of datagrams, at least 1. Default `datagrams_per_second`.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     datagram_burst: Option<u64>,
-    /// Payload bytes in a second, up to 1 TB.
+    /// Payload bytes a second, up to 1 TB.
     #[schemars(range(min = 1, max = 1_000_000_000_000_u64))]
     bytes_per_second: Option<Bytes>,
-    /// Payload bytes that may come at once: from 10 ms to 60 s of `bytes_per_second`. Default 25 ms of it, at least 4 KiB.
+    /// Burst of payload bytes: 10 ms to 60 s of `bytes_per_second`. Default 25 ms of it, at least 4 KiB.
     byte_burst: Option<Bytes>,
-    /// Whose datagrams and bytes count: `client`, `target` or `both`, each of which then has the limits for itself. Default `client`.
+    /// Whose datagrams and bytes count: `client`, `target` or `both`, each with its own limit. Default `client`.
     from: Sender,
-    /// Whose sessions count together: `address` (a client's), `route` (those of a proxy), `port` (those of a port that the gateway
-    /// listens on), `gateway` (all that run this plugin config), or what else `rate_limiting` knows; or a list, whose values together
-    /// make one key. Default `address`.
+    /// What shares one limit: `address` (a client address), `route` (a proxy), `port` (a port that the gateway listens
+    /// on), `gateway` (all proxies that run this plugin config), or any other key of `rate_limiting`; or a list, whose
+    /// values together make one key. Default `address`.
     limit_by: OneOrMany,
-    /// Bits of an IPv4 address that count, 1 to 32. Default 32.
+    /// Prefix length of IPv4 addresses that share a limit, 1 to 32. Default 32.
     #[schemars(range(min = 1, max = 32))]
     ipv4_prefix: u8,
-    /// Bits of an IPv6 address that count, 1 to 128. Default 64, what one customer usually has.
+    /// Prefix length of IPv6 addresses that share a limit, 1 to 128. Default 64, the usual size for one customer.
     #[schemars(range(min = 1, max = 128))]
     ipv6_prefix: u8,
-    /// What becomes of sessions without what `limit_by` names: `address` counts them by the client's address, `allow` does not
-    /// limit them, `deny` refuses them. Default `address`.
+    /// What happens to sessions that lack the value of `limit_by`: `address` counts them by the client's address,
+    /// `allow` does not limit them, `deny` rejects them. Default `address`.
     on_missing: Missing,
-    /// Keys that are remembered, 1 to 1,000,000; each takes up to 300 bytes of memory while it is used. Keys beyond that share the
-    /// limits of datagrams and bytes. Default 100,000.
+    /// Keys in memory, 1 to 1,000,000; each takes up to 300 bytes while it is in use. Further keys share the limits of
+    /// datagrams and bytes. Default 100,000.
     #[schemars(range(min = 1, max = 1_000_000))]
     max_keys: usize,
 }
@@ -117,7 +117,7 @@ const SESSIONS: Metric = Metric::counter(
 );
 const EVICTED: Metric = Metric::counter(
     "ferrum_udp_rate_limiting_evicted_total",
-    "Keys forgotten while they still counted, because more than `max_keys` were in use.",
+    "Keys evicted while they still counted, because more than `max_keys` were in use.",
 );
 const SHARED: Metric = Metric::counter(
     "ferrum_udp_rate_limiting_shared_total",

@@ -19,28 +19,28 @@ use serde::Deserialize;
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// Bytes a message of the client may have, at least 1. One of both is required.
+    /// Size of a client's message in bytes, at least 1. This or `max_target_size` is required.
     #[schemars(range(min = 1))]
     max_from_client: Option<Bytes>,
-    /// Bytes a message of the target may have, at least 1.
+    /// Size of a target's message in bytes, at least 1.
     #[schemars(range(min = 1))]
     max_from_target: Option<Bytes>,
-    /// What becomes of a message that is too large: `close` ends the WebSocket, `drop` leaves the message out. Default
+    /// What happens to a message that is too large: `close` ends the WebSocket, `drop` discards the message. Default
     /// `close`.
     on_exceeded: Exceeded,
-    /// The close code, 1000 to 4999. Default 1009.
+    /// Close code, 1000 to 4999. Default 1009.
     #[schemars(range(min = 1000, max = 4999))]
     close_code: Option<u16>,
 }
 
-/// What becomes of a message that is too large.
+/// What happens to a message that is too large.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Exceeded {
     /// The WebSocket ends.
     #[default]
     Close,
-    /// The message is left out.
+    /// The message is discarded.
     Drop,
 }
 

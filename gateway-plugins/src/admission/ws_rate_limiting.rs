@@ -31,39 +31,39 @@ use crate::admission::ws_message_size_limiting::may_be_sent;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// Messages, pings and pongs in a second, 1 to 1,000,000. This or `bytes_per_second` is required.
+    /// Messages, pings and pongs a second, 1 to 1,000,000. This or `bytes_per_second` is required.
     #[schemars(range(min = 1, max = 1_000_000))]
     messages_per_second: Option<u64>,
-    /// Messages that may come at once, at least 1. Default `messages_per_second`.
+    /// Burst of messages, at least 1. Default `messages_per_second`.
     #[schemars(range(min = 1, max = 1_000_000))]
     message_burst: Option<u64>,
-    /// Payload bytes in a second, at least 1 and at most 1 GB.
+    /// Payload bytes a second, 1 to 1 GB.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     bytes_per_second: Option<Bytes>,
-    /// Payload bytes that may come at once; a larger message never passes. Default `bytes_per_second`.
+    /// Burst of payload bytes; a larger message never passes. Default `bytes_per_second`.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     byte_burst: Option<Bytes>,
-    /// Whose messages count: `client`, `target` or `both`, which then share the limit. Default `client`.
+    /// Whose messages count: `client`, `target` or `both`, which share the limit. Default `client`.
     from: From,
-    /// `connection` gives each WebSocket limits of its own. Otherwise as in `rate_limiting`, such as `consumer` or `address`:
-    /// all WebSockets of one caller share them. Default `connection`.
+    /// `connection` limits each WebSocket by itself. The keys of `rate_limiting`, such as `consumer` or `address`,
+    /// limit all WebSockets of one caller together. Default `connection`.
     limit_by: OneOrMany,
-    /// Bits of an IPv4 address that count, 1 to 32. Default 32.
+    /// Prefix length of IPv4 addresses that share a limit, 1 to 32. Default 32.
     #[schemars(range(min = 1, max = 32))]
     ipv4_prefix: u8,
-    /// Bits of an IPv6 address that count, 1 to 128. Default 64, what one customer usually has.
+    /// Prefix length of IPv6 addresses that share a limit, 1 to 128. Default 64, the usual size for one customer.
     #[schemars(range(min = 1, max = 128))]
     ipv6_prefix: u8,
-    /// What becomes of WebSockets without what `limit_by` names: `address` counts them by the client's address, `allow` does
-    /// not count them, `deny` refuses them with 403. Default `address`.
+    /// What happens to WebSockets that lack the value of `limit_by`: `address` counts them by the client's address,
+    /// `allow` does not count them, `deny` rejects them with 403. Default `address`.
     on_missing: Missing,
-    /// What becomes of a message that is too much: `close` ends the WebSocket, `drop` leaves the message out, `wait` holds it
-    /// back until there is room, for up to 30 s, and ends the WebSocket otherwise. Default `close`.
+    /// What happens to a message above the limit: `close` ends the WebSocket, `drop` discards the message, `wait`
+    /// delays it for up to 30 s, and ends the WebSocket after that. Default `close`.
     on_exceeded: Exceeded,
-    /// The close code, 1000 to 4999. Default 1008.
+    /// Close code, 1000 to 4999. Default 1008.
     #[schemars(range(min = 1000, max = 4999))]
     close_code: Option<u16>,
-    /// Callers that are remembered, 1 to 10,000,000; each takes 32 bytes of memory for each of the limits. Default 100,000.
+    /// Callers in memory, 1 to 10,000,000; each takes 32 bytes for each limit. Default 100,000.
     #[schemars(range(min = 1, max = 10_000_000))]
     max_keys: u64,
 }
@@ -81,16 +81,16 @@ enum From {
     Both,
 }
 
-/// What becomes of a message that is too much.
+/// What happens to a message above the limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Exceeded {
     /// The WebSocket ends.
     #[default]
     Close,
-    /// The message is left out.
+    /// The message is discarded.
     Drop,
-    /// The message waits.
+    /// The message is delayed.
     Wait,
 }
 
@@ -137,12 +137,12 @@ const LIMITED: Metric =
     Metric::counter("ferrum_ws_rate_limiting_limited_total", "Messages that were too many or too much.");
 const EVICTED: Metric = Metric::counter(
     "ferrum_ws_rate_limiting_evicted_total",
-    "Keys forgotten while they still counted, because more than `max_keys` were in use.",
+    "Keys evicted while they still counted, because more than `max_keys` were in use.",
 );
 
 impl Plugin for WsRateLimiting {
     const NAME: &'static str = "ws_rate_limiting";
-    const SUMMARY: &'static str = "Limits how many messages and bytes WebSockets carry.";
+    const SUMMARY: &'static str = "Limits the messages and bytes of WebSockets.";
     const EXAMPLE: &'static str = include_str!("../../examples/ws_rate_limiting.yaml");
     type Config = Config;
 

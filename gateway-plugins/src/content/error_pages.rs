@@ -42,8 +42,8 @@ use page::Page;
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// The pages; at least one. Of those for a status, the one that the client accepts best is sent, the first where it
-    /// accepts none.
+    /// The pages; at least one. If several pages match a status, the gateway negotiates by `Accept`, and sends the
+    /// first if the client accepts none.
     pages: Vec<PageConfig>,
     /// Which errors get a page: `all`, those of the `target`, or those of the `gateway` itself. Default `all`.
     of: ResponseOrigin,
@@ -55,37 +55,38 @@ pub(crate) struct Config {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct PageConfig {
-    /// The statuses it is for: `404`, `4xx`, `500-504`, and several with commas between; 400 to 599.
+    /// Statuses of the page: `404`, `4xx`, `500-504`, or several separated by commas; 400 to 599.
     status: Statuses,
-    /// The media type of `body`, and what is negotiated. Default `text/html; charset=utf-8`.
+    /// Media type of `body`, by which the gateway negotiates. Default `text/html; charset=utf-8`.
     #[serde(default = "html")]
     content_type: String,
-    /// The page, with values of request and response as in templates (`${response.status}`, `${request.id}`). Values are
+    /// The page, as a template with values of request and response (`${response.status}`, `${request.id}`). Values are
     /// escaped for HTML, XML and JSON.
     #[serde(default)]
     body: Option<String>,
-    /// Where the client is sent, as a template. Begins with `/`, or with `http://`, `https://` or `${request.scheme}://` and a host
-    /// that no value of the request ends, except `${request.host}` and `${request.authority}`.
+    /// URL to redirect the client to, as a template. It begins with `/`, or with `http://`, `https://` or
+    /// `${request.scheme}://` and a host. The host may contain only the values `${request.host}` and
+    /// `${request.authority}`.
     #[serde(default)]
     redirect: Option<String>,
-    /// A folder that contains the page.
+    /// Folder that contains the page.
     #[serde(default)]
     #[schemars(extend("format" = "path"))]
     root: Option<PathBuf>,
-    /// A server that sends the page, as `http://host:port/path`; its path precedes `path`.
+    /// Server that sends the page, as `http://host:port/path`; its path precedes `path`.
     #[serde(default)]
     url: Option<String>,
-    /// An upstream that sends the page, over plain HTTP.
+    /// Upstream that sends the page, over plain HTTP.
     #[serde(default)]
     upstream_id: Option<String>,
-    /// The path of the page beneath `root`, `url` or `upstream_id`, as a template such as `/${response.status}.html`.
+    /// Path of the page below `root`, `url` or `upstream_id`, as a template such as `/${response.status}.html`.
     #[serde(default)]
     path: Option<String>,
-    /// The status that the client receives, 200 to 599. Default: that of the error; of a redirect 302.
+    /// Status that the client receives, 200 to 599. Default: that of the error; of a redirect 302.
     #[serde(default)]
     #[schemars(range(min = 200, max = 599))]
     response_status: Option<u16>,
-    /// How long a server of `url` or `upstream_id` may take to send the head of its response. Default 5 s.
+    /// Time limit for the response head of `url` or `upstream_id`. Default 5 s.
     #[serde(default = "timeout")]
     #[schemars(range(min = 0.001, max = 60))]
     timeout: Millis,
@@ -95,7 +96,7 @@ fn timeout() -> Millis {
     Millis(5000)
 }
 
-/// Statuses as written: one, or text.
+/// One status, or a text.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum Statuses {
@@ -148,8 +149,7 @@ const OF_THE_BODY: &[&str] = &[
 impl Plugin for ErrorPages {
     const NAME: &'static str = "error_pages";
     const EXAMPLE: &'static str = include_str!("../../examples/error_pages.yaml");
-    const SUMMARY: &'static str =
-        "Answers errors with pages of the operator's own, and hides what targets say in theirs.";
+    const SUMMARY: &'static str = "Answers errors with custom pages, and hides the error pages of targets.";
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {

@@ -20,32 +20,32 @@ use serde::Deserialize;
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// Holds requests up. Default: none.
+    /// Delays requests. Default: none.
     delay: Option<Delay>,
-    /// Refuses requests. Default: none.
+    /// Rejects requests. Default: none.
     abort: Option<Abort>,
 }
 
-/// How many requests are held up, and how long.
+/// Share of delayed requests, and the delay.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Delay {
-    /// The share of requests in percent, 0 to 100; fractions count.
+    /// Share of requests in percent, 0 to 100; fractions are allowed.
     #[schemars(range(min = 0, max = 100))]
     percentage: f64,
-    /// How long, up to 60 s.
+    /// The delay, up to 60 s.
     #[schemars(range(min = 0.001, max = 60))]
     duration: Millis,
 }
 
-/// How many requests are refused, and how.
+/// Share of rejected requests, and the status.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Abort {
-    /// The share of requests in percent, 0 to 100; fractions count.
+    /// Share of requests in percent, 0 to 100; fractions are allowed.
     #[schemars(range(min = 0, max = 100))]
     percentage: f64,
-    /// The status, 400 to 599. gRPC clients get the gRPC status that stands for it. Default 503.
+    /// Status, 400 to 599. gRPC clients get the corresponding gRPC status. Default 503.
     #[serde(default = "unavailable")]
     #[schemars(range(min = 400, max = 599))]
     status_code: u16,
@@ -68,7 +68,7 @@ const FAULTS: Metric =
 
 impl Plugin for FaultInjection {
     const NAME: &'static str = "fault_injection";
-    const SUMMARY: &'static str = "Delays or refuses a share of the requests on purpose.";
+    const SUMMARY: &'static str = "Delays or rejects a share of the requests, to test how clients cope.";
     const GUARDS: bool = false;
     type Config = Config;
 

@@ -47,7 +47,7 @@ pub(crate) struct Config {
     /// Header fields of the target's response that replace those of what is served. Default `content-type`, `content-disposition`,
     /// `set-cookie`, `cache-control`, `expires` and `accept-ranges`, as in nginx.
     keep_headers: Vec<String>,
-    /// How long a server of `url` or `upstream_id` may take to send the head of its response. Default 60 s.
+    /// Time limit for the response head of `url` or `upstream_id`. Default 60 s.
     #[schemars(range(min = 0.001, max = 3600))]
     timeout: Millis,
 }
@@ -56,16 +56,16 @@ pub(crate) struct Config {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Location {
-    /// What the name begins with, such as `/protected/`. It matches whole segments.
+    /// Prefix of the name, such as `/protected/`. It matches whole segments.
     prefix: String,
-    /// A folder that contains the files.
+    /// Folder that contains the files.
     #[serde(default)]
     #[schemars(extend("format" = "path"))]
     root: Option<PathBuf>,
-    /// A server, as `http://host:port/path`; its path precedes the rest of the name.
+    /// Server, as `http://host:port/path`; its path precedes the rest of the name.
     #[serde(default)]
     url: Option<String>,
-    /// An upstream, over plain HTTP.
+    /// Upstream, over plain HTTP.
     #[serde(default)]
     upstream_id: Option<String>,
     /// Removes the prefix from the name before it is looked up. Default true.

@@ -30,29 +30,29 @@ const MAX_TABLE: usize = 10_000;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// The answer's status: 301, 302, 303, 307 or 308. 307 and 308 keep the method and the body. Default 302.
+    /// Status: 301, 302, 303, 307 or 308. 307 and 308 keep the method and the body. Default 302.
     status_code: u16,
-    /// The URL, as a template. A path alone is sent as it is, so that clients keep the scheme and host they used, also behind a proxy
-    /// that ends TLS. Begins with `/`, `http://`, `https://` or `${request.scheme}://`, so that no value
-    /// of a request decides where clients go. Not together with parts. Default: made from the parts.
+    /// The URL, as a template. A path alone is sent as it is, so that clients keep their scheme and host, also behind a
+    /// proxy that terminates TLS. It begins with `/`, `http://`, `https://` or `${request.scheme}://`, so that no value
+    /// of a request decides where clients are sent. Not together with parts. Default: made from the parts.
     location: Option<String>,
-    /// Paths with their URLs, each as in `location`, such as `/old: /new`. A path is compared as a whole, without the query. Other
-    /// paths are redirected by `location`, or go on to the target without it. At most 10,000 paths. Not together with parts. Default
+    /// URLs by path, each as in `location`, such as `/old: /new`. The whole path must match, without the query. Other
+    /// paths are redirected by `location`, or pass without it. At most 10,000 paths. Not together with parts. Default
     /// none.
     #[schemars(extend("maxProperties" = MAX_TABLE))]
     table: BTreeMap<String, String>,
-    /// The new scheme. The port is left out then, unless `port` is given. Default: as requested.
+    /// New scheme. This also removes the port, unless `port` is given. Default: as requested.
     scheme: Option<Scheme>,
-    /// The new host, as a template, without port. Default: as requested.
+    /// New host, as a template, without port. Default: as requested.
     host: Option<String>,
-    /// The new port, 1 to 65535. Default: as requested, or the scheme's own where `scheme` or `host` is given.
+    /// New port, 1 to 65535. Default: as requested, or the default port if `scheme` or `host` is given.
     #[schemars(range(min = 1))]
     port: Option<u16>,
-    /// The new path, as a template that begins with `/`. Default: as requested.
+    /// New path, as a template that begins with `/`. Default: as requested.
     path: Option<String>,
     /// Adds a slash to the end of the path, or removes it. Default: neither.
     trailing_slash: Option<TrailingSlash>,
-    /// What becomes of the query. One that `location` or `path` has of its own is kept in front. Default `keep`.
+    /// What happens to the query. A query in `location` or `path` is kept in front. Default `keep`.
     query: Keep,
 }
 
@@ -64,7 +64,7 @@ enum Scheme {
     Https,
 }
 
-/// What becomes of the slash at the end of a path.
+/// What happens to the slash at the end of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum TrailingSlash {
@@ -72,7 +72,7 @@ enum TrailingSlash {
     Remove,
 }
 
-/// What becomes of the query.
+/// What happens to the query.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Keep {
@@ -139,7 +139,7 @@ struct Destination {
 
 impl Plugin for Redirect {
     const NAME: &'static str = "redirect";
-    const SUMMARY: &'static str = "Sends clients to another URL, whole or in parts.";
+    const SUMMARY: &'static str = "Redirects clients to another URL, or changes parts of it.";
     type Config = Config;
 
     fn build(config: Config, _world: &World) -> Result<Self, Problems> {

@@ -28,29 +28,29 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// The answer's status, 200 to 599. Default 503.
+    /// Status, 200 to 599. Default 503.
     status_code: u16,
-    /// The body's type. Default `application/json`.
+    /// Media type of the body. Default `application/json`.
     content_type: String,
-    /// The body, as it is. Default: a JSON object with `message`.
+    /// The body, unchanged. Default: a JSON object with `message`.
     body: Option<String>,
-    /// The text of the default body. Default `Service unavailable`.
+    /// Text of the default body. Default `Service unavailable`.
     message: String,
-    /// Which requests are answered. Default: all.
+    /// Requests to answer. Default: all.
     trigger: Option<Trigger>,
 }
 
-/// Which requests are answered; all conditions must hold that are given.
+/// Requests to answer; all given conditions must match.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Trigger {
-    /// The path begins so.
+    /// Prefix of the path.
     path_prefix: Option<String>,
-    /// The request has this header.
+    /// Name of a header that the request must have.
     header: Option<String>,
-    /// The header has exactly this value; needs `header`.
+    /// Exact value of the header; requires `header`.
     header_value: Option<String>,
-    /// The file exists, such as `/srv/www/maintenance.on`. The gateway looks for it every second.
+    /// A file that must exist, such as `/srv/www/maintenance.on`. The gateway checks every second.
     #[schemars(extend("format" = "path"))]
     file: Option<PathBuf>,
 }
@@ -101,7 +101,7 @@ impl SwitchFile {
 
 impl Plugin for RequestTermination {
     const NAME: &'static str = "request_termination";
-    const SUMMARY: &'static str = "Answers in the gateway itself, with a fixed status and body.";
+    const SUMMARY: &'static str = "Answers requests with a fixed status and body.";
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {

@@ -22,30 +22,30 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// The answers; at least one. The first that fits is sent.
+    /// The responses; at least one. The first that matches is sent.
     rules: Vec<Rule>,
-    /// Sends requests that fit no rule to the target, rather than answer 404. Default false.
+    /// Sends requests that match no rule to the target instead of answering 404. Default false.
     passthrough_on_no_match: bool,
 }
 
-/// One answer and whom it is for.
+/// A response, and the requests that receive it.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Rule {
-    /// The method. Default: any.
+    /// Method. Default: any.
     method: Option<String>,
-    /// The path: exactly (`/users`), by its beginning (`/users/*`), or a regex over the whole of it (`~/users/[0-9]+`).
+    /// Path: exact (`/users`), by prefix (`/users/*`), or a regex over the whole path (`~/users/[0-9]+`).
     path: String,
-    /// The status, 200 to 599. Default 200.
+    /// Status, 200 to 599. Default 200.
     #[serde(default = "ok")]
     #[schemars(range(min = 200, max = 599))]
     status_code: u16,
     /// Header fields with their values. Default `content-type: application/json`.
     headers: Option<BTreeMap<String, String>>,
-    /// The body, as it is. Default empty.
+    /// The body, unchanged. Default empty.
     #[serde(default)]
     body: String,
-    /// How long to wait before the answer, up to 60 s. Default 0.
+    /// Delay before the response, up to 60 s. Default 0.
     #[serde(default)]
     #[schemars(range(max = 60))]
     delay: Millis,
@@ -106,7 +106,7 @@ impl Path {
 
 impl Plugin for ResponseMock {
     const NAME: &'static str = "response_mock";
-    const SUMMARY: &'static str = "Answers requests with responses written in the configuration.";
+    const SUMMARY: &'static str = "Answers requests with responses from the configuration.";
     type Config = Config;
 
     fn build(config: Config, _world: &World) -> Result<Self, Problems> {

@@ -1,4 +1,4 @@
-//! Answers with files of a folder, in the place of a target.
+//! Serves files from a folder.
 //!
 //! Nothing outside the folder is ever read: the kernel resolves each path beneath it (`openat2`), links included, whatever
 //! is renamed meanwhile. Paths are decoded once; encoded slashes, backslashes and NUL are refused, names that begin with a
@@ -107,7 +107,7 @@ impl Counts {
 
 impl Plugin for StaticFiles {
     const NAME: &'static str = "static_files";
-    const SUMMARY: &'static str = "Answers with files of a folder, in the place of a target.";
+    const SUMMARY: &'static str = "Serves files from a folder.";
     const GUARDS: bool = false;
     type Config = Config;
 

@@ -69,7 +69,7 @@ impl UploadRefusal {
 
 impl Plugin for Upload {
     const NAME: &'static str = "upload";
-    const SUMMARY: &'static str = "Takes files of forms into a folder, in the place of a target.";
+    const SUMMARY: &'static str = "Stores uploaded files in a folder.";
     const EXAMPLE: &'static str = include_str!("../../examples/upload.yaml");
     const GUARDS: bool = false;
     type Config = Config;

@@ -22,9 +22,9 @@ use serde::Deserialize;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// The header that carries the id. Default `x-request-id`.
+    /// Header that contains the ID. Default `x-request-id`.
     header_name: String,
-    /// Says the id to the client too, in the same header. Default true.
+    /// Also returns the ID to the client, in the same header. Default true.
     echo_downstream: bool,
 }
 
@@ -48,8 +48,7 @@ const MAX_BYTES: usize = 256;
 
 impl Plugin for CorrelationId {
     const NAME: &'static str = "correlation_id";
-    const SUMMARY: &'static str =
-        "Gives every request an id that the target, the client and the logs see alike.";
+    const SUMMARY: &'static str = "Assigns a request ID, shared by target, client and logs.";
     const GUARDS: bool = false;
     type Config = Config;
 

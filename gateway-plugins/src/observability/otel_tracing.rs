@@ -111,7 +111,7 @@ impl Addressee {
 
 const SPANS: Metric = Metric::counter(
     "ferrum_otel_spans_total",
-    "Spans of otel_tracing, by what became of them: sent, queue_full, failed to be sent, or refused by the collector.",
+    "Spans of otel_tracing by result: sent, queue_full, failed to be sent, or refused by the collector.",
 );
 
 impl Plugin for OtelTracing {

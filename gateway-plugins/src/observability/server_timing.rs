@@ -19,13 +19,14 @@ use tokio::time::Instant;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// The name of the gateway's part; empty leaves it out. Default `gateway`.
+    /// Name of the metric for the gateway; an empty text omits it. Default `gateway`.
     gateway_name: String,
-    /// The name of the target's part; empty leaves it out. Default `target`.
+    /// Name of the metric for the target; an empty text omits it. Default `target`.
     target_name: String,
-    /// Keeps what the target says in the same header; else it is removed. Default true.
+    /// Keeps the target's own `Server-Timing`; otherwise it is removed. Default true.
     keep_target: bool,
-    /// Which other origins' scripts may read it (`Timing-Allow-Origin`), `*` for all. Default: none but the page's own.
+    /// Other origins whose scripts may read the timing (`Timing-Allow-Origin`), `*` for all. Default: only the page's
+    /// own.
     allow_origin: Option<String>,
 }
 
@@ -56,8 +57,7 @@ const TIMING_ALLOW_ORIGIN: HeaderName = HeaderName::from_static("timing-allow-or
 
 impl Plugin for ServerTiming {
     const NAME: &'static str = "server_timing";
-    const SUMMARY: &'static str =
-        "Says in Server-Timing how long a request took in the gateway and at its target.";
+    const SUMMARY: &'static str = "Reports the time in the gateway and at the target in `Server-Timing`.";
     const GUARDS: bool = false;
     type Config = Config;
 

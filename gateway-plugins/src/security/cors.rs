@@ -37,18 +37,18 @@ pub(crate) struct Config {
     allowed_origins: Vec<String>,
     /// Methods that preflights allow. Default GET, HEAD, POST, PUT, PATCH, DELETE and OPTIONS.
     allowed_methods: Vec<String>,
-    /// Request headers that preflights allow; `*` alone is whichever the browser asks for. Default `Accept`,
-    /// `Authorization`, `Content-Type`, `Origin` and `X-Requested-With`.
+    /// Request headers that preflights allow; `*` alone allows the requested ones. Default `Accept`, `Authorization`,
+    /// `Content-Type`, `Origin` and `X-Requested-With`.
     allowed_headers: Vec<String>,
-    /// Response headers that pages may read besides those that are always readable. Default none.
+    /// Response headers that pages may read, in addition to those that are always readable. Default none.
     exposed_headers: Vec<String>,
-    /// Lets browsers send cookies and credentials with such requests. Refused together with `*`. Default false.
+    /// Allows browsers to send cookies and credentials. Not with the origin `*`. Default false.
     allow_credentials: bool,
-    /// How long browsers may remember a preflight; they have limits of their own. Default 2 h.
+    /// How long browsers may cache a preflight; browsers have limits of their own. Default 2 h.
     max_age: Seconds,
-    /// Lets pages of public networks reach this address in a private one (Private Network Access). Default false.
+    /// Allows pages of public networks to reach this private address (Private Network Access). Default false.
     allow_private_network: bool,
-    /// Sends preflights on to the target, whose answer is then marked. Default false.
+    /// Sends preflights to the target and adds the CORS headers to its response. Default false.
     preflight_continue: bool,
 }
 
@@ -96,7 +96,8 @@ const ALLOW_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-contro
 
 impl Plugin for Cors {
     const NAME: &'static str = "cors";
-    const SUMMARY: &'static str = "Lets pages of other origins read responses, and answers their preflights.";
+    const SUMMARY: &'static str =
+        "Allows pages of other origins to read responses, and answers their preflights.";
     // It opens what browsers keep closed, and protects nothing.
     const GUARDS: bool = false;
     const EXAMPLE: &'static str = include_str!("../../examples/cors.yaml");

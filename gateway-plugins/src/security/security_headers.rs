@@ -22,7 +22,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Settings of `security_headers`. A header whose setting is an empty text is not added.
+/// Settings of `security_headers`. A header with an empty text is not added.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
@@ -42,27 +42,27 @@ pub(crate) struct Config {
     cross_origin_embedder_policy: String,
     /// `Cross-Origin-Resource-Policy`. Default none.
     cross_origin_resource_policy: String,
-    /// `Strict-Transport-Security` (RFC 6797), on responses to clients that use TLS, also where a trusted
-    /// proxy ends it (`X-Forwarded-Proto`). Default none.
+    /// `Strict-Transport-Security` (RFC 6797), on responses to clients that use TLS, also if a trusted proxy terminates
+    /// it (`X-Forwarded-Proto`). Default none.
     hsts: Option<Hsts>,
-    /// Response headers that are taken out, such as `Server` or `X-Powered-By`. Default none.
+    /// Response headers to remove, such as `Server` or `X-Powered-By`. Default none.
     remove: Vec<String>,
-    /// Replaces what targets say under the same names. Default false.
+    /// Replaces the same headers of targets. Default false.
     r#override: bool,
-    /// Only responses of these statuses are changed, such as `200` or `3xx`. Default: all, also errors.
+    /// Statuses of the responses to change, such as `200` or `3xx`. Default: all, also errors.
     #[schemars(length(max = 50))]
     statuses: Vec<String>,
 }
 
-/// How long browsers use nothing but TLS.
+/// HTTP Strict Transport Security.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct Hsts {
-    /// How long. Default 365 days; 0 takes it back.
+    /// `max-age`. Default 365 days; 0 revokes the policy.
     max_age: Seconds,
-    /// For all subdomains as well. Default false.
+    /// Includes all subdomains. Default false.
     include_subdomains: bool,
-    /// For browsers' own lists; needs `include_subdomains` and a year at least. Default false.
+    /// Permits preload lists of browsers; requires `include_subdomains` and at least a year. Default false.
     preload: bool,
 }
 
@@ -117,7 +117,7 @@ const REFERRER_POLICIES: [&str; 8] = [
 
 impl Plugin for SecurityHeaders {
     const NAME: &'static str = "security_headers";
-    const SUMMARY: &'static str = "Adds the response headers that make browsers careful.";
+    const SUMMARY: &'static str = "Adds security-related response headers.";
     const EXAMPLE: &'static str = include_str!("../../examples/security_headers.yaml");
     type Config = Config;
 

@@ -73,7 +73,7 @@ const MAX_BUFFERS: usize = 4;
 
 impl Plugin for Waf {
     const NAME: &'static str = "waf";
-    const SUMMARY: &'static str = "Refuses attacks by rules such as the OWASP Core Rule Set.";
+    const SUMMARY: &'static str = "Rejects attacks by rules such as the OWASP Core Rule Set.";
     const ACTIONS: &'static [(&'static str, &'static str)] =
         &[("explain", "Runs a request through the rules and reports which of them match, and their scores.")];
     type Config = Config;

@@ -32,35 +32,36 @@ use queue::{Copy, Queue};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// The server that gets the copies, as `http://host:port` or `https://host`; without a path.
+    /// Server that receives the copies, as `http://host:port` or `https://host`; without a path.
     url: Option<String>,
-    /// An upstream that gets the copies, over plain HTTP.
+    /// Upstream that receives the copies, over plain HTTP.
     upstream_id: Option<String>,
-    /// The share of requests that are copied, in percent, 0 to 100; fractions count. Default 100.
+    /// Share of requests to copy, in percent, 0 to 100; fractions are allowed. Default 100.
     #[schemars(range(min = 0, max = 100))]
     percentage: f64,
-    /// Bytes a body may have to be copied. Up to 256 copies wait in memory. Default 64 KiB.
+    /// Size of the largest body to copy. Up to 256 copies wait in memory. Default 64 KiB.
     max_body: units::Bytes,
-    /// Copies under way at a time. Default 64.
+    /// Concurrent copies. Default 64.
     #[schemars(range(min = 1, max = 10_000))]
     max_in_flight: usize,
-    /// How long the second server may take to answer, and again to send its body. Default 5 s.
+    /// Time limit for the second server's response head, and again for its body. Default 5 s.
     #[schemars(range(min = 0.001, max = 600))]
     timeout: Millis,
-    /// Which request is copied: `as_sent`, with path, host and header fields as the first target gets them, or `as_received`, with path
-    /// and query as the client sent them and the header fields as the plugins before this one left them. Default `as_sent`.
+    /// What is copied: `as_sent`, with path, host and header fields as the first target receives them, or
+    /// `as_received`, with path and query as the client sent them and the header fields after the plugins before this
+    /// one. Default `as_sent`.
     request: CopiedRequest,
-    /// Header fields that copies don't have, such as `authorization`. Default none.
+    /// Header fields to remove from copies, such as `authorization`. Default none.
     remove_headers: Vec<String>,
 }
 
-/// Which request is copied.
+/// What is copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum CopiedRequest {
-    /// The one that the first target gets.
+    /// The request that the first target receives.
     AsSent,
-    /// The one that the client sent.
+    /// The request that the client sent.
     AsReceived,
 }
 
@@ -103,13 +104,12 @@ struct Counts {
 
 const COPIES: Metric = Metric::counter(
     "ferrum_request_mirror_requests_total",
-    "Requests copied to a second server, by what became of the copy.",
+    "Requests copied to a second server, by result of the copy.",
 );
 
 impl Plugin for RequestMirror {
     const NAME: &'static str = "request_mirror";
-    const SUMMARY: &'static str =
-        "Sends copies of requests to a second server, whose answers are thrown away.";
+    const SUMMARY: &'static str = "Sends copies of requests to a second server and discards its responses.";
     const GUARDS: bool = false;
     type Config = Config;
 

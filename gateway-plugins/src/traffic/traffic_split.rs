@@ -31,12 +31,12 @@ use serde::Deserialize;
 pub(crate) struct Config {
     /// The shares; at least one with a weight above zero.
     splits: Vec<Share>,
-    /// Requests that go to an upstream whatever the weights say; the first that fits decides. Default none.
+    /// Rules that select an upstream regardless of weights; the first match applies. Default none.
     overrides: Vec<Override>,
-    /// What one caller is recognised by, as a template such as `${client.address}`, `${consumer.id}` or
-    /// `${request.cookie.session}`. A request for which it is empty is assigned at random. Default: every request is.
+    /// What identifies a caller, as a template such as `${client.address}`, `${consumer.id}` or
+    /// `${request.cookie.session}`. A request with an empty value is assigned at random. Default: every request is.
     sticky_by: Option<String>,
-    /// Makes callers fall otherwise than in another split over the same values. Default empty.
+    /// Makes the assignment of callers independent of other splits by the same value. Default empty.
     seed: String,
 }
 
@@ -44,50 +44,51 @@ pub(crate) struct Config {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Share {
-    /// The upstream's id. Default: the proxy's own targets.
+    /// ID of the upstream. Default: the proxy's own targets.
     upstream_id: Option<String>,
-    /// Only targets that have all of these tags, such as `{version: v2}`. At least one has to. Default all targets.
+    /// Tags that a target must have, such as `{version: v2}`; at least one target must have all of them. Default all
+    /// targets.
     #[serde(default)]
     #[schemars(length(max = 50))]
     tags: BTreeMap<String, String>,
-    /// Where requests go while no target with the `tags` is healthy. Default `refuse`.
+    /// What happens if no target with the `tags` is healthy. Default `refuse`.
     fallback: Option<FallbackConfig>,
-    /// Its part of the sum of all weights; 0 is nothing.
+    /// Weight in relation to the sum of all weights; 0 disables the share.
     #[schemars(range(max = 1_000_000))]
     weight: u32,
 }
 
-/// Requests with this header or cookie, or that fit this condition, go to this upstream.
+/// Requests with this header or cookie, or that match this condition, use this upstream.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Override {
-    /// The header's name; this, `cookie` or `when`.
+    /// Name of the header; this, `cookie` or `when`.
     header: Option<String>,
-    /// The cookie's name; this, `header` or `when`.
+    /// Name of the cookie; this, `header` or `when`.
     cookie: Option<String>,
-    /// The exact value of the header or cookie. Default: any that is not empty.
+    /// Exact value of the header or cookie. Default: any value that is not empty.
     value: Option<String>,
-    /// The requests, in the language of `when` of plugin configs; this, `header` or `cookie`.
+    /// Condition, as in `when` of plugin configs; this, `header` or `cookie`.
     when: Option<written::Condition>,
-    /// The upstream's id. Default: the proxy's own targets.
+    /// ID of the upstream. Default: the proxy's own targets.
     upstream_id: Option<String>,
-    /// As those of a share.
+    /// As for a share.
     #[serde(default)]
     #[schemars(length(max = 50))]
     tags: BTreeMap<String, String>,
-    /// As that of a share.
+    /// As for a share.
     fallback: Option<FallbackConfig>,
 }
 
-/// Where requests go while no target with the tags is healthy.
+/// What happens if no target with the tags is healthy.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum FallbackConfig {
-    /// Nowhere: they are refused with 503.
+    /// Requests are rejected with 503.
     Refuse,
-    /// To any target of the upstream.
+    /// Requests use any target of the upstream.
     Any,
-    /// To the targets that have all of these tags; while none of them is healthy either, requests are refused with 503.
+    /// Requests use the targets with all of these tags; if none of them is healthy, requests are rejected with 503.
     Tags(BTreeMap<String, String>),
 }
 
@@ -124,7 +125,8 @@ const OWN: &str = "own";
 
 impl Plugin for TrafficSplit {
     const NAME: &'static str = "traffic_split";
-    const SUMMARY: &'static str = "Sends shares of the traffic to different upstreams or targets, by weight, header, cookie or condition.";
+    const SUMMARY: &'static str =
+        "Splits traffic between upstreams or targets by weight, header, cookie or condition.";
     const GUARDS: bool = false;
     type Config = Config;
 

@@ -43,34 +43,34 @@ use load::{AdaptToLoad, LevelByLoad};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// The codings, the one to be preferred first where a client likes several alike. Default `zstd`, `br`, `gzip`.
+    /// Content codings by preference, which decides if the client has none. Default `zstd`, `br`, `gzip`.
     algorithms: Vec<Coding>,
-    /// Responses whose known length is below this stay as they are. Default 256 bytes.
+    /// Size below which responses are not compressed, if it is known. Default 256 bytes.
     min_content_length: Bytes,
-    /// Media types to compress; `text/*` is every text. Default: texts, JSON, XML, JavaScript, WebAssembly, SVG, fonts
-    /// that are not compressed by nature, and `+json` and `+xml`.
+    /// Media types to compress; `text/*` is every text. Default: texts, JSON, XML, JavaScript, WebAssembly, SVG,
+    /// uncompressed fonts, and `+json` and `+xml`.
     content_types: Vec<String>,
-    /// Media types that are flushed after each piece, so that an event is seen at once. Default `text/event-stream`,
+    /// Media types to flush after each piece, so that clients receive events immediately. Default `text/event-stream`,
     /// `application/x-ndjson`, `application/stream+json`.
     flush_types: Vec<String>,
-    /// Leaves responses with a strong `ETag` alone, rather than weaken it. Default false.
+    /// Does not compress responses with a strong `ETag`, instead of weakening it. Default false.
     disable_on_etag: bool,
-    /// Does not tell the target which codings the client takes, so that all compressing is done here. Default false.
+    /// Removes `Accept-Encoding` from requests, so that only the gateway compresses. Default false.
     remove_accept_encoding: bool,
-    /// gzip's level, 1 to 9. Default 6.
+    /// Level of gzip, 1 to 9. Default 6.
     #[schemars(range(min = 1, max = 9))]
     gzip_level: u32,
-    /// Brotli's quality, 0 to 11; above 6 is too slow for responses that are made anew. Default 4.
+    /// Quality of Brotli, 0 to 11; above 6 is too slow for dynamic responses. Default 4.
     #[schemars(range(max = 11))]
     brotli_quality: u32,
-    /// Zstandard's level, 1 to 19. Default 3.
+    /// Level of Zstandard, 1 to 19. Default 3.
     #[schemars(range(min = 1, max = 19))]
     zstd_level: u32,
-    /// Lets the levels fall while the gateway's CPUs are busy. Default they stay what they are.
+    /// Lowers the levels while the gateway's CPUs are busy. Default: the levels are constant.
     adapt_to_load: Option<AdaptToLoad>,
-    /// Files that clients hold, or get from the gateway: responses to such clients are compressed against them (`dcz`, RFC 9842),
-    /// at `zstd_level`, but at least at level 3, or 9 with one above 1 MiB, since lower ones find too little in it. With
-    /// `adapt_to_load` it is that least level where the lowered one is nearer to it. At most 32.
+    /// Dictionaries that clients have or get from the gateway. Responses to such clients are compressed with them
+    /// (`dcz`, RFC 9842) at `zstd_level`, but at least at level 3 (9 for a dictionary above 1 MiB); lower levels find
+    /// too little in a dictionary. With `adapt_to_load`, the level never drops below that minimum. At most 32.
     #[schemars(length(max = 32))]
     dictionaries: Vec<DictionaryConfig>,
 }
@@ -161,7 +161,7 @@ const RESPONSES: Metric =
 impl Plugin for Compression {
     const NAME: &'static str = "compression";
     const SUMMARY: &'static str =
-        "Compresses responses with Zstandard, Brotli or gzip, as the client likes best.";
+        "Compresses responses with Zstandard, Brotli or gzip, by the client's preference.";
     const GUARDS: bool = false;
     type Config = Config;
 

@@ -62,7 +62,7 @@ struct Counts {
 
 const STREAMS: Metric = Metric::counter(
     "ferrum_ext_proc_streams_total",
-    "Exchanges by what their processor did: passed, replied (it answered itself), failed (it failed or was late).",
+    "Exchanges by result of the processor: passed, replied (it sent an immediate response), failed (it failed or exceeded its time limit).",
 );
 
 /// How long one stream may last; exchanges have their own timeouts.
@@ -92,7 +92,7 @@ struct Visiting(Arc<ProcessorExchange>);
 impl Plugin for ExtProc {
     const NAME: &'static str = "ext_proc";
     const SUMMARY: &'static str =
-        "Has another server look at requests and responses and change them (Envoy's ext_proc over gRPC).";
+        "Lets an external processor inspect and change requests and responses (Envoy's ext_proc over gRPC).";
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {

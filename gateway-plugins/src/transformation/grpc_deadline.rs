@@ -24,15 +24,15 @@ use tokio::time::Instant;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// The deadline of calls that have none, 1 ms to 24 h. Default none.
+    /// Deadline of calls without one, 1 ms to 24 h. Default none.
     #[schemars(range(min = 0.001, max = 86_400))]
     default_deadline: Option<Millis>,
-    /// The longest deadline; longer ones are shortened to it. 1 ms to 24 h. Default none.
+    /// Longest deadline; longer ones are shortened to it. 1 ms to 24 h. Default none.
     #[schemars(range(min = 0.001, max = 86_400))]
     max_deadline: Option<Millis>,
-    /// Refuses calls without a deadline, with `INVALID_ARGUMENT`. Default false.
+    /// Rejects calls without a deadline, with `INVALID_ARGUMENT`. Default false.
     require_deadline: bool,
-    /// Whether the target is told what is left of the deadline, rather than all of it. Default true.
+    /// Sends the target the remaining time instead of the whole deadline. Default true.
     subtract_elapsed: bool,
 }
 
@@ -61,12 +61,12 @@ struct Counts {
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 const CALLS: Metric = Metric::counter(
     "ferrum_grpc_deadline_calls_total",
-    "gRPC calls by what became of their deadline: kept, defaulted, shortened, refused.",
+    "gRPC calls by deadline: kept, defaulted, shortened, refused.",
 );
 
 impl Plugin for GrpcDeadline {
     const NAME: &'static str = "grpc_deadline";
-    const SUMMARY: &'static str = "Gives gRPC calls a deadline, and shortens those that are too long.";
+    const SUMMARY: &'static str = "Adds a deadline to gRPC calls without one, and shortens long ones.";
     const EXAMPLE: &'static str = include_str!("../../examples/grpc_deadline.yaml");
     type Config = Config;
 

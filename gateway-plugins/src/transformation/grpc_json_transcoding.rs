@@ -48,34 +48,35 @@ const MAX_SET: u64 = 16 << 20;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// The file with the descriptor set, as `protoc --include_imports --descriptor_set_out=FILE` or `buf build -o FILE`
-    /// writes it; at most 16 MiB. It is read when the configuration is loaded. This or `descriptor_set` is required.
+    /// File with the descriptor set, as `protoc --include_imports --descriptor_set_out=FILE` or `buf build -o FILE`
+    /// writes it; at most 16 MiB. The gateway reads it when the configuration is loaded. This or `descriptor_set` is
+    /// required.
     #[schemars(extend("format" = "path"))]
     descriptor_set_path: Option<PathBuf>,
-    /// The descriptor set itself, in Base64.
+    /// The descriptor set in Base64.
     descriptor_set: Option<String>,
-    /// The services that are offered, with their packages: `shop.v1.Orders`. Default all in the descriptor set.
+    /// Services to offer, with their packages: `shop.v1.Orders`. Default all in the descriptor set.
     services: Vec<String>,
-    /// Offers methods without a `google.api.http` option as well: `POST /shop.v1.Orders/Place` with the message as the body.
-    /// Default false.
+    /// Also offers methods without a `google.api.http` option: `POST /shop.v1.Orders/Place` with the message as the
+    /// body. Default false.
     auto_mapping: bool,
-    /// What becomes of requests that fit no rule: `reject` answers them with 404, or 405 where the path has other methods, and
-    /// gRPC calls of methods without a rule (server reflection and health checks among them) with UNIMPLEMENTED; `pass` sends them to the
-    /// target as they are. Default `reject`.
+    /// What happens to requests that match no rule: `reject` answers 404, or 405 if the path has other methods, and
+    /// UNIMPLEMENTED for gRPC calls of methods without a rule, including server reflection and health checks; `pass`
+    /// sends them to the target unchanged. Default `reject`.
     unmatched: Unmatched,
-    /// Leaves out query parameters and fields of bodies that the message does not have, instead of answering 400. Default
+    /// Ignores query parameters and fields of bodies that the message does not have, instead of answering 400. Default
     /// false.
     ignore_unknown_fields: bool,
-    /// How streams of messages are written: `array` as one JSON array, `lines` as one line for each message
-    /// (`application/x-ndjson`), which clients get as well who ask for that type in `Accept`. Default `array`.
+    /// Format of streamed messages: `array` as one JSON array, `lines` as one line for each message
+    /// (`application/x-ndjson`). Clients that request this type in `Accept` always get lines. Default `array`.
     streams: Streams,
-    /// Writes fields by the names of the definition (`order_id`) instead of `orderId`. Default false.
+    /// Writes fields by their names in the definition (`order_id`) instead of `orderId`. Default false.
     preserve_field_names: bool,
-    /// Writes fields that have their default value, too. Default false.
+    /// Also writes fields with default values. Default false.
     print_default_values: bool,
     /// Writes enums by number. Default false: by name.
     print_enum_numbers: bool,
-    /// The largest body of a request, and the largest message of an answer. Default 4 MiB.
+    /// Size of the largest request body, and of the largest response message. Default 4 MiB.
     max_message: Size,
 }
 

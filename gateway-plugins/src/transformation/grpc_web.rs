@@ -25,8 +25,8 @@ use serde::Deserialize;
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// Response headers that scripts of other origins may read besides `grpc-status` and `grpc-message`, which are
-    /// always added to `access-control-expose-headers`. Default none.
+    /// Response headers that scripts of other origins may read, in addition to `grpc-status` and `grpc-message`, which
+    /// are always in `access-control-expose-headers`. Default none.
     expose_headers: Vec<String>,
 }
 
@@ -49,7 +49,7 @@ const TRAILERS: u8 = 0x80;
 impl Plugin for GrpcWeb {
     const NAME: &'static str = "grpc_web";
     const SUMMARY: &'static str =
-        "Lets browsers call gRPC services, by translating gRPC-Web in both directions.";
+        "Translates gRPC-Web in both directions, so that browsers can call gRPC services.";
     const GUARDS: bool = false;
     type Config = Config;
 

@@ -23,10 +23,10 @@ use serde::Deserialize;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// Plain bytes that a body may have, whatever it has compressed; a larger one is answered 413. Default 10 MiB.
+    /// Size of the decoded body; a larger one gets 413. Default 10 MiB.
     #[schemars(range(min = 1))]
     max_size: Bytes,
-    /// Lets bodies in codings that are not known here pass as they are, rather than answer 415. Default false.
+    /// Passes bodies with an unknown content coding unchanged, instead of answering 415. Default false.
     pass_unknown: bool,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct RequestDecompression {
 
 impl Plugin for RequestDecompression {
     const NAME: &'static str = "request_decompression";
-    const SUMMARY: &'static str = "Decodes compressed request bodies, up to a limit on the plain bytes.";
+    const SUMMARY: &'static str = "Decodes compressed request bodies, up to a size limit.";
     type Config = Config;
 
     fn build(config: Config, _world: &World) -> Result<Self, Problems> {

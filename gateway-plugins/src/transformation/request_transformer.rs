@@ -23,9 +23,9 @@ use crate::transformation::transform::{BodyRules, Changed, Rule, Rules, Unusable
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// The changes, in their order; at least one.
+    /// The changes, in order; at least one.
     rules: Vec<Rule>,
-    /// Limits on bodies that are changed.
+    /// Limits for changed bodies.
     body: BodyRules,
 }
 

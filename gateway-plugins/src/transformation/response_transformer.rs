@@ -34,16 +34,17 @@ use cookies::{CookieRule, CookieRules};
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// The changes, in their order; at least one, here or in `cookies`.
+    /// The changes, in order; at least one, here or in `cookies`.
     rules: Vec<Rule>,
-    /// Changes to the cookies that responses set, after `rules`. The first rule for a cookie's name is applied. At most 100. Default none.
+    /// Changes to cookies that responses set, after `rules`. The first matching rule applies to each cookie. At most
+    /// 100. Default none.
     cookies: Vec<CookieRule>,
-    /// Which responses are changed: `all`, those of the `target`, or those of the `gateway` itself. Default `all`.
+    /// Responses to change: `all`, those of the `target`, or those of the `gateway` itself. Default `all`.
     of: ResponseOrigin,
-    /// Only responses of these statuses are changed, such as `200` or `3xx`. Default: all, also errors.
+    /// Statuses of the responses to change, such as `200` or `3xx`. Default: all, also errors.
     #[schemars(length(max = 50))]
     statuses: Vec<String>,
-    /// Limits on bodies that are changed.
+    /// Limits for changed bodies.
     body: BodyRules,
 }
 

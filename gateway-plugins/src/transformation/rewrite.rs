@@ -26,37 +26,37 @@ use serde::Deserialize;
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// The new path, as a template that begins with `/`, with the route's captures (`/v2/${capture.rest}`). A query in
-    /// it is put before the request's. What can't stand in a path is written as `%20`. Default: unchanged.
+    /// New path, as a template that begins with `/`, with the route's captures (`/v2/${capture.rest}`). Its query
+    /// precedes the request's. Characters that a path may not contain are percent-encoded. Default: unchanged.
     path: Option<String>,
-    /// Replaces the beginning of the path. Paths that begin otherwise stay as they are. Default: unchanged.
+    /// Replaces a prefix of the path. Other paths stay unchanged. Default: unchanged.
     prefix: Option<Prefix>,
-    /// Regexes with their replacements; the first that fits the path is used. Default none.
+    /// Regexes with their replacements; the first that matches the path applies. Default none.
     regex: Vec<Replace>,
     /// Changes to the query. Default none.
     query: Changes,
-    /// The host the target is told, as a template, with a port where it needs one. Who is connected to stays as it is.
-    /// Default: as the proxy's settings say.
+    /// `Host` for the target, as a template, with a port if it needs one. The connection still goes to the same target.
+    /// Default: as the proxy's settings specify.
     host: Option<String>,
 }
 
-/// A prefix on whole segments and what takes its place.
+/// A prefix of whole segments, and its replacement.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Prefix {
-    /// What the path begins with, such as `/api`. `/apiary` does not begin with it.
+    /// Prefix of the path, such as `/api`. It does not match `/apiary`.
     from: String,
-    /// What takes its place, such as `/internal/v2`, or `/`.
+    /// Replacement, such as `/internal/v2`, or `/`.
     to: String,
 }
 
-/// A regex and what takes the place of what it matches.
+/// A regex, and the replacement of its match.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Replace {
-    /// A regex over the path, without the query. Anchor it with `^` and `$` where the whole path is meant.
+    /// Regex over the path, without the query. Anchor it with `^` and `$` to match the whole path.
     from: String,
-    /// What takes the place of the first match; `$1` and `${name}` are groups, `$$` is a dollar sign.
+    /// Replacement of the first match; `$1` and `${name}` are groups, `$$` is a dollar sign.
     to: String,
 }
 
@@ -64,11 +64,11 @@ struct Replace {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct Changes {
-    /// Parameters to remove, all of a name. Default none.
+    /// Parameters to remove, with all their values. Default none.
     remove: Vec<String>,
-    /// Parameters with their values, as templates; others of the name are removed. Default none.
+    /// Parameters to set, as templates; this replaces all values of a name. Default none.
     set: Vec<Parameter>,
-    /// Parameters to add, whatever is there. Default none.
+    /// Parameters to add to those present. Default none.
     add: Vec<Parameter>,
 }
 
@@ -76,9 +76,9 @@ struct Changes {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Parameter {
-    /// Its name, not encoded.
+    /// Name, not encoded.
     name: String,
-    /// Its value, as a template; encoded by the gateway.
+    /// Value, as a template; the gateway encodes it.
     value: String,
 }
 
@@ -103,7 +103,7 @@ struct RewriteRefusal(&'static str);
 
 impl Plugin for Rewrite {
     const NAME: &'static str = "rewrite";
-    const SUMMARY: &'static str = "Changes the path, the query and the host that the target is asked for.";
+    const SUMMARY: &'static str = "Changes the path, the query and the `Host` that the target receives.";
     const GUARDS: bool = false;
     type Config = Config;
 

@@ -37,16 +37,16 @@ const GRACE: Duration = Duration::from_secs(10);
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// After how long without a byte a comment is sent; 0 sends none. Default 15 s.
+    /// After how long without a byte the gateway sends a comment; 0 disables it. Default 15 s.
     #[schemars(range(max = 86_400))]
     heartbeat: Seconds,
-    /// Tells clients at the beginning how long to wait before they connect again. Default: the target's to say.
+    /// How long clients wait before they reconnect (`retry`). Default: as the target specifies.
     #[schemars(range(min = 0.001, max = 3600))]
     retry: Option<Millis>,
-    /// How long a stream lasts; it ends between two events, and clients connect again. Default 0: as long as it likes.
+    /// Longest duration of a stream. It ends between two events, and clients reconnect. Default 0: unlimited.
     max_duration: Seconds,
-    /// Says that nothing on the way may hold events back: `X-Accel-Buffering: no`, and `Cache-Control: no-cache` where the
-    /// target says nothing. Default true.
+    /// Prevents buffering on the way to the client: adds `X-Accel-Buffering: no`, and `Cache-Control: no-cache` if the
+    /// target sends none. Default true.
     no_buffering: bool,
 }
 
@@ -72,7 +72,7 @@ const HEARTBEATS: Metric =
 
 impl Plugin for Sse {
     const NAME: &'static str = "sse";
-    const SUMMARY: &'static str = "Keeps event streams alive with comments, and ends them after some time.";
+    const SUMMARY: &'static str = "Keeps event streams alive with comments, and limits their duration.";
     const GUARDS: bool = false;
     type Config = Config;
 

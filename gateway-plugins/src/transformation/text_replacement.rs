@@ -36,32 +36,32 @@ use search::{Pair, Replacing, automaton};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// The texts and what takes their place; at least one, at most 50.
+    /// Texts with their replacements; at least one, at most 50.
     #[schemars(length(min = 1, max = 50))]
     replacements: Vec<TextPair>,
     /// Replaces only the first match of each text. Default false.
     once: bool,
     /// Ignores the case of ASCII letters in `find`. Default false.
     ignore_case: bool,
-    /// Media types of bodies that are changed; `*` is any. Default `text/html`.
+    /// Media types of the bodies to change; `*` is any. Default `text/html`.
     #[schemars(length(min = 1, max = 50))]
     content_types: Vec<String>,
     /// Keeps `Last-Modified`, and `ETag` as a weak one. Default false.
     keep_last_modified: bool,
-    /// Which responses are changed: `all`, those of the `target`, or those of the `gateway` itself. Default `all`.
+    /// Responses to change: `all`, those of the `target`, or those of the `gateway` itself. Default `all`.
     of: ResponseOrigin,
-    /// Bytes to which a compressed body may be decoded; a longer one breaks off. Default 64 MiB.
+    /// Size to which a compressed body may be decoded; a longer one is cut off. Default 64 MiB.
     #[schemars(range(min = 1))]
     max_decoded: Bytes,
 }
 
-/// A text and what takes its place.
+/// A text and its replacement.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct TextPair {
     /// The text, as a template; at most 512 bytes.
     find: String,
-    /// What takes its place, as a template.
+    /// The replacement, as a template.
     with: String,
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct TextReplacement {
 
 impl Plugin for TextReplacement {
     const NAME: &'static str = "text_replacement";
-    const SUMMARY: &'static str = "Replaces texts in the bodies of responses while they pass.";
+    const SUMMARY: &'static str = "Replaces texts in response bodies while they are streamed.";
     const EXAMPLE: &'static str = include_str!("../../examples/text_replacement.yaml");
     const GUARDS: bool = false;
     type Config = Config;

@@ -32,25 +32,25 @@ use splice::Document;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Rule {
-    /// What is done: `set` (whatever is there, also on the way there), `add` (only where nothing is there), `update` (only where something is
-    /// there), `append` (beside what is there; an item of a list in a body), `remove`, `rename`, `replace` (parts of header values).
+    /// Operation: `set` (replaces), `add` (only if absent), `update` (only if present), `append` (adds another value;
+    /// an element of a list in a body), `remove`, `rename`, `replace` (parts of header values).
     operation: Operation,
-    /// What is changed: `header`, `query` (requests only) or `body` (JSON bodies).
+    /// What to change: `header`, `query` (requests only) or `body` (JSON bodies).
     target: Target,
-    /// The header's or parameter's name; for a body a JSON Pointer (RFC 6901) such as `/user/name`.
+    /// Name of the header or parameter; for a body, a JSON Pointer (RFC 6901) such as `/user/name`.
     key: String,
-    /// The new value; needed by `set`, `add`, `update` and `append`. Texts are templates. A body takes any
-    /// JSON value but `null`.
+    /// New value; required by `set`, `add`, `update` and `append`. Texts are templates. In a body, any JSON value
+    /// except `null`.
     value: Option<Value>,
-    /// The new name or JSON Pointer; needed by `rename`.
+    /// New name or JSON Pointer; required by `rename`.
     new_key: Option<String>,
-    /// What is replaced in each value that the header had before the first rule; needed by `replace`. The first that matches is applied.
-    /// In `Refresh` they apply to the URL. At most 100.
+    /// Replacements in each value that the header had before the first rule; required by `replace`. The first match
+    /// applies. In `Refresh`, they apply to the URL. At most 100.
     #[serde(default)]
     replacements: Vec<Replacement>,
 }
 
-/// What is done.
+/// Operation.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Operation {
@@ -63,7 +63,7 @@ pub(crate) enum Operation {
     Replace,
 }
 
-/// What is changed.
+/// What to change.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Target {
@@ -75,28 +75,29 @@ enum Target {
 /// Content codings, one over the other, that a body may have.
 const MAX_CODINGS: usize = 2;
 
-/// What becomes of a body that can't be changed.
+/// What happens to a body that cannot be changed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Unchangeable {
-    /// The message is refused.
+    /// The message is rejected.
     #[default]
     Refuse,
-    /// It passes as it is.
+    /// It passes unchanged.
     Pass,
 }
 
-/// Settings about bodies, for both plugins. Numbers of a changed body that no rule writes keep their digits.
+/// Settings for bodies, for both plugins. Numbers that no rule writes keep their digits.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct BodyRules {
-    /// Bytes a body may have to be changed; it is held in memory. Default 1 MiB.
+    /// Size of a body to change; the gateway buffers it. Default 1 MiB.
     #[schemars(range(min = 1))]
     max_size: Bytes,
-    /// What becomes of a body that is larger, that is not JSON though its type says so, that has a duplicate key or no place for a
-    /// value that is to be there (a list where a map is needed), that comes with several `Content-Type` fields or in part (206), or that is
-    /// compressed (in responses: by another coding than gzip, deflate, Brotli and Zstandard): `refuse` (413, 400 or 415 for requests, 502
-    /// for responses) or `pass` as it is. Default `refuse`.
+    /// What happens to a body that cannot be changed: `refuse` (413, 400 or 415 for requests, 502 for responses) or
+    /// `pass` unchanged. Such a body is larger than `max_size`, is not JSON despite its type, has a duplicate key or no
+    /// place for a value (a list where a map is needed), has several `Content-Type` fields, is a partial response
+    /// (206), or is compressed (in responses: with a coding other than gzip, deflate, Brotli and Zstandard). Default
+    /// `refuse`.
     otherwise: Unchangeable,
 }
 

@@ -14,17 +14,17 @@ use serde::Deserialize;
 
 pub use w3c::{MAX_BAGGAGE_BYTES, MAX_TRACESTATE_BYTES, baggage_value};
 
-/// A format of trace context.
+/// Format of trace context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Propagator {
     /// `traceparent` and `tracestate` of W3C Trace Context.
     TraceContext,
-    /// `baggage` of W3C Baggage; carries values beside the context.
+    /// `baggage` of W3C Baggage; carries values in addition to the context.
     Baggage,
-    /// B3, read in either form and written as the one header `b3`.
+    /// B3, read in both forms and written as the single header `b3`.
     B3,
-    /// B3, read in either form and written as `x-b3-traceid`, `x-b3-spanid` and the others.
+    /// B3, read in both forms and written as `x-b3-traceid`, `x-b3-spanid` and the others.
     B3Multi,
     /// `uber-trace-id` of Jaeger.
     Jaeger,

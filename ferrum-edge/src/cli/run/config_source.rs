@@ -20,7 +20,7 @@ pub(in crate::cli) enum Mode {
     /// A file, read again with each reload
     #[default]
     File,
-    /// A database, changed through the admin API while traffic flows; a file only has the settings under `gateway`
+    /// A database that the admin API changes at run time; a file contains only the settings under `gateway`
     Database,
     /// A database whose configuration is served by the edges of a fleet; this process carries no traffic
     #[cfg(feature = "fleet")]

@@ -23,7 +23,7 @@ pub(crate) struct EdgeOptions {
     pub(crate) invitation: Option<Invitation>,
     /// `HOST:PORT` each; empty: the one of the invitation.
     pub(crate) control_planes: Vec<String>,
-    /// A file or URL to start from while there is no last good configuration.
+    /// A file or URL to start from without a last good configuration.
     pub(crate) first: Option<String>,
     /// How long to wait for the first configuration.
     pub(crate) start_timeout: Duration,

@@ -53,7 +53,7 @@ pub(crate) struct Request {
     pub(crate) rollback: Option<Rollback>,
     /// The revision that has to be the newest: who asks made it a condition.
     pub(crate) expected: Option<u64>,
-    /// Checks everything and writes nothing.
+    /// Validates everything and writes nothing.
     pub(crate) validate_only: bool,
     /// Why, for people.
     pub(crate) note: String,

@@ -15,48 +15,49 @@ pub struct AdminOidc {
     /// The issuer (`iss`) of the provider's tokens, such as `https://idp.example`. Required.
     #[schemars(length(min = 1, max = 2048))]
     pub issuer: Option<String>,
-    /// The URL of its discovery document, whose `issuer` must be the same. Default: the issuer and
+    /// URL of its discovery document, which must contain the same `issuer`. Default: the issuer and
     /// `/.well-known/openid-configuration`.
     #[schemars(length(min = 1, max = 2048))]
     pub discovery_url: Option<String>,
-    /// PEM file of the only roots that are trusted for the provider's URLs. Default the public roots.
+    /// PEM file with the only trusted roots for the provider's URLs. Default the public roots.
     #[schemars(length(min = 1, max = 4096))]
     pub ca_path: Option<String>,
-    /// The name under which the gateway is known to the provider. Required.
+    /// Client ID of the gateway at the provider. Required.
     #[schemars(length(min = 1, max = 512))]
     pub client_id: Option<String>,
-    /// The secret that goes with `client_id`. Default none: a public client.
+    /// Secret for `client_id`. Default none: a public client.
     #[schemars(length(min = 1, max = 4096))]
     pub client_secret: Option<String>,
-    /// Scopes that are asked for; `openid` is among them in any case. Default `[openid, profile, email]`.
+    /// Requested scopes; `openid` is always among them. Default `[openid, profile, email]`.
     #[schemars(length(max = 100))]
     pub scopes: Option<Vec<String>>,
-    /// The whole URL of `/console/oidc/callback` as the provider knows it. Default: scheme and host of the request.
+    /// Complete URL of `/console/oidc/callback` as registered with the provider. Default: scheme and host of the
+    /// request.
     #[schemars(length(min = 1, max = 2048))]
     pub redirect_uri: Option<String>,
-    /// The text of the button on the login page. Default `Log in with` and the issuer's host.
+    /// Text of the button on the login page. Default `Log in with` and the issuer's host.
     #[schemars(length(min = 1, max = 100))]
     pub label: Option<String>,
-    /// The claim with the user's name, for the audit and the history; `sub` where the token lacks it. Default
+    /// Claim with the user's name, for the audit and the history; `sub` if the token lacks it. Default
     /// `preferred_username`.
     #[schemars(length(min = 1, max = 100))]
     pub name_claim: Option<String>,
-    /// The claim with the user's groups: a text or a list of them; a dotted path leads into objects. Default `groups`.
+    /// Claim with the user's groups: a text or a list of them; a dotted path leads into objects. Default `groups`.
     #[schemars(length(min = 1, max = 100))]
     pub groups_claim: Option<String>,
-    /// The groups whose members have a role for everything. A user in none of these groups and of those of `grants` cannot log in.
-    /// Required, unless there are `grants`.
+    /// Groups whose members have a role for all objects. A user in none of these groups and none of those of `grants`
+    /// cannot log in. Required, unless there are `grants`.
     pub roles: Option<AdminOidcRoles>,
     /// Grants of groups: a role for some objects. A user has all grants of the user's groups. A role `write` or `admin`
     /// from `roles` applies to all objects, whatever the grants. With the role `read` from `roles`, the user also sees all objects but consumers. Default none.
     #[schemars(length(max = 50))]
     pub grants: Option<Vec<AdminOidcGrant>>,
-    /// How long a login waits for an answer of the provider, 100 ms to 60 s. Default 5 s.
+    /// Time limit for a response of the provider at a login, 100 ms to 60 s. Default 5 s.
     #[schemars(range(min = 0.1, max = 60))]
     pub timeout: Option<Millis>,
 }
 
-/// Groups by role; `"*"` is everybody whom the provider logs in. A user has the highest role of the user's groups.
+/// Groups by role; `"*"` matches every user of the provider. A user has the highest role of the user's groups.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AdminOidcRoles {
@@ -75,7 +76,7 @@ pub struct AdminOidcRoles {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AdminOidcGrant {
-    /// The groups; `"*"` is everybody whom the provider logs in. Required.
+    /// The groups; `"*"` matches every user of the provider. Required.
     #[schemars(length(max = 100))]
     pub groups: Option<Vec<String>>,
     /// The workspace that defines which objects, hosts, paths, ports and protocols the grant covers; only `groups` and `role` can be set
@@ -87,10 +88,10 @@ pub struct AdminOidcGrant {
     pub objects: Option<Vec<String>>,
     /// `read` or `write`. Default `write`.
     pub role: Option<AdminRole>,
-    /// Hosts that HTTP proxies may answer for: `a.example`, `*.a.example`, or `*` for any. Default none.
+    /// Hosts that HTTP proxies may have: `a.example`, `*.a.example`, or `*` for any. Default none.
     #[schemars(length(max = 100), inner(length(min = 1, max = 256)))]
     pub hosts: Option<Vec<String>>,
-    /// Below which paths HTTP proxies may answer. Default all.
+    /// Paths below which HTTP proxies may match. Default all.
     #[schemars(length(max = 100), inner(length(min = 1, max = 256)))]
     pub paths: Option<Vec<String>>,
     /// Ports that stream proxies may have: `"5432"` or `10000-10099`. Default none.

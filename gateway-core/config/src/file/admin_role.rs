@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AdminRole {
-    /// See everything but secrets.
+    /// Sees everything except secrets.
     Read,
-    /// Change objects.
+    /// Also changes objects.
     Write,
-    /// Import, roll back, and administer users.
+    /// Also imports, rolls back, and manages users.
     Admin,
 }

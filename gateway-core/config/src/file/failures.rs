@@ -5,85 +5,85 @@ use serde::Deserialize;
 
 use crate::units::{Millis, Seconds};
 
-/// When a target is left alone for a while.
+/// Circuit breaker: stops traffic to a failing target for a while.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CircuitBreaker {
-    /// Failures in a row that open it. Default 5.
+    /// Consecutive failures that open the circuit. Default 5.
     #[schemars(range(min = 1, max = 10_000))]
     pub failure_threshold: Option<u32>,
-    /// Successes of probes that close it. Default 3.
+    /// Successful probes that close the circuit. Default 3.
     #[schemars(range(min = 1, max = 10_000))]
     pub success_threshold: Option<u32>,
-    /// How long it stays open. Default 30s.
+    /// How long the circuit stays open. Default 30s.
     #[schemars(range(min = 1, max = 86_400))]
     pub timeout: Option<Seconds>,
-    /// Statuses that count as failure. Default 500 502 503 504. gRPC calls count as for `retryable_status_codes`.
+    /// Statuses that count as failures. Default 500 502 503 504. For gRPC calls, see `retryable_status_codes`.
     #[schemars(length(max = 50), inner(range(min = 100, max = 599)))]
     pub failure_status_codes: Option<Vec<u16>>,
-    /// Probes at a time while half open. Default 1.
+    /// Concurrent probes while the circuit is half open. Default 1.
     #[schemars(range(min = 1, max = 10_000))]
     pub half_open_max_requests: Option<u32>,
-    /// Counts failures to connect. Default true.
+    /// Also counts connection failures. Default true.
     pub trip_on_connection_errors: Option<bool>,
 }
 
-/// What is tried again after a failure.
+/// Retries of failed requests.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Retry {
-    /// Tries after the first. Default 3. A body is sent again where its length is known and at most 64 KiB; such a body is
-    /// read whole before the first try.
+    /// Retries after the first attempt. Default 3. A body is resent if its length is known and at most 64 KiB; the
+    /// gateway buffers such a body before the first attempt.
     #[schemars(range(max = 100))]
     pub max_retries: Option<u32>,
-    /// Statuses that count as failure. Default none. A gRPC call that a target ends without a message counts by the HTTP status
-    /// that stands for its own: 503 for UNAVAILABLE, 504 for DEADLINE_EXCEEDED, 429 for RESOURCE_EXHAUSTED, 500 for INTERNAL,
+    /// Statuses to retry. Default none. If a target ends a gRPC call without a message, the HTTP equivalent of its
+    /// status counts: 503 for UNAVAILABLE, 504 for DEADLINE_EXCEEDED, 429 for RESOURCE_EXHAUSTED, 500 for INTERNAL,
     /// UNKNOWN and DATA_LOSS.
     #[schemars(length(max = 50), inner(range(min = 100, max = 599)))]
     pub retryable_status_codes: Option<Vec<u16>>,
-    /// Methods tried again on such a status. Default GET HEAD OPTIONS PUT DELETE.
+    /// Methods to retry on such a status. Default GET HEAD OPTIONS PUT DELETE.
     #[schemars(length(max = 9))]
     pub retryable_methods: Option<Vec<String>>,
-    /// gRPC methods that are tried again like `retryable_methods`, such as `shop.Catalog/GetItem`: unary ones that may be carried
-    /// out twice. Their message is read whole before the first try, up to 64 KiB. Default none.
+    /// gRPC methods to retry like `retryable_methods`, such as `shop.Catalog/GetItem`: idempotent unary methods. The
+    /// gateway buffers their message before the first attempt, up to 64 KiB. Default none.
     #[schemars(length(max = 1000))]
     pub grpc_methods: Option<Vec<String>>,
-    /// Tries any method again when no connection could be made. Default true.
+    /// Retries every method if the connection failed. Default true.
     pub retry_on_connect_failure: Option<bool>,
-    /// The pause before each retry. Default none.
+    /// Delay before each retry. Default none.
     pub backoff: Option<Backoff>,
-    /// Retries allowed as a share of requests, in percent, so that retries never double a load. Default 20.
+    /// Retry budget as a percentage of requests, so that retries cannot double a load. Default 20.
     #[schemars(range(max = 1000))]
     pub budget_percent: Option<u32>,
 }
 
-/// The pause before a retry: `{fixed: {delay: 100ms}}`, or with a YAML tag `!fixed {delay: 100ms}`.
+/// Delay before a retry: `{fixed: {delay: 100ms}}`, or with a YAML tag `!fixed {delay: 100ms}`.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Backoff {
-    /// The same each time.
+    /// The same delay each time.
     Fixed(FixedBackoff),
-    /// Doubles from base to max, with jitter between half and one and a half.
+    /// Doubles from `base` to `max`, with jitter between half and one and a half.
     Exponential(ExponentialBackoff),
 }
 
-/// The same pause each time.
+/// A constant delay.
 #[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FixedBackoff {
-    /// The pause. Default 100ms.
+    /// The delay. Default 100ms.
     #[schemars(range(max = 300))]
     pub delay: Option<Millis>,
 }
 
-/// A pause that doubles.
+/// A delay that doubles.
 #[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExponentialBackoff {
-    /// Time of the first pause. Default 100ms.
+    /// First delay. Default 100ms.
     #[schemars(range(max = 300))]
     pub base: Option<Millis>,
-    /// Time of the longest pause. Default 10s.
+    /// Longest delay. Default 10s.
     #[schemars(range(max = 300))]
     pub max: Option<Millis>,
 }

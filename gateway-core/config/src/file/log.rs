@@ -9,12 +9,11 @@ use crate::condition::written::Condition;
 use crate::exporter::{Compression, ExporterSettings};
 use crate::units::{Bytes, Millis, Seconds};
 
-/// One place that access records go to: one of `stdout`, `file`, `syslog`, `tcp`, `http`, `loki`,
-/// `kafka` and `otlp`.
+/// One destination of access records: one of `stdout`, `file`, `syslog`, `tcp`, `http`, `loki`, `kafka` and `otlp`.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogSink {
-    /// Its name in metrics and in the program log; unique. Required.
+    /// Name in metrics and in the program log; unique. Required.
     #[schemars(length(min = 1, max = 63))]
     pub name: Option<String>,
     /// Writes lines to standard output.
@@ -29,67 +28,67 @@ pub struct LogSink {
     pub http: Option<HttpSink>,
     /// Pushes to Grafana Loki.
     pub loki: Option<LokiSink>,
-    /// Writes lines to a topic of Kafka, one record a line.
+    /// Writes lines to a Kafka topic, one record per message.
     pub kafka: Option<KafkaSink>,
     /// Sends log records by OTLP; `format` and `template` don't apply.
     pub otlp: Option<ExporterSettings>,
-    /// How a record is written. Default `json`.
+    /// Format of records. Default `json`.
     pub format: Option<LogFormat>,
-    /// A line of its own instead of `format`, such as `${client.address} ${response.status}`; of exchanges only.
+    /// Custom line instead of `format`, such as `${client.address} ${response.status}`; for exchanges only.
     #[schemars(length(min = 1, max = 8192))]
     pub template: Option<String>,
-    /// Only these fields, with `json`, `logfmt` or `otlp`. Default all.
+    /// Fields to write, with `json`, `logfmt` or `otlp`. Default all.
     #[schemars(length(min = 1, max = 100))]
     pub fields: Option<Vec<String>>,
-    /// Request headers to add, as `http.request.header.<name>`; credentials in them are replaced. Default none.
+    /// Request headers to add, as `http.request.header.<name>`; credentials are redacted. Default none.
     #[schemars(length(max = 100))]
     pub request_headers: Vec<String>,
-    /// Response headers to add, as `http.response.header.<name>`; values of cookies are replaced. Default none.
+    /// Response headers to add, as `http.response.header.<name>`; values of cookies are redacted. Default none.
     #[schemars(length(max = 100))]
     pub response_headers: Vec<String>,
-    /// Query parameters whose values are replaced, beside well-known ones such as `token` and `api_key`. Default none.
+    /// Query parameters to redact, in addition to well-known ones such as `token` and `api_key`. Default none.
     #[schemars(length(max = 100))]
     pub redact_query: Vec<String>,
-    /// Only exchanges for which this holds, `statuses` included; sessions are left out then. Default all.
+    /// Exchanges to log, by a condition that may include `statuses`; this excludes sessions. Default all.
     pub when: Option<Condition>,
-    /// Only what took at least so long. Default all.
+    /// Logs only what takes at least this long. Default all.
     #[schemars(range(min = 0.001, max = 86_400))]
     pub slower_than: Option<Millis>,
-    /// Only records of these proxies, by id. Default all, those without a proxy too.
+    /// Proxies to log, by ID. Default all, and records without a proxy.
     #[schemars(length(min = 1, max = 10_000))]
     pub proxies: Option<Vec<String>>,
-    /// The share of records that is written, of those that pass the filters, 0 to 1. Default 1.
+    /// Share of the matching records to write, 0 to 1. Default 1.
     #[schemars(range(min = 0, max = 1))]
     pub sample: Option<f64>,
-    /// Records waiting to be written; beyond it they are dropped and counted. Default 8192.
+    /// Queued records; further ones are dropped and counted. Default 8192.
     #[schemars(range(min = 1, max = 1_048_576))]
     pub queue: Option<usize>,
-    /// Bytes of records waiting. Default 16 MiB.
+    /// Size of the queue. Default 16 MiB.
     #[schemars(range(min = 65_536, max = 1_073_741_824))]
     pub queue_size: Option<Bytes>,
-    /// Records sent at a time. Default 500.
+    /// Records in a batch. Default 500.
     #[schemars(range(min = 1, max = 10_000))]
     pub batch: Option<usize>,
-    /// The longest a record waits for others. Default 1 s.
+    /// Longest delay before a batch is sent. Default 1 s.
     #[schemars(range(min = 0.001, max = 600))]
     pub interval: Option<Millis>,
-    /// How long records are tried again before they are given up: while the server can't be reached, and over HTTP after 408, 429 and
-    /// what begins with 5 but 501 and 505. Nothing is sent before the server's `Retry-After` is over, up to 5 minutes. Default 60 s.
+    /// How long a batch is retried before its records are dropped: if the server is unreachable, and over HTTP after
+    /// 408, 429 and 5xx except 501 and 505. The gateway obeys `Retry-After`, up to 5 minutes. Default 60 s.
     #[schemars(range(max = 3600))]
     pub retry_for: Option<Millis>,
 }
 
-/// How a record is written.
+/// Format of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// One JSON object a line, under OpenTelemetry's names.
+    /// One JSON object per line, with OpenTelemetry's names.
     Json,
-    /// One JSON object a line, under the names of the Elastic Common Schema.
+    /// One JSON object per line, with the names of the Elastic Common Schema.
     Ecs,
     /// `name=value` pairs.
     Logfmt,
-    /// The combined format of NCSA and Apache; of exchanges only.
+    /// The combined format of NCSA and Apache; for exchanges only.
     Combined,
 }
 
@@ -98,20 +97,20 @@ pub enum LogFormat {
 #[serde(deny_unknown_fields)]
 pub struct StdoutSink {}
 
-/// A file with rotation. SIGUSR1 opens it anew.
+/// A file with rotation. SIGUSR1 reopens it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FileSink {
     /// The file. Required. A named pipe needs a reader when it is opened.
     #[schemars(length(min = 1, max = 4096))]
     pub path: Option<String>,
-    /// Begins a new file when this one has so many bytes. Default never.
+    /// Size at which a new file begins. Default never.
     #[schemars(range(min = 4096))]
     pub max_size: Option<Bytes>,
-    /// Begins a new file when this one is so old. Default never.
+    /// Age at which a new file begins. Default never.
     #[schemars(range(min = 1, max = 31_536_000))]
     pub max_age: Option<Seconds>,
-    /// Old files kept, as `path.1` to `path.N`. Default 5.
+    /// Old files to keep, as `path.1` to `path.N`. Default 5.
     #[schemars(range(max = 1000))]
     pub keep: Option<u32>,
 }
@@ -120,45 +119,45 @@ pub struct FileSink {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SyslogSink {
-    /// `udp://host:514`, `tcp://host:601` (octet counting) or `tls://host:6514`. Required. Over UDP a record counts as sent once
-    /// the kernel has it: nothing tells whether it arrived.
+    /// `udp://host:514`, `tcp://host:601` (octet counting) or `tls://host:6514`. Required. Over UDP, a record counts as
+    /// sent when the kernel accepts it; delivery is unknown.
     pub address: Option<String>,
     /// The facility, 0 to 23. Default 16 (local0).
     #[schemars(range(max = 23))]
     pub facility: Option<u8>,
-    /// The application's name in messages. Default `ferrum-edge`.
+    /// Application name in messages. Default `ferrum-edge`.
     #[schemars(length(min = 1, max = 48))]
     pub app_name: Option<String>,
-    /// PEM file of the only roots that the server's certificate may come from. Default the public roots.
+    /// PEM file with the only trusted roots for the server's certificate. Default the public roots.
     pub ca_path: Option<String>,
 }
 
-/// A server that takes lines.
+/// A server that receives lines.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TcpSink {
     /// `tcp://host:port` or `tls://host:port`. Required.
     pub address: Option<String>,
-    /// PEM file of the only roots that the server's certificate may come from. Default the public roots.
+    /// PEM file with the only trusted roots for the server's certificate. Default the public roots.
     pub ca_path: Option<String>,
 }
 
-/// A server that takes batches of lines by POST.
+/// A server that receives batches of lines by POST.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpSink {
-    /// Where to post to. Required.
+    /// URL. Required.
     pub url: Option<String>,
     /// Header fields of each request. Default none.
     pub headers: BTreeMap<String, String>,
     /// Sent as `Authorization: Bearer …`. Default none.
     pub bearer_token: Option<String>,
-    /// Compresses requests. Default `none`.
+    /// Compression of requests. Default `none`.
     pub compression: Option<Compression>,
-    /// How long one request may take. Default 10 s.
+    /// Time limit for a request. Default 10 s.
     #[schemars(range(min = 0.001, max = 600))]
     pub timeout: Option<Millis>,
-    /// PEM file of the only roots that the server's certificate may come from. Default the public roots.
+    /// PEM file with the only trusted roots for the server's certificate. Default the public roots.
     pub ca_path: Option<String>,
 }
 
@@ -166,7 +165,7 @@ pub struct HttpSink {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LokiSink {
-    /// The server, such as `http://loki:3100`; `/loki/api/v1/push` is added where it is not there. Required.
+    /// The server, such as `http://loki:3100`; `/loki/api/v1/push` is appended if it is missing. Required.
     pub url: Option<String>,
     /// Labels of the stream. Default `{job: ferrum-edge}`.
     pub labels: BTreeMap<String, String>,
@@ -176,56 +175,56 @@ pub struct LokiSink {
     pub headers: BTreeMap<String, String>,
     /// Sent as `Authorization: Bearer …`. Default none.
     pub bearer_token: Option<String>,
-    /// Compresses requests. Default `gzip`.
+    /// Compression of requests. Default `gzip`.
     pub compression: Option<Compression>,
-    /// How long one request may take. Default 10 s.
+    /// Time limit for a request. Default 10 s.
     #[schemars(range(min = 0.001, max = 600))]
     pub timeout: Option<Millis>,
-    /// PEM file of the only roots that the server's certificate may come from. Default the public roots.
+    /// PEM file with the only trusted roots for the server's certificate. Default the public roots.
     pub ca_path: Option<String>,
 }
 
-/// A topic of Kafka. Batches go to its partitions in turn. A batch whose answer is lost is sent again, so that records may come
-/// twice.
+/// A Kafka topic. Batches are distributed over its partitions. If the acknowledgement of a batch is lost, the batch is
+/// sent again, so records may arrive twice.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct KafkaSink {
-    /// Brokers that are asked for the others, each as `host:port`. Required.
+    /// Bootstrap brokers, each as `host:port`. Required.
     #[schemars(length(max = 64))]
     pub brokers: Vec<String>,
-    /// The topic; it is not created where there is none. Required.
+    /// The topic, which must exist. Required.
     #[schemars(length(min = 1, max = 249))]
     pub topic: Option<String>,
     /// Encrypts connections to brokers. Default false.
     pub tls: bool,
-    /// PEM file of the only roots that brokers' certificates may come from. Default the public roots.
+    /// PEM file with the only trusted roots for brokers' certificates. Default the public roots.
     pub ca_path: Option<String>,
-    /// Who the gateway says it is. Default nobody.
+    /// User (SASL). Default none.
     pub sasl: Option<KafkaSasl>,
-    /// Who has to have a batch before it counts as sent. Default `all`.
+    /// Required acknowledgements of a batch. Default `all`.
     pub acks: Option<KafkaAcks>,
-    /// Compresses batches. Default `gzip`.
+    /// Compression of batches. Default `gzip`.
     pub compression: Option<Compression>,
 }
 
-/// A user of Kafka.
+/// A Kafka user (SASL).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KafkaSasl {
-    /// How the password is proved; `plain` hands it over, and needs `tls`.
+    /// SASL mechanism; `plain` sends the password itself, and requires `tls`.
     pub mechanism: KafkaMechanism,
-    /// The user's name.
+    /// Username.
     #[schemars(length(min = 1, max = 1000))]
     pub username: String,
-    /// The password.
+    /// Password.
     #[schemars(length(min = 1, max = 1000))]
     pub password: String,
 }
 
-/// How a password is proved.
+/// SASL mechanism.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum KafkaMechanism {
-    /// Hands it over.
+    /// Sends the password itself.
     #[serde(rename = "plain")]
     Plain,
     /// SCRAM with SHA-256.
@@ -236,24 +235,24 @@ pub enum KafkaMechanism {
     ScramSha512,
 }
 
-/// Who has to have a batch before it counts as sent.
+/// Required acknowledgements of a batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KafkaAcks {
-    /// All replicas that are in step.
+    /// All in-sync replicas.
     #[default]
     All,
-    /// The partition's leader.
+    /// The leader of the partition.
     Leader,
 }
 
-/// Where metrics are pushed to, besides `/metrics`.
+/// Destinations of pushed metrics, in addition to `/metrics`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Metrics {
     /// Pushes by OTLP. Default none.
     pub otlp: Option<MetricsOtlp>,
-    /// Pushes StatsD's lines over UDP. Default none.
+    /// Pushes StatsD lines over UDP. Default none.
     pub statsd: Option<MetricsStatsd>,
 }
 
@@ -261,25 +260,25 @@ pub struct Metrics {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MetricsOtlp {
-    /// Where they go.
+    /// OTLP exporter.
     pub exporter: ExporterSettings,
-    /// How often. Default 60 s.
+    /// Push interval. Default 60 s.
     #[schemars(range(min = 0.1, max = 3600))]
     pub interval: Option<Millis>,
 }
 
-/// Metrics as StatsD's lines.
+/// Metrics as StatsD lines.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MetricsStatsd {
     /// `udp://host:8125`. Required.
     pub address: Option<String>,
-    /// What all names begin with, such as `edge.`. Default none.
+    /// Prefix of all names, such as `edge.`. Default none.
     #[schemars(length(max = 100))]
     pub prefix: Option<String>,
-    /// Sends labels as tags (`|#name:value`); else their values are parts of the name. Default true.
+    /// Sends labels as tags (`|#name:value`); otherwise their values are parts of the name. Default true.
     pub tags: Option<bool>,
-    /// How often. Default 10 s.
+    /// Push interval. Default 10 s.
     #[schemars(range(min = 0.1, max = 3600))]
     pub interval: Option<Millis>,
 }

@@ -13,34 +13,34 @@ pub struct PluginConfig {
     #[serde(default)]
     #[schemars(length(max = 254))]
     pub id: Option<String>,
-    /// Which plugin.
+    /// Name of the plugin.
     #[schemars(length(min = 1, max = 255))]
     pub plugin_name: String,
     /// The plugin's own settings. Default none.
     #[serde(default)]
     pub config: serde_json::Value,
-    /// Where it runs. Default `proxy` when `proxy_id` is given; else it has to be said.
+    /// Where it runs. Default `proxy` if `proxy_id` is given; otherwise required.
     #[serde(default)]
     pub scope: Option<Scope>,
-    /// The proxy of scope `proxy`.
+    /// Proxy of the scope `proxy`.
     #[serde(default)]
     pub proxy_id: Option<String>,
-    /// The owner of scope `owner`.
+    /// Owner of the scope `owner`.
     #[serde(default)]
     #[schemars(length(max = 254))]
     pub owner: Option<String>,
-    /// Default true; false is as if it were not there, except that its settings are still checked.
+    /// Default true; if false, the plugin does not run, but its settings are still checked.
     #[serde(default)]
     pub enabled: Option<bool>,
-    /// Runs directly before the named plugin instead of at its usual place.
+    /// Runs directly before the named plugin instead of in its usual order.
     #[serde(default)]
     #[schemars(length(min = 1, max = 255))]
     pub before: Option<String>,
-    /// Runs directly after the named plugin instead of at its usual place.
+    /// Runs directly after the named plugin instead of in its usual order.
     #[serde(default)]
     #[schemars(length(min = 1, max = 255))]
     pub after: Option<String>,
-    /// Which requests it runs for: a condition as in `matches` of proxies, and `consumers` and `groups`. Default all.
+    /// Requests for which it runs: a condition as in `matches` of proxies, and `consumers` and `groups`. Default all.
     #[serde(default)]
     pub when: Option<Condition>,
 }
@@ -49,12 +49,13 @@ pub struct PluginConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// Every proxy that has none of that name of its own.
+    /// All proxies without a plugin config of the same plugin.
     Global,
     /// The proxy named by `proxy_id`.
     Proxy,
-    /// The proxies that name it in their `plugins`, sharing its state.
+    /// The proxies that list it in `plugins`, with shared state.
     ProxyGroup,
-    /// The proxies whose `owner` is this config's, sharing its state; beside their own and global configs of the plugin, and before them.
+    /// The proxies whose `owner` is the owner of this plugin config, with shared state; before and in addition to their
+    /// own and global plugin configs.
     Owner,
 }

@@ -67,7 +67,7 @@ pub struct Settings {
     pub share_ports: bool,
     /// Address stream proxies listen on. Default `0.0.0.0`.
     pub stream_address: IpAddr,
-    /// Threads that carry traffic; 0 is one for each core the process may use.
+    /// Worker threads; 0 means one for each core the process may use.
     pub workers: usize,
     /// Certificates and their rules for the https listener and `frontend_tls` proxies.
     pub tls: FrontendTls,

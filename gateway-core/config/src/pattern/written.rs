@@ -3,21 +3,21 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which paths.
+/// A path pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum PathMatch {
     /// `/prefix`, `/with/{names}` or `~regex`.
     Text(#[schemars(length(min = 1, max = 1000))] String),
-    /// One of the ways, named.
+    /// Another kind of match.
     Named(NamedPath),
 }
 
-/// Which paths, the way of matching named. Exactly one.
+/// A kind of path match: exactly one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NamedPath {
-    /// This path and no other.
+    /// Exactly this path.
     #[schemars(length(min = 1, max = 1000))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exact: Option<String>,
@@ -25,11 +25,11 @@ pub struct NamedPath {
     #[schemars(length(min = 1, max = 1000))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
-    /// Segments, of which `{name}` is any one, and `{name...}` at the end is all that is left.
+    /// Segments, of which `{name}` matches one, and `{name...}` at the end matches the rest.
     #[schemars(length(min = 1, max = 1000))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
-    /// A regex over the whole path.
+    /// Regex over the whole path.
     #[schemars(length(min = 1, max = 4000))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regex: Option<String>,

@@ -20,20 +20,20 @@ use super::place::{CredentialLocations, CredentialLookup};
 use super::revoked::Revoked;
 use crate::jose::fault;
 
-/// Where a token is, and what becomes of it.
+/// Where the token is, and what targets receive of it.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct BearerSettings {
-    /// Where the token is: `header:NAME`, `query:NAME`, `cookie:NAME`, or a list of these. `header:Authorization` is
-    /// `Authorization: Bearer TOKEN`. A request with two tokens is refused. Default `header:Authorization`.
+    /// Where the token is: `header:NAME`, `query:NAME`, `cookie:NAME`, or a list of these. `header:Authorization` means
+    /// `Authorization: Bearer TOKEN`. A request with two tokens is rejected. Default `header:Authorization`.
     token_lookup: OneOrMany,
-    /// Claims that targets get as header fields, by claim: `{sub: X-User-Id, realm_access.roles: X-Roles}`. What a client
-    /// sends under these names is removed. Lists have commas between their parts. Default none.
+    /// Header fields that targets receive, by claim: `{sub: X-User-Id, realm_access.roles: X-Roles}`. The gateway
+    /// removes these fields from client requests. Elements of lists are separated by commas. Default none.
     claims_to_headers: BTreeMap<String, String>,
-    /// Takes the token out of the request, so that targets never see it. Default false.
+    /// Removes the token from the request, so that targets do not receive it. Default false.
     hide_credentials: bool,
-    /// The consumer that a request without a token counts as, by username. A wrong token is refused all the same. Default
-    /// none: a token is required.
+    /// Username of the consumer for requests without a token. A wrong token is still rejected. Default none: a token is
+    /// required.
     anonymous: Option<String>,
 }
 
@@ -48,28 +48,28 @@ impl Default for BearerSettings {
     }
 }
 
-/// What is checked of a signed token besides its signature, and how long it is remembered.
+/// Checks of a signed token besides its signature, and how long the result is cached.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct SignedSettings {
-    /// Time by which the clocks of issuer and gateway may differ. Default 1m, at most 300.
+    /// Largest difference between the clocks of issuer and gateway. Default 1m, at most 300.
     #[schemars(range(max = 300))]
     pub(crate) leeway: Seconds,
-    /// Refuses tokens that never expire. Default true.
+    /// Rejects tokens that never expire. Default true.
     pub(crate) require_exp: bool,
-    /// Verified tokens that each worker remembers until they expire, so that their signatures are not checked again; 0 is
-    /// none. A change of the consumer, and new keys of an issuer, take effect at once. Default 1000.
+    /// Verified tokens that each worker caches until they expire, so that their signatures are not verified again. A
+    /// changed consumer and new keys of an issuer take effect at once. 0 disables the cache. Default 1000.
     #[schemars(range(max = 1_000_000))]
     pub(crate) cached_tokens: u32,
-    /// Ids (`jti`) of tokens that are refused from now on, also remembered ones. Default none.
+    /// IDs (`jti`) of tokens to reject, also if they are cached. Default none.
     #[schemars(length(max = 10_000))]
     #[schemars(extend("format" = "secret"))]
     revoked_tokens: Vec<String>,
-    /// Files with more of them, one a line, `#` begins a comment. Default none.
+    /// Files with more token IDs, one per line; `#` begins a comment. Default none.
     #[schemars(length(max = 100))]
     #[schemars(extend("format" = "path"))]
     revoked_token_files: Vec<PathBuf>,
-    /// How often these files are looked at; they are read when they have changed. At least 1 s. Default 10 s.
+    /// How often the gateway checks these files for changes. At least 1 s. Default 10 s.
     #[schemars(range(min = 1))]
     revocation_refresh: Seconds,
 }

@@ -16,49 +16,50 @@ use super::token::Tokens;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// The secret that signs tokens, at least 32 bytes; the same on every gateway of a site. Required with `token`.
+    /// Secret that signs tokens, at least 32 bytes; the same on every gateway of a site. Required with `token`.
     #[schemars(extend("format" = "secret"))]
     secret: Option<String>,
-    /// The secret of before: tokens signed by it are accepted, and renewed. Default none.
+    /// Previous secret: its tokens are accepted and replaced. Default none.
     #[schemars(extend("format" = "secret"))]
     previous_secret: Option<String>,
-    /// Whether requests that change something need a token. Default true.
+    /// Whether requests with unsafe methods need a token. Default true.
     token: bool,
-    /// Whether requests that change something must come from the site's own pages. Default true.
+    /// Whether requests with unsafe methods must come from the site's own pages. Default true.
     origin: bool,
-    /// Methods that change nothing, and are not checked. Default GET, HEAD and OPTIONS.
+    /// Safe methods, which are not checked. Default GET, HEAD and OPTIONS.
     safe_methods: Vec<String>,
-    /// Further origins whose pages may send requests: `https://example.com` or `https://*.example.com`. Default none.
+    /// Other origins whose pages may send requests: `https://example.com` or `https://*.example.com`. Default none.
     trusted_origins: Vec<String>,
-    /// Whether pages of other hosts of the same registrable domain may, by `Sec-Fetch-Site: same-site`. Default false.
+    /// Also admits pages of other hosts of the same registrable domain (`Sec-Fetch-Site: same-site`). Default false.
     allow_same_site: bool,
-    /// Whether requests may come that do not say where from: no `Sec-Fetch-Site`, `Origin` or `Referer`. Clients that are no
-    /// browsers send such; they need the token all the same. Default true; without `token` false.
+    /// Admits requests without `Sec-Fetch-Site`, `Origin` and `Referer`, as clients other than browsers send them. They
+    /// still need the token. Default true; without `token` false.
     allow_without_origin: Option<bool>,
-    /// The cookie with the token. Default `csrf_token`.
+    /// Cookie that contains the token. Default `csrf_token`.
     cookie_name: String,
     /// `Domain` of the cookie. Default none: this host only.
     cookie_domain: Option<String>,
     /// `Path` of the cookie. Default `/`.
     cookie_path: String,
-    /// Whether the cookie is only sent over HTTPS (`Secure`). Default true.
+    /// Whether browsers send the cookie over HTTPS only (`Secure`). Default true.
     cookie_secure: bool,
     /// `SameSite` of the cookie: `lax`, `strict` or `none`. Default `lax`.
     cookie_same_site: SameSite,
-    /// The header in which pages send the token back. Default `X-CSRF-Token`.
+    /// Header in which pages return the token. Default `X-CSRF-Token`.
     header_name: String,
-    /// The field of a URL-encoded form in which pages may send it back instead; the form is read into memory. Default none.
+    /// Field of a URL-encoded form in which pages may return the token instead. The gateway buffers the form. Default
+    /// none.
     form_field: Option<String>,
-    /// Bytes of such a form, 1 to 16 MiB. Default 64 KiB.
+    /// Size of such a form, 1 byte to 16 MiB. Default 64 KiB.
     #[schemars(range(min = 1, max = 16_777_216))]
     max_form: Bytes,
-    /// How long a token is good for, 1 min to 30 d; it is renewed after half that time. Default 12 h.
+    /// Lifetime of a token, 1 min to 30 d. The gateway renews it after half of that time. Default 12 h.
     #[schemars(range(min = 60, max = 2_592_000))]
     ttl: Seconds,
-    /// Binds tokens to a session, so that a token of one caller is none of another's: a template such as
+    /// Binds tokens to a session, so that a caller cannot use another caller's token: a template such as
     /// `${request.cookie.session}`. Default none.
     bind_to: Option<String>,
-    /// Counts and notes `csrf.would_refuse` in the access record, and refuses nothing. Default false.
+    /// Counts violations and logs `csrf.would_refuse`, but rejects nothing. Default false.
     dry_run: bool,
 }
 
@@ -66,10 +67,10 @@ pub(crate) struct Config {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum SameSite {
-    /// Sent when the user follows a link from another site.
+    /// Sent if the user follows a link from another site.
     #[default]
     Lax,
-    /// Never sent from another site.
+    /// Never sent with requests from another site.
     Strict,
     /// Always sent.
     None,

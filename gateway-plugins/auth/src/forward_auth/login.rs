@@ -13,21 +13,22 @@ use http::{HeaderName, HeaderValue, Response, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Where clients log in whose requests the other server refuses; `location`, `location_header` or both.
+/// Where clients log in if the other server rejects their request: `location`, `location_header` or both.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LoginConfig {
-    /// The answers of the other server that lead there: 400 to 499. Default 401.
+    /// Status of the other server's responses that lead to the login: 400 to 499. Default 401.
     #[schemars(length(min = 1, max = 100))]
     statuses: Vec<u16>,
-    /// The URL, as a template, with the other server's answer as `${response.header.NAME}`. Values behind a `?` are encoded, so
-    /// that `?rd=${request.scheme}://${request.authority}${request.target}` brings clients back. Begins with `/`, or with `http://`,
-    /// `https://` or `${request.scheme}://` and a host that no value of the request ends, except `${request.host}` and
-    /// `${request.authority}`. Default: the refusal itself where `location_header` is missing too.
+    /// URL of the login, as a template. `${response.header.NAME}` is a field of the other server's response. Values
+    /// after a `?` are percent-encoded, so `?rd=${request.scheme}://${request.authority}${request.target}` brings
+    /// clients back. The URL begins with `/`, or with `http://`, `https://` or `${request.scheme}://` and a host. The
+    /// host may contain only the values `${request.host}` and `${request.authority}`. Default: the client receives the
+    /// rejection, if `location_header` is missing too.
     location: Option<String>,
-    /// The header field of the answer that contains the URL, such as `Location`; it precedes `location`. Default none.
+    /// Field of the response that contains the URL, such as `Location`; it precedes `location`. Default none.
     location_header: Option<String>,
-    /// The status of the redirect: 302, 303 or 307. Default 302.
+    /// Status of the redirect: 302, 303 or 307. Default 302.
     status_code: u16,
 }
 

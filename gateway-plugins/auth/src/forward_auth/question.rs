@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// How another server is asked and understood.
+/// Protocol of the authorization request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Convention {

@@ -28,80 +28,84 @@ use crate::turns::Turns;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// The URL that is asked. With the convention `envoy` the request's path and query are appended to its path.
-    /// Required.
+    /// URL of the authorization server. With the convention `envoy`, the request's path and query are appended to its
+    /// path. Required.
     url: String,
-    /// The PEM file with the only roots that are trusted for this URL. Default: the public roots.
+    /// PEM file with the only trusted roots for this URL. Default: the public roots.
     #[schemars(extend("format" = "path"))]
     ca_path: Option<PathBuf>,
-    /// How the other server is asked and understood:
+    /// Protocol of the authorization request:
     ///
-    /// - `traefik`: GET with `X-Forwarded-Method`, `-Proto`, `-Host`, `-Uri` and `-For`. 2xx passes; the client gets 3xx and
-    ///   4xx as they are.
-    /// - `nginx`: GET with `X-Original-URI`, `X-Original-URL` and `X-Original-Method`. 2xx passes; 401 and 403 refuse, without
-    ///   their body.
-    /// - `envoy`: the request's own method, host and path. 200 passes; the client gets everything else below 500.
+    /// - `traefik`: GET with `X-Forwarded-Method`, `-Proto`, `-Host`, `-Uri` and `-For`. 2xx admits the request; the
+    ///   client receives 3xx and 4xx unchanged.
+    /// - `nginx`: GET with `X-Original-URI`, `X-Original-URL` and `X-Original-Method`. 2xx admits the request; 401 and
+    ///   403 reject it, without their body.
+    /// - `envoy`: the request's own method, host and path. 200 admits the request; the client receives every other
+    ///   response below 500.
     /// - `envoy_grpc`: the protocol `envoy.service.auth.v3` over gRPC; the URL has no path.
     ///
-    /// Other answers are failures. Default `traefik`.
+    /// Other responses are failures. Default `traefik`.
     convention: Convention,
-    /// How long the other server may take for its whole answer. Default 5 s.
+    /// Time limit for the whole response of the other server. Default 5 s.
     #[schemars(range(min = 0.001, max = 60))]
     timeout: Millis,
-    /// Questions at a time. Default 1000.
+    /// Concurrent authorization requests. Default 1000.
     #[schemars(range(min = 1, max = 100_000))]
     max_concurrent_calls: usize,
-    /// Requests that wait for their turn to ask; more get 503 with `Retry-After`. Default 1000.
+    /// Requests that wait for a free place; further ones get 503 with `Retry-After`. Default 1000.
     #[schemars(range(max = 100_000))]
     max_waiting_calls: usize,
-    /// Header fields of the request that the other server gets, besides those of the convention. Default all; with the
-    /// convention `envoy`, `Authorization` and `Cookie`.
+    /// Header fields of the request that the other server receives, besides those of the convention. Default all; with
+    /// the convention `envoy`, `Authorization` and `Cookie`.
     #[schemars(length(max = 100))]
     request_headers: Option<Vec<String>>,
-    /// Header fields that the other server gets besides, as templates, also `Host` and those of the convention; an empty text
-    /// removes the field. Not with the convention `envoy_grpc`. Default none.
+    /// Header fields to set in the authorization request, as templates; also `Host` and those of the convention. An
+    /// empty text removes the field. Not with the convention `envoy_grpc`. Default none.
     #[schemars(length(max = 100))]
     set_request_headers: BTreeMap<String, String>,
-    /// Asks with the request's own method instead of GET. Default false.
+    /// Sends the request's own method instead of GET. Default false.
     preserve_method: bool,
-    /// Asks with the request's own host in `Host` instead of the one of `url`; those of Envoy do so in any case. Default false.
+    /// Sends the request's own `Host` instead of the host of `url`. The conventions of Envoy always do. Default false.
     preserve_host: bool,
-    /// Asks with the request's own query instead of the one of `url`; those of Envoy do so in any case. Default false.
+    /// Sends the request's own query instead of the query of `url`. The conventions of Envoy always do. Default false.
     preserve_query: bool,
-    /// Sends the body along; needs `preserve_method` or one of the conventions of Envoy. Default false.
+    /// Sends the body. Requires `preserve_method` or a convention of Envoy. Default false.
     send_body: bool,
-    /// Bytes that such a body may have; a larger one gets 413. Default 64 KiB.
+    /// Size of such a body; a larger one gets 413. Default 64 KiB.
     max_body: units::Bytes,
-    /// Sends the first `max_body` of a larger body instead, with the convention `envoy_grpc`. Default false.
+    /// Sends the first `max_body` bytes of a larger body instead of rejecting it, with the convention `envoy_grpc`.
+    /// Default false.
     allow_partial_body: bool,
-    /// Texts that the other server gets with each question, with the convention `envoy_grpc`. Default none.
+    /// Context values for each authorization request, with the convention `envoy_grpc`. Default none.
     #[schemars(length(max = 100))]
     context_extensions: BTreeMap<String, String>,
-    /// Header fields of the answer that the request gets when it passes. What a client sends under these names is removed, also
-    /// where another plugin recognises the caller and nothing is asked. Default none.
+    /// Header fields of the response that an admitted request receives. The gateway removes these fields from client
+    /// requests, also if another plugin authenticates the caller and this plugin sends nothing. Default none.
     #[schemars(length(max = 100))]
     response_headers: Vec<String>,
-    /// Header fields of the answer that the client's response gets as well when the request passes or is sent to the login, such
-    /// as `Set-Cookie`. Default none.
+    /// Header fields of the response that the client also receives if its request is admitted or sent to the login,
+    /// such as `Set-Cookie`. Default none.
     #[schemars(length(max = 100))]
     client_headers: Vec<String>,
-    /// Header fields of a refusal that the client gets, besides `WWW-Authenticate`. Default all.
+    /// Header fields of a rejection that the client receives, besides `WWW-Authenticate`. Default all.
     #[schemars(length(max = 100))]
     refusal_headers: Option<Vec<String>>,
-    /// Where refused clients are sent instead, to log in. Not with the convention `envoy_grpc`. Default: clients get the refusal.
+    /// Redirects rejected clients to a login. Not with the convention `envoy_grpc`. Default: clients receive the
+    /// rejection.
     login: Option<LoginConfig>,
-    /// The header field of the answer that names the caller, a consumer's username or custom id or anything else. An answer
-    /// without it refuses the request. What a client sends under this name, or that of `groups_header`, is removed. With the
-    /// convention `envoy_grpc`, other fields that the answer would set are as the client sent them where another plugin recognises
-    /// the caller. Default none: the plugin recognises nobody.
+    /// Header field of the response that names the caller: a consumer's username or custom ID, or any other name. A
+    /// response without the field rejects the request. The gateway removes this field and `groups_header` from client
+    /// requests. With the convention `envoy_grpc`, other fields that the response would set stay as the client sent
+    /// them if another plugin authenticates the caller. Default none: the plugin authenticates nobody.
     caller_header: Option<String>,
-    /// The header field of the answer with the caller's groups, commas between them; needs `caller_header`. Default none.
+    /// Header field of the response with the caller's groups, separated by commas. Requires `caller_header`. Default
+    /// none.
     groups_header: Option<String>,
-    /// The status while the other server fails or does not answer in time, 400 to 599. Default 503.
+    /// Status while the other server fails or exceeds `timeout`, 400 to 599. Default 503.
     #[schemars(range(min = 400, max = 599))]
     status_on_error: u16,
-    /// Lets requests pass while the other server fails or does not answer in time. With the convention `envoy_grpc`, fields that
-    /// the other server would have set are then as the client sent them. Not with `caller_header`. Default false.
+    /// Admits requests while the other server fails or exceeds `timeout`. With the convention `envoy_grpc`, fields that
+    /// the other server would have set stay as the client sent them. Not with `caller_header`. Default false.
     failure_mode_allow: bool,
 }
 

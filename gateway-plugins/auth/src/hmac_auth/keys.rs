@@ -34,9 +34,9 @@ pub(super) static SECRET: CredentialType = CredentialType {
 pub(crate) struct PublicKey {
     /// The `keyid` of its signatures. Required, unique.
     key_id: String,
-    /// The key in PEM: Ed25519, P-256, P-384, or RSA of 2048 bits and more. Required.
+    /// Key in PEM: Ed25519, P-256, P-384, or RSA with at least 2048 bits. Required.
     public_key: String,
-    /// The consumer whose key it is, by username. Default: a caller of the name of the `key_id`, who is no consumer.
+    /// Username of the consumer that has the key. Default: a caller named like the `key_id`, which is not a consumer.
     consumer: Option<String>,
 }
 

@@ -18,79 +18,80 @@ use serde::Deserialize;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// The servers, `ldaps://HOST:PORT` or `ldap://HOST:PORT`; the next one is asked when one can't be reached. 1 to 8,
+    /// Servers, `ldaps://HOST:PORT` or `ldap://HOST:PORT`. If one is unreachable, the gateway uses the next. 1 to 8,
     /// required.
     #[schemars(length(min = 1, max = 8))]
     urls: Vec<String>,
-    /// Encrypts connections of `ldap://` by StartTLS. Default false.
+    /// Encrypts connections to `ldap://` servers with StartTLS. Default false.
     start_tls: bool,
-    /// Sends passwords over connections that are not encrypted, which `ldap://` without `start_tls` needs. Default false.
+    /// Sends passwords over unencrypted connections; `ldap://` without `start_tls` requires it. Default false.
     plaintext: bool,
-    /// The PEM file with the only roots that are trusted. Default: the public roots.
+    /// PEM file with the only trusted roots. Default: the public roots.
     #[schemars(extend("format" = "path"))]
     ca_path: Option<PathBuf>,
-    /// The name under which a user binds, with `{username}` in it, such as `uid={username},ou=people,dc=example,dc=org`. This or
-    /// `search` is required.
+    /// DN with which a user binds, with `{username}` in it, such as `uid={username},ou=people,dc=example,dc=org`. This
+    /// or `search` is required.
     bind_dn: Option<String>,
-    /// Looks the user up first, and binds under the name that is found.
+    /// Searches for the user first, and binds with the DN that it finds.
     search: Option<SearchConfig>,
-    /// Looks for the groups of the user; they become groups of the caller.
+    /// Searches for the user's groups, which become groups of the caller.
     group_search: Option<GroupConfig>,
-    /// The attribute of the user's entry with its groups, such as `memberOf`; needs `search`. Of names in the directory, the
-    /// first part counts: `cn=staff,ou=groups` is `staff`. Default none.
+    /// Attribute of the user's entry with its groups, such as `memberOf`; requires `search`. Of a DN, the first part
+    /// counts: `cn=staff,ou=groups` is `staff`. Default none.
     group_attribute: Option<String>,
-    /// The attribute of the user's entry that names the caller, such as `uid`; needs `search`. Default: the name that was given,
-    /// in lower case.
+    /// Attribute of the user's entry that names the caller, such as `uid`; requires `search`. Default: the username in
+    /// lower case.
     name_attribute: Option<String>,
-    /// What a browser shows when it asks for the password. Default `ferrum-edge`.
+    /// Realm that browsers show when they ask for the password. Default `ferrum-edge`.
     #[schemars(length(min = 1, max = 255))]
     pub(super) realm: String,
-    /// Takes the `Authorization` header out of the request, so that targets never see the password. Default true.
+    /// Removes the `Authorization` header from the request, so that targets do not receive the password. Default true.
     pub(super) hide_credentials: bool,
-    /// The consumer that a request without a password counts as, by username. A wrong password is refused all the same.
-    /// Default none: a password is required.
+    /// Username of the consumer for requests without a password. A wrong password is still rejected. Default none: a
+    /// password is required.
     pub(super) anonymous: Option<String>,
-    /// How long connecting, looking up and binding may take together; then the answer is 503. Default 5 s.
+    /// Time limit for connecting, searching and binding together; the response is 503 after that. Default 5 s.
     #[schemars(range(min = 0.01, max = 60))]
     timeout: Millis,
-    /// Connections at a time; each login takes one. Default 32.
+    /// Concurrent connections; each login uses one. Default 32.
     #[schemars(range(min = 1, max = 1024))]
     max_connections: usize,
-    /// Logins that wait for a connection; more are answered with 503 and `Retry-After`. Default 100.
+    /// Logins that wait for a connection; further ones get 503 with `Retry-After`. Default 100.
     #[schemars(range(min = 1, max = 10_000))]
     max_waiting: usize,
-    /// How long a good password is remembered by a keyed hash, so that the directory is not asked again: as long may a changed
-    /// password or group take to count. 0 is not at all. Default 60 s.
+    /// How long a verified password is cached, as a keyed hash. A changed password or group takes effect after this
+    /// time at the latest. 0 disables the cache. Default 60 s.
     #[schemars(range(max = 86_400))]
     pub(super) cache_ttl: Seconds,
-    /// Good passwords that each worker remembers. Default 1000.
+    /// Verified passwords that each worker caches. Default 1000.
     #[schemars(range(max = 1_000_000))]
     pub(super) cached_passwords: u32,
 }
 
-/// How users are looked up.
+/// Search for users.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SearchConfig {
-    /// Where in the directory users are.
+    /// Base DN of users.
     base_dn: String,
-    /// What finds a user, with `{username}` in it. Exactly one entry must fit. Default `(uid={username})`.
+    /// Filter that finds a user, with `{username}` in it. Exactly one entry must match. Default `(uid={username})`.
     #[serde(default = "by_uid")]
     filter: String,
-    /// Who looks up: the name of an entry that may. Default none: anybody may.
+    /// DN that searches. Default none: the search is anonymous.
     bind_dn: Option<String>,
-    /// Its password.
+    /// Password of `bind_dn`.
     #[schemars(extend("format" = "secret"))]
     bind_password: Option<String>,
 }
 
-/// How groups are looked for.
+/// Search for groups.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct GroupConfig {
-    /// Where in the directory groups are.
+    /// Base DN of groups.
     base_dn: String,
-    /// What finds the groups of a user, with `{dn}` or `{username}` in it. At most 1000 may fit. Default `(member={dn})`.
+    /// Filter that finds the groups of a user, with `{dn}` or `{username}` in it. At most 1000 may match. Default
+    /// `(member={dn})`.
     #[serde(default = "by_member")]
     filter: String,
     /// The attribute with the name of a group. Default `cn`.

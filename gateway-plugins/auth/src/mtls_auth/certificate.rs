@@ -20,7 +20,7 @@ pub(super) const MAX_CERTIFICATE: usize = 16 << 10;
 /// Alternative names of a certificate; one with more is refused.
 const MAX_NAMES: usize = 1000;
 
-/// A part of a certificate that may identify its owner.
+/// Part of a certificate that may identify its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CertificateField {
@@ -36,7 +36,7 @@ pub(crate) enum CertificateField {
     SubjectCn,
 }
 
-/// What must be in an issuer's name; every field that is given.
+/// Name of an issuer; all given fields must match.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Issuer {

@@ -18,20 +18,20 @@ const MAX_TRIES: usize = 32;
 /// `Set-Cookie` lines that remove copies. Proxies before the gateway may take a few KiB of header only.
 const MAX_GONE: usize = 16;
 
-/// When browsers send a cookie along with requests that other sites cause.
+/// When browsers send the cookie with requests from other sites.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SameSite {
-    /// Only when the user goes there by a link.
+    /// Only if the user follows a link.
     #[default]
     Lax,
-    /// Never: who comes by a link of another site goes by way of the provider once more.
+    /// Never. A user who follows a link from another site passes through the provider again.
     Strict,
-    /// Always; needs https.
+    /// Always; requires HTTPS.
     None,
 }
 
-/// How the cookies are called and who gets them.
+/// Names and attributes of the cookies.
 pub(super) struct Cookies {
     pub(super) name: String,
     pub(super) path: String,
@@ -39,7 +39,7 @@ pub(super) struct Cookies {
     pub(super) same_site: SameSite,
 }
 
-/// Where a browser keeps a cookie, and when it sends it.
+/// Attributes of a cookie.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct CookiePlace {
     path: String,

@@ -17,94 +17,95 @@ use serde::Deserialize;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// The header field with the key. Its value is a string of structured fields (`"8e03…"`) or the same without quotation
-    /// marks: up to 255 visible ASCII characters. Default `Idempotency-Key`.
+    /// Header field with the key: a structured-field string (`"8e03…"`) or the same without quotation marks, up to 255
+    /// visible ASCII characters. Default `Idempotency-Key`.
     header_name: String,
-    /// The methods that are looked at; GET, HEAD, OPTIONS, TRACE and CONNECT can't be. Default `POST` and `PATCH`.
+    /// Methods to deduplicate; not GET, HEAD, OPTIONS, TRACE or CONNECT. Default `POST` and `PATCH`.
     #[schemars(length(min = 1, max = 20))]
     methods: Vec<String>,
-    /// Refuses requests of these methods without a key with 400. Default false: they pass and nothing is stored.
+    /// Rejects requests of these methods without a key with 400. Default false: they pass and nothing is stored.
     required: bool,
-    /// Whose keys are apart from each other: `consumer`, `route`, `group`, `address`, `header:NAME`, `cookie:NAME`, `claim:NAME`,
-    /// `template:TEXT`; or a list, whose values together make one caller. Where no plugin has recognised the caller, a key
-    /// that comes with other credentials than the first time (well-known header fields such as `Authorization`, `Cookie` and
-    /// `X-API-Key`, fields that a plugin of the proxy reads, the client certificate) is refused with 422; behind a `forward_auth`
-    /// without `caller_header`, so is one with other header fields than those that change with each attempt. Default
-    /// `[route, consumer]`.
+    /// Scope of a key: `consumer`, `route`, `group`, `address`, `header:NAME`, `cookie:NAME`, `claim:NAME`,
+    /// `template:TEXT`; or a list, whose values together identify one caller. If no plugin authenticated the caller, a
+    /// key that comes with other credentials than the first time is rejected with 422. Credentials are well-known
+    /// header fields such as `Authorization`, `Cookie` and `X-API-Key`, fields that a plugin of the proxy reads, and
+    /// the client certificate. Behind a `forward_auth` without `caller_header`, all header fields count, except those
+    /// that change with each attempt. Default `[route, consumer]`.
     scope: OneOrMany,
-    /// Bits of an IPv4 address that count, 1 to 32, where an address is part of the scope. Default 32.
+    /// Prefix length of IPv4 addresses that count as one, 1 to 32. Default 32.
     #[schemars(range(min = 1, max = 32))]
     ipv4_prefix: u8,
-    /// Bits of an IPv6 address that count, 1 to 128. Default 64.
+    /// Prefix length of IPv6 addresses that count as one, 1 to 128. Default 64.
     #[schemars(range(min = 1, max = 128))]
     ipv6_prefix: u8,
-    /// What becomes of requests without what `scope` names, such as a consumer: `address` takes the client's address for it,
-    /// `allow` forwards them and stores nothing, `deny` refuses them with 403. Default `address`.
+    /// What happens to requests that lack a value of `scope`, such as a consumer: `address` uses the client's address
+    /// instead, `allow` forwards them and stores nothing, `deny` rejects them with 403. Default `address`.
     on_missing: Missing,
-    /// How long an answer is stored and its key remembered, 1 s to 30 d. Default 24 h.
+    /// How long a response is stored and its key remembered, 1 s to 30 d. Default 24 h.
     #[schemars(range(min = 1, max = 2_592_000u64))]
     ttl: Millis,
-    /// What a second request gets while the first is under way: `conflict` (409 with `Retry-After`), or `wait` for the
-    /// answer of the first, for as long as `wait_timeout`. Default `conflict`.
+    /// What a second request gets while the first is in flight: `conflict` (409 with `Retry-After`), or `wait` for the
+    /// response of the first, for at most `wait_timeout`. Default `conflict`.
     concurrent: Concurrent,
-    /// How long it waits, 1 ms to 10 min; then it gets 409. The proxy's total timeout, or 60 s without one, may end it before.
-    /// Default 10 s.
+    /// How long the second request waits, 1 ms to 10 min; it gets 409 after that. The proxy's total timeout, or 60 s
+    /// without one, can end it earlier. Default 10 s.
     #[schemars(range(min = 0.001, max = 600))]
     wait_timeout: Millis,
-    /// What becomes of a repeated request when nobody knows whether the first was carried out: the client left, the target broke
-    /// off, or the gateway was ended. `refuse` answers 409 until `ttl` is over, `retry` sends it to the target. Default
-    /// `refuse`.
+    /// What happens to a repeated request if the outcome of the first is unknown, because the client disconnected, the
+    /// target broke off or the gateway stopped: `refuse` answers 409 until `ttl` is over, `retry` sends it to the
+    /// target. Default `refuse`.
     on_unknown: OnUnknown,
-    /// Statuses of targets that are not stored, `503` or `5xx`: the key is free again. gRPC's UNAUTHENTICATED, PERMISSION_DENIED,
-    /// RESOURCE_EXHAUSTED and UNAVAILABLE count as 401, 403, 429 and 503. Default 401, 403, 408, 425, 429 and 503.
+    /// Statuses of targets that are not stored, `503` or `5xx`; the key can be used again. UNAUTHENTICATED,
+    /// PERMISSION_DENIED, RESOURCE_EXHAUSTED and UNAVAILABLE of gRPC count as 401, 403, 429 and 503. Default 401, 403,
+    /// 408, 425, 429 and 503.
     #[schemars(length(max = 100))]
     unstored_statuses: Vec<String>,
-    /// Bytes that the body of a request with a key may have; more is refused with 413. Default 1 MiB.
+    /// Size of the body of a request with a key; a larger one is rejected with 413. Default 1 MiB.
     max_body: Bytes,
-    /// Bytes that the body of a stored answer may have. A longer answer, or an event stream, passes and is not stored: repeated
+    /// Size of the body of a stored response. Longer responses and event streams pass and are not stored: repeated
     /// requests get 409. Default 1 MiB.
     max_response: Bytes,
-    /// Bytes of memory for stored answers and keys. Default 64 MiB.
+    /// Memory for stored responses and keys. Default 64 MiB.
     max_size: Bytes,
-    /// What happens when that is used up: `evict` forgets the oldest answers, whose requests would then be carried out
-    /// again; `refuse` answers new requests with 503. Default `evict`.
+    /// What happens if this memory is full: `evict` removes the oldest responses, whose requests would then run again;
+    /// `refuse` answers new requests with 503. Default `evict`.
     on_full: OnFull,
-    /// Stores in Redis or Valkey, together with all gateways whose plugin config has the same id and `key_prefix`. Requests that
-    /// come while the store is away, with `on_error: local`, are known to one gateway only. Default none: each gateway stores
-    /// for itself, in memory.
+    /// Stores responses in Redis or Valkey, shared by all gateways whose plugin config has the same ID and
+    /// `key_prefix`. With `on_error: local`, only one gateway knows the requests that arrive while Redis is
+    /// unreachable. Default none: each gateway stores in memory for itself.
     pub(super) redis: Option<RedisConfig>,
 }
 
-/// What a second request gets while the first is under way.
+/// What a second request gets while the first is in flight.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Concurrent {
     /// 409.
     #[default]
     Conflict,
-    /// The answer of the first.
+    /// The response of the first.
     Wait,
 }
 
-/// What becomes of a repeated request when the outcome of the first is not known.
+/// What happens to a repeated request if the outcome of the first is unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum OnUnknown {
-    /// It is refused.
+    /// It is rejected.
     #[default]
     Refuse,
-    /// It goes to the target.
+    /// It is sent to the target.
     Retry,
 }
 
-/// What happens when the memory is used up.
+/// What happens if the memory is full.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum OnFull {
-    /// The oldest answers are forgotten.
+    /// The oldest responses are removed.
     #[default]
     Evict,
-    /// New requests are refused.
+    /// New requests are rejected.
     Refuse,
 }
 

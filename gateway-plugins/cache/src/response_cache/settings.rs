@@ -23,66 +23,64 @@ const MAX_REDIS_OBJECT: u64 = 16 << 20;
 /// Parts of a key, and parameters to be left out, that can be named.
 const MAX_NAMES: usize = 64;
 
-/// Settings of `response_cache`. It needs none.
+/// Settings of `response_cache`. None is required.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// What all stored responses may weigh, heads and bookkeeping included; at least 64 KiB. Responses on their way may
-    /// take a quarter of it besides. Default 64 MiB.
+    /// Memory for all stored responses, with heads and bookkeeping; at least 64 KiB. Responses in transit may use
+    /// another quarter of it. Default 64 MiB.
     max_size: Bytes,
-    /// The largest body that is stored; at most a quarter of `max_size`. Default 1 MiB.
+    /// Size of the largest body to store; at most a quarter of `max_size`. Default 1 MiB.
     max_object: Bytes,
-    /// Responses of one URL that are kept for different values of what it varies by; the latest stay. Default 16.
+    /// Variants that are stored for one URL (`Vary`); the latest stay. Default 16.
     #[schemars(range(min = 1, max = 1000))]
     max_variants: usize,
-    /// Statuses whose responses are stored when the target says for how long. Default 200, 203, 204, 300, 301, 308.
+    /// Statuses whose responses are stored if the target specifies a lifetime. Default 200, 203, 204, 300, 301, 308.
     statuses: Vec<u16>,
-    /// How long a response is fresh whose target does not say. Not for requests with cookies or credentials. Default 0: it
-    /// is not stored.
+    /// Lifetime of a response without one. Not for requests with cookies or credentials. Default 0: it is not stored.
     default_ttl: Seconds,
-    /// The longest any response counts as fresh. Default 0: what the target says.
+    /// Longest lifetime of any response. Default 0: as the target specifies.
     max_ttl: Seconds,
-    /// How long a response with nothing but `Last-Modified` may be fresh: a tenth of its age then, up to this. Default 0:
-    /// it is not stored.
+    /// Longest heuristic lifetime of a response that has only `Last-Modified`: a tenth of its age, up to this. Default
+    /// 0: it is not stored.
     heuristic_max: Seconds,
-    /// How long errors are stored whose target does not say. Default 0: errors are never stored.
+    /// Lifetime of errors without one. Default 0: errors are never stored.
     negative_ttl: Seconds,
-    /// The errors that are stored where `negative_ttl` is not 0. Default 404, 405, 410, 414, 501.
+    /// Errors that are stored if `negative_ttl` is not 0. Default 404, 405, 410, 414, 501.
     negative_statuses: Vec<u16>,
-    /// How long a stale response is served while it is fetched anew, where the target does not say, nor
-    /// `s-maxage`, which forbids it. Default 0.
+    /// How long a stale response is served while it is revalidated, unless the target specifies it or sends `s-maxage`,
+    /// which forbids it. Default 0.
     stale_while_revalidate: Seconds,
-    /// How long a stale response is served when the target fails, where the target does not say, nor `s-maxage`,
+    /// How long a stale response is served if the target fails, unless the target specifies it or sends `s-maxage`,
     /// which forbids it. Default 0.
     stale_if_error: Seconds,
-    /// Follows `Cache-Control` of requests: `no-cache`, `no-store`, `max-age`, `min-fresh`, `max-stale`, `only-if-cached`.
-    /// Default true.
+    /// Obeys `Cache-Control` of requests: `no-cache`, `no-store`, `max-age`, `min-fresh`, `max-stale`,
+    /// `only-if-cached`. Default true.
     client_directives: bool,
-    /// What tells responses of one URL apart besides the URL.
+    /// Parts of the cache key besides the URL.
     key: KeyConfig,
-    /// Query parameters that make no difference, such as `utm_source` or `utm_*`. They are taken out of what the target
-    /// gets. Default none.
+    /// Query parameters to ignore, such as `utm_source` or `utm_*`; targets do not receive them. Default none.
     ignore_query: Vec<String>,
-    /// How long a request waits for another one's response before it asks the target itself. Default 5 s.
+    /// How long a request waits for another request's response before it asks the target itself. Default 5 s.
     #[schemars(range(max = 600))]
     lock_timeout: Millis,
     /// Stores responses with `Set-Cookie`, without that field. Default false: they are not stored.
     strip_set_cookie: bool,
-    /// Keeps responses in files as well, which survive a restart. Default: memory alone.
+    /// Also stores responses in files, which survive a restart. Default: in memory only.
     disk: Option<DiskConfig>,
-    /// Keeps responses in Redis or Valkey as well, for all gateways whose plugin config has the same id and whose connection
-    /// has the same `key_prefix`. Purges reach all of them within a second. While Redis is away, requests go on without it.
-    /// Default: this gateway alone.
+    /// Also stores responses in Redis or Valkey, for all gateways whose plugin config has the same ID and whose
+    /// connection has the same `key_prefix`. A purge reaches all of them within a second. If Redis is unreachable,
+    /// requests continue without it. Default: this gateway only.
     redis: Option<RedisTier>,
-    /// Fetches a response anew when it is asked for in this last part of its lifetime, in percent, behind the client's
-    /// back. Default 0: when it is stale.
+    /// Revalidates a response in the background if it is requested within this last part of its lifetime, in percent.
+    /// Default 0: only when it is stale.
     #[schemars(range(max = 90))]
     refresh_ahead_percent: u32,
-    /// URLs that are fetched through this gateway when it starts, and by `ferrum-edge cache warm`. Default: none.
+    /// URLs to fetch through this gateway when it starts, and by `ferrum-edge cache warm`. Default: none.
     warm_up: Option<WarmUp>,
-    /// Says in `Cache-Status` (RFC 9211) how each response came about. Default true.
+    /// Adds `Cache-Status` (RFC 9211) to responses. Default true.
     cache_status: bool,
-    /// Says it in `X-Cache` as well: `HIT`, `MISS`, `STALE`, `EXPIRED`, `REVALIDATED`, `BYPASS`. Default false.
+    /// Also adds `X-Cache`: `HIT`, `MISS`, `STALE`, `EXPIRED`, `REVALIDATED`, `BYPASS`. Default false.
     x_cache: bool,
 }
 
@@ -90,11 +88,11 @@ pub(crate) struct Config {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct DiskConfig {
-    /// The folder, in which one named like the plugin config is made, for the gateway's user alone. Each gateway needs one
-    /// of its own; a gateway that finds it in use waits for it, and goes on without.
+    /// Folder in which the gateway creates one named after the plugin config, for the gateway's user only. Each gateway
+    /// needs its own. If another gateway uses the folder, the gateway waits for it and continues without files.
     #[schemars(extend("format" = "path"))]
     path: PathBuf,
-    /// What all files may take, each counted in blocks of 4 KiB; at least 1 MiB. Default 1 GiB.
+    /// Size of all files, each counted in blocks of 4 KiB; at least 1 MiB. Default 1 GiB.
     #[serde(default = "disk_bytes")]
     max_size: Bytes,
 }
@@ -103,10 +101,10 @@ struct DiskConfig {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RedisTier {
-    /// The name of a connection in `gateway.redis`.
+    /// Name of a connection in `gateway.redis`.
     #[schemars(length(min = 1, max = 64))]
     name: String,
-    /// The largest body that is kept there; at most 16 MiB. Default 256 KiB.
+    /// Size of the largest body to store there; at most 16 MiB. Default 256 KiB.
     #[serde(default = "redis_object")]
     max_object: Bytes,
 }
@@ -119,7 +117,7 @@ fn redis_object() -> Bytes {
     Bytes(256 << 10)
 }
 
-/// What tells responses of one URL apart besides the URL.
+/// Parts of the cache key besides the URL.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct KeyConfig {
@@ -127,7 +125,7 @@ struct KeyConfig {
     headers: Vec<String>,
     /// Cookies. Default none.
     cookies: Vec<String>,
-    /// The caller who was identified: each one has stored responses of their own. Default false.
+    /// The authenticated caller: each has its own stored responses. Default false.
     caller: bool,
 }
 

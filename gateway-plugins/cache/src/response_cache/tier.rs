@@ -16,10 +16,8 @@ const WRITES: Metric = Metric::counter(
 const BYTES: Metric =
     Metric::gauge("ferrum_response_cache_tier_stored_bytes", "Bytes of stored responses on the disk.");
 const OBJECTS: Metric = Metric::gauge("ferrum_response_cache_tier_entries", "Stored responses on the disk.");
-const EVICTED: Metric = Metric::counter(
-    "ferrum_response_cache_tier_evictions_total",
-    "Responses on the disk that gave way to others.",
-);
+const EVICTED: Metric =
+    Metric::counter("ferrum_response_cache_tier_evictions_total", "Evicted responses on the disk.");
 
 /// Where a response was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

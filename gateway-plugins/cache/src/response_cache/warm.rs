@@ -38,22 +38,22 @@ const WARMED: Metric = Metric::counter(
     "URLs of warm-ups: fetched, refused (status 400 or more), or failed.",
 );
 
-/// URLs that are fetched ahead.
+/// URLs to fetch in advance.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WarmUp {
-    /// The URLs, at most 10,000, such as `https://example.com/`. Host and scheme are those that clients ask with. Default
-    /// none: only those of `ferrum-edge cache warm`.
+    /// URLs, at most 10,000, such as `https://example.com/`, with the scheme and host that clients use. Default none:
+    /// only those of `ferrum-edge cache warm`.
     #[serde(default)]
     urls: Vec<String>,
-    /// Listeners of this gateway that they are fetched through, such as `http://127.0.0.1:8000`: one for each scheme. The
-    /// certificate of one with `https` is not checked.
+    /// Listeners of this gateway to fetch through, such as `http://127.0.0.1:8000`: one for each scheme. The
+    /// certificate of an `https` listener is not verified.
     through: Vec<String>,
-    /// How many are fetched at a time, 1 to 64. Default 4.
+    /// Concurrent fetches, 1 to 64. Default 4.
     #[serde(default = "at_once")]
     #[schemars(range(min = 1, max = 64))]
     concurrency: usize,
-    /// `Accept-Encoding` of the requests, so that the variant is stored that clients ask for. Default `gzip, br`.
+    /// `Accept-Encoding` of the requests, so that the variant that clients request is stored. Default `gzip, br`.
     #[serde(default = "encodings")]
     accept_encoding: String,
 }

@@ -39,13 +39,11 @@ const UP: Metric = Metric::gauge(
     "ferrum_redis_up",
     "1 while the connection of `gateway.redis` is there and the server does not refuse scripts (NOPERM, OOM, BUSY, WRONGTYPE).",
 );
-const COMMANDS: Metric = Metric::counter(
-    "ferrum_redis_commands_total",
-    "Scripts that were to be run, by what became of them: answered, late, or failed.",
-);
+const COMMANDS: Metric =
+    Metric::counter("ferrum_redis_commands_total", "Scripts by result: answered, late, or failed.");
 const OPENED: Metric = Metric::counter(
     "ferrum_redis_breaker_opened_total",
-    "Times that nobody waited for an answer for a second, because several in a row came too late.",
+    "Times that requests did not wait for Redis for a second, because several answers in a row were too late.",
 );
 
 struct Question {

@@ -3,15 +3,15 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Where gateways keep together what they count or store.
+/// Redis connection that gateways share.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RedisConfig {
-    /// The name of a connection in `gateway.redis`.
+    /// Name of a connection in `gateway.redis`.
     #[schemars(length(min = 1, max = 64))]
     pub(super) name: String,
-    /// What becomes of requests when the store is away or late: `local` goes by what this gateway knows alone, each gateway
-    /// with the whole limit; `allow` lets them pass; `deny` refuses them with 503. Default `local`.
+    /// What happens to requests while Redis is unreachable or slow: `local` uses what this gateway knows, so each
+    /// gateway has the whole limit; `allow` admits them; `deny` rejects them with 503. Default `local`.
     #[serde(default)]
     pub(super) on_error: OnError,
 }
@@ -23,7 +23,7 @@ impl RedisConfig {
     }
 }
 
-/// What becomes of requests when the store is away.
+/// What happens to requests while Redis is unreachable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnError {
@@ -32,6 +32,6 @@ pub enum OnError {
     Local,
     /// They pass.
     Allow,
-    /// They are refused.
+    /// They are rejected.
     Deny,
 }

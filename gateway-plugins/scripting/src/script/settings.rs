@@ -18,128 +18,128 @@ use crate::on_error::OnError;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// The script itself. Exactly one of `source` and `path` is required. A script has a function `on_request(request)`, a
+    /// The script. Exactly one of `source` and `path` is required. A script has a function `on_request(request)`, a
     /// function `on_response(request, response)`, or both. Statements outside of functions run once, when the script is
-    /// loaded; the constants they define are known in all functions.
+    /// loaded; all functions can read the constants they define.
     ///
-    /// A function that returns `false` refuses the request with 403.
+    /// If a function returns `false`, the request is rejected with 403.
     ///
-    /// Of the request: `request.method`, `.scheme`, `.host`, `.version`, `.proxy`, `.id`, `.client_ip` and `.client_port` can
-    /// be read, `request.path` and `.query` also be set. `request.param(name)` is a query parameter, decoded, and
-    /// `request.cookie(name)` a cookie; both are `()` when absent. `request.captures` has what the names in the route's path
-    /// stood for. `request.identity` is `()` or has `name`, `groups`, `consumer` (the id, or `()`) and `claims`. `request.tls`
-    /// is `()` or has `version`, `cipher`, `server_name`, and, with a client certificate, `subject`, `common_name` and
-    /// `alternative_names`. `request.upstream = "id"` sends the request to one of `upstreams`. `request.send_once()` has it
-    /// neither hedged nor tried again once any of it was sent.
+    /// Request: `request.method`, `.scheme`, `.host`, `.version`, `.proxy`, `.id`, `.client_ip` and `.client_port` are
+    /// read-only; `request.path` and `.query` can also be set. `request.param(name)` is a decoded query parameter, and
+    /// `request.cookie(name)` a cookie; both are `()` if absent. `request.captures` contains the captures of the
+    /// route's path. `request.identity` is `()` or has `name`, `groups`, `consumer` (the ID, or `()`) and `claims`.
+    /// `request.tls` is `()` or has `version`, `cipher`, `server_name`, and, with a client certificate, `subject`,
+    /// `common_name` and `alternative_names`. `request.upstream = "id"` selects one of `upstreams`.
+    /// `request.send_once()` disables hedging, and retries after the first byte was sent.
     ///
-    /// Of the response: `response.status` can be read and set; `response.from_target` says whether a target sent it.
+    /// Response: `response.status` can be read and set; `response.from_target` is true if a target sent the response.
     ///
-    /// Of both: `.header(name)` is the first value or `()`, `.headers(name)` an array of all values, `.header_names()` an array
-    /// of names; `.set_header(name, value)`, `.add_header(name, value)`, `.remove_header(name)`. Headers that frame messages
-    /// can't be changed. `.body` is the body as a string and `.body_bytes` as a blob, where `read_request_body` or
-    /// `read_response_body` is set; setting either replaces the body, also one that was not read.
+    /// Both: `.header(name)` is the first value or `()`, `.headers(name)` an array of all values, `.header_names()` an
+    /// array of names; `.set_header(name, value)`, `.add_header(name, value)`, `.remove_header(name)`. Headers that
+    /// frame messages can't be changed. `.body` is the body as a string and `.body_bytes` as a blob, with
+    /// `read_request_body` or `read_response_body`; setting either replaces the body, also one that was not read.
     ///
-    /// `request.reply(status)`, `request.reply(status, body)` and `request.reply(status, body, headers)` answer instead of the
-    /// target, or instead of its response. `request.note(name, value)` sets one of `record_fields`. `request.set(name, value)`
-    /// and `request.get(name)` keep values from the request's functions for the response's.
+    /// `request.reply(status)`, `request.reply(status, body)` and `request.reply(status, body, headers)` answer instead
+    /// of the target, or replace its response. `request.note(name, value)` sets one of `record_fields`.
+    /// `request.set(name, value)` and `request.get(name)` pass values from the request's functions to the response's.
     ///
-    /// `fetch(call, options, |answer| ...)` asks one of `calls`, once the function has returned. `options` is a map
-    /// with `method`, `path` (appended to the URL's), `headers` and `body`, each optional. The callback gets a map with
-    /// `status`, `headers`, `body` and `error`: `()`, or a word, with status 0. It can do all that its function could, and
-    /// fetch again.
+    /// `fetch(call, options, |answer| ...)` calls one of `calls`, after the function has returned. `options` is a map
+    /// with `method`, `path` (appended to the URL's), `headers` and `body`, each optional. The callback receives a map
+    /// with `status`, `headers`, `body` and `error`: `()`, or a word, with status 0. It can do everything that its
+    /// function could, including another fetch.
     ///
-    /// For all requests of this plugin config: `shared_get(key)`, `shared_set(key, value, seconds)`,
-    /// `shared_add(key, amount, seconds)`, which returns the new sum, and `shared_remove(key)`. Values are strings and whole
-    /// numbers, and end after so many seconds (0: never); `shared_add` does not extend them. `count(name)` adds 1 to one of
-    /// `counters`.
+    /// Shared by all requests of this plugin config: `shared_get(key)`, `shared_set(key, value, seconds)`,
+    /// `shared_add(key, amount, seconds)`, which returns the new sum, and `shared_remove(key)`. Values are strings and
+    /// integers, and expire after so many seconds (0: never); `shared_add` does not extend their lifetime.
+    /// `count(name)` adds 1 to one of `counters`.
     ///
     /// Tools: `json_decode(text)`, `json_encode(value)`, `base64_encode(value)`, `base64_decode(text)` (a blob),
-    /// `url_encode(text)`, `url_decode(text)`, `sha256(value)` and `hmac_sha256(key, value)` (hexadecimal),
-    /// `equal(a, b)` (in constant time), `random(limit)` (0 to `limit` - 1), `now_ms()` (since 1970), `settings` (as
-    /// configured), and Rhai's own functions for numbers, strings, arrays, blobs and maps. `print(text)` and `debug(text)`
-    /// write to the program log. There are no files, no modules, no `eval`, no `curry`, and no
-    /// `sleep`. The closures of one exchange may capture 10,000 variables.
+    /// `url_encode(text)`, `url_decode(text)`, `sha256(value)` and `hmac_sha256(key, value)` (hexadecimal), `equal(a,
+    /// b)` (in constant time), `random(limit)` (0 to `limit` - 1), `now_ms()` (since 1970), `settings` (as configured),
+    /// and Rhai's own functions for numbers, strings, arrays, blobs and maps. `print(text)` and `debug(text)` write to
+    /// the program log. There are no files, no modules, no `eval`, no `curry`, and no `sleep`. The closures of one
+    /// exchange may capture 10,000 variables.
     source: Option<String>,
-    /// The file with the script. It is looked at every `refresh` and compiled again when it has changed; a version that can't be
-    /// compiled is logged, shown in `/v1/status`, and not used. Replace a file by renaming.
+    /// File with the script. The gateway checks it every `refresh` and compiles it again if it changed. A version that
+    /// does not compile is logged, reported in `/v1/status` and not used. Replace the file by renaming.
     #[schemars(extend("format" = "path"))]
     path: Option<PathBuf>,
-    /// How often `path` is looked at; at least 1 s. Default 5 s.
+    /// How often the gateway checks `path` for changes; at least 1 s. Default 5 s.
     #[schemars(range(min = 1))]
     refresh: Option<Seconds>,
     /// The constant `settings` of the script: any object. Default empty.
     settings: serde_json::Map<String, serde_json::Value>,
-    /// What becomes of an exchange whose script fails or goes beyond a limit: `closed` answers 500, `open` continues with what
-    /// the script had changed until then. Default `closed`.
+    /// What happens to an exchange whose script fails or exceeds a limit: `closed` answers 500, `open` continues with
+    /// the changes made so far. Default `closed`.
     on_error: OnError,
-    /// Processor time that one function may take, of which no more than half may be lost to a busy machine. Waiting for calls
-    /// does not count. Default 20 ms.
+    /// Processor time for one function. On a busy machine, at least half of it is usable. Waiting for calls does not
+    /// count. Default 20 ms.
     #[schemars(range(min = 0.001, max = 1))]
     timeout: Millis,
-    /// Operations that one function may take; about 10 million make a second. Default 100,000.
+    /// Operations for one function; about 10 million run in a second. Default 100,000.
     #[schemars(range(min = 100, max = 10_000_000))]
     max_operations: u64,
-    /// Functions within functions. Default 32.
+    /// Depth of nested function calls. Default 32.
     #[schemars(range(min = 1, max = 64))]
     max_call_depth: usize,
-    /// Bytes of a string. Default 256 KiB; at least `max_body` where bodies are read.
+    /// Size of a string. Default 256 KiB; at least `max_body` if bodies are read.
     #[schemars(range(min = 64, max = 16_777_216))]
     max_string: Option<Bytes>,
-    /// Elements of an array, and bytes of a blob where that is more than `max_string`. Default 10,000.
+    /// Elements of an array, and bytes of a blob if that is more than `max_string`. Default 10,000.
     #[schemars(range(min = 1, max = 1_000_000))]
     max_array_size: usize,
-    /// Entries of a map, looked at whenever a function gets, changes or returns it; between that, only `max_operations` and
-    /// `timeout` limit what `map[key] = value` adds. Default 1000.
+    /// Entries of a map, checked whenever a function receives, changes or returns it. In between, only `max_operations`
+    /// and `timeout` limit what `map[key] = value` adds. Default 1000.
     #[schemars(range(min = 1, max = 100_000))]
     max_map_size: usize,
-    /// Reads the request's body for `on_request`; a larger one than `max_body` gets 413. Default false.
+    /// Buffers the request's body for `on_request`; a body larger than `max_body` gets 413. Default false.
     read_request_body: bool,
-    /// Reads the response's body for `on_response`; a response with a larger one becomes 502. Nothing of a response reaches
-    /// the client before all of it has come. The target is asked not to compress it, and one that does is answered with 502.
-    /// Default false.
+    /// Buffers the response's body for `on_response`; a response with a larger body becomes 502. The client receives
+    /// nothing before the whole response has arrived. The gateway asks the target not to compress; a compressed
+    /// response becomes 502. Default false.
     read_response_body: bool,
-    /// Bytes of a body that is read. Default 64 KiB.
+    /// Size of a buffered body. Default 64 KiB.
     #[schemars(range(min = 1, max = 16_777_216))]
     max_body: Bytes,
-    /// The servers that `fetch` can ask, by name. Default none.
+    /// Servers that `fetch` can call, by name. Default none.
     #[schemars(length(max = 100))]
     calls: BTreeMap<String, Call>,
-    /// Calls that the functions of one exchange may make. Default 4.
+    /// Calls by the functions of one exchange. Default 4.
     #[schemars(range(min = 1, max = 100))]
     max_calls: u32,
-    /// Calls at a time, of all exchanges; one more fails with `busy`. Default 1000.
+    /// Concurrent calls of all exchanges; one more fails with `busy`. Default 1000.
     #[schemars(range(min = 1, max = 100_000))]
     max_concurrent_calls: usize,
-    /// The upstreams that a script may send requests to. Default none.
+    /// Upstreams that a script may select. Default none.
     #[schemars(length(max = 100))]
     upstreams: Vec<String>,
-    /// The fields that scripts may add to the access record, in snake case; they are recorded as `script.NAME`. Default none.
+    /// Fields that scripts may add to the access record, in snake case; they are logged as `script.NAME`. Default none.
     #[schemars(length(max = 32))]
     record_fields: Vec<String>,
-    /// The names that `count` takes; they are the label `event` of `ferrum_script_events_total`. Default none.
+    /// Names for `count`; they are the label `event` of `ferrum_script_events_total`. Default none.
     #[schemars(length(max = 100))]
     counters: Vec<String>,
-    /// Values that `shared_set` and `shared_add` keep; when there are more, values that are over are forgotten, else any.
-    /// Default 10,000.
+    /// Values that `shared_set` and `shared_add` store. If there are more, expired values are removed first, then any
+    /// others. Default 10,000.
     #[schemars(range(min = 16, max = 10_000_000))]
     max_shared_values: usize,
 }
 
-/// A server that scripts can ask.
+/// Server that scripts can call.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Call {
-    /// The URL that is asked.
+    /// URL of the server.
     url: String,
-    /// The PEM file with the only roots that are trusted for this URL. Default: the public roots.
+    /// PEM file with the only trusted roots for this URL. Default: the public roots.
     #[serde(default)]
     #[schemars(extend("format" = "path"))]
     ca_path: Option<PathBuf>,
-    /// How long the whole answer may take. Default 1 s.
+    /// Time limit for the whole response. Default 1 s.
     #[schemars(range(min = 0.001, max = 60))]
     #[serde(default = "call_timeout")]
     timeout: Millis,
-    /// Bytes of an answer's body. Default 64 KiB.
+    /// Size of a response's body. Default 64 KiB.
     #[schemars(range(min = 1, max = 16_777_216))]
     #[serde(default = "answer_bytes")]
     max_response: Bytes,
@@ -220,7 +220,7 @@ pub(super) struct Limits {
     pub(super) map: usize,
 }
 
-/// A server that scripts can ask.
+/// Server that scripts can call.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) name: String,

@@ -23,59 +23,60 @@ pub(crate) struct Config {
     /// The module's file (`.wasm`), read and compiled when the configuration is loaded. Required.
     #[schemars(extend("format" = "path"))]
     path: PathBuf,
-    /// The SHA-256 of the file, in hexadecimal; a file with another one is refused. Default: not checked.
+    /// SHA-256 of the file, in hexadecimal; the gateway rejects a file with another hash. Default: not verified.
     sha256: Option<String>,
-    /// By which interface the module is called: `proxy_wasm`, or `conduit` for Conduit's (`on_request`, `on_response`), whose
-    /// settings are `path`, `sha256`, `settings`, `on_error`, `timeout`, `max_memory` and `max_body`. Default by
-    /// what it exports.
+    /// Interface of the module: `proxy_wasm`, or `conduit` for Conduit's (`on_request`, `on_response`), which supports
+    /// only the settings `path`, `sha256`, `settings`, `on_error`, `timeout`, `max_memory` and `max_body`. Default:
+    /// detected by its exports.
     interface: Interface,
-    /// The configuration of the module (`proxy_on_configure`): a string as it is, anything else as JSON. Default empty.
+    /// Configuration of the module (`proxy_on_configure`): a string as it is, anything else as JSON. Default empty.
     settings: Value,
-    /// The configuration of its virtual machine (`proxy_on_vm_start`), in the same way. Default empty.
+    /// Configuration of its virtual machine (`proxy_on_vm_start`), in the same form. Default empty.
     vm_settings: Value,
-    /// The property `plugin_root_id`, by which some modules choose what they do. Default empty.
+    /// Property `plugin_root_id`, by which some modules select their behaviour. Default empty.
     root_id: String,
-    /// Environment variables that the module sees; it sees no others. Default none.
+    /// Environment variables of the module; it sees no others. Default none.
     #[schemars(length(max = 100))]
     #[schemars(extend("format" = "secret"))]
     environment: BTreeMap<String, String>,
-    /// What becomes of an exchange when the module fails or takes too long: `closed` answers 500, `open` continues without the
-    /// module. Either way only this exchange fails, and the next one gets a new instance. Default `closed`.
+    /// What happens to an exchange if the module fails or takes too long: `closed` answers 500, `open` continues
+    /// without the module. In both cases only this exchange fails, and the next one gets a new instance. Default
+    /// `closed`.
     on_error: OnError,
-    /// How long one call of the module may take, besides the time it pauses the exchange; at most 4 ms more may pass. Default
-    /// 20 ms.
+    /// Time limit for one call of the module, without the time in which it pauses the exchange; it may be exceeded by 4
+    /// ms. Default 20 ms.
     #[schemars(range(min = 0.001, max = 1))]
     timeout: Millis,
-    /// How long the start of an instance may take. There is one for each worker. Default 1 s.
+    /// Time limit for the start of an instance. Each worker has one. Default 1 s.
     #[schemars(range(min = 0.001, max = 10))]
     start_timeout: Millis,
-    /// Memory of one instance. An instance that has reached three quarters of it takes no more exchanges and is replaced.
+    /// Memory of one instance. An instance that reached three quarters of it gets no more exchanges and is replaced.
     /// Default 64 MiB.
     #[schemars(range(min = 65_536, max = 1_073_741_824))]
     max_memory: Bytes,
-    /// Bytes of a body that the module holds back while it pauses; the exchange ends with 413 or 502 beyond that. As much may wait
-    /// to be sent on a gRPC stream. Default 1 MiB.
+    /// Bytes of a body that are buffered while the module pauses; beyond that, the exchange ends with 413 or 502. A
+    /// gRPC stream may buffer as much for sending. Default 1 MiB.
     #[schemars(range(min = 1, max = 67_108_864))]
     max_body: Bytes,
-    /// The servers that the module can call, by the name of the cluster that it calls. Default none.
+    /// Servers that the module can call, by cluster name. Default none.
     #[schemars(length(max = 100))]
     calls: BTreeMap<String, Call>,
-    /// Calls and gRPC streams that one exchange, or the module in the background, may have under way at a time. Default 10.
+    /// Concurrent calls and gRPC streams of one exchange, or of the module in the background. Default 10.
     #[schemars(range(min = 1, max = 1000))]
     max_calls: usize,
-    /// Entries of shared data; a full table forgets some. Default 10,000.
+    /// Entries of shared data; if the table is full, some are removed. Default 10,000.
     #[schemars(range(min = 16, max = 10_000_000))]
     max_shared_values: usize,
-    /// Entries of each shared queue, of which there are at most 32; a full queue takes no more. Default 1000.
+    /// Entries of each shared queue, of which there are at most 32; a full queue accepts no more. Default 1000.
     #[schemars(range(min = 1, max = 1_000_000))]
     max_queue_length: usize,
 }
 
-/// By which interface a module is called.
+/// Interface of a module.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Interface {
-    /// By what it exports.
+    /// Detected by its exports.
     #[default]
     Auto,
     /// Proxy-Wasm.
@@ -102,25 +103,25 @@ impl Interface {
     }
 }
 
-/// A server that modules can call.
+/// Server that modules can call.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Call {
-    /// The server: an `http` or `https` URL without a path. The module says what it asks for.
+    /// The server: an `http` or `https` URL without a path. The module specifies the path.
     url: String,
-    /// The PEM file with the only roots that are trusted for this URL. Default: the public roots.
+    /// PEM file with the only trusted roots for this URL. Default: the public roots.
     #[serde(default)]
     #[schemars(extend("format" = "path"))]
     ca_path: Option<PathBuf>,
-    /// How long a call may take at most; the module may ask for less. Default 5 s.
+    /// Time limit for a call; the module may specify less. Default 5 s.
     #[schemars(range(min = 0.001, max = 60))]
     #[serde(default = "call_timeout")]
     timeout: Millis,
-    /// How long a gRPC stream may be open at most. Default 1 h.
+    /// How long a gRPC stream may stay open. Default 1 h.
     #[schemars(range(min = 0.001, max = 86_400))]
     #[serde(default = "stream_timeout")]
     stream_timeout: Millis,
-    /// Bytes of an answer's body, and of each message that comes on a gRPC stream. Default 1 MiB.
+    /// Size of a response's body, and of each message on a gRPC stream. Default 1 MiB.
     #[schemars(range(min = 1, max = 67_108_864))]
     #[serde(default = "answer_bytes")]
     max_response: Bytes,

@@ -13,11 +13,11 @@ pub(super) enum List {
     Scanners,
     /// Command-line clients and HTTP libraries.
     Tools,
-    /// Browsers driven by programs.
+    /// Automated browsers.
     Headless,
     /// Crawlers of SEO and data services.
     Scrapers,
-    /// Crawlers that collect for language models.
+    /// Crawlers for language models.
     Ai,
     /// Search engines.
     Search,

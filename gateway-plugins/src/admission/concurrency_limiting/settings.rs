@@ -14,65 +14,64 @@ use super::places::MAX_CONCURRENT;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// Requests and sessions that one caller may have under way, 1 to 1,000,000. Required.
+    /// Concurrent requests and sessions of one caller, 1 to 1,000,000. Required.
     #[schemars(range(min = 1, max = 1_000_000))]
     max_concurrent: u64,
-    /// By what callers are told apart, as in `rate_limiting`: `address`, `consumer`, `group`, `route` (the proxy),
-    /// `grpc_method` (the service and method of a gRPC call), `header:NAME`, `cookie:NAME`, `claim:NAME`, `template:TEXT`; or a list, whose values together make one caller.
-    /// Default `address`.
+    /// How callers are distinguished, as in `rate_limiting`: `address`, `consumer`, `group`, `route` (the proxy),
+    /// `grpc_method` (the service and method of a gRPC call), `header:NAME`, `cookie:NAME`, `claim:NAME`,
+    /// `template:TEXT`; or a list, whose values together identify one caller. Default `address`.
     limit_by: OneOrMany,
-    /// Bits of an IPv4 address that count, 1 to 32. Default 32.
+    /// Prefix length of IPv4 addresses that share a limit, 1 to 32. Default 32.
     #[schemars(range(min = 1, max = 32))]
     ipv4_prefix: u8,
-    /// Bits of an IPv6 address that count, 1 to 128. Default 64, what one customer usually has.
+    /// Prefix length of IPv6 addresses that share a limit, 1 to 128. Default 64, the usual size for one customer.
     #[schemars(range(min = 1, max = 128))]
     ipv6_prefix: u8,
-    /// What becomes of requests without what `limit_by` names: `address` counts them by the client's address, `allow`
-    /// does not count them, `deny` refuses them with 403. Default `address`.
+    /// What happens to requests that lack the value of `limit_by`: `address` counts them by the client's address,
+    /// `allow` does not count them, `deny` rejects them with 403. Default `address`.
     on_missing: Missing,
-    /// Requests of one caller that may wait for a place, 0 to 100,000. Default 0: nobody waits.
+    /// Requests of one caller that may queue, 0 to 100,000. Default 0: there is no queue.
     #[schemars(range(max = 100_000))]
     max_waiting: u64,
-    /// How long a request waits for a place before it is refused. 1 ms to 30 s.
-    /// Default 1 s.
+    /// How long a request queues before it is rejected. 1 ms to 30 s. Default 1 s.
     #[schemars(range(min = 0.001, max = 30))]
     pub(super) max_wait: Millis,
-    /// Has the limit follow the latency of the targets, between `adaptive.min_concurrent` and `max_concurrent`. There is
-    /// one limit for the plugin config, and each caller has as many places: with `limit_by: route` it protects the
-    /// target. Default none: the limit is always `max_concurrent`.
+    /// Adapts the limit to the latency of the targets, between `adaptive.min_concurrent` and `max_concurrent`. The
+    /// plugin config has one limit, which applies to each caller; with `limit_by: route` it protects the target.
+    /// Default none: the limit is always `max_concurrent`.
     adaptive: Option<AdaptiveConfig>,
-    /// The refusal's status: 429 or 503. Default 503.
+    /// Status of rejections: 429 or 503. Default 503.
     pub(super) status_code: u16,
-    /// `Retry-After` of a refusal, in seconds. Default 1 s.
+    /// `Retry-After` of rejections, in seconds. Default 1 s.
     pub(super) retry_after: Seconds,
-    /// Counts and notes `concurrency_limiting.would_limit` in the access record, and refuses nothing. Default false.
+    /// Counts and logs `concurrency_limiting.would_limit`, but rejects nothing. Default false.
     pub(super) dry_run: bool,
-    /// Callers with something under way at a time, 1 to 10,000,000; each takes 16 bytes of memory. Requests of more
-    /// callers than there is room for are refused. Default 100,000.
+    /// Concurrent callers, 1 to 10,000,000; each takes 16 bytes of memory. Requests of further callers are rejected.
+    /// Default 100,000.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub(super) max_keys: u64,
 }
 
-/// How the limit follows the latency.
+/// How the limit adapts to latency.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct AdaptiveConfig {
-    /// `gradient` lowers the limit when latency rises above what it has been for a while, `aimd` when it is above
-    /// `target_latency`. Both lower it when targets fail to answer. Default `gradient`.
+    /// `gradient` lowers the limit if latency rises above its recent average, `aimd` if it exceeds `target_latency`.
+    /// Both lower it if targets fail to respond. Default `gradient`.
     algorithm: AlgorithmName,
-    /// The limit never goes below this, 1 to `max_concurrent`. Default 1.
+    /// Lowest value of the limit, 1 to `max_concurrent`. Default 1.
     #[schemars(range(min = 1))]
     min_concurrent: u64,
-    /// The limit at the start. Default 20, or the nearest the two bounds allow.
+    /// Limit at the start. Default 20, or the nearest value within the two bounds.
     #[schemars(range(min = 1))]
     initial_concurrent: Option<u64>,
-    /// How often the limit is set anew, 10 ms to 60 s. Default 1 s.
+    /// How often the limit is computed, 10 ms to 60 s. Default 1 s.
     #[schemars(range(min = 0.01, max = 60))]
     interval: Millis,
-    /// Responses that are needed to set it anew, 1 to 10,000. Default 10.
+    /// Responses that are needed to compute it, 1 to 10,000. Default 10.
     #[schemars(range(min = 1, max = 10_000))]
     min_samples: u64,
-    /// Only for `gradient`: how many times the usual latency is still taken as usual, 1 to 10. Default 1.5.
+    /// Only for `gradient`: the ratio to the usual latency that is tolerated, 1 to 10. Default 1.5.
     #[schemars(range(min = 1.0, max = 10.0))]
     tolerance: Option<f64>,
     /// Only for `aimd`, required there: latency above which the limit is lowered.
@@ -84,10 +83,10 @@ struct AdaptiveConfig {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum AlgorithmName {
-    /// By how latency changes.
+    /// By changes of latency.
     #[default]
     Gradient,
-    /// By a fixed latency: adds one, or takes a tenth away.
+    /// By a fixed latency: adds one, or removes a tenth.
     Aimd,
 }
 

@@ -13,50 +13,52 @@ use serde::Deserialize;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// A database of countries, such as `GeoLite2-Country.mmdb` or one of cities. Required for countries and continents.
+    /// Database of countries or cities, such as `GeoLite2-Country.mmdb`. Required for countries and continents.
     #[schemars(extend("format" = "path"))]
     database: Option<PathBuf>,
-    /// A database of autonomous systems, such as `GeoLite2-ASN.mmdb`. Required for `allow_asns`, `deny_asns`, `asn_header`.
+    /// Database of autonomous systems, such as `GeoLite2-ASN.mmdb`. Required for `allow_asns`, `deny_asns`,
+    /// `asn_header`.
     #[schemars(extend("format" = "path"))]
     asn_database: Option<PathBuf>,
-    /// Countries that may pass, as two letters (ISO 3166-1): `DE`. Default none.
+    /// Countries to admit, as two letters (ISO 3166-1): `DE`. Default none.
     allow_countries: Vec<String>,
-    /// Countries that may not. Default none.
+    /// Countries to reject. Default none.
     deny_countries: Vec<String>,
-    /// Continents that may pass: `AF`, `AN`, `AS`, `EU`, `NA`, `OC`, `SA`. Default none.
+    /// Continents to admit: `AF`, `AN`, `AS`, `EU`, `NA`, `OC`, `SA`. Default none.
     allow_continents: Vec<String>,
-    /// Continents that may not. Default none.
+    /// Continents to reject. Default none.
     deny_continents: Vec<String>,
-    /// Autonomous systems that may pass, by number. Default none.
+    /// Numbers of autonomous systems to admit. Default none.
     allow_asns: Vec<u32>,
-    /// Autonomous systems that may not. Default none.
+    /// Numbers of autonomous systems to reject. Default none.
     deny_asns: Vec<u32>,
-    /// What becomes of addresses that the databases do not know, private ones among them: `allow` or `deny`. Default `deny`
-    /// where an `allow_` list is given, else `allow`.
+    /// What happens to addresses that the databases do not contain, such as private ones: `allow` or `deny`. Default
+    /// `deny` if an `allow_` list is given, else `allow`.
     on_unknown: Option<Unknown>,
-    /// The request header that tells the target the country. What clients send in it is removed. Default none.
+    /// Request header in which the target receives the country. The gateway removes it from client requests. Default
+    /// none.
     country_header: Option<String>,
     /// The same for the continent. Default none.
     continent_header: Option<String>,
     /// The same for the number of the autonomous system. Default none.
     asn_header: Option<String>,
-    /// How often the files are looked at; they are read when they have changed. At least 1 s. Default 60 s.
+    /// How often the gateway checks the files for changes. At least 1 s. Default 60 s.
     #[schemars(range(min = 1))]
     refresh: Seconds,
-    /// The refusal's status, 400 to 599; 451 is for legal reasons. Default 403.
+    /// Status of rejections, 400 to 599; 451 means legal reasons. Default 403.
     #[schemars(range(min = 400, max = 599))]
     status_code: u16,
-    /// Counts and notes `geo_restriction.would_deny` in the access record, and refuses nobody. Default false.
+    /// Counts and logs `geo_restriction.would_deny`, but rejects nothing. Default false.
     dry_run: bool,
 }
 
-/// What becomes of unknown addresses.
+/// What happens to unknown addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Unknown {
     /// They pass.
     Allow,
-    /// They are refused.
+    /// They are rejected.
     Deny,
 }
 

@@ -22,46 +22,46 @@ pub(crate) struct Config {
     /// The quotas; a request must fit into all of them. 1 to 4, required.
     #[schemars(length(min = 1, max = 4))]
     limits: Vec<LimitConfig>,
-    /// By what callers are told apart: `address`, `consumer` (consumer or external identity), `group` (the caller's first),
-    /// `route` (the proxy), `grpc_method` (the service and method of a gRPC call), `header:NAME`, `cookie:NAME`,
-    /// `claim:NAME`, `template:TEXT`; or a list, whose values together make one caller. Proxies that share this plugin
-    /// config share the quotas unless `route` is among them. Default `consumer`.
+    /// How callers are distinguished: `address`, `consumer` (consumer or external identity), `group` (the caller's
+    /// first), `route` (the proxy), `grpc_method` (the service and method of a gRPC call), `header:NAME`,
+    /// `cookie:NAME`, `claim:NAME`, `template:TEXT`; or a list, whose values together identify one caller. Proxies that
+    /// share this plugin config share the quotas unless `route` is among them. Default `consumer`.
     limit_by: OneOrMany,
-    /// Bits of an IPv4 address that count, 1 to 32. Default 32.
+    /// Prefix length of IPv4 addresses that share a limit, 1 to 32. Default 32.
     #[schemars(range(min = 1, max = 32))]
     ipv4_prefix: u8,
-    /// Bits of an IPv6 address that count, 1 to 128. Default 64.
+    /// Prefix length of IPv6 addresses that count as one, 1 to 128. Default 64.
     #[schemars(range(min = 1, max = 128))]
     ipv6_prefix: u8,
-    /// What becomes of requests without what `limit_by` names: `address` counts them by the client's address, `allow` does not
-    /// count them, `deny` refuses them with 403. Default `address`.
+    /// What happens to requests that lack the value of `limit_by`: `address` counts them by the client's address,
+    /// `allow` does not count them, `deny` rejects them with 403. Default `address`.
     on_missing: Missing,
-    /// How much one request takes of each quota. Default 1.
+    /// Cost of a request in each quota. Default 1.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(super) cost: u64,
-    /// Counts and notes `quota.would_refuse` in the access record, and refuses nothing. Default false.
+    /// Counts and logs `quota.would_refuse`, but rejects nothing. Default false.
     pub(super) dry_run: bool,
-    /// What clients are told in headers: `ratelimit` (`RateLimit` and `RateLimit-Policy` of the IETF's draft), `x_ratelimit`
-    /// (`X-RateLimit-Limit`, `-Remaining`, `-Reset`), `both` or `none`. A refusal always has `Retry-After`. Default
+    /// Header fields for clients: `ratelimit` (`RateLimit` and `RateLimit-Policy` of the IETF's draft), `x_ratelimit`
+    /// (`X-RateLimit-Limit`, `-Remaining`, `-Reset`), `both` or `none`. A rejection always has `Retry-After`. Default
     /// `ratelimit`.
     pub(super) headers: LimitHeaders,
-    /// The refusal's status, 400 to 599. Default 429.
+    /// Status of rejections, 400 to 599. Default 429.
     #[schemars(range(min = 400, max = 599))]
     status_code: u16,
-    /// The folder of a file in which is kept what was used, called like the plugin config. Each gateway needs a folder of its
-    /// own, which it may write to. This or `redis` is required.
+    /// Folder for the usage file, which is named after the plugin config. Each gateway needs its own folder, with write
+    /// permission. This or `redis` is required.
     #[schemars(extend("format" = "path"))]
     path: Option<PathBuf>,
-    /// How often the file is written, where something has changed, 100 ms to 1 h; it is also written when the gateway ends. What
-    /// a gateway that is killed counted since then is lost. Default 5 s.
+    /// How often the file is written if the usage changed, 100 ms to 1 h. The gateway also writes it when it stops. If
+    /// the gateway is killed, usage since the last write is lost. Default 5 s.
     #[schemars(range(min = 0.1, max = 3600))]
     save_interval: Millis,
-    /// Callers that are remembered for each quota, 1 to 1,000,000; each takes 64 bytes of memory and at most 48 bytes of
-    /// the file for each quota. More callers take the places of those that have used least. Default 100,000.
+    /// Callers in each quota, 1 to 1,000,000; each takes 64 bytes of memory and at most 48 bytes of the file for each
+    /// quota. Further callers replace those with the least usage. Default 100,000.
     #[schemars(range(min = 1, max = 1_000_000))]
     max_keys: u64,
-    /// Counts in Redis or Valkey, together with all gateways whose plugin config has the same id and whose connection has the same
-    /// `key_prefix`. With `path` as well, the file has what was counted while the store was away.
+    /// Counts in Redis or Valkey, shared by all gateways whose plugin config has the same ID and whose connection has
+    /// the same `key_prefix`. With `path` as well, the file contains what was counted while Redis was unreachable.
     pub(super) redis: Option<RedisConfig>,
 }
 
@@ -72,14 +72,14 @@ struct LimitConfig {
     /// Requests in each period.
     #[schemars(range(min = 1, max = 1_000_000_000_000_u64))]
     limit: u64,
-    /// The period, in UTC: `day` (from midnight on), `week` (from Monday on), `month` (from the first on), or a duration of whole
-    /// seconds, counted from 1970 on.
+    /// Period in UTC: `day` (from midnight), `week` (from Monday), `month` (from the first), or a duration of whole
+    /// seconds, counted from 1970.
     per: Per,
-    /// The name in `RateLimit` headers: letters, digits, `-`, `_` and `.`, up to 64. Default such as `10000-per-day`.
+    /// Name in `RateLimit` headers: letters, digits, `-`, `_` and `.`, up to 64. Default such as `10000-per-day`.
     name: Option<String>,
 }
 
-/// A period as it is written: a word, a duration, or a number of seconds.
+/// A period: a word, a duration, or a number of seconds.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum Per {

@@ -28,55 +28,58 @@ pub(crate) struct Config {
     /// The limits; a request must fit into all of them. 1 to 8, required.
     #[schemars(length(min = 1, max = 8))]
     limits: Vec<LimitConfig>,
-    /// By what callers are told apart: `address`, `consumer` (consumer or external identity), `group` (the caller's first),
-    /// `route` (the proxy), `port` (the one that the client connected to), `gateway` (all callers together), `grpc_method` (the service and method of a gRPC call), `header:NAME`, `cookie:NAME`,
-    /// `claim:NAME`, `template:TEXT`; or a list, whose values together make one caller. Proxies that share this plugin
-    /// config share the limits unless `route` is among them. Default `address`.
+    /// How callers are distinguished: `address`, `consumer` (consumer or external identity), `group` (the caller's
+    /// first), `route` (the proxy), `port` (the one that the client connected to), `gateway` (all callers together),
+    /// `grpc_method` (the service and method of a gRPC call), `header:NAME`, `cookie:NAME`, `claim:NAME`,
+    /// `template:TEXT`; or a list, whose values together identify one caller. Proxies that share this plugin config
+    /// share the limits unless `route` is among them. Default `address`.
     limit_by: OneOrMany,
-    /// Bits of an IPv4 address that count, 1 to 32: 24 has a whole /24 share its limits. Default 32.
+    /// Prefix length of IPv4 addresses that share a limit, 1 to 32: with 24, a /24 network shares its limits. Default
+    /// 32.
     #[schemars(range(min = 1, max = 32))]
     ipv4_prefix: u8,
-    /// Bits of an IPv6 address that count, 1 to 128. Default 64, what one customer usually has.
+    /// Prefix length of IPv6 addresses that share a limit, 1 to 128. Default 64, the usual size for one customer.
     #[schemars(range(min = 1, max = 128))]
     ipv6_prefix: u8,
-    /// What becomes of requests without what `limit_by` names: `address` counts them by the client's address, `allow`
-    /// does not count them, `deny` refuses them with 403. Default `address`.
+    /// What happens to requests that lack the value of `limit_by`: `address` counts them by the client's address,
+    /// `allow` does not count them, `deny` rejects them with 403. Default `address`.
     on_missing: Missing,
-    /// How much one request takes of each limit. Default 1.
+    /// Cost of a request in each limit. Default 1.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(super) cost: u64,
-    /// Other costs for some requests; the first that fits counts. Default none.
+    /// Other costs for some requests; the first matching entry applies. Default none.
     #[schemars(length(max = 32))]
     costs: Vec<CostConfig>,
-    /// The header field in which targets say what a request has cost, a whole number: what that is more than its cost here is taken
-    /// then, also where nothing is left. Clients don't get the field. Default none.
+    /// Response header in which the target reports the request's real cost, an integer. If it exceeds `cost`, the
+    /// difference is deducted afterwards, even below zero. The header is removed before the response reaches the
+    /// client. Default none.
     cost_header: Option<String>,
-    /// What counts: `all` requests, or only `failures`, which are known when their response is there: requests that are
-    /// under way at that time are not held back. Refusals of plugins that run before this one, as those that identify callers do, are
-    /// not seen; `before: key_auth` counts wrong keys. Sessions of TCP and UDP only count with `all`. Default `all`.
+    /// What counts: `all` requests, or only `failures`, which are known when the response arrives, so requests in
+    /// flight are not held back. Rejections by earlier plugins, such as authentication, do not count; `before:
+    /// key_auth` counts wrong keys. TCP and UDP sessions count only with `all`. Default `all`.
     pub(super) count: Count,
-    /// Statuses that are failures with `count: failures`: `401` or `4xx`. Of gRPC answers, every `grpc-status` in the
-    /// head but 0 is one. Default `4xx` and `5xx`.
+    /// Statuses that are failures with `count: failures`: `401` or `4xx`. For gRPC, every `grpc-status` but 0 in the
+    /// response head is a failure. Default `4xx` and `5xx`.
     failure_statuses: Vec<String>,
-    /// Counts and notes `rate_limiting.would_limit` in the access record, and limits nothing. Default false.
+    /// Counts and logs `rate_limiting.would_limit`, but limits nothing. Default false.
     pub(super) dry_run: bool,
-    /// What clients are told in headers: `ratelimit` (`RateLimit` and `RateLimit-Policy` of the IETF's draft),
-    /// `x_ratelimit` (`X-RateLimit-Limit`, `-Remaining`, `-Reset`), `both` or `none`. A refusal always has
-    /// `Retry-After`. Default `ratelimit`.
+    /// Header fields for clients: `ratelimit` (`RateLimit` and `RateLimit-Policy` of the IETF's draft), `x_ratelimit`
+    /// (`X-RateLimit-Limit`, `-Remaining`, `-Reset`), `both` or `none`. A rejection always has `Retry-After`. Default
+    /// `ratelimit`.
     pub(super) headers: LimitHeaders,
-    /// The refusal's status, 400 to 599. Default 429.
+    /// Status of rejections, 400 to 599. Default 429.
     #[schemars(range(min = 400, max = 599))]
     status_code: u16,
-    /// Keys under each limit that are remembered, 1 to 10,000,000; each takes 32 bytes of memory for each limit.
-    /// Default 100,000.
+    /// Keys in memory under each limit, 1 to 10,000,000; each takes 32 bytes for each limit. Default 100,000.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub(super) max_keys: u64,
-    /// Counts in Redis or Valkey, together with all gateways whose plugin config has the same id and whose connection has the same
-    /// `key_prefix`, by the server's clock. Default none: each gateway counts for itself.
+    /// Counts in Redis or Valkey, by the server's clock, shared by all gateways whose plugin config has the same ID and
+    /// whose connection has the same `key_prefix`. Default none: each gateway counts for itself.
     pub(super) redis: Option<RedisConfig>,
-    /// Takes what several requests of a caller need from Redis at a time, so that most requests don't wait for it. A caller can
-    /// then get at most `size` more from each gateway within `lifetime` than a limit says, and as much may go unused. Needs
-    /// `redis` and `count: all`; each of `max_keys` takes up to 112 bytes more. Default none: each request asks.
+    /// Leases tokens for several requests of a caller from Redis at a time, so that most requests do not wait for it. A
+    /// caller can then exceed a limit by at most `size` for each gateway within `lifetime`, and as many tokens may go
+    /// unused. Requires `redis` and `count: all`; each of `max_keys` takes up to 112 bytes more. Default none: each
+    /// request asks Redis.
     lease: Option<LeaseConfig>,
 }
 
@@ -90,33 +93,33 @@ struct LimitConfig {
     /// The period. Default 1 s.
     #[serde(default = "a_second")]
     per: Millis,
-    /// Requests that may come at once, at least 1. Default the rate.
+    /// Burst, at least 1. Default the rate.
     #[schemars(range(min = 1))]
     burst: Option<u64>,
-    /// The name in `RateLimit` headers: letters, digits, `-`, `_` and `.`, up to 64. Default such as `10-per-1s`.
+    /// Name in `RateLimit` headers: letters, digits, `-`, `_` and `.`, up to 64. Default such as `10-per-1s`.
     name: Option<String>,
 }
 
-/// What is taken in advance.
+/// Lease of tokens.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct LeaseConfig {
-    /// How much a gateway takes at a time for a caller, at most the burst of each limit; less where there is less left.
+    /// Tokens that a gateway leases for a caller at a time, at most the burst of each limit; fewer if fewer are left.
     #[schemars(range(min = 2, max = 1_000_000))]
     size: u64,
-    /// How long it may use what it took, 10 ms to 60 s. Default 1 s.
+    /// How long the gateway may use them, 10 ms to 60 s. Default 1 s.
     #[serde(default = "a_second")]
     #[schemars(range(min = 0.01, max = 60))]
     lifetime: Millis,
 }
 
-/// What some requests cost.
+/// Cost of some requests.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CostConfig {
-    /// Which requests, as in `when`, for example `{path: /search}`.
+    /// Requests that have this cost, as in `when`, for example `{path: /search}`.
     when: written::Condition,
-    /// How much one of them takes.
+    /// Cost of one of them.
     #[schemars(range(min = 1, max = 1_000_000))]
     cost: u64,
 }
@@ -128,7 +131,7 @@ pub(super) enum Count {
     /// Every request.
     #[default]
     All,
-    /// Requests that failed.
+    /// Failed requests.
     Failures,
 }
 

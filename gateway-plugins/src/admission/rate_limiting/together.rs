@@ -30,7 +30,7 @@ pub(super) struct Together {
 
 const SHARED: Metric = Metric::counter(
     "ferrum_rate_limiting_shared_total",
-    "Requests and sessions by how they were counted: shared, leased (by what was taken before), or without the store as local, allowed, denied.",
+    "Requests and sessions by how they were counted: shared, leased (from tokens taken before), or during an outage of the store as local, allowed, denied.",
 );
 
 /// What is known of a request at once.

@@ -23,64 +23,65 @@ pub(crate) struct Config {
     /// Bytes in each period, such as `500GB`. Required.
     #[schemars(range(min = 1))]
     limit: Option<Bytes>,
-    /// The period, in UTC: `month` (from `anchor_day` on), `week` (from Monday on), `day` (from midnight on), or a duration of whole
-    /// seconds, counted from 1970 on or, with `rolling`, back from now. Default `month`.
+    /// Period in UTC: `month` (from `anchor_day`), `week` (from Monday), `day` (from midnight), or a duration of whole
+    /// seconds, counted from 1970 or, with `rolling`, back from now. Default `month`.
     per: String,
-    /// The day on which a month begins, 1 to 31; in a shorter month its last day. Only with `per: month`. Default 1.
+    /// Day on which a month begins, 1 to 31; in a shorter month, its last day. Only with `per: month`. Default 1.
     #[schemars(range(min = 1, max = 31))]
     anchor_day: Option<u64>,
-    /// Counts the bytes of the last `per`, up to 366 days, and forgets them in 96 parts. Default false: a period begins anew.
+    /// Counts the bytes of the last `per`, up to 366 days, in 96 parts that expire one by one. Default false: each
+    /// period starts at zero.
     rolling: bool,
-    /// The day from whose beginning on nothing passes, such as `2027-01-31`, in UTC. Default never.
+    /// Date from which on nothing passes, such as `2027-01-31`, in UTC. Default never.
     expires: Option<String>,
-    /// Which bytes count: `upload` (from clients), `download` (to clients) or `both`. Default `both`.
+    /// Counted bytes: `upload` (from clients), `download` (to clients) or `both`. Default `both`.
     pub(super) count: Count,
     /// Whose bytes count together: `route` (those of a proxy), `port` (those of a port that the gateway listens on), `owner` (those of
     /// all proxies of an `owner`, and of that consumer on proxies without one), `consumer`,
     /// `address` (a client's), `gateway` (all that run this plugin config), or what else `rate_limiting` knows; or a list, whose values
     /// together make one key. Default `route`.
     limit_by: OneOrMany,
-    /// Bits of an IPv4 address that count, 1 to 32. Default 32.
+    /// Prefix length of IPv4 addresses that share a limit, 1 to 32. Default 32.
     #[schemars(range(min = 1, max = 32))]
     ipv4_prefix: u8,
-    /// Bits of an IPv6 address that count, 1 to 128. Default 64.
+    /// Prefix length of IPv6 addresses that count as one, 1 to 128. Default 64.
     #[schemars(range(min = 1, max = 128))]
     ipv6_prefix: u8,
-    /// What becomes of traffic without what `limit_by` names: `address` counts it by the client's address, `allow` does not
-    /// count it, `deny` refuses it. Default `address`.
+    /// What happens to traffic that lacks the value of `limit_by`: `address` counts it by the client's address, `allow`
+    /// does not count it, `deny` rejects it. Default `address`.
     on_missing: Missing,
-    /// The folder of a file in which is kept what was used, called like the plugin config. Each gateway needs a folder of its
-    /// own, which it may write to. This, `database` or `redis` is required.
+    /// Folder for the usage file, which is named after the plugin config. Each gateway needs its own folder, with write
+    /// permission. This, `database` or `redis` is required.
     #[schemars(extend("format" = "path"))]
     pub(super) path: Option<PathBuf>,
-    /// How often the file is written, where something has changed, 100 ms to 1 h; it is also written when the gateway ends. Default
-    /// 1 s.
+    /// How often the file is written if the usage changed, 100 ms to 1 h. The gateway also writes it when it stops.
+    /// Default 1 s.
     #[schemars(range(min = 0.1, max = 3600))]
     pub(super) save_interval: Millis,
-    /// Keeps the usage and its history in the database from which the gateway gets its configuration, and counts together with all
-    /// gateways on it, as with `redis`. While the database is unreachable, each gateway limits what it knows of. Not with `path`,
+    /// Stores the usage and its history in the database of the configuration, and shares the quota with all gateways on
+    /// it, as with `redis`. While the database is unreachable, each gateway limits what it knows of. Not with `path`,
     /// `redis` or `rolling`. Default false.
     pub(super) database: bool,
-    /// Keys with a quota of their own, 1 to 100,000; each takes 300 bytes of memory, and up to 150 kB for the history of one that is
-    /// used in every minute of a week. Keys beyond that share one quota. Default 1,000.
+    /// Keys with their own quota, 1 to 100,000. Each takes 300 bytes of memory, and up to 150 kB for the history of a
+    /// key that is used in every minute of a week. Further keys share one quota. Default 1,000.
     #[schemars(range(min = 1, max = 100_000))]
     max_keys: usize,
-    /// Counts together with all gateways whose plugin config has the same id and whose connection has the same `key_prefix`: what
-    /// passed elsewhere is known within a second. While the store is away, `on_error: local` goes on with what is known, `allow`
-    /// limits nothing, `deny` lets nothing pass. Not with `rolling`.
+    /// Shares the quota with all gateways whose plugin config has the same ID and whose connection has the same
+    /// `key_prefix`; they learn each other's usage within a second. While Redis is unreachable, `on_error: local`
+    /// continues with the known usage, `allow` limits nothing, `deny` rejects everything. Not with `rolling`.
     pub(super) redis: Option<RedisConfig>,
 }
 
-/// Which bytes count.
+/// Counted bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Count {
-    /// Those of both directions.
+    /// Both directions.
     #[default]
     Both,
-    /// Those from clients.
+    /// From clients.
     Upload,
-    /// Those to clients.
+    /// To clients.
     Download,
 }
 

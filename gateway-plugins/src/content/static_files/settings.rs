@@ -24,67 +24,67 @@ const PATH: &str = "{path}";
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// The folder that is served. It may be a link, which is followed anew every second.
+    /// Folder to serve. A symbolic link is resolved again every second.
     #[schemars(extend("format" = "path"))]
     pub(super) root: PathBuf,
-    /// Names of files that answer for a folder, the first that exists. Default `index.html`.
+    /// Index files of folders; the first that exists is served. Default `index.html`.
     index: Vec<String>,
-    /// Paths beneath the root that are tried in this order, with `{path}` for the request's, such as `{path}.html`. One without
-    /// `{path}`, such as `index.html`, is a file that answers whatever the path. Default `{path}`.
+    /// Paths below the root to try in this order, with `{path}` for the request's path, such as `{path}.html`. An entry
+    /// without `{path}`, such as `index.html`, is a fixed file. Default `{path}`.
     try_files: Vec<String>,
-    /// A file that answers where nothing is found, for applications that route in the browser. Not for paths with an ending,
-    /// such as `/app.js`, and only for clients that take HTML. Default none.
+    /// File to serve if nothing is found, for applications that route in the browser. Not for paths with an extension,
+    /// such as `/app.js`, and only for clients that accept HTML. Default none.
     spa_fallback: Option<String>,
-    /// A file that is sent with 404 where nothing is found. Default none: the gateway's own answer.
+    /// File to send with 404 if nothing is found. Default none: the gateway's own response.
     not_found: Option<String>,
-    /// Sends requests that lead to no file to the target, rather than answer 404. Default false.
+    /// Sends requests without a matching file to the target instead of answering 404. Default false.
     passthrough: bool,
-    /// With `passthrough`: answers 405 where a method other than GET and HEAD asks for what is there, rather than send it to the
-    /// target. Default false.
+    /// With `passthrough`: answers 405 if a file exists and the method is not GET or HEAD, instead of sending the
+    /// request to the target. Default false.
     refuse_other_methods: bool,
-    /// Answers 403 for folders that have none of `index`, rather than try the rest of `try_files` and the target. A path without a
-    /// slash is redirected to the folder's first. Not together with `listing`. Default false.
+    /// Answers 403 for folders without an index file, instead of trying the rest of `try_files` and the target. A path
+    /// without a final slash is redirected to the folder's first. Not together with `listing`. Default false.
     refuse_folders: bool,
-    /// Codings whose files beside the plain one (`.br`, `.zst`, `.gz`) are sent to clients that take them; the one to be
-    /// preferred first. Files older than the plain one are not used. Default none.
+    /// Content codings of precompressed files (`.br`, `.zst`, `.gz`) to send to clients that accept them, by
+    /// preference. Files older than the uncompressed one are not used. Default none.
     precompressed: Vec<Coding>,
-    /// Lists folders that have no index, as HTML or, for clients that like it better, as JSON. Default false.
+    /// Lists folders without an index file, as HTML or, by `Accept`, as JSON. Default false.
     listing: bool,
-    /// Serves files and folders whose names begin with a dot, besides `/.well-known`. Default false.
+    /// Serves files and folders whose names begin with a dot; `/.well-known` is always served. Default false.
     dotfiles: bool,
-    /// Follows symbolic links that stay beneath the root. Others are never followed. Default true.
+    /// Follows symbolic links that stay below the root. Others are never followed. Default true.
     symlinks: bool,
-    /// How entity tags are made: `strong`, `weak` or `off`. Default `strong`.
+    /// Entity tags: `strong`, `weak` or `off`. Default `strong`.
     etag: Tags,
-    /// `Cache-Control` by pattern; the first that fits. `*` stands for anything, also slashes. Default none.
+    /// `Cache-Control` by pattern; the first match applies. `*` matches any text, including slashes. Default none.
     cache_control: Vec<CacheControl>,
-    /// Media types by ending, such as `wasm: application/wasm`, besides those known.
+    /// Media types by extension, such as `wasm: application/wasm`, in addition to the built-in ones.
     mime_types: BTreeMap<String, String>,
-    /// The media type of files whose ending is not known. Default `application/octet-stream`.
+    /// Media type of files with an unknown extension. Default `application/octet-stream`.
     default_type: String,
-    /// The charset of texts; empty says none. Default `utf-8`.
+    /// Charset of text files; an empty text omits it. Default `utf-8`.
     charset: String,
-    /// What files in memory may weigh together; 0 keeps none. Default 32 MiB.
+    /// Memory for files; 0 disables it. Default 32 MiB.
     memory: Bytes,
-    /// The largest file that is kept in memory; larger ones are read while they are sent. Default 256 KiB.
+    /// Size of the largest file in memory; larger ones are read while they are sent. Default 256 KiB.
     memory_file_size: Bytes,
-    /// How many larger files are kept open between requests; 0 keeps none. Each takes a file descriptor. Default 64.
+    /// Larger files that stay open between requests; 0 disables it. Each takes a file descriptor. Default 64.
     #[schemars(range(max = 100_000))]
     open_files: usize,
-    /// After which time without a request such a file is closed. Default 20 s.
+    /// How long such a file stays open without a request. Default 20 s.
     #[schemars(range(min = 1, max = 3600))]
     open_files_idle: Millis,
-    /// How long a file in memory, or one that is kept open, is served without a look whether its path leads to another one by
-    /// now. The contents of an open file are never served under what was said of earlier ones. Default 1 s.
+    /// How long a cached or open file is served before the gateway checks whether the path now leads to another file.
+    /// Default 1 s.
     #[schemars(range(max = 3600))]
     recheck: Millis,
 }
 
-/// How entity tags are made.
+/// How entity tags are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Tags {
-    /// From size, time of change in nanoseconds and inode.
+    /// From size, modification time in nanoseconds and inode.
     Strong,
     /// The same, marked as weak.
     Weak,
@@ -96,9 +96,9 @@ pub(super) enum Tags {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CacheControl {
-    /// Which: a path beneath the root, such as `assets/*` or `*.css`.
+    /// Path below the root, such as `assets/*` or `*.css`.
     path: String,
-    /// What it says, such as `public, max-age=31536000, immutable`.
+    /// The value, such as `public, max-age=31536000, immutable`.
     value: String,
 }
 

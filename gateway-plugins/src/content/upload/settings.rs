@@ -7,55 +7,57 @@ use gateway_core::config::units::Bytes;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Settings of `upload`. POST requests with `multipart/form-data` are taken, other POST requests are refused with 415, and
-/// requests with other methods go on to the target. An upload takes no longer than the proxy's total timeout, or 60 s.
+/// Settings of `upload`. The plugin stores POST requests with `multipart/form-data` and rejects other POST requests
+/// with 415. Requests with other methods pass. An upload must end within the proxy's total timeout, or 60 s.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
-    /// The folder, an absolute path. It is made, for the gateway's user alone, where it is not there. Required.
+    /// Absolute path of the folder. The gateway creates it if it does not exist, for its own user only. Required.
     #[schemars(extend("format" = "path"))]
     path: PathBuf,
-    /// Bytes of a whole request. More is refused with 413. Default 100 MiB.
+    /// Size of a whole request. A larger one is rejected with 413. Default 100 MiB.
     #[serde(default = "body")]
     max_body: Bytes,
-    /// Bytes of one file. More is refused with 413. Default 50 MiB.
+    /// Size of one file. A larger one is rejected with 413. Default 50 MiB.
     #[serde(default = "file")]
     max_file_size: Bytes,
-    /// Files of one request. More are refused with 413. Default 10.
+    /// Files of one request. More are rejected with 413. Default 10.
     #[serde(default = "files")]
     #[schemars(range(min = 1, max = 1000))]
     max_files: usize,
-    /// Fields of a request that are no files; their values are repeated in the answer. More are refused with 413. Default 100.
+    /// Fields of a request that are not files; the response contains their values. More are rejected with 413. Default
+    /// 100.
     #[serde(default = "fields")]
     #[schemars(range(max = 1000))]
     max_fields: usize,
-    /// Bytes of such a field. More is refused with 413. Default 64 KiB; at most 1 MiB.
+    /// Size of such a field. A larger one is rejected with 413. Default 64 KiB; at most 1 MiB.
     #[serde(default = "field")]
     max_field: Bytes,
-    /// Types that are taken, such as `image/png` or `image/*`, as they are recognised from a file's content: the type that
-    /// the client says counts for nothing. What is text and nothing more special is `text/plain`, what is not recognised
-    /// `application/octet-stream`. Others are refused with 415. Default all.
+    /// Allowed media types, such as `image/png` or `image/*`, as detected from a file's content; the type that the
+    /// client sends is ignored. Plain text is `text/plain`, unknown content `application/octet-stream`. Others are
+    /// rejected with 415. Default all.
     #[serde(default)]
     types: Vec<String>,
-    /// Names of form fields that may have files. Others are refused with 400. Default all.
+    /// Names of form fields that may contain files. Others are rejected with 400. Default all.
     #[serde(default)]
     file_fields: Vec<String>,
-    /// The mode of stored files, in octal digits without execute bits. Default `"0600"`.
+    /// Mode of stored files, in octal digits without execute bits. Default `"0600"`.
     #[serde(default = "mode")]
     file_mode: String,
-    /// Bytes that must stay free on the file system. Uploads are refused with 507 when there would be less. Default 64 MiB.
+    /// Space that must stay free on the file system. If an upload would leave less, it is rejected with 507. Default 64
+    /// MiB.
     #[serde(default = "free")]
     min_free: Bytes,
-    /// Uploads at a time. More are refused with 503. Default 64.
+    /// Concurrent uploads. More are rejected with 503. Default 64.
     #[serde(default = "at_once")]
     #[schemars(range(min = 1, max = 10_000))]
     max_concurrent: usize,
-    /// Uploads of one client at a time, by its address (IPv6: its first 64 bits). More are refused with 503. Default a quarter of
-    /// `max_concurrent`, at least 1.
+    /// Concurrent uploads of one client, by its address (IPv6: its /64 network). More are rejected with 503. Default a
+    /// quarter of `max_concurrent`, at least 1.
     #[schemars(range(min = 1, max = 10_000))]
     max_per_client: Option<usize>,
-    /// Bytes a second that a client must send on average, after 10 s in which it may send less; a slower upload is refused with 408.
-    /// 0 is no limit. Default 1 KiB.
+    /// Bytes a second that a client must send on average, after the first 10 s; a slower upload is rejected with 408. 0
+    /// disables the limit. Default 1 KiB.
     #[serde(default = "rate")]
     min_bytes_per_second: Bytes,
 }

@@ -17,16 +17,16 @@ pub(crate) enum SamplerKind {
     AlwaysOn,
     /// None.
     AlwaysOff,
-    /// A share of them, by the trace's id; whatever the client decided.
+    /// A share of all traces, by trace ID, regardless of the client's decision.
     #[serde(rename = "traceidratio")]
     TraceIdRatio,
-    /// What the client decided; every trace that begins here.
+    /// As the client decided; every trace that begins here.
     #[serde(rename = "parentbased_always_on")]
     ParentbasedAlwaysOn,
-    /// What the client decided; none that begins here.
+    /// As the client decided; no trace that begins here.
     #[serde(rename = "parentbased_always_off")]
     ParentbasedAlwaysOff,
-    /// What the client decided; a share of those that begin here.
+    /// As the client decided; a share of the traces that begin here.
     #[serde(rename = "parentbased_traceidratio")]
     ParentbasedTraceIdRatio,
 }

@@ -17,67 +17,66 @@ use serde::Deserialize;
 
 use super::sampler::{Sampler, SamplerKind};
 
-/// Settings of `otel_tracing`. What is not set comes from OpenTelemetry's `OTEL_*` variables where it has one.
+/// Settings of `otel_tracing`. OpenTelemetry's `OTEL_*` variables are the defaults.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// Where spans go.
+    /// Span exporter.
     pub(super) exporter: ExporterSettings,
-    /// The service that spans are shown under. Default `OTEL_SERVICE_NAME`, else `ferrum-edge`.
+    /// Service name of the spans. Default `OTEL_SERVICE_NAME`, else `ferrum-edge`.
     pub(super) service_name: Option<String>,
-    /// Attributes of everything this gateway sends, such as `deployment.environment.name`. Default
-    /// `OTEL_RESOURCE_ATTRIBUTES`.
+    /// Resource attributes of all telemetry, such as `deployment.environment.name`. Default `OTEL_RESOURCE_ATTRIBUTES`.
     pub(super) resource_attributes: Option<BTreeMap<String, String>>,
-    /// Formats of trace context that are read, in this order, and written. Default `OTEL_PROPAGATORS`, else `tracecontext` and
-    /// `baggage`.
+    /// Formats of trace context to read, in this order, and to write. Default `OTEL_PROPAGATORS`, else `tracecontext`
+    /// and `baggage`.
     pub(super) propagators: Option<Vec<Propagator>>,
-    /// Goes on with the trace that a client names. When false, every request begins a trace of its own, and what the client
-    /// sent in the formats above is removed. Default true.
+    /// Continues the client's trace. If false, every request begins a new trace, and the gateway removes the client's
+    /// context in the formats above. Default true.
     pub(super) accept_context: bool,
-    /// Which traces are recorded from the beginning. Default `OTEL_TRACES_SAMPLER`, else `parentbased_always_on`.
+    /// Sampling of traces. Default `OTEL_TRACES_SAMPLER`, else `parentbased_always_on`.
     pub(super) sampler: Option<SamplerKind>,
-    /// The share of traces that a sampler with `traceidratio` records, 0 to 1. Default `OTEL_TRACES_SAMPLER_ARG`, else 1.
+    /// Share of traces that a sampler with `traceidratio` records, 0 to 1. Default `OTEL_TRACES_SAMPLER_ARG`, else 1.
     #[schemars(range(min = 0, max = 1))]
     pub(super) sample_ratio: Option<f64>,
-    /// Also records the gateway's own spans of exchanges that end with 500 or above, or whose response was cut off by a
-    /// failure. Default true.
+    /// Also records the gateway's own spans of exchanges with status 500 or above, or with a truncated response.
+    /// Default true.
     pub(super) record_errors: bool,
-    /// Also records the gateway's own spans of exchanges that take at least so long. Default: none.
+    /// Also records the gateway's own spans of exchanges that take at least this long. Default: none.
     #[schemars(range(min = 0.001, max = 3600))]
     pub(super) record_slower_than: Option<Millis>,
-    /// Header fields of requests that become attributes, `http.request.header.<name>`; credentials in them are replaced, as
-    /// in the access log. Default none.
-    pub(super) request_headers: Vec<String>,
-    /// Query parameters whose values are replaced in `url.query`, beside well-known ones such as `token` and `api_key`.
+    /// Request header fields to record as `http.request.header.<name>`; credentials are redacted, as in the access log.
     /// Default none.
+    pub(super) request_headers: Vec<String>,
+    /// Query parameters to redact in `url.query`, in addition to well-known ones such as `token` and `api_key`. Default
+    /// none.
     #[schemars(length(max = 100))]
     pub(super) redact_query: Vec<String>,
-    /// Keys of `baggage` that become attributes, `baggage.<key>`; needs the propagator `baggage`. Default none.
+    /// Keys of `baggage` to record as `baggage.<key>`; requires the propagator `baggage`. Default none.
     pub(super) baggage_attributes: Vec<String>,
-    /// A header field of responses that names the trace, such as `x-trace-id`. Default none.
+    /// Response header field that contains the trace ID, such as `x-trace-id`. Default none.
     pub(super) response_header: Option<String>,
-    /// How much waits to be sent.
+    /// Export queue limits.
     pub(super) queue: Queue,
 }
 
-/// How many spans wait to be sent, and how they are sent.
+/// Limits of the export queue.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Queue {
-    /// Spans that wait; further ones are dropped and counted, those of one request together, or of a request with more spans than
-    /// that all but its own. Default `OTEL_BSP_MAX_QUEUE_SIZE`, else 16,384.
+    /// Queued spans. If the queue is full, all spans of a request are dropped together and counted; if one request has
+    /// more spans than this, only its own span is kept. Default `OTEL_BSP_MAX_QUEUE_SIZE`, else 16,384.
     #[schemars(range(min = 1, max = 10_000_000))]
     max_spans: Option<usize>,
-    /// Bytes of spans that wait. Default 16 MiB.
+    /// Size of the queue. Default 16 MiB.
     #[schemars(range(min = 4096, max = 17_179_869_184_u64))]
     max_size: Option<Bytes>,
-    /// Spans of one request. Default `OTEL_BSP_MAX_EXPORT_BATCH_SIZE`, else 512.
+    /// Spans in one export request. Default `OTEL_BSP_MAX_EXPORT_BATCH_SIZE`, else 512.
     #[schemars(range(min = 1, max = 100_000))]
     max_batch: Option<usize>,
-    /// The longest a span waits for others. Default `OTEL_BSP_SCHEDULE_DELAY`, else 5 s.
+    /// Longest delay before spans are exported. Default `OTEL_BSP_SCHEDULE_DELAY`, else 5 s.
     #[schemars(range(min = 0.001, max = 3600))]
     interval: Option<Millis>,
-    /// How long a request is tried again before its spans are given up. Default 60 s.
+    /// How long an export is retried before its spans are dropped. Default 60 s.
     #[schemars(range(min = 0, max = 3600))]
     retry_for: Option<Millis>,
 }

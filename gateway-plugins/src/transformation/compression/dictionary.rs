@@ -58,22 +58,23 @@ const REFRESH: Duration = Duration::from_secs(5);
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DictionaryConfig {
-    /// The file that is the dictionary, of at most 2 MiB: any bytes that responses have in common with it. It is read again when
-    /// it changes.
+    /// File with the dictionary, of at most 2 MiB: any bytes that it has in common with responses. The gateway reads it
+    /// again when it changes.
     #[schemars(extend("format" = "path"))]
     path: PathBuf,
-    /// The paths of requests it is used for, with `*` for any characters, such as `/shop/*`.
+    /// Request paths for which the dictionary is used, with `*` for any characters, such as `/shop/*`.
     #[serde(rename = "match")]
     paths: String,
-    /// The path at which the gateway serves the dictionary. HTML pages then point clients to it with `Link`. Default none:
+    /// Path at which the gateway serves the dictionary. HTML pages then refer clients to it with `Link`. Default none:
     /// clients have it from elsewhere, such as an earlier version of a file with `Use-As-Dictionary`.
     url: Option<String>,
-    /// Uses of a response that the dictionary is for, as in `Sec-Fetch-Dest`, such as `document`. Default any. Needs `url`.
+    /// Destinations of the responses for which the dictionary is used, as in `Sec-Fetch-Dest`, such as `document`.
+    /// Default any. Requires `url`.
     #[serde(default)]
     destinations: Vec<String>,
-    /// A name that clients send back in `Dictionary-ID`. Default none. Needs `url`.
+    /// Name that clients return in `Dictionary-ID`. Default none. Requires `url`.
     id: Option<String>,
-    /// How long clients may keep the dictionary. Default 7 days. Needs `url`.
+    /// How long clients may cache the dictionary. Default 7 days. Requires `url`.
     max_age: Option<Seconds>,
 }
 

@@ -11,14 +11,14 @@ use gateway_plugin_common::coding::Coding;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// How levels go by the load: the share of the workers' CPUs that the gateway has used in the last half second or so.
+/// How levels depend on load: the share of the workers' CPU time that the gateway used in the last half second.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct AdaptToLoad {
-    /// Percent from which levels fall. Default 60.
+    /// Percentage at which levels start to drop. Default 60.
     #[schemars(range(min = 1, max = 100))]
     from_percent: u32,
-    /// Percent from which they are the lowest that the coding has: 1, and 0 for Brotli. Default 90.
+    /// Percentage at which levels are lowest: 1, and 0 for Brotli. Default 90.
     #[schemars(range(min = 1, max = 100))]
     to_percent: u32,
 }

@@ -14,69 +14,70 @@ use super::protocol::ProcessingMode;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// The processor: an `http` or `https` URL without a path; it is asked over HTTP/2. Required.
+    /// The processor: an `http` or `https` URL without a path, which the gateway calls over HTTP/2. Required.
     pub(super) url: String,
-    /// The PEM file with the only roots that are trusted for this URL. Default: the public roots.
+    /// PEM file with the only trusted roots for this URL. Default: the public roots.
     #[schemars(extend("format" = "path"))]
     pub(super) ca_path: Option<PathBuf>,
-    /// Whether the processor gets request heads. Default `send`.
+    /// Whether the processor receives request heads. Default `send`.
     pub(super) request_headers: Send,
-    /// Whether it gets response heads. Default `send`.
+    /// Whether the processor receives response heads. Default `send`.
     pub(super) response_headers: Send,
-    /// How it gets request bodies: `none`, `buffered` (whole, at most `max_body`; a larger one gets 413),
-    /// `buffered_partial` (whole, or as much as that), or `streamed` (in pieces, each of which waits for its answer). Default
-    /// `none`.
+    /// How the processor receives request bodies: `none`, `buffered` (whole, at most `max_body`; a larger one gets
+    /// 413), `buffered_partial` (whole, or up to `max_body`), or `streamed` (in pieces, each of which waits for its
+    /// response). Default `none`.
     pub(super) request_body: BodyMode,
-    /// How it gets response bodies; with `buffered` a larger one gets 502. Default `none`.
+    /// How the processor receives response bodies; with `buffered`, a larger one gets 502. Default `none`.
     pub(super) response_body: BodyMode,
-    /// Whether it gets request trailers. Default `skip`.
+    /// Whether the processor receives request trailers. Default `skip`.
     pub(super) request_trailers: Skip,
-    /// Whether it gets response trailers. Default `skip`.
+    /// Whether the processor receives response trailers. Default `skip`.
     pub(super) response_trailers: Skip,
-    /// Bytes of a body that is buffered. Default 1 MiB.
+    /// Size of a buffered body. Default 1 MiB.
     #[schemars(range(min = 1, max = 67_108_864))]
     pub(super) max_body: units::Bytes,
-    /// How long each answer may take. Default 200 ms.
+    /// Time limit for each response of the processor. Default 200 ms.
     #[schemars(range(min = 0.001, max = 60))]
     pub(super) message_timeout: Millis,
-    /// How much longer the processor may ask for, once for each answer. Default 0: not at all, and a processor that asks fails.
+    /// How much more time the processor may request, once for each response. Default 0: a processor that requests more
+    /// fails.
     #[schemars(range(max = 600))]
     pub(super) max_message_timeout: Millis,
-    /// Continues without the processor when it fails or does not answer in time. Default false: such exchanges are refused.
+    /// Continues without the processor if it fails or exceeds `timeout`. Default false: such exchanges are rejected.
     pub(super) failure_mode_allow: bool,
-    /// Lets the processor change for an exchange what it gets of it. Default false: what it says about that is ignored.
+    /// Allows the processor to change its processing mode for an exchange. Default false: mode overrides are ignored.
     pub(super) allow_mode_override: bool,
-    /// Refuses immediate responses; a processor that sends one fails. Default false.
+    /// Rejects immediate responses; a processor that sends one fails. Default false.
     pub(super) disable_immediate_response: bool,
-    /// Exchanges that are processed at a time; more are treated as failures. Default 10,000.
+    /// Concurrent exchanges; further ones count as failures. Default 10,000.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(super) max_concurrent_streams: usize,
-    /// Bytes of one answer. Default 4 MiB.
+    /// Size of one response of the processor. Default 4 MiB.
     #[schemars(range(min = 1024, max = 67_108_864))]
     pub(super) max_message: units::Bytes,
-    /// The status while the processor fails, 400 to 599; 504 when it does not answer in time. Default 500.
+    /// Status if the processor fails, 400 to 599; 504 if it exceeds `timeout`. Default 500.
     #[schemars(range(min = 400, max = 599))]
     pub(super) status_on_error: u16,
 }
 
-/// Whether a part is sent; usually it is.
+/// Whether a part is sent; by default it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Send {
-    /// It is.
+    /// It is sent.
     #[default]
     Send,
-    /// It is not.
+    /// It is not sent.
     Skip,
 }
 
-/// Whether a part is sent; usually it is not.
+/// Whether a part is sent; by default it is not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Skip {
-    /// It is.
+    /// It is sent.
     Send,
-    /// It is not.
+    /// It is not sent.
     #[default]
     Skip,
 }
@@ -85,12 +86,12 @@ pub(super) enum Skip {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum BodyMode {
-    /// Not at all.
+    /// It is not sent.
     #[default]
     None,
-    /// Whole.
+    /// As a whole.
     Buffered,
-    /// As much as the limit allows.
+    /// Up to the limit.
     BufferedPartial,
     /// In pieces.
     Streamed,

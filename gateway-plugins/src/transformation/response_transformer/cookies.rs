@@ -18,14 +18,13 @@ use crate::transformation::transform::replace::{Rendered, Replacement, Replacer,
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct CookieRule {
-    /// The cookie's name.
+    /// Name of the cookie.
     name: Option<String>,
-    /// A regex that the cookie's name contains a match of.
+    /// Regex that matches a part of the cookie's name.
     pattern: Option<String>,
-    /// Changes to `Domain`; the first that matches is applied. Letter case and a dot at the beginning do not matter to
-    /// `equals`, and the dot stays.
+    /// Changes to `Domain`; the first match applies. `equals` ignores case and a leading dot, and the dot stays.
     domains: Vec<Replacement>,
-    /// Changes to `Path`; the first that matches is applied.
+    /// Changes to `Path`; the first match applies.
     paths: Vec<Replacement>,
     /// Adds `Secure` (true) or removes it (false). Default: unchanged.
     secure: Option<bool>,
@@ -35,7 +34,7 @@ pub(super) struct CookieRule {
     same_site: Option<SameSite>,
 }
 
-/// The value that `SameSite` gets, or its removal.
+/// Value of `SameSite`, or its removal.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum SameSite {

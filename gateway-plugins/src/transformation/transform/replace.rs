@@ -16,15 +16,15 @@ const MAX_REPLACEMENTS: usize = 100;
 /// How a group of `pattern` begins in `with`.
 const GROUP: &str = "${match.";
 
-/// What is replaced, and by what. Exactly one of `equals`, `prefix` and `pattern` is needed.
+/// What to replace, and its replacement. Exactly one of `equals`, `prefix` and `pattern` is required.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Replacement {
     /// The whole value, as a template.
     equals: Option<String>,
-    /// The beginning of the value, as a template such as `http://${request.host}/`.
+    /// Prefix of the value, as a template such as `http://${request.host}/`.
     prefix: Option<String>,
-    /// A regex; each match in the value is replaced.
+    /// Regex; each match in the value is replaced.
     pattern: Option<String>,
     /// The new text, as a template. `${match.1}` and `${match.name}` are groups of `pattern`.
     with: String,
