@@ -23,7 +23,7 @@ use gateway_plugin_common::facts;
 use gateway_plugin_common::response_origin::ResponseOrigin;
 use gateway_plugin_common::statuses::Statuses;
 use http::header::{CONTENT_LENGTH, ETAG, IF_RANGE, RANGE};
-use http::{Method, Response, StatusCode};
+use http::{HeaderMap, Method, Response, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -118,8 +118,9 @@ impl OnResponse for ResponseTransformer {
             return Step::Next;
         }
         if exchange.request.method == Method::HEAD {
-            // The length of a body that would have been changed is not known.
+            // They are those of the target's body, and what GET would get has others.
             response.headers_mut().remove(CONTENT_LENGTH);
+            remove_strong_tag(response.headers_mut());
             return Step::Next;
         }
         if response.status() == StatusCode::PARTIAL_CONTENT {
@@ -137,14 +138,18 @@ impl OnResponse for ResponseTransformer {
                 Changed::No => Verdict::Next,
                 Changed::Refused(reply) => Verdict::Reply(reply),
                 Changed::Yes => {
-                    let headers = response.headers_mut();
-                    if headers.get(ETAG).is_some_and(|tag| !tag.as_bytes().starts_with(b"W/")) {
-                        headers.remove(ETAG);
-                    }
+                    remove_strong_tag(response.headers_mut());
                     Verdict::Next
                 }
             }
         })
+    }
+}
+
+/// A strong validator names the bytes of the target's body.
+fn remove_strong_tag(headers: &mut HeaderMap) {
+    if headers.get(ETAG).is_some_and(|tag| !tag.as_bytes().starts_with(b"W/")) {
+        headers.remove(ETAG);
     }
 }
 
