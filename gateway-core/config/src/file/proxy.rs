@@ -279,7 +279,7 @@ pub enum HeaderDatagrams {
     First,
 }
 
-/// A plugin config a proxy names.
+/// A plugin config of a proxy.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Plugin {
